@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All requests share one loop; each is a stream with three times: sent, first piece, last piece.
+ *
+ *   closed loop      a request ends ──> the next is sent
+ *   Poisson, trace   a timer fires  ──> everything that is due is sent, however many are under way
+ *
+ * In the open kinds the server's slowness must not slow the arrivals down, or the figures would be kinder
+ * than what clients feel; how late this program itself was in sending is measured too (lag) and shown, so
+ * that an overloaded client is not taken for a slow server.
+ *
+ * A piece of text is a token in nearly all cases, so the gap between two pieces is an inter-token latency;
+ * the mean time per token of an answer uses the server's count of tokens instead, and it is what the
+ * objective is about. */
+#include "clients/bench/run.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "base/rate.h"
+#include "base/str.h"
+#include "clients/common/stream.h"
+#include "ev/signals.h"
+
+struct run {
+    const struct run_opts *opts;
+    struct tally *tally;
+    struct list live; /* asks */
+    uint32_t n_live;
+    uint64_t n_sent; /* warm-up included */
+    uint64_t n_ended;
+    uint64_t n_failed;
+    struct planned next;
+    bool has_next;
+    bool is_over;
+    int result;
+    uint64_t began_ns;
+    struct ev_timer *arrivals;
+    struct ev_timer *progress;
+    struct ev_signal *interrupt;
+    bool is_terminal;
+    struct rate_mean ttft_ms, gap_ms; /* for the progress line */
+    uint64_t n_pieces, n_pieces_shown, n_ended_shown, shown_ns;
+};
+
+struct ask {
+    struct run *run;
+    struct list in_live;
+    struct stream *stream;
+    bool is_counted;
+    uint64_t sent_ns;
+    uint64_t first_ns; /* 0: nothing came yet */
+    uint64_t last_ns;
+};
+
+static void send_due(void *arg);
+
+/* ---- one request ---- */
+
+static double ms(uint64_t ns)
+{
+    return (double)ns / 1e6;
+}
+
+static void on_piece(void *arg, enum answer_part part, struct bytes text)
+{
+    struct ask *ask = arg;
+    struct run *run = ask->run;
+    uint64_t now_ns = clock_now_ns();
+
+    run->n_pieces++;
+    if (ask->first_ns == 0) {
+        ask->first_ns = now_ns;
+        rate_observe(&run->ttft_ms, ms(now_ns - ask->sent_ns), 0.1);
+    } else {
+        rate_observe(&run->gap_ms, ms(now_ns - ask->last_ns), 0.02);
+        if (ask->is_counted)
+            series_add(&run->tally->itl, ms(now_ns - ask->last_ns));
+    }
+    ask->last_ns = now_ns;
+}
+
+static void count_proof(struct tally *tally, const struct answer *answer)
+{
+    const struct answer_proof *proof = &answer->proof;
+
+    tally->answer_tokens += answer->output_tokens;
+    if (!proof->is_there) {
+        tally->prompt_tokens +=
+            answer->input_tokens + answer->cache_read_tokens + answer->cache_creation_tokens;
+        tally->reused_tokens += answer->cache_read_tokens;
+        return;
+    }
+    tally->n_proofs++;
+    tally->n_handed_off += proof->transferred > 0;
+    tally->n_redispatched += proof->redispatched;
+    tally->n_preempted += proof->preempted;
+    tally->prompt_tokens += proof->prompt;
+    tally->computed_tokens += proof->computed;
+    tally->reused_tokens += proof->reused;
+    tally->transferred_tokens += proof->transferred;
+    series_add(&tally->queue, proof->queue_ms);
+    series_add(&tally->prefill, proof->prefill_ms);
+    series_add(&tally->transfer, proof->transfer_ms);
+    series_add(&tally->decode, proof->decode_ms);
+}
+
+static void count_whole(struct run *run, const struct ask *ask, const struct answer *answer, uint64_t now_ns)
+{
+    struct tally *tally = run->tally;
+    uint64_t first_ns = ask->first_ns > 0 ? ask->first_ns : now_ns; /* an empty answer */
+    double per_token_ms = 0;
+    bool keeps_ttft = first_ns - ask->sent_ns <= run->opts->bench->ttft_slo_ns;
+    bool keeps_itl;
+
+    if (answer->output_tokens > 1 && ask->first_ns > 0) {
+        per_token_ms = ms(ask->last_ns - first_ns) / (double)(answer->output_tokens - 1);
+        series_add(&tally->per_token, per_token_ms);
+    }
+    keeps_itl = per_token_ms <= ms(run->opts->bench->itl_slo_ns);
+    series_add(&tally->ttft, ms(first_ns - ask->sent_ns));
+    series_add(&tally->e2e, ms(now_ns - ask->sent_ns));
+    tally->n_whole++;
+    tally->n_ttft_kept += keeps_ttft;
+    tally->n_itl_kept += keeps_itl;
+    tally->n_both_kept += keeps_ttft && keeps_itl;
+    count_proof(tally, answer);
+}
+
+static void ask_free(struct ask *ask)
+{
+    list_remove(&ask->in_live);
+    ask->run->n_live--;
+    free(ask);
+}
+
+static void finish(struct run *run, int result)
+{
+    run->is_over = true;
+    run->result = result;
+    ev_loop_stop(run->opts->loop);
+}
+
+static void on_over(void *arg, const struct answer *answer)
+{
+    struct ask *ask = arg;
+    struct run *run = ask->run;
+    uint64_t now_ns = clock_now_ns();
+
+    run->n_ended++;
+    run->n_failed += !answer->is_whole;
+    if (ask->is_counted) {
+        run->tally->ended_ns = now_ns;
+        if (answer->is_whole) {
+            count_whole(run, ask, answer, now_ns);
+        } else {
+            run->tally->n_failed++;
+            tally_error(run->tally, answer->error_type, answer->error_text);
+        }
+    }
+    ask_free(ask);
+    if (run->is_over)
+        return;
+    if (run->opts->bench->load == BENCH_CLOSED)
+        send_due(run);
+    if (!run->has_next && run->n_live == 0 && !run->is_over)
+        finish(run, 0);
+}
+
+/* ---- sending ---- */
+
+static int put_body(const struct run *run, const struct planned *planned, struct buf *out)
+{
+    struct buf prompt = {0};
+    int rc = prompt_put(run->opts->maker, planned, &prompt);
+
+    if (rc == 0) {
+        buf_append_str(out, "{\"model\": ");
+        json_put_str(out, bytes_str(run->opts->model));
+        buf_printf(out, ", \"max_tokens\": %u, \"stream\": true, \"temperature\": %.9g, \"seed\": %" PRIu64,
+                   planned->answer_tokens, run->opts->bench->temperature,
+                   (run->opts->bench->seed + planned->index) & INT64_MAX);
+        buf_append_str(out, ", \"messages\": [{\"role\": \"user\", \"content\": ");
+        json_put_str(out, buf_view(&prompt));
+        rc = buf_append_str(out, "}]}");
+    }
+    buf_fini(&prompt);
+    return rc;
+}
+
+static int send_one(struct run *run, const struct planned *planned)
+{
+    const struct run_opts *opts = run->opts;
+    struct stream_opts stream = {.loop = opts->loop,
+                                 .client = opts->client,
+                                 .path = opts->path,
+                                 .fields = opts->fields,
+                                 .timeout_ns = opts->bench->timeout_ns,
+                                 .on_piece = on_piece,
+                                 .on_over = on_over};
+    struct ask *ask = calloc(1, sizeof(*ask));
+    struct buf body = {0};
+    int rc = ask == NULL ? E_NOMEM : put_body(run, planned, &body);
+
+    if (rc == 0) {
+        ask->run = run;
+        ask->is_counted = run->n_sent >= opts->bench->n_warmup;
+        ask->sent_ns = clock_now_ns();
+        stream.arg = ask;
+        stream.body = buf_view(&body);
+        rc = stream_start(&stream, &ask->stream);
+    }
+    buf_fini(&body);
+    if (rc < 0) {
+        free(ask);
+        return rc;
+    }
+    list_push_back(&run->live, &ask->in_live);
+    run->n_live++;
+    run->n_sent++;
+    if (!ask->is_counted) {
+        run->tally->n_warmup++;
+        return 0;
+    }
+    if (run->tally->n_sent++ == 0)
+        run->tally->began_ns = ask->sent_ns;
+    if (opts->bench->load != BENCH_CLOSED)
+        series_add(&run->tally->lag, ms(ask->sent_ns - run->began_ns) - ms(planned->at_ns));
+    return 0;
+}
+
+/* Whether the next request is to be sent now; else *wait_ns_out says when (0: when one ends). */
+static bool is_due(const struct run *run, uint64_t *wait_ns_out)
+{
+    uint64_t since_ns = clock_now_ns() - run->began_ns;
+
+    *wait_ns_out = 0;
+    if (run->opts->bench->load == BENCH_CLOSED)
+        return run->n_live < run->opts->bench->concurrency;
+    if (run->next.at_ns <= since_ns)
+        return true;
+    *wait_ns_out = run->next.at_ns - since_ns;
+    return false;
+}
+
+static void send_due(void *arg)
+{
+    struct run *run = arg;
+    const struct bench_opts *bench = run->opts->bench;
+    uint64_t wait_ns;
+
+    while (run->has_next && !run->is_over) {
+        int rc;
+
+        if (bench->load == BENCH_CLOSED && bench->duration_ns > 0 &&
+            clock_now_ns() - run->began_ns >= bench->duration_ns) {
+            run->has_next = false;
+            break;
+        }
+        if (!is_due(run, &wait_ns)) {
+            if (wait_ns > 0)
+                ev_timer_start(run->arrivals, wait_ns);
+            break;
+        }
+        rc = send_one(run, &run->next);
+        if (rc < 0) {
+            finish(run, rc);
+            return;
+        }
+        run->has_next = plan_next(run->opts->plan, &run->next);
+    }
+    if (!run->has_next && run->n_live == 0)
+        finish(run, run->result);
+}
+
+/* ---- how it goes ---- */
+
+static void on_progress(void *arg)
+{
+    struct run *run = arg;
+    uint64_t now_ns = clock_now_ns();
+    double since_s = (double)(now_ns - run->shown_ns) / 1e9;
+
+    fprintf(stderr,
+            "%s[%5.1f s] sent %" PRIu64 ", under way %u, ended %" PRIu64 ", failed %" PRIu64
+            " | %.1f requests/s, %.0f tokens/s | TTFT %.0f ms, ITL %.1f ms%s",
+            run->is_terminal ? "\r" : "", (double)(now_ns - run->began_ns) / 1e9, run->n_sent, run->n_live,
+            run->n_ended, run->n_failed, (double)(run->n_ended - run->n_ended_shown) / since_s,
+            (double)(run->n_pieces - run->n_pieces_shown) / since_s, rate_get(&run->ttft_ms, 0),
+            rate_get(&run->gap_ms, 0), run->is_terminal ? "\033[K" : "\n");
+    run->shown_ns = now_ns;
+    run->n_ended_shown = run->n_ended;
+    run->n_pieces_shown = run->n_pieces;
+}
+
+static void on_interrupt(void *arg)
+{
+    struct run *run = arg;
+
+    finish(run, E_CANCELLED);
+}
+
+/* What is still under way when the run ends is broken off and counted as such. */
+static void cut_live(struct run *run)
+{
+    struct list *node;
+
+    while ((node = run->live.next) != &run->live) {
+        struct ask *ask = container_of(node, struct ask, in_live);
+
+        stream_cancel(ask->stream);
+        if (ask->is_counted) {
+            run->tally->n_cut++;
+            run->tally->ended_ns = clock_now_ns();
+        }
+        ask_free(ask);
+    }
+}
+
+int run_bench(const struct run_opts *opts, struct tally *tally)
+{
+    struct run run = {.opts = opts, .tally = tally, .is_terminal = isatty(STDERR_FILENO)};
+    int rc = ev_timer_new(opts->loop, send_due, &run, &run.arrivals);
+
+    list_init(&run.live);
+    if (rc == 0)
+        rc = ev_timer_new(opts->loop, on_progress, &run, &run.progress);
+    if (rc == 0)
+        rc = ev_signal_new(opts->loop, SIGINT, on_interrupt, &run, &run.interrupt);
+    if (rc == 0) {
+        run.began_ns = run.shown_ns = clock_now_ns();
+        ev_timer_repeat(run.progress, run.is_terminal ? NS_PER_S / 2 : 10 * NS_PER_S);
+        run.has_next = plan_next(opts->plan, &run.next);
+        send_due(&run);
+        ev_loop_run(opts->loop);
+        rc = run.result;
+        cut_live(&run);
+    }
+    if (run.is_terminal)
+        fprintf(stderr, "\r\033[K");
+    ev_signal_free(run.interrupt);
+    ev_timer_free(run.progress);
+    ev_timer_free(run.arrivals);
+    return rc;
+}

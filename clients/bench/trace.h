@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recorded arrivals: when each request came, how long it was, and what it shared with others. */
+#ifndef CLIENTS_BENCH_TRACE_H
+#define CLIENTS_BENCH_TRACE_H
+
+#include "base/bytes.h"
+#include "base/fault.h"
+
+#define TRACE_BLOCK_TOKENS 512 /* of a block id in Mooncake's traces */
+
+struct trace_entry {
+    uint64_t at_ns; /* since the first */
+    uint32_t prompt_tokens;
+    uint32_t answer_tokens;
+    uint32_t first_block; /* into block_ids; equal ids at the beginning are an equal prefix */
+    uint32_t n_blocks;    /* 0: unknown */
+};
+
+struct trace {
+    struct trace_entry *entries; /* by time */
+    size_t n_entries;
+    uint64_t *block_ids;
+    size_t n_block_ids;
+};
+
+/* Azure's LLM inference CSV (TIMESTAMP,ContextTokens,GeneratedTokens) or Mooncake's JSON lines (timestamp in
+ * ms, input_length, output_length, hash_ids); which one shows in the first line.  name stands for the file in
+ * the fault. E_FORMAT with the line, E_LIMIT, E_NOMEM. */
+int trace_parse(const char *name, struct bytes text, struct fault *fault, struct trace *out);
+int trace_load(const char *path, struct fault *fault, struct trace *out); /* also E_IO */
+void trace_fini(struct trace *trace);                                     /* a zeroed one is fine */
+
+#endif

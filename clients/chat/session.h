@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A conversation and the settings it is asked with: what a request's body is made of.  No input or output. */
+#ifndef CLIENTS_CHAT_SESSION_H
+#define CLIENTS_CHAT_SESSION_H
+
+#include "base/bytes.h"
+
+struct session_message {
+    bool is_answer; /* else the user's */
+    char *text;     /* owned, NUL-terminated UTF-8 */
+};
+
+struct session {
+    char *model;  /* owned */
+    char *system; /* owned; NULL: none */
+    uint64_t max_tokens;
+    bool has_temperature, has_top_p, has_seed;
+    double temperature, top_p;
+    uint64_t seed;
+    struct session_message *messages;
+    size_t n_messages;
+    size_t cap_messages;
+};
+
+void session_fini(struct session *session);                          /* a zeroed one is empty */
+int session_set_system(struct session *session, const char *system); /* NULL or "": none */
+/* Text is copied; NUL and broken UTF-8 in it become U+FFFD.  E_NOMEM. */
+int session_add(struct session *session, bool is_answer, struct bytes text);
+void session_drop_last(struct session *session); /* the last message, if any */
+void session_clear(struct session *session);     /* all messages; settings stay */
+/* Appends the JSON body of POST /v1/messages. */
+int session_put_request(const struct session *session, struct buf *out);
+/* Appends the conversation as Markdown, for /save. */
+int session_put_transcript(const struct session *session, struct buf *out);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A turn runs the loop until the stream is over or the user presses Ctrl-C.  SIGINT belongs to the turn only
+ * while it runs; before and after it is the line editor's.
+ *
+ * The timing line shows the server's own figures, its proof, where there is one; what is measured here
+ * includes the way to the server and stands in only when there is none. */
+#include "clients/chat/turn.h"
+
+#include <inttypes.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "ev/signals.h"
+
+struct running {
+    const struct stream_opts *opts; /* the caller's */
+    struct turn *turn;
+    struct stream *stream; /* NULL: over */
+    uint64_t began_ns;
+};
+
+static void on_interrupt(void *arg)
+{
+    struct running *run = arg;
+
+    if (run->stream == NULL)
+        return;
+    stream_cancel(run->stream);
+    run->stream = NULL;
+    run->turn->is_aborted = true;
+    ev_loop_stop(run->opts->loop);
+}
+
+static void on_piece(void *arg, enum answer_part part, struct bytes text)
+{
+    struct running *run = arg;
+    struct turn *turn = run->turn;
+
+    if (turn->n_pieces++ == 0)
+        turn->first_ns = clock_now_ns() - run->began_ns;
+    if (part == ANSWER_TEXT)
+        buf_append(&turn->text, text.data, text.len_bytes);
+    run->opts->on_piece(run->opts->arg, part, text);
+}
+
+static void on_over(void *arg, const struct answer *answer)
+{
+    struct running *run = arg;
+
+    run->turn->answer = *answer;
+    run->turn->answer.sse = NULL; /* stays the stream's */
+    run->stream = NULL;
+    ev_loop_stop(run->opts->loop);
+}
+
+void turn_run(const struct stream_opts *opts, struct turn *turn)
+{
+    struct running run = {.opts = opts, .turn = turn};
+    struct stream_opts own = *opts;
+    struct ev_signal *interrupt = NULL;
+    int rc;
+
+    *turn = (struct turn){0};
+    own.on_piece = on_piece;
+    own.on_over = on_over;
+    own.arg = &run;
+    run.began_ns = clock_now_ns();
+    rc = ev_signal_new(opts->loop, SIGINT, on_interrupt, &run, &interrupt);
+    if (rc == 0)
+        rc = stream_start(&own, &run.stream);
+    if (rc == 0)
+        rc = ev_loop_run(opts->loop);
+    if (rc < 0) {
+        if (run.stream != NULL)
+            stream_cancel(run.stream);
+        turn->answer.is_failed = true;
+        str_copy(turn->answer.error_type, sizeof(turn->answer.error_type), "client_error");
+        str_copy(turn->answer.error_text, sizeof(turn->answer.error_text), err_text(rc));
+    }
+    turn->total_ns = clock_now_ns() - run.began_ns;
+    ev_signal_free(interrupt);
+}
+
+void turn_fini(struct turn *turn)
+{
+    buf_fini(&turn->text);
+}
+
+static double per_token(double first_ms, double total_ms, uint64_t tokens)
+{
+    return tokens > 1 && total_ms > first_ms ? (total_ms - first_ms) / (double)(tokens - 1) : 0;
+}
+
+void turn_put_timings(const struct turn *turn, struct buf *out)
+{
+    const struct answer_proof *proof = &turn->answer.proof;
+    uint64_t tokens = proof->is_there ? proof->drawn : turn->answer.output_tokens;
+    double first_ms = proof->is_there ? proof->ttft_ms : (double)turn->first_ns / 1e6;
+    double total_ms = proof->is_there ? proof->total_ms : (double)turn->total_ns / 1e6;
+    double gap_ms = per_token(first_ms, total_ms, tokens);
+
+    buf_printf(out, "[TTFT %.0f ms, ITL %.1f ms", first_ms, gap_ms);
+    if (gap_ms > 0)
+        buf_printf(out, " (%.0f tokens/s)", 1000 / gap_ms);
+    buf_printf(out, ", %" PRIu64 " tokens in %.0f ms", tokens, total_ms);
+    if (!proof->is_there) {
+        buf_append_str(out, "; measured here, the server gave no proof]\n");
+        return;
+    }
+    buf_printf(out, "; prompt %" PRIu64 ": computed %" PRIu64 ", reused %" PRIu64 ", transferred %" PRIu64,
+               proof->prompt, proof->computed, proof->reused, proof->transferred);
+    if (proof->transport[0] != '\0')
+        buf_printf(out, " over %s", proof->transport);
+    if (proof->prefill[0] != '\0')
+        buf_printf(out, "; %s -> %s", proof->prefill, proof->decode);
+    else if (proof->decode[0] != '\0')
+        buf_printf(out, "; %s alone", proof->decode);
+    buf_printf(out, "; queue %.1f, prefill %.1f, transfer %.1f, decode %.1f ms", proof->queue_ms,
+               proof->prefill_ms, proof->transfer_ms, proof->decode_ms);
+    if (proof->redispatched > 0 || proof->preempted > 0)
+        buf_printf(out, "; redispatched %" PRIu64 ", preempted %" PRIu64, proof->redispatched,
+                   proof->preempted);
+    buf_append_str(out, "]\n");
+}

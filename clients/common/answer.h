@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A streamed answer of POST /v1/messages, read event by event: text as it comes, and at the end the usage,
+ * the reason why it stopped and Baton's proof of how it was served.  No sockets. */
+#ifndef CLIENTS_COMMON_ANSWER_H
+#define CLIENTS_COMMON_ANSWER_H
+
+#include "base/bytes.h"
+#include "http/sse_parse.h"
+
+enum answer_part { ANSWER_TEXT, ANSWER_THINKING, ANSWER_TOOL_INPUT };
+
+/* A piece of the answer: whole UTF-8 characters, valid during the call. */
+typedef void (*answer_call)(void *arg, enum answer_part part, struct bytes text);
+
+struct answer_proof { /* the server's word about one request (header baton-proof: stream) */
+    bool is_there;
+    uint64_t prompt, computed, reused, transferred, drawn; /* tokens */
+    uint64_t redispatched, preempted;                      /* times */
+    double queue_ms, prefill_ms, transfer_ms, decode_ms, ttft_ms, total_ms;
+    char prefill[64], decode[64]; /* workers; "" none */
+    char transport[16];           /* "" nothing was handed off */
+};
+
+struct answer {
+    struct sse_parser *sse;
+    answer_call call;
+    void *arg;
+    bool is_begun;  /* message_start came */
+    bool is_whole;  /* message_stop came */
+    bool is_failed; /* an error event, or something that is none */
+    uint64_t input_tokens, cache_read_tokens, cache_creation_tokens, output_tokens;
+    char stop_reason[48];
+    char error_type[48];
+    char error_text[512];
+    struct answer_proof proof;
+};
+
+int answer_init(struct answer *answer, answer_call call, void *arg); /* E_NOMEM; call may be NULL */
+void answer_fini(struct answer *answer);
+/* 0, or E_PROTO / E_LIMIT / E_NOMEM with the error fields filled: nothing more can be read. */
+int answer_feed(struct answer *answer, struct bytes text);
+/* Fills the error fields from the body of an answer with a status other than 200, which need not be JSON. */
+void answer_refused(struct answer *answer, int status, struct bytes body);
+
+#endif

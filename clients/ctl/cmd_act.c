@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands that change what a daemon does: drain, undrain, reload.
+ *
+ * A drained worker tells its routers to send nothing more and finishes what it has; drain --wait returns when
+ * nothing is left, or when the daemon is gone, which is what it was drained for. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "clients/ctl/commands.h"
+#include "clients/ctl/status.h"
+
+#define POLL_NS (200 * NS_PER_MS)
+
+static int act(const struct ctl *ctl, struct admin_door *door, const char *verb)
+{
+    struct fault fault = {0};
+    struct buf body = {0};
+    char path[64];
+    int rc;
+
+    snprintf(path, sizeof(path), "/admin/%s", verb);
+    rc = admin_door_ask(door, true, path, &fault, &body);
+    buf_fini(&body);
+    return rc < 0 ? complain(CTL_NAME, "%s: %s", verb, fault.text) : EXIT_DONE;
+}
+
+int cmd_verb(const struct ctl *ctl, int argc, char **argv)
+{
+    struct admin_door *door;
+    int status;
+
+    if (argc > 1)
+        return complain_usage(CTL_NAME, "%s: unexpected argument: %s", argv[0], argv[1]);
+    door = ctl_open(ctl);
+    if (door == NULL)
+        return EXIT_FAILED;
+    status = act(ctl, door, argv[0]);
+    admin_door_close(door);
+    return status;
+}
+
+/* One look.  1: nothing is left; 0: something is; or an exit status in *status_out with -1. */
+static int is_quiet(struct admin_door *door, uint64_t *n_running_out, int *status_out)
+{
+    struct fault fault = {0};
+    struct buf body = {0};
+    struct status_work work = {0};
+    int rc = admin_door_ask(door, false, "/admin/status", &fault, &body);
+
+    if (rc == 0)
+        rc = status_work(buf_view(&body), &work);
+    buf_fini(&body);
+    if (rc == E_IO || rc == E_CLOSED || rc == E_TRUNCATED)
+        return 1; /* it was there a moment ago: it has finished and gone */
+    if (rc < 0) {
+        *status_out = complain(CTL_NAME, "drain: %s", fault.text[0] != '\0' ? fault.text : err_text(rc));
+        return -1;
+    }
+    if (!work.is_draining) {
+        *status_out = complain(CTL_NAME, "drain: somebody ended the draining meanwhile");
+        return -1;
+    }
+    *n_running_out = work.n_running;
+    return work.n_running == 0;
+}
+
+static int wait_until_quiet(struct admin_door *door, uint64_t timeout_ns)
+{
+    uint64_t began_ns = clock_now_ns();
+    bool shows = isatty(STDERR_FILENO);
+    uint64_t n_running = 0;
+    int status = EXIT_DONE;
+    int rc;
+
+    while ((rc = is_quiet(door, &n_running, &status)) == 0) {
+        if (shows)
+            fprintf(stderr, "\r\033[K%" PRIu64 " still running", n_running);
+        if (timeout_ns > 0 && clock_now_ns() - began_ns > timeout_ns) {
+            status = EXIT_FAILED;
+            break;
+        }
+        clock_sleep_ns(POLL_NS);
+    }
+    if (shows)
+        fprintf(stderr, "\r\033[K");
+    if (rc == 0)
+        complain(CTL_NAME, "drain: %" PRIu64 " still running after the timeout; it goes on draining",
+                 n_running);
+    return status;
+}
+
+int cmd_drain(const struct ctl *ctl, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"wait", no_argument, NULL, 'w'}, {"timeout", required_argument, NULL, 't'}, {NULL, 0, NULL, 0}};
+    struct admin_door *door;
+    uint64_t timeout_ns = 0;
+    bool waits = false;
+    int status;
+    int c;
+
+    while ((c = getopt_long(argc, argv, "wt:", options, NULL)) != -1) {
+        if (c == '?' || (c == 't' && !option_duration(CTL_NAME, "--timeout", optarg, &timeout_ns)))
+            return EXIT_USAGE;
+        waits = waits || c == 'w';
+    }
+    if (optind < argc)
+        return complain_usage(CTL_NAME, "drain: unexpected argument: %s", argv[optind]);
+    if (timeout_ns > 0 && !waits)
+        return complain_usage(CTL_NAME, "drain: --timeout goes with --wait");
+    door = ctl_open(ctl);
+    if (door == NULL)
+        return EXIT_FAILED;
+    status = act(ctl, door, "drain");
+    if (status == EXIT_DONE && waits)
+        status = wait_until_quiet(door, timeout_ns);
+    admin_door_close(door);
+    return status;
+}

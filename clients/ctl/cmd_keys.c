@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys of two kinds.
+ *
+ * The cluster's key is shared by its daemons and its operators and lives in a file that only they can read.
+ *
+ * An API key belongs to a client.  Daemons keep only its hash, one line per key in the file that
+ * http.api_keys names (src/front/auth.h has the format), so the key itself is shown here once and stored
+ * nowhere.  It is 256 random bits, against which guessing is hopeless and a plain fast hash enough. */
+#include <getopt.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "clients/ctl/commands.h"
+#include "net/tls.h"
+
+int cmd_new_cluster_key(const struct ctl *ctl, int argc, char **argv)
+{
+    struct fault fault = {0};
+    int rc;
+
+    if (argc != 2 || argv[1][0] == '-')
+        return complain_usage(CTL_NAME, "new-cluster-key wants one argument, the file to make");
+    rc = cluster_key_create(argv[1], &fault);
+    if (rc == E_EXISTS)
+        return complain(CTL_NAME, "%s is there already; a key is never overwritten, move it away first",
+                        argv[1]);
+    if (rc < 0)
+        return complain(CTL_NAME, "%s", fault.text);
+    printf("%s: made; copy it to every host of the cluster, readable by its daemons only\n", argv[1]);
+    return finish_output(CTL_NAME);
+}
+
+static bool is_name(const char *text)
+{
+    size_t n = strlen(text);
+
+    return n >= 1 && n <= 63 &&
+           strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n;
+}
+
+static int print_key(const char *tenant, const char *id)
+{
+    uint8_t secret[32];
+    uint8_t hash[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    char key[3 + 2 * sizeof(secret) + 1] = "sk-";
+    char hex[2 * 32 + 1];
+    int status = EXIT_DONE;
+
+    rng_system(secret, sizeof(secret));
+    hex_encode(secret, sizeof(secret), key + 3);
+    if (EVP_Digest(key, strlen(key), hash, &len, EVP_sha256(), NULL) != 1 || len != 32) {
+        status = complain(CTL_NAME, "cannot hash: OpenSSL has no SHA-256");
+    } else {
+        hex_encode(hash, 32, hex);
+        printf("%s\n%s  %s%s%s\n", key, hex, tenant, id[0] != '\0' ? "  " : "", id);
+        fprintf(stderr, "The first line is the key: give it to its user, it is not shown again.  The second "
+                        "goes into the file\n"
+                        "that http.api_keys names; then batonctl reload.\n");
+        status = finish_output(CTL_NAME);
+    }
+    OPENSSL_cleanse(secret, sizeof(secret));
+    OPENSSL_cleanse(key, sizeof(key));
+    return status;
+}
+
+int cmd_new_key(const struct ctl *ctl, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"id", required_argument, NULL, 'i'}, {"tenant", required_argument, NULL, 't'}, {NULL, 0, NULL, 0}};
+    const char *tenant = "default";
+    const char *id = "";
+    int c;
+
+    while ((c = getopt_long(argc, argv, "i:t:", options, NULL)) != -1) {
+        if (c == '?')
+            return EXIT_USAGE;
+        if (!is_name(optarg))
+            return complain_usage(CTL_NAME, "%s: a name has 1 to 63 letters, digits, '.', '_' or '-'",
+                                  optarg);
+        if (c == 't')
+            tenant = optarg;
+        else
+            id = optarg;
+    }
+    if (optind < argc)
+        return complain_usage(CTL_NAME, "new-key: unexpected argument: %s", argv[optind]);
+    return print_key(tenant, id);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* batonctl's commands.  argv[0] is the command's own name; each returns the exit status and complains on
+ * stderr. */
+#ifndef CLIENTS_CTL_COMMANDS_H
+#define CLIENTS_CTL_COMMANDS_H
+
+#include "clients/common/cli.h"
+#include "clients/ctl/admin_call.h"
+
+#define CTL_NAME "batonctl"
+
+struct ctl { /* options that stand before the command */
+    struct admin_door_opts door;
+};
+
+/* Opens the door or complains (NULL). */
+struct admin_door *ctl_open(const struct ctl *ctl);
+
+int cmd_status(const struct ctl *ctl, int argc, char **argv);
+int cmd_top(const struct ctl *ctl, int argc, char **argv);
+int cmd_metrics(const struct ctl *ctl, int argc, char **argv);
+int cmd_drain(const struct ctl *ctl, int argc, char **argv);
+int cmd_verb(const struct ctl *ctl, int argc, char **argv); /* undrain, reload */
+int cmd_new_key(const struct ctl *ctl, int argc, char **argv);
+int cmd_new_cluster_key(const struct ctl *ctl, int argc, char **argv);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routers and workers describe themselves differently (src/router/status.c, src/worker/status.c); what is
+ * missing is shown as 0, so that a batonctl can look at a daemon of another version.
+ *
+ *   router  baton-router "router0"                        worker  baton-decode "decode0"
+ *     what was placed where, queue                          engine, speed, blocks by state
+ *     one row per worker                                    routers and peers, up or not
+ */
+#include "clients/ctl/status.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+static uint64_t count_of(const json_t *object, const char *name)
+{
+    double value = json_number_value(json_object_get(object, name));
+
+    if (!(value >= 1))
+        return 0;
+    return value < 1e18 ? (uint64_t)value : UINT64_C(1000000000000000000);
+}
+
+static double real_of(const json_t *object, const char *name)
+{
+    return json_number_value(json_object_get(object, name));
+}
+
+static bool is_set(const json_t *object, const char *name)
+{
+    return json_is_true(json_object_get(object, name));
+}
+
+/* A text to show: cut to fit, without anything that a terminal could take for a command. */
+static const char *text_of(const json_t *object, const char *name, char out[64])
+{
+    const char *value = json_string_value(json_object_get(object, name));
+
+    str_copy(out, 64, value != NULL ? value : "");
+    out[utf8_valid_prefix(bytes_str(out))] = '\0';
+    for (char *c = out; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    return out;
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* ---- router ---- */
+
+static void put_worker_brief(const json_t *worker, struct buf *out)
+{
+    char node[64];
+    char role[64];
+
+    buf_printf(out, " | %s", text_of(worker, "node", node));
+    if (!is_set(worker, "up"))
+        buf_append_str(out, " down");
+    else if (is_set(worker, "draining"))
+        buf_append_str(out, " draining");
+    else if (strcmp(text_of(worker, "role", role), "prefill") == 0)
+        buf_printf(out, " %.0f tok/s", real_of(worker, "prefill_tokens_per_s"));
+    else
+        buf_printf(out, " %.1f ms/token, %.0f%% blocks free", real_of(worker, "decode_step_ms"),
+                   percent(count_of(worker, "blocks_free"), count_of(worker, "blocks_total")));
+}
+
+static void put_router_line(const json_t *root, struct buf *out)
+{
+    const json_t *workers = json_object_get(root, "workers");
+    uint64_t running = 0;
+    uint64_t up = 0;
+    size_t i;
+    json_t *worker;
+
+    json_array_foreach(workers, i, worker)
+    {
+        running += count_of(worker, "running");
+        up += is_set(worker, "up");
+    }
+    buf_printf(out, "router: %" PRIu64 " worker%s, %" PRIu64 " running, %" PRIu64 " queued", up,
+               up == 1 ? "" : "s", running, count_of(root, "queued"));
+    if (is_set(root, "draining"))
+        buf_append_str(out, ", draining");
+    buf_printf(out, " | handed off %" PRIu64 ", local %" PRIu64 ", redispatched %" PRIu64,
+               count_of(root, "handed_off"), count_of(root, "local"), count_of(root, "redispatched"));
+    json_array_foreach(workers, i, worker) put_worker_brief(worker, out);
+    buf_append_str(out, "\n");
+}
+
+static const char *worker_state(const json_t *worker)
+{
+    if (!is_set(worker, "up"))
+        return "down";
+    if (is_set(worker, "draining"))
+        return "draining";
+    return is_set(worker, "usable") ? "up" : "not ready";
+}
+
+static void put_worker_row(const json_t *worker, struct buf *out)
+{
+    char node[64];
+    char role[64];
+
+    buf_printf(out, "%-20s %-8s %-9s %7" PRIu64 " %7" PRIu64 " %8" PRIu64 " %10.0f %9.2f",
+               text_of(worker, "node", node), text_of(worker, "role", role), worker_state(worker),
+               count_of(worker, "running"), count_of(worker, "waiting"),
+               count_of(worker, "queued_prefill_tokens"), real_of(worker, "prefill_tokens_per_s"),
+               real_of(worker, "decode_step_ms"));
+    buf_printf(out, " %6" PRIu64 "/%-6" PRIu64 " %8.2f %8" PRIu64 " %5" PRIu64 "\n",
+               count_of(worker, "blocks_free"), count_of(worker, "blocks_total"),
+               real_of(worker, "rtt_us") / 1000, count_of(worker, "dispatched"), count_of(worker, "lost"));
+}
+
+static void put_router_table(const json_t *root, struct buf *out)
+{
+    const json_t *workers = json_object_get(root, "workers");
+    char node[64];
+    size_t i;
+    json_t *worker;
+
+    buf_printf(out, "baton-router %s%s\n", text_of(root, "node", node),
+               is_set(root, "draining") ? ", draining" : "");
+    buf_printf(out,
+               "  requests  %" PRIu64 " handed off, %" PRIu64 " local, %" PRIu64 " redispatched, %" PRIu64
+               " queued now\n",
+               count_of(root, "handed_off"), count_of(root, "local"), count_of(root, "redispatched"),
+               count_of(root, "queued"));
+    buf_printf(out, "  index     %" PRIu64 " cached blocks known\n\n", count_of(root, "indexed_blocks"));
+    if (json_array_size(workers) == 0) {
+        buf_append_str(out, "no worker has registered; a worker's link.routers must name this router's "
+                            "link.listen address\n");
+        return;
+    }
+    buf_printf(out, "%-20s %-8s %-9s %7s %7s %8s %10s %9s %13s %8s %8s %5s\n", "WORKER", "ROLE", "STATE",
+               "RUNNING", "WAITING", "QUEUED", "PREFILL", "STEP", "BLOCKS", "RTT", "SENT", "LOST");
+    buf_printf(out, "%-20s %-8s %-9s %7s %7s %8s %10s %9s %13s %8s %8s %5s\n", "", "", "", "", "", "tokens",
+               "tokens/s", "ms", "free/total", "ms", "", "");
+    json_array_foreach(workers, i, worker) put_worker_row(worker, out);
+}
+
+/* ---- worker ---- */
+
+static void put_worker_line(const json_t *root, struct buf *out)
+{
+    const json_t *blocks = json_object_get(root, "blocks");
+    char daemon[64];
+    char node[64];
+
+    buf_printf(out, "%s %s: ", text_of(root, "daemon", daemon), text_of(root, "node", node));
+    if (is_set(root, "draining"))
+        buf_append_str(out, "draining, ");
+    buf_printf(out,
+               "%" PRIu64 " running, %" PRIu64
+               " waiting | %.0f tok/s prefill, %.1f ms/token | %.0f%% blocks free, %" PRIu64 " cached\n",
+               count_of(root, "running"), count_of(root, "waiting"), real_of(root, "prefill_tokens_per_s"),
+               real_of(root, "decode_step_ms"),
+               percent(count_of(blocks, "free") + count_of(blocks, "cached"), count_of(blocks, "total")),
+               count_of(blocks, "cached"));
+}
+
+static void put_links(const json_t *list, const char *what, const char *name, struct buf *out)
+{
+    char text[64];
+    size_t i;
+    json_t *link;
+
+    buf_printf(out, "  %-10s", what);
+    if (json_array_size(list) == 0)
+        buf_append_str(out, "none");
+    json_array_foreach(list, i, link) buf_printf(
+        out, "%s%s (%s)", i > 0 ? ", " : "", text_of(link, name, text), is_set(link, "up") ? "up" : "down");
+    buf_append_str(out, "\n");
+}
+
+static void put_worker_table(const json_t *root, struct buf *out)
+{
+    const json_t *blocks = json_object_get(root, "blocks");
+    uint64_t hits = count_of(blocks, "hits");
+    char one[64];
+    char two[64];
+
+    buf_printf(out, "%s %s%s\n", text_of(root, "daemon", one), text_of(root, "node", two),
+               is_set(root, "draining") ? ", draining" : "");
+    buf_printf(out, "  model     %s on engine %s\n", text_of(root, "model", one),
+               text_of(root, "engine", two));
+    buf_printf(out,
+               "  requests  %" PRIu64 " running, %" PRIu64 " waiting (%" PRIu64
+               " tokens to prefill), %" PRIu64 " tasks\n",
+               count_of(root, "running"), count_of(root, "waiting"), count_of(root, "queued_prefill_tokens"),
+               count_of(root, "tasks"));
+    buf_printf(out, "  speed     prefill %.0f tokens/s, decode step %.2f ms, transfer %.1f MB/s\n",
+               real_of(root, "prefill_tokens_per_s"), real_of(root, "decode_step_ms"),
+               real_of(root, "transfer_bytes_per_s") / 1e6);
+    buf_printf(out,
+               "  blocks    %" PRIu64 " of %" PRIu64 " free, %" PRIu64 " cached, %" PRIu64
+               " filling, %" PRIu64 " sealed, %" PRIu64 " leased, %" PRIu64 " zombie\n",
+               count_of(blocks, "free"), count_of(blocks, "total"), count_of(blocks, "cached"),
+               count_of(blocks, "filling"), count_of(blocks, "sealed"), count_of(blocks, "leased"),
+               count_of(blocks, "zombie"));
+    buf_printf(out,
+               "  cache     %" PRIu64 " hits, %" PRIu64 " misses (%.0f%%), %" PRIu64 " evicted, %" PRIu64
+               " expired\n",
+               hits, count_of(blocks, "misses"), percent(hits, hits + count_of(blocks, "misses")),
+               count_of(blocks, "evicted"), count_of(blocks, "expired"));
+    buf_printf(out, "  transfer  tcp %s, unix %s\n", text_of(root, "kv_tcp", one),
+               text_of(root, "kv_unix", two));
+    put_links(json_object_get(root, "routers"), "routers", "address", out);
+    put_links(json_object_get(root, "peers"), "peers", "node", out);
+}
+
+int status_render(struct bytes json, bool is_line, struct buf *out)
+{
+    json_t *root = json_loadb((const char *)json.data, json.len_bytes, 0, NULL);
+    const char *daemon = json_string_value(json_object_get(root, "daemon"));
+    int rc = 0;
+
+    if (daemon == NULL)
+        rc = E_FORMAT;
+    else if (strcmp(daemon, "baton-router") == 0)
+        (is_line ? put_router_line : put_router_table)(root, out);
+    else
+        (is_line ? put_worker_line : put_worker_table)(root, out);
+    json_decref(root);
+    return rc < 0 ? rc : out->is_bad ? E_NOMEM : 0;
+}
+
+int status_work(struct bytes json, struct status_work *out)
+{
+    json_t *root = json_loadb((const char *)json.data, json.len_bytes, 0, NULL);
+    const json_t *workers = json_object_get(root, "workers");
+    struct status_work work = {.is_draining = is_set(root, "draining")};
+    size_t i;
+    json_t *worker;
+    bool is_status = json_is_string(json_object_get(root, "daemon"));
+
+    work.n_running = count_of(root, "queued") + count_of(root, "tasks");
+    json_array_foreach(workers, i, worker) work.n_running += count_of(worker, "inflight");
+    work.n_placed = count_of(root, "handed_off") + count_of(root, "local");
+    json_decref(root);
+    if (!is_status)
+        return E_FORMAT;
+    *out = work;
+    return 0;
+}

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+bin_PROGRAMS += baton-model
+baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/model/cli.c \
+	clients/model/cmd_info.c clients/model/cmd_tokens.c clients/model/cmd_render.c \
+	clients/model/cmd_logits.c clients/model/cmd_generate.c \
+	clients/model/prompt.h clients/model/prompt.c clients/model/rig.h clients/model/rig.c \
+	clients/model/cmd_make.c clients/model/make_priv.h clients/model/make_vocab.c clients/model/make_weights.c \
+	clients/model/cmd_bench.c clients/model/bench_priv.h clients/model/bench_limit.c clients/model/bench_run.c
+baton_model_LDADD = $(link_engine)
+
+dist_check_SCRIPTS += tests/integration/test-model-cli
+TESTS += tests/integration/test-model-cli
+
+# Tools that speak HTTP to the daemons.
+noinst_LIBRARIES += libclients.a
+libclients_a_SOURCES = \
+	clients/common/cli.h clients/common/cli.c \
+	clients/common/fetch.h clients/common/fetch.c \
+	clients/common/server.h clients/common/server.c \
+	clients/common/answer.h clients/common/answer.c \
+	clients/common/stream.h clients/common/stream.c
+link_clients = libclients.a $(link_http) $(JANSSON_LIBS)
+
+sbin_PROGRAMS += batonctl
+batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
+	clients/ctl/admin_call.h clients/ctl/admin_call.c \
+	clients/ctl/status.h clients/ctl/status.c \
+	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c
+batonctl_LDADD = $(link_clients)
+
+bin_PROGRAMS += baton-chat
+baton_chat_SOURCES = clients/chat/main.c clients/chat/chat.h \
+	clients/chat/session.h clients/chat/session.c \
+	clients/chat/turn.h clients/chat/turn.c \
+	clients/chat/ask.c clients/chat/converse.c
+baton_chat_CPPFLAGS = $(AM_CPPFLAGS) $(EDIT_CFLAGS)
+baton_chat_LDADD = $(link_clients) $(EDIT_LIBS)
+
+bin_PROGRAMS += baton-bench
+noinst_LIBRARIES += libbench.a
+libbench_a_SOURCES = clients/bench/options.h clients/bench/options.c \
+	clients/bench/trace.h clients/bench/trace.c \
+	clients/bench/plan.h clients/bench/plan.c \
+	clients/bench/stats.h clients/bench/stats.c
+baton_bench_SOURCES = clients/bench/main.c \
+	clients/bench/run.h clients/bench/run.c \
+	clients/bench/report.h clients/bench/report.c
+baton_bench_LDADD = libbench.a $(link_clients)
+
+# The commands against a stub of the endpoint; with real daemons they are tested in tests/integration.
+client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py
+TESTS += $(client_tests)
+EXTRA_DIST += $(client_tests) tests/clients/harness.py tests/clients/stub.py
+tests/clients/test_chat.log: baton-chat
+tests/clients/test_ctl.log: batonctl
+tests/clients/test_bench.log: baton-bench
+
+if HAVE_CMOCKA
+check_PROGRAMS += tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk
+TESTS += tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk
+tests_unit_clients_test_answer_SOURCES = tests/unit/clients/test_answer.c
+tests_unit_clients_test_answer_LDADD = $(link_clients) $(CMOCKA_LIBS)
+tests_unit_clients_test_bench_SOURCES = tests/unit/clients/test_bench.c
+tests_unit_clients_test_bench_LDADD = libbench.a $(link_clients) $(CMOCKA_LIBS)
+tests_unit_clients_test_talk_SOURCES = tests/unit/clients/test_talk.c clients/chat/session.c clients/ctl/status.c
+tests_unit_clients_test_talk_LDADD = $(link_clients) $(CMOCKA_LIBS)
+endif

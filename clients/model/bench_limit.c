@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How fast could it be?  Speeds alone say little: another machine, another figure.  So each result stands
+ * beside what this machine's own measured limits would allow (a roofline, Williams et al. 2009):
+ *
+ *   arithmetic   two operations per weight and token, at the int8 peak for Q8_0 matrices where the CPU has
+ * such instructions, else at the fp32 peak; attention at the fp32 peak reading      all weights once per
+ * step, and the KV of each sequence's context
+ *
+ * and the longer of both is the limit.  Prompts are bound by arithmetic, single sequences by reading. */
+#include "clients/model/bench_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void bench_test_name(const struct bench_test *test, char out[32])
+{
+    static const char *const PREFIX[] = {[BENCH_PREFILL] = "pp", [BENCH_DECODE] = "tg", [BENCH_BATCH] = "b"};
+    int used = snprintf(out, 32, "%s%u", PREFIX[test->kind], test->n);
+
+    if (test->depth > 0)
+        snprintf(out + used, 32 - (size_t)used, "@%u", test->depth);
+}
+
+uint32_t bench_tokens(const struct bench_test *test)
+{
+    return test->kind == BENCH_BATCH ? test->n * BENCH_BATCH_STEPS : test->n;
+}
+
+void bench_work_of(const struct rig *rig, struct bench_work *out)
+{
+    const struct model_config *config = model_config(rig->model);
+    const struct kv_layout *layout = model_kv_layout(rig->model);
+
+    memset(out, 0, sizeof(*out));
+    for (uint64_t i = 0; i < gguf_tensor_count(rig->gguf); i++) {
+        const struct gguf_tensor *tensor = gguf_tensor_at(rig->gguf, i);
+        bool is_head = bytes_is(tensor->name, config->is_tied ? "token_embd.weight" : "output.weight");
+        bool is_int8 = tensor->type == DTYPE_Q8_0;
+        double macs = (double)tensor->dims[0] * (double)tensor->dims[1];
+
+        if (tensor->n_dims != 2 || (!is_head && bytes_is(tensor->name, "token_embd.weight")))
+            continue;
+        if (is_head)
+            *(is_int8 ? &out->head_int8_macs : &out->head_float_macs) += macs;
+        else
+            *(is_int8 ? &out->int8_macs : &out->float_macs) += macs;
+    }
+    out->attn_macs = 2.0 * config->n_layers * config->n_heads * config->head_dim;
+    out->weight_bytes = (double)config->weight_bytes;
+    out->kv_bytes = (double)kv_layout_block_bytes(layout) / layout->block_tokens;
+}
+
+static double compute_s(const struct tensor_limits *limits, double int8_macs, double float_macs)
+{
+    double int8_tops = limits->int8_tops > 0 ? limits->int8_tops : limits->fp32_tflops;
+
+    return 2 * int8_macs / (int8_tops * 1e12) + 2 * float_macs / (limits->fp32_tflops * 1e12);
+}
+
+double bench_limit_s(const struct bench_work *work, const struct tensor_limits *limits,
+                     const struct bench_test *test)
+{
+    double tokens = bench_tokens(test), steps = tokens, heads = tokens, context;
+    double compute, reading;
+
+    if (test->kind == BENCH_PREFILL) { /* only the last token of a prompt needs the head */
+        steps = (double)((test->n + BENCH_CHUNK - 1) / BENCH_CHUNK);
+        heads = 1;
+    } else if (test->kind == BENCH_BATCH) {
+        steps = BENCH_BATCH_STEPS;
+    }
+    /* The context grows by one per token of a sequence; its middle is the average. */
+    if (test->kind == BENCH_BATCH)
+        context = (test->depth ? test->depth : BENCH_BATCH_DEPTH) + BENCH_BATCH_STEPS / 2.0;
+    else
+        context = test->depth + test->n / 2.0;
+    compute = compute_s(limits, tokens * work->int8_macs + heads * work->head_int8_macs,
+                        tokens * work->float_macs + heads * work->head_float_macs +
+                            tokens * context * work->attn_macs);
+    reading = steps * work->weight_bytes;
+    reading += (test->kind == BENCH_PREFILL ? steps : tokens) * context * work->kv_bytes;
+    reading /= limits->read_gbs * 1e9;
+    return compute > reading ? compute : reading;
+}

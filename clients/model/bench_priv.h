@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of baton-model bench share. */
+#ifndef MODEL_BENCH_PRIV_H
+#define MODEL_BENCH_PRIV_H
+
+#include "clients/model/rig.h"
+#include "tensor/tensor.h"
+
+enum bench_kind { BENCH_PREFILL, BENCH_DECODE, BENCH_BATCH };
+
+struct bench_test {
+    enum bench_kind kind;
+    uint32_t n;     /* tokens of the prompt, tokens drawn, or sequences */
+    uint32_t depth; /* tokens in the context before */
+};
+
+enum {
+    BENCH_MAX_TESTS = 64,
+    BENCH_CHUNK = 512,      /* most tokens of a prompt per step */
+    BENCH_BATCH_STEPS = 32, /* steps of a batch test */
+    BENCH_BATCH_DEPTH = 128 /* context of its sequences unless --depth says otherwise */
+};
+
+void bench_test_name(const struct bench_test *test, char out[32]); /* "pp512", "tg128@4096", "b32" */
+
+/* ---- bench_limit.c: what the machine would allow ---- */
+
+struct bench_work {    /* of a model, per token */
+    double int8_macs;  /* multiply-adds of the layers in Q8_0 matrices */
+    double float_macs; /* and in the others */
+    double head_int8_macs, head_float_macs;
+    double attn_macs;    /* per token of context */
+    double weight_bytes; /* read by one step */
+    double kv_bytes;     /* read per token of context */
+};
+
+void bench_work_of(const struct rig *rig, struct bench_work *out);
+/* The shortest time in which this machine could do the test: all its arithmetic at the peak of its class, or
+ * all its reads at full bandwidth, whichever takes longer. */
+double bench_limit_s(const struct bench_work *work, const struct tensor_limits *limits,
+                     const struct bench_test *test);
+/* Tokens that the test counts. */
+uint32_t bench_tokens(const struct bench_test *test);
+
+/* ---- bench_run.c: the clock ---- */
+
+/* Makes seats for the test, fills its context, runs it once unmeasured.  Faults name what does not fit. */
+int bench_prepare(struct rig *rig, const struct bench_test *test, struct fault *fault);
+/* One measured run.  E_CANCELLED after Ctrl-C. */
+int bench_once(struct rig *rig, const struct bench_test *test, double *seconds_out);
+
+#endif

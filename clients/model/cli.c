@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the commands of baton-model share: complaints that say which command and which file, reading input,
+ * and noticing that output did not arrive.
+ *
+ * A command that writes to a full disk or a closed pipe must not report success, so each ends in cli_done().
+ */
+#include "clients/model/model_cli.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+int cli_failed(const char *command, const char *subject, const struct fault *fault)
+{
+    fprintf(stderr, "baton-model %s: %s%s%s\n", command, subject == NULL ? "" : subject,
+            subject == NULL ? "" : ": ", fault->text);
+    return CLI_FAILED;
+}
+
+int cli_failed_code(const char *command, const char *subject, int code)
+{
+    struct fault fault = {0};
+
+    fault_set(&fault, code, "%s", err_text(code));
+    return cli_failed(command, subject, &fault);
+}
+
+int cli_usage(const char *command, const char *complaint)
+{
+    if (complaint != NULL)
+        fprintf(stderr, "baton-model %s: %s\n", command, complaint);
+    fprintf(stderr, "Try 'baton-model %s --help'.\n", command);
+    return CLI_USAGE;
+}
+
+int cli_done(const char *command)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return CLI_OK;
+    fprintf(stderr, "baton-model %s: cannot write the output: %s\n", command, strerror(errno));
+    return CLI_FAILED;
+}
+
+static int read_all(FILE *file, size_t limit_bytes, struct fault *fault, struct buf *out)
+{
+    uint8_t piece[65536];
+    size_t before = out->len_bytes, n;
+
+    while ((n = fread(piece, 1, sizeof(piece), file)) > 0) {
+        if (n > limit_bytes - (out->len_bytes - before))
+            return fault_set(fault, E_LIMIT, "more than %zu bytes of input", limit_bytes);
+        if (buf_append(out, piece, n) != 0)
+            return fault_set(fault, E_NOMEM, "out of memory");
+    }
+    return ferror(file) ? fault_set(fault, E_IO, "cannot read: %s", strerror(errno)) : 0;
+}
+
+int cli_read(const char *path, size_t limit_bytes, struct fault *fault, struct buf *out)
+{
+    if (strcmp(path, "-") == 0)
+        return read_all(stdin, limit_bytes, fault, out);
+
+    FILE *file = fopen(path, "rbe");
+    if (file == NULL)
+        return fault_set(fault, E_IO, "cannot open: %s", strerror(errno));
+    int rc = read_all(file, limit_bytes, fault, out);
+    fclose(file);
+    return rc;
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* baton-model bench: how fast this machine runs a model, beside how fast it could.
+ *
+ *   pp512        a prompt of 512 tokens, from nothing
+ *   tg128        128 tokens drawn one at a time, from nothing
+ *   tg128@4096   the same after a context of 4096
+ *   b32          32 sequences drawing together (over a context of 128 unless --depth is given, then b32@4096
+ * too)
+ *
+ * Each test runs once unmeasured and --repeat times by the clock.  The machine's limits are measured in the
+ * same run, before and after the tests, since a shared machine is another one every minute; the better figure
+ * counts, since company can only lower it. */
+#include "clients/model/bench_priv.h"
+
+#include "base/err.h"
+#include "base/str.h"
+#include "clients/model/model_cli.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char NAME[] = "bench";
+
+static const char HELP[] = "Usage: baton-model bench [OPTIONS] MODEL.gguf\n"
+                           "Time prefill, decode and batches beside the machine's limits.\n"
+                           "\n"
+                           "  --pp LIST        prompt lengths (default 512; 0: none)\n"
+                           "  --tg LIST        tokens to draw, one sequence (default 128; 0: none)\n"
+                           "  --batch LIST     sequences that draw together (default: none)\n"
+                           "  --depth LIST     repeat --tg and --batch after contexts this long\n"
+                           "  --repeat N       measured runs of each test (default 3)\n"
+                           "  --kv TYPE        storage of keys and values: f16 (default) or f32\n"
+                           "  --threads N      compute threads (default: all CPUs)\n"
+                           "  --kernels NAME   auto, scalar, avx2 or avx512\n"
+                           "  --json           one JSON object instead of a table\n"
+                           "  --help           this text\n";
+
+enum { MAX_LIST = 12, MAX_REPEAT = 100 };
+
+struct list {
+    uint32_t values[MAX_LIST];
+    uint32_t n;
+};
+
+struct bench_args {
+    struct rig_opts rig;
+    struct list pp, tg, batch, depth;
+    uint32_t repeat;
+    bool is_json;
+    bool is_help;
+};
+
+struct bench_result {
+    char name[32];
+    double median, min, max; /* tokens per second */
+    double limit_fraction;
+};
+
+struct benching {
+    const struct bench_args *args;
+    struct rig *rig;
+    struct tensor_limits limits;
+    struct bench_work work;
+    struct bench_test tests[BENCH_MAX_TESTS];
+    struct bench_result results[BENCH_MAX_TESTS];
+    uint32_t n_tests;
+};
+
+/* ---- the command line ---- */
+
+enum option_id {
+    OPT_PP = 256,
+    OPT_TG,
+    OPT_BATCH,
+    OPT_DEPTH,
+    OPT_REPEAT,
+    OPT_KV,
+    OPT_THREADS,
+    OPT_KERNELS,
+    OPT_JSON
+};
+
+static const struct option OPTIONS[] = {{"pp", required_argument, NULL, OPT_PP},
+                                        {"tg", required_argument, NULL, OPT_TG},
+                                        {"batch", required_argument, NULL, OPT_BATCH},
+                                        {"depth", required_argument, NULL, OPT_DEPTH},
+                                        {"repeat", required_argument, NULL, OPT_REPEAT},
+                                        {"kv", required_argument, NULL, OPT_KV},
+                                        {"threads", required_argument, NULL, OPT_THREADS},
+                                        {"kernels", required_argument, NULL, OPT_KERNELS},
+                                        {"json", no_argument, NULL, OPT_JSON},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+/* "512,1024"; zeros are left out. */
+static bool parse_list(const char *option, const char *text, struct list *out)
+{
+    const char *at = text;
+
+    out->n = 0;
+    for (;;) {
+        size_t len_bytes = strcspn(at, ",");
+        uint64_t value;
+
+        if (str_to_u64(bytes_of(at, len_bytes), &value) < 0 || value > 1u << 24 || out->n == MAX_LIST) {
+            fprintf(stderr, "baton-model %s: --%s wants up to %d numbers like 128,512, not \"%s\"\n", NAME,
+                    option, MAX_LIST, text);
+            return false;
+        }
+        if (value > 0)
+            out->values[out->n++] = (uint32_t)value;
+        if (at[len_bytes] == '\0')
+            return true;
+        at += len_bytes + 1;
+    }
+}
+
+static bool take_option(int option, struct bench_args *args)
+{
+    switch (option) {
+    case OPT_PP:
+        return parse_list("pp", optarg, &args->pp);
+    case OPT_TG:
+        return parse_list("tg", optarg, &args->tg);
+    case OPT_BATCH:
+        return parse_list("batch", optarg, &args->batch);
+    case OPT_DEPTH:
+        return parse_list("depth", optarg, &args->depth);
+    case OPT_REPEAT:
+        return rig_parse_u32(NAME, "repeat", optarg, MAX_REPEAT, &args->repeat);
+    case OPT_KV:
+        return rig_parse_kv(NAME, optarg, &args->rig.kv_type);
+    case OPT_THREADS:
+        return rig_parse_u32(NAME, "threads", optarg, 1024, &args->rig.n_threads);
+    case OPT_KERNELS:
+        args->rig.kernels = optarg;
+        return true;
+    case OPT_JSON:
+        args->is_json = true;
+        return true;
+    case 'h':
+        args->is_help = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool parse(int argc, char **argv, struct bench_args *args)
+{
+    int option;
+
+    *args = (struct bench_args){.rig.kv_type = KV_F16, .pp = {{512}, 1}, .tg = {{128}, 1}, .repeat = 3};
+    while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
+        if (!take_option(option, args))
+            return false;
+    if (args->is_help)
+        return true;
+    if (optind != argc - 1 || args->repeat == 0) {
+        fprintf(stderr, "baton-model %s: %s\n", NAME,
+                args->repeat ? "name one model file" : "--repeat is at least 1");
+        return false;
+    }
+    if (args->pp.n + (args->tg.n + args->batch.n) * (1 + args->depth.n) > BENCH_MAX_TESTS) {
+        fprintf(stderr, "baton-model %s: more than %d tests\n", NAME, BENCH_MAX_TESTS);
+        return false;
+    }
+    args->rig.path = argv[optind];
+    return true;
+}
+
+/* ---- the runs ---- */
+
+static void add_tests(struct benching *b, enum bench_kind kind, const struct list *list, uint32_t depth)
+{
+    for (uint32_t i = 0; i < list->n && b->n_tests < BENCH_MAX_TESTS; i++)
+        b->tests[b->n_tests++] = (struct bench_test){.kind = kind, .n = list->values[i], .depth = depth};
+}
+
+static void list_tests(struct benching *b)
+{
+    add_tests(b, BENCH_PREFILL, &b->args->pp, 0);
+    add_tests(b, BENCH_DECODE, &b->args->tg, 0);
+    add_tests(b, BENCH_BATCH, &b->args->batch, 0);
+    for (uint32_t i = 0; i < b->args->depth.n; i++) {
+        add_tests(b, BENCH_DECODE, &b->args->tg, b->args->depth.values[i]);
+        add_tests(b, BENCH_BATCH, &b->args->batch, b->args->depth.values[i]);
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+static int run_test(struct benching *b, uint32_t index, struct fault *fault)
+{
+    const struct bench_test *test = &b->tests[index];
+    struct bench_result *result = &b->results[index];
+    uint32_t repeat = b->args->repeat;
+    double rates[MAX_REPEAT], seconds;
+    int rc = bench_prepare(b->rig, test, fault);
+
+    bench_test_name(test, result->name);
+    for (uint32_t i = 0; i < repeat && rc == 0; i++) {
+        rc = bench_once(b->rig, test, &seconds);
+        if (rc < 0)
+            return fault_set(fault, rc, "%s: %s", result->name, err_text(rc));
+        rates[i] = bench_tokens(test) / seconds;
+        fprintf(stderr, "%s %u/%u: %.2f tokens/s\n", result->name, i + 1, repeat, rates[i]);
+    }
+    if (rc < 0)
+        return rc;
+    qsort(rates, repeat, sizeof(rates[0]), by_value);
+    result->min = rates[0];
+    result->max = rates[repeat - 1];
+    result->median = (rates[(repeat - 1) / 2] + rates[repeat / 2]) / 2;
+    return 0;
+}
+
+static void raise_to(double *limit, double seen)
+{
+    if (seen > *limit)
+        *limit = seen;
+}
+
+static void measure_machine(struct benching *b)
+{
+    struct tensor_limits seen;
+
+    fprintf(stderr, "measuring the machine\n");
+    tensor_limits_measure(b->rig->team, &seen);
+    raise_to(&b->limits.read_gbs, seen.read_gbs);
+    raise_to(&b->limits.fp32_tflops, seen.fp32_tflops);
+    raise_to(&b->limits.bf16_tflops, seen.bf16_tflops);
+    raise_to(&b->limits.int8_tops, seen.int8_tops);
+}
+
+static int run_all(struct benching *b, struct fault *fault)
+{
+    int rc = 0;
+
+    list_tests(b);
+    measure_machine(b);
+    for (uint32_t i = 0; i < b->n_tests && rc == 0; i++)
+        rc = rig_is_interrupted() ? E_CANCELLED : run_test(b, i, fault);
+    if (rc < 0)
+        return rc;
+    measure_machine(b);
+    bench_work_of(b->rig, &b->work);
+    for (uint32_t i = 0; i < b->n_tests; i++)
+        b->results[i].limit_fraction = b->results[i].median *
+                                       bench_limit_s(&b->work, &b->limits, &b->tests[i]) /
+                                       bench_tokens(&b->tests[i]);
+    return 0;
+}
+
+/* ---- the report ---- */
+
+static struct bytes model_name(const struct benching *b)
+{
+    const char *slash = strrchr(b->args->rig.path, '/');
+    struct bytes name;
+
+    if (gguf_get_str(b->rig->gguf, "general.name", NULL, &name) == 0 && name.len_bytes > 0)
+        return name;
+    return bytes_str(slash ? slash + 1 : b->args->rig.path);
+}
+
+static int print_json(const struct benching *b)
+{
+    struct buf out = {0};
+    int rc;
+
+    buf_append_str(&out, "{\"model\":");
+    json_put_str(&out, model_name(b));
+    buf_append_str(&out, ",\"type\":");
+    json_put_str(&out, bytes_str(model_config(b->rig->model)->weight_type));
+    buf_printf(&out,
+               ",\"threads\":%u,\"limits\":{\"read_gbs\":%.3f,\"fp32_tflops\":%.4f,\"bf16_tflops\":%.4f,",
+               team_size(b->rig->team), b->limits.read_gbs, b->limits.fp32_tflops, b->limits.bf16_tflops);
+    buf_printf(&out, "\"int8_tops\":%.4f},\"runs\":[", b->limits.int8_tops);
+    for (uint32_t i = 0; i < b->n_tests; i++) {
+        const struct bench_result *r = &b->results[i];
+
+        buf_printf(&out, "%s{\"test\":\"%s\",\"median_tok_s\":%.3f,\"min_tok_s\":%.3f,\"max_tok_s\":%.3f,",
+                   i ? "," : "", r->name, r->median, r->min, r->max);
+        buf_printf(&out, "\"limit_fraction\":%.4f}", r->limit_fraction);
+    }
+    buf_append_str(&out, "]}\n");
+    rc = out.is_bad ? E_NOMEM : 0;
+    if (rc == 0)
+        fwrite(out.data, 1, out.len_bytes, stdout);
+    buf_fini(&out);
+    return rc;
+}
+
+static int print_table(const struct benching *b)
+{
+    struct buf name = {0};
+
+    json_put_str(&name, model_name(b)); /* a file may call itself anything, terminal escapes too */
+    printf("%s, %s, %u threads, %s kernels\n", name.data ? (char *)name.data : "",
+           model_config(b->rig->model)->weight_type, team_size(b->rig->team),
+           model_kernels_name(b->rig->model));
+    buf_fini(&name);
+    printf("limits: read %.1f GB/s, fp32 %.3f TFLOPS, bf16 %.3f TFLOPS, int8 %.3f TOPS\n\n",
+           b->limits.read_gbs, b->limits.fp32_tflops, b->limits.bf16_tflops, b->limits.int8_tops);
+    printf("%-14s %12s %12s %12s %9s\n", "test", "median t/s", "min", "max", "of limit");
+    for (uint32_t i = 0; i < b->n_tests; i++) {
+        const struct bench_result *r = &b->results[i];
+
+        printf("%-14s %12.2f %12.2f %12.2f %8.1f%%\n", r->name, r->median, r->min, r->max,
+               100 * r->limit_fraction);
+    }
+    return 0;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    struct bench_args args;
+    struct rig rig = {0};
+    struct benching benching = {.args = &args, .rig = &rig};
+    struct fault fault = {0};
+    int rc;
+
+    if (!parse(argc, argv, &args))
+        return cli_usage(NAME, NULL);
+    if (args.is_help) {
+        fputs(HELP, stdout);
+        return cli_done(NAME);
+    }
+    rig_catch_interrupt();
+    rc = rig_load(&args.rig, &fault, &rig);
+    if (rc == 0)
+        rc = run_all(&benching, &fault);
+    if (rc == 0)
+        rc = args.is_json ? print_json(&benching) : print_table(&benching);
+    rig_close(&rig);
+    if (rc == E_CANCELLED)
+        return 130;
+    return rc < 0 ? cli_failed(NAME, args.rig.path, &fault) : cli_done(NAME);
+}

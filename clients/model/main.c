@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* baton-model: look into, try, make and time models.  One command per thing; each is a file of its own and
+ * parses its own options (model_cli.h).  Here only the name is looked up. */
+#include "clients/model/model_cli.h"
+
+#include "base/check.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} COMMANDS[] = {
+    {"info", cmd_info, "what a file holds: keys, shapes, tensors"},
+    {"tokenize", cmd_tokenize, "text to token ids"},
+    {"detokenize", cmd_detokenize, "token ids to text"},
+    {"render", cmd_render, "a conversation in the model's chat format"},
+    {"logits", cmd_logits, "the logits after a prompt"},
+    {"generate", cmd_generate, "continue a prompt or answer a chat turn"},
+    {"make", cmd_make, "write a model of a given shape with random weights"},
+    {"bench", cmd_bench, "time prefill, decode and batches beside the machine's limits"},
+};
+
+static void print_help(FILE *file)
+{
+    fputs("Usage: baton-model COMMAND [OPTIONS] FILE.gguf\n"
+          "Look into, try, make and time models in GGUF files.\n"
+          "\n",
+          file);
+    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
+        fprintf(file, "  %-11s %s\n", COMMANDS[i].name, COMMANDS[i].summary);
+    fputs("\n"
+          "  baton-model COMMAND --help   the command's options\n"
+          "  baton-model --version        the version\n",
+          file);
+}
+
+static int unknown(const char *name)
+{
+    const struct command *nearest = NULL;
+    unsigned best = 4; /* further off, a guess would be a riddle */
+
+    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++) {
+        unsigned distance = str_distance(name, COMMANDS[i].name);
+
+        if (distance < best) {
+            best = distance;
+            nearest = &COMMANDS[i];
+        }
+    }
+    fprintf(stderr, "baton-model: no command \"%s\"", name);
+    if (nearest)
+        fprintf(stderr, "; did you mean \"%s\"?", nearest->name);
+    fputs("\nTry 'baton-model --help'.\n", stderr);
+    return CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return cli_done("help");
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        puts("baton-model " PACKAGE_VERSION);
+        return cli_done("version");
+    }
+    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
+        if (strcmp(argv[1], COMMANDS[i].name) == 0)
+            return COMMANDS[i].run(argc - 1, argv + 1);
+    return unknown(argv[1]);
+}

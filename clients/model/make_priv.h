@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of baton-model make share. */
+#ifndef MODEL_MAKE_PRIV_H
+#define MODEL_MAKE_PRIV_H
+
+#include "base/fault.h"
+#include "gguf/write.h"
+
+struct make_shape {
+    const char *arch; /* "llama", "qwen2" */
+    uint32_t n_layers;
+    uint32_t hidden;
+    uint32_t n_heads;
+    uint32_t n_kv_heads;
+    uint32_t head_dim;
+    uint32_t ffn;
+    uint32_t vocab;
+    uint32_t context;
+    enum dtype type; /* of matrices; vectors are F32 */
+    bool is_tied;
+    uint64_t seed;
+};
+
+enum { MAKE_MIN_VOCAB = 259 }; /* 256 bytes and three control tokens */
+uint32_t make_max_vocab(void);
+
+/* Tokeniser keys of a byte-level BPE with vocab entries: the bytes, made-up merges, ChatML's control tokens,
+ * and a ChatML template. */
+int make_vocabulary(struct gguf_writer *writer, uint32_t vocab);
+
+/* Declares the tensors of shape and writes the file, streaming random weights.  Progress on stderr where that
+ * is a terminal.  E_CANCELLED after Ctrl-C: nothing is left under path. */
+int make_weights(struct gguf_writer *writer, const struct make_shape *shape, const char *path,
+                 struct fault *fault, uint64_t *bytes_out);
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random weights, streamed to a file as fast as it takes them.
+ *
+ * Values are normal, drawn from a table of 4096 quantiles by 12 random bits, so that a type's bits are looked
+ * up, not computed.  Deviations are chosen as a trained model's would be: matrices keep their input's scale,
+ * those that write to the residual stream are smaller by the number of layers, and the head gives logits of
+ * deviation 3, so that neither attention nor the distribution of tokens is flat.  The same seed gives the
+ * same file. */
+#include "clients/model/make_priv.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "clients/model/rig.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_QUANTILES = 4096, CHUNK_WEIGHTS = 1 << 18, SLOTS_PER_LAYER = 12 };
+
+struct tensor_plan {
+    char name[64];
+    uint64_t rows; /* 0: a vector of cols */
+    uint64_t cols;
+    double deviation; /* 0: all ones */
+    enum dtype type;
+};
+
+struct making {
+    const struct make_shape *shape;
+    struct tensor_plan *plans;
+    uint64_t n_plans;
+    double quantiles[N_QUANTILES];
+    uint64_t done_bytes, total_bytes;
+    bool shows_progress;
+    unsigned percent;
+};
+
+/* ---- which tensors ---- */
+
+static void plan(struct making *making, const char *name, uint64_t rows, uint64_t cols, double deviation)
+{
+    struct tensor_plan *at = &making->plans[making->n_plans++];
+    const struct dtype_info *info;
+
+    *at = (struct tensor_plan){.rows = rows,
+                               .cols = cols,
+                               .deviation = deviation,
+                               .type = rows == 0 ? DTYPE_F32 : making->shape->type};
+    snprintf(at->name, sizeof(at->name), "%s", name);
+    info = dtype_info(at->type);
+    making->total_bytes += (rows ? rows : 1) * cols / info->qblk_weights * info->qblk_bytes;
+}
+
+static void plan_layer(struct making *making, uint32_t layer)
+{
+    const struct make_shape *s = making->shape;
+    uint64_t q = (uint64_t)s->n_heads * s->head_dim, kv = (uint64_t)s->n_kv_heads * s->head_dim;
+    double into = 1 / sqrt(s->hidden), branch = 1 / sqrt(2.0 * s->n_layers);
+    bool has_bias = strcmp(s->arch, "qwen2") == 0;
+    const struct {
+        const char *suffix;
+        uint64_t rows, cols;
+        double deviation;
+        bool is_left_out;
+    } tensors[SLOTS_PER_LAYER] = {
+        {"attn_norm.weight", 0, s->hidden, 0, false},
+        {"attn_q.weight", q, s->hidden, into, false},
+        {"attn_k.weight", kv, s->hidden, into, false},
+        {"attn_v.weight", kv, s->hidden, into, false},
+        {"attn_q.bias", 0, q, 0.1, !has_bias},
+        {"attn_k.bias", 0, kv, 0.1, !has_bias},
+        {"attn_v.bias", 0, kv, 0.1, !has_bias},
+        {"attn_output.weight", s->hidden, q, branch / sqrt((double)q), false},
+        {"ffn_norm.weight", 0, s->hidden, 0, false},
+        {"ffn_gate.weight", s->ffn, s->hidden, into, false},
+        {"ffn_up.weight", s->ffn, s->hidden, into, false},
+        {"ffn_down.weight", s->hidden, s->ffn, branch / sqrt(s->ffn), false},
+    };
+    char name[64];
+
+    for (size_t i = 0; i < SLOTS_PER_LAYER; i++) {
+        snprintf(name, sizeof(name), "blk.%u.%s", layer, tensors[i].suffix);
+        if (!tensors[i].is_left_out)
+            plan(making, name, tensors[i].rows, tensors[i].cols, tensors[i].deviation);
+    }
+}
+
+static int plan_all(struct making *making)
+{
+    const struct make_shape *s = making->shape;
+    double head = 3 / sqrt(s->hidden);
+
+    making->plans = calloc((size_t)s->n_layers * SLOTS_PER_LAYER + 3, sizeof(*making->plans));
+    if (making->plans == NULL)
+        return E_NOMEM;
+    plan(making, "token_embd.weight", s->vocab, s->hidden, s->is_tied ? head : 1);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        plan_layer(making, i);
+    plan(making, "output_norm.weight", 0, s->hidden, 0);
+    if (!s->is_tied)
+        plan(making, "output.weight", s->vocab, s->hidden, head);
+    return 0;
+}
+
+/* ---- which values ---- */
+
+/* The value that a share p of a standard normal lies below, by halving. */
+static double normal_quantile(double p)
+{
+    double low = -6, high = 6;
+
+    for (int i = 0; i < 50; i++) {
+        double middle = (low + high) / 2;
+
+        if (erfc(-middle / sqrt(2)) / 2 < p)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (low + high) / 2;
+}
+
+/* Twelve fresh bits at a time. */
+struct draws {
+    struct rng rng;
+    uint64_t bits;
+    unsigned n_left;
+};
+
+static unsigned draw(struct draws *draws)
+{
+    unsigned value;
+
+    if (draws->n_left == 0) {
+        draws->bits = rng_u64(&draws->rng);
+        draws->n_left = 5;
+    }
+    value = draws->bits & (N_QUANTILES - 1);
+    draws->bits >>= 12;
+    draws->n_left--;
+    return value;
+}
+
+/* ---- one type after another: n weights of the tensor into out ---- */
+
+struct table { /* quantiles times deviation in the tensor's type */
+    uint32_t words[N_QUANTILES];
+    uint16_t scale; /* Q8_0: of every qblk */
+};
+
+static void fill_table(const struct making *making, const struct tensor_plan *at, struct table *out)
+{
+    double largest = making->quantiles[N_QUANTILES - 1];
+
+    out->scale = f32_to_f16((float)(largest * at->deviation / 127));
+    for (unsigned i = 0; i < N_QUANTILES; i++) {
+        float value = at->deviation == 0 ? 1 : (float)(making->quantiles[i] * at->deviation);
+
+        if (at->type == DTYPE_F32)
+            memcpy(&out->words[i], &value, sizeof(value));
+        else if (at->type == DTYPE_F16)
+            out->words[i] = f32_to_f16(value);
+        else if (at->type == DTYPE_BF16)
+            out->words[i] = f32_to_bf16(value);
+        else
+            out->words[i] = (uint32_t)lrint(making->quantiles[i] / largest * 127);
+    }
+}
+
+static size_t fill_plain(enum dtype type, const struct table *table, struct draws *draws, size_t n,
+                         uint8_t *out)
+{
+    if (type == DTYPE_F32) {
+        for (size_t i = 0; i < n; i++)
+            put_u32(out + 4 * i, table->words[draw(draws)]);
+        return 4 * n;
+    }
+    for (size_t i = 0; i < n; i++)
+        put_u16(out + 2 * i, (uint16_t)table->words[draw(draws)]);
+    return 2 * n;
+}
+
+static size_t fill_q8_0(const struct table *table, struct draws *draws, size_t n, uint8_t *out)
+{
+    uint8_t *at = out;
+
+    for (size_t i = 0; i < n; i += 32) {
+        put_u16(at, table->scale);
+        for (unsigned j = 0; j < 32; j++)
+            at[2 + j] = (uint8_t)table->words[draw(draws)];
+        at += 34;
+    }
+    return (size_t)(at - out);
+}
+
+static void show(struct making *making, size_t wrote_bytes)
+{
+    unsigned percent;
+
+    making->done_bytes += wrote_bytes;
+    percent = (unsigned)(making->done_bytes * 100 / making->total_bytes);
+    if (!making->shows_progress || percent == making->percent)
+        return;
+    making->percent = percent;
+    fprintf(stderr, "\rwriting %3u %%%s", percent, percent == 100 ? "\r\033[K" : "");
+    fflush(stderr);
+}
+
+static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
+{
+    struct making *making = arg;
+    const struct tensor_plan *at = &making->plans[index];
+    uint64_t left = (at->rows ? at->rows : 1) * at->cols;
+    struct table *table = malloc(sizeof(*table));
+    uint8_t *chunk = malloc((size_t)CHUNK_WEIGHTS * 4);
+    struct draws draws = {0};
+    int rc = table && chunk ? 0 : E_NOMEM;
+
+    rng_init(&draws.rng, making->shape->seed * 1000003 + index);
+    if (rc == 0)
+        fill_table(making, at, table);
+    while (rc == 0 && left > 0) {
+        size_t n = left < CHUNK_WEIGHTS ? (size_t)left : CHUNK_WEIGHTS;
+        size_t len_bytes = at->type == DTYPE_Q8_0 ? fill_q8_0(table, &draws, n, chunk)
+                                                  : fill_plain(at->type, table, &draws, n, chunk);
+
+        rc = rig_is_interrupted() ? E_CANCELLED : gguf_writer_data(writer, chunk, len_bytes);
+        show(making, len_bytes);
+        left -= n;
+    }
+    free(chunk);
+    free(table);
+    return rc;
+}
+
+int make_weights(struct gguf_writer *writer, const struct make_shape *shape, const char *path,
+                 struct fault *fault, uint64_t *bytes_out)
+{
+    struct making *making = calloc(1, sizeof(*making));
+    int rc = E_NOMEM;
+
+    if (making) {
+        making->shape = shape;
+        making->shows_progress = isatty(STDERR_FILENO);
+        making->percent = 101;
+        rc = plan_all(making);
+    }
+    for (unsigned i = 0; rc == 0 && i < N_QUANTILES; i++)
+        making->quantiles[i] = normal_quantile((i + 0.5) / N_QUANTILES);
+    for (uint64_t i = 0; rc == 0 && i < making->n_plans; i++) {
+        const struct tensor_plan *at = &making->plans[i];
+        uint64_t dims[2] = {at->cols, at->rows};
+
+        rc = gguf_declare_tensor(writer, at->name, at->type, at->rows ? 2 : 1, dims);
+    }
+    if (rc == 0) {
+        rc = gguf_writer_save(writer, path, fill, making, fault);
+        *bytes_out = making->total_bytes;
+    } else {
+        fault_set(fault, rc, "%s", err_text(rc));
+    }
+    if (making)
+        free(making->plans);
+    free(making);
+    return rc;
+}

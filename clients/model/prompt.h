@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The three ways in which a command is given a prompt: ids, raw text, a chat turn. */
+#ifndef MODEL_PROMPT_H
+#define MODEL_PROMPT_H
+
+#include "token/chat.h"
+
+struct prompt_source {   /* exactly one of ids, text and chat is set */
+    const char *ids;     /* "1,403,407" */
+    const char *text;    /* raw text, BOS before it if the model wants one */
+    const char *chat;    /* a user's turn, in the model's chat format */
+    const char *system;  /* with chat only; NULL: none */
+    bool parses_special; /* control tokens spelled out in text become what they spell */
+};
+
+/* tokenizer may be NULL for ids.  Appends to out; E_INVAL when empty, not one source, or text without
+ * tokenizer. */
+int prompt_read(const struct prompt_source *source, const struct tokenizer *tokenizer, struct fault *fault,
+                struct token_ids *out);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every command that computes needs: a file opened, a team started, weights packed, KV memory, an
+ * engine.
+ *
+ *     rig_load    file -> team -> model      once
+ *     rig_start   arena -> engine            once per set of seats (bench changes them)
+ *     rig_feed    tokens -> chunks -> steps
+ *
+ * Weights take a while to pack; where stderr is a terminal a line says how far it is. */
+#include "clients/model/rig.h"
+
+#include "base/err.h"
+#include "base/str.h"
+#include "clients/model/model_cli.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t is_interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    is_interrupted = 1;
+}
+
+void rig_catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+bool rig_is_interrupted(void)
+{
+    return is_interrupted != 0;
+}
+
+/* ---- loading ---- */
+
+static void show_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+{
+    unsigned *shown = arg;
+    unsigned percent = (unsigned)(done_bytes * 100 / (total_bytes ? total_bytes : 1));
+
+    if (percent == *shown)
+        return;
+    *shown = percent;
+    fprintf(stderr, "\rpacking weights %3u %%%s", percent, percent == 100 ? "\r\033[K" : "");
+    fflush(stderr);
+}
+
+int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)
+{
+    struct rig rig = {0};
+    unsigned shown = 101;
+    bool shows = !opts->is_quiet && isatty(STDERR_FILENO);
+    struct model_opts model_opts = {.kernels = opts->kernels,
+                                    .kv_type = opts->kv_type,
+                                    .on_progress = shows ? show_progress : NULL,
+                                    .progress_arg = &shown};
+    int rc = gguf_open(opts->path, fault, &rig.gguf);
+
+    if (rc < 0)
+        return rc;
+    rc = team_new(&(struct team_opts){.n_threads = opts->n_threads}, &rig.team);
+    if (rc < 0)
+        fault_set(fault, rc, "%s", err_text(rc));
+    else
+        rc = model_new(rig.gguf, rig.team, &model_opts, fault, &rig.model);
+    if (rc < 0) {
+        rig_close(&rig);
+        return rc;
+    }
+    *out = rig;
+    return 0;
+}
+
+static void stop(struct rig *rig)
+{
+    engine_free(&rig->engine);
+    free(rig->blocks);
+    rig->blocks = NULL;
+    if (rig->arena.base)
+        mem_region_close(&rig->arena);
+    rig->arena = (struct mem_region){0};
+}
+
+int rig_start(struct rig *rig, const struct rig_seats *seats, struct fault *fault)
+{
+    const struct kv_layout *layout = model_kv_layout(rig->model);
+    uint32_t context = model_config(rig->model)->context_length;
+    uint64_t n_blocks;
+    int rc;
+
+    stop(rig);
+    if (seats->n_tokens > context)
+        return fault_set(fault, E_RANGE, "%u tokens are more than the model's context of %u", seats->n_tokens,
+                         context);
+    rig->per_sequence = (seats->n_tokens + layout->block_tokens - 1) / layout->block_tokens;
+    n_blocks = (uint64_t)rig->per_sequence * seats->n_sequences;
+    if (n_blocks == 0 || n_blocks >= KV_BLOCK_NONE)
+        return fault_set(fault, E_RANGE, "%u sequences of %u tokens", seats->n_sequences, seats->n_tokens);
+    rig->batch_tokens = seats->batch_tokens;
+    rc = mem_region_open(n_blocks * kv_layout_block_bytes(layout), false, false, "kv", &rig->arena);
+    rig->blocks = calloc(n_blocks, sizeof(*rig->blocks));
+    for (uint32_t i = 0; rig->blocks && i < n_blocks; i++)
+        rig->blocks[i] = i;
+    if (rc == 0 && rig->blocks == NULL)
+        rc = E_NOMEM;
+    if (rc == 0)
+        rc = engine_cpu_new(&(struct engine_cpu_opts){.model = rig->model,
+                                                      .team = rig->team,
+                                                      .kv_arena = rig->arena.base,
+                                                      .n_blocks = (uint32_t)n_blocks,
+                                                      .max_batch_tokens = seats->batch_tokens,
+                                                      .max_items = seats->n_sequences},
+                            &rig->engine);
+    if (rc < 0)
+        return fault_set(fault, rc, "no room for %u sequences of %u tokens: %s", seats->n_sequences,
+                         seats->n_tokens, err_text(rc));
+    return 0;
+}
+
+void rig_close(struct rig *rig)
+{
+    stop(rig);
+    model_free(rig->model);
+    if (rig->team)
+        team_free(rig->team);
+    if (rig->gguf)
+        gguf_close(rig->gguf);
+    memset(rig, 0, sizeof(*rig));
+}
+
+/* ---- running ---- */
+
+int rig_feed(struct rig *rig, const struct rig_feed *feed, struct sample_result *result_out)
+{
+    struct sample_result result = {.id = TOKEN_NONE};
+
+    for (uint32_t at = 0; at < feed->n_tokens;) {
+        uint32_t left = feed->n_tokens - at;
+        uint32_t n = left < rig->batch_tokens ? left : rig->batch_tokens;
+        struct engine_item item = {.tokens = feed->tokens + at,
+                                   .n_tokens = n,
+                                   .position = feed->position + at,
+                                   .blocks = rig->blocks + (size_t)feed->sequence * rig->per_sequence,
+                                   .n_blocks = rig->per_sequence,
+                                   .wants_token = n == left && feed->sample};
+        int rc;
+
+        if (rig_is_interrupted())
+            return E_CANCELLED;
+        if (feed->sample)
+            item.sample = *feed->sample;
+        rc = engine_step(&rig->engine, &(struct engine_batch){.items = &item, .n_items = 1}, &result);
+        if (rc < 0)
+            return rc;
+        at += n;
+    }
+    *result_out = result;
+    return 0;
+}
+
+/* ---- options ---- */
+
+bool rig_parse_u32(const char *command, const char *option, const char *text, uint32_t max, uint32_t *out)
+{
+    uint64_t value;
+
+    if (str_to_u64(bytes_str(text), &value) < 0 || value > max) {
+        fprintf(stderr, "baton-model %s: --%s wants a number up to %u, not \"%s\"\n", command, option, max,
+                text);
+        return false;
+    }
+    *out = (uint32_t)value;
+    return true;
+}
+
+bool rig_parse_f32(const char *command, const char *option, const char *text, float *out)
+{
+    double value;
+
+    if (str_to_f64(bytes_str(text), &value) < 0 || value < 0 || value > 1e6) {
+        fprintf(stderr, "baton-model %s: --%s wants a number, not \"%s\"\n", command, option, text);
+        return false;
+    }
+    *out = (float)value;
+    return true;
+}
+
+bool rig_parse_kv(const char *command, const char *text, enum kv_type *out)
+{
+    if (strcmp(text, "f16") == 0)
+        *out = KV_F16;
+    else if (strcmp(text, "f32") == 0)
+        *out = KV_F32;
+    else {
+        fprintf(stderr, "baton-model %s: --kv is f16 or f32, not \"%s\"\n", command, text);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model ready to run in a command: file, threads, weights, KV memory and engine, for sequences that each
+ * own a run of blocks.  No pool and no scheduler: sequence i has blocks i * per .. (i + 1) * per - 1. */
+#ifndef MODEL_RIG_H
+#define MODEL_RIG_H
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "engine/engine_cpu.h"
+
+struct rig_opts {
+    const char *path;
+    const char *kernels; /* NULL: the best */
+    unsigned n_threads;  /* 0: all CPUs */
+    enum kv_type kv_type;
+    bool is_quiet; /* no progress on stderr */
+};
+
+struct rig_seats { /* what rig_start makes room for */
+    uint32_t n_sequences;
+    uint32_t n_tokens;     /* of each */
+    uint32_t batch_tokens; /* most per step */
+};
+
+struct rig { /* a zeroed one is empty */
+    struct gguf *gguf;
+    struct team *team;
+    struct model *model;
+    struct mem_region arena;
+    kv_block_id *blocks; /* [n_sequences * per_sequence] */
+    uint32_t per_sequence;
+    uint32_t batch_tokens;
+    struct engine engine;
+};
+
+/* Opens the file and packs the weights, with progress on stderr when that is a terminal. */
+int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out);
+/* Allocates KV and engine; may be called again with other seats.  E_RANGE beyond the model's context. */
+int rig_start(struct rig *rig, const struct rig_seats *seats, struct fault *fault);
+void rig_close(struct rig *rig);
+
+/* One sequence's next tokens in chunks of batch_tokens; draws after the last if sample is not NULL.
+ * E_CANCELLED between chunks after Ctrl-C. */
+struct rig_feed {
+    uint32_t sequence;
+    const token_id *tokens;
+    uint32_t n_tokens;
+    uint32_t position;
+    const struct sample_opts *sample;
+};
+int rig_feed(struct rig *rig, const struct rig_feed *feed, struct sample_result *result_out);
+
+/* From now on Ctrl-C only sets a flag, the second one kills as usual. */
+void rig_catch_interrupt(void);
+bool rig_is_interrupted(void);
+
+/* An option's argument as a value, or a complaint on stderr and false. */
+bool rig_parse_u32(const char *command, const char *option, const char *text, uint32_t max, uint32_t *out);
+bool rig_parse_f32(const char *command, const char *option, const char *text, float *out);
+bool rig_parse_kv(const char *command, const char *text, enum kv_type *out); /* "f16", "f32" */
+
+#endif

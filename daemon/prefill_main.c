@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* baton-prefill: options and configuration, then worker/worker.c with both ends of a hand-off. */
+#include "daemon/worker_main.h"
+
+int main(int argc, char **argv)
+{
+    return worker_main(argc, argv, &prefill_conf_table, WORKER_PREFILL);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* baton-router: options and configuration, then router/router.c. */
+#include "base/log.h"
+#include "daemon/main_common.h"
+#include "router/router.h"
+
+struct state {
+    struct main_options options;
+    struct router_conf *conf, *old;
+};
+
+static const struct router_conf *reload(void *arg)
+{
+    struct state *state = arg;
+    struct router_conf *conf = main_load_again(&state->options);
+
+    if (conf == NULL)
+        return NULL;
+    main_find_cluster_key(&conf->cluster_key);
+    main_keep_fixed(&state->options, state->conf, conf);
+    config_free(&router_conf_table, state->old); /* nobody reads the one before last any more */
+    state->old = state->conf;
+    state->conf = conf;
+    return conf;
+}
+
+int main(int argc, char **argv)
+{
+    struct state state = {0};
+    struct fault fault = {0};
+    void *conf;
+    int status = 0;
+
+    if (main_begin(argc, argv, &router_conf_table, &state.options, &conf, &status) == 0)
+        return status;
+    state.conf = conf;
+    main_find_cluster_key(&state.conf->cluster_key);
+    log_setup("baton-router", (enum log_level)state.conf->log_level, (enum log_format)state.conf->log_format);
+    if (router_run(state.conf, reload, &state, &fault) < 0)
+        status = main_failed(&state.options, &fault);
+    config_free(&router_conf_table, state.old);
+    config_free(&router_conf_table, state.conf);
+    return status;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The frame around every control message, and the table of all messages.
+ *
+ *   0      4        6       8         12
+ *   magic  version  type    length    payload (protobuf, length bytes)
+ *
+ * Little endian.  magic "BTN1".  A frame longer than its type allows closes the link.  Unknown types are
+ * skipped (a rolling upgrade works), unknown versions refused. */
+#ifndef PROTO_FRAME_H
+#define PROTO_FRAME_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/bytes.h"
+#include "base/fault.h"
+#include "proto/control.pb-c.h"
+
+#define FRAME_HEADER_BYTES 12
+#define FRAME_MAGIC        UINT32_C(0x314e5442)
+#define FRAME_VERSION      1
+
+/*    name, number, protobuf type (c_name, snake), most payload bytes */
+#define FRAME_TABLE(X)                                                                                       \
+    X(HELLO, 1, Hello, hello, 64 << 10)                                                                      \
+    X(REFUSED, 2, Refused, refused, 4 << 10)                                                                 \
+    X(HEARTBEAT, 3, Heartbeat, heartbeat, 64 << 10)                                                          \
+    X(GOODBYE, 4, Goodbye, goodbye, 4 << 10)                                                                 \
+    X(VOCABULARY_WANTED, 10, VocabularyWanted, vocabulary_wanted, 4 << 10)                                   \
+    X(VOCABULARY_PART, 11, VocabularyPart, vocabulary_part, (1 << 20) + 4096)                                \
+    X(SUBMIT, 20, Submit, submit, 16 << 20)                                                                  \
+    X(CANCEL, 21, Cancel, cancel, 4 << 10)                                                                   \
+    X(TOKENS, 22, Tokens, tokens, 1 << 20)                                                                   \
+    X(PROCEED, 23, Proceed, proceed, 4 << 10)                                                                \
+    X(CONTROL, 24, Control, control, 4 << 10)                                                                \
+    X(OFFER, 30, Offer, offer, 64 << 10)                                                                     \
+    X(GRANT, 31, Grant, grant, 1 << 20)                                                                      \
+    X(GRANT_REFUSED, 32, GrantRefused, grant_refused, 4 << 10)                                               \
+    X(PREFILL_DONE, 33, PrefillDone, prefill_done, 64 << 10)                                                 \
+    X(TRANSFER_DONE, 34, TransferDone, transfer_done, 4 << 10)                                               \
+    X(TRANSFER_CANCEL, 35, TransferCancel, transfer_cancel, 4 << 10)                                         \
+    X(TRANSFER_STOPPED, 36, TransferStopped, transfer_stopped, 4 << 10)
+
+enum frame_type {
+#define X(name, number, ctype, snake, max_bytes) FRAME_##name = number,
+    FRAME_TABLE(X)
+#undef X
+};
+
+struct frame_header {
+    uint16_t version;
+    uint16_t type;
+    uint32_t len_bytes;
+};
+
+const char *frame_type_name(uint16_t type); /* "SUBMIT"; "?" if unknown */
+bool frame_type_known(uint16_t type);
+uint32_t frame_max_bytes(uint16_t type); /* unknown types: 1 MiB */
+
+void frame_header_pack(const struct frame_header *header, uint8_t out[FRAME_HEADER_BYTES]);
+/* E_PROTO (magic, length beyond the type's bound), E_VERSION. */
+int frame_header_unpack(const uint8_t in[FRAME_HEADER_BYTES], struct fault *fault, struct frame_header *out);
+
+/* Appends header and packed message.  E_LIMIT, E_NOMEM. */
+int frame_pack(enum frame_type type, const ProtobufCMessage *message, struct buf *out);
+/* Unpacks a payload and checks it: required text present, enums in range, lengths bounded (the table of
+ * limits is in frame_check.c).  The message is freed with frame_message_free.  E_PROTO with the field named.
+ */
+int frame_unpack(enum frame_type type, struct bytes payload, struct fault *fault, ProtobufCMessage **out);
+void frame_message_free(ProtobufCMessage *message);
+
+#endif

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a field may hold: the table of limits, and the walk that applies it to every field of a message.
+ *
+ * The walk goes by the message's own descriptor, so a field cannot be forgotten.  Each has a strict default:
+ * text of at most 255 bytes without control characters, an enum value this side knows, a finite real number.
+ * Bytes and repeated fields have no sensible default and are refused unless a row below gives their bound.
+ * Rows also narrow what matters: node names, counts that size an allocation, ranges that later arithmetic
+ * relies on.
+ *
+ *   rule   field kinds           min .. max
+ *   TEXT   string                length in bytes
+ *   NAME   string                length; only [A-Za-z0-9._-]
+ *   HEX    string                length; only 0-9a-f
+ *   RANGE  integers and reals    value
+ *   BYTES  bytes                 length
+ *   WORDS  bytes                 length, a multiple of four
+ *   COUNT  repeated              elements
+ *   NEEDED message               must be there
+ *
+ * What must hold between fields comes last, in check_relations(). */
+#include "proto/frame_priv.h"
+
+#include "base/check.h"
+#include "base/err.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MAX_TOKENS   (UINT64_C(4) << 20) /* what SUBMIT's 16 MiB could hold */
+#define MAX_BLOCKS   (UINT64_C(1) << 24) /* of a pool */
+#define MAX_TEXT     255
+#define MAX_PATH     107 /* sun_path less its NUL */
+#define MAX_VOCAB    (UINT64_C(256) << 20)
+#define MAX_PAUSE_MS (UINT64_C(600) * 1000)
+#define MAX_REAL     (UINT64_C(1) << 62)
+#define MAX_DEPTH    4
+
+enum rule { TEXT, NAME, HEX, RANGE, BYTES, WORDS, COUNT, NEEDED };
+
+struct limit {
+    const char *field;
+    enum rule rule;
+    uint64_t min, max;
+};
+
+/* A message's rows; the field named NULL ends them. */
+struct limits {
+    const ProtobufCMessageDescriptor *message;
+    struct limit rows[12];
+};
+
+#define NODE_NAME NAME, 1, 63
+
+static const struct limits table[] = {
+    {&baton__hello__descriptor, {{"node", NODE_NAME}, {"build", TEXT, 0, 64}, {"host_id", TEXT, 0, 64}}},
+    {&baton__model_info__descriptor,
+     {{"name", TEXT, 1, MAX_TEXT},
+      {"fingerprint", HEX, 32, 32},
+      {"context_length", RANGE, 1, MAX_TOKENS},
+      {"vocabulary_bytes", RANGE, 0, MAX_VOCAB}}},
+    {&baton__kv_info__descriptor,
+     {{"block_tokens", RANGE, 1, 4096},
+      {"n_blocks", RANGE, 1, MAX_BLOCKS},
+      {"block_bytes", RANGE, 1, UINT64_C(1) << 40},
+      {"unix_path", TEXT, 0, MAX_PATH},
+      {"max_seqs", RANGE, 0, 1 << 20},
+      {"chunk_tokens", RANGE, 0, MAX_TOKENS}}},
+    {&baton__refused__descriptor, {{"text", TEXT, 0, 511}}},
+    {&baton__load_report__descriptor,
+     {{"prefill_tokens_per_s", RANGE, 0, MAX_REAL},
+      {"decode_step_s", RANGE, 0, MAX_REAL},
+      {"transfer_bytes_per_s", RANGE, 0, MAX_REAL}}},
+    {&baton__goodbye__descriptor, {{"text", TEXT, 0, 511}}},
+    {&baton__vocabulary_wanted__descriptor, {{"fingerprint", HEX, 32, 32}}},
+    {&baton__vocabulary_part__descriptor,
+     {{"fingerprint", HEX, 32, 32},
+      {"offset", RANGE, 0, MAX_VOCAB},
+      {"total_bytes", RANGE, 0, MAX_VOCAB},
+      {"data", BYTES, 0, 1 << 20}}},
+    {&baton__submit__descriptor,
+     {{"request_id", TEXT, 0, 128},
+      {"tenant", TEXT, 0, 128},
+      {"tokens", WORDS, 4, 4 * MAX_TOKENS},
+      {"n_prompt", RANGE, 1, MAX_TOKENS},
+      {"max_new_tokens", RANGE, 0, MAX_TOKENS},
+      {"sampling", NEEDED, 0, 0}}},
+    {&baton__peer__descriptor, {{"node", NODE_NAME}, {"link_address", TEXT, 1, MAX_TEXT}}},
+    {&baton__sampling__descriptor,
+     {{"temperature", RANGE, 0, 100}, {"top_p", RANGE, 0, 1}, {"min_p", RANGE, 0, 1}}},
+    {&baton__tokens__descriptor, {{"answers", COUNT, 0, 16384}}},
+    {&baton__answer__descriptor,
+     {{"cached_tokens", RANGE, 0, MAX_TOKENS},
+      {"first_index", RANGE, 0, MAX_TOKENS},
+      {"ids", COUNT, 0, 65536}}},
+    {&baton__proof__descriptor, {{"transport", TEXT, 0, 15}}},
+    {&baton__offer__descriptor, {{"n_tokens", RANGE, 1, MAX_TOKENS}, {"n_blocks", RANGE, 1, MAX_BLOCKS}}},
+    {&baton__block_run__descriptor, {{"first", RANGE, 0, MAX_BLOCKS}, {"count", RANGE, 1, MAX_BLOCKS}}},
+    {&baton__grant__descriptor,
+     {{"skip_blocks", RANGE, 0, MAX_BLOCKS},
+      {"runs", COUNT, 0, 65536},
+      {"deadline_ms", RANGE, 1, MAX_PAUSE_MS},
+      {"transport", TEXT, 1, 15}}},
+    {&baton__grant_refused__descriptor, {{"retry_after_ms", RANGE, 0, MAX_PAUSE_MS}}},
+    {&baton__transfer_done__descriptor, {{"n_tokens", RANGE, 0, MAX_TOKENS}}},
+};
+
+/* Where the walk is, for the fault's text. */
+struct check {
+    struct fault *fault;
+    const char *message;
+    const char *field;
+};
+
+static int check_message(const ProtobufCMessage *message, unsigned depth, struct fault *fault);
+static int check_field(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
+                       const struct limit *limit, unsigned depth, struct fault *fault);
+static int check_value(const struct check *check, const ProtobufCFieldDescriptor *field, const void *at,
+                       const struct limit *limit);
+static int check_relations(const ProtobufCMessage *message, struct fault *fault);
+
+int frame_check(const ProtobufCMessage *message, struct fault *fault)
+{
+    int err = check_message(message, 0, fault);
+
+    return err != 0 ? err : check_relations(message, fault);
+}
+
+static const struct limit *limits_of(const ProtobufCMessageDescriptor *descriptor)
+{
+    static const struct limit none[1];
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        if (table[i].message == descriptor)
+            return table[i].rows;
+    return none;
+}
+
+static const struct limit *limit_of(const struct limit *rows, const char *field)
+{
+    for (; rows->field != NULL; rows++)
+        if (strcmp(rows->field, field) == 0)
+            return rows;
+    return NULL;
+}
+
+static int check_message(const ProtobufCMessage *message, unsigned depth, struct fault *fault)
+{
+    const ProtobufCMessageDescriptor *descriptor = message->descriptor;
+    const struct limit *rows = limits_of(descriptor);
+
+    if (depth > MAX_DEPTH)
+        return fault_set(fault, E_PROTO, "%s: nested too deep", descriptor->short_name);
+    for (unsigned i = 0; i < descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
+        int err = check_field(message, field, limit_of(rows, field->name), depth, fault);
+
+        if (err != 0)
+            return err;
+    }
+    return 0;
+}
+
+static size_t element_bytes(const ProtobufCFieldDescriptor *field)
+{
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32:
+    case PROTOBUF_C_TYPE_FLOAT:
+    case PROTOBUF_C_TYPE_ENUM:
+        return 4;
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return 8;
+    case PROTOBUF_C_TYPE_BOOL:
+        return sizeof(protobuf_c_boolean);
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return sizeof(void *);
+    case PROTOBUF_C_TYPE_BYTES:
+        return sizeof(ProtobufCBinaryData);
+    }
+    return 0;
+}
+
+static int check_field(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
+                       const struct limit *limit, unsigned depth, struct fault *fault)
+{
+    struct check check = {.fault = fault, .message = message->descriptor->short_name, .field = field->name};
+    const uint8_t *at = (const uint8_t *)message + field->offset;
+    bool is_repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
+    size_t n = 1;
+
+    if (is_repeated) {
+        uint64_t most = limit != NULL && limit->rule == COUNT ? limit->max : 0;
+
+        memcpy(&n, (const uint8_t *)message + field->quantifier_offset, sizeof(n));
+        if (n > most)
+            return fault_set(fault, E_PROTO, "%s.%s: %zu elements, at most %llu are allowed", check.message,
+                             check.field, n, (unsigned long long)most);
+        at = *(const uint8_t *const *)(const void *)at;
+    }
+    for (size_t i = 0; i < n; i++, at += element_bytes(field)) {
+        const ProtobufCMessage *child;
+        int err;
+
+        if (field->type != PROTOBUF_C_TYPE_MESSAGE) {
+            err = check_value(&check, field, at, is_repeated ? NULL : limit);
+        } else {
+            memcpy(&child, at, sizeof(child));
+            if (child == NULL && limit != NULL && limit->rule == NEEDED)
+                return fault_set(fault, E_PROTO, "%s.%s: missing", check.message, check.field);
+            err = child != NULL ? check_message(child, depth + 1, fault) : 0;
+        }
+        if (err != 0)
+            return err;
+    }
+    return 0;
+}
+
+static bool is_name(const char *text)
+{
+    return text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")] == '\0';
+}
+
+static bool is_hex(const char *text)
+{
+    return text[strspn(text, "0123456789abcdef")] == '\0';
+}
+
+static bool is_printable(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            return false;
+    return true;
+}
+
+static int check_text(const struct check *check, const char *text, const struct limit *limit)
+{
+    uint64_t min = limit != NULL ? limit->min : 0;
+    uint64_t max = limit != NULL ? limit->max : MAX_TEXT;
+    size_t len_bytes = strlen(text);
+
+    if (len_bytes < min || len_bytes > max)
+        return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes of text, allowed are %llu to %llu",
+                         check->message, check->field, len_bytes, (unsigned long long)min,
+                         (unsigned long long)max);
+    if ((limit != NULL && limit->rule == NAME && !is_name(text)) ||
+        (limit != NULL && limit->rule == HEX && !is_hex(text)) || !is_printable(text))
+        return fault_set(check->fault, E_PROTO, "%s.%s: '%s' has characters not allowed there",
+                         check->message, check->field, text);
+    return 0;
+}
+
+static int check_bytes(const struct check *check, const ProtobufCBinaryData *data, const struct limit *limit)
+{
+    uint64_t min = limit != NULL ? limit->min : 0;
+    uint64_t max = limit != NULL ? limit->max : 0;
+
+    if (data->len < min || data->len > max)
+        return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes, allowed are %llu to %llu", check->message,
+                         check->field, data->len, (unsigned long long)min, (unsigned long long)max);
+    if (limit != NULL && limit->rule == WORDS && data->len % 4 != 0)
+        return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes are no whole number of tokens",
+                         check->message, check->field, data->len);
+    return 0;
+}
+
+static int check_integer(const struct check *check, uint64_t value, const struct limit *limit)
+{
+    if (limit != NULL && (value < limit->min || value > limit->max))
+        return fault_set(check->fault, E_PROTO, "%s.%s: %llu is outside %llu to %llu", check->message,
+                         check->field, (unsigned long long)value, (unsigned long long)limit->min,
+                         (unsigned long long)limit->max);
+    return 0;
+}
+
+static int check_real(const struct check *check, double value, const struct limit *limit)
+{
+    if (!isfinite(value) || (limit != NULL && (value < (double)limit->min || value > (double)limit->max)))
+        return fault_set(check->fault, E_PROTO, "%s.%s: %g is out of range", check->message, check->field,
+                         value);
+    return 0;
+}
+
+static int check_value(const struct check *check, const ProtobufCFieldDescriptor *field, const void *at,
+                       const struct limit *limit)
+{
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_STRING:
+        return check_text(check, *(char *const *)at, limit);
+    case PROTOBUF_C_TYPE_BYTES:
+        return check_bytes(check, at, limit);
+    case PROTOBUF_C_TYPE_ENUM:
+        if (protobuf_c_enum_descriptor_get_value(field->descriptor, *(const int *)at) == NULL)
+            return fault_set(check->fault, E_PROTO, "%s.%s: unknown value %d", check->message, check->field,
+                             *(const int *)at);
+        return 0;
+    case PROTOBUF_C_TYPE_FLOAT:
+        return check_real(check, (double)*(const float *)at, limit);
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return check_real(check, *(const double *)at, limit);
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32:
+        return check_integer(check, *(const uint32_t *)at, limit);
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+        return check_integer(check, *(const uint64_t *)at, limit);
+    case PROTOBUF_C_TYPE_INT32: /* signed ones are error codes: any value is fine, unknown ones print as such
+                                 */
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_BOOL:
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return 0;
+    }
+    return 0;
+}
+
+static int check_grant(const Baton__Grant *grant, struct fault *fault)
+{
+    uint64_t n_blocks = grant->skip_blocks;
+
+    for (size_t i = 0; i < grant->n_runs; i++)
+        n_blocks += grant->runs[i]->count;
+    if (n_blocks > MAX_BLOCKS)
+        return fault_set(fault, E_PROTO, "Grant.runs: %llu blocks in all", (unsigned long long)n_blocks);
+    return 0;
+}
+
+static int check_relations(const ProtobufCMessage *message, struct fault *fault)
+{
+    if (message->descriptor == &baton__submit__descriptor) {
+        const Baton__Submit *submit = (const Baton__Submit *)message;
+
+        if (submit->n_prompt > submit->tokens.len / 4)
+            return fault_set(fault, E_PROTO, "Submit.n_prompt: %u of %zu tokens", submit->n_prompt,
+                             submit->tokens.len / 4);
+        if (submit->mode != BATON__SUBMIT_MODE__SUBMIT_LOCAL && submit->peer == NULL)
+            return fault_set(fault, E_PROTO, "Submit.peer: missing");
+    }
+    if (message->descriptor == &baton__vocabulary_part__descriptor) {
+        const Baton__VocabularyPart *part = (const Baton__VocabularyPart *)message;
+
+        if (part->offset > part->total_bytes || part->data.len > part->total_bytes - part->offset)
+            return fault_set(fault, E_PROTO, "VocabularyPart.data: reaches beyond total_bytes");
+    }
+    if (message->descriptor == &baton__grant__descriptor)
+        return check_grant((const Baton__Grant *)message, fault);
+    return 0;
+}

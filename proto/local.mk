@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every byte that crosses between daemons.  The schema is compiled into the build tree and never distributed.
+
+noinst_LIBRARIES += libproto.a
+libproto_a_SOURCES = proto/frame.h proto/frame.c proto/frame_priv.h proto/frame_check.c \
+	proto/kv_frame.h proto/kv_frame.c
+nodist_libproto_a_SOURCES = $(proto_built)
+proto_built = proto/control.pb-c.c proto/control.pb-c.h
+
+# One run of protoc-c writes both files; the header's rule notices when only the header went missing.
+proto/control.pb-c.c: proto/control.proto
+	$(AM_V_GEN)$(MKDIR_P) proto && $(PROTOC_C) --proto_path=$(top_srcdir) --c_out=. $(top_srcdir)/proto/control.proto
+proto/control.pb-c.h: proto/control.pb-c.c
+	@test -f $@ || { rm -f proto/control.pb-c.c; $(MAKE) $(AM_MAKEFLAGS) proto/control.pb-c.c; }
+
+BUILT_SOURCES += $(proto_built)
+CLEANFILES += $(proto_built)
+EXTRA_DIST += proto/control.proto proto/README.md
+
+if HAVE_CMOCKA
+check_PROGRAMS += tests/unit/proto/test_frame tests/unit/proto/test_kv_frame
+TESTS += tests/unit/proto/test_frame tests/unit/proto/test_kv_frame
+tests_unit_proto_test_frame_SOURCES = tests/unit/proto/test_frame.c
+tests_unit_proto_test_frame_LDADD = $(link_proto) $(CMOCKA_LIBS)
+tests_unit_proto_test_kv_frame_SOURCES = tests/unit/proto/test_kv_frame.c
+tests_unit_proto_test_kv_frame_LDADD = $(link_proto) $(CMOCKA_LIBS)
+endif

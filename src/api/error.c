@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Error answers in the API's shape.  Which type belongs to which status is decided in one table, and only
+ * statuses from it are used: a 5xx makes clients try again, so it must mean that trying again may work. */
+#include "api/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+const char *api_error_type(int status)
+{
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 409:
+        return "conflict_error";
+    case 413:
+        return "request_too_large";
+    case 429:
+        return "rate_limit_error";
+    case 408:
+    case 504:
+        return "timeout_error";
+    case 529:
+        return "overloaded_error";
+    default:
+        return status >= 500 && status != 501 && status != 505 ? "api_error" : "invalid_request_error";
+    }
+}
+
+int api_fail(struct api_error *error, int status, const char *format, ...)
+{
+    va_list args;
+
+    memset(error, 0, sizeof(*error));
+    error->status = status;
+    error->type = api_error_type(status);
+    va_start(args, format);
+    vsnprintf(error->message, sizeof(error->message), format, args);
+    va_end(args);
+    return E_FORMAT;
+}
+
+int api_put_error(struct buf *out, const struct api_error *error, const char *request_id)
+{
+    buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", error->type);
+    json_put_str(out, bytes_str(error->message));
+    if (error->code != NULL) {
+        buf_printf(out, ",\"details\":{\"error_code\":\"%s\"", error->code);
+        if (error->names_thread)
+            buf_append_str(out, ",\"unsupported\":[\"thread\"]");
+        buf_append_byte(out, '}');
+    }
+    buf_append_byte(out, '}');
+    if (request_id != NULL) {
+        buf_append_str(out, ",\"request_id\":");
+        json_put_str(out, bytes_str(request_id));
+    }
+    buf_append_byte(out, '}');
+    return out->is_bad ? E_NOMEM : 0;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A generation request and its answer as structs: what the Messages API means, without its JSON, and without
+ * sockets or tokens.  Also the proof every answer carries. */
+#ifndef API_GEN_H
+#define API_GEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/bytes.h"
+
+enum gen_role { GEN_USER, GEN_ASSISTANT, GEN_SYSTEM };
+enum gen_block_kind { GEN_TEXT, GEN_TOOL_USE, GEN_TOOL_RESULT };
+
+struct gen_block {
+    enum gen_block_kind kind;
+    struct bytes text;  /* TEXT; TOOL_RESULT: its content flattened */
+    struct bytes id;    /* TOOL_USE, TOOL_RESULT */
+    struct bytes name;  /* TOOL_USE */
+    struct bytes input; /* TOOL_USE: one JSON object, client's key order, fixed serialisation */
+    bool is_error;      /* TOOL_RESULT */
+};
+
+struct gen_message {
+    enum gen_role role;
+    struct gen_block *blocks;
+    size_t n_blocks;
+};
+
+struct gen_tool {
+    struct bytes name;
+    struct bytes description;
+    struct bytes input_schema; /* JSON text */
+};
+
+enum gen_tool_choice { GEN_TOOLS_AUTO, GEN_TOOLS_ANY, GEN_TOOLS_ONE, GEN_TOOLS_NONE };
+
+struct gen_mark { /* a cache breakpoint: the prompt up to and with n_blocks blocks of message n_messages - 1
+                   */
+    bool is_set;
+    size_t n_messages; /* 0: tools and system only */
+    size_t n_blocks;   /* of the last of them */
+};
+
+struct gen_request { /* everything lives in the arena */
+    struct arena arena;
+    struct bytes model;
+    struct bytes system;
+    struct gen_message *messages; /* neighbours of one role are merged */
+    size_t n_messages;
+    struct bytes
+        prefill; /* text of a last assistant message, which the answer continues; not among messages */
+    struct gen_mark mark;    /* the last cache breakpoint */
+    struct gen_mark mark_1h; /* the last one with a ttl of an hour */
+    struct gen_tool *tools;
+    size_t n_tools;
+    enum gen_tool_choice tool_choice;
+    struct bytes tool_choice_name;
+    bool is_single_call; /* disable_parallel_tool_use */
+    uint32_t max_tokens; /* 0: compute the prompt only */
+    bool is_stream;
+    double temperature; /* NaN: the model's default */
+    double top_p;       /* 1: off */
+    double min_p;       /* 0: off */
+    uint32_t top_k;     /* 0: off */
+    bool has_seed;
+    uint64_t seed;
+    struct bytes *stop_sequences;
+    size_t n_stop_sequences;
+    struct bytes user_id; /* metadata.user_id */
+};
+
+enum gen_stop { /* why an answer ended */
+                GEN_STOP_END_TURN,
+                GEN_STOP_MAX_TOKENS,
+                GEN_STOP_SEQUENCE,
+                GEN_STOP_TOOL_USE,
+                GEN_STOP_CONTEXT
+};
+
+struct gen_proof { /* what was really done for an answer, summed over all workers that took part */
+    uint32_t prompt_tokens;
+    uint32_t computed_tokens;    /* prompt tokens computed, anywhere */
+    uint32_t reused_tokens;      /* prompt tokens found in a prefix cache */
+    uint32_t transferred_tokens; /* prompt tokens whose KV crossed from prefill to decode worker */
+    uint32_t drawn_tokens;       /* answer tokens */
+    uint32_t n_redispatched;     /* times a worker was replaced in mid-request */
+    uint32_t n_preempted;
+    uint64_t queue_ns, prefill_ns, transfer_ns, decode_ns, ttft_ns, total_ns;
+    char prefill_worker[64]; /* empty: none apart from the decode worker */
+    char decode_worker[64];
+    char transport[16]; /* "shm", "tcp", "rdma", "" */
+};
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading JSON within bounds, and writing it always the same way.
+ *
+ * Jansson needs up to eighty times a body's size for a body of empty objects, so the bytes are walked first
+ * and refused when there are too many values in them or they nest too deeply.
+ *
+ * The serialisation matters: it becomes prompt, and a prompt that differs in one blank finds nothing in the
+ * prefix cache. Clients re-serialise what they got (other blanks, other number formats), so everything is
+ * parsed and written anew here, in the format the models' own templates use, which is also the one the models
+ * write. */
+#include "api/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/json_walk.h"
+#include "base/err.h"
+#include "base/str.h"
+
+static int check_bounds(struct bytes text, struct fault *fault)
+{
+    struct json_walk walk = {0};
+
+    for (size_t i = 0; i < text.len_bytes; i++) {
+        enum json_walk_result result = json_walk_byte(&walk, text.data[i]);
+
+        if (result == JSON_WALK_DEEP)
+            return fault_set(fault, E_LIMIT, "JSON nested deeper than %d", JSON_WALK_MAX_DEPTH);
+        if (result == JSON_WALK_BAD)
+            return fault_set(fault, E_FORMAT, "not valid JSON at byte %zu", i);
+        if (walk.n_values > API_MAX_JSON_VALUES)
+            return fault_set(fault, E_LIMIT, "JSON with more than %d values", API_MAX_JSON_VALUES);
+    }
+    if (walk.depth > 0 || walk.n_values == 0)
+        return fault_set(fault, E_FORMAT, "not valid JSON: it ends too early");
+    return 0;
+}
+
+int api_json_load(struct bytes text, struct fault *fault, json_t **out)
+{
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    json_error_t error;
+    json_t *root;
+    int rc = check_bounds(text, fault);
+
+    if (rc < 0)
+        return rc;
+    root = json_loadb((const char *)text.data, text.len_bytes, flags, &error);
+    if (root == NULL && json_error_code(&error) == json_error_numeric_overflow)
+        root = json_loadb((const char *)text.data, text.len_bytes, flags | JSON_DECODE_INT_AS_REAL, &error);
+    if (root == NULL)
+        return fault_set(fault, E_FORMAT, "not valid JSON: %s at byte %d", error.text, error.position);
+    *out = root;
+    return 0;
+}
+
+static int put_real(struct buf *out, double value)
+{
+    char text[40];
+
+    if (fabs(value) < 1e15 && value == floor(value))
+        return buf_printf(out, "%.1f", value);
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return buf_append_str(out, text);
+}
+
+static int put_object(struct buf *out, const json_t *object)
+{
+    const char *key;
+    const char *separator = "";
+    json_t *value;
+
+    buf_append_byte(out, '{');
+    /* Jansson takes no const here, but only reads. */
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        buf_append_str(out, separator);
+        json_put_str(out, bytes_str(key));
+        buf_append_str(out, ": ");
+        api_json_put(out, value);
+        separator = ", ";
+    }
+    return buf_append_byte(out, '}');
+}
+
+/* Recursion is bounded: what was loaded here nests at most JSON_WALK_MAX_DEPTH deep. */
+int api_json_put(struct buf *out, const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        put_object(out, value);
+        break;
+    case JSON_ARRAY:
+        buf_append_byte(out, '[');
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            if (i > 0)
+                buf_append_str(out, ", ");
+            api_json_put(out, json_array_get(value, i));
+        }
+        buf_append_byte(out, ']');
+        break;
+    case JSON_STRING:
+        json_put_str(out, api_json_str(value));
+        break;
+    case JSON_INTEGER:
+        buf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        break;
+    case JSON_REAL:
+        put_real(out, json_real_value(value));
+        break;
+    case JSON_TRUE:
+        buf_append_str(out, "true");
+        break;
+    case JSON_FALSE:
+        buf_append_str(out, "false");
+        break;
+    case JSON_NULL:
+        buf_append_str(out, "null");
+        break;
+    }
+    return out->is_bad ? E_NOMEM : 0;
+}
+
+struct bytes api_json_str(const json_t *value)
+{
+    if (!json_is_string(value))
+        return bytes_of(NULL, 0);
+    return bytes_of(json_string_value(value), json_string_length(value));
+}
+
+bool api_json_integer(const json_t *value, int64_t *out)
+{
+    double real;
+
+    if (json_is_integer(value)) {
+        *out = json_integer_value(value);
+        return true;
+    }
+    if (!json_is_real(value))
+        return false;
+    real = json_real_value(value);
+    if (real != floor(real))
+        return false;
+    if (real >= 9.2e18)
+        *out = INT64_MAX;
+    else if (real <= -9.2e18)
+        *out = INT64_MIN;
+    else
+        *out = (int64_t)real;
+    return true;
+}

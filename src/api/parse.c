@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The request parser: top level, fields, and the tools its parts work with.
+ *
+ *     bytes ──json──> root ──> thread? ──> tools ──> system ──> messages ──> fields ──> pairs
+ *
+ * The order is the prompt's order, so that cache breakpoints are met in it.  A check that fails names the
+ * place as a path (as in "messages.3.content.0.text"), in the words clients know; some act on the words.
+ *
+ * Rules for everything not listed: an unknown field is ignored, an unknown enum value or block type is
+ * refused, null is the same as absent. */
+#include "api/parse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/parse_priv.h"
+#include "base/err.h"
+
+#define MAX_STOP_SEQUENCES  256
+#define MAX_STOP_BYTES      65536 /* all together, as the matcher takes */
+#define MIN_THINKING_BUDGET 1024
+
+/* ---- where we are, and how to fail ---- */
+
+size_t parse_push(struct parse *parse, const char *name)
+{
+    size_t was = parse->path_len;
+    int n = snprintf(parse->path + was, sizeof(parse->path) - was, "%s%s", was == 0 ? "" : ".", name);
+
+    parse->path_len = was + (size_t)n < sizeof(parse->path) ? was + (size_t)n : sizeof(parse->path) - 1;
+    return was;
+}
+
+size_t parse_push_index(struct parse *parse, size_t index)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%zu", index);
+    return parse_push(parse, text);
+}
+
+void parse_pop(struct parse *parse, size_t was)
+{
+    parse->path_len = was;
+    parse->path[was] = '\0';
+}
+
+int parse_fail(struct parse *parse, const char *field, const char *format, ...)
+{
+    char text[768];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return api_fail(parse->error, 400, "%s%s%s: %s", parse->path,
+                    field == NULL || parse->path_len == 0 ? "" : ".", field == NULL ? "" : field, text);
+}
+
+int parse_no_memory(struct parse *parse)
+{
+    api_fail(parse->error, 503, "out of memory");
+    return E_NOMEM;
+}
+
+/* ---- members ---- */
+
+json_t *parse_member(const json_t *object, const char *name)
+{
+    json_t *value = json_object_get(object, name);
+
+    return json_is_null(value) ? NULL : value;
+}
+
+int parse_copy(struct parse *parse, struct bytes text, struct bytes *out)
+{
+    char *copy = arena_str(&parse->out->arena, text);
+
+    if (copy == NULL)
+        return parse_no_memory(parse);
+    *out = bytes_of(copy, text.len_bytes);
+    return 0;
+}
+
+int parse_string(struct parse *parse, const json_t *object, const char *name, bool is_required,
+                 struct bytes *out)
+{
+    const json_t *value = parse_member(object, name);
+
+    if (value == NULL)
+        return is_required ? parse_fail(parse, name, "Field required") : 0;
+    if (!json_is_string(value))
+        return parse_fail(parse, name, "Input should be a valid string");
+    return parse_copy(parse, api_json_str(value), out);
+}
+
+int parse_integer(struct parse *parse, const json_t *object, const char *name, int64_t *out, bool *found_out)
+{
+    const json_t *value = parse_member(object, name);
+
+    if (found_out != NULL)
+        *found_out = value != NULL;
+    if (value != NULL && !api_json_integer(value, out))
+        return parse_fail(parse, name, "Input should be a valid integer");
+    return 0;
+}
+
+int parse_number(struct parse *parse, const json_t *object, const char *name, double *out)
+{
+    const json_t *value = parse_member(object, name);
+
+    if (value == NULL)
+        return 0;
+    if (!json_is_number(value))
+        return parse_fail(parse, name, "Input should be a valid number");
+    *out = json_number_value(value);
+    return 0;
+}
+
+int parse_bool(struct parse *parse, const json_t *object, const char *name, bool *out)
+{
+    const json_t *value = parse_member(object, name);
+
+    if (value == NULL)
+        return 0;
+    if (!json_is_boolean(value))
+        return parse_fail(parse, name, "Input should be a valid boolean");
+    *out = json_is_true(value);
+    return 0;
+}
+
+int parse_serialise(struct parse *parse, const json_t *value, struct bytes *out)
+{
+    struct buf text = {0};
+    int rc = api_json_put(&text, value);
+
+    rc = rc < 0 ? parse_no_memory(parse) : parse_copy(parse, buf_view(&text), out);
+    buf_fini(&text);
+    return rc;
+}
+
+/* ---- cache breakpoints ---- */
+
+static void set_mark(struct parse *parse, struct gen_mark *mark)
+{
+    size_t n_messages = parse->out->n_messages;
+
+    mark->is_set = true;
+    mark->n_messages = n_messages;
+    mark->n_blocks = n_messages == 0 ? 0 : parse->n_blocks - parse->first_block[n_messages - 1];
+}
+
+int parse_cache_control(struct parse *parse, const json_t *object)
+{
+    const json_t *control = parse_member(object, "cache_control");
+    struct bytes type;
+    const json_t *ttl;
+    bool is_1h;
+
+    if (control == NULL)
+        return 0;
+    if (!json_is_object(control))
+        return parse_fail(parse, "cache_control", "Input should be an object");
+    type = api_json_str(parse_member(control, "type"));
+    if (!bytes_is(type, "ephemeral"))
+        return parse_fail(parse, "cache_control.type", "Input should be 'ephemeral'");
+    ttl = parse_member(control, "ttl");
+    is_1h = bytes_is(api_json_str(ttl), "1h");
+    if (ttl != NULL && !is_1h && !bytes_is(api_json_str(ttl), "5m"))
+        return parse_fail(parse, "cache_control.ttl", "Input should be '5m' or '1h'");
+    if (is_1h && parse->has_5m_mark)
+        return parse_fail(
+            parse, "cache_control.ttl",
+            "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block");
+    if (++parse->n_marks > 4)
+        return parse_fail(parse, "cache_control", "at most 4 blocks may have cache_control");
+    parse->has_5m_mark |= !is_1h;
+    set_mark(parse, &parse->out->mark);
+    if (is_1h)
+        set_mark(parse, &parse->out->mark_1h);
+    return 0;
+}
+
+/* ---- fields ---- */
+
+/* Fields whose presence would promise what is not there. */
+static int check_refused(struct parse *parse, const json_t *root)
+{
+    const json_t *output = parse_member(root, "output_config");
+    const json_t *servers = parse_member(root, "mcp_servers");
+
+    if (output != NULL && !json_is_object(output))
+        return parse_fail(parse, "output_config", "Input should be an object");
+    if (parse_member(output, "format") != NULL)
+        return parse_fail(parse, "output_config.format", "structured output is not supported by this server");
+    if (parse_member(root, "output_format") != NULL)
+        return parse_fail(parse, "output_format", "structured output is not supported by this server");
+    if (parse_member(root, "compaction") != NULL)
+        return parse_fail(parse, "compaction", "summaries are not made by this server");
+    if (servers != NULL && !json_is_array(servers))
+        return parse_fail(parse, "mcp_servers", "Input should be a valid list");
+    if (json_array_size(servers) > 0)
+        return parse_fail(parse, "mcp_servers", "MCP servers are not called by this server");
+    return 0;
+}
+
+static int parse_thinking(struct parse *parse, const json_t *root)
+{
+    const json_t *thinking = parse_member(root, "thinking");
+    struct bytes type;
+    bool is_given;
+    int rc;
+
+    if (thinking == NULL)
+        return 0;
+    if (!json_is_object(thinking))
+        return parse_fail(parse, "thinking", "Input should be an object");
+    type = api_json_str(parse_member(thinking, "type"));
+    if (bytes_is(type, "disabled") || bytes_is(type, "adaptive") || bytes_is(type, "between_tools"))
+        return 0;
+    if (!bytes_is(type, "enabled"))
+        return parse_fail(parse, "thinking.type",
+                          "Input should be 'enabled', 'disabled', 'adaptive' or 'between_tools'");
+    parse_push(parse, "thinking");
+    rc = parse_integer(parse, thinking, "budget_tokens", &parse->thinking_budget, &is_given);
+    if (rc == 0 && !is_given)
+        rc = parse_fail(parse, "budget_tokens", "Field required");
+    if (rc == 0 && parse->thinking_budget < MIN_THINKING_BUDGET)
+        rc = parse_fail(parse, "budget_tokens", "Input should be greater than or equal to %d",
+                        MIN_THINKING_BUDGET);
+    parse_pop(parse, 0);
+    parse->thinks = true;
+    return rc;
+}
+
+static int parse_sampling(struct parse *parse, const json_t *root)
+{
+    struct gen_request *out = parse->out;
+    int64_t top_k = 0;
+    int64_t seed = 0;
+    int rc;
+
+    out->temperature = (double)NAN;
+    out->top_p = 1;
+    if ((rc = parse_number(parse, root, "temperature", &out->temperature)) < 0 ||
+        (rc = parse_number(parse, root, "top_p", &out->top_p)) < 0 ||
+        (rc = parse_number(parse, root, "min_p", &out->min_p)) < 0 ||
+        (rc = parse_integer(parse, root, "top_k", &top_k, NULL)) < 0)
+        return rc;
+    if (out->temperature < 0 || out->temperature > 2)
+        return parse_fail(parse, "temperature", "Input should be between 0 and 2");
+    if (!(out->top_p >= 0 && out->top_p <= 1))
+        return parse_fail(parse, "top_p", "Input should be between 0 and 1");
+    if (!(out->min_p >= 0 && out->min_p <= 1))
+        return parse_fail(parse, "min_p", "Input should be between 0 and 1");
+    if (top_k < 0)
+        return parse_fail(parse, "top_k", "Input should be greater than or equal to 0");
+    out->top_k = top_k > UINT32_MAX ? UINT32_MAX : (uint32_t)top_k;
+    /* Not a field of this API: honoured when usable, never an error. */
+    if (api_json_integer(parse_member(root, "seed"), &seed)) {
+        out->has_seed = true;
+        out->seed = (uint64_t)seed;
+    }
+    return 0;
+}
+
+static bool is_blank(struct bytes text)
+{
+    for (size_t i = 0; i < text.len_bytes; i++)
+        if (text.data[i] != ' ' && (text.data[i] < '\t' || text.data[i] > '\r'))
+            return false;
+    return true;
+}
+
+static int parse_stops(struct parse *parse, const json_t *root)
+{
+    const json_t *list = parse_member(root, "stop_sequences");
+    size_t n = json_array_size(list);
+    size_t n_bytes = 0;
+
+    if (list == NULL)
+        return 0;
+    if (!json_is_array(list))
+        return parse_fail(parse, "stop_sequences", "Input should be a valid list");
+    if (n > MAX_STOP_SEQUENCES)
+        return parse_fail(parse, "stop_sequences", "List should have at most %d items", MAX_STOP_SEQUENCES);
+    parse->out->stop_sequences = arena_take(&parse->out->arena, (n + 1) * sizeof(struct bytes));
+    if (parse->out->stop_sequences == NULL)
+        return parse_no_memory(parse);
+    parse_push(parse, "stop_sequences");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_array_get(list, i);
+        size_t was = parse_push_index(parse, i);
+
+        if (!json_is_string(item))
+            return parse_fail(parse, NULL, "Input should be a valid string");
+        if (is_blank(api_json_str(item)))
+            return parse_fail(parse, NULL, "each stop sequence must contain non-whitespace");
+        n_bytes += json_string_length(item);
+        if (n_bytes > MAX_STOP_BYTES)
+            return parse_fail(parse, NULL, "stop sequences should have at most %d bytes together",
+                              MAX_STOP_BYTES);
+        if (parse_copy(parse, api_json_str(item), &parse->out->stop_sequences[i]) < 0)
+            return E_NOMEM;
+        parse_pop(parse, was);
+    }
+    parse_pop(parse, 0);
+    parse->out->n_stop_sequences = n;
+    return 0;
+}
+
+static int parse_max_tokens(struct parse *parse, const json_t *root)
+{
+    int64_t max_tokens = 0;
+    bool is_given;
+    int rc = parse_integer(parse, root, "max_tokens", &max_tokens, &is_given);
+
+    if (rc < 0)
+        return rc;
+    if (!is_given && parse->call == API_MESSAGES)
+        return parse_fail(parse, "max_tokens", "Field required");
+    if (max_tokens < 0)
+        return parse_fail(parse, "max_tokens", "Input should be greater than or equal to 0");
+    parse->out->max_tokens = max_tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)max_tokens;
+    if (parse->call == API_COUNT_TOKENS)
+        return 0;
+    if (parse->thinks && parse->thinking_budget >= max_tokens)
+        return parse_fail(parse, "max_tokens", "`max_tokens` must be greater than `thinking.budget_tokens`");
+    if (max_tokens == 0 && parse->out->is_stream)
+        return parse_fail(parse, "max_tokens", "0 cannot be used with `stream`");
+    return 0;
+}
+
+static int parse_fields(struct parse *parse, const json_t *root)
+{
+    const json_t *metadata = parse_member(root, "metadata");
+    int rc;
+
+    if ((rc = parse_bool(parse, root, "stream", &parse->out->is_stream)) < 0 ||
+        (rc = parse_thinking(parse, root)) < 0 || (rc = parse_max_tokens(parse, root)) < 0 ||
+        (rc = parse_sampling(parse, root)) < 0 || (rc = parse_stops(parse, root)) < 0)
+        return rc;
+    if (metadata != NULL && !json_is_object(metadata))
+        return parse_fail(parse, "metadata", "Input should be an object");
+    if (json_is_string(parse_member(metadata, "user_id")))
+        return parse_copy(parse, api_json_str(parse_member(metadata, "user_id")), &parse->out->user_id);
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+/* An SDK that uses threads by default resends without one when it reads this code, and only this. */
+static int refuse_thread(struct parse *parse)
+{
+    parse_fail(parse, "thread", "message threads are not supported by this server");
+    parse->error->code = "thread_unsupported_request";
+    parse->error->names_thread = true;
+    return E_FORMAT;
+}
+
+static int parse_root(struct parse *parse, const json_t *root)
+{
+    int rc;
+
+    if (!json_is_object(root))
+        return parse_fail(parse, "body", "Input should be an object");
+    if (parse_member(root, "thread") != NULL)
+        return refuse_thread(parse);
+    if ((rc = parse_string(parse, root, "model", true, &parse->out->model)) < 0)
+        return rc;
+    if (parse->out->model.len_bytes == 0)
+        return parse_fail(parse, "model", "String should have at least 1 character");
+    if ((rc = parse_tools(parse, root)) < 0 || (rc = parse_system(parse, root)) < 0 ||
+        (rc = parse_messages(parse, root)) < 0 || (rc = parse_cache_control(parse, root)) < 0 ||
+        (rc = parse_fields(parse, root)) < 0 || (rc = parse_tool_choice(parse, root)) < 0 ||
+        (rc = check_refused(parse, root)) < 0)
+        return rc;
+    return parse_check_pairs(parse);
+}
+
+/* A last assistant message is text that the answer goes on from, and not a turn of its own. */
+static int split_prefill(struct parse *parse)
+{
+    struct gen_request *out = parse->out;
+    const struct gen_message *last = &out->messages[out->n_messages - 1];
+    struct buf text = {0};
+    int rc;
+
+    if (last->role != GEN_ASSISTANT)
+        return 0;
+    for (size_t i = 0; i < last->n_blocks; i++) {
+        if (text.len_bytes > 0)
+            buf_append_str(&text, "\n\n");
+        buf_append(&text, last->blocks[i].text.data, last->blocks[i].text.len_bytes);
+    }
+    rc = text.is_bad ? parse_no_memory(parse) : parse_copy(parse, buf_view(&text), &out->prefill);
+    buf_fini(&text);
+    out->n_messages--;
+    return rc;
+}
+
+static void clamp_mark(const struct gen_request *request, struct gen_mark *mark)
+{
+    if (mark->n_messages <= request->n_messages)
+        return;
+    mark->n_messages = request->n_messages;
+    mark->n_blocks = request->n_messages == 0 ? 0 : request->messages[request->n_messages - 1].n_blocks;
+}
+
+/* Blocks move into the arena and messages learn where theirs are. */
+static int finish(struct parse *parse)
+{
+    struct gen_request *out = parse->out;
+    struct gen_block *blocks = arena_take(&out->arena, (parse->n_blocks + 1) * sizeof(*blocks));
+    int rc;
+
+    if (blocks == NULL)
+        return parse_no_memory(parse);
+    if (parse->n_blocks > 0)
+        memcpy(blocks, parse->blocks, parse->n_blocks * sizeof(*blocks));
+    for (size_t i = 0; i < out->n_messages; i++)
+        out->messages[i].blocks = blocks + parse->first_block[i];
+    rc = split_prefill(parse);
+    clamp_mark(out, &out->mark);
+    clamp_mark(out, &out->mark_1h);
+    return rc;
+}
+
+int api_parse_request(struct bytes body, enum api_call call, struct gen_request *out, struct api_error *error)
+{
+    struct parse parse = {.out = out, .error = error, .call = call};
+    struct fault fault;
+    json_t *root;
+    int rc = api_json_load(body, &fault, &root);
+
+    memset(out, 0, sizeof(*out));
+    if (rc == E_NOMEM)
+        return parse_no_memory(&parse);
+    if (rc < 0)
+        return api_fail(error, 400, "The request body is %s", fault.text);
+    arena_init(&out->arena, 0);
+    rc = parse_root(&parse, root);
+    if (rc == 0)
+        rc = finish(&parse);
+    json_decref(root);
+    free(parse.blocks);
+    free(parse.origins);
+    free(parse.first_block);
+    if (rc < 0)
+        gen_request_fini(out);
+    return rc;
+}
+
+void gen_request_fini(struct gen_request *request)
+{
+    arena_fini(&request->arena);
+    memset(request, 0, sizeof(*request));
+}

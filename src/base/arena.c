@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A bump allocator: memory of one request, given back in one sweep.
+ *
+ *     pages -> [ header | used ....... | free ] -> [ header | used ............ ] -> NULL
+ *
+ * Only the first page is filled.  A piece larger than a quarter page gets a page of its own, put behind the
+ * first one, so that a big piece does not strand the room left in the current page.
+ */
+#include "base/arena.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_BYTES = 16 * 1024, ALIGN = 16 };
+
+struct arena_page {
+    struct arena_page *next;
+    size_t used_bytes;
+    size_t cap_bytes;
+    _Alignas(ALIGN) uint8_t data[];
+};
+
+void arena_init(struct arena *arena, size_t limit_bytes)
+{
+    *arena = (struct arena){.limit_bytes = limit_bytes};
+}
+
+void arena_fini(struct arena *arena)
+{
+    for (struct arena_page *page = arena->pages, *next; page != NULL; page = next) {
+        next = page->next;
+        free(page);
+    }
+    arena_init(arena, arena->limit_bytes);
+}
+
+static struct arena_page *page_new(size_t cap_bytes)
+{
+    struct arena_page *page = calloc(1, sizeof(*page) + cap_bytes);
+
+    if (page != NULL)
+        page->cap_bytes = cap_bytes;
+    return page;
+}
+
+/* The page that has room for len_bytes, made when there is none. */
+static struct arena_page *page_with_room(struct arena *arena, size_t len_bytes)
+{
+    struct arena_page *first = arena->pages;
+
+    if (first != NULL && first->cap_bytes - first->used_bytes >= len_bytes)
+        return first;
+
+    bool is_big = len_bytes > PAGE_BYTES / 4;
+    struct arena_page *page = page_new(is_big ? len_bytes : PAGE_BYTES);
+    if (page == NULL)
+        return NULL;
+    if (is_big && first != NULL) {
+        page->next = first->next;
+        first->next = page;
+    } else {
+        page->next = first;
+        arena->pages = page;
+    }
+    return page;
+}
+
+void *arena_take(struct arena *arena, size_t len_bytes)
+{
+    if (len_bytes > SIZE_MAX / 2)
+        return NULL;
+    len_bytes = (len_bytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (len_bytes == 0)
+        len_bytes = ALIGN; /* pieces have addresses of their own */
+    if (arena->limit_bytes != 0 &&
+        (arena->used_bytes > arena->limit_bytes || len_bytes > arena->limit_bytes - arena->used_bytes))
+        return NULL;
+
+    struct arena_page *page = page_with_room(arena, len_bytes);
+    if (page == NULL)
+        return NULL;
+    void *piece = page->data + page->used_bytes;
+    page->used_bytes += len_bytes;
+    arena->used_bytes += len_bytes;
+    return piece;
+}
+
+char *arena_str(struct arena *arena, struct bytes text)
+{
+    char *copy = text.len_bytes < SIZE_MAX / 2 ? arena_take(arena, text.len_bytes + 1) : NULL;
+
+    if (copy != NULL && text.len_bytes > 0)
+        memcpy(copy, text.data, text.len_bytes);
+    return copy;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Instruction sets of an x86-64 CPU, as the kernel lets us use them.
+ *
+ * A CPU that has wide registers is not enough: the kernel must save them on a context switch, which it says
+ * in XCR0, and for the AMX tiles (8 KiB per thread) a process must ask before the first use.  We ask here,
+ * once, so that "has" always means "may be executed".
+ */
+#include "base/cpu.h"
+
+#include <cpuid.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    XCR0_AVX = 0x6,     /* XMM and YMM */
+    XCR0_AVX512 = 0xe6, /* and mask registers, ZMM */
+    XCR0_AMX = 0x60000, /* tile configuration and data */
+    ARCH_ASK_XCOMP = 0x1023,
+    XCOMP_TILE_DATA = 18,
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct cpu_features features;
+
+static uint64_t read_xcr0(void)
+{
+    uint32_t low, high;
+
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+static bool bit(uint32_t word, int n)
+{
+    return word >> n & 1;
+}
+
+static bool kernel_grants_amx(uint64_t xcr0)
+{
+    return (xcr0 & XCR0_AMX) == XCR0_AMX && syscall(SYS_arch_prctl, ARCH_ASK_XCOMP, XCOMP_TILE_DATA) == 0;
+}
+
+static void detect(void)
+{
+    uint32_t a, b, c, d, b7, c7, d7, a7_1;
+
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !bit(c, 27)) /* OSXSAVE: XCR0 can be read */
+        return;
+    uint64_t xcr0 = read_xcr0();
+    bool has_fma = bit(c, 12), has_f16c = bit(c, 29);
+    if (!__get_cpuid_count(7, 0, &a, &b7, &c7, &d7))
+        return;
+    if (!__get_cpuid_count(7, 1, &a7_1, &b, &c, &d))
+        a7_1 = 0;
+
+    if ((xcr0 & XCR0_AVX) != XCR0_AVX)
+        return;
+    features.has_avx2 = bit(b7, 5) && has_fma && has_f16c;
+    features.has_avx_vnni = features.has_avx2 && bit(a7_1, 4);
+    if ((xcr0 & XCR0_AVX512) != XCR0_AVX512)
+        return;
+    features.has_avx512 = features.has_avx2 && bit(b7, 16) && bit(b7, 30) && bit(b7, 31) && bit(b7, 17);
+    features.has_avx512_vnni = features.has_avx512 && bit(c7, 11);
+    features.has_avx512_bf16 = features.has_avx512 && bit(a7_1, 5);
+    if (bit(d7, 24) && kernel_grants_amx(xcr0)) {
+        features.has_amx_int8 = bit(d7, 25);
+        features.has_amx_bf16 = bit(d7, 22);
+    }
+}
+
+const struct cpu_features *cpu_features_get(void)
+{
+    pthread_once(&once, detect);
+    return &features;
+}
+
+void cpu_relax(void)
+{
+    __builtin_ia32_pause();
+}

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libbase.a
+libbase_a_SOURCES = \
+	src/base/arena.c src/base/arena.h \
+	src/base/bytes.c src/base/bytes.h \
+	src/base/check.c src/base/check.h \
+	src/base/clock.c src/base/clock.h \
+	src/base/cpu.c src/base/cpu.h \
+	src/base/err.c src/base/err.h \
+	src/base/fault.c src/base/fault.h \
+	src/base/hashmap.c src/base/hashmap.h \
+	src/base/list.h \
+	src/base/log.c src/base/log.h \
+	src/base/log_format.c src/base/log_priv.h \
+	src/base/mailbox.c src/base/mailbox.h \
+	src/base/mem.c src/base/mem.h \
+	src/base/rate.c src/base/rate.h \
+	src/base/rng.c src/base/rng.h \
+	src/base/str.c src/base/str.h \
+	src/base/team.c src/base/team.h \
+	src/base/utf8.c
+
+if KERNELS_X86
+libbase_a_SOURCES += src/base/cpu_x86.c
+else
+libbase_a_SOURCES += src/base/cpu_other.c
+endif
+
+if HAVE_CMOCKA
+base_tests = \
+	tests/unit/base/test_bytes \
+	tests/unit/base/test_err \
+	tests/unit/base/test_hashmap \
+	tests/unit/base/test_log \
+	tests/unit/base/test_mailbox \
+	tests/unit/base/test_mem \
+	tests/unit/base/test_rng \
+	tests/unit/base/test_str \
+	tests/unit/base/test_team
+check_PROGRAMS += $(base_tests)
+TESTS += $(base_tests)
+endif
+tests_unit_base_test_bytes_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_err_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_hashmap_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_log_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_mailbox_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_mem_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_rng_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_str_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_team_LDADD = $(link_base) $(CMOCKA_LIBS)
+EXTRA_DIST += tests/unit/check.h

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Large memory from the kernel: KV arenas, weight buffers, shared-memory slabs.
+ *
+ * Length is rounded up to whole pages, and from 2 MiB on to whole huge pages at a huge-page boundary; the
+ * kernel is asked to back them with huge pages, and it is no error when it does not.  Nothing here appears in
+ * a core dump: it holds what clients wrote.
+ *
+ * To get the alignment, more address space than needed is reserved without access, the mapping is put at the
+ * first boundary inside, and the rest is given back:
+ *
+ *     reserve   |----x=================x---|     x: 2 MiB boundaries
+ *     keep           [     region      ]
+ *
+ * A shareable region is a memfd whose size is sealed: a peer that maps it can rely on it never to shrink
+ * under its feet (which would be a SIGBUS), and nobody can grow it.
+ */
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+#define HUGE_BYTES ((size_t)2 << 20)
+
+static size_t round_up(size_t len_bytes, size_t unit_bytes)
+{
+    return (len_bytes + unit_bytes - 1) / unit_bytes * unit_bytes;
+}
+
+static int open_sealed(const char *name, size_t len_bytes)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)len_bytes) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0)
+        return fd;
+
+    int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+/* Maps len_bytes at a multiple of align_bytes; NULL with errno on failure. */
+static void *map_aligned(size_t len_bytes, size_t align_bytes, int fd)
+{
+    size_t spare_bytes = align_bytes - 1;
+    char *reserved =
+        mmap(NULL, len_bytes + spare_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED)
+        return NULL;
+
+    char *start = (char *)round_up((uintptr_t)reserved, align_bytes);
+    int flags = MAP_FIXED | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
+    void *base = mmap(start, len_bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (base == MAP_FAILED) {
+        int why = errno;
+        munmap(reserved, len_bytes + spare_bytes);
+        errno = why;
+        return NULL;
+    }
+
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    char *end = start + len_bytes;
+    char *reserved_end = reserved + round_up(len_bytes + spare_bytes, page_bytes);
+    if (start > reserved)
+        munmap(reserved, (size_t)(start - reserved));
+    if (reserved_end > end)
+        munmap(end, (size_t)(reserved_end - end));
+    return base;
+}
+
+/* Touches every page now.  The kernel reports what it cannot give, where a plain store would be killed. */
+static int populate(void *base, size_t len_bytes)
+{
+    if (madvise(base, len_bytes, MADV_POPULATE_WRITE) == 0)
+        return 0;
+    if (errno != EINVAL)
+        return E_NOMEM;
+
+    /* Kernels before 5.14. */
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t at = 0; at < len_bytes; at += page_bytes)
+        ((volatile char *)base)[at] = 0;
+    return 0;
+}
+
+int mem_region_open(size_t len_bytes, bool is_shareable, bool is_populated, const char *name,
+                    struct mem_region *out)
+{
+    size_t align_bytes = len_bytes >= HUGE_BYTES ? HUGE_BYTES : (size_t)sysconf(_SC_PAGESIZE);
+
+    if (len_bytes == 0 || len_bytes > SIZE_MAX / 4)
+        return E_INVAL;
+    struct mem_region region = {.len_bytes = round_up(len_bytes, align_bytes), .fd = -1};
+
+    if (is_shareable) {
+        region.fd = open_sealed(name, region.len_bytes);
+        if (region.fd < 0)
+            return E_NOMEM;
+    }
+    region.base = map_aligned(region.len_bytes, align_bytes, region.fd);
+    if (region.base == NULL)
+        goto fail;
+    madvise(region.base, region.len_bytes, MADV_DONTDUMP);
+    if (align_bytes == HUGE_BYTES)
+        madvise(region.base, region.len_bytes, MADV_HUGEPAGE);
+    if (is_populated && populate(region.base, region.len_bytes) != 0)
+        goto fail;
+    *out = region;
+    return 0;
+
+fail:;
+    int why = errno;
+    mem_region_close(&region);
+    errno = why;
+    return E_NOMEM;
+}
+
+void mem_region_close(struct mem_region *region)
+{
+    if (region->base != NULL) {
+        munmap(region->base, region->len_bytes);
+        if (region->fd >= 0)
+            close(region->fd);
+    } else if (region->fd > 0) {
+        close(region->fd); /* half-built; a zeroed struct has no descriptor */
+    }
+    *region = (struct mem_region){.fd = -1};
+}
+
+void *mem_aligned(size_t align, size_t len_bytes)
+{
+    ASSERT(align >= sizeof(void *) && (align & (align - 1)) == 0);
+    if (len_bytes > SIZE_MAX / 2)
+        return NULL;
+
+    size_t whole_bytes = round_up(len_bytes == 0 ? 1 : len_bytes, align);
+    void *memory = aligned_alloc(align, whole_bytes);
+    if (memory != NULL)
+        memset(memory, 0, whole_bytes);
+    return memory;
+}

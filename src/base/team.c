@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compute threads that start within a microsecond and sleep when nobody needs them.
+ *
+ *     caller (rank 0)   job, arg, n_running = n - 1; epoch++ ; run own share ; wait until n_running == 0
+ *     rank 1..n-1       wait until epoch changed ; run share ; n_running--
+ *
+ * All waiting is done by one helper on one 32-bit word: spin on it for a while, then sleep in the kernel on
+ * the same word (futex).  Who changes the word looks at n_asleep afterwards and calls the kernel only when
+ * somebody sleeps.  A sleeper counts itself before the kernel compares the word, and both sides are
+ * sequentially consistent, so a change between the two is seen by one of them.
+ *
+ * A barrier is a counter and a phase: the last to arrive resets the counter and moves the phase on, which the
+ * others wait for.  (Sense reversal, with the phase as the sense.)
+ *
+ * Spinning helps only when every rank has a CPU of its own.  With more ranks than CPUs it would take the CPU
+ * from the very rank that is waited for, so then nobody spins.
+ */
+#include "base/team.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+enum { DEFAULT_SPIN_US = 50, MAX_THREADS = 1024, LOOKS_PER_CLOCK = 64 };
+
+/* A word that threads wait on. */
+struct gate {
+    _Alignas(MEM_CACHE_LINE) _Atomic uint32_t word;
+    _Atomic uint32_t n_asleep;
+};
+
+struct rank {
+    struct team *team;
+    unsigned number;
+    int cpu; /* -1: not pinned */
+    pthread_t thread;
+};
+
+struct team {
+    struct gate epoch;     /* moves on with every job */
+    struct gate n_running; /* ranks still busy with it */
+    struct gate phase;     /* moves on with every barrier */
+    _Alignas(MEM_CACHE_LINE) _Atomic uint32_t n_arrived;
+    team_job job; /* written before epoch moves, read after */
+    void *arg;
+    atomic_bool is_ending;
+    uint64_t spin_ns;
+    unsigned n_ranks;
+    unsigned n_started; /* threads to join */
+    struct rank *ranks;
+};
+
+static void gate_sleep(struct gate *gate, uint32_t seen)
+{
+    atomic_fetch_add(&gate->n_asleep, 1);
+    /* Returns at once (EAGAIN) when the word has changed already; a signal or a stray wake is harmless. */
+    syscall(SYS_futex, &gate->word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    atomic_fetch_sub(&gate->n_asleep, 1);
+}
+
+static void gate_wake(struct gate *gate)
+{
+    if (atomic_load(&gate->n_asleep) > 0)
+        syscall(SYS_futex, &gate->word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Waits until the word is no longer seen; returns what it is then. */
+static uint32_t gate_wait(struct gate *gate, uint32_t seen, uint64_t spin_ns)
+{
+    uint32_t now = atomic_load(&gate->word);
+
+    if (now != seen)
+        return now;
+    uint64_t until_ns = spin_ns > 0 ? clock_now_ns() + spin_ns : 0;
+    while (spin_ns > 0 && clock_now_ns() < until_ns) {
+        for (int i = 0; i < LOOKS_PER_CLOCK; i++) {
+            now = atomic_load_explicit(&gate->word, memory_order_acquire);
+            if (now != seen)
+                return now;
+            cpu_relax();
+        }
+    }
+    while ((now = atomic_load(&gate->word)) == seen)
+        gate_sleep(gate, seen);
+    return now;
+}
+
+static void *rank_main(void *arg)
+{
+    struct rank *rank = arg;
+    struct team *team = rank->team;
+    uint32_t epoch = 0;
+
+    if (rank->cpu >= 0)
+        cpu_pin_self(
+            rank->cpu); /* checked when the team was made; a CPU taken away since is no reason to stop */
+    for (;;) {
+        epoch = gate_wait(&team->epoch, epoch, team->spin_ns);
+        if (atomic_load(&team->is_ending))
+            return NULL;
+        team->job(team->arg, rank->number, team->n_ranks);
+        if (atomic_fetch_sub(&team->n_running.word, 1) == 1)
+            gate_wake(&team->n_running);
+    }
+}
+
+/* Starts the threads of ranks 1 and up, with every signal blocked: signals belong to the loop. */
+static int start_ranks(struct team *team)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = 0;
+    for (unsigned i = 1; i < team->n_ranks && rc == 0; i++) {
+        rc = pthread_create(&team->ranks[i].thread, NULL, rank_main, &team->ranks[i]);
+        team->n_started += rc == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc == 0 ? 0 : E_NOMEM;
+}
+
+int team_new(const struct team_opts *opts, struct team **out)
+{
+    unsigned n_ranks = opts->n_threads == 0 ? cpu_count_usable() : opts->n_threads;
+    bool may_spin = n_ranks <= cpu_count_usable();
+    int rc = E_NOMEM;
+
+    if (n_ranks > MAX_THREADS)
+        return E_RANGE;
+    for (unsigned i = 0; opts->cpus != NULL && i < n_ranks; i++)
+        if (!cpu_is_usable(opts->cpus[i]))
+            return E_INVAL;
+
+    struct team *team = mem_aligned(MEM_CACHE_LINE, sizeof(*team));
+    if (team == NULL)
+        return E_NOMEM;
+    team->n_ranks = n_ranks;
+    team->spin_ns = !may_spin ? 0 : opts->spin_ns > 0 ? opts->spin_ns : DEFAULT_SPIN_US * NS_PER_US;
+    team->ranks = calloc(n_ranks, sizeof(*team->ranks));
+    if (team->ranks == NULL)
+        goto fail;
+    for (unsigned i = 0; i < n_ranks; i++)
+        team->ranks[i] =
+            (struct rank){.team = team, .number = i, .cpu = opts->cpus == NULL ? -1 : opts->cpus[i]};
+    rc = start_ranks(team);
+    if (rc != 0)
+        goto fail;
+    if (opts->cpus != NULL)
+        cpu_pin_self(opts->cpus[0]);
+    *out = team;
+    return 0;
+
+fail:
+    team_free(team);
+    return rc;
+}
+
+void team_free(struct team *team)
+{
+    if (team == NULL)
+        return;
+    atomic_store(&team->is_ending, true);
+    atomic_fetch_add(&team->epoch.word, 1);
+    gate_wake(&team->epoch);
+    for (unsigned i = 1; i <= team->n_started; i++)
+        pthread_join(team->ranks[i].thread, NULL);
+    free(team->ranks);
+    free(team);
+}
+
+unsigned team_size(const struct team *team)
+{
+    return team->n_ranks;
+}
+
+void team_run(struct team *team, team_job job, void *arg)
+{
+    if (team->n_ranks > 1) {
+        team->job = job;
+        team->arg = arg;
+        atomic_store(&team->n_running.word, team->n_ranks - 1);
+        atomic_fetch_add(&team->epoch.word, 1);
+        gate_wake(&team->epoch);
+    }
+    job(arg, 0, team->n_ranks);
+    for (uint32_t left; (left = atomic_load(&team->n_running.word)) != 0;)
+        gate_wait(&team->n_running, left, team->spin_ns);
+}
+
+void team_barrier(struct team *team, unsigned rank)
+{
+    uint32_t phase = atomic_load(&team->phase.word);
+
+    ASSERT(rank < team->n_ranks);
+    if (atomic_fetch_add(&team->n_arrived, 1) + 1 < team->n_ranks) {
+        gate_wait(&team->phase, phase, team->spin_ns);
+        return;
+    }
+    atomic_store(&team->n_arrived, 0);
+    atomic_fetch_add(&team->phase.word, 1);
+    gate_wake(&team->phase);
+}
+
+void team_split(uint64_t n, uint64_t grain, unsigned rank, unsigned n_ranks, uint64_t *from, uint64_t *to)
+{
+    ASSERT(grain > 0 && rank < n_ranks);
+
+    /* The first `extra` ranks get one unit more: shares differ by at most one unit. */
+    uint64_t n_units = n / grain + (n % grain != 0);
+    uint64_t each = n_units / n_ranks, extra = n_units % n_ranks;
+    uint64_t first = each * rank + (rank < extra ? rank : extra);
+    uint64_t last = first + each + (rank < extra);
+
+    *from = first == n_units ? n : first * grain;
+    *to = last == n_units ? n : last * grain;
+}

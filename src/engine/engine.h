@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An engine runs steps: for each sequence of a batch it feeds some tokens, writes their KV into the
+ * sequence's blocks, and draws one token where asked.  It knows neither requests nor schedules nor peers.
+ *
+ * Two implementations: engine_cpu (the model for real) and engine_sim (deterministic tokens on a timing
+ * model).
+ *
+ * The promise: what a sequence gets is bit for bit independent of the batch around it, of how its prompt was
+ * cut into steps, of cached prefixes and of the number of threads.  Engine thread only. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include <stdbool.h>
+
+#include "kv/layout.h"
+#include "sample/sampler.h"
+
+struct engine_item {           /* one sequence's part of a step; everything is borrowed for the step */
+    const token_id *tokens;    /* the tokens to feed */
+    uint32_t n_tokens;         /* >= 1 */
+    uint32_t position;         /* of tokens[0] in its sequence; KV of all before is present */
+    const kv_block_id *blocks; /* block table, covers position + n_tokens */
+    uint32_t n_blocks;
+    bool wants_token; /* draw one after the last fed token */
+    struct sample_opts sample;
+    uint64_t tag; /* the caller's, for logs; tokens and KV never depend on it */
+};
+
+struct engine_batch {
+    const struct engine_item *items;
+    uint32_t n_items;
+    /* Called after the KV of a layer is written for all items (not NULL: someone ships layers).  Must not
+     * block. */
+    void (*on_layer)(void *arg, uint32_t layer);
+    void *on_layer_arg;
+};
+
+struct engine_info {
+    const char *name; /* "cpu avx512", "sim" */
+    uint32_t vocab_size;
+    uint32_t context_length;
+    uint32_t max_batch_tokens; /* most tokens one step may feed, all items together */
+    struct kv_layout layout;
+    uint64_t numerics_id; /* two engines with the same id compute the same bits */
+};
+
+struct engine_ops {
+    /* results_out: [n_items]; entries of items that did not ask hold TOKEN_NONE.  E_INTERNAL: the KV found
+     * there or the engine itself is damaged.  After a failed step KV from each item's position on is
+     * undefined. */
+    int (*step)(void *engine, const struct engine_batch *batch, struct sample_result *results_out);
+    /* Logits of the last fed token of item `index` of the step just run, [vocab_size], valid until the next
+     * step; NULL where the engine has none. */
+    const float *(*logits)(void *engine, uint32_t index);
+    void (*free)(void *engine);
+};
+
+struct engine { /* by value: a handle */
+    const struct engine_ops *ops;
+    void *self;
+    struct engine_info info;
+};
+
+static inline int engine_step(struct engine *engine, const struct engine_batch *batch,
+                              struct sample_result *results_out)
+{
+    return engine->ops->step(engine->self, batch, results_out);
+}
+
+static inline void engine_free(struct engine *engine)
+{
+    if (engine->ops)
+        engine->ops->free(engine->self);
+    engine->ops = 0;
+}
+
+#endif

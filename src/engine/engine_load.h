@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From an open model file to a CPU engine, in two steps because KV memory is sized by the model's layout in
+ * between. Whoever runs an engine needs no more of the model than this. */
+#ifndef ENGINE_ENGINE_LOAD_H
+#define ENGINE_ENGINE_LOAD_H
+
+#include "base/fault.h"
+#include "base/team.h"
+#include "engine/engine.h"
+#include "gguf/gguf.h"
+
+struct engine_model; /* weights, packed for the kernels */
+
+struct engine_load_opts {
+    struct gguf *gguf;   /* borrowed; outlives the engine */
+    struct team *team;   /* borrowed; outlives the engine */
+    const char *kernels; /* "auto", "scalar", "avx2", "avx512" */
+    enum kv_type kv_type;
+    uint32_t block_tokens;                                                     /* 0: 32 */
+    uint32_t context_length;                                                   /* 0: the model's own */
+    void (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); /* may be NULL */
+    void *progress_arg;
+};
+
+/* Reads, checks and packs; faults name the key or tensor. */
+int engine_model_load(const struct engine_load_opts *opts, struct fault *fault, struct engine_model **out);
+void engine_model_free(struct engine_model *model); /* NULL is fine; not after engine_model_start took it */
+const struct kv_layout *engine_model_layout(const struct engine_model *model);
+
+struct engine_start_opts {
+    void *kv_arena; /* borrowed: n_blocks blocks of the model's layout */
+    uint32_t n_blocks;
+    uint32_t max_batch_tokens;
+    uint32_t max_items; /* sequences per step */
+};
+
+/* Takes the model (also on failure); engine_free releases it. */
+int engine_model_start(struct engine_model *model, const struct engine_start_opts *opts, struct engine *out);
+
+#endif

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libev.a
+libev_a_SOURCES = \
+	src/ev/jobs.c src/ev/jobs.h \
+	src/ev/loop.c src/ev/loop.h \
+	src/ev/signals.c src/ev/service.h src/ev/service.c src/ev/signals.h
+
+if HAVE_CMOCKA
+check_PROGRAMS += tests/unit/ev/test_loop
+TESTS += tests/unit/ev/test_loop
+endif
+tests_unit_ev_test_loop_LDADD = $(link_ev) $(CMOCKA_LIBS)

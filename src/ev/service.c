@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The notify protocol is libsystemd's; what is ours is when to speak.  The watchdog period comes from the
+ * environment (WATCHDOG_USEC); it is fed at a third of it. */
+#include "ev/service.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <systemd/sd-daemon.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "ev/signals.h"
+
+struct service {
+    struct ev_loop *loop;
+    const struct service_calls *calls;
+    void *arg;
+    struct ev_signal *term, *interrupt, *hangup;
+    struct ev_timer *watchdog;
+    bool is_stopping;
+};
+
+static void on_stop_signal(void *arg)
+{
+    struct service *service = arg;
+
+    if (!service->is_stopping) {
+        service->is_stopping = true;
+        log_info("stopping", LOG_STR("how", "drain; a second signal stops at once"));
+        sd_notify(0, "STOPPING=1\nSTATUS=draining");
+        service->calls->drain(service->arg);
+        return;
+    }
+    service->calls->stop(service->arg);
+    ev_loop_stop(service->loop);
+}
+
+static void on_reload_signal(void *arg)
+{
+    struct service *service = arg;
+
+    if (service->is_stopping)
+        return; /* READY would take STOPPING back */
+    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / NS_PER_US);
+    service->calls->reload(service->arg);
+    sd_notify(0, "READY=1");
+}
+
+static void on_watchdog(void *arg)
+{
+    struct service *service = arg;
+
+    if (service->calls->has_progress == NULL || service->calls->has_progress(service->arg))
+        sd_notify(0, "WATCHDOG=1");
+}
+
+int service_new(struct ev_loop *loop, const struct service_calls *calls, void *arg, struct service **out)
+{
+    struct service *service = calloc(1, sizeof(*service));
+    uint64_t watchdog_us = 0;
+
+    if (service == NULL)
+        return E_NOMEM;
+    service->loop = loop;
+    service->calls = calls;
+    service->arg = arg;
+    signal(SIGPIPE, SIG_IGN);
+    if (ev_signal_new(loop, SIGTERM, on_stop_signal, service, &service->term) < 0 ||
+        ev_signal_new(loop, SIGINT, on_stop_signal, service, &service->interrupt) < 0 ||
+        ev_signal_new(loop, SIGHUP, on_reload_signal, service, &service->hangup) < 0 ||
+        ev_timer_new(loop, on_watchdog, service, &service->watchdog) < 0) {
+        service_free(service);
+        return E_NOMEM;
+    }
+    if (sd_watchdog_enabled(0, &watchdog_us) > 0 && watchdog_us > 0)
+        ev_timer_repeat(service->watchdog, watchdog_us * NS_PER_US / 3);
+    *out = service;
+    return 0;
+}
+
+void service_free(struct service *service)
+{
+    if (service == NULL)
+        return;
+    ev_signal_free(service->term);
+    ev_signal_free(service->interrupt);
+    ev_signal_free(service->hangup);
+    ev_timer_free(service->watchdog);
+    free(service);
+}
+
+void service_ready(struct service *service)
+{
+    sd_notify(0, "READY=1\nSTATUS=ready");
+}
+
+void service_status(struct service *service, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    sd_notifyf(0, "STATUS=%s", text);
+}
+
+void service_extend(struct service *service, uint64_t by_ns)
+{
+    sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%" PRIu64, by_ns / NS_PER_US);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A daemon's life as its service manager sees it: ready, reloading, stopping, alive.
+ *
+ *   SIGTERM, SIGINT: drain, then stop; once more: stop at once.   SIGHUP: reload.   SIGPIPE is ignored.
+ *
+ * Speaks sd_notify(3) when there is a notify socket and is silent otherwise.  The watchdog is fed from the
+ * loop, and only while has_progress says that the daemon's other threads move too. */
+#ifndef EV_SERVICE_H
+#define EV_SERVICE_H
+
+#include "ev/loop.h"
+
+struct service;
+
+struct service_calls {
+    void (*drain)(void *arg); /* begin to drain; call ev_loop_stop when done */
+    void (*stop)(void *arg);  /* stop now: ev_loop_stop is called after it */
+    void (*reload)(void *arg);
+    bool (*has_progress)(void *arg); /* NULL: the loop's turning is enough */
+};
+
+int service_new(struct ev_loop *loop, const struct service_calls *calls, void *arg, struct service **out);
+void service_free(struct service *service); /* NULL is fine */
+
+void service_ready(struct service *service);
+__attribute__((format(printf, 2, 3))) void service_status(struct service *service, const char *format, ...);
+/* Asks for more time to start or stop. */
+void service_extend(struct service *service, uint64_t by_ns);
+
+#endif

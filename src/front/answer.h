@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tokens -> content blocks: detokenised, split into text and tool calls, ended by stop strings.
+ *
+ * One block is open at a time.  What comes out goes to a sink: a stream writes events, a whole answer is
+ * collected. */
+#ifndef FRONT_ANSWER_H
+#define FRONT_ANSWER_H
+
+#include "api/calls.h"
+#include "api/gen.h"
+#include "token/tokenizer.h"
+
+struct answer;
+
+struct answer_sink { /* each returns 0 or a negative code, which ends the answer */
+    int (*open_text)(void *arg);
+    int (*text)(void *arg, struct bytes text); /* never empty, whole characters */
+    int (*open_call)(void *arg, const char *id, struct bytes name);
+    int (*arguments)(void *arg, struct bytes json);
+    int (*close)(void *arg, enum calls_end how); /* text blocks: CALLS_WHOLE */
+};
+
+/* The request's stop strings and tools decide; it is not kept. */
+int answer_new(const struct tokenizer *tokenizer, const struct gen_request *request,
+               const struct answer_sink *sink, void *arg, struct answer **out);
+void answer_free(struct answer *answer);
+
+/* 1: the answer is complete (a stop string, or the one call that was allowed); nothing more may be pushed. 0:
+ * go on. */
+int answer_push(struct answer *answer, const token_id *ids, size_t n);
+/* The model ended.  limit: GEN_STOP_MAX_TOKENS or GEN_STOP_CONTEXT when it was cut, else GEN_STOP_END_TURN.
+ */
+int answer_finish(struct answer *answer, enum gen_stop limit);
+
+/* After the end: why, and the index of the stop string (GEN_STOP_SEQUENCE). */
+enum gen_stop answer_stop(const struct answer *answer);
+size_t answer_stop_index(const struct answer *answer);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the front needs of whoever computes: the router's implementation places requests on workers, a
+ * worker's own runs them on its scheduler.  One loop thread; events never come from inside submit(). */
+#ifndef FRONT_BACKEND_H
+#define FRONT_BACKEND_H
+
+#include "api/gen.h"
+#include "prefix/block_hash.h"
+#include "sample/sampler.h"
+#include "token/chat.h"
+
+struct gen_model {  /* one served model, counted: a request keeps its model while it lives */
+    char name[128]; /* as clients call it */
+    char fingerprint[33];
+    struct tokenizer *tokenizer; /* borrowed from the model */
+    struct chat_format *chat;
+    uint32_t context_length;
+    uint32_t block_tokens;
+    uint64_t created_unix_s;
+};
+
+struct gen_job {         /* a tokenised request; the backend takes tokens and copies the rest */
+    char request_id[40]; /* "req_..." */
+    char tenant[64];     /* "" : the anonymous tenant */
+    token_id *tokens;    /* heap, [n_tokens] */
+    uint32_t n_tokens;
+    uint32_t max_new_tokens; /* already clamped to the context */
+    struct sample_opts sample;
+};
+
+struct gen_failure {  /* becomes an HTTP status or an error event */
+    int status;       /* 400, 503, 529, ... */
+    const char *type; /* "overloaded_error" */
+    const char *message;
+    uint32_t retry_after_s; /* 0: none */
+};
+
+enum gen_end { GEN_END_STOP_TOKEN, GEN_END_LENGTH, GEN_END_CONTEXT };
+
+struct gen_events { /* all on the front's loop thread; after on_end or on_failure nothing more comes */
+    /* Placed and its cached prefix known: 200 may be sent.  At most once (a replaced worker does not repeat
+     * it). */
+    void (*on_accepted)(void *arg, uint32_t cached_tokens);
+    void (*on_tokens)(void *arg, const token_id *ids, size_t n);
+    void (*on_end)(void *arg, enum gen_end end, const struct gen_proof *proof);
+    void (*on_failure)(void *arg, const struct gen_failure *failure);
+};
+
+struct gen_handle; /* a job in the backend's hands */
+
+struct backend_ops {
+    /* The model called name, or the only one when name is NULL; NULL: none such. Borrowed until the next call
+     * on this loop; jobs in flight keep theirs valid. */
+    const struct gen_model *(*model)(void *backend, const char *name);
+    const struct gen_model *(*model_at)(void *backend, size_t index); /* for listings; NULL beyond */
+    /* The front uses the model past this call (tokenising elsewhere, detokenising later) until it drops it
+     * again.  Both NULL: models outlive the front. */
+    void (*model_keep)(void *backend, const struct gen_model *model);
+    void (*model_drop)(void *backend, const struct gen_model *model);
+    /* 0, or E_OVERLOADED / E_LIMIT / E_NOMEM with the failure filled in.  tokens are taken also on failure.
+     */
+    int (*submit)(void *backend, const struct gen_model *model, struct gen_job *job,
+                  const struct gen_events *events, void *arg, struct gen_handle **out,
+                  struct gen_failure *failure_out);
+    /* The client went away or a stop string matched: ends the work at once.  No event follows.
+     * proof_out (may be NULL) gets what is known so far. */
+    void (*cancel)(void *backend, struct gen_handle *handle, struct gen_proof *proof_out);
+    /* The client reads too slowly (or again fast enough): hold tokens back. */
+    void (*pause)(void *backend, struct gen_handle *handle, bool is_paused);
+    /* Ready to serve?  Appends "name: ok|why not" lines to detail (may be NULL). */
+    bool (*is_ready)(void *backend, struct buf *detail);
+};
+
+struct backend { /* by value: a handle */
+    const struct backend_ops *ops;
+    void *self;
+};
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Messages endpoint over a backend: routes, API keys, the life of each request, metrics and the access
+ * log.
+ *
+ *   POST /v1/messages, /v1/messages/count_tokens     GET /v1/models, /v1/models/ID
+ *   GET /livez, /readyz[?verbose], /health, /metrics  HEAD /, GET /, HEAD /api/hello
+ *
+ * Every answer has `request-id`.  A whole answer carries its proof in two headers (one line each),
+ *
+ *     server-timing: tokenise;dur=MS, queue;dur=MS, prefill;dur=MS, transfer;dur=MS, decode;dur=MS,
+ *                    ttft;dur=MS, total;dur=MS
+ *     baton-proof: prompt=N; computed=N; reused=N; transferred=N; drawn=N; redispatched=N; preempted=N;
+ *                  prefill=NAME; decode=NAME; transport=NAME
+ *
+ * and a stream whose request had the header `baton-proof: stream` the same as usage.baton of its
+ * message_delta event.
+ *
+ * One front per loop; everything but parsing and tokenising of long bodies (job pool) happens on the loop's
+ * thread. */
+#ifndef FRONT_FRONT_H
+#define FRONT_FRONT_H
+
+#include "base/fault.h"
+#include "ev/jobs.h"
+#include "front/backend.h"
+#include "http/server.h"
+#include "metrics/metrics.h"
+
+struct front;
+
+struct front_opts {
+    struct ev_loop *loop;    /* borrowed */
+    struct ev_jobs *jobs;    /* borrowed; NULL: all work inline */
+    struct backend backend;  /* by value; what it points to is borrowed */
+    struct metrics *metrics; /* borrowed, wanted */
+    const char *keys_path;   /* API keys (front/auth.h says the format); NULL: no key is asked for */
+    bool has_open_metrics;   /* /metrics needs no key although keys are configured */
+    struct http_limits limits;
+    bool shares_port;           /* several fronts listen on the same address */
+    uint64_t ping_ns;           /* silence on a stream before a ping event */
+    uint32_t max_requests;      /* in flight at once, of all kinds; beyond: 529 */
+    uint32_t inline_bytes;      /* bodies up to this are parsed and tokenised on the loop */
+    double default_temperature; /* when the client names none */
+    uint64_t created_unix_s;    /* for model listings without a date of their own */
+};
+
+/* Sets what is not a pointer to its default: ping 9 s, 4096 requests, 64 KiB inline, temperature 1. */
+void front_opts_init(struct front_opts *opts);
+
+int front_new(const struct front_opts *opts, struct fault *fault, struct front **out);
+/* Cancels what runs.  NULL is fine.  Waits for jobs of its requests in the pool, so free the pool after the
+ * front; the loop must not run any more. */
+void front_free(struct front *front);
+
+/* As http_server_listen; several calls are fine. */
+int front_listen(struct front *front, const char *address, struct fault *fault);
+int front_listen_fd(struct front *front, int fd); /* takes a listening socket (socket activation) */
+uint16_t front_port(const struct front *front);   /* of the first listener */
+
+/* Reads the key file again; on failure the old keys stay. */
+int front_reload_keys(struct front *front, const char *keys_path, struct fault *fault);
+
+/* /readyz turns 503; running answers go on. */
+void front_set_draining(struct front *front);
+/* Lame duck over: no new connections, finish what runs, then done(arg) from the loop. */
+void front_drain(struct front *front, ev_call done, void *arg);
+uint32_t front_n_running(const struct front *front);
+/* Ends what still runs with an error event "server is shutting down" (drain limit reached). */
+void front_abandon(struct front *front);
+
+#endif

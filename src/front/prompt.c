@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From API messages to chat turns to tokens.
+ *
+ *     user message:      [result, result, text, text]  ->  tool turn, tool turn, user turn
+ *     assistant message: [text, call, call]            ->  one turn with its calls
+ *
+ * Every breakpoint is found by rendering the conversation cut off there and taking the common prefix with the
+ * whole: no knowledge of the template is needed, and the boundary lies on a token.  The usual place, after
+ * the last message, needs only the length of what opens the assistant's turn. */
+#include "front/prompt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+#define MAX_PROMPT_TOKENS (100u << 20)
+
+struct turns { /* a conversation in the making */
+    struct arena *arena;
+    struct chat_message *list;
+    size_t n;
+    size_t cap;
+    bool is_bad;
+};
+
+static struct chat_message *add_turn(struct turns *turns, enum chat_role role)
+{
+    if (turns->n == turns->cap) {
+        turns->is_bad = true;
+        return NULL;
+    }
+    turns->list[turns->n].role = role;
+    return &turns->list[turns->n++];
+}
+
+/* The texts of blocks [from, to) of one kind, with an empty line between, in the arena. */
+static struct bytes join_texts(struct turns *turns, const struct gen_block *blocks, size_t from, size_t to)
+{
+    size_t len = 0;
+    size_t n = 0;
+    uint8_t *text;
+
+    for (size_t i = from; i < to; i++) {
+        if (blocks[i].kind != GEN_TEXT)
+            continue;
+        len += blocks[i].text.len_bytes + 2;
+        n++;
+    }
+    if (n == 0)
+        return bytes_of(NULL, 0);
+    text = arena_take(turns->arena, len);
+    if (text == NULL) {
+        turns->is_bad = true;
+        return bytes_of(NULL, 0);
+    }
+    len = 0;
+    for (size_t i = from; i < to; i++) {
+        if (blocks[i].kind != GEN_TEXT)
+            continue;
+        if (len > 0) {
+            memcpy(text + len, "\n\n", 2);
+            len += 2;
+        }
+        memcpy(text + len, blocks[i].text.data, blocks[i].text.len_bytes);
+        len += blocks[i].text.len_bytes;
+    }
+    return bytes_of(text, len);
+}
+
+static void add_user(struct turns *turns, const struct gen_message *message, size_t n_blocks,
+                     enum chat_role role)
+{
+    size_t from = 0;
+
+    for (size_t i = 0; i <= n_blocks; i++) {
+        struct chat_message *turn;
+
+        if (i < n_blocks && message->blocks[i].kind == GEN_TEXT)
+            continue;
+        if (i > from || n_blocks == 0) {
+            turn = add_turn(turns, role);
+            if (turn != NULL)
+                turn->text = join_texts(turns, message->blocks, from, i);
+        }
+        if (i < n_blocks) {
+            turn = add_turn(turns, CHAT_TOOL);
+            if (turn != NULL)
+                turn->text = message->blocks[i].text;
+        }
+        from = i + 1;
+    }
+}
+
+static void add_assistant(struct turns *turns, const struct gen_message *message, size_t n_blocks)
+{
+    struct chat_message *turn = add_turn(turns, CHAT_ASSISTANT);
+    struct chat_call *calls = arena_take(turns->arena, (n_blocks + 1) * sizeof(*calls));
+
+    if (turn == NULL || calls == NULL) {
+        turns->is_bad = true;
+        return;
+    }
+    turn->text = join_texts(turns, message->blocks, 0, n_blocks);
+    turn->calls = calls;
+    for (size_t i = 0; i < n_blocks; i++)
+        if (message->blocks[i].kind == GEN_TOOL_USE)
+            calls[turn->n_calls++] = (struct chat_call){message->blocks[i].name, message->blocks[i].input};
+    /* The template puts a line end before calls; the model's own, which we delivered as text, would double
+     * it. */
+    while (turn->n_calls > 0 && turn->text.len_bytes > 0 &&
+           strchr(" \t\r\n", turn->text.data[turn->text.len_bytes - 1]) != NULL)
+        turn->text.len_bytes--;
+}
+
+/* The conversation up to a mark (NULL: all of it) as turns and tools. */
+static int build(struct gen_request *request, const struct gen_mark *upto, struct chat_prompt *out)
+{
+    size_t n_messages = upto == NULL ? request->n_messages : upto->n_messages;
+    struct turns turns = {.arena = &request->arena, .cap = 3}; /* system, prefill, and one for nothing */
+    struct chat_tool *tools = arena_take(&request->arena, (request->n_tools + 1) * sizeof(*tools));
+
+    for (size_t i = 0; i < n_messages; i++)
+        turns.cap += request->messages[i].n_blocks + 1;
+    turns.list = arena_take(&request->arena, turns.cap * sizeof(*turns.list));
+    if (turns.list == NULL || tools == NULL)
+        return E_NOMEM;
+    if (request->system.len_bytes > 0)
+        add_turn(&turns, CHAT_SYSTEM)->text = request->system;
+    for (size_t i = 0; i < n_messages; i++) {
+        const struct gen_message *message = &request->messages[i];
+        size_t n_blocks = upto != NULL && i + 1 == n_messages ? upto->n_blocks : message->n_blocks;
+
+        if (message->role == GEN_ASSISTANT)
+            add_assistant(&turns, message, n_blocks);
+        else
+            add_user(&turns, message, n_blocks, message->role == GEN_USER ? CHAT_USER : CHAT_SYSTEM);
+    }
+    for (size_t i = 0; i < request->n_tools; i++)
+        tools[i] = (struct chat_tool){request->tools[i].name, request->tools[i].description,
+                                      request->tools[i].input_schema};
+    *out = (struct chat_prompt){.messages = turns.list, .tools = tools, .n_tools = request->n_tools};
+    if (upto == NULL && request->prefill.len_bytes > 0) {
+        struct chat_message *last = add_turn(&turns, CHAT_ASSISTANT);
+
+        if (last != NULL)
+            last->text = request->prefill;
+        out->continues_last = true;
+    }
+    out->n_messages = turns.n;
+    out->adds_generation = upto == NULL;
+    return turns.is_bad ? E_NOMEM : 0;
+}
+
+/* How many tokens open the assistant's turn? */
+static int count_opening(const struct gen_model *model, uint32_t *out)
+{
+    const struct chat_message turn = {.role = CHAT_USER, .text = bytes_str("x")};
+    struct chat_prompt prompt = {.messages = &turn, .n_messages = 1};
+    struct token_ids closed = {0};
+    struct token_ids opened = {0};
+    int rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, &closed);
+
+    prompt.adds_generation = true;
+    if (rc == 0)
+        rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, &opened);
+    if (rc == 0)
+        *out = opened.n > closed.n ? (uint32_t)(opened.n - closed.n) : 0;
+    token_ids_fini(&closed);
+    token_ids_fini(&opened);
+    return rc;
+}
+
+static int find_mark(const struct gen_model *model, struct gen_request *request, const struct gen_mark *mark,
+                     const struct token_ids *ids, uint32_t *out)
+{
+    const struct gen_message *last =
+        request->n_messages == 0 ? NULL : &request->messages[request->n_messages - 1];
+    struct token_ids part = {0};
+    struct chat_prompt prompt;
+    uint32_t n = 0;
+    int rc;
+
+    if (!mark->is_set)
+        return 0;
+    if (last != NULL && request->prefill.len_bytes == 0 && mark->n_messages == request->n_messages &&
+        mark->n_blocks == last->n_blocks) {
+        rc = count_opening(model, &n);
+        if (rc == 0)
+            *out = n < ids->n ? (uint32_t)ids->n - n : 0;
+        return rc;
+    }
+    rc = build(request, mark, &prompt);
+    if (rc == 0)
+        rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, &part);
+    while (rc == 0 && n < part.n && n < ids->n && part.ids[n] == ids->ids[n])
+        n++;
+    if (rc == 0)
+        *out = n;
+    token_ids_fini(&part);
+    return rc;
+}
+
+static int fail(struct api_error *error, int rc)
+{
+    if (rc == E_NOMEM)
+        api_fail(error, 503, "out of memory");
+    else if (rc == E_LIMIT)
+        api_fail(error, 400, "prompt is too long: more than %u tokens", MAX_PROMPT_TOKENS);
+    else
+        api_fail(error, 400, "messages: the model's chat format cannot express this conversation");
+    return rc;
+}
+
+int prompt_make(const struct gen_model *model, struct gen_request *request, struct prompt *out,
+                struct api_error *error)
+{
+    struct prompt prompt = {0};
+    struct chat_prompt chat;
+    int rc;
+
+    if (request->n_tools > 0 && !chat_format_has_tools(model->chat))
+        return api_fail(error, 400, "tools: the model's chat format (%s) has no tools",
+                        chat_format_name(model->chat));
+    rc = build(request, NULL, &chat);
+    if (rc == 0)
+        rc = chat_render(model->chat, &chat, MAX_PROMPT_TOKENS, &prompt.ids);
+    if (rc == 0)
+        rc = find_mark(model, request, &request->mark, &prompt.ids, &prompt.mark_tokens);
+    if (rc == 0)
+        rc = find_mark(model, request, &request->mark_1h, &prompt.ids, &prompt.mark_1h_tokens);
+    if (rc < 0) {
+        prompt_fini(&prompt);
+        return fail(error, rc);
+    }
+    *out = prompt;
+    return 0;
+}
+
+void prompt_fini(struct prompt *prompt)
+{
+    token_ids_fini(&prompt->ids);
+}
+
+/* Tokens between what was reused and the mark, if the prefix is long enough to be kept at all. */
+static uint32_t created(uint32_t mark_tokens, uint32_t cached_tokens, uint32_t block_tokens)
+{
+    if (mark_tokens < block_tokens || mark_tokens <= cached_tokens)
+        return 0;
+    return mark_tokens - cached_tokens;
+}
+
+void prompt_account(const struct prompt *prompt, uint32_t cached_tokens, uint32_t block_tokens,
+                    struct api_usage *usage)
+{
+    uint32_t n = (uint32_t)prompt->ids.n;
+    uint32_t read = cached_tokens < n ? cached_tokens : n;
+    uint32_t all = created(prompt->mark_tokens, read, block_tokens);
+    uint32_t in_1h = created(prompt->mark_1h_tokens, read, block_tokens);
+
+    usage->cache_read_tokens = read;
+    usage->created_1h_tokens = in_1h < all ? in_1h : all;
+    usage->created_5m_tokens = all - usage->created_1h_tokens;
+    usage->input_tokens = n - read - all;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A checked request -> the prompt's tokens, and where its cache breakpoints fall among them.  Pure; any
+ * thread. */
+#ifndef FRONT_PROMPT_H
+#define FRONT_PROMPT_H
+
+#include "api/error.h"
+#include "api/render.h"
+#include "front/backend.h"
+
+struct prompt {
+    struct token_ids ids;
+    uint32_t mark_tokens;    /* up to the last breakpoint; 0: none */
+    uint32_t mark_1h_tokens; /* up to the last one with a ttl of an hour */
+};
+
+/* Renders and tokenises.  Scratch comes from the request's arena.  On failure the error is filled and nothing
+ * is held. */
+int prompt_make(const struct gen_model *model, struct gen_request *request, struct prompt *out,
+                struct api_error *error);
+void prompt_fini(struct prompt *prompt);
+
+/* The prompt's tokens, cached_tokens of them reused, as the API accounts for them.  output_tokens is left
+ * alone. */
+void prompt_account(const struct prompt *prompt, uint32_t cached_tokens, uint32_t block_tokens,
+                    struct api_usage *usage);
+
+#endif

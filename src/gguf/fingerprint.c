@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A name for the content of a model file that costs a few reads per tensor instead of reading it all.
+ *
+ * Hashed are: header, keys and tensor declarations whole; then of each tensor the first and last 4 KiB.
+ * Workers compare it before they hand KV to each other, so what matters is that another model, another
+ * quantisation or another fine-tune gets another name; a forger could make a file that collides, but a forger
+ * who can replace the model file needs no collision.
+ */
+#include "gguf/gguf_priv.h"
+
+#include "base/str.h"
+
+#include <xxhash.h>
+
+#define SAMPLE_BYTES 4096
+
+/* running = hash(running, hash of data) */
+static void fold(XXH128_canonical_t *running, const void *data, size_t len_bytes)
+{
+    XXH128_canonical_t both[2] = {*running};
+
+    XXH128_canonicalFromHash(&both[1], XXH3_128bits(data, len_bytes));
+    XXH128_canonicalFromHash(running, XXH3_128bits(both, sizeof(both)));
+}
+
+void gguf_fingerprint(const struct gguf *gguf, char out[33])
+{
+    XXH128_canonical_t running = {0};
+
+    fold(&running, gguf->image.data, gguf->directory_len_bytes);
+    for (uint32_t i = 0; i < gguf->n_tensors; i++) {
+        const struct gguf_tensor *tensor = &gguf->tensors[i];
+        const uint8_t *data = tensor->data;
+        size_t sample_bytes = tensor->len_bytes < SAMPLE_BYTES ? tensor->len_bytes : SAMPLE_BYTES;
+
+        fold(&running, data, sample_bytes);
+        fold(&running, data + tensor->len_bytes - sample_bytes, sample_bytes);
+    }
+    _Static_assert(sizeof(running.digest) == 16, "32 hexadecimal digits");
+    hex_encode(running.digest, sizeof(running.digest), out);
+}

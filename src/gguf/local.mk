@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libgguf.a
+libgguf_a_SOURCES = src/gguf/gguf.h src/gguf/dtype.h src/gguf/write.h src/gguf/gguf_priv.h \
+	src/gguf/map.c src/gguf/directory.c src/gguf/tensors.c src/gguf/index.c src/gguf/meta.c \
+	src/gguf/show.c src/gguf/image.c src/gguf/fingerprint.c src/gguf/dtype.c src/gguf/write.c
+
+if HAVE_CMOCKA
+gguf_test_programs = tests/unit/gguf/test_dtype tests/unit/gguf/test_gguf tests/unit/gguf/test_gguf_bad \
+	tests/unit/gguf/test_write
+gguf_test_help = tests/unit/gguf/image.c tests/unit/gguf/image.h
+check_PROGRAMS += $(gguf_test_programs)
+TESTS += $(gguf_test_programs)
+tests_unit_gguf_test_dtype_SOURCES = tests/unit/gguf/test_dtype.c
+tests_unit_gguf_test_dtype_LDADD = $(link_gguf) $(CMOCKA_LIBS)
+tests_unit_gguf_test_gguf_SOURCES = tests/unit/gguf/test_gguf.c $(gguf_test_help)
+tests_unit_gguf_test_gguf_LDADD = $(link_gguf) $(CMOCKA_LIBS)
+tests_unit_gguf_test_gguf_bad_SOURCES = tests/unit/gguf/test_gguf_bad.c $(gguf_test_help)
+tests_unit_gguf_test_gguf_bad_LDADD = $(link_gguf) $(CMOCKA_LIBS)
+tests_unit_gguf_test_write_SOURCES = tests/unit/gguf/test_write.c
+tests_unit_gguf_test_write_LDADD = $(link_gguf) $(CMOCKA_LIBS)
+endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening: the file becomes a read-only map, the map becomes a checked directory.
+ *
+ *     "GGUF"  version  n_tensors  n_keys | keys ... | tensor declarations ... | pad | tensor data ...
+ *     4       u32      u64        u64
+ *
+ * Everything that follows the magic is believed only after a check: a count must fit into the bytes that are
+ * left even if each item were of the smallest size there is, so the memory we take is bounded by the size of
+ * the file; a length must fit into what is left; a tensor must end inside the file.  Versions 2 and 3 have
+ * the same layout; version 3 added files for big-endian machines, which show themselves by a version number
+ * with its bytes swapped and are refused by that name.
+ *
+ * The map lasts as long as the object.  If somebody truncates the file meanwhile the kernel answers with
+ * SIGBUS, which no check here can prevent: model files are replaced by renaming, never rewritten in place.
+ */
+#include "gguf/gguf_priv.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int read_align(struct gguf *gguf, struct fault *fault)
+{
+    const struct gguf_key *key = gguf_find_key(gguf, bytes_str("general.alignment"));
+    uint64_t align_bytes = GGUF_ALIGN_DEFAULT;
+
+    if (key != NULL) {
+        int rc = gguf_get_u64(gguf, "general.alignment", fault, &align_bytes);
+        if (rc != 0)
+            return rc;
+        if (align_bytes < 8 || align_bytes > GGUF_ALIGN_MAX || (align_bytes & (align_bytes - 1)) != 0) {
+            return fault_set(
+                fault, E_FORMAT,
+                "key 'general.alignment' at byte %zu: %llu is not a power of two between 8 and %u",
+                (size_t)(key->entry.data - gguf->image.data), (unsigned long long)align_bytes,
+                GGUF_ALIGN_MAX);
+        }
+    }
+    gguf->align_bytes = (uint32_t)align_bytes;
+    return 0;
+}
+
+static int check_count(const char *what, uint64_t count, uint64_t max, size_t fits, struct fault *fault)
+{
+    if (count > max)
+        return fault_set(fault, E_LIMIT, "header at byte 0: %llu %s, the limit is %llu",
+                         (unsigned long long)count, what, (unsigned long long)max);
+    if (count > fits)
+        return fault_set(fault, E_TRUNCATED, "header at byte 0: %llu %s cannot fit into the file",
+                         (unsigned long long)count, what);
+    return 0;
+}
+
+static int read_version(struct gguf *gguf, struct reader *reader, struct fault *fault)
+{
+    struct bytes magic = read_bytes(reader, 4);
+
+    gguf->version = read_u32(reader);
+    if (reader->is_bad)
+        return fault_set(fault, E_TRUNCATED, "header at byte 0: the file has only %zu bytes",
+                         reader->len_bytes);
+    if (!bytes_is(magic, "GGUF"))
+        return fault_set(fault, E_FORMAT, "header at byte 0: not a GGUF file");
+    if ((gguf->version & 0xffff) == 0 && gguf->version != 0)
+        return fault_set(fault, E_UNSUPPORTED,
+                         "header at byte 4: a big-endian GGUF file; only little-endian ones can be read");
+    if (gguf->version < GGUF_VERSION_OLDEST || gguf->version > GGUF_VERSION)
+        return fault_set(fault, E_UNSUPPORTED,
+                         "header at byte 4: GGUF version %u; versions %d and %d can be read", gguf->version,
+                         GGUF_VERSION_OLDEST, GGUF_VERSION);
+    return 0;
+}
+
+static int read_directory(struct gguf *gguf, struct fault *fault)
+{
+    struct reader reader = reader_of(gguf->image);
+
+    int rc = read_version(gguf, &reader, fault);
+    if (rc != 0)
+        return rc;
+
+    uint64_t n_tensors = read_u64(&reader);
+    uint64_t n_keys = read_u64(&reader);
+    if (reader.is_bad)
+        return fault_set(fault, E_TRUNCATED, "header at byte 8: the file ends inside it");
+    size_t left_bytes = reader.len_bytes - reader.at_bytes;
+    rc = check_count("keys", n_keys, GGUF_MAX_KEYS, left_bytes / GGUF_KEY_MIN_BYTES, fault);
+    if (rc == 0)
+        rc = check_count("tensors", n_tensors, GGUF_MAX_TENSORS, left_bytes / GGUF_TENSOR_MIN_BYTES, fault);
+    if (rc == 0)
+        rc = gguf_read_keys(gguf, &reader, n_keys, fault);
+    if (rc == 0)
+        rc = read_align(gguf, fault);
+    if (rc == 0)
+        rc = gguf_read_tensors(gguf, &reader, n_tensors, fault);
+    return rc;
+}
+
+int gguf_open_memory(struct bytes image, struct fault *fault, struct gguf **out)
+{
+    struct gguf *gguf = calloc(1, sizeof(*gguf));
+    if (gguf == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    gguf->image = image;
+
+    int rc = read_directory(gguf, fault);
+    if (rc != 0) {
+        gguf_close(gguf);
+        return rc;
+    }
+    *out = gguf;
+    return 0;
+}
+
+static int map_file(int fd, struct fault *fault, struct bytes *out)
+{
+    struct stat status;
+
+    if (fstat(fd, &status) != 0)
+        return fault_set(fault, E_IO, "cannot look at the file: %s", strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return fault_set(fault, E_IO, "not a regular file");
+    if (status.st_size == 0)
+        return fault_set(fault, E_TRUNCATED, "header at byte 0: the file is empty");
+
+    void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED)
+        return fault_set(fault, E_IO, "cannot map the file: %s", strerror(errno));
+    *out = bytes_of(map, (size_t)status.st_size);
+    return 0;
+}
+
+int gguf_open(const char *path, struct fault *fault, struct gguf **out)
+{
+    struct bytes image;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not make us wait */
+
+    if (fd < 0)
+        return fault_set(fault, errno == ENOENT ? E_NOT_FOUND : E_IO, "cannot open: %s", strerror(errno));
+    int rc = map_file(fd, fault, &image);
+    close(fd);
+    if (rc != 0)
+        return rc;
+
+    rc = gguf_open_memory(image, fault, out);
+    if (rc != 0) {
+        munmap((void *)image.data, image.len_bytes);
+        return rc;
+    }
+    (*out)->map = (void *)image.data;
+    return 0;
+}
+
+void gguf_close(struct gguf *gguf)
+{
+    if (gguf == NULL)
+        return;
+    for (uint32_t i = 0; gguf->keys != NULL && i < gguf->n_keys; i++)
+        free(gguf->keys[i].item_at);
+    free(gguf->keys);
+    free(gguf->tensors);
+    gguf_index_fini(&gguf->key_index);
+    gguf_index_fini(&gguf->tensor_index);
+    if (gguf->map != NULL)
+        munmap(gguf->map, gguf->image.len_bytes);
+    free(gguf);
+}
+
+uint64_t gguf_file_bytes(const struct gguf *gguf)
+{
+    return gguf->image.len_bytes;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Request bodies: from the connection's input to the exchange, counted.
+ *
+ * Nothing is reserved for what a client merely announces: the body grows as it arrives, and all bodies being
+ * received share one budget, so that many connections cannot fill the memory with half a body each. */
+#include "http/conn_priv.h"
+
+#include <event2/buffer.h>
+
+#include "base/err.h"
+
+/* Moves n bytes of input to the body, or drops them. */
+static int move_body(struct http_conn *conn, struct bytes piece)
+{
+    struct http_exchange *x = &conn->exchange;
+    int rc;
+
+    x->body_received_bytes += piece.len_bytes;
+    if (conn->state == CONN_DISCARD || piece.len_bytes == 0)
+        return 0;
+    rc = buf_append(&x->body, piece.data, piece.len_bytes);
+    if (rc < 0)
+        return rc;
+    x->counted_bytes += piece.len_bytes;
+    conn->server->bodies_bytes += piece.len_bytes;
+    return 0;
+}
+
+int http_body_take(struct http_conn *conn)
+{
+    struct http_exchange *x = &conn->exchange;
+    struct evbuffer *input = bufferevent_get_input(conn->bev);
+
+    while (!x->is_body_whole && evbuffer_get_length(input) > 0) {
+        size_t len = evbuffer_get_contiguous_space(input);
+        struct bytes text = bytes_of(evbuffer_pullup(input, (ssize_t)len), len);
+        struct bytes data = text;
+        size_t used;
+        int rc = 0;
+
+        if (x->head.framing == HTTP_BODY_LENGTH) {
+            if (data.len_bytes > x->body_left_bytes)
+                data.len_bytes = (size_t)x->body_left_bytes;
+            used = data.len_bytes;
+            x->body_left_bytes -= used;
+            x->is_body_whole = x->body_left_bytes == 0;
+        } else {
+            rc = http_chunked_take(&x->chunked, text, &used, &data);
+            if (rc < 0)
+                return rc;
+            x->is_body_whole = rc == 1;
+        }
+        rc = move_body(conn, data);
+        evbuffer_drain(input, used);
+        if (rc < 0)
+            return rc;
+        if (x->body_received_bytes > conn->server->limits.max_body_bytes)
+            return E_RANGE;
+    }
+    return x->is_body_whole;
+}
+
+void http_body_settle(struct http_conn *conn)
+{
+    conn->server->bodies_bytes -= conn->exchange.counted_bytes;
+    conn->exchange.counted_bytes = 0;
+}

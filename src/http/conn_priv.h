@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A server's connections, shared by server.c (accepting), conn.c (the state machine) and exchange.c
+ * (answers). */
+#ifndef HTTP_CONN_PRIV_H
+#define HTTP_CONN_PRIV_H
+
+#include <event2/bufferevent.h>
+#include <event2/listener.h>
+#include <sys/socket.h>
+
+#include "base/hashmap.h"
+#include "base/list.h"
+#include "http/chunked.h"
+#include "http/server.h"
+
+#define HTTP_MAX_LISTENERS 16
+
+enum http_conn_state {
+    CONN_IDLE,    /* no byte of the next request is here */
+    CONN_HEAD,    /* part of a head is here */
+    CONN_BODY,    /* the head was accepted; its body is being read */
+    CONN_RUNNING, /* the handler has the whole request and has not finished its answer */
+    CONN_DISCARD, /* answered before the body was read: the rest is read and dropped, then the next request */
+    CONN_LINGER, /* answered for the last time: sends what is left, closes its side, reads on until the client
+                    closes */
+    CONN_DEAD    /* to be freed by whoever is at the top of the call stack */
+};
+
+enum http_answer_state {
+    ANSWER_NONE,      /* not begun */
+    ANSWER_STREAMING, /* http_reply_begin was called */
+    ANSWER_DONE
+};
+
+struct http_exchange { /* embedded in its connection, reused */
+    struct buf head_text;
+    struct http_head head; /* offsets into head_text */
+    struct buf body;
+    struct http_chunked chunked;
+    uint64_t body_left_bytes; /* HTTP_BODY_LENGTH: still to come */
+    uint64_t body_received_bytes;
+    uint64_t counted_bytes; /* of the server's bodies_bytes */
+    bool is_body_whole;
+    bool is_seen;     /* on_head was called */
+    bool is_chunking; /* the answer is sent in chunks */
+    enum http_answer_state answer;
+    uint64_t began_ns;
+    void *user;
+};
+
+struct http_address { /* one client address */
+    uint8_t key[16];
+    uint32_t n_conns;
+};
+
+struct http_conn {
+    struct list node;   /* http_server.conns */
+    struct list kicked; /* http_server.kicked, or alone */
+    struct http_server *server;
+    struct bufferevent *bev;
+    struct http_address *address; /* NULL: not counted */
+    char peer[64];
+    enum http_conn_state state;
+    struct ev_timer *deadline; /* of the state */
+    struct ev_timer *stall;    /* of the output */
+    uint64_t state_began_ns;
+    uint64_t progress_ns;   /* when output last went out, or was first queued */
+    uint64_t over_since_ns; /* since when more than max_queue_bytes wait; 0: they do not */
+    size_t scanned_bytes;   /* of an unfinished head, no line end beyond the last one parsed is in here */
+    uint64_t discarded_bytes;
+    uint32_t n_requests;
+    bool is_stall_running;
+    bool is_pause_told;
+    bool is_closing; /* this exchange is the last */
+    bool is_eof;     /* the client has closed its side */
+    bool is_broken;  /* cannot go on; break_why says it */
+    enum http_abort break_why;
+    struct http_exchange exchange;
+};
+
+struct http_server {
+    struct http_server_opts opts;
+    struct http_limits limits; /* with defaults filled in */
+    struct evconnlistener *listeners[HTTP_MAX_LISTENERS];
+    unsigned n_listeners;
+    uint16_t port;
+    struct list conns;
+    struct list kicked; /* connections with something to do at the next turn of the loop */
+    struct ev_timer *kick;
+    struct ev_timer *accept_again;
+    struct hashmap *addresses;
+    uint32_t n_conns;
+    uint64_t bodies_bytes;
+    bool is_draining;
+    ev_call on_drained;
+    void *on_drained_arg;
+    uint64_t date_unix_s;
+    char date[30];
+    struct metric *conns_gauge;
+    struct metric_family *refused_family;
+    struct metric *slow_readers;
+};
+
+/* conn.c */
+int http_conn_new(struct http_server *server, int fd, const struct sockaddr *from, struct http_conn **out);
+void http_conn_free(struct http_conn *conn); /* aborts its exchange first */
+/* Something changed from inside a handler's call: look at the connection at the next turn of the loop. */
+void http_conn_kick(struct http_conn *conn);
+/* From the kick timer. */
+void http_conn_kicked(struct http_conn *conn);
+void http_conn_break(struct http_conn *conn, enum http_abort why);
+/* Output was added. */
+void http_conn_wrote(struct http_conn *conn);
+size_t http_conn_unsent(const struct http_conn *conn);
+void http_conn_drain(struct http_conn *conn);
+
+/* body.c */
+/* Takes what the input has of the body (CONN_DISCARD: drops it).  1: the body is whole; 0: more is needed;
+ * E_FORMAT, E_LIMIT: malformed; E_RANGE: over max_body_bytes; E_NOMEM. */
+int http_body_take(struct http_conn *conn);
+/* The body is whole, refused or given up: it no longer counts as being received. */
+void http_body_settle(struct http_conn *conn);
+
+/* server.c */
+struct bufferevent *http_server_bufferevent(struct http_server *server,
+                                            int fd); /* the one place that makes them */
+void http_server_closed(struct http_server *server, struct http_conn *conn);
+const char *http_server_date(struct http_server *server);
+void http_server_count_refusal(struct http_server *server, int status);
+
+/* exchange.c */
+void http_exchange_reset(struct http_exchange *exchange);
+void http_exchange_fini(struct http_exchange *exchange);
+
+#endif

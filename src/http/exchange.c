@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One request and its answer, as the handler sees them.
+ *
+ * Answers go into the connection's output buffer at once and leave it when the loop turns, so a head and the
+ * first event written in one go are one packet.  Whether the connection closes afterwards is decided when the
+ * head is written, because the head has to say so.  The state machine itself is only kicked from here, never
+ * run. */
+#include "http/conn_priv.h"
+
+#include <event2/buffer.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "http/response.h"
+
+/* An answer given before the body was read keeps the connection when no more than this is left to drop. */
+#define MAX_DISCARD_BYTES (UINT64_C(1) << 20)
+/* A stream that ignores on_pause is cut when this many times max_queue_bytes wait. */
+#define HARD_QUEUE_FACTOR 4
+
+static struct http_conn *conn_of(struct http_exchange *exchange)
+{
+    return container_of(exchange, struct http_conn, exchange);
+}
+
+void http_exchange_reset(struct http_exchange *exchange)
+{
+    struct buf head_text = exchange->head_text;
+
+    buf_clear(&head_text);
+    buf_fini(&exchange->body);
+    memset(exchange, 0, sizeof(*exchange));
+    exchange->head_text = head_text;
+}
+
+void http_exchange_fini(struct http_exchange *exchange)
+{
+    buf_fini(&exchange->head_text);
+    buf_fini(&exchange->body);
+}
+
+const struct http_head *http_exchange_head(const struct http_exchange *exchange)
+{
+    return &exchange->head;
+}
+
+enum http_method http_exchange_method(const struct http_exchange *exchange)
+{
+    return exchange->head.method;
+}
+
+static struct bytes head_text(const struct http_exchange *exchange)
+{
+    return buf_view(&exchange->head_text);
+}
+
+struct bytes http_exchange_path(const struct http_exchange *exchange)
+{
+    return http_span_of(exchange->head.path, head_text(exchange));
+}
+
+struct bytes http_exchange_query(const struct http_exchange *exchange)
+{
+    return http_span_of(exchange->head.query, head_text(exchange));
+}
+
+struct bytes http_exchange_field(const struct http_exchange *exchange, const char *name)
+{
+    return http_head_get(&exchange->head, head_text(exchange), name, NULL);
+}
+
+const char *http_exchange_peer(const struct http_exchange *exchange)
+{
+    return container_of(exchange, const struct http_conn, exchange)->peer;
+}
+
+struct bytes http_exchange_body(const struct http_exchange *exchange)
+{
+    return buf_view(&exchange->body);
+}
+
+void http_exchange_take_body(struct http_exchange *exchange, struct buf *out)
+{
+    *out = exchange->body;
+    memset(&exchange->body, 0, sizeof(exchange->body));
+}
+
+uint64_t http_exchange_began_ns(const struct http_exchange *exchange)
+{
+    return exchange->began_ns;
+}
+
+void http_exchange_set_user(struct http_exchange *exchange, void *user)
+{
+    exchange->user = user;
+}
+
+void *http_exchange_user(const struct http_exchange *exchange)
+{
+    return exchange->user;
+}
+
+/* ---- answers ---- */
+
+/* Can what is left of the body be read and dropped so that the connection may go on? */
+static bool is_body_droppable(const struct http_exchange *x)
+{
+    if (x->is_body_whole)
+        return true;
+    return x->head.framing == HTTP_BODY_LENGTH && !x->head.expects_continue &&
+           x->body_left_bytes <= MAX_DISCARD_BYTES;
+}
+
+/* length_bytes: of the body, or UINT64_MAX for a streamed one. */
+static int put_head(struct http_exchange *x, int status, const struct http_fields *fields,
+                    uint64_t length_bytes)
+{
+    struct http_conn *conn = conn_of(x);
+    struct http_fields extra = {0};
+    struct buf text = {0};
+    int rc;
+
+    x->is_chunking = length_bytes == UINT64_MAX && x->head.minor >= 1;
+    if (!is_body_droppable(x) || (length_bytes == UINT64_MAX && !x->is_chunking) || conn->server->is_draining)
+        conn->is_closing = true;
+    http_fields_add_str(&extra, "date", http_server_date(conn->server));
+    if (conn->is_closing)
+        http_fields_add_str(&extra, "connection", "close");
+    else if (x->head.minor == 0)
+        http_fields_add_str(&extra, "connection", "keep-alive");
+    if (x->is_chunking)
+        http_fields_add_str(&extra, "transfer-encoding", "chunked");
+    else if (length_bytes != UINT64_MAX)
+        http_fields_addf(&extra, "content-length", "%llu", (unsigned long long)length_bytes);
+
+    rc = extra.text.is_bad ? E_NOMEM : http_put_response_head(&text, status, fields, &extra);
+    if (rc == 0 && text.is_bad)
+        rc = E_NOMEM;
+    if (rc == 0 && bufferevent_write(conn->bev, text.data, text.len_bytes) < 0)
+        rc = E_NOMEM;
+    http_fields_fini(&extra);
+    buf_fini(&text);
+    if (rc < 0)
+        http_conn_break(conn, HTTP_ABORT_SERVER);
+    return rc;
+}
+
+static void finish(struct http_exchange *x)
+{
+    struct http_conn *conn = conn_of(x);
+
+    x->answer = ANSWER_DONE;
+    http_conn_wrote(conn);
+    http_conn_kick(conn);
+}
+
+void http_reply(struct http_exchange *exchange, int status, const struct http_fields *fields,
+                struct bytes body)
+{
+    struct http_conn *conn = conn_of(exchange);
+
+    ASSERT(exchange->answer == ANSWER_NONE);
+    if (!conn->is_broken && put_head(exchange, status, fields, body.len_bytes) == 0 &&
+        exchange->head.method != HTTP_HEAD && body.len_bytes > 0 &&
+        bufferevent_write(conn->bev, body.data, body.len_bytes) < 0)
+        http_conn_break(conn, HTTP_ABORT_SERVER);
+    finish(exchange);
+}
+
+int http_reply_begin(struct http_exchange *exchange, int status, const struct http_fields *fields)
+{
+    struct http_conn *conn = conn_of(exchange);
+    int rc;
+
+    ASSERT(exchange->answer == ANSWER_NONE);
+    exchange->answer = ANSWER_STREAMING;
+    if (conn->is_broken)
+        return E_CLOSED;
+    rc = put_head(exchange, status, fields, UINT64_MAX);
+    http_conn_wrote(conn);
+    return rc;
+}
+
+int http_reply_write(struct http_exchange *exchange, struct bytes piece)
+{
+    struct http_conn *conn = conn_of(exchange);
+    struct evbuffer *output = bufferevent_get_output(conn->bev);
+    size_t max_bytes = conn->server->limits.max_queue_bytes;
+    int rc = 0;
+
+    ASSERT(exchange->answer == ANSWER_STREAMING);
+    if (conn->is_broken)
+        return E_CLOSED;
+    if (piece.len_bytes == 0 || exchange->head.method == HTTP_HEAD)
+        return 0;
+    if (exchange->is_chunking)
+        rc |= evbuffer_add_printf(output, "%zx\r\n", piece.len_bytes) < 0;
+    rc |= evbuffer_add(output, piece.data, piece.len_bytes) < 0;
+    if (exchange->is_chunking)
+        rc |= evbuffer_add(output, "\r\n", 2) < 0;
+    http_conn_wrote(conn);
+    if (rc != 0) {
+        http_conn_break(conn, HTTP_ABORT_SERVER);
+        return E_NOMEM;
+    }
+    if (evbuffer_get_length(output) > max_bytes && conn->over_since_ns == 0) {
+        conn->over_since_ns = clock_now_ns();
+        http_conn_kick(conn);
+    }
+    if (evbuffer_get_length(output) > max_bytes * HARD_QUEUE_FACTOR) {
+        http_conn_break(conn, HTTP_ABORT_SLOW_READER);
+        return E_FULL;
+    }
+    return 0;
+}
+
+void http_reply_end(struct http_exchange *exchange)
+{
+    struct http_conn *conn = conn_of(exchange);
+
+    ASSERT(exchange->answer == ANSWER_STREAMING);
+    if (exchange->is_chunking && exchange->head.method != HTTP_HEAD && !conn->is_broken &&
+        bufferevent_write(conn->bev, "0\r\n\r\n", 5) < 0)
+        http_conn_break(conn, HTTP_ABORT_SERVER);
+    finish(exchange);
+}

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libhttp.a
+libhttp_a_SOURCES = src/http/parse.h src/http/parse_priv.h src/http/parse.c src/http/parse_response.c \
+	src/http/chunked.h src/http/chunked.c src/http/response.h src/http/response.c src/http/sse.h src/http/sse.c \
+	src/http/sse_parse.h src/http/sse_parse.c src/http/server.h src/http/server.c src/http/conn_priv.h \
+	src/http/conn.c src/http/body.c src/http/exchange.c \
+	src/http/client.h src/http/client.c src/http/client_priv.h src/http/client_conn.c
+
+# libnet carries nothing that libhttp calls, so its tests link without it.
+link_http_tests = libhttp.a libev.a libmetrics.a libbase.a $(EVENT_LIBS) -lpthread -lm
+if HAVE_CMOCKA
+check_PROGRAMS += tests/unit/http/test_parse tests/unit/http/test_chunked tests/unit/http/test_response \
+	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_client
+TESTS += tests/unit/http/test_parse tests/unit/http/test_chunked tests/unit/http/test_response \
+	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_client
+tests_unit_http_test_parse_SOURCES = tests/unit/http/test_parse.c
+tests_unit_http_test_parse_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_http_test_chunked_SOURCES = tests/unit/http/test_chunked.c
+tests_unit_http_test_chunked_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_http_test_response_SOURCES = tests/unit/http/test_response.c
+tests_unit_http_test_response_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_http_test_sse_SOURCES = tests/unit/http/test_sse.c
+tests_unit_http_test_sse_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_http_test_server_SOURCES = tests/unit/http/test_server.c \
+	tests/unit/http/echo.c tests/unit/http/echo.h tests/unit/http/raw.c tests/unit/http/raw.h
+tests_unit_http_test_server_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_http_test_client_SOURCES = tests/unit/http/test_client.c \
+	tests/unit/http/script.c tests/unit/http/script.h
+tests_unit_http_test_client_LDADD = $(link_http) $(CMOCKA_LIBS)
+endif

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libkv.a
+libkv_a_SOURCES = src/kv/layout.h src/kv/layout.c src/kv/pool.h src/kv/pool_priv.h src/kv/pool.c \
+	src/kv/free_map.c src/kv/hash_index.c
+
+if HAVE_CMOCKA
+kv_tests = tests/unit/kv/test_layout tests/unit/kv/test_pool tests/unit/kv/test_pool_model
+check_PROGRAMS += $(kv_tests)
+TESTS += $(kv_tests)
+tests_unit_kv_test_layout_SOURCES = tests/unit/kv/test_layout.c
+tests_unit_kv_test_layout_LDADD = $(link_kv) $(CMOCKA_LIBS)
+tests_unit_kv_test_pool_SOURCES = tests/unit/kv/test_pool.c
+tests_unit_kv_test_pool_LDADD = $(link_kv) $(CMOCKA_LIBS)
+tests_unit_kv_test_pool_model_SOURCES = tests/unit/kv/test_pool_model.c
+tests_unit_kv_test_pool_model_LDADD = $(link_kv) $(CMOCKA_LIBS)
+endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks and their states.
+ *
+ * The pool hands out ids; where the bytes lie is kv/layout's business.  A block's state follows from who
+ * holds it and whether it was sealed:
+ *
+ *                     references > 0      only leases      nobody
+ *        unsealed     FILLING             ZOMBIE           FREE
+ *        sealed       SEALED              SEALED           CACHED (findable) or FREE
+ *
+ * so after every reference or lease that goes away, settle() reads the new state off this table, and move()
+ * is the one place that changes one.
+ *
+ * Two sequences may compute the same content at the same time: the block sealed second is a twin.  It is not
+ * in the index, but it knows its hash.  When it is given back and the first one is gone by then, it takes its
+ * place; if the first one is still there, that one counts as just used, since its content was.
+ *
+ * Cached blocks form a list in order of last use, linked by ids.  Time never runs back, so the order of
+ * eviction is also the order of expiry and both look at the head only.
+ *
+ * Hot path: no allocation after kv_pool_new, no log.
+ */
+#include "kv/pool.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "kv/pool_priv.h"
+
+#define LIFETIME_DEFAULT_NS (300 * NS_PER_S)
+#define N_STATES            (KV_ZOMBIE + 1)
+
+struct block {
+    uint32_t n_refs;
+    uint32_t n_leases;
+    kv_block_id older, newer; /* neighbours while CACHED */
+    uint64_t used_ns;         /* when it became CACHED */
+    uint8_t state;            /* enum kv_state */
+    bool has_hash;            /* hashes[id] is this block's */
+    bool is_findable;         /* the index leads to it */
+};
+
+struct kv_pool {
+    struct kv_pool_opts opts;
+    struct block *blocks;
+    struct block_hash *hashes; /* [id], apart from the blocks: look-ups touch nothing else */
+    struct free_map free_map;
+    struct hash_index index;
+    kv_block_id oldest, newest; /* of the cached ones */
+    uint32_t n_in_state[N_STATES];
+    uint32_t n_leased;
+    uint64_t n_evicted, n_expired, n_hits, n_misses;
+};
+
+int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out)
+{
+    if (opts->n_blocks == 0 || opts->n_blocks > UINT32_MAX / 4)
+        return E_INVAL;
+
+    struct kv_pool *pool = calloc(1, sizeof(*pool));
+    if (pool == NULL)
+        return E_NOMEM;
+    pool->opts = *opts;
+    if (pool->opts.lifetime_ns == 0)
+        pool->opts.lifetime_ns = LIFETIME_DEFAULT_NS;
+    if (pool->opts.now_ns == NULL)
+        pool->opts.now_ns = clock_now_ns;
+    pool->oldest = pool->newest = KV_BLOCK_NONE;
+    pool->n_in_state[KV_FREE] = opts->n_blocks;
+
+    pool->blocks = calloc(opts->n_blocks, sizeof(*pool->blocks));
+    pool->hashes = calloc(opts->n_blocks, sizeof(*pool->hashes));
+    if (pool->blocks == NULL || pool->hashes == NULL || free_map_init(&pool->free_map, opts->n_blocks) < 0 ||
+        hash_index_init(&pool->index, pool->hashes, opts->n_blocks) < 0) {
+        kv_pool_free(pool);
+        return E_NOMEM;
+    }
+    *out = pool;
+    return 0;
+}
+
+void kv_pool_free(struct kv_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    free_map_fini(&pool->free_map);
+    hash_index_fini(&pool->index);
+    free(pool->hashes);
+    free(pool->blocks);
+    free(pool);
+}
+
+uint32_t kv_pool_size(const struct kv_pool *pool)
+{
+    return pool->opts.n_blocks;
+}
+
+uint32_t kv_pool_block_tokens(const struct kv_pool *pool)
+{
+    return pool->opts.block_tokens;
+}
+
+static struct block *block_at(const struct kv_pool *pool, kv_block_id id)
+{
+    ASSERT(id < pool->opts.n_blocks);
+    return &pool->blocks[id];
+}
+
+/* ---- the list of cached blocks ---- */
+
+static void lru_append(struct kv_pool *pool, kv_block_id id)
+{
+    struct block *block = &pool->blocks[id];
+
+    block->used_ns = pool->opts.now_ns();
+    block->older = pool->newest;
+    block->newer = KV_BLOCK_NONE;
+    if (pool->newest != KV_BLOCK_NONE)
+        pool->blocks[pool->newest].newer = id;
+    else
+        pool->oldest = id;
+    pool->newest = id;
+}
+
+static void lru_remove(struct kv_pool *pool, kv_block_id id)
+{
+    struct block *block = &pool->blocks[id];
+
+    if (block->older != KV_BLOCK_NONE)
+        pool->blocks[block->older].newer = block->newer;
+    else
+        pool->oldest = block->newer;
+    if (block->newer != KV_BLOCK_NONE)
+        pool->blocks[block->newer].older = block->older;
+    else
+        pool->newest = block->older;
+}
+
+static bool is_expired(const struct kv_pool *pool, kv_block_id id, uint64_t now_ns)
+{
+    const struct block *block = &pool->blocks[id];
+
+    return block->state == KV_CACHED && now_ns - block->used_ns >= pool->opts.lifetime_ns;
+}
+
+/* ---- states ---- */
+
+static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
+{
+    static const bool may[N_STATES][N_STATES] = {
+        [KV_FREE] = {[KV_FILLING] = true},
+        [KV_FILLING] = {[KV_SEALED] = true, [KV_ZOMBIE] = true, [KV_FREE] = true},
+        [KV_SEALED] = {[KV_CACHED] = true, [KV_FREE] = true},
+        [KV_CACHED] = {[KV_SEALED] = true, [KV_FREE] = true},
+        [KV_ZOMBIE] = {[KV_FREE] = true},
+    };
+    struct block *block = &pool->blocks[id];
+    enum kv_state from = block->state;
+
+    ASSERT(may[from][to]);
+    if (from == KV_CACHED)
+        lru_remove(pool, id);
+    block->state = (uint8_t)to;
+    pool->n_in_state[from]--;
+    pool->n_in_state[to]++;
+
+    if (to == KV_CACHED)
+        lru_append(pool, id);
+    if (to == KV_FREE) {
+        ASSERT(block->n_refs == 0 && block->n_leases == 0);
+        if (block->is_findable)
+            hash_index_remove(&pool->index, id);
+        block->is_findable = block->has_hash = false;
+        free_map_put(&pool->free_map, id);
+    }
+}
+
+/* Gives a sealed block its name, unless another one has it; that one is returned (else KV_BLOCK_NONE). */
+static kv_block_id claim_hash(struct kv_pool *pool, kv_block_id id)
+{
+    kv_block_id holder = hash_index_find(&pool->index, &pool->hashes[id]);
+
+    if (holder == KV_BLOCK_NONE) {
+        hash_index_add(&pool->index, id);
+        pool->blocks[id].is_findable = true;
+    }
+    return holder;
+}
+
+/* A sealed block that nobody holds any more. */
+static void retire(struct kv_pool *pool, kv_block_id id)
+{
+    struct block *block = &pool->blocks[id];
+
+    if (block->has_hash && !block->is_findable) {
+        kv_block_id holder = claim_hash(pool, id);
+
+        if (holder != KV_BLOCK_NONE && pool->blocks[holder].state == KV_CACHED) {
+            lru_remove(pool, holder);
+            lru_append(pool, holder);
+        }
+    }
+    move(pool, id, block->is_findable ? KV_CACHED : KV_FREE);
+}
+
+/* A reference or a lease went away: the table at the top says what the block is now. */
+static void settle(struct kv_pool *pool, kv_block_id id)
+{
+    const struct block *block = &pool->blocks[id];
+
+    if (block->n_refs > 0)
+        return;
+    switch ((enum kv_state)block->state) {
+    case KV_FILLING:
+        move(pool, id, block->n_leases ? KV_ZOMBIE : KV_FREE);
+        break;
+    case KV_ZOMBIE:
+        if (block->n_leases == 0)
+            move(pool, id, KV_FREE);
+        break;
+    case KV_SEALED:
+        if (block->n_leases == 0)
+            retire(pool, id);
+        break;
+    case KV_FREE:
+    case KV_CACHED:
+        ASSERT(!"held by somebody until now");
+    }
+}
+
+/* ---- taking and giving back ---- */
+
+uint32_t kv_available(const struct kv_pool *pool)
+{
+    return pool->n_in_state[KV_FREE] + pool->n_in_state[KV_CACHED];
+}
+
+int kv_take(struct kv_pool *pool, uint32_t n, kv_block_id *ids_out)
+{
+    if (n > kv_available(pool))
+        return E_KV_FULL;
+    while (pool->n_in_state[KV_FREE] < n) {
+        move(pool, pool->oldest, KV_FREE);
+        pool->n_evicted++;
+    }
+
+    free_map_take(&pool->free_map, n, ids_out);
+    for (uint32_t i = 0; i < n; i++) {
+        move(pool, ids_out[i], KV_FILLING);
+        pool->blocks[ids_out[i]].n_refs = 1;
+    }
+    return 0;
+}
+
+void kv_ref(struct kv_pool *pool, kv_block_id id)
+{
+    struct block *block = block_at(pool, id);
+
+    ASSERT(block->n_refs > 0);
+    block->n_refs++;
+}
+
+void kv_unref(struct kv_pool *pool, kv_block_id id)
+{
+    struct block *block = block_at(pool, id);
+
+    ASSERT(block->n_refs > 0);
+    block->n_refs--;
+    settle(pool, id);
+}
+
+void kv_lease(struct kv_pool *pool, kv_block_id id)
+{
+    struct block *block = block_at(pool, id);
+
+    ASSERT(block->n_refs > 0);
+    if (block->n_leases++ == 0)
+        pool->n_leased++;
+}
+
+void kv_unlease(struct kv_pool *pool, kv_block_id id)
+{
+    struct block *block = block_at(pool, id);
+
+    ASSERT(block->n_leases > 0);
+    if (--block->n_leases == 0)
+        pool->n_leased--;
+    settle(pool, id);
+}
+
+/* ---- the cache ---- */
+
+void kv_seal(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash)
+{
+    struct block *block = block_at(pool, id);
+
+    ASSERT(block->n_refs > 0);
+    kv_expire(pool);
+    move(pool, id, KV_SEALED);
+    pool->hashes[id] = *hash;
+    block->has_hash = true;
+    claim_hash(pool, id);
+}
+
+void kv_forget(struct kv_pool *pool, kv_block_id id)
+{
+    struct block *block = block_at(pool, id);
+
+    ASSERT(block->state == KV_SEALED);
+    if (block->is_findable)
+        hash_index_remove(&pool->index, id);
+    block->is_findable = block->has_hash = false;
+}
+
+uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_t n, kv_block_id *ids_out)
+{
+    uint32_t n_found = 0;
+
+    kv_expire(pool);
+    for (; n_found < n; n_found++) {
+        kv_block_id id = hash_index_find(&pool->index, &hashes[n_found]);
+
+        if (id == KV_BLOCK_NONE)
+            break;
+        if (pool->blocks[id].state == KV_CACHED)
+            move(pool, id, KV_SEALED);
+        pool->blocks[id].n_refs++;
+        ids_out[n_found] = id;
+    }
+    pool->n_hits += n_found;
+    pool->n_misses += n - n_found;
+    return n_found;
+}
+
+uint32_t kv_peek(const struct kv_pool *pool, const struct block_hash *hashes, uint32_t n)
+{
+    uint64_t now_ns = pool->opts.now_ns();
+    uint32_t n_found = 0;
+
+    while (n_found < n) {
+        kv_block_id id = hash_index_find(&pool->index, &hashes[n_found]);
+
+        if (id == KV_BLOCK_NONE || is_expired(pool, id, now_ns))
+            break;
+        n_found++;
+    }
+    return n_found;
+}
+
+void kv_expire(struct kv_pool *pool)
+{
+    uint64_t now_ns = pool->opts.now_ns();
+
+    while (pool->oldest != KV_BLOCK_NONE && is_expired(pool, pool->oldest, now_ns)) {
+        move(pool, pool->oldest, KV_FREE);
+        pool->n_expired++;
+    }
+}
+
+/* ---- looking ---- */
+
+enum kv_state kv_state_of(const struct kv_pool *pool, kv_block_id id)
+{
+    return block_at(pool, id)->state;
+}
+
+void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
+{
+    *out = (struct kv_pool_counts){
+        .n_free = pool->n_in_state[KV_FREE],
+        .n_filling = pool->n_in_state[KV_FILLING],
+        .n_sealed = pool->n_in_state[KV_SEALED],
+        .n_cached = pool->n_in_state[KV_CACHED],
+        .n_zombie = pool->n_in_state[KV_ZOMBIE],
+        .n_leased = pool->n_leased,
+        .n_evicted = pool->n_evicted,
+        .n_expired = pool->n_expired,
+        .n_hits = pool->n_hits,
+        .n_misses = pool->n_misses,
+    };
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pool of KV blocks, their states, and the prefix cache over them.
+ *
+ *         kv_take          kv_seal           unref -> 0        evict / expire
+ *   FREE ---------> FILLING ------> SEALED -----------> CACHED ------> FREE
+ *    ^                | one writer    ^ immutable, shared,  |
+ *    |         unref -> 0             | counted             |
+ *    |                |               +------ kv_match -----+
+ *    |   no lease     v     leased
+ *    +-------<-----------+--> ZOMBIE --last unlease--> FREE
+ *
+ * A SEALED block with a hash can be found by it; at zero references it becomes CACHED, stays findable, and is
+ * evicted in LRU order when kv_take needs room or when its lifetime ends.  An unsealed block goes to FREE at
+ * zero references.
+ *
+ * A lease (kv_lease / kv_unlease) pins a block for a transfer whatever its references: a FILLING block that
+ * is given up waits as a ZOMBIE, a SEALED one stays SEALED, until the last lease is gone too.
+ *
+ * Give a sequence's blocks back last one first: then children are older than their parents and leave before
+ * them.  Engine thread only; nothing here allocates after kv_pool_new. */
+#ifndef KV_POOL_H
+#define KV_POOL_H
+
+#include <stdbool.h>
+
+#include "kv/layout.h"
+#include "prefix/block_hash.h"
+
+struct kv_pool;
+
+enum kv_state {
+    KV_FREE,    /* nobody's; what it holds means nothing */
+    KV_FILLING, /* being written by its one owner, or by the transfer that holds a lease */
+    KV_SEALED,  /* full and immutable; held by references, leases or both */
+    KV_CACHED,  /* sealed, held by nobody, found by its hash until it is evicted */
+    KV_ZOMBIE   /* given up while FILLING, but leased: somebody may still touch the bytes */
+};
+
+struct kv_pool_opts {
+    uint32_t n_blocks;
+    uint32_t block_tokens;    /* what a block holds; the pool only remembers it */
+    uint64_t lifetime_ns;     /* of a cached block since its last use; 0: five minutes */
+    uint64_t (*now_ns)(void); /* NULL: the monotonic clock; simulators bring their own */
+};
+
+struct kv_pool_counts { /* blocks by state; cumulative counters */
+    uint32_t n_free, n_filling, n_sealed, n_cached, n_zombie;
+    uint32_t n_leased;
+    uint64_t n_evicted, n_expired, n_hits, n_misses; /* in blocks */
+};
+
+int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out); /* E_INVAL, E_NOMEM */
+void kv_pool_free(struct kv_pool *pool);
+uint32_t kv_pool_size(const struct kv_pool *pool); /* in blocks */
+uint32_t kv_pool_block_tokens(const struct kv_pool *pool);
+
+/* Takes n blocks for writing, all or none, evicting cached ones as needed.  On success ids_out holds n ids,
+ * each FILLING with one reference.  Prefers runs of adjacent ids.  E_KV_FULL. */
+int kv_take(struct kv_pool *pool, uint32_t n, kv_block_id *ids_out);
+/* How many kv_take could give now (free + evictable). */
+uint32_t kv_available(const struct kv_pool *pool);
+/* One more reference to a block that has one. */
+void kv_ref(struct kv_pool *pool, kv_block_id id);
+void kv_unref(struct kv_pool *pool, kv_block_id id);
+
+/* FILLING -> SEALED under hash.  If another block already holds that hash, this one is sealed without being
+ * findable (both stay valid); it takes the name over if it outlives the other.  The caller keeps its
+ * reference. */
+void kv_seal(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash);
+/* The content of a SEALED block is in doubt: it can no longer be found and is freed when given back. */
+void kv_forget(struct kv_pool *pool, kv_block_id id);
+
+/* Longest run hashes[0..k) present: refs each and writes its id.  Returns k (0: a miss). */
+uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_t n, kv_block_id *ids_out);
+/* The same without taking references: how much would hit. */
+uint32_t kv_peek(const struct kv_pool *pool, const struct block_hash *hashes, uint32_t n);
+
+/* For each lease one unlease.  Only a block that has a reference can be leased. */
+void kv_lease(struct kv_pool *pool, kv_block_id id);
+void kv_unlease(struct kv_pool *pool, kv_block_id id);
+
+/* Frees cached blocks whose lifetime ended; call now and then.  (They are not found any more in any case.) */
+void kv_expire(struct kv_pool *pool);
+enum kv_state kv_state_of(const struct kv_pool *pool, kv_block_id id);
+void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What both ends of a hand-off say to each other: the peer messages of proto/control.proto without their
+ * protobuf. */
+#ifndef KVXFER_KVXFER_H
+#define KVXFER_KVXFER_H
+
+#include <stdbool.h>
+
+#include "kv/layout.h"
+
+#define KVXFER_ALL_LAYERS UINT32_MAX
+
+enum kvxfer_kind {
+    KVXFER_OFFER,
+    KVXFER_GRANT,
+    KVXFER_REFUSED,
+    KVXFER_PREFILL_DONE,
+    KVXFER_DONE,
+    KVXFER_CANCEL,
+    KVXFER_STOPPED
+};
+
+struct kvxfer_first { /* the token drawn after the prompt's last */
+    uint32_t id;
+    float logprob;
+};
+
+struct kvxfer_message {
+    enum kvxfer_kind kind;
+    uint64_t transfer;              /* the sender's number */
+    bool from_sender;               /* CANCEL, STOPPED: who says it */
+    uint64_t router_epoch, request; /* OFFER: which sequence */
+    uint32_t n_tokens;              /* OFFER, DONE */
+    uint32_t n_blocks;              /* OFFER: of the prompt; GRANT: of blocks[] */
+    const kv_block_id *blocks;      /* GRANT: borrowed for the call */
+    uint32_t skip_blocks;           /* GRANT: the receiver has so many already */
+    uint64_t ticket;                /* GRANT */
+    uint32_t deadline_ms;           /* GRANT */
+    bool is_shm;                    /* GRANT: shared memory, else TCP */
+    int code;                       /* REFUSED, CANCEL */
+    uint32_t retry_after_ms;        /* REFUSED; 0: never */
+    struct kvxfer_first first;      /* PREFILL_DONE */
+    bool is_finished;               /* PREFILL_DONE: nothing to decode */
+};
+
+#endif

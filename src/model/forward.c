@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The forward pass.  Hot path: no malloc, no log, no system call.
+ *
+ * The tokens of all items are laid one below the other in one matrix, so that a prompt's chunk and thirty
+ * decoding sequences share each read of the weights:
+ *
+ *     item 0: tokens of a prompt     row 0 ..  n0-1
+ *     item 1: one token              row n0
+ *     ...                                                    x [n_rows][hidden]
+ *
+ *     x = embedding of the tokens
+ *     for each layer:   x += attention(norm(x))     forward_attn.c
+ *                       x += ffn(norm(x))           forward_ffn.c
+ *     logits = norm(x's last row of each item that wants them) . head^T
+ *
+ * Only attention knows which row belongs to whom; everything else treats rows alike, and the kernels sum each
+ * output in an order that does not depend on the other rows.  That is why the bits of an item do not depend
+ * on its company. */
+#include "model/model_priv.h"
+
+#include "base/check.h"
+
+#include <string.h>
+
+struct rows_call {
+    const struct forward *f;
+    row_job job;
+};
+
+static void rows_on_rank(void *arg, unsigned rank, unsigned n_ranks)
+{
+    const struct rows_call *call = arg;
+    uint64_t from, to;
+
+    team_split(call->f->n_rows, 1, rank, n_ranks, &from, &to);
+    if (from < to)
+        call->job(call->f, (uint32_t)from, (uint32_t)to);
+}
+
+struct team *forward_team(const struct forward *f, uint64_t work_bytes)
+{
+    return work_bytes < f->state->share_from_bytes ? f->state->solo : f->pass->team;
+}
+
+void forward_rows(const struct forward *f, row_job job)
+{
+    struct rows_call call = {.f = f, .job = job};
+
+    /* A row's norm, gate or sines cost a few operations per element. */
+    team_run(forward_team(f, (uint64_t)f->n_rows * f->model->config.ffn * sizeof(float)), rows_on_rank,
+             &call);
+}
+
+void forward_matmul(const struct forward *f, const struct weight_group *group, const float *x,
+                    size_t x_stride, float *y)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < group->n_parts; i++) {
+        const struct weight *weight = &group->parts[i];
+
+        matmul(forward_team(f, (uint64_t)weight->len_bytes * f->n_rows),
+               &(struct matmul_args){.weight = weight,
+                                     .x = x,
+                                     .x_stride = x_stride,
+                                     .n = f->n_rows,
+                                     .y = y + at,
+                                     .y_stride = group->rows,
+                                     .scratch = f->state->matmul_scratch});
+        at += group->parts[i].rows;
+    }
+}
+
+static void norm_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model_config *c = &f->model->config;
+
+    for (size_t row = from; row < to; row++)
+        rms_norm(f->model->table, f->state->x + row * c->hidden, f->gain, c->hidden, c->rms_eps,
+                 f->state->normed + row * c->hidden);
+}
+
+void forward_norm(struct forward *f, const float *gain)
+{
+    f->gain = gain;
+    forward_rows(f, norm_rows);
+}
+
+static void add_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    size_t hidden = f->model->config.hidden;
+
+    for (size_t row = from; row < to; row++)
+        vec_add(f->model->table, f->state->x + row * hidden, f->state->normed + row * hidden,
+                (uint32_t)hidden);
+}
+
+void forward_add(const struct forward *f)
+{
+    forward_rows(f, add_rows);
+}
+
+/* ---- before the layers ---- */
+
+/* Numbers the rows and says to attention which are whose. */
+static void place_items(struct forward *f)
+{
+    const struct model_pass *pass = f->pass;
+    struct model_state *state = f->state;
+    uint32_t n_logits = 0;
+
+    ASSERT(pass->n_items <= state->max_items && team_size(pass->team) <= state->n_ranks);
+    f->n_rows = 0;
+    for (uint32_t i = 0; i < pass->n_items; i++) {
+        const struct model_item *item = &pass->items[i];
+
+        ASSERT(item->n_tokens > 0 && item->n_tokens <= state->max_tokens - f->n_rows);
+        ASSERT(item->position < state->max_context && item->n_tokens <= state->max_context - item->position);
+        state->items[i] = (struct attn_item){.first = f->n_rows,
+                                             .n_tokens = item->n_tokens,
+                                             .position = item->position,
+                                             .blocks = item->blocks};
+        state->logits_row[i] = item->wants_logits ? n_logits++ : UINT32_MAX;
+        f->n_rows += item->n_tokens;
+    }
+    state->n_items = pass->n_items;
+}
+
+/* Looks up the token of each row and the sines of its position. */
+static void embed(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    struct model_state *state = f->state;
+    size_t hidden = model->config.hidden, pairs = model->config.rope_dims / 2;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct model_item *item = &f->pass->items[i];
+        uint32_t first = state->items[i].first;
+        uint32_t row = first > from ? first : from;
+
+        for (; row < to && row < first + item->n_tokens; row++) {
+            weight_row(&model->embedding, item->tokens[row - first], state->x + row * hidden);
+            rope_angles(&model->rope, item->position + (row - first), state->cos + row * pairs,
+                        state->sin + row * pairs);
+        }
+    }
+}
+
+/* ---- after the layers ---- */
+
+static void compute_logits(const struct forward *f)
+{
+    const struct model *model = f->model;
+    const struct weight *head = model->config.is_tied ? &model->embedding : &model->head;
+    struct model_state *state = f->state;
+    size_t hidden = model->config.hidden;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        uint32_t row = state->items[i].first + state->items[i].n_tokens - 1;
+
+        if (state->logits_row[i] != UINT32_MAX)
+            rms_norm(model->table, state->x + row * hidden, model->final_norm, model->config.hidden,
+                     model->config.rms_eps, state->last + hidden * n++);
+    }
+    if (n == 0)
+        return;
+    matmul(forward_team(f, (uint64_t)head->len_bytes * n),
+           &(struct matmul_args){.weight = head,
+                                 .x = state->last,
+                                 .x_stride = hidden,
+                                 .n = n,
+                                 .y = state->logits,
+                                 .y_stride = model->config.vocab,
+                                 .scratch = state->matmul_scratch});
+}
+
+void model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass)
+{
+    struct forward f = {.model = model, .state = state, .pass = pass};
+
+    place_items(&f);
+    if (f.n_rows == 0)
+        return;
+    forward_rows(&f, embed);
+    for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
+        f.layer = &model->layers[layer];
+        forward_attn(&f, layer);
+        forward_ffn(&f);
+    }
+    compute_logits(&f);
+}
+
+const float *model_logits(const struct model_state *state, uint32_t index)
+{
+    if (index >= state->n_items || state->logits_row[index] == UINT32_MAX)
+        return NULL;
+    return state->logits + (size_t)state->logits_row[index] * state->vocab;
+}

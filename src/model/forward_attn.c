@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The attention half of a layer.  Hot path.
+ *
+ *     normed [n][hidden]                 = rmsnorm(x)
+ *     qkv    [n][(H + 2 KV) D]           = normed . Wqkv^T (+ bias)        H heads, KV kv-heads, D head_dim
+ *       q [n][H][D] | k [n][KV][D] | v [n][KV][D], side by side in each row
+ *     q, k turned by the sines of their position; k, v stored into the sequence's blocks
+ *     on_layer: this layer's KV of the whole step is in memory and may travel while the rest is computed
+ *     attended [n][H][D]                 = softmax(q . k^T / sqrt(D)) . v  over the block table, causal
+ *     x                                 += attended . Wo^T
+ *
+ * K is stored rotated, so a block can be attended from any later position without knowing its own. */
+#include "model/model_priv.h"
+
+#include <math.h>
+
+struct qkv_shape { /* floats */
+    size_t q, kv;  /* of one row */
+    size_t stride;
+};
+
+static struct qkv_shape qkv_shape(const struct model_config *c)
+{
+    size_t q = (size_t)c->n_heads * c->head_dim, kv = (size_t)c->n_kv_heads * c->head_dim;
+
+    return (struct qkv_shape){.q = q, .kv = kv, .stride = q + 2 * kv};
+}
+
+static void bias_and_rotate(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    const struct model_config *c = &model->config;
+    struct qkv_shape shape = qkv_shape(c);
+    size_t pairs = c->rope_dims / 2;
+
+    for (size_t row = from; row < to; row++) {
+        float *q = f->state->qkv + row * shape.stride;
+        const float *cosines = f->state->cos + row * pairs, *sines = f->state->sin + row * pairs;
+
+        if (f->layer->qkv_bias)
+            vec_add(model->table, q, f->layer->qkv_bias, (uint32_t)shape.stride);
+        /* K's heads follow Q's and turn by the same angle. */
+        rope_rotate(model->table, model->rope.pairs, q, c->n_heads + c->n_kv_heads, c->head_dim, c->rope_dims,
+                    cosines, sines);
+    }
+}
+
+static void store(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    struct qkv_shape shape = qkv_shape(&model->config);
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct attn_item *item = &f->state->items[i];
+        uint32_t first = item->first > from ? item->first : from;
+        uint32_t end = item->first + item->n_tokens < to ? item->first + item->n_tokens : to;
+        const float *row = f->state->qkv + first * shape.stride;
+
+        if (first >= end)
+            continue;
+        kv_store(&(struct kv_store_args){.table = model->table,
+                                         .kv_layer = f->kv_layer,
+                                         .block_bytes = kv_layout_layer_block_bytes(&model->layout),
+                                         .kv_is_f16 = model->layout.type == KV_F16,
+                                         .n_kv_heads = model->config.n_kv_heads,
+                                         .head_dim = model->config.head_dim,
+                                         .block_tokens = model->layout.block_tokens,
+                                         .blocks = item->blocks,
+                                         .position = item->position + (first - item->first),
+                                         .n = end - first,
+                                         .k = row + shape.q,
+                                         .v = row + shape.q + shape.kv,
+                                         .k_stride = shape.stride,
+                                         .v_stride = shape.stride});
+    }
+}
+
+/* A row's K and V go where no other row's go, so ranks store side by side. */
+static void rotate_and_store(const struct forward *f, uint32_t from, uint32_t to)
+{
+    bias_and_rotate(f, from, to);
+    store(f, from, to);
+}
+
+/* Keys and values that all queries of the step look at, in bytes. */
+static uint64_t attend_bytes(const struct forward *f, size_t q_floats)
+{
+    uint64_t n_keys = 0;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct attn_item *item = &f->state->items[i];
+
+        n_keys += (uint64_t)item->n_tokens * (item->position + item->n_tokens);
+    }
+    return n_keys * q_floats * 2 * kv_layout_type_bytes(f->model->layout.type);
+}
+
+static void attend(const struct forward *f)
+{
+    const struct model *model = f->model;
+    struct qkv_shape shape = qkv_shape(&model->config);
+    struct team *team = forward_team(f, attend_bytes(f, shape.q));
+
+    attention(team, &(struct attn_args){.table = model->table,
+                                        .q = f->state->qkv,
+                                        .q_stride = shape.stride,
+                                        .out = f->state->attended,
+                                        .out_stride = shape.q,
+                                        .kv_layer = f->kv_layer,
+                                        .block_bytes = kv_layout_layer_block_bytes(&model->layout),
+                                        .kv_is_f16 = model->layout.type == KV_F16,
+                                        .n_heads = model->config.n_heads,
+                                        .n_kv_heads = model->config.n_kv_heads,
+                                        .head_dim = model->config.head_dim,
+                                        .block_tokens = model->layout.block_tokens,
+                                        .scale = (float)(1 / sqrt(model->config.head_dim)),
+                                        .items = f->state->items,
+                                        .n_items = f->pass->n_items,
+                                        .scratch = f->state->attn_scratch,
+                                        .scratch_bytes = f->state->attn_scratch_bytes});
+}
+
+void forward_attn(struct forward *f, uint32_t layer)
+{
+    const struct model_pass *pass = f->pass;
+    struct model_state *state = f->state;
+
+    forward_norm(f, f->layer->attn_norm);
+    forward_matmul(f, &f->layer->qkv, state->normed, f->model->config.hidden, state->qkv);
+    f->kv_layer = (uint8_t *)pass->kv_arena + kv_layout_offset(&f->model->layout, pass->n_blocks, layer, 0);
+    forward_rows(f, rotate_and_store);
+    if (pass->on_layer)
+        pass->on_layer(pass->on_layer_arg, layer);
+    attend(f);
+    forward_matmul(f, &f->layer->out, state->attended, qkv_shape(&f->model->config).q, state->normed);
+    forward_add(f);
+}

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libmodel.a
+libmodel_a_SOURCES = src/model/model.h src/model/model_priv.h \
+	src/model/arch.c src/model/rope.c src/model/weights.c src/model/model.c \
+	src/model/state.c src/model/forward.c src/model/forward_attn.c src/model/forward_ffn.c
+
+if HAVE_CMOCKA
+check_PROGRAMS += tests/unit/model/test_model
+TESTS += tests/unit/model/test_model
+tests_unit_model_test_model_SOURCES = tests/unit/model/test_model.c tests/unit/model/tiny.c tests/unit/model/tiny.h
+tests_unit_model_test_model_LDADD = $(link_model) $(CMOCKA_LIBS)
+endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model: hyper-parameters from metadata, weights bound by name and shape and repacked for the kernels, and
+ * the forward pass over paged KV.
+ *
+ * A model is immutable after model_new and may be read from any thread.  A state is the scratch of one engine
+ * thread.  The promise: the logits of a sequence are bit for bit the same whatever other items a pass holds,
+ * however its tokens were cut into passes, wherever its blocks lie and however many ranks the team has. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include <stdbool.h>
+
+#include "base/fault.h"
+#include "base/team.h"
+#include "gguf/gguf.h"
+#include "kv/layout.h"
+
+struct model_config { /* shapes, in the field's standard terms */
+    char arch[32];    /* "llama", "qwen2" */
+    uint32_t n_layers;
+    uint32_t hidden;
+    uint32_t n_heads;
+    uint32_t n_kv_heads;
+    uint32_t head_dim;
+    uint32_t ffn;
+    uint32_t vocab;
+    uint32_t context_length;
+    uint32_t rope_dims;
+    char rope_scaling[16]; /* "none", "linear", "yarn", "llama3" */
+    float rope_freq_base;
+    float rms_eps;
+    bool is_tied;         /* the output head is the token embedding */
+    char weight_type[16]; /* of most bytes: "Q8_0" */
+    uint64_t n_parameters;
+    uint64_t weight_bytes; /* as held in memory, everything a decode step reads */
+};
+
+struct model_opts {
+    const char *kernels; /* "auto", "scalar", "avx2", "avx512" */
+    enum kv_type kv_type;
+    uint32_t block_tokens;   /* 0: 32 */
+    uint32_t context_length; /* 0: the model's own; larger is refused */
+    /* Called now and then while weights are packed; may be NULL. */
+    void (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
+    void *progress_arg;
+};
+
+struct model;
+
+/* Reads, checks and packs.  Everything is checked before anything large is allocated; faults name the keys or
+ * the tensor.  Weights are copied into panels: the gguf may be closed when this returns. E_FORMAT (missing or
+ * inconsistent), E_UNSUPPORTED, E_RANGE (context_length beyond the model's), E_NOMEM. */
+int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opts, struct fault *fault,
+              struct model **out);
+void model_free(struct model *model);
+const struct model_config *model_config(const struct model *model);
+const struct kv_layout *model_kv_layout(const struct model *model);
+/* Of the kernels, of the forward pass and of this machine's sines: equal ids compute equal bits. */
+uint64_t model_numerics_id(const struct model *model);
+const char *model_kernels_name(const struct model *model);
+
+/* ---- the forward pass ---- */
+
+struct model_state; /* the scratch of passes, allocated once; one thread */
+
+struct model_state_opts {
+    uint32_t max_tokens;  /* most rows of one pass, all items together */
+    uint32_t max_items;   /* most items of one pass */
+    uint32_t max_context; /* most tokens of one sequence; 0: the model's context_length */
+    /* Work on fewer bytes than this stays on the calling thread.  0: a sensible size; 1: all is shared, for
+     * tests. */
+    uint64_t share_from_bytes;
+};
+
+int model_state_new(const struct model *model, struct team *team, const struct model_state_opts *opts,
+                    struct model_state **out);
+void model_state_free(struct model_state *state);
+
+struct model_item {            /* one sequence's part of a pass; everything is borrowed */
+    const uint32_t *tokens;    /* ids < vocab */
+    uint32_t n_tokens;         /* >= 1 */
+    uint32_t position;         /* of tokens[0]; KV of all before is present */
+    const kv_block_id *blocks; /* covers position + n_tokens */
+    bool wants_logits;         /* of the last token */
+};
+
+struct model_pass {
+    struct team *team; /* no more ranks than the state was made for */
+    void *kv_arena;    /* of n_blocks blocks in the model's layout */
+    uint32_t n_blocks;
+    const struct model_item *items;
+    uint32_t n_items;
+    /* Called after the KV of a layer is written for all items, before its attention; may be NULL. */
+    void (*on_layer)(void *arg, uint32_t layer);
+    void *on_layer_arg;
+};
+
+/* Feeds the tokens of all items.  The caller has checked ids, positions, block tables and sizes (engine_cpu
+ * does): what is wrong here is the program's fault. */
+void model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass);
+/* Logits of item `index` of the pass just run, [vocab], valid until the next; NULL when it did not ask. */
+const float *model_logits(const struct model_state *state, uint32_t index);
+
+#endif

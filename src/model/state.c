@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scratch of forward passes: one allocation, carved into the matrices of a pass, so that a step allocates
+ * nothing.  Everything is sized by the most rows a pass may hold; attention's scratch also by the longest
+ * sequence. */
+#include "model/model_priv.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ALIGN_BYTES = 64,
+    SHARE_FROM_BYTES = 512 * 1024 /* what one core reads and computes in some twenty microseconds */
+};
+
+struct carving {   /* pieces in order of need; two rounds: measure, then place */
+    uint8_t *base; /* NULL while measuring */
+    size_t used_bytes;
+};
+
+static void *carve(struct carving *carving, size_t len_bytes)
+{
+    size_t at = carving->used_bytes;
+
+    carving->used_bytes += (len_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    return carving->base ? carving->base + at : NULL;
+}
+
+static void lay_out(const struct model_config *c, struct model_state *state, struct carving *carving)
+{
+    size_t rows = state->max_tokens, items = state->max_items, word = sizeof(float);
+    size_t q = (size_t)c->n_heads * c->head_dim, kv = (size_t)c->n_kv_heads * c->head_dim;
+    size_t widest = c->hidden > q ? c->hidden : q;
+
+    if (widest < c->ffn)
+        widest = c->ffn;
+    state->x = carve(carving, rows * c->hidden * word);
+    state->normed = carve(carving, rows * c->hidden * word);
+    state->qkv = carve(carving, rows * (q + 2 * kv) * word);
+    state->attended = carve(carving, rows * q * word);
+    state->gate_up = carve(carving, rows * 2 * c->ffn * word);
+    state->cos = carve(carving, rows * (c->rope_dims / 2) * word);
+    state->sin = carve(carving, rows * (c->rope_dims / 2) * word);
+    state->last = carve(carving, items * c->hidden * word);
+    state->logits = carve(carving, items * c->vocab * word);
+    state->logits_row = carve(carving, items * sizeof(*state->logits_row));
+    state->items = carve(carving, items * sizeof(*state->items));
+    state->attn_scratch_bytes =
+        attn_scratch_bytes(state->max_tokens, c->n_heads, c->head_dim, state->n_ranks, state->max_context);
+    state->attn_scratch = carve(carving, state->attn_scratch_bytes);
+    state->matmul_scratch = carve(
+        carving, matmul_scratch_bytes(rows > items ? (uint32_t)rows : (uint32_t)items, (uint32_t)widest));
+}
+
+static int allocate(const struct model *model, struct model_state *state)
+{
+    struct carving carving = {0};
+    int rc = team_new(&(struct team_opts){.n_threads = 1}, &state->solo);
+
+    if (rc < 0)
+        return rc;
+    lay_out(&model->config, state, &carving);
+    state->memory = mem_aligned(ALIGN_BYTES, carving.used_bytes);
+    if (state->memory == NULL)
+        return E_NOMEM;
+    carving = (struct carving){.base = state->memory};
+    lay_out(&model->config, state, &carving);
+    return 0;
+}
+
+int model_state_new(const struct model *model, struct team *team, const struct model_state_opts *opts,
+                    struct model_state **out)
+{
+    struct model_state *state;
+    int rc;
+
+    if (opts->max_tokens == 0 || opts->max_items == 0 || opts->max_tokens > 1u << 20 ||
+        opts->max_items > 1u << 16)
+        return E_INVAL;
+    state = calloc(1, sizeof(*state));
+    if (state == NULL)
+        return E_NOMEM;
+    state->max_tokens = opts->max_tokens;
+    state->max_items = opts->max_items;
+    state->max_context = opts->max_context ? opts->max_context : model->config.context_length;
+    state->share_from_bytes = opts->share_from_bytes ? opts->share_from_bytes : SHARE_FROM_BYTES;
+    state->n_ranks = team_size(team);
+    state->vocab = model->config.vocab;
+    rc = allocate(model, state);
+    if (rc < 0) {
+        model_state_free(state);
+        return rc;
+    }
+    *out = state;
+    return 0;
+}
+
+void model_state_free(struct model_state *state)
+{
+    if (state == NULL)
+        return;
+    if (state->solo)
+        team_free(state->solo);
+    free(state->memory);
+    free(state);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Estimates of what a worker would take, from what it reports.
+ *
+ * Rates are learned by the workers themselves (a warm-up at start gives the first value), so nothing here is
+ * fitted to a machine.  Where a worker reported nothing yet, a pessimistic guess keeps it usable without
+ * making it attractive.  Two priors are ours:
+ *
+ *   - a decode step grows by STEP_GROWTH of itself per sequence added since the report (decode is bound by
+ * reading the weights, which is shared; attention is not);
+ *   - KV that moves while prefill computes costs only its tail: the part that is sent after the last layer is
+ * done.
+ */
+#include "picker/picker.h"
+
+#define GUESS_PREFILL_TOKENS_PER_S 200.0
+#define GUESS_DECODE_STEP_S        0.03
+#define GUESS_TRANSFER_BYTES_PER_S 1e9
+#define STEP_GROWTH                0.05
+#define EXPOSED_SHARE              0.1
+
+double picker_prefill_s(const struct picker_worker *worker, uint32_t n_tokens)
+{
+    double rate = worker->prefill_tokens_per_s;
+
+    return n_tokens / (rate > 0 ? rate : GUESS_PREFILL_TOKENS_PER_S);
+}
+
+double picker_queue_s(const struct picker_worker *worker)
+{
+    double rate = worker->prefill_tokens_per_s;
+
+    return (double)worker->queued_prefill_tokens / (rate > 0 ? rate : GUESS_PREFILL_TOKENS_PER_S);
+}
+
+double picker_itl_s(const struct picker_worker *worker)
+{
+    double step = worker->decode_step_s > 0 ? worker->decode_step_s : GUESS_DECODE_STEP_S;
+    double beyond = worker->max_seqs && worker->n_running >= worker->max_seqs
+                        ? ((double)worker->n_running + 1) / worker->max_seqs
+                        : 1;
+
+    return step * (1 + STEP_GROWTH * worker->n_running) * beyond;
+}
+
+double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens)
+{
+    double rate = to->transfer_bytes_per_s > 0 ? to->transfer_bytes_per_s : GUESS_TRANSFER_BYTES_PER_S;
+
+    return EXPOSED_SHARE * (double)n_tokens * (double)to->kv_bytes_per_token / rate;
+}

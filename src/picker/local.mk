@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libpicker.a
+libpicker_a_SOURCES = src/picker/picker.h src/picker/pick.c src/picker/estimate.c \
+	src/picker/index.h src/picker/index.c
+
+if HAVE_CMOCKA
+picker_tests = tests/unit/picker/test_pick tests/unit/picker/test_index
+check_PROGRAMS += $(picker_tests)
+TESTS += $(picker_tests)
+tests_unit_picker_test_pick_SOURCES = tests/unit/picker/test_pick.c
+tests_unit_picker_test_pick_LDADD = $(link_picker) $(CMOCKA_LIBS)
+tests_unit_picker_test_index_SOURCES = tests/unit/picker/test_index.c
+tests_unit_picker_test_index_LDADD = $(link_picker) $(CMOCKA_LIBS)
+endif

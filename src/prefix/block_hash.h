@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Content addresses of KV blocks: BLAKE2s-128 keyed with the cluster's prefix key, chained over
+ * (model fingerprint, tenant salt, parent, tokens), so that equal hashes mean equal prefixes and nobody
+ * without the key can make or test one.  A full block only; the unfinished tail has no hash.
+ *
+ * Pure functions; any thread.  The byte strings that are hashed are given in block_hash.c. */
+#ifndef PREFIX_BLOCK_HASH_H
+#define PREFIX_BLOCK_HASH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct block_hash {
+    uint8_t bytes[16];
+};
+
+struct prefix_key { /* the cluster's key with model and tenant mixed in: the root of one chain family */
+    uint8_t bytes[32];
+};
+
+/* Derives the root from the cluster key, the model fingerprint (hex text) and the tenant's salt (any text).
+ * E_NOMEM (libcrypto had none, or lacks BLAKE2s). */
+int prefix_key_derive(const uint8_t cluster_key[32], const char *model_fingerprint, const char *tenant,
+                      struct prefix_key *out);
+
+/* Hashes the full blocks of tokens; hashes_out has room for n_tokens / block_tokens.  Returns how many were
+ * hashed: all, or fewer when libcrypto ran out of memory (a shorter prefix is always a right answer). */
+size_t prefix_hash_chain(const struct prefix_key *key, const uint32_t *tokens, size_t n_tokens,
+                         uint32_t block_tokens, struct block_hash *hashes_out);
+/* One step: the hash of a block given its parent's (NULL for the first).  E_NOMEM. */
+int prefix_hash_block(const struct prefix_key *key, const struct block_hash *parent, const uint32_t *tokens,
+                      uint32_t n_tokens, struct block_hash *out);
+
+bool block_hash_equal(const struct block_hash *a, const struct block_hash *b);
+
+#endif

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job's way through the cluster: queued, placed, answered, placed again when a worker fails it, ended.
+ *
+ *     submit --> QUEUED --place--> PLACED --accepted--> ANSWERING --> end | failure
+ *                  ^                  |                     |
+ *                  +------------- replace (worker lost, part failed)
+ *
+ * A pair gets the request at the same time, the decode worker first, so that its blocks can be granted when
+ * the prefill worker asks. What is dispatched is charged to the workers' ledgers at once.  A job that was
+ * being answered when its worker died goes on elsewhere from the tokens it has: sampling depends on (seed,
+ * position), so the stream continues with the same tokens.  A job that nobody can take waits in a bounded
+ * queue, for a bounded time, and is refused with 529 while it has not begun. */
+#include "router/router_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#define MAX_ATTEMPTS 8
+
+static void set_state(struct gen_handle *job, enum job_state state)
+{
+    static const char *const names[] = {"queued", "placed", "answering"};
+
+    log_debug("job_state", LOG_STR("request", job->job.request_id), LOG_STR("from", names[job->state]),
+              LOG_STR("to", names[state]));
+    job->state = state;
+}
+
+static const struct gen_failure overloaded = {
+    .status = 529,
+    .type = "overloaded_error",
+    .message = "Overloaded: no worker can keep the latency objectives for this request now",
+    .retry_after_s = 1,
+};
+
+static const struct gen_failure too_large = {
+    .status = 400,
+    .type = "invalid_request_error",
+    .message = "The prompt does not fit the workers' KV memory",
+};
+
+/* ---- ledgers ---- */
+
+static void charge(struct gen_handle *job, struct job_part *part, uint64_t prefill_tokens, uint64_t context)
+{
+    struct ledger *ledger = &job->router->workers[part->slot].ledger;
+
+    part->charged_tokens = prefill_tokens;
+    part->charged_context = context;
+    ledger->prefill_tokens += prefill_tokens;
+    ledger->tokens += context;
+    ledger->n_seqs++;
+}
+
+static void discharge_prefill(struct gen_handle *job, struct job_part *part)
+{
+    job->router->workers[part->slot].ledger.prefill_tokens -= part->charged_tokens;
+    part->charged_tokens = 0;
+    job->router->workers[part->slot].ledger.tokens -= part->charged_context;
+    part->charged_context = 0;
+}
+
+void router_job_uncharge(struct gen_handle *job, struct job_part *part)
+{
+    if (part->slot == PICKER_NONE || part->is_over)
+        return;
+    discharge_prefill(job, part);
+    job->router->workers[part->slot].ledger.n_seqs--;
+    part->is_over = true;
+}
+
+/* ---- placement ---- */
+
+static void fill_submit(const struct gen_handle *job, uint8_t *packed_tokens, Baton__Sampling *sampling,
+                        Baton__Submit *submit)
+{
+    const struct gen_job *spec = &job->job;
+
+    for (uint32_t i = 0; i < spec->n_tokens; i++)
+        put_u32(packed_tokens + (size_t)4 * i, spec->tokens[i]);
+    sampling->temperature = spec->sample.temperature;
+    sampling->top_p = spec->sample.top_p;
+    sampling->min_p = spec->sample.min_p;
+    sampling->top_k = spec->sample.top_k;
+    sampling->seed = spec->sample.seed;
+    submit->request = job->number;
+    submit->request_id = (char *)spec->request_id;
+    submit->tenant = (char *)spec->tenant;
+    submit->tokens.data = packed_tokens;
+    submit->tokens.len = (size_t)4 * spec->n_tokens;
+    submit->n_prompt = job->n_prompt;
+    submit->max_new_tokens = spec->max_new_tokens - router_job_answered(job);
+    submit->sampling = sampling;
+}
+
+static int submit_to(struct gen_handle *job, uint32_t slot, Baton__SubmitMode mode, uint32_t peer_slot,
+                     Baton__Submit *submit)
+{
+    Baton__Peer peer = BATON__PEER__INIT;
+
+    submit->mode = mode;
+    submit->peer = NULL;
+    if (peer_slot != PICKER_NONE) {
+        struct router_worker *worker = &job->router->workers[peer_slot];
+
+        peer.node = worker->node;
+        peer.epoch = worker->epoch;
+        peer.link_address = worker->link_address;
+        submit->peer = &peer;
+    }
+    job->router->workers[slot].n_dispatched++;
+    return router_send(job->router, slot, FRAME_SUBMIT, &submit->base);
+}
+
+static int dispatch(struct gen_handle *job, const struct picker_choice *choice)
+{
+    Baton__Submit submit = BATON__SUBMIT__INIT;
+    Baton__Sampling sampling = BATON__SAMPLING__INIT;
+    uint8_t *packed = malloc((size_t)4 * job->job.n_tokens);
+    bool is_pair = choice->prefill != PICKER_NONE;
+    int rc;
+
+    if (packed == NULL)
+        return E_NOMEM;
+    fill_submit(job, packed, &sampling, &submit);
+    rc = submit_to(job, choice->decode,
+                   is_pair ? BATON__SUBMIT_MODE__SUBMIT_DECODE : BATON__SUBMIT_MODE__SUBMIT_LOCAL,
+                   choice->prefill, &submit);
+    if (rc == 0 && is_pair) /* should this fail, the prefill worker's link is about to be lost, and that is
+                               handled there */
+        (void)submit_to(job, choice->prefill, BATON__SUBMIT_MODE__SUBMIT_PREFILL, choice->decode, &submit);
+    free(packed);
+    return rc;
+}
+
+static void number_job(struct gen_handle *job)
+{
+    struct router *router = job->router;
+
+    if (job->number != 0)
+        hashmap_remove(router->by_number, &job->number);
+    job->number = router->next_number++;
+    job->prefill = (struct job_part){.slot = PICKER_NONE};
+    job->decode = (struct job_part){.slot = PICKER_NONE};
+}
+
+/* Tries to place the job now.  0, E_OVERLOADED, E_NOT_FOUND, E_LIMIT, E_NOMEM. */
+static int place(struct gen_handle *job)
+{
+    struct router *router = job->router;
+    struct picker_worker rows[PICKER_MAX_WORKERS];
+    struct picker_world world;
+    struct picker_choice choice;
+    struct picker_request request = {.n_tokens = job->job.n_tokens,
+                                     .max_new_tokens = job->job.max_new_tokens - router_job_answered(job),
+                                     .excluded = job->excluded};
+    int rc;
+
+    router_world(router, job, rows, &world);
+    rc = picker_pick(&world, &request, &choice);
+    if (rc == E_OVERLOADED && job->is_accepted)
+        rc = 0; /* a stream that has begun is not held up by objectives: finish it where it hurts least */
+    if (rc < 0)
+        return rc;
+    number_job(job);
+    if (hashmap_put(router->by_number, &job->number, job, NULL) < 0)
+        return E_NOMEM;
+    job->estimate = choice;
+    job->decode.slot = choice.decode;
+    job->prefill.slot = choice.prefill;
+    if (choice.prefill != PICKER_NONE) {
+        charge(job, &job->prefill, choice.uncached_tokens, job->job.n_tokens);
+        charge(job, &job->decode, 0, job->job.n_tokens);
+        metric_add(router->m_handed_off, 1);
+        picker_index_learn(router->index, choice.prefill, job->hashes, job->n_hashes, clock_now_ns());
+    } else {
+        charge(job, &job->decode, choice.uncached_tokens, job->job.n_tokens);
+        metric_add(router->m_local, 1);
+    }
+    picker_index_learn(router->index, choice.decode, job->hashes, job->n_hashes, clock_now_ns());
+    rc = dispatch(job, &choice);
+    if (rc < 0) { /* the decode worker's link is gone and its loss not yet known: not this one */
+        router_job_uncharge(job, &job->prefill);
+        router_job_uncharge(job, &job->decode);
+        job->excluded |= UINT64_C(1) << choice.decode;
+        return E_OVERLOADED;
+    }
+    set_state(job, JOB_PLACED);
+    return 0;
+}
+
+static void enqueue(struct gen_handle *job, bool at_front)
+{
+    set_state(job, JOB_QUEUED);
+    job->queued_ns = clock_now_ns();
+    if (at_front)
+        list_push_front(&job->router->queue, &job->waiting);
+    else
+        list_push_back(&job->router->queue, &job->waiting);
+    metric_set(job->router->m_queued, ++job->router->n_queued);
+}
+
+static void dequeue(struct gen_handle *job)
+{
+    if (job->state != JOB_QUEUED)
+        return;
+    list_remove(&job->waiting);
+    metric_set(job->router->m_queued, --job->router->n_queued);
+}
+
+/* In order, among those who wait for the same: a model whose workers are busy or away keeps no other model's
+ * requests waiting, nor does a request that every worker has failed already. */
+void router_place_queued(struct router *router)
+{
+    bool is_busy[ROUTER_MAX_MODELS] = {false};
+
+    list_for_each_safe (node, spare, &router->queue) {
+        struct gen_handle *job = container_of(node, struct gen_handle, waiting);
+        size_t model = (size_t)(job->model - router->models);
+        int rc;
+
+        if (is_busy[model])
+            continue;
+        rc = place(job);
+        if (rc == 0) {
+            list_remove(&job->waiting);
+            metric_set(router->m_queued, --router->n_queued);
+        } else {
+            is_busy[model] = rc == E_OVERLOADED || (rc == E_NOT_FOUND && job->excluded == 0);
+        }
+    }
+}
+
+void router_expire_queued(struct router *router)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct list *node = router->queue.next;
+
+    while (node != &router->queue) {
+        struct gen_handle *job = container_of(node, struct gen_handle, waiting);
+
+        if (now_ns - job->queued_ns <= router->conf->queue_timeout_ns) {
+            node = node->next;
+            continue;
+        }
+        metric_add(router->m_refused, 1);
+        router_job_fail(job, overloaded.status, overloaded.type,
+                        "Overloaded: waited for a worker until the queue's time limit",
+                        overloaded.retry_after_s);
+        node = router->queue.next; /* whoever heard of it may have cancelled any other */
+    }
+}
+
+/* ---- the backend ---- */
+
+static const struct gen_model *backend_model(void *self, const char *name)
+{
+    struct router *router = self;
+    const struct gen_model *found = NULL;
+
+    for (uint32_t i = 0; i < router->n_models; i++) {
+        struct router_model *model = &router->models[i];
+        bool is_served = false;
+
+        if (!model->is_ready || (name != NULL && strcmp(name, model->gen.name) != 0))
+            continue;
+        for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+            is_served |= router->workers[slot].model == model && router_worker_usable(&router->workers[slot]);
+        if (is_served)
+            return &model->gen;
+        found = &model->gen; /* known, its workers away: requests may wait for them */
+    }
+    return found;
+}
+
+static const struct gen_model *backend_model_at(void *self, size_t index)
+{
+    struct router *router = self;
+
+    for (uint32_t i = 0; i < router->n_models; i++)
+        if (router->models[i].is_ready && index-- == 0)
+            return &router->models[i].gen;
+    return NULL;
+}
+
+static int hash_prompt(struct gen_handle *job)
+{
+    struct prefix_key key;
+    uint32_t block_tokens = job->model->gen.block_tokens;
+    int rc;
+
+    job->hashes = calloc(job->job.n_tokens / block_tokens + 1, sizeof(*job->hashes));
+    if (job->hashes == NULL)
+        return E_NOMEM;
+    rc = prefix_key_derive(job->router->prefix_key, job->model->gen.fingerprint, job->job.tenant, &key);
+    if (rc == 0)
+        job->n_hashes =
+            prefix_hash_chain(&key, job->job.tokens, job->job.n_tokens, block_tokens, job->hashes);
+    return rc;
+}
+
+static int make_job(struct router *router, const struct gen_model *model, const struct gen_job *spec,
+                    struct gen_handle **out)
+{
+    struct gen_handle *job = calloc(1, sizeof(*job));
+
+    if (job == NULL) {
+        free(spec->tokens);
+        return E_NOMEM;
+    }
+    job->router = router;
+    job->model = container_of(model, struct router_model, gen);
+    job->job = *spec;
+    job->n_prompt = job->cap_tokens = spec->n_tokens;
+    job->submitted_ns = clock_now_ns();
+    list_init(&job->all);
+    list_init(&job->waiting);
+    job->prefill.slot = job->decode.slot = PICKER_NONE;
+    if (hash_prompt(job) < 0) {
+        router_job_free(job);
+        return E_NOMEM;
+    }
+    list_push_back(&router->jobs, &job->all);
+    *out = job;
+    return 0;
+}
+
+void router_job_free(struct gen_handle *job)
+{
+    if (job->state == JOB_QUEUED)
+        list_remove(&job->waiting);
+    if (job->number != 0)
+        hashmap_remove(job->router->by_number, &job->number);
+    if (job->router->next_job == &job->all)
+        job->router->next_job = job->all.next;
+    list_remove(&job->all);
+    free(job->job.tokens);
+    free(job->hashes);
+    free(job);
+}
+
+static bool has_waiting(const struct router *router, const struct router_model *model)
+{
+    list_for_each (node, &router->queue)
+        if (container_of(node, struct gen_handle, waiting)->model == model)
+            return true;
+    return false;
+}
+
+/* Nobody took it now: into the queue, or away. */
+static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *failure_out)
+{
+    struct router *router = job->router;
+
+    if (rc != E_LIMIT && router->n_queued < router->conf->queue_max && !router->is_draining) {
+        enqueue(job, false);
+        return 0;
+    }
+    metric_add(router->m_refused, 1);
+    job->state = JOB_PLACED; /* it is in no queue */
+    router_job_free(job);
+    *failure_out = rc == E_LIMIT ? too_large : overloaded;
+    return rc == E_LIMIT ? E_LIMIT : E_OVERLOADED;
+}
+
+static int backend_submit(void *self, const struct gen_model *model, struct gen_job *spec,
+                          const struct gen_events *events, void *arg, struct gen_handle **out,
+                          struct gen_failure *failure_out)
+{
+    struct router *router = self;
+    struct gen_handle *job;
+    bool must_wait;
+    int rc = make_job(router, model, spec, &job);
+
+    spec->tokens = NULL;
+    if (rc < 0) {
+        *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
+        return rc;
+    }
+    job->events = *events;
+    job->arg = arg;
+    must_wait = has_waiting(router, job->model);
+    rc = must_wait ? E_OVERLOADED : place(job);
+    if (rc < 0)
+        rc = wait_or_refuse(job, rc, failure_out);
+    if (rc < 0)
+        return rc;
+    *out = job;
+    if (must_wait)
+        router_place_queued(router); /* those before it may have failed everywhere: then it is its turn */
+    return 0;
+}
+
+static void tell_cancel(struct gen_handle *job, struct job_part *part)
+{
+    Baton__Cancel cancel = BATON__CANCEL__INIT;
+
+    if (part->slot == PICKER_NONE || part->is_over)
+        return;
+    cancel.request = job->number;
+    (void)router_send(job->router, part->slot, FRAME_CANCEL, &cancel.base);
+    router_job_uncharge(job, part);
+}
+
+static void leave(struct gen_handle *job)
+{
+    dequeue(job);
+    job->state = JOB_PLACED;
+    tell_cancel(job, &job->prefill);
+    tell_cancel(job, &job->decode);
+}
+
+static void backend_cancel(void *self, struct gen_handle *job, struct gen_proof *proof_out)
+{
+    struct router *router = self;
+
+    if (proof_out != NULL)
+        router_job_proof(job, proof_out);
+    leave(job);
+    router_job_free(job);
+    router_place_queued(router);
+}
+
+static void backend_pause(void *self, struct gen_handle *job, bool is_paused)
+{
+    job->is_paused = is_paused;
+    if (!is_paused)
+        router_stream_deliver(job);
+}
+
+static bool backend_is_ready(void *self, struct buf *detail)
+{
+    struct router *router = self;
+    uint32_t n_prefill = 0, n_decode = 0;
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        if (!router_worker_usable(&router->workers[slot]))
+            continue;
+        if (router->workers[slot].role == PICKER_PREFILL)
+            n_prefill++;
+        else
+            n_decode++;
+    }
+    if (detail != NULL)
+        buf_printf(detail, "prefill workers: %u\ndecode workers: %u\ndraining: %s\n", n_prefill, n_decode,
+                   router->is_draining ? "yes" : "no");
+    return n_prefill + n_decode > 0 && !router->is_draining;
+}
+
+struct backend router_backend(struct router *router)
+{
+    static const struct backend_ops ops = {.model = backend_model,
+                                           .model_at = backend_model_at,
+                                           .submit = backend_submit,
+                                           .cancel = backend_cancel,
+                                           .pause = backend_pause,
+                                           .is_ready = backend_is_ready};
+
+    return (struct backend){.ops = &ops, .self = router};
+}
+
+/* ---- ends ---- */
+
+void router_job_fail(struct gen_handle *job, int status, const char *type, const char *message,
+                     uint32_t retry_s)
+{
+    struct gen_failure failure = {
+        .status = status, .type = type, .message = message, .retry_after_s = retry_s};
+    struct gen_events events = job->events;
+    void *arg = job->arg;
+
+    leave(job);
+    router_job_free(job);
+    events.on_failure(arg, &failure);
+}
+
+void router_job_end(struct gen_handle *job, enum gen_end end)
+{
+    struct gen_events events = job->events;
+    void *arg = job->arg;
+    struct router *router = job->router;
+    struct gen_proof proof;
+
+    if (job->is_paused) { /* the client hears of it later, the workers are free now */
+        job->ended.is_set = true;
+        job->ended.end = end;
+        leave(job);
+        return;
+    }
+    router_job_proof(job, &proof);
+    leave(job);
+    router_job_free(job);
+    events.on_end(arg, end, &proof);
+    router_place_queued(router);
+}
+
+void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
+{
+    struct gen_proof proof;
+
+    router_job_proof(job, &proof);
+    job->excluded |= UINT64_C(1) << failed_slot;
+    tell_cancel(job, &job->prefill);
+    tell_cancel(job, &job->decode);
+    job->prefill = job->decode =
+        (struct job_part){.slot = PICKER_NONE}; /* they are in the sum from here on */
+    job->sum = proof;
+    if (++job->sum.n_redispatched > MAX_ATTEMPTS) {
+        router_job_fail(job, 500, "api_error", "The request failed on every worker that tried it", 0);
+        return;
+    }
+    metric_add(job->router->m_redispatched, 1);
+    log_warn("job_replaced", LOG_STR("request", job->job.request_id),
+             LOG_STR("worker", job->router->workers[failed_slot].node),
+             LOG_U64("answered", job->n_delivered));
+    if (router_job_answered(job) == job->job.max_new_tokens) {
+        router_job_end(job, GEN_END_LENGTH); /* only the last word was missing */
+        return;
+    }
+    if (place(job) < 0)
+        enqueue(job, true);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building the router from its configuration, running it, and letting it go.
+ *
+ *   loop thread:  signals, worker links, HTTP, placement, streams: all of it
+ *   job threads:  parse and tokenise long prompts
+ *
+ * The loop thread owns everything, so that nothing here needs a lock; further loops will each own a whole set
+ * of links and jobs of their own. */
+#include "router/router.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <openssl/crypto.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "ev/service.h"
+#include "front/admin.h"
+#include "front/front.h"
+#include "net/addr.h"
+#include "net/listener.h"
+#include "net/tls.h"
+#include "router/router_priv.h"
+
+#define TICK_NS (100 * NS_PER_MS)
+
+struct daemon {
+    struct router router;
+    struct front *front;
+    struct admin *admin;
+    struct ev_jobs *jobs;
+    struct tls_context *tls;
+    struct service *service;
+    struct ev_timer *drain_limit;
+    const struct router_conf *(*reload)(void *arg);
+    void *reload_arg;
+    Baton__Hello hello;
+};
+
+static const ProtobufCMessage *make_hello(void *arg)
+{
+    struct daemon *daemon = container_of((struct router *)arg, struct daemon, router);
+    Baton__Hello *hello = &daemon->hello;
+
+    baton__hello__init(hello);
+    hello->protocol = 1;
+    hello->role = BATON__ROLE__ROLE_ROUTER;
+    hello->node = daemon->router.conf->node;
+    hello->epoch = daemon->router.epoch;
+    hello->build = PACKAGE_VERSION;
+    hello->is_draining = daemon->router.is_draining;
+    return &hello->base;
+}
+
+static void on_tick(void *arg)
+{
+    struct router *router = arg;
+
+    router_place_queued(router);
+    router_expire_queued(router);
+    router_stream_end_unproved(router);
+    for (uint32_t i = 0; i < router->n_models; i++)
+        router_model_fetch(router, &router->models[i]);
+}
+
+static void on_worker_socket(void *arg, int fd, const char *peer)
+{
+    struct daemon *daemon = arg;
+
+    if (router_workers_accept(&daemon->router, fd) < 0)
+        log_warn("link_refused", LOG_STR("address", peer), LOG_STR("reason", "out of memory"));
+}
+
+/* ---- drain, reload ---- */
+
+static void on_drained(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    ev_loop_stop(daemon->router.loop);
+}
+
+static void on_drain_limit(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    log_warn("drain_limit", LOG_U64("running", front_n_running(daemon->front)));
+    front_abandon(daemon->front);
+}
+
+static void on_drain(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    daemon->router.is_draining = true;
+    front_set_draining(daemon->front);
+    service_extend(daemon->service, daemon->router.conf->drain_timeout_ns + 10 * NS_PER_S);
+    ev_timer_start(daemon->drain_limit, daemon->router.conf->drain_timeout_ns);
+    front_drain(daemon->front, on_drained, daemon);
+}
+
+static void on_stop(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    front_abandon(daemon->front);
+}
+
+static int reload(struct daemon *daemon, struct fault *fault)
+{
+    const struct router_conf *conf = daemon->reload(daemon->reload_arg);
+
+    if (conf == NULL)
+        return fault_set(fault, E_FORMAT,
+                         "the new configuration is refused, the old one stays; the log says why");
+    daemon->router.conf = conf;
+    log_set_level((enum log_level)conf->log_level);
+    return front_reload_keys(daemon->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
+}
+
+static void on_reload(void *arg)
+{
+    struct daemon *daemon = arg;
+    struct fault fault = {0};
+
+    if (reload(daemon, &fault) < 0)
+        log_error("reload_failed", LOG_STR("reason", fault.text));
+    else
+        log_info("reloaded");
+}
+
+static const struct service_calls service_calls = {.drain = on_drain, .stop = on_stop, .reload = on_reload};
+
+/* ---- the operator ---- */
+
+static int admin_status(void *arg, struct buf *out)
+{
+    struct daemon *daemon = arg;
+
+    return router_status_json(&daemon->router, out);
+}
+
+static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
+{
+    struct daemon *daemon = arg;
+
+    switch (verb) {
+    case ADMIN_RELOAD:
+        return reload(daemon, fault);
+    case ADMIN_DRAIN:
+        daemon->router.is_draining = true;
+        front_set_draining(daemon->front);
+        return 0;
+    case ADMIN_UNDRAIN:
+        break;
+    }
+    return fault_set(fault, E_UNSUPPORTED, "a draining router is on its way out; restart it");
+}
+
+static const struct admin_calls admin_calls = {.status = admin_status, .act = admin_act};
+
+/* ---- building ---- */
+
+static void declare_metrics(struct router *router)
+{
+    struct metrics *m = router->metrics;
+
+    router->m_queued = metric_series(
+        metric_family(m, METRIC_GAUGE, "baton_router_queued", "Requests waiting for a placement.", ""), NULL);
+    router->m_redispatched = metric_series(metric_family(m, METRIC_COUNTER, "baton_router_redispatched_total",
+                                                         "Requests moved to another worker.", ""),
+                                           NULL);
+    router->m_handed_off =
+        metric_series(metric_family(m, METRIC_COUNTER, "baton_router_handed_off_total",
+                                    "Requests placed on a prefill and a decode worker.", ""),
+                      NULL);
+    router->m_local = metric_series(metric_family(m, METRIC_COUNTER, "baton_router_local_total",
+                                                  "Requests placed on one worker alone.", ""),
+                                    NULL);
+    router->m_refused = metric_series(
+        metric_family(m, METRIC_COUNTER, "baton_router_refused_total", "Requests refused with 529.", ""),
+        NULL);
+    router->m_lost = metric_series(metric_family(m, METRIC_COUNTER, "baton_router_workers_lost_total",
+                                                 "Links to workers that went down.", ""),
+                                   NULL);
+}
+
+static int build_router(struct daemon *daemon, struct fault *fault)
+{
+    struct router *router = &daemon->router;
+
+    list_init(&router->jobs);
+    list_init(&router->queue);
+    rng_system(&router->epoch, sizeof(router->epoch));
+    router->next_number = 1;
+    declare_metrics(router);
+    if (hashmap_new(sizeof(uint64_t), &router->by_number) < 0 ||
+        picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
+                         &router->index) < 0 ||
+        ev_timer_new(router->loop, on_tick, router, &router->tick) < 0 ||
+        ev_timer_new(router->loop, on_drain_limit, daemon, &daemon->drain_limit) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    ev_timer_repeat(router->tick, TICK_NS);
+    return 0;
+}
+
+static int build_links(struct daemon *daemon, struct fault *fault)
+{
+    struct router *router = &daemon->router;
+    uint8_t key[32], admin_key[32];
+    char token[ADMIN_TOKEN_BYTES];
+    int rc = cluster_key_load(router->conf->cluster_key, fault, key);
+
+    if (rc < 0)
+        return rc;
+    rc = tls_context_new(key, fault, &daemon->tls);
+    if (rc == 0 && (cluster_key_derive(key, "prefix", router->prefix_key) < 0 ||
+                    cluster_key_derive(key, "admin", admin_key) < 0))
+        rc = fault_set(fault, E_INTERNAL, "key derivation failed");
+    OPENSSL_cleanse(key, sizeof(key));
+    if (rc < 0)
+        return rc;
+    admin_token(admin_key, token);
+    router->link_opts = (struct link_opts){.loop = router->loop,
+                                           .tls = daemon->tls,
+                                           .make_hello = make_hello,
+                                           .heartbeat_ns = router->conf->link_heartbeat_ns};
+    struct admin_opts admin = {.loop = router->loop,
+                               .metrics = router->metrics,
+                               .calls = &admin_calls,
+                               .calls_arg = daemon,
+                               .listen = router->conf->admin_listen,
+                               .token = token};
+    rc = addr_want_loopback(router->conf->admin_listen, "http.admin",
+                            "operate from the host itself, or through a tunnel", fault);
+    if (rc == 0)
+        rc = admin_new(&admin, fault, &daemon->admin);
+    OPENSSL_cleanse(token, sizeof(token));
+    return rc;
+}
+
+static void set_limits(const struct router_conf *conf, struct http_limits *limits)
+{
+    limits->max_body_bytes = conf->http_max_body;
+    limits->max_conns = (uint32_t)conf->http_max_connections;
+    limits->max_conns_per_address = (uint32_t)conf->http_max_per_address;
+    limits->head_ns = conf->http_head_timeout_ns;
+    limits->body_ns = conf->http_body_timeout_ns;
+    limits->idle_ns = conf->http_idle_timeout_ns;
+    limits->stall_ns = conf->http_write_timeout_ns;
+}
+
+static int build_front(struct daemon *daemon, struct fault *fault)
+{
+    const struct router_conf *conf = daemon->router.conf;
+    struct front_opts opts;
+    int rc;
+
+    front_opts_init(&opts);
+    opts.loop = daemon->router.loop;
+    opts.backend = router_backend(&daemon->router);
+    opts.metrics = daemon->router.metrics;
+    opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
+    set_limits(conf, &opts.limits);
+    if (ev_jobs_new((unsigned)conf->http_job_threads, 4096, &daemon->jobs) < 0)
+        return fault_set(fault, E_NOMEM, "cannot start job threads");
+    opts.jobs = daemon->jobs;
+    rc = front_new(&opts, fault, &daemon->front);
+    for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
+        const char *address = conf->http_listen.items[i];
+
+        if (opts.keys_path == NULL)
+            rc = addr_want_loopback(address, "http.listen", "give http.api_keys a key file first", fault);
+        if (rc == 0)
+            rc = front_listen(daemon->front, address, fault);
+        if (rc == 0)
+            log_info("listening", LOG_STR("http", address));
+    }
+    return rc;
+}
+
+static void tear_down(struct daemon *daemon)
+{
+    struct router *router = &daemon->router;
+
+    front_free(daemon->front);
+    ev_jobs_free(daemon->jobs);
+    admin_free(daemon->admin);
+    router_workers_close(router);
+    listener_close(router->links);
+    while (!list_is_empty(&router->jobs))
+        router_job_free(container_of(router->jobs.next, struct gen_handle, all));
+    router_models_free(router);
+    picker_index_free(router->index);
+    hashmap_free(router->by_number);
+    ev_timer_free(router->tick);
+    ev_timer_free(daemon->drain_limit);
+    service_free(daemon->service);
+    tls_context_free(daemon->tls);
+    ev_loop_free(router->loop);
+    metrics_free(router->metrics);
+    OPENSSL_cleanse(router->prefix_key, sizeof(router->prefix_key));
+    free(daemon);
+}
+
+static int start(struct daemon *daemon, struct fault *fault)
+{
+    struct router *router = &daemon->router;
+    int rc;
+
+    if (ev_loop_new(&router->loop) < 0 || metrics_new(&router->metrics) < 0 ||
+        service_new(router->loop, &service_calls, daemon, &daemon->service) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rc = build_router(daemon, fault);
+    if (rc == 0)
+        rc = build_links(daemon, fault);
+    if (rc == 0)
+        rc = build_front(daemon, fault);
+    if (rc == 0) {
+        struct listener_opts links = {.loop = router->loop,
+                                      .address = router->conf->link_listen,
+                                      .max_connections = ROUTER_MAX_LINKS,
+                                      .on_accept = on_worker_socket,
+                                      .arg = daemon};
+        rc = listener_open(&links, fault, &router->links);
+    }
+    return rc;
+}
+
+int router_run(const struct router_conf *conf, const struct router_conf *(*reload_call)(void *arg),
+               void *reload_arg, struct fault *fault)
+{
+    struct daemon *daemon = calloc(1, sizeof(*daemon));
+    int rc;
+
+    if (daemon == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    daemon->router.conf = conf;
+    daemon->reload = reload_call;
+    daemon->reload_arg = reload_arg;
+    rc = start(daemon, fault);
+    if (rc == 0) {
+        log_info("router_ready", LOG_STR("node", conf->node),
+                 LOG_STR("links", listener_address(daemon->router.links)),
+                 LOG_STR("admin", conf->admin_listen), LOG_STR("version", PACKAGE_VERSION));
+        service_ready(daemon->service);
+        rc = ev_loop_run(daemon->router.loop);
+        log_info("stopped");
+    }
+    tear_down(daemon);
+    return rc;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The router's keys: this table checks the file, gives the defaults, and writes the sample and the manual. */
+#include "router/router_conf.h"
+
+#define KEY(field) offsetof(struct router_conf, field)
+#define S(seconds) ((seconds)*1e9)
+
+/* clang-format off: one key, one paragraph */
+static const struct config_key keys[] = {
+    {"node", "name", CONFIG_STR, KEY(node), "router", 0, 0, NULL, false,
+     "This daemon's name in the cluster, in logs and metrics: letters, digits, '.', '_' and '-'."},
+    {"http", "listen", CONFIG_LIST, KEY(http_listen), "127.0.0.1:8080", 0, 0, NULL, false,
+     "Where clients connect, host:port; repeat the key for more. Nothing but loopback is opened unless an "
+     "API key "
+     "file is given."},
+    {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "", 0, 0, NULL, true,
+     "File of API key hashes, one 'sha256-hex tenant [name]' per line (make one with 'batonctl new-key'). "
+     "Empty: "
+     "no key is "
+     "asked for, which is allowed on loopback only."},
+    {"http", "admin", CONFIG_ADDRESS, KEY(admin_listen), "127.0.0.1:8081", 0, 0, NULL, false,
+     "Where batonctl connects (status, drain, reload). Loopback only."},
+    {"http", "max_body", CONFIG_SIZE, KEY(http_max_body), "32MiB", 1024, 1e10, NULL, false,
+     "Largest request body; beyond it a client gets 413."},
+    {"http", "max_connections", CONFIG_U64, KEY(http_max_connections), "10000", 1, 1e6, NULL, false,
+     "Client connections in all."},
+    {"http", "max_per_address", CONFIG_U64, KEY(http_max_per_address), "256", 1, 1e6, NULL, false,
+     "Client connections from one address (an IPv6 /64 counts as one). A proxy, or a load generator on this "
+     "host, wants more."},
+    {"http", "head_timeout", CONFIG_DURATION, KEY(http_head_timeout_ns), "10s", S(0.1), S(3600), NULL, false,
+     "Deadline for a complete request head."},
+    {"http", "body_timeout", CONFIG_DURATION, KEY(http_body_timeout_ns), "30s", S(0.1), S(3600), NULL, false,
+     "Deadline for a body, plus one second for each MiB declared."},
+    {"http", "idle_timeout", CONFIG_DURATION, KEY(http_idle_timeout_ns), "60s", S(0.1), S(86400), NULL, false,
+     "How long an idle connection is kept."},
+    {"http", "write_timeout", CONFIG_DURATION, KEY(http_write_timeout_ns), "30s", S(0.1), S(3600), NULL,
+     false, "How long a client may not read before it is given up."},
+    {"http", "job_threads", CONFIG_U64, KEY(http_job_threads), "2", 1, 64, NULL, false,
+     "Threads that parse and tokenise long prompts."},
+    {"http", "default_max_tokens", CONFIG_U64, KEY(default_max_tokens), "0", 0, 1e9, NULL, true,
+     "Upper bound on the answer's tokens whatever the client asks; 0: only the context bounds it."},
+    {"link", "listen", CONFIG_ADDRESS, KEY(link_listen), "127.0.0.1:8090", 0, 0, NULL, false,
+     "Where workers register."},
+    {"link", "cluster_key", CONFIG_PATH, KEY(cluster_key), "", 0, 0, NULL, false,
+     "File with the cluster's key (64 hex digits, readable by nobody else; 'batonctl new-cluster-key FILE'). "
+     "Every daemon of a cluster has the same. Empty: "
+     "the credential 'cluster.key' of the systemd unit."},
+    {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,
+     "Heartbeat period; three missed ones and a worker is gone."},
+    {"slo", "ttft", CONFIG_DURATION, KEY(ttft_slo_ns), "500ms", S(0.001), S(3600), NULL, true,
+     "Objective for the time to first token. A prompt that would take longer alone is judged by twice that "
+     "time."},
+    {"slo", "itl", CONFIG_DURATION, KEY(itl_slo_ns), "50ms", S(0.0001), S(60), NULL, true,
+     "Objective for the time between tokens."},
+    {"queue", "max", CONFIG_U64, KEY(queue_max), "256", 0, 1e6, NULL, true,
+     "Requests that may wait for a placement that keeps the objectives; beyond: 529 overloaded_error."},
+    {"queue", "timeout", CONFIG_DURATION, KEY(queue_timeout_ns), "10s", 0, S(3600), NULL, true,
+     "How long a request may wait before it is refused with 529."},
+    {"placement", "local_prefill_tokens", CONFIG_U64, KEY(local_prefill_tokens), "128", 0, 1e7, NULL, true,
+     "Prompts with at most so many uncached tokens are computed on the decode worker itself."},
+    {"placement", "index_entries", CONFIG_U64, KEY(index_entries), "1000000", 1000, 1e8, NULL, false,
+     "Prefix blocks the router remembers the holders of (about 100 bytes each)."},
+    {"placement", "index_lifetime", CONFIG_DURATION, KEY(index_lifetime_ns), "5min", S(1), S(86400), NULL,
+     false, "How long it believes them; the workers' cache lifetime."},
+    {"stop", "drain_timeout", CONFIG_DURATION, KEY(drain_timeout_ns), "5min", 0, S(86400), NULL, true,
+     "On SIGTERM: how long running answers may go on."},
+    {"log", "level", CONFIG_ENUM, KEY(log_level), "info", 0, 0, "debug|info|warn|error", true,
+     "How much is logged."},
+    {"log", "format", CONFIG_ENUM, KEY(log_format), "auto", 0, 0, "auto|json|text|journal", false,
+     "auto: journal fields under systemd, text on a terminal, JSON lines elsewhere."},
+};
+/* clang-format on */
+
+const struct config_table router_conf_table = {
+    .daemon = "baton-router",
+    .file_name = "router.conf",
+    .intro = "The router: terminates HTTP, places requests on workers, streams the answers.",
+    .keys = keys,
+    .n_keys = sizeof(keys) / sizeof(keys[0]),
+    .struct_bytes = sizeof(struct router_conf),
+};

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the router's files share.  Everything here lives on the one loop thread. */
+#ifndef ROUTER_ROUTER_PRIV_H
+#define ROUTER_ROUTER_PRIV_H
+
+#include "base/hashmap.h"
+#include "base/list.h"
+#include "ev/jobs.h"
+#include "ev/loop.h"
+#include "front/backend.h"
+#include "metrics/metrics.h"
+#include "net/link.h"
+#include "net/listener.h"
+#include "picker/index.h"
+#include "picker/picker.h"
+#include "router/router_conf.h"
+
+#define ROUTER_MAX_MODELS 16
+#define ROUTER_MAX_LINKS  (2 * PICKER_MAX_WORKERS)
+
+/* ---- models: what a vocabulary image gave; made once per fingerprint and kept ---- */
+
+struct router_model {
+    struct gen_model gen;
+    bool is_ready;     /* tokeniser and template are there */
+    bool is_failed;    /* image refused; said in the log */
+    uint32_t n_usable; /* workers serving it now */
+    struct buf image;  /* while it arrives */
+    uint64_t image_bytes;
+    struct link *source; /* who sends it; NULL: nobody is asked */
+};
+
+/* ---- workers: one slot per node name ---- */
+
+struct ledger { /* dispatched by this router and not finished: counted at dispatch, not at report */
+    uint64_t prefill_tokens;
+    uint32_t n_seqs;
+    uint64_t tokens; /* of context, not yet admitted there: will take blocks */
+};
+
+struct router_worker {
+    bool is_taken;
+    struct link *link; /* NULL: not connected now */
+    enum picker_role role;
+    char node[64];
+    uint64_t epoch;
+    char link_address[128];
+    uint64_t layout, host;
+    uint32_t block_tokens, n_blocks, max_seqs;
+    uint64_t kv_bytes_per_token;
+    struct router_model *model;
+    uint32_t context_length;
+    bool is_draining;
+    Baton__LoadReport report; /* scalars only */
+    uint64_t reported_ns;
+    struct ledger ledger;
+    uint64_t n_dispatched, n_lost; /* for status */
+};
+
+/* ---- jobs: one client request ---- */
+
+enum job_state {
+    JOB_QUEUED,   /* waits for a placement */
+    JOB_PLACED,   /* sent to its worker(s), nothing came back */
+    JOB_ANSWERING /* accepted by a worker */
+};
+
+struct job_part {  /* one worker's share of the current attempt */
+    uint32_t slot; /* PICKER_NONE: none */
+    bool is_over;  /* its last word was heard */
+    bool has_proof;
+    struct gen_proof proof;
+    uint64_t charged_tokens; /* in its ledger's prefill_tokens */
+    uint64_t charged_context;
+};
+
+struct gen_handle {      /* a job; the front knows it under this name */
+    struct list all;     /* in router.jobs */
+    struct list waiting; /* in router.queue while QUEUED */
+    struct router *router;
+    enum job_state state;
+    uint64_t number; /* of this attempt, on the wire */
+    struct router_model *model;
+    struct gen_job job; /* tokens grow as the answer does */
+    uint32_t cap_tokens;
+    uint32_t n_prompt;
+    uint32_t n_delivered; /* answer tokens handed to the front */
+    struct block_hash *hashes;
+    size_t n_hashes;
+    struct job_part prefill, decode;
+    uint64_t excluded;
+    struct gen_events events;
+    void *arg;
+    bool is_accepted, is_paused;
+    struct {
+        bool is_set;
+        enum gen_end end;
+        uint64_t since_ns;
+    } ended;              /* and not yet told: the client is paused, or the proof is not whole */
+    struct gen_proof sum; /* of earlier attempts */
+    uint64_t submitted_ns, queued_ns, first_token_ns;
+    struct picker_choice estimate;
+};
+
+struct router {
+    const struct router_conf *conf;
+    struct ev_loop *loop;
+    struct ev_timer *tick;
+    struct metrics *metrics;
+    struct listener *links; /* where workers dial */
+    struct link_opts link_opts;
+    struct list jobs, queue;
+    struct list *next_job; /* of the walk over jobs under way: a job that goes away moves it on */
+    uint32_t n_queued;
+    struct hashmap *by_number;
+    uint64_t next_number, epoch;
+    uint8_t prefix_key[32];
+    struct router_worker workers[PICKER_MAX_WORKERS];
+    struct link *greeting[ROUTER_MAX_LINKS]; /* accepted, no HELLO yet */
+    struct router_model models[ROUTER_MAX_MODELS];
+    uint32_t n_models;
+    struct picker_index *index;
+    bool is_draining;
+    struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
+    struct metric_family *f_workers;
+};
+
+/* workers.c */
+int router_workers_accept(struct router *router, int fd);
+void router_workers_close(struct router *router);
+int router_send(struct router *router, uint32_t slot, enum frame_type type, const ProtobufCMessage *message);
+bool router_worker_usable(const struct router_worker *worker);
+
+/* models.c */
+struct router_model *router_model_find(struct router *router, const char *fingerprint);
+int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint32_t block_tokens,
+                      struct router_model **out);
+void router_model_limit(struct router *router, struct router_model *model);
+void router_model_fetch(struct router *router, struct router_model *model);
+int router_model_part(struct router *router, struct link *from, const Baton__VocabularyPart *part);
+void router_models_free(struct router *router);
+
+/* world.c */
+void router_world(struct router *router, const struct gen_handle *job,
+                  struct picker_worker rows[PICKER_MAX_WORKERS], struct picker_world *out);
+
+/* dispatch.c: the backend, placement, the ends of a job */
+struct backend router_backend(struct router *router);
+void router_place_queued(struct router *router);
+void router_expire_queued(struct router *router);
+void router_job_replace(struct gen_handle *job, uint32_t failed_slot); /* a worker failed it: go elsewhere */
+void router_job_fail(struct gen_handle *job, int status, const char *type, const char *message,
+                     uint32_t retry_s);
+void router_job_end(struct gen_handle *job, enum gen_end end);
+void router_job_uncharge(struct gen_handle *job, struct job_part *part);
+void router_job_free(struct gen_handle *job);
+
+/* stream.c */
+int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens);
+void router_stream_deliver(struct gen_handle *job);
+uint32_t router_job_answered(const struct gen_handle *job); /* tokens heard, delivered or not */
+void router_stream_worker_lost(struct router *router, uint32_t slot);
+void router_stream_end_unproved(struct router *router); /* ends what waited too long for a proof */
+void router_job_proof(const struct gen_handle *job, struct gen_proof *out);
+
+/* status.c */
+int router_status_json(struct router *router, struct buf *out);
+
+#endif

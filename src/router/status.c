@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What batonctl shows of a router: its workers, queue and jobs, as one JSON object. */
+#include "router/router_priv.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/str.h"
+
+static void put_worker(const struct router_worker *worker, struct buf *out)
+{
+    const Baton__LoadReport *load = &worker->report;
+    bool is_up = worker->link != NULL && link_is_up(worker->link);
+
+    buf_append_str(out, "{\"node\": ");
+    json_put_str(out, bytes_str(worker->node));
+    buf_printf(out, ", \"role\": \"%s\", \"up\": %s, \"usable\": %s, \"draining\": %s, \"model\": ",
+               worker->role == PICKER_PREFILL ? "prefill" : "decode", is_up ? "true" : "false",
+               router_worker_usable(worker) ? "true" : "false", worker->is_draining ? "true" : "false");
+    json_put_str(out, bytes_str(worker->model ? worker->model->gen.name : ""));
+    buf_printf(out,
+               ", \"running\": %u, \"waiting\": %u, \"queued_prefill_tokens\": %" PRIu64
+               ", \"prefill_tokens_per_s\": %.1f, \"decode_step_ms\": %.3f, \"blocks_free\": %u, "
+               "\"blocks_total\": %u",
+               load->running, load->waiting, load->queued_prefill_tokens, load->prefill_tokens_per_s,
+               load->decode_step_s * 1e3, load->blocks_free, load->blocks_total);
+    buf_printf(out,
+               ", \"inflight\": %u, \"inflight_prefill_tokens\": %" PRIu64 ", \"dispatched\": %" PRIu64
+               ", \"lost\": %" PRIu64 ", \"rtt_us\": %" PRIu64 "}",
+               worker->ledger.n_seqs, worker->ledger.prefill_tokens, worker->n_dispatched, worker->n_lost,
+               is_up ? link_rtt_ns(worker->link) / NS_PER_US : 0);
+}
+
+int router_status_json(struct router *router, struct buf *out)
+{
+    bool is_first = true;
+
+    buf_append_str(out, "{\"daemon\": \"baton-router\", \"node\": ");
+    json_put_str(out, bytes_str(router->conf->node));
+    buf_printf(
+        out,
+        ", \"draining\": %s, \"queued\": %u, \"handed_off\": %.0f, \"local\": %.0f, \"redispatched\": %.0f",
+        router->is_draining ? "true" : "false", router->n_queued, metric_value(router->m_handed_off),
+        metric_value(router->m_local), metric_value(router->m_redispatched));
+    buf_printf(out, ", \"indexed_blocks\": %zu, \"workers\": [", picker_index_count(router->index));
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        if (!router->workers[slot].is_taken)
+            continue;
+        if (!is_first)
+            buf_append_str(out, ", ");
+        is_first = false;
+        put_worker(&router->workers[slot], out);
+    }
+    buf_append_str(out, "]}\n");
+    return out->is_bad ? E_NOMEM : 0;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What workers say about running jobs: tokens, ends, failures, and their silence.
+ *
+ * In a pair the prefill worker gives the first token, the decode worker all (the first one again: whoever is
+ * earlier counts).  Tokens carry their index in the answer; what was heard is dropped, and a gap, which no
+ * order of honest messages can make, fails that worker's part. */
+#include "router/router_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#define PROOF_WAIT_NS (500 * NS_PER_MS)
+
+static struct job_part *part_of(struct gen_handle *job, uint32_t slot)
+{
+    if (job->decode.slot == slot)
+        return &job->decode;
+    return job->prefill.slot == slot ? &job->prefill : NULL;
+}
+
+uint32_t router_job_answered(const struct gen_handle *job)
+{
+    return job->job.n_tokens - job->n_prompt;
+}
+
+/* ---- proof ---- */
+
+static void take_proof(struct job_part *part, const Baton__Proof *proof)
+{
+    part->has_proof = true;
+    part->proof.computed_tokens = proof->computed;
+    part->proof.reused_tokens = proof->reused;
+    part->proof.transferred_tokens = proof->transferred;
+    part->proof.n_preempted = proof->preempted;
+    part->proof.queue_ns = proof->queue_ns;
+    part->proof.prefill_ns = proof->prefill_ns;
+    part->proof.transfer_ns = proof->transfer_ns;
+    part->proof.decode_ns = proof->decode_ns;
+    part->proof.transport[0] = '\0'; /* goes into answers and headers: one of ours or nothing */
+    if (strcmp(proof->transport, "shm") == 0 || strcmp(proof->transport, "tcp") == 0)
+        str_copy(part->proof.transport, sizeof(part->proof.transport), proof->transport);
+}
+
+static void add_part(const struct gen_handle *job, const struct job_part *part, struct gen_proof *sum)
+{
+    if (part->slot == PICKER_NONE)
+        return;
+    str_copy(part == &job->prefill ? sum->prefill_worker : sum->decode_worker, sizeof(sum->decode_worker),
+             job->router->workers[part->slot].node);
+    if (!part->has_proof)
+        return;
+    sum->computed_tokens += part->proof.computed_tokens;
+    sum->transferred_tokens += part->proof.transferred_tokens;
+    sum->n_preempted += part->proof.n_preempted;
+    sum->queue_ns += part->proof.queue_ns;
+    sum->prefill_ns += part->proof.prefill_ns;
+    sum->transfer_ns += part->proof.transfer_ns;
+    sum->decode_ns += part->proof.decode_ns;
+    if (part->proof.transport[0] != '\0')
+        memcpy(sum->transport, part->proof.transport, sizeof(sum->transport));
+}
+
+/* A pair's decode worker may have found part of the prompt in its own cache while the prefill worker found
+ * (or computed) the whole: the prompt's tokens are counted once, from the side that prefilled. */
+void router_job_proof(const struct gen_handle *job, struct gen_proof *out)
+{
+    uint64_t now_ns = clock_now_ns();
+    const struct job_part *first =
+        job->prefill.slot != PICKER_NONE && job->prefill.has_proof ? &job->prefill : &job->decode;
+
+    *out = job->sum;
+    add_part(job, &job->prefill, out);
+    add_part(job, &job->decode, out);
+    if (first->has_proof)
+        out->reused_tokens = first->proof.reused_tokens;
+    out->prompt_tokens = job->n_prompt;
+    out->drawn_tokens = job->n_delivered;
+    out->ttft_ns = job->first_token_ns ? job->first_token_ns - job->submitted_ns : 0;
+    out->total_ns = now_ns - job->submitted_ns;
+}
+
+/* ---- tokens ---- */
+
+static int keep_token(struct gen_handle *job, token_id id)
+{
+    if (job->job.n_tokens == job->cap_tokens) {
+        uint32_t cap = job->cap_tokens + job->cap_tokens / 4 + 256;
+        token_id *grown = realloc(job->job.tokens, (size_t)cap * sizeof(*grown));
+
+        if (grown == NULL)
+            return E_NOMEM;
+        job->job.tokens = grown;
+        job->cap_tokens = cap;
+    }
+    job->job.tokens[job->job.n_tokens++] = id;
+    return 0;
+}
+
+void router_stream_deliver(struct gen_handle *job)
+{
+    uint32_t n = router_job_answered(job) - job->n_delivered;
+    struct gen_events events = job->events;
+
+    if (job->is_paused)
+        return;
+    if (n > 0) {
+        uint32_t from = job->n_prompt + job->n_delivered;
+        uint64_t number = job->number;
+        struct router *router = job->router;
+
+        job->n_delivered += n;
+        if (job->first_token_ns == 0)
+            job->first_token_ns = clock_now_ns();
+        events.on_tokens(job->arg, job->job.tokens + from, n);
+        if (hashmap_get(router->by_number, &number) != job)
+            return; /* cancelled from inside */
+    }
+    if (job->ended.is_set)
+        router_job_end(job, job->ended.end);
+}
+
+static int accept_tokens(struct gen_handle *job, const Baton__Answer *answer)
+{
+    uint32_t vocab_size = tokenizer_vocab_size(job->model->gen.tokenizer);
+
+    for (size_t i = 0; i < answer->n_ids; i++) {
+        uint64_t index = (uint64_t)answer->first_index + i;
+
+        if (index < router_job_answered(job))
+            continue; /* heard already */
+        if (index > router_job_answered(job) || index >= job->job.max_new_tokens ||
+            answer->ids[i] >= vocab_size)
+            return E_PROTO;
+        if (keep_token(job, answer->ids[i]) < 0)
+            return E_NOMEM;
+    }
+    return 0;
+}
+
+/* ---- one worker's word about one job ---- */
+
+static void say_accepted(struct gen_handle *job, uint32_t cached_tokens)
+{
+    if (job->is_accepted)
+        return;
+    job->is_accepted = true;
+    job->events.on_accepted(job->arg, cached_tokens < job->n_prompt ? cached_tokens : job->n_prompt);
+}
+
+static void on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cached_tokens)
+{
+    /* In a pair the side that prefills knows what was reused. */
+    if (job->prefill.slot != PICKER_NONE && !job->prefill.is_over && slot != job->prefill.slot)
+        return;
+    if (job->state == JOB_PLACED)
+        job->state = JOB_ANSWERING;
+    say_accepted(job, cached_tokens);
+}
+
+static enum gen_end end_of(Baton__Finish finish)
+{
+    return finish == BATON__FINISH__FINISH_LENGTH    ? GEN_END_LENGTH
+           : finish == BATON__FINISH__FINISH_CONTEXT ? GEN_END_CONTEXT
+                                                     : GEN_END_STOP_TOKEN;
+}
+
+static bool is_end(Baton__Finish finish)
+{
+    return finish == BATON__FINISH__FINISH_STOP || finish == BATON__FINISH__FINISH_LENGTH ||
+           finish == BATON__FINISH__FINISH_CONTEXT;
+}
+
+static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answer)
+{
+    uint32_t slot = job->prefill.slot;
+    Baton__Proceed proceed = BATON__PROCEED__INIT;
+
+    router_job_uncharge(job, &job->prefill);
+    if (job->ended.is_set) {
+        router_stream_deliver(job);
+        return;
+    }
+    if (answer->finish == BATON__FINISH__FINISH_HANDED_OFF)
+        return;
+    if (is_end(answer->finish)) { /* the first token ended the answer: nothing to hand off */
+        router_job_end(job, end_of(answer->finish));
+        return;
+    }
+    /* It could not; the decode worker has the request and computes what did not arrive. */
+    log_warn("prefill_failed", LOG_STR("request", job->job.request_id),
+             LOG_STR("worker", job->router->workers[slot].node), LOG_ERR(answer->error));
+    proceed.request = job->number;
+    if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
+        router_job_replace(job, job->decode.slot);
+}
+
+static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer)
+{
+    const struct job_part *first = &job->prefill;
+
+    router_job_uncharge(job, &job->decode);
+    if (is_end(answer->finish) && first->slot != PICKER_NONE && !first->is_over && !first->has_proof) {
+        /* A short answer overtook the word of who prefilled, on another link: the proof waits for it. */
+        job->ended.is_set = true;
+        job->ended.end = end_of(answer->finish);
+        job->ended.since_ns = clock_now_ns();
+        return;
+    }
+    if (is_end(answer->finish)) {
+        router_job_end(job, end_of(answer->finish));
+        return;
+    }
+    if (answer->error == E_LIMIT && router_job_answered(job) > 0) {
+        router_job_end(job, GEN_END_CONTEXT); /* as far as it has come, it fills the worker */
+        return;
+    }
+    if (answer->error == E_LIMIT) {
+        router_job_fail(job, 400, "invalid_request_error", "The prompt does not fit the workers' KV memory",
+                        0);
+        return;
+    }
+    router_job_replace(job, job->decode.slot);
+}
+
+static void on_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
+{
+    struct gen_handle *job = hashmap_get(router->by_number, &answer->request);
+    struct job_part *part = job ? part_of(job, slot) : NULL;
+    uint64_t number = answer->request;
+
+    if (part == NULL || part->is_over)
+        return; /* an earlier attempt, or cancelled meanwhile */
+    if (answer->proof != NULL)
+        take_proof(part, answer->proof);
+    if (answer->is_accepted) {
+        on_accepted(job, slot, answer->cached_tokens);
+        if (hashmap_get(router->by_number, &number) != job)
+            return;
+    }
+    if (answer->n_ids > 0) {
+        if (!job->is_accepted) { /* its prefill worker was lost before it said so */
+            job->state = JOB_ANSWERING;
+            say_accepted(job, part->has_proof ? part->proof.reused_tokens : 0);
+            if (hashmap_get(router->by_number, &number) != job)
+                return;
+        }
+        if (accept_tokens(job, answer) < 0) {
+            router_job_replace(job, slot);
+            return;
+        }
+        if (part->charged_tokens > 0 || part->charged_context > 0) {
+            struct ledger *ledger = &router->workers[slot].ledger;
+
+            ledger->prefill_tokens -= part->charged_tokens;
+            ledger->tokens -= part->charged_context;
+            part->charged_tokens = part->charged_context = 0;
+        }
+        router_stream_deliver(job);
+        if (hashmap_get(router->by_number, &number) != job)
+            return;
+    }
+    if (answer->finish == BATON__FINISH__FINISH_NONE)
+        return;
+    if (part == &job->prefill)
+        on_prefill_finish(job, answer);
+    else
+        on_decode_finish(job, answer);
+}
+
+int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens)
+{
+    for (size_t i = 0; i < tokens->n_answers; i++)
+        on_answer(router, slot, tokens->answers[i]);
+    return 0;
+}
+
+/* ---- a worker is gone ---- */
+
+static void without_prefill(struct gen_handle *job)
+{
+    Baton__Proceed proceed = BATON__PROCEED__INIT;
+
+    router_job_uncharge(job, &job->prefill);
+    proceed.request = job->number;
+    if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
+        router_job_replace(job, job->decode.slot);
+}
+
+void router_stream_worker_lost(struct router *router, uint32_t slot)
+{
+    struct list *node = router->jobs.next;
+
+    for (; node != &router->jobs; node = router->next_job) {
+        struct gen_handle *job = container_of(node, struct gen_handle, all);
+
+        router->next_job = node->next;
+        if (job->ended.is_set && job->prefill.slot == slot && !job->prefill.is_over) {
+            router_job_uncharge(job, &job->prefill);
+            router_stream_deliver(job);
+            continue;
+        }
+        if (job->state == JOB_QUEUED || job->ended.is_set)
+            continue;
+        if (job->decode.slot == slot && !job->decode.is_over)
+            router_job_replace(job, slot);
+        else if (job->prefill.slot == slot && !job->prefill.is_over)
+            without_prefill(job);
+    }
+    router->next_job = NULL;
+    router_place_queued(router);
+}
+
+void router_stream_end_unproved(struct router *router)
+{
+    struct list *node = router->jobs.next;
+    uint64_t now_ns = clock_now_ns();
+
+    for (; node != &router->jobs; node = router->next_job) {
+        struct gen_handle *job = container_of(node, struct gen_handle, all);
+
+        router->next_job = node->next;
+        if (job->ended.is_set && !job->is_paused && now_ns - job->ended.since_ns > PROOF_WAIT_NS)
+            router_stream_deliver(job);
+    }
+    router->next_job = NULL;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Logits -> one token.  The draw depends on (seed, position) and the logits only (a counter-based generator),
+ * so a sequence that moves to another worker in mid-answer goes on with the same tokens.
+ *
+ * Filters in this order; each works on what the one before left:
+ *   temperature  weight of a token = exp((logit - highest logit) / temperature)
+ *   top-k        the k heaviest
+ *   top-p        the fewest heaviest whose weights reach top_p of the sum of all that are left
+ *   min-p        those of at least min_p times the heaviest weight
+ * Of equal logits the lower id is the heavier.  Weights are fixed-point integers, so no sum depends on its
+ * order; what is drawn is defined to the last bit in sampler.c. */
+#ifndef SAMPLE_SAMPLER_H
+#define SAMPLE_SAMPLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "token/tokenizer.h"
+
+struct sample_opts {
+    float temperature;  /* 0 (or less, or NaN): greedy, ties to the lowest id */
+    float top_p;        /* 1: off */
+    float min_p;        /* 0: off */
+    uint32_t top_k;     /* 0: off */
+    bool wants_logprob; /* costs a pass over the vocabulary */
+    uint64_t seed;
+};
+
+struct sample_result {
+    token_id id;
+    float logprob; /* natural log, of the untempered, unfiltered distribution; 0 when not asked for */
+};
+
+struct sampler; /* scratch for one vocabulary size; one thread */
+
+/* All memory is allocated here.  E_INVAL: 0 or more than 2^23 tokens.  E_NOMEM. */
+int sampler_new(uint32_t vocab_size, struct sampler **out);
+void sampler_free(struct sampler *sampler);
+
+/* logits: [vocab_size], left unchanged.  position: index of the token being drawn in its sequence (prompt
+ * included).  Never fails: NaN counts as -inf, +inf as the largest float, and where nothing is left (all
+ * -inf) the answer is id 0. */
+void sampler_draw(struct sampler *sampler, const float *logits, const struct sample_opts *opts,
+                  uint64_t position, struct sample_result *out);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Results -> state.  The only place where a sequence gets on.
+ *
+ * For each item of the step, in plan order: book the fed tokens, seal what is full, then events and the next
+ * state.
+ *
+ *     fed some          on_prefilled                                       still PREFILL
+ *     fed all           on_prefilled, then the token that was drawn:
+ *       a stop id                                                          on_done(STOP)
+ *       a token         on_token, then   none left to draw                 on_done(LENGTH)
+ *                                        no room for another               on_done(CONTEXT)
+ *                                        departs                           HELD, on_held
+ *                                        else                              DECODE
+ *
+ * An event may do anything to the sequence it is about, while code below still stands on that sequence.  So
+ * it is busy until its last event: a cancel then only leaves a note, and the note is looked at after each
+ * event. on_held and on_done come last, with nothing after them that touches the sequence.
+ */
+#include "base/check.h"
+#include "sched/sched_priv.h"
+
+static bool is_stop(const struct seq *seq, token_id id)
+{
+    for (uint32_t i = 0; i < seq->spec.n_stop_ids; i++) {
+        if (seq->spec.stop_ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish)
+{
+    uint64_t now_ns = sched_now_ns(sched);
+
+    ASSERT(!seq->is_busy && seq->state != SEQ_DONE);
+    if (seq->state == SEQ_WAITING)
+        sched->n_waiting--;
+    else
+        sched->n_running--;
+    if (seq->state == SEQ_HELD)
+        seq_unhold(sched, seq);
+    if (seq->spec.n_tokens > seq->n_given)
+        seq->stats.decode_ns = now_ns - seq->first_token_ns - seq->held_ns;
+    seq->state = SEQ_DONE;
+    list_remove(&seq->in_state);
+    list_remove(&seq->in_all);
+    seq_give_back(sched, seq);
+    EVENT(sched, on_done, seq, finish);
+    seq_free(seq);
+}
+
+static void hold(struct sched *sched, struct seq *seq)
+{
+    seq->state = SEQ_HELD;
+    seq->held_since_ns = sched_now_ns(sched);
+    seq->is_busy = false;
+    EVENT(sched, on_held, seq);
+}
+
+void apply_token(struct sched *sched, struct seq *seq, const struct sample_result *token, bool is_reported)
+{
+    if (is_stop(seq, token->id)) {
+        seq->is_busy = false;
+        seq_end(sched, seq, SEQ_FINISH_STOP);
+        return;
+    }
+
+    ASSERT(seq->spec.n_tokens < seq->cap_tokens && seq->n_left > 0);
+    if (seq->spec.n_tokens == seq->n_given)
+        seq->first_token_ns = sched_now_ns(sched);
+    seq->state = SEQ_DECODE;
+    seq->tokens[seq->spec.n_tokens++] = token->id;
+    seq->n_left--;
+    if (is_reported)
+        EVENT(sched, on_token, seq, token);
+
+    if (!seq->is_cancelled && seq->n_left > 0 && seq->spec.n_tokens < sched->context_tokens &&
+        seq->spec.departs) {
+        hold(sched, seq);
+        return;
+    }
+    seq->is_busy = false;
+    if (seq->is_cancelled)
+        seq_end(sched, seq, SEQ_FINISH_CANCELLED);
+    else if (seq->n_left == 0)
+        seq_end(sched, seq, SEQ_FINISH_LENGTH);
+    else if (seq->spec.n_tokens == sched->context_tokens)
+        seq_end(sched, seq, SEQ_FINISH_CONTEXT);
+}
+
+/* All given and drawn tokens have KV and nothing was to be drawn: only the KV was wanted. */
+static void end_prefill_only(struct sched *sched, struct seq *seq)
+{
+    if (seq->spec.departs) {
+        hold(sched, seq);
+        return;
+    }
+    seq->is_busy = false;
+    seq_end(sched, seq, SEQ_FINISH_LENGTH);
+}
+
+static void apply_item(struct sched *sched, const struct plan_item *item, const struct sample_result *result)
+{
+    struct seq *seq = item->seq;
+    uint32_t from = seq->n_computed, to = from + item->n_tokens;
+
+    seq_advance(seq, to);
+    seq_seal(sched, seq);
+    if (seq->state == SEQ_PREFILL && !seq->is_cancelled) {
+        if (to == seq->n_given && to == seq->spec.n_tokens)
+            seq->stats.prefill_ns = sched_now_ns(sched) - seq->admitted_ns - seq->stats.transfer_ns;
+        EVENT(sched, on_prefilled, seq, from, to);
+    }
+
+    if (seq->is_cancelled) {
+        seq->is_busy = false;
+        seq_end(sched, seq, SEQ_FINISH_CANCELLED);
+    } else if (to < seq->spec.n_tokens) {
+        seq->is_busy = false;
+    } else if (seq->n_left == 0) {
+        end_prefill_only(sched, seq);
+    } else {
+        seq->stats.n_drawn++;
+        apply_token(sched, seq, result, true);
+    }
+}
+
+void apply_results(struct sched *sched, const struct sample_result *results)
+{
+    for (uint32_t i = 0; i < sched->plan.n_items; i++)
+        apply_item(sched, &sched->plan.items[i], &results[i]);
+}
+
+/* What the step stood on or wrote is in doubt: its sequences end, and nobody shall find their blocks. */
+void apply_failure(struct sched *sched)
+{
+    for (uint32_t i = 0; i < sched->plan.n_items; i++) {
+        struct seq *seq = sched->plan.items[i].seq;
+
+        for (uint32_t block = 0; block < seq->n_sealed; block++)
+            kv_forget(sched->opts.pool, seq->blocks[block]);
+        seq->is_busy = false;
+        seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : SEQ_FINISH_FAILED);
+    }
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How busy, and how fast.
+ *
+ * Two rates are learned from the steps themselves.  A step that only decodes gives the length of a decode
+ * step.  A step with prompt tokens gives the prefill rate, after what the decoders in it would have taken
+ * alone is taken off.  Small chunks say little, so a chunk counts by its size.
+ */
+#include "base/clock.h"
+#include "sched/sched_priv.h"
+
+#define DECODE_ALPHA  0.05
+#define PREFILL_ALPHA 0.25
+#define SHARE_MIN     0.25 /* of a mixed step is prefill's at least, whatever the means say */
+
+void load_observe(struct sched *sched, const struct plan *plan, uint64_t step_ns)
+{
+    double step_s = (double)(step_ns ? step_ns : 1) / (double)NS_PER_S;
+
+    if (plan->n_prefill_tokens == 0) {
+        rate_observe(&sched->decode_step, step_s, DECODE_ALPHA);
+        return;
+    }
+
+    double decode_s = plan->n_decode ? rate_get(&sched->decode_step, 0) : 0;
+    double prefill_s = step_s - decode_s > SHARE_MIN * step_s ? step_s - decode_s : SHARE_MIN * step_s;
+    double size = (double)plan->n_prefill_tokens / sched->opts.chunk_tokens;
+
+    rate_observe(&sched->prefill_rate, plan->n_prefill_tokens / prefill_s,
+                 PREFILL_ALPHA * (size < 1 ? size : 1));
+}
+
+void sched_load(const struct sched *sched, struct sched_load *out)
+{
+    struct sched_load load = {
+        .n_waiting = sched->n_waiting,
+        .n_running = sched->n_running,
+        .prefill_tokens_per_s = rate_get(&sched->prefill_rate, 0),
+        .decode_step_s = rate_get(&sched->decode_step, 0),
+        .n_preemptions = sched->n_preemptions,
+    };
+
+    for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq)) {
+        switch (seq->state) {
+        case SEQ_WAITING:
+            load.queued_prefill_tokens += seq->spec.n_tokens - seq->n_cached_guess;
+            break;
+        case SEQ_ARRIVING:
+            load.n_arriving++;
+            break;
+        case SEQ_PREFILL:
+            load.n_prefill++;
+            load.queued_prefill_tokens += seq->spec.n_tokens - seq->n_computed;
+            break;
+        case SEQ_DECODE:
+            load.n_decode++;
+            load.decode_tokens_context += seq->spec.n_tokens;
+            break;
+        case SEQ_HELD:
+            load.n_held++;
+            break;
+        case SEQ_DONE:
+            break;
+        }
+    }
+    *out = load;
+}

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libsched.a
+libsched_a_SOURCES = src/sched/sched.h src/sched/sched_priv.h src/sched/sched.c src/sched/seq.c \
+	src/sched/queue.c src/sched/preempt.c src/sched/plan.c src/sched/apply.c src/sched/handoff.c \
+	src/sched/load.c
+
+if HAVE_CMOCKA
+sched_tests = tests/unit/sched/test_sched tests/unit/sched/test_cancel tests/unit/sched/test_handoff \
+	tests/unit/sched/test_sched_model
+check_PROGRAMS += $(sched_tests)
+TESTS += $(sched_tests)
+tests_unit_sched_test_sched_SOURCES = tests/unit/sched/test_sched.c tests/unit/sched/rig.h \
+	tests/unit/sched/rig.c
+tests_unit_sched_test_sched_LDADD = $(link_sched) $(CMOCKA_LIBS)
+tests_unit_sched_test_cancel_SOURCES = tests/unit/sched/test_cancel.c tests/unit/sched/rig.h \
+	tests/unit/sched/rig.c
+tests_unit_sched_test_cancel_LDADD = $(link_sched) $(CMOCKA_LIBS)
+tests_unit_sched_test_handoff_SOURCES = tests/unit/sched/test_handoff.c tests/unit/sched/rig.h \
+	tests/unit/sched/rig.c
+tests_unit_sched_test_handoff_LDADD = $(link_sched) $(CMOCKA_LIBS)
+tests_unit_sched_test_sched_model_SOURCES = tests/unit/sched/test_sched_model.c tests/unit/sched/rig.h \
+	tests/unit/sched/rig.c
+tests_unit_sched_test_sched_model_LDADD = $(link_sched) $(CMOCKA_LIBS)
+endif
+
+# Prints what look-ups and draws cost; run by hand.
+noinst_PROGRAMS += tests/bench/bench_kv
+tests_bench_bench_kv_SOURCES = tests/bench/bench_kv.c
+tests_bench_bench_kv_LDADD = $(link_sched)

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Room for the sequences that decode.
+ *
+ * A decoding sequence takes its next block when its last one is full.  When the pool has none, the youngest
+ * active sequence gives all of its blocks back and waits again: the youngest has the least to lose, and the
+ * oldest always gets on, so the whole always does.  If the youngest is the one in need, it preempts itself.
+ *
+ * Nothing is lost but time.  The tokens drawn so far stay with the sequence and are prefilled as if they had
+ * been given, with the same bits; nothing is drawn or reported twice.  The blocks that were sealed go to the
+ * cache, where the sequence finds them again if nobody needed the room after all.
+ *
+ * HELD and ARRIVING sequences are left alone: their blocks are somebody else's business too.
+ */
+#include "base/err.h"
+#include "sched/sched_priv.h"
+
+static struct seq *youngest_active(const struct sched *sched)
+{
+    for (struct list *at = sched->running.prev; at != &sched->running; at = at->prev) {
+        if (seq_is_active(seq_of(at)))
+            return seq_of(at);
+    }
+    return NULL;
+}
+
+static void preempt(struct sched *sched, struct seq *seq)
+{
+    seq_give_back(sched, seq);
+    sched->n_running--;
+    queue_wait(sched, seq);
+    seq->stats.n_preempted++;
+    sched->n_preemptions++;
+}
+
+/* Returns whether seq still runs. */
+static bool grow(struct sched *sched, struct seq *seq)
+{
+    while (seq->n_computed / sched->block_tokens >= seq->n_blocks) {
+        if (kv_take(sched->opts.pool, 1, &seq->blocks[seq->n_blocks]) == 0) {
+            seq->n_blocks++;
+            continue;
+        }
+        struct seq *victim = youngest_active(sched);
+
+        preempt(sched, victim);
+        if (victim == seq)
+            return false;
+    }
+    return true;
+}
+
+void preempt_make_room(struct sched *sched)
+{
+    for (struct list *at = sched->running.next; at != &sched->running; at = at->next) {
+        struct seq *seq = seq_of(at);
+
+        if (seq->state == SEQ_DECODE && !grow(sched, seq))
+            return; /* it was the youngest: nobody behind it decodes */
+    }
+}

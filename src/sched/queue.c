@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two lists and the way from one to the other.
+ *
+ * Both are in order of submission, so "the oldest" is the front and "the youngest" the back.  A sequence that
+ * was preempted goes back to where its age puts it, which is before everything younger that still waits.
+ *
+ * Admission is strictly first come, first served: when the head does not fit, nothing behind it is tried.  A
+ * sequence is admitted when
+ *
+ *   - the next step has prompt tokens left for it after those already admitted.  Earlier would only tie up
+ * blocks, and would miss what the sequences before it are about to put into the cache;
+ *   - there is a place among max_seqs;
+ *   - its uncached blocks are available and one more per active sequence besides.  Every active sequence
+ * needs its next block soon; without the margin the newcomer would be preempted at once.
+ *
+ * A head that found no room sets is_short, which keeps arriving sequences from overtaking it for ever.
+ */
+#include "sched/sched_priv.h"
+
+void queue_insert(struct list *list, struct seq *seq)
+{
+    struct list *at = list->prev;
+
+    while (at != list && seq_of(at)->order > seq->order)
+        at = at->prev;
+    list_remove(&seq->in_state);
+    list_insert_before(at->next, &seq->in_state);
+}
+
+void queue_wait(struct sched *sched, struct seq *seq)
+{
+    queue_insert(&sched->queue, seq);
+    seq->state = SEQ_WAITING;
+    sched->n_waiting++;
+}
+
+void queue_run(struct sched *sched, struct seq *seq, enum seq_state state)
+{
+    queue_insert(&sched->running, seq);
+    seq->state = state;
+    sched->n_running++;
+    if (seq->stats.n_preempted == 0)
+        seq->admitted_ns = sched_now_ns(sched);
+}
+
+uint32_t queue_n_active(const struct sched *sched)
+{
+    uint32_t n = 0;
+
+    list_for_each (at, &sched->running)
+        n += seq_is_active(seq_of(at));
+    return n;
+}
+
+void queue_admit(struct sched *sched)
+{
+    sched->is_short = false;
+    while (!list_is_empty(&sched->queue) && plan_budget_left(sched) > 0) {
+        struct seq *seq = seq_of(sched->queue.next);
+        bool is_first = seq->stats.n_preempted == 0;
+
+        if (sched->n_running >= sched->opts.max_seqs || seq_settle(sched, seq, queue_n_active(sched)) < 0) {
+            sched->is_short = true;
+            return;
+        }
+        sched->n_waiting--;
+        queue_run(sched, seq, SEQ_PREFILL);
+        if (is_first) {
+            seq->stats.queue_ns = seq->admitted_ns - seq->submitted_ns;
+            EVENT(sched, on_admitted, seq); /* may end it */
+        }
+    }
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scheduler as its users see it: make one, put sequences in, run steps.
+ *
+ *     sched_run_step:   admit -> make room -> plan -> engine -> apply
+ *                       queue    preempt      plan              apply
+ *
+ * Admission comes before making room because its events may set sequences decoding (an arrival, a kept one)
+ * that then need room as well.  From making room to the engine's return nothing calls back except on_layer,
+ * and on_layer cannot touch a sequence of the running step: those are busy.
+ */
+#include "sched/sched.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "sched/sched_priv.h"
+
+static int opts_check(const struct sched_opts *opts)
+{
+    const struct engine_info *info = &opts->engine->info;
+    uint32_t pool_block_tokens = kv_pool_block_tokens(opts->pool);
+
+    if (opts->max_seqs == 0 || opts->chunk_tokens == 0 || info->max_batch_tokens == 0 ||
+        info->layout.block_tokens == 0)
+        return E_INVAL;
+    if (pool_block_tokens && pool_block_tokens != info->layout.block_tokens)
+        return E_MISMATCH;
+    return 0;
+}
+
+int sched_new(const struct sched_opts *opts, struct sched **out)
+{
+    const struct engine_info *info = &opts->engine->info;
+    int code = opts_check(opts);
+
+    if (code < 0)
+        return code;
+
+    struct sched *sched = calloc(1, sizeof(*sched));
+    if (sched == NULL)
+        return E_NOMEM;
+    sched->opts = *opts;
+    if (sched->opts.now_ns == NULL)
+        sched->opts.now_ns = clock_now_ns;
+    if (sched->opts.max_seqs > info->max_batch_tokens)
+        sched->opts.max_seqs = info->max_batch_tokens;
+    sched->block_tokens = info->layout.block_tokens;
+    uint64_t pool_tokens = (uint64_t)kv_pool_size(opts->pool) * sched->block_tokens;
+    sched->context_tokens = pool_tokens < info->context_length ? (uint32_t)pool_tokens : info->context_length;
+    list_init(&sched->all);
+    list_init(&sched->queue);
+    list_init(&sched->running);
+
+    sched->plan.items = calloc(sched->opts.max_seqs, sizeof(*sched->plan.items));
+    sched->items = calloc(sched->opts.max_seqs, sizeof(*sched->items));
+    sched->results = calloc(sched->opts.max_seqs, sizeof(*sched->results));
+    if (sched->plan.items == NULL || sched->items == NULL || sched->results == NULL) {
+        sched_free(sched);
+        return E_NOMEM;
+    }
+    *out = sched;
+    return 0;
+}
+
+void sched_free(struct sched *sched)
+{
+    if (sched == NULL)
+        return;
+    ASSERT(!sched->is_stepping);
+    list_for_each_safe (at, next, &sched->all) {
+        struct seq *seq = container_of(at, struct seq, in_all);
+
+        seq_give_back(sched, seq);
+        seq_free(seq);
+    }
+    free(sched->results);
+    free(sched->items);
+    free(sched->plan.items);
+    free(sched);
+}
+
+int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **out)
+{
+    struct seq *seq;
+    int code;
+
+    if (sched->is_draining)
+        return E_CLOSED;
+    if (!spec->arrives && sched->n_waiting >= sched->opts.max_queue)
+        return E_OVERLOADED;
+    code = seq_new(sched, spec, &seq);
+    if (code < 0)
+        return code;
+    seq->order = sched->n_submitted++;
+    seq->submitted_ns = sched_now_ns(sched);
+
+    if (spec->arrives) {
+        code = handoff_admit(sched, seq);
+        if (code < 0) {
+            seq_free(seq);
+            return code;
+        }
+    } else {
+        seq->n_cached_guess = kv_peek(sched->opts.pool, seq->hashes, seq->n_hashes) * sched->block_tokens;
+        queue_wait(sched, seq);
+    }
+    list_push_back(&sched->all, &seq->in_all);
+    *out = seq;
+    return 0;
+}
+
+void sched_cancel(struct sched *sched, struct seq *seq)
+{
+    if (seq->state == SEQ_DONE)
+        return;
+    if (seq->is_busy)
+        seq->is_cancelled = true;
+    else
+        seq_end(sched, seq, SEQ_FINISH_CANCELLED);
+}
+
+static void relay_layer(void *arg, uint32_t layer)
+{
+    struct sched *sched = arg;
+
+    EVENT(sched, on_layer, layer);
+}
+
+/* Hands the plan to the engine. */
+static int run_plan(struct sched *sched)
+{
+    const struct plan *plan = &sched->plan;
+    bool is_watched = sched->opts.events.on_layer != NULL;
+    struct engine_batch batch = {.items = sched->items,
+                                 .n_items = plan->n_items,
+                                 .on_layer = is_watched ? relay_layer : NULL,
+                                 .on_layer_arg = sched};
+
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        struct seq *seq = plan->items[i].seq;
+        uint32_t n_tokens = plan->items[i].n_tokens;
+
+        seq->is_busy = true;
+        sched->items[i] = (struct engine_item){
+            .tokens = seq->tokens + seq->n_computed,
+            .n_tokens = n_tokens,
+            .position = seq->n_computed,
+            .blocks = seq->blocks,
+            .n_blocks = seq->n_blocks,
+            .wants_token = seq->n_computed + n_tokens == seq->spec.n_tokens && seq->n_left > 0,
+            .sample = seq->spec.sample,
+            .tag = seq->spec.id,
+        };
+    }
+    return engine_step(sched->opts.engine, &batch, sched->results);
+}
+
+int sched_run_step(struct sched *sched)
+{
+    int code = 0;
+
+    ASSERT(!sched->is_stepping);
+    sched->is_stepping = true;
+    kv_expire(sched->opts.pool);
+    queue_admit(sched);
+    preempt_make_room(sched);
+    plan_make(sched, &sched->plan);
+    if (sched->plan.n_items > 0) {
+        uint64_t begin_ns = sched_now_ns(sched);
+
+        code = run_plan(sched);
+        if (code < 0) {
+            apply_failure(sched);
+        } else {
+            code = (int)(sched->plan.n_decode + sched->plan.n_prefill_tokens);
+            load_observe(sched, &sched->plan, sched_now_ns(sched) - begin_ns);
+            apply_results(sched, sched->results);
+        }
+        sched->plan.n_items = 0;
+    }
+    sched->is_stepping = false;
+    return code;
+}
+
+bool sched_has_work(const struct sched *sched)
+{
+    return sched->n_waiting > 0 || queue_n_active(sched) > 0;
+}
+
+bool sched_step_item(const struct sched *sched, uint32_t index, struct seq **seq_out, uint32_t *from_out,
+                     uint32_t *to_out)
+{
+    if (index >= sched->plan.n_items)
+        return false;
+
+    const struct plan_item *item = &sched->plan.items[index];
+    *seq_out = item->seq;
+    *from_out = item->seq->n_computed;
+    *to_out = item->seq->n_computed + item->n_tokens;
+    return true;
+}
+
+struct seq *sched_next(const struct sched *sched, const struct seq *after)
+{
+    struct list *at = after ? after->in_all.next : sched->all.next;
+
+    return at == &sched->all ? NULL : container_of(at, struct seq, in_all);
+}
+
+void sched_set_draining(struct sched *sched, bool is_draining)
+{
+    sched->is_draining = is_draining;
+}

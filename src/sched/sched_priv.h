@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the scheduler's files share.  Who changes what:
+ *
+ *   seq.c      a sequence's memory, blocks and seals      plan.c     nothing: state -> batch
+ *   queue.c    places in the lists, admission             apply.c    a sequence's progress and its end
+ *   preempt.c  room for decoding                          handoff.c  arrival and departure
+ *   load.c     learned rates, counts */
+#ifndef SCHED_SCHED_PRIV_H
+#define SCHED_SCHED_PRIV_H
+
+#include "base/list.h"
+#include "base/rate.h"
+#include "sched/sched.h"
+
+struct seq {
+    struct list in_state; /* sched.queue or sched.running, both in order of submission */
+    struct list in_all;   /* sched.all */
+    uint64_t order;       /* of submission */
+    enum seq_state state;
+    bool is_busy;      /* in the running step, or an event leads back here: it must not end now */
+    bool is_cancelled; /* while busy: end it after */
+
+    struct seq_spec spec;      /* .tokens is the buffer below, .n_tokens grows */
+    token_id *tokens;          /* [cap_tokens] */
+    uint32_t cap_tokens;       /* the longest it can become */
+    uint32_t n_given;          /* tokens of the spec as submitted */
+    uint32_t n_left;           /* of max_new_tokens */
+    kv_block_id *blocks;       /* block table, [blocks for cap_tokens] */
+    uint32_t n_blocks;         /* one reference each */
+    uint32_t n_matched;        /* leading ones that came from the cache */
+    uint32_t n_sealed;         /* leading ones that are sealed */
+    struct block_hash *hashes; /* chain over tokens, [blocks for cap_tokens] */
+    uint32_t n_hashes;
+    uint32_t n_computed; /* tokens whose KV is in the blocks */
+    uint32_t n_reached;  /* the most n_computed ever was: beyond it work is new, before it is done again */
+    uint32_t n_cached_guess; /* tokens the cache had at submit */
+
+    struct seq_stats stats;
+    uint64_t submitted_ns, admitted_ns, first_token_ns, held_since_ns, held_ns;
+};
+
+struct plan_item {
+    struct seq *seq;
+    uint32_t n_tokens; /* to feed from seq->n_computed on */
+};
+
+struct plan {
+    struct plan_item *items; /* [max_seqs] */
+    uint32_t n_items;
+    uint32_t n_decode; /* the first ones; one token each */
+    uint32_t n_prefill_tokens;
+};
+
+struct sched {
+    struct sched_opts opts;
+    uint32_t block_tokens;
+    uint32_t context_tokens; /* the engine's context, or the pool if that is smaller */
+    struct list all, queue, running;
+    uint32_t n_waiting, n_running;
+    uint64_t n_submitted;
+    bool is_draining;
+    bool is_stepping;
+    bool is_short; /* the head of the queue found no place or no blocks */
+
+    struct plan plan;
+    struct engine_item *items;     /* [max_seqs] */
+    struct sample_result *results; /* [max_seqs] */
+
+    struct rate_mean prefill_rate, decode_step;
+    uint64_t n_preemptions;
+};
+
+#define EVENT(sched, name, ...)                                                                              \
+    do {                                                                                                     \
+        if ((sched)->opts.events.name)                                                                       \
+            (sched)->opts.events.name((sched)->opts.events_arg, __VA_ARGS__);                                \
+    } while (0)
+
+static inline struct seq *seq_of(struct list *in_state)
+{
+    return container_of(in_state, struct seq, in_state);
+}
+
+static inline uint64_t sched_now_ns(const struct sched *sched)
+{
+    return sched->opts.now_ns();
+}
+
+/* Whether it draws or computes, and so will want blocks. */
+static inline bool seq_is_active(const struct seq *seq)
+{
+    return seq->state == SEQ_PREFILL || seq->state == SEQ_DECODE;
+}
+
+/* ---- seq.c ---- */
+int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq **out);
+void seq_free(struct seq *seq);
+uint32_t sched_blocks_for(const struct sched *sched, uint32_t n_tokens);
+/* Cached prefix and fresh blocks for all tokens; leaves n_spare blocks to others.  E_KV_FULL. */
+int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare);
+void seq_give_back(struct sched *sched, struct seq *seq);
+void seq_seal(struct sched *sched, struct seq *seq);
+/* Books tokens [n_computed, to) as computed here. */
+void seq_advance(struct seq *seq, uint32_t to);
+
+/* ---- queue.c ---- */
+void queue_insert(struct list *list, struct seq *seq); /* in order of submission */
+void queue_wait(struct sched *sched, struct seq *seq);
+void queue_run(struct sched *sched, struct seq *seq, enum seq_state state);
+uint32_t queue_n_active(const struct sched *sched);
+void queue_admit(struct sched *sched);
+
+/* ---- preempt.c ---- */
+void preempt_make_room(struct sched *sched);
+
+/* ---- plan.c ---- */
+uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t budget);
+/* Prompt tokens that the next step could still feed beyond those of the sequences that run already. */
+uint32_t plan_budget_left(const struct sched *sched);
+void plan_make(const struct sched *sched, struct plan *plan);
+
+/* ---- apply.c ---- */
+void apply_results(struct sched *sched, const struct sample_result *results);
+void apply_failure(struct sched *sched);
+/* A token that was drawn, here or elsewhere: ends, holds or goes on decoding.  seq is busy. */
+void apply_token(struct sched *sched, struct seq *seq, const struct sample_result *token, bool is_reported);
+void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish); /* frees it */
+
+/* ---- handoff.c ---- */
+int handoff_admit(struct sched *sched, struct seq *seq); /* an arriving sequence; E_OVERLOADED, E_KV_FULL */
+
+void seq_unhold(struct sched *sched, struct seq *seq); /* books the time it was HELD */
+
+/* ---- load.c ---- */
+void load_observe(struct sched *sched, const struct plan *plan, uint64_t step_ns);
+
+#endif

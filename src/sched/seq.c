@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A sequence: its tokens, its block table, and how far KV has come.
+ *
+ *     tokens   | given (prompt, answered before) ... | drawn here ... |
+ *     blocks   | matched | sealed here ...      | filling |
+ *              0                       n_computed ^     ^ n_tokens
+ *
+ * While decoding n_computed is n_tokens - 1: the last token drawn has no KV yet, it is what the next step
+ * feeds.
+ *
+ * All memory is allocated on submit for the longest the sequence can become, so nothing fails for want of
+ * memory once it runs; pages that are never reached are never touched.
+ *
+ * Of a prompt that is cached as a whole, one block fewer is taken from the cache.  Its last token must be fed
+ * to have logits, feeding writes KV, and a sealed block is never written: so the last block is computed once
+ * more in a block of its own.  The pool makes that a twin of the cached one.
+ *
+ * Blocks are given back last one first, so that the cache drops the end of a conversation before its
+ * beginning.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "sched/sched_priv.h"
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+uint32_t sched_blocks_for(const struct sched *sched, uint32_t n_tokens)
+{
+    return n_tokens / sched->block_tokens + (n_tokens % sched->block_tokens != 0);
+}
+
+static int spec_check(const struct sched *sched, const struct seq_spec *spec)
+{
+    if (spec->n_tokens == 0 || spec->n_prompt > spec->n_tokens || (spec->arrives && spec->departs))
+        return E_INVAL;
+    if (spec->n_tokens > sched->context_tokens ||
+        (spec->n_tokens == sched->context_tokens && spec->max_new_tokens > 0))
+        return E_LIMIT;
+    for (uint32_t i = 0; i < spec->n_tokens; i++) {
+        if (spec->tokens[i] >= sched->opts.engine->info.vocab_size)
+            return E_INVAL;
+    }
+    return 0;
+}
+
+int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq **out)
+{
+    int code = spec_check(sched, spec);
+
+    if (code < 0)
+        return code;
+
+    struct seq *seq = calloc(1, sizeof(*seq));
+    if (seq == NULL)
+        return E_NOMEM;
+    list_init(&seq->in_state);
+    list_init(&seq->in_all);
+    seq->spec = *spec;
+    seq->n_given = spec->n_tokens;
+    seq->n_left = spec->max_new_tokens;
+    seq->cap_tokens = spec->n_tokens + min_u32(spec->max_new_tokens, sched->context_tokens - spec->n_tokens);
+
+    uint32_t cap_blocks = sched_blocks_for(sched, seq->cap_tokens);
+    seq->tokens = malloc(seq->cap_tokens * sizeof(*seq->tokens));
+    seq->blocks = malloc(cap_blocks * sizeof(*seq->blocks));
+    seq->hashes = malloc(cap_blocks * sizeof(*seq->hashes));
+    if (seq->tokens == NULL || seq->blocks == NULL || seq->hashes == NULL) {
+        seq_free(seq);
+        return E_NOMEM;
+    }
+    memcpy(seq->tokens, spec->tokens, spec->n_tokens * sizeof(*seq->tokens));
+    seq->spec.tokens = seq->tokens;
+    seq->n_hashes = (uint32_t)prefix_hash_chain(&spec->prefix_key, seq->tokens, spec->n_tokens,
+                                                sched->block_tokens, seq->hashes);
+    *out = seq;
+    return 0;
+}
+
+void seq_free(struct seq *seq)
+{
+    free(seq->hashes);
+    free(seq->blocks);
+    free(seq->tokens);
+    free(seq);
+}
+
+/* ---- blocks ---- */
+
+int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
+{
+    struct kv_pool *pool = sched->opts.pool;
+    uint32_t n_total = sched_blocks_for(sched, seq->spec.n_tokens);
+    uint32_t n_most = min_u32(seq->n_hashes, (seq->spec.n_tokens - 1) / sched->block_tokens);
+
+    /* A look that changes nothing first: whoever waits at the head of the queue asks before every step. */
+    if (n_total - kv_peek(pool, seq->hashes, n_most) + n_spare > kv_available(pool))
+        return E_KV_FULL;
+
+    seq->n_blocks = kv_match(pool, seq->hashes, n_most, seq->blocks);
+    uint32_t n_fresh = n_total - seq->n_blocks;
+    if (n_fresh + n_spare > kv_available(pool) || kv_take(pool, n_fresh, seq->blocks + seq->n_blocks) < 0) {
+        seq_give_back(sched, seq);
+        return E_KV_FULL;
+    }
+    seq->n_matched = seq->n_sealed = seq->n_blocks;
+    seq->n_blocks = n_total;
+    seq->n_computed = seq->n_matched * sched->block_tokens;
+    if (seq->n_computed > seq->n_reached) {
+        seq->stats.n_reused += seq->n_computed - seq->n_reached;
+        seq->n_reached = seq->n_computed;
+    }
+    return 0;
+}
+
+void seq_give_back(struct sched *sched, struct seq *seq)
+{
+    while (seq->n_blocks > 0)
+        kv_unref(sched->opts.pool, seq->blocks[--seq->n_blocks]);
+    seq->n_matched = seq->n_sealed = seq->n_computed = 0;
+}
+
+/* Seals what is full.  Without memory for a hash the chain stays where it is and the next step tries again.
+ */
+void seq_seal(struct sched *sched, struct seq *seq)
+{
+    uint32_t n_full = seq->n_computed / sched->block_tokens;
+
+    for (; seq->n_sealed < n_full; seq->n_sealed++) {
+        uint32_t block = seq->n_sealed;
+
+        if (block == seq->n_hashes) {
+            const struct block_hash *parent = block ? &seq->hashes[block - 1] : NULL;
+
+            if (prefix_hash_block(&seq->spec.prefix_key, parent, seq->tokens + block * sched->block_tokens,
+                                  sched->block_tokens, &seq->hashes[block]) < 0)
+                return;
+            seq->n_hashes++;
+        }
+        kv_seal(sched->opts.pool, seq->blocks[block], &seq->hashes[block]);
+    }
+}
+
+void seq_advance(struct seq *seq, uint32_t to)
+{
+    uint32_t again = min_u32(seq->n_reached, to);
+
+    if (again > seq->n_computed)
+        seq->stats.n_recomputed += again - seq->n_computed;
+    if (to > seq->n_reached) {
+        if (seq->n_reached < seq->n_given)
+            seq->stats.n_computed += min_u32(to, seq->n_given) - seq->n_reached;
+        seq->n_reached = to;
+    }
+    seq->n_computed = to;
+}
+
+/* ---- looking ---- */
+
+const kv_block_id *seq_blocks(const struct seq *seq, uint32_t *n_out, uint32_t *n_reused_out)
+{
+    if (n_out)
+        *n_out = seq->n_blocks;
+    if (n_reused_out)
+        *n_reused_out = seq->n_matched;
+    return seq->blocks;
+}
+
+enum seq_state seq_state(const struct seq *seq)
+{
+    return seq->state;
+}
+
+const struct seq_spec *seq_spec(const struct seq *seq)
+{
+    return &seq->spec;
+}
+
+const struct seq_stats *seq_stats(const struct seq *seq)
+{
+    return &seq->stats;
+}
+
+uint32_t seq_n_computed(const struct seq *seq)
+{
+    return seq->n_computed;
+}

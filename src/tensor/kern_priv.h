@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A kernel table: what one instruction set has to offer, and the arguments of its functions.
+ *
+ * The files kern_*.c are compiled once per instruction set, each time with another KERN_V16 (and KERN_Q8),
+ * the header that says what "sixteen floats at once" is there.  KERN(name) keeps the copies apart for the
+ * linker. */
+#ifndef TENSOR_KERN_PRIV_H
+#define TENSOR_KERN_PRIV_H
+
+#include "tensor/tensor.h"
+
+enum {
+    PANEL_ROWS = 16,                           /* lanes: output rows of a panel */
+    QBLK_WEIGHTS = 32,                         /* along K, per scale */
+    Q8_QBLK_BYTES = QBLK_WEIGHTS * PANEL_ROWS, /* quants of one qblk of one panel */
+    ROWS_STRIDE =
+        128, /* floats between rows of X in tile_rows: one constant, so that addresses are constants */
+    MAX_BLOCK_TOKENS = ROWS_STRIDE,
+    MAX_TILE_TOKENS = 12,
+    PEAK_BF16_CHAINS = 12,
+};
+
+/* y[t][16*p + lane] (+)= sum over k of x[t][k] * w[p][k][lane], for n_tokens x n_panels*16 outputs.  Full
+ * panels only: the caller lends a buffer for ragged rows. */
+struct tile {
+    const void *w;     /* element (k 0, lane 0) of the first panel */
+    size_t w_step;     /* elements from one k to the next */
+    size_t panel_step; /* elements from one panel to the next */
+    const float *x;    /* packed [k][n_tokens]; for tile_rows [n_tokens][ROWS_STRIDE] */
+    float *y;
+    size_t y_step; /* floats from one token to the next */
+    uint32_t n_k;
+    uint32_t n_panels;
+    uint32_t n_tokens; /* 1..tile_tokens */
+    bool is_first;     /* start at zero, else go on from y */
+    /* Fetched meanwhile; NULL: what lies ahead in these panels and those behind them. */
+    const char *next;
+    size_t next_k_bytes, next_panel_bytes;
+};
+
+/* The same over qblks.  Packed activations of one tile: [qblk] of q8_act_bytes(n_tokens) each. */
+struct tile_q8 {
+    const uint8_t *w;       /* [panel][qblk][Q8_QBLK_BYTES], weight + 128, as [k/4][lane][4] */
+    const uint16_t *scales; /* [panel][qblk][lane], F16 */
+    size_t panel_step;      /* bytes, for both */
+    const void *x;
+    float *y;
+    size_t y_step;
+    uint32_t n_qblks;
+    uint32_t n_panels;
+    uint32_t n_tokens; /* 1..tile_tokens */
+    bool is_first;
+    const uint8_t *next; /* fetched meanwhile, panel_step apart; NULL as above */
+};
+
+/* Activations to pack: columns [from, to) of n_tokens rows, x_stride floats apart. */
+struct pack {
+    const float *x;
+    size_t x_stride;
+    uint32_t n_tokens; /* of this tile */
+    uint32_t from, to; /* for q8: multiples of 32 */
+    void *out;         /* of the tile, its column 0 */
+};
+
+struct attn_unit; /* attn_priv.h */
+struct attn_merge;
+
+struct rope_args { /* see rope_rotate */
+    enum rope_pairs pairs;
+    float *x;
+    uint32_t n_heads, head_dim, dims;
+    const float *cos, *sin;
+};
+
+/* Do what there is to measure for a while: rounds x tile_tokens operations on 16 lanes.  The result keeps the
+ * compiler from leaving it out. */
+typedef float (*kern_peak)(uint32_t rounds);
+
+/* What is made of the operations of one v16 header. */
+struct kern_vec {
+    uint32_t tile_tokens;
+    uint32_t tile_panels; /* that go with so many tokens */
+
+    void (*tile_f32)(const struct tile *tile);
+    void (*tile_f16)(const struct tile *tile);
+    void (*tile_bf16)(const struct tile *tile);
+    void (*pack_f32)(const struct pack *pack);
+    void (*widen_f16)(const uint16_t *in, float *out, size_t n); /* n a multiple of 16 */
+    void (*widen_bf16)(const uint16_t *in, float *out, size_t n);
+
+    void (*attn_unit)(const struct attn_unit *unit);
+    void (*attn_merge)(const struct attn_merge *merge);
+    void (*kv_store)(const struct kv_store_args *args);
+
+    void (*rms_norm)(const float *x, const float *gain, uint32_t n, float eps, float *out);
+    void (*vec_add)(float *x, const float *y, uint32_t n);
+    void (*swiglu)(float *gate, const float *up, uint32_t n);
+    void (*rope)(const struct rope_args *args);
+
+    float (*read_memory)(const void *from, size_t len_bytes); /* 64-aligned, whole KiB */
+    kern_peak peak;                                           /* fused multiply-adds, tile_tokens a round */
+};
+
+/* Integer dots: what is made of one q8 header. */
+struct kern_q8 {
+    uint32_t tile_tokens;
+    uint32_t tile_panels;
+    uint32_t act_bytes; /* per token and qblk, packed */
+
+    void (*tile)(const struct tile_q8 *tile);
+    void (*pack)(const struct pack *pack);
+    kern_peak peak; /* dots of four per lane, so many a round: */
+    uint32_t peak_chains;
+};
+
+struct kern_table {
+    const char *name;
+    const char *family;
+    const struct kern_vec *vec;
+    const struct kern_q8 *q8;
+    bool has_int8_dot; /* the CPU has an instruction for q8's dots */
+    bool (*is_usable)(void);
+};
+
+/* All tables of this build, the best last. */
+extern const struct kern_table kern_tables[];
+extern const uint32_t kern_n_tables;
+/* PEAK_BF16_CHAINS dots of two per lane and round; NULL: the CPU has no such instruction. */
+kern_peak kern_bf16_peak(void);
+
+#endif

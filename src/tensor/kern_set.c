@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of one instruction set offer, in one struct. */
+#include "tensor/kern_set_priv.h"
+
+const struct kern_vec KERN(kern_vec) = {
+    .tile_tokens = TILE_TOKENS,
+    .tile_panels = TILE_PANELS,
+    .tile_f32 = KERN(tile_f32),
+    .tile_f16 = KERN(tile_f16),
+    .tile_bf16 = KERN(tile_bf16),
+    .pack_f32 = KERN(pack_f32),
+    .widen_f16 = KERN(widen_f16),
+    .widen_bf16 = KERN(widen_bf16),
+    .attn_unit = KERN(attn_unit),
+    .attn_merge = KERN(attn_merge),
+    .kv_store = KERN(kv_store),
+    .rms_norm = KERN(rms_norm),
+    .vec_add = KERN(vec_add),
+    .swiglu = KERN(swiglu),
+    .rope = KERN(rope),
+    .read_memory = KERN(read_memory),
+    .peak = KERN(peak),
+};

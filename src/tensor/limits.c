@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine's limits, measured: what a figure of a kernel has to be held against.
+ *
+ * Reading: each rank reads its own stretch of a buffer that no cache holds.  Arithmetic: each rank repeats
+ * one instruction on registers.  Every figure is the median of RUNS runs over the whole team, each calibrated
+ * to take about RUN_NS, so that a machine shared with others is measured as it is.
+ *
+ * Peaks are those of the vector instructions that the kernels use; tile units (AMX) would do more and are not
+ * counted.
+ */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "tensor/kern_priv.h"
+
+enum { RUNS = 5, LANES = PANEL_ROWS };
+#define RUN_NS         (60 * NS_PER_MS)
+#define READ_BYTES     ((size_t)1 << 30)
+#define MIN_READ_BYTES ((size_t)64 << 20)
+
+struct measuring {
+    const struct kern_table *table;
+    kern_peak peak;
+    uint32_t rounds;
+    const char *buffer;
+    size_t buffer_bytes;
+    _Atomic float sink;
+};
+
+static void peak_job(void *arg, unsigned rank, unsigned n_ranks)
+{
+    struct measuring *measuring = arg;
+
+    measuring->sink = measuring->peak(measuring->rounds);
+}
+
+static void read_job(void *arg, unsigned rank, unsigned n_ranks)
+{
+    struct measuring *measuring = arg;
+    uint64_t from, to;
+
+    team_split(measuring->buffer_bytes, 1024, rank, n_ranks, &from, &to);
+    measuring->sink = measuring->table->vec->read_memory(measuring->buffer + from, to - from);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+
+    return (left > right) - (left < right);
+}
+
+static double seconds_of(struct team *team, team_job job, struct measuring *measuring)
+{
+    uint64_t start_ns = clock_now_ns();
+
+    team_run(team, job, measuring);
+    return (double)(clock_now_ns() - start_ns) / (double)NS_PER_S;
+}
+
+static double median_seconds(struct team *team, team_job job, struct measuring *measuring)
+{
+    double seconds[RUNS];
+
+    for (int i = 0; i < RUNS; i++)
+        seconds[i] = seconds_of(team, job, measuring);
+    qsort(seconds, RUNS, sizeof(seconds[0]), by_size);
+    return seconds[RUNS / 2];
+}
+
+/* Operations per second; ops: per round and rank.  0 without a function. */
+static double measure_peak(struct team *team, const struct kern_table *table, kern_peak peak, double ops)
+{
+    struct measuring measuring = {.table = table, .peak = peak, .rounds = 100000};
+
+    if (peak == NULL)
+        return 0.0;
+    /* Twice, since the first wakes the machine's clock. */
+    for (int i = 0; i < 2; i++) {
+        double seconds = seconds_of(team, peak_job, &measuring);
+        double rounds = measuring.rounds * ((double)RUN_NS / (double)NS_PER_S) / seconds;
+
+        measuring.rounds = rounds < 1000 ? 1000 : rounds > 1e9 ? 1000000000 : (uint32_t)rounds;
+    }
+    return ops * measuring.rounds * team_size(team) / median_seconds(team, peak_job, &measuring);
+}
+
+/* Bytes per second; 0 when there is no memory for it. */
+static double measure_reading(struct team *team, const struct kern_table *table)
+{
+    struct mem_region region;
+    size_t len_bytes = READ_BYTES;
+    int rc;
+
+    while ((rc = mem_region_open(len_bytes, false, true, "limits", &region)) != 0 &&
+           len_bytes > MIN_READ_BYTES)
+        len_bytes /= 2;
+    if (rc != 0)
+        return 0.0;
+    struct measuring measuring = {.table = table, .buffer = region.base, .buffer_bytes = len_bytes};
+    double seconds = median_seconds(team, read_job, &measuring);
+
+    mem_region_close(&region);
+    return (double)len_bytes / seconds;
+}
+
+void tensor_limits_measure(struct team *team, struct tensor_limits *out)
+{
+    const struct kern_table *table = kern_table_get("auto");
+
+    ASSERT(table != NULL);
+    out->read_gbs = measure_reading(team, table) / 1e9;
+    out->fp32_tflops =
+        measure_peak(team, table, table->vec->peak, table->vec->tile_tokens * LANES * 2) / 1e12;
+    out->bf16_tflops = measure_peak(team, table, kern_bf16_peak(), PEAK_BF16_CHAINS * LANES * 4) / 1e12;
+    out->int8_tops = measure_peak(team, table, table->has_int8_dot ? table->q8->peak : NULL,
+                                  table->q8->peak_chains * LANES * 8) /
+                     1e12;
+}

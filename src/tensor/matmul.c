@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products: who computes what, in which order the memory is walked.  The arithmetic is in kern_tile.c
+ * and kern_q8.c.
+ *
+ *                 K                    tokens
+ *          +-------------+        +----+----+----+--       1. every rank packs its share of K of all
+ *    unit  | panel panel |        |tile|tile|tile|            activations; barrier
+ *          | panel panel |   x  K |    |    |    |         2. ranks take units (a few panels) until
+ *    unit  | ...         |        |    |    |    |            there are no more
+ *          +-------------+        +----+----+----+--
+ *
+ * Few tokens (one tile): a unit is read once, front to back, converted in registers; the memory is the limit.
+ * Many tokens: a unit is cut along K into slices of SLICE_K; two panels of a slice (converted to F32 once, 32
+ * KiB) stay in the first-level cache while the tiles go past, and sums rest in y between slices:
+ *
+ *     for tokens (BLOCK_TOKENS: their slice of x fits the second-level cache)
+ *       for slices of K
+ *         for one or two panels:  convert;  for tiles of tokens:  tile += x slice . panels
+ *
+ * Whatever the order of these loops, each output sees its products along K from first to last.
+ *
+ * Hot path: no allocation, no log, no system call.
+ */
+#include "tensor/kern_priv.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "tensor/weight_priv.h"
+#include "tensor/work_priv.h"
+
+enum {
+    SLICE_K = 256,
+    Q8_SLICE_K = 1024,
+    MAX_SLICE_PANELS = 2,
+    BLOCK_TOKENS = 252,
+    UNITS_PER_RANK = 8,
+    GROUP_PANELS = 4,
+    MAX_UNIT_PANELS = 32,
+};
+
+struct scratch { /* what matmul_args.scratch holds */
+    struct work work;
+    float x[];
+};
+
+struct product {
+    const struct matmul_args *args;
+    const struct kern_table *table;
+    struct team *team;
+    struct scratch *scratch;
+    const float *x; /* packed: tile after tile */
+    bool is_q8;
+    uint32_t n_tiles;
+    uint32_t n_panels;
+    uint32_t unit_panels;
+    uint32_t slice_panels; /* that a tile function takes at once */
+};
+
+struct token_tile {
+    uint32_t first, n;
+};
+
+/* Tiles of nearly equal height. */
+static struct token_tile tile_at(const struct product *product, uint32_t index)
+{
+    uint32_t each = product->args->n / product->n_tiles, extra = product->args->n % product->n_tiles;
+
+    return (struct token_tile){index * each + (index < extra ? index : extra), each + (index < extra)};
+}
+
+/* Bytes of packed activations per token. */
+static size_t token_bytes(const struct product *product)
+{
+    uint32_t cols = product->args->weight->cols;
+
+    return product->is_q8 ? (size_t)cols / QBLK_WEIGHTS * product->table->q8->act_bytes
+                          : cols * sizeof(float);
+}
+
+/* Where column k of a tile's packed activations begins. */
+static const void *packed_at(const struct product *product, struct token_tile tokens, uint32_t k)
+{
+    size_t column =
+        product->is_q8 ? (size_t)k / QBLK_WEIGHTS * product->table->q8->act_bytes : k * sizeof(float);
+
+    return (const char *)product->x + tokens.first * token_bytes(product) + column * tokens.n;
+}
+
+static void pack_share(const struct product *product, unsigned rank, unsigned n_ranks)
+{
+    const struct matmul_args *args = product->args;
+    uint64_t from, to;
+
+    team_split(args->weight->cols, QBLK_WEIGHTS, rank, n_ranks, &from, &to);
+    for (uint32_t i = 0; i < product->n_tiles && from < to; i++) {
+        struct token_tile tokens = tile_at(product, i);
+        struct pack pack = {
+            .x = args->x + tokens.first * args->x_stride,
+            .x_stride = args->x_stride,
+            .n_tokens = tokens.n,
+            .from = (uint32_t)from,
+            .to = (uint32_t)to,
+            .out = (char *)product->scratch->x + tokens.first * token_bytes(product),
+        };
+        (product->is_q8 ? product->table->q8->pack : product->table->vec->pack_f32)(&pack);
+    }
+}
+
+/* The panels of a tile function's call; k in elements. */
+struct region {
+    const void *w;
+    const void *scales; /* Q8_0 */
+    void (*tile)(const struct tile *tile);
+    size_t panel_step; /* elements, or bytes (Q8_0) */
+    uint32_t panel, n_panels;
+    uint32_t k, n_k;
+    const void *next; /* see struct tile */
+    size_t next_k_bytes, next_panel_bytes;
+};
+
+static void call_tile(const struct product *product, const struct region *region, struct token_tile tokens,
+                      float *y, size_t y_step)
+{
+    const void *x = packed_at(product, tokens, region->k);
+
+    if (product->is_q8)
+        product->table->q8->tile(&(struct tile_q8){
+            .w = region->w,
+            .scales = region->scales,
+            .panel_step = region->panel_step,
+            .x = x,
+            .y = y,
+            .y_step = y_step,
+            .n_qblks = region->n_k / QBLK_WEIGHTS,
+            .n_panels = region->n_panels,
+            .n_tokens = tokens.n,
+            .is_first = region->k == 0,
+            .next = region->next,
+        });
+    else
+        region->tile(&(struct tile){
+            .w = region->w,
+            .w_step = PANEL_ROWS,
+            .panel_step = region->panel_step,
+            .x = x,
+            .y = y,
+            .y_step = y_step,
+            .n_k = region->n_k,
+            .n_panels = region->n_panels,
+            .n_tokens = tokens.n,
+            .is_first = region->k == 0,
+            .next = region->next,
+            .next_k_bytes = region->next_k_bytes,
+            .next_panel_bytes = region->next_panel_bytes,
+        });
+}
+
+/* Calls the tile function; a panel with fewer than 16 rows goes by way of a buffer of whole ones. */
+static void run_tile(const struct product *product, const struct region *region, struct token_tile tokens)
+{
+    const struct matmul_args *args = product->args;
+    uint32_t row = region->panel * PANEL_ROWS;
+    uint32_t n_rows = args->weight->rows - row;
+    float *y = args->y + tokens.first * args->y_stride + row;
+
+    if (n_rows >= region->n_panels * PANEL_ROWS) {
+        call_tile(product, region, tokens, y, args->y_stride);
+        return;
+    }
+    _Alignas(64) float whole[MAX_TILE_TOKENS][PANEL_ROWS] = {{0}};
+    for (uint32_t t = 0; t < tokens.n && region->k > 0; t++)
+        memcpy(whole[t], y + t * args->y_stride, n_rows * sizeof(float));
+    call_tile(product, region, tokens, whole[0], PANEL_ROWS);
+    for (uint32_t t = 0; t < tokens.n; t++)
+        memcpy(y + t * args->y_stride, whole[t], n_rows * sizeof(float));
+}
+
+/* Panels [panel, panel + n_panels), columns [k, k + n_k), as they are in memory. */
+static struct region region_of(const struct product *product, uint32_t panel, uint32_t n_panels, uint32_t k,
+                               uint32_t n_k)
+{
+    const struct weight *weight = product->args->weight;
+    const struct kern_vec *vec = product->table->vec;
+    const char *base = weight_panel(weight, panel);
+    size_t panel_bytes = weight_panel_bytes(weight->type, weight->cols);
+    struct region region = {.panel = panel, .n_panels = n_panels, .k = k, .n_k = n_k};
+
+    if (product->is_q8) {
+        region.w = base + (size_t)k / QBLK_WEIGHTS * Q8_QBLK_BYTES;
+        region.scales =
+            base + weight_scales_at(weight->cols) + (size_t)k / QBLK_WEIGHTS * PANEL_ROWS * sizeof(uint16_t);
+        region.panel_step = panel_bytes;
+        return region;
+    }
+    uint32_t element_bytes = weight_plain_bytes(weight->type);
+    region.w = base + (size_t)k * PANEL_ROWS * element_bytes;
+    region.panel_step = panel_bytes / element_bytes;
+    region.tile = weight->type == DTYPE_F16    ? vec->tile_f16
+                  : weight->type == DTYPE_BF16 ? vec->tile_bf16
+                                               : vec->tile_f32;
+    return region;
+}
+
+/* Replaces 16-bit weights by a copy in F32. */
+static void widen_region(const struct product *product, struct region *region, float *buffer)
+{
+    const struct kern_vec *vec = product->table->vec;
+    enum dtype type = product->args->weight->type;
+    size_t n = (size_t)region->n_k * PANEL_ROWS;
+
+    if (type != DTYPE_F16 && type != DTYPE_BF16)
+        return;
+    for (uint32_t p = 0; p < region->n_panels; p++)
+        (type == DTYPE_F16 ? vec->widen_f16 : vec->widen_bf16)(
+            (const uint16_t *)region->w + p * region->panel_step, buffer + p * n, n);
+    region->w = buffer;
+    region->panel_step = n;
+    region->tile = vec->tile_f32;
+}
+
+/* Has the same slice of other panels fetched while this region is worked on. */
+static void fetch_next(const struct product *product, struct region *region, uint32_t panel)
+{
+    uint32_t element_bytes = weight_plain_bytes(product->args->weight->type);
+
+    region->next = region_of(product, panel, 1, region->k, region->n_k).w;
+    region->next_k_bytes = PANEL_ROWS * element_bytes;
+    region->next_panel_bytes = region->panel_step * element_bytes;
+}
+
+/* Panels [from, to) for the tiles [first_tile, end_tile), a slice of K after the other. */
+static void run_sliced(const struct product *product, uint32_t from, uint32_t to, uint32_t first_tile,
+                       uint32_t end_tile)
+{
+    _Alignas(64) float buffer[MAX_SLICE_PANELS * SLICE_K * PANEL_ROWS];
+    uint32_t cols = product->args->weight->cols;
+    uint32_t slice = product->is_q8 ? Q8_SLICE_K : SLICE_K;
+
+    for (uint32_t k = 0; k < cols; k += slice) {
+        uint32_t n_k = cols - k < slice ? cols - k : slice;
+
+        for (uint32_t panel = from; panel < to; panel += product->slice_panels) {
+            uint32_t n_panels = to - panel < product->slice_panels ? to - panel : product->slice_panels;
+            struct region region = region_of(product, panel, n_panels, k, n_k);
+
+            fetch_next(product, &region, panel + n_panels < to ? panel + n_panels : from);
+            widen_region(product, &region, buffer);
+            for (uint32_t i = first_tile; i < end_tile; i++)
+                run_tile(product, &region, tile_at(product, i));
+        }
+    }
+}
+
+static void run_panels(const struct product *product, uint32_t from, uint32_t to)
+{
+    uint32_t tiles_at_once = BLOCK_TOKENS / tile_at(product, 0).n;
+
+    if (from == to)
+        return;
+    if (product->n_tiles == 1) {
+        struct region region = region_of(product, from, to - from, 0, product->args->weight->cols);
+
+        run_tile(product, &region, tile_at(product, 0));
+        return;
+    }
+    for (uint32_t i = 0; i < product->n_tiles; i += tiles_at_once) {
+        uint32_t end = product->n_tiles - i < tiles_at_once ? product->n_tiles : i + tiles_at_once;
+
+        run_sliced(product, from, to, i, end);
+    }
+}
+
+static void product_job(void *arg, unsigned rank, unsigned n_ranks)
+{
+    const struct product *product = arg;
+    uint32_t n_whole = product->args->weight->rows / PANEL_ROWS;
+    uint32_t unit;
+
+    if ((const float *)product->x == product->scratch->x) {
+        pack_share(product, rank, n_ranks);
+        team_barrier(product->team, rank);
+    }
+    while (work_next(&product->scratch->work, rank, n_ranks, &unit)) {
+        uint32_t from = unit * product->unit_panels;
+        uint32_t to = from + product->unit_panels;
+        uint32_t whole_to = to < n_whole ? to : n_whole;
+
+        run_panels(product, from, whole_to);
+        if (to >= product->n_panels && n_whole < product->n_panels) /* the ragged one at the end */
+            run_panels(product, n_whole, product->n_panels);
+    }
+}
+
+/* Several units per rank, so that ranks end together, of as many panels as a tile function likes at once; but
+ * some for every rank rather than that. */
+static uint32_t unit_panels(uint32_t n_panels, unsigned n_ranks)
+{
+    uint32_t each = n_panels / (n_ranks * UNITS_PER_RANK) / GROUP_PANELS * GROUP_PANELS;
+
+    if (each > 0)
+        return each < MAX_UNIT_PANELS ? each : MAX_UNIT_PANELS;
+    each = n_panels / n_ranks;
+    return each < 1 ? 1 : each < GROUP_PANELS ? each : GROUP_PANELS;
+}
+
+size_t matmul_scratch_bytes(uint32_t max_tokens, uint32_t max_cols)
+{
+    /* No form of packed activations is larger than F32 but for the two numbers per 32 of the shortest rows.
+     */
+    return sizeof(struct scratch) + (size_t)max_tokens * (max_cols + QBLK_WEIGHTS) * sizeof(float);
+}
+
+void matmul(struct team *team, const struct matmul_args *args)
+{
+    const struct weight *weight = args->weight;
+    bool is_q8 = weight->type == DTYPE_Q8_0;
+    uint32_t tile_tokens = is_q8 ? weight->table->q8->tile_tokens : weight->table->vec->tile_tokens;
+    struct product product = {
+        .args = args,
+        .table = weight->table,
+        .team = team,
+        .scratch = args->scratch,
+        .is_q8 = is_q8,
+        .n_tiles = (args->n + tile_tokens - 1) / tile_tokens,
+        .n_panels = weight_n_panels(weight->rows),
+        .slice_panels = is_q8 ? weight->table->q8->tile_panels : weight->table->vec->tile_panels,
+    };
+
+    if (args->n == 0 || weight->rows == 0)
+        return;
+    ASSERT((uintptr_t)args->scratch % 64 == 0);
+    product.unit_panels = unit_panels(product.n_panels, team_size(team));
+    /* One row of floats is packed already. */
+    product.x = !is_q8 && args->n == 1 ? args->x : product.scratch->x;
+    work_init(&product.scratch->work, (product.n_panels + product.unit_panels - 1) / product.unit_panels,
+              team_size(team));
+    team_run(team, product_job, &product);
+}

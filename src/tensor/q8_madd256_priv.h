@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dots of unsigned weights and signed activations with AVX2: bytes are spread to words, even ones and odd
+ * ones, and vpmaddwd adds products of words in pairs, which cannot overflow (vpmaddubsw can, and is no faster
+ * once its operands are made safe).  See q8_scalar_priv.h.
+ *
+ * Compiled with -mavx2 -mfma -mf16c. */
+#ifndef TENSOR_Q8_MADD256_PRIV_H
+#define TENSOR_Q8_MADD256_PRIV_H
+
+#include "tensor/v16_avx2_priv.h"
+
+#include <string.h>
+
+#define Q8(name) name##_madd256
+/* 1 panel x 4 tokens: 8 registers of whole-number sums, 4 of weights, 2 broadcasts, a mask. */
+#define Q8_HEIGHTS(H) H(1) H(2) H(3) H(4)
+enum { Q8_TILE_TOKENS = 4, Q8_TILE_PANELS = 1, Q8_QUANT_BYTES = 8, Q8_PEAK_CHAINS = 4 }; /* words: 0 2 1 3 */
+
+typedef struct {
+    __m256i low, high;
+} q8_sums;
+typedef struct {
+    q8_sums even, odd;
+} q8_weights;
+typedef struct {
+    __m256i even, odd;
+} q8_x;
+
+static inline uint32_t q8_panels(uint32_t n_tokens)
+{
+    return Q8_TILE_PANELS;
+}
+
+static inline q8_sums q8_start(int32_t value)
+{
+    return (q8_sums){_mm256_set1_epi32(value), _mm256_set1_epi32(value)};
+}
+
+static inline q8_weights q8_load_weights(const uint8_t *from)
+{
+    __m256i low = _mm256_loadu_si256((const __m256i *)from);
+    __m256i high = _mm256_loadu_si256((const __m256i *)(from + 32));
+    __m256i mask = _mm256_set1_epi16(0xff);
+
+    return (q8_weights){{_mm256_and_si256(low, mask), _mm256_and_si256(high, mask)},
+                        {_mm256_srli_epi16(low, 8), _mm256_srli_epi16(high, 8)}};
+}
+
+static inline q8_x q8_load_x(const void *from)
+{
+    int32_t pairs[2];
+
+    memcpy(pairs, from, sizeof(pairs));
+    return (q8_x){_mm256_set1_epi32(pairs[0]), _mm256_set1_epi32(pairs[1])};
+}
+
+static inline __m256i q8_madd(__m256i sums, __m256i w, __m256i x)
+{
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(w, x));
+}
+
+static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
+{
+    return (q8_sums){q8_madd(q8_madd(sums.low, w.even.low, x.even), w.odd.low, x.odd),
+                     q8_madd(q8_madd(sums.high, w.even.high, x.even), w.odd.high, x.odd)};
+}
+
+static inline v16 q8_to_float(q8_sums sums)
+{
+    return (v16){_mm256_cvtepi32_ps(sums.low), _mm256_cvtepi32_ps(sums.high)};
+}
+
+static inline void q8_place(void *to, const int8_t quants[4])
+{
+    const int16_t words[4] = {quants[0], quants[2], quants[1], quants[3]};
+
+    memcpy(to, words, sizeof(words));
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dots of unsigned weights and signed activations with AVX-512BW and no VNNI: bytes are spread to words, even
+ * ones and odd ones, and vpmaddwd adds products of words in pairs, which cannot overflow.  See
+ * q8_scalar_priv.h.
+ *
+ * Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c. */
+#ifndef TENSOR_Q8_MADD512_PRIV_H
+#define TENSOR_Q8_MADD512_PRIV_H
+
+#include "tensor/v16_avx512_priv.h"
+
+#include <string.h>
+
+#define Q8(name)      name##_madd512
+#define Q8_HEIGHTS(H) H(1) H(2) H(3) H(4) H(5) H(6)
+enum { Q8_TILE_TOKENS = 6, Q8_TILE_PANELS = 2, Q8_QUANT_BYTES = 8, Q8_PEAK_CHAINS = 12 }; /* words: 0 2 1 3 */
+
+typedef __m512i q8_sums;
+typedef struct {
+    __m512i even, odd;
+} q8_weights;
+typedef q8_weights q8_x;
+
+static inline uint32_t q8_panels(uint32_t n_tokens)
+{
+    return Q8_TILE_PANELS;
+}
+
+static inline q8_sums q8_start(int32_t value)
+{
+    return _mm512_set1_epi32(value);
+}
+
+static inline q8_weights q8_load_weights(const uint8_t *from)
+{
+    __m512i bytes = _mm512_loadu_si512(from);
+
+    return (q8_weights){_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16(bytes, 8)};
+}
+
+static inline q8_x q8_load_x(const void *from)
+{
+    int32_t pairs[2];
+
+    memcpy(pairs, from, sizeof(pairs));
+    return (q8_x){_mm512_set1_epi32(pairs[0]), _mm512_set1_epi32(pairs[1])};
+}
+
+static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
+{
+    sums = _mm512_add_epi32(sums, _mm512_madd_epi16(w.even, x.even));
+    return _mm512_add_epi32(sums, _mm512_madd_epi16(w.odd, x.odd));
+}
+
+static inline v16 q8_to_float(q8_sums sums)
+{
+    return _mm512_cvtepi32_ps(sums);
+}
+
+static inline void q8_place(void *to, const int8_t quants[4])
+{
+    const int16_t words[4] = {quants[0], quants[2], quants[1], quants[3]};
+
+    memcpy(to, words, sizeof(words));
+}
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dots of unsigned weights and signed activations, four at a time per lane, in plain C.  They are exact, so
+ * every way to add them gives the same. */
+#ifndef TENSOR_Q8_SCALAR_PRIV_H
+#define TENSOR_Q8_SCALAR_PRIV_H
+
+#include "tensor/kern_priv.h"
+#include "tensor/v16_scalar_priv.h"
+
+#define Q8(name)      name##_scalar
+#define Q8_HEIGHTS(H) H(1)
+/* Packed activations take QUANT_BYTES per token for four quants. */
+enum { Q8_TILE_TOKENS = 1, Q8_TILE_PANELS = 1, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAINS = 4 };
+
+typedef struct {
+    int32_t at[16];
+} q8_sums;
+typedef const uint8_t *q8_weights;
+typedef const int8_t *q8_x;
+
+static inline uint32_t q8_panels(uint32_t n_tokens)
+{
+    return Q8_TILE_PANELS;
+}
+
+static inline q8_sums q8_start(int32_t value)
+{
+    q8_sums out;
+    for (int i = 0; i < 16; i++)
+        out.at[i] = value;
+    return out;
+}
+
+/* Four weights of each lane. */
+static inline q8_weights q8_load_weights(const uint8_t *from)
+{
+    return from;
+}
+
+/* Four activations of a token, for every lane. */
+static inline q8_x q8_load_x(const void *from)
+{
+    return from;
+}
+
+static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
+{
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 4; j++)
+            sums.at[i] += w[4 * i + j] * x[j];
+    return sums;
+}
+
+static inline v16 q8_to_float(q8_sums sums)
+{
+    v16 out;
+    for (int i = 0; i < 16; i++)
+        out.at[i] = (float)sums.at[i];
+    return out;
+}
+
+/* Writes four quants where q8_load_x takes them. */
+static inline void q8_place(void *to, const int8_t quants[4])
+{
+    memcpy(to, quants, 4);
+}
+
+#endif

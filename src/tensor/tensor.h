@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a forward pass needs of the machine: packed weights, matrix products, attention over paged KV, norms,
+ * RoPE.
+ *
+ * Exactness is the contract.  Every output element is summed along K in one fixed order, one output per
+ * vector lane, whatever the number of tokens beside it, however the rows are split over threads; so the bits
+ * do not depend on batch, chunking, cache hits or thread count.  The scalar table defines "correct"; tables
+ * that give other bits carry another numerics id.
+ *
+ * Hot path: no malloc, no log, no system call.  All matrices are row-major float unless said. */
+#ifndef TENSOR_TENSOR_H
+#define TENSOR_TENSOR_H
+
+#include "base/err.h"
+#include "base/team.h"
+#include "gguf/dtype.h"
+
+struct kern_table; /* one per instruction set; opaque outside the folder */
+
+/* "auto" picks the best this CPU runs; else "scalar", "avx2", "avx512" (with VNNI where there is), or exactly
+ * "avx2-madd", "avx2-vnni", "avx512-madd", "avx512-vnni".  NULL: unknown name or not runnable here. */
+const struct kern_table *kern_table_get(const char *name);
+const char *kern_table_name(const struct kern_table *table);
+uint64_t kern_numerics_id(const struct kern_table *table);
+/* The tables that can run here, from plain to best; NULL past the last. */
+const struct kern_table *kern_table_at(uint32_t index);
+
+/* ---- weights ---- */
+
+struct weight { /* [rows][cols], packed into interleaved row panels; owned */
+    const struct kern_table *table;
+    enum dtype type; /* of the source */
+    uint32_t rows;
+    uint32_t cols;
+    void *panels;
+    size_t len_bytes;
+};
+
+/* True for the types that weight_pack takes: F32 F16 BF16 Q8_0 for now. */
+bool weight_type_ok(enum dtype type);
+/* Packs a row-major matrix as stored in a GGUF.  Several matrices of equal cols and type may be stacked
+ * (fused QKV, gate/up) by giving n_parts > 1: the result has the sum of their rows.  E_UNSUPPORTED, E_INVAL
+ * (cols not a multiple of the type's qblk), E_NOMEM. */
+struct weight_part {
+    const void *data;
+    uint32_t rows;
+};
+int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
+                uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
+void weight_fini(struct weight *weight);
+/* One row, de-quantised: out [cols].  For token embeddings. */
+void weight_row(const struct weight *weight, uint32_t row, float *out);
+
+/* y[n][rows] = x[n][cols] . W^T, y rows y_stride apart.  scratch: matmul_scratch_bytes(), 64-aligned; holds
+ * the activations as the kernel wants them. */
+size_t matmul_scratch_bytes(uint32_t max_tokens, uint32_t max_cols);
+struct matmul_args {
+    const struct weight *weight;
+    const float *x;  /* [n][cols], rows x_stride apart */
+    size_t x_stride; /* in floats */
+    uint32_t n;
+    float *y;
+    size_t y_stride;
+    void *scratch;
+};
+void matmul(struct team *team, const struct matmul_args *args);
+
+/* ---- attention over a block table ---- */
+
+struct attn_item {  /* one sequence's queries */
+    uint32_t first; /* index of its first row in q and out */
+    uint32_t n_tokens;
+    uint32_t position;      /* of the first; token i attends to keys 0..position+i */
+    const uint32_t *blocks; /* block table */
+};
+struct attn_args {
+    const struct kern_table *table;
+    const float *q;  /* [n][n_heads][head_dim], rotated, unscaled */
+    size_t q_stride; /* floats between tokens */
+    float *out;      /* [n][n_heads][head_dim] */
+    size_t out_stride;
+    const void *kv_layer; /* arena of this layer, as kv_store fills it */
+    size_t block_bytes;   /* of one (layer, block) */
+    bool kv_is_f16;       /* else F32 */
+    uint32_t n_heads, n_kv_heads, head_dim, block_tokens;
+    float scale; /* 1/sqrt(head_dim) usually */
+    const struct attn_item *items;
+    uint32_t n_items;
+    void *scratch;        /* 64-aligned */
+    size_t scratch_bytes; /* at least attn_scratch_bytes() for what is given here */
+};
+size_t attn_scratch_bytes(uint32_t max_tokens, uint32_t n_heads, uint32_t head_dim, uint32_t n_ranks,
+                          uint32_t max_context);
+/* Tiled with an online softmax (FlashAttention); decode splits the context at fixed places and merges in
+ * order. */
+void attention(struct team *team, const struct attn_args *args);
+
+/* Stores K and V rows of n tokens of one sequence: k, v [n][n_kv_heads][head_dim] (strides in floats).
+ * In the arena of a layer, block after block (block_tokens a multiple of 16, at most 128):
+ *     K [kv_head][head_dim][token in block]     a key per lane: attention never transposes
+ *     V [kv_head][token in block][head_dim] */
+struct kv_store_args {
+    const struct kern_table *table;
+    void *kv_layer;
+    size_t block_bytes;
+    bool kv_is_f16;
+    uint32_t n_kv_heads, head_dim, block_tokens;
+    const uint32_t *blocks;
+    uint32_t position;
+    uint32_t n;
+    const float *k, *v;
+    size_t k_stride, v_stride;
+};
+void kv_store(const struct kv_store_args *args);
+
+/* ---- small operations, one row at a time, any thread ---- */
+
+/* out[i] = x[i] * rsqrt(mean(x^2) + eps) * gain[i]   (RMSNorm, Zhang & Sennrich 2019) */
+void rms_norm(const struct kern_table *table, const float *x, const float *gain, uint32_t n, float eps,
+              float *out);
+void vec_add(const struct kern_table *table, float *x, const float *y, uint32_t n); /* x += y */
+/* gate[i] = silu(gate[i]) * up[i]   (SwiGLU, Shazeer 2020) */
+void swiglu(const struct kern_table *table, float *gate, const float *up, uint32_t n);
+
+enum rope_pairs { ROPE_ADJACENT /* llama: (0,1)(2,3).. */, ROPE_HALVES /* qwen2, NeoX: (i, i + dims/2) */ };
+/* Rotates n_heads heads of one token in place; cos/sin: [dims/2] of this position. */
+void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x, uint32_t n_heads,
+                 uint32_t head_dim, uint32_t dims, const float *cos, const float *sin);
+
+/* ---- the machine's limits, measured (median of several runs, all ranks of the team) ---- */
+struct tensor_limits {
+    double read_gbs;
+    double fp32_tflops;
+    double bf16_tflops; /* 0: no such instruction */
+    double int8_tops;   /* 0: no such instruction */
+};
+void tensor_limits_measure(struct team *team, struct tensor_limits *out);
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights: from rows as a model file has them to panels as the kernels want them.
+ *
+ *     file:   row 0   w w w w w w ...           panel 0:   k 0:  row 0, row 1, .. row 15
+ *             row 1   w w w w w w ...    ->                k 1:  row 0, row 1, .. row 15
+ *             ...                                          ...
+ *             row 15                            (one output row per vector lane)
+ *
+ * Every rank packs its share of the panels, so that memory is first touched where it will be read.  Rows that
+ * are missing in the last panel are zero.  Q8_0 quants get 128 added (see kern_q8.c) and their scales go
+ * behind.
+ */
+#include "tensor/weight_priv.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+
+enum { PACK_COLS = 256 }; /* at once, so that their part of a panel stays in the first-level cache */
+
+struct q8_qblk { /* as in the file */
+    uint8_t scale[2];
+    int8_t quants[QBLK_WEIGHTS];
+};
+_Static_assert(sizeof(struct q8_qblk) == 34, "Q8_0 in a GGUF");
+
+struct packing {
+    struct weight *weight;
+    const struct weight_part *parts;
+    uint32_t n_parts;
+    size_t row_bytes; /* in the file */
+};
+
+/* The row of the stacked matrix, NULL below its end. */
+static const char *source_row(const struct packing *packing, uint32_t row)
+{
+    for (uint32_t i = 0; i < packing->n_parts; i++) {
+        if (row < packing->parts[i].rows)
+            return (const char *)packing->parts[i].data + row * packing->row_bytes;
+        row -= packing->parts[i].rows;
+    }
+    return NULL;
+}
+
+/* Columns [from, to) of a row into its lane. */
+static void pack_plain16(const char *row, uint32_t from, uint32_t to, uint16_t *lane)
+{
+    for (uint32_t k = from; k < to; k++)
+        memcpy(lane + (size_t)k * PANEL_ROWS, row + (size_t)k * 2, 2);
+}
+
+static void pack_plain32(const char *row, uint32_t from, uint32_t to, uint32_t *lane)
+{
+    for (uint32_t k = from; k < to; k++)
+        memcpy(lane + (size_t)k * PANEL_ROWS, row + (size_t)k * 4, 4);
+}
+
+static void pack_q8(const struct q8_qblk *row, uint32_t from, uint32_t to, uint8_t *quants, uint8_t *scales)
+{
+    for (uint32_t b = from / QBLK_WEIGHTS; b < to / QBLK_WEIGHTS; b++) {
+        for (uint32_t i = 0; i < QBLK_WEIGHTS; i += 4) {
+            uint32_t four;
+
+            memcpy(&four, row[b].quants + i, 4);
+            four ^= 0x80808080;
+            memcpy(quants + (size_t)b * Q8_QBLK_BYTES + i * PANEL_ROWS, &four, 4);
+        }
+        memcpy(scales + (size_t)b * PANEL_ROWS * 2, row[b].scale, 2);
+    }
+}
+
+static void pack_lane(const struct weight *weight, const void *row, char *panel, uint32_t lane, uint32_t from)
+{
+    uint32_t to = weight->cols - from < PACK_COLS ? weight->cols : from + PACK_COLS;
+
+    if (weight->type == DTYPE_Q8_0)
+        pack_q8(row, from, to, (uint8_t *)panel + lane * 4,
+                (uint8_t *)panel + weight_scales_at(weight->cols) + lane * 2);
+    else if (weight->type == DTYPE_F32)
+        pack_plain32(row, from, to, (uint32_t *)panel + lane);
+    else
+        pack_plain16(row, from, to, (uint16_t *)panel + lane);
+}
+
+static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
+{
+    const struct packing *packing = arg;
+    const struct weight *weight = packing->weight;
+    uint64_t first, end;
+
+    team_split(weight_n_panels(weight->rows), 1, rank, n_ranks, &first, &end);
+    for (uint32_t p = (uint32_t)first; p < end; p++) {
+        char *panel = (char *)weight->panels + p * weight_panel_bytes(weight->type, weight->cols);
+        const char *rows[PANEL_ROWS];
+
+        for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
+            rows[lane] = source_row(packing, p * PANEL_ROWS + lane);
+        for (uint32_t from = 0; from < weight->cols; from += PACK_COLS)
+            for (uint32_t lane = 0; lane < PANEL_ROWS && rows[lane] != NULL; lane++)
+                pack_lane(weight, rows[lane], panel, lane, from);
+    }
+}
+
+bool weight_type_ok(enum dtype type)
+{
+    return type == DTYPE_Q8_0 || weight_plain_bytes(type) > 0;
+}
+
+int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
+                uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
+{
+    uint64_t rows = 0;
+
+    if (!weight_type_ok(type))
+        return E_UNSUPPORTED;
+    for (uint32_t i = 0; i < n_parts; i++)
+        rows += parts[i].rows;
+    const struct dtype_info *info = dtype_info(type);
+    if (cols == 0 || cols % info->qblk_weights != 0 || rows == 0 || rows > UINT32_MAX - PANEL_ROWS)
+        return E_INVAL;
+
+    struct weight weight = {.table = table, .type = type, .rows = (uint32_t)rows, .cols = cols};
+    struct mem_region region;
+    size_t panel_bytes = weight_panel_bytes(type, cols), len_bytes;
+    if (__builtin_mul_overflow(panel_bytes, weight_n_panels(weight.rows), &len_bytes))
+        return E_NOMEM;
+    int rc = mem_region_open(len_bytes, false, false, "weights", &region);
+    if (rc < 0)
+        return rc;
+    weight.panels = region.base;
+    weight.len_bytes = region.len_bytes;
+
+    struct packing packing = {
+        .weight = &weight,
+        .parts = parts,
+        .n_parts = n_parts,
+        .row_bytes = (size_t)cols / info->qblk_weights * info->qblk_bytes,
+    };
+    team_run(team, pack_job, &packing);
+    *out = weight;
+    return 0;
+}
+
+void weight_fini(struct weight *weight)
+{
+    struct mem_region region = {.base = weight->panels, .len_bytes = weight->len_bytes, .fd = -1};
+
+    if (weight->panels != NULL)
+        mem_region_close(&region);
+    *weight = (struct weight){0};
+}
+
+static void row_q8(const uint8_t *panel, uint32_t cols, uint32_t lane, float *out)
+{
+    const uint16_t *scales = (const uint16_t *)(panel + weight_scales_at(cols));
+
+    for (uint32_t k = 0; k < cols; k++) {
+        uint32_t b = k / QBLK_WEIGHTS, i = k % QBLK_WEIGHTS;
+        int quant = panel[(size_t)b * Q8_QBLK_BYTES + i / 4 * PANEL_ROWS * 4 + lane * 4 + i % 4] - 128;
+
+        out[k] = (float)quant * f16_to_f32(scales[(size_t)b * PANEL_ROWS + lane]);
+    }
+}
+
+void weight_row(const struct weight *weight, uint32_t row, float *out)
+{
+    const void *panel = weight_panel(weight, row / PANEL_ROWS);
+    uint32_t lane = row % PANEL_ROWS;
+
+    ASSERT(row < weight->rows);
+    if (weight->type == DTYPE_Q8_0)
+        row_q8(panel, weight->cols, lane, out);
+    else if (weight->type == DTYPE_F32)
+        for (uint32_t k = 0; k < weight->cols; k++)
+            out[k] = ((const float *)panel)[(size_t)k * PANEL_ROWS + lane];
+    else if (weight->type == DTYPE_F16)
+        for (uint32_t k = 0; k < weight->cols; k++)
+            out[k] = f16_to_f32(((const uint16_t *)panel)[(size_t)k * PANEL_ROWS + lane]);
+    else
+        for (uint32_t k = 0; k < weight->cols; k++)
+            out[k] = bf16_to_f32(((const uint16_t *)panel)[(size_t)k * PANEL_ROWS + lane]);
+}

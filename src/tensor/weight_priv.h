@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where things are inside packed weights.
+ *
+ *     F32 F16 BF16   [panel] { [k][lane] }                                      padded to 64 bytes
+ *     Q8_0           [panel] { quants [qblk][k/4][lane][4], scales [qblk][lane] }   padded to 64 bytes
+ */
+#ifndef TENSOR_WEIGHT_PRIV_H
+#define TENSOR_WEIGHT_PRIV_H
+
+#include "tensor/kern_priv.h"
+
+/* Bytes of an element of a plain type; 0 for quantised ones. */
+static inline uint32_t weight_plain_bytes(enum dtype type)
+{
+    return type == DTYPE_F32 ? 4 : type == DTYPE_F16 || type == DTYPE_BF16 ? 2 : 0;
+}
+
+static inline uint32_t weight_n_panels(uint32_t rows)
+{
+    return rows / PANEL_ROWS + (rows % PANEL_ROWS != 0);
+}
+
+/* Offset of the scales in a panel of Q8_0. */
+static inline size_t weight_scales_at(uint32_t cols)
+{
+    return (size_t)cols / QBLK_WEIGHTS * Q8_QBLK_BYTES;
+}
+
+static inline size_t weight_panel_bytes(enum dtype type, uint32_t cols)
+{
+    size_t len_bytes = type == DTYPE_Q8_0 ? weight_scales_at(cols) +
+                                                (size_t)cols / QBLK_WEIGHTS * PANEL_ROWS * sizeof(uint16_t)
+                                          : (size_t)cols * PANEL_ROWS * weight_plain_bytes(type);
+
+    return (len_bytes + 63) / 64 * 64;
+}
+
+static inline const char *weight_panel(const struct weight *weight, uint32_t panel)
+{
+    return (const char *)weight->panels + panel * weight_panel_bytes(weight->type, weight->cols);
+}
+
+#endif

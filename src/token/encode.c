@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text -> token ids.
+ *
+ *     text        Hello<|im_end|>you
+ *     specials         [--------]            longest match at the leftmost place
+ *     segments    [---]          [-]
+ *     words       Hello           you        byte-level: pretok.c;  SentencePiece: where nothing can merge
+ *     symbols     H e l l o       y o u      bytes or characters
+ *     merged      Hello           you        merge.c
+ *
+ * What may match as a special depends on who wrote the text.  Spans that came from a client never hold a
+ * marker, not even partly: a marker that begins in the template's text and would end in the client's is none
+ * either. Segments run across the border between the two all the same, as they do where the model was
+ * trained, so "user\n" and the client's first word meet the merges together.
+ *
+ * Every character of the text is looked at a bounded number of times, and merging is O(n log n) in the
+ * longest word, so the time for a text is bounded whatever it says.
+ */
+#include "token/tokenizer_priv.h"
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct run { /* one call */
+    const struct tokenizer *tokenizer;
+    struct token_ids *out;
+    size_t max_n; /* of out */
+    struct merge_work work;
+    const struct text_span *spans; /* those not yet passed */
+    size_t n_spans;
+    bool takes_control; /* control tokens are looked for */
+};
+
+static int emit(struct run *run, token_id id)
+{
+    if (run->out->n >= run->max_n)
+        return E_LIMIT;
+    return token_ids_push(run->out, id);
+}
+
+/* ---- byte-level ---- */
+
+/* The token that the whole word is, or TOKEN_NONE. */
+static token_id find_word(const struct tokenizer *tokenizer, struct bytes word)
+{
+    uint8_t spelling[TOKEN_MAX_SPELL_BYTES + 4];
+    size_t len_bytes = 0;
+
+    for (size_t i = 0; i < word.len_bytes; i++) {
+        if (len_bytes >= TOKEN_MAX_SPELL_BYTES)
+            return TOKEN_NONE;
+        len_bytes += utf8_put(alphabet_code(word.data[i]), spelling + len_bytes);
+    }
+    token_id id = tokenizer_find(tokenizer, bytes_of(spelling, len_bytes));
+    return id != TOKEN_NONE && tokenizer->types[id] == TOKEN_NORMAL ? id : TOKEN_NONE;
+}
+
+static int encode_word(struct run *run, struct bytes word)
+{
+    const struct tokenizer *tokenizer = run->tokenizer;
+    int rc = 0;
+
+    if (word.len_bytes == 1)
+        return emit(run, tokenizer->byte_ids[word.data[0]]);
+    if (tokenizer->ignores_merges) {
+        token_id id = find_word(tokenizer, word);
+        if (id != TOKEN_NONE)
+            return emit(run, id);
+    }
+
+    merge_work_clear(&run->work);
+    for (size_t i = 0; i < word.len_bytes && rc == 0; i++)
+        rc = merge_work_push(&run->work, tokenizer->byte_ids[word.data[i]]);
+    if (rc != 0)
+        return rc;
+    merge_work_run(&run->work, &tokenizer->pairs);
+    for (uint32_t at = 0; at != UINT32_MAX && rc == 0; at = run->work.symbols[at].next)
+        rc = emit(run, run->work.symbols[at].symbol);
+    return rc;
+}
+
+static int encode_words(struct run *run, struct bytes text)
+{
+    int rc = 0;
+
+    for (size_t at = 0; at < text.len_bytes && rc == 0;) {
+        size_t end = pretok_word_end(run->tokenizer->pretok, text, at);
+        rc = encode_word(run, bytes_of(text.data + at, end - at));
+        at = end;
+    }
+    return rc;
+}
+
+/* ---- SentencePiece ---- */
+
+/* A character that is no token, byte by byte; without byte tokens it is one unknown token. */
+static int emit_code(struct run *run, uint32_t code)
+{
+    const token_id *byte_ids = run->tokenizer->byte_ids;
+    uint8_t raw[4] = {0};
+    size_t len_bytes = 1;
+    int rc = 0;
+
+    if (code >= SPM_RAW)
+        raw[0] = (uint8_t)(code - SPM_RAW);
+    else
+        len_bytes = utf8_put(code, raw);
+    if (byte_ids[raw[0]] == run->tokenizer->unknown)
+        return emit(run, run->tokenizer->unknown);
+    for (size_t i = 0; i < len_bytes && rc == 0; i++)
+        rc = emit(run, byte_ids[raw[i]]);
+    return rc;
+}
+
+static int flush_piece(struct run *run)
+{
+    const struct tokenizer *tokenizer = run->tokenizer;
+    int rc = 0;
+
+    if (run->work.n == 0)
+        return 0;
+    merge_work_run(&run->work, &tokenizer->pairs);
+    for (uint32_t at = 0; at != UINT32_MAX && rc == 0; at = run->work.symbols[at].next) {
+        uint32_t symbol = run->work.symbols[at].symbol;
+
+        rc = symbol < tokenizer->n_tokens
+                 ? emit(run, symbol)
+                 : emit_code(run, tokenizer->extra_codes[symbol - tokenizer->n_tokens]);
+    }
+    merge_work_clear(&run->work);
+    return rc;
+}
+
+static int add_code(struct run *run, uint32_t code)
+{
+    uint32_t symbol = pieces_symbol(run->tokenizer, code);
+    size_t n = run->work.n;
+
+    if (n > 0 &&
+        (symbol == TOKEN_NONE || !pieces_may_join(run->tokenizer, run->work.symbols[n - 1].symbol, symbol))) {
+        int rc = flush_piece(run);
+        if (rc != 0)
+            return rc;
+    }
+    return symbol == TOKEN_NONE ? emit_code(run, code) : merge_work_push(&run->work, symbol);
+}
+
+static int encode_pieces(struct run *run, struct bytes text)
+{
+    size_t len_bytes;
+    int rc = 0;
+
+    merge_work_clear(&run->work);
+    if (run->tokenizer->adds_space_prefix)
+        rc = add_code(run, SPM_BLANK);
+    for (size_t at = 0; at < text.len_bytes && rc == 0; at += len_bytes) {
+        uint32_t code = spm_code_at(text, at, &len_bytes);
+        rc = add_code(run, code == ' ' ? SPM_BLANK : code);
+    }
+    return rc == 0 ? flush_piece(run) : rc;
+}
+
+/* ---- specials ---- */
+
+/* Calls come with growing from, so passed spans can be dropped. */
+static bool is_allowed(struct run *run, const struct special *special, size_t from, size_t to)
+{
+    if (!special->is_user && !run->takes_control)
+        return false;
+    if (!special->is_marker)
+        return true;
+    while (run->n_spans > 0 && run->spans->to <= from) {
+        run->spans++;
+        run->n_spans--;
+    }
+    return run->n_spans == 0 || run->spans->from >= to;
+}
+
+/* Of the specials [low, high), which agree in their first depth bytes, the first whose next byte is at least
+ * byte. */
+static uint32_t first_at_least(const struct tokenizer *tokenizer, uint32_t low, uint32_t high, size_t depth,
+                               unsigned byte)
+{
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        struct bytes spelling = pool_get(&tokenizer->spellings, tokenizer->specials[middle].id);
+
+        if (spelling.len_bytes <= depth || spelling.data[depth] < byte)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The longest special that stands at text[at], or NULL. */
+static const struct special *match(struct run *run, struct bytes text, size_t at)
+{
+    const struct tokenizer *tokenizer = run->tokenizer;
+    const struct special *best = NULL;
+    uint32_t low = tokenizer->special_from[text.data[at]];
+    uint32_t high = tokenizer->special_from[text.data[at] + 1];
+
+    for (size_t depth = 1; low < high; depth++) {
+        const struct special *shortest = &tokenizer->specials[low];
+
+        if (pool_get(&tokenizer->spellings, shortest->id).len_bytes == depth &&
+            is_allowed(run, shortest, at, at + depth))
+            best = shortest;
+        if (at + depth >= text.len_bytes)
+            break;
+        unsigned next = text.data[at + depth];
+        low = first_at_least(tokenizer, low, high, depth, next);
+        high = first_at_least(tokenizer, low, high, depth, next + 1);
+    }
+    return best;
+}
+
+static int encode_segment(struct run *run, struct bytes text)
+{
+    if (text.len_bytes == 0)
+        return 0;
+    return run->tokenizer->family == TOKEN_FAMILY_BPE ? encode_words(run, text) : encode_pieces(run, text);
+}
+
+static int encode_text(struct run *run, struct bytes text)
+{
+    size_t from = 0, at = 0;
+    int rc = 0;
+
+    while (at < text.len_bytes && rc == 0) {
+        const struct special *special = match(run, text, at);
+
+        if (special == NULL) {
+            at++;
+            continue;
+        }
+        rc = encode_segment(run, bytes_of(text.data + from, at - from));
+        if (rc == 0)
+            rc = emit(run, special->id);
+        at += pool_get(&run->tokenizer->spellings, special->id).len_bytes;
+        from = at;
+    }
+    return rc == 0 ? encode_segment(run, bytes_of(text.data + from, text.len_bytes - from)) : rc;
+}
+
+static int run_text(struct run *run, struct bytes text, size_t max_ids, bool adds_bos)
+{
+    size_t before = run->out->n;
+    int rc = text.len_bytes > TOKEN_MAX_TEXT_BYTES ? E_LIMIT : 0;
+
+    run->max_n = max_ids > SIZE_MAX - before ? SIZE_MAX : before + max_ids;
+    if (rc == 0 && adds_bos)
+        rc = emit(run, run->tokenizer->bos);
+    if (rc == 0)
+        rc = encode_text(run, text);
+    if (rc != 0)
+        run->out->n = before;
+    merge_work_fini(&run->work);
+    return rc;
+}
+
+int tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, unsigned flags, size_t max_ids,
+                     struct token_ids *out)
+{
+    struct run run = {
+        .tokenizer = tokenizer,
+        .out = out,
+        .takes_control = (flags & TOKEN_PARSE_SPECIAL) != 0,
+    };
+
+    return run_text(&run, text, max_ids, (flags & TOKEN_ADD_BOS) != 0 && tokenizer_adds_bos(tokenizer));
+}
+
+int token_encode_spans(const struct tokenizer *tokenizer, struct bytes text, const struct text_span *spans,
+                       size_t n_spans, size_t max_ids, struct token_ids *out)
+{
+    struct run run = {
+        .tokenizer = tokenizer,
+        .out = out,
+        .spans = spans,
+        .n_spans = n_spans,
+        .takes_control = true,
+    };
+
+    return run_text(&run, text, max_ids, false);
+}

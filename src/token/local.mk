@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libtoken.a
+libtoken_a_SOURCES = src/token/tokenizer.h src/token/chat.h src/token/tokenizer_priv.h src/token/chat_priv.h \
+	src/token/tokenizer.c src/token/ids.c src/token/vocab.c src/token/alphabet.c \
+	src/token/pairs.c src/token/merges.c src/token/pieces.c src/token/merge.c \
+	src/token/pretok.c src/token/encode.c src/token/detok.c \
+	src/token/chat.c src/token/chat_text.c src/token/json_text.c src/token/template.c \
+	src/token/chat_chatml.c src/token/chat_hermes.c
+
+if HAVE_CMOCKA
+token_test_programs = \
+	tests/unit/token/test_vectors \
+	tests/unit/token/test_pretok \
+	tests/unit/token/test_bpe \
+	tests/unit/token/test_spm \
+	tests/unit/token/test_detok \
+	tests/unit/token/test_json_text \
+	tests/unit/token/test_chat \
+	tests/unit/token/test_templates
+token_test_help = tests/unit/token/vocabularies.c tests/unit/token/vocabularies.h
+check_PROGRAMS += $(token_test_programs)
+TESTS += $(token_test_programs)
+tests_unit_token_test_vectors_SOURCES = tests/unit/token/test_vectors.c $(token_test_help)
+tests_unit_token_test_vectors_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_pretok_SOURCES = tests/unit/token/test_pretok.c
+tests_unit_token_test_pretok_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_bpe_SOURCES = tests/unit/token/test_bpe.c $(token_test_help)
+tests_unit_token_test_bpe_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_spm_SOURCES = tests/unit/token/test_spm.c $(token_test_help)
+tests_unit_token_test_spm_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_detok_SOURCES = tests/unit/token/test_detok.c $(token_test_help)
+tests_unit_token_test_detok_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_json_text_SOURCES = tests/unit/token/test_json_text.c
+tests_unit_token_test_json_text_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_chat_SOURCES = tests/unit/token/test_chat.c $(token_test_help)
+tests_unit_token_test_chat_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_templates_SOURCES = tests/unit/token/test_templates.c $(token_test_help)
+tests_unit_token_test_templates_LDADD = $(link_token) $(CMOCKA_LIBS)
+endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sockets of a node: listening, accepting, dialling.
+ *
+ * Accepting is bounded twice: by connections in all, and by those that have not proved anything yet, so that
+ * a port scan cannot keep peers out for longer than a handshake's deadline.  Out of descriptors, accepting
+ * rests for a moment.
+ *
+ * The UNIX socket's file may be left over from a process that died; it is removed only when nobody answers
+ * behind it.  It gets mode 0666 because the daemons of one host run as different users; the connection
+ * authenticates itself. */
+#include "transport/tr_priv.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+
+#define BACKLOG 128
+#define REST_NS (100 * NS_PER_MS)
+#define BATCH   16
+
+/* "127.0.0.1:80", "[::1]:80"; numeric only: this thread looks no names up. */
+static int parse_address(const char *text, struct fault *fault, struct sockaddr_storage *out,
+                         socklen_t *len_out)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *info = NULL;
+    const char *colon = strrchr(text, ':');
+    char host[64] = "";
+    size_t from = text[0] == '[', len_bytes = colon != NULL ? (size_t)(colon - text) : 0;
+
+    if (from == 1 && len_bytes > 1 && text[len_bytes - 1] == ']')
+        len_bytes -= 2;
+    if (len_bytes > 0 && len_bytes < sizeof(host))
+        memcpy(host, text + from, len_bytes);
+    if (host[0] == '\0' || getaddrinfo(host, colon + 1, &hints, &info) != 0)
+        return fault_set(fault, E_FORMAT, "'%s': not a numeric address and port", text);
+    memcpy(out, info->ai_addr, info->ai_addrlen);
+    *len_out = info->ai_addrlen;
+    freeaddrinfo(info);
+    return 0;
+}
+
+static int unix_address(const char *path, struct fault *fault, struct sockaddr_un *out)
+{
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (path[0] == '\0' || strlen(path) >= sizeof(out->sun_path))
+        return fault_set(fault, E_INVAL, "'%s': a socket's path has 1 to %zu bytes", path,
+                         sizeof(out->sun_path) - 1);
+    strcpy(out->sun_path, path);
+    return 0;
+}
+
+static void tune_tcp(const struct tr_node *node, int fd)
+{
+    const int on = 1, idle_s = 10, interval_s = 5, probes = 3;
+    unsigned timeout_ms = (unsigned)(node->opts.io_timeout_ns / NS_PER_MS);
+
+    /* Best effort.  Keep-alive finds peers whose host went away without a word; idle connections have nothing
+     * else. */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    /* Measured: BBR, the default of some hosts, costs a quarter of the rate on short fat paths. */
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+}
+
+/* ---- dialling ---- */
+
+static int open_socket(const struct tr_node *node, enum tr_kind kind, const char *address,
+                       struct fault *fault)
+{
+    union {
+        struct sockaddr sa;
+        struct sockaddr_storage storage;
+        struct sockaddr_un un;
+    } to = {0};
+    socklen_t len_bytes = sizeof(to.un);
+    int err = kind == TR_SHM ? unix_address(address, fault, &to.un)
+                             : parse_address(address, fault, &to.storage, &len_bytes);
+    int fd;
+
+    if (err != 0)
+        return err;
+    fd = socket(to.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return fault_set(fault, E_IO, "no socket: %s", strerror(errno));
+    if (kind == TR_TCP)
+        tune_tcp(node, fd);
+    if (connect(fd, &to.sa, len_bytes) != 0 && errno != EINPROGRESS) {
+        err = fault_set(fault, E_CLOSED, "cannot connect to %s: %s", address, strerror(errno));
+        close(fd);
+        return err;
+    }
+    return fd;
+}
+
+int tr_conn_dial(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
+{
+    int fd = open_socket(node, peer->kind, peer->address, fault);
+    struct tr_conn *conn;
+    int err;
+
+    if (fd < 0)
+        return fd;
+    err = tr_conn_new(node, peer->kind, fd, peer, &conn);
+    if (err != 0) {
+        close(fd);
+        return fault_set(fault, err, "cannot connect to %s: %s", peer->address, err_text(err));
+    }
+    while ((peer->used_indexes >> conn->index & 1) != 0)
+        conn->index++;
+    peer->used_indexes |= 1u << conn->index;
+    list_push_back(&peer->conns, &conn->peer_node);
+    atomic_fetch_add_explicit(&node->totals.connections_made, 1, memory_order_relaxed);
+    return 0;
+}
+
+/* ---- accepting ---- */
+
+static void rest(struct tr_listener *listener)
+{
+    ev_fd_want(listener->watch, 0);
+    ev_timer_start(listener->resume, REST_NS);
+}
+
+static void on_resume(void *arg)
+{
+    struct tr_listener *listener = arg;
+
+    ev_fd_want(listener->watch, EV_FD_READ);
+}
+
+static bool has_room(const struct tr_node *node)
+{
+    return node->n_strangers < TR_MAX_STRANGERS &&
+           atomic_load_explicit(&node->totals.connections_open, memory_order_relaxed) < TR_MAX_ACCEPTED;
+}
+
+static void accepted(struct tr_listener *listener, int fd)
+{
+    struct tr_node *node = listener->node;
+    struct tr_conn *conn;
+
+    if (listener->kind == TR_TCP)
+        tune_tcp(node, fd);
+    if (tr_conn_new(node, listener->kind, fd, NULL, &conn) != 0)
+        close(fd);
+    else
+        atomic_fetch_add_explicit(&node->totals.connections_accepted, 1, memory_order_relaxed);
+}
+
+static void on_acceptable(void *arg, int fd, unsigned ready)
+{
+    struct tr_listener *listener = arg;
+
+    for (unsigned n = 0; n < BATCH; n++) {
+        int new_fd;
+
+        if (!has_room(listener->node)) {
+            rest(listener);
+            return;
+        }
+        new_fd = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (new_fd >= 0) {
+            accepted(listener, new_fd);
+        } else if (errno == EAGAIN) {
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED && errno != EPROTO) {
+            log_warn("kv_accept_failed", LOG_STR("error", strerror(errno)));
+            rest(listener);
+            return;
+        }
+    }
+}
+
+static int start_listening(struct tr_node *node, struct tr_listener *listener, enum tr_kind kind, int fd)
+{
+    int err;
+
+    listener->node = node;
+    listener->kind = kind;
+    listener->fd = fd;
+    err = ev_timer_new(node->loop, on_resume, listener, &listener->resume);
+    if (err == 0)
+        err = ev_fd_new(node->loop, fd, EV_FD_READ, on_acceptable, listener, &listener->watch);
+    return err;
+}
+
+int tr_listen_tcp(struct tr_node *node, const char *address, struct fault *fault)
+{
+    struct sockaddr_storage sa;
+    socklen_t sa_bytes;
+    const int on = 1;
+    char host[64], port[8];
+    int err = parse_address(address, fault, &sa, &sa_bytes);
+    int fd;
+
+    if (err != 0)
+        return err;
+    fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return fault_set(fault, E_IO, "no socket: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sa_bytes = sa.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    if (bind(fd, (struct sockaddr *)&sa, sa_bytes) != 0 || listen(fd, BACKLOG) != 0 ||
+        getsockname(fd, (struct sockaddr *)&sa, &sa_bytes) != 0 ||
+        getnameinfo((struct sockaddr *)&sa, sa_bytes, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+        err = fault_set(fault, E_IO, "cannot listen on %s: %s", address, strerror(errno));
+        close(fd);
+        return err;
+    }
+    snprintf(node->tcp_address, sizeof(node->tcp_address),
+             sa.ss_family == AF_INET ? "%s:%.6s" : "[%.50s]:%.6s", host, port);
+    return start_listening(node, &node->tcp, TR_TCP, fd);
+}
+
+static bool is_left_over(const struct sockaddr_un *un)
+{
+    struct stat st;
+    int fd;
+    bool answers;
+
+    if (lstat(un->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
+        return false;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    answers = connect(fd, (const struct sockaddr *)un, sizeof(*un)) == 0 || errno != ECONNREFUSED;
+    close(fd);
+    return !answers;
+}
+
+int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault)
+{
+    struct sockaddr_un un;
+    int err = unix_address(path, fault, &un);
+    int fd;
+
+    if (err != 0)
+        return err;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return fault_set(fault, E_IO, "no socket: %s", strerror(errno));
+    if (is_left_over(&un))
+        unlink(path);
+    if (bind(fd, (struct sockaddr *)&un, sizeof(un)) != 0 || chmod(path, 0666) != 0 ||
+        listen(fd, BACKLOG) != 0) {
+        err = fault_set(fault, E_IO, "cannot listen on %s: %s", path, strerror(errno));
+        close(fd);
+        return err;
+    }
+    strcpy(node->unix_path, path);
+    return start_listening(node, &node->unix_, TR_SHM, fd);
+}
+
+static void close_one(struct tr_listener *listener)
+{
+    ev_fd_free(listener->watch);
+    ev_timer_free(listener->resume);
+    if (listener->fd >= 0)
+        close(listener->fd);
+    listener->fd = -1;
+}
+
+void tr_listen_close(struct tr_node *node)
+{
+    close_one(&node->tcp);
+    close_one(&node->unix_);
+    if (node->unix_path[0] != '\0')
+        unlink(node->unix_path);
+}

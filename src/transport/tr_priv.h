@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a transport node.  Everything here belongs to the transport thread, except where said.
+ *
+ *   tr_node.c    the thread, its mailbox, the calls of transport.h
+ *   tr_ticket.c  receiver: who may write where, and what has arrived
+ *   tr_push.c    sender: what is to be sent, to whom, over which connection next
+ *   tr_conn.c    a data connection's life: dialling, accepting, proving, dying
+ *   tr_stream.c  bytes in and out of a socket, through TLS or not
+ *   tr_tcp.c     READY connections of kind TCP;  tr_shm.c  of kind shared memory
+ *
+ * A further kind (RDMA) is another struct tr_conn_ops. */
+#ifndef TRANSPORT_TR_PRIV_H
+#define TRANSPORT_TR_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/hashmap.h"
+#include "base/mailbox.h"
+#include "transport/tr_conn_priv.h"
+#include "transport/transport.h"
+
+#define TR_MAX_CONNECTIONS 8 /* per peer and per ticket */
+#define TR_MAX_ACCEPTED    1024
+#define TR_MAX_STRANGERS   64                /* accepted and not proved yet */
+#define TR_FRAME_BYTES     ((size_t)1 << 20) /* payload of a frame, unless one piece is longer */
+#define TR_TURN_BYTES      ((size_t)8 << 20) /* moved per connection before others get their turn */
+#define TR_SCRATCH_BYTES   ((size_t)64 << 10)
+#define TR_CONTROL_SLOTS   TR_MAX_PUSHES
+
+struct tr_control;
+
+/* ---- receiver: tr_ticket.c ---- */
+
+enum tr_ticket_state {
+    TR_TICKET_IS_OPEN,  /* pieces may come */
+    TR_TICKET_IS_WHOLE, /* all came; nothing more is accepted */
+    TR_TICKET_IS_BROKEN /* failed; nothing more is accepted */
+};
+
+struct tr_ticket {
+    uint64_t id;
+    enum tr_ticket_state state;
+    uint32_t n_blocks;
+    uint32_t *blocks;   /* [n_blocks] ids in our arena */
+    uint64_t *claimed;  /* bit layer * n_blocks + index: arrived, or being written by one frame */
+    uint32_t *n_layers; /* [n_blocks] arrived layers of the index */
+    uint32_t n_arrived, n_leading;
+    uint64_t n_bytes, first_ns, last_ns;
+    struct tr_conn *carriers[TR_MAX_CONNECTIONS];
+    unsigned n_carriers;
+    struct list dirty; /* in node->dirty_tickets: progress not told yet */
+};
+
+void tr_ticket_open(struct tr_node *node, uint64_t id, uint32_t *blocks,
+                    uint32_t n_blocks); /* takes blocks */
+void tr_ticket_close(struct tr_node *node, uint64_t id);
+/* Pieces (layer, first..first+n) are about to be written by conn.  E_NOT_FOUND, E_CLOSED, E_EXISTS, E_LIMIT:
+ * throw them away; E_PROTO: no honest peer says that. */
+int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_frame_data *run,
+                    struct fault *fault, struct tr_ticket **out);
+/* They were written; is_good: and count. */
+void tr_ticket_settle(struct tr_node *node, struct tr_ticket *ticket, const struct kv_frame_data *run,
+                      bool is_good);
+uint8_t *tr_ticket_piece(const struct tr_node *node, const struct tr_ticket *ticket, uint32_t layer,
+                         uint32_t index);
+void tr_tickets_lost_connection(struct tr_node *node, const struct tr_conn *conn, const struct fault *fault);
+void tr_tickets_tell(struct tr_node *node); /* progress events for all dirty ones */
+void tr_tickets_free(struct tr_node *node);
+
+/* ---- sender: tr_push.c ---- */
+
+struct tr_job { /* one tr_push call, in a push's queue */
+    struct list node;
+    uint32_t layer, first, n, n_taken;
+    uint32_t blocks[];
+};
+
+struct tr_peer { /* a place to send to */
+    struct list node;
+    enum tr_kind kind;
+    char address[128];
+    struct list conns;
+    struct list pushes;
+    unsigned used_indexes; /* bit i: a connection has index i */
+};
+
+struct tr_push {
+    struct list node; /* in peer->pushes; the first one with jobs is served next */
+    struct tr_peer *peer;
+    uint64_t id, ticket;
+    uint32_t n_total, n_given, n_sent, n_flying; /* pieces; flying: inside a frame on some connection */
+    uint64_t n_bytes, first_ns, last_ns;
+    struct list jobs;
+    bool is_failed;
+    unsigned carriers; /* bit i: connection i of the peer carried some of it */
+    uint32_t slot;     /* shared memory */
+    uint64_t generation;
+};
+
+struct tr_batch { /* pieces taken for one frame */
+    struct tr_push *push;
+    uint32_t layer, first, n;
+    uint32_t blocks[KV_FRAME_MAX_PIECES];
+};
+
+void tr_push_start(struct tr_node *node, uint64_t id, const struct tr_target *target, uint32_t n_pieces);
+void tr_push_give(struct tr_node *node, uint64_t id, struct tr_job *job); /* takes job */
+void tr_push_stop(struct tr_node *node, uint64_t id);
+bool tr_push_take(struct tr_node *node, struct tr_conn *conn,
+                  struct tr_batch *out); /* false: nothing to send */
+void tr_push_sent(struct tr_node *node, const struct tr_batch *batch);
+void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticket, int code);
+void tr_peer_wake(struct tr_node *node, struct tr_peer *peer);
+void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const struct fault *fault);
+void tr_pushes_free(struct tr_node *node);
+
+/* ---- shared memory's control page: tr_shm.c ---- */
+
+int tr_control_open(struct tr_control **out);
+int tr_control_fd(const struct tr_control *control);
+void tr_control_close(struct tr_control *control);
+int tr_control_take(struct tr_control *control, uint32_t *slot_out, uint64_t *generation_out); /* E_FULL */
+void tr_control_revoke(struct tr_control *control, uint32_t slot);
+
+/* ---- the node ---- */
+
+struct tr_totals { /* struct tr_counts as other threads may read it */
+    _Atomic uint64_t bytes_sent, bytes_received, pieces_sent, pieces_received;
+    _Atomic uint64_t connections_made, connections_accepted, connections_failed, frames_rejected,
+        copies_revoked;
+    _Atomic uint32_t connections_open;
+};
+
+struct tr_node {
+    struct tr_opts opts; /* its strings point into the fields below */
+    char name[KV_FRAME_NODE_BYTES];
+    char tcp_address[64];
+    char unix_path[108];
+    int arena_fd; /* read-only descriptor of the arena for peers; -1: none */
+    struct tr_control *control;
+    struct ev_loop *loop;
+    struct mailbox *commands;
+    atomic_uint n_commands;
+    struct ev_fd *commands_watch;
+    struct ev_timer *check_timer;
+    struct tr_listener tcp, unix_;
+    struct hashmap *tickets; /* id -> struct tr_ticket */
+    struct hashmap *pushes;  /* id -> struct tr_push */
+    struct list dirty_tickets, peers, conns, dead_conns;
+    unsigned n_strangers; /* accepted and not READY yet */
+    uint8_t *scratch;     /* [TR_SCRATCH_BYTES] where unwanted payload goes */
+    struct tr_totals totals;
+    pthread_t thread;
+    bool has_thread;
+};
+
+void tr_node_event(struct tr_node *node, const struct tr_event *event);
+/* Runs the commands that wait.  Frees no connection. */
+void tr_node_catch_up(struct tr_node *node);
+size_t tr_node_offset(uint32_t n_blocks, size_t piece_bytes, uint32_t layer, uint32_t block);
+
+#endif

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread itself: read commands, run a step, send reports, tick; sleep only when there is nothing to do.
+ *
+ *     for (;;) { commands; step; reports; every 5 ms: hand-off timers; every 100 ms: load }
+ *
+ * Reports that the loop's mailbox refuses stay pending and are tried again: nothing is lost, and the loop
+ * catches up. */
+#include "worker/engine_thread_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/rate.h"
+
+#define MAILBOX_MESSAGES 65536
+#define TICK_NS          (5 * NS_PER_MS)
+#define LOAD_NS          (100 * NS_PER_MS)
+#define IDLE_WAIT_NS     (100 * NS_PER_MS)
+#define WARM_UP_TOKENS   128
+#define WARM_UP_DRAWN    8
+
+/* ---- accessors ---- */
+
+struct sched *worker_engine_sched(struct worker_engine *engine)
+{
+    return engine->sched;
+}
+
+struct kv_pool *worker_engine_pool(struct worker_engine *engine)
+{
+    return engine->pool;
+}
+
+struct tr_node *worker_engine_transport(struct worker_engine *engine)
+{
+    return engine->transport;
+}
+
+const struct worker_engine_opts *worker_engine_opts(const struct worker_engine *engine)
+{
+    return &engine->opts;
+}
+
+struct mailbox *worker_engine_reports(struct worker_engine *engine)
+{
+    return engine->reports;
+}
+
+uint64_t worker_engine_beats(const struct worker_engine *engine)
+{
+    return atomic_load_explicit(&((struct worker_engine *)engine)->beats, memory_order_relaxed);
+}
+
+bool worker_engine_is_busy(const struct worker_engine *engine)
+{
+    return atomic_load_explicit(&((struct worker_engine *)engine)->is_busy, memory_order_acquire);
+}
+
+const struct engine_info *worker_engine_info(const struct worker_engine *engine)
+{
+    return &engine->opts.engine.info;
+}
+
+uint32_t worker_engine_n_blocks(const struct worker_engine *engine)
+{
+    return engine->opts.n_blocks;
+}
+
+const char *worker_engine_tcp_address(const struct worker_engine *engine)
+{
+    return tr_node_tcp_address(engine->transport);
+}
+
+const char *worker_engine_unix_path(const struct worker_engine *engine)
+{
+    return tr_node_unix_path(engine->transport);
+}
+
+const struct peer_facts *worker_engine_peer(const struct worker_engine *engine, uint32_t peer)
+{
+    return peer < WORKER_MAX_PEERS && engine->peer_is_up[peer] ? &engine->peers[peer] : NULL;
+}
+
+/* ---- reports ---- */
+
+struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
+                                    uint32_t n_ids)
+{
+    uint32_t slot = origin == ORIGIN_LOCAL ? WORKER_MAX_ROUTERS : origin;
+    struct answer *answer;
+
+    if (engine->pending[slot] == NULL)
+        engine->pending[slot] = report_new(REPORT_ANSWERS, origin);
+    answer = engine->pending[slot] ? report_answer(engine->pending[slot], ids, n_ids) : NULL;
+    if (answer == NULL)
+        log_error("out_of_memory", LOG_STR("lost", "an answer"));
+    return answer;
+}
+
+static void flush(struct worker_engine *engine)
+{
+    for (uint32_t i = 0; i < N_ORIGINS; i++)
+        if (engine->pending[i] != NULL && mailbox_send(engine->reports, engine->pending[i]) == 0)
+            engine->pending[i] = NULL;
+}
+
+void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message)
+{
+    struct report *report = report_new(REPORT_PEER_MESSAGE, peer);
+    size_t len_bytes = message->n_blocks * sizeof(*message->blocks);
+
+    if (report == NULL)
+        return; /* the hand-off's timers notice */
+    report->peer = *message;
+    report->peer.blocks = NULL;
+    if (message->blocks != NULL && len_bytes > 0) {
+        kv_block_id *blocks = malloc(len_bytes);
+
+        if (blocks == NULL) {
+            report_free(report);
+            return;
+        }
+        memcpy(blocks, message->blocks, len_bytes);
+        report->peer.blocks = blocks;
+    }
+    if (mailbox_send(engine->reports, report) < 0)
+        report_free(report);
+}
+
+void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
+{
+    double rate = elapsed_ns > 0 ? (double)bytes * 1e9 / (double)elapsed_ns : 0;
+
+    if (rate > 0)
+        engine->transfer_bytes_per_s =
+            engine->transfer_bytes_per_s > 0 ? 0.8 * engine->transfer_bytes_per_s + 0.2 * rate : rate;
+}
+
+static void report_load(struct worker_engine *engine)
+{
+    struct report *report = report_new(REPORT_LOAD, 0);
+
+    if (report == NULL)
+        return;
+    sched_load(engine->sched, &report->load.sched);
+    kv_pool_counts(engine->pool, &report->load.blocks);
+    report->load.blocks_available = kv_available(engine->pool);
+    report->load.blocks_total = engine->opts.n_blocks;
+    report->load.n_tasks = engine->n_tasks;
+    report->load.transfer_bytes_per_s = engine->transfer_bytes_per_s;
+    if (mailbox_send(engine->reports, report) < 0)
+        report_free(report);
+}
+
+/* ---- commands ---- */
+
+static void on_peer(struct worker_engine *engine, struct command *command, bool is_up)
+{
+    if (command->number >= WORKER_MAX_PEERS)
+        return;
+    engine->peer_is_up[command->number] = is_up;
+    if (is_up)
+        engine->peers[command->number] = command->as.facts;
+    engine->opts.departing->on_peer(engine->departing, command->number, is_up);
+    engine->opts.arriving->on_peer(engine->arriving, command->number, is_up);
+}
+
+static void on_command(struct worker_engine *engine, struct command *command)
+{
+    switch (command->kind) {
+    case COMMAND_SUBMIT:
+        worker_tasks_submit(engine, &command->as.submit);
+        break;
+    case COMMAND_CANCEL:
+        worker_tasks_cancel(engine, &command->key);
+        break;
+    case COMMAND_PROCEED:
+        worker_tasks_proceed(engine, command->number, &command->key);
+        break;
+    case COMMAND_ROUTER_DOWN:
+        worker_tasks_router_down(engine, command->number, command->key.router_epoch);
+        break;
+    case COMMAND_PEER_UP:
+        on_peer(engine, command, true);
+        break;
+    case COMMAND_PEER_DOWN:
+        on_peer(engine, command, false);
+        break;
+    case COMMAND_PEER_MESSAGE:
+        if (!engine->opts.departing->on_peer_message(engine->departing, command->number, &command->as.peer))
+            (void)engine->opts.arriving->on_peer_message(engine->arriving, command->number,
+                                                         &command->as.peer);
+        break;
+    case COMMAND_TRANSPORT:
+        if (!engine->opts.departing->on_transport(engine->departing, &command->as.transport))
+            (void)engine->opts.arriving->on_transport(engine->arriving, &command->as.transport);
+        break;
+    case COMMAND_DRAIN:
+        sched_set_draining(engine->sched, command->flag);
+        break;
+    case COMMAND_STOP:
+        engine->is_stopping = true;
+        break;
+    }
+    command_free(command);
+}
+
+static void tick(struct worker_engine *engine)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    if (now_ns - engine->ticked_ns >= TICK_NS) {
+        engine->ticked_ns = now_ns;
+        engine->opts.departing->on_tick(engine->departing, now_ns);
+        engine->opts.arriving->on_tick(engine->arriving, now_ns);
+    }
+    if (now_ns - engine->expired_ns >= NS_PER_S) {
+        engine->expired_ns = now_ns;
+        kv_expire(engine->pool);
+    }
+    if (now_ns - engine->reported_ns >= LOAD_NS) {
+        engine->reported_ns = now_ns;
+        report_load(engine);
+    }
+}
+
+static void note_busy(struct worker_engine *engine)
+{
+    atomic_store_explicit(&engine->is_busy, engine->n_tasks > 0, memory_order_release);
+}
+
+static void *run(void *arg)
+{
+    struct worker_engine *engine = arg;
+
+    while (!engine->is_stopping) {
+        struct command *command;
+        bool has_pending = false;
+        int n_fed;
+
+        mailbox_drain_fd(engine->commands);
+        while ((command = mailbox_receive(engine->commands)) != NULL)
+            on_command(engine, command);
+        note_busy(engine); /* before a step that may take long: a drain looks at it */
+        n_fed = sched_run_step(engine->sched);
+        if (n_fed < 0)
+            log_error("step_failed", LOG_ERR(n_fed));
+        atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
+        flush(engine);
+        tick(engine);
+        flush(engine);
+        note_busy(engine);
+        for (uint32_t i = 0; i < N_ORIGINS; i++)
+            has_pending |= engine->pending[i] != NULL;
+        if (n_fed <= 0) {
+            bool has_timers = engine->opts.departing->n_active(engine->departing) +
+                                  engine->opts.arriving->n_active(engine->arriving) >
+                              0;
+            mailbox_wait(engine->commands, has_pending ? NS_PER_MS : has_timers ? TICK_NS : IDLE_WAIT_NS);
+        }
+    }
+    return NULL;
+}
+
+static void on_transport_event(void *arg, const struct tr_event *event)
+{
+    struct worker_engine *engine = arg;
+    struct command *command = command_new(COMMAND_TRANSPORT, 0);
+    bool is_progress = event->kind == TR_PIECES_ARRIVED || event->kind == TR_PUSH_SENT;
+    int rc;
+
+    if (command == NULL)
+        return;
+    command->as.transport = *event;
+    /* Progress may be lost, a later event says it again; the last word of a ticket or push frees leases. */
+    while ((rc = mailbox_send(engine->commands, command)) == E_FULL && !is_progress)
+        clock_sleep_ns(NS_PER_MS); /* the engine thread empties its mailbox between steps */
+    if (rc < 0)
+        command_free(command); /* full, or closed: the engine thread has ended */
+}
+
+/* ---- building ---- */
+
+/* Touches every weight, and teaches the scheduler its first rates, before anybody relies on them. */
+static void warm_up(struct worker_engine *engine)
+{
+    uint32_t room = engine->opts.engine.info.context_length / 2;
+    uint32_t pool = engine->opts.n_blocks * engine->opts.engine.info.layout.block_tokens / 2;
+    token_id tokens[WARM_UP_TOKENS];
+    struct seq_spec spec = {.tokens = tokens, .max_new_tokens = WARM_UP_DRAWN, .sample = {.top_p = 1}};
+    struct seq *seq;
+
+    spec.n_tokens = WARM_UP_TOKENS;
+    if (spec.n_tokens > room)
+        spec.n_tokens = room;
+    if (spec.n_tokens > pool)
+        spec.n_tokens = pool;
+    if (spec.n_tokens == 0)
+        return;
+    spec.n_prompt = spec.n_tokens;
+    for (uint32_t i = 0; i < spec.n_tokens; i++)
+        tokens[i] = i % engine->opts.engine.info.vocab_size;
+    if (sched_submit(engine->sched, &spec, &seq) < 0)
+        return;
+    while (sched_has_work(engine->sched) && sched_run_step(engine->sched) > 0)
+        ;
+}
+
+static void declare_metrics(struct worker_engine *engine)
+{
+    struct metrics *m = engine->opts.metrics;
+    struct metric_family *tokens = metric_family(m, METRIC_COUNTER, "baton_worker_prompt_tokens_total",
+                                                 "Prompt tokens by what was done for them.", "how");
+
+    engine->m_computed = metric_series(tokens, (const char *const[]){"computed"});
+    engine->m_reused = metric_series(tokens, (const char *const[]){"reused"});
+    engine->m_transferred = metric_series(tokens, (const char *const[]){"transferred"});
+    engine->m_drawn = metric_series(
+        metric_family(m, METRIC_COUNTER, "baton_worker_drawn_tokens_total", "Answer tokens drawn here.", ""),
+        NULL);
+    engine->m_preempted = metric_series(metric_family(m, METRIC_COUNTER, "baton_worker_preemptions_total",
+                                                      "Sequences that gave their blocks back.", ""),
+                                        NULL);
+}
+
+static int open_parts(struct worker_engine *engine, struct fault *fault)
+{
+    const struct engine_info *info = &engine->opts.engine.info;
+    struct kv_pool_opts pool = {.n_blocks = engine->opts.n_blocks,
+                                .block_tokens = info->layout.block_tokens,
+                                .lifetime_ns = engine->opts.kv_lifetime_ns};
+    struct sched_opts sched = {.engine = &engine->opts.engine,
+                               .max_seqs = engine->opts.max_seqs,
+                               .max_queue = engine->opts.max_queue,
+                               .chunk_tokens = engine->opts.chunk_tokens,
+                               .events = worker_tasks_events(),
+                               .events_arg = engine};
+    struct tr_opts *tr = &engine->opts.transport;
+
+    if (mailbox_new(MAILBOX_MESSAGES, &engine->commands) < 0 ||
+        mailbox_new(MAILBOX_MESSAGES, &engine->reports) < 0 || worker_tasks_open(engine) < 0 ||
+        kv_pool_new(&pool, &engine->pool) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    sched.pool = engine->pool;
+    if (sched_new(&sched, &engine->sched) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    tr->arena = engine->opts.arena;
+    tr->geometry = (struct tr_geometry){.n_layers = info->layout.n_layers,
+                                        .n_blocks = engine->opts.n_blocks,
+                                        .piece_bytes = kv_layout_layer_block_bytes(&info->layout)};
+    tr->layout = kv_layout_fingerprint(&info->layout, info->numerics_id);
+    tr->on_event = on_transport_event;
+    tr->on_event_arg = engine;
+    return tr_node_new(tr, fault, &engine->transport);
+}
+
+int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault, struct worker_engine **out)
+{
+    struct worker_engine *engine = calloc(1, sizeof(*engine));
+    int rc;
+
+    if (engine == NULL) {
+        struct worker_engine_opts taken = *opts;
+        worker_engine_opts_free(&taken);
+        return fault_set(fault, E_NOMEM, "out of memory");
+    }
+    engine->opts = *opts;
+    declare_metrics(engine);
+    rc = open_parts(engine, fault);
+    if (rc == 0 && (engine->opts.departing->open(engine, &engine->departing) < 0 ||
+                    engine->opts.arriving->open(engine, &engine->arriving) < 0))
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0) {
+        warm_up(engine);
+        if (pthread_create(&engine->thread, NULL, run, engine) != 0)
+            rc = fault_set(fault, E_NOMEM, "cannot start the engine thread");
+    }
+    if (rc < 0) {
+        worker_engine_free(engine);
+        return rc;
+    }
+    engine->is_started = true;
+    *out = engine;
+    return 0;
+}
+
+void worker_engine_opts_free(struct worker_engine_opts *opts)
+{
+    engine_free(&opts->engine);
+    team_free(opts->team);
+    mem_region_close(&opts->arena);
+}
+
+static void empty_mailboxes(struct worker_engine *engine)
+{
+    struct command *command;
+    struct report *report;
+
+    while (engine->commands && (command = mailbox_receive(engine->commands)) != NULL)
+        command_free(command);
+    while (engine->reports && (report = mailbox_receive(engine->reports)) != NULL)
+        report_free(report);
+    for (uint32_t i = 0; i < N_ORIGINS; i++)
+        report_free(engine->pending[i]);
+    mailbox_free(engine->commands);
+    mailbox_free(engine->reports);
+}
+
+/* The transport goes first: after it nobody reads or writes the arena but us. */
+void worker_engine_free(struct worker_engine *engine)
+{
+    if (engine == NULL)
+        return;
+    if (engine->is_started) {
+        struct command *stop = command_new(COMMAND_STOP, 0);
+
+        while (stop != NULL && mailbox_send(engine->commands, stop) == E_FULL)
+            clock_sleep_ns(NS_PER_MS);
+        pthread_join(engine->thread, NULL);
+        mailbox_close(engine->commands);
+    }
+    tr_node_free(engine->transport);
+    if (engine->departing)
+        engine->opts.departing->close(engine->departing);
+    if (engine->arriving)
+        engine->opts.arriving->close(engine->arriving);
+    sched_free(engine->sched);
+    worker_tasks_close(engine);
+    kv_pool_free(engine->pool);
+    empty_mailboxes(engine);
+    worker_engine_opts_free(&engine->opts);
+    free(engine);
+}
+
+int worker_engine_send(struct worker_engine *engine, struct command *command)
+{
+    int rc = mailbox_send(engine->commands, command);
+
+    if (rc < 0)
+        command_free(command);
+    return rc;
+}

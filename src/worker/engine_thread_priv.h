@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine thread's own state, shared by engine_thread.c (the thread and its mailboxes) and tasks.c
+ * (requests). */
+#ifndef WORKER_ENGINE_THREAD_PRIV_H
+#define WORKER_ENGINE_THREAD_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/hashmap.h"
+#include "worker/engine_thread.h"
+
+#define N_ORIGINS (WORKER_MAX_ROUTERS + 1) /* the last is the worker's own endpoint */
+
+struct worker_engine {
+    struct worker_engine_opts opts;
+    struct kv_pool *pool;
+    struct sched *sched;
+    struct tr_node *transport;
+    struct mailbox *commands, *reports;
+    pthread_t thread;
+    bool is_started;
+    atomic_uint_fast64_t beats;
+    atomic_bool is_busy;
+    bool is_stopping;
+    void *departing, *arriving; /* the sides' own state */
+    struct list tasks;
+    uint32_t n_tasks;
+    struct hashmap *by_key; /* struct task_key -> struct task */
+    struct report *pending[N_ORIGINS];
+    struct peer_facts peers[WORKER_MAX_PEERS];
+    bool peer_is_up[WORKER_MAX_PEERS];
+    double transfer_bytes_per_s;
+    uint64_t ticked_ns, expired_ns, reported_ns;
+    uint64_t next_id;
+    struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted, *m_step_s;
+};
+
+/* tasks.c */
+int worker_tasks_open(struct worker_engine *engine);
+void worker_tasks_close(struct worker_engine *engine);
+void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec);
+void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *key);
+/* Answers FAILED when there is no such task. */
+void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key);
+/* Cancels what this router asked for in other lives than this one (0: in all). */
+void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch);
+struct sched_events worker_tasks_events(void);
+
+/* engine_thread.c */
+struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
+                                    uint32_t n_ids);
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker's own endpoint: the front's backend over this worker's engine thread, so that curl works against
+ * any daemon. */
+#include "worker/worker_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/hashmap.h"
+#include "base/str.h"
+
+struct gen_handle { /* a local job */
+    struct worker *worker;
+    uint64_t number;
+    uint32_t n_prompt;
+    uint32_t n_delivered;
+    bool is_paused;
+    struct gen_events events;
+    void *arg;
+    token_id *held; /* tokens kept back while paused */
+    uint32_t n_held, cap_held;
+    bool has_ended;
+    enum gen_end end;
+    struct gen_proof proof;
+    uint64_t submitted_ns, first_token_ns;
+};
+
+static void job_free(struct gen_handle *job)
+{
+    hashmap_remove(job->worker->local_jobs, &job->number);
+    free(job->held);
+    free(job);
+}
+
+/* ---- backend ---- */
+
+static const struct gen_model *local_model(void *self, const char *name)
+{
+    struct worker *worker = self;
+
+    return name == NULL || strcmp(name, worker->model.name) == 0 ? &worker->model : NULL;
+}
+
+static const struct gen_model *local_model_at(void *self, size_t index)
+{
+    struct worker *worker = self;
+
+    return index == 0 ? &worker->model : NULL;
+}
+
+static int send_submit(struct worker *worker, struct gen_handle *job, struct gen_job *spec)
+{
+    struct command *command = command_new(COMMAND_SUBMIT, ORIGIN_LOCAL);
+    struct task_spec *task;
+
+    if (command == NULL)
+        return E_NOMEM;
+    task = &command->as.submit;
+    task->key.request = job->number;
+    task->origin = ORIGIN_LOCAL;
+    task->mode = TASK_LOCAL;
+    task->peer = PEER_NONE;
+    str_copy(task->request_id, sizeof(task->request_id), spec->request_id);
+    str_copy(task->tenant, sizeof(task->tenant), spec->tenant);
+    task->tokens = spec->tokens;
+    task->n_tokens = task->n_prompt = spec->n_tokens;
+    task->max_new_tokens = spec->max_new_tokens;
+    task->sample = spec->sample;
+    spec->tokens = NULL;
+    return worker_engine_send(worker->engine, command);
+}
+
+static int local_submit(void *self, const struct gen_model *model, struct gen_job *spec,
+                        const struct gen_events *events, void *arg, struct gen_handle **out,
+                        struct gen_failure *failure_out)
+{
+    struct worker *worker = self;
+    struct gen_handle *job = calloc(1, sizeof(*job));
+    int rc = E_NOMEM;
+
+    if (job != NULL) {
+        job->worker = worker;
+        job->number = ++worker->next_local;
+        job->n_prompt = spec->n_tokens;
+        job->events = *events;
+        job->arg = arg;
+        job->submitted_ns = clock_now_ns();
+        rc = hashmap_put(worker->local_jobs, &job->number, job, NULL);
+        if (rc == 0)
+            rc = send_submit(worker, job, spec);
+    }
+    free(spec->tokens);
+    spec->tokens = NULL;
+    if (rc < 0) {
+        if (job != NULL)
+            job_free(job);
+        *failure_out = (struct gen_failure){
+            .status = 529, .type = "overloaded_error", .message = "Overloaded", .retry_after_s = 1};
+        return rc;
+    }
+    *out = job;
+    return 0;
+}
+
+static void local_cancel(void *self, struct gen_handle *job, struct gen_proof *proof_out)
+{
+    struct worker *worker = self;
+    struct command *command = command_new(COMMAND_CANCEL, ORIGIN_LOCAL);
+
+    if (proof_out != NULL) {
+        *proof_out = job->proof;
+        proof_out->prompt_tokens = job->n_prompt;
+        proof_out->drawn_tokens = job->n_delivered;
+        proof_out->total_ns = clock_now_ns() - job->submitted_ns;
+        proof_out->ttft_ns = job->first_token_ns ? job->first_token_ns - job->submitted_ns : 0;
+        str_copy(proof_out->decode_worker, sizeof(proof_out->decode_worker), worker->conf->node);
+    }
+    if (command != NULL) {
+        command->key.request = job->number;
+        (void)worker_engine_send(worker->engine, command);
+    }
+    job_free(job);
+}
+
+static void deliver(struct gen_handle *job)
+{
+    struct worker *worker = job->worker;
+    uint64_t number = job->number;
+
+    if (job->is_paused)
+        return;
+    if (job->n_held > 0) {
+        uint32_t n = job->n_held;
+
+        if (job->first_token_ns == 0)
+            job->first_token_ns = clock_now_ns();
+        job->n_held = 0;
+        job->n_delivered += n;
+        job->events.on_tokens(job->arg, job->held, n);
+        if (hashmap_get(worker->local_jobs, &number) != job)
+            return; /* cancelled from inside */
+    }
+    if (job->has_ended) {
+        struct gen_events events = job->events;
+        void *arg = job->arg;
+        struct gen_proof proof = job->proof;
+        enum gen_end end = job->end;
+
+        proof.prompt_tokens = job->n_prompt;
+        proof.drawn_tokens = job->n_delivered;
+        proof.total_ns = clock_now_ns() - job->submitted_ns;
+        proof.ttft_ns = job->first_token_ns ? job->first_token_ns - job->submitted_ns : 0;
+        str_copy(proof.decode_worker, sizeof(proof.decode_worker), worker->conf->node);
+        job_free(job);
+        events.on_end(arg, end, &proof);
+    }
+}
+
+static void local_pause(void *self, struct gen_handle *job, bool is_paused)
+{
+    job->is_paused = is_paused;
+    deliver(job);
+}
+
+static bool local_is_ready(void *self, struct buf *detail)
+{
+    struct worker *worker = self;
+    uint32_t n_up = 0;
+
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        n_up += worker->routers[i].epoch != 0;
+    if (detail != NULL)
+        buf_printf(detail, "model: ok\nrouters: %u of %u\ndraining: %s\n", n_up, worker->n_routers,
+                   worker->is_draining ? "yes" : "no");
+    return !worker->is_draining && (n_up > 0 || worker->n_routers == 0);
+}
+
+struct backend worker_backend(struct worker *worker)
+{
+    static const struct backend_ops ops = {.model = local_model,
+                                           .model_at = local_model_at,
+                                           .submit = local_submit,
+                                           .cancel = local_cancel,
+                                           .pause = local_pause,
+                                           .is_ready = local_is_ready};
+
+    return (struct backend){.ops = &ops, .self = worker};
+}
+
+/* ---- what the engine thread reports ---- */
+
+static void fail(struct gen_handle *job, int error)
+{
+    struct gen_failure failure = {.status = 529,
+                                  .type = "overloaded_error",
+                                  .message = "Overloaded: the worker cannot take this request now",
+                                  .retry_after_s = 1};
+    struct gen_events events = job->events;
+    void *arg = job->arg;
+
+    if (error == E_LIMIT)
+        failure = (struct gen_failure){.status = 400,
+                                       .type = "invalid_request_error",
+                                       .message = "The prompt does not fit the worker's KV memory"};
+    else if (error == E_CLOSED)
+        failure = (struct gen_failure){
+            .status = 503, .type = "api_error", .message = "The worker is draining", .retry_after_s = 1};
+    else if (error != E_OVERLOADED && error != E_KV_FULL)
+        failure = (struct gen_failure){.status = 500, .type = "api_error", .message = "The engine failed"};
+    job_free(job);
+    events.on_failure(arg, &failure);
+}
+
+static void hold(struct gen_handle *job, const token_id *ids, uint32_t n)
+{
+    if (job->n_held + n > job->cap_held) {
+        uint32_t cap = (job->n_held + n) * 2;
+        token_id *grown = realloc(job->held, cap * sizeof(*grown));
+
+        if (grown == NULL)
+            return;
+        job->held = grown;
+        job->cap_held = cap;
+    }
+    memcpy(job->held + job->n_held, ids, n * sizeof(*ids));
+    job->n_held += n;
+}
+
+static void take_proof(struct gen_handle *job, const struct seq_stats *stats)
+{
+    job->proof.computed_tokens = stats->n_computed;
+    job->proof.reused_tokens = stats->n_reused;
+    job->proof.n_preempted = stats->n_preempted;
+    job->proof.queue_ns = stats->queue_ns;
+    job->proof.prefill_ns = stats->prefill_ns;
+    job->proof.decode_ns = stats->decode_ns;
+}
+
+static void on_answer(struct worker *worker, const struct report *report, const struct answer *answer)
+{
+    struct gen_handle *job = hashmap_get(worker->local_jobs, &answer->request);
+    uint64_t number = answer->request;
+
+    if (job == NULL)
+        return;
+    if (answer->has_proof)
+        take_proof(job, &answer->stats);
+    if (answer->is_accepted) {
+        job->events.on_accepted(job->arg, answer->cached_tokens);
+        job = hashmap_get(worker->local_jobs, &number);
+        if (job == NULL)
+            return;
+    }
+    if (answer->n_ids > 0)
+        hold(job, report->ids + answer->ids_at, answer->n_ids);
+    if (answer->finish == BATON__FINISH__FINISH_FAILED) {
+        fail(job, answer->error);
+        return;
+    }
+    if (answer->finish != BATON__FINISH__FINISH_NONE) {
+        job->has_ended = true;
+        job->end = answer->finish == BATON__FINISH__FINISH_LENGTH    ? GEN_END_LENGTH
+                   : answer->finish == BATON__FINISH__FINISH_CONTEXT ? GEN_END_CONTEXT
+                                                                     : GEN_END_STOP_TOKEN;
+    }
+    deliver(job);
+}
+
+void worker_local_answers(struct worker *worker, const struct report *report)
+{
+    for (uint32_t i = 0; i < report->n_answers; i++)
+        on_answer(worker, report, &report->answers[i]);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands and reports, and the translation between the hand-off's wire messages and structs. */
+#include "worker/messages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+#define GRANT_MAX_BLOCKS (1u << 20)
+
+struct command *command_new(enum command_kind kind, uint32_t number)
+{
+    struct command *command = calloc(1, sizeof(*command));
+
+    if (command != NULL) {
+        command->kind = kind;
+        command->number = number;
+    }
+    return command;
+}
+
+void command_free(struct command *command)
+{
+    if (command == NULL)
+        return;
+    if (command->kind == COMMAND_SUBMIT)
+        free(command->as.submit.tokens);
+    if (command->kind == COMMAND_PEER_MESSAGE)
+        peer_message_fini(&command->as.peer);
+    free(command);
+}
+
+struct report *report_new(enum report_kind kind, uint32_t number)
+{
+    struct report *report = calloc(1, sizeof(*report));
+
+    if (report != NULL) {
+        report->kind = kind;
+        report->number = number;
+    }
+    return report;
+}
+
+void report_free(struct report *report)
+{
+    if (report == NULL)
+        return;
+    free(report->answers);
+    free(report->ids);
+    peer_message_fini(&report->peer);
+    free(report);
+}
+
+static bool grow(void **items, uint32_t *cap, uint32_t want, size_t item_bytes)
+{
+    uint32_t bigger = *cap ? *cap * 2 : 16;
+    void *grown;
+
+    if (want <= *cap)
+        return true;
+    while (bigger < want)
+        bigger *= 2;
+    grown = realloc(*items, bigger * item_bytes);
+    if (grown == NULL)
+        return false;
+    *items = grown;
+    *cap = bigger;
+    return true;
+}
+
+struct answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids)
+{
+    struct answer *answer;
+
+    if (!grow((void **)&report->answers, &report->cap_answers, report->n_answers + 1,
+              sizeof(*report->answers)) ||
+        !grow((void **)&report->ids, &report->cap_ids, report->n_ids + n_ids, sizeof(*report->ids)))
+        return NULL;
+    answer = &report->answers[report->n_answers++];
+    memset(answer, 0, sizeof(*answer));
+    answer->ids_at = report->n_ids;
+    answer->n_ids = n_ids;
+    if (n_ids > 0)
+        memcpy(report->ids + report->n_ids, ids, n_ids * sizeof(*ids));
+    report->n_ids += n_ids;
+    return answer;
+}
+
+void peer_message_fini(struct kvxfer_message *message)
+{
+    free((kv_block_id *)message->blocks);
+    message->blocks = NULL;
+}
+
+/* ---- from the wire ---- */
+
+static int read_grant(const Baton__Grant *grant, struct kvxfer_message *out)
+{
+    kv_block_id *blocks;
+    uint64_t n = 0;
+    uint32_t at = 0;
+
+    for (size_t i = 0; i < grant->n_runs; i++)
+        n += grant->runs[i]->count;
+    if (n > GRANT_MAX_BLOCKS)
+        return E_PROTO;
+    blocks = calloc(n ? n : 1, sizeof(*blocks));
+    if (blocks == NULL)
+        return E_NOMEM;
+    for (size_t i = 0; i < grant->n_runs; i++)
+        for (uint32_t k = 0; k < grant->runs[i]->count; k++)
+            blocks[at++] = grant->runs[i]->first + k;
+    *out = (struct kvxfer_message){.kind = KVXFER_GRANT,
+                                   .transfer = grant->transfer,
+                                   .blocks = blocks,
+                                   .n_blocks = at,
+                                   .skip_blocks = grant->skip_blocks,
+                                   .ticket = grant->ticket,
+                                   .deadline_ms = grant->deadline_ms,
+                                   .is_shm = strcmp(grant->transport, "shm") == 0};
+    return 0;
+}
+
+static struct kvxfer_message read_offer(const Baton__Offer *offer)
+{
+    return (struct kvxfer_message){.kind = KVXFER_OFFER,
+                                   .transfer = offer->transfer,
+                                   .router_epoch = offer->router_epoch,
+                                   .request = offer->request,
+                                   .n_tokens = offer->n_tokens,
+                                   .n_blocks = offer->n_blocks};
+}
+
+static struct kvxfer_message read_refused(const Baton__GrantRefused *refused)
+{
+    return (struct kvxfer_message){.kind = KVXFER_REFUSED,
+                                   .transfer = refused->transfer,
+                                   .code = refused->code,
+                                   .retry_after_ms = refused->retry_after_ms};
+}
+
+static struct kvxfer_message read_prefill_done(const Baton__PrefillDone *done)
+{
+    return (struct kvxfer_message){.kind = KVXFER_PREFILL_DONE,
+                                   .transfer = done->transfer,
+                                   .first = {.id = done->first_token, .logprob = done->logprob},
+                                   .is_finished = done->is_finished};
+}
+
+int peer_message_from_wire(enum frame_type type, const ProtobufCMessage *message, struct kvxfer_message *out)
+{
+    const Baton__TransferDone *done = (const Baton__TransferDone *)message;
+    const Baton__TransferCancel *cancel = (const Baton__TransferCancel *)message;
+    const Baton__TransferStopped *stopped = (const Baton__TransferStopped *)message;
+
+    switch (type) {
+    case FRAME_OFFER:
+        *out = read_offer((const Baton__Offer *)message);
+        return 0;
+    case FRAME_GRANT:
+        return read_grant((const Baton__Grant *)message, out);
+    case FRAME_GRANT_REFUSED:
+        *out = read_refused((const Baton__GrantRefused *)message);
+        return 0;
+    case FRAME_PREFILL_DONE:
+        *out = read_prefill_done((const Baton__PrefillDone *)message);
+        return 0;
+    case FRAME_TRANSFER_DONE:
+        *out = (struct kvxfer_message){
+            .kind = KVXFER_DONE, .transfer = done->transfer, .n_tokens = done->n_tokens};
+        return 0;
+    case FRAME_TRANSFER_CANCEL:
+        *out = (struct kvxfer_message){.kind = KVXFER_CANCEL,
+                                       .transfer = cancel->transfer,
+                                       .code = cancel->code,
+                                       .from_sender = cancel->from_sender};
+        return 0;
+    case FRAME_TRANSFER_STOPPED:
+        *out = (struct kvxfer_message){
+            .kind = KVXFER_STOPPED, .transfer = stopped->transfer, .from_sender = stopped->from_sender};
+        return 0;
+    default:
+        return E_PROTO;
+    }
+}
+
+/* ---- to the wire ---- */
+
+typedef int (*wire_send)(void *arg, enum frame_type type, const ProtobufCMessage *wire);
+
+/* Adjacent block ids travel as runs. */
+static size_t make_runs(const struct kvxfer_message *message, Baton__BlockRun *runs,
+                        Baton__BlockRun **pointers)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < message->n_blocks; i++) {
+        if (n > 0 && runs[n - 1].first + runs[n - 1].count == message->blocks[i]) {
+            runs[n - 1].count++;
+            continue;
+        }
+        baton__block_run__init(&runs[n]);
+        runs[n].first = message->blocks[i];
+        runs[n].count = 1;
+        pointers[n] = &runs[n];
+        n++;
+    }
+    return n;
+}
+
+static int send_grant(const struct kvxfer_message *message, wire_send send, void *arg)
+{
+    Baton__Grant grant = BATON__GRANT__INIT;
+    Baton__BlockRun *runs = calloc(message->n_blocks + 1, sizeof(*runs));
+    Baton__BlockRun **pointers = calloc(message->n_blocks + 1, sizeof(*pointers));
+    int rc = E_NOMEM;
+
+    if (runs != NULL && pointers != NULL) {
+        grant.n_runs = make_runs(message, runs, pointers);
+        grant.runs = pointers;
+        grant.transfer = message->transfer;
+        grant.skip_blocks = message->skip_blocks;
+        grant.ticket = message->ticket;
+        grant.deadline_ms = message->deadline_ms;
+        grant.transport = (char *)(message->is_shm ? "shm" : "tcp");
+        rc = send(arg, FRAME_GRANT, &grant.base);
+    }
+    free(runs);
+    free(pointers);
+    return rc;
+}
+
+static int send_offer(const struct kvxfer_message *message, wire_send send, void *arg)
+{
+    Baton__Offer offer = BATON__OFFER__INIT;
+
+    offer.transfer = message->transfer;
+    offer.router_epoch = message->router_epoch;
+    offer.request = message->request;
+    offer.n_tokens = message->n_tokens;
+    offer.n_blocks = message->n_blocks;
+    return send(arg, FRAME_OFFER, &offer.base);
+}
+
+static int send_refused(const struct kvxfer_message *message, wire_send send, void *arg)
+{
+    Baton__GrantRefused refused = BATON__GRANT_REFUSED__INIT;
+
+    refused.transfer = message->transfer;
+    refused.code = message->code;
+    refused.retry_after_ms = message->retry_after_ms;
+    return send(arg, FRAME_GRANT_REFUSED, &refused.base);
+}
+
+static int send_prefill_done(const struct kvxfer_message *message, wire_send send, void *arg)
+{
+    Baton__PrefillDone done = BATON__PREFILL_DONE__INIT;
+
+    done.transfer = message->transfer;
+    done.first_token = message->first.id;
+    done.logprob = message->first.logprob;
+    done.is_finished = message->is_finished;
+    return send(arg, FRAME_PREFILL_DONE, &done.base);
+}
+
+static int send_done(const struct kvxfer_message *message, wire_send send, void *arg)
+{
+    Baton__TransferDone done = BATON__TRANSFER_DONE__INIT;
+
+    done.transfer = message->transfer;
+    done.n_tokens = message->n_tokens;
+    return send(arg, FRAME_TRANSFER_DONE, &done.base);
+}
+
+static int send_cancel(const struct kvxfer_message *message, wire_send send, void *arg)
+{
+    Baton__TransferCancel cancel = BATON__TRANSFER_CANCEL__INIT;
+    Baton__TransferStopped stopped = BATON__TRANSFER_STOPPED__INIT;
+
+    cancel.transfer = stopped.transfer = message->transfer;
+    cancel.from_sender = stopped.from_sender = message->from_sender;
+    cancel.code = message->code;
+    if (message->kind == KVXFER_CANCEL)
+        return send(arg, FRAME_TRANSFER_CANCEL, &cancel.base);
+    return send(arg, FRAME_TRANSFER_STOPPED, &stopped.base);
+}
+
+int peer_message_send(const struct kvxfer_message *message, wire_send send, void *arg)
+{
+    switch (message->kind) {
+    case KVXFER_OFFER:
+        return send_offer(message, send, arg);
+    case KVXFER_GRANT:
+        return send_grant(message, send, arg);
+    case KVXFER_REFUSED:
+        return send_refused(message, send, arg);
+    case KVXFER_PREFILL_DONE:
+        return send_prefill_done(message, send, arg);
+    case KVXFER_DONE:
+        return send_done(message, send, arg);
+    case KVXFER_CANCEL:
+    case KVXFER_STOPPED:
+        return send_cancel(message, send, arg);
+    }
+    return E_INVAL;
+}

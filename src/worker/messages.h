@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the worker's threads tell each other.  Commands go to the engine thread, reports come back to the
+ * loop; both are heap objects that change owner when sent.  Protobuf stays on the loop: what crosses here are
+ * plain structs. */
+#ifndef WORKER_MESSAGES_H
+#define WORKER_MESSAGES_H
+
+#include "base/list.h"
+#include "kvxfer/kvxfer.h"
+#include "proto/frame.h"
+#include "sched/sched.h"
+#include "transport/transport.h"
+
+#define WORKER_MAX_ROUTERS 8
+#define WORKER_MAX_PEERS   64
+#define ORIGIN_LOCAL       UINT32_MAX /* the worker's own endpoint, as opposed to router number 0.. */
+#define PEER_NONE          UINT32_MAX
+
+struct task_key {          /* names a request on both workers of a pair */
+    uint64_t router_epoch; /* 0: local */
+    uint64_t request;
+};
+
+enum task_mode { TASK_LOCAL, TASK_PREFILL, TASK_DECODE };
+
+struct task_spec {
+    struct task_key key;
+    uint32_t origin; /* router number or ORIGIN_LOCAL */
+    enum task_mode mode;
+    uint32_t peer; /* PREFILL: the link to the decode worker */
+    char request_id[40];
+    char tenant[64];
+    token_id *tokens; /* heap, owned */
+    uint32_t n_tokens, n_prompt, max_new_tokens;
+    struct sample_opts sample;
+};
+
+struct peer_facts { /* what the engine thread must know of a peer */
+    char node[64];
+    bool is_same_host;
+    char tcp_address[128];
+    char unix_path[108];
+};
+
+enum command_kind {
+    COMMAND_SUBMIT,
+    COMMAND_CANCEL,
+    COMMAND_PROCEED,
+    COMMAND_ROUTER_DOWN,
+    COMMAND_PEER_UP,
+    COMMAND_PEER_DOWN,
+    COMMAND_PEER_MESSAGE,
+    COMMAND_TRANSPORT,
+    COMMAND_DRAIN,
+    COMMAND_STOP
+};
+
+struct command {
+    enum command_kind kind;
+    uint32_t number; /* router or peer */
+    struct task_key key;
+    bool flag; /* DRAIN: on or off */
+    union {
+        struct task_spec submit;
+        struct kvxfer_message peer; /* its blocks are heap and owned by the command */
+        struct peer_facts facts;
+        struct tr_event transport;
+    } as;
+};
+
+struct answer {            /* news of one request */
+    uint64_t router_epoch; /* of the life that asked; another one has the same numbers for other requests */
+    uint64_t request;
+    bool is_accepted, has_proof;
+    uint32_t cached_tokens;
+    uint32_t first_index;
+    uint32_t ids_at, n_ids; /* into the report's ids */
+    Baton__Finish finish;
+    int32_t error;
+    struct seq_stats stats;
+    uint64_t transfer_ns;
+    char transport[16];
+};
+
+enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD };
+
+struct load_report {
+    struct sched_load sched;
+    struct kv_pool_counts blocks;
+    uint32_t blocks_available, blocks_total, n_tasks;
+    double transfer_bytes_per_s;
+    bool is_draining;
+};
+
+struct report {
+    enum report_kind kind;
+    uint32_t number; /* router (or ORIGIN_LOCAL), or peer */
+    struct answer *answers;
+    uint32_t n_answers, cap_answers;
+    token_id *ids;
+    uint32_t n_ids, cap_ids;
+    struct kvxfer_message peer; /* its blocks are heap and owned by the report */
+    struct load_report load;
+};
+
+struct command *command_new(enum command_kind kind, uint32_t number); /* NULL: no memory */
+void command_free(struct command *command);
+struct report *report_new(enum report_kind kind, uint32_t number);
+void report_free(struct report *report);
+/* Room for one more answer with n_ids tokens; NULL: no memory. */
+struct answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids);
+
+/* Between wire and struct; the first allocates blocks (E_NOMEM) and returns E_PROTO for a run list that is
+ * absurd. */
+int peer_message_from_wire(enum frame_type type, const ProtobufCMessage *message, struct kvxfer_message *out);
+/* Packs and calls send; returns what send returned. */
+int peer_message_send(const struct kvxfer_message *message,
+                      int (*send)(void *arg, enum frame_type type, const ProtobufCMessage *wire), void *arg);
+void peer_message_fini(struct kvxfer_message *message);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a model file to a running engine: map, check, tokeniser, chat format, KV memory, weights, engine
+ * thread.
+ *
+ * The loading takes place on the loop thread before the daemon says that it is ready; progress goes to the
+ * log and to the service manager, which is asked for more time as long as there is progress. */
+#include "worker/worker_priv.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "engine/engine_load.h"
+#include "engine/engine_sim.h"
+#include "net/tls.h"
+
+static const char *const kernel_names[] = {"auto", "scalar", "avx2", "avx512"};
+
+static void name_model(struct worker *worker)
+{
+    const char *path = worker->conf->model_path;
+    const char *slash = strrchr(path, '/');
+    const char *base = slash ? slash + 1 : path;
+    size_t len = strlen(base);
+
+    if (worker->conf->model_name[0]) {
+        str_copy(worker->model.name, sizeof(worker->model.name), worker->conf->model_name);
+        return;
+    }
+    str_copy(worker->model.name, sizeof(worker->model.name), base);
+    if (len > 5 && len < sizeof(worker->model.name) && strcmp(base + len - 5, ".gguf") == 0)
+        worker->model.name[len - 5] = '\0';
+}
+
+int worker_model_open(struct worker *worker, struct fault *fault)
+{
+    struct gen_model *model = &worker->model;
+    int rc;
+
+    if (!worker->conf->model_path[0])
+        return fault_set(fault, E_INVAL, "model.path is not set: name the GGUF file to serve");
+    rc = gguf_open(worker->conf->model_path, fault, &worker->gguf);
+    if (rc < 0)
+        return rc;
+    name_model(worker);
+    gguf_fingerprint(worker->gguf, model->fingerprint);
+    rc = tokenizer_new(worker->gguf, fault, &model->tokenizer);
+    if (rc == 0)
+        rc = chat_format_new(model->tokenizer, fault, &model->chat);
+    if (rc == 0 && gguf_vocabulary_image(worker->gguf, &worker->vocabulary) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    model->block_tokens = (uint32_t)worker->conf->kv_block_tokens;
+    model->created_unix_s = clock_unix_ns() / NS_PER_S;
+    return rc;
+}
+
+void worker_model_close(struct worker *worker)
+{
+    chat_format_free(worker->model.chat);
+    tokenizer_unref(worker->model.tokenizer);
+    gguf_close(worker->gguf);
+    buf_fini(&worker->vocabulary);
+}
+
+/* ---- engines ---- */
+
+struct progress {
+    struct worker *worker;
+    uint64_t said_ns;
+};
+
+static void on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct progress *progress = arg;
+    uint64_t now_ns = clock_now_ns();
+    unsigned percent = total_bytes ? (unsigned)(100 * done_bytes / total_bytes) : 100;
+
+    if (now_ns - progress->said_ns < NS_PER_S)
+        return;
+    progress->said_ns = now_ns;
+    service_status(progress->worker->service, "loading weights %u%%", percent);
+    service_extend(progress->worker->service, 30 * NS_PER_S);
+    log_info("loading", LOG_U64("percent", percent));
+}
+
+static int open_arena(struct worker *worker, const struct kv_layout *layout, struct worker_engine_opts *opts,
+                      struct fault *fault)
+{
+    size_t block_bytes = kv_layout_block_bytes(layout);
+    uint64_t n_blocks = worker->conf->kv_memory / block_bytes;
+
+    if (n_blocks < 4)
+        return fault_set(fault, E_INVAL, "kv.memory holds %u blocks of %zu bytes; give it at least %zu bytes",
+                         (unsigned)n_blocks, block_bytes, 4 * block_bytes);
+    if (n_blocks > UINT32_MAX / 2)
+        n_blocks = UINT32_MAX / 2;
+    opts->n_blocks = (uint32_t)n_blocks;
+    if (mem_region_open(n_blocks * block_bytes, true, worker->conf->kv_populate, "baton-kv", &opts->arena) <
+        0)
+        return fault_set(fault, E_NOMEM, "cannot get kv.memory (%zu bytes)", (size_t)n_blocks * block_bytes);
+    return 0;
+}
+
+static uint32_t batch_tokens(const struct worker_conf *conf)
+{
+    uint64_t least = conf->chunk_tokens + conf->max_seqs;
+
+    return (uint32_t)(conf->batch_tokens > least ? conf->batch_tokens : least);
+}
+
+static int build_sim(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+{
+    const struct worker_conf *conf = worker->conf;
+    size_t n_stop = 0;
+    const token_id *stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &n_stop);
+    struct engine_sim_opts sim = {.vocab_size = tokenizer_vocab_size(worker->model.tokenizer),
+                                  .stop_id = n_stop > 0 ? stop_ids[0] : TOKEN_NONE,
+                                  .mean_answer_tokens = (uint32_t)conf->sim_answer_tokens,
+                                  .max_batch_tokens = batch_tokens(conf),
+                                  .step_ns = conf->sim_step_ns,
+                                  .prefill_token_ns = conf->sim_prefill_token_ns,
+                                  .decode_seq_ns = conf->sim_decode_seq_ns};
+    int rc;
+
+    sim.layout = (struct kv_layout){.n_layers = 2, .n_kv_heads = 1, .head_dim = 32, .type = KV_F16};
+    sim.layout.block_tokens = (uint32_t)conf->kv_block_tokens;
+    sim.context_length =
+        (uint32_t)(conf->context ? conf->context : tokenizer_context_length(worker->model.tokenizer));
+    while (sim.first_text_id < sim.vocab_size &&
+           tokenizer_is_control(worker->model.tokenizer, sim.first_text_id))
+        sim.first_text_id++;
+    rc = open_arena(worker, &sim.layout, opts, fault);
+    if (rc < 0)
+        return rc;
+    sim.kv_arena = opts->arena.base;
+    sim.n_blocks = opts->n_blocks;
+    if (engine_sim_new(&sim, &opts->engine) < 0)
+        return fault_set(fault, E_INVAL, "engine.kind = sim does not work with this vocabulary");
+    return 0;
+}
+
+static int make_team(const struct worker_conf *conf, struct team **out, struct fault *fault)
+{
+    int cpus[1024];
+    struct team_opts opts = {.n_threads = (unsigned)conf->threads};
+    int n = conf->cpus[0] ? cpu_list_parse(bytes_str(conf->cpus), cpus, ARRAY_LEN(cpus)) : 0;
+
+    if (n < 0)
+        return fault_set(fault, E_FORMAT, "engine.cpus is not a CPU list");
+    if (n > 0) {
+        if (opts.n_threads == 0)
+            opts.n_threads = (unsigned)n;
+        if (opts.n_threads > (unsigned)n)
+            return fault_set(fault, E_INVAL, "engine.cpus names fewer CPUs than engine.threads");
+        opts.cpus = cpus;
+    }
+    if (team_new(&opts, out) < 0)
+        return fault_set(fault, E_NOMEM, "cannot start compute threads");
+    return 0;
+}
+
+static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+{
+    const struct worker_conf *conf = worker->conf;
+    struct progress progress = {.worker = worker, .said_ns = clock_now_ns()};
+    struct engine_load_opts load = {.gguf = worker->gguf,
+                                    .kernels = kernel_names[conf->kernels],
+                                    .kv_type = (enum kv_type)conf->kv_type,
+                                    .block_tokens = (uint32_t)conf->kv_block_tokens,
+                                    .context_length = (uint32_t)conf->context,
+                                    .on_progress = on_progress,
+                                    .progress_arg = &progress};
+    struct engine_start_opts start = {.max_batch_tokens = batch_tokens(conf),
+                                      .max_items = (uint32_t)conf->max_seqs};
+    struct engine_model *model = NULL;
+    int rc = make_team(conf, &opts->team, fault);
+
+    load.team = opts->team;
+    if (rc == 0)
+        rc = engine_model_load(&load, fault, &model);
+    if (rc == 0)
+        rc = open_arena(worker, engine_model_layout(model), opts, fault);
+    if (rc < 0) {
+        engine_model_free(model);
+        return rc;
+    }
+    start.kv_arena = opts->arena.base;
+    start.n_blocks = opts->n_blocks;
+    if (engine_model_start(model, &start, &opts->engine) < 0)
+        return fault_set(fault, E_NOMEM, "cannot get the engine's scratch memory");
+    return 0;
+}
+
+/* ---- the engine thread around it ---- */
+
+static int fill_transport(struct worker *worker, struct worker_engine_opts *opts,
+                          const uint8_t cluster_key[32], struct fault *fault)
+{
+    const struct worker_conf *conf = worker->conf;
+    struct tr_opts *tr = &opts->transport;
+
+    if (cluster_key_derive(cluster_key, "kv", tr->auth_key) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
+    tr->node = conf->node;
+    tr->tcp_listen = conf->tcp_listen[0] ? conf->tcp_listen : NULL;
+    tr->unix_listen = conf->unix_path[0] && conf->transport != WORKER_TRANSPORT_TCP ? conf->unix_path : NULL;
+    if (conf->tcp_encrypt) {
+        tr->tls_server = tls_server(worker->tls);
+        tr->tls_client = tls_client(worker->tls);
+    }
+    tr->tcp_connections = (unsigned)conf->tcp_connections;
+    opts->is_auto = conf->transport == WORKER_TRANSPORT_AUTO;
+    opts->preferred = conf->transport == WORKER_TRANSPORT_TCP ? TR_TCP : TR_SHM;
+    if (conf->transport == WORKER_TRANSPORT_SHM && tr->unix_listen == NULL)
+        return fault_set(fault, E_INVAL, "kv.transport = shm wants kv.unix_path");
+    return 0;
+}
+
+int worker_engine_build(struct worker *worker, struct fault *fault)
+{
+    const struct worker_conf *conf = worker->conf;
+    struct worker_engine_opts opts = {.arena = {.fd = -1},
+                                      .kv_lifetime_ns = conf->kv_lifetime_ns,
+                                      .max_seqs = (uint32_t)conf->max_seqs,
+                                      .max_queue = (uint32_t)conf->max_queue,
+                                      .chunk_tokens = (uint32_t)conf->chunk_tokens,
+                                      .grant_timeout_ns = conf->grant_timeout_ns,
+                                      .metrics = worker->metrics,
+                                      .departing = worker->departing,
+                                      .arriving = worker->arriving};
+    uint64_t began_ns = clock_now_ns();
+    int rc = conf->engine_kind == WORKER_ENGINE_SIM ? build_sim(worker, &opts, fault)
+                                                    : build_cpu(worker, &opts, fault);
+
+    if (rc == 0)
+        rc = fill_transport(worker, &opts, worker->cluster_key, fault);
+    if (rc < 0) {
+        worker_engine_opts_free(&opts);
+        return rc;
+    }
+    worker->model.context_length = opts.engine.info.context_length;
+    memcpy(opts.prefix_key, worker->prefix_key, sizeof(opts.prefix_key));
+    memcpy(opts.model_fingerprint, worker->model.fingerprint, sizeof(opts.model_fingerprint));
+    opts.stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &opts.n_stop_ids);
+    rc = worker_engine_new(&opts, fault, &worker->engine);
+    if (rc == 0)
+        log_info("engine_ready", LOG_STR("model", worker->model.name),
+                 LOG_STR("engine", opts.engine.info.name), LOG_U64("kv_blocks", opts.n_blocks),
+                 LOG_U64("context", worker->model.context_length),
+                 LOG_U64("load_ms", (clock_now_ns() - began_ns) / NS_PER_MS));
+    return rc;
+}

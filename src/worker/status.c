@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What batonctl shows of a worker, and the gauges that follow its load reports. */
+#include "worker/worker_priv.h"
+
+#include <inttypes.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+static void put_load(const struct load_report *load, struct buf *out)
+{
+    const struct kv_pool_counts *blocks = &load->blocks;
+
+    buf_printf(out,
+               "\"running\": %u, \"waiting\": %u, \"queued_prefill_tokens\": %" PRIu64
+               ", \"prefill_tokens_per_s\": %.1f, \"decode_step_ms\": %.3f, \"transfer_bytes_per_s\": %.0f",
+               load->sched.n_running, load->sched.n_waiting, load->sched.queued_prefill_tokens,
+               load->sched.prefill_tokens_per_s, load->sched.decode_step_s * 1e3, load->transfer_bytes_per_s);
+    buf_printf(out,
+               ", \"blocks\": {\"total\": %u, \"free\": %u, \"filling\": %u, \"sealed\": %u, \"cached\": %u, "
+               "\"zombie\": %u, \"leased\": %u, \"evicted\": %" PRIu64 ", \"expired\": %" PRIu64
+               ", \"hits\": %" PRIu64 ", \"misses\": %" PRIu64 "}",
+               load->blocks_total, blocks->n_free, blocks->n_filling, blocks->n_sealed, blocks->n_cached,
+               blocks->n_zombie, blocks->n_leased, blocks->n_evicted, blocks->n_expired, blocks->n_hits,
+               blocks->n_misses);
+}
+
+static void put_links(const struct worker *worker, struct buf *out)
+{
+    const char *comma = "";
+
+    buf_append_str(out, ", \"routers\": [");
+    for (uint32_t i = 0; i < worker->n_routers; i++) {
+        buf_printf(out, "%s{\"address\": ", comma);
+        json_put_str(out, bytes_str(worker->routers[i].address));
+        buf_printf(out, ", \"up\": %s}", worker->routers[i].epoch ? "true" : "false");
+        comma = ", ";
+    }
+    buf_append_str(out, "], \"peers\": [");
+    comma = "";
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
+        const struct worker_peer *peer = &worker->peers[i];
+
+        if (peer->link == NULL)
+            continue;
+        buf_printf(out, "%s{\"node\": ", comma);
+        json_put_str(out, bytes_str(peer->node));
+        buf_printf(out, ", \"up\": %s, \"dialled\": %s}", peer->is_up ? "true" : "false",
+                   peer->is_dialled ? "true" : "false");
+        comma = ", ";
+    }
+    buf_append_str(out, "]");
+}
+
+int worker_status_json(struct worker *worker, struct buf *out)
+{
+    buf_printf(
+        out, "{\"daemon\": \"baton-%s\", \"node\": ", worker->role == WORKER_PREFILL ? "prefill" : "decode");
+    json_put_str(out, bytes_str(worker->conf->node));
+    buf_append_str(out, ", \"model\": ");
+    json_put_str(out, bytes_str(worker->model.name));
+    buf_printf(out, ", \"fingerprint\": \"%s\", \"engine\": \"%s\", \"draining\": %s, \"tasks\": %u, ",
+               worker->model.fingerprint, worker_engine_info(worker->engine)->name,
+               worker->is_draining ? "true" : "false", worker->load.n_tasks);
+    put_load(&worker->load, out);
+    buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),
+               worker_engine_unix_path(worker->engine));
+    put_links(worker, out);
+    buf_append_str(out, "}\n");
+    return out->is_bad ? E_NOMEM : 0;
+}
+
+static void set_gauge(struct worker *worker, const char *name, const char *help, double value)
+{
+    metric_set(metric_series(metric_family(worker->metrics, METRIC_GAUGE, name, help, ""), NULL), value);
+}
+
+void worker_metrics_load(struct worker *worker, const struct load_report *load)
+{
+    struct metric_family *blocks =
+        metric_family(worker->metrics, METRIC_GAUGE, "baton_kv_blocks", "KV blocks by state.", "state");
+    const struct kv_pool_counts *n = &load->blocks;
+
+    metric_set(metric_series(blocks, (const char *const[]){"free"}), n->n_free);
+    metric_set(metric_series(blocks, (const char *const[]){"filling"}), n->n_filling);
+    metric_set(metric_series(blocks, (const char *const[]){"sealed"}), n->n_sealed);
+    metric_set(metric_series(blocks, (const char *const[]){"cached"}), n->n_cached);
+    metric_set(metric_series(blocks, (const char *const[]){"leased"}), n->n_leased);
+    set_gauge(worker, "baton_kv_cache_usage_ratio", "Share of KV blocks that running sequences hold.",
+              load->blocks_total ? 1.0 - (double)load->blocks_available / load->blocks_total : 0);
+    set_gauge(worker, "baton_worker_running", "Sequences running.", load->sched.n_running);
+    set_gauge(worker, "baton_worker_waiting", "Sequences waiting.", load->sched.n_waiting);
+    set_gauge(worker, "baton_worker_prefill_tokens_per_second", "Learned prefill speed.",
+              load->sched.prefill_tokens_per_s);
+    set_gauge(worker, "baton_worker_decode_step_seconds", "Learned time of a decode step.",
+              load->sched.decode_step_s);
+    set_gauge(worker, "baton_transfer_bytes_per_second", "Learned speed of KV transfers that arrived here.",
+              load->transfer_bytes_per_s);
+}

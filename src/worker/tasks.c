@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests on the engine thread.
+ *
+ * A task is made by SUBMIT and ends with its sequence.  Its mode says what the sequence is:
+ *
+ *   LOCAL     prefill and decode here
+ *   PREFILL   departs: first token, then the KV goes to the peer (prefill/depart.c)
+ *   DECODE    arrives: the KV comes from a peer (decode/arrive.c); without blocks for it now, or without a
+ * peer in time, it becomes a local sequence and waits its turn like any other
+ *
+ * What the scheduler tells is turned into answers, one list for each router, sent to the loop once for each
+ * step. */
+#include "worker/engine_thread_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+
+static const struct handoff_side *side_of(const struct worker_engine *engine, const struct task *task,
+                                          void **self_out)
+{
+    if (task->spec.mode == TASK_PREFILL) {
+        *self_out = engine->departing;
+        return engine->opts.departing;
+    }
+    if (task->spec.mode == TASK_DECODE) {
+        *self_out = engine->arriving;
+        return engine->opts.arriving;
+    }
+    return NULL;
+}
+
+struct task *worker_engine_task(struct worker_engine *engine, const struct task_key *key)
+{
+    return hashmap_get(engine->by_key, key);
+}
+
+struct task *worker_engine_task_of(struct seq *seq)
+{
+    return seq_spec(seq)->user;
+}
+
+/* ---- answers ---- */
+
+static void name_answer(struct answer *answer, const struct task_spec *spec)
+{
+    answer->router_epoch = spec->key.router_epoch;
+    answer->request = spec->key.request;
+}
+
+static void answer_failed(struct worker_engine *engine, const struct task_spec *spec, int error)
+{
+    struct answer *answer = worker_engine_answer(engine, spec->origin, NULL, 0);
+
+    if (answer == NULL)
+        return;
+    name_answer(answer, spec);
+    answer->finish = BATON__FINISH__FINISH_FAILED;
+    answer->error = error;
+}
+
+static void put_proof(const struct task *task, struct answer *answer)
+{
+    answer->has_proof = true;
+    answer->stats = *seq_stats(task->seq);
+    answer->transfer_ns = task->transfer_ns;
+    memcpy(answer->transport, task->transport, sizeof(answer->transport));
+}
+
+/* ---- begin and end ---- */
+
+static void task_free(struct worker_engine *engine, struct task *task)
+{
+    hashmap_remove(engine->by_key, &task->spec.key);
+    list_remove(&task->all);
+    engine->n_tasks--;
+    free(task->spec.tokens);
+    free(task);
+}
+
+static int submit_seq(struct worker_engine *engine, struct task *task)
+{
+    const struct task_spec *spec = &task->spec;
+    struct seq_spec seq = {.id = ++engine->next_id,
+                           .tokens = spec->tokens,
+                           .n_tokens = spec->n_tokens,
+                           .n_prompt = spec->n_prompt,
+                           .max_new_tokens = spec->max_new_tokens,
+                           .stop_ids = engine->opts.stop_ids,
+                           .n_stop_ids = (uint32_t)engine->opts.n_stop_ids,
+                           .sample = spec->sample,
+                           .departs = spec->mode == TASK_PREFILL,
+                           .arrives = spec->mode == TASK_DECODE,
+                           .user = task};
+    int rc = prefix_key_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, spec->tenant,
+                               &seq.prefix_key);
+
+    if (rc < 0)
+        return rc;
+    rc = sched_submit(engine->sched, &seq, &task->seq);
+    if ((rc == E_KV_FULL || rc == E_OVERLOADED) && spec->mode == TASK_DECODE) {
+        task->spec.mode = TASK_LOCAL; /* no room for an arrival now: compute when there is */
+        seq.arrives = false;
+        rc = sched_submit(engine->sched, &seq, &task->seq);
+    }
+    return rc;
+}
+
+void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
+{
+    struct task *task = calloc(1, sizeof(*task));
+    int rc = E_NOMEM;
+
+    if (hashmap_get(engine->by_key, &spec->key) != NULL)
+        rc = E_EXISTS;
+    if (task == NULL || rc == E_EXISTS || hashmap_put(engine->by_key, &spec->key, task, NULL) < 0) {
+        answer_failed(engine, spec, rc);
+        free(task);
+        return;
+    }
+    task->spec = *spec;
+    spec->tokens = NULL;
+    task->n_begun = task->n_answered = task->spec.n_tokens - task->spec.n_prompt;
+    list_push_back(&engine->tasks, &task->all);
+    engine->n_tasks++;
+    rc = submit_seq(engine, task);
+    if (rc < 0) {
+        answer_failed(engine, &task->spec, rc);
+        task_free(engine, task);
+        return;
+    }
+    free(task->spec.tokens);
+    task->spec.tokens = NULL;
+    if (task->spec.mode == TASK_DECODE)
+        engine->opts.arriving->begin(engine->arriving, task);
+}
+
+void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *key)
+{
+    struct task *task = worker_engine_task(engine, key);
+
+    if (task != NULL)
+        sched_cancel(engine->sched, task->seq);
+}
+
+void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key)
+{
+    struct task *task = worker_engine_task(engine, key);
+    struct task_spec unknown = {.key = *key, .origin = origin};
+
+    if (task == NULL)
+        answer_failed(engine, &unknown, E_NOT_FOUND); /* silence would be waited for */
+    else if (task->spec.mode == TASK_DECODE)
+        engine->opts.arriving->proceed(engine->arriving, task);
+}
+
+void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch)
+{
+    list_for_each_safe (node, spare, &engine->tasks) {
+        struct task *task = container_of(node, struct task, all);
+
+        if (task->spec.origin == router && task->spec.key.router_epoch != except_epoch)
+            sched_cancel(engine->sched, task->seq);
+    }
+}
+
+void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error)
+{
+    answer_failed(engine, &task->spec, error);
+    sched_cancel(engine->sched, task->seq);
+}
+
+/* ---- what the scheduler says ---- */
+
+static void on_admitted(void *arg, struct seq *seq)
+{
+    struct worker_engine *engine = arg;
+    struct task *task = worker_engine_task_of(seq);
+    struct answer *answer;
+
+    if (task == NULL)
+        return;
+    answer = worker_engine_answer(engine, task->spec.origin, NULL, 0);
+    if (answer != NULL) {
+        name_answer(answer, &task->spec);
+        answer->is_accepted = true;
+        answer->cached_tokens = seq_stats(seq)->n_reused;
+    }
+    if (task->spec.mode == TASK_PREFILL)
+        engine->opts.departing->begin(engine->departing, task);
+}
+
+static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
+{
+    struct worker_engine *engine = arg;
+    struct task *task = worker_engine_task_of(seq);
+    struct answer *answer;
+
+    if (task == NULL)
+        return;
+    answer = worker_engine_answer(engine, task->spec.origin, &token->id, 1);
+    if (answer != NULL) {
+        name_answer(answer, &task->spec);
+        answer->first_index = task->n_answered;
+        if (!task->has_first) {
+            task->seq = seq;
+            put_proof(task, answer);
+        }
+    }
+    task->n_answered++;
+    if (!task->has_first && task->spec.mode == TASK_PREFILL)
+        engine->opts.departing->on_first_token(engine->departing, task, token, false);
+    task->has_first = true;
+}
+
+static void on_prefilled(void *arg, struct seq *seq, uint32_t from, uint32_t to)
+{
+    struct worker_engine *engine = arg;
+    struct task *task = worker_engine_task_of(seq);
+
+    if (task != NULL && task->spec.mode == TASK_PREFILL)
+        engine->opts.departing->on_prefilled(engine->departing, task, to);
+}
+
+static void on_layer(void *arg, uint32_t layer)
+{
+    struct worker_engine *engine = arg;
+
+    atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
+    engine->opts.departing->on_layer(engine->departing, layer);
+}
+
+static Baton__Finish finish_of(enum seq_finish finish)
+{
+    switch (finish) {
+    case SEQ_FINISH_STOP:
+        return BATON__FINISH__FINISH_STOP;
+    case SEQ_FINISH_LENGTH:
+        return BATON__FINISH__FINISH_LENGTH;
+    case SEQ_FINISH_CONTEXT:
+        return BATON__FINISH__FINISH_CONTEXT;
+    case SEQ_FINISH_DEPARTED:
+        return BATON__FINISH__FINISH_HANDED_OFF;
+    case SEQ_FINISH_FAILED:
+        return BATON__FINISH__FINISH_FAILED;
+    case SEQ_FINISH_NONE:
+    case SEQ_FINISH_CANCELLED:
+        break;
+    }
+    return BATON__FINISH__FINISH_NONE;
+}
+
+static void count(struct worker_engine *engine, const struct seq_stats *stats)
+{
+    metric_add(engine->m_computed, stats->n_computed);
+    metric_add(engine->m_reused, stats->n_reused);
+    metric_add(engine->m_transferred, stats->n_transferred);
+    metric_add(engine->m_drawn, stats->n_drawn);
+    metric_add(engine->m_preempted, stats->n_preempted);
+}
+
+static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
+{
+    struct worker_engine *engine = arg;
+    struct task *task = worker_engine_task_of(seq);
+    const struct handoff_side *side;
+    struct answer *answer;
+    void *self;
+
+    if (task == NULL)
+        return; /* the warm-up */
+    task->seq = seq;
+    count(engine, seq_stats(seq));
+    if (finish_of(finish) != BATON__FINISH__FINISH_NONE) {
+        answer = worker_engine_answer(engine, task->spec.origin, NULL, 0);
+        if (answer != NULL) {
+            name_answer(answer, &task->spec);
+            answer->finish = finish_of(finish);
+            answer->error = finish == SEQ_FINISH_FAILED ? E_INTERNAL : 0;
+            put_proof(task, answer);
+        }
+    }
+    side = side_of(engine, task, &self);
+    if (side != NULL)
+        side->end(self, task);
+    task_free(engine, task);
+}
+
+struct sched_events worker_tasks_events(void)
+{
+    return (struct sched_events){.on_admitted = on_admitted,
+                                 .on_token = on_token,
+                                 .on_prefilled = on_prefilled,
+                                 .on_layer = on_layer,
+                                 .on_done = on_done};
+}
+
+int worker_tasks_open(struct worker_engine *engine)
+{
+    list_init(&engine->tasks);
+    return hashmap_new(sizeof(struct task_key), &engine->by_key);
+}
+
+void worker_tasks_close(struct worker_engine *engine)
+{
+    if (engine->by_key == NULL)
+        return;
+    while (!list_is_empty(&engine->tasks))
+        task_free(engine, container_of(engine->tasks.next, struct task, all));
+    hashmap_free(engine->by_key);
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building a worker from its configuration, running it, and letting it go.
+ *
+ *   loop thread       links to routers and peers, HTTP, timers, signals            (here)
+ *   engine thread     scheduler, KV pool, hand-offs                                 worker/engine_thread.c
+ *   team              kernels
+ *   transport thread  KV bytes                                                      transport/
+ *
+ * Ready means: model loaded and warmed up, KV memory there, every port open.  Draining means: routers are
+ * told, what runs goes on to its end or to the limit. */
+#include "worker/worker.h"
+
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/hashmap.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "net/addr.h"
+#include "worker/worker_priv.h"
+
+#define DRAIN_LOOK_NS (50 * NS_PER_MS)
+
+/* ---- reports of the engine thread ---- */
+
+static void on_report(struct worker *worker, struct report *report)
+{
+    switch (report->kind) {
+    case REPORT_ANSWERS:
+        if (report->number == ORIGIN_LOCAL)
+            worker_local_answers(worker, report);
+        else
+            worker_routers_answers(worker, report);
+        break;
+    case REPORT_PEER_MESSAGE:
+        worker_peers_send(worker, report);
+        break;
+    case REPORT_LOAD:
+        worker->load = report->load;
+        worker->has_load = true;
+        worker_metrics_load(worker, &report->load);
+        break;
+    }
+    report_free(report);
+}
+
+static void on_reports(void *arg, int fd, unsigned ready)
+{
+    struct worker *worker = arg;
+    struct mailbox *box = worker_engine_reports(worker->engine);
+    struct report *report;
+
+    mailbox_drain_fd(box);
+    while ((report = mailbox_receive(box)) != NULL)
+        on_report(worker, report);
+}
+
+/* ---- drain, reload, watchdog ---- */
+
+static void stop_loop(void *arg)
+{
+    struct worker *worker = arg;
+
+    ev_loop_stop(worker->loop);
+}
+
+static void on_drain_look(void *arg)
+{
+    struct worker *worker = arg;
+
+    bool is_quiet = !worker_engine_is_busy(worker->engine) && front_n_running(worker->front) == 0 &&
+                    worker_routers_queued_bytes(worker) == 0;
+
+    /* Twice in a row: the last answers may be on their way from the engine thread. */
+    worker->n_quiet_looks = is_quiet ? worker->n_quiet_looks + 1 : 0;
+    if (worker->n_quiet_looks < 2)
+        return;
+    ev_timer_stop(worker->drain_timer);
+    front_drain(worker->front, stop_loop, worker);
+}
+
+static void set_draining(struct worker *worker, bool is_draining)
+{
+    struct command *command = command_new(COMMAND_DRAIN, 0);
+
+    worker->is_draining = is_draining; /* routers learn it with the next heartbeat */
+    if (command == NULL)
+        return;
+    command->flag = is_draining;
+    (void)worker_engine_send(worker->engine, command);
+}
+
+static void on_drain_limit(void *arg)
+{
+    struct worker *worker = arg;
+
+    log_warn("drain_limit", LOG_U64("tasks", worker->load.n_tasks));
+    front_abandon(worker->front);
+    ev_loop_stop(worker->loop);
+}
+
+static void on_drain(void *arg)
+{
+    struct worker *worker = arg;
+
+    worker->is_stopping = true;
+    set_draining(worker, true);
+    front_set_draining(worker->front);
+    service_extend(worker->service, worker->conf->drain_timeout_ns + 10 * NS_PER_S);
+    ev_timer_repeat(worker->drain_timer, DRAIN_LOOK_NS);
+    ev_timer_start(worker->drain_limit, worker->conf->drain_timeout_ns);
+}
+
+static void on_stop(void *arg)
+{
+    struct worker *worker = arg;
+
+    front_abandon(worker->front);
+}
+
+static int reload(struct worker *worker, struct fault *fault)
+{
+    const struct worker_conf *conf = worker->reload(worker->reload_arg);
+
+    if (conf == NULL)
+        return fault_set(fault, E_FORMAT,
+                         "the new configuration is refused, the old one stays; the log says why");
+    worker->conf = conf;
+    log_set_level((enum log_level)conf->log_level);
+    return front_reload_keys(worker->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
+}
+
+static void on_reload(void *arg)
+{
+    struct fault fault = {0};
+
+    if (reload(arg, &fault) < 0)
+        log_error("reload_failed", LOG_STR("reason", fault.text));
+    else
+        log_info("reloaded");
+}
+
+/* The engine thread moves its counter in every turn and after every layer. */
+static bool has_progress(void *arg)
+{
+    struct worker *worker = arg;
+    uint64_t beats = worker_engine_beats(worker->engine);
+    bool moved = beats != worker->beats_seen;
+
+    worker->beats_seen = beats;
+    return moved;
+}
+
+static const struct service_calls service_calls = {
+    .drain = on_drain, .stop = on_stop, .reload = on_reload, .has_progress = has_progress};
+
+static int admin_status(void *arg, struct buf *out)
+{
+    return worker_status_json(arg, out);
+}
+
+static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
+{
+    struct worker *worker = arg;
+
+    switch (verb) {
+    case ADMIN_RELOAD:
+        return reload(worker, fault);
+    case ADMIN_DRAIN:
+        set_draining(worker, true);
+        return 0;
+    case ADMIN_UNDRAIN:
+        break;
+    }
+    if (worker->is_stopping)
+        return fault_set(fault, E_UNSUPPORTED, "the worker is stopping");
+    set_draining(worker, false);
+    return 0;
+}
+
+static const struct admin_calls admin_calls = {.status = admin_status, .act = admin_act};
+
+/* ---- building ---- */
+
+static void read_host_id(char out[64])
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    char host[256] = "";
+
+    out[0] = '\0';
+    if (file != NULL) {
+        if (fgets(out, 64, file) == NULL)
+            out[0] = '\0';
+        fclose(file);
+        out[strcspn(out, "\n")] = '\0';
+    }
+    if (out[0] == '\0' && gethostname(host, sizeof(host) - 1) == 0)
+        str_copy(out, 64, host);
+}
+
+static int build_keys(struct worker *worker, struct fault *fault)
+{
+    int rc = cluster_key_load(worker->conf->cluster_key, fault, worker->cluster_key);
+
+    if (rc < 0)
+        return rc;
+    rc = tls_context_new(worker->cluster_key, fault, &worker->tls);
+    if (rc == 0 && cluster_key_derive(worker->cluster_key, "prefix", worker->prefix_key) < 0)
+        rc = fault_set(fault, E_INTERNAL, "key derivation failed");
+    return rc;
+}
+
+static int build_admin(struct worker *worker, struct fault *fault)
+{
+    uint8_t key[32];
+    char token[ADMIN_TOKEN_BYTES];
+    struct admin_opts opts = {.loop = worker->loop,
+                              .metrics = worker->metrics,
+                              .calls = &admin_calls,
+                              .calls_arg = worker,
+                              .listen = worker->conf->admin_listen,
+                              .token = token};
+    int rc = cluster_key_derive(worker->cluster_key, "admin", key);
+
+    if (rc < 0)
+        return fault_set(fault, rc, "key derivation failed");
+    admin_token(key, token);
+    rc = addr_want_loopback(worker->conf->admin_listen, "http.admin",
+                            "operate from the host itself, or through a tunnel", fault);
+    if (rc == 0)
+        rc = admin_new(&opts, fault, &worker->admin);
+    OPENSSL_cleanse(key, sizeof(key));
+    OPENSSL_cleanse(token, sizeof(token));
+    return rc;
+}
+
+static int build_front(struct worker *worker, struct fault *fault)
+{
+    const struct worker_conf *conf = worker->conf;
+    struct front_opts opts;
+    int rc;
+
+    if (ev_jobs_new(1, 1024, &worker->jobs) < 0 || hashmap_new(sizeof(uint64_t), &worker->local_jobs) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    front_opts_init(&opts);
+    opts.loop = worker->loop;
+    opts.jobs = worker->jobs;
+    opts.backend = worker_backend(worker);
+    opts.metrics = worker->metrics;
+    opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
+    rc = front_new(&opts, fault, &worker->front);
+    for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
+
+        if (opts.keys_path == NULL)
+            rc = addr_want_loopback(conf->http_listen.items[i], "http.listen",
+                                    "give http.api_keys a key file first", fault);
+        if (rc == 0)
+            rc = front_listen(worker->front, conf->http_listen.items[i], fault);
+    }
+    return rc;
+}
+
+static void on_peer_socket(void *arg, int fd, const char *peer)
+{
+    if (worker_peers_accept(arg, fd) < 0)
+        log_warn("peer_refused", LOG_STR("address", peer), LOG_STR("reason", "all peer slots are taken"));
+}
+
+static int build_links(struct worker *worker, struct fault *fault)
+{
+    struct listener_opts listener = {.loop = worker->loop,
+                                     .address = worker->conf->link_listen,
+                                     .max_connections = WORKER_MAX_PEERS,
+                                     .on_accept = on_peer_socket,
+                                     .arg = worker};
+    struct link_opts opts = {.loop = worker->loop,
+                             .tls = worker->tls,
+                             .events_arg = worker,
+                             .make_hello = worker_make_hello,
+                             .make_heartbeat = worker_make_heartbeat,
+                             .heartbeat_ns = worker->conf->link_heartbeat_ns};
+    int rc = listener_open(&listener, fault, &worker->peer_listener);
+
+    if (rc < 0)
+        return rc;
+    worker->router_link_opts = worker->peer_link_opts = opts;
+    return worker_routers_open(worker, fault);
+}
+
+static int start(struct worker *worker, struct fault *fault)
+{
+    int rc;
+
+    if (ev_loop_new(&worker->loop) < 0 || metrics_new(&worker->metrics) < 0 ||
+        service_new(worker->loop, &service_calls, worker, &worker->service) < 0 ||
+        ev_timer_new(worker->loop, on_drain_look, worker, &worker->drain_timer) < 0 ||
+        ev_timer_new(worker->loop, on_drain_limit, worker, &worker->drain_limit) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rng_system(&worker->epoch, sizeof(worker->epoch));
+    read_host_id(worker->host_id);
+    rc = build_keys(worker, fault);
+    if (rc == 0)
+        rc = worker_model_open(worker, fault);
+    if (rc == 0)
+        rc = worker_engine_build(worker, fault);
+    if (rc == 0 && ev_fd_new(worker->loop, mailbox_fd(worker_engine_reports(worker->engine)), EV_FD_READ,
+                             on_reports, worker, &worker->reports_fd) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0)
+        rc = build_admin(worker, fault);
+    if (rc == 0)
+        rc = build_front(worker, fault);
+    if (rc == 0)
+        rc = build_links(worker, fault);
+    return rc;
+}
+
+static void tear_down(struct worker *worker)
+{
+    worker->is_stopping = true;
+    worker_routers_close(worker);
+    worker_peers_close(worker);
+    listener_close(worker->peer_listener);
+    front_free(worker->front);
+    ev_jobs_free(worker->jobs);
+    admin_free(worker->admin);
+    ev_fd_free(worker->reports_fd);
+    worker_engine_free(worker->engine);
+    hashmap_free(worker->local_jobs);
+    worker_model_close(worker);
+    ev_timer_free(worker->drain_timer);
+    ev_timer_free(worker->drain_limit);
+    service_free(worker->service);
+    tls_context_free(worker->tls);
+    ev_loop_free(worker->loop);
+    metrics_free(worker->metrics);
+    OPENSSL_cleanse(worker->cluster_key, sizeof(worker->cluster_key));
+    OPENSSL_cleanse(worker->prefix_key, sizeof(worker->prefix_key));
+    free(worker);
+}
+
+int worker_run(const struct worker_opts *opts, struct fault *fault)
+{
+    struct worker *worker = calloc(1, sizeof(*worker));
+    int rc;
+
+    if (worker == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    worker->role = opts->role;
+    worker->conf = opts->conf;
+    worker->reload = opts->reload;
+    worker->reload_arg = opts->reload_arg;
+    worker->departing = opts->departing;
+    worker->arriving = opts->arriving;
+    rc = start(worker, fault);
+    if (rc == 0) {
+        log_info("worker_ready", LOG_STR("node", worker->conf->node), LOG_STR("model", worker->model.name),
+                 LOG_STR("links", listener_address(worker->peer_listener)),
+                 LOG_STR("kv_tcp", worker_engine_tcp_address(worker->engine)),
+                 LOG_STR("kv_unix", worker_engine_unix_path(worker->engine)),
+                 LOG_STR("version", PACKAGE_VERSION));
+        service_ready(worker->service);
+        rc = ev_loop_run(worker->loop);
+        log_info("stopped");
+    }
+    tear_down(worker);
+    return rc;
+}

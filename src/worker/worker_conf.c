@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The workers' keys.  Both roles have the same keys; the defaults that differ (names, ports, step sizes) are
+ * the macro's arguments, so there is one list. */
+#include "worker/worker_conf.h"
+
+#define KEY(field) offsetof(struct worker_conf, field)
+#define S(seconds) ((seconds)*1e9)
+
+/* clang-format off: one key, one paragraph */
+#define WORKER_KEYS(role, seqs, chunk, link_port, http_port, admin_port)                                     \
+    {"node",     "name",                                                                                     \
+     CONFIG_STR, KEY(node),                                                                                  \
+     role,       0,                                                                                          \
+     0,          NULL,                                                                                       \
+     false,      "This worker's name in the cluster; unique: letters, digits, '.', '_' and '-'."},           \
+        {"model",                                                                                            \
+         "path",                                                                                             \
+         CONFIG_PATH,                                                                                        \
+         KEY(model_path),                                                                                    \
+         "",                                                                                                 \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "The GGUF file to serve. Every worker of a model has the same file; a fingerprint of its "          \
+         "contents is compared."},                                                                           \
+        {"model",    "name",                                                                                 \
+         CONFIG_STR, KEY(model_name),                                                                        \
+         "",         0,                                                                                      \
+         0,          NULL,                                                                                   \
+         false,      "What clients call it. Empty: the file's name without '.gguf'."},                       \
+        {"model",     "context",                                                                             \
+         CONFIG_U64,  KEY(context),                                                                          \
+         "0",         0,                                                                                     \
+         100000000.0, NULL,                                                                                  \
+         false,       "Longest prompt and answer together, in tokens; 0: the model's own context length."},  \
+        {"engine",                                                                                           \
+         "kind",                                                                                             \
+         CONFIG_ENUM,                                                                                        \
+         KEY(engine_kind),                                                                                   \
+         "cpu",                                                                                              \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "cpu|sim",                                                                                          \
+         false,                                                                                              \
+         "cpu computes the model. sim draws deterministic tokens on a timing model, for load tests of "      \
+         "everything around the engine; it reads the vocabulary only."},                                     \
+        {"engine",                                                                                           \
+         "kernels",                                                                                          \
+         CONFIG_ENUM,                                                                                        \
+         KEY(kernels),                                                                                       \
+         "auto",                                                                                             \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "auto|scalar|avx2|avx512",                                                                          \
+         false,                                                                                              \
+         "Instruction set of the kernels; auto takes the best this CPU runs. Results are the same bits."},   \
+        {"engine", "threads", CONFIG_U64, KEY(threads), "0",                                                 \
+         0,        1024,      NULL,       false,        "Compute threads; 0: one for each CPU usable."},     \
+        {"engine",    "cpus",                                                                                \
+         CONFIG_CPUS, KEY(cpus),                                                                             \
+         "",          0,                                                                                     \
+         0,           NULL,                                                                                  \
+         false,       "CPUs to pin the compute threads to, one each: 0-3,8. Empty: not pinned."},            \
+        {"engine", "sim_step", CONFIG_DURATION, KEY(sim_step_ns),      "1ms", 0,                             \
+         S(10),    NULL,       false,           "sim: time of a step."},                                     \
+        {"engine",                                                                                           \
+         "sim_prefill_token",                                                                                \
+         CONFIG_DURATION,                                                                                    \
+         KEY(sim_prefill_token_ns),                                                                          \
+         "20us",                                                                                             \
+         0,                                                                                                  \
+         S(1),                                                                                               \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "sim: time for each prompt token of a step."},                                                      \
+        {"engine",                                                                                           \
+         "sim_decode_seq",                                                                                   \
+         CONFIG_DURATION,                                                                                    \
+         KEY(sim_decode_seq_ns),                                                                             \
+         "50us",                                                                                             \
+         0,                                                                                                  \
+         S(1),                                                                                               \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "sim: time for each decoding sequence of a step."},                                                 \
+        {"engine",   "sim_answer_tokens",                                                                    \
+         CONFIG_U64, KEY(sim_answer_tokens),                                                                 \
+         "200",      1,                                                                                      \
+         1000000.0,  NULL,                                                                                   \
+         false,      "sim: mean length of an answer."},                                                      \
+        {"kv",        "memory",                                                                              \
+         CONFIG_SIZE, KEY(kv_memory),                                                                        \
+         "1GiB",      1048576,                                                                               \
+         1e15,        NULL,                                                                                  \
+         false,       "Memory for KV blocks: running sequences and the prefix cache."},                      \
+        {"kv",       "block_tokens",                                                                         \
+         CONFIG_U64, KEY(kv_block_tokens),                                                                   \
+         "32",       8,                                                                                      \
+         256,        NULL,                                                                                   \
+         false,      "Tokens in a block; the same on every worker of a model."},                             \
+        {"kv",                                                                                               \
+         "lifetime",                                                                                         \
+         CONFIG_DURATION,                                                                                    \
+         KEY(kv_lifetime_ns),                                                                                \
+         "5min",                                                                                             \
+         S(1),                                                                                               \
+         S(604800),                                                                                          \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "How long an unused cached block is kept."},                                                        \
+        {"kv",        "type",                                                                                \
+         CONFIG_ENUM, KEY(kv_type),                                                                          \
+         "f16",       0,                                                                                     \
+         0,           "f32|f16",                                                                             \
+         false,       "How keys and values are stored; the same on every worker of a model."},               \
+        {"kv",        "populate",                                                                            \
+         CONFIG_BOOL, KEY(kv_populate),                                                                      \
+         "no",        0,                                                                                     \
+         0,           NULL,                                                                                  \
+         false,       "Touch all KV memory at start instead of when first used."},                           \
+        {"kv",                                                                                               \
+         "transport",                                                                                        \
+         CONFIG_ENUM,                                                                                        \
+         KEY(transport),                                                                                     \
+         "auto",                                                                                             \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "auto|shm|tcp",                                                                                     \
+         false,                                                                                              \
+         "How KV reaches this worker: shm (workers of one host), tcp, or auto: shm where the peer shares"    \
+         " the host and both have a unix_path, else tcp."},                                                  \
+        {"kv",                                                                                               \
+         "tcp_listen",                                                                                       \
+         CONFIG_ADDRESS,                                                                                     \
+         KEY(tcp_listen),                                                                                    \
+         "127.0.0.1:0",                                                                                      \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Where peers connect for KV over TCP; port 0: any free one (it is announced)."},                    \
+        {"kv",                                                                                               \
+         "unix_path",                                                                                        \
+         CONFIG_PATH,                                                                                        \
+         KEY(unix_path),                                                                                     \
+         "",                                                                                                 \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Socket for shared memory, in a directory that all workers of the host can reach (the units use"    \
+         " /run/baton-kv). Connections prove the cluster key. Empty: no shared memory."},                    \
+        {"kv",                                                                                               \
+         "tcp_encrypt",                                                                                      \
+         CONFIG_BOOL,                                                                                        \
+         KEY(tcp_encrypt),                                                                                   \
+         "yes",                                                                                              \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "TLS 1.3 on KV connections. KV is prompt content: switch it off only on a network that is "         \
+         "private to the cluster."},                                                                         \
+        {"kv",       "tcp_connections",                                                                      \
+         CONFIG_U64, KEY(tcp_connections),                                                                   \
+         "2",        1,                                                                                      \
+         16,         NULL,                                                                                   \
+         false,      "KV connections to each peer."},                                                        \
+        {"kv",                                                                                               \
+         "grant_timeout",                                                                                    \
+         CONFIG_DURATION,                                                                                    \
+         KEY(grant_timeout_ns),                                                                              \
+         "10s",                                                                                              \
+         S(0.1),                                                                                             \
+         S(600),                                                                                             \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "A transfer without progress for so long is given up; what arrived is kept, the rest computed."},   \
+        {"sched", "max_seqs", CONFIG_U64, KEY(max_seqs), seqs,                                               \
+         1,       4096,       NULL,       false,         "Sequences running at once."},                      \
+        {"sched", "max_queue", CONFIG_U64, KEY(max_queue), "1024",                                           \
+         0,       1000000.0,   NULL,       false,          "Sequences waiting at most."},                    \
+        {"sched",                                                                                            \
+         "chunk_tokens",                                                                                     \
+         CONFIG_U64,                                                                                         \
+         KEY(chunk_tokens),                                                                                  \
+         chunk,                                                                                              \
+         16,                                                                                                 \
+         65536,                                                                                              \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Prompt tokens computed in one step beside running answers: larger is faster for prompts, "         \
+         "smaller is smoother for answers."},                                                                \
+        {"sched",                                                                                            \
+         "batch_tokens",                                                                                     \
+         CONFIG_U64,                                                                                         \
+         KEY(batch_tokens),                                                                                  \
+         "0",                                                                                                \
+         0,                                                                                                  \
+         65536,                                                                                              \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Tokens one step may feed in all; sizes the engine's scratch memory. 0: chunk_tokens + "            \
+         "max_seqs."},                                                                                       \
+        {"link",                                                                                             \
+         "routers",                                                                                          \
+         CONFIG_LIST,                                                                                        \
+         KEY(routers),                                                                                       \
+         "127.0.0.1:8090",                                                                                   \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Routers to register with, host:port; repeat the key for more."},                                   \
+        {"link",                                                                                             \
+         "listen",                                                                                           \
+         CONFIG_ADDRESS,                                                                                     \
+         KEY(link_listen),                                                                                   \
+         "127.0.0.1:" link_port,                                                                             \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Where peers dial for the control of hand-offs."},                                                  \
+        {"link",                                                                                             \
+         "advertise",                                                                                        \
+         CONFIG_STR,                                                                                         \
+         KEY(link_advertise),                                                                                \
+         "",                                                                                                 \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "What peers are told to dial, when it differs from listen (which must name a reachable address "    \
+         "otherwise)."},                                                                                     \
+        {"link",                                                                                             \
+         "cluster_key",                                                                                      \
+         CONFIG_PATH,                                                                                        \
+         KEY(cluster_key),                                                                                   \
+         "",                                                                                                 \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "File with the cluster's key; empty: the credential 'cluster.key' of the systemd unit."},           \
+        {"link",                                                                                             \
+         "heartbeat",                                                                                        \
+         CONFIG_DURATION,                                                                                    \
+         KEY(link_heartbeat_ns),                                                                             \
+         "1s",                                                                                               \
+         S(0.05),                                                                                            \
+         S(60),                                                                                              \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Heartbeat period; three missed ones and the other side is gone."},                                 \
+        {"http",                                                                                             \
+         "listen",                                                                                           \
+         CONFIG_LIST,                                                                                        \
+         KEY(http_listen),                                                                                   \
+         "127.0.0.1:" http_port,                                                                             \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "The worker's own Messages endpoint, host:port; repeat for more. Loopback only, unless an API "     \
+         "key file is given."},                                                                              \
+        {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "",                                                 \
+         0,      0,          NULL,        true,          "File of API key hashes, as the router's."},        \
+        {"http",                                                                                             \
+         "admin",                                                                                            \
+         CONFIG_ADDRESS,                                                                                     \
+         KEY(admin_listen),                                                                                  \
+         "127.0.0.1:" admin_port,                                                                            \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Where batonctl connects. Loopback only."},                                                         \
+        {"stop",                                                                                             \
+         "drain_timeout",                                                                                    \
+         CONFIG_DURATION,                                                                                    \
+         KEY(drain_timeout_ns),                                                                              \
+         "5min",                                                                                             \
+         0,                                                                                                  \
+         S(86400),                                                                                           \
+         NULL,                                                                                               \
+         true,                                                                                               \
+         "On SIGTERM: how long running answers may go on."},                                                 \
+        {"log",       "level",                                                                               \
+         CONFIG_ENUM, KEY(log_level),                                                                        \
+         "info",      0,                                                                                     \
+         0,           "debug|info|warn|error",                                                               \
+         true,        "How much is logged."},                                                                \
+    {                                                                                                        \
+        "log", "format", CONFIG_ENUM, KEY(log_format), "auto", 0, 0, "auto|json|text|journal", false,        \
+            "auto: journal fields under systemd, text on a terminal, JSON lines elsewhere."                  \
+    }
+/* clang-format on */
+
+static const struct config_key prefill_keys[] = {WORKER_KEYS("prefill", "64", "512", "8092", "8082", "8083")};
+static const struct config_key decode_keys[] = {WORKER_KEYS("decode", "128", "256", "8094", "8084", "8085")};
+
+const struct config_table prefill_conf_table = {
+    .daemon = "baton-prefill",
+    .file_name = "prefill.conf",
+    .intro = "A prefill worker: reads prompts, hands the KV cache to decode workers.",
+    .keys = prefill_keys,
+    .n_keys = sizeof(prefill_keys) / sizeof(prefill_keys[0]),
+    .struct_bytes = sizeof(struct worker_conf),
+};
+
+const struct config_table decode_conf_table = {
+    .daemon = "baton-decode",
+    .file_name = "decode.conf",
+    .intro = "A decode worker: receives the KV cache, writes answers token by token.",
+    .keys = decode_keys,
+    .n_keys = sizeof(decode_keys) / sizeof(decode_keys[0]),
+    .struct_bytes = sizeof(struct worker_conf),
+};

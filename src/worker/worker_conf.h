@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker's configuration: one struct, one table for each of the two roles (they differ in defaults only).
+ */
+#ifndef WORKER_WORKER_CONF_H
+#define WORKER_WORKER_CONF_H
+
+#include "config/config.h"
+
+enum worker_engine_kind { WORKER_ENGINE_CPU, WORKER_ENGINE_SIM };
+enum worker_transport { WORKER_TRANSPORT_AUTO, WORKER_TRANSPORT_SHM, WORKER_TRANSPORT_TCP };
+
+struct worker_conf {
+    char *node;
+    char *model_path, *model_name;
+    uint64_t context;
+    int engine_kind;
+    int kernels;
+    uint64_t threads;
+    char *cpus;
+    uint64_t sim_step_ns, sim_prefill_token_ns, sim_decode_seq_ns, sim_answer_tokens;
+    uint64_t kv_memory, kv_block_tokens, kv_lifetime_ns;
+    int kv_type;
+    bool kv_populate;
+    int transport;
+    char *tcp_listen, *unix_path;
+    bool tcp_encrypt;
+    uint64_t tcp_connections, grant_timeout_ns;
+    uint64_t max_seqs, max_queue, chunk_tokens, batch_tokens;
+    struct config_list routers;
+    char *link_listen, *link_advertise, *cluster_key;
+    uint64_t link_heartbeat_ns;
+    struct config_list http_listen;
+    char *api_keys, *admin_listen;
+    uint64_t drain_timeout_ns;
+    int log_level, log_format;
+};
+
+extern const struct config_table prefill_conf_table;
+extern const struct config_table decode_conf_table;
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker's loop side: what its files share.  Everything here is touched on the loop thread only; the
+ * engine thread is reached through its mailbox (worker/engine_thread.h). */
+#ifndef WORKER_WORKER_PRIV_H
+#define WORKER_WORKER_PRIV_H
+
+#include "base/mem.h"
+#include "ev/jobs.h"
+#include "ev/service.h"
+#include "front/admin.h"
+#include "front/front.h"
+#include "gguf/gguf.h"
+#include "net/link.h"
+#include "net/listener.h"
+#include "worker/engine_thread.h"
+#include "worker/messages.h"
+#include "worker/worker.h"
+#include "worker/worker_conf.h"
+
+struct worker_router { /* a router we register with */
+    struct worker *worker;
+    struct link *link;
+    char address[288]; /* a copy: a reload frees the configuration */
+    char node[64];
+    uint64_t epoch; /* of the router's present life; 0: down */
+};
+
+struct worker_peer { /* a link to another worker; dialled by us (we prefill) or by it */
+    struct worker *worker;
+    struct link *link; /* NULL: slot free */
+    bool is_dialled;
+    bool is_up;
+    char node[64];
+    uint64_t used_ns;
+};
+
+struct worker { /* one process */
+    enum worker_role role;
+    const struct worker_conf *conf;
+    struct ev_loop *loop;
+    struct service *service;
+    struct metrics *metrics;
+    struct ev_jobs *jobs;
+    struct front *front;
+    struct admin *admin;
+    struct tls_context *tls;
+    struct listener *peer_listener;
+    struct ev_timer *drain_timer, *drain_limit;
+    uint64_t beats_seen;
+    struct ev_fd *reports_fd;
+    /* model */
+    struct gguf *gguf;
+    struct gen_model model;
+    struct buf vocabulary;
+    uint64_t epoch;
+    char host_id[64];
+    uint8_t cluster_key[32], prefix_key[32];
+    const struct handoff_side *departing, *arriving;
+    struct worker_engine *engine;
+    /* links */
+    struct link_opts router_link_opts, peer_link_opts;
+    struct worker_router routers[WORKER_MAX_ROUTERS];
+    uint32_t n_routers;
+    struct worker_peer peers[WORKER_MAX_PEERS];
+    struct load_report load;
+    bool has_load;
+    bool is_draining, is_stopping;
+    uint32_t n_quiet_looks; /* of the drain timer, in a row */
+    /* own endpoint */
+    struct hashmap *local_jobs; /* request number -> struct gen_handle */
+    uint64_t next_local;
+    const struct worker_conf *(*reload)(void *arg);
+    void *reload_arg;
+    Baton__Hello hello;
+    Baton__ModelInfo hello_model;
+    Baton__KvInfo hello_kv;
+    Baton__LoadReport beat_load;
+};
+
+/* model.c: file -> tokeniser, chat format, engine with its KV arena */
+int worker_model_open(struct worker *worker, struct fault *fault);
+void worker_model_close(struct worker *worker);
+int worker_engine_build(struct worker *worker, struct fault *fault);
+
+/* hello.c */
+const ProtobufCMessage *worker_make_hello(void *arg);
+const ProtobufCMessage *worker_make_heartbeat(void *arg); /* the load report in it */
+
+/* routers.c */
+int worker_routers_open(struct worker *worker, struct fault *fault);
+size_t worker_routers_queued_bytes(const struct worker *worker);
+void worker_routers_close(struct worker *worker);
+void worker_routers_answers(struct worker *worker, const struct report *report);
+
+/* peers.c */
+int worker_peers_accept(struct worker *worker, int fd);
+void worker_peers_close(struct worker *worker);
+/* The slot of a dialled link to this peer, dialling if there is none; PEER_NONE when all slots are busy. */
+uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *peer);
+void worker_peers_send(struct worker *worker, const struct report *report);
+
+/* local.c */
+struct backend worker_backend(struct worker *worker);
+void worker_local_answers(struct worker *worker, const struct report *report);
+
+/* status.c */
+int worker_status_json(struct worker *worker, struct buf *out);
+void worker_metrics_load(struct worker *worker, const struct load_report *load);
+
+#endif

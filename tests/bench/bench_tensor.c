@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How near the kernels come to the machine's limits, for the matrices of a 1.1B llama shape (hidden 2048, ffn
+ * 8192, 32 heads, 8 KV heads, head_dim 64, vocabulary 32000).  A tool for developers, not a test:
+ *
+ *     bench_tensor [--table NAME] [--threads N] [--type T] [--n N] [--attention] [--ms N]
+ *
+ * For each type and number of tokens: one layer's matrices (QKV, output, gate and up, down), the weights cold
+ * in cache where the figure is about memory.  Figures stand beside the limits of the same run, since the
+ * machine may be shared. */
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "tensor/tensor.h"
+
+enum {
+    HIDDEN = 2048,
+    FFN = 8192,
+    HEADS = 32,
+    KV_HEADS = 8,
+    HEAD_DIM = 64,
+    VOCAB = 32000,
+    MAX_N = 512,
+    MAX_RUNS = 1000
+};
+
+struct matrix {
+    const char *name;
+    uint32_t rows, cols;
+};
+static const struct matrix matrices[] = {
+    {"qkv", HIDDEN + 2 * KV_HEADS *HEAD_DIM, HIDDEN},
+    {"out", HIDDEN, HIDDEN},
+    {"gate+up", 2 * FFN, HIDDEN},
+    {"down", HIDDEN, FFN},
+    {"head", VOCAB, HIDDEN},
+};
+enum { N_MATRICES = sizeof(matrices) / sizeof(matrices[0]) };
+
+struct bench {
+    struct team *team;
+    const struct kern_table *table;
+    struct tensor_limits limits;
+    uint64_t budget_ns; /* per figure */
+    float *x, *y;
+    void *scratch;
+};
+
+static void *need(void *memory)
+{
+    if (memory == NULL) {
+        fprintf(stderr, "bench_tensor: out of memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+
+    return (left > right) - (left < right);
+}
+
+/* Random weights of a type, small enough that sums stay tame. */
+static void *random_weights(enum dtype type, uint32_t rows, uint32_t cols)
+{
+    const struct dtype_info *info = dtype_info(type);
+    size_t n_qblks = (size_t)rows * cols / info->qblk_weights;
+    uint8_t *data = need(malloc(n_qblks * info->qblk_bytes));
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (size_t i = 0; i < n_qblks * info->qblk_bytes; i += 2) {
+        uint16_t bits = (uint16_t)rng_u64(&rng);
+
+        if (type == DTYPE_F16)
+            bits = (uint16_t)((bits & 0x83ff) | 0x2000);
+        else if (type == DTYPE_BF16)
+            bits = (uint16_t)((bits & 0x807f) | 0x3c00);
+        else if (type == DTYPE_F32)
+            bits = i % 4 == 0 ? bits : (uint16_t)((bits & 0x807f) | 0x3c00);
+        else if (i % info->qblk_bytes == 0)
+            bits = 0x1000; /* a small scale */
+        memcpy(data + i, &bits, 2);
+    }
+    return data;
+}
+
+/* Several copies of a matrix that together are larger than a cache, run one after the other. */
+struct copies {
+    struct weight *weights;
+    uint32_t n;
+};
+
+static struct copies pack_copies(const struct bench *bench, enum dtype type, const struct matrix *matrix)
+{
+    void *data = random_weights(type, matrix->rows, matrix->cols);
+    struct weight_part part = {data, matrix->rows};
+    struct copies copies = {.n = 1};
+
+    copies.weights = need(calloc(64, sizeof(*copies.weights)));
+    for (uint32_t i = 0; i < copies.n; i++) {
+        if (weight_pack(bench->table, type, &part, 1, matrix->cols, bench->team, &copies.weights[i]) != 0)
+            need(NULL);
+        copies.n = (uint32_t)(((size_t)768 << 20) / copies.weights[0].len_bytes + 1);
+        copies.n = copies.n > 64 ? 64 : copies.n;
+    }
+    free(data);
+    return copies;
+}
+
+/* Median seconds of one product; the copies take turns. */
+static double time_matmul(const struct bench *bench, const struct copies *copies, uint32_t n)
+{
+    double seconds[MAX_RUNS];
+    uint64_t begin_ns = clock_now_ns();
+    uint32_t runs = 0;
+
+    while (runs < MAX_RUNS && (runs < 3 || clock_now_ns() - begin_ns < bench->budget_ns)) {
+        const struct weight *weight = &copies->weights[runs % copies->n];
+        uint64_t start_ns = clock_now_ns();
+
+        matmul(bench->team, &(struct matmul_args){.weight = weight,
+                                                  .x = bench->x,
+                                                  .x_stride = weight->cols,
+                                                  .n = n,
+                                                  .y = bench->y,
+                                                  .y_stride = weight->rows,
+                                                  .scratch = bench->scratch});
+        seconds[runs++] = (double)(clock_now_ns() - start_ns) / 1e9;
+    }
+    qsort(seconds, runs, sizeof(seconds[0]), by_size);
+    return seconds[runs / 2];
+}
+
+static void bench_type(const struct bench *bench, enum dtype type, int only_n)
+{
+    static const uint32_t token_counts[] = {1, 2, 4, 8, 16, 32, 128, 512};
+    double peak = type == DTYPE_Q8_0 && bench->limits.int8_tops > 0 ? bench->limits.int8_tops
+                                                                    : bench->limits.fp32_tflops;
+    double total_s[8] = {0}, total_ops[8] = {0}, total_bytes = 0;
+
+    printf("\n%-5s %-8s", dtype_info(type)->name, "");
+    for (int i = 0; i < 8; i++)
+        printf("   n=%-4u GB/s GF/s", token_counts[i]);
+    printf("\n");
+    for (int m = 0; m < N_MATRICES; m++) {
+        const struct matrix *matrix = &matrices[m];
+        struct copies copies = pack_copies(bench, type, matrix);
+
+        printf("      %-8s", matrix->name);
+        for (int i = 0; i < 8; i++) {
+            if (only_n > 0 && token_counts[i] != (uint32_t)only_n)
+                continue;
+            double s = time_matmul(bench, &copies, token_counts[i]);
+            double ops = 2.0 * matrix->rows * matrix->cols * token_counts[i];
+
+            printf("  %11.1f %7.0f", (double)copies.weights[0].len_bytes / s / 1e9, ops / s / 1e9);
+            fflush(stdout);
+            total_s[i] += s;
+            total_ops[i] += ops;
+        }
+        total_bytes += (double)copies.weights[0].len_bytes;
+        printf("\n");
+        for (uint32_t i = 0; i < copies.n; i++)
+            weight_fini(&copies.weights[i]);
+        free(copies.weights);
+    }
+    printf("      %-8s", "of limit");
+    for (int i = 0; i < 8; i++)
+        if (total_s[i] > 0)
+            printf("  %10.0f%% %6.0f%%", 100 * total_bytes / total_s[i] / 1e9 / bench->limits.read_gbs,
+                   100 * total_ops[i] / total_s[i] / 1e12 / peak);
+    printf("\n");
+}
+
+/* Attention of one layer: a prompt of n queries, or one query per sequence, at the end of a context. */
+static void bench_attention(const struct bench *bench, uint32_t n_items, uint32_t n_tokens, uint32_t context)
+{
+    enum { BLOCK = 32 };
+    uint32_t n_blocks = (context + BLOCK - 1) / BLOCK;
+    size_t block_bytes = (size_t)2 * KV_HEADS * BLOCK * HEAD_DIM * 2;
+    size_t scratch_bytes =
+        attn_scratch_bytes(n_items * n_tokens, HEADS, HEAD_DIM, team_size(bench->team), context);
+    uint16_t *arena = need(malloc(block_bytes * n_blocks * n_items));
+    uint32_t *blocks = need(malloc(n_blocks * n_items * sizeof(*blocks)));
+    struct attn_item *items = need(calloc(n_items, sizeof(*items)));
+    void *scratch = need(mem_aligned(64, scratch_bytes));
+    double seconds[MAX_RUNS];
+    uint32_t runs = 0;
+
+    for (size_t i = 0; i < block_bytes / 2 * n_blocks * n_items; i++)
+        arena[i] = (uint16_t)(0x3000 | (i * 7919 & 0x83ff));
+    for (uint32_t i = 0; i < n_items; i++) {
+        for (uint32_t b = 0; b < n_blocks; b++)
+            blocks[i * n_blocks + b] = b * n_items + i;
+        items[i] = (struct attn_item){.first = i * n_tokens,
+                                      .n_tokens = n_tokens,
+                                      .position = context - n_tokens,
+                                      .blocks = blocks + i * n_blocks};
+    }
+    struct attn_args args = {.table = bench->table,
+                             .q = bench->x,
+                             .q_stride = HEADS * HEAD_DIM,
+                             .out = bench->y,
+                             .out_stride = HEADS * HEAD_DIM,
+                             .kv_layer = arena,
+                             .block_bytes = block_bytes,
+                             .kv_is_f16 = true,
+                             .n_heads = HEADS,
+                             .n_kv_heads = KV_HEADS,
+                             .head_dim = HEAD_DIM,
+                             .block_tokens = BLOCK,
+                             .scale = 0.125f,
+                             .items = items,
+                             .n_items = n_items,
+                             .scratch = scratch,
+                             .scratch_bytes = scratch_bytes};
+    for (uint64_t begin_ns = clock_now_ns();
+         runs < MAX_RUNS && (runs < 3 || clock_now_ns() - begin_ns < bench->budget_ns);) {
+        uint64_t start_ns = clock_now_ns();
+
+        attention(bench->team, &args);
+        seconds[runs++] = (double)(clock_now_ns() - start_ns) / 1e9;
+    }
+    qsort(seconds, runs, sizeof(seconds[0]), by_size);
+    double s = seconds[runs / 2];
+    double keys = n_items * n_tokens * (context - n_tokens + (n_tokens + 1) / 2.0);
+    double gflops = 4.0 * HEADS * HEAD_DIM * keys / s / 1e9,
+           gbs = (double)block_bytes * n_blocks * n_items / s / 1e9;
+
+    printf("attention %3u x %4u queries, context %5u: %9.1f us  %6.0f GF/s (%.0f%%)  %5.1f GB/s (%.0f%%)\n",
+           n_items, n_tokens, context, s * 1e6, gflops, gflops / 10 / bench->limits.fp32_tflops, gbs,
+           100 * gbs / bench->limits.read_gbs);
+    free(scratch);
+    free(items);
+    free(blocks);
+    free(arena);
+}
+
+/* The operations on rows, for one token of a layer. */
+static void bench_rows(const struct bench *bench)
+{
+    enum { ROUNDS = 2000 };
+    uint64_t start_ns = clock_now_ns();
+
+    for (int i = 0; i < ROUNDS; i++)
+        rms_norm(bench->table, bench->x, bench->x + HIDDEN, HIDDEN, 1e-5f, bench->y);
+    uint64_t norm_ns = clock_now_ns();
+    for (int i = 0; i < ROUNDS; i++) {
+        memcpy(bench->y, bench->x, FFN * sizeof(float)); /* again and again it would dwindle to denormals */
+        swiglu(bench->table, bench->y, bench->x + FFN, FFN);
+    }
+    uint64_t swiglu_ns = clock_now_ns();
+    for (int i = 0; i < ROUNDS; i++)
+        rope_rotate(bench->table, ROPE_ADJACENT, bench->y, HEADS, HEAD_DIM, HEAD_DIM, bench->x,
+                    bench->x + 32);
+    uint64_t rope_ns = clock_now_ns();
+    printf("one token: rms_norm %.2f us, swiglu %.2f us, rope %.2f us\n",
+           (double)(norm_ns - start_ns) / ROUNDS / 1e3, (double)(swiglu_ns - norm_ns) / ROUNDS / 1e3,
+           (double)(rope_ns - swiglu_ns) / ROUNDS / 1e3);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"table", 1, NULL, 't'},     {"threads", 1, NULL, 'j'}, {"type", 1, NULL, 'w'}, {"n", 1, NULL, 'n'},
+        {"attention", 0, NULL, 'a'}, {"ms", 1, NULL, 'm'},      {NULL, 0, NULL, 0}};
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0};
+    struct bench bench = {.table = kern_table_get("auto"), .budget_ns = 300 * NS_PER_MS};
+    unsigned n_threads = 0;
+    int only_type = -1, only_n = 0, option;
+    bool is_attention_only = false;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (option == 't')
+            bench.table = kern_table_get(optarg);
+        else if (option == 'j')
+            n_threads = (unsigned)atoi(optarg);
+        else if (option == 'w')
+            only_type = dtype_from_name(optarg);
+        else if (option == 'n')
+            only_n = atoi(optarg);
+        else if (option == 'a')
+            is_attention_only = true;
+        else if (option == 'm')
+            bench.budget_ns = (uint64_t)atoi(optarg) * NS_PER_MS;
+        else
+            return 2;
+    }
+    if (bench.table == NULL || team_new(&(struct team_opts){.n_threads = n_threads}, &bench.team) != 0)
+        return 1;
+
+    size_t floats = (size_t)MAX_N * VOCAB;
+    bench.x = need(mem_aligned(64, floats * sizeof(float)));
+    bench.y = need(mem_aligned(64, floats * sizeof(float)));
+    bench.scratch = need(mem_aligned(64, matmul_scratch_bytes(MAX_N, FFN)));
+    for (size_t i = 0; i < floats; i++)
+        bench.x[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
+    tensor_limits_measure(bench.team, &bench.limits);
+    printf("table %s, %u threads; limits: read %.1f GB/s, FP32 %.3f TFLOPS, BF16 %.3f, INT8 %.3f TOPS\n",
+           kern_table_name(bench.table), team_size(bench.team), bench.limits.read_gbs,
+           bench.limits.fp32_tflops, bench.limits.bf16_tflops, bench.limits.int8_tops);
+    for (int i = 0; i < 4 && !is_attention_only; i++)
+        if (only_type < 0 || types[i] == (enum dtype)only_type)
+            bench_type(&bench, types[i], only_n);
+    printf("\n");
+    bench_attention(&bench, 1, 1, 512);
+    bench_attention(&bench, 1, 1, 4096);
+    bench_attention(&bench, 32, 1, 256);
+    bench_attention(&bench, 8, 1, 4096);
+    bench_attention(&bench, 1, 512, 512);
+    bench_attention(&bench, 1, 512, 8192);
+    bench_rows(&bench);
+    team_free(bench.team);
+    return 0;
+}

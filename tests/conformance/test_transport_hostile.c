@@ -1,0 +1,628 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Peers that lie, stop in the middle, or say nothing: the node under test must write nothing it was not given
+ * leave to, lose nothing else, and let go in time.  Run over each kind, like test_transport.c. */
+#include "tests/conformance/tr_raw.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define LIMIT_MS 20000
+#define PIECE    4096
+#define TICKET   5
+
+static const struct worker_opts opts = {.geometry = {.n_layers = 2, .n_blocks = 8, .piece_bytes = PIECE},
+                                        .io_timeout_ns = 300 * NS_PER_MS};
+static const uint32_t ticket_blocks[2] = {3, 4};
+static const struct raw_lies none;
+
+static int set_up(void **state)
+{
+    struct worker *worker = worker_new(&opts);
+
+    worker_poison(worker);
+    assert_int_equal(tr_open_ticket(worker->node, TICKET, ticket_blocks, 2), 0);
+    *state = worker;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    worker_free(*state);
+    return 0;
+}
+
+static void assert_all_poison(const struct worker *worker)
+{
+    assert_true(piece_is_poison(worker->arena.base, (size_t)2 * 8 * PIECE));
+}
+
+/* The ticket is as good as new: an honest sender completes it. */
+static void assert_ticket_lives(struct worker *worker)
+{
+    struct raw raw;
+
+    raw_dial(&raw, worker);
+    assert_true(raw_greet(&raw, &none));
+    assert_true(raw_send_pieces(&raw, TICKET, 0, 0, 2, 100));
+    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
+    assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
+    assert_true(piece_is(worker_piece(worker, 0, 3), PIECE, 100));
+    assert_true(piece_is(worker_piece(worker, 1, 4), PIECE, 201));
+    raw_close(&raw);
+}
+
+static void handshake_lies_are_refused(void **state)
+{
+    static const struct raw_lies lies[] = {
+        {.layout = 1}, {.version = 2}, {.key = 1}, {.reflects_proof = true}};
+    struct worker *worker = *state;
+
+    for (unsigned i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        struct raw raw;
+
+        raw_dial(&raw, worker);
+        if (raw_greet(&raw, &lies[i]))
+            raw_send_pieces(&raw, TICKET, 0, 0, 2, 1);
+        assert_true(raw_is_closed(&raw));
+        raw_close(&raw);
+    }
+    assert_all_poison(worker);
+    assert_ticket_lives(worker);
+}
+
+static void garbage_is_refused(void **state)
+{
+    static const char *const lines[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "BKV1\7\0\0\0", "BKV1\4\0\0\0"};
+    struct worker *worker = *state;
+    uint8_t zeros[200] = {0};
+    struct raw raw;
+
+    for (unsigned i = 0; i < 3; i++) {
+        raw_dial(&raw, worker);
+        raw_send(&raw, lines[i], 8);
+        raw_send(&raw, zeros, sizeof(zeros));
+        assert_true(raw_is_closed(&raw));
+        raw_close(&raw);
+    }
+    /* Also where a proved peer speaks. */
+    raw_dial(&raw, worker);
+    assert_true(raw_greet(&raw, &none));
+    raw_send(&raw, zeros, sizeof(zeros));
+    assert_true(raw_is_closed(&raw));
+    raw_close(&raw);
+    assert_all_poison(worker);
+    assert_ticket_lives(worker);
+}
+
+static void data_before_the_proof_is_refused(void **state)
+{
+    struct worker *worker = *state;
+    struct raw raw;
+
+    raw_dial(&raw, worker);
+    raw_send_pieces(&raw, TICKET, 0, 0, 2, 1);
+    assert_true(raw_is_closed(&raw));
+    raw_close(&raw);
+    assert_all_poison(worker);
+}
+
+static void silence_meets_a_deadline(void **state)
+{
+    struct worker *worker = *state;
+    struct raw raw;
+    uint8_t hello[KV_FRAME_MAX_BYTES];
+
+    raw_dial(&raw, worker);
+    assert_true(raw_receive(&raw, hello, sizeof(hello)));
+    assert_true(raw_is_closed(&raw));
+    raw_close(&raw);
+}
+
+static void unknown_tickets_are_thrown_away(void **state)
+{
+    struct worker *worker = *state;
+    struct raw raw;
+
+    raw_dial(&raw, worker);
+    assert_true(raw_greet(&raw, &none));
+    assert_true(raw_send_pieces(&raw, 999, 0, 0, 2, 1));
+    assert_true(raw_expect_reject(&raw, 999, E_NOT_FOUND));
+    assert_all_poison(worker);
+    /* The connection goes on. */
+    assert_true(raw_send_pieces(&raw, TICKET, 0, 0, 2, 100));
+    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
+    assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
+    raw_close(&raw);
+}
+
+static void out_of_range_is_refused(void **state)
+{
+    struct worker *worker = *state;
+    const struct kv_frame_data runs[] = {
+        {TICKET, 2, 0, 1, PIECE},              /* layer */
+        {TICKET, 0, 2, 1, PIECE},              /* index */
+        {TICKET, 0, 1, 2, 2 * PIECE},          /* runs over the end */
+        {TICKET, 0, UINT32_MAX - 1, 1, PIECE}, /* wraps */
+        {TICKET, 0, 0, 1, PIECE - 1},          /* size; shared memory has none to lie about */
+        {TICKET, 0, 0, 2, 4 * PIECE},
+    };
+
+    for (unsigned i = 0; i < (kind_now->kind == TR_SHM ? 4u : 6u); i++) {
+        uint8_t payload[4 * PIECE] = {1};
+        uint32_t blocks[2] = {0, 1};
+        struct raw raw;
+
+        raw_dial(&raw, worker);
+        assert_true(raw_greet(&raw, &none));
+        if (kind_now->kind == TR_SHM) {
+            raw_send_announce(
+                &raw,
+                &(struct kv_frame_announce){TICKET, runs[i].layer, runs[i].first, runs[i].n_pieces, 0, 1},
+                blocks);
+        } else {
+            raw_send_head(&raw, &runs[i], raw.ssl == NULL ? KV_FRAME_FLAG_DIGEST : 0);
+            raw_send(&raw, payload, runs[i].payload_bytes);
+        }
+        assert_true(raw_is_closed(&raw));
+        raw_close(&raw);
+    }
+    assert_all_poison(worker);
+    assert_ticket_lives(worker);
+}
+
+/* Begins a frame for the first piece and sends `part` bytes of it. */
+static void begin_frame(struct raw *raw, size_t part_bytes)
+{
+    uint8_t payload[PIECE] = {1, 2, 3};
+    struct kv_frame_data run = {TICKET, 0, 0, 1, PIECE};
+
+    if (kind_now->kind == TR_SHM) {
+        struct kv_frame frame = {.type = KV_FRAME_ANNOUNCE, .as.announce = {TICKET, 0, 0, 1, 0, 1}};
+        uint8_t bytes[KV_FRAME_MAX_BYTES];
+
+        assert_true(raw_send(raw, bytes, kv_frame_pack(&frame, bytes)));
+    } else {
+        assert_true(raw_send_head(raw, &run, raw->ssl == NULL ? KV_FRAME_FLAG_DIGEST : 0));
+        assert_true(raw_send(raw, payload, part_bytes));
+    }
+}
+
+static void a_frame_cut_short_fails_its_ticket(void **state)
+{
+    struct worker *worker = *state;
+    struct tr_event event;
+    struct raw raw;
+
+    raw_dial(&raw, worker);
+    assert_true(raw_greet(&raw, &none));
+    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 7));
+    begin_frame(&raw, PIECE / 2);
+    raw_close(&raw);
+    assert_true(worker_wait(worker, TR_TICKET_FAILED, TICKET, LIMIT_MS, &event));
+    assert_int_equal(event.n_leading, 0);
+    assert_int_equal(event.n_pieces, 2);
+    assert_int_equal(worker_count(worker, TR_TICKET_COMPLETE, TICKET), 0);
+}
+
+static void a_frame_that_stalls_fails_its_ticket(void **state)
+{
+    struct worker *worker = *state;
+    struct tr_event event;
+    struct raw raw;
+
+    raw_dial(&raw, worker);
+    assert_true(raw_greet(&raw, &none));
+    begin_frame(&raw, PIECE / 2);
+    assert_true(worker_wait(worker, TR_TICKET_FAILED, TICKET, LIMIT_MS, &event));
+    assert_int_equal(event.fault.code, E_TIMEOUT);
+    assert_true(raw_is_closed(&raw));
+    raw_close(&raw);
+}
+
+static void an_idle_connection_lives(void **state)
+{
+    struct worker *worker = *state;
+    struct raw raw;
+
+    raw_dial(&raw, worker);
+    assert_true(raw_greet(&raw, &none));
+    clock_sleep_ns(800 * NS_PER_MS); /* more than the time-out */
+    assert_true(raw_send_pieces(&raw, TICKET, 0, 0, 2, 100));
+    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
+    assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
+    raw_close(&raw);
+}
+
+static void bad_ends_of_frames(void **state)
+{
+    static const struct {
+        uint8_t flags;
+        uint64_t digest;
+        unsigned status;
+        bool only_plain;
+    } cases[] = {{1, 12345, KV_FRAME_GOOD, true}, {1, 0, 7, false}, {0, 0, KV_FRAME_GOOD, true}};
+    struct worker *worker = *state;
+
+    if (kind_now->kind == TR_SHM)
+        return; /* announcements have no trailer */
+    for (unsigned i = 0; i < 3; i++) {
+        uint8_t payload[PIECE] = {1, 2, 3};
+        struct kv_frame_data run = {TICKET + 1 + i, 0, 0, 1, PIECE};
+        struct raw raw;
+
+        if (cases[i].only_plain && kind_now->is_encrypted)
+            continue;
+        assert_int_equal(tr_open_ticket(worker->node, TICKET + 1 + i, ticket_blocks, 2), 0);
+        raw_dial(&raw, worker);
+        assert_true(raw_greet(&raw, &none));
+        raw_send_head(&raw, &run, cases[i].flags);
+        raw_send(&raw, payload, PIECE);
+        raw_send_trailer(&raw, cases[i].digest, cases[i].status);
+        assert_true(raw_is_closed(&raw));
+        raw_close(&raw);
+        if (cases[i].flags != 0)
+            assert_true(worker_wait(worker, TR_TICKET_FAILED, TICKET + 1 + i, LIMIT_MS, NULL));
+        assert_int_equal(worker_count(worker, TR_PIECES_ARRIVED, TICKET + 1 + i), 0);
+    }
+}
+
+/* A frame ended as void counts for nothing, and its pieces may come again. */
+static void void_pieces_do_not_count(void **state)
+{
+    struct worker *worker = *state;
+    uint8_t payload[2 * PIECE] = {0};
+    uint32_t blocks[2] = {0, 1};
+    struct raw raw;
+
+    raw_dial(&raw, worker);
+    assert_true(raw_greet(&raw, &none));
+    if (kind_now->kind == TR_SHM) { /* a generation that is revoked, and a slot never used */
+        assert_true(raw_send_announce(&raw, &(struct kv_frame_announce){TICKET, 0, 0, 2, 0, 99}, blocks));
+        assert_true(raw_send_announce(&raw, &(struct kv_frame_announce){TICKET, 0, 0, 2, 17, 1}, blocks));
+    } else {
+        assert_true(
+            raw_send_head(&raw, &(struct kv_frame_data){TICKET, 0, 0, 2, 2 * PIECE}, raw.ssl == NULL));
+        assert_true(raw_send(&raw, payload, sizeof(payload)));
+        assert_true(raw_send_trailer(&raw, 0, KV_FRAME_VOID));
+    }
+    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
+    assert_true(worker_wait_pieces(worker, TICKET, 2, LIMIT_MS));
+    assert_int_equal(worker_count(worker, TR_TICKET_COMPLETE, TICKET), 0);
+    assert_true(raw_send_pieces(&raw, TICKET, 0, 0, 2, 100));
+    assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
+    assert_true(piece_is(worker_piece(worker, 0, 3), PIECE, 100));
+    raw_close(&raw);
+}
+
+static void a_piece_is_written_once(void **state)
+{
+    struct worker *worker = *state;
+    struct raw raw, other;
+
+    raw_dial(&raw, worker);
+    raw_dial(&other, worker);
+    assert_true(raw_greet(&raw, &none));
+    assert_true(raw_greet(&other, &none));
+    assert_true(raw_send_pieces(&raw, TICKET, 0, 0, 2, 100));
+    assert_true(worker_wait_pieces(worker, TICKET, 2, LIMIT_MS));
+    assert_true(raw_send_pieces(&raw, TICKET, 0, 1, 1, 666));
+    assert_true(raw_expect_reject(&raw, TICKET, E_EXISTS));
+    /* Two at once: the second is thrown away though the first is not through. */
+    begin_frame(&other, 0);
+    raw_close(&other);
+    assert_true(piece_is(worker_piece(worker, 0, 4), PIECE, 101));
+    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
+    assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
+    /* And nothing after it is whole. */
+    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 666));
+    clock_sleep_ns(20 * NS_PER_MS);
+    assert_true(piece_is(worker_piece(worker, 1, 3), PIECE, 200));
+    assert_int_equal(worker_count(worker, TR_TICKET_COMPLETE, TICKET), 1);
+    raw_close(&raw);
+}
+
+/* ---- shared memory's own ---- */
+
+static unsigned count_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    unsigned n = 0;
+
+    while (readdir(folder) != NULL)
+        n++;
+    closedir(folder);
+    return n;
+}
+
+static int make_memfd(size_t len_bytes, int seals)
+{
+    int fd = memfd_create("lie", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    assert_int_equal(ftruncate(fd, (off_t)len_bytes), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+static void bad_descriptors_are_refused(void **state)
+{
+    struct worker *worker = *state;
+    const size_t arena_bytes = (size_t)2 * 8 * PIECE, page_bytes = 4096 * 64;
+    const int sealed = F_SEAL_GROW | F_SEAL_SHRINK;
+    const int good = make_memfd(arena_bytes, sealed), page = make_memfd(page_bytes, sealed);
+    const int unsealed = make_memfd(arena_bytes, 0), half = make_memfd(arena_bytes, F_SEAL_GROW);
+    const int small = make_memfd(arena_bytes - 1, sealed), small_page = make_memfd(page_bytes - 1, sealed);
+    const int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    const int lies[][3] = {{unsealed, page, 2}, {half, page, 2},     {small, page, 2}, {good, small_page, 2},
+                           {file, page, 2},     {good, unsealed, 2}, {good, page, 1},  {good, page, 0}};
+    unsigned n_before;
+
+    if (kind_now->kind == TR_SHM) {
+        n_before = count_descriptors();
+        for (unsigned i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+            struct raw raw;
+
+            raw_dial(&raw, worker);
+            assert_true(raw_greet(&raw, &(struct raw_lies){.skips_share = true}));
+            raw_share(&raw, lies[i], (unsigned)lies[i][2]);
+            raw_send_pieces(&raw, TICKET, 0, 0, 2, 1);
+            assert_true(raw_is_closed(&raw));
+            raw_close(&raw);
+        }
+        clock_sleep_ns(20 * NS_PER_MS);
+        assert_int_equal(count_descriptors(), n_before);
+        assert_all_poison(worker);
+        assert_ticket_lives(worker);
+    }
+    close(good);
+    close(page);
+    close(unsealed);
+    close(half);
+    close(small);
+    close(small_page);
+    close(file);
+}
+
+/* Descriptors nobody asked for are closed, not collected. */
+static void a_flood_of_descriptors_is_not_kept(void **state)
+{
+    struct worker *worker = *state;
+    unsigned n_before = count_descriptors();
+    struct raw raw;
+    int fds[16];
+
+    if (kind_now->kind != TR_SHM)
+        return;
+    raw_dial(&raw, worker);
+    assert_true(raw_greet(&raw, &(struct raw_lies){.skips_share = true}));
+    for (unsigned i = 0; i < 16; i++)
+        fds[i] = STDERR_FILENO;
+    for (unsigned i = 0; i < 4; i++)
+        raw_share(&raw, fds, 16);
+    assert_true(raw_is_closed(&raw));
+    raw_close(&raw);
+    clock_sleep_ns(20 * NS_PER_MS);
+    assert_int_equal(count_descriptors(), n_before);
+}
+
+static void bad_announcements_are_refused(void **state)
+{
+    struct worker *worker = *state;
+    const struct kv_frame_announce lies[] = {{TICKET + 1, 0, 0, 1, 4096, 1}, {TICKET + 1, 0, 0, 1, 0, 0}};
+    const uint32_t good[1] = {0}, beyond[1] = {8};
+    struct raw raw;
+
+    if (kind_now->kind != TR_SHM)
+        return;
+    assert_int_equal(tr_open_ticket(worker->node, TICKET + 1, ticket_blocks, 1), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        raw_dial(&raw, worker);
+        assert_true(raw_greet(&raw, &none));
+        raw_send_announce(&raw, &lies[i], good);
+        assert_true(raw_is_closed(&raw));
+        raw_close(&raw);
+    }
+    raw_dial(&raw, worker);
+    assert_true(raw_greet(&raw, &none));
+    raw_send_announce(&raw, &(struct kv_frame_announce){TICKET + 1, 0, 0, 1, 0, 1}, beyond);
+    assert_true(worker_wait(worker, TR_TICKET_FAILED, TICKET + 1, LIMIT_MS, NULL));
+    raw_close(&raw);
+    assert_all_poison(worker);
+}
+
+/* ---- receivers that lie, seen from the sender ---- */
+
+static int listen_raw(char address[128])
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len_bytes = sizeof(in);
+    int fd = socket(kind_now->kind == TR_SHM ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (kind_now->kind == TR_SHM) {
+        snprintf(un.sun_path, sizeof(un.sun_path), "/tmp/baton-test-raw-%d", (int)getpid());
+        unlink(un.sun_path);
+        assert_int_equal(bind(fd, (struct sockaddr *)&un, sizeof(un)), 0);
+        strcpy(address, un.sun_path);
+    } else {
+        assert_int_equal(bind(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &len_bytes), 0);
+        snprintf(address, 128, "127.0.0.1:%u", ntohs(in.sin_port));
+    }
+    assert_int_equal(listen(fd, 8), 0);
+    return fd;
+}
+
+/* A worker that pushes to a receiver of ours, over one connection. */
+struct victim {
+    struct worker *worker;
+    int listen_fd;
+    char address[128];
+};
+
+static void start_victim(struct victim *victim, size_t piece_bytes)
+{
+    struct worker_opts one = opts;
+    struct tr_target target = {.kind = kind_now->kind, .address = victim->address, .ticket = TICKET};
+    uint32_t blocks[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+    one.tcp_connections = 1;
+    one.geometry.piece_bytes = piece_bytes;
+    victim->worker = worker_new(&one);
+    victim->listen_fd = listen_raw(victim->address);
+    assert_int_equal(tr_start_push(victim->worker->node, 1, &target, 16), 0);
+    assert_int_equal(tr_push(victim->worker->node, 1, 0, 0, blocks, 8), 0);
+    assert_int_equal(tr_push(victim->worker->node, 1, 1, 0, blocks, 8), 0);
+}
+
+static void end_victim(struct victim *victim)
+{
+    close(victim->listen_fd);
+    if (kind_now->kind == TR_SHM)
+        unlink(victim->address);
+    worker_free(victim->worker);
+}
+
+static void assert_failed(struct victim *victim, int code)
+{
+    struct tr_event event;
+
+    assert_true(worker_wait(victim->worker, TR_PUSH_FAILED, 1, LIMIT_MS, &event));
+    if (code != 0)
+        assert_int_equal(event.fault.code, code);
+    assert_int_equal(tr_stop_push(victim->worker->node, 1), 0);
+    assert_true(worker_wait(victim->worker, TR_PUSH_STOPPED, 1, LIMIT_MS, NULL));
+}
+
+static void a_receiver_without_the_key_gets_nothing(void **state)
+{
+    struct victim victim;
+    struct raw raw;
+
+    start_victim(&victim, PIECE);
+    raw_take(&raw, accept(victim.listen_fd, NULL, NULL), &opts.geometry);
+    raw_greet(&raw, &(struct raw_lies){.key = 1});
+    assert_true(raw_is_closed(&raw));
+    assert_failed(&victim, E_AUTH);
+    raw_close(&raw);
+    end_victim(&victim);
+}
+
+static void a_mute_receiver_meets_a_deadline(void **state)
+{
+    struct victim victim;
+    int fd;
+
+    start_victim(&victim, PIECE);
+    fd = accept(victim.listen_fd, NULL, NULL);
+    assert_failed(&victim, E_TIMEOUT);
+    close(fd);
+    end_victim(&victim);
+}
+
+static void a_receiver_that_does_not_read_meets_a_deadline(void **state)
+{
+    struct tr_geometry geometry = {2, 8, 4 << 20};
+    struct victim victim;
+    struct raw raw;
+
+    if (kind_now->kind == TR_SHM)
+        return; /* announcements fit the socket's buffer */
+    start_victim(&victim, geometry.piece_bytes);
+    raw_take(&raw, accept(victim.listen_fd, NULL, NULL), &geometry);
+    assert_true(raw_greet(&raw, &none));
+    assert_failed(&victim, E_TIMEOUT);
+    raw_close(&raw);
+    end_victim(&victim);
+}
+
+static void a_receiver_may_reject(void **state)
+{
+    struct kv_frame frame = {.type = KV_FRAME_REJECT, .as.reject = {.ticket = TICKET, .code = E_NOT_FOUND}};
+    uint8_t bytes[KV_FRAME_MAX_BYTES];
+    size_t len_bytes = kv_frame_pack(&frame, bytes);
+    struct victim victim;
+    struct raw raw;
+
+    start_victim(&victim, PIECE);
+    raw_take(&raw, accept(victim.listen_fd, NULL, NULL), &opts.geometry);
+    assert_true(raw_greet(&raw, &none));
+    assert_true(raw_send(&raw, bytes, len_bytes));
+    assert_failed(&victim, E_NOT_FOUND);
+    raw_close(&raw);
+    end_victim(&victim);
+}
+
+static void a_receiver_that_talks_nonsense_is_left(void **state)
+{
+    struct victim victim;
+    struct raw raw;
+
+    start_victim(&victim, PIECE);
+    raw_take(&raw, accept(victim.listen_fd, NULL, NULL), &opts.geometry);
+    assert_true(raw_greet(&raw, &none));
+    raw_send(&raw, "BKV1\4\0\0\0aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 40);
+    assert_failed(&victim, E_PROTO);
+    raw_close(&raw);
+    end_victim(&victim);
+}
+
+/* Arguments: a pattern of tests to run (all). */
+int main(int argc, char **argv)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(handshake_lies_are_refused),
+        CASE(garbage_is_refused),
+        CASE(data_before_the_proof_is_refused),
+        CASE(silence_meets_a_deadline),
+        CASE(unknown_tickets_are_thrown_away),
+        CASE(out_of_range_is_refused),
+        CASE(a_frame_cut_short_fails_its_ticket),
+        CASE(a_frame_that_stalls_fails_its_ticket),
+        CASE(an_idle_connection_lives),
+        CASE(bad_ends_of_frames),
+        CASE(void_pieces_do_not_count),
+        CASE(a_piece_is_written_once),
+        CASE(bad_descriptors_are_refused),
+        CASE(a_flood_of_descriptors_is_not_kept),
+        CASE(bad_announcements_are_refused),
+        cmocka_unit_test(a_receiver_without_the_key_gets_nothing),
+        cmocka_unit_test(a_mute_receiver_meets_a_deadline),
+        cmocka_unit_test(a_receiver_that_does_not_read_meets_a_deadline),
+        cmocka_unit_test(a_receiver_may_reject),
+        cmocka_unit_test(a_receiver_that_talks_nonsense_is_left),
+    };
+    int n_failed = 0;
+
+    log_setup("test_transport_hostile", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to the raw side's sockets by itself */
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    for (unsigned i = 0; i < n_kind_cases; i++) {
+        kind_now = &kind_cases[i];
+        printf("---- %s\n", kind_now->name);
+        fflush(stdout);
+        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    tls_context_free(world_tls());
+    return n_failed;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any text as a chat template, and any conversation rendered with it.
+ *
+ *     u16 length of the template | template | fields of the conversation
+ *     field:  u8 kind | u8 length | text           kind mod 8: 0..3 a message of that role, 4 a call of the
+ * last message, 5 a tool, 6 parameters of the last tool, 7 arguments of the last call
+ */
+#include "gguf/write.h"
+#include "token/chat.h"
+
+#include "base/arena.h"
+#include "base/check.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MAX_ITEMS 16
+
+struct conversation {
+    struct chat_message messages[MAX_ITEMS];
+    struct chat_call calls[MAX_ITEMS];
+    struct chat_tool tools[MAX_ITEMS];
+    size_t n_messages, n_calls, n_tools;
+};
+
+static void add_field(struct conversation *conversation, uint8_t kind, struct bytes text)
+{
+    struct chat_message *last =
+        conversation->n_messages > 0 ? &conversation->messages[conversation->n_messages - 1] : NULL;
+
+    switch (kind % 8) {
+    case 4:
+        if (last == NULL || last->role != CHAT_ASSISTANT || conversation->n_calls == MAX_ITEMS)
+            return;
+        if (last->n_calls == 0)
+            last->calls = &conversation->calls[conversation->n_calls];
+        conversation->calls[conversation->n_calls++] =
+            (struct chat_call){.name = text, .arguments = bytes_str("{\"a\":1}")};
+        last->n_calls++;
+        return;
+    case 5:
+        if (conversation->n_tools < MAX_ITEMS)
+            conversation->tools[conversation->n_tools++] =
+                (struct chat_tool){.name = text, .description = text};
+        return;
+    case 6:
+        if (conversation->n_tools > 0)
+            conversation->tools[conversation->n_tools - 1].parameters = text;
+        return;
+    case 7:
+        if (conversation->n_calls > 0)
+            conversation->calls[conversation->n_calls - 1].arguments = text;
+        return;
+    default:
+        if (conversation->n_messages < MAX_ITEMS)
+            conversation->messages[conversation->n_messages++] =
+                (struct chat_message){.role = (enum chat_role)(kind % 8), .text = text};
+        return;
+    }
+}
+
+/* A small vocabulary with the markers every format needs. */
+static struct tokenizer *tokenizer_with(struct bytes chat_template)
+{
+    static const char *const markers[] = {"<unk>",       "<s>",          "<|im_start|>", "<|im_end|>",
+                                          "<tool_call>", "</tool_call>", "<think>",      "</think>"};
+    static const int32_t types[] = {2, 3, 3, 3, 4, 4, 4, 4};
+    static const float scores[ARRAY_LEN(markers)];
+    struct bytes spellings[ARRAY_LEN(markers)];
+    struct gguf_writer *writer = NULL;
+    struct tokenizer *tokenizer = NULL;
+    struct buf image = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(markers); i++)
+        spellings[i] = bytes_str(markers[i]);
+    ASSERT(gguf_writer_new(&writer) == 0);
+    gguf_put_str(writer, "tokenizer.ggml.model", bytes_str("llama"));
+    gguf_put_str_array(writer, "tokenizer.ggml.tokens", spellings, ARRAY_LEN(markers));
+    gguf_put_i32_array(writer, "tokenizer.ggml.token_type", types, ARRAY_LEN(markers));
+    gguf_put_f32_array(writer, "tokenizer.ggml.scores", scores, ARRAY_LEN(markers));
+    gguf_put_u32(writer, "tokenizer.ggml.unknown_token_id", 0);
+    gguf_put_u32(writer, "tokenizer.ggml.bos_token_id", 1);
+    gguf_put_str(writer, "tokenizer.chat_template", chat_template);
+    ASSERT(gguf_writer_header(writer, &image) == 0);
+    ASSERT(tokenizer_new_from_image(buf_view(&image), NULL, &tokenizer) == 0);
+    gguf_writer_free(writer);
+    buf_fini(&image);
+    return tokenizer;
+}
+
+static size_t count(const struct token_ids *ids, token_id id)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < ids->n; i++)
+        n += ids->ids[i] == id;
+    return n;
+}
+
+/* The text without the sign every marker begins with. */
+static struct bytes masked(struct arena *arena, struct bytes text)
+{
+    uint8_t *copy = arena_take(arena, text.len_bytes + 1);
+
+    ASSERT(copy != NULL);
+    for (size_t i = 0; i < text.len_bytes; i++)
+        copy[i] = text.data[i] == '<' ? '(' : text.data[i];
+    return bytes_of(copy, text.len_bytes);
+}
+
+/* arena: where masked texts go; NULL: texts as they are. */
+static void read_conversation(struct reader reader, struct arena *arena, struct conversation *out)
+{
+    while (reader.at_bytes < reader.len_bytes) {
+        uint8_t kind = read_u8(&reader);
+        struct bytes text = read_bytes(&reader, read_u8(&reader));
+
+        if (reader.is_bad)
+            return;
+        add_field(out, kind, arena == NULL ? text : masked(arena, text));
+    }
+}
+
+static int render(const struct chat_format *format, struct conversation *conversation, size_t size,
+                  struct token_ids *out)
+{
+    struct chat_prompt prompt = {.messages = conversation->messages,
+                                 .n_messages = conversation->n_messages,
+                                 .tools = conversation->tools,
+                                 .n_tools = conversation->n_tools,
+                                 .adds_generation = (size & 1) != 0,
+                                 .continues_last = (size & 2) != 0};
+    struct buf text = {0};
+    int rc = chat_render_text(format, &prompt, &text);
+
+    ASSERT(chat_render(format, &prompt, SIZE_MAX, out) == rc);
+    buf_fini(&text);
+    return rc;
+}
+
+/* What the client's texts say does not change how many turns there are. */
+static void check(const struct chat_format *format, struct reader reader)
+{
+    struct conversation plain = {0}, mild = {0};
+    struct token_ids plain_ids = {0}, mild_ids = {0};
+    struct arena arena;
+
+    arena_init(&arena, 0);
+    read_conversation(reader, NULL, &plain);
+    read_conversation(reader, &arena, &mild);
+    int rc = render(format, &plain, reader.len_bytes, &plain_ids);
+    ASSERT(render(format, &mild, reader.len_bytes, &mild_ids) == rc);
+    for (token_id id = 1; id <= 3; id++)
+        ASSERT(count(&plain_ids, id) == count(&mild_ids, id));
+    token_ids_fini(&mild_ids);
+    token_ids_fini(&plain_ids);
+    arena_fini(&arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct reader reader = reader_of(bytes_of(data, size));
+    struct bytes chat_template = read_bytes(&reader, read_u16(&reader));
+    struct chat_format *format = NULL;
+    struct fault fault = {0};
+
+    if (reader.is_bad)
+        return 0;
+    struct tokenizer *tokenizer = tokenizer_with(chat_template);
+    int rc = chat_format_new(tokenizer, &fault, &format);
+    tokenizer_unref(tokenizer);
+    if (rc != 0) {
+        ASSERT(format == NULL && fault.text[0] != '\0');
+        return 0;
+    }
+    check(format, reader);
+    chat_format_free(format);
+    return 0;
+}

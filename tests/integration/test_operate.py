@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running it: keys and tenants, reload, drain, metrics, the operator's tool, workers of different users."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+from cluster import BUILD, Cluster, fetch, main, patience
+
+LONG = "Tell me what a grant is, what a lease is, and why a block never returns to its pool while a peer may write it. " * 2
+
+
+def ctl(daemon, *arguments):
+    return subprocess.run([os.path.join(BUILD, "batonctl"), "--cluster-key", daemon.cluster.key, "--admin",
+                           f"127.0.0.1:{daemon.admin}", *arguments], capture_output=True, text=True, timeout=patience(30))
+
+
+def new_key(cluster, path, tenant):
+    """Makes an API key with batonctl and appends its line to the key file."""
+    out = subprocess.run([os.path.join(BUILD, "batonctl"), "new-key", "--tenant", tenant], capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    text = out.stdout + out.stderr
+    key = re.search(r"\bsk-[A-Za-z0-9_-]+", text).group(0)
+    line = next(l for l in text.splitlines() if re.match(r"[0-9a-f]{64} ", l))
+    with open(path, "a") as f:
+        f.write(line + "\n")
+    os.chmod(path, 0o600)
+    return key
+
+
+def keys_and_tenants():
+    with Cluster() as c:
+        path = os.path.join(c.dir, "keys")
+        ann, bob = new_key(c, path, "ann"), new_key(c, path, "bob")
+        c.router(http__api_keys=path)
+        c.worker("prefill")
+        c.worker("decode")
+        c.wait_ready(prefill=1, decode=1)
+        port, body = c.routers[0].http, c.body(LONG)
+        ask = lambda headers: fetch(port, "POST", "/v1/messages", body, headers)
+        status, headers, answer = ask({})
+        assert status == 401 and b"authentication_error" in answer and headers["request-id"], (status, answer)
+        assert ask({"x-api-key": "sk-wrong"})[0] == 401
+        read = lambda answer: __import__("json").loads(answer)["usage"]["cache_read_input_tokens"]
+        status, _, answer = ask({"x-api-key": ann})
+        assert status == 200 and read(answer) == 0, answer
+        status, _, answer = ask({"authorization": "Bearer " + ann})
+        assert status == 200 and read(answer) > 0, answer
+        status, _, answer = ask({"x-api-key": bob})
+        assert status == 200 and read(answer) == 0, "tenants share a cache entry"
+
+
+def nothing_but_loopback_without_keys():
+    with Cluster() as c:
+        router = c.router(http__listen="0.0.0.0:0")
+        assert router.process.wait(patience(10)) == 1
+        assert "loopback" in router.tail()
+        c.routers.clear()
+
+
+def reload_takes_all_or_nothing():
+    with Cluster() as c:
+        router = c.router()
+        c.worker("decode")
+        c.wait_ready(decode=1)
+        with open(router.conf, "w") as f:
+            f.write("[queue]\nmax = many\n[slo]\nttf = 1s\n")
+        said = ctl(router, "reload")
+        assert said.returncode != 0, said.stdout
+        log = router.tail(40)
+        assert "router0.conf:2: queue.max: " in log and "slo.ttf: " in log and "ttft" in log, log
+        assert c.ask("hello").is_whole
+        with open(router.conf, "w") as f:
+            f.write("[queue]\nmax = 9\n")
+        assert ctl(router, "reload").returncode == 0
+        router.kill(signal.SIGHUP)
+        time.sleep(0.3)
+        assert c.ask("hello").is_whole
+
+
+def drain_and_undrain():
+    with Cluster() as c:
+        c.router()
+        c.worker("decode")
+        c.worker("decode")
+        c.wait_ready(decode=2)
+        assert ctl(c.workers[0], "drain").returncode == 0
+        c.wait_ready(decode=1)
+        for i in range(4):
+            assert c.ask(f"hello {i}").proof["decode"] == "decode1"
+        assert ctl(c.workers[0], "undrain").returncode == 0
+        c.wait_ready(decode=2)
+
+
+def the_admin_door_wants_the_cluster_key():
+    with Cluster() as c, Cluster() as other:
+        router = c.router()
+        c.worker("decode")
+        c.wait_ready(decode=1)
+        for method, path in (("GET", "/admin/status"), ("POST", "/admin/drain"), ("GET", "/metrics")):
+            assert fetch(router.admin, method, path)[0] == 401
+        wrong = subprocess.run([os.path.join(BUILD, "batonctl"), "--cluster-key", other.key, "--admin",
+                                f"127.0.0.1:{router.admin}", "status"], capture_output=True, text=True)
+        assert wrong.returncode != 0 and "key" in wrong.stderr, wrong
+        for words in (["status"], ["status", "--json"], ["status", "--line"], ["metrics"]):
+            said = ctl(router, *words)
+            assert said.returncode == 0 and said.stdout.strip(), (words, said)
+
+
+def metrics_tell_the_phases():
+    with Cluster() as c:
+        c.router()
+        c.worker("prefill")
+        c.worker("decode")
+        c.wait_ready(prefill=1, decode=1)
+        c.ask(LONG)
+        _, headers, body = fetch(c.routers[0].http, "GET", "/metrics")
+        assert headers["content-type"].startswith("text/plain"), headers
+        text = body.decode()
+        for family in ("time_to_first_token_seconds_bucket", "inter_token_latency_seconds_bucket", "e2e_request_latency_seconds_bucket",
+                       "queue_seconds", "prefill_seconds", "transfer_seconds", "decode_seconds", "vllm:num_requests_running",
+                       "vllm:time_to_first_token_seconds_bucket", "baton_router_handed_off_total 1"):
+            assert family in text, f"{family} is not in\n{text}"
+        for line in text.splitlines():
+            assert line.startswith("#") or re.fullmatch(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{.*\})? -?[0-9.e+naif-]+', line, re.I), line
+
+
+def shared_memory_between_users():
+    """The units of one host run unprivileged; the socket's directory lets them meet and the cluster key tells who is who."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        print("  (skipped: wants root and setpriv)")
+        return
+    with Cluster() as c:
+        os.chmod(c.dir, 0o755)
+        meet = os.path.join(c.dir, "meet")
+        os.mkdir(meet)
+        os.chmod(meet, 0o1777)
+        c.router()
+        for role, uid in (("prefill", 65531), ("decode", 65532)):
+            key = os.path.join(c.dir, f"key-{role}")
+            shutil.copy(c.key, key)
+            os.chmod(key, 0o600)
+            os.chown(key, uid, uid)
+            c.worker(role, user=uid, link__cluster_key=key, kv__unix_path=os.path.join(meet, role + ".sock"),
+                     kv__transport="shm")
+        c.wait_ready(prefill=1, decode=1)
+        answer = c.ask(LONG)
+        assert answer.proof["transport"] == "shm" and answer.proof["transferred"] > 0, answer.proof
+
+
+main([keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
+      the_admin_door_wants_the_cluster_key, metrics_tell_the_phases, shared_memory_between_users])

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The relay, whole: three daemons, every transport, the same answer however it was served, and proof of what was done."""
+from cluster import Cluster, fetch, in_threads, main, Stream
+
+LONG = ("Please remember: my name is Ada Lovelace, my favourite colour is teal and the port is 4711. "
+        "Tell me, what is the KV cache, what is a hand-off, and why are prefill and decode pulled apart in Baton? ")
+
+
+def three(c, **settings):
+    c.router()
+    c.worker("prefill", **settings)
+    c.worker("decode", **settings)
+    c.wait_ready(prefill=1, decode=1)
+
+
+def handed_off(transport, **settings):
+    with Cluster() as c:
+        three(c, **settings)
+        prefill, decode = c.workers
+        direct = c.ask(LONG, port=decode.http)
+        fresh = c.ask("Once more, and differently. " + LONG)
+        assert fresh.proof["transferred"] > 0, fresh.proof
+        assert fresh.proof["transport"] == transport, fresh.proof
+        assert fresh.proof["prefill"] == "prefill0" and fresh.proof["decode"] == "decode0", fresh.proof
+        assert fresh.proof["computed"] + fresh.proof["reused"] == fresh.proof["prompt"], fresh.proof
+        again = c.ask("Once more, and differently. " + LONG, port=prefill.http)
+        assert fresh.text == again.text, (fresh.text, again.text)
+        assert direct.text, "an empty answer"
+        assert decode.metric('baton_worker_prompt_tokens_total{how="transferred"}') > 0
+        c.assert_quiet()
+
+
+def hand_off_over_shared_memory():
+    handed_off("shm")
+
+
+def hand_off_over_encrypted_tcp():
+    handed_off("tcp", kv__transport="tcp")
+
+
+def hand_off_over_plain_tcp():
+    handed_off("tcp", kv__transport="tcp", kv__tcp_encrypt="no")
+
+
+def the_same_tokens_however_served():
+    """Greedy and sampled answers are equal on one worker, through the pair, in company, and from a cached prefix."""
+    prompts = [LONG + f"Question {i}: what is TTFT?" for i in range(6)]
+    with Cluster() as c:
+        three(c, sched__chunk_tokens="32")
+        for fields in ({}, {"temperature": 0.9, "seed": 7, "top_p": 0.95}):
+            alone = [c.ask(p, port=c.workers[1].http, **fields).text for p in prompts]
+            company = in_threads([lambda p=p: c.ask(p, **fields).text for p in prompts])
+            cached = [c.ask(p, **fields).text for p in prompts]
+            assert alone == company == cached, (alone, company, cached)
+        c.assert_quiet()
+
+
+def cached_prefixes_are_reported():
+    with Cluster() as c:
+        three(c)
+        first = c.ask(LONG)
+        second = c.ask(LONG)
+        assert first.usage["cache_read_input_tokens"] == 0, first.usage
+        assert second.usage["cache_read_input_tokens"] > 0, second.usage
+        assert second.text == first.text
+        total = lambda u: u["input_tokens"] + u["cache_creation_input_tokens"] + u["cache_read_input_tokens"]
+        status, _, body = fetch(c.routers[0].http, "POST", "/v1/messages/count_tokens", c.body(LONG))
+        assert status == 200
+        assert total(first.usage) == total(second.usage) == __import__("json").loads(body)["input_tokens"]
+
+
+def short_prompts_stay_on_the_decode_worker():
+    with Cluster() as c:
+        c.router(placement__local_prefill_tokens="500")
+        c.worker("prefill")
+        c.worker("decode")
+        c.wait_ready(prefill=1, decode=1)
+        answer = c.ask("Hello!")
+        assert answer.proof["transferred"] == 0 and answer.proof["decode"] == "decode0", answer.proof
+        assert answer.proof["prefill"] == "", answer.proof
+
+
+def answers_without_stream_carry_their_proof():
+    with Cluster() as c:
+        three(c)
+        status, headers, body = fetch(c.routers[0].http, "POST", "/v1/messages", c.body(LONG))
+        assert status == 200, body
+        assert "prefill;dur=" in headers["server-timing"], headers
+        assert "transferred=" in headers["baton-proof"], headers
+        assert headers["request-id"].startswith("req_")
+
+
+def every_daemon_answers():
+    with Cluster() as c:
+        three(c)
+        for daemon in c.routers + c.workers:
+            assert c.ask("hello", port=daemon.http).is_whole
+            for path in ("/livez", "/readyz", "/health", "/metrics", "/v1/models"):
+                status, _, body = fetch(daemon.http, "GET", path)
+                assert status == 200, (daemon.name, path, status, body)
+
+
+def a_worker_alone_serves_through_the_router():
+    for role in ("prefill", "decode"):
+        with Cluster() as c:
+            c.router()
+            c.worker(role)
+            c.wait_ready(**{role: 1})
+            assert c.ask(LONG).is_whole
+
+
+def many_at_once():
+    with Cluster() as c:
+        three(c)
+        answers = in_threads([lambda i=i: c.ask(f"{i}: " + LONG, max_tokens=24) for i in range(24)])
+        assert all(a.is_whole for a in answers)
+        assert sum(a.proof["transferred"] > 0 for a in answers) > 0
+        c.assert_quiet()
+
+
+main([hand_off_over_shared_memory, hand_off_over_encrypted_tcp, hand_off_over_plain_tcp, the_same_tokens_however_served,
+      cached_prefixes_are_reported, short_prompts_stay_on_the_decode_worker, answers_without_stream_carry_their_proof,
+      every_daemon_answers, a_worker_alone_serves_through_the_router, many_at_once])

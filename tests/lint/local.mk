@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# The mechanical rules of the project, as tests: tests/lint/check-X says at its top what it wants.  They read the
+# source tree (also an unpacked tarball) and look at what was built.
+lint_checks = \
+	tests/lint/check-format \
+	tests/lint/check-headers \
+	tests/lint/check-layers \
+	tests/lint/check-links \
+	tests/lint/check-lint \
+	tests/lint/check-router-light \
+	tests/lint/check-sizes \
+	tests/lint/check-spdx \
+	tests/lint/check-words
+dist_check_SCRIPTS += $(lint_checks) tests/lint/sources
+TESTS += $(lint_checks)
+EXTRA_DIST += tests/lint/layers tests/lint/exceptions
+
+AM_TESTS_ENVIRONMENT = \
+	CC='$(CC)'; NM='$(NM)'; \
+	LINT_CPPFLAGS='-I$(top_srcdir) -I$(top_srcdir)/src -I$(top_builddir) -I$(top_builddir)/src -include config.h $(CPPFLAGS)'; \
+	LINT_CFLAGS='$(AM_CFLAGS) $(CFLAGS)'; \
+	LINT_LDFLAGS='$(AM_LDFLAGS) $(LDFLAGS)'; \
+	LINT_KERNELS='$(kern_libs)'; \
+	LINT_LIBS='$(SYSTEMD_LIBS) $(SSL_LIBS) $(JANSSON_LIBS) $(EVENT_LIBS) $(UTF8PROC_LIBS) $(XXHASH_LIBS) $(PROTOBUFC_LIBS) $(EDIT_LIBS) $(VERBS_LIBS)'; \
+	export CC NM LINT_CPPFLAGS LINT_CFLAGS LINT_LDFLAGS LINT_KERNELS LINT_LIBS;

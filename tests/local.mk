@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests that belong to no single folder: lint, fuzz targets, integration.
+#
+# A fuzz target is LLVMFuzzerTestOneInput() in tests/fuzz/fuzz_X.c with a corpus in tests/fuzz/corpus/X/ and a
+# fragment tests/fuzz/X.mk in the shape of tests/fuzz/config.mk.  With --enable-fuzz (clang) it gets libFuzzer's
+# main and looks for new inputs when run by hand; otherwise it gets replay.c's main, which replays the corpus (and
+# near misses of it) in `make check`.
+
+if FUZZ
+fuzz_main =
+fuzz_ldflags = -fsanitize=fuzzer
+else
+check_LIBRARIES += tests/fuzz/libreplay.a
+fuzz_main = tests/fuzz/libreplay.a libbase.a
+fuzz_ldflags =
+endif
+tests_fuzz_libreplay_a_SOURCES = tests/fuzz/replay.c
+
+include tests/lint/local.mk
+include tests/fuzz/frame.mk
+include tests/fuzz/http.mk
+include tests/fuzz/gguf.mk
+include tests/fuzz/vocab.mk
+include tests/fuzz/config.mk
+include tests/fuzz/api.mk
+include tests/fuzz/kvframe.mk
+include tests/fuzz/template.mk
+include tests/fuzz/sse.mk
+include tests/fuzz/clients.mk
+include tests/integration/local.mk
+
+# What ThreadSanitizer runs (see ./check): everything in which threads meet.
+threaded_tests = tests/unit/base/test_mailbox tests/unit/base/test_team tests/unit/ev/test_loop \
+	tests/unit/metrics/test_metrics tests/conformance/test_transport tests/integration/test_relay.py \
+	tests/integration/test_faults.py

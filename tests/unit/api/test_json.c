@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The walker agrees with the JSON library about what is valid, knows where a text can be closed, and the
+ * serialisation is the one and reads back. */
+#include "api/json.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/json_walk.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "base/rng.h"
+
+static bool walks(const char *text)
+{
+    struct json_walk walk = {0};
+    enum json_walk_result result = JSON_WALK_MORE;
+
+    for (const char *c = text; *c != '\0'; c++) {
+        result = json_walk_byte(&walk, (uint8_t)*c);
+        if (result == JSON_WALK_BAD || result == JSON_WALK_DEEP)
+            return false;
+    }
+    /* A bare number is complete only when something follows it. */
+    if (result == JSON_WALK_MORE)
+        result = json_walk_byte(&walk, ' ');
+    return result == JSON_WALK_DONE;
+}
+
+static void the_walker_knows_json(void **state)
+{
+    static const char *const good[] = {"{}",        "[]",
+                                       "[[],{}]",   "\"\"",
+                                       "0",         "-0.5e+10",
+                                       "1E5",       "true",
+                                       " null ",    "{\"a\":[1,2,{\"b\":\"\\u00e9\\n\"}],\"c\":false}",
+                                       "[1 , 2\n]", "\"\\\"\\\\\\/\""};
+    static const char *const bad[] = {"",           "{",           "[",      "\"",      "01",
+                                      "+1",         "1.",          ".5",     "1e",      "-",
+                                      "tru",        "nul ",        "[1,]",   "{\"a\"}", "{\"a\":}",
+                                      "{\"a\":1,}", "{a:1}",       "{1:1}",  "[1 2]",   "{\"a\":1 \"b\":2}",
+                                      "\"\\x\"",    "\"\\u12g4\"", "\"\n\"", "{}{}",    "[}",
+                                      "{]",         "]",           "1 2",    "truex",   "'a'"};
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        if (!walks(good[i]))
+            fail_msg("refused: %s", good[i]);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (walks(bad[i]))
+            fail_msg("accepted: %s", bad[i]);
+}
+
+/* Random text over JSON's own alphabet: the walker and the library say the same. */
+static void the_walker_agrees_with_the_library(void **state)
+{
+    static const char *const pieces[] = {"{", "}",    "[",    "]",    ",", ":", "\"a\"", "\"b\"",
+                                         "1", "-2.5", "true", "null", " ", "e", "\\"};
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (int round = 0; round < 20000; round++) {
+        char text[80] = "";
+        json_t *root;
+
+        for (uint64_t n = 1 + rng_below(&rng, 9); n > 0; n--)
+            strcat(text, pieces[rng_below(&rng, ARRAY_LEN(pieces))]);
+        root = json_loads(text, JSON_DECODE_ANY, NULL);
+        if ((root != NULL) != walks(text))
+            fail_msg("%s: library %d", text, root != NULL);
+        json_decref(root);
+    }
+}
+
+static void a_cut_text_can_be_closed(void **state)
+{
+    static const struct {
+        const char *cut, *closed;
+    } table[] = {{"{", "{}"},
+                 {"{\"a", "{}"},
+                 {"{\"a\": ", "{}"},
+                 {"{\"a\": 1", "{}"}, /* may be 12 */
+                 {"{\"a\": 1,", "{\"a\": 1}"},
+                 {"{\"a\": \"x", "{}"},
+                 {"{\"a\": \"x\"", "{\"a\": \"x\"}"},
+                 {"{\"a\": \"x\", \"b\": [1, 2, {\"c\": tr", "{\"a\": \"x\", \"b\": [1, 2, {}]}"},
+                 {"{\"a\": {\"b\": 1}, \"c\"", "{\"a\": {\"b\": 1}}"},
+                 {"{\"a\": 1}", "{\"a\": 1}"},
+                 {"{\"a\": 1}  ", "{\"a\": 1}"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct json_walk walk = {0};
+        struct buf out = {0};
+
+        for (const char *c = table[i].cut; *c != '\0'; c++)
+            assert_true(json_walk_byte(&walk, (uint8_t)*c) <= JSON_WALK_DONE);
+        assert_int_equal(json_walk_close(&walk, bytes_str(table[i].cut), &out), 0);
+        if (!bytes_is(buf_view(&out), table[i].closed))
+            fail_msg("%s -> %s", table[i].cut, (const char *)out.data);
+        buf_fini(&out);
+    }
+    struct json_walk fresh = {0};
+    struct buf out = {0};
+
+    assert_int_equal(json_walk_close(&fresh, bytes_str(""), &out), E_FORMAT);
+}
+
+static void load_is_bounded(void **state)
+{
+    struct buf text = {0};
+    struct fault fault;
+    json_t *root = NULL;
+
+    for (int i = 0; i < 128; i++)
+        buf_append_byte(&text, '[');
+    for (int i = 0; i < 128; i++)
+        buf_append_byte(&text, ']');
+    assert_int_equal(api_json_load(buf_view(&text), &fault, &root), 0);
+    json_decref(root);
+    buf_clear(&text);
+    for (int i = 0; i < 1 << 20; i++)
+        buf_append_byte(&text, '[');
+    assert_int_equal(api_json_load(buf_view(&text), &fault, &root), E_LIMIT);
+    buf_clear(&text);
+    buf_append_byte(&text, '[');
+    for (int i = 0; i < API_MAX_JSON_VALUES; i++)
+        buf_append_str(&text, "{},");
+    buf_append_str(&text, "{}]");
+    assert_int_equal(api_json_load(buf_view(&text), &fault, &root), E_LIMIT);
+    buf_fini(&text);
+}
+
+static void hostile_documents_are_refused(void **state)
+{
+    static const char *const bad[] = {"{\"a\":1,\"a\":2}", "\"\\ud83d\"", "\"\xff\"", "{} x",
+                                      "{\"a\\u0000\":1}",  "1e999",       ""};
+    static const char *const good[] = {"\"\\ud83d\\ude00\"", "\"a\\u0000b\"",
+                                       "123456789012345678901234567890", "{\"a\":1e300}"};
+    json_t *root;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(api_json_load(bytes_str(bad[i]), NULL, &root), E_FORMAT);
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        assert_int_equal(api_json_load(bytes_str(good[i]), NULL, &root), 0);
+        json_decref(root);
+    }
+}
+
+static void the_serialisation_is_fixed(void **state)
+{
+    static const struct {
+        const char *in, *out;
+    } table[] = {{"{\"b\":1,\"a\":[true,null]}", "{\"b\": 1, \"a\": [true, null]}"},
+                 {"[0.1,1.0,-2.50,1e100,123456789.125]", "[0.1, 1.0, -2.5, 1e+100, 123456789.125]"},
+                 {"\"\\u00e9\\n\\\"\"", "\"\xc3\xa9\\n\\\"\""},
+                 {"{ }", "{}"},
+                 {"[ ]", "[]"},
+                 {"9223372036854775807", "9223372036854775807"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct buf out = {0};
+        json_t *root;
+
+        assert_int_equal(api_json_load(bytes_str(table[i].in), NULL, &root), 0);
+        assert_int_equal(api_json_put(&out, root), 0);
+        json_decref(root);
+        if (!bytes_is(buf_view(&out), table[i].out))
+            fail_msg("%s -> %s", table[i].in, (const char *)out.data);
+        buf_fini(&out);
+    }
+}
+
+static void integers_may_be_doubles(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is_integer;
+        int64_t value;
+    } table[] = {{"5", true, 5},
+                 {"5.0", true, 5},
+                 {"5.5", false, 0},
+                 {"1e30", true, INT64_MAX},
+                 {"-1e30", true, INT64_MIN},
+                 {"\"5\"", false, 0},
+                 {"true", false, 0}};
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        json_t *root;
+        int64_t value = 0;
+
+        assert_int_equal(api_json_load(bytes_str(table[i].text), NULL, &root), 0);
+        assert_int_equal(api_json_integer(root, &value), table[i].is_integer);
+        assert_int_equal(value, table[i].value);
+        json_decref(root);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_walker_knows_json),         cmocka_unit_test(the_walker_agrees_with_the_library),
+        cmocka_unit_test(a_cut_text_can_be_closed),      cmocka_unit_test(load_is_bounded),
+        cmocka_unit_test(hostile_documents_are_refused), cmocka_unit_test(the_serialisation_is_fixed),
+        cmocka_unit_test(integers_may_be_doubles),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

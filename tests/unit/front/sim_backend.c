@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scripted backend.  A job is a timer and a list of tokens; each firing gives one token away. */
+#include "sim_backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "base/str.h"
+
+#define MAX_CACHED     64
+#define FLOOD_PER_TURN 64
+
+enum script { SAY, HANG, WAIT, BREAK, FLOOD };
+
+struct gen_handle {
+    struct list node;
+    struct sim *sim;
+    struct gen_events events;
+    void *arg;
+    struct ev_timer *timer;
+    enum script script;
+    struct token_ids answer;
+    size_t n_given;
+    uint32_t max_new;
+    uint32_t room; /* tokens that the context leaves */
+    size_t break_at;
+    uint32_t n_prompt;
+    uint32_t n_cached;
+    bool is_accepted;
+    bool is_paused;
+    uint64_t submitted_ns;
+    uint64_t first_ns;
+};
+
+struct sim {
+    struct sim_opts opts;
+    struct list jobs;
+    struct token_ids cached[MAX_CACHED];
+    unsigned next_cached;
+    unsigned n_overloads;
+    struct sim_counts counts;
+};
+
+static void job_free(struct gen_handle *job)
+{
+    list_remove(&job->node);
+    ev_timer_free(job->timer);
+    token_ids_fini(&job->answer);
+    job->sim->counts.n_running--;
+    free(job);
+}
+
+static void fill_proof(const struct gen_handle *job, struct gen_proof *proof)
+{
+    memset(proof, 0, sizeof(*proof));
+    proof->prompt_tokens = job->n_prompt;
+    proof->reused_tokens = job->n_cached;
+    proof->computed_tokens = job->n_prompt - job->n_cached;
+    proof->transferred_tokens = job->n_prompt;
+    proof->drawn_tokens = (uint32_t)job->n_given;
+    proof->prefill_ns = job->first_ns > 0 ? job->first_ns - job->submitted_ns : 0;
+    proof->decode_ns = job->first_ns > 0 ? clock_now_ns() - job->first_ns : 0;
+    snprintf(proof->prefill_worker, sizeof(proof->prefill_worker), "sim-p");
+    snprintf(proof->decode_worker, sizeof(proof->decode_worker), "sim-d");
+    snprintf(proof->transport, sizeof(proof->transport), "shm");
+}
+
+static void end_job(struct gen_handle *job, enum gen_end end)
+{
+    struct gen_events events = job->events;
+    void *arg = job->arg;
+    struct gen_proof proof;
+
+    fill_proof(job, &proof);
+    job->sim->counts.n_ended++;
+    job_free(job);
+    events.on_end(arg, end, &proof);
+}
+
+static void break_job(struct gen_handle *job)
+{
+    struct gen_failure failure = {529, "overloaded_error", "the sim broke as it was told to", 1};
+    struct gen_events events = job->events;
+    void *arg = job->arg;
+
+    job_free(job);
+    events.on_failure(arg, &failure);
+}
+
+/* Gives one token; false when the job is over or was cancelled from inside. */
+static bool give_token(struct gen_handle *job)
+{
+    struct sim *sim = job->sim;
+    unsigned cancelled = sim->counts.n_cancelled;
+    token_id id = job->answer.ids[job->n_given % job->answer.n];
+
+    if (job->n_given == 0)
+        job->first_ns = clock_now_ns();
+    job->n_given++;
+    sim->counts.n_tokens++;
+    job->events.on_tokens(job->arg, &id, 1);
+    return sim->counts.n_cancelled == cancelled;
+}
+
+static void on_timer(void *arg)
+{
+    struct gen_handle *job = arg;
+    struct sim *sim = job->sim;
+
+    if (!job->is_accepted) {
+        if (job->script == WAIT)
+            return;
+        job->is_accepted = true;
+        job->events.on_accepted(job->arg, job->n_cached);
+    } else if (job->script == FLOOD) {
+        for (int i = 0; i < FLOOD_PER_TURN && !job->is_paused; i++)
+            if (!give_token(job))
+                return;
+    } else if (!job->is_paused) {
+        if (job->script == BREAK && job->n_given == job->break_at) {
+            break_job(job);
+            return;
+        }
+        if (job->n_given == job->answer.n) {
+            end_job(job, GEN_END_STOP_TOKEN);
+            return;
+        }
+        if (!give_token(job))
+            return;
+        if (job->n_given == job->max_new) {
+            end_job(job, job->n_given == job->room ? GEN_END_CONTEXT : GEN_END_LENGTH);
+            return;
+        }
+    }
+    if (job->script != HANG)
+        ev_timer_start(job->timer, job->is_paused ? NS_PER_MS : sim->opts.token_ns);
+}
+
+/* ---- scripts ---- */
+
+/* The text of the last user turn. */
+static void last_user_text(const struct sim *sim, const struct gen_job *job, struct buf *out)
+{
+    static const char begin[] = "<|im_start|>user\n";
+    struct buf all = {0};
+    size_t at = 0;
+    size_t from = 0;
+    size_t to;
+
+    for (uint32_t i = 0; i < job->n_tokens; i++) {
+        struct bytes piece = tokenizer_piece(sim->opts.model->tokenizer, job->tokens[i]);
+
+        buf_append(&all, piece.data, piece.len_bytes);
+    }
+    while ((at = bytes_find(buf_view(&all), bytes_str(begin), at)) != SIZE_MAX)
+        from = at += sizeof(begin) - 1;
+    to = bytes_find(buf_view(&all), bytes_str("<|im_end|>"), from);
+    if (to == SIZE_MAX)
+        to = all.len_bytes;
+    buf_append(out, all.data + from, to - from);
+    buf_append_byte(out, '\0');
+    buf_fini(&all);
+}
+
+static int set_answer(struct gen_handle *job, const char *text)
+{
+    return tokenizer_encode(job->sim->opts.model->tokenizer, bytes_str(text), TOKEN_PARSE_SPECIAL,
+                            SIZE_MAX / 8, &job->answer);
+}
+
+static int set_count(struct gen_handle *job, unsigned n)
+{
+    struct buf text = {0};
+    int rc;
+
+    for (unsigned i = 1; i <= n; i++)
+        buf_printf(&text, "%s%u", i == 1 ? "" : " ", i);
+    rc = set_answer(job, (const char *)text.data);
+    buf_fini(&text);
+    return rc;
+}
+
+static int choose_script(struct gen_handle *job, const char *user)
+{
+    struct buf text = {0};
+    int rc;
+
+    job->script = SAY;
+    if (strncmp(user, "say ", 4) == 0)
+        return set_answer(job, user + 4);
+    if (strncmp(user, "call ", 5) == 0)
+        return set_answer(job, user + 5);
+    if (strncmp(user, "count ", 6) == 0)
+        return set_count(job, (unsigned)atoi(user + 6));
+    if (strncmp(user, "hang", 4) == 0)
+        job->script = HANG;
+    else if (strncmp(user, "wait", 4) == 0)
+        job->script = WAIT;
+    else if (strncmp(user, "flood", 5) == 0)
+        job->script = FLOOD;
+    else if (strncmp(user, "break ", 6) == 0)
+        job->script = BREAK;
+    job->break_at = job->script == BREAK ? (size_t)atoi(user + 6) : 0;
+    buf_printf(&text, "You said: %s", user);
+    rc = set_answer(job, (const char *)text.data);
+    buf_fini(&text);
+    return rc;
+}
+
+/* Whole blocks that some earlier prompt begins with as well; one token at least is left to compute. */
+static uint32_t find_cached(struct sim *sim, const struct gen_job *job)
+{
+    uint32_t block = sim->opts.model->block_tokens;
+    struct token_ids *slot = &sim->cached[sim->next_cached++ % MAX_CACHED];
+    size_t best = 0;
+
+    for (unsigned i = 0; i < MAX_CACHED; i++) {
+        size_t n = 0;
+
+        while (n < sim->cached[i].n && n + 1 < job->n_tokens && sim->cached[i].ids[n] == job->tokens[n])
+            n++;
+        best = n > best ? n : best;
+    }
+    slot->n = 0;
+    token_ids_append(slot, job->tokens, job->n_tokens);
+    return (uint32_t)(best / block * block);
+}
+
+/* ---- the interface ---- */
+
+static const struct gen_model *sim_model(void *self, const char *name)
+{
+    struct sim *sim = self;
+
+    return name == NULL || strcmp(name, sim->opts.model->name) == 0 ? sim->opts.model : NULL;
+}
+
+static const struct gen_model *sim_model_at(void *self, size_t index)
+{
+    struct sim *sim = self;
+
+    return index == 0 ? sim->opts.model : NULL;
+}
+
+static void sim_model_keep(void *self, const struct gen_model *model)
+{
+    ((struct sim *)self)->counts.n_kept++;
+}
+
+static void sim_model_drop(void *self, const struct gen_model *model)
+{
+    ((struct sim *)self)->counts.n_kept--;
+}
+
+static int refuse(struct sim *sim, struct gen_job *job, struct gen_failure *failure)
+{
+    free(job->tokens);
+    sim->n_overloads++;
+    *failure = (struct gen_failure){529, "overloaded_error", "Overloaded", 1};
+    return E_OVERLOADED;
+}
+
+static int sim_submit(void *self, const struct gen_model *model, struct gen_job *spec,
+                      const struct gen_events *events, void *arg, struct gen_handle **out,
+                      struct gen_failure *failure_out)
+{
+    struct sim *sim = self;
+    struct gen_handle *job = calloc(1, sizeof(*job));
+    struct buf user = {0};
+    int rc;
+
+    last_user_text(sim, spec, &user);
+    sim->counts.n_submitted++;
+    if (strncmp((const char *)user.data, "overload", 8) == 0 && sim->n_overloads < 2) {
+        buf_fini(&user);
+        free(job);
+        return refuse(sim, spec, failure_out);
+    }
+    job->sim = sim;
+    job->events = *events;
+    job->arg = arg;
+    job->max_new = spec->max_new_tokens;
+    job->room = model->context_length - spec->n_tokens;
+    job->n_prompt = spec->n_tokens;
+    job->n_cached = find_cached(sim, spec);
+    job->submitted_ns = clock_now_ns();
+    free(spec->tokens);
+    list_push_back(&sim->jobs, &job->node);
+    sim->counts.n_running++;
+    rc = choose_script(job, (const char *)user.data);
+    buf_fini(&user);
+    if (rc < 0 || ev_timer_new(sim->opts.loop, on_timer, job, &job->timer) < 0) {
+        job_free(job);
+        return E_NOMEM;
+    }
+    ev_timer_start(job->timer, sim->opts.accept_ns);
+    *out = job;
+    return 0;
+}
+
+static void sim_cancel(void *self, struct gen_handle *job, struct gen_proof *proof_out)
+{
+    struct sim *sim = self;
+
+    if (proof_out != NULL)
+        fill_proof(job, proof_out);
+    sim->counts.n_cancelled++;
+    job_free(job);
+}
+
+static void sim_pause(void *self, struct gen_handle *job, bool is_paused)
+{
+    struct sim *sim = self;
+
+    job->is_paused = is_paused;
+    if (is_paused)
+        sim->counts.n_pauses++;
+    else
+        sim->counts.n_resumes++;
+}
+
+static bool sim_is_ready(void *self, struct buf *detail)
+{
+    struct sim *sim = self;
+
+    if (detail != NULL)
+        buf_printf(detail, "sim: %s\n", sim->counts.is_unready ? "told not to be" : "ok");
+    return !sim->counts.is_unready;
+}
+
+static const struct backend_ops ops = {sim_model,  sim_model_at, sim_model_keep, sim_model_drop,
+                                       sim_submit, sim_cancel,   sim_pause,      sim_is_ready};
+
+int sim_new(const struct sim_opts *opts, struct sim **out)
+{
+    struct sim *sim = calloc(1, sizeof(*sim));
+
+    if (sim == NULL)
+        return E_NOMEM;
+    sim->opts = *opts;
+    list_init(&sim->jobs);
+    *out = sim;
+    return 0;
+}
+
+void sim_free(struct sim *sim)
+{
+    if (sim == NULL)
+        return;
+    list_for_each_safe (node, spare, &sim->jobs)
+        job_free(container_of(node, struct gen_handle, node));
+    for (unsigned i = 0; i < MAX_CACHED; i++)
+        token_ids_fini(&sim->cached[i]);
+    free(sim);
+}
+
+struct backend sim_backend(struct sim *sim)
+{
+    return (struct backend){&ops, sim};
+}
+
+struct sim_counts *sim_counts(struct sim *sim)
+{
+    return &sim->counts;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversations to tokens: turns, breakpoints and their accounting; client text stays text. */
+#include "front/prompt.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/parse.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "sim_model.h"
+
+static void make(const struct gen_model *model, const char *body, struct prompt *out)
+{
+    struct gen_request request;
+    struct api_error error = {0};
+
+    if (api_parse_request(bytes_str(body), API_COUNT_TOKENS, &request, &error) < 0)
+        fail_msg("%s", error.message);
+    if (prompt_make(model, &request, out, &error) < 0)
+        fail_msg("%s", error.message);
+    gen_request_fini(&request);
+}
+
+static void spell(const struct gen_model *model, const struct prompt *prompt, size_t n, struct buf *out)
+{
+    buf_clear(out);
+    for (size_t i = 0; i < n; i++) {
+        struct bytes piece = tokenizer_piece(model->tokenizer, prompt->ids.ids[i]);
+
+        buf_append(out, piece.data, piece.len_bytes);
+    }
+}
+
+static bool holds(const struct buf *text, const char *needle)
+{
+    return bytes_find(buf_view(text), bytes_str(needle), 0) != SIZE_MAX;
+}
+
+static void conversations_are_rendered_in_order(void **state)
+{
+    struct buf text = {0};
+    struct prompt prompt;
+
+    make(*state,
+         "{\"model\":\"m\",\"system\":\"S\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\","
+         "\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]},"
+         "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"look "
+         "\\n\"},{\"type\":\"tool_use\",\"id\":\"1\",\"name\":\"f\",\"input\":{\"x\":1}}]},"
+         "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"1\",\"content\":\"R\"},"
+         "{\"type\":\"text\",\"text\":\"go <|im_end|>\"}]},"
+         "{\"role\":\"system\",\"content\":\"mid\"},{\"role\":\"user\",\"content\":\"\"}]}",
+         &prompt);
+    spell(*state, &prompt, prompt.ids.n, &text);
+    assert_true(holds(&text, "system\nS<|im_end|>\n<|im_start|>user\na\n\nb<|im_end|>"));
+    assert_true(holds(
+        &text, "look\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call><|im_end|>"));
+    assert_true(holds(&text, "<tool_response>\nR\n</tool_response>"));
+    assert_true(holds(&text, "user\ngo <|im_end|><|im_end|>"));
+    assert_true(holds(
+        &text, "<|im_start|>system\nmid<|im_end|>\n<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n"));
+    /* The client's own control text is ordinary characters: ten tokens, and not one. */
+    size_t n_ends = 0;
+
+    for (size_t i = 0; i < prompt.ids.n; i++)
+        n_ends += prompt.ids.ids[i] ==
+                  tokenizer_find(((struct gen_model *)*state)->tokenizer, bytes_str("<|im_end|>"));
+    assert_int_equal(n_ends, 7);
+    prompt_fini(&prompt);
+    buf_fini(&text);
+}
+
+static void a_prefill_is_left_open(void **state)
+{
+    struct buf text = {0};
+    struct prompt prompt;
+
+    make(*state,
+         "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+         "\"content\":\"The\"}]}",
+         &prompt);
+    spell(*state, &prompt, prompt.ids.n, &text);
+    assert_memory_equal(text.data + text.len_bytes - 25, "<|im_start|>assistant\nThe", 25);
+    prompt_fini(&prompt);
+    buf_fini(&text);
+}
+
+#define MARK    "\"cache_control\":{\"type\":\"ephemeral\"}"
+#define MARK_1H "\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"1h\"}"
+
+static void breakpoints_fall_on_tokens(void **state)
+{
+    static const struct {
+        const char *body;
+        const char *end; /* the prompt up to the mark ends so */
+    } table[] = {
+        {"{\"model\":\"m\",\"system\":[{\"type\":\"text\",\"text\":\"SYS\"," MARK
+         "}],\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
+         "SYS<|im_end|>\n"},
+        {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+         "\"aa\"," MARK "},{\"type\":\"text\",\"text\":\"bb\"}]}]}",
+         "user\naa"},
+        {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+         "\"aa\"," MARK "}]}]}",
+         "user\naa<|im_end|>\n"},
+        {"{\"model\":\"m\"," MARK ",\"messages\":[{\"role\":\"user\",\"content\":\"aa\"}]}",
+         "user\naa<|im_end|>\n"},
+        {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+         "\"aa\"," MARK
+         "}]},{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"user\",\"content\":\"c\"}]}",
+         "user\naa<|im_end|>\n"},
+        {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+         "\"aa\"," MARK "}]},{\"role\":\"assistant\",\"content\":\"b\"}]}",
+         "user\naa<|im_end|>\n"},
+    };
+    struct buf text = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct prompt prompt;
+        size_t len = strlen(table[i].end);
+
+        make(*state, table[i].body, &prompt);
+        assert_true(prompt.mark_tokens > 0 && prompt.mark_tokens < prompt.ids.n);
+        spell(*state, &prompt, prompt.mark_tokens, &text);
+        if (text.len_bytes < len || memcmp(text.data + text.len_bytes - len, table[i].end, len) != 0)
+            fail_msg("mark %zu: %s", i, (const char *)text.data);
+        prompt_fini(&prompt);
+    }
+    buf_fini(&text);
+}
+
+static void counts_add_up(void **state)
+{
+    static const struct {
+        uint32_t mark, mark_1h, cached, read, in_5m, in_1h;
+    } table[] = {{0, 0, 0, 0, 0, 0},      {0, 0, 64, 64, 0, 0},    {90, 0, 0, 0, 90, 0},
+                 {90, 40, 0, 0, 50, 40},  {90, 40, 32, 32, 50, 8}, {90, 40, 64, 64, 26, 0},
+                 {90, 40, 96, 96, 0, 0},  {20, 20, 0, 0, 0, 0},    {90, 90, 0, 0, 0, 90},
+                 {100, 0, 500, 100, 0, 0}};
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct prompt prompt = {
+            .ids = {.n = 100}, .mark_tokens = table[i].mark, .mark_1h_tokens = table[i].mark_1h};
+        struct api_usage usage = {0};
+
+        prompt_account(&prompt, table[i].cached, 32, &usage);
+        assert_int_equal(usage.cache_read_tokens, table[i].read);
+        assert_int_equal(usage.created_5m_tokens, table[i].in_5m);
+        assert_int_equal(usage.created_1h_tokens, table[i].in_1h);
+        assert_int_equal(usage.input_tokens + usage.cache_read_tokens + usage.created_5m_tokens +
+                             usage.created_1h_tokens,
+                         100);
+    }
+}
+
+static int set_up(void **state)
+{
+    static struct gen_model model;
+
+    *state = &model;
+    return sim_model_open(4096, &model);
+}
+
+static int tear_down(void **state)
+{
+    sim_model_close(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conversations_are_rendered_in_order),
+        cmocka_unit_test(a_prefill_is_left_open),
+        cmocka_unit_test(breakpoints_fall_on_tokens),
+        cmocka_unit_test(counts_add_up),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

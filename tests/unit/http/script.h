@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests of the client: a server that answers request by request with exactly the bytes it is told to,
+ * whole or in crumbs, true to the protocol or not.  One connection at a time. */
+#ifndef TESTS_HTTP_SCRIPT_H
+#define TESTS_HTTP_SCRIPT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum after { STAY, CLOSE, HANG };
+
+struct line {           /* what one request gets */
+    const char *answer; /* NULL: nothing */
+    enum after after;   /* HANG: send it and wait for the client to close */
+};
+
+struct script {
+    struct line lines[8]; /* request by request, over all connections */
+    size_t piece_bytes;   /* 0: all at once */
+    int listener;
+    uint16_t port;
+    pthread_t thread;
+    atomic_bool is_over;
+    unsigned at; /* next line */
+    atomic_uint n_conns;
+    atomic_uint n_closed_by_client;
+    char request[4096]; /* the last */
+};
+
+void script_listen(struct script *script); /* on a free port of the loopback address */
+void script_serve(struct script *script);  /* on a thread of its own */
+/* After the client closed its connections. */
+void script_end(struct script *script);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The geometry: pieces tile the arena, and whatever changes a byte's meaning changes the fingerprint. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "kv/layout.h"
+
+static const struct kv_layout layout = {
+    .n_layers = 3, .n_kv_heads = 2, .head_dim = 64, .block_tokens = 32, .type = KV_F16};
+
+static void sizes_add_up(void **state)
+{
+    assert_int_equal(kv_layout_half_bytes(&layout), 2 * 64 * 32 * 2);
+    assert_int_equal(kv_layout_layer_block_bytes(&layout), 2 * 2 * 64 * 32 * 2);
+    assert_int_equal(kv_layout_block_bytes(&layout), 3 * 2 * 2 * 64 * 32 * 2);
+    assert_int_equal(kv_layout_type_bytes(KV_F32), 4);
+}
+
+static void blocks_tile_the_arena(void **state)
+{
+    size_t piece = kv_layout_layer_block_bytes(&layout), expected = 0;
+
+    for (uint32_t layer = 0; layer < layout.n_layers; layer++) {
+        for (kv_block_id block = 0; block < 7; block++, expected += piece)
+            assert_int_equal(kv_layout_offset(&layout, 7, layer, block), expected);
+    }
+    assert_int_equal(expected, 7 * kv_layout_block_bytes(&layout));
+}
+
+static void large_arenas_do_not_overflow(void **state)
+{
+    struct kv_layout large = {
+        .n_layers = 80, .n_kv_heads = 8, .head_dim = 128, .block_tokens = 32, .type = KV_F16};
+
+    assert_true(kv_layout_offset(&large, 1000000, 79, 999999) == (size_t)80 * 1000000 * 131072 - 131072);
+}
+
+static void fingerprint_covers_everything(void **state)
+{
+    struct kv_layout other[6];
+    uint64_t base = kv_layout_fingerprint(&layout, 7);
+
+    for (int i = 0; i < 6; i++)
+        other[i] = layout;
+    other[0].n_layers++;
+    other[1].n_kv_heads++;
+    other[2].head_dim++;
+    other[3].block_tokens++;
+    other[4].type = KV_F32;
+    for (int i = 0; i < 5; i++)
+        assert_true(kv_layout_fingerprint(&other[i], 7) != base);
+    assert_true(kv_layout_fingerprint(&layout, 8) != base);
+    assert_true(kv_layout_fingerprint(&other[5], 7) == base);
+}
+
+/* Workers of different builds compare it: it may never change for a given meaning. */
+static void fingerprint_is_frozen(void **state)
+{
+    assert_true(kv_layout_fingerprint(&layout, 7) == UINT64_C(0x26d7645f4585a3ee));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_add_up),
+        cmocka_unit_test(blocks_tile_the_arena),
+        cmocka_unit_test(large_arenas_do_not_overflow),
+        cmocka_unit_test(fingerprint_covers_everything),
+        cmocka_unit_test(fingerprint_is_frozen),
+    };
+    return cmocka_run_group_tests_name("kv/layout", tests, NULL, NULL);
+}

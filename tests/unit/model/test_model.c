@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building models: what good files give, and that each way of being wrong ends in one fault that names the
+ * culprit. */
+#include "base/err.h"
+#include "base/rng.h"
+#include "tests/unit/model/tiny.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static int set_up(void **state)
+{
+    return team_new(&(struct team_opts){.n_threads = 2}, (struct team **)state);
+}
+
+static int tear_down(void **state)
+{
+    team_free(*state);
+    return 0;
+}
+
+static void reads_the_shape(void **state)
+{
+    struct tiny_shape shape = tiny_shape("qwen2");
+    const struct model_config *config;
+    struct model *model;
+
+    shape.is_tied = true;
+    shape.head_dim = 24; /* wider than hidden / heads */
+    model = tiny_model(&shape, *state, &(struct model_opts){.kv_type = KV_F16});
+    config = model_config(model);
+    assert_string_equal(config->arch, "qwen2");
+    assert_int_equal(config->n_layers, 2);
+    assert_int_equal(config->hidden, 64);
+    assert_int_equal(config->head_dim, 24);
+    assert_int_equal(config->rope_dims, 24);
+    assert_int_equal(config->vocab, 50);
+    assert_int_equal(config->context_length, 256);
+    assert_true(config->is_tied);
+    assert_string_equal(config->rope_scaling, "none");
+    assert_string_equal(config->weight_type, "F32");
+    /* embedding and final norm; per layer two norms, q k v and their biases, out, gate up down */
+    assert_int_equal(config->n_parameters,
+                     50 * 64 + 64 +
+                         2 * (2 * 64 + 64 * 96 + 2 * 64 * 48 + 96 + 48 + 48 + 64 * 96 + 3 * 64 * 96));
+    assert_true(config->weight_bytes >= config->n_parameters * 4);
+    assert_int_equal(model_kv_layout(model)->block_tokens, 32);
+    assert_int_equal(model_kv_layout(model)->n_kv_heads, 2);
+    model_free(model);
+}
+
+static void a_context_may_be_shorter_only(void **state)
+{
+    struct tiny_shape shape = tiny_shape("llama");
+    struct gguf *gguf = tiny_gguf(&shape, NULL);
+    struct model *model = NULL;
+    struct fault fault = {0};
+
+    assert_int_equal(model_new(gguf, *state, &(struct model_opts){.context_length = 257}, &fault, &model),
+                     E_RANGE);
+    assert_non_null(strstr(fault.text, "257"));
+    assert_int_equal(model_new(gguf, *state, &(struct model_opts){.context_length = 64}, &fault, &model), 0);
+    assert_int_equal(model_config(model)->context_length, 64);
+    model_free(model);
+    assert_int_equal(model_new(gguf, *state, &(struct model_opts){.kernels = "quantum"}, &fault, &model),
+                     E_UNSUPPORTED);
+    assert_non_null(strstr(fault.text, "quantum"));
+    gguf_close(gguf);
+}
+
+static void numerics_differ_with_the_sines(void **state)
+{
+    struct tiny_shape shape = tiny_shape("llama");
+    struct tiny_twist base = {.fault = TINY_KEY_F32, .name = "llama.rope.freq_base", .number = 500000};
+    struct gguf *gguf = tiny_gguf(&shape, &base);
+    struct model *plain = tiny_model(&shape, *state, &(struct model_opts){.kernels = "scalar"});
+    struct model *again =
+        tiny_model(&shape, *state, &(struct model_opts){.kernels = "scalar", .context_length = 99});
+    struct model *other = NULL;
+
+    assert_int_equal(model_new(gguf, *state, &(struct model_opts){.kernels = "scalar"}, NULL, &other), 0);
+    assert_true(model_numerics_id(plain) == model_numerics_id(again));
+    assert_true(model_numerics_id(plain) != model_numerics_id(other));
+    gguf_close(gguf);
+    model_free(plain);
+    model_free(again);
+    model_free(other);
+}
+
+struct hostile {
+    struct tiny_twist twist;
+    int code;
+    const char *says; /* a part of the fault's text */
+};
+
+static const struct hostile HOSTILE[] = {
+    {{.fault = TINY_NO_KEY, .name = "general.architecture"}, E_FORMAT, "general.architecture"},
+    {{.fault = TINY_KEY_STR, .name = "general.architecture", .text = "mamba\033[2J"},
+     E_UNSUPPORTED,
+     "llama, qwen2"},
+    {{.fault = TINY_NO_KEY, .name = "llama.block_count"}, E_FORMAT, "llama.block_count"},
+    {{.fault = TINY_KEY_U32, .name = "llama.block_count", .value = 0}, E_FORMAT, "llama.block_count"},
+    {{.fault = TINY_KEY_U32, .name = "llama.block_count", .value = 1u << 31}, E_FORMAT, "2147483648"},
+    {{.fault = TINY_KEY_U32, .name = "llama.block_count", .value = 4096}, E_FORMAT, "4096 layers"},
+    {{.fault = TINY_KEY_U32, .name = "llama.block_count", .value = 1}, E_UNSUPPORTED, "blk.1."},
+    {{.fault = TINY_KEY_STR, .name = "llama.block_count", .text = "two"}, E_FORMAT, "llama.block_count"},
+    {{.fault = TINY_KEY_U32, .name = "llama.embedding_length", .value = UINT32_MAX},
+     E_FORMAT,
+     "embedding_length"},
+    {{.fault = TINY_KEY_U32, .name = "llama.embedding_length", .value = 128},
+     E_FORMAT,
+     "token_embd.weight is 50 x 64"},
+    {{.fault = TINY_KEY_U32, .name = "llama.embedding_length", .value = 65}, E_FORMAT, "multiple"},
+    {{.fault = TINY_NO_KEY, .name = "llama.feed_forward_length"}, E_FORMAT, "llama.feed_forward_length"},
+    {{.fault = TINY_KEY_U32, .name = "llama.feed_forward_length", .value = 95}, E_FORMAT, "ffn_gate.weight"},
+    {{.fault = TINY_KEY_U32, .name = "llama.attention.head_count", .value = 0}, E_FORMAT, "head_count"},
+    {{.fault = TINY_KEY_U32, .name = "llama.attention.head_count", .value = 64}, E_FORMAT, "even"},
+    {{.fault = TINY_KEY_U32, .name = "llama.attention.head_count_kv", .value = 3}, E_FORMAT, "head_count_kv"},
+    {{.fault = TINY_KEY_U32, .name = "llama.attention.key_length", .value = 2000}, E_FORMAT, "key_length"},
+    {{.fault = TINY_KEY_U32, .name = "llama.attention.value_length", .value = 8},
+     E_UNSUPPORTED,
+     "values of 8"},
+    {{.fault = TINY_KEY_U32, .name = "llama.context_length", .value = UINT32_MAX},
+     E_FORMAT,
+     "context_length"},
+    {{.fault = TINY_NO_KEY, .name = "llama.attention.layer_norm_rms_epsilon"}, E_FORMAT, "rms_epsilon"},
+    {{.fault = TINY_KEY_F32, .name = "llama.attention.layer_norm_rms_epsilon", .number = 2},
+     E_FORMAT,
+     "epsilon"},
+    {{.fault = TINY_KEY_U32, .name = "llama.vocab_size", .value = 51}, E_FORMAT, "vocab_size"},
+    {{.fault = TINY_KEY_U32, .name = "llama.rope.dimension_count", .value = 17}, E_FORMAT, "dimension_count"},
+    {{.fault = TINY_KEY_U32, .name = "llama.rope.dimension_count", .value = 18}, E_FORMAT, "dimension_count"},
+    {{.fault = TINY_KEY_F32, .name = "llama.rope.freq_base", .number = -1}, E_FORMAT, "freq_base"},
+    {{.fault = TINY_KEY_STR, .name = "llama.rope.scaling.type", .text = "longrope"},
+     E_UNSUPPORTED,
+     "longrope"},
+    {{.fault = TINY_KEY_U32, .name = "llama.expert_count", .value = 8}, E_UNSUPPORTED, "experts"},
+    {{.fault = TINY_KEY_U32, .name = "llama.attention.sliding_window", .value = 16},
+     E_UNSUPPORTED,
+     "sliding"},
+    {{.fault = TINY_KEY_F32, .name = "llama.final_logit_softcapping", .number = 30},
+     E_UNSUPPORTED,
+     "softcapping"},
+    {{.fault = TINY_KEY_BOOL, .name = "llama.attention.causal", .value = 0}, E_UNSUPPORTED, "causal"},
+    {{.fault = TINY_KEY_U32, .name = "split.count", .value = 3}, E_UNSUPPORTED, "merge"},
+    {{.fault = TINY_NO_TENSOR, .name = "token_embd.weight"}, E_FORMAT, "token_embd.weight"},
+    {{.fault = TINY_NO_TENSOR, .name = "output_norm.weight"}, E_FORMAT, "output_norm.weight"},
+    {{.fault = TINY_NO_TENSOR, .name = "blk.1.attn_v.weight"}, E_FORMAT, "blk.1.attn_v.weight is missing"},
+    {{.fault = TINY_TENSOR_ROWS, .name = "output.weight", .value = 49}, E_FORMAT, "output.weight is 49 x 64"},
+    {{.fault = TINY_TENSOR_COLS, .name = "blk.0.attn_norm.weight", .value = 63}, E_FORMAT, "attn_norm"},
+    {{.fault = TINY_TENSOR_ROWS, .name = "blk.0.attn_norm.weight", .value = 2}, E_FORMAT, "attn_norm"},
+    {{.fault = TINY_TENSOR_ROWS, .name = "blk.0.attn_k.weight", .value = 64}, E_FORMAT, "attn_k"},
+    {{.fault = TINY_TENSOR_TYPE, .name = "blk.0.attn_q.weight", .value = DTYPE_F64},
+     E_UNSUPPORTED,
+     "stored as F64"},
+    {{.fault = TINY_TENSOR_TYPE, .name = "blk.0.ffn_up.weight", .value = DTYPE_Q4_0}, E_UNSUPPORTED, "Q4_0"},
+    {{.fault = TINY_TENSOR_TYPE, .name = "output_norm.weight", .value = DTYPE_Q8_0},
+     E_UNSUPPORTED,
+     "output_norm"},
+    {{.fault = TINY_MORE_TENSOR, .name = "blk.0.attn_q_norm.weight"}, E_UNSUPPORTED, "attn_q_norm"},
+    {{.fault = TINY_MORE_TENSOR, .name = "blk.2.attn_norm.weight"}, E_UNSUPPORTED, "blk.2.attn_norm"},
+    {{.fault = TINY_MORE_TENSOR, .name = "blk.0.attn_q.bias"}, E_FORMAT, "biases"},
+    {{.fault = TINY_MORE_TENSOR, .name = "rope_freqs.weight"}, E_FORMAT, "rope_freqs.weight"},
+};
+
+static void every_wrong_file_is_refused_by_name(void **state)
+{
+    struct tiny_shape shape = tiny_shape("llama");
+
+    for (size_t i = 0; i < sizeof(HOSTILE) / sizeof(HOSTILE[0]); i++) {
+        struct gguf *gguf = tiny_gguf(&shape, &HOSTILE[i].twist);
+        struct model *model = NULL;
+        struct fault fault = {0};
+        int rc = model_new(gguf, *state, &(struct model_opts){0}, &fault, &model);
+
+        gguf_close(gguf);
+        if (rc != HOSTILE[i].code || strstr(fault.text, HOSTILE[i].says) == NULL)
+            fail_msg("%zu %s: code %s, \"%s\"", i, HOSTILE[i].twist.name, err_name(rc), fault.text);
+        assert_null(model);
+        assert_null(strchr(fault.text, '\n'));
+        assert_null(strchr(fault.text, '\033'));
+    }
+}
+
+static void harmless_keys_are_harmless(void **state)
+{
+    static const struct tiny_twist HARMLESS[] = {
+        {.fault = TINY_KEY_U32, .name = "llama.expert_count", .value = 0},
+        {.fault = TINY_KEY_U32, .name = "llama.attention.sliding_window", .value = 256},
+        {.fault = TINY_KEY_F32, .name = "llama.rope.scaling.factor", .number = 0},
+        {.fault = TINY_KEY_U32, .name = "llama.rope.freq_base", .value = 10000},
+        {.fault = TINY_KEY_BOOL, .name = "llama.attention.causal", .value = 1},
+        {.fault = TINY_KEY_U32, .name = "llama.something_new", .value = 7},
+        {.fault = TINY_NO_TENSOR, .name = "output.weight"},
+    };
+    struct tiny_shape shape = tiny_shape("llama");
+
+    for (size_t i = 0; i < sizeof(HARMLESS) / sizeof(HARMLESS[0]); i++) {
+        struct gguf *gguf = tiny_gguf(&shape, &HARMLESS[i]);
+        struct model *model = NULL;
+        struct fault fault = {0};
+
+        if (model_new(gguf, *state, &(struct model_opts){0}, &fault, &model) < 0)
+            fail_msg("%s: %s", HARMLESS[i].name, fault.text);
+        gguf_close(gguf);
+        model_free(model);
+    }
+}
+
+static void all_missing_keys_are_named_together(void **state)
+{
+    struct tiny_shape shape = tiny_shape("llama");
+    struct tiny_twist twist = {.fault = TINY_KEY_STR, .name = "general.architecture", .text = "qwen2"};
+    struct gguf *gguf = tiny_gguf(&shape, &twist); /* its keys begin with "llama." */
+    struct model *model = NULL;
+    struct fault fault = {0};
+
+    assert_int_equal(model_new(gguf, *state, &(struct model_opts){0}, &fault, &model), E_FORMAT);
+    assert_non_null(strstr(fault.text, "qwen2.block_count"));
+    assert_non_null(strstr(fault.text, "qwen2.embedding_length"));
+    assert_non_null(strstr(fault.text, "qwen2.attention.head_count is"));
+    gguf_close(gguf);
+}
+
+static void qwen2_needs_its_biases(void **state)
+{
+    struct tiny_shape shape = tiny_shape("qwen2");
+    struct gguf *gguf;
+    struct model *model = NULL;
+    struct fault fault = {0};
+
+    shape.has_bias = false;
+    gguf = tiny_gguf(&shape, NULL);
+    assert_int_equal(model_new(gguf, *state, &(struct model_opts){0}, &fault, &model), E_FORMAT);
+    assert_non_null(strstr(fault.text, "blk.0.attn_q.bias is missing"));
+    gguf_close(gguf);
+}
+
+static void seen(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+{
+    uint64_t *last = arg;
+
+    assert_true(done_bytes >= last[0] && done_bytes <= total_bytes);
+    last[0] = done_bytes;
+    last[1] = total_bytes;
+}
+
+static void progress_ends_at_the_end(void **state)
+{
+    struct tiny_shape shape = tiny_shape("llama");
+    uint64_t last[2] = {0, 0};
+
+    model_free(tiny_model(&shape, *state, &(struct model_opts){.on_progress = seen, .progress_arg = last}));
+    assert_true(last[0] == last[1] && last[0] > 0);
+}
+
+/* A model from a file of which nothing is known: it may only be refused, or run. */
+static void run_once(struct model *model, struct team *team)
+{
+    const struct kv_layout *layout = model_kv_layout(model);
+    const kv_block_id block = 0;
+    const uint32_t token = 0;
+    struct model_item item = {.tokens = &token, .n_tokens = 1, .blocks = &block, .wants_logits = true};
+    struct model_state *state = NULL;
+    void *arena = calloc(1, kv_layout_block_bytes(layout));
+
+    assert_non_null(arena);
+    assert_int_equal(
+        model_state_new(model, team,
+                        &(struct model_state_opts){.max_tokens = 1, .max_items = 1, .max_context = 32},
+                        &state),
+        0);
+    model_forward(
+        model, state,
+        &(struct model_pass){.team = team, .kv_arena = arena, .n_blocks = 1, .items = &item, .n_items = 1});
+    assert_non_null(model_logits(state, 0));
+    model_state_free(state);
+    free(arena);
+}
+
+static void mutated_files_are_refused_or_run(void **state)
+{
+    struct tiny_shape shape = tiny_shape("qwen2");
+    struct buf image = {0};
+    struct rng rng;
+    unsigned n_ran = 0;
+
+    shape.has_rope_freqs = true;
+    shape.types[1] = DTYPE_Q8_0;
+    tiny_image(&shape, NULL, &image);
+    rng_init(&rng, 42);
+    for (unsigned i = 0; i < 800; i++) {
+        size_t head_bytes = 3000; /* keys and tensor directory */
+        size_t at = (size_t)rng_below(&rng, head_bytes);
+        uint8_t was = image.data[at];
+        struct gguf *gguf = NULL;
+        struct model *model = NULL;
+        struct fault fault = {0};
+
+        image.data[at] =
+            rng_below(&rng, 2) ? (uint8_t)rng_u64(&rng) : (uint8_t)(was ^ (1u << rng_below(&rng, 8)));
+        if (gguf_open_memory(buf_view(&image), &fault, &gguf) == 0 &&
+            model_new(gguf, *state, &(struct model_opts){.kv_type = KV_F16}, &fault, &model) == 0) {
+            run_once(model, *state);
+            n_ran++;
+        } else {
+            assert_true(fault.code < 0 && fault.text[0] != '\0');
+        }
+        model_free(model);
+        gguf_close(gguf);
+        image.data[at] = was;
+    }
+    assert_true(n_ran > 0 && n_ran < 800);
+    buf_fini(&image);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(reads_the_shape, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_context_may_be_shorter_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(numerics_differ_with_the_sines, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(harmless_keys_are_harmless, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(all_missing_keys_are_named_together, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(qwen2_needs_its_biases, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(progress_ends_at_the_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The picker's promises: long prompts go to the prefill pool, short and cached ones stay with decode, queues
+ * spread, a full pool refuses, a prompt that is simply long is not refused, and a shared prefix does not herd
+ * everybody onto one worker. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "picker/picker.h"
+
+static struct picker_worker worker(enum picker_role role)
+{
+    return (struct picker_worker){
+        .is_usable = true,
+        .role = role,
+        .layout = 7,
+        .block_tokens = 32,
+        .blocks_free = 10000,
+        .max_seqs = 64,
+        .prefill_tokens_per_s = 1000,
+        .decode_step_s = 0.02,
+        .transfer_bytes_per_s = 1e9,
+        .kv_bytes_per_token = 65536,
+    };
+}
+
+static struct picker_world world(const struct picker_worker *workers, uint32_t n)
+{
+    return (struct picker_world){
+        .workers = workers, .n = n, .ttft_slo_s = 0.5, .itl_slo_s = 0.05, .local_prefill_tokens = 64};
+}
+
+static struct picker_choice choose(const struct picker_worker *workers, uint32_t n, uint32_t n_tokens,
+                                   int expect)
+{
+    struct picker_world w = world(workers, n);
+    struct picker_request request = {.n_tokens = n_tokens, .max_new_tokens = 100};
+    struct picker_choice choice = {0};
+
+    assert_int_equal(picker_pick(&w, &request, &choice), expect);
+    return choice;
+}
+
+static void long_prompts_are_handed_off(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+    struct picker_choice choice = choose(workers, 2, 400, 0);
+
+    assert_int_equal(choice.prefill, 0);
+    assert_int_equal(choice.decode, 1);
+    assert_int_equal(choice.uncached_tokens, 400);
+}
+
+static void short_prompts_stay_with_decode(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    assert_int_equal(choose(workers, 2, 40, 0).prefill, PICKER_NONE);
+}
+
+static void mostly_cached_prompts_stay_with_decode(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].cached_tokens = 3968;
+    struct picker_choice choice = choose(workers, 2, 4000, 0);
+    assert_int_equal(choice.prefill, PICKER_NONE);
+    assert_int_equal(choice.uncached_tokens, 32);
+}
+
+static void a_backed_up_prefill_pool_overflows(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].queued_prefill_tokens = 5000;
+    assert_int_equal(choose(workers, 2, 200, 0).prefill, PICKER_NONE);
+}
+
+/* Speeds are learned and noisy; a decode worker that seems faster at prefill must not draw the prompts to
+ * itself. */
+static void a_faster_decode_worker_is_left_alone(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].prefill_tokens_per_s = 4000;
+    assert_int_equal(choose(workers, 2, 100, 0).prefill, 0);
+}
+
+static void queue_time_beats_prefix(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].cached_tokens = 300;         /* saves 0.3 s ... */
+    workers[0].queued_prefill_tokens = 900; /* ... behind 0.9 s of queue */
+    assert_int_equal(choose(workers, 3, 400, 0).prefill, 1);
+    workers[0].queued_prefill_tokens = 100;
+    assert_int_equal(choose(workers, 3, 400, 0).prefill, 0);
+}
+
+static void refuses_when_no_placement_keeps_the_objectives(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].queued_prefill_tokens = 5000;
+    workers[1].queued_prefill_tokens = 5000;
+    choose(workers, 2, 200, E_OVERLOADED);
+    workers[0].queued_prefill_tokens = workers[1].queued_prefill_tokens = 0;
+    workers[1].n_running = 64;
+    choose(workers, 2, 200, E_OVERLOADED); /* ITL */
+}
+
+static void a_long_prompt_alone_is_not_refused(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    assert_int_equal(choose(workers, 2, 20000, 0).prefill, 0); /* takes 20 s whatever we do */
+}
+
+static void no_room_is_no_placement(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].blocks_free = 3;
+    choose(workers, 2, 400, E_OVERLOADED);
+}
+
+/* A full decode worker would compute an arrival a second time: the request waits, however lax the objectives.
+ */
+static void a_full_decode_worker_is_no_placement(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].decode_step_s = 1e-6;
+    workers[1].n_running = 63;
+    choose(workers, 2, 400, 0);
+    workers[1].n_running = 64;
+    choose(workers, 2, 400, E_OVERLOADED);
+}
+
+static void excluded_and_unusable_workers_are_left_out(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE), worker(PICKER_DECODE)};
+    struct picker_world w = world(workers, 3);
+    struct picker_request request = {.n_tokens = 400, .max_new_tokens = 10, .excluded = 2};
+    struct picker_choice choice;
+
+    assert_int_equal(picker_pick(&w, &request, &choice), 0);
+    assert_int_equal(choice.decode, 2);
+    workers[2].is_usable = false;
+    assert_int_equal(picker_pick(&w, &request, &choice), 0); /* the prefill worker does both */
+    assert_int_equal(choice.decode, 0);
+    assert_int_equal(choice.prefill, PICKER_NONE);
+    workers[0].is_usable = false;
+    assert_int_equal(picker_pick(&w, &request, &choice), E_NOT_FOUND);
+}
+
+static void pairs_agree_on_the_layout(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].layout = 8;
+    assert_int_equal(choose(workers, 2, 400, 0).prefill, PICKER_NONE);
+}
+
+/* Every request shares one warm prefix on worker 0 (the trap of greedy prefix routing): with in-flight work
+ * counted, no prefill worker gets more than twice its share. */
+static void a_shared_prefix_does_not_herd(void **state)
+{
+    struct picker_worker workers[9];
+    uint32_t taken[8] = {0};
+
+    for (int i = 0; i < 8; i++)
+        workers[i] = worker(PICKER_PREFILL);
+    workers[8] = worker(PICKER_DECODE);
+    workers[8].max_seqs = 100000;
+    workers[8].decode_step_s = 1e-6;
+    for (int i = 0; i < 800; i++) {
+        workers[0].cached_tokens = 128;
+        struct picker_world w = world(workers, 9);
+        struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 10};
+        struct picker_choice choice;
+        picker_pick(&w, &request, &choice);
+        if (choice.prefill == PICKER_NONE)
+            continue;
+        taken[choice.prefill]++;
+        workers[choice.prefill].queued_prefill_tokens += choice.uncached_tokens;
+    }
+    for (int i = 1; i < 8; i++)
+        assert_true(taken[0] <= 2 * taken[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_prompts_are_handed_off),
+        cmocka_unit_test(short_prompts_stay_with_decode),
+        cmocka_unit_test(mostly_cached_prompts_stay_with_decode),
+        cmocka_unit_test(a_backed_up_prefill_pool_overflows),
+        cmocka_unit_test(a_faster_decode_worker_is_left_alone),
+        cmocka_unit_test(queue_time_beats_prefix),
+        cmocka_unit_test(refuses_when_no_placement_keeps_the_objectives),
+        cmocka_unit_test(a_long_prompt_alone_is_not_refused),
+        cmocka_unit_test(no_room_is_no_placement),
+        cmocka_unit_test(a_full_decode_worker_is_no_placement),
+        cmocka_unit_test(excluded_and_unusable_workers_are_left_out),
+        cmocka_unit_test(pairs_agree_on_the_layout),
+        cmocka_unit_test(a_shared_prefix_does_not_herd),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Block hashes against an independent implementation, and the properties that the cache stands on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/str.h"
+#include "prefix/block_hash.h"
+
+#include "tests/unit/prefix/vectors.h"
+
+#define N_MAX 256
+
+static uint8_t cluster_key[32];
+static uint32_t tokens[N_MAX];
+
+static int setup(void **state)
+{
+    for (uint32_t i = 0; i < 32; i++)
+        cluster_key[i] = (uint8_t)i;
+    for (uint32_t i = 0; i < N_MAX; i++)
+        tokens[i] = i * 2654435761u + 12345;
+    return 0;
+}
+
+static void assert_hex(const uint8_t *data, size_t len_bytes, const char *expected)
+{
+    char hex[65];
+
+    hex_encode(data, len_bytes, hex);
+    assert_string_equal(hex, expected);
+}
+
+static void agrees_with_hashlib(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(vectors); i++) {
+        const struct vector *v = &vectors[i];
+        size_t n = v->n_tokens / v->block_tokens;
+        struct block_hash hashes[8];
+        struct prefix_key key;
+
+        assert_int_equal(prefix_key_derive(cluster_key, v->fingerprint, v->tenant, &key), 0);
+        assert_hex(key.bytes, sizeof(key.bytes), v->root);
+        assert_int_equal(prefix_hash_chain(&key, tokens, v->n_tokens, v->block_tokens, hashes), n);
+        for (size_t b = 0; b < n; b++)
+            assert_hex(hashes[b].bytes, sizeof(hashes[b].bytes), v->hashes[b]);
+    }
+}
+
+static void block_by_block_gives_the_chain(void **state)
+{
+    struct block_hash hashes[8], one, parent;
+    struct prefix_key key;
+
+    assert_int_equal(prefix_key_derive(cluster_key, "model", "tenant", &key), 0);
+    assert_int_equal(prefix_hash_chain(&key, tokens, 8 * 32, 32, hashes), 8);
+    for (uint32_t b = 0; b < 8; b++) {
+        assert_int_equal(prefix_hash_block(&key, b ? &parent : NULL, tokens + b * 32, 32, &one), 0);
+        assert_true(block_hash_equal(&one, &hashes[b]));
+        parent = one;
+    }
+}
+
+static void only_full_blocks_have_hashes(void **state)
+{
+    struct prefix_key key = {{0}};
+    struct block_hash hashes[2], before = {{0xaa}};
+
+    hashes[0] = hashes[1] = before;
+    assert_int_equal(prefix_hash_chain(&key, tokens, 31, 32, hashes), 0);
+    assert_int_equal(prefix_hash_chain(&key, tokens, 0, 32, hashes), 0);
+    assert_int_equal(prefix_hash_chain(&key, tokens, 32, 0, hashes), 0);
+    assert_true(block_hash_equal(&hashes[0], &before));
+    assert_int_equal(prefix_hash_chain(&key, tokens, 63, 32, hashes), 1);
+    assert_true(block_hash_equal(&hashes[1], &before));
+}
+
+/* Everything that goes in changes everything that comes out: key, model, tenant, any token, any earlier
+ * token. */
+static void differs_whenever_anything_differs(void **state)
+{
+    const char *const roots[][2] = {{"m", "t"}, {"m", "u"}, {"n", "t"}, {"mt", ""}, {"", "mt"}, {"m", ""}};
+    struct block_hash seen[64];
+    size_t n_seen = 0;
+    struct prefix_key key;
+
+    for (size_t i = 0; i < ARRAY_LEN(roots); i++) {
+        assert_int_equal(prefix_key_derive(cluster_key, roots[i][0], roots[i][1], &key), 0);
+        assert_int_equal(prefix_hash_block(&key, NULL, tokens, 32, &seen[n_seen++]), 0);
+    }
+    cluster_key[31] ^= 1;
+    assert_int_equal(prefix_key_derive(cluster_key, "m", "t", &key), 0);
+    cluster_key[31] ^= 1;
+    assert_int_equal(prefix_hash_block(&key, NULL, tokens, 32, &seen[n_seen++]), 0);
+
+    uint32_t changed[64];
+    for (uint32_t at = 0; at < 64; at += 9) {
+        struct block_hash chain[2];
+
+        memcpy(changed, tokens, sizeof(changed));
+        changed[at] ^= 0x80000000u;
+        assert_int_equal(prefix_hash_chain(&key, changed, 64, 32, chain), 2);
+        seen[n_seen++] = chain[1];
+    }
+    for (size_t i = 0; i < n_seen; i++) {
+        for (size_t j = 0; j < i; j++)
+            assert_false(block_hash_equal(&seen[i], &seen[j]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agrees_with_hashlib),
+        cmocka_unit_test(block_by_block_gives_the_chain),
+        cmocka_unit_test(only_full_blocks_have_hashes),
+        cmocka_unit_test(differs_whenever_anything_differs),
+    };
+    return cmocka_run_group_tests_name("prefix/block_hash", tests, setup, NULL);
+}

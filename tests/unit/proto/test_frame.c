@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Control frames: the header, every message there and back, and every limit of frame_check.c from both sides.
+ */
+#include "proto/frame.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FINGERPRINT "0123456789abcdef0123456789abcdef"
+
+/* Packs, takes the frame apart again, and returns what unpacking says; text_out (may be NULL) gets the fault.
+ */
+static int through(enum frame_type type, const void *message, char text_out[512], ProtobufCMessage **out)
+{
+    struct buf buf = {0};
+    struct frame_header header;
+    struct fault fault = {0};
+    ProtobufCMessage *back = NULL;
+    int err;
+
+    assert_int_equal(frame_pack(type, message, &buf), 0);
+    assert_int_equal(frame_header_unpack(buf.data, NULL, &header), 0);
+    assert_int_equal(header.type, type);
+    assert_int_equal(header.len_bytes + FRAME_HEADER_BYTES, buf.len_bytes);
+    err = frame_unpack(type, bytes_of(buf.data + FRAME_HEADER_BYTES, header.len_bytes), &fault, &back);
+    buf_fini(&buf);
+    if (text_out != NULL)
+        memcpy(text_out, fault.text, sizeof(fault.text));
+    if (out != NULL)
+        *out = back;
+    else
+        frame_message_free(back);
+    return err;
+}
+
+#define assert_refused(type, message, named)                                                                 \
+    do {                                                                                                     \
+        char text_[512];                                                                                     \
+        assert_int_equal(through(type, message, text_, NULL), E_PROTO);                                      \
+        if (strstr(text_, named) == NULL)                                                                    \
+            fail_msg("'%s' does not name %s", text_, named);                                                 \
+    } while (0)
+#define assert_passes(type, message) assert_int_equal(through(type, message, NULL, NULL), 0)
+
+static void header_golden(void **state)
+{
+    static const uint8_t golden[FRAME_HEADER_BYTES] = {'B', 'T', 'N', '1', 1, 0, 20, 0, 0x78, 0x56, 0x34, 0};
+    struct frame_header header = {.version = 1, .type = FRAME_SUBMIT, .len_bytes = 0x345678}, back;
+    uint8_t bytes[FRAME_HEADER_BYTES];
+    struct fault fault;
+
+    frame_header_pack(&header, bytes);
+    assert_memory_equal(bytes, golden, sizeof(golden));
+    assert_int_equal(frame_header_unpack(bytes, &fault, &back), 0);
+    assert_memory_equal(&header, &back, sizeof(header));
+
+    bytes[4] = 2;
+    assert_int_equal(frame_header_unpack(bytes, &fault, &back), E_VERSION);
+    bytes[4] = 1;
+    bytes[11] = 0x7f;
+    assert_int_equal(frame_header_unpack(bytes, &fault, &back), E_PROTO);
+    assert_non_null(strstr(fault.text, "SUBMIT"));
+    bytes[0] = 'X';
+    assert_int_equal(frame_header_unpack(bytes, &fault, &back), E_PROTO);
+}
+
+static void types_are_known_or_not(void **state)
+{
+    assert_true(frame_type_known(FRAME_HELLO));
+    assert_string_equal(frame_type_name(FRAME_TRANSFER_STOPPED), "TRANSFER_STOPPED");
+    assert_string_equal(frame_type_name(999), "?");
+    assert_false(frame_type_known(0));
+    assert_int_equal(frame_max_bytes(999), 1 << 20);
+    assert_int_equal(frame_unpack(999, bytes_of("", 0), NULL, &(ProtobufCMessage *){NULL}), E_PROTO);
+}
+
+static Baton__Hello hello = BATON__HELLO__INIT;
+static Baton__ModelInfo model = BATON__MODEL_INFO__INIT;
+static Baton__KvInfo kv = BATON__KV_INFO__INIT;
+
+static int set_up(void **state)
+{
+    model = (Baton__ModelInfo)BATON__MODEL_INFO__INIT;
+    model.name = "tiny";
+    model.fingerprint = FINGERPRINT;
+    model.context_length = 2048;
+    kv = (Baton__KvInfo)BATON__KV_INFO__INIT;
+    kv.layout = 7;
+    kv.block_tokens = 32;
+    kv.n_blocks = 64;
+    kv.block_bytes = 4096;
+    hello = (Baton__Hello)BATON__HELLO__INIT;
+    hello.protocol = 1;
+    hello.role = BATON__ROLE__ROLE_PREFILL;
+    hello.node = "prefill-1.example_x";
+    hello.epoch = UINT64_C(0xfedcba9876543210);
+    hello.model = &model;
+    hello.kv = &kv;
+    return 0;
+}
+
+static void hello_there_and_back(void **state)
+{
+    ProtobufCMessage *message;
+    Baton__Hello *back;
+
+    assert_int_equal(through(FRAME_HELLO, &hello, NULL, &message), 0);
+    back = (Baton__Hello *)message;
+    assert_string_equal(back->node, hello.node);
+    assert_int_equal(back->epoch, hello.epoch);
+    assert_string_equal(back->model->fingerprint, FINGERPRINT);
+    assert_int_equal(back->kv->block_tokens, 32);
+    frame_message_free(message);
+
+    hello.protocol = 77; /* the link answers that with a reason; it is no malformed frame */
+    assert_passes(FRAME_HELLO, &hello);
+}
+
+static void hello_limits(void **state)
+{
+    char name[65];
+
+    memset(name, 'a', sizeof(name));
+    name[63] = '\0';
+    hello.node = name;
+    assert_passes(FRAME_HELLO, &hello);
+    name[63] = 'a';
+    name[64] = '\0';
+    assert_refused(FRAME_HELLO, &hello, "Hello.node");
+    hello.node = "";
+    assert_refused(FRAME_HELLO, &hello, "Hello.node");
+    hello.node = "a/b";
+    assert_refused(FRAME_HELLO, &hello, "Hello.node");
+    hello.node = "a";
+    hello.build = "1\n2";
+    assert_refused(FRAME_HELLO, &hello, "Hello.build");
+    hello.build = "";
+    hello.role = (Baton__Role)9;
+    assert_refused(FRAME_HELLO, &hello, "Hello.role");
+    hello.role = BATON__ROLE__ROLE_ROUTER;
+    model.fingerprint = "0123456789ABCDEF0123456789abcdef";
+    assert_refused(FRAME_HELLO, &hello, "ModelInfo.fingerprint");
+    model.fingerprint = "0123";
+    assert_refused(FRAME_HELLO, &hello, "ModelInfo.fingerprint");
+    hello.model = NULL;
+    kv.block_tokens = 0;
+    assert_refused(FRAME_HELLO, &hello, "KvInfo.block_tokens");
+    hello.kv = NULL;
+    assert_passes(FRAME_HELLO, &hello);
+}
+
+static void submit_limits(void **state)
+{
+    Baton__Submit submit = BATON__SUBMIT__INIT;
+    Baton__Sampling sampling = BATON__SAMPLING__INIT;
+    Baton__Peer peer = BATON__PEER__INIT;
+    uint8_t tokens[12] = {0};
+
+    submit.tokens = (ProtobufCBinaryData){.data = tokens, .len = 12};
+    submit.n_prompt = 3;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.sampling");
+    submit.sampling = &sampling;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.n_prompt = 4;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.n_prompt");
+    submit.n_prompt = 0;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.n_prompt");
+    submit.n_prompt = 2;
+    submit.tokens.len = 11;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.tokens");
+    submit.tokens.len = 0;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.tokens");
+    submit.tokens.len = 12;
+    submit.mode = BATON__SUBMIT_MODE__SUBMIT_PREFILL;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.peer");
+    submit.peer = &peer;
+    assert_refused(FRAME_SUBMIT, &submit, "Peer.node");
+    peer.node = "d1";
+    peer.link_address = "127.0.0.1:1";
+    assert_passes(FRAME_SUBMIT, &submit);
+    sampling.temperature = NAN;
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.temperature");
+    sampling.temperature = 1;
+    sampling.top_p = 1.5f;
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.top_p");
+}
+
+static void tokens_there_and_back(void **state)
+{
+    uint32_t ids[3] = {5, 6, UINT32_MAX};
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    Baton__Proof proof = BATON__PROOF__INIT;
+    Baton__Answer *answers[1] = {&answer};
+    Baton__Tokens tokens = BATON__TOKENS__INIT;
+    ProtobufCMessage *message;
+
+    answer.request = 9;
+    answer.n_ids = 3;
+    answer.ids = ids;
+    answer.finish = BATON__FINISH__FINISH_HANDED_OFF;
+    answer.proof = &proof;
+    tokens.n_answers = 1;
+    tokens.answers = answers;
+    assert_int_equal(through(FRAME_TOKENS, &tokens, NULL, &message), 0);
+    assert_int_equal(((Baton__Tokens *)message)->answers[0]->ids[2], UINT32_MAX);
+    frame_message_free(message);
+
+    proof.transport = "a transport of many letters";
+    assert_refused(FRAME_TOKENS, &tokens, "Proof.transport");
+    answer.proof = NULL;
+    answer.finish = (Baton__Finish)100;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.finish");
+}
+
+static void grant_limits(void **state)
+{
+    Baton__BlockRun run = BATON__BLOCK_RUN__INIT;
+    Baton__BlockRun *runs[2] = {&run, &run};
+    Baton__Grant grant = BATON__GRANT__INIT;
+
+    run.count = 16;
+    grant.n_runs = 2;
+    grant.runs = runs;
+    grant.deadline_ms = 1000;
+    grant.transport = "shm";
+    assert_passes(FRAME_GRANT, &grant);
+    run.count = 1 << 24;
+    assert_refused(FRAME_GRANT, &grant, "Grant.runs");
+    run.count = 0;
+    assert_refused(FRAME_GRANT, &grant, "BlockRun.count");
+    run.count = 1;
+    grant.deadline_ms = 0;
+    assert_refused(FRAME_GRANT, &grant, "Grant.deadline_ms");
+}
+
+static void vocabulary_part_stays_inside(void **state)
+{
+    Baton__VocabularyPart part = BATON__VOCABULARY_PART__INIT;
+
+    part.fingerprint = FINGERPRINT;
+    part.total_bytes = 10;
+    part.offset = 8;
+    part.data = (ProtobufCBinaryData){.data = (uint8_t *)"ab", .len = 2};
+    assert_passes(FRAME_VOCABULARY_PART, &part);
+    part.offset = 9;
+    assert_refused(FRAME_VOCABULARY_PART, &part, "VocabularyPart.data");
+    part.offset = 11;
+    assert_refused(FRAME_VOCABULARY_PART, &part, "VocabularyPart.data");
+}
+
+/* Two bytes per answer on the wire: what a bounded allocator must stop. */
+static void empty_elements_do_not_explode(void **state)
+{
+    static uint8_t payload[1 << 20];
+    ProtobufCMessage *message;
+
+    for (size_t i = 0; i < sizeof(payload); i += 2)
+        payload[i] = 1 << 3 | 2; /* answers, length 0 */
+    assert_int_equal(frame_unpack(FRAME_TOKENS, bytes_of(payload, sizeof(payload)), NULL, &message), E_PROTO);
+}
+
+static void too_long_is_refused(void **state)
+{
+    static char text[8192];
+    struct buf buf = {0};
+    Baton__Refused refused = BATON__REFUSED__INIT;
+    ProtobufCMessage *message;
+
+    memset(text, 'x', sizeof(text) - 1);
+    refused.text = text;
+    assert_int_equal(frame_pack(FRAME_REFUSED, &refused.base, &buf), E_LIMIT);
+    assert_int_equal(buf.len_bytes, 0);
+    assert_int_equal(frame_unpack(FRAME_REFUSED, bytes_of(text, sizeof(text)), NULL, &message), E_PROTO);
+    buf_fini(&buf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(header_golden),
+        cmocka_unit_test(types_are_known_or_not),
+        cmocka_unit_test_setup(hello_there_and_back, set_up),
+        cmocka_unit_test_setup(hello_limits, set_up),
+        cmocka_unit_test(submit_limits),
+        cmocka_unit_test(tokens_there_and_back),
+        cmocka_unit_test(grant_limits),
+        cmocka_unit_test(vocabulary_part_stays_inside),
+        cmocka_unit_test(empty_elements_do_not_explode),
+        cmocka_unit_test(too_long_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

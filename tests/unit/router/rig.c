@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of net/ that the router calls are defined here, so that the linker takes these: a link
+ * remembers what it was sent and a test says what comes back. */
+#include "rig.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "tests/unit/front/sim_model.h"
+
+struct link {
+    struct link_opts opts;
+    void *user;
+    bool is_up, fails;
+    struct rig_submit sent[RIG_MAX_SENT];
+    uint32_t n_sent;
+};
+
+/* ---- net/, scripted ---- */
+
+int link_accept(const struct link_opts *opts, int fd, struct link **out)
+{
+    struct link *link = calloc(1, sizeof(*link));
+
+    if (link == NULL)
+        return E_NOMEM;
+    link->opts = *opts;
+    *out = link;
+    return 0;
+}
+
+void link_close(struct link *link)
+{
+    free(link);
+}
+
+bool link_is_up(const struct link *link)
+{
+    return link->is_up;
+}
+
+void link_set_user(struct link *link, void *user)
+{
+    link->user = user;
+}
+
+void *link_user(const struct link *link)
+{
+    return link->user;
+}
+
+const char *link_peer_address(const struct link *link)
+{
+    return "test";
+}
+
+uint64_t link_rtt_ns(const struct link *link)
+{
+    return 0;
+}
+
+void listener_release(struct listener *listener)
+{
+}
+
+static void note_submit(struct link *link, const Baton__Submit *submit)
+{
+    if (link->n_sent == RIG_MAX_SENT)
+        abort();
+    link->sent[link->n_sent++] = (struct rig_submit){.request = submit->request,
+                                                     .seed = submit->sampling->seed,
+                                                     .mode = submit->mode,
+                                                     .n_tokens = (uint32_t)(submit->tokens.len / 4),
+                                                     .n_prompt = submit->n_prompt,
+                                                     .max_new_tokens = submit->max_new_tokens};
+}
+
+static struct rig_submit *find_sent(struct link *link, uint64_t request)
+{
+    for (uint32_t i = link->n_sent; i > 0; i--)
+        if (link->sent[i - 1].request == request)
+            return &link->sent[i - 1];
+    return NULL;
+}
+
+int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *message)
+{
+    struct rig_submit *sent;
+
+    if (!link->is_up || link->fails)
+        return E_CLOSED;
+    if (type == FRAME_SUBMIT)
+        note_submit(link, (const Baton__Submit *)message);
+    if (type == FRAME_CANCEL && (sent = find_sent(link, ((const Baton__Cancel *)message)->request)) != NULL)
+        sent->is_over = true;
+    if (type == FRAME_PROCEED && (sent = find_sent(link, ((const Baton__Proceed *)message)->request)) != NULL)
+        sent->may_proceed = true;
+    return 0;
+}
+
+void rig_fail_sends(struct link *link, bool fails)
+{
+    link->fails = fails;
+}
+
+struct rig_submit *rig_sent(struct link *link, uint32_t index)
+{
+    return index < link->n_sent ? &link->sent[index] : NULL;
+}
+
+struct rig_submit *rig_last(struct link *link)
+{
+    return link->n_sent > 0 ? &link->sent[link->n_sent - 1] : NULL;
+}
+
+/* ---- the router ---- */
+
+static void add_model(struct rig *rig, const char *name, char digit)
+{
+    struct router_model *model = &rig->router.models[rig->router.n_models++];
+
+    model->gen = rig->sim;
+    str_copy(model->gen.name, sizeof(model->gen.name), name);
+    memset(model->gen.fingerprint, digit, 32);
+    model->gen.fingerprint[32] = '\0';
+    model->is_ready = true;
+}
+
+int rig_open(struct rig *rig)
+{
+    struct router *router = &rig->router;
+
+    log_set_level(LOG_LEVEL_ERROR);
+    memset(rig, 0, sizeof(*rig));
+    rig->clients = calloc(RIG_MAX_CLIENTS, sizeof(*rig->clients));
+    rig->conf = (struct router_conf){.queue_max = 16,
+                                     .queue_timeout_ns = 10 * NS_PER_S,
+                                     .ttft_slo_ns = 100 * NS_PER_S,
+                                     .itl_slo_ns = 100 * NS_PER_S,
+                                     .local_prefill_tokens = 16};
+    router->conf = &rig->conf;
+    router->next_number = 1;
+    list_init(&router->jobs);
+    list_init(&router->queue);
+    if (rig->clients == NULL || metrics_new(&router->metrics) < 0 || sim_model_open(4096, &rig->sim) < 0 ||
+        hashmap_new(sizeof(uint64_t), &router->by_number) < 0 ||
+        picker_index_new(1000, NS_PER_S, &router->index) < 0)
+        return E_NOMEM;
+    router->m_queued =
+        metric_series(metric_family(router->metrics, METRIC_GAUGE, "test_queued", "Test.", ""), NULL);
+    router->m_redispatched = router->m_handed_off = router->m_local = router->m_refused = router->m_lost =
+        metric_series(metric_family(router->metrics, METRIC_COUNTER, "test_total", "Test.", ""), NULL);
+    add_model(rig, "sim", '1');
+    add_model(rig, "other", '2');
+    return 0;
+}
+
+void rig_close(struct rig *rig)
+{
+    struct router *router = &rig->router;
+
+    router_workers_close(router);
+    while (!list_is_empty(&router->jobs))
+        router_job_free(container_of(router->jobs.next, struct gen_handle, all));
+    picker_index_free(router->index);
+    hashmap_free(router->by_number);
+    metrics_free(router->metrics);
+    sim_model_close(&rig->sim);
+    free(rig->clients);
+}
+
+/* ---- workers ---- */
+
+int rig_hello(struct rig *rig, struct link *link, Baton__Hello *hello)
+{
+    struct fault fault = {0};
+
+    return link->opts.events->on_hello(&rig->router, link, &hello->base, &fault);
+}
+
+void rig_beat(struct rig *rig, struct link *link, Baton__LoadReport *load)
+{
+    Baton__Heartbeat beat = BATON__HEARTBEAT__INIT;
+
+    beat.load = load;
+    link->opts.events->on_message(&rig->router, link, FRAME_HEARTBEAT, &beat.base);
+}
+
+static struct link *accept_link(struct rig *rig)
+{
+    if (router_workers_accept(&rig->router, -1) < 0)
+        return NULL;
+    for (uint32_t i = 0; i < ROUTER_MAX_LINKS; i++)
+        if (rig->router.greeting[i] != NULL)
+            return rig->router.greeting[i];
+    return NULL;
+}
+
+struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role, uint64_t epoch,
+                        uint32_t n_blocks)
+{
+    struct link *link = accept_link(rig);
+    Baton__Hello hello = BATON__HELLO__INIT;
+    Baton__ModelInfo model = BATON__MODEL_INFO__INIT;
+    Baton__KvInfo kv = BATON__KV_INFO__INIT;
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+
+    hello.role = role == PICKER_PREFILL ? BATON__ROLE__ROLE_PREFILL : BATON__ROLE__ROLE_DECODE;
+    hello.node = (char *)node;
+    hello.epoch = epoch;
+    hello.model = &model;
+    hello.kv = &kv;
+    model.fingerprint = rig->router.models[0].gen.fingerprint;
+    model.context_length = 4096;
+    kv.block_tokens = 32;
+    kv.n_blocks = n_blocks;
+    kv.max_seqs = 8;
+    load.blocks_free = load.blocks_total = n_blocks;
+    if (link == NULL || rig_hello(rig, link, &hello) < 0)
+        return NULL;
+    link->is_up = true;
+    link->opts.events->on_up(&rig->router, link);
+    rig_beat(rig, link, &load);
+    return link;
+}
+
+void rig_lose(struct rig *rig, struct link *link)
+{
+    struct fault why = {.code = E_CLOSED};
+
+    link->is_up = false;
+    link->opts.events->on_down(&rig->router, link, &why);
+    free(link);
+}
+
+/* ---- answers ---- */
+
+void rig_answer(struct rig *rig, struct link *link, Baton__Answer *answer)
+{
+    Baton__Tokens tokens = BATON__TOKENS__INIT;
+
+    tokens.n_answers = 1;
+    tokens.answers = &answer;
+    link->opts.events->on_message(&rig->router, link, FRAME_TOKENS, &tokens.base);
+}
+
+void rig_accept(struct rig *rig, struct link *link, uint32_t cached_tokens)
+{
+    Baton__Answer answer = BATON__ANSWER__INIT;
+
+    answer.request = rig_last(link)->request;
+    answer.is_accepted = true;
+    answer.cached_tokens = cached_tokens;
+    rig_answer(rig, link, &answer);
+}
+
+void rig_tokens(struct rig *rig, struct link *link, uint32_t index, uint32_t n)
+{
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    uint32_t ids[RIG_MAX_TOKENS];
+
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = 'a' + (index + i) % 16;
+    answer.request = rig_last(link)->request;
+    answer.first_index = index;
+    answer.ids = ids;
+    answer.n_ids = n;
+    rig_answer(rig, link, &answer);
+}
+
+void rig_finish(struct rig *rig, struct link *link, Baton__Finish finish, int error)
+{
+    Baton__Answer answer = BATON__ANSWER__INIT;
+
+    answer.request = rig_last(link)->request;
+    answer.finish = finish;
+    answer.error = error;
+    rig_answer(rig, link, &answer);
+}
+
+bool rig_ledgers_are_empty(const struct rig *rig)
+{
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        const struct ledger *ledger = &rig->router.workers[slot].ledger;
+
+        if (ledger->prefill_tokens != 0 || ledger->n_seqs != 0 || ledger->tokens != 0)
+            return false;
+    }
+    return true;
+}
+
+/* ---- clients ---- */
+
+void rig_cancel(struct rig_client *client)
+{
+    struct backend backend = router_backend(&client->rig->router);
+    struct gen_handle *handle = client->handle;
+
+    client->handle = NULL;
+    backend.ops->cancel(backend.self, handle, &client->proof);
+}
+
+static void on_accepted(void *arg, uint32_t cached_tokens)
+{
+    struct rig_client *client = arg;
+
+    client->n_accepted++;
+    client->cached_tokens = cached_tokens;
+    if (client->cancels_on_accepted)
+        rig_cancel(client);
+}
+
+static void on_tokens(void *arg, const token_id *ids, size_t n)
+{
+    struct rig_client *client = arg;
+    struct backend backend = router_backend(&client->rig->router);
+
+    for (size_t i = 0; i < n && client->n_tokens < RIG_MAX_TOKENS; i++)
+        client->tokens[client->n_tokens++] = ids[i];
+    if (client->pauses_on_tokens)
+        backend.ops->pause(backend.self, client->handle, true);
+    if (client->cancels_on_tokens)
+        rig_cancel(client);
+}
+
+static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
+{
+    struct rig_client *client = arg;
+
+    client->handle = NULL;
+    client->has_ended = true;
+    client->end = end;
+    client->proof = *proof;
+}
+
+static void on_failure(void *arg, const struct gen_failure *failure)
+{
+    struct rig_client *client = arg;
+    struct rig_client *other = client->cancels_on_failure;
+
+    client->handle = NULL;
+    client->has_failed = true;
+    client->status = failure->status;
+    if (other != NULL && other->handle != NULL)
+        rig_cancel(other);
+}
+
+static const struct gen_events events = {on_accepted, on_tokens, on_end, on_failure};
+
+struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_tokens,
+                                    uint32_t max_new_tokens)
+{
+    struct rig_client *client = &rig->clients[rig->n_clients++];
+    struct backend backend = router_backend(&rig->router);
+    struct gen_job job = {.n_tokens = n_tokens, .max_new_tokens = max_new_tokens, .sample = {.seed = 77}};
+    struct gen_failure failure = {0};
+
+    client->rig = rig;
+    job.tokens = calloc(n_tokens, sizeof(*job.tokens));
+    for (uint32_t i = 0; i < n_tokens; i++)
+        job.tokens[i] = (i + rig->n_clients) % 100;
+    if (backend.ops->submit(backend.self, &rig->router.models[model].gen, &job, &events, client,
+                            &client->handle, &failure) < 0) {
+        client->handle = NULL;
+        client->has_failed = true;
+        client->status = failure.status;
+    }
+    return client;
+}
+
+struct rig_client *rig_submit(struct rig *rig, uint32_t n_tokens, uint32_t max_new_tokens)
+{
+    return rig_submit_model(rig, 0, n_tokens, max_new_tokens);
+}

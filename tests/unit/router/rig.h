@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A router without sockets: the link layer is scripted here, the front is a handful of recorded clients. */
+#ifndef TESTS_UNIT_ROUTER_RIG_H
+#define TESTS_UNIT_ROUTER_RIG_H
+
+#include "router/router_priv.h"
+
+#define RIG_MAX_SENT    8192
+#define RIG_MAX_CLIENTS 512
+#define RIG_MAX_TOKENS  256
+
+struct rig_submit { /* what a worker was asked to do */
+    uint64_t request, seed;
+    Baton__SubmitMode mode;
+    uint32_t n_tokens, n_prompt, max_new_tokens;
+    bool is_over, may_proceed;
+};
+
+struct rig_client { /* one request as the front sees it */
+    struct rig *rig;
+    struct gen_handle *handle;
+    uint32_t n_accepted, cached_tokens, n_tokens;
+    token_id tokens[RIG_MAX_TOKENS];
+    bool has_ended, has_failed;
+    enum gen_end end;
+    int status;
+    struct gen_proof proof;
+    bool cancels_on_accepted, cancels_on_tokens, pauses_on_tokens;
+    struct rig_client *cancels_on_failure; /* another one */
+};
+
+struct rig {
+    struct router router;
+    struct router_conf conf;
+    struct gen_model sim;
+    struct rig_client *clients;
+    uint32_t n_clients;
+};
+
+int rig_open(struct rig *rig);
+void rig_close(struct rig *rig);
+
+/* A worker that registered, is up and has reported; blocks of 32 tokens. */
+struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role, uint64_t epoch,
+                        uint32_t n_blocks);
+int rig_hello(struct rig *rig, struct link *link, Baton__Hello *hello);
+void rig_beat(struct rig *rig, struct link *link, Baton__LoadReport *load);
+void rig_lose(struct rig *rig, struct link *link);
+void rig_fail_sends(struct link *link, bool fails);
+struct rig_submit *rig_sent(struct link *link, uint32_t index); /* NULL beyond */
+struct rig_submit *rig_last(struct link *link);
+
+struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_tokens,
+                                    uint32_t max_new_tokens);
+struct rig_client *rig_submit(struct rig *rig, uint32_t n_tokens, uint32_t max_new_tokens);
+void rig_cancel(struct rig_client *client);
+
+void rig_answer(struct rig *rig, struct link *link, Baton__Answer *answer);
+void rig_accept(struct rig *rig, struct link *link, uint32_t cached_tokens);
+/* n tokens from index on, each of value 'a' + its index % 16, for the last request the link was sent. */
+void rig_tokens(struct rig *rig, struct link *link, uint32_t index, uint32_t n);
+void rig_finish(struct rig *rig, struct link *link, Baton__Finish finish, int error);
+bool rig_ledgers_are_empty(const struct rig *rig);
+
+#endif

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job through the router: placed, answered, moved, ended, whatever workers and clients do meanwhile. */
+#include "tests/unit/check.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "rig.h"
+
+static struct rig rig;
+
+static int open_rig(void **state)
+{
+    return rig_open(&rig);
+}
+
+static int close_rig(void **state)
+{
+    rig_close(&rig);
+    return 0;
+}
+
+static void assert_answer(const struct rig_client *client, uint32_t n)
+{
+    assert_int_equal(client->n_tokens, n);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(client->tokens[i], 'a' + i % 16);
+}
+
+/* ---- placement and the way of an answer ---- */
+
+static void a_pair_answers(void **state)
+{
+    struct link *p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100);
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
+    struct rig_client *client = rig_submit(&rig, 500, 20);
+
+    assert_int_equal(rig_last(p)->mode, BATON__SUBMIT_MODE__SUBMIT_PREFILL);
+    assert_int_equal(rig_last(d)->mode, BATON__SUBMIT_MODE__SUBMIT_DECODE);
+    assert_int_equal(rig_last(p)->request, rig_last(d)->request);
+    assert_int_equal(rig_last(p)->seed, rig_last(d)->seed);
+    rig_accept(&rig, p, 64);
+    rig_tokens(&rig, p, 0, 1);
+    rig_tokens(&rig, d, 0, 3); /* the first one again */
+    rig_finish(&rig, p, BATON__FINISH__FINISH_HANDED_OFF, 0);
+    rig_tokens(&rig, d, 3, 2);
+    rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
+    assert_true(client->has_ended);
+    assert_int_equal(client->end, GEN_END_STOP_TOKEN);
+    assert_int_equal(client->n_accepted, 1);
+    assert_int_equal(client->cached_tokens, 64);
+    assert_answer(client, 5);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+/* The decode worker's whole answer may overtake the prefill worker's first word: its end waits for the proof.
+ */
+static void a_short_answer_waits_for_its_proof(void **state)
+{
+    struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 1000);
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 1, 1000);
+
+    for (int is_lost = 0; is_lost < 2; is_lost++) {
+        struct rig_client *client = rig_submit(&rig, 200 + is_lost, 4);
+        Baton__Proof proof = BATON__PROOF__INIT;
+        Baton__Answer first = BATON__ANSWER__INIT;
+        uint32_t id = 'a';
+
+        rig_tokens(&rig, d, 0, 4);
+        rig_finish(&rig, d, BATON__FINISH__FINISH_LENGTH, 0);
+        assert_int_equal(client->n_tokens, 4);
+        assert_false(client->has_ended);
+        proof.computed = 200;
+        first.request = rig_last(p)->request;
+        first.n_ids = 1;
+        first.ids = &id;
+        first.proof = &proof;
+        if (is_lost)
+            rig_lose(&rig, p);
+        else
+            rig_answer(&rig, p, &first);
+        assert_true(client->has_ended);
+        assert_int_equal(client->n_tokens, 4);
+        assert_int_equal(client->proof.computed_tokens, is_lost ? 0 : 200);
+    }
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+static void a_model_without_workers_keeps_nobody_else_waiting(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *lonely = rig_submit_model(&rig, 1, 10, 5);
+    struct rig_client *client = rig_submit(&rig, 10, 5);
+
+    assert_int_equal(rig.router.n_queued, 1);
+    assert_non_null(rig_last(d));
+    rig_cancel(client);
+    rig_cancel(lonely);
+    assert_int_equal(rig.router.n_queued, 0);
+}
+
+static void a_request_that_all_workers_failed_keeps_nobody_else_waiting(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *bad = rig_submit(&rig, 10, 5);
+
+    rig_finish(&rig, d, BATON__FINISH__FINISH_FAILED, E_INTERNAL);
+    assert_int_equal(rig.router.n_queued, 1);
+    rig_submit(&rig, 10, 5);
+    assert_non_null(rig_sent(d, 1));
+    assert_int_equal(rig.router.n_queued, 1);
+    rig_cancel(bad);
+}
+
+static void what_fits_no_worker_is_refused_at_once(void **state)
+{
+    struct rig_client *client;
+
+    rig_worker(&rig, "d0", PICKER_DECODE, 1, 4);
+    client = rig_submit(&rig, 128, 5);
+    assert_true(client->has_failed);
+    assert_int_equal(client->status, 400);
+    assert_int_equal(rig.router.n_queued, 0);
+    assert_false(rig_submit(&rig, 40, 5)->has_failed);
+}
+
+static void no_queue_means_no_waiting(void **state)
+{
+    rig.conf.queue_max = 0;
+    assert_int_equal(rig_submit(&rig, 10, 5)->status, 529);
+    rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    assert_false(rig_submit(&rig, 10, 5)->has_failed);
+}
+
+static void the_queue_ends_by_time(void **state)
+{
+    struct rig_client *a = rig_submit(&rig, 10, 5), *b = rig_submit(&rig, 10, 5);
+    struct rig_client *c = rig_submit(&rig, 10, 5);
+
+    rig.conf.queue_timeout_ns = 0;
+    a->cancels_on_failure = b; /* the next one in the list goes away during the walk */
+    router_expire_queued(&rig.router);
+    assert_int_equal(a->status, 529);
+    assert_false(b->has_failed);
+    assert_int_equal(c->status, 529);
+    assert_int_equal(rig.router.n_queued, 0);
+}
+
+/* ---- faulty workers ---- */
+
+static void gaps_and_foreign_ids_move_the_job(void **state)
+{
+    static const uint32_t foreign = 1u << 20;
+    struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    struct link *d2 = rig_worker(&rig, "d2", PICKER_DECODE, 3, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 20);
+    Baton__Answer answer = BATON__ANSWER__INIT;
+
+    rig_tokens(&rig, d0, 0, 2);
+    rig_tokens(&rig, d0, 4, 1); /* 2 and 3 are missing */
+    assert_true(rig_last(d0)->is_over);
+    assert_int_equal(rig_last(d1)->n_tokens, 12);
+    assert_int_equal(rig_last(d1)->n_prompt, 10);
+    assert_int_equal(rig_last(d1)->max_new_tokens, 18);
+    assert_int_equal(rig_last(d1)->seed, rig_last(d0)->seed);
+    rig_tokens(&rig, d0, 2, 1); /* an earlier attempt's word is not heard */
+    answer.request = rig_last(d1)->request;
+    answer.first_index = 2;
+    answer.n_ids = 1;
+    answer.ids = (uint32_t *)&foreign;
+    rig_answer(&rig, d1, &answer);
+    rig_tokens(&rig, d2, 2, 3);
+    rig_finish(&rig, d2, BATON__FINISH__FINISH_STOP, 0);
+    assert_true(client->has_ended);
+    assert_answer(client, 5);
+    assert_int_equal(client->proof.n_redispatched, 2);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+static void an_answer_is_never_longer_than_asked(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 4);
+
+    rig_tokens(&rig, d, 0, 9);
+    rig_tokens(&rig, d, 0, 9);
+    assert_true(client->n_tokens <= 4);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+static void an_end_that_is_none_moves_the_job(void **state)
+{
+    struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 4);
+
+    rig_finish(&rig, d0, BATON__FINISH__FINISH_HANDED_OFF, 0);
+    assert_false(client->has_ended);
+    rig_finish(&rig, d1, (Baton__Finish)99, 0);
+    assert_false(client->has_ended);
+    rig_cancel(client);
+}
+
+static void absurd_proofs_are_cut(void **state)
+{
+    struct link *p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100);
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
+    struct rig_client *client = rig_submit(&rig, 500, 20);
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    Baton__Proof proof = BATON__PROOF__INIT;
+    uint32_t id = 'a';
+
+    rig_lose(&rig, p);
+    assert_true(rig_last(d)->may_proceed);
+    answer.request = rig_last(d)->request;
+    answer.ids = &id;
+    answer.n_ids = 1;
+    answer.proof = &proof;
+    proof.reused = 1u << 30;
+    proof.transport = (char *)"x\r\nset-cookie: y";
+    rig_answer(&rig, d, &answer);
+    assert_int_equal(client->n_accepted, 1);
+    assert_true(client->cached_tokens <= 500);
+    rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
+    assert_string_equal(client->proof.transport, "");
+}
+
+static void absurd_reports_are_cut(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+    struct picker_worker rows[PICKER_MAX_WORKERS];
+    struct picker_world world;
+    struct gen_handle job = {.model = &rig.router.models[0]};
+
+    load.prefill_tokens_per_s = (double)INFINITY;
+    load.decode_step_s = (double)NAN;
+    load.transfer_bytes_per_s = -1;
+    load.waiting = load.running = UINT32_MAX;
+    rig_beat(&rig, d, &load);
+    router_world(&rig.router, &job, rows, &world);
+    assert_true(rows[0].is_usable);
+    assert_true(rows[0].prefill_tokens_per_s == 0 && rows[0].decode_step_s == 0 &&
+                rows[0].transfer_bytes_per_s == 0);
+    assert_int_equal(rows[0].n_running, UINT32_MAX);
+    assert_true(picker_itl_s(&rows[0]) > 1);
+}
+
+static void hellos_are_looked_at(void **state)
+{
+    static const char *const bad[] = {"", "a b", "x\r\ny",
+                                      "0123456789012345678901234567890123456789012345678901234567890123"};
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_null(rig_worker(&rig, bad[i], PICKER_DECODE, 1, 100));
+        router_workers_close(&rig.router);
+    }
+}
+
+/* ---- workers that go ---- */
+
+static void a_paused_stream_is_resumed_at_its_length(void **state)
+{
+    struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 20);
+    struct backend backend = router_backend(&rig.router);
+
+    client->pauses_on_tokens = true;
+    rig_tokens(&rig, d0, 0, 2);
+    rig_tokens(&rig, d0, 2, 6); /* held back */
+    rig_lose(&rig, d0);
+    assert_int_equal(rig_last(d1)->n_tokens, 18);
+    assert_int_equal(rig_last(d1)->max_new_tokens, 12);
+    client->pauses_on_tokens = false;
+    rig_tokens(&rig, d1, 8, 12);
+    rig_finish(&rig, d1, BATON__FINISH__FINISH_LENGTH, 0);
+    assert_false(client->has_ended);
+    assert_true(rig_ledgers_are_empty(&rig)); /* the worker is done, the client is not */
+    rig_lose(&rig, d1);
+    backend.ops->pause(backend.self, client->handle, false);
+    assert_true(client->has_ended);
+    assert_answer(client, 20);
+}
+
+static void a_whole_answer_needs_no_worker_for_its_end(void **state)
+{
+    struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 3);
+
+    rig_tokens(&rig, d0, 0, 3);
+    rig_lose(&rig, d0);
+    assert_true(client->has_ended);
+    assert_int_equal(client->end, GEN_END_LENGTH);
+    assert_null(rig_last(d1));
+}
+
+static void work_is_counted_once(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 20);
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    Baton__Proof proof = BATON__PROOF__INIT;
+    uint32_t id = 'a';
+
+    answer.request = rig_last(d)->request;
+    answer.ids = &id;
+    answer.n_ids = 1;
+    answer.proof = &proof;
+    proof.computed = 10;
+    rig_answer(&rig, d, &answer);
+    rig_lose(&rig, d); /* nobody else: it waits */
+    assert_int_equal(rig.router.n_queued, 1);
+    rig_cancel(client);
+    assert_int_equal(client->proof.computed_tokens, 10);
+}
+
+static void callbacks_may_cancel(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *a = rig_submit(&rig, 10, 20), *b;
+
+    a->cancels_on_accepted = true;
+    rig_accept(&rig, d, 0);
+    assert_null(a->handle);
+    b = rig_submit(&rig, 10, 20);
+    b->cancels_on_tokens = true;
+    rig_tokens(&rig, d, 0, 3);
+    assert_null(b->handle);
+    assert_true(list_is_empty(&rig.router.jobs));
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+static void a_failure_may_cancel_the_next_job(void **state)
+{
+    struct link *d;
+    struct rig_client *a, *b, *c;
+
+    d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    a = rig_submit(&rig, 10, 20);
+    b = rig_submit(&rig, 10, 20);
+    c = rig_submit(&rig, 10, 20);
+    a->handle->sum.n_redispatched = 100; /* one more and it fails */
+    a->cancels_on_failure = b;
+    rig_lose(&rig, d);
+    assert_true(a->has_failed);
+    assert_null(b->handle);
+    assert_int_equal(rig.router.n_queued, 1);
+    rig_cancel(c);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+static void a_restarted_worker_is_new(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100), *again;
+    struct rig_client *client = rig_submit(&rig, 10, 20);
+
+    rig_lose(&rig, d);
+    assert_int_equal(rig.router.n_queued, 1);
+    again = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
+    assert_non_null(rig_last(again)); /* what its former self failed counts no more */
+    assert_null(rig_worker(&rig, "d0", PICKER_DECODE, 2, 100));
+    rig_cancel(client);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
+    static const struct CMUnitTest tests[] = {
+        T(a_pair_answers),
+        T(a_short_answer_waits_for_its_proof),
+        T(a_model_without_workers_keeps_nobody_else_waiting),
+        T(a_request_that_all_workers_failed_keeps_nobody_else_waiting),
+        T(what_fits_no_worker_is_refused_at_once),
+        T(no_queue_means_no_waiting),
+        T(the_queue_ends_by_time),
+        T(gaps_and_foreign_ids_move_the_job),
+        T(an_answer_is_never_longer_than_asked),
+        T(an_end_that_is_none_moves_the_job),
+        T(absurd_proofs_are_cut),
+        T(absurd_reports_are_cut),
+        T(hellos_are_looked_at),
+        T(a_paused_stream_is_resumed_at_its_length),
+        T(a_whole_answer_needs_no_worker_for_its_end),
+        T(work_is_counted_once),
+        T(callbacks_may_cancel),
+        T(a_failure_may_cancel_the_next_job),
+        T(a_restarted_worker_is_new),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random events against the router: whatever happens, every client hears of an end at most once, is told
+ * "accepted" at most once and before its tokens, gets the right tokens in order, and the ledgers come back
+ * to nothing. */
+#include "tests/unit/check.h"
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "rig.h"
+
+#define N_WORKERS 4
+#define N_STEPS   3000
+
+static struct rig rig;
+static struct link *links[N_WORKERS];
+static uint64_t next_epoch;
+static struct rng dice;
+
+static void come_up(uint32_t at)
+{
+    static const char *const names[N_WORKERS] = {"p0", "p1", "d0", "d1"};
+
+    links[at] = rig_worker(&rig, names[at], at < 2 ? PICKER_PREFILL : PICKER_DECODE, ++next_epoch, 1000);
+    assert_non_null(links[at]);
+}
+
+static struct rig_client *any_client(void)
+{
+    struct rig_client *client = rig.n_clients > 0 ? &rig.clients[rng_below(&dice, rig.n_clients)] : NULL;
+
+    return client != NULL && client->handle != NULL ? client : NULL;
+}
+
+static void begin(void)
+{
+    struct rig_client *client;
+
+    if (rig.n_clients == RIG_MAX_CLIENTS)
+        return;
+    client = rig_submit(&rig, 1 + (uint32_t)rng_below(&dice, 300), 1 + (uint32_t)rng_below(&dice, 40));
+    client->cancels_on_accepted = rng_below(&dice, 20) == 0;
+    client->cancels_on_tokens = rng_below(&dice, 20) == 0;
+    client->pauses_on_tokens = rng_below(&dice, 5) == 0;
+    if (rng_below(&dice, 4) == 0 && rig.n_clients > 1)
+        client->cancels_on_failure = &rig.clients[rng_below(&dice, rig.n_clients - 1)];
+}
+
+/* A worker says something of one of its requests: mostly the truth. */
+static void speak(struct link *link, uint32_t at)
+{
+    static const Baton__Finish ends[] = {BATON__FINISH__FINISH_STOP, BATON__FINISH__FINISH_LENGTH,
+                                         BATON__FINISH__FINISH_FAILED, BATON__FINISH__FINISH_HANDED_OFF};
+    uint32_t n = 0, ids[8];
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    struct rig_submit *sent;
+
+    while (rig_sent(link, n) != NULL)
+        n++;
+    if (n == 0)
+        return;
+    sent = rig_sent(link, n - 1 - (uint32_t)rng_below(&dice, n < 20 ? n : 20));
+    answer.request = sent->request;
+    answer.is_accepted = rng_below(&dice, 3) == 0;
+    answer.cached_tokens = (uint32_t)rng_below(&dice, 400);
+    answer.first_index = sent->n_tokens - sent->n_prompt + (at < 2 ? 0 : (uint32_t)rng_below(&dice, 12));
+    answer.n_ids = rng_below(&dice, 3) == 0 ? 0 : 1 + rng_below(&dice, at < 2 ? 1 : 8);
+    answer.ids = ids;
+    for (size_t i = 0; i < answer.n_ids; i++)
+        ids[i] = 'a' + (answer.first_index + (uint32_t)i) % 16;
+    if (rng_below(&dice, 6) == 0) {
+        answer.finish = ends[rng_below(&dice, 4)];
+        answer.error = rng_below(&dice, 8) == 0 ? E_LIMIT : E_OVERLOADED;
+    }
+    rig_answer(&rig, link, &answer);
+}
+
+static void step(void)
+{
+    uint32_t at = (uint32_t)rng_below(&dice, N_WORKERS);
+    struct rig_client *client = any_client();
+    struct backend backend = router_backend(&rig.router);
+
+    switch (rng_below(&dice, 16)) {
+    case 0:
+    case 1:
+        begin();
+        return;
+    case 2:
+        if (client != NULL)
+            rig_cancel(client);
+        return;
+    case 3:
+        if (client != NULL)
+            backend.ops->pause(backend.self, client->handle, rng_below(&dice, 2) == 0);
+        return;
+    case 4:
+        if (links[at] != NULL && rng_below(&dice, 3) == 0) {
+            rig_lose(&rig, links[at]);
+            links[at] = NULL;
+        }
+        return;
+    case 5:
+        if (links[at] == NULL)
+            come_up(at);
+        else
+            rig_fail_sends(links[at], rng_below(&dice, 4) == 0);
+        return;
+    case 6:
+        rig.conf.queue_timeout_ns = rng_below(&dice, 10) == 0 ? 0 : UINT64_MAX / 2;
+        router_place_queued(&rig.router);
+        router_expire_queued(&rig.router);
+        return;
+    default:
+        if (links[at] != NULL)
+            speak(links[at], at);
+    }
+}
+
+static void look(void)
+{
+    for (uint32_t i = 0; i < rig.n_clients; i++) {
+        const struct rig_client *client = &rig.clients[i];
+
+        assert_true(client->n_accepted <= 1);
+        assert_true(client->n_tokens == 0 || client->n_accepted == 1);
+        assert_false(client->has_ended && client->has_failed);
+        assert_true(client->n_tokens <= 40);
+        for (uint32_t k = 0; k < client->n_tokens; k++)
+            assert_int_equal(client->tokens[k], 'a' + k % 16);
+    }
+}
+
+static void everything_comes_back(void **state)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        assert_int_equal(rig_open(&rig), 0);
+        rng_init(&dice, seed);
+        for (uint32_t i = 0; i < N_WORKERS; i++)
+            come_up(i);
+        for (uint32_t i = 0; i < N_STEPS; i++)
+            step();
+        look();
+        for (uint32_t i = 0; i < rig.n_clients; i++)
+            if (rig.clients[i].handle != NULL)
+                rig_cancel(&rig.clients[i]);
+        assert_true(list_is_empty(&rig.router.jobs));
+        assert_true(list_is_empty(&rig.router.queue));
+        assert_int_equal(rig.router.n_queued, 0);
+        assert_int_equal(hashmap_count(rig.router.by_number), 0);
+        assert_true(rig_ledgers_are_empty(&rig));
+        rig_close(&rig);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(everything_comes_back)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

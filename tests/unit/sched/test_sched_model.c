@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Properties of the scheduler over random histories.
+ *
+ * Crowd: one worker with a pool that is too small for what is asked of it.  Prompts share prefixes, sequences
+ * are submitted, cancelled (between steps and inside events), leased, held, kept and released at random, time
+ * jumps over lifetimes.  Relay: two workers, hand-offs layer by layer, either side may give up at any moment,
+ * transfers end in any order or in the middle.
+ *
+ * What must hold: each sequence that was not cancelled gives the answer it gives alone, each cancelled one a
+ * beginning of it; proofs add up; and in the end every block is free or cached.  The rig checks more on the
+ * way: no sealed block is written, and all KV is right byte for byte at each event. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "tests/unit/sched/rig.h"
+
+#define N_SEQS    24
+#define GIVEN_MAX 60
+
+struct member { /* a sequence of the crowd */
+    struct track track;
+    token_id tokens[GIVEN_MAX];
+    struct seq_spec spec;
+    bool is_submitted, is_cancelled;
+    uint32_t hook_odds; /* one in so many events cancels it; 0: none */
+    kv_block_id leased[GIVEN_MAX];
+    uint32_t n_leased;
+};
+
+static struct rng rng;
+static uint64_t n_seeds = 60; /* BATON_TEST_SEEDS: more, for a long run */
+static struct member members[N_SEQS];
+static uint32_t answer_mean;
+
+static uint32_t below(uint32_t n)
+{
+    return (uint32_t)rng_below(&rng, n);
+}
+
+static void hook(struct track *track, const char *event)
+{
+    struct member *member = track->arg;
+
+    if (member->hook_odds && track->seq && below(member->hook_odds) == 0) {
+        member->is_cancelled = true;
+        sched_cancel(track->rig->sched, track->seq);
+    }
+}
+
+static void member_init(struct member *member, uint32_t context_tokens)
+{
+    uint32_t n_tokens = 1 + below(below(4) ? 16 : GIVEN_MAX);
+    uint32_t max_new = below(8) ? 1 + below(60) : 0;
+
+    memset(member, 0, sizeof(*member));
+    if (n_tokens >= context_tokens)
+        n_tokens = context_tokens - 1;
+    rig_prompt(member->tokens, n_tokens, below(3));
+    if (below(2)) /* leave the shared prefix somewhere */
+        member->tokens[below(n_tokens)] = 10 + below(RIG_VOCAB - 10);
+    member->spec = rig_spec(member->tokens, n_tokens, max_new, rng_u64(&rng));
+    member->spec.prefix_key.bytes[3] = (uint8_t)below(2);
+    member->spec.departs = below(4) == 0;
+    member->hook_odds = below(3) ? 0 : 1 + below(20);
+    member->track.hook = hook;
+    member->track.arg = member;
+}
+
+static void lease_some(struct rig *rig, struct member *member)
+{
+    uint32_t n;
+    const kv_block_id *ids = seq_blocks(member->track.seq, &n, NULL);
+
+    if (member->n_leased || n == 0)
+        return;
+    member->n_leased = 1 + below(n);
+    for (uint32_t i = 0; i < member->n_leased; i++)
+        kv_lease(rig->pool, member->leased[i] = ids[i]);
+}
+
+static void unlease(struct rig *rig, struct member *member)
+{
+    while (member->n_leased > 0) {
+        kv_block_id id = member->leased[--member->n_leased];
+
+        assert_true(kv_state_of(rig->pool, id) != KV_FREE && kv_state_of(rig->pool, id) != KV_CACHED);
+        kv_unlease(rig->pool, id);
+    }
+}
+
+static void leave_hold(struct rig *rig, struct member *member)
+{
+    struct seq *seq = member->track.seq;
+
+    if (seq && seq_state(seq) == SEQ_HELD) {
+        if (below(2))
+            assert_int_equal(sched_keep(rig->sched, seq), 0);
+        else
+            assert_int_equal(sched_release(rig->sched, seq), 0);
+    }
+}
+
+static void do_something(struct rig *rig)
+{
+    struct member *member = &members[below(N_SEQS)];
+    struct track *track = &member->track;
+
+    switch (below(12)) {
+    case 0:
+    case 1:
+    case 2:
+        if (!member->is_submitted)
+            member->is_submitted = rig_submit(rig, member->spec, track) == 0;
+        break;
+    case 3:
+        if (track->seq && below(4) == 0) {
+            member->is_cancelled = true;
+            sched_cancel(rig->sched, track->seq);
+        }
+        break;
+    case 4:
+        if (track->seq)
+            lease_some(rig, member);
+        break;
+    case 5:
+        unlease(rig, member);
+        break;
+    case 6:
+        leave_hold(rig, member);
+        break;
+    case 7:
+        rig_now_ns += below(3000000);
+        break;
+    default:
+        assert_true(sched_run_step(rig->sched) >= 0);
+    }
+}
+
+/* A released sequence ends after its first token. */
+static void check_member(const struct member *member, uint32_t context_tokens)
+{
+    const struct track *track = &member->track;
+    struct track alone = {0};
+    uint32_t n_proved = track->stats.n_computed + track->stats.n_reused + track->stats.n_transferred;
+
+    assert_true(track->is_done);
+    rig_alone(&member->spec, context_tokens, answer_mean, &alone);
+    assert_true(track->n_answer <= alone.n_answer);
+    assert_memory_equal(track->answer, alone.answer, track->n_answer * sizeof(token_id));
+    if (track->finish == SEQ_FINISH_CANCELLED) {
+        assert_true(member->is_cancelled);
+        assert_true(n_proved <= member->spec.n_tokens);
+        return;
+    }
+    assert_int_equal(n_proved, member->spec.n_tokens);
+    if (track->finish == SEQ_FINISH_DEPARTED)
+        assert_int_equal(track->n_answer, member->spec.max_new_tokens > 0);
+    else
+        rig_assert_same(track, &alone);
+    assert_int_equal(track->stats.n_drawn, track->n_answer + (track->finish == SEQ_FINISH_STOP));
+}
+
+static void run_crowd(uint64_t seed, uint32_t *n_preempted)
+{
+    struct rig rig;
+    struct rig_opts opts;
+
+    rng_init(&rng, seed);
+    answer_mean = below(2) ? 0 : 8 + below(12);
+    opts = (struct rig_opts){.n_blocks = 6 + below(26),
+                             .max_seqs = 1 + below(6),
+                             .max_queue = 1 + below(N_SEQS),
+                             .chunk_tokens = 1 + below(12),
+                             .max_batch_tokens = 1 + below(24),
+                             .context_length = 24 + below(100),
+                             .mean_answer_tokens = answer_mean,
+                             .lifetime_ns = below(2) ? 0 : 10000000};
+    uint32_t context_tokens =
+        opts.context_length < opts.n_blocks * 4 ? opts.context_length : opts.n_blocks * 4;
+    opts.max_seqs = opts.max_seqs < opts.max_batch_tokens ? opts.max_seqs : opts.max_batch_tokens;
+    rig_open(&rig, &opts);
+    for (uint32_t i = 0; i < N_SEQS; i++)
+        member_init(&members[i], context_tokens);
+
+    for (uint32_t i = 0; i < 500; i++)
+        do_something(&rig);
+    for (uint32_t i = 0; i < N_SEQS; i++)
+        unlease(&rig, &members[i]);
+    for (bool is_idle = false; !is_idle;) { /* finish: nothing may hang once the holds are left */
+        int code = sched_run_step(rig.sched);
+
+        assert_true(code >= 0);
+        is_idle = code == 0;
+        for (uint32_t i = 0; i < N_SEQS; i++) {
+            if (members[i].track.seq && seq_state(members[i].track.seq) == SEQ_HELD) {
+                leave_hold(&rig, &members[i]);
+                is_idle = false;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        if (members[i].is_submitted) {
+            check_member(&members[i], context_tokens);
+            *n_preempted += members[i].track.stats.n_preempted;
+        }
+    }
+    rig_close(&rig);
+}
+
+static void a_crowd_gets_what_each_gets_alone(void **state)
+{
+    uint32_t n_preempted = 0;
+
+    for (uint64_t seed = 1; seed <= n_seeds; seed++)
+        run_crowd(seed, &n_preempted);
+    assert_true(n_preempted > n_seeds); /* the pools were small enough to matter */
+}
+
+/* ---- relay ---- */
+
+#define N_RELAYS 10
+
+struct relay { /* one request on two workers */
+    struct track at_p, at_d;
+    token_id tokens[GIVEN_MAX];
+    struct seq_spec spec;
+    kv_block_id granted[GIVEN_MAX]; /* at D */
+    uint32_t n_granted, n_reused;
+    uint32_t n_pushed;        /* leading blocks, all layers */
+    bool is_granted, is_over; /* the transfer */
+    bool is_cancelled;
+};
+
+static struct rig p, d;
+static struct relay relays[N_RELAYS];
+
+static uint8_t *piece(const struct rig *rig, uint32_t layer, kv_block_id block)
+{
+    return rig->arena + kv_layout_offset(&rig->engine.info.layout, rig->opts.n_blocks, layer, block);
+}
+
+static void push_piece(const struct relay *relay, uint32_t layer, uint32_t block)
+{
+    if (block >= relay->n_reused)
+        memcpy(piece(&d, layer, relay->granted[block]),
+               piece(&p, layer, seq_blocks(relay->at_p.seq, NULL, NULL)[block]),
+               kv_layout_layer_block_bytes(&p.engine.info.layout));
+}
+
+/* Blocks that were complete before the step go with its first layer, those it completes go layer by layer. */
+static void push_layer(struct rig *rig, uint32_t layer)
+{
+    uint32_t n_layers = rig->engine.info.layout.n_layers, from, to;
+    struct seq *seq;
+
+    for (uint32_t i = 0; sched_step_item(rig->sched, i, &seq, &from, &to); i++) {
+        struct relay *relay = container_of(seq_spec(seq)->user, struct relay, at_p);
+        uint32_t n_whole = to == relay->spec.n_tokens ? relay->n_granted : to / 4;
+
+        if (!relay->is_granted || relay->is_over || seq_spec(seq)->n_tokens != relay->spec.n_tokens)
+            continue;
+        for (uint32_t b = relay->n_pushed; b < n_whole; b++) {
+            if (b >= from / 4) {
+                push_piece(relay, layer, b);
+            } else if (layer == 0) {
+                for (uint32_t l = 0; l < n_layers; l++)
+                    push_piece(relay, l, b);
+            }
+        }
+        if (layer == n_layers - 1 && n_whole > relay->n_pushed)
+            relay->n_pushed = n_whole;
+    }
+}
+
+static void ask_for_grant(struct relay *relay)
+{
+    struct seq_spec spec = relay->spec;
+
+    spec.arrives = true;
+    if (rig_submit(&d, spec, &relay->at_d) < 0)
+        return; /* later, or never: P has the KV */
+    const kv_block_id *ids = seq_blocks(relay->at_d.seq, &relay->n_granted, &relay->n_reused);
+    memcpy(relay->granted, ids, relay->n_granted * sizeof(*ids));
+    for (uint32_t i = relay->n_reused; i < relay->n_granted; i++)
+        kv_lease(d.pool, relay->granted[i]);
+    relay->n_pushed = 0;
+    relay->is_granted = true;
+}
+
+/* D's side of the end of a transfer, however it ended. */
+static void close_grant(struct relay *relay)
+{
+    for (uint32_t i = relay->n_reused; i < relay->n_granted; i++)
+        kv_unlease(d.pool, relay->granted[i]);
+    relay->is_over = true;
+}
+
+static void start(struct relay *relay)
+{
+    struct seq_spec spec = relay->spec;
+
+    if (!relay->is_granted && below(4))
+        ask_for_grant(relay);
+    spec.departs = true;
+    if (rig_submit(&p, spec, &relay->at_p) < 0)
+        relay->at_p.rig = NULL; /* try again later */
+}
+
+static void finish_transfer(struct relay *relay)
+{
+    struct sample_result first = {.id = relay->at_p.answer[0]};
+
+    assert_int_equal(relay->n_pushed, relay->n_granted);
+    close_grant(relay);
+    assert_int_equal(sched_release(p.sched, relay->at_p.seq), 0);
+    if (relay->at_d.seq)
+        assert_int_equal(sched_arrived(d.sched, relay->at_d.seq, relay->spec.n_tokens, &first, false), 0);
+}
+
+static void lose_p(struct relay *relay)
+{
+    struct seq *seq = relay->at_p.seq;
+
+    close_grant(relay);
+    if (seq)
+        sched_cancel(p.sched, seq);
+    if (relay->at_d.seq) { /* D goes on with what it has, from the start of the answer: the first token too */
+        relay->at_p.n_answer = 0;
+        sched_arrived(d.sched, relay->at_d.seq, relay->n_pushed * 4, NULL, false);
+    }
+}
+
+static void lose_d(struct relay *relay)
+{
+    if (relay->at_d.seq)
+        sched_cancel(d.sched, relay->at_d.seq);
+    close_grant(relay);
+    relay->at_d.n_answer = 0;
+}
+
+static void step_relay(struct relay *relay)
+{
+    struct seq *at_p = relay->at_p.seq;
+    bool is_held = at_p && seq_state(at_p) == SEQ_HELD;
+    bool is_open = relay->is_granted && !relay->is_over;
+
+    if (relay->at_p.rig == NULL) {
+        start(relay);
+    } else if (is_open && relay->at_p.is_done) { /* the first token ended it, or P was cancelled */
+        lose_d(relay);
+    } else if (is_open && below(12) == 0) {
+        if (below(2))
+            lose_p(relay);
+        else
+            lose_d(relay);
+    } else if (is_held && is_open) {
+        finish_transfer(relay);
+    } else if (is_held) { /* no grant, or D was lost */
+        assert_int_equal(sched_keep(p.sched, at_p), 0);
+    } else if (below(40) == 0) {
+        relay->is_cancelled = true;
+        if (at_p)
+            sched_cancel(p.sched, at_p);
+        if (relay->at_d.seq)
+            sched_cancel(d.sched, relay->at_d.seq);
+        if (is_open)
+            close_grant(relay);
+    }
+}
+
+static void check_relay(const struct relay *relay)
+{
+    struct track alone = {0};
+    token_id answer[2 * RIG_ANSWER_MAX];
+    uint32_t n_p = relay->at_p.n_answer, n_d = relay->at_d.n_answer;
+
+    if (relay->is_cancelled)
+        return;
+    rig_alone(&relay->spec, 200, answer_mean, &alone);
+    memcpy(answer, relay->at_p.answer, n_p * sizeof(token_id));
+    memcpy(answer + n_p, relay->at_d.answer, n_d * sizeof(token_id));
+    assert_int_equal(n_p + n_d, alone.n_answer);
+    assert_memory_equal(answer, alone.answer, alone.n_answer * sizeof(token_id));
+    assert_int_equal(n_d || relay->at_p.finish == SEQ_FINISH_DEPARTED ? relay->at_d.finish : alone.finish,
+                     alone.finish);
+}
+
+static bool is_settled(const struct relay *relay)
+{
+    return relay->at_p.rig && relay->at_p.is_done && (!relay->is_granted || relay->is_over) &&
+           (!relay->at_d.rig || !relay->is_granted || relay->at_d.is_done);
+}
+
+static void run_relay(uint64_t seed, uint32_t *n_handed)
+{
+    uint32_t n_settled = 0;
+
+    rng_init(&rng, seed);
+    answer_mean = below(2) ? 0 : 8 + below(12);
+    struct rig_opts opts = {.n_blocks = 26 + below(10),
+                            .max_seqs = 2 + below(4),
+                            .chunk_tokens = 2 + below(12),
+                            .max_batch_tokens = 6 + below(18),
+                            .context_length = 100,
+                            .mean_answer_tokens = answer_mean};
+    rig_open(&p, &opts);
+    opts.n_blocks = 26 + below(10);
+    opts.chunk_tokens = 2 + below(12);
+    rig_open(&d, &opts);
+    p.on_layer = push_layer;
+    for (uint32_t i = 0; i < N_RELAYS; i++) {
+        struct relay *relay = &relays[i];
+        uint32_t n_tokens = 1 + below(GIVEN_MAX - 1);
+
+        memset(relay, 0, sizeof(*relay));
+        rig_prompt(relay->tokens, n_tokens, below(3));
+        relay->spec = rig_spec(relay->tokens, n_tokens, 1 + below(25), rng_u64(&rng));
+    }
+    for (uint32_t round = 0; n_settled < N_RELAYS; round++) {
+        assert_true(round < 20000); /* else something hangs */
+        switch (below(3)) {
+        case 0:
+            assert_true(sched_run_step(p.sched) >= 0);
+            break;
+        case 1:
+            assert_true(sched_run_step(d.sched) >= 0);
+            break;
+        default:
+            step_relay(&relays[below(N_RELAYS)]);
+        }
+        n_settled = 0;
+        for (uint32_t i = 0; i < N_RELAYS; i++)
+            n_settled += is_settled(&relays[i]);
+    }
+    for (uint32_t i = 0; i < N_RELAYS; i++) {
+        check_relay(&relays[i]);
+        *n_handed += relays[i].at_p.finish == SEQ_FINISH_DEPARTED;
+    }
+    rig_close(&p);
+    rig_close(&d);
+}
+
+static void a_relay_gives_the_answer_of_one_worker(void **state)
+{
+    uint32_t n_handed = 0;
+
+    for (uint64_t seed = 1; seed <= n_seeds; seed++)
+        run_relay(seed, &n_handed);
+    assert_true(n_handed > n_seeds);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_crowd_gets_what_each_gets_alone),
+        cmocka_unit_test(a_relay_gives_the_answer_of_one_worker),
+    };
+
+    if (getenv("BATON_TEST_SEEDS"))
+        n_seeds = strtoull(getenv("BATON_TEST_SEEDS"), NULL, 10);
+    log_setup("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    return cmocka_run_group_tests_name("sched properties", tests, NULL, NULL);
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention over paged KV: near a float64 reference, blind to what lies behind a query, and the same bits for
+ * every chunking, company, split of the keys, table and team. */
+#include "check.h"
+
+struct shape {
+    uint32_t n_heads, n_kv_heads, head_dim, block_tokens;
+    bool is_f16;
+};
+
+/* One sequence: its q, k, v for all tokens, and a paged arena of its own in shuffled blocks. */
+struct sequence {
+    struct shape shape;
+    uint32_t n_tokens;
+    float *q, *k, *v; /* k and v as the arena's type holds them */
+    void *arena;
+    size_t block_bytes;
+    uint32_t *blocks;
+};
+
+static struct sequence make_sequence(struct rng *rng, struct shape shape, uint32_t n_tokens)
+{
+    struct sequence seq = {.shape = shape, .n_tokens = n_tokens};
+    uint32_t n_blocks = (n_tokens + shape.block_tokens - 1) / shape.block_tokens;
+    size_t n_kv = (size_t)n_tokens * shape.n_kv_heads * shape.head_dim;
+    size_t n_q = (size_t)n_tokens * shape.n_heads * shape.head_dim;
+
+    seq.block_bytes =
+        (size_t)2 * shape.n_kv_heads * shape.head_dim * shape.block_tokens * (shape.is_f16 ? 2 : 4);
+    seq.q = check_floats(n_q);
+    seq.k = check_floats(n_kv);
+    seq.v = check_floats(n_kv);
+    check_fill(rng, seq.q, n_q);
+    check_fill(rng, seq.k, n_kv);
+    check_fill(rng, seq.v, n_kv);
+    for (size_t i = 0; i < n_kv && shape.is_f16; i++) {
+        seq.k[i] = f16_to_f32(f32_to_f16(seq.k[i]));
+        seq.v[i] = f16_to_f32(f32_to_f16(seq.v[i]));
+    }
+    seq.arena = check_poisoned(seq.block_bytes * (n_blocks + 1));
+    seq.blocks = malloc(n_blocks * sizeof(uint32_t));
+    assert_non_null(seq.blocks);
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        uint32_t j = (uint32_t)rng_below(rng, i + 1);
+
+        seq.blocks[i] = seq.blocks[j];
+        seq.blocks[j] = i;
+    }
+    return seq;
+}
+
+static void free_sequence(struct sequence *seq)
+{
+    free(seq->q);
+    free(seq->k);
+    free(seq->v);
+    free(seq->arena);
+    free(seq->blocks);
+}
+
+static void store(const struct kern_table *table, const struct sequence *seq, uint32_t position, uint32_t n)
+{
+    size_t row = (size_t)seq->shape.n_kv_heads * seq->shape.head_dim;
+
+    kv_store(&(struct kv_store_args){.table = table,
+                                     .kv_layer = seq->arena,
+                                     .block_bytes = seq->block_bytes,
+                                     .kv_is_f16 = seq->shape.is_f16,
+                                     .n_kv_heads = seq->shape.n_kv_heads,
+                                     .head_dim = seq->shape.head_dim,
+                                     .block_tokens = seq->shape.block_tokens,
+                                     .blocks = seq->blocks,
+                                     .position = position,
+                                     .n = n,
+                                     .k = seq->k + position * row,
+                                     .v = seq->v + position * row,
+                                     .k_stride = row,
+                                     .v_stride = row});
+}
+
+/* Runs items over one arena; item i's queries are rows first.. of q, with a gap of 3 floats between rows of
+ * out. */
+static void attend(struct team *team, const struct kern_table *table, const struct sequence *seq,
+                   const float *q, struct attn_item *items, uint32_t n_items, float *out,
+                   bool has_room_for_parts)
+{
+    struct shape shape = seq->shape;
+    uint32_t n_tokens = 0;
+    size_t row = (size_t)shape.n_heads * shape.head_dim;
+
+    for (uint32_t i = 0; i < n_items; i++)
+        n_tokens += items[i].n_tokens;
+    size_t scratch_bytes = attn_scratch_bytes(n_tokens, shape.n_heads, shape.head_dim, team_size(team),
+                                              has_room_for_parts ? seq->n_tokens : 0);
+    void *scratch = check_poisoned(scratch_bytes);
+    attention(team, &(struct attn_args){.table = table,
+                                        .q = q,
+                                        .q_stride = row,
+                                        .out = out,
+                                        .out_stride = row + 3,
+                                        .kv_layer = seq->arena,
+                                        .block_bytes = seq->block_bytes,
+                                        .kv_is_f16 = shape.is_f16,
+                                        .n_heads = shape.n_heads,
+                                        .n_kv_heads = shape.n_kv_heads,
+                                        .head_dim = shape.head_dim,
+                                        .block_tokens = shape.block_tokens,
+                                        .scale = 1.0f / sqrtf((float)shape.head_dim),
+                                        .items = items,
+                                        .n_items = n_items,
+                                        .scratch = scratch,
+                                        .scratch_bytes = scratch_bytes});
+    free(scratch);
+}
+
+static size_t out_floats(const struct sequence *seq)
+{
+    return seq->n_tokens * ((size_t)seq->shape.n_heads * seq->shape.head_dim + 3);
+}
+
+/* The whole sequence in chunks; each chunk's KV is stored just before it is attended to, the rest is poison.
+ */
+static float *run_chunks(struct team *team, const struct kern_table *table, const struct sequence *seq,
+                         struct rng *rng, uint32_t max_chunk)
+{
+    size_t row = (size_t)seq->shape.n_heads * seq->shape.head_dim;
+    float *out = check_floats(out_floats(seq));
+
+    memset(seq->arena, 0xff,
+           seq->block_bytes * ((seq->n_tokens + seq->shape.block_tokens - 1) / seq->shape.block_tokens));
+    for (uint32_t at = 0; at < seq->n_tokens;) {
+        uint32_t n = rng == NULL ? max_chunk : check_pick(rng, 1, max_chunk);
+        struct attn_item item = {.n_tokens = n < seq->n_tokens - at ? n : seq->n_tokens - at,
+                                 .position = at,
+                                 .blocks = seq->blocks};
+
+        store(table, seq, at, item.n_tokens);
+        attend(team, table, seq, seq->q + at * row, &item, 1, out + at * (row + 3), true);
+        at += item.n_tokens;
+    }
+    check_guard(out, out_floats(seq));
+    return out;
+}
+
+static double reference(const struct sequence *seq, uint32_t token, uint32_t head, uint32_t d)
+{
+    struct shape shape = seq->shape;
+    uint32_t kv_head = head / (shape.n_heads / shape.n_kv_heads);
+    const float *q = seq->q + ((size_t)token * shape.n_heads + head) * shape.head_dim;
+    double top = -INFINITY, sum = 0, out = 0;
+
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t key = 0; key <= token; key++) {
+            size_t at = ((size_t)key * shape.n_kv_heads + kv_head) * shape.head_dim;
+            double score = 0;
+
+            for (uint32_t i = 0; i < shape.head_dim; i++)
+                score += (double)q[i] * seq->k[at + i];
+            score /= sqrt(shape.head_dim);
+            if (pass == 0) {
+                top = fmax(top, score);
+                continue;
+            }
+            sum += exp(score - top);
+            out += exp(score - top) * seq->v[at + d];
+        }
+    return out / sum;
+}
+
+static void compare_with_float64(const struct sequence *seq, const float *out, struct rng *rng)
+{
+    size_t row = (size_t)seq->shape.n_heads * seq->shape.head_dim;
+
+    for (int i = 0; i < 200; i++) {
+        uint32_t token = i == 0 ? seq->n_tokens - 1 : (uint32_t)rng_below(rng, seq->n_tokens);
+        uint32_t head = (uint32_t)rng_below(rng, seq->shape.n_heads);
+        uint32_t d = i == 1 ? seq->shape.head_dim - 1 : (uint32_t)rng_below(rng, seq->shape.head_dim);
+        double got = out[token * (row + 3) + head * seq->shape.head_dim + d];
+
+        assert_true(fabs(got - reference(seq, token, head, d)) < 4e-6);
+    }
+}
+
+static const struct shape shapes[] = {
+    {1, 1, 32, 16, false}, {4, 2, 64, 32, true},   {6, 2, 80, 16, true},
+    {4, 1, 96, 32, false}, {2, 2, 128, 32, true},  {8, 2, 8, 32, true},
+    {3, 3, 8, 16, false},  {16, 4, 24, 48, false}, {5, 1, 16, 128, true},
+};
+enum { N_SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
+
+static void is_near_float64(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 11);
+    for (int i = 0; i < N_SHAPES; i++) {
+        struct sequence seq = make_sequence(&rng, shapes[i], 70 + 90 * (uint32_t)(i % 3));
+        float *out = run_chunks(*state, kern_table_get("auto"), &seq, NULL, seq.n_tokens);
+
+        compare_with_float64(&seq, out, &rng);
+        free(out);
+        free_sequence(&seq);
+    }
+}
+
+static void tables_agree(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 12);
+    for (int i = 0; i < N_SHAPES; i++) {
+        struct sequence seq = make_sequence(&rng, shapes[i], 75);
+        const struct kern_table *table;
+        float *first = NULL;
+
+        for (uint32_t j = 0; (table = kern_table_at(j)) != NULL; j++) {
+            float *out = run_chunks(*state, table, &seq, NULL, 50);
+
+            if (first == NULL)
+                first = out;
+            else
+                assert_memory_equal(out, first, out_floats(&seq) * sizeof(float));
+            if (out != first)
+                free(out);
+        }
+        free(first);
+        free_sequence(&seq);
+    }
+}
+
+/* Whole, token by token, in sevens, at random; by teams of 1 to 4; across several splits. */
+static void chunking_does_not_matter(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 13);
+    for (int i = 0; i < N_SHAPES; i++) {
+        static const uint32_t chunks[] = {1, 7, 64, 300};
+        struct sequence seq = make_sequence(&rng, shapes[i], i == 1 ? 1200 : i == 7 ? 1000 : 150);
+        struct team *alone = check_team(1);
+        float *whole = run_chunks(alone, kern_table_get("auto"), &seq, NULL, seq.n_tokens);
+
+        for (unsigned j = 0; j < 4; j++) {
+            struct team *team = check_team(j + 1);
+            float *out = run_chunks(team, kern_table_get("auto"), &seq, j == 3 ? &rng : NULL, chunks[j]);
+
+            assert_memory_equal(out, whole, out_floats(&seq) * sizeof(float));
+            free(out);
+            team_free(team);
+        }
+        free(whole);
+        free_sequence(&seq);
+        team_free(alone);
+    }
+}
+
+/* Many items at once, some splitting their keys, some without room to: as each alone. */
+static void company_does_not_matter(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 14);
+    for (int i = 0; i < 3; i++) {
+        const struct kern_table *table = kern_table_get("auto");
+        struct sequence seq = make_sequence(&rng, shapes[i + 1], 1300);
+        size_t row = (size_t)seq.shape.n_heads * seq.shape.head_dim;
+        float *whole = run_chunks(*state, table, &seq, NULL, seq.n_tokens);
+        struct attn_item items[20];
+        uint32_t n = 0;
+        float *q = check_floats(20 * 60 * row), *out = check_floats(20 * 60 * (row + 3));
+
+        for (int j = 0; j < 20; j++) {
+            uint32_t n_tokens = j % 5 == 0 ? check_pick(&rng, 5, 60) : check_pick(&rng, 0, 3);
+
+            items[j] = (struct attn_item){.first = n, .n_tokens = n_tokens, .blocks = seq.blocks};
+            items[j].position = (uint32_t)rng_below(&rng, seq.n_tokens - n_tokens);
+            memcpy(q + n * row, seq.q + items[j].position * row, n_tokens * row * sizeof(float));
+            n += n_tokens;
+        }
+        for (int has_room = 0; has_room < 2; has_room++) {
+            attend(*state, table, &seq, q, items, 20, out, has_room);
+            for (int j = 0; j < 20; j++)
+                for (uint32_t t = 0; t < items[j].n_tokens; t++)
+                    assert_memory_equal(out + (items[j].first + t) * (row + 3),
+                                        whole + (items[j].position + t) * (row + 3), row * sizeof(float));
+        }
+        free(q);
+        free(out);
+        free(whole);
+        free_sequence(&seq);
+    }
+}
+
+/* Scores that would overflow a plain exponential, and rows where one key takes all. */
+static void extreme_scores_are_fine(void **state)
+{
+    struct rng rng;
+    struct shape shape = {2, 1, 32, 16, false};
+
+    rng_init(&rng, 15);
+    struct sequence seq = make_sequence(&rng, shape, 60);
+    for (uint32_t i = 0; i < 60 * 32; i++)
+        seq.k[i] *= 300;
+    float *out = run_chunks(*state, kern_table_get("auto"), &seq, NULL, 60);
+    size_t row = 64;
+    for (uint32_t token = 0; token < 60; token++)
+        for (uint32_t d = 0; d < 32; d++) {
+            double got = out[token * (row + 3) + d];
+
+            /* The rounding of such large scores shows: 2^-24 of 5000 or so. */
+            assert_true(fabs(got - reference(&seq, token, 0, d)) < 5e-3);
+        }
+    free(out);
+    free_sequence(&seq);
+}
+
+/* No items, and items without queries. */
+static void nothing_to_do_is_fine(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 16);
+    struct sequence seq = make_sequence(&rng, shapes[1], 40);
+    struct attn_item items[3] = {{.blocks = seq.blocks},
+                                 {.n_tokens = 1, .position = 3, .blocks = seq.blocks},
+                                 {.first = 1, .blocks = seq.blocks}};
+    size_t row = (size_t)seq.shape.n_heads * seq.shape.head_dim;
+    float *out = check_floats(row + 3);
+    store(kern_table_get("auto"), &seq, 0, 40);
+    attend(*state, kern_table_get("auto"), &seq, seq.q, items, 0, out, true);
+    check_guard(out, 0); /* untouched so far */
+    attend(*state, kern_table_get("auto"), &seq, seq.q + 3 * row, items, 3, out, true);
+    assert_true(fabs(out[0] - reference(&seq, 3, 0, 0)) < 4e-6);
+    check_guard(out, row);
+    free(out);
+    free_sequence(&seq);
+}
+
+/* The layout in the arena is a contract between workers. */
+static void layout_is_as_written(void **state)
+{
+    struct shape shape = {4, 2, 24, 16, true};
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 17);
+    struct sequence seq = make_sequence(&rng, shape, 40);
+    const struct kern_table *table;
+    for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
+        memset(seq.arena, 0xff, 3 * seq.block_bytes);
+        store(table, &seq, 0, 17);
+        store(table, &seq, 17, 23);
+        for (uint32_t token = 0; token < 48; token++)
+            for (uint32_t head = 0; head < 2; head++)
+                for (uint32_t d = 0; d < 24; d++) {
+                    const uint16_t *block =
+                        (const uint16_t *)((char *)seq.arena + seq.blocks[token / 16] * seq.block_bytes);
+                    uint16_t k = block[(head * 24 + d) * 16 + token % 16];
+                    uint16_t v = block[2 * 24 * 16 + (head * 16 + token % 16) * 24 + d];
+                    size_t at = (token * 2 + head) * 24 + d;
+
+                    assert_int_equal(k, token < 40 ? f32_to_f16(seq.k[at]) : 0xffff);
+                    assert_int_equal(v, token < 40 ? f32_to_f16(seq.v[at]) : 0xffff);
+                }
+    }
+    free_sequence(&seq);
+}
+
+static int set_up(void **state)
+{
+    *state = check_team(2);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    team_free(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_near_float64),          cmocka_unit_test(tables_agree),
+        cmocka_unit_test(chunking_does_not_matter), cmocka_unit_test(company_does_not_matter),
+        cmocka_unit_test(extreme_scores_are_fine),  cmocka_unit_test(nothing_to_do_is_fine),
+        cmocka_unit_test(layout_is_as_written),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chat formats against what the models' own templates give (rendered.json of the shared data, made by the
+ * reference implementation). */
+#include "tests/unit/token/vocabularies.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static struct chat_format *format_of_file(const char *name)
+{
+    struct buf text = {0};
+    char path[64];
+
+    snprintf(path, sizeof(path), "templates/%s.jinja", name);
+    data_read(path, &text);
+    struct chat_format *format = chat_format_for((char *)text.data);
+    buf_fini(&text);
+    return format;
+}
+
+/* ---- a prompt out of the reference's inputs ---- */
+
+struct prompt { /* with what it borrows from */
+    struct chat_prompt chat;
+    struct chat_message messages[8];
+    struct chat_call calls[8];
+    struct chat_tool tools[4];
+    char *texts[16];
+    size_t n_texts;
+};
+
+static struct bytes text_member(const json_t *object, const char *name)
+{
+    return bytes_str(json_string_value(json_object_get(object, name)));
+}
+
+/* As somebody might send it: without blanks. */
+static struct bytes dump_member(struct prompt *prompt, const json_t *object, const char *name)
+{
+    char *text = json_dumps(json_object_get(object, name), JSON_COMPACT);
+
+    assert_non_null(text);
+    prompt->texts[prompt->n_texts++] = text;
+    return bytes_str(text);
+}
+
+static enum chat_role role_of(struct bytes name)
+{
+    if (bytes_is(name, "system"))
+        return CHAT_SYSTEM;
+    if (bytes_is(name, "user"))
+        return CHAT_USER;
+    return bytes_is(name, "tool") ? CHAT_TOOL : CHAT_ASSISTANT;
+}
+
+static void read_messages(struct prompt *prompt, const json_t *list)
+{
+    size_t i, k, n_calls = 0;
+    json_t *one, *call;
+
+    json_array_foreach(list, i, one)
+    {
+        struct chat_message *message = &prompt->messages[i];
+
+        message->role = role_of(text_member(one, "role"));
+        message->text = text_member(one, "content");
+        message->calls = &prompt->calls[n_calls];
+        json_array_foreach(json_object_get(one, "tool_calls"), k, call)
+        {
+            const json_t *function = json_object_get(call, "function");
+            prompt->calls[n_calls++] =
+                (struct chat_call){.name = text_member(function, "name"),
+                                   .arguments = dump_member(prompt, function, "arguments")};
+            message->n_calls++;
+        }
+    }
+    prompt->chat.messages = prompt->messages;
+    prompt->chat.n_messages = json_array_size(list);
+}
+
+static void read_tools(struct prompt *prompt, const json_t *list)
+{
+    size_t i;
+    json_t *one;
+
+    json_array_foreach(list, i, one)
+    {
+        const json_t *function = json_object_get(one, "function");
+        prompt->tools[i] = (struct chat_tool){.name = text_member(function, "name"),
+                                              .description = text_member(function, "description"),
+                                              .parameters = dump_member(prompt, function, "parameters")};
+    }
+    prompt->chat.tools = prompt->tools;
+    prompt->chat.n_tools = json_array_size(list);
+}
+
+static void prompt_fini(struct prompt *prompt)
+{
+    for (size_t i = 0; i < prompt->n_texts; i++)
+        free(prompt->texts[i]);
+}
+
+static void check_template(const json_t *root, const char *name)
+{
+    const json_t *inputs = json_object_get(root, "inputs");
+    const json_t *cases = json_object_get(json_object_get(root, "rendered"), name);
+    struct chat_format *format = format_of_file(name);
+    const char *key;
+    json_t *expected;
+
+    assert_int_equal(json_object_size(cases), 4);
+    json_object_foreach((json_t *)cases, key, expected)
+    {
+        struct prompt prompt = {0};
+
+        read_messages(&prompt, json_object_get(inputs, key));
+        if (strncmp(key, "tool", 4) == 0)
+            read_tools(&prompt, json_object_get(inputs, "tool_defs"));
+        prompt.chat.adds_generation = true;
+        expect_chat_text(format, &prompt.chat, json_string_value(expected));
+        prompt_fini(&prompt);
+    }
+    chat_format_free(format);
+}
+
+static json_t *read_reference(void)
+{
+    struct buf text = {0};
+
+    data_read("templates/rendered.json", &text);
+    json_t *root = json_loadb((char *)text.data, text.len_bytes, 0, NULL);
+    assert_non_null(root);
+    buf_fini(&text);
+    return root;
+}
+
+static void renders_as_the_templates_do(void **state)
+{
+    json_t *root = read_reference();
+
+    check_template(root, "qwen2.5");
+    check_template(root, "qwen3");
+    check_template(root, "hermes-3");
+    json_decref(root);
+}
+
+static void formats_have_names(void **state)
+{
+    static const char *const names[][2] = {
+        {"qwen2.5", "hermes (qwen2.5)"}, {"qwen3", "hermes (qwen3)"}, {"hermes-3", "hermes (hermes-3)"}};
+
+    for (size_t i = 0; i < 3; i++) {
+        struct chat_format *format = format_of_file(names[i][0]);
+        assert_string_equal(chat_format_name(format), names[i][1]);
+        assert_true(chat_format_has_tools(format));
+        chat_format_free(format);
+    }
+}
+
+static void other_templates_are_refused(void **state)
+{
+    static const char *const names[] = {"templates/llama-3.1.jinja", "templates/mistral-nemo.jinja"};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct buf text = {0};
+        data_read(names[i], &text);
+        expect_chat_refusal((char *)text.data, "not known");
+        buf_fini(&text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(renders_as_the_templates_do),
+        cmocka_unit_test(formats_have_names),
+        cmocka_unit_test(other_templates_are_refused),
+    };
+
+    if (!data_is_here()) {
+        printf("the shared templates are not here (BATON_DATA); skipped\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

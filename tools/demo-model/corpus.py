@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mixes the kinds of dialogue and writes them as shards of token ids.
+
+    corpus.py tokeniser OUT.json          train the tokeniser on a sample
+    corpus.py shard TOK.json N OUT.npz    write shard N (seed N), ~SHARD_TOKENS ids
+    corpus.py show N                      print N dialogues
+
+A shard holds "ids" (uint16), "flags" (uint8, 1 where the model writes) and
+"starts", the offsets of the dialogues.  The first shards are mostly short talk,
+which teaches copying sooner than long dialogues do.
+"""
+import sys
+
+import numpy as np
+
+import agent
+import bpe
+import chat
+import recall
+import talk
+import words
+
+VOCAB = 2048
+SHARD_TOKENS = 1500000
+MAX_TOKENS = 4096
+
+
+def talk_dialogue(m):
+    system, turns = None, []
+    if m.chance(.15):
+        system, asks = talk.persona(m)
+        turns = talk.simple(m) if m.chance(.5) else []
+        turns += asks
+    elif m.chance(.25):
+        system = talk.plain_system(m)
+    k = m.rng.random()
+    if k < .35:
+        turns += recall.conversation(m)
+    elif k < .45:
+        turns += recall.from_notes(m)
+    else:
+        for _ in range(m.pick([1, 2, 2, 3, 4, 5])):
+            turns += talk.simple(m)
+    if k < .5 and m.chance(.08) and not system:
+        facts = recall.some_facts(m, m.between(1, 4))
+        system = " ".join(recall.tell(m, f).replace("My ", "The user's ") + "." for f in facts if f["kind"] in ("free", "code", "port", "meeting"))
+        asked = [recall.question(m, f) for f in facts if f["kind"] in ("free", "code", "port", "meeting")]
+        turns = asked if system else turns
+    messages = [{"role": "system", "content": system}] if system else []
+    for ask, reply in turns:
+        messages += [{"role": "user", "content": ask}, {"role": "assistant", "content": reply}]
+    return {"messages": messages}
+
+
+def sums_dialogue(m):
+    """Sums in a row: a table is learned by heart or not at all."""
+    messages = []
+    for _ in range(m.between(3, 8)):
+        for ask, reply in talk.sums(m):
+            messages += [{"role": "user", "content": ask}, {"role": "assistant", "content": reply}]
+    return {"messages": messages}
+
+
+def busy_tools(m):
+    """Many requests against one list of tools, which costs so many tokens to read."""
+    return agent.tool_talk(m, m.between(3, 8))
+
+
+# What shards below a number hold: first short talk, then everything, then more use of tools.
+KINDS = [(talk_dialogue, .66), (agent.tool_talk, .24), (agent.agent, .10)]
+EARLY = [(talk_dialogue, .88), (agent.tool_talk, .10), (agent.agent, .02)]
+LATE = [(talk_dialogue, .50), (sums_dialogue, .09), (agent.tool_talk, .17), (busy_tools, .16), (agent.agent, .08)]
+MIXES = [(2, EARLY), (7, KINDS), (1 << 30, LATE)]
+
+
+def dialogue(m, kinds=KINDS):
+    at = m.rng.random()
+    for make, share in kinds:
+        at -= share
+        if at < 0:
+            return make(m)
+    return talk_dialogue(m)
+
+
+def train_tokeniser(out):
+    m = words.Maker("tokeniser")
+    texts = [chat.text_of(dialogue(m)) for _ in range(12000)]
+    bpe.train(texts, VOCAB).save(out)
+
+
+def write_shard(tokeniser, number, out):
+    m = words.Maker("shard %d" % number)
+    kinds = next(mix for below, mix in MIXES if number < below)
+    ids, flags, starts = [], [], []
+    while len(ids) < SHARD_TOKENS:
+        i, f = chat.encode(tokeniser, dialogue(m, kinds))
+        if len(i) > MAX_TOKENS:
+            continue
+        starts.append(len(ids))
+        ids += i
+        flags += f
+    np.savez(out, ids=np.array(ids, np.uint16), flags=np.array(flags, np.uint8), starts=np.array(starts + [len(ids)], np.int64))
+
+
+def main(argv):
+    if argv[1] == "tokeniser":
+        train_tokeniser(argv[2])
+    elif argv[1] == "shard":
+        write_shard(bpe.Tokeniser.load(argv[2]), int(argv[3]), argv[4])
+    else:
+        m = words.Maker("show %s" % argv[2])
+        for _ in range(int(argv[2])):
+            print(chat.text_of(dialogue(m)))
+            print("=" * 70)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

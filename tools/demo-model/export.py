@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a checkpoint and the tokeniser into one GGUF file.
+
+    export.py WORK OUT.gguf
+
+Taken are the averaged weights.  Rows of wq and wk are reordered from the
+training layout of rotary pairs (i, i + 32) to the file's (2i, 2i + 1).
+"""
+import os
+import sys
+
+import numpy as np
+import torch
+
+import bpe
+import gguf
+import model
+
+NAMES = {"wq": "attn_q", "wk": "attn_k", "wv": "attn_v", "wo": "attn_output", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down"}
+
+
+def interleave(w):
+    """Row order of each head: 0, 32, 1, 33, ..."""
+    half = model.HEAD_DIM // 2
+    return w.reshape(-1, 2, half, w.shape[1]).swapaxes(1, 2).reshape(w.shape)
+
+
+def tensors_of(params):
+    """(name, float32 array) in file order."""
+    p = {k: v.detach().numpy() for k, v in params.items()}
+    out = [("token_embd.weight", p["embed"])]
+    ones = np.ones(model.DIM, np.float32)
+    for layer in range(model.LAYERS):
+        out.append(("blk.%d.attn_norm.weight" % layer, ones))
+        for key in ("wq", "wk", "wv", "wo"):
+            w = p["%d.%s" % (layer, key)]
+            out.append(("blk.%d.%s.weight" % (layer, NAMES[key]), interleave(w) if key in ("wq", "wk") else w))
+        out.append(("blk.%d.ffn_norm.weight" % layer, ones))
+        for key in ("gate", "up", "down"):
+            out.append(("blk.%d.%s.weight" % (layer, NAMES[key]), p["%d.%s" % (layer, key)]))
+    return out + [("output_norm.weight", p["norm"])]
+
+
+def metadata_of(tokeniser, template):
+    ident = tokeniser.id_of
+    G = gguf
+    return [
+        ("general.architecture", G.STRING, "llama"),
+        ("general.name", G.STRING, "baton-demo"),
+        ("general.description", G.STRING, "Small demonstration chat model of Baton, trained on generated dialogues"),
+        ("general.license", G.STRING, "apache-2.0"),
+        ("general.alignment", G.U32, G.ALIGN),
+        ("general.file_type", G.U32, 7),
+        ("general.quantization_version", G.U32, 2),
+        ("llama.vocab_size", G.U32, model.VOCAB),
+        ("llama.context_length", G.U32, model.CONTEXT),
+        ("llama.embedding_length", G.U32, model.DIM),
+        ("llama.block_count", G.U32, model.LAYERS),
+        ("llama.feed_forward_length", G.U32, model.FFN),
+        ("llama.attention.head_count", G.U32, model.HEADS),
+        ("llama.attention.head_count_kv", G.U32, model.KV_HEADS),
+        ("llama.attention.key_length", G.U32, model.HEAD_DIM),
+        ("llama.attention.value_length", G.U32, model.HEAD_DIM),
+        ("llama.attention.layer_norm_rms_epsilon", G.F32, model.EPS),
+        ("llama.rope.dimension_count", G.U32, model.HEAD_DIM),
+        ("llama.rope.freq_base", G.F32, model.ROPE_BASE),
+        ("tokenizer.ggml.model", G.STRING, "gpt2"),
+        ("tokenizer.ggml.pre", G.STRING, "qwen2"),
+        ("tokenizer.ggml.tokens", G.ARRAY, (G.STRING, tokeniser.tokens)),
+        ("tokenizer.ggml.token_type", G.ARRAY, (G.I32, tokeniser.token_types())),
+        ("tokenizer.ggml.merges", G.ARRAY, (G.STRING, tokeniser.merges)),
+        ("tokenizer.ggml.bos_token_id", G.U32, ident["<|endoftext|>"]),
+        ("tokenizer.ggml.eos_token_id", G.U32, ident["<|im_end|>"]),
+        ("tokenizer.ggml.padding_token_id", G.U32, ident["<|endoftext|>"]),
+        ("tokenizer.ggml.add_bos_token", G.BOOL, False),
+        ("tokenizer.chat_template", G.STRING, template),
+    ]
+
+
+def main(argv):
+    work, out = argv[1], argv[2]
+    saved = torch.load(os.path.join(work, "checkpoint.pt"))
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "chat_template.jinja")) as f:
+        template = f.read()
+    tokeniser = bpe.Tokeniser.load(os.path.join(work, "tok.json"))
+    gguf.write(out, metadata_of(tokeniser, template), tensors_of(saved["opt"]["average"]))
+    print("%s: step %d, %d bytes" % (out, saved["step"], os.path.getsize(out)))
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -14,15 +14,27 @@
 
 enum { FORWARD_VERSION = 1 }; /* raised when a change to the forward pass changes bits */
 
+/* The list of divisors that suits the context, if the file has one; E_NOT_FOUND when it has none. */
 static int read_factors(struct model *model, const struct gguf *gguf, float *out, struct fault *fault)
 {
-    const char *name = GLOBALS[GLOBAL_ROPE_FREQS].suffix;
+    const struct rope_params *params = &model->rope_params[ROPE_GLOBAL];
+    bool is_long = model->config.context_length > params->original_context;
+    const char *name = GLOBALS[is_long ? GLOBAL_ROPE_LONG : GLOBAL_ROPE_SHORT].suffix;
     uint32_t n = model->config.rope_dims / 2;
-    int rc = weights_vector(gguf, name, n, out, fault);
+    int rc;
 
+    if (gguf_tensor_find(gguf, name) == NULL) {
+        if (params->scaling == ROPE_SCALE_LONGROPE)
+            return fault_set(fault, E_FORMAT, "tensor %s is missing, which longrope scaling needs", name);
+        name = GLOBALS[GLOBAL_ROPE_FREQS].suffix;
+    }
+    rc = weights_vector(gguf, name, n, out, fault);
     for (uint32_t i = 0; i < n && rc == 0; i++)
         if (!(isfinite(out[i]) && out[i] > 0))
             rc = fault_set(fault, E_FORMAT, "tensor %s: divisor %u is not a positive number", name, i);
+    if (rc == 0 && params->scaling == ROPE_SCALE_NONE)
+        str_copy(model->config.rope_scaling, sizeof(model->config.rope_scaling),
+                 name == GLOBALS[GLOBAL_ROPE_FREQS].suffix ? "llama3" : "longrope");
     return rc;
 }
 
@@ -39,8 +51,6 @@ static int load_ropes(struct model *model, const struct gguf *gguf, struct fault
     has_factors = rc == 0;
     if (rc == E_NOT_FOUND)
         rc = 0;
-    if (has_factors && model->rope_params[ROPE_GLOBAL].scaling == ROPE_SCALE_NONE)
-        str_copy(config->rope_scaling, sizeof(config->rope_scaling), "llama3");
     for (unsigned i = 0; i < model->n_ropes && rc == 0; i++)
         rc = rope_init(&model->rope_params[i], config->rope_dims,
                        has_factors && i == ROPE_GLOBAL ? factors : NULL, &model->ropes[i]);

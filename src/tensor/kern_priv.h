@@ -95,6 +95,8 @@ struct kern_vec {
     void (*rms_norm)(const float *x, const float *gain, uint32_t n, float eps, float *out);
     void (*vec_add)(float *x, const float *y, uint32_t n);
     void (*swiglu)(float *gate, const float *up, uint32_t n);
+    void (*geglu)(float *gate, const float *up, uint32_t n);
+    void (*vec_scale)(float *x, float by, uint32_t n);
     void (*rope)(const struct rope_args *args);
 
     float (*read_memory)(const void *from, size_t len_bytes); /* 64-aligned, whole KiB */

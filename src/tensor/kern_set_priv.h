@@ -29,6 +29,8 @@ void KERN(kv_store)(const struct kv_store_args *args);
 void KERN(rms_norm)(const float *x, const float *gain, uint32_t n, float eps, float *out);
 void KERN(vec_add)(float *x, const float *y, uint32_t n);
 void KERN(swiglu)(float *gate, const float *up, uint32_t n);
+void KERN(geglu)(float *gate, const float *up, uint32_t n);
+void KERN(vec_scale)(float *x, float by, uint32_t n);
 void KERN(rope)(const struct rope_args *args);
 
 float KERN(read_memory)(const void *from, size_t len_bytes);

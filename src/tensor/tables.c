@@ -60,6 +60,16 @@ void swiglu(const struct kern_table *table, float *gate, const float *up, uint32
     table->vec->swiglu(gate, up, n);
 }
 
+void geglu(const struct kern_table *table, float *gate, const float *up, uint32_t n)
+{
+    table->vec->geglu(gate, up, n);
+}
+
+void vec_scale(const struct kern_table *table, float *x, float by, uint32_t n)
+{
+    table->vec->vec_scale(x, by, n);
+}
+
 void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x, uint32_t n_heads,
                  uint32_t head_dim, uint32_t dims, const float *cos, const float *sin)
 {

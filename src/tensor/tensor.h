@@ -121,6 +121,9 @@ void rms_norm(const struct kern_table *table, const float *x, const float *gain,
 void vec_add(const struct kern_table *table, float *x, const float *y, uint32_t n); /* x += y */
 /* gate[i] = silu(gate[i]) * up[i]   (SwiGLU, Shazeer 2020) */
 void swiglu(const struct kern_table *table, float *gate, const float *up, uint32_t n);
+/* gate[i] = gelu(gate[i]) * up[i], gelu in its tanh form   (GEGLU, ibid.; Hendrycks & Gimpel 2016) */
+void geglu(const struct kern_table *table, float *gate, const float *up, uint32_t n);
+void vec_scale(const struct kern_table *table, float *x, float by, uint32_t n); /* x *= by */
 
 enum rope_pairs { ROPE_ADJACENT /* llama: (0,1)(2,3).. */, ROPE_HALVES /* qwen2, NeoX: (i, i + dims/2) */ };
 /* Rotates n_heads heads of one token in place; cos/sin: [dims/2] of this position. */

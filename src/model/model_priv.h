@@ -90,6 +90,9 @@ void weights_fini(struct model *model);
 /* The tensor as floats if it is a plain vector of n; E_NOT_FOUND when absent. */
 int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float *out, struct fault *fault);
 
+/* The KV type as the kernels know it. */
+enum dtype model_kv_dtype(const struct model *model);
+
 /* ---- state.c and the passes ---- */
 
 struct model_state {

@@ -6,6 +6,7 @@
  * mathematical library gives.  Two workers whose ids differ do not exchange KV. */
 #include "model/model_priv.h"
 
+#include "base/check.h"
 #include "base/str.h"
 
 #include <math.h>
@@ -58,6 +59,24 @@ static int load_ropes(struct model *model, const struct gguf *gguf, struct fault
     return rc;
 }
 
+enum dtype model_kv_dtype(const struct model *model)
+{
+    switch (model->layout.type) {
+    case KV_F32:
+        return DTYPE_F32;
+    case KV_F16:
+        return DTYPE_F16;
+    case KV_BF16:
+        return DTYPE_BF16;
+    case KV_Q8_0:
+        return DTYPE_Q8_0;
+    case KV_Q4_0:
+        return DTYPE_Q4_0;
+    }
+    ASSERT(!"a KV type");
+    return DTYPE_F32;
+}
+
 static int apply_opts(struct model *model, const struct model_opts *opts, struct fault *fault)
 {
     struct model_config *config = &model->config;
@@ -68,7 +87,8 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
                          opts->kernels ? opts->kernels : "auto");
     model->layout = (struct kv_layout){.n_layers = config->n_layers,
                                        .n_kv_heads = config->n_kv_heads,
-                                       .head_dim = config->head_dim,
+                                       .k_dim = config->head_dim,
+                                       .v_dim = config->head_dim,
                                        .block_tokens = opts->block_tokens ? opts->block_tokens : 32,
                                        .type = opts->kv_type};
     if (model->layout.block_tokens % 16 != 0 || model->layout.block_tokens > 128) /* what attention takes */

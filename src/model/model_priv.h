@@ -106,6 +106,9 @@ int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float 
 /* For the pack functions of halves: after a tensor is packed, counts it and tells progress. */
 void weights_report(struct loading *load, const struct gguf_tensor *tensor);
 
+/* The KV type as the kernels know it. */
+enum dtype model_kv_dtype(const struct model *model);
+
 /* ---- state.c and the passes ---- */
 
 struct model_state {

@@ -314,8 +314,20 @@ static void halves_are_rounded_to_even(void **state)
                 if (isnan(row[i]))
                     row[i] = 65520.0f;
             }
-            kv_store(&(struct kv_store_args){table, arena, sizeof(arena), true, 1, N, 16, &block, 0, 1, row,
-                                             row, N, N});
+            kv_store(&(struct kv_store_args){.table = table,
+                                             .kv_layer = arena,
+                                             .block_bytes = sizeof(arena),
+                                             .kv_type = DTYPE_F16,
+                                             .n_kv_heads = 1,
+                                             .k_dim = N,
+                                             .v_dim = N,
+                                             .block_tokens = 16,
+                                             .blocks = &block,
+                                             .n = 1,
+                                             .k = row,
+                                             .v = row,
+                                             .k_stride = N,
+                                             .v_stride = N});
             for (int i = 0; i < N; i++)
                 assert_int_equal(arena[N * 16 + i], f32_to_f16(row[i]));
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiny random models for tests: made with gguf/write.h, opened at once, with one thing wrong on request. */
+/* Tiny random models of any architecture for tests: made with gguf/write.h, opened at once, with one thing
+ * wrong on request. */
 #ifndef MODEL_TINY_H
 #define MODEL_TINY_H
 
@@ -12,7 +13,8 @@ struct tiny_shape {
     enum dtype types[3]; /* taken in turn by the matrices */
     bool is_tied;
     bool has_bias;
-    bool has_rope_freqs;
+    bool has_rope_freqs;    /* and longrope's lists, where the architecture has them */
+    const char *const *set; /* "KEY=VALUE" without the architecture's name, NULL-ended; may be NULL */
     uint64_t seed;
 };
 

@@ -371,8 +371,10 @@ static void read_windows(struct reading *r, struct model *model)
         return;
     model->config.window = (uint32_t)window;
     for (uint32_t i = 0; i < model->config.n_layers; i++)
-        if (model->layers[i].is_local)
+        if (model->layers[i].is_local) {
             model->layers[i].window = (uint32_t)window;
+            model->config.n_window_layers++;
+        }
 }
 
 void use_local_rope(struct model *model, double freq_base)

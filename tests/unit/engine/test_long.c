@@ -157,6 +157,19 @@ static void attend_exactly(const float *q, const float *kv, uint32_t n_keys, uin
         out[i] /= sum;
 }
 
+/* Values rise along the context, so that keys left out anywhere move the mean. */
+static float *draw_keys_and_values(struct rng *rng)
+{
+    size_t n = (size_t)CONTEXT * 2 * DIM;
+    float *kv = calloc(n, sizeof(*kv));
+
+    assert_non_null(kv);
+    rng_init(rng, 128);
+    for (size_t i = 0; i < n; i++)
+        kv[i] = (float)(rng_unit(rng) * 2 - 1) + (i % (2 * DIM) < DIM ? 0 : (float)i / (float)n);
+    return kv;
+}
+
 static void check_attention(struct team *team, uint32_t window)
 {
     struct attn_sizes sizes = {.max_tokens = QUERIES,
@@ -166,8 +179,7 @@ static void check_attention(struct team *team, uint32_t window)
                                .v_dim = DIM,
                                .n_ranks = 3};
     struct rng rng;
-    float *kv = calloc((size_t)CONTEXT * 2 * DIM, sizeof(float)),
-          *arena = calloc((size_t)CONTEXT * 2 * DIM, 4);
+    float *kv = draw_keys_and_values(&rng), *arena = calloc((size_t)CONTEXT * 2 * DIM, sizeof(float));
     float q[QUERIES * DIM], out[QUERIES * DIM];
     kv_block_id table[N_BLOCKS];
     struct attn_item item = {.n_tokens = QUERIES, .position = CONTEXT - QUERIES, .blocks = table};
@@ -187,12 +199,8 @@ static void check_attention(struct team *team, uint32_t window)
                                   .k_stride = 2 * DIM,
                                   .v_stride = 2 * DIM};
 
-    rng_init(&rng, 128);
     for (uint32_t i = 0; i < N_BLOCKS; i++)
         table[i] = N_BLOCKS - 1 - i;
-    /* Values rise along the context, so that keys left out anywhere move the mean. */
-    for (size_t i = 0; i < (size_t)CONTEXT * 2 * DIM; i++)
-        kv[i] = (float)(rng_unit(&rng) * 2 - 1) + (i % (2 * DIM) < DIM ? 0 : (float)i / (CONTEXT * 2 * DIM));
     for (uint32_t i = 0; i < QUERIES * DIM; i++)
         q[i] = (float)(rng_unit(&rng) * 2 - 1);
     kv_store(&store);

@@ -4,8 +4,8 @@ libtoken_a_SOURCES = src/token/tokenizer.h src/token/chat.h src/token/tokenizer_
 	src/token/tokenizer.c src/token/ids.c src/token/vocab.c src/token/alphabet.c \
 	src/token/pairs.c src/token/merges.c src/token/pieces.c src/token/merge.c \
 	src/token/pretok.c src/token/encode.c src/token/detok.c \
-	src/token/chat.c src/token/chat_text.c src/token/json_text.c src/token/template.c \
-	src/token/chat_chatml.c src/token/chat_hermes.c \
+	src/token/chat.c src/token/chat_context.c src/token/chat_probe.c src/token/chat_family.c \
+	src/token/json_text.c \
 	src/token/template/template.h src/token/template/value.h src/token/template/jinja_priv.h \
 	src/token/template/ast_priv.h src/token/template/lex.c src/token/template/parse.c \
 	src/token/template/parse_literal.c src/token/template/parse_expr.c src/token/template/parse_stmt.c \
@@ -25,8 +25,10 @@ token_test_programs = \
 	tests/unit/token/test_detok \
 	tests/unit/token/test_json_text \
 	tests/unit/token/test_chat \
+	tests/unit/token/test_taint \
 	tests/unit/token/test_templates
-token_test_help = tests/unit/token/vocabularies.c tests/unit/token/vocabularies.h
+token_test_help = tests/unit/token/vocabularies.c tests/unit/token/vocabularies.h \
+	tests/unit/token/chat_templates.h
 check_PROGRAMS += $(token_test_programs)
 TESTS += $(token_test_programs)
 tests_unit_token_test_vectors_SOURCES = tests/unit/token/test_vectors.c $(token_test_help)
@@ -43,6 +45,8 @@ tests_unit_token_test_json_text_SOURCES = tests/unit/token/test_json_text.c
 tests_unit_token_test_json_text_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_chat_SOURCES = tests/unit/token/test_chat.c $(token_test_help)
 tests_unit_token_test_chat_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_taint_SOURCES = tests/unit/token/test_taint.c $(token_test_help)
+tests_unit_token_test_taint_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_templates_SOURCES = tests/unit/token/test_templates.c $(token_test_help)
 tests_unit_token_test_templates_LDADD = $(link_token) $(CMOCKA_LIBS)
 endif

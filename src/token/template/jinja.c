@@ -45,7 +45,10 @@ void jinja_fail(struct jinja *jinja, int rc, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    jinja->rc = fault_set(jinja->fault, rc, "line %u: %s", jinja->line, text);
+    if (jinja->line == 0) /* not begun yet: the variables are being made */
+        jinja->rc = fault_set(jinja->fault, rc, "%s", text);
+    else
+        jinja->rc = fault_set(jinja->fault, rc, "line %u: %s", jinja->line, text);
 }
 
 void *jinja_take(struct jinja *jinja, size_t len_bytes)
@@ -174,7 +177,6 @@ int jinja_new(const struct jinja_template *parsed, const struct template_limits 
         return fault_set(fault, E_NOMEM, "out of memory");
     *jinja = (struct jinja){.parsed = parsed,
                             .fault = fault,
-                            .line = 1,
                             .steps_left = limits->steps,
                             .max_text_bytes = limits->text_bytes,
                             .now_unix_s = now_unix_s};
@@ -202,6 +204,7 @@ void jinja_free(struct jinja *jinja)
 
 int jinja_run(struct jinja *jinja, struct text *out)
 {
+    jinja->line = 1;
     struct value value = jinja_capture(jinja, jinja->parsed->body);
 
     if (jinja->rc == 0)

@@ -244,3 +244,11 @@ struct value build_end(struct build *build)
     build_drop(build);
     return jinja->rc == 0 ? value_text(jinja, text) : value_undefined(NULL);
 }
+
+struct value value_copy(struct jinja *jinja, struct bytes text, uint8_t mark)
+{
+    struct build build = build_begin(jinja);
+
+    build_raw(&build, text.data, text.len_bytes, mark);
+    return build_end(&build);
+}

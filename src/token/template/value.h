@@ -89,6 +89,7 @@ struct value value_float(double real);
 struct value value_text(struct jinja *jinja, struct text text);
 struct value value_str(struct jinja *jinja, const char *text);                  /* borrowed, our own */
 struct value value_bytes(struct jinja *jinja, struct bytes text, uint8_t mark); /* borrowed */
+struct value value_copy(struct jinja *jinja, struct bytes text, uint8_t mark);
 struct value value_list(struct jinja *jinja, size_t cap);
 struct value value_tuple(struct jinja *jinja, size_t cap);
 struct value value_dict(struct jinja *jinja);

@@ -9,17 +9,12 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "gguf/write.h"
+#include "tests/unit/token/chat_templates.h"
 
 #define N_SPECIALS   5
 #define N_TOKENS     (256 + N_SPECIALS)
 #define CONTROL      3
 #define USER_DEFINED 4
-
-static const char chat_template[] =
-    "{# \n\n# Tools <args-json-object> <tool_response> #}"
-    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + "
-    "'<|im_end|>\\n' }}"
-    "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
 static const struct {
     const char *spelling;
@@ -65,7 +60,7 @@ static int write_image(struct buf *out)
         (rc = gguf_put_i32_array(writer, "tokenizer.ggml.token_type", types, N_TOKENS)) == 0 &&
         (rc = gguf_put_str_array(writer, "tokenizer.ggml.merges", spellings, 0)) == 0 &&
         (rc = gguf_put_u32(writer, "tokenizer.ggml.eos_token_id", 257)) == 0 &&
-        (rc = gguf_put_str(writer, "tokenizer.chat_template", bytes_str(chat_template))) == 0)
+        (rc = gguf_put_str(writer, "tokenizer.chat_template", bytes_str(hermes_template))) == 0)
         rc = gguf_writer_header(writer, out);
     gguf_writer_free(writer);
     return rc;

@@ -48,7 +48,7 @@ static void add_star_star(struct jinja *jinja, const struct node *node, struct c
     if (more.kind != VALUE_DICT)
         jinja_fail(jinja, E_FORMAT, "** wants a dict, not a %s", value_type(more));
     for (size_t i = 0; jinja->rc == 0 && i < more.dict->n && jinja_charge(jinja, 1 + out->n_keywords); i++)
-        push_keyword(jinja, out, text_of(more.dict->entries[i].key), more.dict->entries[i].value);
+        push_keyword(jinja, out, text_in(more.dict->entries[i].key), more.dict->entries[i].value);
 }
 
 void eval_args(struct jinja *jinja, const struct node_args *args, struct call *out)

@@ -150,7 +150,7 @@ struct value value_item(struct jinja *jinja, struct value value, struct value ke
 
 struct value value_path(struct jinja *jinja, struct value value, struct value path)
 {
-    struct text text = text_of(path);
+    struct text text = text_in(path);
     size_t from = 0;
 
     if (path.kind != VALUE_TEXT)

@@ -189,7 +189,7 @@ void list_sort(struct jinja *jinja, struct value list, const struct value *keys,
  * count. */
 static struct value key_of(struct jinja *jinja, struct value value, struct value path, bool keeps_case)
 {
-    struct text text = text_of(path);
+    struct text text = text_in(path);
     size_t comma = bytes_find(text_bytes(text), bytes_str(","), 0), from = 0;
 
     if (path.kind != VALUE_ABSENT && path.kind != VALUE_NONE && comma == SIZE_MAX)

@@ -48,7 +48,7 @@ static struct value pick(struct jinja *jinja, struct value self, struct call *ca
     struct call rest = without(call, n_used);
 
     if (rest.n_args > 0) {
-        struct text name = text_of(rest.args[0]);
+        struct text name = text_in(rest.args[0]);
 
         test = test_find(text_bytes(name));
         if (test == NULL)
@@ -121,7 +121,7 @@ static struct value filter_map(struct jinja *jinja, struct value self, struct ca
         return list;
     if (call->n_args == 0 && path.kind != VALUE_ABSENT)
         return map_attribute(jinja, all, path, keyword_of(call, "default"));
-    struct text name = call->n_args == 0 ? (struct text){0} : text_of(call->args[0]);
+    struct text name = call->n_args == 0 ? (struct text){0} : text_in(call->args[0]);
     const struct callable *filter = filter_find(text_bytes(name));
     if (filter == NULL) {
         jinja_fail(jinja, E_UNSUPPORTED, "unknown filter \"%.*s\"",
@@ -140,7 +140,7 @@ static struct value filter_map(struct jinja *jinja, struct value self, struct ca
 /* attr: the attribute, never the item */
 static struct value filter_attr(struct jinja *jinja, struct value self, struct call *call)
 {
-    struct text name = text_of(call->bound[0]);
+    struct text name = text_in(call->bound[0]);
 
     return self.kind == VALUE_DICT && method_find(jinja, self, text_bytes(name)) == NULL
                ? value_undefined("attr")

@@ -59,7 +59,7 @@ static struct value filter_title(struct jinja *jinja, struct value self, struct 
 {
     struct value whole = value_to_text(jinja, self);
     struct build build = build_begin(jinja);
-    struct text text = text_of(whole);
+    struct text text = text_in(whole);
     size_t from = 0, len;
 
     for (size_t at = 0; at <= text.len_bytes && jinja->rc == 0; at += len) {
@@ -70,7 +70,7 @@ static struct value filter_title(struct jinja *jinja, struct value self, struct 
         if (!is_border)
             continue;
         struct value word = value_text(jinja, text_part(text, from, at));
-        build_text(&build, text_of(by_method(jinja, word, call, "capitalize")));
+        build_text(&build, text_in(by_method(jinja, word, call, "capitalize")));
         from = at + len;
         build_text(&build, text_part(text, at, from));
     }
@@ -87,7 +87,7 @@ static struct value filter_escape(struct jinja *jinja, struct value self, struct
 {
     struct value whole = value_to_text(jinja, self);
     struct build build = build_begin(jinja);
-    struct text text = text_of(whole);
+    struct text text = text_in(whole);
     size_t from = 0;
 
     (void)call;
@@ -120,7 +120,7 @@ static struct value filter_indent(struct jinja *jinja, struct value self, struct
         width = value_int(4);
     if (width.kind != VALUE_TEXT)
         width = op_binary(jinja, OP_MUL, value_str(jinja, " "), width);
-    struct text indent = text_of(width), text = text_of(whole);
+    struct text indent = text_in(width), text = text_in(whole);
     for (size_t from = 0, line = 0; from <= text.len_bytes && jinja->rc == 0; line++) {
         size_t to = from, len = 1;
 
@@ -141,7 +141,7 @@ static struct value filter_indent(struct jinja *jinja, struct value self, struct
 static struct value filter_wordcount(struct jinja *jinja, struct value self, struct call *call)
 {
     struct value whole = value_to_text(jinja, self);
-    struct text text = text_of(whole);
+    struct text text = text_in(whole);
     const struct callable *isalnum = callable_find(text_methods, bytes_str("isalnum"));
     bool is_inside = false;
     int64_t n = 0;
@@ -170,7 +170,7 @@ static struct value filter_format(struct jinja *jinja, struct value self, struct
         for (size_t i = 0; i < call->n_keywords && jinja->rc == 0; i++)
             dict_set(jinja, arguments, value_text(jinja, call->keywords[i].name), call->keywords[i].value);
     }
-    return jinja->rc == 0 ? text_format(jinja, text_of(whole), arguments) : whole;
+    return jinja->rc == 0 ? text_format(jinja, text_in(whole), arguments) : whole;
 }
 
 static struct value filter_tojson(struct jinja *jinja, struct value self, struct call *call)
@@ -182,7 +182,7 @@ static struct value filter_tojson(struct jinja *jinja, struct value self, struct
 static struct value filter_truncate(struct jinja *jinja, struct value self, struct call *call)
 {
     struct value whole = value_to_text(jinja, self);
-    struct text text = text_of(whole);
+    struct text text = text_in(whole);
     struct text end = call->bound[2].kind == VALUE_TEXT ? *call->bound[2].text : text_str("...");
     struct build build = build_begin(jinja);
     int64_t length = 255, leeway = 5;

@@ -120,7 +120,7 @@ static void put_number(struct build *build, const struct spec *spec, struct valu
         build_raw(&whole, &sign, 1, MARK_OWN);
     if (!digits_of(jinja, spec, value, &whole))
         jinja_fail(jinja, E_FORMAT, "a %s where a number is to be written", value_type(value));
-    struct text text = text_of(build_end(&whole));
+    struct text text = text_in(build_end(&whole));
     if (spec->align == '=' && sign != 0) { /* between sign and digits */
         build_raw(build, &sign, 1, MARK_OWN);
         inner.width = spec->width > 0 ? spec->width - 1 : spec->width;
@@ -137,7 +137,7 @@ static void put_text(struct build *build, const struct spec *spec, struct value 
         print_repr(&whole, value);
     else
         print_str(&whole, value);
-    struct text text = text_of(build_end(&whole));
+    struct text text = text_in(build_end(&whole));
     if (spec->precision >= 0)
         text = text_part(text, 0, text_offset(text, (size_t)spec->precision));
     put_padded(build, spec, text, align);

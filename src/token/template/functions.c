@@ -74,7 +74,7 @@ static struct value function_namespace(struct jinja *jinja, struct value self, s
 static struct value function_raise(struct jinja *jinja, struct value self, struct call *call)
 {
     struct value message = value_to_text(jinja, call->bound[0]);
-    struct text text = text_of(message);
+    struct text text = text_in(message);
 
     (void)self;
     jinja_fail(jinja, E_INVAL, "%.*s", text.len_bytes > 300 ? 300 : (int)text.len_bytes,
@@ -128,7 +128,7 @@ static bool put_date(struct build *build, char directive, const struct tm *tm)
 
 static struct value function_strftime(struct jinja *jinja, struct value self, struct call *call)
 {
-    struct text format = text_of(call->bound[0]);
+    struct text format = text_in(call->bound[0]);
     struct build build = build_begin(jinja);
     time_t now = (time_t)jinja->now_unix_s;
     struct tm tm;
@@ -148,7 +148,7 @@ static struct value function_strftime(struct jinja *jinja, struct value self, st
         struct build one = build_begin(jinja);
         if (!put_date(&one, (char)format.data[at + 1], &tm))
             jinja_fail(jinja, E_UNSUPPORTED, "strftime_now() does not know %%%c", format.data[at + 1]);
-        struct text text = text_of(build_end(&one));
+        struct text text = text_in(build_end(&one));
         build_text(&build,
                    is_bare && text.len_bytes > 1 && text.data[0] == '0' ? text_part(text, 1, 9) : text);
         at++;

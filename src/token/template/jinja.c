@@ -208,6 +208,6 @@ int jinja_run(struct jinja *jinja, struct text *out)
     struct value value = jinja_capture(jinja, jinja->parsed->body);
 
     if (jinja->rc == 0)
-        *out = text_of(value);
+        *out = text_in(value);
     return jinja->rc;
 }

@@ -66,7 +66,7 @@ void build_char(struct build *build, uint32_t code, uint8_t mark);
 struct value build_end(struct build *build); /* the text; build is empty after */
 void build_drop(struct build *build);
 
-struct text text_of(struct value value); /* empty when it is none */
+struct text text_in(struct value value); /* empty when it is none */
 struct text text_str(const char *text);  /* our own */
 struct text text_part(struct text text, size_t from, size_t to);
 uint8_t text_mark_at(struct text text, size_t at);

@@ -85,7 +85,7 @@ static void put_key(struct build *build, const struct json_style *style, struct 
         jinja_fail(build->jinja, E_FORMAT, "a tuple cannot be a key of JSON");
     else
         put_json(&name, style, key, 0);
-    put_json_text(build, style, text_of(build_end(&name)));
+    put_json_text(build, style, text_in(build_end(&name)));
 }
 
 static void put_object(struct build *build, const struct json_style *style, struct value value,
@@ -193,10 +193,10 @@ struct value value_to_json(struct jinja *jinja, struct value value, const struct
     if (options[1].kind == VALUE_TEXT)
         style.indent = *options[1].text;
     else if (value_index(options[1], &width))
-        style.indent = text_of(op_binary(jinja, OP_MUL, value_str(jinja, " "), value_int(width)));
+        style.indent = text_in(op_binary(jinja, OP_MUL, value_str(jinja, " "), value_int(width)));
     if (value_is_sequence(options[2]) && options[2].list->n == 2) {
-        style.item_separator = text_of(options[2].list->items[0]);
-        style.key_separator = text_of(options[2].list->items[1]);
+        style.item_separator = text_in(options[2].list->items[0]);
+        style.key_separator = text_in(options[2].list->items[1]);
     }
     put_json(&build, &style, value, 0);
     return build_end(&build);

@@ -70,31 +70,31 @@ static struct value change_case(struct jinja *jinja, struct text text, int how)
 static struct value method_case(struct jinja *jinja, struct value self, struct call *call)
 {
     (void)call;
-    return change_case(jinja, text_of(self), UPPER);
+    return change_case(jinja, text_in(self), UPPER);
 }
 
 static struct value method_lower(struct jinja *jinja, struct value self, struct call *call)
 {
     (void)call;
-    return change_case(jinja, text_of(self), LOWER);
+    return change_case(jinja, text_in(self), LOWER);
 }
 
 static struct value method_title(struct jinja *jinja, struct value self, struct call *call)
 {
     (void)call;
-    return change_case(jinja, text_of(self), TITLE);
+    return change_case(jinja, text_in(self), TITLE);
 }
 
 static struct value method_capitalize(struct jinja *jinja, struct value self, struct call *call)
 {
     (void)call;
-    return change_case(jinja, text_of(self), CAPITALIZE);
+    return change_case(jinja, text_in(self), CAPITALIZE);
 }
 
 static struct value method_swapcase(struct jinja *jinja, struct value self, struct call *call)
 {
     (void)call;
-    return change_case(jinja, text_of(self), SWAP);
+    return change_case(jinja, text_in(self), SWAP);
 }
 
 /* ---- questions about all characters ---- */
@@ -183,7 +183,7 @@ static struct value method_islower(struct jinja *jinja, struct value self, struc
 
 static struct value strip(struct jinja *jinja, struct value self, struct call *call, bool left, bool right)
 {
-    struct text chars = text_of(call->bound[0]);
+    struct text chars = text_in(call->bound[0]);
 
     jinja_charge(jinja, self.text->len_bytes * (chars.len_bytes + 1) / 64);
     return value_text(jinja,

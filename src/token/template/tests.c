@@ -191,14 +191,14 @@ static struct value test_filter(struct jinja *jinja, struct value self, struct c
 {
     (void)jinja;
     (void)call;
-    return value_bool(filter_find(text_bytes(text_of(self))) != NULL);
+    return value_bool(filter_find(text_bytes(text_in(self))) != NULL);
 }
 
 static struct value test_test(struct jinja *jinja, struct value self, struct call *call)
 {
     (void)jinja;
     (void)call;
-    return value_bool(test_find(text_bytes(text_of(self))) != NULL);
+    return value_bool(test_find(text_bytes(text_in(self))) != NULL);
 }
 
 static const struct callable all_tests[] = {

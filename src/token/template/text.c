@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-struct text text_of(struct value value)
+struct text text_in(struct value value)
 {
     return value.kind == VALUE_TEXT ? *value.text : (struct text){0};
 }

@@ -40,7 +40,7 @@ static struct bytes spell_byte(unsigned byte, uint8_t room[4])
     return bytes_of(room, 0);
 }
 
-static int write_image(struct buf *out)
+static int write_image(const char *chat_template, struct buf *out)
 {
     struct bytes spellings[N_TOKENS];
     int32_t types[N_TOKENS];
@@ -60,7 +60,7 @@ static int write_image(struct buf *out)
         (rc = gguf_put_i32_array(writer, "tokenizer.ggml.token_type", types, N_TOKENS)) == 0 &&
         (rc = gguf_put_str_array(writer, "tokenizer.ggml.merges", spellings, 0)) == 0 &&
         (rc = gguf_put_u32(writer, "tokenizer.ggml.eos_token_id", 257)) == 0 &&
-        (rc = gguf_put_str(writer, "tokenizer.chat_template", bytes_str(hermes_template))) == 0)
+        (rc = gguf_put_str(writer, "tokenizer.chat_template", bytes_str(chat_template))) == 0)
         rc = gguf_writer_header(writer, out);
     gguf_writer_free(writer);
     return rc;
@@ -68,9 +68,14 @@ static int write_image(struct buf *out)
 
 int sim_model_open(uint32_t context_length, struct gen_model *out)
 {
+    return sim_model_open_with(hermes_template, context_length, out);
+}
+
+int sim_model_open_with(const char *chat_template, uint32_t context_length, struct gen_model *out)
+{
     struct fault fault = {0};
     struct buf image = {0};
-    int rc = write_image(&image);
+    int rc = write_image(chat_template, &image);
 
     memset(out, 0, sizeof(*out));
     if (rc == 0)

@@ -37,8 +37,8 @@ static void set_variables(struct jinja *jinja, struct jinja *line, struct bytes 
     for (size_t i = 0; context != NULL && i < context->dict->n; i++) {
         char name[256];
 
-        snprintf(name, sizeof(name), "%.*s", (int)text_of(context->dict->entries[i].key).len_bytes,
-                 (const char *)text_of(context->dict->entries[i].key).data);
+        snprintf(name, sizeof(name), "%.*s", (int)text_in(context->dict->entries[i].key).len_bytes,
+                 (const char *)text_in(context->dict->entries[i].key).data);
         jinja_set(jinja, name, context->dict->entries[i].value);
     }
 }
@@ -73,7 +73,7 @@ static void run_line(struct bytes json)
     struct value all = value_of_json(line, json, MARK_OWN, "line");
     const struct value *source = dict_get_str(line, all, "template");
     ASSERT(source != NULL);
-    int rc = template_new(text_bytes(text_of(*source)), &fault, &template);
+    int rc = template_new(text_bytes(text_in(*source)), &fault, &template);
     if (rc == 0)
         rc = render(template, line, json, &fault);
     if (rc != 0)

@@ -25,6 +25,7 @@ include tests/fuzz/config.mk
 include tests/fuzz/api.mk
 include tests/fuzz/kvframe.mk
 include tests/fuzz/template.mk
+include tests/fuzz/jinja.mk
 include tests/fuzz/sse.mk
 include tests/fuzz/clients.mk
 include tests/integration/local.mk

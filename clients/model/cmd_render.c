@@ -37,11 +37,13 @@ static const char HELP[] =
     "  --ids              print token ids instead of text\n"
     "  --no-generation    do not open the assistant's turn at the end\n"
     "  --continue         leave the last turn open if it is the assistant's\n"
+    "  --thinking on|off  set what the template knows as enable_thinking\n"
     "  --help             this text\n";
 
 struct render_args {
     const char *model, *conversation_path, *template_path, *user, *system;
     bool shows_ids, ends_closed, continues_last;
+    enum chat_thinking thinking;
 };
 
 struct conversation { /* everything it points to lives in the arena or in json */
@@ -105,6 +107,7 @@ static int read_calls(struct arena *arena, const json_t *list, struct chat_messa
             return E_FORMAT;
         calls[i].name = text_of(json_object_get(call, "name"));
         calls[i].arguments = json_of(arena, json_object_get(call, "arguments"));
+        calls[i].id = text_of(json_object_get(json_array_get(list, i), "id"));
         if (calls[i].arguments.len_bytes == 0)
             calls[i].arguments = bytes_str("{}");
     }
@@ -128,6 +131,7 @@ static int read_messages(struct conversation *conversation, const json_t *list, 
         if (content != NULL && !json_is_string(content) && !json_is_null(content))
             return fault_set(fault, E_FORMAT, "messages[%zu]: content is not a string", i);
         messages[i].text = text_of(content);
+        messages[i].call_id = text_of(json_object_get(one, "tool_call_id"));
         if (read_calls(&conversation->arena, json_object_get(one, "tool_calls"), &messages[i]) != 0)
             return fault_set(fault, E_FORMAT, "messages[%zu]: tool_calls are not calls with a name", i);
     }
@@ -249,8 +253,9 @@ static int print_rendered(const struct render_args *args, const struct chat_form
 {
     struct token_ids ids = {0};
     struct buf text = {0};
-    int rc = args->shows_ids ? chat_render(format, prompt, SIZE_MAX, &ids)
-                             : chat_render_text(format, prompt, &text);
+    struct fault fault = {0};
+    int rc = args->shows_ids ? chat_render(format, prompt, SIZE_MAX, &fault, &ids)
+                             : chat_render_text(format, prompt, &fault, &text);
 
     if (rc == 0) {
         for (size_t i = 0; i < ids.n; i++)
@@ -262,11 +267,7 @@ static int print_rendered(const struct render_args *args, const struct chat_form
     token_ids_fini(&ids);
     buf_fini(&text);
     if (rc != 0)
-        return cli_failed_code(NAME,
-                               rc == E_UNSUPPORTED ? "tools with this chat format"
-                               : rc == E_FORMAT    ? "arguments or parameters"
-                                                   : NULL,
-                               rc);
+        return cli_failed(NAME, NULL, &fault);
     return cli_done(NAME);
 }
 
@@ -287,6 +288,7 @@ static int render(const struct render_args *args)
     else {
         conversation.prompt.adds_generation = !args->ends_closed;
         conversation.prompt.continues_last = args->continues_last;
+        conversation.prompt.thinking = args->thinking;
         status = print_rendered(args, format, &conversation.prompt);
     }
     chat_format_free(format);
@@ -295,15 +297,12 @@ static int render(const struct render_args *args)
     return status;
 }
 
-static const struct option OPTIONS[] = {{"file", required_argument, NULL, 'f'},
-                                        {"user", required_argument, NULL, 'u'},
-                                        {"system", required_argument, NULL, 's'},
-                                        {"template", required_argument, NULL, 't'},
-                                        {"ids", no_argument, NULL, 'i'},
-                                        {"no-generation", no_argument, NULL, 'n'},
-                                        {"continue", no_argument, NULL, 'c'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
+static const struct option OPTIONS[] = {
+    {"file", required_argument, NULL, 'f'},   {"user", required_argument, NULL, 'u'},
+    {"system", required_argument, NULL, 's'}, {"template", required_argument, NULL, 't'},
+    {"ids", no_argument, NULL, 'i'},          {"no-generation", no_argument, NULL, 'n'},
+    {"continue", no_argument, NULL, 'c'},     {"thinking", required_argument, NULL, 'k'},
+    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
 
 static void take_option(int option, struct render_args *args)
 {
@@ -315,6 +314,8 @@ static void take_option(int option, struct render_args *args)
         args->system = optarg;
     else if (option == 't')
         args->template_path = optarg;
+    else if (option == 'k')
+        args->thinking = strcmp(optarg, "off") == 0 ? CHAT_THINKING_OFF : CHAT_THINKING_ON;
     args->shows_ids |= option == 'i';
     args->ends_closed |= option == 'n';
     args->continues_last |= option == 'c';

@@ -41,9 +41,10 @@ static int read_chat(const struct prompt_source *source, const struct tokenizer 
         messages[prompt.n_messages++] =
             (struct chat_message){.role = CHAT_SYSTEM, .text = bytes_str(source->system)};
     messages[prompt.n_messages++] = (struct chat_message){.role = CHAT_USER, .text = bytes_str(source->chat)};
-    rc = chat_render(format, &prompt, MAX_PROMPT, out);
+    struct fault inner = {0};
+    rc = chat_render(format, &prompt, MAX_PROMPT, &inner, out);
     chat_format_free(format);
-    return rc < 0 ? fault_set(fault, rc, "the prompt cannot be rendered: %s", err_text(rc)) : 0;
+    return rc < 0 ? fault_set(fault, rc, "the prompt cannot be rendered: %s", inner.text) : 0;
 }
 
 static int read_text(const struct prompt_source *source, const struct tokenizer *tokenizer,

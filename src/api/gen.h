@@ -37,6 +37,8 @@ struct gen_tool {
 
 enum gen_tool_choice { GEN_TOOLS_AUTO, GEN_TOOLS_ANY, GEN_TOOLS_ONE, GEN_TOOLS_NONE };
 
+enum gen_thinking { GEN_THINKING_UNSAID, GEN_THINKING_ON, GEN_THINKING_OFF };
+
 struct gen_mark { /* a cache breakpoint: the prompt up to and with n_blocks blocks of message n_messages - 1
                    */
     bool is_set;
@@ -61,6 +63,7 @@ struct gen_request { /* everything lives in the arena */
     bool is_single_call; /* disable_parallel_tool_use */
     uint32_t max_tokens; /* 0: compute the prompt only */
     bool is_stream;
+    enum gen_thinking thinking;
     double temperature; /* NaN: the model's default */
     double top_p;       /* 1: off */
     double min_p;       /* 0: off */

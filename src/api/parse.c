@@ -218,6 +218,8 @@ static int parse_thinking(struct parse *parse, const json_t *root)
     if (!json_is_object(thinking))
         return parse_fail(parse, "thinking", "Input should be an object");
     type = api_json_str(parse_member(thinking, "type"));
+    if (bytes_is(type, "disabled"))
+        parse->out->thinking = GEN_THINKING_OFF;
     if (bytes_is(type, "disabled") || bytes_is(type, "adaptive") || bytes_is(type, "between_tools"))
         return 0;
     if (!bytes_is(type, "enabled"))
@@ -232,6 +234,7 @@ static int parse_thinking(struct parse *parse, const json_t *root)
                         MIN_THINKING_BUDGET);
     parse_pop(parse, 0);
     parse->thinks = true;
+    parse->out->thinking = GEN_THINKING_ON;
     return rc;
 }
 

@@ -85,8 +85,10 @@ static void add_user(struct turns *turns, const struct gen_message *message, siz
         }
         if (i < n_blocks) {
             turn = add_turn(turns, CHAT_TOOL);
-            if (turn != NULL)
+            if (turn != NULL) {
                 turn->text = message->blocks[i].text;
+                turn->call_id = message->blocks[i].id;
+            }
         }
         from = i + 1;
     }
@@ -105,12 +107,27 @@ static void add_assistant(struct turns *turns, const struct gen_message *message
     turn->calls = calls;
     for (size_t i = 0; i < n_blocks; i++)
         if (message->blocks[i].kind == GEN_TOOL_USE)
-            calls[turn->n_calls++] = (struct chat_call){message->blocks[i].name, message->blocks[i].input};
+            calls[turn->n_calls++] = (struct chat_call){.name = message->blocks[i].name,
+                                                        .arguments = message->blocks[i].input,
+                                                        .id = message->blocks[i].id};
     /* The template puts a line end before calls; the model's own, which we delivered as text, would double
      * it. */
     while (turn->n_calls > 0 && turn->text.len_bytes > 0 &&
            strchr(" \t\r\n", turn->text.data[turn->text.len_bytes - 1]) != NULL)
         turn->text.len_bytes--;
+}
+
+static enum chat_thinking thinking_of(const struct gen_request *request)
+{
+    switch (request->thinking) {
+    case GEN_THINKING_UNSAID:
+        return CHAT_THINKING_DEFAULT;
+    case GEN_THINKING_ON:
+        return CHAT_THINKING_ON;
+    case GEN_THINKING_OFF:
+        return CHAT_THINKING_OFF;
+    }
+    return CHAT_THINKING_DEFAULT;
 }
 
 /* The conversation up to a mark (NULL: all of it) as turns and tools. */
@@ -139,7 +156,10 @@ static int build(struct gen_request *request, const struct gen_mark *upto, struc
     for (size_t i = 0; i < request->n_tools; i++)
         tools[i] = (struct chat_tool){request->tools[i].name, request->tools[i].description,
                                       request->tools[i].input_schema};
-    *out = (struct chat_prompt){.messages = turns.list, .tools = tools, .n_tools = request->n_tools};
+    *out = (struct chat_prompt){.messages = turns.list,
+                                .tools = tools,
+                                .n_tools = request->n_tools,
+                                .thinking = thinking_of(request)};
     if (upto == NULL && request->prefill.len_bytes > 0) {
         struct chat_message *last = add_turn(&turns, CHAT_ASSISTANT);
 
@@ -152,23 +172,23 @@ static int build(struct gen_request *request, const struct gen_mark *upto, struc
     return turns.is_bad ? E_NOMEM : 0;
 }
 
-/* How many tokens open the assistant's turn? */
-static int count_opening(const struct gen_model *model, uint32_t *out)
+/* How many tokens open the assistant's turn?  0 when the template does not render a lone question. */
+static int count_opening(const struct gen_model *model, const struct chat_prompt *whole, uint32_t *out)
 {
     const struct chat_message turn = {.role = CHAT_USER, .text = bytes_str("x")};
-    struct chat_prompt prompt = {.messages = &turn, .n_messages = 1};
+    struct chat_prompt prompt = {.messages = &turn, .n_messages = 1, .thinking = whole->thinking};
     struct token_ids closed = {0};
     struct token_ids opened = {0};
-    int rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, &closed);
+    int rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, NULL, &closed);
 
     prompt.adds_generation = true;
     if (rc == 0)
-        rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, &opened);
+        rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, NULL, &opened);
     if (rc == 0)
         *out = opened.n > closed.n ? (uint32_t)(opened.n - closed.n) : 0;
     token_ids_fini(&closed);
     token_ids_fini(&opened);
-    return rc;
+    return rc == E_NOMEM ? rc : 0;
 }
 
 static int find_mark(const struct gen_model *model, struct gen_request *request, const struct gen_mark *mark,
@@ -183,30 +203,31 @@ static int find_mark(const struct gen_model *model, struct gen_request *request,
 
     if (!mark->is_set)
         return 0;
-    if (last != NULL && request->prefill.len_bytes == 0 && mark->n_messages == request->n_messages &&
-        mark->n_blocks == last->n_blocks) {
-        rc = count_opening(model, &n);
+    rc = build(request, mark, &prompt);
+    if (rc == 0 && last != NULL && request->prefill.len_bytes == 0 &&
+        mark->n_messages == request->n_messages && mark->n_blocks == last->n_blocks) {
+        rc = count_opening(model, &prompt, &n);
         if (rc == 0)
             *out = n < ids->n ? (uint32_t)ids->n - n : 0;
         return rc;
     }
-    rc = build(request, mark, &prompt);
+    /* A template may refuse a conversation that ends there: then there is no mark to be found. */
     if (rc == 0)
-        rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, &part);
+        rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, NULL, &part);
     while (rc == 0 && n < part.n && n < ids->n && part.ids[n] == ids->ids[n])
         n++;
     if (rc == 0)
         *out = n;
     token_ids_fini(&part);
-    return rc;
+    return rc == E_NOMEM ? rc : 0;
 }
 
-static int fail(struct api_error *error, int rc)
+static int fail(struct api_error *error, int rc, const struct fault *fault)
 {
     if (rc == E_NOMEM)
         api_fail(error, 503, "out of memory");
-    else if (rc == E_LIMIT)
-        api_fail(error, 400, "prompt is too long: more than %u tokens", MAX_PROMPT_TOKENS);
+    else if (fault->text[0] != '\0')
+        api_fail(error, 400, "messages: %s", fault->text);
     else
         api_fail(error, 400, "messages: the model's chat format cannot express this conversation");
     return rc;
@@ -217,21 +238,25 @@ int prompt_make(const struct gen_model *model, struct gen_request *request, stru
 {
     struct prompt prompt = {0};
     struct chat_prompt chat;
+    struct fault fault = {0};
     int rc;
 
     if (request->n_tools > 0 && !chat_format_has_tools(model->chat))
         return api_fail(error, 400, "tools: the model's chat format (%s) has no tools",
                         chat_format_name(model->chat));
+    if (request->n_tools > 0 && !chat_format_reads_calls(model->chat))
+        return api_fail(error, 400, "tools: calls in the model's chat format (%s) cannot be read yet",
+                        chat_format_name(model->chat));
     rc = build(request, NULL, &chat);
     if (rc == 0)
-        rc = chat_render(model->chat, &chat, MAX_PROMPT_TOKENS, &prompt.ids);
+        rc = chat_render(model->chat, &chat, MAX_PROMPT_TOKENS, &fault, &prompt.ids);
     if (rc == 0)
         rc = find_mark(model, request, &request->mark, &prompt.ids, &prompt.mark_tokens);
     if (rc == 0)
         rc = find_mark(model, request, &request->mark_1h, &prompt.ids, &prompt.mark_1h_tokens);
     if (rc < 0) {
         prompt_fini(&prompt);
-        return fail(error, rc);
+        return fail(error, rc, &fault);
     }
     *out = prompt;
     return 0;

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat formats: choosing one for a model, and rendering with it.
+/* Chat formats: a model's template made ready, and rendering with it.
  *
- *     messages, tools --format--> text with authors --encode--> ids
+ *     messages, tools --template--> text with authors --encode--> ids
  *
- * The format is chosen once per model (template.c); rendering is a pure function of format and prompt.
+ * The template is parsed and tried out once per model; rendering is a pure function of format and prompt.
  * Spelling out the markers as text first and finding them again as tokens costs little and keeps one code
- * path for people, tests and models; the authors of the bytes keep it safe (chat_text.c).
+ * path for people, tests and models; the authors of the bytes keep it safe: markers are looked for in the
+ * template's own parts only, so what a client writes can look like the end of its turn and still is just
+ * characters.
  *
- * That safety stands on <|im_start|> and <|im_end|> being tokens that text cannot spell.  A model whose
- * vocabulary lacks them would see turns as ordinary characters that anybody can write, so it is refused.
+ * Where turns are set off by <|im_start|> and <|im_end|>, that safety stands on these being tokens that text
+ * cannot spell.  A model whose vocabulary lacks them would see turns as ordinary characters that anybody can
+ * write, so it is refused.
  */
 #include "token/chat_priv.h"
 
@@ -16,20 +19,52 @@
 #include "base/err.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int check_markers(const struct tokenizer *tokenizer, struct fault *fault)
 {
-    static const char *const needed[] = {"<|im_start|>", "<|im_end|>"};
+    static const char *const markers[] = {"<|im_start|>", "<|im_end|>"};
 
-    for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
-        token_id id = tokenizer_find(tokenizer, bytes_str(needed[i]));
+    for (size_t i = 0; i < ARRAY_LEN(markers); i++) {
+        token_id id = tokenizer_find(tokenizer, bytes_str(markers[i]));
 
+        if (bytes_find(tokenizer_chat_template(tokenizer), bytes_str(markers[i]), 0) == SIZE_MAX)
+            continue;
         if (id == TOKEN_NONE || (tokenizer->types[id] != TOKEN_CONTROL && tokenizer->types[id] != TOKEN_USER))
             return fault_set(fault, E_UNSUPPORTED,
                              "the chat template uses %s, which is not a control token of the vocabulary",
-                             needed[i]);
+                             markers[i]);
     }
     return 0;
+}
+
+/* Gives the fault the words that say whose line is meant. */
+static int retell(struct fault *fault, const struct fault *inner)
+{
+    const char *text = inner->text, *colon = strstr(text, ": ");
+
+    if (inner->code == E_INVAL && colon != NULL) /* the template's own words */
+        return fault_set(fault, inner->code, "the model's chat template refuses this conversation: %s",
+                         colon + 2);
+    return fault_set(fault, inner->code, "%s%s", strncmp(text, "line ", 5) == 0 ? "chat template " : "",
+                     text);
+}
+
+static int open_template(struct chat_format *format, struct fault *fault)
+{
+    struct bytes source = tokenizer_chat_template(format->tokenizer);
+    struct fault inner = {0};
+
+    if (source.len_bytes == 0)
+        return fault_set(fault, E_UNSUPPORTED, "the model has no chat template (tokenizer.chat_template)");
+    int rc = template_new(source, &inner, &format->parsed);
+    if (rc == 0)
+        rc = check_markers(format->tokenizer, &inner);
+    if (rc == 0) {
+        format->family = chat_family_of(source);
+        rc = chat_probe(format, &inner);
+    }
+    return rc == 0 ? 0 : retell(fault, &inner);
 }
 
 int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, struct chat_format **out)
@@ -38,15 +73,13 @@ int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, stru
 
     if (format == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
-    int rc = template_read(tokenizer_chat_template(tokenizer), fault, format);
-    if (rc == 0)
-        rc = check_markers(tokenizer, fault);
+    /* Counting is the one thing that changes in a tokenizer; who holds one may hold it for longer. */
+    format->tokenizer = tokenizer_ref((struct tokenizer *)tokenizer);
+    int rc = open_template(format, fault);
     if (rc != 0) {
         chat_format_free(format);
         return rc;
     }
-    /* Counting is the one thing that changes in a tokenizer; who holds one may hold it for longer. */
-    format->tokenizer = tokenizer_ref((struct tokenizer *)tokenizer);
     *out = format;
     return 0;
 }
@@ -55,56 +88,27 @@ void chat_format_free(struct chat_format *format)
 {
     if (format == NULL)
         return;
+    template_free(format->parsed);
     tokenizer_unref(format->tokenizer);
-    buf_fini(&format->default_system);
-    buf_fini(&format->generation);
     free(format);
 }
 
 const char *chat_format_name(const struct chat_format *format)
 {
-    switch (format->dialect) {
-    case CHAT_CHATML:
-        return "chatml";
-    case CHAT_QWEN2_5:
-        return "hermes (qwen2.5)";
-    case CHAT_QWEN3:
-        return "hermes (qwen3)";
-    case CHAT_HERMES3:
-        return "hermes (hermes-3)";
-    }
-    return "unknown";
+    return format->family->name;
 }
 
 bool chat_format_has_tools(const struct chat_format *format)
 {
-    return format->dialect != CHAT_CHATML;
+    return format->has_tools;
 }
 
-const char *chat_role_name(enum chat_role role)
+bool chat_format_reads_calls(const struct chat_format *format)
 {
-    switch (role) {
-    case CHAT_SYSTEM:
-        return "system";
-    case CHAT_USER:
-        return "user";
-    case CHAT_ASSISTANT:
-        return "assistant";
-    case CHAT_TOOL:
-        return "tool";
-    }
-    return "user";
+    return format->has_tools && format->family->is_read;
 }
 
-bool chat_is_role(const struct chat_prompt *prompt, size_t i, enum chat_role role)
-{
-    return i < prompt->n_messages && prompt->messages[i].role == role;
-}
-
-bool chat_stays_open(const struct chat_prompt *prompt, size_t i)
-{
-    return prompt->continues_last && i + 1 == prompt->n_messages && chat_is_role(prompt, i, CHAT_ASSISTANT);
-}
+/* ---- rendering ---- */
 
 static bool wants_tools(const struct chat_prompt *prompt)
 {
@@ -115,40 +119,80 @@ static bool wants_tools(const struct chat_prompt *prompt)
     return wants;
 }
 
-static int render(const struct chat_format *format, const struct chat_prompt *prompt, struct chat_text *out)
+static int render(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
+                  struct jinja **jinja_out, struct text *out)
 {
-    if (!chat_format_has_tools(format) && wants_tools(prompt))
-        return E_UNSUPPORTED;
-    if (format->dialect == CHAT_HERMES3)
-        hermes_render(format, prompt, out);
-    else
-        chatml_render(format, prompt, out);
-    if (prompt->adds_generation &&
-        !(prompt->n_messages > 0 && chat_stays_open(prompt, prompt->n_messages - 1)))
-        chat_put_own(out, buf_view(&format->generation));
-    return out->rc;
+    struct fault inner = {0};
+
+    *jinja_out = NULL;
+    if (!format->has_tools && wants_tools(prompt))
+        return fault_set(fault, E_UNSUPPORTED, "the model's chat template has no tools");
+    int rc = chat_run(format, prompt, &inner, jinja_out, out);
+    return rc == 0 ? 0 : retell(fault, &inner);
+}
+
+/* The stretches a client wrote, for the encoder. */
+static int client_spans(struct text text, struct text_span **out, size_t *n_out)
+{
+    size_t n = 0, cap = 0;
+    struct text_span *spans = NULL;
+
+    for (size_t at = 0, end; at < text.len_bytes; at = end) {
+        bool is_client = (text.marks == NULL ? text.mark : text.marks[at]) != MARK_OWN;
+
+        end = text.marks == NULL ? text.len_bytes : at + 1;
+        while (end < text.len_bytes && (text.marks[end] != MARK_OWN) == is_client)
+            end++;
+        if (!is_client)
+            continue;
+        if (n == cap) {
+            cap = cap == 0 ? 64 : cap * 2;
+            struct text_span *more = realloc(spans, cap * sizeof(*more));
+
+            if (more == NULL) {
+                free(spans);
+                return E_NOMEM;
+            }
+            spans = more;
+        }
+        spans[n++] = (struct text_span){.from = at, .to = end};
+    }
+    *out = spans;
+    *n_out = n;
+    return 0;
 }
 
 int chat_render(const struct chat_format *format, const struct chat_prompt *prompt, size_t max_ids,
-                struct token_ids *out)
+                struct fault *fault, struct token_ids *out)
 {
-    struct chat_text text = {0};
-    int rc = render(format, prompt, &text);
+    struct text_span *spans = NULL;
+    struct jinja *jinja;
+    struct text text;
+    size_t n_spans = 0;
+    int rc = render(format, prompt, fault, &jinja, &text);
 
-    if (rc == 0)
-        rc = token_encode_spans(format->tokenizer, buf_view(&text.text), text.spans, text.n_spans, max_ids,
-                                out);
-    chat_text_fini(&text);
+    if (rc == 0) {
+        rc = client_spans(text, &spans, &n_spans);
+        if (rc == 0)
+            rc = token_encode_spans(format->tokenizer, bytes_of(text.data, text.len_bytes), spans, n_spans,
+                                    max_ids, out);
+        if (rc != 0)
+            fault_set(fault, rc, "%s", rc == E_LIMIT ? "the prompt is too long" : err_text(rc));
+    }
+    free(spans);
+    jinja_free(jinja);
     return rc;
 }
 
-int chat_render_text(const struct chat_format *format, const struct chat_prompt *prompt, struct buf *out)
+int chat_render_text(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
+                     struct buf *out)
 {
-    struct chat_text text = {0};
-    int rc = render(format, prompt, &text);
+    struct jinja *jinja;
+    struct text text;
+    int rc = render(format, prompt, fault, &jinja, &text);
 
-    if (rc == 0)
-        rc = buf_append(out, text.text.data, text.text.len_bytes);
-    chat_text_fini(&text);
+    if (rc == 0 && buf_append(out, text.data, text.len_bytes) != 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    jinja_free(jinja);
     return rc;
 }

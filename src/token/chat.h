@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation -> prompt tokens, in the model's own chat format.
+/* A conversation -> prompt tokens, in the model's own chat format: its template, run by our interpreter.
  *
- * Native formats for now: ChatML turns, with the Hermes tool format in the dialects of Qwen 2.5 / Qwen 3 /
- * Hermes 3 and of the bundled model; which one is decided from what the model's template contains.  Rendered
- * is byte for byte what the template gives.  Only the format emits control tokens and tags ("<tool_call>"):
- * client text, whatever it spells, is tokenised as ordinary characters. */
+ * Rendered is byte for byte what the template gives.  Only the template emits control tokens and tags
+ * ("<tool_call>"): client text, whatever it spells and whatever filters it went through, is tokenised as
+ * ordinary characters. */
 #ifndef TOKEN_CHAT_H
 #define TOKEN_CHAT_H
 
@@ -14,7 +13,8 @@ enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_TOOL };
 
 struct chat_call { /* a tool call the assistant made */
     struct bytes name;
-    struct bytes arguments; /* one JSON object as text; spaced and escaped anew, numbers kept as spelled */
+    struct bytes arguments; /* one JSON object as text */
+    struct bytes id;        /* may be empty */
 };
 
 struct chat_message { /* one turn, borrowed text */
@@ -22,6 +22,7 @@ struct chat_message { /* one turn, borrowed text */
     struct bytes text;
     const struct chat_call *calls; /* assistant only */
     size_t n_calls;
+    struct bytes call_id; /* tool only: of the call this is the result of; may be empty */
 };
 
 struct chat_tool { /* one tool definition */
@@ -29,6 +30,8 @@ struct chat_tool { /* one tool definition */
     struct bytes description; /* data NULL: none was given */
     struct bytes parameters;  /* JSON schema as text, key order as the client sent it; data NULL: none */
 };
+
+enum chat_thinking { CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF };
 
 struct chat_prompt {
     const struct chat_message *messages;
@@ -38,21 +41,29 @@ struct chat_prompt {
     bool adds_generation; /* open the assistant's turn at the end */
     bool continues_last;  /* the last message is the assistant's and stays open (adds_generation is then
                              ignored) */
+    enum chat_thinking thinking; /* what the template's enable_thinking says, if it asks */
+    int64_t now_unix_s;          /* for templates that write the date; 0: the clock's */
 };
 
 struct chat_format; /* opaque, immutable */
 
-/* E_UNSUPPORTED with a message that says what is supported when the template is not understood. */
+/* E_UNSUPPORTED, E_FORMAT, ...: the fault says where in the template and why. */
 int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, struct chat_format **out);
 void chat_format_free(struct chat_format *format);
-const char *chat_format_name(const struct chat_format *format); /* "chatml", "hermes (qwen2.5)", ... */
+/* How the model writes tool calls: "hermes", "mistral", ...; "plain": not at all. */
+const char *chat_format_name(const struct chat_format *format);
+/* Does the template show tools and calls?  And can calls in the model's answers be told from text? */
 bool chat_format_has_tools(const struct chat_format *format);
+bool chat_format_reads_calls(const struct chat_format *format);
 
-/* Appends the prompt's ids.  E_LIMIT beyond max_ids; E_FORMAT when arguments or parameters are not JSON
- * (nested at most 128 deep); E_UNSUPPORTED when tools or calls are given to a format that has none. */
+/* Appends the prompt's ids.  E_LIMIT beyond max_ids, or when the template takes too long; E_FORMAT when
+ * arguments or parameters are not JSON (nested at most 128 deep), or the template fails on this conversation;
+ * E_INVAL when the template itself refuses it; E_UNSUPPORTED when tools or calls are given to a format that
+ * has none.  The fault (may be NULL) says what a client can be told. */
 int chat_render(const struct chat_format *format, const struct chat_prompt *prompt, size_t max_ids,
-                struct token_ids *out);
+                struct fault *fault, struct token_ids *out);
 /* The same as text with control tokens spelled out, for people and tests. */
-int chat_render_text(const struct chat_format *format, const struct chat_prompt *prompt, struct buf *out);
+int chat_render_text(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
+                     struct buf *out);
 
 #endif

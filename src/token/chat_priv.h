@@ -1,75 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the chat formats: the text being rendered, and what was read out of the model's template. */
+/* Shared by the files that make a prompt: what is known of a model's template, and JSON as text. */
 #ifndef TOKEN_CHAT_PRIV_H
 #define TOKEN_CHAT_PRIV_H
 
 #include "token/chat.h"
+#include "token/template/template.h"
 #include "token/tokenizer_priv.h"
-
-/* ---- chat_text.c: text that remembers which bytes a client wrote ---- */
-
-struct chat_text {
-    struct buf text;
-    struct text_span *spans; /* the client's, in order, apart and not empty */
-    size_t n_spans;
-    size_t cap;
-    int rc; /* the first failure; after it nothing is appended */
-};
-
-void chat_text_fini(struct chat_text *out);
-void chat_put(struct chat_text *out, const char *text);         /* the format's own */
-void chat_put_own(struct chat_text *out, struct bytes text);    /* the same, as bytes */
-void chat_put_client(struct chat_text *out, struct bytes text); /* the client's */
-void chat_put_client_json(struct chat_text *out,
-                          struct bytes json); /* as Python's json.dumps would write it */
-void chat_put_client_string(struct chat_text *out, struct bytes text); /* as a JSON string */
-void chat_fail(struct chat_text *out, int rc);
 
 /* ---- json_text.c: JSON as text, without a tree ---- */
 
 /* Appends json as Python's json.dumps(..., ensure_ascii=False) would write it again: ", " and ": " between,
  * strings with the fewest escapes; numbers stay as spelled.  E_FORMAT, E_LIMIT (nested too deep), E_NOMEM. */
 int json_respace(struct bytes json, struct buf *out);
-int json_put_plain_str(struct buf *out, struct bytes text);
 /* The following want text that json_respace() wrote. */
 bool json_is_object(struct bytes json);
-bool json_is_array(struct bytes json);
-bool json_is_string(struct bytes json);
 /* Walks an object or array; *at starts at 0.  key_out is quoted, empty in an array.  False at the end. */
 bool json_next(struct bytes json, size_t *at, struct bytes *key_out, struct bytes *value_out);
-/* The last member called name (which needs no escapes), or false; false also when json is no object. */
-bool json_member(struct bytes json, const char *name, struct bytes *value_out);
 int json_unquote(struct bytes quoted, struct buf *out); /* appends what a string says */
 
-/* ---- template.c: what the model's template says ---- */
+/* ---- chat_family.c: how a model writes tool calls ---- */
 
-enum chat_dialect {
-    CHAT_CHATML,  /* turns only */
-    CHAT_QWEN2_5, /* tools after the system text, which has a default */
-    CHAT_QWEN3,   /* tools after the system text if there is one; thoughts of earlier turns are dropped */
-    CHAT_HERMES3  /* a system turn for the tools, always */
+struct chat_family {
+    const char *name;
+    const char *marks[3]; /* all of them stand in the template */
+    bool is_read;         /* the front can tell such calls from text */
+    unsigned id_chars;    /* ids of calls have so many letters and digits; 0: any */
 };
+
+const struct chat_family *chat_family_of(struct bytes chat_template);
+/* The id as this family wants it, in room (at least 16 bytes). */
+struct bytes chat_family_id(const struct chat_family *family, struct bytes id, char room[16]);
+
+/* ---- what is known of a template ---- */
 
 struct chat_format {
     struct tokenizer *tokenizer; /* counted */
-    enum chat_dialect dialect;
-    bool has_default_system;   /* without a system message there is a system turn all the same */
-    struct buf default_system; /* its text; also what stands before the tools */
-    struct buf generation;     /* what opens the assistant's turn */
-    bool drops_thoughts;       /* QWEN3: <think> parts of turns before the last question go */
+    struct jinja_template *parsed;
+    const struct chat_family *family;
+    /* Found out by trying, in this order (chat_probe.c): */
+    bool leaves_tools_out;   /* without tools there is no variable "tools", rather than none */
+    bool has_no_system;      /* a system text has to go into the first user's */
+    bool wants_descriptions; /* a tool always has a description and parameters */
+    bool has_tools;          /* tools, calls and results are shown */
+    bool wants_text_calls;   /* a call's arguments are JSON text, not an object */
+    bool wants_no_content;   /* a message of calls alone has no content at all */
 };
 
-/* Fills dialect and the fields after it; E_UNSUPPORTED says what would be supported. */
-int template_read(struct bytes text, struct fault *fault, struct chat_format *format);
+/* Fills those in.  E_UNSUPPORTED or what the template says when not even a question renders. */
+int chat_probe(struct chat_format *format, struct fault *fault);
 
-/* ---- the formats ---- */
+/* ---- chat_context.c: one rendering ---- */
 
-void chatml_render(const struct chat_format *format, const struct chat_prompt *prompt, struct chat_text *out);
-void hermes_render(const struct chat_format *format, const struct chat_prompt *prompt, struct chat_text *out);
-const char *chat_role_name(enum chat_role role);
-/* Is message number i (in range) there and of this role? */
-bool chat_is_role(const struct chat_prompt *prompt, size_t i, enum chat_role role);
-/* Does message number i stay open at its end? */
-bool chat_stays_open(const struct chat_prompt *prompt, size_t i);
+/* The text lives as long as *jinja_out, which is to be freed also after a failure (it may be NULL). */
+int chat_run(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
+             struct jinja **jinja_out, struct text *out);
 
 #endif

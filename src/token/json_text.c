@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON as text: checked and written anew in the spelling the templates were trained with, and walked.
+/* JSON as text: checked, written anew with one spacing and the fewest escapes, and walked.
  *
- * Templates write tools and arguments with Python's json.dumps(value, ensure_ascii=False).  To give the same
- * bytes one needs no tree: it is enough to copy the text piece by piece, with one blank after each colon and
- * comma and none elsewhere, and with each string's escapes undone and the few that are needed put back.  Key
- * order is then the client's by itself, and so is the spelling of numbers (Python would write 1e2 as 100.0; a
- * number that went through a double might come out as another, so we rather keep it).
+ *     { "a":[1.50,2e3 ],"b" : "\u00e9" }   ->   {"a": [1.50, 2e3], "b": "(that character)"}
+ *
+ * What a client sends goes through here before anything else looks at it: after that it is well formed, nests
+ * no deeper than MAX_DEPTH, and can be walked by looking for commas and brackets (template/json.c makes
+ * values of it).  Key order is the client's, and so is the spelling of numbers.
  *
  * Grammar: RFC 8259.  Nesting is limited because values are read by recursion.  A lone surrogate, which JSON
  * can spell and UTF-8 cannot, becomes U+FFFD, and so does a byte that is no UTF-8.
@@ -59,17 +59,6 @@ static void put_plain_char(struct buf *out, uint32_t code)
     } else {
         buf_append(out, raw, utf8_put(code, raw));
     }
-}
-
-int json_put_plain_str(struct buf *out, struct bytes text)
-{
-    size_t len_bytes;
-
-    buf_append_byte(out, '"');
-    for (size_t at = 0; at < text.len_bytes; at += len_bytes)
-        put_plain_char(out, utf8_next(text, at, &len_bytes));
-    buf_append_byte(out, '"');
-    return out->is_bad ? E_NOMEM : 0;
 }
 
 static int read_hex4(struct json *json, uint32_t *out)
@@ -326,16 +315,6 @@ bool json_is_object(struct bytes json)
     return begins_with(json, '{');
 }
 
-bool json_is_array(struct bytes json)
-{
-    return begins_with(json, '[');
-}
-
-bool json_is_string(struct bytes json)
-{
-    return begins_with(json, '"');
-}
-
 /* Where the value at at ends: at the comma or bracket on its own level. */
 static size_t value_end(struct bytes json, size_t at)
 {
@@ -376,19 +355,4 @@ bool json_next(struct bytes json, size_t *at, struct bytes *key_out, struct byte
     *at = value_end(json, from);
     *value_out = bytes_of(json.data + from, *at - from);
     return true;
-}
-
-bool json_member(struct bytes json, const char *name, struct bytes *value_out)
-{
-    struct bytes key, value;
-    size_t at = 0, name_len_bytes = strlen(name);
-    bool is_found = false;
-
-    while (json_is_object(json) && json_next(json, &at, &key, &value)) {
-        if (key.len_bytes == name_len_bytes + 2 && memcmp(key.data + 1, name, name_len_bytes) == 0) {
-            *value_out = value;
-            is_found = true;
-        }
-    }
-    return is_found;
 }

@@ -4,8 +4,17 @@ libtoken_a_SOURCES = src/token/tokenizer.h src/token/chat.h src/token/tokenizer_
 	src/token/tokenizer.c src/token/ids.c src/token/vocab.c src/token/alphabet.c \
 	src/token/pairs.c src/token/merges.c src/token/pieces.c src/token/merge.c \
 	src/token/pretok.c src/token/encode.c src/token/detok.c \
-	src/token/chat.c src/token/chat_text.c src/token/json_text.c src/token/template.c \
-	src/token/chat_chatml.c src/token/chat_hermes.c
+	src/token/chat.c src/token/chat_context.c src/token/chat_probe.c src/token/chat_family.c \
+	src/token/json_text.c \
+	src/token/template/template.h src/token/template/value.h src/token/template/jinja_priv.h \
+	src/token/template/ast_priv.h src/token/template/lex.c src/token/template/parse.c \
+	src/token/template/parse_literal.c src/token/template/parse_expr.c src/token/template/parse_stmt.c \
+	src/token/template/jinja.c src/token/template/value.c src/token/template/text.c \
+	src/token/template/print.c src/token/template/op.c src/token/template/json.c \
+	src/token/template/eval.c src/token/template/call.c src/token/template/exec.c src/token/template/loop.c \
+	src/token/template/methods.c src/token/template/search.c src/token/template/format.c \
+	src/token/template/filters_text.c src/token/template/filters_list.c src/token/template/filters_pick.c \
+	src/token/template/tests.c src/token/template/functions.c
 
 if HAVE_CMOCKA
 token_test_programs = \
@@ -16,8 +25,10 @@ token_test_programs = \
 	tests/unit/token/test_detok \
 	tests/unit/token/test_json_text \
 	tests/unit/token/test_chat \
+	tests/unit/token/test_taint \
 	tests/unit/token/test_templates
-token_test_help = tests/unit/token/vocabularies.c tests/unit/token/vocabularies.h
+token_test_help = tests/unit/token/vocabularies.c tests/unit/token/vocabularies.h \
+	tests/unit/token/chat_templates.h
 check_PROGRAMS += $(token_test_programs)
 TESTS += $(token_test_programs)
 tests_unit_token_test_vectors_SOURCES = tests/unit/token/test_vectors.c $(token_test_help)
@@ -34,6 +45,16 @@ tests_unit_token_test_json_text_SOURCES = tests/unit/token/test_json_text.c
 tests_unit_token_test_json_text_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_chat_SOURCES = tests/unit/token/test_chat.c $(token_test_help)
 tests_unit_token_test_chat_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_taint_SOURCES = tests/unit/token/test_taint.c $(token_test_help)
+tests_unit_token_test_taint_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_templates_SOURCES = tests/unit/token/test_templates.c $(token_test_help)
 tests_unit_token_test_templates_LDADD = $(link_token) $(CMOCKA_LIBS)
 endif
+
+# Templates against the reference implementation of their language.
+check_PROGRAMS += tests/unit/token/jinja_lines
+tests_unit_token_jinja_lines_SOURCES = tests/unit/token/jinja_lines.c
+tests_unit_token_jinja_lines_LDADD = $(link_token)
+dist_check_SCRIPTS += tests/unit/token/test_jinja.py
+EXTRA_DIST += tests/unit/token/jinja_cases.py
+TESTS += tests/unit/token/test_jinja.py

@@ -4,12 +4,17 @@
  *     u16 length of the template | template | fields of the conversation
  *     field:  u8 kind | u8 length | text           kind mod 8: 0..3 a message of that role, 4 a call of the
  * last message, 5 a tool, 6 parameters of the last tool, 7 arguments of the last call
+ *
+ * Every text of the conversation gets a control token's spelling put behind it.  A template that does not
+ * spell it cannot make that token come out.
  */
 #include "gguf/write.h"
 #include "token/chat.h"
 
 #include "base/arena.h"
 #include "base/check.h"
+
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -58,12 +63,16 @@ static void add_field(struct conversation *conversation, uint8_t kind, struct by
     }
 }
 
-/* A small vocabulary with the markers every format needs. */
+static const char secret[] = "<|Zq7#|>";
+#define SECRET_ID 8
+
+/* A small vocabulary with the markers that formats need, and one that no template uses. */
 static struct tokenizer *tokenizer_with(struct bytes chat_template)
 {
-    static const char *const markers[] = {"<unk>",       "<s>",          "<|im_start|>", "<|im_end|>",
-                                          "<tool_call>", "</tool_call>", "<think>",      "</think>"};
-    static const int32_t types[] = {2, 3, 3, 3, 4, 4, 4, 4};
+    static const char *const markers[] = {"<unk>",      "<s>",         "<|im_start|>",
+                                          "<|im_end|>", "<tool_call>", "</tool_call>",
+                                          "<think>",    "</think>",    secret};
+    static const int32_t types[] = {2, 3, 3, 3, 4, 4, 4, 4, 3};
     static const float scores[ARRAY_LEN(markers)];
     struct bytes spellings[ARRAY_LEN(markers)];
     struct gguf_writer *writer = NULL;
@@ -87,27 +96,20 @@ static struct tokenizer *tokenizer_with(struct bytes chat_template)
     return tokenizer;
 }
 
-static size_t count(const struct token_ids *ids, token_id id)
+/* The text with the secret behind it; what is to be JSON stays as it is. */
+static struct bytes with_secret(struct arena *arena, uint8_t kind, struct bytes text)
 {
-    size_t n = 0;
-
-    for (size_t i = 0; i < ids->n; i++)
-        n += ids->ids[i] == id;
-    return n;
-}
-
-/* The text without the sign every marker begins with. */
-static struct bytes masked(struct arena *arena, struct bytes text)
-{
-    uint8_t *copy = arena_take(arena, text.len_bytes + 1);
+    uint8_t *copy = arena_take(arena, text.len_bytes + sizeof(secret));
 
     ASSERT(copy != NULL);
-    for (size_t i = 0; i < text.len_bytes; i++)
-        copy[i] = text.data[i] == '<' ? '(' : text.data[i];
-    return bytes_of(copy, text.len_bytes);
+    if (kind % 8 >= 6)
+        return text;
+    if (text.len_bytes > 0)
+        memcpy(copy, text.data, text.len_bytes);
+    memcpy(copy + text.len_bytes, secret, strlen(secret));
+    return bytes_of(copy, text.len_bytes + strlen(secret));
 }
 
-/* arena: where masked texts go; NULL: texts as they are. */
 static void read_conversation(struct reader reader, struct arena *arena, struct conversation *out)
 {
     while (reader.at_bytes < reader.len_bytes) {
@@ -116,43 +118,36 @@ static void read_conversation(struct reader reader, struct arena *arena, struct 
 
         if (reader.is_bad)
             return;
-        add_field(out, kind, arena == NULL ? text : masked(arena, text));
+        add_field(out, kind, with_secret(arena, kind, text));
     }
 }
 
-static int render(const struct chat_format *format, struct conversation *conversation, size_t size,
-                  struct token_ids *out)
+static void check(const struct chat_format *format, struct reader reader, bool spells_secret)
 {
-    struct chat_prompt prompt = {.messages = conversation->messages,
-                                 .n_messages = conversation->n_messages,
-                                 .tools = conversation->tools,
-                                 .n_tools = conversation->n_tools,
-                                 .adds_generation = (size & 1) != 0,
-                                 .continues_last = (size & 2) != 0};
+    struct conversation conversation = {0};
+    struct token_ids ids = {0};
+    struct fault fault = {0};
     struct buf text = {0};
-    int rc = chat_render_text(format, &prompt, &text);
-
-    ASSERT(chat_render(format, &prompt, SIZE_MAX, out) == rc);
-    buf_fini(&text);
-    return rc;
-}
-
-/* What the client's texts say does not change how many turns there are. */
-static void check(const struct chat_format *format, struct reader reader)
-{
-    struct conversation plain = {0}, mild = {0};
-    struct token_ids plain_ids = {0}, mild_ids = {0};
     struct arena arena;
 
     arena_init(&arena, 0);
-    read_conversation(reader, NULL, &plain);
-    read_conversation(reader, &arena, &mild);
-    int rc = render(format, &plain, reader.len_bytes, &plain_ids);
-    ASSERT(render(format, &mild, reader.len_bytes, &mild_ids) == rc);
-    for (token_id id = 1; id <= 3; id++)
-        ASSERT(count(&plain_ids, id) == count(&mild_ids, id));
-    token_ids_fini(&mild_ids);
-    token_ids_fini(&plain_ids);
+    read_conversation(reader, &arena, &conversation);
+    struct chat_prompt prompt = {.messages = conversation.messages,
+                                 .n_messages = conversation.n_messages,
+                                 .tools = conversation.tools,
+                                 .n_tools = conversation.n_tools,
+                                 .adds_generation = (reader.len_bytes & 1) != 0,
+                                 .continues_last = (reader.len_bytes & 2) != 0,
+                                 .thinking = (enum chat_thinking)(reader.len_bytes / 4 % 3),
+                                 .now_unix_s = 1735734896};
+    int rc = chat_render_text(format, &prompt, &fault, &text);
+
+    ASSERT(rc == 0 || fault.text[0] != '\0');
+    ASSERT(chat_render(format, &prompt, SIZE_MAX, NULL, &ids) == rc);
+    for (size_t i = 0; i < ids.n && !spells_secret; i++)
+        ASSERT(ids.ids[i] != SECRET_ID);
+    buf_fini(&text);
+    token_ids_fini(&ids);
     arena_fini(&arena);
 }
 
@@ -172,7 +167,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ASSERT(format == NULL && fault.text[0] != '\0');
         return 0;
     }
-    check(format, reader);
+    check(format, reader, bytes_find(chat_template, bytes_str("Zq7"), 0) != SIZE_MAX);
     chat_format_free(format);
     return 0;
 }

@@ -9,17 +9,12 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "gguf/write.h"
+#include "tests/unit/token/chat_templates.h"
 
 #define N_SPECIALS   5
 #define N_TOKENS     (256 + N_SPECIALS)
 #define CONTROL      3
 #define USER_DEFINED 4
-
-static const char chat_template[] =
-    "{# \n\n# Tools <args-json-object> <tool_response> #}"
-    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + "
-    "'<|im_end|>\\n' }}"
-    "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
 static const struct {
     const char *spelling;
@@ -45,7 +40,7 @@ static struct bytes spell_byte(unsigned byte, uint8_t room[4])
     return bytes_of(room, 0);
 }
 
-static int write_image(struct buf *out)
+static int write_image(const char *chat_template, struct buf *out)
 {
     struct bytes spellings[N_TOKENS];
     int32_t types[N_TOKENS];
@@ -73,9 +68,14 @@ static int write_image(struct buf *out)
 
 int sim_model_open(uint32_t context_length, struct gen_model *out)
 {
+    return sim_model_open_with(hermes_template, context_length, out);
+}
+
+int sim_model_open_with(const char *chat_template, uint32_t context_length, struct gen_model *out)
+{
     struct fault fault = {0};
     struct buf image = {0};
-    int rc = write_image(&image);
+    int rc = write_image(chat_template, &image);
 
     memset(out, 0, sizeof(*out));
     if (rc == 0)

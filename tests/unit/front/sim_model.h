@@ -7,6 +7,8 @@
 
 /* name "sim", context_length tokens of context, blocks of 32 tokens.  0 or an error. */
 int sim_model_open(uint32_t context_length, struct gen_model *out);
+/* The same with another chat template. */
+int sim_model_open_with(const char *chat_template, uint32_t context_length, struct gen_model *out);
 void sim_model_close(struct gen_model *model);
 
 #endif

@@ -156,6 +156,89 @@ static void counts_add_up(void **state)
     }
 }
 
+static void thinking_reaches_the_template(void **state)
+{
+    static const struct {
+        const char *field, *end;
+    } table[] = {
+        {"", "<|im_start|>assistant\n"},
+        {"\"thinking\":{\"type\":\"disabled\"},", "<|im_start|>assistant\n<think>\n\n</think>\n\n"},
+        {"\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024},", "<|im_start|>assistant\n"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct buf text = {0}, body = {0};
+        struct prompt prompt;
+        size_t len = strlen(table[i].end);
+
+        buf_printf(&body, "{\"model\":\"m\",%s\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+                   table[i].field);
+        make(*state, (char *)body.data, &prompt);
+        spell(*state, &prompt, prompt.ids.n, &text);
+        assert_memory_equal(text.data + text.len_bytes - len, table[i].end, len);
+        prompt_fini(&prompt);
+        buf_fini(&body);
+        buf_fini(&text);
+    }
+}
+
+/* ---- other templates ---- */
+
+static void expect_refusal(const struct gen_model *model, const char *body, const char *message)
+{
+    struct gen_request request;
+    struct api_error error = {0};
+    struct prompt prompt;
+
+    assert_int_equal(api_parse_request(bytes_str(body), API_COUNT_TOKENS, &request, &error), 0);
+    assert_true(prompt_make(model, &request, &prompt, &error) < 0);
+    assert_int_equal(error.status, 400);
+    assert_string_equal(error.message, message);
+    gen_request_fini(&request);
+}
+
+static void refusals_reach_the_client(void **state)
+{
+    static const char source[] =
+        "{# [TOOL_CALLS] #}{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}"
+        "{% if m.content == 'no' %}{{ raise_exception('Say something else.') }}{% endif %}"
+        "{{ m.tool_calls|string if m.tool_calls }}{{ m.content + '' if m.content != 'odd' else m.odd.er }}"
+        "{% endfor %}";
+    struct gen_model model;
+
+    assert_int_equal(sim_model_open_with(source, 4096, &model), 0);
+    expect_refusal(&model, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"no\"}]}",
+                   "messages: the model's chat template refuses this conversation: Say something else.");
+    expect_refusal(&model, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"odd\"}]}",
+                   "messages: chat template line 1: 'odd' is undefined");
+    expect_refusal(&model,
+                   "{\"model\":\"m\",\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],"
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+                   "tools: calls in the model's chat format (mistral) cannot be read yet");
+    sim_model_close(&model);
+}
+
+/* A breakpoint where the template would refuse to end is no breakpoint, and no failure. */
+static void a_mark_may_be_nowhere(void **state)
+{
+    static const char source[] =
+        "{% if messages[-1].role == 'assistant' %}{{ raise_exception('ask') }}{% endif %}"
+        "{% for m in messages %}{{ m.content }};{% endfor %}";
+    struct gen_model model;
+    struct prompt prompt;
+
+    assert_int_equal(sim_model_open_with(source, 4096, &model), 0);
+    make(&model,
+         "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+         "\"content\":"
+         "[{\"type\":\"text\",\"text\":\"b\"," MARK "}]},{\"role\":\"user\",\"content\":\"c\"}]}",
+         &prompt);
+    assert_int_equal(prompt.mark_tokens, 0);
+    assert_int_equal(prompt.ids.n, 6);
+    prompt_fini(&prompt);
+    sim_model_close(&model);
+}
+
 static int set_up(void **state)
 {
     static struct gen_model model;
@@ -177,6 +260,9 @@ int main(void)
         cmocka_unit_test(a_prefill_is_left_open),
         cmocka_unit_test(breakpoints_fall_on_tokens),
         cmocka_unit_test(counts_add_up),
+        cmocka_unit_test(thinking_reaches_the_template),
+        cmocka_unit_test(refusals_reach_the_client),
+        cmocka_unit_test(a_mark_may_be_nowhere),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

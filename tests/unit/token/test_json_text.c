@@ -119,12 +119,6 @@ static void members_are_walked(void **state)
     assert_true(json_next(object, &at, &key, &value));
     assert_true(bytes_is(value, "{}"));
     assert_false(json_next(object, &at, &key, &value));
-    assert_true(json_member(object, "a", &value));
-    assert_true(bytes_is(value, "{}")); /* the last one, as in Python */
-    assert_false(json_member(object, "x", &value));
-    assert_false(json_member(bytes_str("[1]"), "x", &value));
-    assert_false(json_member(bytes_str("{}"), "x", &value));
-
     at = 0;
     struct bytes array = bytes_str("[1, \"two\"]");
     assert_true(json_next(array, &at, &key, &value) && bytes_is(value, "1") && key.len_bytes == 0);

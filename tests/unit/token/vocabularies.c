@@ -248,17 +248,9 @@ char *encode_as_pieces(const struct tokenizer *tokenizer, struct bytes text, uns
 /* ---- for chat formats ---- */
 
 static const struct token_spec chat_specials[] = {
-    {"<s>", 3, 0},
-    {"</s>", 3, 0},
-    {"<|im_start|>", 3, 0},
-    {"<|im_end|>", 3, 0},
-    {"<tool_call>", 4, 0},
-    {"</tool_call>", 4, 0},
-    {"<tool_response>", 4, 0},
-    {"<think>", 4, 0},
-    {"</think>", 4, 0},
-    {"\xc2\xa7\xc2\xa7", 4, 0},
-    {NULL, 0, 0},
+    {"<s>", 3, 0},         {"</s>", 3, 0},         {"<|im_start|>", 3, 0},     {"<|im_end|>", 3, 0},
+    {"<tool_call>", 4, 0}, {"</tool_call>", 4, 0}, {"<tool_response>", 4, 0},  {"[INST]", 3, 0},
+    {"<think>", 4, 0},     {"</think>", 4, 0},     {"\xc2\xa7\xc2\xa7", 4, 0}, {NULL, 0, 0},
 };
 
 struct tokenizer *chat_tokenizer(const char *chat_template)
@@ -289,10 +281,10 @@ void expect_chat_refusal(const char *chat_template, const char *words)
     struct chat_format *format = NULL;
     struct fault fault = {0};
 
-    assert_int_equal(chat_format_new(tokenizer, &fault, &format), E_UNSUPPORTED);
+    assert_int_not_equal(chat_format_new(tokenizer, &fault, &format), 0);
     assert_null(format);
-    assert_non_null(strstr(fault.text, words));
-    assert_non_null(strstr(fault.text, "supported are ChatML"));
+    if (strstr(fault.text, words) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", fault.text, words);
     tokenizer_unref(tokenizer);
 }
 
@@ -301,7 +293,10 @@ void expect_chat_text(const struct chat_format *format, const struct chat_prompt
 {
     struct buf text = {0};
 
-    assert_int_equal(chat_render_text(format, prompt, &text), 0);
-    assert_string_equal((char *)text.data, expected);
+    struct fault fault = {0};
+
+    if (chat_render_text(format, prompt, &fault, &text) != 0)
+        fail_msg("%s", fault.text);
+    assert_string_equal(text.data == NULL ? "" : (char *)text.data, expected);
     buf_fini(&text);
 }

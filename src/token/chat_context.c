@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The conversation as the variables that templates expect, and one rendering of it.
+ *
+ *     messages               [{"role", "content", "tool_calls": [{"id", "type", "function": {"name",
+ *                              "arguments"}}], "tool_call_id", "name"}]
+ *     tools                  [{"type": "function", "function": {"name", "description", "parameters"}}], or
+ * none documents              none add_generation_prompt  true, or false bos_token, eos_token   as spelled
+ *     enable_thinking        only when the request says something about it
+ *
+ * What the client wrote is marked so, byte by byte.  The last message of a conversation whose answer is to go
+ * on from it has a mark of its own: the prompt ends after the last byte that bears it, and so whatever the
+ * template closes a turn with is left off.
+ */
+#include "token/chat_priv.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+
+#include <string.h>
+
+struct context {
+    const struct chat_format *format;
+    const struct chat_prompt *prompt;
+    struct jinja *jinja;
+};
+
+static struct value text_value(const struct context *context, struct bytes text, uint8_t mark)
+{
+    return value_bytes(context->jinja, text, mark);
+}
+
+static struct value own(const struct context *context, const char *text)
+{
+    return value_str(context->jinja, text);
+}
+
+static struct value function_value(const struct context *context, struct value function)
+{
+    struct value tool = value_dict(context->jinja);
+
+    dict_set_str(context->jinja, tool, "type", own(context, "function"));
+    dict_set_str(context->jinja, tool, "function", function);
+    return tool;
+}
+
+/* ---- tools ---- */
+
+static struct value tool_value(const struct context *context, const struct chat_tool *tool)
+{
+    bool wants_all = context->format->wants_descriptions;
+    struct jinja *jinja = context->jinja;
+    struct value function = value_dict(jinja);
+
+    dict_set_str(jinja, function, "name", text_value(context, tool->name, MARK_CLIENT));
+    if (tool->description.data != NULL || wants_all)
+        dict_set_str(jinja, function, "description", text_value(context, tool->description, MARK_CLIENT));
+    if (tool->parameters.data != NULL)
+        dict_set_str(jinja, function, "parameters",
+                     value_of_json(jinja, tool->parameters, MARK_CLIENT, "a tool's parameters"));
+    else if (wants_all)
+        dict_set_str(
+            jinja, function, "parameters",
+            value_of_json(jinja, bytes_str("{\"type\": \"object\", \"properties\": {}}"), MARK_OWN, ""));
+    return function_value(context, function);
+}
+
+static struct value tools_value(const struct context *context)
+{
+    struct value tools = value_list(context->jinja, context->prompt->n_tools);
+
+    for (size_t i = 0; i < context->prompt->n_tools; i++)
+        list_push(context->jinja, tools, tool_value(context, &context->prompt->tools[i]));
+    return tools;
+}
+
+/* ---- messages ---- */
+
+static struct value id_value(const struct context *context, struct bytes id)
+{
+    char room[16];
+    struct bytes shaped = chat_family_id(context->format->family, id, room);
+
+    return value_copy(context->jinja, shaped, MARK_CLIENT);
+}
+
+static struct value call_value(const struct context *context, const struct chat_call *call)
+{
+    struct jinja *jinja = context->jinja;
+    struct value function = value_dict(jinja);
+    struct value arguments = value_of_json(jinja, call->arguments, MARK_CLIENT, "the arguments of a call");
+
+    if (context->format->wants_text_calls)
+        arguments = text_value(context, call->arguments, MARK_CLIENT);
+    dict_set_str(jinja, function, "name", text_value(context, call->name, MARK_CLIENT));
+    dict_set_str(jinja, function, "arguments", arguments);
+    struct value whole = function_value(context, function);
+    dict_set_str(jinja, whole, "id", id_value(context, call->id));
+    return whole;
+}
+
+static const char *role_name(enum chat_role role)
+{
+    switch (role) {
+    case CHAT_SYSTEM:
+        return "system";
+    case CHAT_USER:
+        return "user";
+    case CHAT_ASSISTANT:
+        return "assistant";
+    case CHAT_TOOL:
+        return "tool";
+    }
+    return "user";
+}
+
+/* The name of the function whose call has this id; empty: there is none. */
+static struct bytes name_of_call(const struct chat_prompt *prompt, size_t before, struct bytes id)
+{
+    while (before-- > 0) {
+        const struct chat_message *message = &prompt->messages[before];
+
+        for (size_t i = 0; i < message->n_calls && id.len_bytes > 0; i++) {
+            if (bytes_equal(message->calls[i].id, id))
+                return message->calls[i].name;
+        }
+        if (message->role == CHAT_USER)
+            break;
+    }
+    return (struct bytes){0};
+}
+
+static bool stays_open(const struct chat_prompt *prompt)
+{
+    return prompt->continues_last && prompt->n_messages > 0 &&
+           prompt->messages[prompt->n_messages - 1].role == CHAT_ASSISTANT;
+}
+
+/* The system text before the question, for a template that knows no system. */
+static struct value joined_text(const struct context *context, struct bytes system, struct bytes text)
+{
+    struct buf both = {0};
+
+    buf_append(&both, system.data, system.len_bytes);
+    buf_append_str(&both, "\n\n");
+    buf_append(&both, text.data, text.len_bytes);
+    struct value value = value_copy(context->jinja, buf_view(&both), MARK_CLIENT);
+    buf_fini(&both);
+    return value;
+}
+
+static struct value message_value(const struct context *context, size_t i, struct bytes system)
+{
+    const struct chat_message *message = &context->prompt->messages[i];
+    bool is_last = i + 1 == context->prompt->n_messages && stays_open(context->prompt);
+    struct value content = text_value(context, message->text, MARK_CLIENT | (is_last ? MARK_LAST : 0));
+    struct jinja *jinja = context->jinja;
+    struct value one = value_dict(jinja);
+
+    if (system.len_bytes > 0)
+        content = joined_text(context, system, message->text);
+    if (message->n_calls > 0 && message->text.len_bytes == 0 && context->format->wants_no_content)
+        content = value_none();
+    dict_set_str(jinja, one, "role", own(context, role_name(message->role)));
+    dict_set_str(jinja, one, "content", content);
+    if (message->n_calls > 0) {
+        struct value calls = value_list(jinja, message->n_calls);
+
+        for (size_t k = 0; k < message->n_calls; k++)
+            list_push(jinja, calls, call_value(context, &message->calls[k]));
+        dict_set_str(jinja, one, "tool_calls", calls);
+    }
+    if (message->role == CHAT_TOOL) {
+        struct bytes name = name_of_call(context->prompt, i, message->call_id);
+
+        dict_set_str(jinja, one, "tool_call_id", id_value(context, message->call_id));
+        if (name.len_bytes > 0)
+            dict_set_str(jinja, one, "name", text_value(context, name, MARK_CLIENT));
+    }
+    return one;
+}
+
+static struct value messages_value(const struct context *context)
+{
+    const struct chat_prompt *prompt = context->prompt;
+    struct value messages = value_list(context->jinja, prompt->n_messages);
+    struct bytes system = {0};
+    size_t from = 0;
+
+    if (context->format->has_no_system && prompt->n_messages > 1 && prompt->messages[0].role == CHAT_SYSTEM &&
+        prompt->messages[1].role == CHAT_USER) {
+        system = prompt->messages[0].text;
+        from = 1;
+    }
+    for (size_t i = from; i < prompt->n_messages; i++) {
+        list_push(context->jinja, messages, message_value(context, i, system));
+        system = (struct bytes){0};
+    }
+    return messages;
+}
+
+/* ---- the rendering ---- */
+
+static struct value token_value(const struct context *context, token_id id)
+{
+    struct bytes piece = {0};
+
+    if (id != TOKEN_NONE)
+        piece = tokenizer_piece(context->format->tokenizer, id);
+    return text_value(context, piece, MARK_OWN);
+}
+
+static void set_variables(const struct context *context)
+{
+    const struct chat_prompt *prompt = context->prompt;
+    const struct chat_format *format = context->format;
+    struct jinja *jinja = context->jinja;
+
+    jinja_set(jinja, "messages", messages_value(context));
+    if (prompt->n_tools > 0)
+        jinja_set(jinja, "tools", tools_value(context));
+    else if (!format->leaves_tools_out)
+        jinja_set(jinja, "tools", value_none());
+    jinja_set(jinja, "documents", value_none());
+    jinja_set(jinja, "add_generation_prompt", value_bool(prompt->adds_generation && !stays_open(prompt)));
+    jinja_set(jinja, "bos_token", token_value(context, tokenizer_bos(format->tokenizer)));
+    jinja_set(jinja, "eos_token", token_value(context, tokenizer_eos(format->tokenizer)));
+    if (prompt->thinking != CHAT_THINKING_DEFAULT)
+        jinja_set(jinja, "enable_thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
+}
+
+/* Ends the text after the last byte of the last message. */
+static int cut_open_turn(struct text *text, struct fault *fault)
+{
+    size_t n = text->len_bytes;
+
+    if (text->marks == NULL && (text->mark & MARK_LAST) == 0)
+        n = 0;
+    while (text->marks != NULL && n > 0 && (text->marks[n - 1] & MARK_LAST) == 0)
+        n--;
+    if (n == 0)
+        return fault_set(
+            fault, E_UNSUPPORTED,
+            "the chat template does not show the beginning of an answer, so it cannot be continued");
+    text->len_bytes = n;
+    return 0;
+}
+
+static size_t input_bytes(const struct chat_prompt *prompt)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < prompt->n_messages; i++) {
+        n += prompt->messages[i].text.len_bytes + 64;
+        for (size_t k = 0; k < prompt->messages[i].n_calls; k++)
+            n += prompt->messages[i].calls[k].name.len_bytes +
+                 prompt->messages[i].calls[k].arguments.len_bytes;
+    }
+    for (size_t i = 0; i < prompt->n_tools; i++)
+        n += prompt->tools[i].name.len_bytes + prompt->tools[i].description.len_bytes +
+             prompt->tools[i].parameters.len_bytes;
+    return n;
+}
+
+static bool is_empty(const struct chat_message *message)
+{
+    return message->text.len_bytes == 0 && message->n_calls == 0;
+}
+
+int chat_run(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
+             struct jinja **jinja_out, struct text *out)
+{
+    struct template_limits limits = template_limits_for(input_bytes(prompt));
+    int64_t now = prompt->now_unix_s != 0 ? prompt->now_unix_s : (int64_t)(clock_unix_ns() / NS_PER_S);
+    struct context context = {.format = format, .prompt = prompt};
+    struct chat_prompt shorter = *prompt;
+
+    /* To go on from nothing is to begin. */
+    if (stays_open(prompt) && is_empty(&prompt->messages[prompt->n_messages - 1])) {
+        shorter.n_messages--;
+        shorter.adds_generation = true;
+        shorter.continues_last = false;
+        prompt = context.prompt = &shorter;
+    }
+    *jinja_out = NULL;
+    int rc = jinja_new(format->parsed, &limits, now, fault, &context.jinja);
+    if (rc != 0)
+        return rc;
+    *jinja_out = context.jinja;
+    set_variables(&context);
+    rc = jinja_run(context.jinja, out);
+    if (rc == 0 && stays_open(prompt))
+        rc = cut_open_turn(out, fault);
+    return rc;
+}

@@ -2,7 +2,7 @@
 noinst_LIBRARIES += libsched.a
 libsched_a_SOURCES = src/sched/sched.h src/sched/sched_priv.h src/sched/sched.c src/sched/seq.c \
 	src/sched/queue.c src/sched/preempt.c src/sched/plan.c src/sched/apply.c src/sched/handoff.c \
-	src/sched/load.c
+	src/sched/draft.c src/sched/ngram.h src/sched/ngram.c src/sched/cost.h src/sched/cost.c src/sched/load.c
 
 if HAVE_CMOCKA
 sched_tests = tests/unit/sched/test_sched tests/unit/sched/test_cancel tests/unit/sched/test_handoff \

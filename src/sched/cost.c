@@ -22,8 +22,10 @@
 #define PULL         0.02
 #define SCALE_ALPHA  0.1
 #define SHAPE_ALPHA  0.2
+#define SHAPE_LIFE   500.0 /* steps */
 #define ERROR_ALPHA  0.05
 #define OUTLIER      3.0
+#define TAIL         3.0  /* mean error x this: what one step in a hundred exceeds, roughly */
 #define TERM_FLOOR   0.03 /* of a step: what a term may always move by */
 #define SHARE_AT_1ST 0.1  /* of a step: what a term is given when first seen, at least */
 #define PAIRS        1000.0
@@ -72,23 +74,44 @@ static double fit_of(const struct cost_model *model, const double x[COST_TERMS])
     return sum;
 }
 
+/* What steps of a size took beside what is fitted for them now.  The longer ago, the less it counts: the
+ * machine may be another by now, and only who tries finds out. */
+static double shape_at(const struct cost_model *model, uint32_t at)
+{
+    const struct cost_shape *shape = &model->shapes[at];
+    double fit = fit_of(model, shape->inputs), age = (double)(model->n_seen - shape->seen_at);
+    double ratio = fit > 0 ? fmin(fmax(shape->seconds / fit, 1 / OUTLIER), OUTLIER) : 1;
+
+    return 1 + (ratio - 1) * exp(-age / SHAPE_LIFE);
+}
+
 static double shape_of(const struct cost_model *model, const struct cost_step *step)
 {
     uint32_t first = step->n_prompt > 0 ? PROMPT_SIZES_AT : 0;
     uint32_t end = step->n_prompt > 0 ? COST_SIZES : PROMPT_SIZES_AT;
     uint32_t at = size_of(step), below = at, above = at;
 
-    while (below > first && model->shapes[below].weight == 0)
+    while (below > first && model->shapes[below].seen_at == 0)
         below--;
-    while (above + 1 < end && model->shapes[above].weight == 0)
+    while (above + 1 < end && model->shapes[above].seen_at == 0)
         above++;
-    if (model->shapes[below].weight == 0)
-        return rate_get(&model->shapes[above], 1);
-    if (model->shapes[above].weight == 0 || above == below)
-        return rate_get(&model->shapes[below], 1);
+    if (model->shapes[below].seen_at == 0)
+        return model->shapes[above].seen_at > 0 ? shape_at(model, above) : 1;
+    if (model->shapes[above].seen_at == 0 || above == below)
+        return shape_at(model, below);
 
     double share = (double)(at - below) / (above - below);
-    return (1 - share) * rate_get(&model->shapes[below], 1) + share * rate_get(&model->shapes[above], 1);
+    return (1 - share) * shape_at(model, below) + share * shape_at(model, above);
+}
+
+static void shape_observe(struct cost_shape *shape, const double x[COST_TERMS], double seconds, uint64_t now)
+{
+    double alpha = shape->seen_at == 0 ? 1 : SHAPE_ALPHA;
+
+    for (int i = 0; i < COST_TERMS; i++)
+        shape->inputs[i] += alpha * (x[i] - shape->inputs[i]);
+    shape->seconds += alpha * (seconds - shape->seconds);
+    shape->seen_at = now;
 }
 
 /* Terms that appear for the first time get what the others leave over of this step. */
@@ -170,11 +193,7 @@ void cost_observe(struct cost_model *model, const struct cost_step *step, double
     }
     refit(model);
 
-    double fit = fit_of(model, x);
-    if (fit > 0)
-        rate_observe(&model->shapes[size_of(step)], fmin(fmax(seconds / fit, 1 / OUTLIER), OUTLIER),
-                     SHAPE_ALPHA);
-    model->n_seen++;
+    shape_observe(&model->shapes[size_of(step)], x, seconds, ++model->n_seen);
 }
 
 double cost_predict(const struct cost_model *model, const struct cost_step *step)
@@ -197,5 +216,5 @@ double cost_per_prompt_token(const struct cost_model *model)
 
 double cost_margin(const struct cost_model *model)
 {
-    return fmin(fmax(1 + 2 * rate_get(&model->error, 0.05), 1.05), 1.5);
+    return fmin(fmax(1 + TAIL * rate_get(&model->error, 0.05), 1.02), 1.5);
 }

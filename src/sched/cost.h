@@ -25,11 +25,16 @@ struct cost_step {     /* what is known of a step before it runs */
     double n_pairs;    /* (fed token, token it looks at) of all sequences */
 };
 
+struct cost_shape { /* means over the latest steps of one size */
+    double inputs[COST_TERMS], seconds;
+    uint64_t seen_at; /* number of the last such step; 0: none yet */
+};
+
 struct cost_model { /* a zeroed one knows nothing */
     double terms[COST_TERMS];
     double scale[COST_TERMS]; /* of each term's inputs lately, relative to the step's time; 0: never seen */
     double products[COST_TERMS][COST_TERMS], moments[COST_TERMS];
-    struct rate_mean shapes[COST_SIZES];
+    struct cost_shape shapes[COST_SIZES];
     struct rate_mean error; /* relative, absolute value */
     uint64_t n_seen;
 };
@@ -45,7 +50,7 @@ void cost_observe(struct cost_model *model, const struct cost_step *step, double
 double cost_predict(const struct cost_model *model, const struct cost_step *step);
 bool cost_knows_prompts(const struct cost_model *model);
 double cost_per_prompt_token(const struct cost_model *model); /* seconds, attention apart */
-/* By how much steps take longer than predicted now and then: 1.05 to 1.5. */
+/* By how much steps take longer than predicted now and then: 1.02 to 1.5. */
 double cost_margin(const struct cost_model *model);
 
 #endif

@@ -30,10 +30,10 @@
 #define SEQ_FADE     0.93 /* per guess looked at */
 #define KIND_FADE    0.99
 #define IDLE_FADE    0.98 /* per step without guesses: what was hopeless is tried again some day */
-#define GAIN_MIN     1.02 /* expected tokens per second over plain decoding's */
+#define GAIN_MIN     1.05 /* expected tokens per second over plain decoding's */
 #define PURSE_INCOME 0.01
 #define PURSE_START  2.0 /* decode steps */
-#define PURSE_MAX    6.0
+#define PURSE_MAX    4.0
 #define CHANCE_MIN   0.01
 #define MAX_CHOICES  64
 #define RESUME_MAX   4 /* tokens without a find after which the place beside is given up */

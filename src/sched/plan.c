@@ -11,15 +11,17 @@
  * the decoders always leave a prompt at least one token.
  *
  * A chunk that does not end its prompt ends on a block boundary if it reaches one: a departing sequence can
- * ship whole blocks only, and what is sealed early is found early.
+ * ship whole blocks only, and what is sealed early is found early.  Where the objective makes chunks small,
+ * only if it need not give up much for that.
  *
  * Hot path: no allocation, no log, no system call.
  */
 #include "base/clock.h"
 #include "sched/sched_priv.h"
 
-#define CHUNK_UNIT   16
+#define LEAST_TOKENS 8
 #define CHUNKS_TRIED 64
+#define ALIGN_SHARE  8    /* one part in so many of a measured chunk is given up to end on a boundary */
 #define LEAST_SHARE  0.25 /* of the time that decoding takes goes to prompts at least */
 
 struct cost_step plan_decode_cost(const struct sched *sched)
@@ -38,36 +40,58 @@ struct cost_step plan_decode_cost(const struct sched *sched)
     return step;
 }
 
-/* Where the next prompt tokens stand: what they cost depends on how much lies before them. */
-static uint32_t prompt_position(const struct sched *sched)
+/* What the next n prompt tokens look at, oldest sequence first; those of prompts not admitted yet stand at
+ * their beginning. */
+static double prompt_pairs(const struct sched *sched, uint32_t n)
 {
+    double n_pairs = 0;
+
     list_for_each (at, &sched->running) {
-        if (seq_of(at)->state == SEQ_PREFILL)
-            return seq_of(at)->n_computed;
+        const struct seq *seq = seq_of(at);
+        uint32_t left = seq->spec.n_tokens - seq->n_computed, part = left < n ? left : n;
+
+        if (seq->state != SEQ_PREFILL)
+            continue;
+        n_pairs += cost_pairs(seq->n_computed, part);
+        n -= part;
+        if (n == 0)
+            break;
     }
-    return 0;
+    return n_pairs + cost_pairs(0, n);
+}
+
+static bool chunk_fits(const struct sched *sched, const struct cost_step *decode, uint32_t n, double goal_s)
+{
+    struct cost_step step = *decode;
+
+    step.n_prompt = n;
+    step.n_pairs += prompt_pairs(sched, n);
+    return cost_predict(&sched->cost, &step) <= goal_s;
 }
 
 /* The most prompt tokens, at most n_most, with which the step is expected to end within goal_s; n_least if
- * there is no such number. */
+ * there is no such number.  Cost need not grow evenly with size, so sizes are tried from above; what lies
+ * between two of them is searched by halves. */
 static uint32_t largest_chunk(const struct sched *sched, uint32_t n_least, uint32_t n_most, double goal_s)
 {
     struct cost_step decode = plan_decode_cost(sched);
-    uint32_t position = prompt_position(sched), by = n_most / CHUNKS_TRIED / CHUNK_UNIT * CHUNK_UNIT;
+    uint32_t by = 1 + n_most / CHUNKS_TRIED, too_many = n_most + 1, n = n_most;
 
-    if (by < CHUNK_UNIT)
-        by = CHUNK_UNIT;
-    for (uint32_t n = n_most; n > n_least; n = n % by ? n - n % by : n - by) {
-        struct cost_step step = decode;
-
-        step.n_prompt = n;
-        step.n_pairs += cost_pairs(position, n);
-        if (cost_predict(&sched->cost, &step) <= goal_s)
-            return n;
-        if (n <= by)
-            break;
+    if (n_least >= n_most)
+        return n_most;
+    while (n > n_least && !chunk_fits(sched, &decode, n, goal_s)) {
+        too_many = n;
+        n = n > n_least + by ? n - by : n_least;
     }
-    return n_least < n_most ? n_least : n_most;
+    while (too_many - n > 1) {
+        uint32_t middle = n + (too_many - n) / 2;
+
+        if (chunk_fits(sched, &decode, middle, goal_s))
+            n = middle;
+        else
+            too_many = middle;
+    }
+    return n;
 }
 
 /* Prompts are never starved: their part of a step is at least a fixed share of what decoding takes. */
@@ -76,7 +100,7 @@ static uint32_t least_chunk(const struct sched *sched, const struct cost_step *d
     double decode_s = cost_predict(&sched->cost, decode), per_token_s = cost_per_prompt_token(&sched->cost);
     double n = per_token_s > 0 ? LEAST_SHARE * decode_s / per_token_s : 0;
 
-    return n > CHUNK_UNIT ? (uint32_t)n : CHUNK_UNIT;
+    return n > LEAST_TOKENS ? (uint32_t)n : LEAST_TOKENS;
 }
 
 static uint32_t prefill_budget(const struct sched *sched)
@@ -105,7 +129,8 @@ uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t b
         return left;
 
     uint32_t past_boundary = (seq->n_computed + budget) % sched->block_tokens;
-    return past_boundary < budget ? budget - past_boundary : budget;
+    uint32_t most_past = sched->opts.itl_ns > 0 ? budget / ALIGN_SHARE : budget;
+    return past_boundary < budget && past_boundary <= most_past ? budget - past_boundary : budget;
 }
 
 uint32_t plan_budget_left(const struct sched *sched)

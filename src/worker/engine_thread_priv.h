@@ -34,6 +34,8 @@ struct worker_engine {
     uint64_t ticked_ns, expired_ns, reported_ns;
     uint64_t next_id;
     struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted, *m_step_s;
+    struct metric *m_draft_right, *m_draft_wrong, *m_steps, *m_draft_steps;
+    struct sched_load counted; /* what the step counters stand for */
 };
 
 /* tasks.c */

@@ -12,7 +12,7 @@
 #include "base/err.h"
 
 uint64_t rig_now_ns = 1;
-uint32_t rig_echo;
+uint32_t rig_echo, rig_jitter;
 
 static const token_id stop_ids[] = {RIG_STOP_ID};
 
@@ -23,7 +23,11 @@ static uint64_t now(void)
 
 static void sleep_fake(void *arg, uint64_t ns)
 {
-    rig_now_ns += ns;
+    static uint64_t n_sleeps;
+    uint32_t words[4];
+
+    rng_counter(77, 0, n_sleeps++, words);
+    rig_now_ns += ns - ns * rig_jitter / 100 + (ns * rig_jitter / 50 * words[0] >> 32);
 }
 
 /* ---- the wrapped engine ---- */

@@ -64,6 +64,7 @@ struct rig {
 };
 
 extern uint64_t rig_now_ns; /* all rigs' clock */
+extern uint32_t rig_jitter; /* percent by which a step may take longer or shorter than the model says */
 extern uint32_t rig_echo;   /* percent of all rigs' text that repeats itself; see engine_sim.h */
 
 void rig_open(struct rig *rig, const struct rig_opts *opts);

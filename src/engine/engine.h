@@ -10,6 +10,7 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "kv/layout.h"
@@ -37,6 +38,9 @@ struct engine_batch {
      * block. */
     void (*on_layer)(void *arg, uint32_t layer);
     void *on_layer_arg;
+    /* When another thread makes it true, the step ends between two layers with E_CANCELLED, a failed step
+     * like any other; NULL: nobody does. */
+    const atomic_bool *is_given_up;
 };
 
 struct engine_info {

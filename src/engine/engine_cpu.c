@@ -108,14 +108,17 @@ static int step(void *self, const struct engine_batch *batch, struct sample_resu
                                                .blocks = item->blocks,
                                                .n_logits = n_draws(item)};
     }
-    model_forward(engine->opts.model, engine->state,
-                  &(struct model_pass){.team = engine->opts.team,
-                                       .kv_arena = engine->opts.kv_arena,
-                                       .n_blocks = engine->opts.n_blocks,
-                                       .items = engine->items,
-                                       .n_items = batch->n_items,
-                                       .on_layer = batch->on_layer,
-                                       .on_layer_arg = batch->on_layer_arg});
+    rc = model_forward(engine->opts.model, engine->state,
+                       &(struct model_pass){.team = engine->opts.team,
+                                            .kv_arena = engine->opts.kv_arena,
+                                            .n_blocks = engine->opts.n_blocks,
+                                            .items = engine->items,
+                                            .n_items = batch->n_items,
+                                            .on_layer = batch->on_layer,
+                                            .on_layer_arg = batch->on_layer_arg,
+                                            .is_given_up = batch->is_given_up});
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < batch->n_items; i++) {
         draw(engine, i, &batch->items[i], results_out);
         results_out += 1 + batch->items[i].n_drafts;

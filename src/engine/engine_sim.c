@@ -346,6 +346,8 @@ static int sim_step(void *self, const struct engine_batch *batch, struct sample_
     if (batch->on_layer == NULL)
         pass_time(sim, cost_ns);
     for (uint32_t layer = 0; layer < n_layers; layer++) {
+        if (batch->is_given_up && atomic_load_explicit(batch->is_given_up, memory_order_relaxed))
+            return E_CANCELLED;
         layer_write(sim, batch, layer);
         if (batch->on_layer) {
             pass_time(sim, cost_ns * (layer + 1) / n_layers - cost_ns * layer / n_layers);

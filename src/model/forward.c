@@ -19,6 +19,7 @@
 #include "model/model_priv.h"
 
 #include "base/check.h"
+#include "base/err.h"
 
 #include <string.h>
 
@@ -178,20 +179,25 @@ static void compute_logits(const struct forward *f)
                                  .scratch = state->matmul_scratch});
 }
 
-void model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass)
+int model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass)
 {
     struct forward f = {.model = model, .state = state, .pass = pass};
 
     place_items(&f);
     if (f.n_rows == 0)
-        return;
+        return 0;
     forward_rows(&f, embed);
     for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
+        if (pass->is_given_up && atomic_load_explicit(pass->is_given_up, memory_order_relaxed)) {
+            state->n_items = 0;
+            return E_CANCELLED;
+        }
         f.layer = &model->layers[layer];
         forward_attn(&f, layer);
         forward_ffn(&f);
     }
     compute_logits(&f);
+    return 0;
 }
 
 const float *model_logits(const struct model_state *state, uint32_t index, uint32_t back)

@@ -8,6 +8,7 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/fault.h"
@@ -94,11 +95,14 @@ struct model_pass {
     /* Called after the KV of a layer is written for all items, before its attention; may be NULL. */
     void (*on_layer)(void *arg, uint32_t layer);
     void *on_layer_arg;
+    /* When it becomes true the pass is left between two layers; NULL: it never is. */
+    const atomic_bool *is_given_up;
 };
 
 /* Feeds the tokens of all items.  The caller has checked ids, positions, block tables and sizes (engine_cpu
- * does): what is wrong here is the program's fault. */
-void model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass);
+ * does): what is wrong here is the program's fault.  0, or E_CANCELLED when it was given up: there are no
+ * logits then, and KV from the items' positions on is undefined. */
+int model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass);
 /* Logits after token number n_tokens - 1 - back of item `index` of the pass just run, [vocab], valid until
  * the next; NULL when it did not ask for them. */
 const float *model_logits(const struct model_state *state, uint32_t index, uint32_t back);

@@ -141,7 +141,8 @@ static int run_plan(struct sched *sched)
     struct engine_batch batch = {.items = sched->items,
                                  .n_items = plan->n_items,
                                  .on_layer = is_watched ? relay_layer : NULL,
-                                 .on_layer_arg = sched};
+                                 .on_layer_arg = sched,
+                                 .is_given_up = sched->opts.is_given_up};
 
     for (uint32_t i = 0; i < plan->n_items; i++) {
         struct seq *seq = plan->items[i].seq;

@@ -115,6 +115,9 @@ struct sched_opts {
     struct sched_events events;
     void *events_arg;
     uint64_t (*now_ns)(void); /* NULL: the monotonic clock */
+    /* When another thread makes it true, a running step ends soon, as a failed one: for who will not run
+     * another.  NULL: nobody does. */
+    const atomic_bool *is_given_up;
 };
 
 /* E_INVAL, E_MISMATCH (the pool's blocks are not the engine's), E_NOMEM. */

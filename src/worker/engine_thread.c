@@ -262,7 +262,7 @@ static void *run(void *arg)
             on_command(engine, command);
         note_busy(engine); /* before a step that may take long: a drain looks at it */
         n_fed = sched_run_step(engine->sched);
-        if (n_fed < 0)
+        if (n_fed < 0 && !atomic_load_explicit(&engine->is_given_up, memory_order_relaxed))
             log_error("step_failed", LOG_ERR(n_fed));
         atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
         flush(engine);
@@ -373,6 +373,7 @@ static int open_parts(struct worker_engine *engine, struct fault *fault)
                                .max_step_ns = engine->opts.grant_timeout_ns / STEPS_PER_TIMEOUT,
                                .speculate = engine->opts.speculate,
                                .max_drafts = engine->opts.draft_tokens,
+                               .is_given_up = &engine->is_given_up,
                                .events = worker_tasks_events(),
                                .events_arg = engine};
     struct tr_opts *tr = &engine->opts.transport;
@@ -454,6 +455,7 @@ void worker_engine_free(struct worker_engine *engine)
     if (engine->is_started) {
         struct command *stop = command_new(COMMAND_STOP, 0);
 
+        atomic_store_explicit(&engine->is_given_up, true, memory_order_relaxed);
         while (stop != NULL && mailbox_send(engine->commands, stop) == E_FULL)
             clock_sleep_ns(NS_PER_MS);
         pthread_join(engine->thread, NULL);

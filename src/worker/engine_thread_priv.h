@@ -22,6 +22,7 @@ struct worker_engine {
     bool is_started;
     atomic_uint_fast64_t beats;
     atomic_bool is_busy;
+    atomic_bool is_given_up; /* stopping: the step under way need not end */
     bool is_stopping;
     void *departing, *arriving; /* the sides' own state */
     struct list tasks;

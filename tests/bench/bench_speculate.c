@@ -36,7 +36,7 @@
 #define CALL_TOKENS   40
 #define ZIPF_WORDS    2000
 
-static const char *const KINDS[] = {"edit", "tools", "prose", "noise"};
+static const char *const KINDS[] = {"edit", "tools", "prose", "maze", "noise"};
 
 struct bench {
     struct engine real, engine;
@@ -106,9 +106,12 @@ static void write_text(struct bench *b, const char *kind, uint32_t index)
         write_tools(b, b->texts[index], &rng);
         return;
     }
-    for (uint32_t i = 0; i < PROMPT_TOKENS + b->n_tokens; i++)
+    for (uint32_t i = 0; i < PROMPT_TOKENS + b->n_tokens; i++) {
+        uint32_t n_words = strcmp(kind, "maze") == 0 ? 40 : b->vocab - 300;
+
         b->texts[index][i] =
-            strcmp(kind, "prose") == 0 ? zipf(&rng) : 300 + (token_id)rng_below(&rng, b->vocab - 300);
+            strcmp(kind, "prose") == 0 ? zipf(&rng) : 300 + (token_id)rng_below(&rng, n_words);
+    }
 }
 
 /* ---- the wrapped engine ---- */

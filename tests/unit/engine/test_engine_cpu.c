@@ -181,6 +181,7 @@ static void only_who_asks_gets_a_token(void **state)
 struct watch {
     struct stage *stage;
     uint32_t n_calls;
+    atomic_bool gives_up;
 };
 
 /* The KV of this layer is there for every item when the call comes, and of no later layer. */
@@ -201,6 +202,39 @@ static void on_layer(void *arg, uint32_t layer)
             assert_true(next[0] == 0);
         }
     }
+}
+
+static void give_up(void *arg, uint32_t layer)
+{
+    struct watch *watch = arg;
+
+    on_layer(arg, layer);
+    atomic_store(&watch->gives_up, true);
+}
+
+static void a_step_is_given_up_between_layers(void **state)
+{
+    struct watch watch = {.stage = *state};
+    struct engine_item items[2] = {item(3, 0), item(4, 0)};
+    struct engine_batch batch = {.items = items,
+                                 .n_items = 2,
+                                 .on_layer = give_up,
+                                 .on_layer_arg = &watch,
+                                 .is_given_up = &watch.gives_up};
+    struct sample_result out[2], plain[2];
+
+    items[1].blocks = BLOCKS + 1;
+    items[1].n_blocks = 1;
+    assert_int_equal(engine_step(&watch.stage->engine, &batch, out), E_CANCELLED);
+    assert_int_equal(watch.n_calls, 1);
+    assert_null(watch.stage->engine.ops->logits(watch.stage->engine.self, 0));
+    atomic_store(&watch.gives_up, false);
+    batch.on_layer = NULL;
+    assert_int_equal(engine_step(&watch.stage->engine, &batch, out), 0); /* and again, as if nothing was */
+    batch.is_given_up = NULL;
+    assert_int_equal(engine_step(&watch.stage->engine, &batch, plain), 0);
+    assert_int_equal(out[0].id, plain[0].id);
+    assert_int_equal(out[1].id, plain[1].id);
 }
 
 static void layers_are_reported_in_order(void **state)
@@ -241,6 +275,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_batches_change_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(guesses_are_verified_one_by_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_who_asks_gets_a_token, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_step_is_given_up_between_layers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(layers_are_reported_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(greedy_is_the_highest_logit, set_up, tear_down),
     };

@@ -225,6 +225,7 @@ void rig_open(struct rig *rig, const struct rig_opts *opts)
                                .chunk_tokens = rig->opts.chunk_tokens,
                                .itl_ns = opts->itl_ns,
                                .max_step_ns = opts->max_step_ns,
+                               .is_given_up = opts->is_given_up,
                                .speculate = opts->speculate,
                                .max_drafts = rig->opts.max_drafts,
                                .events = {.on_admitted = on_admitted,

@@ -29,6 +29,7 @@ struct rig_opts {
     enum sched_speculate speculate;
     uint32_t max_drafts; /* 0: 8 */
     uint64_t itl_ns, max_step_ns;
+    const atomic_bool *is_given_up;
     uint64_t step_ns, decode_seq_ns, prefill_token_ns; /* 0: 1 ms, 200 us, 100 us */
 };
 

@@ -7,7 +7,7 @@ baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/mod
 	clients/model/cmd_make.c clients/model/make_priv.h clients/model/make_vocab.c clients/model/make_weights.c \
 	clients/model/make_keys.c \
 	clients/model/cmd_bench.c clients/model/bench_priv.h clients/model/bench_limit.c clients/model/bench_run.c
-baton_model_LDADD = $(link_engine)
+baton_model_LDADD = $(link_sched)
 
 dist_check_SCRIPTS += tests/integration/test-model-cli
 TESTS += tests/integration/test-model-cli

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "clients/model/prompt.h"
 #include "clients/model/rig.h"
+#include "sched/sched.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@
 #include <string.h>
 
 static const char NAME[] = "generate";
+
+enum { BATCH_TOKENS = 512, DRAFTS_MAX = 24 };
 
 static const char HELP[] = "Usage: baton-model generate [OPTIONS] MODEL.gguf\n"
                            "Continue a prompt or answer a chat turn.\n"
@@ -36,6 +39,7 @@ static const char HELP[] = "Usage: baton-model generate [OPTIONS] MODEL.gguf\n"
                            "  --ids                print token ids instead of text\n"
                            "  --ignore-stop        go on after tokens that end an answer\n"
                            "  --quiet              no figures on stderr\n"
+                           "  --speculate HOW      guess repeated text: off, auto (default) or always\n"
                            "  --kv TYPE            storage of keys and values: f16 (default) or f32\n"
                            "  --threads N          compute threads (default: all CPUs)\n"
                            "  --kernels NAME       auto, scalar, avx2 or avx512\n"
@@ -46,6 +50,7 @@ struct generate_args {
     struct rig_opts rig;
     struct sample_opts sample;
     uint32_t max;
+    enum sched_speculate speculate;
     bool prints_ids;
     bool ignores_stop;
     bool is_help;
@@ -67,6 +72,7 @@ enum option_id {
     OPT_IDS,
     OPT_IGNORE_STOP,
     OPT_QUIET,
+    OPT_SPECULATE,
     OPT_KV,
     OPT_THREADS,
     OPT_KERNELS
@@ -87,6 +93,7 @@ static const struct option OPTIONS[] = {{"prompt", required_argument, NULL, OPT_
                                         {"ids", no_argument, NULL, OPT_IDS},
                                         {"ignore-stop", no_argument, NULL, OPT_IGNORE_STOP},
                                         {"quiet", no_argument, NULL, OPT_QUIET},
+                                        {"speculate", required_argument, NULL, OPT_SPECULATE},
                                         {"kv", required_argument, NULL, OPT_KV},
                                         {"threads", required_argument, NULL, OPT_THREADS},
                                         {"kernels", required_argument, NULL, OPT_KERNELS},
@@ -100,6 +107,21 @@ static bool take_seed(struct generate_args *args)
     if (str_to_u64(bytes_str(optarg), &args->sample.seed) == 0)
         return true;
     fprintf(stderr, "baton-model %s: --seed wants a number, not \"%s\"\n", NAME, optarg);
+    return false;
+}
+
+static bool take_speculate(struct generate_args *args)
+{
+    static const char *const HOW[] = {
+        [SPECULATE_OFF] = "off", [SPECULATE_AUTO] = "auto", [SPECULATE_ALWAYS] = "always"};
+
+    for (size_t i = 0; i < sizeof(HOW) / sizeof(HOW[0]); i++) {
+        if (strcmp(optarg, HOW[i]) == 0) {
+            args->speculate = (enum sched_speculate)i;
+            return true;
+        }
+    }
+    fprintf(stderr, "baton-model %s: --speculate is off, auto or always, not \"%s\"\n", NAME, optarg);
     return false;
 }
 
@@ -163,15 +185,17 @@ static bool take_option(int option, struct generate_args *args)
         args->sample.temperature = 0;
         return true;
     }
-    return take_number(option, args);
+    return option == OPT_SPECULATE ? take_speculate(args) : take_number(option, args);
 }
 
 static bool parse(int argc, char **argv, struct generate_args *args)
 {
     int option;
 
-    *args = (struct generate_args){
-        .max = 256, .rig.kv_type = KV_F16, .sample = {.temperature = 0.7f, .top_p = 1}};
+    *args = (struct generate_args){.max = 256,
+                                   .speculate = SPECULATE_AUTO,
+                                   .rig.kv_type = KV_F16,
+                                   .sample = {.temperature = 0.7f, .top_p = 1}};
     while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
         if (!take_option(option, args))
             return false;
@@ -193,24 +217,13 @@ struct answer { /* one generation in progress */
     const struct tokenizer *tokenizer; /* NULL: ids only */
     struct detok detok;
     struct buf text; /* reused */
+    struct kv_pool *pool;
+    struct sched *sched;
     uint32_t n_prompt, n_drawn;
-    uint32_t n_seats; /* tokens that KV has room for */
-    uint64_t prefill_ns, decode_ns;
+    bool is_done;
+    int rc; /* the first that went wrong while showing */
+    struct seq_stats stats;
 };
-
-static bool ends_answer(const struct answer *answer, token_id id)
-{
-    const token_id *stops;
-    size_t n = 0;
-
-    if (answer->args->ignores_stop || answer->tokenizer == NULL)
-        return false;
-    stops = tokenizer_stop_ids(answer->tokenizer, &n);
-    for (size_t i = 0; i < n; i++)
-        if (stops[i] == id)
-            return true;
-    return false;
-}
 
 static int show(struct answer *answer, token_id id)
 {
@@ -230,70 +243,113 @@ static int show(struct answer *answer, token_id id)
     return rc;
 }
 
-static int decode(struct answer *answer, const struct sample_result *first)
+/* Each token as the scheduler has it; several come at once when guesses were right. */
+static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
 {
-    struct sample_result drawn = *first;
-    uint64_t began_ns = clock_now_ns();
-    int rc = 0;
+    struct answer *answer = arg;
 
-    while (!ends_answer(answer, drawn.id)) {
-        struct rig_feed feed = {.tokens = &drawn.id,
-                                .n_tokens = 1,
-                                .position = answer->n_prompt + answer->n_drawn,
-                                .sample = &answer->args->sample};
-        struct sample_result next;
+    answer->n_drawn++;
+    if (answer->rc == 0)
+        answer->rc = show(answer, token->id);
+    if (answer->rc < 0)
+        sched_cancel(answer->sched, seq);
+}
 
-        answer->n_drawn++;
-        rc = show(answer, drawn.id);
-        if (rc < 0 || answer->n_drawn == answer->args->max || feed.position >= answer->n_seats)
-            break;
-        rc = rig_feed(answer->rig, &feed, &next);
-        if (rc < 0)
-            break;
-        drawn = next;
-    }
-    answer->decode_ns = clock_now_ns() - began_ns;
-    return rc;
+static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
+{
+    struct answer *answer = arg;
+
+    answer->is_done = true;
+    answer->stats = *seq_stats(seq);
+    if (finish == SEQ_FINISH_FAILED && answer->rc == 0)
+        answer->rc = E_INTERNAL;
 }
 
 static void print_figures(const struct answer *answer)
 {
-    double prefill_s = (double)answer->prefill_ns / NS_PER_S, decode_s = (double)answer->decode_ns / NS_PER_S;
-    uint32_t n_steps = answer->n_drawn > 0 ? answer->n_drawn - 1 : 0; /* the first came with the prompt */
+    const struct seq_stats *stats = &answer->stats;
+    double prefill_s = (double)stats->prefill_ns / NS_PER_S, decode_s = (double)stats->decode_ns / NS_PER_S;
+    uint32_t n_decoded = answer->n_drawn > 0 ? answer->n_drawn - 1 : 0; /* the first came with the prompt */
 
     if (answer->args->rig.is_quiet)
         return;
     fprintf(stderr, "prompt %u tokens in %.3f s (%.1f/s), answer %u tokens in %.3f s (%.1f/s), %s\n",
             answer->n_prompt, prefill_s, answer->n_prompt / (prefill_s > 0 ? prefill_s : 1), answer->n_drawn,
-            decode_s, n_steps / (decode_s > 0 ? decode_s : 1), answer->rig->engine.info.name);
+            decode_s, n_decoded / (decode_s > 0 ? decode_s : 1), answer->rig->engine.info.name);
+    if (stats->n_drafted > 0)
+        fprintf(stderr, "guessed %u tokens, %u right: %u steps saved\n", stats->n_drafted, stats->n_accepted,
+                stats->n_accepted);
+}
+
+/* One sequence on a scheduler of its own, to its end or to Ctrl-C. */
+static int run_steps(struct answer *answer, const struct token_ids *ids)
+{
+    size_t n_stops = 0;
+    bool stops = !answer->args->ignores_stop && answer->tokenizer != NULL;
+    struct seq_spec spec = {.tokens = ids->ids,
+                            .n_tokens = (uint32_t)ids->n,
+                            .n_prompt = (uint32_t)ids->n,
+                            .max_new_tokens = answer->args->max,
+                            .stop_ids = stops ? tokenizer_stop_ids(answer->tokenizer, &n_stops) : NULL,
+                            .sample = answer->args->sample};
+    struct seq *seq;
+    int rc;
+
+    spec.n_stop_ids = (uint32_t)n_stops;
+    rc = sched_submit(answer->sched, &spec, &seq);
+    while (rc >= 0 && !answer->is_done) {
+        rc = sched_run_step(answer->sched);
+        if (rc >= 0 && !answer->is_done && rig_is_interrupted()) {
+            answer->rc = E_CANCELLED;
+            sched_cancel(answer->sched, seq);
+        }
+    }
+    return rc < 0 ? rc : answer->rc;
+}
+
+static int start(struct answer *answer, uint32_t n_prompt, struct fault *fault)
+{
+    uint32_t context = model_config(answer->rig->model)->context_length, max = answer->args->max;
+    struct rig_seats seats = {
+        .n_sequences = 1, .n_tokens = n_prompt, .batch_tokens = BATCH_TOKENS, .n_draws = 1 + DRAFTS_MAX};
+    struct sched_opts opts = {.engine = &answer->rig->engine,
+                              .max_seqs = 1,
+                              .max_queue = 1,
+                              .chunk_tokens = BATCH_TOKENS,
+                              .speculate = answer->args->speculate,
+                              .max_drafts = DRAFTS_MAX,
+                              .events = {.on_token = on_token, .on_done = on_done},
+                              .events_arg = answer};
+    int rc;
+
+    if (n_prompt < context)
+        seats.n_tokens += max < context - n_prompt ? max : context - n_prompt;
+    rc = rig_start(answer->rig, &seats, fault);
+    if (rc < 0)
+        return rc;
+    rc = kv_pool_new(&(struct kv_pool_opts){.n_blocks = answer->rig->per_sequence,
+                                            .block_tokens = answer->rig->engine.info.layout.block_tokens},
+                     &answer->pool);
+    opts.pool = answer->pool;
+    if (rc == 0)
+        rc = sched_new(&opts, &answer->sched);
+    return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
 }
 
 static int run(struct answer *answer, const struct token_ids *ids, struct fault *fault)
 {
-    uint32_t context = model_config(answer->rig->model)->context_length;
-    uint32_t max = answer->args->max;
-    struct rig_seats seats = {.n_sequences = 1, .n_tokens = (uint32_t)ids->n, .batch_tokens = 512};
-    struct rig_feed prompt = {
-        .tokens = ids->ids, .n_tokens = (uint32_t)ids->n, .sample = &answer->args->sample};
-    struct sample_result first;
-    uint64_t began_ns;
-    int rc;
+    int rc = start(answer, (uint32_t)ids->n, fault);
 
-    if (ids->n < context)
-        seats.n_tokens += max < context - seats.n_tokens ? max : context - seats.n_tokens;
-    rc = rig_start(answer->rig, &seats, fault);
     if (rc < 0)
         return rc;
     answer->n_prompt = (uint32_t)ids->n;
-    answer->n_seats = seats.n_tokens;
-    began_ns = clock_now_ns();
-    rc = rig_feed(answer->rig, &prompt, &first);
-    answer->prefill_ns = clock_now_ns() - began_ns;
-    if (rc == 0 && max > 0)
-        rc = decode(answer, &first);
+    rc = run_steps(answer, ids);
     if (rc == E_INVAL)
         return fault_set(fault, rc, "the prompt has a token id beyond the model's %u",
                          answer->rig->engine.info.vocab_size);
+    if (rc == E_LIMIT)
+        return fault_set(fault, rc, "the prompt's %u tokens leave no room for an answer in the context of %u",
+                         answer->n_prompt, model_config(answer->rig->model)->context_length);
     if (rc < 0 && rc != E_CANCELLED)
         return fault_set(fault, rc, "%s", err_text(rc));
     putchar('\n');
@@ -331,6 +387,8 @@ int cmd_generate(int argc, char **argv)
             detok_init(&answer.detok, tokenizer, args.prompt.text != NULL);
         rc = run(&answer, &ids, &fault);
     }
+    sched_free(answer.sched);
+    kv_pool_free(answer.pool);
     buf_fini(&answer.text);
     token_ids_fini(&ids);
     tokenizer_unref(tokenizer);

@@ -118,7 +118,8 @@ int rig_start(struct rig *rig, const struct rig_seats *seats, struct fault *faul
                                                       .kv_arena = rig->arena.base,
                                                       .n_blocks = (uint32_t)n_blocks,
                                                       .max_batch_tokens = seats->batch_tokens,
-                                                      .max_items = seats->n_sequences},
+                                                      .max_items = seats->n_sequences,
+                                                      .max_draws = seats->n_draws},
                             &rig->engine);
     if (rc < 0)
         return fault_set(fault, rc, "no room for %u sequences of %u tokens: %s", seats->n_sequences,

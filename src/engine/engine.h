@@ -10,6 +10,7 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "kv/layout.h"
@@ -22,6 +23,10 @@ struct engine_item {           /* one sequence's part of a step; everything is b
     const kv_block_id *blocks; /* block table, covers position + n_tokens */
     uint32_t n_blocks;
     bool wants_token; /* draw one after the last fed token */
+    /* With wants_token: the last so many of tokens, fewer than n_tokens, are guesses of what will be drawn.
+     * One token is drawn after the last that is no guess, and while what is drawn equals the guess that comes
+     * next, another after that.  KV of guesses that were wrong is rubbish, in its own place only. */
+    uint32_t n_drafts;
     struct sample_opts sample;
     uint64_t tag; /* the caller's, for logs; tokens and KV never depend on it */
 };
@@ -33,6 +38,9 @@ struct engine_batch {
      * block. */
     void (*on_layer)(void *arg, uint32_t layer);
     void *on_layer_arg;
+    /* When another thread makes it true, the step ends between two layers with E_CANCELLED, a failed step
+     * like any other; NULL: nobody does. */
+    const atomic_bool *is_given_up;
 };
 
 struct engine_info {
@@ -40,12 +48,14 @@ struct engine_info {
     uint32_t vocab_size;
     uint32_t context_length;
     uint32_t max_batch_tokens; /* most tokens one step may feed, all items together */
+    uint32_t max_draws;        /* most tokens one step may draw, guesses counted as if they were right */
     struct kv_layout layout;
     uint64_t numerics_id; /* two engines with the same id compute the same bits */
 };
 
 struct engine_ops {
-    /* results_out: [n_items]; entries of items that did not ask hold TOKEN_NONE.  E_INTERNAL: the KV found
+    /* results_out: 1 + n_drafts entries for each item, in order; those of items that did not ask, and those
+     * behind the first that differs from its guess, hold TOKEN_NONE.  E_INTERNAL: the KV found
      * there or the engine itself is damaged.  After a failed step KV from each item's position on is
      * undefined. */
     int (*step)(void *engine, const struct engine_batch *batch, struct sample_result *results_out);

@@ -36,12 +36,20 @@ static bool blocks_ok(const struct engine_cpu *engine, const struct engine_item 
     return true;
 }
 
+/* Most tokens an item may draw. */
+static uint32_t n_draws(const struct engine_item *item)
+{
+    return item->wants_token ? 1 + item->n_drafts : 0;
+}
+
 static bool item_ok(const struct engine_cpu *engine, const struct engine_item *item)
 {
     uint32_t vocab = model_config(engine->opts.model)->vocab;
 
     if (item->n_tokens == 0 || item->n_tokens > engine->max_context ||
         item->position > engine->max_context - item->n_tokens)
+        return false;
+    if (item->n_drafts > 0 && (!item->wants_token || item->n_drafts >= item->n_tokens))
         return false;
     for (uint32_t i = 0; i < item->n_tokens; i++)
         if (item->tokens[i] >= vocab)
@@ -51,16 +59,37 @@ static bool item_ok(const struct engine_cpu *engine, const struct engine_item *i
 
 static int check_batch(const struct engine_cpu *engine, const struct engine_batch *batch)
 {
-    uint32_t room = engine->opts.max_batch_tokens;
+    uint32_t room = engine->opts.max_batch_tokens, room_drawn = engine->opts.max_draws;
 
     if (batch->n_items > engine->opts.max_items)
         return E_INVAL;
     for (uint32_t i = 0; i < batch->n_items; i++) {
-        if (!item_ok(engine, &batch->items[i]) || batch->items[i].n_tokens > room)
+        const struct engine_item *item = &batch->items[i];
+
+        if (!item_ok(engine, item) || item->n_tokens > room || n_draws(item) > room_drawn)
             return E_INVAL;
-        room -= batch->items[i].n_tokens;
+        room -= item->n_tokens;
+        room_drawn -= n_draws(item);
     }
     return 0;
+}
+
+/* Each token from its own row of logits with its own position: what came before it is what would have been
+ * fed had it been drawn one step at a time, or it is not drawn. */
+static void draw(struct engine_cpu *engine, uint32_t index, const struct engine_item *item,
+                 struct sample_result *results_out)
+{
+    uint32_t n_sure = item->n_tokens - item->n_drafts;
+    bool goes_on = item->wants_token;
+
+    for (uint32_t i = 0; i <= item->n_drafts; i++) {
+        results_out[i] = (struct sample_result){.id = TOKEN_NONE};
+        if (!goes_on)
+            continue;
+        sampler_draw(engine->sampler, model_logits(engine->state, index, item->n_drafts - i), &item->sample,
+                     (uint64_t)item->position + n_sure + i, &results_out[i]);
+        goes_on = i < item->n_drafts && results_out[i].id == item->tokens[n_sure + i];
+    }
 }
 
 static int step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
@@ -77,23 +106,22 @@ static int step(void *self, const struct engine_batch *batch, struct sample_resu
                                                .n_tokens = item->n_tokens,
                                                .position = item->position,
                                                .blocks = item->blocks,
-                                               .wants_logits = item->wants_token};
+                                               .n_logits = n_draws(item)};
     }
-    model_forward(engine->opts.model, engine->state,
-                  &(struct model_pass){.team = engine->opts.team,
-                                       .kv_arena = engine->opts.kv_arena,
-                                       .n_blocks = engine->opts.n_blocks,
-                                       .items = engine->items,
-                                       .n_items = batch->n_items,
-                                       .on_layer = batch->on_layer,
-                                       .on_layer_arg = batch->on_layer_arg});
+    rc = model_forward(engine->opts.model, engine->state,
+                       &(struct model_pass){.team = engine->opts.team,
+                                            .kv_arena = engine->opts.kv_arena,
+                                            .n_blocks = engine->opts.n_blocks,
+                                            .items = engine->items,
+                                            .n_items = batch->n_items,
+                                            .on_layer = batch->on_layer,
+                                            .on_layer_arg = batch->on_layer_arg,
+                                            .is_given_up = batch->is_given_up});
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < batch->n_items; i++) {
-        const struct engine_item *item = &batch->items[i];
-
-        results_out[i] = (struct sample_result){.id = TOKEN_NONE};
-        if (item->wants_token)
-            sampler_draw(engine->sampler, model_logits(engine->state, i), &item->sample,
-                         (uint64_t)item->position + item->n_tokens, &results_out[i]);
+        draw(engine, i, &batch->items[i], results_out);
+        results_out += 1 + batch->items[i].n_drafts;
     }
     return 0;
 }
@@ -102,7 +130,7 @@ static const float *logits(void *self, uint32_t index)
 {
     const struct engine_cpu *engine = self;
 
-    return model_logits(engine->state, index);
+    return model_logits(engine->state, index, 0);
 }
 
 static void engine_cpu_free(void *self)
@@ -124,6 +152,7 @@ static int build(struct engine_cpu *engine)
         (uint64_t)engine->opts.n_blocks * model_kv_layout(engine->opts.model)->block_tokens;
     struct model_state_opts opts = {.max_tokens = engine->opts.max_batch_tokens,
                                     .max_items = engine->opts.max_items,
+                                    .max_logits = engine->opts.max_draws,
                                     .share_from_bytes = engine->opts.share_from_bytes};
     int rc;
 
@@ -154,6 +183,8 @@ int engine_cpu_new(const struct engine_cpu_opts *opts, struct engine *out)
     if (engine == NULL)
         return E_NOMEM;
     engine->opts = *opts;
+    if (engine->opts.max_draws < opts->max_items)
+        engine->opts.max_draws = opts->max_items;
     rc = build(engine);
     if (rc < 0) {
         engine_cpu_free(engine);
@@ -165,6 +196,7 @@ int engine_cpu_new(const struct engine_cpu_opts *opts, struct engine *out)
                                     .vocab_size = config->vocab,
                                     .context_length = config->context_length,
                                     .max_batch_tokens = opts->max_batch_tokens,
+                                    .max_draws = engine->opts.max_draws,
                                     .layout = *model_kv_layout(opts->model),
                                     .numerics_id = model_numerics_id(opts->model)}};
     return 0;

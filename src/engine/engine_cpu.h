@@ -14,6 +14,7 @@ struct engine_cpu_opts {
     uint32_t n_blocks;
     uint32_t max_batch_tokens; /* scratch is sized for this */
     uint32_t max_items;        /* sequences per step */
+    uint32_t max_draws;        /* tokens drawn per step, right and wrong guesses included; 0: max_items */
     uint64_t share_from_bytes; /* as in struct model_state_opts; 0: a sensible size */
 };
 

@@ -78,7 +78,8 @@ int engine_model_start(struct engine_model *loaded, const struct engine_start_op
                                   .kv_arena = opts->kv_arena,
                                   .n_blocks = opts->n_blocks,
                                   .max_batch_tokens = opts->max_batch_tokens,
-                                  .max_items = opts->max_items};
+                                  .max_items = opts->max_items,
+                                  .max_draws = opts->max_draws};
     int rc = engine_cpu_new(&cpu, &loaded->cpu);
 
     if (rc < 0) {

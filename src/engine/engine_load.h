@@ -32,6 +32,7 @@ struct engine_start_opts {
     uint32_t n_blocks;
     uint32_t max_batch_tokens;
     uint32_t max_items; /* sequences per step */
+    uint32_t max_draws; /* tokens drawn per step, guesses included; 0: max_items */
 };
 
 /* Takes the model (also on failure); engine_free releases it. */

@@ -14,7 +14,8 @@
  *
  * Tokens.  A counter-based generator keyed by the item's seed at (position, previous token): nothing else
  * enters, so it matters neither which worker draws nor in what company.  The answer ends with probability 1 /
- * (mean + 1) at each draw, which makes its length geometric.
+ * (mean + 1) at each draw, which makes its length geometric.  With echo, so many of a hundred tokens follow
+ * from the previous token alone, wherever it stands: answers then repeat themselves, as edits and loops do.
  *
  * Time.  One sleep per layer, before on_layer, so that whoever ships layers sees them come one after another.
  */
@@ -32,6 +33,7 @@
 
 #define HEADER_BYTES  12
 #define ROW_BYTES_MIN 16
+#define ECHO_WORDS    64 /* few, so that a text soon comes by where it was */
 #define CHAIN_BEGIN   UINT64_C(0x6261746f6e2d6b76)
 
 struct sim {
@@ -90,6 +92,7 @@ int engine_sim_new(const struct engine_sim_opts *opts, struct engine *out)
                  .vocab_size = opts->vocab_size,
                  .context_length = opts->context_length,
                  .max_batch_tokens = opts->max_batch_tokens,
+                 .max_draws = opts->max_batch_tokens,
                  .layout = opts->layout,
                  .numerics_id = CHAIN_BEGIN},
     };
@@ -233,22 +236,39 @@ int engine_sim_verify(const struct engine *engine, const token_id *tokens, uint3
 
 /* ---- tokens ---- */
 
-static token_id draw(const struct sim *sim, const struct engine_item *item)
+/* The token after the first n_fed of the item's. */
+static token_id draw_one(const struct sim *sim, const struct engine_item *item, uint32_t n_fed)
 {
     const struct engine_sim_opts *opts = &sim->opts;
     bool can_stop = opts->stop_id != TOKEN_NONE;
     bool skips_stop = can_stop && opts->stop_id >= opts->first_text_id && opts->stop_id < opts->vocab_size;
-    uint64_t position = (uint64_t)item->position + item->n_tokens;
-    uint32_t words[4];
+    uint64_t position = (uint64_t)item->position + n_fed;
+    uint64_t n = opts->vocab_size - opts->first_text_id - skips_stop;
+    uint32_t words[4], again[4];
 
-    rng_counter(item->sample.seed, position, item->tokens[item->n_tokens - 1], words);
+    rng_counter(item->sample.seed, position, item->tokens[n_fed - 1], words);
     if (can_stop && words[0] < (UINT64_C(1) << 32) / ((uint64_t)opts->mean_answer_tokens + 1))
         return opts->stop_id;
+    if (opts->echo > 0 && words[2] % 100 < opts->echo) { /* what followed this token elsewhere, too */
+        rng_counter(item->sample.seed, UINT64_MAX, item->tokens[n_fed - 1], again);
+        words[1] = again[1];
+        n = n < ECHO_WORDS ? n : ECHO_WORDS;
+    }
 
-    uint64_t n = opts->vocab_size - opts->first_text_id - skips_stop;
     token_id id = opts->first_text_id + (token_id)(n * words[1] >> 32);
 
     return id + (skips_stop && id >= opts->stop_id);
+}
+
+static void draw(const struct sim *sim, const struct engine_item *item, struct sample_result *results_out)
+{
+    uint32_t n_sure = item->n_tokens - item->n_drafts;
+    bool goes_on = item->wants_token;
+
+    for (uint32_t i = 0; i <= item->n_drafts; i++) {
+        results_out[i] = (struct sample_result){.id = goes_on ? draw_one(sim, item, n_sure + i) : TOKEN_NONE};
+        goes_on = goes_on && i < item->n_drafts && results_out[i].id == item->tokens[n_sure + i];
+    }
 }
 
 /* ---- steps ---- */
@@ -259,9 +279,10 @@ static uint64_t step_cost_ns(const struct sim *sim, const struct engine_batch *b
 
     for (uint32_t i = 0; i < batch->n_items; i++) {
         const struct engine_item *item = &batch->items[i];
-        bool is_decode = item->n_tokens == 1 && item->wants_token;
+        bool is_decode = item->n_tokens == 1 + item->n_drafts && item->wants_token;
 
-        cost_ns += is_decode ? sim->opts.decode_seq_ns : item->n_tokens * sim->opts.prefill_token_ns;
+        cost_ns += is_decode ? item->n_tokens * sim->opts.decode_seq_ns
+                             : item->n_tokens * sim->opts.prefill_token_ns;
     }
     return cost_ns;
 }
@@ -287,6 +308,7 @@ static int step_begin(const struct sim *sim, const struct engine_batch *batch)
 
         ASSERT(item->n_tokens > 0 && item->n_tokens <= sim->opts.max_batch_tokens - n_fed);
         ASSERT(end <= sim->opts.context_length);
+        ASSERT(item->n_drafts < item->n_tokens && (item->n_drafts == 0 || item->wants_token));
         ASSERT(end <= (uint64_t)item->n_blocks * sim->opts.layout.block_tokens);
         if (sim->chains) {
             uint64_t chain;
@@ -324,6 +346,8 @@ static int sim_step(void *self, const struct engine_batch *batch, struct sample_
     if (batch->on_layer == NULL)
         pass_time(sim, cost_ns);
     for (uint32_t layer = 0; layer < n_layers; layer++) {
+        if (batch->is_given_up && atomic_load_explicit(batch->is_given_up, memory_order_relaxed))
+            return E_CANCELLED;
         layer_write(sim, batch, layer);
         if (batch->on_layer) {
             pass_time(sim, cost_ns * (layer + 1) / n_layers - cost_ns * layer / n_layers);
@@ -331,9 +355,8 @@ static int sim_step(void *self, const struct engine_batch *batch, struct sample_
         }
     }
     for (uint32_t i = 0; i < batch->n_items; i++) {
-        const struct engine_item *item = &batch->items[i];
-
-        results_out[i] = (struct sample_result){.id = item->wants_token ? draw(sim, item) : TOKEN_NONE};
+        draw(sim, &batch->items[i], results_out);
+        results_out += 1 + batch->items[i].n_drafts;
     }
     return 0;
 }

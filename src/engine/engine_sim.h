@@ -13,13 +13,14 @@ struct engine_sim_opts {
     uint32_t first_text_id; /* ids below are never drawn (control tokens) */
     token_id stop_id; /* drawn when an answer of mean_answer_tokens (geometric) ends; TOKEN_NONE: never */
     uint32_t mean_answer_tokens;
+    uint32_t echo; /* percent of tokens that are what followed the same token before; 0: no text repeats */
     uint32_t context_length;
     uint32_t max_batch_tokens;
     struct kv_layout layout; /* with an arena: k_dim = v_dim, rows of at least 16 bytes */
     void *kv_arena;          /* borrowed; NULL: no KV is written or checked */
     uint32_t n_blocks;
-    /* A step costs step_ns + prefill tokens x prefill_token_ns + decode sequences x decode_seq_ns, slept, not
-     * burnt, evenly over the layers. */
+    /* A step costs step_ns + prefill tokens x prefill_token_ns + decoding rows (sequences and their guesses)
+     * x decode_seq_ns, slept, not burnt, evenly over the layers. */
     uint64_t step_ns;
     uint64_t prefill_token_ns;
     uint64_t decode_seq_ns;

@@ -11,7 +11,7 @@
  *     x = embedding of the tokens
  *     for each layer:   x += attention(norm(x))     forward_attn.c
  *                       x += ffn(norm(x))           forward_ffn.c
- *     logits = norm(x's last row of each item that wants them) . head^T
+ *     logits = norm(x's last rows of each item that wants them) . head^T
  *
  * Only attention knows which row belongs to whom; everything else treats rows alike, and the kernels sum each
  * output in an order that does not depend on the other rows.  That is why the bits of an item do not depend
@@ -19,6 +19,7 @@
 #include "model/model_priv.h"
 
 #include "base/check.h"
+#include "base/err.h"
 
 #include <string.h>
 
@@ -127,7 +128,10 @@ static void place_items(struct forward *f)
                                              .n_tokens = item->n_tokens,
                                              .position = item->position,
                                              .blocks = item->blocks};
-        state->logits_row[i] = item->wants_logits ? n_logits++ : UINT32_MAX;
+        ASSERT(item->n_logits <= item->n_tokens && item->n_logits <= state->max_logits - n_logits);
+        n_logits += item->n_logits;
+        state->n_logits[i] = item->n_logits;
+        state->logits_end[i] = n_logits;
         f->n_rows += item->n_tokens;
     }
     state->n_items = pass->n_items;
@@ -168,9 +172,9 @@ static void compute_logits(const struct forward *f)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < f->pass->n_items; i++) {
-        uint32_t row = state->items[i].first + state->items[i].n_tokens - 1;
+        uint32_t end = state->items[i].first + state->items[i].n_tokens;
 
-        if (state->logits_row[i] != UINT32_MAX)
+        for (uint32_t row = end - state->n_logits[i]; row < end; row++)
             rms_norm(model->table, state->x + row * hidden, model->final_norm, model->config.hidden,
                      model->config.rms_eps, state->last + hidden * n++);
     }
@@ -190,25 +194,30 @@ static void compute_logits(const struct forward *f)
                       model->config.logit_scale, model->config.vocab);
 }
 
-void model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass)
+int model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass)
 {
     struct forward f = {.model = model, .state = state, .pass = pass};
 
     place_items(&f);
     if (f.n_rows == 0)
-        return;
+        return 0;
     forward_rows(&f, embed);
     for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
+        if (pass->is_given_up && atomic_load_explicit(pass->is_given_up, memory_order_relaxed)) {
+            state->n_items = 0;
+            return E_CANCELLED;
+        }
         f.layer = &model->layers[layer];
         f.layer->attn->forward(&f, layer);
         f.layer->ffn->forward(&f, layer);
     }
     compute_logits(&f);
+    return 0;
 }
 
-const float *model_logits(const struct model_state *state, uint32_t index)
+const float *model_logits(const struct model_state *state, uint32_t index, uint32_t back)
 {
-    if (index >= state->n_items || state->logits_row[index] == UINT32_MAX)
+    if (index >= state->n_items || back >= state->n_logits[index])
         return NULL;
-    return state->logits + (size_t)state->logits_row[index] * state->vocab;
+    return state->logits + (size_t)(state->logits_end[index] - 1 - back) * state->vocab;
 }

@@ -8,6 +8,7 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/fault.h"
@@ -100,6 +101,7 @@ struct model_state; /* the scratch of passes, allocated once; one thread */
 struct model_state_opts {
     uint32_t max_tokens;  /* most rows of one pass, all items together */
     uint32_t max_items;   /* most items of one pass */
+    uint32_t max_logits;  /* most rows of logits of one pass; 0: one for each item */
     uint32_t max_context; /* most tokens of one sequence; 0: the model's context_length */
     /* Work on fewer bytes than this stays on the calling thread.  0: a sensible size; 1: all is shared, for
      * tests. */
@@ -115,7 +117,7 @@ struct model_item {            /* one sequence's part of a pass; everything is b
     uint32_t n_tokens;         /* >= 1 */
     uint32_t position;         /* of tokens[0]; KV of all before is present */
     const kv_block_id *blocks; /* covers position + n_tokens */
-    bool wants_logits;         /* of the last token */
+    uint32_t n_logits;         /* of the last so many tokens; 0: none */
 };
 
 struct model_pass {
@@ -127,12 +129,16 @@ struct model_pass {
     /* Called after the KV of a layer is written for all items, before its attention; may be NULL. */
     void (*on_layer)(void *arg, uint32_t layer);
     void *on_layer_arg;
+    /* When it becomes true the pass is left between two layers; NULL: it never is. */
+    const atomic_bool *is_given_up;
 };
 
 /* Feeds the tokens of all items.  The caller has checked ids, positions, block tables and sizes (engine_cpu
- * does): what is wrong here is the program's fault. */
-void model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass);
-/* Logits of item `index` of the pass just run, [vocab], valid until the next; NULL when it did not ask. */
-const float *model_logits(const struct model_state *state, uint32_t index);
+ * does): what is wrong here is the program's fault.  0, or E_CANCELLED when it was given up: there are no
+ * logits then, and KV from the items' positions on is undefined. */
+int model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass);
+/* Logits after token number n_tokens - 1 - back of item `index` of the pass just run, [vocab], valid until
+ * the next; NULL when it did not ask for them. */
+const float *model_logits(const struct model_state *state, uint32_t index, uint32_t back);
 
 #endif

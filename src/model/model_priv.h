@@ -113,7 +113,7 @@ enum dtype model_kv_dtype(const struct model *model);
 /* ---- state.c and the passes ---- */
 
 struct model_state {
-    uint32_t max_tokens, max_items, max_context;
+    uint32_t max_tokens, max_items, max_logits, max_context;
     uint32_t n_ranks;
     uint64_t share_from_bytes;
     struct team *solo;   /* of the calling thread alone, for work too small to share; owned */
@@ -125,9 +125,10 @@ struct model_state {
     float *gate_up;      /* [max_tokens][2 ffn] */
     float *cos[N_ROPES]; /* [max_tokens][rope_dims/2] */
     float *sin[N_ROPES];
-    float *last;             /* [max_items][hidden]  rows that want logits */
-    float *logits;           /* [max_items][vocab] */
-    uint32_t *logits_row;    /* [max_items] row of an item's logits, or UINT32_MAX */
+    float *last;             /* [max_logits][hidden]  rows that want logits */
+    float *logits;           /* [max_logits][vocab] */
+    uint32_t *logits_end;    /* [max_items] row of logits behind an item's last */
+    uint32_t *n_logits;      /* [max_items] how many rows it has */
     struct attn_item *items; /* [max_items] */
     void *attn_scratch;
     size_t attn_scratch_bytes;

@@ -48,7 +48,8 @@ static void lay_out_halves(const struct model *model, struct model_state *state,
 static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     const struct model_config *c = &model->config;
-    size_t rows = state->max_tokens, items = state->max_items, word = sizeof(float);
+    size_t rows = state->max_tokens, items = state->max_items, logits = state->max_logits;
+    size_t word = sizeof(float);
     size_t q = (size_t)c->n_heads * c->head_dim, kv = (size_t)c->n_kv_heads * c->head_dim;
     size_t widest = c->hidden > q ? c->hidden : q;
 
@@ -63,9 +64,10 @@ static void lay_out(const struct model *model, struct model_state *state, struct
         state->cos[i] = carve(carving, rows * (c->rope_dims / 2) * word);
         state->sin[i] = carve(carving, rows * (c->rope_dims / 2) * word);
     }
-    state->last = carve(carving, items * c->hidden * word);
-    state->logits = carve(carving, items * c->vocab * word);
-    state->logits_row = carve(carving, items * sizeof(*state->logits_row));
+    state->last = carve(carving, logits * c->hidden * word);
+    state->logits = carve(carving, logits * c->vocab * word);
+    state->logits_end = carve(carving, items * sizeof(*state->logits_end));
+    state->n_logits = carve(carving, items * sizeof(*state->n_logits));
     state->items = carve(carving, items * sizeof(*state->items));
     state->attn_scratch_bytes = attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,
                                                                         .max_context = state->max_context,
@@ -75,7 +77,7 @@ static void lay_out(const struct model *model, struct model_state *state, struct
                                                                         .n_ranks = state->n_ranks});
     state->attn_scratch = carve(carving, state->attn_scratch_bytes);
     state->matmul_scratch = carve(
-        carving, matmul_scratch_bytes(rows > items ? (uint32_t)rows : (uint32_t)items, (uint32_t)widest));
+        carving, matmul_scratch_bytes(rows > logits ? (uint32_t)rows : (uint32_t)logits, (uint32_t)widest));
     lay_out_halves(model, state, carving);
 }
 
@@ -102,13 +104,14 @@ int model_state_new(const struct model *model, struct team *team, const struct m
     int rc;
 
     if (opts->max_tokens == 0 || opts->max_items == 0 || opts->max_tokens > 1u << 20 ||
-        opts->max_items > 1u << 16)
+        opts->max_items > 1u << 16 || opts->max_logits > 1u << 16)
         return E_INVAL;
     state = calloc(1, sizeof(*state));
     if (state == NULL)
         return E_NOMEM;
     state->max_tokens = opts->max_tokens;
     state->max_items = opts->max_items;
+    state->max_logits = opts->max_logits ? opts->max_logits : opts->max_items;
     state->max_context = opts->max_context ? opts->max_context : model->config.context_length;
     state->share_from_bytes = opts->share_from_bytes ? opts->share_from_bytes : SHARE_FROM_BYTES;
     state->n_ranks = team_size(team);

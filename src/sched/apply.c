@@ -12,6 +12,10 @@
  *                                        departs                           HELD, on_held
  *                                        else                              DECODE
  *
+ * Guesses that were verified in the step are applied one after another, each as the step it saved would have
+ * been.  Nothing is booked for those that were wrong: their KV lies behind n_computed, where the next step
+ * writes.
+ *
  * An event may do anything to the sequence it is about, while code below still stands on that sequence.  So
  * it is busy until its last event: a cancel then only leaves a note, and the note is looked at after each
  * event. on_held and on_done come last, with nothing after them that touches the sequence.
@@ -57,12 +61,12 @@ static void hold(struct sched *sched, struct seq *seq)
     EVENT(sched, on_held, seq);
 }
 
-void apply_token(struct sched *sched, struct seq *seq, const struct sample_result *token, bool is_reported)
+bool apply_token(struct sched *sched, struct seq *seq, const struct sample_result *token, bool is_reported)
 {
     if (is_stop(seq, token->id)) {
         seq->is_busy = false;
         seq_end(sched, seq, SEQ_FINISH_STOP);
-        return;
+        return false;
     }
 
     ASSERT(seq->spec.n_tokens < seq->cap_tokens && seq->n_left > 0);
@@ -77,7 +81,7 @@ void apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
     if (!seq->is_cancelled && seq->n_left > 0 && seq->spec.n_tokens < sched->context_tokens &&
         seq->spec.departs) {
         hold(sched, seq);
-        return;
+        return false;
     }
     seq->is_busy = false;
     if (seq->is_cancelled)
@@ -86,6 +90,9 @@ void apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
         seq_end(sched, seq, SEQ_FINISH_LENGTH);
     else if (seq->spec.n_tokens == sched->context_tokens)
         seq_end(sched, seq, SEQ_FINISH_CONTEXT);
+    else
+        return true;
+    return false;
 }
 
 /* All given and drawn tokens have KV and nothing was to be drawn: only the KV was wanted. */
@@ -99,11 +106,34 @@ static void end_prefill_only(struct sched *sched, struct seq *seq)
     seq_end(sched, seq, SEQ_FINISH_LENGTH);
 }
 
-static void apply_item(struct sched *sched, const struct plan_item *item, const struct sample_result *result)
+/* The token drawn, and one more for each guess that was right: as if each had had a step of its own. */
+static void apply_drawn(struct sched *sched, const struct plan_item *item,
+                        const struct sample_result *results)
 {
     struct seq *seq = item->seq;
-    uint32_t from = seq->n_computed, to = from + item->n_tokens;
+    uint32_t n_accepted = draft_accepted(item, results);
 
+    if (item->n_drafts > 0)
+        draft_learn(sched, seq, item->n_drafts, n_accepted);
+    for (uint32_t i = 0; i <= n_accepted; i++) {
+        if (i > 0) {
+            seq->is_busy = true;
+            seq_advance(seq, seq->n_computed + 1);
+            seq_seal(sched, seq);
+            seq->stats.n_accepted++;
+        }
+        seq->stats.n_drawn++;
+        if (!apply_token(sched, seq, &results[i], true))
+            return;
+    }
+}
+
+static void apply_item(struct sched *sched, const struct plan_item *item, const struct sample_result *results)
+{
+    struct seq *seq = item->seq;
+    uint32_t from = seq->n_computed, to = from + item->n_tokens - item->n_drafts;
+
+    seq->draft.n = 0;
     seq_advance(seq, to);
     seq_seal(sched, seq);
     if (seq->state == SEQ_PREFILL && !seq->is_cancelled) {
@@ -120,15 +150,19 @@ static void apply_item(struct sched *sched, const struct plan_item *item, const 
     } else if (seq->n_left == 0) {
         end_prefill_only(sched, seq);
     } else {
-        seq->stats.n_drawn++;
-        apply_token(sched, seq, result, true);
+        apply_drawn(sched, item, results);
     }
 }
 
 void apply_results(struct sched *sched, const struct sample_result *results)
 {
-    for (uint32_t i = 0; i < sched->plan.n_items; i++)
-        apply_item(sched, &sched->plan.items[i], &results[i]);
+    for (uint32_t i = 0; i < sched->plan.n_items; i++) {
+        const struct plan_item *item = &sched->plan.items[i];
+        uint32_t n_results = 1 + item->n_drafts;
+
+        apply_item(sched, item, results);
+        results += n_results;
+    }
 }
 
 /* What the step stood on or wrote is in doubt: its sequences end, and nobody shall find their blocks. */

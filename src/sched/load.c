@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How busy, and how fast.
  *
- * Two rates are learned from the steps themselves.  A step that only decodes gives the length of a decode
- * step.  A step with prompt tokens gives the prefill rate, after what the decoders in it would have taken
- * alone is taken off.  Small chunks say little, so a chunk counts by its size.
+ * Rates are learned from the steps themselves.  A step that only decodes gives the time between two tokens,
+ * which is less than the step's when guesses were right.  A step with prompt tokens gives the prefill rate,
+ * after what the decoders in it would have taken alone (says the cost model, which sees every step) is taken
+ * off.  Small chunks say little, so a chunk counts by its size.
  */
 #include "base/clock.h"
 #include "sched/sched_priv.h"
@@ -12,16 +13,29 @@
 #define PREFILL_ALPHA 0.25
 #define SHARE_MIN     0.25 /* of a mixed step is prefill's at least, whatever the means say */
 
-void load_observe(struct sched *sched, const struct plan *plan, uint64_t step_ns)
+static struct cost_step cost_of(const struct plan *plan)
+{
+    struct cost_step step = {.n_rows = plan->n_decode + plan->n_drafts, .n_prompt = plan->n_prefill_tokens};
+
+    for (uint32_t i = 0; i < plan->n_items; i++)
+        step.n_pairs += cost_pairs(plan->items[i].seq->n_computed, plan->items[i].n_tokens);
+    return step;
+}
+
+void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accepted, uint64_t step_ns)
 {
     double step_s = (double)(step_ns ? step_ns : 1) / (double)NS_PER_S;
+    struct cost_step step = cost_of(plan);
 
+    cost_observe(&sched->cost, &step, step_s);
     if (plan->n_prefill_tokens == 0) {
-        rate_observe(&sched->decode_step, step_s, DECODE_ALPHA);
+        rate_observe(&sched->decode_step, step_s * plan->n_decode / (plan->n_decode + n_accepted),
+                     DECODE_ALPHA);
         return;
     }
 
-    double decode_s = plan->n_decode ? rate_get(&sched->decode_step, 0) : 0;
+    struct cost_step decode = plan_decode_cost(sched);
+    double decode_s = plan->n_decode ? cost_predict(&sched->cost, &decode) : 0;
     double prefill_s = step_s - decode_s > SHARE_MIN * step_s ? step_s - decode_s : SHARE_MIN * step_s;
     double size = (double)plan->n_prefill_tokens / sched->opts.chunk_tokens;
 
@@ -37,6 +51,11 @@ void sched_load(const struct sched *sched, struct sched_load *out)
         .prefill_tokens_per_s = rate_get(&sched->prefill_rate, 0),
         .decode_step_s = rate_get(&sched->decode_step, 0),
         .n_preemptions = sched->n_preemptions,
+        .n_steps = sched->n_steps,
+        .n_draft_steps = sched->n_draft_steps,
+        .n_drafted = sched->n_drafted,
+        .n_accepted = sched->n_accepted,
+        .chunk_tokens = sched->plan.budget,
     };
 
     for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq)) {

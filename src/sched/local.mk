@@ -2,11 +2,12 @@
 noinst_LIBRARIES += libsched.a
 libsched_a_SOURCES = src/sched/sched.h src/sched/sched_priv.h src/sched/sched.c src/sched/seq.c \
 	src/sched/queue.c src/sched/preempt.c src/sched/plan.c src/sched/apply.c src/sched/handoff.c \
-	src/sched/load.c
+	src/sched/draft.c src/sched/ngram.h src/sched/ngram.c src/sched/cost.h src/sched/cost.c src/sched/load.c
 
 if HAVE_CMOCKA
 sched_tests = tests/unit/sched/test_sched tests/unit/sched/test_cancel tests/unit/sched/test_handoff \
-	tests/unit/sched/test_sched_model
+	tests/unit/sched/test_sched_model tests/unit/sched/test_cost tests/unit/sched/test_ngram \
+	tests/unit/sched/test_speculate tests/unit/sched/test_planner tests/unit/sched/test_speculate_cpu
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
 tests_unit_sched_test_sched_SOURCES = tests/unit/sched/test_sched.c tests/unit/sched/rig.h \
@@ -21,9 +22,27 @@ tests_unit_sched_test_handoff_LDADD = $(link_sched) $(CMOCKA_LIBS)
 tests_unit_sched_test_sched_model_SOURCES = tests/unit/sched/test_sched_model.c tests/unit/sched/rig.h \
 	tests/unit/sched/rig.c
 tests_unit_sched_test_sched_model_LDADD = $(link_sched) $(CMOCKA_LIBS)
+tests_unit_sched_test_cost_SOURCES = tests/unit/sched/test_cost.c
+tests_unit_sched_test_cost_LDADD = $(link_sched) $(CMOCKA_LIBS)
+tests_unit_sched_test_ngram_SOURCES = tests/unit/sched/test_ngram.c
+tests_unit_sched_test_ngram_LDADD = $(link_sched) $(CMOCKA_LIBS)
+tests_unit_sched_test_speculate_SOURCES = tests/unit/sched/test_speculate.c tests/unit/sched/rig.h \
+	tests/unit/sched/rig.c
+tests_unit_sched_test_speculate_LDADD = $(link_sched) $(CMOCKA_LIBS)
+tests_unit_sched_test_planner_SOURCES = tests/unit/sched/test_planner.c tests/unit/sched/rig.h \
+	tests/unit/sched/rig.c
+tests_unit_sched_test_planner_LDADD = $(link_sched) $(CMOCKA_LIBS)
+tests_unit_sched_test_speculate_cpu_SOURCES = tests/unit/sched/test_speculate_cpu.c tests/unit/model/tiny.c \
+	tests/unit/model/tiny.h
+tests_unit_sched_test_speculate_cpu_LDADD = $(link_sched) $(CMOCKA_LIBS)
 endif
 
 # Prints what look-ups and draws cost; run by hand.
 noinst_PROGRAMS += tests/bench/bench_kv
 tests_bench_bench_kv_SOURCES = tests/bench/bench_kv.c
 tests_bench_bench_kv_LDADD = $(link_sched)
+
+# Prints what speculation gains and costs; run by hand on a model of `baton-model make`.
+noinst_PROGRAMS += tests/bench/bench_speculate
+tests_bench_bench_speculate_SOURCES = tests/bench/bench_speculate.c
+tests_bench_bench_speculate_LDADD = $(link_sched)

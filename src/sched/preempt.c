@@ -32,6 +32,22 @@ static void preempt(struct sched *sched, struct seq *seq)
     sched->n_preemptions++;
 }
 
+/* Blocks that were taken for guesses and are not needed yet.  Returns whether there were any. */
+static bool give_spare_back(struct sched *sched)
+{
+    bool has_any = false;
+
+    list_for_each (at, &sched->running) {
+        struct seq *seq = seq_of(at);
+
+        while (seq->state == SEQ_DECODE && seq->n_blocks > sched_blocks_for(sched, seq->spec.n_tokens)) {
+            kv_unref(sched->opts.pool, seq->blocks[--seq->n_blocks]);
+            has_any = true;
+        }
+    }
+    return has_any;
+}
+
 /* Returns whether seq still runs. */
 static bool grow(struct sched *sched, struct seq *seq)
 {
@@ -40,6 +56,9 @@ static bool grow(struct sched *sched, struct seq *seq)
             seq->n_blocks++;
             continue;
         }
+        if (give_spare_back(sched))
+            continue;
+
         struct seq *victim = youngest_active(sched);
 
         preempt(sched, victim);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scheduler as its users see it: make one, put sequences in, run steps.
  *
- *     sched_run_step:   admit -> make room -> plan -> engine -> apply
- *                       queue    preempt      plan              apply
+ *     sched_run_step:   admit -> make room -> guess -> plan -> engine -> apply
+ *                       queue    preempt      draft    plan              apply
  *
  * Admission comes before making room because its events may set sequences decoding (an arrival, a kept one)
  * that then need room as well.  From making room to the engine's return nothing calls back except on_layer,
@@ -55,7 +55,12 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
 
     sched->plan.items = calloc(sched->opts.max_seqs, sizeof(*sched->plan.items));
     sched->items = calloc(sched->opts.max_seqs, sizeof(*sched->items));
-    sched->results = calloc(sched->opts.max_seqs, sizeof(*sched->results));
+    sched->max_drafts = info->max_draws > sched->opts.max_seqs ? info->max_draws - sched->opts.max_seqs : 0;
+    if (sched->opts.speculate == SPECULATE_OFF)
+        sched->max_drafts = 0;
+    if (sched->opts.max_drafts > DRAFT_MAX)
+        sched->opts.max_drafts = DRAFT_MAX;
+    sched->results = calloc((size_t)sched->opts.max_seqs + sched->max_drafts, sizeof(*sched->results));
     if (sched->plan.items == NULL || sched->items == NULL || sched->results == NULL) {
         sched_free(sched);
         return E_NOMEM;
@@ -136,11 +141,12 @@ static int run_plan(struct sched *sched)
     struct engine_batch batch = {.items = sched->items,
                                  .n_items = plan->n_items,
                                  .on_layer = is_watched ? relay_layer : NULL,
-                                 .on_layer_arg = sched};
+                                 .on_layer_arg = sched,
+                                 .is_given_up = sched->opts.is_given_up};
 
     for (uint32_t i = 0; i < plan->n_items; i++) {
         struct seq *seq = plan->items[i].seq;
-        uint32_t n_tokens = plan->items[i].n_tokens;
+        uint32_t n_tokens = plan->items[i].n_tokens, n_drafts = plan->items[i].n_drafts;
 
         seq->is_busy = true;
         sched->items[i] = (struct engine_item){
@@ -149,12 +155,32 @@ static int run_plan(struct sched *sched)
             .position = seq->n_computed,
             .blocks = seq->blocks,
             .n_blocks = seq->n_blocks,
-            .wants_token = seq->n_computed + n_tokens == seq->spec.n_tokens && seq->n_left > 0,
+            .wants_token = seq->n_computed + n_tokens - n_drafts == seq->spec.n_tokens && seq->n_left > 0,
+            .n_drafts = n_drafts,
             .sample = seq->spec.sample,
             .tag = seq->spec.id,
         };
     }
     return engine_step(sched->opts.engine, &batch, sched->results);
+}
+
+/* What the step teaches, before its results move the sequences it was about. */
+static void book_step(struct sched *sched, uint64_t step_ns)
+{
+    const struct plan *plan = &sched->plan;
+    const struct sample_result *results = sched->results;
+    uint32_t n_accepted = 0;
+
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        n_accepted += draft_accepted(&plan->items[i], results);
+        results += 1 + plan->items[i].n_drafts;
+    }
+    sched->n_steps++;
+    sched->n_draft_steps += plan->n_drafts > 0;
+    sched->n_drafted += plan->n_drafts;
+    sched->n_accepted += n_accepted;
+    load_observe(sched, plan, n_accepted, step_ns);
+    draft_settle(sched, plan, n_accepted);
 }
 
 int sched_run_step(struct sched *sched)
@@ -166,6 +192,7 @@ int sched_run_step(struct sched *sched)
     kv_expire(sched->opts.pool);
     queue_admit(sched);
     preempt_make_room(sched);
+    draft_propose(sched);
     plan_make(sched, &sched->plan);
     if (sched->plan.n_items > 0) {
         uint64_t begin_ns = sched_now_ns(sched);
@@ -175,7 +202,7 @@ int sched_run_step(struct sched *sched)
             apply_failure(sched);
         } else {
             code = (int)(sched->plan.n_decode + sched->plan.n_prefill_tokens);
-            load_observe(sched, &sched->plan, sched_now_ns(sched) - begin_ns);
+            book_step(sched, sched_now_ns(sched) - begin_ns);
             apply_results(sched, sched->results);
         }
         sched->plan.n_items = 0;
@@ -198,7 +225,7 @@ bool sched_step_item(const struct sched *sched, uint32_t index, struct seq **seq
     const struct plan_item *item = &sched->plan.items[index];
     *seq_out = item->seq;
     *from_out = item->seq->n_computed;
-    *to_out = item->seq->n_computed + item->n_tokens;
+    *to_out = item->seq->n_computed + item->n_tokens - item->n_drafts;
     return true;
 }
 

@@ -67,6 +67,8 @@ struct seq_stats {
     uint32_t n_transferred; /* given tokens whose KV arrived from a peer */
     uint32_t n_recomputed;  /* tokens computed once more after a preemption */
     uint32_t n_drawn;       /* here, a stop id included */
+    uint32_t n_drafted;     /* guesses fed to be verified */
+    uint32_t n_accepted;    /* of these right: tokens drawn without a step of their own */
     uint32_t n_preempted;   /* times */
     uint64_t queue_ns;      /* submit -> admitted (arriving: 0) */
     uint64_t prefill_ns;    /* admitted -> last given token has KV; for arriving ones without transfer_ns */
@@ -94,15 +96,28 @@ struct sched_events {
     void (*on_done)(void *arg, struct seq *seq, enum seq_finish finish);
 };
 
+enum sched_speculate {
+    SPECULATE_OFF,
+    SPECULATE_AUTO,  /* guesses as far as they are expected to pay, see sched/draft.c */
+    SPECULATE_ALWAYS /* as many as there are: for tests and measurements */
+};
+
 struct sched_opts {
     struct engine *engine; /* borrowed */
     struct kv_pool *pool;  /* borrowed; blocks of the engine's layout */
     uint32_t max_seqs;     /* admitted at once, also HELD and ARRIVING; max_batch_tokens at most count */
     uint32_t max_queue;    /* waiting at most (preempted ones come on top); E_OVERLOADED beyond */
     uint32_t chunk_tokens; /* prompt tokens per step while anything decodes, at most */
+    uint64_t itl_ns;       /* objective for a step with decoding sequences; 0: chunk_tokens alone rules */
+    uint64_t max_step_ns;  /* no step shall take longer for its prompt tokens; 0: no bound */
+    enum sched_speculate speculate;
+    uint32_t max_drafts; /* guesses for one sequence in one step, at most */
     struct sched_events events;
     void *events_arg;
     uint64_t (*now_ns)(void); /* NULL: the monotonic clock */
+    /* When another thread makes it true, a running step ends soon, as a failed one: for who will not run
+     * another.  NULL: nobody does. */
+    const atomic_bool *is_given_up;
 };
 
 /* E_INVAL, E_MISMATCH (the pool's blocks are not the engine's), E_NOMEM. */
@@ -148,7 +163,7 @@ const struct seq_spec *seq_spec(const struct seq *seq); /* tokens and n_tokens g
 const struct seq_stats *seq_stats(const struct seq *seq);
 uint32_t seq_n_computed(const struct seq *seq); /* tokens whose KV is present */
 /* Inside on_layer: the items of the running step.  Index from 0; false beyond the last.  to = first token not
- * fed. */
+ * fed; guesses under verification are nobody's business and not counted. */
 bool sched_step_item(const struct sched *sched, uint32_t index, struct seq **seq_out, uint32_t *from_out,
                      uint32_t *to_out);
 /* All sequences in order of submission: NULL gives the first; NULL after the last.  A loop that cancels asks
@@ -164,8 +179,12 @@ struct sched_load {                /* for the router's picture of this worker, a
     uint64_t queued_prefill_tokens; /* uncached given tokens not yet computed, waiting and running */
     uint64_t decode_tokens_context; /* sum of contexts of decoding sequences */
     double prefill_tokens_per_s;    /* learned; 0 when nothing was seen yet */
-    double decode_step_s;           /* learned mean of a decode step; 0 when nothing was seen yet */
-    uint64_t n_preemptions;         /* since the start */
+    double decode_step_s;           /* learned mean time between two tokens of a sequence; 0: none seen yet */
+    uint64_t n_preemptions;         /* since the start, as are all below */
+    uint64_t n_steps;               /* that fed anything */
+    uint64_t n_draft_steps;         /* that verified guesses */
+    uint64_t n_drafted, n_accepted; /* guesses verified, and those that were right */
+    uint32_t chunk_tokens;          /* of prompts that the latest step could have fed */
 };
 void sched_load(const struct sched *sched, struct sched_load *out);
 

@@ -4,13 +4,34 @@
  *   seq.c      a sequence's memory, blocks and seals      plan.c     nothing: state -> batch
  *   queue.c    places in the lists, admission             apply.c    a sequence's progress and its end
  *   preempt.c  room for decoding                          handoff.c  arrival and departure
- *   load.c     learned rates, counts */
+ *   draft.c    guesses to verify                          ngram.c    where a text repeats itself
+ *   load.c     learned rates, counts                      cost.c     what a step costs */
 #ifndef SCHED_SCHED_PRIV_H
 #define SCHED_SCHED_PRIV_H
 
 #include "base/list.h"
 #include "base/rate.h"
+#include "sched/cost.h"
+#include "sched/ngram.h"
 #include "sched/sched.h"
+
+#define DRAFT_MAX  64 /* guesses for one sequence in one step, whatever the options say */
+#define DRAFT_ODDS 6  /* kinds of finds with chances of their own */
+
+/* Of guesses looked at, those that were right; old ones fade. */
+struct draft_odds {
+    double n_right, n_seen;
+};
+
+struct draft { /* a sequence's */
+    struct ngram index;
+    struct draft_odds odds;
+    uint32_t n;      /* guesses of the step about to run, at tokens[n_tokens..]; else 0 */
+    uint32_t source; /* place of the first one's original */
+    uint32_t resume; /* place that would follow if the text went on beside its original; 0: none */
+    uint32_t n_lost; /* tokens since the last find */
+    unsigned kind;   /* of the find */
+};
 
 struct seq {
     struct list in_state; /* sched.queue or sched.running, both in order of submission */
@@ -35,20 +56,24 @@ struct seq {
     uint32_t n_reached;  /* the most n_computed ever was: beyond it work is new, before it is done again */
     uint32_t n_cached_guess; /* tokens the cache had at submit */
 
+    struct draft draft;
     struct seq_stats stats;
     uint64_t submitted_ns, admitted_ns, first_token_ns, held_since_ns, held_ns;
 };
 
 struct plan_item {
     struct seq *seq;
-    uint32_t n_tokens; /* to feed from seq->n_computed on */
+    uint32_t n_tokens; /* to feed from seq->n_computed on, n_drafts included */
+    uint32_t n_drafts; /* guesses behind the sequence's own tokens */
 };
 
 struct plan {
     struct plan_item *items; /* [max_seqs] */
     uint32_t n_items;
-    uint32_t n_decode; /* the first ones; one token each */
+    uint32_t n_decode; /* the first ones; one token each, and guesses */
+    uint32_t n_drafts;
     uint32_t n_prefill_tokens;
+    uint32_t budget; /* prompt tokens it could have held */
 };
 
 struct sched {
@@ -64,9 +89,15 @@ struct sched {
 
     struct plan plan;
     struct engine_item *items;     /* [max_seqs] */
-    struct sample_result *results; /* [max_seqs] */
+    struct sample_result *results; /* [max_seqs + guesses of a step] */
+    uint32_t max_drafts;           /* guesses of a step */
 
+    struct cost_model cost;
+    struct draft_odds odds[DRAFT_ODDS];
+    double purse_s; /* what speculation may lose */
+    bool has_purse;
     struct rate_mean prefill_rate, decode_step;
+    uint64_t n_steps, n_draft_steps, n_drafted, n_accepted;
     uint64_t n_preemptions;
 };
 
@@ -113,7 +144,19 @@ void queue_admit(struct sched *sched);
 /* ---- preempt.c ---- */
 void preempt_make_room(struct sched *sched);
 
+/* ---- draft.c ---- */
+int draft_init(const struct sched *sched, struct seq *seq);
+/* Chooses the guesses of the step about to be planned, and takes blocks for them where there are plenty. */
+void draft_propose(struct sched *sched);
+/* How many of a sequence's guesses the engine drew: leading results that equal them. */
+uint32_t draft_accepted(const struct plan_item *item, const struct sample_result *results);
+void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32_t n_accepted);
+/* The step's guesses are verified: what they cost and gained goes through the purse. */
+void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accepted);
+
 /* ---- plan.c ---- */
+/* The step without its prompts. */
+struct cost_step plan_decode_cost(const struct sched *sched);
 uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t budget);
 /* Prompt tokens that the next step could still feed beyond those of the sequences that run already. */
 uint32_t plan_budget_left(const struct sched *sched);
@@ -122,8 +165,9 @@ void plan_make(const struct sched *sched, struct plan *plan);
 /* ---- apply.c ---- */
 void apply_results(struct sched *sched, const struct sample_result *results);
 void apply_failure(struct sched *sched);
-/* A token that was drawn, here or elsewhere: ends, holds or goes on decoding.  seq is busy. */
-void apply_token(struct sched *sched, struct seq *seq, const struct sample_result *token, bool is_reported);
+/* A token that was drawn, here or elsewhere: ends, holds or goes on decoding.  seq is busy, and is not when
+ * it returns.  True: it decodes; else it may be gone. */
+bool apply_token(struct sched *sched, struct seq *seq, const struct sample_result *token, bool is_reported);
 void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish); /* frees it */
 
 /* ---- handoff.c ---- */
@@ -132,6 +176,6 @@ int handoff_admit(struct sched *sched, struct seq *seq); /* an arriving sequence
 void seq_unhold(struct sched *sched, struct seq *seq); /* books the time it was HELD */
 
 /* ---- load.c ---- */
-void load_observe(struct sched *sched, const struct plan *plan, uint64_t step_ns);
+void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accepted, uint64_t step_ns);
 
 #endif

@@ -8,6 +8,10 @@
  * While decoding n_computed is n_tokens - 1: the last token drawn has no KV yet, it is what the next step
  * feeds.
  *
+ * Guesses under verification (draft.c) stand behind n_tokens in the buffer for the length of a step.  Their
+ * KV may make the block table one block or two longer than the tokens need; the spare ones are FILLING, and
+ * the first that go when room is short.
+ *
  * All memory is allocated on submit for the longest the sequence can become, so nothing fails for want of
  * memory once it runs; pages that are never reached are never touched.
  *
@@ -69,7 +73,7 @@ int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq *
     seq->tokens = malloc(seq->cap_tokens * sizeof(*seq->tokens));
     seq->blocks = malloc(cap_blocks * sizeof(*seq->blocks));
     seq->hashes = malloc(cap_blocks * sizeof(*seq->hashes));
-    if (seq->tokens == NULL || seq->blocks == NULL || seq->hashes == NULL) {
+    if (seq->tokens == NULL || seq->blocks == NULL || seq->hashes == NULL || draft_init(sched, seq) < 0) {
         seq_free(seq);
         return E_NOMEM;
     }
@@ -83,6 +87,7 @@ int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq *
 
 void seq_free(struct seq *seq)
 {
+    ngram_fini(&seq->draft.index);
     free(seq->hashes);
     free(seq->blocks);
     free(seq->tokens);

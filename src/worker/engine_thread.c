@@ -16,12 +16,13 @@
 #include "base/log.h"
 #include "base/rate.h"
 
-#define MAILBOX_MESSAGES 65536
-#define TICK_NS          (5 * NS_PER_MS)
-#define LOAD_NS          (100 * NS_PER_MS)
-#define IDLE_WAIT_NS     (100 * NS_PER_MS)
-#define WARM_UP_TOKENS   128
-#define WARM_UP_DRAWN    8
+#define MAILBOX_MESSAGES  65536
+#define TICK_NS           (5 * NS_PER_MS)
+#define LOAD_NS           (100 * NS_PER_MS)
+#define IDLE_WAIT_NS      (100 * NS_PER_MS)
+#define WARM_UP_TOKENS    128
+#define WARM_UP_DRAWN     8
+#define STEPS_PER_TIMEOUT 3 /* a hand-off that waits for this thread shall not time out over one step */
 
 /* ---- accessors ---- */
 
@@ -140,6 +141,19 @@ void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes
             engine->transfer_bytes_per_s > 0 ? 0.8 * engine->transfer_bytes_per_s + 0.2 * rate : rate;
 }
 
+/* The scheduler counts from its start; counters want what was added. */
+static void count_steps(struct worker_engine *engine, const struct sched_load *load)
+{
+    const struct sched_load *before = &engine->counted;
+    uint64_t n_drafted = load->n_drafted - before->n_drafted, n_right = load->n_accepted - before->n_accepted;
+
+    metric_add(engine->m_steps, (double)(load->n_steps - before->n_steps));
+    metric_add(engine->m_draft_steps, (double)(load->n_draft_steps - before->n_draft_steps));
+    metric_add(engine->m_draft_right, (double)n_right);
+    metric_add(engine->m_draft_wrong, (double)(n_drafted - n_right));
+    engine->counted = *load;
+}
+
 static void report_load(struct worker_engine *engine)
 {
     struct report *report = report_new(REPORT_LOAD, 0);
@@ -147,6 +161,7 @@ static void report_load(struct worker_engine *engine)
     if (report == NULL)
         return;
     sched_load(engine->sched, &report->load.sched);
+    count_steps(engine, &report->load.sched);
     kv_pool_counts(engine->pool, &report->load.blocks);
     report->load.blocks_available = kv_available(engine->pool);
     report->load.blocks_total = engine->opts.n_blocks;
@@ -247,7 +262,7 @@ static void *run(void *arg)
             on_command(engine, command);
         note_busy(engine); /* before a step that may take long: a drain looks at it */
         n_fed = sched_run_step(engine->sched);
-        if (n_fed < 0)
+        if (n_fed < 0 && !atomic_load_explicit(&engine->is_given_up, memory_order_relaxed))
             log_error("step_failed", LOG_ERR(n_fed));
         atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
         flush(engine);
@@ -310,6 +325,22 @@ static void warm_up(struct worker_engine *engine)
         ;
 }
 
+static void declare_speculation(struct worker_engine *engine)
+{
+    struct metrics *m = engine->opts.metrics;
+    struct metric_family *guesses =
+        metric_family(m, METRIC_COUNTER, "baton_worker_drafted_tokens_total",
+                      "Guesses verified, by whether they were the token drawn.", "was");
+
+    engine->m_draft_right = metric_series(guesses, (const char *const[]){"right"});
+    engine->m_draft_wrong = metric_series(guesses, (const char *const[]){"wrong"});
+    engine->m_steps = metric_series(
+        metric_family(m, METRIC_COUNTER, "baton_worker_steps_total", "Steps of the engine.", ""), NULL);
+    engine->m_draft_steps = metric_series(metric_family(m, METRIC_COUNTER, "baton_worker_draft_steps_total",
+                                                        "Steps of the engine that verified guesses.", ""),
+                                          NULL);
+}
+
 static void declare_metrics(struct worker_engine *engine)
 {
     struct metrics *m = engine->opts.metrics;
@@ -325,6 +356,7 @@ static void declare_metrics(struct worker_engine *engine)
     engine->m_preempted = metric_series(metric_family(m, METRIC_COUNTER, "baton_worker_preemptions_total",
                                                       "Sequences that gave their blocks back.", ""),
                                         NULL);
+    declare_speculation(engine);
 }
 
 static int open_parts(struct worker_engine *engine, struct fault *fault)
@@ -337,6 +369,11 @@ static int open_parts(struct worker_engine *engine, struct fault *fault)
                                .max_seqs = engine->opts.max_seqs,
                                .max_queue = engine->opts.max_queue,
                                .chunk_tokens = engine->opts.chunk_tokens,
+                               .itl_ns = engine->opts.itl_ns,
+                               .max_step_ns = engine->opts.grant_timeout_ns / STEPS_PER_TIMEOUT,
+                               .speculate = engine->opts.speculate,
+                               .max_drafts = engine->opts.draft_tokens,
+                               .is_given_up = &engine->is_given_up,
                                .events = worker_tasks_events(),
                                .events_arg = engine};
     struct tr_opts *tr = &engine->opts.transport;
@@ -418,6 +455,7 @@ void worker_engine_free(struct worker_engine *engine)
     if (engine->is_started) {
         struct command *stop = command_new(COMMAND_STOP, 0);
 
+        atomic_store_explicit(&engine->is_given_up, true, memory_order_relaxed);
         while (stop != NULL && mailbox_send(engine->commands, stop) == E_FULL)
             clock_sleep_ns(NS_PER_MS);
         pthread_join(engine->thread, NULL);

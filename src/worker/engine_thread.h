@@ -59,7 +59,9 @@ struct worker_engine_opts {
     struct mem_region arena; /* taken */
     uint32_t n_blocks;
     uint64_t kv_lifetime_ns;
-    uint32_t max_seqs, max_queue, chunk_tokens;
+    uint32_t max_seqs, max_queue, chunk_tokens, draft_tokens;
+    uint64_t itl_ns;
+    enum sched_speculate speculate;
     uint8_t prefix_key[32];
     char model_fingerprint[33];
     const token_id *stop_ids; /* borrowed */

@@ -22,6 +22,7 @@ struct worker_engine {
     bool is_started;
     atomic_uint_fast64_t beats;
     atomic_bool is_busy;
+    atomic_bool is_given_up; /* stopping: the step under way need not end */
     bool is_stopping;
     void *departing, *arriving; /* the sides' own state */
     struct list tasks;
@@ -34,6 +35,8 @@ struct worker_engine {
     uint64_t ticked_ns, expired_ns, reported_ns;
     uint64_t next_id;
     struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted, *m_step_s;
+    struct metric *m_draft_right, *m_draft_wrong, *m_steps, *m_draft_steps;
+    struct sched_load counted; /* what the step counters stand for */
 };
 
 /* tasks.c */

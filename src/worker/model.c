@@ -17,6 +17,8 @@
 #include "engine/engine_sim.h"
 #include "net/tls.h"
 
+#define DRAFT_ROWS 64 /* guesses of a step, all sequences together */
+
 static const char *const kernel_names[] = {"auto", "scalar", "avx2", "avx512"};
 
 static void name_model(struct worker *worker)
@@ -125,6 +127,12 @@ static uint32_t batch_tokens(const struct worker_conf *conf)
     return (uint32_t)(conf->batch_tokens > least ? conf->batch_tokens : least);
 }
 
+/* Rows for guesses in a step.  Beside many sequences guesses do not pay, so a few rows do for all. */
+static uint32_t draft_rows(const struct worker_conf *conf)
+{
+    return conf->speculate == SPECULATE_OFF ? 0 : DRAFT_ROWS;
+}
+
 static int build_sim(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
@@ -188,7 +196,8 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
                                     .on_progress = on_progress,
                                     .progress_arg = &progress};
     struct engine_start_opts start = {.max_batch_tokens = batch_tokens(conf),
-                                      .max_items = (uint32_t)conf->max_seqs};
+                                      .max_items = (uint32_t)conf->max_seqs,
+                                      .max_draws = (uint32_t)conf->max_seqs + draft_rows(conf)};
     struct engine_model *model = NULL;
     int rc = make_team(conf, &opts->team, fault);
 
@@ -241,6 +250,9 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
                                       .max_seqs = (uint32_t)conf->max_seqs,
                                       .max_queue = (uint32_t)conf->max_queue,
                                       .chunk_tokens = (uint32_t)conf->chunk_tokens,
+                                      .draft_tokens = (uint32_t)conf->draft_tokens,
+                                      .itl_ns = conf->itl_ns,
+                                      .speculate = (enum sched_speculate)conf->speculate,
                                       .grant_timeout_ns = conf->grant_timeout_ns,
                                       .metrics = worker->metrics,
                                       .departing = worker->departing,

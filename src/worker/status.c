@@ -17,6 +17,11 @@ static void put_load(const struct load_report *load, struct buf *out)
                load->sched.n_running, load->sched.n_waiting, load->sched.queued_prefill_tokens,
                load->sched.prefill_tokens_per_s, load->sched.decode_step_s * 1e3, load->transfer_bytes_per_s);
     buf_printf(out,
+               ", \"chunk_tokens\": %u, \"steps\": %" PRIu64 ", \"draft_steps\": %" PRIu64
+               ", \"drafted_tokens\": %" PRIu64 ", \"accepted_tokens\": %" PRIu64,
+               load->sched.chunk_tokens, load->sched.n_steps, load->sched.n_draft_steps,
+               load->sched.n_drafted, load->sched.n_accepted);
+    buf_printf(out,
                ", \"blocks\": {\"total\": %u, \"free\": %u, \"filling\": %u, \"sealed\": %u, \"cached\": %u, "
                "\"zombie\": %u, \"leased\": %u, \"evicted\": %" PRIu64 ", \"expired\": %" PRIu64
                ", \"hits\": %" PRIu64 ", \"misses\": %" PRIu64 "}",

@@ -203,6 +203,34 @@
          false,                                                                                              \
          "Tokens one step may feed in all; sizes the engine's scratch memory. 0: chunk_tokens + "            \
          "max_seqs."},                                                                                       \
+        {"sched",                                                                                            \
+         "itl",                                                                                              \
+         CONFIG_DURATION,                                                                                    \
+         KEY(itl_ns),                                                                                        \
+         "50ms",                                                                                             \
+         0,                                                                                                  \
+         S(60),                                                                                              \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Objective for the time between two tokens of an answer while prompts are computed beside it: "     \
+         "fewer prompt tokens than chunk_tokens share a step when the step would take longer. 0: always "    \
+         "chunk_tokens."},                                                                                   \
+        {"sched",                                                                                            \
+         "speculate",                                                                                        \
+         CONFIG_ENUM,                                                                                        \
+         KEY(speculate),                                                                                     \
+         "auto",                                                                                             \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "off|auto|always",                                                                                  \
+         false,                                                                                              \
+         "Guess that an answer repeats text before it, and verify several tokens in one step: the same "     \
+         "tokens, sooner. auto guesses where it is measured to pay, always wherever text repeats."},         \
+        {"sched",    "draft_tokens",                                                                         \
+         CONFIG_U64, KEY(draft_tokens),                                                                      \
+         "24",       1,                                                                                      \
+         64,         NULL,                                                                                   \
+         false,      "Guesses for one answer in a step, at most."},                                          \
         {"link",                                                                                             \
          "routers",                                                                                          \
          CONFIG_LIST,                                                                                        \

@@ -26,6 +26,8 @@ struct worker_conf {
     bool tcp_encrypt;
     uint64_t tcp_connections, grant_timeout_ns;
     uint64_t max_seqs, max_queue, chunk_tokens, batch_tokens;
+    uint64_t itl_ns, draft_tokens;
+    int speculate;
     struct config_list routers;
     char *link_listen, *link_advertise, *cluster_key;
     uint64_t link_heartbeat_ns;

@@ -96,13 +96,18 @@ static void bad_batches_change_nothing(void **state)
     const kv_block_id far[3] = {5, N_BLOCKS, 7};
     struct engine_item bad[] = {item(0, 0),  item(1, 256), item(1, UINT32_MAX),
                                 item(17, 0), item(1, 48),  item(2, 47),
-                                item(1, 0),  item(16, 8),  item(1, N_BLOCKS * BLOCK_TOKENS)};
+                                item(1, 0),  item(16, 8),  item(1, N_BLOCKS * BLOCK_TOKENS),
+                                item(4, 0),  item(4, 0),   item(5, 0)};
     struct engine_item many[4] = {item(1, 0), item(1, 0), item(1, 0), item(1, 0)};
     struct engine_item together[2] = {item(9, 0), item(8, 0)};
 
     bad[6].tokens = beyond;
     bad[7].blocks = far;
     bad[8].n_blocks = 100;
+    bad[9].n_drafts = 4;  /* guesses only */
+    bad[10].n_drafts = 1; /* guesses of what nobody asked for */
+    bad[10].wants_token = false;
+    bad[11].n_drafts = 3; /* one draw more than there is room for */
     memcpy(before, stage->arena, arena_bytes);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         if (step(stage, &bad[i], 1, out) != E_INVAL)
@@ -112,6 +117,41 @@ static void bad_batches_change_nothing(void **state)
     assert_memory_equal(before, stage->arena, arena_bytes);
     assert_int_equal(out[0].id, 77);
     free(before);
+}
+
+/* What is drawn one step at a time, then again with guesses of which the first few are right. */
+static void guesses_are_verified_one_by_one(void **state)
+{
+    struct stage *stage = *state;
+    token_id text[12];
+    struct sample_result plain[4], out[4] = {0};
+
+    memcpy(text, TOKENS, 6 * sizeof(text[0]));
+    for (uint32_t i = 0; i < 4; i++) {
+        struct engine_item one = item(i ? 1 : 6, i ? 5 + i : 0);
+
+        one.tokens = text + one.position;
+        one.sample = (struct sample_opts){.temperature = 1, .top_p = 1, .wants_logprob = true, .seed = 9};
+        assert_int_equal(step(stage, &one, 1, &plain[i]), 0);
+        text[6 + i] = plain[i].id;
+    }
+    for (uint32_t n_right = 0; n_right <= 2; n_right++) {
+        struct engine_item all = item(3, 5);
+        token_id guesses[3] = {text[5], text[6], text[7]};
+
+        if (n_right < 2)
+            guesses[1 + n_right] = (guesses[1 + n_right] + 1) % 50;
+        all.tokens = guesses;
+        all.n_drafts = 2;
+        all.sample = (struct sample_opts){.temperature = 1, .top_p = 1, .wants_logprob = true, .seed = 9};
+        assert_int_equal(step(stage, &all, 1, out), 0);
+        for (uint32_t i = 0; i <= n_right; i++) {
+            assert_int_equal(out[i].id, plain[i].id);
+            assert_memory_equal(&out[i].logprob, &plain[i].logprob, sizeof(float));
+        }
+        for (uint32_t i = n_right + 1; i < 3; i++)
+            assert_int_equal(out[i].id, TOKEN_NONE);
+    }
 }
 
 static void only_who_asks_gets_a_token(void **state)
@@ -141,6 +181,7 @@ static void only_who_asks_gets_a_token(void **state)
 struct watch {
     struct stage *stage;
     uint32_t n_calls;
+    atomic_bool gives_up;
 };
 
 /* The KV of this layer is there for every item when the call comes, and of no later layer. */
@@ -161,6 +202,39 @@ static void on_layer(void *arg, uint32_t layer)
             assert_true(next[0] == 0);
         }
     }
+}
+
+static void give_up(void *arg, uint32_t layer)
+{
+    struct watch *watch = arg;
+
+    on_layer(arg, layer);
+    atomic_store(&watch->gives_up, true);
+}
+
+static void a_step_is_given_up_between_layers(void **state)
+{
+    struct watch watch = {.stage = *state};
+    struct engine_item items[2] = {item(3, 0), item(4, 0)};
+    struct engine_batch batch = {.items = items,
+                                 .n_items = 2,
+                                 .on_layer = give_up,
+                                 .on_layer_arg = &watch,
+                                 .is_given_up = &watch.gives_up};
+    struct sample_result out[2], plain[2];
+
+    items[1].blocks = BLOCKS + 1;
+    items[1].n_blocks = 1;
+    assert_int_equal(engine_step(&watch.stage->engine, &batch, out), E_CANCELLED);
+    assert_int_equal(watch.n_calls, 1);
+    assert_null(watch.stage->engine.ops->logits(watch.stage->engine.self, 0));
+    atomic_store(&watch.gives_up, false);
+    batch.on_layer = NULL;
+    assert_int_equal(engine_step(&watch.stage->engine, &batch, out), 0); /* and again, as if nothing was */
+    batch.is_given_up = NULL;
+    assert_int_equal(engine_step(&watch.stage->engine, &batch, plain), 0);
+    assert_int_equal(out[0].id, plain[0].id);
+    assert_int_equal(out[1].id, plain[1].id);
 }
 
 static void layers_are_reported_in_order(void **state)
@@ -199,7 +273,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(tells_what_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_batches_change_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(guesses_are_verified_one_by_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_who_asks_gets_a_token, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_step_is_given_up_between_layers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(layers_are_reported_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(greedy_is_the_highest_logit, set_up, tear_down),
     };

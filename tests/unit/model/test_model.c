@@ -409,7 +409,7 @@ static void run_once(struct model *model, struct team *team)
     const struct kv_layout *layout = model_kv_layout(model);
     const kv_block_id block = 0;
     const uint32_t token = 0;
-    struct model_item item = {.tokens = &token, .n_tokens = 1, .blocks = &block, .wants_logits = true};
+    struct model_item item = {.tokens = &token, .n_tokens = 1, .blocks = &block, .n_logits = 1};
     struct model_state *state = NULL;
     void *arena = calloc(1, kv_layout_block_bytes(layout));
 
@@ -422,7 +422,7 @@ static void run_once(struct model *model, struct team *team)
     model_forward(
         model, state,
         &(struct model_pass){.team = team, .kv_arena = arena, .n_blocks = 1, .items = &item, .n_items = 1});
-    assert_non_null(model_logits(state, 0));
+    assert_non_null(model_logits(state, 0, 0));
     model_state_free(state);
     free(arena);
 }

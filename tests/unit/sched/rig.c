@@ -12,6 +12,7 @@
 #include "base/err.h"
 
 uint64_t rig_now_ns = 1;
+uint32_t rig_echo, rig_jitter;
 
 static const token_id stop_ids[] = {RIG_STOP_ID};
 
@@ -22,7 +23,11 @@ static uint64_t now(void)
 
 static void sleep_fake(void *arg, uint64_t ns)
 {
-    rig_now_ns += ns;
+    static uint64_t n_sleeps;
+    uint32_t words[4];
+
+    rng_counter(77, 0, n_sleeps++, words);
+    rig_now_ns += ns - ns * rig_jitter / 100 + (ns * rig_jitter / 50 * words[0] >> 32);
 }
 
 /* ---- the wrapped engine ---- */
@@ -50,21 +55,26 @@ static int step(void *self, const struct engine_batch *batch, struct sample_resu
     struct rig *rig = self;
     struct rig_batch seen = {0};
     uint8_t *written = calloc(rig->opts.n_blocks, 1);
-    uint32_t n_tokens = 0;
+    uint32_t n_tokens = 0, n_draws = 0;
 
     assert_non_null(written);
     assert_in_range(batch->n_items, 1, rig->opts.max_seqs);
     for (uint32_t i = 0; i < batch->n_items; i++) {
         const struct engine_item *item = &batch->items[i];
-        bool is_decode = item->n_tokens == 1 && item->wants_token;
+        bool is_decode = item->n_tokens == 1 + item->n_drafts && item->wants_token;
 
         check_item(rig, item, written);
         n_tokens += item->n_tokens;
+        n_draws += item->wants_token ? 1 + item->n_drafts : 0;
+        seen.n_drafts += item->n_drafts;
+        assert_true(item->n_drafts <= rig->opts.max_drafts);
+        assert_true(item->position + item->n_tokens < rig->opts.context_length || item->n_drafts == 0);
         seen.n_decode += is_decode;
         seen.n_prefill += !is_decode;
         seen.n_prefill_tokens += is_decode ? 0 : item->n_tokens;
     }
     assert_in_range(n_tokens, 1, rig->opts.max_batch_tokens);
+    assert_true(n_draws <= rig->engine.info.max_draws);
     free(written);
     rig->batches[rig->n_steps++ % RIG_STEPS_MAX] = seen;
 
@@ -178,6 +188,7 @@ void rig_open(struct rig *rig, const struct rig_opts *opts)
     set_default(&rig->opts.chunk_tokens, 8);
     set_default(&rig->opts.max_batch_tokens, 16);
     set_default(&rig->opts.context_length, 200);
+    set_default(&rig->opts.max_drafts, 8);
 
     struct engine_sim_opts sim = {
         .vocab_size = RIG_VOCAB,
@@ -193,9 +204,10 @@ void rig_open(struct rig *rig, const struct rig_opts *opts)
                    .block_tokens = RIG_BLOCK_TOKENS,
                    .type = KV_F16},
         .n_blocks = rig->opts.n_blocks,
-        .step_ns = 1000000,
-        .prefill_token_ns = 100000,
-        .decode_seq_ns = 200000,
+        .step_ns = opts->step_ns ? opts->step_ns : 1000000,
+        .prefill_token_ns = opts->prefill_token_ns ? opts->prefill_token_ns : 100000,
+        .decode_seq_ns = opts->decode_seq_ns ? opts->decode_seq_ns : 200000,
+        .echo = rig_echo,
         .sleep_ns = sleep_fake,
     };
     rig->arena = calloc(rig->opts.n_blocks, kv_layout_block_bytes(&sim.layout));
@@ -215,6 +227,11 @@ void rig_open(struct rig *rig, const struct rig_opts *opts)
                                .max_seqs = rig->opts.max_seqs,
                                .max_queue = rig->opts.max_queue,
                                .chunk_tokens = rig->opts.chunk_tokens,
+                               .itl_ns = opts->itl_ns,
+                               .max_step_ns = opts->max_step_ns,
+                               .is_given_up = opts->is_given_up,
+                               .speculate = opts->speculate,
+                               .max_drafts = rig->opts.max_drafts,
                                .events = {.on_admitted = on_admitted,
                                           .on_layer = on_layer,
                                           .on_prefilled = on_prefilled,

@@ -26,10 +26,15 @@ struct rig_opts {
     uint32_t context_length;     /* 0: 200 */
     uint32_t mean_answer_tokens; /* 0: answers never stop by themselves */
     uint64_t lifetime_ns;        /* 0: the default */
+    enum sched_speculate speculate;
+    uint32_t max_drafts; /* 0: 8 */
+    uint64_t itl_ns, max_step_ns;
+    const atomic_bool *is_given_up;
+    uint64_t step_ns, decode_seq_ns, prefill_token_ns; /* 0: 1 ms, 200 us, 100 us */
 };
 
 struct rig_batch { /* what a step did */
-    uint32_t n_decode, n_prefill, n_prefill_tokens;
+    uint32_t n_decode, n_prefill, n_prefill_tokens, n_drafts;
 };
 
 struct track { /* what a test knows of a sequence; goes into spec.user */
@@ -60,6 +65,8 @@ struct rig {
 };
 
 extern uint64_t rig_now_ns; /* all rigs' clock */
+extern uint32_t rig_jitter; /* percent by which a step may take longer or shorter than the model says */
+extern uint32_t rig_echo;   /* percent of all rigs' text that repeats itself; see engine_sim.h */
 
 void rig_open(struct rig *rig, const struct rig_opts *opts);
 void rig_close(struct rig *rig); /* checks that no block is lost */

@@ -166,6 +166,37 @@ static void a_failed_step_fails_its_sequences_only(void **state)
     rig_close(&rig);
 }
 
+static atomic_bool gives_up;
+
+static void give_up(struct rig *of, uint32_t layer)
+{
+    (void)of;
+    if (layer == 0)
+        atomic_store(&gives_up, true);
+}
+
+/* Another thread wants to stop: the step ends at the next layer, and nobody finds what it left behind. */
+static void a_step_that_is_given_up_is_a_failed_one(void **state)
+{
+    struct track first = {0}, again = {0}, alone = {0};
+    struct seq_spec spec = rig_spec(prompt, 12, 5, 2);
+
+    begin(&(struct rig_opts){.is_given_up = &gives_up});
+    atomic_store(&gives_up, false);
+    rig.on_layer = give_up;
+    assert_int_equal(rig_submit(&rig, spec, &first), 0);
+    assert_int_equal(sched_run_step(rig.sched), E_CANCELLED);
+    assert_int_equal(first.finish, SEQ_FINISH_FAILED);
+    rig.on_layer = NULL;
+    atomic_store(&gives_up, false);
+    assert_int_equal(rig_submit(&rig, spec, &again), 0);
+    rig_run(&rig);
+    assert_int_equal(again.stats.n_reused, 0);
+    rig_alone(&spec, 200, 0, &alone);
+    rig_assert_same(&again, &alone);
+    rig_close(&rig);
+}
+
 static void damaged_kv_is_noticed_and_forgotten(void **state)
 {
     struct track track = {0}, again = {0};
@@ -206,6 +237,7 @@ int main(void)
         cmocka_unit_test(cancel_of_another_works_inside_an_event),
         cmocka_unit_test(cancel_all_walks_the_list),
         cmocka_unit_test(a_failed_step_fails_its_sequences_only),
+        cmocka_unit_test(a_step_that_is_given_up_is_a_failed_one),
         cmocka_unit_test(damaged_kv_is_noticed_and_forgotten),
     };
 

@@ -6,6 +6,8 @@
  * jumps over lifetimes.  Relay: two workers, hand-offs layer by layer, either side may give up at any moment,
  * transfers end in any order or in the middle.
  *
+ * Texts repeat themselves in most histories, and workers speculate or do not.  Alone means: without guesses.
+ *
  * What must hold: each sequence that was not cancelled gives the answer it gives alone, each cancelled one a
  * beginning of it; proofs add up; and in the end every block is free or cached.  The rig checks more on the
  * way: no sealed block is written, and all KV is right byte for byte at each event. */
@@ -166,15 +168,21 @@ static void check_member(const struct member *member, uint32_t context_tokens)
     else
         rig_assert_same(track, &alone);
     assert_int_equal(track->stats.n_drawn, track->n_answer + (track->finish == SEQ_FINISH_STOP));
+    assert_true(track->stats.n_accepted <= track->stats.n_drafted);
 }
 
-static void run_crowd(uint64_t seed, uint32_t *n_preempted)
+struct crowd_sums { /* over all histories */
+    uint32_t n_preempted, n_drafted, n_accepted;
+};
+
+static void run_crowd(uint64_t seed, struct crowd_sums *sums)
 {
     struct rig rig;
     struct rig_opts opts;
 
     rng_init(&rng, seed);
     answer_mean = below(2) ? 0 : 8 + below(12);
+    rig_echo = below(4) ? 100 - below(20) : 0;
     opts = (struct rig_opts){.n_blocks = 6 + below(26),
                              .max_seqs = 1 + below(6),
                              .max_queue = 1 + below(N_SEQS),
@@ -182,6 +190,10 @@ static void run_crowd(uint64_t seed, uint32_t *n_preempted)
                              .max_batch_tokens = 1 + below(24),
                              .context_length = 24 + below(100),
                              .mean_answer_tokens = answer_mean,
+                             .speculate = (enum sched_speculate)below(3),
+                             .max_drafts = 1 + below(12),
+                             .itl_ns = below(2) ? 0 : 1000000 + below(3000000),
+                             .max_step_ns = below(2) ? 0 : 1000000 + below(3000000),
                              .lifetime_ns = below(2) ? 0 : 10000000};
     uint32_t context_tokens =
         opts.context_length < opts.n_blocks * 4 ? opts.context_length : opts.n_blocks * 4;
@@ -209,7 +221,9 @@ static void run_crowd(uint64_t seed, uint32_t *n_preempted)
     for (uint32_t i = 0; i < N_SEQS; i++) {
         if (members[i].is_submitted) {
             check_member(&members[i], context_tokens);
-            *n_preempted += members[i].track.stats.n_preempted;
+            sums->n_preempted += members[i].track.stats.n_preempted;
+            sums->n_drafted += members[i].track.stats.n_drafted;
+            sums->n_accepted += members[i].track.stats.n_accepted;
         }
     }
     rig_close(&rig);
@@ -217,11 +231,14 @@ static void run_crowd(uint64_t seed, uint32_t *n_preempted)
 
 static void a_crowd_gets_what_each_gets_alone(void **state)
 {
-    uint32_t n_preempted = 0;
+    struct crowd_sums sums = {0};
 
     for (uint64_t seed = 1; seed <= n_seeds; seed++)
-        run_crowd(seed, &n_preempted);
-    assert_true(n_preempted > n_seeds); /* the pools were small enough to matter */
+        run_crowd(seed, &sums);
+    print_message("%u preemptions, %u guesses, %u right\n", sums.n_preempted, sums.n_drafted,
+                  sums.n_accepted);
+    assert_true(sums.n_preempted > n_seeds); /* the pools were small enough to matter */
+    assert_true(sums.n_accepted > n_seeds && sums.n_drafted - sums.n_accepted > n_seeds);
 }
 
 /* ---- relay ---- */
@@ -405,15 +422,19 @@ static void run_relay(uint64_t seed, uint32_t *n_handed)
 
     rng_init(&rng, seed);
     answer_mean = below(2) ? 0 : 8 + below(12);
+    rig_echo = below(4) ? 100 - below(20) : 0;
     struct rig_opts opts = {.n_blocks = 26 + below(10),
                             .max_seqs = 2 + below(4),
                             .chunk_tokens = 2 + below(12),
                             .max_batch_tokens = 6 + below(18),
                             .context_length = 100,
-                            .mean_answer_tokens = answer_mean};
+                            .mean_answer_tokens = answer_mean,
+                            .speculate = (enum sched_speculate)below(3),
+                            .max_drafts = 1 + below(12)};
     rig_open(&p, &opts);
     opts.n_blocks = 26 + below(10);
     opts.chunk_tokens = 2 + below(12);
+    opts.speculate = (enum sched_speculate)below(3);
     rig_open(&d, &opts);
     p.on_layer = push_layer;
     for (uint32_t i = 0; i < N_RELAYS; i++) {

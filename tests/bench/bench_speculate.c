@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What speculation gains and costs, with real compute and answers that follow a script.
+ *
+ *     bench_speculate MODEL.gguf [KIND [SEQUENCES [TOKENS [REPEATS]]]]
+ *
+ * A model of random weights (baton-model make) computes at the speed of a real one but says nothing that
+ * resembles its prompt.  So the engine is wrapped: all is computed and drawn, then each drawn token is
+ * replaced by the one the script has for its position.  What is right among the guesses follows from the
+ * text, what a step takes from the model.
+ *
+ *     edit    the answer is the prompt's text with one token in 20 changed, left out or put in
+ *     tools   the prompt holds calls of one form, the answer is more of them with other arguments
+ *     prose   words follow a Zipf distribution: short endings are found again, what followed them rarely
+ * comes noise   every token at random: nothing is ever found
+ *
+ * Scheduler with speculation off and with auto take turns on the same engine and the same cached prompts; a
+ * line gives both speeds and what became of the guesses. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/team.h"
+#include "engine/engine_load.h"
+#include "sched/sched.h"
+
+#define PROMPT_TOKENS 512
+#define SEQS_MAX      64
+#define REPEATS_MAX   32
+#define TEXT_MAX      4096
+#define CALL_TOKENS   40
+#define ZIPF_WORDS    2000
+
+static const char *const KINDS[] = {"edit", "tools", "prose", "maze", "noise"};
+
+struct bench {
+    struct engine real, engine;
+    struct kv_pool *pool;
+    struct mem_region arena;
+    struct sched *scheds[2]; /* off, auto */
+    uint32_t vocab;
+    uint32_t n_seqs, n_tokens;
+    token_id texts[SEQS_MAX][TEXT_MAX]; /* prompt and answer */
+    uint32_t n_done;
+    struct seq_stats sum; /* of the run */
+};
+
+/* ---- texts ---- */
+
+static token_id zipf(struct rng *rng)
+{
+    double u = (double)(rng_u64(rng) >> 11) / (double)(UINT64_C(1) << 53);
+
+    return 300 + (token_id)pow(ZIPF_WORDS, u); /* density 1/rank */
+}
+
+static void write_edit(struct bench *b, token_id *text, struct rng *rng)
+{
+    uint32_t from = 0, at = PROMPT_TOKENS;
+
+    for (uint32_t i = 0; i < PROMPT_TOKENS; i++)
+        text[i] = zipf(rng);
+    while (at < PROMPT_TOKENS + b->n_tokens) {
+        uint64_t what = rng_below(rng, 60);
+
+        if (what == 0) {
+            from++; /* left out */
+        } else if (what <= 2) {
+            text[at++] = zipf(rng); /* changed, or put in */
+            from += what == 1;
+        } else {
+            text[at++] = text[from++ % PROMPT_TOKENS];
+        }
+    }
+}
+
+static void write_tools(struct bench *b, token_id *text, struct rng *rng)
+{
+    token_id form[CALL_TOKENS];
+
+    for (uint32_t i = 0; i < CALL_TOKENS; i++)
+        form[i] = zipf(rng);
+    for (uint32_t at = 0; at < PROMPT_TOKENS + b->n_tokens; at++) {
+        uint32_t place = at % CALL_TOKENS;
+        bool is_argument = place % 10 >= 7 && place < 30; /* three arguments of three tokens */
+
+        text[at] = is_argument ? 300 + (token_id)rng_below(rng, b->vocab - 300) : form[place];
+    }
+}
+
+static void write_text(struct bench *b, const char *kind, uint32_t index)
+{
+    struct rng rng;
+
+    rng_init(&rng, index + 1);
+    if (strcmp(kind, "edit") == 0) {
+        write_edit(b, b->texts[index], &rng);
+        return;
+    }
+    if (strcmp(kind, "tools") == 0) {
+        write_tools(b, b->texts[index], &rng);
+        return;
+    }
+    for (uint32_t i = 0; i < PROMPT_TOKENS + b->n_tokens; i++) {
+        uint32_t n_words = strcmp(kind, "maze") == 0 ? 40 : b->vocab - 300;
+
+        b->texts[index][i] =
+            strcmp(kind, "prose") == 0 ? zipf(&rng) : 300 + (token_id)rng_below(&rng, n_words);
+    }
+}
+
+/* ---- the wrapped engine ---- */
+
+static int step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
+{
+    struct bench *b = self;
+    int rc = engine_step(&b->real, batch, results_out);
+
+    for (uint32_t i = 0; i < batch->n_items && rc == 0; i++) {
+        const struct engine_item *item = &batch->items[i];
+        uint32_t n_sure = item->n_tokens - item->n_drafts;
+        bool goes_on = item->wants_token;
+
+        for (uint32_t j = 0; j <= item->n_drafts; j++) {
+            results_out[j].id = goes_on ? b->texts[item->tag][item->position + n_sure + j] : TOKEN_NONE;
+            goes_on = goes_on && j < item->n_drafts && results_out[j].id == item->tokens[n_sure + j];
+        }
+        results_out += 1 + item->n_drafts;
+    }
+    return rc;
+}
+
+static const struct engine_ops ops = {.step = step};
+
+static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
+{
+    struct bench *b = arg;
+    const struct seq_stats *stats = seq_stats(seq);
+
+    ASSERT(finish == SEQ_FINISH_LENGTH);
+    b->n_done++;
+    b->sum.n_drawn += stats->n_drawn;
+    b->sum.n_drafted += stats->n_drafted;
+    b->sum.n_accepted += stats->n_accepted;
+}
+
+static void open_bench(struct bench *b, const char *path)
+{
+    struct fault fault = {0};
+    struct engine_model *model;
+    struct team *team;
+    struct gguf *gguf;
+    struct engine_load_opts load = {.kernels = "auto", .kv_type = KV_F16, .context_length = TEXT_MAX};
+    struct engine_start_opts start = {
+        .max_batch_tokens = 256 + SEQS_MAX, .max_items = SEQS_MAX, .max_draws = 2 * SEQS_MAX};
+
+    if (team_new(&(struct team_opts){0}, &team) < 0 || gguf_open(path, &fault, &gguf) < 0)
+        exit((fprintf(stderr, "%s: %s\n", path, fault.text), 1));
+    load.gguf = gguf;
+    load.team = team;
+    if (engine_model_load(&load, &fault, &model) < 0)
+        exit((fprintf(stderr, "%s: %s\n", path, fault.text), 1));
+    start.n_blocks = b->n_seqs * ((PROMPT_TOKENS + b->n_tokens) / 32 + 4) * 2;
+    ASSERT(mem_region_open(start.n_blocks * kv_layout_block_bytes(engine_model_layout(model)), false, true,
+                           "kv", &b->arena) == 0);
+    start.kv_arena = b->arena.base;
+    ASSERT(engine_model_start(model, &start, &b->real) == 0);
+    b->engine = (struct engine){.ops = &ops, .self = b, .info = b->real.info};
+    b->vocab = b->real.info.vocab_size;
+    ASSERT(kv_pool_new(&(struct kv_pool_opts){.n_blocks = start.n_blocks, .block_tokens = 32}, &b->pool) ==
+           0);
+    for (uint32_t i = 0; i < 2; i++)
+        ASSERT(sched_new(&(struct sched_opts){.engine = &b->engine,
+                                              .pool = b->pool,
+                                              .max_seqs = SEQS_MAX,
+                                              .max_queue = SEQS_MAX,
+                                              .chunk_tokens = 256,
+                                              .speculate = i ? SPECULATE_AUTO : SPECULATE_OFF,
+                                              .max_drafts = 24,
+                                              .events = {.on_done = on_done},
+                                              .events_arg = b},
+                         &b->scheds[i]) == 0);
+}
+
+/* Tokens per second of all sequences together; what the cache holds of the prompts is not computed again. */
+static double run(struct bench *b, uint32_t which)
+{
+    uint64_t began_ns = clock_now_ns();
+
+    b->n_done = 0;
+    b->sum = (struct seq_stats){0};
+    for (uint32_t i = 0; i < b->n_seqs; i++) {
+        struct seq_spec spec = {.id = i,
+                                .tokens = b->texts[i],
+                                .n_tokens = PROMPT_TOKENS,
+                                .n_prompt = PROMPT_TOKENS,
+                                .max_new_tokens = b->n_tokens,
+                                .sample = {.top_p = 1}};
+        struct seq *seq;
+
+        ASSERT(sched_submit(b->scheds[which], &spec, &seq) == 0);
+    }
+    while (b->n_done < b->n_seqs)
+        ASSERT(sched_run_step(b->scheds[which]) > 0);
+    return (double)b->sum.n_drawn * (double)NS_PER_S / (double)(clock_now_ns() - began_ns);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+static void compare(struct bench *b, const char *kind, uint32_t n_repeats)
+{
+    double speeds[2][REPEATS_MAX], ratios[REPEATS_MAX];
+
+    for (uint32_t i = 0; i < b->n_seqs; i++)
+        write_text(b, kind, i);
+    run(b, 0);
+    for (uint32_t i = 0; i < n_repeats; i++) {
+        for (uint32_t j = 0; j < 2; j++) {
+            uint32_t which = (i + j) % 2;
+
+            speeds[which][i] = run(b, which);
+            if (which == 1 && i + 1 == n_repeats)
+                printf("%-6s %3u seqs: %6u drawn, %6u guesses, %6u right", kind, b->n_seqs, b->sum.n_drawn,
+                       b->sum.n_drafted, b->sum.n_accepted);
+        }
+        ratios[i] = speeds[1][i] / speeds[0][i];
+    }
+    for (uint32_t j = 0; j < 2; j++)
+        qsort(speeds[j], n_repeats, sizeof(double), by_value);
+    qsort(ratios, n_repeats, sizeof(double), by_value);
+    printf(" | plain %7.1f t/s, speculating %7.1f t/s: %.3fx\n", speeds[0][n_repeats / 2],
+           speeds[1][n_repeats / 2], ratios[n_repeats / 2]);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench bench;
+    const char *kind = argc > 2 ? argv[2] : "all";
+    uint32_t n_repeats;
+
+    if (argc < 2)
+        return fprintf(stderr, "usage: bench_speculate MODEL.gguf [KIND [SEQUENCES [TOKENS [REPEATS]]]]\n"),
+               2;
+    bench.n_seqs = argc > 3 ? (uint32_t)atoi(argv[3]) : 1;
+    bench.n_tokens = argc > 4 ? (uint32_t)atoi(argv[4]) : 128;
+    n_repeats = argc > 5 ? (uint32_t)atoi(argv[5]) : 3;
+    ASSERT(bench.n_seqs >= 1 && bench.n_seqs <= SEQS_MAX && bench.n_tokens <= TEXT_MAX - PROMPT_TOKENS);
+    ASSERT(bench.n_tokens > 1 && n_repeats >= 1 && n_repeats <= REPEATS_MAX);
+    open_bench(&bench, argv[1]);
+    for (size_t i = 0; i < ARRAY_LEN(KINDS); i++)
+        if (strcmp(kind, "all") == 0 || strcmp(kind, KINDS[i]) == 0)
+            compare(&bench, KINDS[i], n_repeats);
+    return 0;
+}

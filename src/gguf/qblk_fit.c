@@ -11,7 +11,7 @@
  *     sub-block      integer scale and min, those and their neighbours tried; quants by rounding
  *     qblk           scale and min once more by least squares, all quants fixed; kept when better
  *
- * Sums run in a fixed order in double, so the same weights give the same bytes, with any number of threads.
+ * Sums run in a fixed order, so the same weights give the same bytes, with any number of threads.
  */
 #include "gguf/qblk_write.h"
 
@@ -53,11 +53,48 @@ static float half_of(float value)
 
 /* ---- one sub-block, scale (and min) free ---- */
 
+enum { LANES = 8 }; /* sums run in as many lanes, so that the compiler can use vectors; divides a sub-block */
+
+struct sums {
+    double w, x, xx, q, qq, xq; /* all weighted */
+};
+
+static double lanes_sum(const float lanes[LANES])
+{
+    float half[LANES / 2];
+
+    for (int k = 0; k < LANES / 2; k++)
+        half[k] = lanes[k] + lanes[k + LANES / 2];
+    return (double)((half[0] + half[2]) + (half[1] + half[3]));
+}
+
+/* The sums with q over n weights of which the quants are grid.scale * (x + grid.min), rounded. */
+static void sum_quants(const struct fit *fit, uint32_t from, uint32_t n, struct line grid, struct sums *out)
+{
+    const float *x = fit->x + from, *importance = fit->importance + from;
+    float low = fit->form->quant_low, high = fit->form->quant_high;
+    float q1[LANES] = {0}, qq[LANES] = {0}, xq[LANES] = {0};
+
+    for (const float *end = x + n; x < end; x += LANES, importance += LANES) {
+        for (int k = 0; k < LANES; k++) {
+            float q = whole(clamp(grid.scale * (x[k] + grid.min), low, high));
+            float wq = importance[k] * q;
+
+            q1[k] += wq;
+            qq[k] += wq * q;
+            xq[k] += wq * x[k];
+        }
+    }
+    out->q = lanes_sum(q1);
+    out->qq = lanes_sum(qq);
+    out->xq = lanes_sum(xq);
+}
+
 /* The scale of the best symmetric fit of n weights. */
 static float fit_symmetric(const struct fit *fit, uint32_t from, uint32_t n)
 {
-    const float *x = fit->x + from, *importance = fit->importance + from;
-    float low = fit->form->quant_low, high = fit->form->quant_high, extreme = 0;
+    const float *x = fit->x + from;
+    float low = fit->form->quant_low, extreme = 0;
     double best = 0, scale = 0;
 
     for (uint32_t i = 0; i < n; i++)
@@ -67,26 +104,17 @@ static float fit_symmetric(const struct fit *fit, uint32_t from, uint32_t n)
     for (int step = -9; step <= 9; step++) {
         /* The side of zero with one quant more is for the weight of the largest magnitude. */
         float inverse = (low + 0.1F * (float)step) / extreme;
-        double xq = 0, qq = 0;
+        struct sums sums = {0};
 
-        for (uint32_t i = 0; i < n; i++) {
-            float q = whole(clamp(inverse * x[i], low, high)), wq = importance[i] * q;
-
-            xq += (double)(wq * x[i]);
-            qq += (double)(wq * q);
-        }
+        sum_quants(fit, from, n, (struct line){inverse, 0}, &sums);
         /* The residue is sum(w x x) - xq^2 / qq. */
-        if (qq > 0 && xq * xq > best * qq) {
-            best = xq * xq / qq;
-            scale = xq / qq;
+        if (sums.qq > 0 && sums.xq * sums.xq > best * sums.qq) {
+            best = sums.xq * sums.xq / sums.qq;
+            scale = sums.xq / sums.qq;
         }
     }
     return (float)scale;
 }
-
-struct sums {
-    double w, x, xx, q, qq, xq; /* all weighted */
-};
 
 /* Scale and min that minimise the residue, which is returned.  The min may not be negative if bounded. */
 static double solve(const struct sums *s, bool is_bounded, struct line *out)
@@ -133,14 +161,7 @@ static struct line fit_affine(const struct fit *fit, uint32_t from, uint32_t n)
         float inverse = (high + 0.1F * (float)step) / (most - least);
         struct sums sums = fixed;
 
-        for (uint32_t i = 0; i < n; i++) {
-            float q = whole(clamp(inverse * (x[i] - least), 0, high));
-            float wq = importance[i] * q;
-
-            sums.q += (double)wq;
-            sums.qq += (double)(wq * q);
-            sums.xq += (double)(wq * x[i]);
-        }
+        sum_quants(fit, from, n, (struct line){inverse, -least}, &sums);
         double here = solve(&sums, is_bounded, &line);
         if (here < residue && line.scale > 0) {
             residue = here;
@@ -155,19 +176,22 @@ static struct line fit_affine(const struct fit *fit, uint32_t from, uint32_t n)
 /* Rounds n weights to a line; their error, and into quants (unless NULL) what was found. */
 static double round_to(const struct fit *fit, uint32_t from, uint32_t n, struct line line, int8_t *quants)
 {
+    const float *x = fit->x + from, *importance = fit->importance + from;
     float low = fit->form->quant_low, high = fit->form->quant_high;
     float inverse = fabsf(line.scale) < TINY ? 0 : 1 / line.scale;
-    double error = 0;
+    float error[LANES] = {0};
 
-    for (uint32_t i = 0; i < n; i++) {
-        float q = whole(clamp(inverse * (fit->x[from + i] + line.min), low, high));
-        float off = line.scale * q - line.min - fit->x[from + i];
+    for (uint32_t i = 0; i < n && quants != NULL; i++)
+        quants[i] = (int8_t)whole(clamp(inverse * (x[i] + line.min), low, high));
+    for (const float *end = x + n; x < end; x += LANES, importance += LANES) {
+        for (int k = 0; k < LANES; k++) {
+            float q = whole(clamp(inverse * (x[k] + line.min), low, high));
+            float off = line.scale * q - line.min - x[k];
 
-        error += (double)(fit->importance[from + i] * off * off);
-        if (quants != NULL)
-            quants[i] = (int8_t)q;
+            error[k] += importance[k] * off * off;
+        }
     }
-    return error;
+    return lanes_sum(error);
 }
 
 static struct line line_of(const struct qblk_parts *parts, uint32_t sub)

@@ -3,7 +3,7 @@ noinst_LIBRARIES += libtoken.a
 libtoken_a_SOURCES = src/token/tokenizer.h src/token/chat.h src/token/tokenizer_priv.h src/token/chat_priv.h \
 	src/token/tokenizer.c src/token/ids.c src/token/vocab.c src/token/alphabet.c \
 	src/token/pairs.c src/token/merges.c src/token/pieces.c src/token/merge.c \
-	src/token/pretok.c src/token/encode.c src/token/detok.c \
+	src/token/pretok_priv.h src/token/pretok.c src/token/pretok_match.c src/token/encode.c src/token/detok.c \
 	src/token/chat.c src/token/chat_context.c src/token/chat_probe.c src/token/chat_family.c \
 	src/token/json_text.c \
 	src/token/template/template.h src/token/template/value.h src/token/template/jinja_priv.h \
@@ -15,6 +15,14 @@ libtoken_a_SOURCES = src/token/tokenizer.h src/token/chat.h src/token/tokenizer_
 	src/token/template/methods.c src/token/template/search.c src/token/template/format.c \
 	src/token/template/filters_text.c src/token/template/filters_list.c src/token/template/filters_pick.c \
 	src/token/template/tests.c src/token/template/functions.c
+
+# Pre-tokenisers against the models' own regular expressions, in Python.
+check_PROGRAMS += tests/unit/token/cut_words
+tests_unit_token_cut_words_SOURCES = tests/unit/token/cut_words.c
+tests_unit_token_cut_words_LDADD = $(link_token)
+dist_check_SCRIPTS += tests/unit/token/test_pretok_regex.py
+TESTS += tests/unit/token/test_pretok_regex.py
+tests/unit/token/test_pretok_regex.log: tests/unit/token/cut_words
 
 if HAVE_CMOCKA
 token_test_programs = \

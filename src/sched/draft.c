@@ -23,6 +23,8 @@
  * about, speculation costs little more than its income.
  *
  * Hot path: no allocation, no log, no system call. */
+#include <math.h>
+
 #include "base/check.h"
 #include "sched/sched_priv.h"
 
@@ -220,7 +222,7 @@ static struct choice *likeliest(struct choice *choices, uint32_t n_choices)
 static void choose(const struct sched *sched, struct choice *choices, uint32_t n_choices, uint32_t room)
 {
     struct cost_step step = plan_decode_cost(sched);
-    double plain_s = cost_predict(&sched->cost, &step), tokens = step.n_rows;
+    double plain_s = cost_predict(&sched->cost, &step), all_s = plain_s, tokens = step.n_rows;
     double best = plain_s > 0 ? GAIN_MIN * tokens / plain_s : 0;
 
     for (uint32_t i = 0; i < room && best > 0; i++) {
@@ -234,7 +236,7 @@ static void choose(const struct sched *sched, struct choice *choices, uint32_t n
         step.n_rows++;
         step.n_pairs += cost_pairs(next->seq->n_computed + next->n, 1);
 
-        double all_s = cost_predict(&sched->cost, &step);
+        all_s = fmax(all_s, cost_predict(&sched->cost, &step)); /* less for more rows is noise */
         if (all_s - plain_s <= sched->purse_s && tokens / all_s > best) {
             best = tokens / all_s;
             for (uint32_t j = 0; j < n_choices; j++)

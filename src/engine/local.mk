@@ -15,7 +15,8 @@ libengine_a_SOURCES += src/engine/engine_cpu.h src/engine/engine_cpu.c src/engin
 
 if HAVE_CMOCKA
 engine_tests = tests/unit/engine/test_engine_cpu tests/unit/engine/test_exact tests/unit/engine/test_golden \
-	tests/unit/engine/test_stories tests/unit/engine/test_demo
+	tests/unit/engine/test_stories tests/unit/engine/test_demo \
+	tests/unit/engine/test_kv_types
 check_PROGRAMS += $(engine_tests)
 TESTS += $(engine_tests)
 tests_unit_engine_test_engine_cpu_SOURCES = tests/unit/engine/test_engine_cpu.c tests/unit/model/tiny.c \
@@ -32,6 +33,9 @@ tests_unit_engine_test_stories_LDADD = $(link_engine) $(CMOCKA_LIBS)
 tests_unit_engine_test_demo_SOURCES = tests/unit/engine/test_demo.c tests/unit/engine/player.c \
 	tests/unit/engine/player.h
 tests_unit_engine_test_demo_LDADD = $(link_engine) $(CMOCKA_LIBS)
+tests_unit_engine_test_kv_types_SOURCES = tests/unit/engine/test_kv_types.c tests/unit/engine/player.c \
+	tests/unit/engine/player.h
+tests_unit_engine_test_kv_types_LDADD = $(link_engine) $(CMOCKA_LIBS)
 endif
 
 EXTRA_DIST += tests/golden/make_golden.py tests/golden/llama-f32.gguf tests/golden/llama-f16-linear.gguf \

@@ -17,7 +17,8 @@ if HAVE_CMOCKA
 engine_tests = tests/unit/engine/test_engine_cpu tests/unit/engine/test_exact tests/unit/engine/test_golden \
 	tests/unit/engine/test_arch tests/unit/engine/test_property \
 	tests/unit/engine/test_long \
-	tests/unit/engine/test_stories tests/unit/engine/test_demo
+	tests/unit/engine/test_stories tests/unit/engine/test_demo \
+	tests/unit/engine/test_kv_types
 check_PROGRAMS += $(engine_tests)
 TESTS += $(engine_tests)
 tests_unit_engine_test_engine_cpu_SOURCES = tests/unit/engine/test_engine_cpu.c tests/unit/model/tiny.c \
@@ -44,6 +45,9 @@ tests_unit_engine_test_stories_LDADD = $(link_engine) $(CMOCKA_LIBS)
 tests_unit_engine_test_demo_SOURCES = tests/unit/engine/test_demo.c tests/unit/engine/player.c \
 	tests/unit/engine/player.h
 tests_unit_engine_test_demo_LDADD = $(link_engine) $(CMOCKA_LIBS)
+tests_unit_engine_test_kv_types_SOURCES = tests/unit/engine/test_kv_types.c tests/unit/engine/player.c \
+	tests/unit/engine/player.h
+tests_unit_engine_test_kv_types_LDADD = $(link_engine) $(CMOCKA_LIBS)
 endif
 
 EXTRA_DIST += tests/golden/make_golden.py tests/golden/llama-f32.gguf tests/golden/llama-f16-linear.gguf \

@@ -63,6 +63,10 @@ endif
 EXTRA_DIST += src/tensor/tables_x86.c src/tensor/tables_arm.c src/tensor/tables_other.c src/tensor/v16_neon_priv.h \
 	src/tensor/q8_sdot_priv.h
 
+noinst_PROGRAMS += tests/bench/bench_attention
+tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c
+tests_bench_bench_attention_LDADD = $(link_tensor)
+
 noinst_PROGRAMS += tests/bench/bench_tensor
 tests_bench_bench_tensor_SOURCES = tests/bench/bench_tensor.c
 tests_bench_bench_tensor_LDADD = $(link_tensor)

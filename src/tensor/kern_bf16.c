@@ -21,7 +21,7 @@
  */
 #include "tensor/kern_set_priv.h"
 
-enum { AHEAD_PAIRS = 64 /* 4 KiB per panel */, PACK_PAIRS = 16 };
+enum { AHEAD_PAIRS = 64 /* 4 KiB per panel */, PACK_PAIRS = 16, AHEAD_COLS = 64 };
 
 void kern_dots_tile(const struct tile *tile);
 void kern_dots_pack(const struct pack *pack);
@@ -146,6 +146,12 @@ void kern_dots_pack(const struct pack *pack)
         uint32_t n = pack->to - k < 2 * PACK_PAIRS ? pack->to - k : 2 * PACK_PAIRS;
         __m512i rows[16];
 
+        for (uint32_t t = 0; t < pack->n_tokens; t++) {
+            const float *ahead = pack->x + t * pack->x_stride + k + AHEAD_COLS;
+
+            __builtin_prefetch(ahead);
+            __builtin_prefetch(ahead + 16);
+        }
         for (uint32_t t = 0; t < 16; t++)
             rows[t] =
                 t < pack->n_tokens ? load_pairs(pack->x + t * pack->x_stride + k, n) : _mm512_setzero_si512();

@@ -33,8 +33,8 @@ enum {
     SLICE_K = 256,
     Q8_SLICE_K = 1024,
     MAX_SLICE_PANELS = 2,
-    BLOCK_TOKENS = 252,
-    UNITS_PER_RANK = 8,
+    BLOCK_TOKENS = 516,
+    UNITS_PER_RANK = 4,
     GROUP_PANELS = 4,
     MAX_UNIT_PANELS = 32,
 };
@@ -51,7 +51,10 @@ struct product {
     struct scratch *scratch;
     const float *x; /* packed: tile after tile */
     bool is_q8;
+    void (*pack)(const struct pack *pack);
     uint32_t n_k;           /* elements along K: columns, or pairs of them */
+    uint32_t element_cols;  /* 1 or 2 */
+    uint32_t slice_k;       /* elements */
     uint32_t element_bytes; /* of plain types */
     uint32_t n_tiles;
     uint32_t n_panels;
@@ -71,44 +74,54 @@ static struct token_tile tile_at(const struct product *product, uint32_t index)
     return (struct token_tile){index * each + (index < extra ? index : extra), each + (index < extra)};
 }
 
-/* Bytes of packed activations per token. */
-static size_t token_bytes(const struct product *product)
+/* Bytes of n_k elements of one token's packed activations. */
+static size_t packed_bytes(const struct product *product, uint32_t n_k)
 {
-    return product->is_q8 ? (size_t)product->n_k / QBLK_WEIGHTS * product->table->q8->act_bytes
-                          : product->n_k * sizeof(float);
+    return product->is_q8 ? (size_t)n_k / QBLK_WEIGHTS * product->table->q8->act_bytes : n_k * sizeof(float);
 }
 
-/* Where column k of a tile's packed activations begins. */
+/* Where element k of a tile's packed activations begins.  [slice][tile][k of the slice][token]: a slice of
+ * all tiles lies together, so that it spreads over all sets of a cache however long the rows are. */
 static const void *packed_at(const struct product *product, struct token_tile tokens, uint32_t k)
 {
-    size_t column =
-        product->is_q8 ? (size_t)k / QBLK_WEIGHTS * product->table->q8->act_bytes : k * sizeof(float);
+    uint32_t within = k % product->slice_k, before = k - within, left = product->n_k - before;
+    uint32_t slice = left < product->slice_k ? left : product->slice_k;
 
-    return (const char *)product->x + tokens.first * token_bytes(product) + column * tokens.n;
+    return (const char *)product->x + product->args->n * packed_bytes(product, before) +
+           tokens.first * packed_bytes(product, slice) + tokens.n * packed_bytes(product, within);
+}
+
+/* One tile's columns [from, to), within a slice. */
+static void pack_tile(const struct product *product, struct token_tile tokens, uint32_t from, uint32_t to)
+{
+    const struct matmul_args *args = product->args;
+    uint32_t k = from / product->element_cols;
+    /* Pack functions count from column 0. */
+    size_t before_bytes = tokens.n * packed_bytes(product, k);
+
+    product->pack(&(struct pack){
+        .x = args->x + tokens.first * args->x_stride,
+        .x_stride = args->x_stride,
+        .n_tokens = tokens.n,
+        .from = from,
+        .to = to,
+        .out = (char *)product->scratch +
+               ((const char *)packed_at(product, tokens, k) - (const char *)product->scratch - before_bytes),
+    });
 }
 
 static void pack_share(const struct product *product, unsigned rank, unsigned n_ranks)
 {
-    const struct matmul_args *args = product->args;
-    const struct kern_table *table = product->table;
-    void (*pack_rows)(const struct pack *) = product->is_q8            ? table->q8->pack
-                                             : args->weight->is_paired ? table->dots->pack
-                                             : args->weight->is_dots   ? table->vec->pack_swapped
-                                                                       : table->vec->pack_f32;
+    uint32_t slice_cols = product->slice_k * product->element_cols;
     uint64_t from, to;
 
-    team_split(args->weight->cols, QBLK_WEIGHTS, rank, n_ranks, &from, &to);
-    for (uint32_t i = 0; i < product->n_tiles && from < to; i++) {
-        struct token_tile tokens = tile_at(product, i);
-        struct pack pack = {
-            .x = args->x + tokens.first * args->x_stride,
-            .x_stride = args->x_stride,
-            .n_tokens = tokens.n,
-            .from = (uint32_t)from,
-            .to = (uint32_t)to,
-            .out = (char *)product->scratch->x + tokens.first * token_bytes(product),
-        };
-        pack_rows(&pack);
+    team_split(product->args->weight->cols, QBLK_WEIGHTS, rank, n_ranks, &from, &to);
+    while (from < to) {
+        uint64_t slice_end = (from / slice_cols + 1) * slice_cols, end = to < slice_end ? to : slice_end;
+
+        for (uint32_t i = 0; i < product->n_tiles; i++)
+            pack_tile(product, tile_at(product, i), (uint32_t)from, (uint32_t)end);
+        from = end;
     }
 }
 
@@ -237,7 +250,7 @@ static void run_sliced(const struct product *product, uint32_t from, uint32_t to
                        uint32_t end_tile)
 {
     _Alignas(64) float buffer[MAX_SLICE_PANELS * SLICE_K * PANEL_ROWS];
-    uint32_t slice = product->is_q8 ? Q8_SLICE_K : SLICE_K;
+    uint32_t slice = product->slice_k;
 
     for (uint32_t k = 0; k < product->n_k; k += slice) {
         uint32_t n_k = product->n_k - k < slice ? product->n_k - k : slice;
@@ -329,7 +342,13 @@ void matmul(struct team *team, const struct matmul_args *args)
         .team = team,
         .scratch = args->scratch,
         .is_q8 = is_q8,
+        .pack = is_q8               ? weight->table->q8->pack
+                : weight->is_paired ? weight->table->dots->pack
+                : weight->is_dots   ? weight->table->vec->pack_swapped
+                                    : weight->table->vec->pack_f32,
         .n_k = weight->is_dots ? (weight->cols + 1) / 2 * (weight->is_paired ? 1 : 2) : weight->cols,
+        .element_cols = weight->is_paired ? 2 : 1,
+        .slice_k = is_q8 ? Q8_SLICE_K : SLICE_K,
         .element_bytes = weight->is_paired ? 4 : weight_plain_bytes(weight->type),
         .n_tiles = (args->n + tile_tokens - 1) / tile_tokens,
         .n_panels = weight_n_panels(weight->rows),

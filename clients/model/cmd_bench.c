@@ -23,19 +23,22 @@
 
 static const char NAME[] = "bench";
 
-static const char HELP[] = "Usage: baton-model bench [OPTIONS] MODEL.gguf\n"
-                           "Time prefill, decode and batches beside the machine's limits.\n"
-                           "\n"
-                           "  --pp LIST        prompt lengths (default 512; 0: none)\n"
-                           "  --tg LIST        tokens to draw, one sequence (default 128; 0: none)\n"
-                           "  --batch LIST     sequences that draw together (default: none)\n"
-                           "  --depth LIST     repeat --tg and --batch after contexts this long\n"
-                           "  --repeat N       measured runs of each test (default 3)\n"
-                           "  --kv TYPE        storage of keys and values: f16 (default) or f32\n"
-                           "  --threads N      compute threads (default: all CPUs)\n"
-                           "  --kernels NAME   auto, scalar, avx2 or avx512\n"
-                           "  --json           one JSON object instead of a table\n"
-                           "  --help           this text\n";
+static const char HELP[] =
+    "Usage: baton-model bench [OPTIONS] MODEL.gguf\n"
+    "Time prefill, decode and batches beside the machine's limits.\n"
+    "\n"
+    "  --pp LIST        prompt lengths (default 512; 0: none)\n"
+    "  --tg LIST        tokens to draw, one sequence (default 128; 0: none)\n"
+    "  --batch LIST     sequences that draw together (default: none)\n"
+    "  --depth LIST     repeat --tg and --batch after contexts this long\n"
+    "  --repeat N       measured runs of each test (default 3)\n"
+    "  --kv TYPE        storage of keys and values: f16 (default) or f32\n"
+    "  --threads N      compute threads (default: all CPUs)\n"
+    "  --kernels NAME   auto, scalar, avx2 or avx512\n"
+    "  --bf16 MATH      BF16 weights times BF16 activations: dots (default), or F32: exact\n"
+    "  --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
+    "  --json           one JSON object instead of a table\n"
+    "  --help           this text\n";
 
 enum { MAX_LIST = 12, MAX_REPEAT = 100 };
 
@@ -79,6 +82,8 @@ enum option_id {
     OPT_KV,
     OPT_THREADS,
     OPT_KERNELS,
+    OPT_BF16,
+    OPT_CONVERT,
     OPT_JSON
 };
 
@@ -90,6 +95,8 @@ static const struct option OPTIONS[] = {{"pp", required_argument, NULL, OPT_PP},
                                         {"kv", required_argument, NULL, OPT_KV},
                                         {"threads", required_argument, NULL, OPT_THREADS},
                                         {"kernels", required_argument, NULL, OPT_KERNELS},
+                                        {"bf16", required_argument, NULL, OPT_BF16},
+                                        {"convert-f16", required_argument, NULL, OPT_CONVERT},
                                         {"json", no_argument, NULL, OPT_JSON},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
@@ -132,6 +139,10 @@ static bool take_option(int option, struct bench_args *args)
         return rig_parse_u32(NAME, "repeat", optarg, MAX_REPEAT, &args->repeat);
     case OPT_KV:
         return rig_parse_kv(NAME, optarg, &args->rig.kv_type);
+    case OPT_BF16:
+        return rig_parse_bf16(NAME, optarg, &args->rig.bf16_is_exact);
+    case OPT_CONVERT:
+        return rig_parse_convert(NAME, optarg, &args->rig.converts_f16);
     case OPT_THREADS:
         return rig_parse_u32(NAME, "threads", optarg, 1024, &args->rig.n_threads);
     case OPT_KERNELS:
@@ -304,9 +315,9 @@ static int print_table(const struct benching *b)
     struct buf name = {0};
 
     json_put_str(&name, model_name(b)); /* a file may call itself anything, terminal escapes too */
-    printf("%s, %s, %u threads, %s kernels\n", name.data ? (char *)name.data : "",
-           model_config(b->rig->model)->weight_type, team_size(b->rig->team),
-           model_kernels_name(b->rig->model));
+    printf("%s, %s%s, %u threads, %s kernels\n", name.data ? (char *)name.data : "",
+           model_config(b->rig->model)->weight_type, model_uses_dots(b->rig->model) ? " by BF16 dots" : "",
+           team_size(b->rig->team), model_kernels_name(b->rig->model));
     buf_fini(&name);
     printf("limits: read %.1f GB/s, fp32 %.3f TFLOPS, bf16 %.3f TFLOPS, int8 %.3f TOPS\n\n",
            b->limits.read_gbs, b->limits.fp32_tflops, b->limits.bf16_tflops, b->limits.int8_tops);

@@ -18,6 +18,7 @@ struct engine_load_opts {
     enum kv_type kv_type;
     uint32_t block_tokens;                                                     /* 0: 32 */
     uint32_t context_length;                                                   /* 0: the model's own */
+    bool bf16_is_exact, converts_f16;                                          /* see model_opts */
     void (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); /* may be NULL */
     void *progress_arg;
 };

@@ -72,6 +72,7 @@ struct model {
     const float *final_norm; /* [hidden] */
     float *vectors;          /* owns all norms and biases */
     uint64_t numerics_id;
+    bool uses_dots; /* of some matrix */
 };
 
 struct bound_layer {
@@ -104,6 +105,9 @@ void weights_fini(struct model *model);
 /* The tensor as floats if it is a plain vector of n; E_NOT_FOUND when absent. */
 int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float *out, struct fault *fault);
 /* For the pack functions of halves: after a tensor is packed, counts it and tells progress. */
+/* Packs one matrix of stacked parts as the options want it. */
+int weights_matrix(struct loading *load, enum dtype type, const struct weight_part *parts, uint32_t n_parts,
+                   uint32_t cols, struct weight *out);
 void weights_report(struct loading *load, const struct gguf_tensor *tensor);
 
 /* The KV type as the kernels know it. */

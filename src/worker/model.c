@@ -171,6 +171,8 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
                                     .kv_type = (enum kv_type)conf->kv_type,
                                     .block_tokens = (uint32_t)conf->kv_block_tokens,
                                     .context_length = (uint32_t)conf->context,
+                                    .bf16_is_exact = conf->bf16 == WORKER_BF16_EXACT,
+                                    .converts_f16 = conf->convert_f16 == WORKER_CONVERT_BF16,
                                     .on_progress = on_progress,
                                     .progress_arg = &progress};
     struct engine_start_opts start = {.max_batch_tokens = batch_tokens(conf),

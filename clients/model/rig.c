@@ -42,29 +42,34 @@ bool rig_is_interrupted(void)
 
 /* ---- loading ---- */
 
-static void show_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+struct showing {
+    bool is_shown;
+    unsigned percent;
+};
+
+static bool show_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {
-    unsigned *shown = arg;
+    struct showing *showing = arg;
     unsigned percent = (unsigned)(done_bytes * 100 / (total_bytes ? total_bytes : 1));
 
-    if (percent == *shown)
-        return;
-    *shown = percent;
+    if (!showing->is_shown || percent == showing->percent)
+        return !is_interrupted;
+    showing->percent = percent;
     fprintf(stderr, "\rpacking weights %3u %%%s", percent, percent == 100 ? "\r\033[K" : "");
     fflush(stderr);
+    return !is_interrupted;
 }
 
 int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)
 {
     struct rig rig = {.bf16_is_exact = opts->bf16_is_exact, .converts_f16 = opts->converts_f16};
-    unsigned shown = 101;
-    bool shows = !opts->is_quiet && isatty(STDERR_FILENO);
+    struct showing showing = {.is_shown = !opts->is_quiet && isatty(STDERR_FILENO), .percent = 101};
     struct model_opts model_opts = {.kernels = opts->kernels,
                                     .kv_type = opts->kv_type,
                                     .bf16_is_exact = opts->bf16_is_exact,
                                     .converts_f16 = opts->converts_f16,
-                                    .on_progress = shows ? show_progress : NULL,
-                                    .progress_arg = &shown};
+                                    .on_progress = show_progress,
+                                    .progress_arg = &showing};
     int rc = gguf_open(opts->path, fault, &rig.gguf);
 
     if (rc < 0)

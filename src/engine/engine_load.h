@@ -19,7 +19,7 @@ struct engine_load_opts {
     uint32_t block_tokens;                                                     /* 0: 32 */
     uint32_t context_length;                                                   /* 0: the model's own */
     bool bf16_is_exact, converts_f16;                                          /* see model_opts */
-    void (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); /* may be NULL */
+    bool (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); /* NULL, or false: give up */
     void *progress_arg;
 };
 

@@ -47,16 +47,17 @@ struct model_opts {
     uint32_t context_length; /* 0: the model's own; larger is refused */
     bool bf16_is_exact; /* activations stay F32 where weights are BF16; else they are rounded to BF16 too */
     bool converts_f16;  /* F16 matrices become BF16 */
-    /* Called now and then while weights are packed; may be NULL. */
-    void (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
+    /* Called now and then while weights are packed; may be NULL.  False ends it with E_CANCELLED. */
+    bool (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_arg;
 };
 
 struct model;
 
 /* Reads, checks and packs.  Everything is checked before anything large is allocated; faults name the keys or
- * the tensor.  Weights are copied into panels: the gguf may be closed when this returns. E_FORMAT (missing or
- * inconsistent), E_UNSUPPORTED, E_RANGE (context_length beyond the model's), E_NOMEM. */
+ * the tensor.  Weights are copied into panels, and what was copied leaves our memory: the gguf may be
+ * closed when this returns. E_FORMAT (missing or
+ * inconsistent), E_UNSUPPORTED, E_RANGE (context_length beyond the model's), E_NOMEM, E_CANCELLED. */
 int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opts, struct fault *fault,
               struct model **out);
 void model_free(struct model *model);

@@ -94,6 +94,7 @@ struct loading {
     uint64_t bytes_of_type[64]; /* by enum dtype */
     /* packing */
     uint64_t done_bytes;
+    bool is_cancelled;
     float *next_vector; /* where in model->vectors the next one goes */
 };
 

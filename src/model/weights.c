@@ -188,8 +188,10 @@ static void to_floats(enum dtype type, const void *data, uint64_t n, float *out)
 void weights_report(struct loading *load, const struct gguf_tensor *tensor)
 {
     load->done_bytes += tensor->len_bytes;
-    if (load->opts->on_progress)
-        load->opts->on_progress(load->opts->progress_arg, load->done_bytes, load->total_bytes);
+    gguf_forget(load->gguf, tensor);
+    if (load->opts->on_progress && !load->is_cancelled)
+        load->is_cancelled =
+            !load->opts->on_progress(load->opts->progress_arg, load->done_bytes, load->total_bytes);
 }
 
 static const float *pack_vector(struct loading *load, const struct gguf_tensor *tensor)
@@ -229,7 +231,8 @@ static int pack(struct loading *load, const struct gguf_tensor *const *tensors, 
                          (const char *)tensors[0]->name.data, err_text(rc));
     for (uint32_t i = 0; i < n; i++)
         weights_report(load, tensors[i]);
-    return 0;
+    return load->is_cancelled ? fault_set(load->fault, E_CANCELLED, "cancelled while weights were packed")
+                              : 0;
 }
 
 /* Runs of one type become one part. */

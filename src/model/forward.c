@@ -130,7 +130,7 @@ static void place_items(struct forward *f)
         state->logits_row[i] = item->wants_logits ? n_logits++ : UINT32_MAX;
         f->n_rows += item->n_tokens;
     }
-    state->n_items = pass->n_items;
+    state->n_items = f->n_items = pass->n_items;
 }
 
 /* Looks up the token of each row and the sines of its position. */
@@ -167,10 +167,10 @@ static void compute_logits(const struct forward *f)
     size_t hidden = model->config.hidden;
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+    for (uint32_t i = 0; i < f->n_items; i++) {
         uint32_t row = state->items[i].first + state->items[i].n_tokens - 1;
 
-        if (state->logits_row[i] != UINT32_MAX)
+        if (f->is_narrowed || state->logits_row[i] != UINT32_MAX)
             rms_norm(model->table, state->x + row * hidden, model->final_norm, model->config.hidden,
                      model->config.rms_eps, state->last + hidden * n++);
     }
@@ -201,6 +201,8 @@ void model_forward(const struct model *model, struct model_state *state, const s
     for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
         f.layer = &model->layers[layer];
         f.layer->attn->forward(&f, layer);
+        if (f.n_rows == 0) /* nobody wants logits */
+            return;
         f.layer->ffn->forward(&f, layer);
     }
     compute_logits(&f);

@@ -151,12 +151,17 @@ struct forward { /* one pass in progress */
     const struct model *model;
     struct model_state *state;
     const struct model_pass *pass;
-    uint32_t n_rows;           /* tokens of all items */
+    uint32_t n_items;          /* in state->items */
+    uint32_t n_rows;           /* tokens of all of them */
+    bool is_narrowed;          /* to rows that want logits, in this order */
     const struct layer *layer; /* the one being computed */
     void *kv_layer;            /* its part of the arena */
     const float *gain;         /* of the norm being computed */
 };
 
+/* In the last layer, when its KV is stored: keeps the rows that want logits, of x and of rows [n_rows][width]
+ * that lie stride floats apart.  None may be left. */
+void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride);
 /* The pass's team, or the calling thread alone when there is so little to do that waking others would cost
  * more: on a busy machine a rank that must first be scheduled keeps the rest waiting for milliseconds.
  * work_bytes: what is read, times how often it is used.  Changes no bit. */

@@ -208,25 +208,39 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+/* What the test would take at the limits seen before and after it. */
+static double limit_s_between(const struct benching *b, const struct bench_test *test,
+                              const struct tensor_limits *before, const struct tensor_limits *after)
+{
+    return (bench_limit_s(&b->work, before, test) + bench_limit_s(&b->work, after, test)) / 2;
+}
+
 static int run_test(struct benching *b, uint32_t index, struct fault *fault)
 {
     const struct bench_test *test = &b->tests[index];
     struct bench_result *result = &b->results[index];
     uint32_t repeat = b->args->repeat;
-    double rates[MAX_REPEAT], seconds;
+    double rates[MAX_REPEAT], fractions[MAX_REPEAT], seconds;
+    struct tensor_limits before, after;
     int rc = bench_prepare(b->rig, test, fault);
 
     bench_test_name(test, result->name);
+    tensor_limits_glance(b->rig->team, &before);
     for (uint32_t i = 0; i < repeat && rc == 0; i++) {
         rc = bench_once(b->rig, test, &seconds);
         if (rc < 0)
             return fault_set(fault, rc, "%s: %s", result->name, err_text(rc));
         rates[i] = bench_tokens(test) / seconds;
+        tensor_limits_glance(b->rig->team, &after);
+        fractions[i] = limit_s_between(b, test, &before, &after) / seconds;
+        before = after;
         fprintf(stderr, "%s %u/%u: %.2f tokens/s\n", result->name, i + 1, repeat, rates[i]);
     }
     if (rc < 0)
         return rc;
     qsort(rates, repeat, sizeof(rates[0]), by_value);
+    qsort(fractions, repeat, sizeof(fractions[0]), by_value);
+    result->limit_fraction = (fractions[(repeat - 1) / 2] + fractions[repeat / 2]) / 2;
     result->min = rates[0];
     result->max = rates[repeat - 1];
     result->median = (rates[(repeat - 1) / 2] + rates[repeat / 2]) / 2;
@@ -256,17 +270,13 @@ static int run_all(struct benching *b, struct fault *fault)
     int rc = 0;
 
     list_tests(b);
+    bench_work_of(b->rig, &b->work);
     measure_machine(b);
     for (uint32_t i = 0; i < b->n_tests && rc == 0; i++)
         rc = rig_is_interrupted() ? E_CANCELLED : run_test(b, i, fault);
     if (rc < 0)
         return rc;
     measure_machine(b);
-    bench_work_of(b->rig, &b->work);
-    for (uint32_t i = 0; i < b->n_tests; i++)
-        b->results[i].limit_fraction = b->results[i].median *
-                                       bench_limit_s(&b->work, &b->limits, &b->tests[i]) /
-                                       bench_tokens(&b->tests[i]);
     return 0;
 }
 

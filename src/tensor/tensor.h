@@ -165,5 +165,7 @@ struct tensor_limits {
     double int8_tops;   /* 0: no such instruction */
 };
 void tensor_limits_measure(struct team *team, struct tensor_limits *out);
+/* One short run of each: the machine as it is now, for what is timed right before or after. */
+void tensor_limits_glance(struct team *team, struct tensor_limits *out);
 
 #endif

@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-enum { PACK_COLS = 256 }; /* at once, so that their part of a panel stays in the first-level cache */
+enum { PACK_COLS = WEIGHT_LANE_COLS };
 
 struct q8_qblk { /* as in the file */
     uint8_t scale[2];

@@ -21,7 +21,11 @@ static inline uint32_t weight_n_panels(uint32_t rows)
     return rows / PANEL_ROWS + (rows % PANEL_ROWS != 0);
 }
 
-/* Columns [from, to) of a row, and where they go. */
+enum {
+    WEIGHT_LANE_COLS = 256
+}; /* packed at once, so that their part of a panel stays in the first-level cache */
+
+/* Columns [from, to) of a row, at most WEIGHT_LANE_COLS, and where they go. */
 struct weight_lane {
     const void *row; /* as in the file: F16 or BF16 */
     char *panel;

@@ -11,6 +11,8 @@
  *   granite   Granite 3: llama with four scales
  *   olmo2     OLMo 2 and 3: halves normed at their end only, Q and K over all heads at once
  *   smollm3   SmolLM 3: llama, but every fourth layer turns nothing
+ *   glm4      GLM 4 (0414) and Z1: norms before and after each half, gate and up in one, half of each head
+ * turned internlm2 InternLM 2 to 3, ernie4_5 ERNIE 4.5 dense: llama by another name
  *
  * Files of architectures that descend from llama have their Q and K rows ordered for pairs that lie side by
  * side; in the others element i of a head turns with element i + dims/2, as in the models they were converted
@@ -146,6 +148,24 @@ static const struct arch ARCHS[] = {
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
      .read = read_smollm3},
+    {.name = "glm4",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense_fused,
+     .needs = PRE_NORMS | POST_NORMS,
+     .may = QKV_BIASES},
+    {.name = "internlm2",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .may = QKV_BIASES},
+    {.name = "ernie4_5",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .may = QKV_BIASES | SLOT_BIT(OUT_BIAS)},
 };
 
 const struct arch *arch_at(uint32_t index)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiny random models for tests: made with gguf/write.h, opened at once, with one thing wrong on request. */
+/* Tiny random models of any architecture for tests: made with gguf/write.h, opened at once, with one thing
+ * wrong on request. */
 #ifndef MODEL_TINY_H
 #define MODEL_TINY_H
 
@@ -12,7 +13,8 @@ struct tiny_shape {
     enum dtype types[3]; /* taken in turn by the matrices */
     bool is_tied;
     bool has_bias;
-    bool has_rope_freqs;
+    bool has_rope_freqs;    /* and longrope's lists, where the architecture has them */
+    const char *const *set; /* "KEY=VALUE" without the architecture's name, NULL-ended; may be NULL */
     uint64_t seed;
 };
 
@@ -23,6 +25,7 @@ enum tiny_fault {
     TINY_KEY_F32,
     TINY_KEY_STR, /* name has the text */
     TINY_KEY_BOOL,
+    TINY_KEY_FLAGS,   /* name is a list of the text's digits */
     TINY_NO_TENSOR,   /* name is left out */
     TINY_TENSOR_ROWS, /* name has value rows */
     TINY_TENSOR_COLS,

@@ -36,25 +36,32 @@ void bench_work_of(const struct rig *rig, struct bench_work *out)
         const struct gguf_tensor *tensor = gguf_tensor_at(rig->gguf, i);
         bool is_head = bytes_is(tensor->name, config->is_tied ? "token_embd.weight" : "output.weight");
         bool is_int8 = tensor->type == DTYPE_Q8_0;
+        bool is_bf16 =
+            tensor->type == DTYPE_BF16 ? !rig->bf16_is_exact : tensor->type == DTYPE_F16 && rig->converts_f16;
         double macs = (double)tensor->dims[0] * (double)tensor->dims[1];
 
         if (tensor->n_dims != 2 || (!is_head && bytes_is(tensor->name, "token_embd.weight")))
             continue;
         if (is_head)
-            *(is_int8 ? &out->head_int8_macs : &out->head_float_macs) += macs;
+            *(is_int8   ? &out->head_int8_macs
+              : is_bf16 ? &out->head_bf16_macs
+                        : &out->head_float_macs) += macs;
         else
-            *(is_int8 ? &out->int8_macs : &out->float_macs) += macs;
+            *(is_int8 ? &out->int8_macs : is_bf16 ? &out->bf16_macs : &out->float_macs) += macs;
     }
     out->attn_macs = 2.0 * config->n_layers * config->n_heads * config->head_dim;
     out->weight_bytes = (double)config->weight_bytes;
     out->kv_bytes = (double)kv_layout_block_bytes(layout) / layout->block_tokens;
 }
 
-static double compute_s(const struct tensor_limits *limits, double int8_macs, double float_macs)
+static double compute_s(const struct tensor_limits *limits, double int8_macs, double bf16_macs,
+                        double float_macs)
 {
     double int8_tops = limits->int8_tops > 0 ? limits->int8_tops : limits->fp32_tflops;
+    double bf16_tflops = limits->bf16_tflops > 0 ? limits->bf16_tflops : limits->fp32_tflops;
 
-    return 2 * int8_macs / (int8_tops * 1e12) + 2 * float_macs / (limits->fp32_tflops * 1e12);
+    return 2 * int8_macs / (int8_tops * 1e12) + 2 * bf16_macs / (bf16_tflops * 1e12) +
+           2 * float_macs / (limits->fp32_tflops * 1e12);
 }
 
 double bench_limit_s(const struct bench_work *work, const struct tensor_limits *limits,
@@ -75,6 +82,7 @@ double bench_limit_s(const struct bench_work *work, const struct tensor_limits *
     else
         context = test->depth + test->n / 2.0;
     compute = compute_s(limits, tokens * work->int8_macs + heads * work->head_int8_macs,
+                        tokens * work->bf16_macs + heads * work->head_bf16_macs,
                         tokens * work->float_macs + heads * work->head_float_macs +
                             tokens * context * work->attn_macs);
     reading = steps * work->weight_bytes;

@@ -23,19 +23,22 @@
 
 static const char NAME[] = "bench";
 
-static const char HELP[] = "Usage: baton-model bench [OPTIONS] MODEL.gguf\n"
-                           "Time prefill, decode and batches beside the machine's limits.\n"
-                           "\n"
-                           "  --pp LIST        prompt lengths (default 512; 0: none)\n"
-                           "  --tg LIST        tokens to draw, one sequence (default 128; 0: none)\n"
-                           "  --batch LIST     sequences that draw together (default: none)\n"
-                           "  --depth LIST     repeat --tg and --batch after contexts this long\n"
-                           "  --repeat N       measured runs of each test (default 3)\n"
-                           "  --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
-                           "  --threads N      compute threads (default: all CPUs)\n"
-                           "  --kernels NAME   auto, scalar, avx2 or avx512\n"
-                           "  --json           one JSON object instead of a table\n"
-                           "  --help           this text\n";
+static const char HELP[] =
+    "Usage: baton-model bench [OPTIONS] MODEL.gguf\n"
+    "Time prefill, decode and batches beside the machine's limits.\n"
+    "\n"
+    "  --pp LIST        prompt lengths (default 512; 0: none)\n"
+    "  --tg LIST        tokens to draw, one sequence (default 128; 0: none)\n"
+    "  --batch LIST     sequences that draw together (default: none)\n"
+    "  --depth LIST     repeat --tg and --batch after contexts this long\n"
+    "  --repeat N       measured runs of each test (default 3)\n"
+    "  --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
+    "  --threads N      compute threads (default: all CPUs)\n"
+    "  --kernels NAME   auto, scalar, avx2 or avx512\n"
+    "  --bf16 MATH      BF16 weights times BF16 activations: dots (default), or F32: exact\n"
+    "  --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
+    "  --json           one JSON object instead of a table\n"
+    "  --help           this text\n";
 
 enum { MAX_LIST = 12, MAX_REPEAT = 100 };
 
@@ -79,6 +82,8 @@ enum option_id {
     OPT_KV,
     OPT_THREADS,
     OPT_KERNELS,
+    OPT_BF16,
+    OPT_CONVERT,
     OPT_JSON
 };
 
@@ -90,6 +95,8 @@ static const struct option OPTIONS[] = {{"pp", required_argument, NULL, OPT_PP},
                                         {"kv", required_argument, NULL, OPT_KV},
                                         {"threads", required_argument, NULL, OPT_THREADS},
                                         {"kernels", required_argument, NULL, OPT_KERNELS},
+                                        {"bf16", required_argument, NULL, OPT_BF16},
+                                        {"convert-f16", required_argument, NULL, OPT_CONVERT},
                                         {"json", no_argument, NULL, OPT_JSON},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
@@ -132,6 +139,10 @@ static bool take_option(int option, struct bench_args *args)
         return rig_parse_u32(NAME, "repeat", optarg, MAX_REPEAT, &args->repeat);
     case OPT_KV:
         return rig_parse_kv(NAME, optarg, &args->rig.kv_type);
+    case OPT_BF16:
+        return rig_parse_bf16(NAME, optarg, &args->rig.bf16_is_exact);
+    case OPT_CONVERT:
+        return rig_parse_convert(NAME, optarg, &args->rig.converts_f16);
     case OPT_THREADS:
         return rig_parse_u32(NAME, "threads", optarg, 1024, &args->rig.n_threads);
     case OPT_KERNELS:
@@ -197,25 +208,39 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+/* What the test would take at the limits seen before and after it. */
+static double limit_s_between(const struct benching *b, const struct bench_test *test,
+                              const struct tensor_limits *before, const struct tensor_limits *after)
+{
+    return (bench_limit_s(&b->work, before, test) + bench_limit_s(&b->work, after, test)) / 2;
+}
+
 static int run_test(struct benching *b, uint32_t index, struct fault *fault)
 {
     const struct bench_test *test = &b->tests[index];
     struct bench_result *result = &b->results[index];
     uint32_t repeat = b->args->repeat;
-    double rates[MAX_REPEAT], seconds;
+    double rates[MAX_REPEAT], fractions[MAX_REPEAT], seconds;
+    struct tensor_limits before, after;
     int rc = bench_prepare(b->rig, test, fault);
 
     bench_test_name(test, result->name);
+    tensor_limits_glance(b->rig->team, &before);
     for (uint32_t i = 0; i < repeat && rc == 0; i++) {
         rc = bench_once(b->rig, test, &seconds);
         if (rc < 0)
             return fault_set(fault, rc, "%s: %s", result->name, err_text(rc));
         rates[i] = bench_tokens(test) / seconds;
+        tensor_limits_glance(b->rig->team, &after);
+        fractions[i] = limit_s_between(b, test, &before, &after) / seconds;
+        before = after;
         fprintf(stderr, "%s %u/%u: %.2f tokens/s\n", result->name, i + 1, repeat, rates[i]);
     }
     if (rc < 0)
         return rc;
     qsort(rates, repeat, sizeof(rates[0]), by_value);
+    qsort(fractions, repeat, sizeof(fractions[0]), by_value);
+    result->limit_fraction = (fractions[(repeat - 1) / 2] + fractions[repeat / 2]) / 2;
     result->min = rates[0];
     result->max = rates[repeat - 1];
     result->median = (rates[(repeat - 1) / 2] + rates[repeat / 2]) / 2;
@@ -245,17 +270,13 @@ static int run_all(struct benching *b, struct fault *fault)
     int rc = 0;
 
     list_tests(b);
+    bench_work_of(b->rig, &b->work);
     measure_machine(b);
     for (uint32_t i = 0; i < b->n_tests && rc == 0; i++)
         rc = rig_is_interrupted() ? E_CANCELLED : run_test(b, i, fault);
     if (rc < 0)
         return rc;
     measure_machine(b);
-    bench_work_of(b->rig, &b->work);
-    for (uint32_t i = 0; i < b->n_tests; i++)
-        b->results[i].limit_fraction = b->results[i].median *
-                                       bench_limit_s(&b->work, &b->limits, &b->tests[i]) /
-                                       bench_tokens(&b->tests[i]);
     return 0;
 }
 
@@ -304,9 +325,9 @@ static int print_table(const struct benching *b)
     struct buf name = {0};
 
     json_put_str(&name, model_name(b)); /* a file may call itself anything, terminal escapes too */
-    printf("%s, %s, %u threads, %s kernels\n", name.data ? (char *)name.data : "",
-           model_config(b->rig->model)->weight_type, team_size(b->rig->team),
-           model_kernels_name(b->rig->model));
+    printf("%s, %s%s, %u threads, %s kernels\n", name.data ? (char *)name.data : "",
+           model_config(b->rig->model)->weight_type, model_uses_dots(b->rig->model) ? " by BF16 dots" : "",
+           team_size(b->rig->team), model_kernels_name(b->rig->model));
     buf_fini(&name);
     printf("limits: read %.1f GB/s, fp32 %.3f TFLOPS, bf16 %.3f TFLOPS, int8 %.3f TOPS\n\n",
            b->limits.read_gbs, b->limits.fp32_tflops, b->limits.bf16_tflops, b->limits.int8_tops);

@@ -23,27 +23,30 @@ static const char NAME[] = "generate";
 
 enum { BATCH_TOKENS = 512, DRAFTS_MAX = 24 };
 
-static const char HELP[] = "Usage: baton-model generate [OPTIONS] MODEL.gguf\n"
-                           "Continue a prompt or answer a chat turn.\n"
-                           "\n"
-                           "  --prompt TEXT        continue this text\n"
-                           "  --chat TEXT          answer this, in the model's chat format\n"
-                           "  --system TEXT        with --chat: the system's words before it\n"
-                           "  --from-ids LIST      continue these token ids: 1,403,407\n"
-                           "  --special            control tokens spelled out in --prompt count as such\n"
-                           "  --max N              at most N tokens (default 256)\n"
-                           "  --greedy             always the likeliest token\n"
-                           "  --temperature X      default 0.7; 0 is --greedy\n"
-                           "  --top-k N, --top-p X, --min-p X   draw among fewer tokens (default: all)\n"
-                           "  --seed N             of the draw (default 0)\n"
-                           "  --ids                print token ids instead of text\n"
-                           "  --ignore-stop        go on after tokens that end an answer\n"
-                           "  --quiet              no figures on stderr\n"
-                           "  --speculate HOW      guess repeated text: off, auto (default) or always\n"
-                           "  --kv TYPE            keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
-                           "  --threads N          compute threads (default: all CPUs)\n"
-                           "  --kernels NAME       auto, scalar, avx2 or avx512\n"
-                           "  --help               this text\n";
+static const char HELP[] =
+    "Usage: baton-model generate [OPTIONS] MODEL.gguf\n"
+    "Continue a prompt or answer a chat turn.\n"
+    "\n"
+    "  --prompt TEXT        continue this text\n"
+    "  --chat TEXT          answer this, in the model's chat format\n"
+    "  --system TEXT        with --chat: the system's words before it\n"
+    "  --from-ids LIST      continue these token ids: 1,403,407\n"
+    "  --special            control tokens spelled out in --prompt count as such\n"
+    "  --max N              at most N tokens (default 256)\n"
+    "  --greedy             always the likeliest token\n"
+    "  --temperature X      default 0.7; 0 is --greedy\n"
+    "  --top-k N, --top-p X, --min-p X   draw among fewer tokens (default: all)\n"
+    "  --seed N             of the draw (default 0)\n"
+    "  --ids                print token ids instead of text\n"
+    "  --ignore-stop        go on after tokens that end an answer\n"
+    "  --quiet              no figures on stderr\n"
+    "  --speculate HOW      guess repeated text: off, auto (default) or always\n"
+    "  --kv TYPE            keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
+    "  --threads N          compute threads (default: all CPUs)\n"
+    "  --kernels NAME       auto, scalar, avx2 or avx512\n"
+    "  --bf16 MATH          BF16 weights times BF16 activations: dots (default), or F32: exact\n"
+    "  --convert-f16 T      bf16: F16 weights are rounded to BF16 (default: no)\n"
+    "  --help               this text\n";
 
 struct generate_args {
     struct prompt_source prompt;
@@ -75,7 +78,9 @@ enum option_id {
     OPT_SPECULATE,
     OPT_KV,
     OPT_THREADS,
-    OPT_KERNELS
+    OPT_KERNELS,
+    OPT_BF16,
+    OPT_CONVERT
 };
 
 static const struct option OPTIONS[] = {{"prompt", required_argument, NULL, OPT_PROMPT},
@@ -97,6 +102,8 @@ static const struct option OPTIONS[] = {{"prompt", required_argument, NULL, OPT_
                                         {"kv", required_argument, NULL, OPT_KV},
                                         {"threads", required_argument, NULL, OPT_THREADS},
                                         {"kernels", required_argument, NULL, OPT_KERNELS},
+                                        {"bf16", required_argument, NULL, OPT_BF16},
+                                        {"convert-f16", required_argument, NULL, OPT_CONVERT},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
@@ -143,6 +150,10 @@ static bool take_number(int option, struct generate_args *args)
         return take_seed(args);
     case OPT_KV:
         return rig_parse_kv(NAME, optarg, &args->rig.kv_type);
+    case OPT_BF16:
+        return rig_parse_bf16(NAME, optarg, &args->rig.bf16_is_exact);
+    case OPT_CONVERT:
+        return rig_parse_convert(NAME, optarg, &args->rig.converts_f16);
     case OPT_THREADS:
         return rig_parse_u32(NAME, "threads", optarg, 1024, &args->rig.n_threads);
     default:

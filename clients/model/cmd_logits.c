@@ -21,19 +21,22 @@
 
 static const char NAME[] = "logits";
 
-static const char HELP[] = "Usage: baton-model logits [OPTIONS] MODEL.gguf\n"
-                           "Print the logits after a prompt.\n"
-                           "\n"
-                           "  --ids LIST       the prompt as token ids: 1,403,407\n"
-                           "  --prompt TEXT    the prompt as text\n"
-                           "  --special        control tokens spelled out in TEXT count as such\n"
-                           "  --top N          how many to print, best first (default 10, 0: none)\n"
-                           "  --out FILE.f32   write the logits as raw little-endian float32\n"
-                           "  --every          with --out: a row after each token, not only the last\n"
-                           "  --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
-                           "  --threads N      compute threads (default: all CPUs)\n"
-                           "  --kernels NAME   auto, scalar, avx2 or avx512\n"
-                           "  --help           this text\n";
+static const char HELP[] =
+    "Usage: baton-model logits [OPTIONS] MODEL.gguf\n"
+    "Print the logits after a prompt.\n"
+    "\n"
+    "  --ids LIST       the prompt as token ids: 1,403,407\n"
+    "  --prompt TEXT    the prompt as text\n"
+    "  --special        control tokens spelled out in TEXT count as such\n"
+    "  --top N          how many to print, best first (default 10, 0: none)\n"
+    "  --out FILE.f32   write the logits as raw little-endian float32\n"
+    "  --every          with --out: a row after each token, not only the last\n"
+    "  --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
+    "  --threads N      compute threads (default: all CPUs)\n"
+    "  --kernels NAME   auto, scalar, avx2 or avx512\n"
+    "  --bf16 MATH      BF16 weights times BF16 activations: dots (default), or F32: exact\n"
+    "  --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
+    "  --help           this text\n";
 
 struct logits_args {
     struct prompt_source prompt;
@@ -53,7 +56,9 @@ enum option_id {
     OPT_EVERY,
     OPT_KV,
     OPT_THREADS,
-    OPT_KERNELS
+    OPT_KERNELS,
+    OPT_BF16,
+    OPT_CONVERT
 };
 
 static const struct option OPTIONS[] = {{"ids", required_argument, NULL, OPT_IDS},
@@ -65,6 +70,8 @@ static const struct option OPTIONS[] = {{"ids", required_argument, NULL, OPT_IDS
                                         {"kv", required_argument, NULL, OPT_KV},
                                         {"threads", required_argument, NULL, OPT_THREADS},
                                         {"kernels", required_argument, NULL, OPT_KERNELS},
+                                        {"bf16", required_argument, NULL, OPT_BF16},
+                                        {"convert-f16", required_argument, NULL, OPT_CONVERT},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
@@ -90,6 +97,10 @@ static bool take_option(int option, struct logits_args *args)
         return true;
     case OPT_KV:
         return rig_parse_kv(NAME, optarg, &args->rig.kv_type);
+    case OPT_BF16:
+        return rig_parse_bf16(NAME, optarg, &args->rig.bf16_is_exact);
+    case OPT_CONVERT:
+        return rig_parse_convert(NAME, optarg, &args->rig.converts_f16);
     case OPT_THREADS:
         return rig_parse_u32(NAME, "threads", optarg, 1024, &args->rig.n_threads);
     case OPT_KERNELS:

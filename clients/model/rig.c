@@ -42,27 +42,34 @@ bool rig_is_interrupted(void)
 
 /* ---- loading ---- */
 
-static void show_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+struct showing {
+    bool is_shown;
+    unsigned percent;
+};
+
+static bool show_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {
-    unsigned *shown = arg;
+    struct showing *showing = arg;
     unsigned percent = (unsigned)(done_bytes * 100 / (total_bytes ? total_bytes : 1));
 
-    if (percent == *shown)
-        return;
-    *shown = percent;
+    if (!showing->is_shown || percent == showing->percent)
+        return !is_interrupted;
+    showing->percent = percent;
     fprintf(stderr, "\rpacking weights %3u %%%s", percent, percent == 100 ? "\r\033[K" : "");
     fflush(stderr);
+    return !is_interrupted;
 }
 
 int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)
 {
-    struct rig rig = {0};
-    unsigned shown = 101;
-    bool shows = !opts->is_quiet && isatty(STDERR_FILENO);
+    struct rig rig = {.bf16_is_exact = opts->bf16_is_exact, .converts_f16 = opts->converts_f16};
+    struct showing showing = {.is_shown = !opts->is_quiet && isatty(STDERR_FILENO), .percent = 101};
     struct model_opts model_opts = {.kernels = opts->kernels,
                                     .kv_type = opts->kv_type,
-                                    .on_progress = shows ? show_progress : NULL,
-                                    .progress_arg = &shown};
+                                    .bf16_is_exact = opts->bf16_is_exact,
+                                    .converts_f16 = opts->converts_f16,
+                                    .on_progress = show_progress,
+                                    .progress_arg = &showing};
     int rc = gguf_open(opts->path, fault, &rig.gguf);
 
     if (rc < 0)
@@ -193,6 +200,36 @@ bool rig_parse_f32(const char *command, const char *option, const char *text, fl
     }
     *out = (float)value;
     return true;
+}
+
+/* One of two words; true for the second. */
+static bool parse_either(const char *what, const char *text, const char *const words[2], bool *out)
+{
+    for (int i = 0; i < 2; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *out = i == 1;
+            return true;
+        }
+    fprintf(stderr, "baton-model %s is %s or %s, not \"%s\"\n", what, words[0], words[1], text);
+    return false;
+}
+
+bool rig_parse_bf16(const char *command, const char *text, bool *is_exact_out)
+{
+    static const char *const WORDS[] = {"dots", "exact"};
+    char what[64];
+
+    snprintf(what, sizeof(what), "%s: --bf16", command);
+    return parse_either(what, text, WORDS, is_exact_out);
+}
+
+bool rig_parse_convert(const char *command, const char *text, bool *to_bf16_out)
+{
+    static const char *const WORDS[] = {"no", "bf16"};
+    char what[64];
+
+    snprintf(what, sizeof(what), "%s: --convert-f16", command);
+    return parse_either(what, text, WORDS, to_bf16_out);
 }
 
 bool rig_parse_kv(const char *command, const char *text, enum kv_type *out)

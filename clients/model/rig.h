@@ -13,7 +13,8 @@ struct rig_opts {
     const char *kernels; /* NULL: the best */
     unsigned n_threads;  /* 0: all CPUs */
     enum kv_type kv_type;
-    bool is_quiet; /* no progress on stderr */
+    bool bf16_is_exact, converts_f16; /* see model_opts */
+    bool is_quiet;                    /* no progress on stderr */
 };
 
 struct rig_seats { /* what rig_start makes room for */
@@ -28,7 +29,8 @@ struct rig { /* a zeroed one is empty */
     struct team *team;
     struct model *model;
     struct mem_region arena;
-    kv_block_id *blocks; /* [n_sequences * per_sequence] */
+    kv_block_id *blocks;              /* [n_sequences * per_sequence] */
+    bool bf16_is_exact, converts_f16; /* as asked for */
     uint32_t per_sequence;
     uint32_t batch_tokens;
     struct engine engine;
@@ -58,6 +60,8 @@ bool rig_is_interrupted(void);
 /* An option's argument as a value, or a complaint on stderr and false. */
 bool rig_parse_u32(const char *command, const char *option, const char *text, uint32_t max, uint32_t *out);
 bool rig_parse_f32(const char *command, const char *option, const char *text, float *out);
-bool rig_parse_kv(const char *command, const char *text, enum kv_type *out); /* "f16", "q8_0".. */
+bool rig_parse_bf16(const char *command, const char *text, bool *is_exact_out);   /* "dots", "exact" */
+bool rig_parse_convert(const char *command, const char *text, bool *to_bf16_out); /* "no", "bf16" */
+bool rig_parse_kv(const char *command, const char *text, enum kv_type *out);      /* "f16", "q8_0".. */
 
 #endif

@@ -2,10 +2,12 @@
 /* Which CPUs we may use, and their name.
  *
  * The affinity mask is read once, of the process's main thread, before anybody pins: a thread that pinned
- * itself would otherwise see a machine of one CPU.  Instruction sets are asked for in cpu_x86.c (or
+ * itself would otherwise see a machine of one CPU.  A control group's quota (cpu_quota.c) bounds how many of
+ * them are worth a thread.  Instruction sets are asked for in cpu_x86.c (or
  * cpu_other.c).
  */
 #include "base/cpu.h"
+#include "base/cpu_quota.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -24,9 +26,11 @@ struct cpu_mask {
 
 static pthread_once_t mask_once = PTHREAD_ONCE_INIT;
 static struct cpu_mask usable;
+static unsigned quota; /* of our control group; 0: none */
 
 static void read_mask(void)
 {
+    quota = cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
     if (sched_getaffinity(getpid(), sizeof(usable), usable.bits) == 0)
         return;
     /* Larger machines than we can count, or a sandbox that forbids asking: take CPU numbers as they come. */
@@ -44,8 +48,10 @@ bool cpu_is_usable(int cpu)
 unsigned cpu_count_usable(void)
 {
     pthread_once(&mask_once, read_mask);
-    int n = CPU_COUNT_S(sizeof(usable), usable.bits);
-    return n > 0 ? (unsigned)n : 1;
+    unsigned n = (unsigned)CPU_COUNT_S(sizeof(usable), usable.bits);
+    if (quota > 0 && quota < n)
+        n = quota;
+    return n > 0 ? n : 1;
 }
 
 int cpu_pin_self(int cpu)

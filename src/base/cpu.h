@@ -24,7 +24,7 @@ struct cpu_features {
 const struct cpu_features *cpu_features_get(void);
 void cpu_relax(void); /* one step of a spinning wait */
 
-unsigned cpu_count_usable(void); /* CPUs in this process's affinity mask */
+unsigned cpu_count_usable(void); /* in this process's affinity mask, no more than its control group's quota */
 bool cpu_is_usable(int cpu);
 int cpu_pin_self(int cpu); /* E_INVAL when not usable */
 /* "0-3,8" into cpus_out (at most cap); the number of CPUs, or E_FORMAT (also: empty, or more than cap). */

@@ -6,6 +6,7 @@ libbase_a_SOURCES = \
 	src/base/check.c src/base/check.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/cpu.c src/base/cpu.h \
+	src/base/cpu_quota.c src/base/cpu_quota.h \
 	src/base/err.c src/base/err.h \
 	src/base/fault.c src/base/fault.h \
 	src/base/hashmap.c src/base/hashmap.h \
@@ -33,6 +34,7 @@ endif
 if HAVE_CMOCKA
 base_tests = \
 	tests/unit/base/test_bytes \
+	tests/unit/base/test_cpu_quota \
 	tests/unit/base/test_err \
 	tests/unit/base/test_hashmap \
 	tests/unit/base/test_log \
@@ -45,6 +47,7 @@ check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
 endif
 tests_unit_base_test_bytes_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_cpu_quota_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_err_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_hashmap_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_log_LDADD = $(link_base) $(CMOCKA_LIBS)

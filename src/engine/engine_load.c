@@ -20,6 +20,8 @@ int engine_model_load(const struct engine_load_opts *opts, struct fault *fault, 
                                     .kv_type = opts->kv_type,
                                     .block_tokens = opts->block_tokens,
                                     .context_length = opts->context_length,
+                                    .bf16_is_exact = opts->bf16_is_exact,
+                                    .converts_f16 = opts->converts_f16,
                                     .on_progress = opts->on_progress,
                                     .progress_arg = opts->progress_arg};
     struct engine_model *loaded = calloc(1, sizeof(*loaded));

@@ -93,6 +93,41 @@ void service_free(struct service *service)
     free(service);
 }
 
+static sigset_t stop_signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    return set;
+}
+
+void service_hold(struct service *service)
+{
+    sigset_t set = stop_signals();
+
+    (void)service;
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+bool service_is_asked_to_stop(const struct service *service)
+{
+    sigset_t pending;
+
+    (void)service;
+    return sigpending(&pending) == 0 &&
+           (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
+void service_release(struct service *service)
+{
+    sigset_t set = stop_signals();
+
+    (void)service;
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
 void service_ready(struct service *service)
 {
     sd_notify(0, "READY=1\nSTATUS=ready");

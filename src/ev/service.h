@@ -22,6 +22,12 @@ struct service_calls {
 int service_new(struct ev_loop *loop, const struct service_calls *calls, void *arg, struct service **out);
 void service_free(struct service *service); /* NULL is fine */
 
+/* Between hold and release, for work on the loop's own thread that takes long: signals to stop wait, and this
+ * says whether one does.  Who gives up because of it need not release. */
+void service_hold(struct service *service);
+bool service_is_asked_to_stop(const struct service *service);
+void service_release(struct service *service);
+
 void service_ready(struct service *service);
 __attribute__((format(printf, 2, 3))) void service_status(struct service *service, const char *format, ...);
 /* Asks for more time to start or stop. */

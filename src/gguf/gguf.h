@@ -74,6 +74,9 @@ uint64_t gguf_key_count(const struct gguf *gguf);
 int gguf_key_at(const struct gguf *gguf, uint64_t index, struct bytes *name_out, enum gguf_kind *kind_out);
 int gguf_key_text(const struct gguf *gguf, uint64_t index, struct buf *text_out);
 
+/* The tensor's bytes will not be needed soon: its pages leave our memory, and come back when looked at. */
+void gguf_forget(const struct gguf *gguf, const struct gguf_tensor *tensor);
+
 uint64_t gguf_file_bytes(const struct gguf *gguf);
 
 /* Appends a complete GGUF image with those keys that begin with "general." or "tokenizer." or end in

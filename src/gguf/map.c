@@ -172,6 +172,16 @@ void gguf_close(struct gguf *gguf)
     free(gguf);
 }
 
+void gguf_forget(const struct gguf *gguf, const struct gguf_tensor *tensor)
+{
+    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)tensor->data + page_bytes - 1) / page_bytes * page_bytes;
+    uintptr_t to = ((uintptr_t)tensor->data + tensor->len_bytes) / page_bytes * page_bytes;
+
+    if (gguf->map != NULL && from < to)
+        madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 uint64_t gguf_file_bytes(const struct gguf *gguf)
 {
     return gguf->image.len_bytes;

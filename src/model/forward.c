@@ -134,7 +134,7 @@ static void place_items(struct forward *f)
         state->logits_end[i] = n_logits;
         f->n_rows += item->n_tokens;
     }
-    state->n_items = pass->n_items;
+    state->n_items = f->n_items = pass->n_items;
 }
 
 /* Looks up the token of each row and the sines of its position. */
@@ -171,10 +171,12 @@ static void compute_logits(const struct forward *f)
     size_t hidden = model->config.hidden;
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < f->pass->n_items; i++) {
-        uint32_t end = state->items[i].first + state->items[i].n_tokens;
+    for (uint32_t i = 0; i < f->n_items; i++) {
+        const struct attn_item *item = &state->items[i];
+        uint32_t end = item->first + item->n_tokens;
+        uint32_t n_rows = f->is_narrowed ? item->n_tokens : state->n_logits[i];
 
-        for (uint32_t row = end - state->n_logits[i]; row < end; row++)
+        for (uint32_t row = end - n_rows; row < end; row++)
             rms_norm(model->table, state->x + row * hidden, model->final_norm, model->config.hidden,
                      model->config.rms_eps, state->last + hidden * n++);
     }
@@ -209,6 +211,8 @@ int model_forward(const struct model *model, struct model_state *state, const st
         }
         f.layer = &model->layers[layer];
         f.layer->attn->forward(&f, layer);
+        if (f.n_rows == 0) /* nobody wants logits */
+            return 0;
         f.layer->ffn->forward(&f, layer);
     }
     compute_logits(&f);

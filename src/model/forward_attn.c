@@ -107,7 +107,7 @@ static uint64_t attend_bytes(const struct forward *f, size_t q_floats)
     const struct kv_layout *layout = &f->model->layout;
     uint64_t n_keys = 0;
 
-    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+    for (uint32_t i = 0; i < f->n_items; i++) {
         const struct attn_item *item = &f->state->items[i];
         uint32_t seen = item->position + item->n_tokens;
 
@@ -140,7 +140,7 @@ static void attend(const struct forward *f)
                                         .scale = model->config.attn_scale,
                                         .window = f->layer->window,
                                         .items = f->state->items,
-                                        .n_items = f->pass->n_items,
+                                        .n_items = f->n_items,
                                         .scratch = f->state->attn_scratch,
                                         .scratch_bytes = f->state->attn_scratch_bytes});
 }
@@ -158,6 +158,7 @@ static void forward_attn(struct forward *f, uint32_t layer)
     const struct model_pass *pass = f->pass;
     struct model_state *state = f->state;
     const float *const *vectors = f->layer->vectors;
+    struct qkv_shape shape = qkv_shape(&f->model->config);
     const float *input = state->x; /* of models that norm only what comes out */
 
     if (vectors[SLOT_ATTN_NORM]) {
@@ -169,9 +170,12 @@ static void forward_attn(struct forward *f, uint32_t layer)
     forward_rows(f, prepare_and_store);
     if (pass->on_layer)
         pass->on_layer(pass->on_layer_arg, layer);
+    if (layer + 1 == f->model->config.n_layers)
+        forward_narrow(f, state->qkv, shape.q, shape.stride);
+    if (f->n_rows == 0)
+        return;
     attend(f);
-    forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, qkv_shape(&f->model->config).q,
-                   state->normed);
+    forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, shape.q, state->normed);
     if (vectors[SLOT_OUT_BIAS])
         forward_rows(f, out_bias_rows);
     forward_finish(f, vectors[SLOT_POST_ATTN_NORM]);

@@ -3,7 +3,8 @@ noinst_LIBRARIES += libmodel.a
 libmodel_a_SOURCES = src/model/model.h src/model/model_priv.h src/model/arch_priv.h \
 	src/model/archs.c src/model/slots.c \
 	src/model/arch.c src/model/rope.c src/model/weights.c src/model/model.c \
-	src/model/state.c src/model/forward.c src/model/forward_attn.c src/model/forward_ffn.c
+	src/model/state.c src/model/forward.c src/model/forward_attn.c src/model/forward_ffn.c \
+	src/model/forward_last.c
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/model/test_model

@@ -2,8 +2,10 @@
 /* Building a model: metadata (arch.c), RoPE (rope.c), weights (weights.c), in that order, so that everything
  * which can be wrong with a file is found before its weights are copied.
  *
- * The numerics id names the arithmetic: which kernels, which forward pass, and the sines that this machine's
- * mathematical library gives.  Two workers whose ids differ do not exchange KV. */
+ * The numerics id names the arithmetic: which kernels (BF16 dots have an id of their own), which forward
+ * pass, and the sines that this machine's mathematical library gives.  Two workers whose ids differ do not
+ * exchange KV. Weights that were converted are the file's no more: converted F16 counts as BF16 dots, which
+ * no F16 file without the option has. */
 #include "model/model_priv.h"
 
 #include "base/check.h"
@@ -116,7 +118,7 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
         model_free(model);
         return rc;
     }
-    model->numerics_id = kern_numerics_id(model->table);
+    model->numerics_id = (model->uses_dots ? kern_dots_numerics_id : kern_numerics_id)(model->table);
     for (unsigned i = 0; i < model->n_ropes; i++)
         model->numerics_id =
             (model->numerics_id ^ rope_digest(&model->ropes[i])) * UINT64_C(0x9e3779b97f4a7c15);
@@ -133,6 +135,11 @@ void model_free(struct model *model)
     for (unsigned i = 0; i < N_ROPES; i++)
         rope_fini(&model->ropes[i]);
     free(model);
+}
+
+bool model_uses_dots(const struct model *model)
+{
+    return model->uses_dots;
 }
 
 const struct model_config *model_config(const struct model *model)

@@ -47,16 +47,19 @@ struct model_opts {
     enum kv_type kv_type;
     uint32_t block_tokens;   /* 0: 32 */
     uint32_t context_length; /* 0: the model's own; larger is refused */
-    /* Called now and then while weights are packed; may be NULL. */
-    void (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
+    bool bf16_is_exact; /* activations stay F32 where weights are BF16; else they are rounded to BF16 too */
+    bool converts_f16;  /* F16 matrices become BF16 */
+    /* Called now and then while weights are packed; may be NULL.  False ends it with E_CANCELLED. */
+    bool (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_arg;
 };
 
 struct model;
 
 /* Reads, checks and packs.  Everything is checked before anything large is allocated; faults name the keys or
- * the tensor.  Weights are copied into panels: the gguf may be closed when this returns. E_FORMAT (missing or
- * inconsistent), E_UNSUPPORTED, E_RANGE (context_length beyond the model's), E_NOMEM. */
+ * the tensor.  Weights are copied into panels, and what was copied leaves our memory: the gguf may be
+ * closed when this returns. E_FORMAT (missing or
+ * inconsistent), E_UNSUPPORTED, E_RANGE (context_length beyond the model's), E_NOMEM, E_CANCELLED. */
 int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opts, struct fault *fault,
               struct model **out);
 void model_free(struct model *model);
@@ -64,6 +67,7 @@ const struct model_config *model_config(const struct model *model);
 const struct kv_layout *model_kv_layout(const struct model *model);
 /* Of the kernels, of the forward pass and of this machine's sines: equal ids compute equal bits. */
 uint64_t model_numerics_id(const struct model *model);
+bool model_uses_dots(const struct model *model); /* BF16 dots have a part in the logits */
 const char *model_kernels_name(const struct model *model);
 
 /* ---- for those who write models ---- */

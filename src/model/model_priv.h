@@ -73,6 +73,7 @@ struct model {
     const float *final_norm; /* [hidden] */
     float *vectors;          /* owns all norms and biases */
     uint64_t numerics_id;
+    bool uses_dots; /* of some matrix */
 };
 
 struct bound_layer {
@@ -94,6 +95,7 @@ struct loading {
     uint64_t bytes_of_type[64]; /* by enum dtype */
     /* packing */
     uint64_t done_bytes;
+    bool is_cancelled;
     float *next_vector; /* where in model->vectors the next one goes */
 };
 
@@ -105,6 +107,9 @@ void weights_fini(struct model *model);
 /* The tensor as floats if it is a plain vector of n; E_NOT_FOUND when absent. */
 int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float *out, struct fault *fault);
 /* For the pack functions of halves: after a tensor is packed, counts it and tells progress. */
+/* Packs one matrix of stacked parts as the options want it. */
+int weights_matrix(struct loading *load, enum dtype type, const struct weight_part *parts, uint32_t n_parts,
+                   uint32_t cols, struct weight *out);
 void weights_report(struct loading *load, const struct gguf_tensor *tensor);
 
 /* The KV type as the kernels know it. */
@@ -148,12 +153,17 @@ struct forward { /* one pass in progress */
     const struct model *model;
     struct model_state *state;
     const struct model_pass *pass;
-    uint32_t n_rows;           /* tokens of all items */
+    uint32_t n_items;          /* in state->items */
+    uint32_t n_rows;           /* tokens of all of them */
+    bool is_narrowed;          /* to rows that want logits, in this order */
     const struct layer *layer; /* the one being computed */
     void *kv_layer;            /* its part of the arena */
     const float *gain;         /* of the norm being computed */
 };
 
+/* In the last layer, when its KV is stored: keeps the rows that want logits, of x and of rows [n_rows][width]
+ * that lie stride floats apart.  None may be left. */
+void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride);
 /* The pass's team, or the calling thread alone when there is so little to do that waking others would cost
  * more: on a busy machine a rank that must first be scheduled keeps the rest waiting for milliseconds.
  * work_bytes: what is read, times how often it is used.  Changes no bit. */

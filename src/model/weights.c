@@ -188,8 +188,10 @@ static void to_floats(enum dtype type, const void *data, uint64_t n, float *out)
 void weights_report(struct loading *load, const struct gguf_tensor *tensor)
 {
     load->done_bytes += tensor->len_bytes;
-    if (load->opts->on_progress)
-        load->opts->on_progress(load->opts->progress_arg, load->done_bytes, load->total_bytes);
+    gguf_forget(load->gguf, tensor);
+    if (load->opts->on_progress && !load->is_cancelled)
+        load->is_cancelled =
+            !load->opts->on_progress(load->opts->progress_arg, load->done_bytes, load->total_bytes);
 }
 
 static const float *pack_vector(struct loading *load, const struct gguf_tensor *tensor)
@@ -202,6 +204,19 @@ static const float *pack_vector(struct loading *load, const struct gguf_tensor *
     return at;
 }
 
+int weights_matrix(struct loading *load, enum dtype type, const struct weight_part *parts, uint32_t n_parts,
+                   uint32_t cols, struct weight *out)
+{
+    bool is_brain =
+        type == DTYPE_BF16 ? !load->opts->bf16_is_exact : type == DTYPE_F16 && load->opts->converts_f16;
+    int rc = (is_brain ? weight_pack_dots : weight_pack)(load->model->table, type, parts, n_parts, cols,
+                                                         load->team, out);
+
+    if (rc == 0)
+        load->model->uses_dots |= out->is_dots;
+    return rc;
+}
+
 static int pack(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n,
                 struct weight *out)
 {
@@ -210,14 +225,14 @@ static int pack(struct loading *load, const struct gguf_tensor *const *tensors, 
 
     for (uint32_t i = 0; i < n; i++)
         parts[i] = (struct weight_part){.data = tensors[i]->data, .rows = (uint32_t)tensors[i]->dims[1]};
-    rc = weight_pack(load->model->table, tensors[0]->type, parts, n, (uint32_t)tensors[0]->dims[0],
-                     load->team, out);
+    rc = weights_matrix(load, tensors[0]->type, parts, n, (uint32_t)tensors[0]->dims[0], out);
     if (rc < 0)
         return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)tensors[0]->name.len_bytes,
                          (const char *)tensors[0]->name.data, err_text(rc));
     for (uint32_t i = 0; i < n; i++)
         weights_report(load, tensors[i]);
-    return 0;
+    return load->is_cancelled ? fault_set(load->fault, E_CANCELLED, "cancelled while weights were packed")
+                              : 0;
 }
 
 /* Runs of one type become one part. */

@@ -118,7 +118,10 @@ static bool is_better(const struct candidate *a, const struct candidate *than)
 
 static bool is_allowed(const struct picker_world *world, const struct picker_request *request, uint32_t slot)
 {
-    return world->workers[slot].is_usable && !(request->excluded >> slot & 1);
+    const struct picker_worker *worker = &world->workers[slot];
+
+    return worker->is_usable && !(request->excluded >> slot & 1) &&
+           (!request->keeps_layout || worker->layout == request->layout);
 }
 
 /* Allowed, and the prompt and one token more would fit if nothing else were there. */

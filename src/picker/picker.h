@@ -48,6 +48,10 @@ struct picker_request {
     uint32_t n_tokens;
     uint32_t max_new_tokens;
     uint64_t excluded; /* bit per slot: workers that failed this request already */
+    /* A part of the answer exists: only workers of this layout, hence of this arithmetic, would go on with
+     * the same bits. */
+    bool keeps_layout;
+    uint64_t layout;
 };
 
 struct picker_choice {

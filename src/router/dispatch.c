@@ -158,7 +158,9 @@ static int place(struct gen_handle *job)
     struct picker_choice choice;
     struct picker_request request = {.n_tokens = job->job.n_tokens,
                                      .max_new_tokens = job->job.max_new_tokens - router_job_answered(job),
-                                     .excluded = job->excluded};
+                                     .excluded = job->excluded,
+                                     .keeps_layout = job->keeps_layout,
+                                     .layout = job->layout};
     int rc;
 
     router_world(router, job, rows, &world);
@@ -171,6 +173,7 @@ static int place(struct gen_handle *job)
     if (hashmap_put(router->by_number, &job->number, job, NULL) < 0)
         return E_NOMEM;
     job->estimate = choice;
+    job->layout = router->workers[choice.decode].layout;
     job->decode.slot = choice.decode;
     job->prefill.slot = choice.prefill;
     if (choice.prefill != PICKER_NONE) {
@@ -214,7 +217,8 @@ static void dequeue(struct gen_handle *job)
 }
 
 /* In order, among those who wait for the same: a model whose workers are busy or away keeps no other model's
- * requests waiting, nor does a request that every worker has failed already. */
+ * requests waiting, nor does a request that every worker has failed already, nor one that was begun with an
+ * arithmetic that no worker here has. */
 void router_place_queued(struct router *router)
 {
     bool is_busy[ROUTER_MAX_MODELS] = {false};
@@ -231,7 +235,8 @@ void router_place_queued(struct router *router)
             list_remove(&job->waiting);
             metric_set(router->m_queued, --router->n_queued);
         } else {
-            is_busy[model] = rc == E_OVERLOADED || (rc == E_NOT_FOUND && job->excluded == 0);
+            is_busy[model] =
+                rc == E_OVERLOADED || (rc == E_NOT_FOUND && job->excluded == 0 && !job->keeps_layout);
         }
     }
 }
@@ -510,6 +515,7 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
     job->prefill = job->decode =
         (struct job_part){.slot = PICKER_NONE}; /* they are in the sum from here on */
     job->sum = proof;
+    job->keeps_layout |= router_job_answered(job) > 0;
     if (++job->sum.n_redispatched > MAX_ATTEMPTS) {
         router_job_fail(job, 500, "api_error", "The request failed on every worker that tried it", 0);
         return;

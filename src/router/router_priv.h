@@ -89,6 +89,8 @@ struct gen_handle {      /* a job; the front knows it under this name */
     size_t n_hashes;
     struct job_part prefill, decode;
     uint64_t excluded;
+    uint64_t layout;   /* of the workers it was placed on last */
+    bool keeps_layout; /* since they answered a part */
     struct gen_events events;
     void *arg;
     bool is_accepted, is_paused;

@@ -84,6 +84,7 @@ struct kern_vec {
     void (*tile_f16)(const struct tile *tile);
     void (*tile_bf16)(const struct tile *tile);
     void (*pack_f32)(const struct pack *pack);
+    void (*pack_swapped)(const struct pack *pack); /* rounded to BF16, each pair's second first */
     void (*widen_f16)(const uint16_t *in, float *out, size_t n); /* n a multiple of 16 */
     void (*widen_bf16)(const uint16_t *in, float *out, size_t n);
 
@@ -114,18 +115,32 @@ struct kern_q8 {
     uint32_t peak_chains;
 };
 
+/* BF16 dots: elements are pairs along K, 32 bits wide, in weights as in activations. */
+struct kern_dots {
+    void (*tile)(const struct tile *tile);
+    void (*pack)(const struct pack *pack);
+    bool (*is_usable)(void);
+};
+
 struct kern_table {
     const char *name;
     const char *family;
     const struct kern_vec *vec;
     const struct kern_q8 *q8;
-    bool has_int8_dot; /* the CPU has an instruction for q8's dots */
+    const struct kern_dots *dots; /* if the CPU runs them; NULL: FMAs do */
+    bool has_int8_dot;            /* the CPU has an instruction for q8's dots */
     bool (*is_usable)(void);
 };
 
 /* All tables of this build, the best last. */
 extern const struct kern_table kern_tables[];
 extern const uint32_t kern_n_tables;
+/* From here on this thread takes subnormal floats for zero and makes none, as BF16 dots do; returns what
+ * kern_flush_end wants back.  False from kern_can_flush: this machine cannot, so it has no BF16 dots at all.
+ */
+bool kern_can_flush(void);
+uint32_t kern_flush_begin(void);
+void kern_flush_end(uint32_t before);
 /* PEAK_BF16_CHAINS dots of two per lane and round; NULL: the CPU has no such instruction. */
 kern_peak kern_bf16_peak(void);
 

@@ -9,6 +9,7 @@ const struct kern_vec KERN(kern_vec) = {
     .tile_f16 = KERN(tile_f16),
     .tile_bf16 = KERN(tile_bf16),
     .pack_f32 = KERN(pack_f32),
+    .pack_swapped = KERN(pack_swapped),
     .widen_f16 = KERN(widen_f16),
     .widen_bf16 = KERN(widen_bf16),
     .attn_unit = KERN(attn_unit),

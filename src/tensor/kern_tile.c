@@ -19,6 +19,8 @@
  */
 #include "tensor/kern_set_priv.h"
 
+#include <string.h>
+
 enum source { FROM_F32, FROM_F16, FROM_BF16 };
 enum form { X_PACKED, X_ROWS };
 
@@ -167,6 +169,38 @@ void KERN(pack_f32)(const struct pack *pack)
     for (uint32_t k = pack->from; k < pack->to; k++)
         for (uint32_t t = 0; t < pack->n_tokens; t++)
             *out++ = pack->x[t * pack->x_stride + k];
+}
+
+/* To BF16 and back: to nearest even, subnormals to zero. */
+static inline float round_to_bf16(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    if ((bits & 0x7f800000) == 0)
+        bits &= 0x80000000;
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        bits |= 0x400000; /* a NaN stays one */
+    else
+        bits += 0x7fff + (bits >> 16 & 1);
+    bits &= 0xffff0000;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* For BF16 dots done by FMAs: see kern_bf16.c.  An odd last column has a zero beside it. */
+void KERN(pack_swapped)(const struct pack *pack)
+{
+    float *out = (float *)pack->out + (size_t)pack->from * pack->n_tokens;
+    size_t n = pack->n_tokens;
+
+    for (uint32_t k = pack->from; k < pack->to; k += 2, out += 2 * n)
+        for (uint32_t t = 0; t < n; t++) {
+            const float *pair = pack->x + t * pack->x_stride + k;
+
+            out[t] = k + 1 < pack->to ? round_to_bf16(pair[1]) : 0.0f;
+            out[n + t] = round_to_bf16(pair[0]);
+        }
 }
 
 void KERN(widen_f16)(const uint16_t *in, float *out, size_t n)

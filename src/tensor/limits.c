@@ -3,7 +3,8 @@
  *
  * Reading: each rank reads its own stretch of a buffer that no cache holds.  Arithmetic: each rank repeats
  * one instruction on registers.  Every figure is the median of RUNS runs over the whole team, each calibrated
- * to take about RUN_NS, so that a machine shared with others is measured as it is.
+ * to take some 60 ms, so that a machine shared with others is measured as it is; a glance is three shorter
+ * runs.
  *
  * Peaks are those of the vector instructions that the kernels use; tile units (AMX) would do more and are not
  * counted.
@@ -16,11 +17,20 @@
 #include "tensor/kern_priv.h"
 
 enum { RUNS = 5, LANES = PANEL_ROWS };
-#define RUN_NS         (60 * NS_PER_MS)
 #define READ_BYTES     ((size_t)1 << 30)
+#define GLANCE_BYTES   ((size_t)192 << 20)
 #define MIN_READ_BYTES ((size_t)64 << 20)
 
+struct effort {
+    int n_runs;
+    uint64_t run_ns;
+    size_t read_bytes;
+};
+static const struct effort thorough = {RUNS, 60 * NS_PER_MS, READ_BYTES};
+static const struct effort glance = {3, 20 * NS_PER_MS, GLANCE_BYTES};
+
 struct measuring {
+    const struct effort *effort;
     const struct kern_table *table;
     kern_peak peak;
     uint32_t rounds;
@@ -64,23 +74,23 @@ static double median_seconds(struct team *team, team_job job, struct measuring *
 {
     double seconds[RUNS];
 
-    for (int i = 0; i < RUNS; i++)
+    for (int i = 0; i < measuring->effort->n_runs; i++)
         seconds[i] = seconds_of(team, job, measuring);
-    qsort(seconds, RUNS, sizeof(seconds[0]), by_size);
-    return seconds[RUNS / 2];
+    qsort(seconds, (size_t)measuring->effort->n_runs, sizeof(seconds[0]), by_size);
+    return seconds[measuring->effort->n_runs / 2];
 }
 
 /* Operations per second; ops: per round and rank.  0 without a function. */
-static double measure_peak(struct team *team, const struct kern_table *table, kern_peak peak, double ops)
+static double measure_peak(struct team *team, const struct effort *effort, kern_peak peak, double ops)
 {
-    struct measuring measuring = {.table = table, .peak = peak, .rounds = 100000};
+    struct measuring measuring = {.effort = effort, .peak = peak, .rounds = 100000};
 
     if (peak == NULL)
         return 0.0;
     /* Twice, since the first wakes the machine's clock. */
     for (int i = 0; i < 2; i++) {
         double seconds = seconds_of(team, peak_job, &measuring);
-        double rounds = measuring.rounds * ((double)RUN_NS / (double)NS_PER_S) / seconds;
+        double rounds = measuring.rounds * ((double)effort->run_ns / (double)NS_PER_S) / seconds;
 
         measuring.rounds = rounds < 1000 ? 1000 : rounds > 1e9 ? 1000000000 : (uint32_t)rounds;
     }
@@ -88,10 +98,10 @@ static double measure_peak(struct team *team, const struct kern_table *table, ke
 }
 
 /* Bytes per second; 0 when there is no memory for it. */
-static double measure_reading(struct team *team, const struct kern_table *table)
+static double measure_reading(struct team *team, const struct effort *effort, const struct kern_table *table)
 {
     struct mem_region region;
-    size_t len_bytes = READ_BYTES;
+    size_t len_bytes = effort->read_bytes;
     int rc;
 
     while ((rc = mem_region_open(len_bytes, false, true, "limits", &region)) != 0 &&
@@ -99,23 +109,34 @@ static double measure_reading(struct team *team, const struct kern_table *table)
         len_bytes /= 2;
     if (rc != 0)
         return 0.0;
-    struct measuring measuring = {.table = table, .buffer = region.base, .buffer_bytes = len_bytes};
+    struct measuring measuring = {
+        .effort = effort, .table = table, .buffer = region.base, .buffer_bytes = len_bytes};
     double seconds = median_seconds(team, read_job, &measuring);
 
     mem_region_close(&region);
     return (double)len_bytes / seconds;
 }
 
-void tensor_limits_measure(struct team *team, struct tensor_limits *out)
+static void measure(struct team *team, const struct effort *effort, struct tensor_limits *out)
 {
     const struct kern_table *table = kern_table_get("auto");
 
     ASSERT(table != NULL);
-    out->read_gbs = measure_reading(team, table) / 1e9;
+    out->read_gbs = measure_reading(team, effort, table) / 1e9;
     out->fp32_tflops =
-        measure_peak(team, table, table->vec->peak, table->vec->tile_tokens * LANES * 2) / 1e12;
-    out->bf16_tflops = measure_peak(team, table, kern_bf16_peak(), PEAK_BF16_CHAINS * LANES * 4) / 1e12;
-    out->int8_tops = measure_peak(team, table, table->has_int8_dot ? table->q8->peak : NULL,
+        measure_peak(team, effort, table->vec->peak, table->vec->tile_tokens * LANES * 2) / 1e12;
+    out->bf16_tflops = measure_peak(team, effort, kern_bf16_peak(), PEAK_BF16_CHAINS * LANES * 4) / 1e12;
+    out->int8_tops = measure_peak(team, effort, table->has_int8_dot ? table->q8->peak : NULL,
                                   table->q8->peak_chains * LANES * 8) /
                      1e12;
+}
+
+void tensor_limits_measure(struct team *team, struct tensor_limits *out)
+{
+    measure(team, &thorough, out);
+}
+
+void tensor_limits_glance(struct team *team, struct tensor_limits *out)
+{
+    measure(team, &glance, out);
 }

@@ -6,7 +6,7 @@ kern_libs = libkern_scalar.a
 # Unrolled tiles take a compiler minutes to instrument, so sanitizers leave the tables out (see configure.ac).
 libtensor_a_SOURCES = \
 	src/tensor/tensor.h src/tensor/kern_priv.h src/tensor/attn_priv.h \
-	src/tensor/weight.c src/tensor/weight_priv.h \
+	src/tensor/weight.c src/tensor/weight_dots.c src/tensor/weight_priv.h \
 	src/tensor/work.c src/tensor/work_priv.h \
 	src/tensor/matmul.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
 
@@ -44,6 +44,7 @@ libkern_avx512vnni_a_SOURCES = src/tensor/kern_q8.c src/tensor/q8_vnni512_priv.h
 libkern_avx512vnni_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"tensor/q8_vnni512_priv.h"'
 libkern_avx512vnni_a_CFLAGS = $(kern_cflags_avx512) -mavx512vnni
 libkern_avx512bf16_a_SOURCES = src/tensor/kern_bf16.c
+libkern_avx512bf16_a_CPPFLAGS = $(kern_cppflags_avx512)
 libkern_avx512bf16_a_CFLAGS = $(kern_cflags_avx512) -mavx512bf16
 else
 if KERNELS_ARM
@@ -72,13 +73,16 @@ tests_bench_bench_tensor_SOURCES = tests/bench/bench_tensor.c
 tests_bench_bench_tensor_LDADD = $(link_tensor)
 
 if HAVE_CMOCKA
-tensor_tests = tests/unit/tensor/test_matmul tests/unit/tensor/test_attention tests/unit/tensor/test_ops
+tensor_tests = tests/unit/tensor/test_matmul tests/unit/tensor/test_attention tests/unit/tensor/test_ops \
+	tests/unit/tensor/test_dots
 check_PROGRAMS += $(tensor_tests)
 TESTS += $(tensor_tests)
 tests_unit_tensor_test_matmul_SOURCES = tests/unit/tensor/test_matmul.c tests/unit/tensor/check.h
 tests_unit_tensor_test_matmul_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 tests_unit_tensor_test_attention_SOURCES = tests/unit/tensor/test_attention.c tests/unit/tensor/check.h
 tests_unit_tensor_test_attention_LDADD = $(link_tensor) $(CMOCKA_LIBS)
+tests_unit_tensor_test_dots_SOURCES = tests/unit/tensor/test_dots.c tests/unit/tensor/check.h
+tests_unit_tensor_test_dots_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 tests_unit_tensor_test_ops_SOURCES = tests/unit/tensor/test_ops.c tests/unit/tensor/check.h
 tests_unit_tensor_test_ops_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 endif

@@ -33,8 +33,8 @@ enum {
     SLICE_K = 256,
     Q8_SLICE_K = 1024,
     MAX_SLICE_PANELS = 2,
-    BLOCK_TOKENS = 252,
-    UNITS_PER_RANK = 8,
+    BLOCK_TOKENS = 516,
+    UNITS_PER_RANK = 4,
     GROUP_PANELS = 4,
     MAX_UNIT_PANELS = 32,
 };
@@ -51,6 +51,11 @@ struct product {
     struct scratch *scratch;
     const float *x; /* packed: tile after tile */
     bool is_q8;
+    void (*pack)(const struct pack *pack);
+    uint32_t n_k;           /* elements along K: columns, or pairs of them */
+    uint32_t element_cols;  /* 1 or 2 */
+    uint32_t slice_k;       /* elements */
+    uint32_t element_bytes; /* of plain types */
     uint32_t n_tiles;
     uint32_t n_panels;
     uint32_t unit_panels;
@@ -69,41 +74,54 @@ static struct token_tile tile_at(const struct product *product, uint32_t index)
     return (struct token_tile){index * each + (index < extra ? index : extra), each + (index < extra)};
 }
 
-/* Bytes of packed activations per token. */
-static size_t token_bytes(const struct product *product)
+/* Bytes of n_k elements of one token's packed activations. */
+static size_t packed_bytes(const struct product *product, uint32_t n_k)
 {
-    uint32_t cols = product->args->weight->cols;
-
-    return product->is_q8 ? (size_t)cols / QBLK_WEIGHTS * product->table->q8->act_bytes
-                          : cols * sizeof(float);
+    return product->is_q8 ? (size_t)n_k / QBLK_WEIGHTS * product->table->q8->act_bytes : n_k * sizeof(float);
 }
 
-/* Where column k of a tile's packed activations begins. */
+/* Where element k of a tile's packed activations begins.  [slice][tile][k of the slice][token]: a slice of
+ * all tiles lies together, so that it spreads over all sets of a cache however long the rows are. */
 static const void *packed_at(const struct product *product, struct token_tile tokens, uint32_t k)
 {
-    size_t column =
-        product->is_q8 ? (size_t)k / QBLK_WEIGHTS * product->table->q8->act_bytes : k * sizeof(float);
+    uint32_t within = k % product->slice_k, before = k - within, left = product->n_k - before;
+    uint32_t slice = left < product->slice_k ? left : product->slice_k;
 
-    return (const char *)product->x + tokens.first * token_bytes(product) + column * tokens.n;
+    return (const char *)product->x + product->args->n * packed_bytes(product, before) +
+           tokens.first * packed_bytes(product, slice) + tokens.n * packed_bytes(product, within);
+}
+
+/* One tile's columns [from, to), within a slice. */
+static void pack_tile(const struct product *product, struct token_tile tokens, uint32_t from, uint32_t to)
+{
+    const struct matmul_args *args = product->args;
+    uint32_t k = from / product->element_cols;
+    /* Pack functions count from column 0. */
+    size_t before_bytes = tokens.n * packed_bytes(product, k);
+
+    product->pack(&(struct pack){
+        .x = args->x + tokens.first * args->x_stride,
+        .x_stride = args->x_stride,
+        .n_tokens = tokens.n,
+        .from = from,
+        .to = to,
+        .out = (char *)product->scratch +
+               ((const char *)packed_at(product, tokens, k) - (const char *)product->scratch - before_bytes),
+    });
 }
 
 static void pack_share(const struct product *product, unsigned rank, unsigned n_ranks)
 {
-    const struct matmul_args *args = product->args;
+    uint32_t slice_cols = product->slice_k * product->element_cols;
     uint64_t from, to;
 
-    team_split(args->weight->cols, QBLK_WEIGHTS, rank, n_ranks, &from, &to);
-    for (uint32_t i = 0; i < product->n_tiles && from < to; i++) {
-        struct token_tile tokens = tile_at(product, i);
-        struct pack pack = {
-            .x = args->x + tokens.first * args->x_stride,
-            .x_stride = args->x_stride,
-            .n_tokens = tokens.n,
-            .from = (uint32_t)from,
-            .to = (uint32_t)to,
-            .out = (char *)product->scratch->x + tokens.first * token_bytes(product),
-        };
-        (product->is_q8 ? product->table->q8->pack : product->table->vec->pack_f32)(&pack);
+    team_split(product->args->weight->cols, QBLK_WEIGHTS, rank, n_ranks, &from, &to);
+    while (from < to) {
+        uint64_t slice_end = (from / slice_cols + 1) * slice_cols, end = to < slice_end ? to : slice_end;
+
+        for (uint32_t i = 0; i < product->n_tiles; i++)
+            pack_tile(product, tile_at(product, i), (uint32_t)from, (uint32_t)end);
+        from = end;
     }
 }
 
@@ -193,10 +211,10 @@ static struct region region_of(const struct product *product, uint32_t panel, ui
         region.panel_step = panel_bytes;
         return region;
     }
-    uint32_t element_bytes = weight_plain_bytes(weight->type);
-    region.w = base + (size_t)k * PANEL_ROWS * element_bytes;
-    region.panel_step = panel_bytes / element_bytes;
-    region.tile = weight->type == DTYPE_F16    ? vec->tile_f16
+    region.w = base + (size_t)k * PANEL_ROWS * product->element_bytes;
+    region.panel_step = panel_bytes / product->element_bytes;
+    region.tile = weight->is_paired            ? product->table->dots->tile
+                  : weight->type == DTYPE_F16  ? vec->tile_f16
                   : weight->type == DTYPE_BF16 ? vec->tile_bf16
                                                : vec->tile_f32;
     return region;
@@ -209,7 +227,7 @@ static void widen_region(const struct product *product, struct region *region, f
     enum dtype type = product->args->weight->type;
     size_t n = (size_t)region->n_k * PANEL_ROWS;
 
-    if (type != DTYPE_F16 && type != DTYPE_BF16)
+    if (product->element_bytes != 2)
         return;
     for (uint32_t p = 0; p < region->n_panels; p++)
         (type == DTYPE_F16 ? vec->widen_f16 : vec->widen_bf16)(
@@ -222,11 +240,9 @@ static void widen_region(const struct product *product, struct region *region, f
 /* Has the same slice of other panels fetched while this region is worked on. */
 static void fetch_next(const struct product *product, struct region *region, uint32_t panel)
 {
-    uint32_t element_bytes = weight_plain_bytes(product->args->weight->type);
-
     region->next = region_of(product, panel, 1, region->k, region->n_k).w;
-    region->next_k_bytes = PANEL_ROWS * element_bytes;
-    region->next_panel_bytes = region->panel_step * element_bytes;
+    region->next_k_bytes = PANEL_ROWS * product->element_bytes;
+    region->next_panel_bytes = region->panel_step * product->element_bytes;
 }
 
 /* Panels [from, to) for the tiles [first_tile, end_tile), a slice of K after the other. */
@@ -234,11 +250,10 @@ static void run_sliced(const struct product *product, uint32_t from, uint32_t to
                        uint32_t end_tile)
 {
     _Alignas(64) float buffer[MAX_SLICE_PANELS * SLICE_K * PANEL_ROWS];
-    uint32_t cols = product->args->weight->cols;
-    uint32_t slice = product->is_q8 ? Q8_SLICE_K : SLICE_K;
+    uint32_t slice = product->slice_k;
 
-    for (uint32_t k = 0; k < cols; k += slice) {
-        uint32_t n_k = cols - k < slice ? cols - k : slice;
+    for (uint32_t k = 0; k < product->n_k; k += slice) {
+        uint32_t n_k = product->n_k - k < slice ? product->n_k - k : slice;
 
         for (uint32_t panel = from; panel < to; panel += product->slice_panels) {
             uint32_t n_panels = to - panel < product->slice_panels ? to - panel : product->slice_panels;
@@ -259,7 +274,7 @@ static void run_panels(const struct product *product, uint32_t from, uint32_t to
     if (from == to)
         return;
     if (product->n_tiles == 1) {
-        struct region region = region_of(product, from, to - from, 0, product->args->weight->cols);
+        struct region region = region_of(product, from, to - from, 0, product->n_k);
 
         run_tile(product, &region, tile_at(product, 0));
         return;
@@ -275,12 +290,15 @@ static void product_job(void *arg, unsigned rank, unsigned n_ranks)
 {
     const struct product *product = arg;
     uint32_t n_whole = product->args->weight->rows / PANEL_ROWS;
-    uint32_t unit;
+    bool is_flushed = product->args->weight->is_dots && !product->args->weight->is_paired;
+    uint32_t before = 0, unit;
 
     if ((const float *)product->x == product->scratch->x) {
         pack_share(product, rank, n_ranks);
         team_barrier(product->team, rank);
     }
+    if (is_flushed)
+        before = kern_flush_begin();
     while (work_next(&product->scratch->work, rank, n_ranks, &unit)) {
         uint32_t from = unit * product->unit_panels;
         uint32_t to = from + product->unit_panels;
@@ -290,6 +308,8 @@ static void product_job(void *arg, unsigned rank, unsigned n_ranks)
         if (to >= product->n_panels && n_whole < product->n_panels) /* the ragged one at the end */
             run_panels(product, n_whole, product->n_panels);
     }
+    if (is_flushed)
+        kern_flush_end(before);
 }
 
 /* Several units per rank, so that ranks end together, of as many panels as a tile function likes at once; but
@@ -322,6 +342,14 @@ void matmul(struct team *team, const struct matmul_args *args)
         .team = team,
         .scratch = args->scratch,
         .is_q8 = is_q8,
+        .pack = is_q8               ? weight->table->q8->pack
+                : weight->is_paired ? weight->table->dots->pack
+                : weight->is_dots   ? weight->table->vec->pack_swapped
+                                    : weight->table->vec->pack_f32,
+        .n_k = weight->is_dots ? (weight->cols + 1) / 2 * (weight->is_paired ? 1 : 2) : weight->cols,
+        .element_cols = weight->is_paired ? 2 : 1,
+        .slice_k = is_q8 ? Q8_SLICE_K : SLICE_K,
+        .element_bytes = weight->is_paired ? 4 : weight_plain_bytes(weight->type),
         .n_tiles = (args->n + tile_tokens - 1) / tile_tokens,
         .n_panels = weight_n_panels(weight->rows),
         .slice_panels = is_q8 ? weight->table->q8->tile_panels : weight->table->vec->tile_panels,
@@ -332,7 +360,7 @@ void matmul(struct team *team, const struct matmul_args *args)
     ASSERT((uintptr_t)args->scratch % 64 == 0);
     product.unit_panels = unit_panels(product.n_panels, team_size(team));
     /* One row of floats is packed already. */
-    product.x = !is_q8 && args->n == 1 ? args->x : product.scratch->x;
+    product.x = !is_q8 && !weight->is_dots && args->n == 1 ? args->x : product.scratch->x;
     work_init(&product.scratch->work, (product.n_panels + product.unit_panels - 1) / product.unit_panels,
               team_size(team));
     team_run(team, product_job, &product);

@@ -3,13 +3,14 @@
  *
  * All tables give the same bits: each float operation is the same in every one of them and in the same order,
  * and integer dots are exact.  So there is one numerics id, to be changed together with any change of the
- * arithmetic.
+ * arithmetic; and another one for models that multiply with BF16 dots, whose activations are rounded.
  */
 #include "tensor/kern_priv.h"
 
 #include <string.h>
 
-#define NUMERICS_ID UINT64_C(0x6261746f6e2d0002) /* "baton-", version */
+#define NUMERICS_ID      UINT64_C(0x6261746f6e2d0002) /* "baton-", version */
+#define DOTS_NUMERICS_ID UINT64_C(0x6261746f6e620002) /* "batonb" */
 
 const struct kern_table *kern_table_get(const char *name)
 {
@@ -42,6 +43,23 @@ uint64_t kern_numerics_id(const struct kern_table *table)
 {
     (void)table;
     return NUMERICS_ID;
+}
+
+uint64_t kern_dots_numerics_id(const struct kern_table *table)
+{
+    (void)table;
+    return DOTS_NUMERICS_ID;
+}
+
+bool kern_has_dots(const struct kern_table *table)
+{
+    (void)table;
+    return kern_can_flush();
+}
+
+bool kern_has_fast_dots(const struct kern_table *table)
+{
+    return table->dots != NULL && table->dots->is_usable();
 }
 
 void rms_norm(const struct kern_table *table, const float *x, const float *gain, uint32_t n, float eps,

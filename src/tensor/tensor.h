@@ -21,7 +21,12 @@ struct kern_table; /* one per instruction set; opaque outside the folder */
  * "avx2-madd", "avx2-vnni", "avx512-madd", "avx512-vnni".  NULL: unknown name or not runnable here. */
 const struct kern_table *kern_table_get(const char *name);
 const char *kern_table_name(const struct kern_table *table);
+/* Of the arithmetic; the second one where BF16 dots have a part in it. */
 uint64_t kern_numerics_id(const struct kern_table *table);
+uint64_t kern_dots_numerics_id(const struct kern_table *table);
+/* BF16 dots: can be done, here; and by an instruction rather than by FMAs that give the same bits. */
+bool kern_has_dots(const struct kern_table *table);
+bool kern_has_fast_dots(const struct kern_table *table);
 /* The tables that can run here, from plain to best; NULL past the last. */
 const struct kern_table *kern_table_at(uint32_t index);
 
@@ -29,7 +34,9 @@ const struct kern_table *kern_table_at(uint32_t index);
 
 struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     const struct kern_table *table;
-    enum dtype type; /* of the source */
+    enum dtype type; /* of what is kept */
+    bool is_dots;    /* BF16 times activations that are rounded to BF16, subnormals flushed */
+    bool is_paired;  /* and laid out for the instruction that does so */
     uint32_t rows;
     uint32_t cols;
     void *panels;
@@ -47,6 +54,9 @@ struct weight_part {
 };
 int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                 uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
+/* BF16, or F16 rounded to it, for BF16 dots (exact BF16 where kern_has_dots() is false). */
+int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
+                     uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
 void weight_fini(struct weight *weight);
 /* One row, de-quantised: out [cols].  For token embeddings. */
 void weight_row(const struct weight *weight, uint32_t row, float *out);
@@ -155,5 +165,7 @@ struct tensor_limits {
     double int8_tops;   /* 0: no such instruction */
 };
 void tensor_limits_measure(struct team *team, struct tensor_limits *out);
+/* One short run of each: the machine as it is now, for what is timed right before or after. */
+void tensor_limits_glance(struct team *team, struct tensor_limits *out);
 
 #endif

@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-enum { PACK_COLS = 256 }; /* at once, so that their part of a panel stays in the first-level cache */
+enum { PACK_COLS = WEIGHT_LANE_COLS };
 
 struct q8_qblk { /* as in the file */
     uint8_t scale[2];
@@ -27,6 +27,7 @@ _Static_assert(sizeof(struct q8_qblk) == 34, "Q8_0 in a GGUF");
 
 struct packing {
     struct weight *weight;
+    enum dtype source; /* F16 may become BF16 */
     const struct weight_part *parts;
     uint32_t n_parts;
     size_t row_bytes; /* in the file */
@@ -70,11 +71,15 @@ static void pack_q8(const struct q8_qblk *row, uint32_t from, uint32_t to, uint8
     }
 }
 
-static void pack_lane(const struct weight *weight, const void *row, char *panel, uint32_t lane, uint32_t from)
+static void pack_lane(const struct packing *packing, const void *row, char *panel, uint32_t lane,
+                      uint32_t from)
 {
+    const struct weight *weight = packing->weight;
     uint32_t to = weight->cols - from < PACK_COLS ? weight->cols : from + PACK_COLS;
 
-    if (weight->type == DTYPE_Q8_0)
+    if (weight->is_dots || packing->source != weight->type)
+        weight_dots_pack(weight, packing->source, &(struct weight_lane){row, panel, lane, from, to});
+    else if (weight->type == DTYPE_Q8_0)
         pack_q8(row, from, to, (uint8_t *)panel + lane * 4,
                 (uint8_t *)panel + weight_scales_at(weight->cols) + lane * 2);
     else if (weight->type == DTYPE_F32)
@@ -98,7 +103,7 @@ static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
             rows[lane] = source_row(packing, p * PANEL_ROWS + lane);
         for (uint32_t from = 0; from < weight->cols; from += PACK_COLS)
             for (uint32_t lane = 0; lane < PANEL_ROWS && rows[lane] != NULL; lane++)
-                pack_lane(weight, rows[lane], panel, lane, from);
+                pack_lane(packing, rows[lane], panel, lane, from);
     }
 }
 
@@ -107,9 +112,12 @@ bool weight_type_ok(enum dtype type)
     return type == DTYPE_Q8_0 || weight_plain_bytes(type) > 0;
 }
 
-int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
-                uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
+/* What is in out says as what. */
+static int pack_as(enum dtype type, const struct weight_part *parts, uint32_t n_parts, struct team *team,
+                   struct weight *out)
 {
+    struct weight weight = *out;
+    uint32_t cols = weight.cols;
     uint64_t rows = 0;
 
     if (!weight_type_ok(type))
@@ -120,9 +128,9 @@ int weight_pack(const struct kern_table *table, enum dtype type, const struct we
     if (cols == 0 || cols % info->qblk_weights != 0 || rows == 0 || rows > UINT32_MAX - PANEL_ROWS)
         return E_INVAL;
 
-    struct weight weight = {.table = table, .type = type, .rows = (uint32_t)rows, .cols = cols};
+    weight.rows = (uint32_t)rows;
     struct mem_region region;
-    size_t panel_bytes = weight_panel_bytes(type, cols), len_bytes;
+    size_t panel_bytes = weight_panel_bytes(weight.type, cols), len_bytes;
     if (__builtin_mul_overflow(panel_bytes, weight_n_panels(weight.rows), &len_bytes))
         return E_NOMEM;
     int rc = mem_region_open(len_bytes, false, false, "weights", &region);
@@ -133,6 +141,7 @@ int weight_pack(const struct kern_table *table, enum dtype type, const struct we
 
     struct packing packing = {
         .weight = &weight,
+        .source = type,
         .parts = parts,
         .n_parts = n_parts,
         .row_bytes = (size_t)cols / info->qblk_weights * info->qblk_bytes,
@@ -140,6 +149,33 @@ int weight_pack(const struct kern_table *table, enum dtype type, const struct we
     team_run(team, pack_job, &packing);
     *out = weight;
     return 0;
+}
+
+int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
+                uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
+{
+    struct weight weight = {.table = table, .type = type, .cols = cols};
+    int rc = pack_as(type, parts, n_parts, team, &weight);
+
+    if (rc == 0)
+        *out = weight;
+    return rc;
+}
+
+int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
+                     uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
+{
+    struct weight weight = {.table = table,
+                            .type = DTYPE_BF16,
+                            .cols = cols,
+                            .is_dots = kern_has_dots(table),
+                            .is_paired = kern_has_fast_dots(table)};
+    int rc = type == DTYPE_F16 || type == DTYPE_BF16 ? pack_as(type, parts, n_parts, team, &weight)
+                                                     : E_UNSUPPORTED;
+
+    if (rc == 0)
+        *out = weight;
+    return rc;
 }
 
 void weight_fini(struct weight *weight)
@@ -169,7 +205,9 @@ void weight_row(const struct weight *weight, uint32_t row, float *out)
     uint32_t lane = row % PANEL_ROWS;
 
     ASSERT(row < weight->rows);
-    if (weight->type == DTYPE_Q8_0)
+    if (weight->is_dots)
+        weight_dots_row(weight, panel, lane, out);
+    else if (weight->type == DTYPE_Q8_0)
         row_q8(panel, weight->cols, lane, out);
     else if (weight->type == DTYPE_F32)
         for (uint32_t k = 0; k < weight->cols; k++)

@@ -2,6 +2,7 @@
 /* Where things are inside packed weights.
  *
  *     F32 F16 BF16   [panel] { [k][lane] }                                      padded to 64 bytes
+ *     BF16 for dots  [panel] { [k/2][lane][2] }, or, for FMAs, [k/2][2][lane] with k + 1 before k
  *     Q8_0           [panel] { quants [qblk][k/4][lane][4], scales [qblk][lane] }   padded to 64 bytes
  */
 #ifndef TENSOR_WEIGHT_PRIV_H
@@ -19,6 +20,22 @@ static inline uint32_t weight_n_panels(uint32_t rows)
 {
     return rows / PANEL_ROWS + (rows % PANEL_ROWS != 0);
 }
+
+enum {
+    WEIGHT_LANE_COLS = 256
+}; /* packed at once, so that their part of a panel stays in the first-level cache */
+
+/* Columns [from, to) of a row, at most WEIGHT_LANE_COLS, and where they go. */
+struct weight_lane {
+    const void *row; /* as in the file: F16 or BF16 */
+    char *panel;
+    uint32_t lane;
+    uint32_t from, to; /* from is even */
+};
+
+/* BF16 for dots, weight_dots.c. */
+void weight_dots_pack(const struct weight *weight, enum dtype source, const struct weight_lane *to);
+void weight_dots_row(const struct weight *weight, const void *panel, uint32_t lane, float *out);
 
 /* Offset of the scales in a panel of Q8_0. */
 static inline size_t weight_scales_at(uint32_t cols)

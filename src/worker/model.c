@@ -3,7 +3,8 @@
  * thread.
  *
  * The loading takes place on the loop thread before the daemon says that it is ready; progress goes to the
- * log and to the service manager, which is asked for more time as long as there is progress. */
+ * log and to the service manager, which is asked for more time as long as there is progress.  A signal to
+ * stop is looked for between tensors and ends it there. */
 #include "worker/worker_priv.h"
 
 #include <string.h>
@@ -74,18 +75,21 @@ struct progress {
     uint64_t said_ns;
 };
 
-static void on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+static bool on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {
     struct progress *progress = arg;
     uint64_t now_ns = clock_now_ns();
     unsigned percent = total_bytes ? (unsigned)(100 * done_bytes / total_bytes) : 100;
 
+    if (service_is_asked_to_stop(progress->worker->service))
+        return false;
     if (now_ns - progress->said_ns < NS_PER_S)
-        return;
+        return true;
     progress->said_ns = now_ns;
     service_status(progress->worker->service, "loading weights %u%%", percent);
     service_extend(progress->worker->service, 30 * NS_PER_S);
     log_info("loading", LOG_U64("percent", percent));
+    return true;
 }
 
 static int open_arena(struct worker *worker, const struct kv_layout *layout, struct worker_engine_opts *opts,
@@ -193,6 +197,8 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
                                     .kv_type = (enum kv_type)conf->kv_type,
                                     .block_tokens = (uint32_t)conf->kv_block_tokens,
                                     .context_length = (uint32_t)conf->context,
+                                    .bf16_is_exact = conf->bf16 == WORKER_BF16_EXACT,
+                                    .converts_f16 = conf->convert_f16 == WORKER_CONVERT_BF16,
                                     .on_progress = on_progress,
                                     .progress_arg = &progress};
     struct engine_start_opts start = {.max_batch_tokens = batch_tokens(conf),

@@ -304,10 +304,14 @@ static int start(struct worker *worker, struct fault *fault)
     rng_system(&worker->epoch, sizeof(worker->epoch));
     read_host_id(worker->host_id);
     rc = build_keys(worker, fault);
+    service_hold(worker->service);
     if (rc == 0)
         rc = worker_model_open(worker, fault);
     if (rc == 0)
         rc = worker_engine_build(worker, fault);
+    if (rc == E_CANCELLED)
+        return rc;
+    service_release(worker->service);
     if (rc == 0 && ev_fd_new(worker->loop, mailbox_fd(worker_engine_reports(worker->engine)), EV_FD_READ,
                              on_reports, worker, &worker->reports_fd) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
@@ -367,6 +371,9 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
         service_ready(worker->service);
         rc = ev_loop_run(worker->loop);
         log_info("stopped");
+    } else if (rc == E_CANCELLED) { /* a signal to stop while the model was loading */
+        log_info("stopped", LOG_STR("how", "while loading"));
+        rc = 0;
     }
     tear_down(worker);
     return rc;

@@ -55,6 +55,28 @@
          "auto|scalar|avx2|avx512",                                                                          \
          false,                                                                                              \
          "Instruction set of the kernels; auto takes the best this CPU runs. Results are the same bits."},   \
+        {"engine",                                                                                           \
+         "bf16",                                                                                             \
+         CONFIG_ENUM,                                                                                        \
+         KEY(bf16),                                                                                          \
+         "dots",                                                                                             \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "dots|exact",                                                                                       \
+         false,                                                                                              \
+         "How BF16 weights are multiplied. dots: with activations rounded to BF16 too, twice as fast where " \
+         "the CPU has AVX512_BF16, the same bits where it has not. exact: with F32 activations. All "        \
+         "workers of a model agree, or they do not hand over to each other."},                               \
+        {"engine",                                                                                           \
+         "convert_f16",                                                                                      \
+         CONFIG_ENUM,                                                                                        \
+         KEY(convert_f16),                                                                                   \
+         "no",                                                                                               \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "no|bf16",                                                                                          \
+         false,                                                                                              \
+         "bf16 rounds F16 weights to BF16 when they are loaded: three bits less, and the speed of BF16."},   \
         {"engine", "threads", CONFIG_U64, KEY(threads), "0",                                                 \
          0,        1024,      NULL,       false,        "Compute threads; 0: one for each CPU usable."},     \
         {"engine",    "cpus",                                                                                \

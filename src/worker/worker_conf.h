@@ -7,6 +7,8 @@
 #include "config/config.h"
 
 enum worker_engine_kind { WORKER_ENGINE_CPU, WORKER_ENGINE_SIM };
+enum worker_bf16 { WORKER_BF16_DOTS, WORKER_BF16_EXACT };
+enum worker_convert { WORKER_CONVERT_NO, WORKER_CONVERT_BF16 };
 enum worker_transport { WORKER_TRANSPORT_AUTO, WORKER_TRANSPORT_SHM, WORKER_TRANSPORT_TCP };
 
 struct worker_conf {
@@ -14,7 +16,7 @@ struct worker_conf {
     char *model_path, *model_name;
     uint64_t context;
     int engine_kind;
-    int kernels;
+    int kernels, bf16, convert_f16;
     uint64_t threads;
     char *cpus;
     uint64_t sim_step_ns, sim_prefill_token_ns, sim_decode_seq_ns, sim_answer_tokens;

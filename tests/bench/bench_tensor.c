@@ -2,7 +2,7 @@
 /* How near the kernels come to the machine's limits, for the matrices of a 1.1B llama shape (hidden 2048, ffn
  * 8192, 32 heads, 8 KV heads, head_dim 64, vocabulary 32000).  A tool for developers, not a test:
  *
- *     bench_tensor [--table NAME] [--threads N] [--type T] [--n N] [--attention] [--ms N]
+ *     bench_tensor [--table NAME] [--threads N] [--type T] [--n N] [--attention] [--dots] [--ms N]
  *
  * For each type and number of tokens: one layer's matrices (QKV, output, gate and up, down), the weights cold
  * in cache where the figure is about memory.  Figures stand beside the limits of the same run, since the
@@ -47,6 +47,7 @@ struct bench {
     const struct kern_table *table;
     struct tensor_limits limits;
     uint64_t budget_ns; /* per figure */
+    bool uses_dots;     /* F16 and BF16 by BF16 dots */
     float *x, *y;
     void *scratch;
 };
@@ -106,7 +107,8 @@ static struct copies pack_copies(const struct bench *bench, enum dtype type, con
 
     copies.weights = need(calloc(64, sizeof(*copies.weights)));
     for (uint32_t i = 0; i < copies.n; i++) {
-        if (weight_pack(bench->table, type, &part, 1, matrix->cols, bench->team, &copies.weights[i]) != 0)
+        if ((bench->uses_dots ? weight_pack_dots : weight_pack)(bench->table, type, &part, 1, matrix->cols,
+                                                                bench->team, &copies.weights[i]) != 0)
             need(NULL);
         copies.n = (uint32_t)(((size_t)768 << 20) / copies.weights[0].len_bytes + 1);
         copies.n = copies.n > 64 ? 64 : copies.n;
@@ -144,6 +146,8 @@ static void bench_type(const struct bench *bench, enum dtype type, int only_n)
     static const uint32_t token_counts[] = {1, 2, 4, 8, 16, 32, 128, 512};
     double peak = type == DTYPE_Q8_0 && bench->limits.int8_tops > 0 ? bench->limits.int8_tops
                                                                     : bench->limits.fp32_tflops;
+    if (bench->uses_dots && bench->limits.bf16_tflops > 0)
+        peak = bench->limits.bf16_tflops;
     double total_s[8] = {0}, total_ops[8] = {0}, total_bytes = 0;
 
     printf("\n%-5s %-8s", dtype_info(type)->name, "");
@@ -272,7 +276,7 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"table", 1, NULL, 't'},     {"threads", 1, NULL, 'j'}, {"type", 1, NULL, 'w'}, {"n", 1, NULL, 'n'},
-        {"attention", 0, NULL, 'a'}, {"ms", 1, NULL, 'm'},      {NULL, 0, NULL, 0}};
+        {"attention", 0, NULL, 'a'}, {"dots", 0, NULL, 'd'},    {"ms", 1, NULL, 'm'},   {NULL, 0, NULL, 0}};
     static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0};
     struct bench bench = {.table = kern_table_get("auto"), .budget_ns = 300 * NS_PER_MS};
     unsigned n_threads = 0;
@@ -290,6 +294,8 @@ int main(int argc, char **argv)
             only_n = atoi(optarg);
         else if (option == 'a')
             is_attention_only = true;
+        else if (option == 'd')
+            bench.uses_dots = true;
         else if (option == 'm')
             bench.budget_ns = (uint64_t)atoi(optarg) * NS_PER_MS;
         else

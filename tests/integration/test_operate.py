@@ -94,6 +94,21 @@ def drain_and_undrain():
         c.wait_ready(decode=2)
 
 
+def a_signal_to_stop_is_heard_while_starting():
+    """Loading takes place on the thread that hears signals; it looks for them itself, so no moment of the start is deaf."""
+    with Cluster() as c:
+        c.router()
+        ends = []
+        for i in range(12):
+            worker = c.worker("decode", engine__threads="2")
+            time.sleep(0.012 * i)
+            worker.kill(signal.SIGTERM)
+            ends.append(worker.process.wait(patience(10)))
+            c.workers.remove(worker)
+        assert set(ends) <= {0, -signal.SIGTERM}, ends  # killed: before there was anybody to hear it
+        assert ends[-1] == 0, (ends, worker.tail())
+
+
 def the_admin_door_wants_the_cluster_key():
     with Cluster() as c, Cluster() as other:
         router = c.router()
@@ -166,5 +181,6 @@ def a_small_pool_says_which_key_to_raise():
 
 
 main([keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
+      a_signal_to_stop_is_heard_while_starting,
       the_admin_door_wants_the_cluster_key, metrics_tell_the_phases, shared_memory_between_users,
       a_small_pool_says_which_key_to_raise])

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "ev/jobs.h"
 #include "ev/loop.h"
+#include "ev/service.h"
 #include "ev/signals.h"
 
 #include <pthread.h>
@@ -347,14 +348,53 @@ static void too_many_jobs_are_refused(void **state)
 
 #define LOOP_TEST(name) cmocka_unit_test_setup_teardown(name, open_loop, close_loop)
 
+static void on_drain(void *arg)
+{
+    struct fixture *at = arg;
+
+    at->n_calls++;
+    ev_loop_stop(at->loop);
+}
+
+static void on_other(void *arg)
+{
+    (void)arg;
+}
+
+/* What loads a model on the loop's thread looks for the signal itself; released, the signal drains as ever.
+ */
+static void held_signals_are_seen_and_come_later(void **state)
+{
+    static const struct service_calls calls = {.drain = on_drain, .stop = on_other, .reload = on_other};
+    struct fixture *at = *state;
+    struct service *service;
+
+    assert_int_equal(service_new(at->loop, &calls, at, &service), 0);
+    service_hold(service);
+    assert_false(service_is_asked_to_stop(service));
+    kill(getpid(), SIGTERM);
+    assert_true(service_is_asked_to_stop(service));
+    assert_int_equal(at->n_calls, 0);
+    service_release(service);
+    assert_int_equal(ev_loop_run(at->loop), 0);
+    assert_int_equal(at->n_calls, 1);
+    service_free(service);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LOOP_TEST(stop_before_run_counts),          LOOP_TEST(posts_keep_their_order),
-        LOOP_TEST(too_many_posts_are_refused),      LOOP_TEST(endless_posts_do_not_starve_timers),
-        LOOP_TEST(timers_repeat_restart_and_end),   LOOP_TEST(timer_is_never_early),
-        LOOP_TEST(descriptors_are_level_triggered), LOOP_TEST(signals_arrive_on_the_loop),
-        LOOP_TEST(jobs_return_to_their_loop),       LOOP_TEST(too_many_jobs_are_refused),
+        LOOP_TEST(stop_before_run_counts),
+        LOOP_TEST(posts_keep_their_order),
+        LOOP_TEST(too_many_posts_are_refused),
+        LOOP_TEST(endless_posts_do_not_starve_timers),
+        LOOP_TEST(timers_repeat_restart_and_end),
+        LOOP_TEST(timer_is_never_early),
+        LOOP_TEST(descriptors_are_level_triggered),
+        LOOP_TEST(signals_arrive_on_the_loop),
+        LOOP_TEST(jobs_return_to_their_loop),
+        LOOP_TEST(too_many_jobs_are_refused),
+        LOOP_TEST(held_signals_are_seen_and_come_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * culprit. */
 #include "base/err.h"
 #include "base/rng.h"
+#include "tensor/tensor.h"
 #include "tests/unit/model/tiny.h"
 
 #include <stdlib.h>
@@ -385,13 +386,14 @@ static void qwen2_needs_its_biases(void **state)
     gguf_close(gguf);
 }
 
-static void seen(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+static bool seen(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {
     uint64_t *last = arg;
 
     assert_true(done_bytes >= last[0] && done_bytes <= total_bytes);
     last[0] = done_bytes;
     last[1] = total_bytes;
+    return true;
 }
 
 static void progress_ends_at_the_end(void **state)
@@ -401,6 +403,63 @@ static void progress_ends_at_the_end(void **state)
 
     model_free(tiny_model(&shape, *state, &(struct model_opts){.on_progress = seen, .progress_arg = last}));
     assert_true(last[0] == last[1] && last[0] > 0);
+}
+
+static bool refuse_at_third(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+{
+    unsigned *n = arg;
+
+    assert_true(done_bytes <= total_bytes);
+    return ++*n < 3;
+}
+
+static void packing_can_be_cancelled(void **state)
+{
+    struct tiny_shape shape = tiny_shape("llama");
+    unsigned n_calls = 0;
+    struct model_opts opts = {.on_progress = refuse_at_third, .progress_arg = &n_calls};
+    struct gguf *gguf = tiny_gguf(&shape, NULL);
+    struct model *model = NULL;
+    struct fault fault = {0};
+
+    assert_int_equal(model_new(gguf, *state, &opts, &fault, &model), E_CANCELLED);
+    assert_null(model);
+    assert_int_equal(n_calls, 3); /* and no more of the file was read */
+    gguf_close(gguf);
+}
+
+static uint64_t numerics_of(struct tiny_shape *shape, enum dtype type, struct model_opts opts,
+                            struct team *team)
+{
+    for (unsigned i = 0; i < 3; i++)
+        shape->types[i] = type;
+    struct model *model = tiny_model(shape, team, &opts);
+    uint64_t id = model_numerics_id(model);
+
+    assert_int_equal(model_uses_dots(model),
+                     kern_has_dots(kern_table_get("auto")) &&
+                         (type == DTYPE_BF16 ? !opts.bf16_is_exact : opts.converts_f16));
+    model_free(model);
+    return id;
+}
+
+/* BF16 dots are another arithmetic than exact products, by whatever kernels; weights without them do not
+ * mind. */
+static void numerics_name_the_arithmetic(void **state)
+{
+    struct tiny_shape shape = tiny_shape("llama");
+    struct model_opts dots = {0}, exact = {.bf16_is_exact = true}, converted = {.converts_f16 = true},
+                      plain = {.kernels = "scalar"};
+    uint64_t id = numerics_of(&shape, DTYPE_BF16, dots, *state);
+
+    if (kern_has_dots(kern_table_get("auto")))
+        assert_true(id != numerics_of(&shape, DTYPE_BF16, exact, *state));
+    assert_true(id == numerics_of(&shape, DTYPE_BF16, plain, *state));
+    assert_true(id == numerics_of(&shape, DTYPE_F16, converted, *state));
+    assert_true(numerics_of(&shape, DTYPE_F16, dots, *state) ==
+                numerics_of(&shape, DTYPE_F16, exact, *state));
+    assert_true(numerics_of(&shape, DTYPE_F16, dots, *state) ==
+                numerics_of(&shape, DTYPE_BF16, exact, *state));
 }
 
 /* A model from a file of which nothing is known: it may only be refused, or run. */
@@ -501,6 +560,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_pattern_of_windows_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(longrope_takes_the_list_that_suits_the_context, set_up, tear_down),
         cmocka_unit_test_setup_teardown(progress_ends_at_the_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(packing_can_be_cancelled, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(numerics_name_the_arithmetic, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
     };
 

@@ -367,6 +367,60 @@ static void a_restarted_worker_is_new(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
+static void set_layout(const char *node, uint64_t layout)
+{
+    for (uint32_t i = 0; i < PICKER_MAX_WORKERS; i++)
+        if (strcmp(rig.router.workers[i].node, node) == 0)
+            rig.router.workers[i].layout = layout;
+}
+
+/* The layout covers the numerics id: whoever goes on with an answer goes on with its bits. */
+static void an_answer_keeps_its_arithmetic(void **state)
+{
+    struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100), *d2;
+    struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    struct rig_client *client, *next;
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+
+    set_layout("d0", 7);
+    set_layout("d1", 8);
+    client = rig_submit(&rig, 10, 20);
+    rig_tokens(&rig, d0, 0, 2);
+    rig_lose(&rig, d0);
+    assert_int_equal(rig.router.n_queued, 1);
+    assert_null(rig_last(d1)); /* it could, with other bits */
+    next = rig_submit(&rig, 10, 20);
+    assert_non_null(rig_last(d1)); /* nobody else waits for that */
+    rig_cancel(next);
+    d2 = rig_worker(&rig, "d2", PICKER_DECODE, 3, 100);
+    set_layout("d2", 7);
+    load.blocks_free = load.blocks_total = 100;
+    rig_beat(&rig, d2, &load);
+    assert_int_equal(rig_last(d2)->n_tokens, 12);
+    rig_tokens(&rig, d2, 2, 3);
+    rig_finish(&rig, d2, BATON__FINISH__FINISH_STOP, 0);
+    assert_true(client->has_ended);
+    assert_answer(client, 5);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+/* Before its first word a request has no bits to keep. */
+static void a_request_without_a_word_may_change_arithmetic(void **state)
+{
+    struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    struct rig_client *client;
+
+    set_layout("d0", 7);
+    set_layout("d1", 8);
+    client = rig_submit(&rig, 10, 20);
+    assert_non_null(rig_last(d0));
+    rig_lose(&rig, d0);
+    assert_int_equal(rig_last(d1)->n_tokens, 10);
+    rig_cancel(client);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
@@ -390,6 +444,8 @@ int main(void)
         T(callbacks_may_cancel),
         T(a_failure_may_cancel_the_next_job),
         T(a_restarted_worker_is_new),
+        T(an_answer_keeps_its_arithmetic),
+        T(a_request_without_a_word_may_change_arithmetic),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quotas of control groups, read from folders that look like the kernel's. */
+#include "tests/unit/check.h"
+
+#include "base/cpu.h"
+#include "base/cpu_quota.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct fake {
+    char dir[64], membership[128], mount[128];
+};
+
+static void put(const struct fake *fake, const char *path, const char *text)
+{
+    char whole[512];
+    FILE *file;
+
+    snprintf(whole, sizeof(whole), "%s/%s", fake->dir, path);
+    for (char *slash = whole + strlen(fake->dir) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        mkdir(whole, 0700);
+        *slash = '/';
+    }
+    file = fopen(whole, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static int set_up(void **state)
+{
+    static struct fake fake;
+
+    strcpy(fake.dir, "/tmp/test_cpu_quota.XXXXXX");
+    if (mkdtemp(fake.dir) == NULL)
+        return -1;
+    snprintf(fake.membership, sizeof(fake.membership), "%s/self", fake.dir);
+    snprintf(fake.mount, sizeof(fake.mount), "%s/mount", fake.dir);
+    *state = &fake;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fake *fake = *state;
+    char command[128];
+
+    snprintf(command, sizeof(command), "rm -r %s", fake->dir);
+    return system(command);
+}
+
+static void version_2_is_read(void **state)
+{
+    struct fake *fake = *state;
+
+    put(fake, "self", "0::/a.slice/b.service\n");
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 0); /* nothing mounted */
+    put(fake, "mount/a.slice/b.service/cpu.max", "max 100000\n");
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 0);
+    put(fake, "mount/a.slice/b.service/cpu.max", "300000 100000\n");
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 3);
+    put(fake, "mount/a.slice/b.service/cpu.max", "150000 100000\n");
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 2);
+    put(fake, "mount/a.slice/b.service/cpu.max", "5000 100000\n");
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 1);
+}
+
+static void groups_above_count_too(void **state)
+{
+    struct fake *fake = *state;
+
+    put(fake, "self", "0::/a.slice/b.service\n");
+    put(fake, "mount/a.slice/b.service/cpu.max", "800000 100000\n");
+    put(fake, "mount/a.slice/cpu.max", "400000 100000\n");
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 4);
+    put(fake, "mount/cpu.max", "200000 100000\n"); /* a container's own group */
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 2);
+    put(fake, "cpu.max", "100000 100000\n"); /* above the mount: not ours to read */
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 2);
+}
+
+static void version_1_is_read(void **state)
+{
+    struct fake *fake = *state;
+
+    put(fake, "self", "5:memory:/x\n4:cpu,cpuacct:/docker/0a1b\n3:cpuset:/docker/0a1b\n");
+    put(fake, "mount/cpu/docker/0a1b/cpu.cfs_quota_us", "-1\n");
+    put(fake, "mount/cpu/docker/0a1b/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 0);
+    put(fake, "mount/cpu/docker/0a1b/cpu.cfs_quota_us", "250000\n");
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 3);
+    put(fake, "mount/cpu/cpu.cfs_quota_us", "50000\n");
+    put(fake, "mount/cpu/cpu.cfs_period_us", "50000\n");
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 1);
+}
+
+static void nonsense_is_no_limit(void **state)
+{
+    static const char *const texts[] = {"",         "\n",      "max",   "100000",
+                                        "100000 0", "0 10",    "-5 10", "99999999999999999999 1",
+                                        "1e5 100",  " 100 100"};
+    struct fake *fake = *state;
+
+    put(fake, "self", "no colons\n0:/\n0::/g\n");
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        put(fake, "mount/g/cpu.max", texts[i]);
+        assert_int_equal(cpu_quota(fake->membership, fake->mount), 0);
+    }
+    assert_int_equal(cpu_quota("/nonexistent/self", fake->mount), 0);
+    put(fake, "mount/g/cpu.max", "200 100\n");
+    put(fake, "self", "0::/../../g\n"); /* a group outside of our namespace */
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 0);
+}
+
+static void at_least_one_is_usable(void **state)
+{
+    unsigned quota = cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+
+    (void)state;
+    assert_true(cpu_count_usable() >= 1);
+    if (quota > 0)
+        assert_true(cpu_count_usable() <= quota);
+}
+
+#define FAKE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FAKE_TEST(version_2_is_read),
+        FAKE_TEST(groups_above_count_too),
+        FAKE_TEST(version_1_is_read),
+        FAKE_TEST(nonsense_is_no_limit),
+        cmocka_unit_test(at_least_one_is_usable),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "clients/model/model_cli.h"
 #include "clients/model/rig.h"
+#include "gguf/qblk_write.h"
 #include "model/model.h"
 
 #include <getopt.h>
@@ -32,7 +33,8 @@ static const char HELP[] = "Usage: baton-model make [OPTIONS] OUT.gguf\n"
                            "  --vocab N              default 32000, at least 259\n"
                            "  --vocab-from FILE.gguf take the tokeniser of another model\n"
                            "  --context N            default 4096\n"
-                           "  --type TYPE            F32, F16, BF16 or Q8_0 (default)\n"
+                           "  --type TYPE            F32, F16, BF16, Q8_0 (default), Q4_0 to Q5_1 or\n"
+                           "                         Q2_K to Q6_K\n"
                            "  --tied                 no output head of its own\n"
                            "  --with NAME            write optional tensors whose name has this in it;\n"
                            "                         may be given up to 8 times\n"
@@ -95,8 +97,11 @@ static bool take_type(struct make_args *args)
 {
     int type = dtype_from_name(optarg);
 
-    if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_BF16 && type != DTYPE_Q8_0) {
-        fprintf(stderr, "baton-model %s: --type is F32, F16, BF16 or Q8_0, not \"%s\"\n", NAME, optarg);
+    if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_BF16 &&
+        (type < 0 || !qblk_can_write((enum dtype)type))) {
+        fprintf(stderr,
+                "baton-model %s: --type is F32, F16, BF16, Q4_0 to Q8_0 or Q2_K to Q6_K, not \"%s\"\n", NAME,
+                optarg);
         return false;
     }
     args->shape.type = (enum dtype)type;
@@ -199,7 +204,7 @@ static const char *wrong_with(const struct make_shape *shape)
         return "--heads must be a multiple of --kv-heads";
     if (shape->hidden % info->qblk_weights != 0 || shape->ffn % info->qblk_weights != 0 ||
         (uint64_t)shape->n_heads * shape->head_dim % info->qblk_weights != 0)
-        return "this type needs --hidden, --ffn and heads together to be multiples of 32";
+        return "this type needs --hidden, --ffn and heads together to be multiples of 32 (K types: of 256)";
     return NULL;
 }
 

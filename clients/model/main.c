@@ -21,6 +21,8 @@ static const struct command {
     {"logits", cmd_logits, "the logits after a prompt"},
     {"generate", cmd_generate, "continue a prompt or answer a chat turn"},
     {"make", cmd_make, "write a model of a given shape with random weights"},
+    {"quantize", cmd_quantize, "write a model in a smaller type"},
+    {"perplexity", cmd_perplexity, "how well a model foretells a text, and how far from another file"},
     {"bench", cmd_bench, "time prefill, decode and batches beside the machine's limits"},
 };
 

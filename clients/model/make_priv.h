@@ -4,6 +4,7 @@
 #define MODEL_MAKE_PRIV_H
 
 #include "base/fault.h"
+#include "base/rng.h"
 #include "gguf/write.h"
 
 struct make_shape {
@@ -38,5 +39,14 @@ int make_keys(struct gguf_writer *writer, const struct make_shape *shape, const 
  * on stderr where that is a terminal.  E_CANCELLED after Ctrl-C: nothing is left under path. */
 int make_weights(struct gguf_writer *writer, const struct make_shape *shape, const char *path,
                  struct fault *fault, uint64_t *bytes_out);
+
+/* A pool of quantised blocks of normal weights, and n_weights drawn from it into out; bytes written. */
+struct qblk_pool {
+    uint8_t *qblks; /* owned; free() */
+    uint32_t n, weights, bytes;
+};
+int make_qblk_pool(enum dtype type, const double *quantiles, unsigned n_quantiles, double deviation,
+                   struct rng *rng, struct qblk_pool *out);
+size_t make_from_pool(const struct qblk_pool *pool, struct rng *rng, size_t n_weights, uint8_t *out);
 
 #endif

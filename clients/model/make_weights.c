@@ -245,20 +245,25 @@ static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
     struct table *table = malloc(sizeof(*table));
     uint8_t *chunk = malloc((size_t)CHUNK_WEIGHTS * 4);
     struct draws draws = {0};
+    struct qblk_pool pool = {0};
     int rc = table && chunk ? 0 : E_NOMEM;
 
     rng_init(&draws.rng, making->shape->seed * 1000003 + index);
     if (rc == 0)
         fill_table(making, at, table);
+    if (rc == 0 && at->type != DTYPE_Q8_0 && dtype_info(at->type)->qblk_weights > 1)
+        rc = make_qblk_pool(at->type, making->quantiles, N_QUANTILES, at->deviation, &draws.rng, &pool);
     while (rc == 0 && left > 0) {
         size_t n = left < CHUNK_WEIGHTS ? (size_t)left : CHUNK_WEIGHTS;
-        size_t len_bytes = at->type == DTYPE_Q8_0 ? fill_q8_0(table, &draws, n, chunk)
-                                                  : fill_plain(at->type, table, &draws, n, chunk);
+        size_t len_bytes = pool.qblks               ? make_from_pool(&pool, &draws.rng, n, chunk)
+                           : at->type == DTYPE_Q8_0 ? fill_q8_0(table, &draws, n, chunk)
+                                                    : fill_plain(at->type, table, &draws, n, chunk);
 
         rc = rig_is_interrupted() ? E_CANCELLED : gguf_writer_data(writer, chunk, len_bytes);
         show(making, len_bytes);
         left -= n;
     }
+    free(pool.qblks);
     free(chunk);
     free(table);
     return rc;

@@ -20,6 +20,8 @@ int cmd_render(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_make(int argc, char **argv);
+int cmd_quantize(int argc, char **argv);
+int cmd_perplexity(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 
 /* "baton-model COMMAND: SUBJECT: the fault's text" on stderr; subject (a file, NULL: none).  Returns

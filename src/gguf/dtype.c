@@ -29,6 +29,7 @@ static const struct dtype_info known[] = {
     [DTYPE_I8] = {"I8", 1, 1},           [DTYPE_I16] = {"I16", 1, 2},
     [DTYPE_I32] = {"I32", 1, 4},         [DTYPE_I64] = {"I64", 1, 8},
     [DTYPE_F64] = {"F64", 1, 8},         [DTYPE_BF16] = {"BF16", 1, 2},
+    [DTYPE_MXFP4] = {"MXFP4", 32, 17},
 };
 
 const struct dtype_info *dtype_info(uint32_t type)

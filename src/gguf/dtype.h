@@ -30,7 +30,8 @@ enum dtype {
     DTYPE_I32 = 26,
     DTYPE_I64 = 27,
     DTYPE_F64 = 28,
-    DTYPE_BF16 = 30
+    DTYPE_BF16 = 30,
+    DTYPE_MXFP4 = 39
 };
 
 struct dtype_info {

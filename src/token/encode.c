@@ -81,10 +81,12 @@ static int encode_word(struct run *run, struct bytes word)
 
 static int encode_words(struct run *run, struct bytes text)
 {
+    struct pretok_cursor words;
     int rc = 0;
 
+    pretok_begin(&words, run->tokenizer->pretok, text);
     for (size_t at = 0; at < text.len_bytes && rc == 0;) {
-        size_t end = pretok_word_end(run->tokenizer->pretok, text, at);
+        size_t end = pretok_next(&words);
         rc = encode_word(run, bytes_of(text.data + at, end - at));
         at = end;
     }

@@ -3,9 +3,17 @@ noinst_LIBRARIES += libtoken.a
 libtoken_a_SOURCES = src/token/tokenizer.h src/token/chat.h src/token/tokenizer_priv.h src/token/chat_priv.h \
 	src/token/tokenizer.c src/token/ids.c src/token/vocab.c src/token/alphabet.c \
 	src/token/pairs.c src/token/merges.c src/token/pieces.c src/token/merge.c \
-	src/token/pretok.c src/token/encode.c src/token/detok.c \
+	src/token/pretok_priv.h src/token/pretok.c src/token/pretok_match.c src/token/encode.c src/token/detok.c \
 	src/token/chat.c src/token/chat_text.c src/token/json_text.c src/token/template.c \
 	src/token/chat_chatml.c src/token/chat_hermes.c
+
+# Pre-tokenisers against the models' own regular expressions, in Python.
+check_PROGRAMS += tests/unit/token/cut_words
+tests_unit_token_cut_words_SOURCES = tests/unit/token/cut_words.c
+tests_unit_token_cut_words_LDADD = $(link_token)
+dist_check_SCRIPTS += tests/unit/token/test_pretok_regex.py
+TESTS += tests/unit/token/test_pretok_regex.py
+tests/unit/token/test_pretok_regex.log: tests/unit/token/cut_words
 
 if HAVE_CMOCKA
 token_test_programs = \

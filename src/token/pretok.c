@@ -1,185 +1,168 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cutting text into words before byte pair encoding.
  *
- * Vocabularies are trained on text cut by a regular expression, and must be used on text cut the same way.
- * The expressions are few and simple enough to be written out as code that looks at each character once or
- * twice, without backtracking: hostile text takes as long as any other.  In order of preference at each
- * place:
+ * Vocabularies are trained on text cut by regular expressions, and must be used on text cut the same way.  A
+ * rule is a row of passes, each a pattern: the first cuts the text, the next cuts every piece of that, and so
+ * on.  A pass makes pieces of its matches and of what lies between them:
  *
- *     gpt-2        's 't 're 've 'm 'll 'd
- *                  letters, numbers, or others; each with one blank (U+0020) before them
- *     llama-bpe    the same contractions in any case
- *                  letters, with one character before them that is no letter, number, CR or LF
- *                  one to three numbers
- *                  others, with one blank before them and CRs and LFs after them
- *     qwen2        as llama-bpe, but each number alone
+ *     text                     x=1234 5
+ *     digits                   x=|1|2|3|4| |5      pass 1: \p{N}
+ *     words of each            x|=|1|2|3|4| |5     pass 2: the gpt-2 pattern; a piece's end is the text's end
  *
- * and then whitespace: in the last two, up to and with the last CR or LF of the run if there is one; else the
- * run without its last character if something follows (that one then goes with the next word, or stands
- * alone); else the run.
- *
- * "Letter" and "number" are the Unicode categories L* and N*, "whitespace" is the property White_Space,
- * "other" is everything else.  A byte that is no UTF-8 counts as one other character.
+ * The pieces come one at a time: a level per pass keeps its piece of the pass before and the next match in
+ * it, so that each pass looks at the text once and nothing is stored.  The patterns are few and simple enough
+ * to be written out as code (pretok_match.c) that looks at each character a bounded number of times, without
+ * backtracking: hostile text takes as long as any other.
  */
-#include "token/tokenizer_priv.h"
+#include "token/pretok_priv.h"
 
+#include "base/check.h"
 #include "base/str.h"
 
-#include <utf8proc.h>
-
-enum class { CLASS_LETTER, CLASS_NUMBER, CLASS_SPACE, CLASS_OTHER, CLASS_END };
-
-struct peek { /* the character at a place */
-    uint32_t code;
-    size_t end; /* where the next one begins */
-    enum class class;
+struct pretok_pass {
+    pretok_match match; /* NULL: whitespace at the end */
+    unsigned param;
 };
 
-static bool is_wide_space(uint32_t code)
+static const struct pretok_pass rules[][PRETOK_MAX_PASSES] = {
+    [PRETOK_GPT2] = {{match_gpt2, 0}},
+    [PRETOK_LLAMA3] = {{match_llama3, 3}},
+    [PRETOK_QWEN2] = {{match_llama3, 1}},
+    [PRETOK_QWEN35] = {{match_qwen35, 1}},
+    [PRETOK_GPT4O] = {{match_cased, 3}},
+    [PRETOK_TEKKEN] = {{match_cased, 1}},
+    [PRETOK_STARCODER] = {{match_numbers, 1}, {match_gpt2, 0}},
+    [PRETOK_FALCON] = {{match_falcon_punct, 0}, {match_gpt2, 0}, {match_three_digits, 0}},
+    [PRETOK_DEEPSEEK3] = {{match_numbers, 3}, {match_kana_han, 0}, {match_deepseek3, 0}},
+    [PRETOK_DEEPSEEK_CODER] = {{match_newline, 0},
+                               {match_letters, 0},
+                               {match_punctuation, 0},
+                               {match_deepseek_cjk, 0},
+                               {match_numbers, 1}},
+    [PRETOK_DEEPSEEK_LLM] = {{match_newline, 0},
+                             {match_deepseek_letters, 0},
+                             {match_deepseek_punct, 0},
+                             {NULL, 0},
+                             {match_deepseek_cjk, 0},
+                             {match_numbers, 0}},
+};
+_Static_assert(ARRAY_LEN(rules) == PRETOK_N_RULES, "a row for each rule");
+
+static const unsigned n_passes[] = {
+    [PRETOK_GPT2] = 1,      [PRETOK_LLAMA3] = 1,       [PRETOK_QWEN2] = 1,          [PRETOK_QWEN35] = 1,
+    [PRETOK_GPT4O] = 1,     [PRETOK_TEKKEN] = 1,       [PRETOK_STARCODER] = 2,      [PRETOK_FALCON] = 3,
+    [PRETOK_DEEPSEEK3] = 3, [PRETOK_DEEPSEEK_LLM] = 6, [PRETOK_DEEPSEEK_CODER] = 5,
+};
+
+/* Names in tokenizer.ggml.pre.  Where several models cut alike, their rule is the same. */
+static const struct {
+    const char *name;
+    enum pretok rule;
+} names[] = {
+    {"default", PRETOK_GPT2},
+    {"gpt-2", PRETOK_GPT2},
+    {"phi-2", PRETOK_GPT2},
+    {"mpt", PRETOK_GPT2},
+    {"olmo", PRETOK_GPT2},
+    {"jais", PRETOK_GPT2},
+    {"trillion", PRETOK_GPT2},
+    {"gigachat", PRETOK_GPT2},
+    {"exaone4", PRETOK_GPT2},
+    {"llama-bpe", PRETOK_LLAMA3},
+    {"llama3", PRETOK_LLAMA3},
+    {"llama-v3", PRETOK_LLAMA3},
+    {"falcon3", PRETOK_LLAMA3},
+    {"falcon-h1", PRETOK_LLAMA3},
+    {"lfm2", PRETOK_LLAMA3},
+    {"dbrx", PRETOK_LLAMA3},
+    {"smaug-bpe", PRETOK_LLAMA3},
+    {"glm4", PRETOK_LLAMA3},
+    {"chatglm-bpe", PRETOK_LLAMA3},
+    {"qwen2", PRETOK_QWEN2},
+    {"deepseek-r1-qwen", PRETOK_QWEN2},
+    {"stablelm2", PRETOK_QWEN2},
+    {"hunyuan", PRETOK_QWEN2},
+    {"megrez", PRETOK_QWEN2},
+    {"grok-2", PRETOK_QWEN2},
+    {"qwen35", PRETOK_QWEN35},
+    {"gpt-4o", PRETOK_GPT4O},
+    {"llama4", PRETOK_GPT4O},
+    {"kanana2", PRETOK_GPT4O},
+    {"minimax-m2", PRETOK_GPT4O},
+    {"tekken", PRETOK_TEKKEN},
+    {"starcoder", PRETOK_STARCODER},
+    {"refact", PRETOK_STARCODER},
+    {"command-r", PRETOK_STARCODER},
+    {"smollm", PRETOK_STARCODER},
+    {"codeshell", PRETOK_STARCODER},
+    {"exaone", PRETOK_STARCODER},
+    {"minerva-7b", PRETOK_STARCODER},
+    {"falcon", PRETOK_FALCON},
+    {"deepseek-v3", PRETOK_DEEPSEEK3},
+    {"hunyuan-dense", PRETOK_DEEPSEEK3},
+    {"deepseek-llm", PRETOK_DEEPSEEK_LLM},
+    {"deepseek-coder", PRETOK_DEEPSEEK_CODER},
+};
+
+const char *pretok_rule_name(uint32_t index, enum pretok *rule_out)
 {
-    return code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) ||
-           code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
+    if (index >= ARRAY_LEN(names))
+        return NULL;
+    *rule_out = names[index].rule;
+    return names[index].name;
 }
 
-static enum class class_of(uint32_t code) {
-    if (code < 0x80){if ((code | 0x20) >= 'a' && (code | 0x20) <= 'z') return CLASS_LETTER;
-                     if (code >= '0' && code <= '9') return CLASS_NUMBER;
-                     return code == ' ' || (code >= '\t' && code <= '\r') ? CLASS_SPACE : CLASS_OTHER;}
-if (is_wide_space(code)) return CLASS_SPACE;
-
-utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO)
-    return CLASS_LETTER;
-if (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO)
-    return CLASS_NUMBER;
-return CLASS_OTHER;
+void pretok_begin(struct pretok_cursor *cursor, enum pretok rule, struct bytes text)
+{
+    *cursor = (struct pretok_cursor){
+        .text = text.data, .passes = rules[rule], .n_passes = n_passes[rule], .len_bytes = text.len_bytes};
 }
 
-static struct peek look(struct bytes text, size_t at)
+static size_t char_end(struct bytes text, size_t at)
 {
     size_t len_bytes;
 
-    if (at >= text.len_bytes)
-        return (struct peek){.end = at, .class = CLASS_END};
     if (text.data[at] < 0x80)
-        return (struct peek){.code = text.data[at], .end = at + 1, .class = class_of(text.data[at])};
-    uint32_t code = utf8_next(text, at, &len_bytes);
-    return (struct peek){.code = code, .end = at + len_bytes, .class = class_of(code)};
+        return at + 1;
+    utf8_next(text, at, &len_bytes);
+    return at + len_bytes;
 }
 
-/* The end of the run of class that begins at at, of at most max characters. */
-static size_t run_end(struct bytes text, size_t at, enum class class, size_t max)
+/* The next match of a pass in the rest of its piece; the piece's end when there is none. */
+static void find(const struct pretok_pass *pass, struct bytes text, struct pretok_level *level)
 {
-    struct peek here;
-
-    for (; max > 0 && (here = look(text, at)).class == class; max--)
-        at = here.end;
-    return at;
-}
-
-static bool is_newline(uint32_t code)
-{
-    return code == '\r' || code == '\n';
-}
-
-/* 's 't 'm 'd 're 've 'll: where it ends, or at when there is none.  U+017F is an s to those who ignore case.
- */
-static size_t contraction_end(struct bytes text, size_t at, bool ignores_case)
-{
-    uint8_t letters[2] = {0, 0};
-    size_t ends[2] = {at, at};
-
-    for (size_t i = 0, from = at + 1; i < 2; i++, from = ends[i - 1]) {
-        struct peek here = look(text, from);
-
-        if (here.class != CLASS_LETTER)
-            break;
-        if (ignores_case && here.code == 0x17f)
-            here.code = 's';
-        else if (ignores_case && here.code < 0x80)
-            here.code |= 0x20;
-        letters[i] = here.code < 0x80 ? (uint8_t)here.code : 0;
-        ends[i] = here.end;
+    level->hit_end = level->end;
+    if (pass->match == NULL) {
+        level->hit = trailing_space(text, level->at);
+        return;
     }
-    if (letters[0] == 's' || letters[0] == 't' || letters[0] == 'm' || letters[0] == 'd')
-        return ends[0];
-    if (((letters[0] == 'r' || letters[0] == 'v') && letters[1] == 'e') ||
-        (letters[0] == 'l' && letters[1] == 'l'))
-        return ends[1];
-    return at;
+    for (level->hit = level->at; level->hit < level->end; level->hit = char_end(text, level->hit)) {
+        size_t end = pass->match(text, level->hit, pass->param);
+
+        if (end > level->hit) {
+            level->hit_end = end;
+            return;
+        }
+    }
 }
 
-/* keeps_newlines: a CR or LF in the run ends the word. */
-static size_t whitespace_end(struct bytes text, size_t at, bool keeps_newlines)
+/* Where the next piece of the first n passes ends. */
+static size_t next_piece(struct pretok_cursor *cursor, unsigned n)
 {
-    size_t last = at, newline_end = at, end = at;
-    struct peek here;
+    if (n == 0)
+        return cursor->len_bytes;
 
-    while ((here = look(text, end)).class == CLASS_SPACE) {
-        last = end;
-        end = here.end;
-        if (is_newline(here.code))
-            newline_end = end;
-    }
-    if (keeps_newlines && newline_end > at)
-        return newline_end;
-    if (here.class == CLASS_END || last == at)
-        return end;
-    return last;
+    struct pretok_level *level = &cursor->levels[n - 1];
+    bool is_new = level->at == level->end;
+    if (is_new)
+        level->end = next_piece(cursor, n - 1);
+    if (is_new || level->hit < level->at)
+        find(&cursor->passes[n - 1], bytes_of(cursor->text, level->end), level);
+    level->at = level->hit > level->at ? level->hit : level->hit_end;
+    return level->at;
 }
 
-static size_t gpt2_end(struct bytes text, size_t at)
+size_t pretok_next(struct pretok_cursor *cursor)
 {
-    struct peek here = look(text, at);
-
-    if (here.code == '\'') {
-        size_t end = contraction_end(text, at, false);
-        if (end > at)
-            return end;
-    }
-
-    struct peek word = here.code == ' ' ? look(text, here.end) : here;
-    if (word.class == CLASS_SPACE || word.class == CLASS_END)
-        return whitespace_end(text, at, false);
-    return run_end(text, word.end, word.class, SIZE_MAX);
-}
-
-static size_t llama3_end(struct bytes text, size_t at, size_t max_numbers)
-{
-    struct peek here = look(text, at);
-
-    if (here.code == '\'') {
-        size_t end = contraction_end(text, at, true);
-        if (end > at)
-            return end;
-    }
-    if (here.class == CLASS_LETTER)
-        return run_end(text, here.end, CLASS_LETTER, SIZE_MAX);
-    if (here.class == CLASS_NUMBER)
-        return run_end(text, here.end, CLASS_NUMBER, max_numbers - 1);
-
-    struct peek next = look(text, here.end);
-    if (!is_newline(here.code) && next.class == CLASS_LETTER)
-        return run_end(text, next.end, CLASS_LETTER, SIZE_MAX);
-
-    struct peek other = here.code == ' ' ? next : here;
-    if (other.class != CLASS_OTHER)
-        return whitespace_end(text, at, true);
-    size_t end = run_end(text, other.end, CLASS_OTHER, SIZE_MAX);
-    while (end < text.len_bytes && is_newline(text.data[end]))
-        end++;
-    return end;
-}
-
-size_t pretok_word_end(enum pretok rule, struct bytes text, size_t at)
-{
-    switch (rule) {
-    case PRETOK_GPT2:
-        return gpt2_end(text, at);
-    case PRETOK_LLAMA3:
-        return llama3_end(text, at, 3);
-    case PRETOK_QWEN2:
-        return llama3_end(text, at, 1);
-    }
-    return text.len_bytes;
+    return next_piece(cursor, cursor->n_passes);
 }

@@ -18,16 +18,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct rule {
-    const char *name;
-    enum pretok pretok;
-    bool is_llama3; /* whole words first, and BOS unless the file says otherwise */
-} rules[] = {
-    {"default", PRETOK_GPT2, false}, {"gpt-2", PRETOK_GPT2, false},
-    {"phi-2", PRETOK_GPT2, false},   {"llama-bpe", PRETOK_LLAMA3, true},
-    {"llama3", PRETOK_LLAMA3, true}, {"llama-v3", PRETOK_LLAMA3, true},
-    {"qwen2", PRETOK_QWEN2, false},  {"deepseek-r1-qwen", PRETOK_QWEN2, false},
-};
+/* Files of these models take whole words that are tokens without merging, and want a BOS unless they say
+ * otherwise. */
+static bool is_whole_words_first(struct bytes name)
+{
+    static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3",
+                                        "falcon-h1", "lfm2",   "tekken"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (bytes_is(name, names[i]))
+            return true;
+    return false;
+}
 
 static int choose_rule(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
 {
@@ -37,14 +39,14 @@ static int choose_rule(struct tokenizer *tokenizer, const struct gguf *gguf, str
     int rc = gguf_get_str(gguf, "tokenizer.ggml.pre", fault, &name);
     if (rc != 0 && rc != E_NOT_FOUND)
         return rc;
-    for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
-        if (bytes_is(name, rules[i].name)) {
-            tokenizer->pretok = rules[i].pretok;
-            tokenizer->ignores_merges = tokenizer->adds_bos = rules[i].is_llama3;
+    const char *known_name;
+    for (uint32_t i = 0; (known_name = pretok_rule_name(i, &tokenizer->pretok)) != NULL; i++) {
+        if (bytes_is(name, known_name)) {
+            tokenizer->ignores_merges = tokenizer->adds_bos = is_whole_words_first(name);
             buf_fini(&known);
             return 0;
         }
-        buf_printf(&known, "%s%s", i == 0 ? "" : ", ", rules[i].name);
+        buf_printf(&known, "%s%s", i == 0 ? "" : ", ", known_name);
     }
     rc = fault_set(fault, E_UNSUPPORTED,
                    "pre-tokenizer '%.*s' (tokenizer.ggml.pre) is not known; known are: %s",

@@ -31,7 +31,20 @@ enum token_type { /* numbered as in the file; 0 is taken as normal */
                   TOKEN_BYTE = 6
 };
 
-enum pretok { PRETOK_GPT2, PRETOK_LLAMA3, PRETOK_QWEN2 };
+enum pretok { /* rules of cutting words, named for the model that brought each */
+              PRETOK_GPT2,
+              PRETOK_LLAMA3,
+              PRETOK_QWEN2,
+              PRETOK_QWEN35,
+              PRETOK_GPT4O,
+              PRETOK_TEKKEN,
+              PRETOK_STARCODER,
+              PRETOK_FALCON,
+              PRETOK_DEEPSEEK3,
+              PRETOK_DEEPSEEK_LLM,
+              PRETOK_DEEPSEEK_CODER,
+              PRETOK_N_RULES
+};
 
 struct text_pool { /* texts one after the other */
     struct buf text;
@@ -160,8 +173,27 @@ int merge_work_push(struct merge_work *work, uint32_t symbol);
 /* What is left is found by going from symbols[0] along next. */
 void merge_work_run(struct merge_work *work, const struct pair_table *pairs);
 
-/* pretok.c: where the word that begins at at ends; > at. */
-size_t pretok_word_end(enum pretok rule, struct bytes text, size_t at);
+/* pretok.c: words one after the other, without gaps. */
+#define PRETOK_MAX_PASSES 6
+
+struct pretok_level {
+    size_t at, end;      /* what is left of a piece of the level above */
+    size_t hit, hit_end; /* the next match in it */
+};
+
+struct pretok_cursor {
+    const uint8_t *text; /* borrowed */
+    size_t len_bytes;
+    const struct pretok_pass *passes;
+    unsigned n_passes;
+    struct pretok_level levels[PRETOK_MAX_PASSES];
+};
+
+void pretok_begin(struct pretok_cursor *cursor, enum pretok rule, struct bytes text);
+/* Where the next word ends, which is where the one after it begins; not to be called at the text's end. */
+size_t pretok_next(struct pretok_cursor *cursor);
+const char *pretok_rule_name(uint32_t index,
+                             enum pretok *rule_out); /* names that files use; NULL past the last */
 
 /* encode.c: text of which the spans (in order, apart) come from a client; only the rest may hold markers. */
 struct text_span {

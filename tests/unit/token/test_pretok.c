@@ -14,13 +14,15 @@
 static void expect_cuts(enum pretok rule, const char *expected)
 {
     struct buf text = {0}, got = {0};
+    struct pretok_cursor words;
 
     for (const char *at = expected; *at != '\0'; at++) {
         if (*at != '|')
             buf_append_byte(&text, (uint8_t)*at);
     }
+    pretok_begin(&words, rule, buf_view(&text));
     for (size_t at = 0, end; at < text.len_bytes; at = end) {
-        end = pretok_word_end(rule, buf_view(&text), at);
+        end = pretok_next(&words);
         assert_in_range(end, at + 1, text.len_bytes);
         buf_append_str(&got, at == 0 ? "" : "|");
         buf_append(&got, text.data + at, end - at);
@@ -80,6 +82,19 @@ static void qwen2_cuts_numbers_singly(void **state)
     expect_cuts(PRETOK_QWEN2, "it|'S| ok|.\n|x");
 }
 
+static void other_rules(void **state)
+{
+    expect_cuts(PRETOK_STARCODER, "a|  |1|2| |3| x");
+    expect_cuts(PRETOK_FALCON, "it|'|s|  |.| x| |123|45| 67");
+    expect_cuts(PRETOK_GPT4O, "Hello| World's| Mc|Donald");
+    expect_cuts(PRETOK_GPT4O, " XMLhttp|Request|123|4| //\n//|x");
+    expect_cuts(PRETOK_TEKKEN, "it|'s| ABCd|Ef|1|2");
+    expect_cuts(PRETOK_QWEN35, "a\xcc\x81|1|2| \xcc\x81x|!\n");
+    expect_cuts(PRETOK_DEEPSEEK3, "(hello|,| .|a|123|45|\xe6\x88\x91\xe3\x81\x82| x|\n\n|y");
+    expect_cuts(PRETOK_DEEPSEEK_LLM, "x| h|\xc3\xa9|llo|\n| |12| ");
+    expect_cuts(PRETOK_DEEPSEEK_CODER, "x| h\xc3\xa9llo|\n| |1|2| |\xe6\x88\x91");
+}
+
 /* Whatever the bytes, words follow each other without a gap and end. */
 static void any_bytes_are_cut(void **state)
 {
@@ -94,9 +109,12 @@ static void any_bytes_are_cut(void **state)
         for (size_t k = 0; k < n; k++)
             raw[k] = i % 2 == 0 ? (uint8_t)rng_u64(&rng)
                                 : (uint8_t)favourites[rng_below(&rng, sizeof(favourites))];
-        for (int rule = PRETOK_GPT2; rule <= PRETOK_QWEN2; rule++) {
+        for (int rule = 0; rule < PRETOK_N_RULES; rule++) {
+            struct pretok_cursor words;
+
+            pretok_begin(&words, (enum pretok)rule, bytes_of(raw, n));
             for (size_t at = 0, end; at < n; at = end) {
-                end = pretok_word_end((enum pretok)rule, bytes_of(raw, n), at);
+                end = pretok_next(&words);
                 assert_in_range(end, at + 1, n);
             }
         }
@@ -128,6 +146,7 @@ int main(void)
         cmocka_unit_test(gpt2_cuts),
         cmocka_unit_test(llama3_cuts),
         cmocka_unit_test(qwen2_cuts_numbers_singly),
+        cmocka_unit_test(other_rules),
         cmocka_unit_test(any_bytes_are_cut),
         cmocka_unit_test(the_alphabet_is_a_bijection),
     };

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* baton-model perplexity: how surprised a model is by a text, and how far it is from another file of itself.
+ *
+ * The text is read through windows of the context's length, each stride tokens further on.  A token counts
+ * once, in the first window that holds it, so all but those of the first window are foretold from at least
+ * context - stride tokens:
+ *
+ *     |1111111111111111|
+ *             ........|22222222|          . read again, for context only
+ *                      ........|33333333|
+ *
+ * Perplexity is exp of the mean of -ln p(token); its standard error is that of the mean, times perplexity.
+ * With --kl a second file, usually the unquantised one, reads the same windows: its distribution p against
+ * the model's q gives the divergence sum p ln(p / q) at each place, and how often both like the same token
+ * best.
+ *
+ * To get logits at every place in large steps, a step holds many items of the same sequence, one token each:
+ * all their keys are stored before any of them attends. */
+#include "clients/model/model_cli.h"
+#include "clients/model/perplexity_priv.h"
+#include "clients/model/rig.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "token/tokenizer.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char NAME[] = "perplexity";
+
+static const char HELP[] = "Usage: baton-model perplexity [OPTIONS] MODEL.gguf\n"
+                           "Measure how well a model foretells a text.\n"
+                           "\n"
+                           "  --text FILE      the text (default: one that comes with Baton; -: stdin)\n"
+                           "  --special        control tokens spelled out in it count as such\n"
+                           "  --context N      tokens of a window (default 512)\n"
+                           "  --stride N       tokens between windows (default: half a window)\n"
+                           "  --windows N      stop after so many\n"
+                           "  --kl BASE.gguf   compare with this file of the same model too\n"
+                           "  --kv TYPE        storage of keys and values: f16 (default) or f32\n"
+                           "  --threads N      compute threads (default: all CPUs)\n"
+                           "  --kernels NAME   auto, scalar, avx2 or avx512\n"
+                           "  --json           print one JSON object\n"
+                           "  --help           this text\n";
+
+enum { MAX_TEXT_BYTES = 64 << 20, BATCH = 512, ROWS = 64 /* places foretold in one step */ };
+
+struct perplexity_args {
+    struct rig_opts rig;
+    const char *text_path; /* NULL: the bundled one */
+    const char *base_path; /* NULL: no comparison */
+    uint32_t context, stride, max_windows;
+    bool is_special, is_json, is_help;
+};
+
+struct measuring {
+    const struct perplexity_args *args;
+    struct rig model, base; /* base: empty without --kl */
+    struct tokenizer *tokenizer;
+    struct token_ids ids;
+    token_id bos; /* TOKEN_NONE: windows begin without */
+    uint32_t context, stride;
+    uint64_t n_windows, window;
+    token_id *tokens; /* [context] of the window, BOS included */
+    float *kept;      /* [ROWS][vocab] logits of the base */
+    struct score score;
+    uint64_t began_ns, fed;
+};
+
+/* ---- the command line ---- */
+
+enum option_id {
+    OPT_TEXT = 256,
+    OPT_SPECIAL,
+    OPT_CONTEXT,
+    OPT_STRIDE,
+    OPT_WINDOWS,
+    OPT_KL,
+    OPT_KV,
+    OPT_THREADS,
+    OPT_KERNELS,
+    OPT_JSON
+};
+
+static const struct option OPTIONS[] = {{"text", required_argument, NULL, OPT_TEXT},
+                                        {"special", no_argument, NULL, OPT_SPECIAL},
+                                        {"context", required_argument, NULL, OPT_CONTEXT},
+                                        {"stride", required_argument, NULL, OPT_STRIDE},
+                                        {"windows", required_argument, NULL, OPT_WINDOWS},
+                                        {"kl", required_argument, NULL, OPT_KL},
+                                        {"kv", required_argument, NULL, OPT_KV},
+                                        {"threads", required_argument, NULL, OPT_THREADS},
+                                        {"kernels", required_argument, NULL, OPT_KERNELS},
+                                        {"json", no_argument, NULL, OPT_JSON},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static bool take_option(int option, struct perplexity_args *args)
+{
+    switch (option) {
+    case OPT_TEXT:
+        args->text_path = optarg;
+        return true;
+    case OPT_SPECIAL:
+        args->is_special = true;
+        return true;
+    case OPT_CONTEXT:
+        return rig_parse_u32(NAME, "context", optarg, 1u << 24, &args->context);
+    case OPT_STRIDE:
+        return rig_parse_u32(NAME, "stride", optarg, 1u << 24, &args->stride);
+    case OPT_WINDOWS:
+        return rig_parse_u32(NAME, "windows", optarg, UINT32_MAX, &args->max_windows);
+    case OPT_KL:
+        args->base_path = optarg;
+        return true;
+    case OPT_KV:
+        return rig_parse_kv(NAME, optarg, &args->rig.kv_type);
+    case OPT_THREADS:
+        return rig_parse_u32(NAME, "threads", optarg, 1024, &args->rig.n_threads);
+    case OPT_KERNELS:
+        args->rig.kernels = optarg;
+        return true;
+    case OPT_JSON:
+        args->is_json = true;
+        return true;
+    case 'h':
+        args->is_help = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool parse(int argc, char **argv, struct perplexity_args *args)
+{
+    int option;
+
+    *args = (struct perplexity_args){.rig.kv_type = KV_F16};
+    while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
+        if (!take_option(option, args))
+            return false;
+    if (args->is_help)
+        return true;
+    if (optind != argc - 1) {
+        fprintf(stderr, "baton-model %s: name one model file\n", NAME);
+        return false;
+    }
+    args->rig.path = argv[optind];
+    return true;
+}
+
+/* ---- the text ---- */
+
+static int read_text(struct measuring *m, struct fault *fault)
+{
+    const char *path = m->args->text_path;
+    struct buf text = {0};
+    unsigned flags = m->args->is_special ? TOKEN_PARSE_SPECIAL : 0;
+
+    if (path == NULL)
+        path = access(BATON_DATADIR "/perplexity.txt", R_OK) == 0 ? BATON_DATADIR "/perplexity.txt"
+                                                                  : "share/perplexity.txt";
+    int rc = cli_read(path, MAX_TEXT_BYTES, fault, &text);
+    if (rc < 0) {
+        buf_fini(&text);
+        return m->args->text_path != NULL
+                   ? rc
+                   : fault_set(fault, rc, "%s: %s; name one with --text", path, fault->text);
+    }
+    rc = tokenizer_encode(m->tokenizer, bytes_of(text.data, text.len_bytes), flags, SIZE_MAX, &m->ids);
+    buf_fini(&text);
+    return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
+}
+
+static int plan_windows(struct measuring *m, struct fault *fault)
+{
+    uint32_t most = model_config(m->model.model)->context_length;
+
+    m->bos = tokenizer_adds_bos(m->tokenizer) ? tokenizer_bos(m->tokenizer) : TOKEN_NONE;
+    m->context = m->args->context ? m->args->context : most < 512 ? most : 512;
+    m->stride = m->args->stride ? m->args->stride : m->context / 2;
+    uint32_t capacity = m->context - (m->bos != TOKEN_NONE);
+    if (m->context < 2 || m->stride == 0 || m->stride > capacity)
+        return fault_set(fault, E_INVAL, "a context of %u with a stride of %u leaves tokens out", m->context,
+                         m->stride);
+    if (m->ids.n < 2)
+        return fault_set(fault, E_INVAL, "the text has fewer than two tokens");
+    m->n_windows = m->ids.n <= capacity ? 1 : (m->ids.n - capacity + m->stride - 1) / m->stride + 1;
+    if (m->args->max_windows != 0 && m->n_windows > m->args->max_windows)
+        m->n_windows = m->args->max_windows;
+    return 0;
+}
+
+/* ---- windows ---- */
+
+/* The tokens of window number window; *from_out is the first that counts, *n_out how many there are. */
+static void fill_window(struct measuring *m, uint32_t *from_out, uint32_t *n_out)
+{
+    uint32_t n_bos = m->bos != TOKEN_NONE, capacity = m->context - n_bos;
+    uint64_t begin = m->window * m->stride, left = m->ids.n - begin;
+    uint32_t n = left < capacity ? (uint32_t)left : capacity;
+
+    if (n_bos)
+        m->tokens[0] = m->bos;
+    memcpy(m->tokens + n_bos, m->ids.ids + begin, n * sizeof(*m->tokens));
+    *from_out = m->window == 0 ? 1 : n_bos + capacity - m->stride;
+    *n_out = n_bos + n;
+}
+
+/* Feeds n tokens from position at on as items of their own; their logits are then those of items 0..n-1. */
+static int foretell(struct rig *rig, const token_id *tokens, uint32_t at, uint32_t n)
+{
+    struct engine_item items[ROWS];
+    struct sample_result drawn[ROWS];
+
+    for (uint32_t i = 0; i < n; i++)
+        items[i] = (struct engine_item){.tokens = tokens + at + i,
+                                        .n_tokens = 1,
+                                        .position = at + i,
+                                        .blocks = rig->blocks,
+                                        .n_blocks = rig->per_sequence * ROWS,
+                                        .wants_token = true,
+                                        .sample.top_p = 1};
+    return engine_step(&rig->engine, &(struct engine_batch){.items = items, .n_items = n}, drawn);
+}
+
+/* The n tokens that come before. */
+static int feed_context(struct rig *rig, const token_id *tokens, uint32_t n)
+{
+    struct sample_result drawn;
+    int rc = 0;
+
+    for (uint32_t at = 0; at < n && rc == 0; at += BATCH) {
+        struct engine_item item = {.tokens = tokens + at,
+                                   .n_tokens = n - at < BATCH ? n - at : BATCH,
+                                   .position = at,
+                                   .blocks = rig->blocks,
+                                   .n_blocks = rig->per_sequence * ROWS};
+
+        rc = engine_step(&rig->engine, &(struct engine_batch){.items = &item, .n_items = 1}, &drawn);
+    }
+    return rc;
+}
+
+static int score_rows(struct measuring *m, uint32_t at, uint32_t n)
+{
+    uint32_t vocab = m->model.engine.info.vocab_size;
+    int rc = 0;
+
+    if (m->args->base_path != NULL) {
+        rc = foretell(&m->base, m->tokens, at, n);
+        for (uint32_t i = 0; rc == 0 && i < n; i++)
+            memcpy(m->kept + (size_t)i * vocab, m->base.engine.ops->logits(m->base.engine.self, i),
+                   vocab * sizeof(float));
+    }
+    if (rc == 0)
+        rc = foretell(&m->model, m->tokens, at, n);
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        score_add(&m->score, m->model.engine.ops->logits(m->model.engine.self, i),
+                  m->args->base_path != NULL ? m->kept + (size_t)i * vocab : NULL, vocab,
+                  m->tokens[at + i + 1]);
+    return rc;
+}
+
+static void show(const struct measuring *m)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\rwindow %llu of %llu: perplexity %.4f%s", (unsigned long long)m->window + 1,
+                (unsigned long long)m->n_windows, score_perplexity(&m->score),
+                m->window + 1 == m->n_windows ? "\r\033[K" : "");
+}
+
+static int run_window(struct measuring *m)
+{
+    uint32_t from, n;
+
+    fill_window(m, &from, &n);
+    int rc = feed_context(&m->model, m->tokens, from - 1);
+    if (rc == 0 && m->args->base_path != NULL)
+        rc = feed_context(&m->base, m->tokens, from - 1);
+    for (uint32_t at = from - 1; at + 1 < n && rc == 0; at += ROWS) {
+        rc = score_rows(m, at, n - 1 - at < ROWS ? n - 1 - at : ROWS);
+        if (rig_is_interrupted())
+            rc = E_CANCELLED;
+    }
+    m->fed += n - 1;
+    return rc;
+}
+
+static int run(struct measuring *m, struct fault *fault)
+{
+    /* ROWS items at once, and blocks for one context among them all. */
+    struct rig_seats seats = {
+        .n_sequences = ROWS, .n_tokens = (m->context + ROWS - 1) / ROWS, .batch_tokens = BATCH};
+    int rc = rig_start(&m->model, &seats, fault);
+
+    if (rc == 0 && m->args->base_path != NULL)
+        rc = rig_start(&m->base, &seats, fault);
+    if (rc < 0)
+        return rc;
+    uint32_t most = model_config(m->model.model)->context_length;
+    if (m->context > most)
+        return fault_set(fault, E_RANGE, "a context of %u is more than the model's %u", m->context, most);
+    m->tokens = calloc(m->context, sizeof(*m->tokens));
+    m->kept = calloc((size_t)ROWS * m->model.engine.info.vocab_size, sizeof(float));
+    if (m->tokens == NULL || m->kept == NULL)
+        return fault_set(fault, E_NOMEM, "%s", err_text(E_NOMEM));
+    m->began_ns = clock_now_ns();
+    for (m->window = 0; m->window < m->n_windows && rc == 0; m->window++) {
+        rc = run_window(m);
+        if (rc == 0)
+            show(m);
+    }
+    return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
+}
+
+/* ---- the result ---- */
+
+static void print_text(const struct measuring *m, double rate)
+{
+    const struct score *s = &m->score;
+
+    printf("perplexity %.4f +/- %.4f over %llu tokens in %llu windows of %u, stride %u; %.0f tokens/s\n",
+           score_perplexity(s), score_perplexity(s) * score_error(&s->nll), (unsigned long long)s->nll.n,
+           (unsigned long long)m->n_windows, m->context, m->stride, rate);
+    if (m->args->base_path == NULL)
+        return;
+    printf("base       %.4f; ratio %.5f\n", exp(score_mean(&s->base_nll)),
+           exp(score_mean(&s->nll) - score_mean(&s->base_nll)));
+    printf("divergence %.6f +/- %.6f, largest %.4f; same first choice %.2f %%\n", score_mean(&s->kl),
+           score_error(&s->kl), s->kl_most, 100.0 * (double)s->n_same / (double)s->kl.n);
+}
+
+static void print_json(const struct measuring *m, double rate)
+{
+    const struct score *s = &m->score;
+    struct buf out = {0};
+
+    buf_printf(&out, "{\"model\":");
+    json_put_str(&out, bytes_str(m->args->rig.path));
+    buf_printf(&out,
+               ",\"tokens\":%zu,\"scored\":%llu,\"windows\":%llu,\"context\":%u,\"stride\":%u,"
+               "\"nll\":%.9g,\"perplexity\":%.9g,\"standard_error\":%.9g,\"tokens_per_s\":%.1f",
+               m->ids.n, (unsigned long long)s->nll.n, (unsigned long long)m->n_windows, m->context,
+               m->stride, score_mean(&s->nll), score_perplexity(s),
+               score_perplexity(s) * score_error(&s->nll), rate);
+    if (m->args->base_path != NULL) {
+        buf_printf(&out, ",\"kl\":{\"base\":");
+        json_put_str(&out, bytes_str(m->args->base_path));
+        buf_printf(&out,
+                   ",\"base_perplexity\":%.9g,\"mean\":%.9g,\"standard_error\":%.9g,\"most\":%.9g,"
+                   "\"same_first\":%.6f}",
+                   exp(score_mean(&s->base_nll)), score_mean(&s->kl), score_error(&s->kl), s->kl_most,
+                   (double)s->n_same / (double)s->kl.n);
+    }
+    buf_printf(&out, "}");
+    printf("%.*s\n", (int)out.len_bytes, (const char *)out.data);
+    buf_fini(&out);
+}
+
+static int measure(struct measuring *m, struct fault *fault)
+{
+    struct rig_opts base = m->args->rig;
+    int rc = rig_load(&m->args->rig, fault, &m->model);
+
+    if (rc == 0 && m->args->base_path != NULL) {
+        base.path = m->args->base_path;
+        rc = rig_load(&base, fault, &m->base);
+        if (rc < 0)
+            return fault_set(fault, rc, "--kl %s: %s", m->args->base_path, fault->text);
+        if (model_config(m->base.model)->vocab != model_config(m->model.model)->vocab)
+            return fault_set(fault, E_MISMATCH, "--kl %s: another vocabulary", m->args->base_path);
+    }
+    if (rc == 0)
+        rc = tokenizer_new(m->model.gguf, fault, &m->tokenizer);
+    if (rc == 0)
+        rc = read_text(m, fault);
+    if (rc == 0)
+        rc = plan_windows(m, fault);
+    return rc == 0 ? run(m, fault) : rc;
+}
+
+int cmd_perplexity(int argc, char **argv)
+{
+    struct perplexity_args args;
+    struct measuring m = {.args = &args};
+    struct fault fault = {0};
+
+    if (!parse(argc, argv, &args))
+        return cli_usage(NAME, NULL);
+    if (args.is_help) {
+        fputs(HELP, stdout);
+        return cli_done(NAME);
+    }
+    rig_catch_interrupt();
+    int rc = measure(&m, &fault);
+    if (rc == 0) {
+        double rate = (double)m.fed * NS_PER_S / (double)(clock_now_ns() - m.began_ns + 1);
+
+        if (args.is_json)
+            print_json(&m, rate);
+        else
+            print_text(&m, rate);
+    }
+    rig_close(&m.model);
+    rig_close(&m.base);
+    tokenizer_unref(m.tokenizer);
+    token_ids_fini(&m.ids);
+    free(m.tokens);
+    free(m.kept);
+    if (rc == E_CANCELLED)
+        return 130;
+    return rc < 0 ? cli_failed(NAME, args.rig.path, &fault) : cli_done(NAME);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of baton-model quantize share. */
+#ifndef MODEL_QUANTIZE_PRIV_H
+#define MODEL_QUANTIZE_PRIV_H
+
+#include "gguf/gguf.h"
+
+struct mix { /* a name as in Q4_K_M: a type for most matrices, more bits where they tell most */
+    const char *name;
+    enum dtype type;     /* of most matrices */
+    uint32_t file_type;  /* general.file_type */
+    enum dtype output;   /* the output head, also when it is the token embedding */
+    enum dtype down;     /* feed-forward down projections, in the layers that is_down says */
+    enum dtype value;    /* attention values, in the layers that is_value says */
+    enum dtype attn_out; /* attention output, all layers */
+    bool (*is_down)(uint32_t layer, uint32_t n_layers);
+    bool (*is_value)(uint32_t layer, uint32_t n_layers);
+};
+
+/* NULL: no such name; the names, separated by blanks, are mix_names(). */
+const struct mix *mix_find(const char *name);
+const char *mix_names(void);
+
+struct mix_opts {
+    const struct mix *mix;
+    int output_type;    /* negative: as the mix says */
+    int embedding_type; /* negative: as the mix says */
+    bool is_pure;       /* every matrix of the mix's main type */
+    uint32_t n_layers;
+    bool is_tied; /* no output head of its own */
+};
+
+/* The type a tensor is to have; *wanted_out is what it would have had if its row width allowed. */
+enum dtype mix_type(const struct mix_opts *opts, const struct gguf_tensor *tensor, enum dtype *wanted_out);
+/* A matrix that may be quantised, by its shape and name. */
+bool mix_is_matrix(const struct gguf_tensor *tensor);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quantised blocks of weights (qblk): their bytes in a file and what the bytes mean.
+ *
+ * Every type is one formula.  A qblk has 32 or 256 weights in sub-blocks of 16 or 32; with s the sub-block
+ * that weight i is in,
+ *
+ *     w[i] = scale * sub_scale[s] * quants[i]  -  min * sub_min[s]
+ *
+ * scale and min come from 16-bit floats (MXFP4: from a power of two), everything else is a small integer; the
+ * tables of IQ4_NL, IQ4_XS and MXFP4 hold integers too.  So scale * sub_scale * quant is exact in a float for
+ * every type, scale * sub_scale and min * sub_min are as well, and only the subtraction rounds: the float
+ * form of a weight is the correctly rounded one, with or without fused multiply-adds.  In double nothing
+ * rounds. (A scale that is infinite or not a number makes weights that are not finite, as it must.)
+ *
+ * The structs have bytes only, so they may stand anywhere; 16-bit values are little-endian. */
+#ifndef GGUF_QBLK_H
+#define GGUF_QBLK_H
+
+#include "gguf/dtype.h"
+
+enum { QBLK_MAX_WEIGHTS = 256, QBLK_MAX_SUBS = 16 };
+
+/* ---- bytes ---- */
+
+struct qblk_q4_0 { /* quants 0..15, less 8; low nibbles are weights 0..15, high ones 16..31 */
+    uint8_t scale[2];
+    uint8_t low[16];
+};
+struct qblk_q4_1 { /* quants 0..15; base is added */
+    uint8_t scale[2];
+    uint8_t base[2];
+    uint8_t low[16];
+};
+struct qblk_q5_0 { /* as Q4_0, less 16, with the fifth bits of weights 0..31 in order */
+    uint8_t scale[2];
+    uint8_t fifth[4];
+    uint8_t low[16];
+};
+struct qblk_q5_1 {
+    uint8_t scale[2];
+    uint8_t base[2];
+    uint8_t fifth[4];
+    uint8_t low[16];
+};
+struct qblk_q8_0 {
+    uint8_t scale[2];
+    int8_t quants[32];
+};
+struct qblk_q2_k {      /* 16 sub-blocks of 16 */
+    uint8_t subs[16];   /* low nibble: scale, high nibble: min */
+    uint8_t quants[64]; /* byte b of half h: weights 128h + b + {0, 32, 64, 96}, from its low bits up */
+    uint8_t scale[2];
+    uint8_t min[2];
+};
+struct qblk_q3_k {      /* 16 sub-blocks of 16 */
+    uint8_t third[32];  /* bit r of byte b: weight 32r + b; a clear bit takes 4 off */
+    uint8_t quants[64]; /* as in Q2_K */
+    uint8_t subs[12];   /* 6-bit scales, less 32 */
+    uint8_t scale[2];
+};
+struct qblk_q4_k { /* 8 sub-blocks of 32 */
+    uint8_t scale[2];
+    uint8_t min[2];
+    uint8_t subs[12];    /* 6-bit scales and mins */
+    uint8_t quants[128]; /* byte b of quarter r: weights 64r + b (low nibble), 64r + 32 + b (high) */
+};
+struct qblk_q5_k { /* 8 sub-blocks of 32 */
+    uint8_t scale[2];
+    uint8_t min[2];
+    uint8_t subs[12];
+    uint8_t fifth[32];   /* bit r of byte b: weight 32r + b */
+    uint8_t quants[128]; /* as in Q4_K */
+};
+struct qblk_q6_k {    /* 16 sub-blocks of 16; quants 0..63, less 32 */
+    uint8_t low[128]; /* byte b of half h: low nibble weight 128h + b, high nibble 128h + 64 + b, b < 64 */
+    uint8_t top[64];  /* byte b of half h: upper bits of weights 128h + b + {0, 32, 64, 96}, low bits up */
+    int8_t subs[16];
+    uint8_t scale[2];
+};
+struct qblk_iq4_nl { /* nibbles as in Q4_0, into a table */
+    uint8_t scale[2];
+    uint8_t low[16];
+};
+struct qblk_iq4_xs { /* 8 sub-blocks of 32, each with its nibbles as in Q4_0 */
+    uint8_t scale[2];
+    uint8_t subs_top[2]; /* two bits a sub-block */
+    uint8_t subs_low[4]; /* four bits a sub-block; 6-bit scales, less 32 */
+    uint8_t low[128];
+};
+struct qblk_mxfp4 { /* scale 2^(exponent - 128); nibbles as in Q4_0, into twice the values of an E2M1 */
+    uint8_t exponent;
+    uint8_t low[16];
+};
+
+/* ---- meaning ---- */
+
+struct qblk_form { /* what all qblks of a type have in common */
+    uint32_t weights;
+    uint32_t sub_weights; /* 16 or 32 */
+    uint32_t n_subs;
+    int8_t quant_low, quant_high; /* every quant lies within */
+    bool has_min;
+    bool is_table; /* quants are entries of qblk_table() */
+};
+
+/* NULL: not one of the quantised types above. */
+const struct qblk_form *qblk_form(enum dtype type);
+/* The 16 integers that nibbles stand for, ascending by nibble but for MXFP4; NULL unless is_table. */
+const int8_t *qblk_table(enum dtype type);
+
+struct qblk_parts {
+    float scale;
+    float min; /* 0 without has_min */
+    int8_t quants[QBLK_MAX_WEIGHTS];
+    int8_t sub_scales[QBLK_MAX_SUBS]; /* 1 where the type has no sub-blocks */
+    uint8_t sub_mins[QBLK_MAX_SUBS];  /* 0..63 */
+};
+/* Takes one qblk apart; entries beyond the type's counts stay as they were.  The type must have a form. */
+void qblk_parts(enum dtype type, const void *qblk, struct qblk_parts *out);
+/* The exact scale and min of a sub-block: w = scale * quant - min. */
+static inline float qblk_sub_scale(const struct qblk_parts *parts, uint32_t sub)
+{
+    return parts->scale * (float)parts->sub_scales[sub];
+}
+static inline float qblk_sub_min(const struct qblk_parts *parts, uint32_t sub)
+{
+    return parts->min * (float)parts->sub_mins[sub];
+}
+
+/* n weights of a row (whole qblks) as numbers: the quantised types and F32, F16, BF16.  E_UNSUPPORTED for
+ * another type, E_INVAL for a broken qblk. */
+int qblk_row_f32(enum dtype type, const void *row, size_t n, float *out);
+int qblk_row_f64(enum dtype type, const void *row, size_t n, double *out);
+
+#endif

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The patterns of the pre-tokenisers, written out.
+ *
+ * Each function is the pattern that stands at its prototype (pretok_priv.h) and gives what a regular
+ * expression engine would match at one place: alternatives in their order, repetitions as long as they can
+ * be, and where an engine would go back on one, that is worked out beforehand.
+ *
+ * \p{..} are Unicode's general categories (libutf8proc), \s is the property White_Space.  A byte that is no
+ * UTF-8 counts as U+FFFD, which is a symbol.
+ */
+#include "token/pretok_priv.h"
+
+#include "base/check.h"
+#include "base/str.h"
+
+#include <utf8proc.h>
+
+enum char_class { CLASS_LETTER, CLASS_NUMBER, CLASS_SPACE, CLASS_OTHER, CLASS_END };
+
+struct peek { /* the character at a place */
+    uint32_t code;
+    size_t end; /* where the next one begins */
+    enum char_class class;
+};
+
+/* ---- characters ---- */
+
+static bool is_wide_space(uint32_t code)
+{
+    return code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) ||
+           code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
+static unsigned category_of(uint32_t code)
+{
+    return (unsigned)utf8proc_category((utf8proc_int32_t)code);
+}
+
+static bool is_ascii_letter(uint32_t code)
+{
+    return (code | 0x20) >= 'a' && (code | 0x20) <= 'z';
+}
+
+static enum char_class ascii_class(uint32_t code)
+{
+    if (is_ascii_letter(code))
+        return CLASS_LETTER;
+    if (code >= '0' && code <= '9')
+        return CLASS_NUMBER;
+    return code == ' ' || (code >= '\t' && code <= '\r') ? CLASS_SPACE : CLASS_OTHER;
+}
+
+static enum char_class class_of(uint32_t code)
+{
+    if (code < 0x80)
+        return ascii_class(code);
+    if (is_wide_space(code))
+        return CLASS_SPACE;
+
+    unsigned category = category_of(code);
+    if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO)
+        return CLASS_LETTER;
+    if (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO)
+        return CLASS_NUMBER;
+    return CLASS_OTHER;
+}
+
+static struct peek look(struct bytes text, size_t at)
+{
+    size_t len_bytes;
+
+    if (at >= text.len_bytes)
+        return (struct peek){.end = at, .class = CLASS_END};
+    if (text.data[at] < 0x80)
+        return (struct peek){.code = text.data[at], .end = at + 1, .class = ascii_class(text.data[at])};
+    uint32_t code = utf8_next(text, at, &len_bytes);
+    return (struct peek){.code = code, .end = at + len_bytes, .class = class_of(code)};
+}
+
+static bool is_newline(uint32_t code)
+{
+    return code == '\r' || code == '\n';
+}
+
+static bool is_letter(uint32_t code)
+{
+    return class_of(code) == CLASS_LETTER;
+}
+
+static bool is_mark(uint32_t code)
+{
+    unsigned category = code < 0x300 ? 0 : category_of(code);
+
+    return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
+static bool is_letter_or_mark(uint32_t code)
+{
+    return is_letter(code) || is_mark(code);
+}
+
+static bool is_punctuation(uint32_t code)
+{
+    unsigned category = category_of(code);
+
+    return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
+static bool is_punctuation_or_symbol(uint32_t code)
+{
+    unsigned category = category_of(code);
+
+    return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_SO;
+}
+
+static bool is_small(uint32_t code)
+{
+    return code < 0x80 ? code >= 'a' && code <= 'z' : category_of(code) == UTF8PROC_CATEGORY_LL;
+}
+
+static bool is_capital(uint32_t code)
+{
+    unsigned category;
+
+    if (code < 0x80)
+        return code >= 'A' && code <= 'Z';
+    category = category_of(code);
+    return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LT;
+}
+
+/* ---- runs ---- */
+
+/* The end of the run of class that begins at at, of at most max characters. */
+static size_t run_end(struct bytes text, size_t at, enum char_class class, size_t max)
+{
+    struct peek here;
+
+    for (; max > 0 && (here = look(text, at)).class == class; max--)
+        at = here.end;
+    return at;
+}
+
+static size_t set_end(struct bytes text, size_t at, bool (*is_in)(uint32_t code))
+{
+    for (struct peek here; (here = look(text, at)).class != CLASS_END && is_in(here.code);)
+        at = here.end;
+    return at;
+}
+
+/* \s?[set]+ */
+static size_t spaced_set_end(struct bytes text, size_t at, bool (*is_in)(uint32_t code))
+{
+    struct peek here = look(text, at);
+
+    if (here.class == CLASS_SPACE) {
+        size_t end = set_end(text, here.end, is_in);
+        if (end > here.end)
+            return end;
+    }
+    return set_end(text, at, is_in);
+}
+
+static size_t newlines_end(struct bytes text, size_t at, bool takes_slash)
+{
+    while (at < text.len_bytes && (is_newline(text.data[at]) || (takes_slash && text.data[at] == '/')))
+        at++;
+    return at;
+}
+
+/* 's 't 'm 'd 're 've 'll: where it ends, or at when there is none.  U+017F is an s to those who ignore case.
+ */
+static size_t contraction_end(struct bytes text, size_t at, bool ignores_case)
+{
+    uint8_t letters[2] = {0, 0};
+    size_t ends[2] = {at, at};
+
+    if (at >= text.len_bytes || text.data[at] != '\'')
+        return at;
+    for (size_t i = 0, from = at + 1; i < 2; i++, from = ends[i - 1]) {
+        struct peek here = look(text, from);
+
+        if (here.class != CLASS_LETTER)
+            break;
+        if (ignores_case && here.code == 0x17f)
+            here.code = 's';
+        else if (ignores_case && here.code < 0x80)
+            here.code |= 0x20;
+        letters[i] = here.code < 0x80 ? (uint8_t)here.code : 0;
+        ends[i] = here.end;
+    }
+    if (letters[0] == 's' || letters[0] == 't' || letters[0] == 'm' || letters[0] == 'd')
+        return ends[0];
+    if (((letters[0] == 'r' || letters[0] == 'v') && letters[1] == 'e') ||
+        (letters[0] == 'l' && letters[1] == 'l'))
+        return ends[1];
+    return at;
+}
+
+/* keeps_newlines: \s*[\r\n]+ before the others.  Then \s+(?!\S)|\s+. */
+static size_t whitespace_end(struct bytes text, size_t at, bool keeps_newlines)
+{
+    size_t last = at, newline_end = at, end = at;
+    struct peek here;
+
+    while ((here = look(text, end)).class == CLASS_SPACE) {
+        last = end;
+        end = here.end;
+        if (is_newline(here.code))
+            newline_end = end;
+    }
+    if (keeps_newlines && newline_end > at)
+        return newline_end;
+    if (here.class == CLASS_END || last == at)
+        return end;
+    return last;
+}
+
+size_t trailing_space(struct bytes text, size_t from)
+{
+    size_t begin = text.len_bytes;
+
+    while (begin > from) {
+        size_t at = begin - 1;
+
+        while (at > from && (text.data[at] & 0xc0) == 0x80)
+            at--;
+        struct peek here = look(text, at);
+        if (here.class != CLASS_SPACE || here.end != begin)
+            break;
+        begin = at;
+    }
+    return begin;
+}
+
+/* ---- patterns of whole texts ---- */
+
+size_t match_gpt2(struct bytes text, size_t at, unsigned param)
+{
+    struct peek here = look(text, at);
+
+    (void)param;
+    if (here.code == '\'') {
+        size_t end = contraction_end(text, at, false);
+        if (end > at)
+            return end;
+    }
+
+    struct peek word = here.code == ' ' ? look(text, here.end) : here;
+    if (word.class == CLASS_SPACE || word.class == CLASS_END)
+        return whitespace_end(text, at, false);
+    return run_end(text, word.end, word.class, SIZE_MAX);
+}
+
+size_t match_llama3(struct bytes text, size_t at, unsigned param)
+{
+    struct peek here = look(text, at);
+
+    if (here.code == '\'') {
+        size_t end = contraction_end(text, at, true);
+        if (end > at)
+            return end;
+    }
+    if (here.class == CLASS_LETTER)
+        return run_end(text, here.end, CLASS_LETTER, SIZE_MAX);
+    if (here.class == CLASS_NUMBER)
+        return run_end(text, here.end, CLASS_NUMBER, param - 1);
+
+    struct peek next = look(text, here.end);
+    if (!is_newline(here.code) && next.class == CLASS_LETTER)
+        return run_end(text, next.end, CLASS_LETTER, SIZE_MAX);
+
+    struct peek other = here.code == ' ' ? next : here;
+    if (other.class != CLASS_OTHER)
+        return whitespace_end(text, at, true);
+    return newlines_end(text, run_end(text, other.end, CLASS_OTHER, SIZE_MAX), false);
+}
+
+/* No letter, number, mark or whitespace. */
+static bool is_plain_other(uint32_t code)
+{
+    return class_of(code) == CLASS_OTHER && !is_mark(code);
+}
+
+size_t match_qwen35(struct bytes text, size_t at, unsigned param)
+{
+    struct peek here = look(text, at);
+
+    if (here.code == '\'') {
+        size_t end = contraction_end(text, at, true);
+        if (end > at)
+            return end;
+    }
+    if (here.class == CLASS_NUMBER)
+        return run_end(text, here.end, CLASS_NUMBER, param - 1);
+    if (is_letter_or_mark(here.code))
+        return set_end(text, here.end, is_letter_or_mark);
+
+    if (!is_newline(here.code)) {
+        size_t end = set_end(text, here.end, is_letter_or_mark);
+        if (end > here.end)
+            return end;
+    }
+    size_t from = here.code == ' ' ? here.end : at, end = set_end(text, from, is_plain_other);
+    return end > from ? newlines_end(text, end, false) : whitespace_end(text, at, true);
+}
+
+/* [U]*[W]+, else [U]+[W]*: where it ends, or at.
+ *
+ * Capitals are in U only, small letters in W only, the others in both.  U takes all it can.  If a small
+ * letter follows, W goes on from there.  If not, U has to give back to W its last character that is no
+ * capital and all behind it, of which W can take only that one.  If there is none, the second alternative
+ * takes the capitals. */
+static size_t cased_end(struct bytes text, size_t at)
+{
+    size_t end = at, last_both_end = at;
+    struct peek here;
+
+    for (; (here = look(text, end)).class != CLASS_END; end = here.end) {
+        if (is_capital(here.code))
+            continue;
+        if (is_small(here.code) || !is_letter_or_mark(here.code))
+            break;
+        last_both_end = here.end;
+    }
+    if (here.class != CLASS_END && is_small(here.code)) {
+        while ((here = look(text, end)).class != CLASS_END && is_letter_or_mark(here.code) &&
+               !is_capital(here.code))
+            end = here.end;
+        return end;
+    }
+    return last_both_end > at ? last_both_end : end;
+}
+
+/* Where [^\r\n\p{L}\p{N}]?([U]*[W]+|[U]+[W]*) ends: as an engine tries them, the first alternative with the
+ * character before and without, then the second so. */
+static size_t cased_word_end(struct bytes text, size_t at)
+{
+    struct peek here = look(text, at);
+
+    if (here.class == CLASS_NUMBER || here.class == CLASS_END || is_newline(here.code))
+        return at;
+    if (here.class == CLASS_LETTER)
+        return cased_end(text, at);
+
+    size_t end = cased_end(text, here.end);
+    if (!is_mark(here.code))
+        return end > here.end ? end : at;
+    /* A mark is the character before or a word's first.  As the former it wins unless only capitals come: for
+     * those the first alternative does better with the mark alone. */
+    struct peek last = {.code = 0};
+    for (size_t k = here.end; k < end; k = last.end) {
+        last = look(text, k);
+        if (!is_capital(last.code))
+            return end;
+    }
+    return here.end;
+}
+
+size_t match_cased(struct bytes text, size_t at, unsigned param)
+{
+    struct peek here = look(text, at);
+    size_t end = cased_word_end(text, at);
+
+    if (end > at)
+        return param == 3 ? contraction_end(text, end, true) : end;
+    if (here.class == CLASS_NUMBER)
+        return run_end(text, here.end, CLASS_NUMBER, param - 1);
+
+    struct peek other = here.code == ' ' ? look(text, here.end) : here;
+    if (other.class != CLASS_OTHER)
+        return whitespace_end(text, at, true);
+    return newlines_end(text, run_end(text, other.end, CLASS_OTHER, SIZE_MAX), true);
+}
+
+size_t match_deepseek3(struct bytes text, size_t at, unsigned param)
+{
+    struct peek here = look(text, at), next = look(text, here.end);
+
+    (void)param;
+    if (here.code < 0x80 && next.code < 0x80 && here.class == CLASS_OTHER && here.code > ' ' &&
+        here.code != 0x7f && next.class == CLASS_LETTER) {
+        size_t end = here.end;
+        while (end < text.len_bytes && text.data[end] < 0x80 && is_ascii_letter(text.data[end]))
+            end++;
+        return end;
+    }
+    if (is_letter_or_mark(here.code))
+        return set_end(text, here.end, is_letter_or_mark);
+    bool is_graphic = is_punctuation_or_symbol(here.code);
+    if (!is_graphic && !is_newline(here.code) && next.class != CLASS_END && is_letter_or_mark(next.code))
+        return set_end(text, next.end, is_letter_or_mark);
+
+    size_t from = here.code == ' ' ? here.end : at, end = set_end(text, from, is_punctuation_or_symbol);
+    if (end > from)
+        return newlines_end(text, end, false);
+    return here.class == CLASS_SPACE ? whitespace_end(text, at, true) : at;
+}
+
+/* ---- patterns of passes ---- */
+
+size_t match_newline(struct bytes text, size_t at, unsigned param)
+{
+    (void)param;
+    return at < text.len_bytes && is_newline(text.data[at]) ? at + 1 : at;
+}
+
+size_t match_numbers(struct bytes text, size_t at, unsigned param)
+{
+    return run_end(text, at, CLASS_NUMBER, param == 0 ? SIZE_MAX : param);
+}
+
+size_t match_three_digits(struct bytes text, size_t at, unsigned param)
+{
+    (void)param;
+    for (size_t i = at; i < at + 3; i++) {
+        if (i >= text.len_bytes || text.data[i] < '0' || text.data[i] > '9')
+            return at;
+    }
+    return at + 3;
+}
+
+size_t match_letters(struct bytes text, size_t at, unsigned param)
+{
+    (void)param;
+    return spaced_set_end(text, at, is_letter);
+}
+
+size_t match_punctuation(struct bytes text, size_t at, unsigned param)
+{
+    (void)param;
+    return spaced_set_end(text, at, is_punctuation);
+}
+
+static bool is_falcon_punct(uint32_t code)
+{
+    return code < 0x80 ? code > ' ' && code < 0x7f && ascii_class(code) == CLASS_OTHER : is_punctuation(code);
+}
+
+size_t match_falcon_punct(struct bytes text, size_t at, unsigned param)
+{
+    (void)param;
+    return set_end(text, at, is_falcon_punct);
+}
+
+struct range {
+    uint32_t first, last;
+};
+
+/* Letters with case, as of the Unicode version with which the vocabulary was made. */
+static const struct range deepseek_letters[] = {
+    {0x41, 0x5a},       {0x61, 0x7a},       {0xb5, 0xb5},       {0xc0, 0xd6},       {0xd8, 0xf6},
+    {0xf8, 0x1ba},      {0x1bc, 0x1bf},     {0x1c4, 0x293},     {0x295, 0x2af},     {0x370, 0x373},
+    {0x376, 0x377},     {0x37b, 0x37d},     {0x37f, 0x37f},     {0x386, 0x386},     {0x388, 0x38a},
+    {0x38c, 0x38c},     {0x38e, 0x3a1},     {0x3a3, 0x3f5},     {0x3f7, 0x481},     {0x48a, 0x52f},
+    {0x531, 0x556},     {0x10a0, 0x10c5},   {0x13a0, 0x13f5},   {0x13f8, 0x13fd},   {0x1c90, 0x1cba},
+    {0x1cbd, 0x1cbf},   {0x1d00, 0x1d2b},   {0x1d6b, 0x1d77},   {0x1d79, 0x1d9a},   {0x1e00, 0x1f15},
+    {0x1f18, 0x1f1d},   {0x1f20, 0x1f45},   {0x1f48, 0x1f4d},   {0x1f50, 0x1f57},   {0x1f59, 0x1f59},
+    {0x1f5b, 0x1f5b},   {0x1f5d, 0x1f5d},   {0x1f5f, 0x1f7d},   {0x1f80, 0x1fb4},   {0x1fb6, 0x1fbc},
+    {0x1fbe, 0x1fbe},   {0x1fc2, 0x1fc4},   {0x1fc6, 0x1fcc},   {0x1fd0, 0x1fd3},   {0x1fd6, 0x1fdb},
+    {0x1fe0, 0x1fec},   {0x1ff2, 0x1ff4},   {0x1ff6, 0x1ffc},   {0x2102, 0x2102},   {0x2107, 0x2107},
+    {0x210a, 0x2113},   {0x2115, 0x2115},   {0x2119, 0x211d},   {0x2124, 0x2124},   {0x2126, 0x2126},
+    {0x2128, 0x2128},   {0x212a, 0x212d},   {0x212f, 0x2134},   {0x2139, 0x2139},   {0x213c, 0x213f},
+    {0x2145, 0x2149},   {0x214e, 0x214e},   {0x2183, 0x2184},   {0x2c00, 0x2c7b},   {0x2c7e, 0x2ce4},
+    {0x2ceb, 0x2cee},   {0x2cf2, 0x2cf3},   {0xa640, 0xa66d},   {0xa680, 0xa69b},   {0xa722, 0xa76f},
+    {0xa771, 0xa787},   {0xa78b, 0xa78e},   {0xab70, 0xabbf},   {0xfb00, 0xfb06},   {0xfb13, 0xfb17},
+    {0xff21, 0xff3a},   {0xff41, 0xff5a},   {0x10400, 0x1044f}, {0x104b0, 0x104d3}, {0x104d8, 0x104fb},
+    {0x10c80, 0x10cb2}, {0x10cc0, 0x10cf2}, {0x118a0, 0x118df}, {0x1e900, 0x1e943},
+};
+
+static bool is_deepseek_letter(uint32_t code)
+{
+    size_t low = 0, high = ARRAY_LEN(deepseek_letters);
+
+    if (code < 0x80)
+        return is_ascii_letter(code);
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if (code < deepseek_letters[middle].first)
+            high = middle;
+        else if (code > deepseek_letters[middle].last)
+            low = middle + 1;
+        else
+            return true;
+    }
+    return false;
+}
+
+size_t match_deepseek_letters(struct bytes text, size_t at, unsigned param)
+{
+    (void)param;
+    return spaced_set_end(text, at, is_deepseek_letter);
+}
+
+static bool is_deepseek_punct(uint32_t code)
+{
+    return (code >= '!' && code <= '/') || (code >= ':' && code <= '~') ||
+           (code >= 0xff01 && code <= 0xff0f) || (code >= 0xff1a && code <= 0xff5e) ||
+           (code >= 0x2018 && code <= 0x201f) || (code >= 0x3000 && code <= 0x3002);
+}
+
+size_t match_deepseek_punct(struct bytes text, size_t at, unsigned param)
+{
+    (void)param;
+    return spaced_set_end(text, at, is_deepseek_punct);
+}
+
+static bool is_deepseek_cjk(uint32_t code)
+{
+    return (code >= 0x800 && code <= 0x9fa5) || (code >= 0xac00 && code <= 0xd7ff);
+}
+
+size_t match_deepseek_cjk(struct bytes text, size_t at, unsigned param)
+{
+    (void)param;
+    return set_end(text, at, is_deepseek_cjk);
+}
+
+static bool is_kana_han(uint32_t code)
+{
+    return (code >= 0x4e00 && code <= 0x9fa5) || (code >= 0x3040 && code <= 0x30ff);
+}
+
+size_t match_kana_han(struct bytes text, size_t at, unsigned param)
+{
+    (void)param;
+    return set_end(text, at, is_kana_han);
+}

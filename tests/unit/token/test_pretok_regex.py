@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-tokenisers against the regular expressions that models come with, run by Python's regex module.
+
+Every name that Baton knows is cut both ways over generated text: every assigned character between several
+neighbours, random mixtures of scripts, and strings that made trouble.  Skipped without the module (python3-regex).
+"""
+import os
+import random
+import struct
+import subprocess
+import sys
+import unicodedata
+
+try:
+    import regex
+except ImportError:
+    print("python3-regex is not installed")
+    sys.exit(77)
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+END = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+
+
+def llama3(numbers):
+    return [END + r"|[^\r\n\p{L}\p{N}]?\p{L}+|" + numbers +
+            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+
+
+def cased(numbers, end):
+    return [r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+" + end + r"|[^\r\n\p{L}\p{N}]?" + UPPER + "+" +
+            LOWER + "*" + end + "|" + numbers + r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+
+
+DEEPSEEK_LETTERS = (  # first and last of ranges, in hex
+    "41-5A 61-7A B5 C0-D6 D8-F6 F8-1BA 1BC-1BF 1C4-293 295-2AF 370-373 376 377 37B-37D 37F 386 388-38A 38C 38E-3A1 "
+    "3A3-3F5 3F7-481 48A-52F 531-556 10A0-10C5 13A0-13F5 13F8-13FD 1C90-1CBA 1CBD-1CBF 1D00-1D2B 1D6B-1D77 "
+    "1D79-1D9A 1E00-1F15 1F18-1F1D 1F20-1F45 1F48-1F4D 1F50-1F57 1F59 1F5B 1F5D 1F5F-1F7D 1F80-1FB4 1FB6-1FBC 1FBE "
+    "1FC2-1FC4 1FC6-1FCC 1FD0-1FD3 1FD6-1FDB 1FE0-1FEC 1FF2-1FF4 1FF6-1FFC 2102 2107 210A-2113 2115 2119-211D 2124 "
+    "2126 2128 212A-212D 212F-2134 2139 213C-213F 2145-2149 214E 2183 2184 2C00-2C7B 2C7E-2CE4 2CEB-2CEE 2CF2 2CF3 "
+    "A640-A66D A680-A69B A722-A76F A771-A787 A78B-A78E AB70-ABBF FB00-FB06 FB13-FB17 FF21-FF3A FF41-FF5A "
+    "10400-1044F 104B0-104D3 104D8-104FB 10C80-10CB2 10CC0-10CF2 118A0-118DF 1E900-1E943")
+
+
+def char_set(ranges):
+    return "[" + "".join("-".join("\\U%08x" % int(end, 16) for end in r.split("-")) for r in ranges.split()) + "]"
+
+
+CJK = r"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+RULES = {  # the passes of each rule: one expression, or several one after the other
+    "gpt-2": [GPT2],
+    "llama-bpe": llama3(r"\p{N}{1,3}"),
+    "qwen2": llama3(r"\p{N}"),
+    "qwen35": [END + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "gpt-4o": cased(r"\p{N}{1,3}", END + "?"),
+    "tekken": cased(r"\p{N}", ""),
+    "starcoder": [r"\p{N}", GPT2],
+    "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"],
+    "deepseek-v3": [
+        r"\p{N}{1,3}", r"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "deepseek-llm": [
+        r"[\r\n]", r"\s?" + char_set(DEEPSEEK_LETTERS) + "+",
+        r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", r"\s+$", CJK, r"\p{N}+"],
+    "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}"],
+}
+SAME = {
+    "gpt-2": "default phi-2 mpt olmo jais trillion gigachat exaone4",
+    "llama-bpe": "llama3 llama-v3 falcon3 falcon-h1 lfm2 dbrx smaug-bpe glm4 chatglm-bpe",
+    "qwen2": "deepseek-r1-qwen stablelm2 hunyuan megrez grok-2",
+    "gpt-4o": "llama4 kanana2 minimax-m2",
+    "starcoder": "refact command-r smollm codeshell exaone minerva-7b",
+    "deepseek-v3": "hunyuan-dense",
+}
+
+
+def cut(passes, text):
+    """Ends of the pieces, in characters."""
+    pieces = [text]
+    for expression in passes:
+        after = []
+        for piece in pieces:
+            at = 0
+            for match in expression.finditer(piece):
+                if match.end() == match.start():
+                    continue
+                after += [piece[at:match.start()], match.group()]
+                at = match.end()
+            after.append(piece[at:])
+        pieces = [piece for piece in after if piece]
+    return pieces
+
+
+def assigned():
+    for code in range(0x110000):
+        if 0xd800 <= code < 0xe000 or 0x2ebf0 <= code <= 0x2ee5d or unicodedata.category(chr(code)) == "Cn":
+            continue
+        yield chr(code)
+
+
+def texts(rng, n_random, every):
+    """Every nth assigned character among neighbours; random mixtures; strings that made trouble."""
+    characters = list(assigned())
+    for i in range(rng.randrange(every), len(characters), every):
+        c = characters[i]
+        yield "a%sb %s %s%s1%s\n%s'%s  %sA%s中%s.%s\u0301%s" % ((c,) * 12)
+    pools = [" ", " \t\n\r", "'’stmdrevlSTMDREVLſ", "abcABC", "ǅʰªÀéß", "中文あア가", "0123456789", "½Ⅻ٣〇", "\u0301\u0327\u20dd",
+             ".,!?/-_()[]$+<=>^~|`", "‘“—…。、！～：", "\u00a0\u2003\u3000\u2028\u0085\x0b\x0c", "\x00\x1f\x7f\u200b\ufeff", "😀🏳️‍🌈",
+             "".join(characters[:3000]), "".join(characters[3000::97])]
+    for _ in range(n_random):
+        chosen = rng.sample(pools, rng.randint(1, 5))
+        yield "".join(rng.choice(rng.choice(chosen)) for _ in range(rng.randint(1, 40)))
+    yield from ["'", "''s", "'S'LL", " 's", "  '", "\n\n a", " \n ", "\t\t", "\u3000\u3000a", "a\u3000", "A\u0301B",
+                "中AAAa", "中AAA", "ABc中D", "\u0301AB", " \u0301AB'", "x'sx", "$a$$b", "…a", "/\n/\n//a", "1\u0301", "\x00a\x00\x00"]
+
+
+def run(program, name, batch):
+    data = b"".join(struct.pack("<I", len(t)) + t for t in (text.encode() for text in batch))
+    done = subprocess.run([program, name], input=data, capture_output=True, check=True)
+    return [[int(end) for end in line.split()] for line in done.stdout.decode().splitlines()]
+
+
+def main():
+    program = os.path.join(os.getcwd(), "tests/unit/token/cut_words")
+    thorough = len(sys.argv) > 1
+    rng = random.Random(sys.argv[1] if thorough else 4)
+    batch = list(texts(rng, 200000 if thorough else 4000, 1 if thorough else 23))
+    compiled = {name: [regex.compile(e) for e in passes] for name, passes in RULES.items()}
+    same = {name: rule for rule, names in SAME.items() for name in names.split()}
+    known = subprocess.run([program], capture_output=True, check=True).stdout.decode().split()
+    failed = 0
+    for name in sorted(set(RULES) | set(same)):
+        if name not in known:
+            print("%s is not known to Baton" % name)
+            failed += 1
+    for name in known:
+        some = batch if name in RULES else batch[-500:]
+        if name not in RULES and name not in same:
+            print("%s has no expression here" % name)
+            failed += 1
+            continue
+        wrong = 0
+        for text, ends in zip(some, run(program, name, some)):
+            pieces, at = cut(compiled[same.get(name, name)], text), 0
+            want = [at := at + len(piece.encode()) for piece in pieces]
+            if want != ends:
+                wrong += 1
+                if wrong <= 3:
+                    raw, bounds = text.encode(), [0] + ends
+                    print(name, ascii(text), ascii(pieces),
+                          ascii([raw[a:b].decode("utf-8", "replace") for a, b in zip(bounds, ends)]))
+        print("%-18s %d texts, %d wrong" % (name, len(some), wrong))
+        failed += wrong
+    return 1 if failed else 0
+
+
+sys.exit(main())

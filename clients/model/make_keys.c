@@ -21,16 +21,11 @@ struct own_key {
 };
 
 static const struct own_key OWN_KEYS[] = {
-    {"qwen2", "rope.freq_base", "1000000.0"},
-    {"qwen3", "rope.freq_base", "1000000.0"},
-    {"gemma3", "rope.freq_base", "1000000.0"},
-    {"gemma3", "attention.sliding_window", "1024"},
-    {"granite", "embedding_scale", "12.0"},
-    {"granite", "residual_scale", "0.22"},
-    {"granite", "attention.scale", "0.015625"},
-    {"granite", "logit_scale", "8.0"},
-    {"olmo2", "rope.freq_base", "500000.0"},
-    {"smollm3", "rope.freq_base", "5000000.0"},
+    {"qwen2", "rope.freq_base", "1000000.0"},   {"qwen3", "rope.freq_base", "1000000.0"},
+    {"gemma3", "rope.freq_base", "1000000.0"},  {"gemma3", "attention.sliding_window", "1024"},
+    {"granite", "embedding_scale", "12.0"},     {"granite", "residual_scale", "0.22"},
+    {"granite", "attention.scale", "0.015625"}, {"granite", "logit_scale", "8.0"},
+    {"olmo2", "rope.freq_base", "500000.0"},    {"smollm3", "rope.freq_base", "5000000.0"},
 };
 
 /* Digits alone are an unsigned number, true and false flags, other numbers floats, the rest is text. */

@@ -68,10 +68,11 @@ static int bind(struct loading *load, const char *name, const struct slot_info *
         return rc;
     if (is_vector ? !is_plain(tensor->type) : !weight_type_ok(tensor->type)) {
         const struct dtype_info *type = dtype_info(tensor->type);
+        char names[WEIGHT_TYPES_BYTES];
 
         return fault_set(load->fault, E_UNSUPPORTED, "tensor %s is stored as %s; supported here are %s", name,
                          type ? type->name : "an unknown type",
-                         is_vector ? "F32, F16 and BF16" : "F32, F16, BF16 and Q8_0");
+                         is_vector ? "F32 F16 BF16" : weight_types(names, sizeof(names)));
     }
     load->n_bound++;
     if (info->role != MODEL_ROPE_FACTORS) { /* which are read elsewhere, and no parameters */

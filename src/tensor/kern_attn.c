@@ -121,9 +121,8 @@ static inline void soften_all(float *scores, float *state, uint32_t v_pad)
         top = i == 0 ? s[i] : v16_max(s[i], top);
     }
     /* With the old maximum the correction would be 1, which changes no bit. */
-    float m = v16_top(top);
-    if (m > state[STATE_M])
-        raise_maximum(state, m, v_pad);
+    if (v16_any_above(top, state[STATE_M]))
+        raise_maximum(state, v16_top(top), v_pad);
 
     v16 most = v16_set1(state[STATE_M]);
     sum = v16_load(state + STATE_L);
@@ -155,9 +154,8 @@ static void soften(float *scores, struct range keys, float *state, uint32_t v_pa
         v16_store(scores + i, s);
         top = v16_max(s, top);
     }
-    float m = v16_top(top);
-    if (m > state[STATE_M])
-        raise_maximum(state, m, v_pad);
+    if (v16_any_above(top, state[STATE_M]))
+        raise_maximum(state, v16_top(top), v_pad);
 
     v16 most = v16_set1(state[STATE_M]), sum = v16_load(state + STATE_L);
     for (uint32_t i = begin; i < keys.to; i += 16) {

@@ -7,8 +7,9 @@
 #include "tensor/tensor.h"
 
 enum {
-    ATTN_GROUP_KEYS = 16,  /* that lie in one block whatever its size: a vector's worth */
-    ATTN_TILE_KEYS = 64,   /* that are looked at together, at multiples of as many */
+    ATTN_GROUP_KEYS = 16, /* that lie in one block whatever its size: a vector's worth */
+    ATTN_TILE_KEYS = 64,  /* that are looked at together, at multiples of as many */
+    ATTN_TILE_GROUPS = ATTN_TILE_KEYS / ATTN_GROUP_KEYS,
     ATTN_SPLIT_KEYS = 512, /* whose part is finished before the next one's begins */
     ATTN_UNIT_ROWS = 192,  /* queries x heads that share a K/V tile */
     ATTN_TILE_ROWS = 6,    /* of those, at once in registers */
@@ -51,6 +52,26 @@ struct kv_tile {
     float *k, *v;
 };
 
+/* What to bring nearer while a tile is multiplied: of the tile behind it the bytes of each group's keys and
+ * values. */
+struct kv_ahead {
+    const char *k[ATTN_TILE_GROUPS], *v[ATTN_TILE_GROUPS];
+    size_t k_bytes, v_bytes; /* of each */
+};
+
+/* A whole tile for at most ATTN_TILE_ROWS rows from the arena, of a plain type. */
+struct attn_direct {
+    enum dtype type;
+    const char *k[ATTN_TILE_GROUPS], *v[ATTN_TILE_GROUPS]; /* of each group */
+    struct kv_ahead ahead;
+    uint32_t k_dim, v_dim, block_tokens, n_rows;
+    float *q; /* as in attn_scores and attn_values */
+    size_t q_step;
+    float *scores;
+    float *o;
+    size_t o_step;
+};
+
 /* A register tile of scores: s [row][ATTN_TILE_KEYS] = q [row] . k, for groups [from, to) of keys. */
 struct attn_scores {
     const float *q;
@@ -59,6 +80,7 @@ struct attn_scores {
     uint32_t n_k;
     float *s;
     uint32_t from, to;
+    const struct kv_ahead *ahead; /* its keys are fetched meanwhile, or NULL */
 };
 
 /* A register tile of values: o [row] += p [row][key] * v [key], for keys [from, to). */
@@ -70,6 +92,7 @@ struct attn_values {
     size_t o_step;
     uint32_t n_vectors; /* sixteens of o */
     uint32_t from, to;
+    const struct kv_ahead *ahead; /* its values are fetched meanwhile, or NULL */
 };
 
 static inline size_t attn_round_up(size_t n, size_t unit)

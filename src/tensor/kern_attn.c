@@ -121,9 +121,8 @@ static inline void soften_all(float *scores, float *state, uint32_t v_pad)
         top = i == 0 ? s[i] : v16_max(s[i], top);
     }
     /* With the old maximum the correction would be 1, which changes no bit. */
-    float m = v16_top(top);
-    if (m > state[STATE_M])
-        raise_maximum(state, m, v_pad);
+    if (v16_any_above(top, state[STATE_M]))
+        raise_maximum(state, v16_top(top), v_pad);
 
     v16 most = v16_set1(state[STATE_M]);
     sum = v16_load(state + STATE_L);
@@ -155,9 +154,8 @@ static void soften(float *scores, struct range keys, float *state, uint32_t v_pa
         v16_store(scores + i, s);
         top = v16_max(s, top);
     }
-    float m = v16_top(top);
-    if (m > state[STATE_M])
-        raise_maximum(state, m, v_pad);
+    if (v16_any_above(top, state[STATE_M]))
+        raise_maximum(state, v16_top(top), v_pad);
 
     v16 most = v16_set1(state[STATE_M]), sum = v16_load(state + STATE_L);
     for (uint32_t i = begin; i < keys.to; i += 16) {
@@ -170,7 +168,8 @@ static void soften(float *scores, struct range keys, float *state, uint32_t v_pa
 }
 
 /* o += p V of some keys, for n rows of the unit; p is the first one's. */
-static void add_values(const struct walk *walk, uint32_t row, uint32_t n, const float *p, struct range keys)
+static void add_values(const struct walk *walk, uint32_t row, uint32_t n, const float *p, struct range keys,
+                       const struct kv_ahead *ahead)
 {
     if (keys.from >= keys.to)
         return;
@@ -182,7 +181,8 @@ static void add_values(const struct walk *walk, uint32_t row, uint32_t n, const 
                            .o_step = walk->state_floats,
                            .n_vectors = walk->v_pad / 16,
                            .from = keys.from,
-                           .to = keys.to},
+                           .to = keys.to,
+                           .ahead = ahead},
      n);
 }
 
@@ -195,19 +195,20 @@ static void attend_values(const struct walk *walk, uint32_t row, uint32_t n)
 
     if (common.from >= common.to) {
         for (uint32_t r = 0; r < n; r++)
-            add_values(walk, row + r, 1, scores + r * ATTN_TILE_KEYS, row_keys(walk, row + r));
+            add_values(walk, row + r, 1, scores + r * ATTN_TILE_KEYS, row_keys(walk, row + r), NULL);
         return;
     }
     for (uint32_t r = 0; r < n; r++)
         add_values(walk, row + r, 1, scores + r * ATTN_TILE_KEYS,
-                   (struct range){row_keys(walk, row + r).from, common.from});
-    add_values(walk, row, n, scores, common);
+                   (struct range){row_keys(walk, row + r).from, common.from}, NULL);
+    add_values(walk, row, n, scores, common, NULL);
     for (uint32_t r = 0; r < n; r++)
         add_values(walk, row + r, 1, scores + r * ATTN_TILE_KEYS,
-                   (struct range){common.to, row_keys(walk, row + r).to});
+                   (struct range){common.to, row_keys(walk, row + r).to}, NULL);
 }
 
-static void find_scores(const struct walk *walk, uint32_t row, uint32_t end, uint32_t from, uint32_t to)
+static void find_scores(const struct walk *walk, uint32_t row, uint32_t end, struct range groups,
+                        const struct kv_ahead *ahead)
 {
     const struct attn_space *space = &walk->unit->space;
 
@@ -217,24 +218,57 @@ static void find_scores(const struct walk *walk, uint32_t row, uint32_t end, uin
                            .k = space->k,
                            .n_k = walk->unit->args->k_dim,
                            .s = space->scores,
-                           .from = from,
-                           .to = to},
+                           .from = groups.from,
+                           .to = groups.to,
+                           .ahead = ahead},
      end - row);
 }
 
 /* The tile at hand, of which all rows see everything, for rows [row, end). */
-static void attend_all(const struct walk *walk, uint32_t row, uint32_t end)
+static void attend_all(const struct walk *walk, uint32_t row, uint32_t end, const struct kv_ahead *ahead)
 {
     float *scores = walk->unit->space.scores;
 
-    find_scores(walk, row, end, 0, ATTN_TILE_KEYS / 16);
+    find_scores(walk, row, end, (struct range){0, ATTN_TILE_GROUPS}, ahead);
     for (uint32_t r = row; r < end; r++)
         soften_all(scores + (size_t)(r - row) * ATTN_TILE_KEYS, row_state(walk, r), walk->v_pad);
-    add_values(walk, row, end - row, scores, (struct range){0, ATTN_TILE_KEYS});
+    add_values(walk, row, end - row, scores, (struct range){0, ATTN_TILE_KEYS}, ahead);
+}
+
+/* Whether the tiles that all rows see can be taken from the arena as they lie. */
+static bool is_direct(const struct walk *walk)
+{
+    const struct attn_args *args = walk->unit->args;
+    bool is_plain = args->kv_type == DTYPE_F32 || args->kv_type == DTYPE_F16 || args->kv_type == DTYPE_BF16;
+
+    return walk->n_rows <= TILE_ROWS && is_plain && !args->v_in_k && args->v_dim % 16 == 0;
+}
+
+static void attend_directly(const struct walk *walk, const struct kv_tile *tile)
+{
+    const struct attn_args *args = walk->unit->args;
+    const struct attn_space *space = &walk->unit->space;
+    struct attn_direct direct = {.type = args->kv_type,
+                                 .k_dim = args->k_dim,
+                                 .v_dim = args->v_dim,
+                                 .block_tokens = args->block_tokens,
+                                 .n_rows = walk->n_rows,
+                                 .q = space->q,
+                                 .q_step = walk->q_step,
+                                 .scores = space->scores,
+                                 .o = space->state + STATE_O,
+                                 .o_step = walk->state_floats};
+
+    KERN(kv_find)(args, tile, &direct);
+    KERN(kv_ahead)(args, tile, &direct.ahead);
+    KERN(attn_direct_scores)(&direct);
+    for (uint32_t row = 0; row < walk->n_rows; row++)
+        soften_all(space->scores + (size_t)row * ATTN_TILE_KEYS, row_state(walk, row), walk->v_pad);
+    KERN(attn_direct_values)(&direct);
 }
 
 /* The tile at hand for rows [row, end). */
-static void attend_rows(const struct walk *walk, uint32_t row, uint32_t end)
+static void attend_rows(const struct walk *walk, uint32_t row, uint32_t end, const struct kv_ahead *ahead)
 {
     const struct attn_space *space = &walk->unit->space;
 
@@ -244,7 +278,8 @@ static void attend_rows(const struct walk *walk, uint32_t row, uint32_t end)
         end--;
     if (row == end)
         return;
-    find_scores(walk, row, end, row_keys(walk, row).from / 16, (row_keys(walk, end - 1).to + 15) / 16);
+    find_scores(walk, row, end,
+                (struct range){row_keys(walk, row).from / 16, (row_keys(walk, end - 1).to + 15) / 16}, ahead);
     for (uint32_t r = row; r < end; r++)
         soften(space->scores + (size_t)(r - row) * ATTN_TILE_KEYS, row_keys(walk, r), row_state(walk, r),
                walk->v_pad);
@@ -314,22 +349,29 @@ static void walk_split(struct walk *walk, uint32_t split)
         struct range seen = {within(walk, first_seen), within(walk, end)};
         bool all = walk->key >= all_from && walk->key + ATTN_TILE_KEYS <= all_to;
 
-        KERN(kv_load)
-        (unit->args, &(struct kv_tile){.blocks = unit->item->blocks,
-                                       .kv_head = unit->kv_head,
-                                       .key = walk->key,
-                                       .from = seen.from / 16,
-                                       .to = (seen.to + 15) / 16,
-                                       .end = end_of_rows,
-                                       .k = unit->space.k,
-                                       .v = unit->space.v});
+        struct kv_tile tile = {.blocks = unit->item->blocks,
+                               .kv_head = unit->kv_head,
+                               .key = walk->key,
+                               .from = seen.from / 16,
+                               .to = (seen.to + 15) / 16,
+                               .end = end_of_rows,
+                               .k = unit->space.k,
+                               .v = unit->space.v};
+        struct kv_ahead ahead;
+
+        if (all && is_direct(walk)) {
+            attend_directly(walk, &tile);
+            continue;
+        }
+        KERN(kv_load)(unit->args, &tile);
+        KERN(kv_ahead)(unit->args, &tile, &ahead);
         for (uint32_t row = 0; row < walk->n_rows; row += walk->tile_rows) {
             uint32_t row_end = walk->n_rows - row < walk->tile_rows ? walk->n_rows : row + walk->tile_rows;
 
             if (all)
-                attend_all(walk, row, row_end);
+                attend_all(walk, row, row_end, row == 0 ? &ahead : NULL);
             else
-                attend_rows(walk, row, row_end);
+                attend_rows(walk, row, row_end, row == 0 ? &ahead : NULL);
         }
     }
     for (uint32_t row = 0; row < walk->n_rows; row++)

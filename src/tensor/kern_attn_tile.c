@@ -15,6 +15,10 @@
  */
 #include "tensor/kern_set_priv.h"
 
+#include <string.h>
+
+#include "base/mem.h"
+
 enum { MAX_VECTORS = 4 };
 
 struct attn_sums {
@@ -31,12 +35,26 @@ static inline __attribute__((always_inline)) uint32_t vectors_for(uint32_t n_row
     return n_rows == 1 ? 4 : n_rows <= 3 ? 2 : 1;
 }
 
-/* sums += x[row][i] * w[i] for i in [from, to). */
+/* A constant wherever it is expanded. */
+struct form {
+    uint32_t n_rows, n_vectors;
+    bool is_fetching;
+};
+
+/* Memory to fetch, step bytes of each part per step of the product. */
+struct fetch {
+    const char *from[ATTN_TILE_GROUPS];
+    size_t step_bytes;
+};
+
+/* sums += x[row][i] * w[i] for i in [0, n). */
 static inline __attribute__((always_inline)) void multiply(const float *x, size_t x_step, const float *w,
-                                                           size_t w_step, uint32_t n, uint32_t n_rows,
-                                                           uint32_t n_vectors, struct attn_sums *sums)
+                                                           size_t w_step, uint32_t n, struct form form,
+                                                           const struct fetch *fetch, struct attn_sums *sums)
 {
+    const uint32_t n_rows = form.n_rows, n_vectors = form.n_vectors;
     const float *rows[ATTN_TILE_ROWS];
+    size_t fetch_at = 0;
 
 #pragma GCC unroll 6
     for (uint32_t r = 0; r < n_rows; r++)
@@ -56,45 +74,51 @@ static inline __attribute__((always_inline)) void multiply(const float *x, size_
                 sums->at[r][j] = v16_fma(one, lanes[j], sums->at[r][j]);
         }
         w += w_step;
+        if (form.is_fetching) {
+#pragma GCC unroll 4
+            for (uint32_t g = 0; g < ATTN_TILE_GROUPS; g++)
+                __builtin_prefetch(fetch->from[g] + fetch_at, 0, 3);
+            fetch_at += fetch->step_bytes;
+        }
     }
 }
 
 static inline __attribute__((always_inline)) void scores_part(const struct attn_scores *tile, uint32_t group,
-                                                              uint32_t n_rows, uint32_t n_vectors)
+                                                              struct form form, const struct fetch *fetch)
 {
     struct attn_sums sums;
 
 #pragma GCC unroll 6
-    for (uint32_t r = 0; r < n_rows; r++)
+    for (uint32_t r = 0; r < form.n_rows; r++)
 #pragma GCC unroll 4
-        for (uint32_t j = 0; j < n_vectors; j++)
+        for (uint32_t j = 0; j < form.n_vectors; j++)
             sums.at[r][j] = v16_zero();
-    multiply(tile->q, tile->q_step, tile->k + group * 16, ATTN_TILE_KEYS, tile->n_k, n_rows, n_vectors,
-             &sums);
+    multiply(tile->q, tile->q_step, tile->k + group * 16, ATTN_TILE_KEYS, tile->n_k, form, fetch, &sums);
 #pragma GCC unroll 6
-    for (uint32_t r = 0; r < n_rows; r++)
+    for (uint32_t r = 0; r < form.n_rows; r++)
 #pragma GCC unroll 4
-        for (uint32_t j = 0; j < n_vectors; j++)
+        for (uint32_t j = 0; j < form.n_vectors; j++)
             v16_store(tile->s + r * ATTN_TILE_KEYS + (group + j) * 16, sums.at[r][j]);
 }
 
 static inline __attribute__((always_inline)) void values_part(const struct attn_values *tile, uint32_t vector,
-                                                              uint32_t n_rows, uint32_t n_vectors)
+                                                              struct form form, const struct fetch *fetch)
 {
+    const float *v = tile->v + tile->from * tile->v_step + (size_t)vector * 16;
     float *o = tile->o + (size_t)vector * 16;
     struct attn_sums sums;
 
 #pragma GCC unroll 6
-    for (uint32_t r = 0; r < n_rows; r++)
+    for (uint32_t r = 0; r < form.n_rows; r++)
 #pragma GCC unroll 4
-        for (uint32_t j = 0; j < n_vectors; j++)
+        for (uint32_t j = 0; j < form.n_vectors; j++)
             sums.at[r][j] = v16_load(o + r * tile->o_step + j * 16);
-    multiply(tile->p + tile->from, ATTN_TILE_KEYS, tile->v + tile->from * tile->v_step + (size_t)vector * 16,
-             tile->v_step, tile->to - tile->from, n_rows, n_vectors, &sums);
+    multiply(tile->p + tile->from, ATTN_TILE_KEYS, v, tile->v_step, tile->to - tile->from, form, fetch,
+             &sums);
 #pragma GCC unroll 6
-    for (uint32_t r = 0; r < n_rows; r++)
+    for (uint32_t r = 0; r < form.n_rows; r++)
 #pragma GCC unroll 4
-        for (uint32_t j = 0; j < n_vectors; j++)
+        for (uint32_t j = 0; j < form.n_vectors; j++)
             v16_store(o + r * tile->o_step + j * 16, sums.at[r][j]);
 }
 
@@ -103,21 +127,40 @@ static inline __attribute__((always_inline)) void scores_of(const struct attn_sc
     const uint32_t most = vectors_for(n_rows);
     uint32_t group = tile->from;
 
+    if (tile->ahead != NULL && group + most <= tile->to) { /* all is fetched with the first groups */
+        struct fetch fetch = {.step_bytes = tile->ahead->k_bytes / tile->n_k};
+
+        memcpy(fetch.from, tile->ahead->k, sizeof(fetch.from));
+        scores_part(tile, group, (struct form){n_rows, most, true}, &fetch);
+        group += most;
+    }
     for (; group + most <= tile->to; group += most)
-        scores_part(tile, group, n_rows, most);
+        scores_part(tile, group, (struct form){n_rows, most, false}, NULL);
     for (; group < tile->to; group++)
-        scores_part(tile, group, n_rows, 1);
+        scores_part(tile, group, (struct form){n_rows, 1, false}, NULL);
 }
 
 static inline __attribute__((always_inline)) void values_of(const struct attn_values *tile, uint32_t n_rows)
 {
     const uint32_t most = vectors_for(n_rows);
+    const size_t step_bytes = MEM_CACHE_LINE, most_bytes = ATTN_TILE_KEYS * step_bytes;
+    size_t fetched_bytes = 0, all_bytes = tile->ahead != NULL ? tile->ahead->v_bytes : 0;
     uint32_t vector = 0;
 
+    for (; fetched_bytes < all_bytes && vector + most <= tile->n_vectors; vector += most) {
+        size_t left_bytes = all_bytes - fetched_bytes;
+        struct fetch fetch = {.step_bytes =
+                                  left_bytes < most_bytes ? left_bytes / ATTN_TILE_KEYS : step_bytes};
+
+        for (uint32_t g = 0; g < ATTN_TILE_GROUPS; g++)
+            fetch.from[g] = tile->ahead->v[g] + fetched_bytes;
+        values_part(tile, vector, (struct form){n_rows, most, true}, &fetch);
+        fetched_bytes += most_bytes;
+    }
     for (; vector + most <= tile->n_vectors; vector += most)
-        values_part(tile, vector, n_rows, most);
+        values_part(tile, vector, (struct form){n_rows, most, false}, NULL);
     for (; vector < tile->n_vectors; vector++)
-        values_part(tile, vector, n_rows, 1);
+        values_part(tile, vector, (struct form){n_rows, 1, false}, NULL);
 }
 
 /* One expansion per height, with the height a constant. */

@@ -66,28 +66,20 @@ static inline __attribute__((always_inline)) v16 plain_at(enum dtype type, const
     return v16_from_bf16((const uint16_t *)row + i);
 }
 
-/* Memory to bring nearer while other memory is read: as fast as that is, or the processor would run out of
- * places to wait for it. */
-struct ahead {
-    const char *k, *v;
-};
-
 /* Numbers d of sixteen keys of a plain type. */
 static inline __attribute__((always_inline)) void load_plain_keys(enum dtype type, const struct head *head,
-                                                                  uint32_t at, const char *ahead, float *out)
+                                                                  uint32_t at, float *out)
 {
     const uint32_t element_bytes = type == DTYPE_F32 ? 4 : 2;
     const char *from = head->k + at * element_bytes;
 
     for (uint32_t d = 0; d < head->k_dim; d++) {
         v16_store(out + d * ATTN_TILE_KEYS, plain_at(type, from, 0));
-        __builtin_prefetch(ahead, 0, 3);
         from += head->block_tokens * element_bytes;
-        ahead += ATTN_GROUP_KEYS * element_bytes;
     }
 }
 
-static void load_q8_0_keys(const struct head *head, uint32_t at, const char *ahead, float *out)
+static void load_q8_0_keys(const struct head *head, uint32_t at, float *out)
 {
     const uint16_t *scales = scales_of(head->k, head, head->k_dim) + at;
     const int8_t *from = (const int8_t *)head->k + at;
@@ -97,15 +89,13 @@ static void load_q8_0_keys(const struct head *head, uint32_t at, const char *ahe
 
         for (uint32_t i = 0; i < KV_RUN; i++) {
             v16_store(out, v16_mul(v16_from_i8(from), scale));
-            __builtin_prefetch(ahead, 0, 3);
             from += head->block_tokens;
             out += ATTN_TILE_KEYS;
-            ahead += ATTN_GROUP_KEYS;
         }
     }
 }
 
-static void load_q4_0_keys(const struct head *head, uint32_t at, const char *ahead, float *out)
+static void load_q4_0_keys(const struct head *head, uint32_t at, float *out)
 {
     const uint16_t *scales = scales_of(head->k, head, head->k_dim) + at;
     const uint8_t *from = (const uint8_t *)head->k + at;
@@ -117,32 +107,30 @@ static void load_q4_0_keys(const struct head *head, uint32_t at, const char *ahe
         for (uint32_t i = 0; i < KV_RUN / 2; i++) {
             v16_store(to, v16_mul(v16_from_low4(from), scale));
             v16_store(to + KV_RUN / 2 * ATTN_TILE_KEYS, v16_mul(v16_from_high4(from), scale));
-            __builtin_prefetch(ahead, 0, 3);
             from += head->block_tokens;
             to += ATTN_TILE_KEYS;
-            ahead += ATTN_GROUP_KEYS;
         }
     }
 }
 
 /* Sixteen keys from token at on. */
-static void load_keys(const struct head *head, uint32_t at, const char *ahead, float *out)
+static void load_keys(const struct head *head, uint32_t at, float *out)
 {
     if (head->type == DTYPE_F32)
-        load_plain_keys(DTYPE_F32, head, at, ahead, out);
+        load_plain_keys(DTYPE_F32, head, at, out);
     else if (head->type == DTYPE_F16)
-        load_plain_keys(DTYPE_F16, head, at, ahead, out);
+        load_plain_keys(DTYPE_F16, head, at, out);
     else if (head->type == DTYPE_BF16)
-        load_plain_keys(DTYPE_BF16, head, at, ahead, out);
+        load_plain_keys(DTYPE_BF16, head, at, out);
     else if (head->type == DTYPE_Q8_0)
-        load_q8_0_keys(head, at, ahead, out);
+        load_q8_0_keys(head, at, out);
     else
-        load_q4_0_keys(head, at, ahead, out);
+        load_q4_0_keys(head, at, out);
 }
 
 /* Sixteen values of a plain type.  The arena may end with the last. */
-static inline __attribute__((always_inline)) void
-load_plain_values(enum dtype type, const struct head *head, uint32_t at, const char *ahead, float *out)
+static inline __attribute__((always_inline)) void load_plain_values(enum dtype type, const struct head *head,
+                                                                    uint32_t at, float *out)
 {
     const uint32_t element_bytes = type == DTYPE_F32 ? 4 : 2, v_dim = head->v_dim;
     const char *row = head->v + (size_t)at * v_dim * element_bytes;
@@ -152,7 +140,6 @@ load_plain_values(enum dtype type, const struct head *head, uint32_t at, const c
 
         for (; d + 16 <= v_dim; d += 16) {
             v16_store(out + d, plain_at(type, row, d));
-            __builtin_prefetch(ahead + d * element_bytes, 0, 3);
         }
         if (d < v_dim) {
             char rest[64] = {0};
@@ -162,12 +149,11 @@ load_plain_values(enum dtype type, const struct head *head, uint32_t at, const c
         }
         out += attn_v_step(v_dim);
         row += (size_t)v_dim * element_bytes;
-        ahead += (size_t)v_dim * element_bytes;
     }
 }
 
 static inline __attribute__((always_inline)) void
-load_quantised_values(enum dtype type, const struct head *head, uint32_t at, const char *ahead, float *out)
+load_quantised_values(enum dtype type, const struct head *head, uint32_t at, float *out)
 {
     const uint32_t n_runs = runs(head->v_dim), run_bytes = type == DTYPE_Q8_0 ? KV_RUN : KV_RUN / 2;
     const uint16_t *halves = scales_of(head->v, head, head->v_dim) + (size_t)at * n_runs;
@@ -188,61 +174,86 @@ load_quantised_values(enum dtype type, const struct head *head, uint32_t at, con
         }
         v16_store(out, v16_mul(low, scale));
         v16_store(out + 16, v16_mul(high, scale));
-        __builtin_prefetch(ahead, 0, 3);
         out += KV_RUN;
         from += run_bytes;
-        ahead += run_bytes;
     }
 }
 
-static void load_values(const struct head *head, uint32_t at, const char *ahead, float *out)
+static void load_values(const struct head *head, uint32_t at, float *out)
 {
     if (head->type == DTYPE_F32)
-        load_plain_values(DTYPE_F32, head, at, ahead, out);
+        load_plain_values(DTYPE_F32, head, at, out);
     else if (head->type == DTYPE_F16)
-        load_plain_values(DTYPE_F16, head, at, ahead, out);
+        load_plain_values(DTYPE_F16, head, at, out);
     else if (head->type == DTYPE_BF16)
-        load_plain_values(DTYPE_BF16, head, at, ahead, out);
+        load_plain_values(DTYPE_BF16, head, at, out);
     else if (head->type == DTYPE_Q8_0)
-        load_quantised_values(DTYPE_Q8_0, head, at, ahead, out);
+        load_quantised_values(DTYPE_Q8_0, head, at, out);
     else
-        load_quantised_values(DTYPE_Q4_0, head, at, ahead, out);
+        load_quantised_values(DTYPE_Q4_0, head, at, out);
 }
 
 /* The values that lie in the keys: sixteen columns of the K tile as rows. */
 static void turn_keys(const float *k, uint32_t v_dim, float *out)
 {
-    for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++)
-        for (uint32_t d = 0; d < v_dim; d++)
-            out[token * attn_v_step(v_dim) + d] = k[d * ATTN_TILE_KEYS + token];
+    uint32_t v_step = attn_v_step(v_dim);
+
+    /* Sixteen lines of K at a time stay near; the tile has room for whole sixteens. */
+    for (uint32_t d = 0; d < v_dim; d += 16)
+        for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++)
+            for (uint32_t i = 0; i < 16; i++)
+                out[token * v_step + d + i] = k[(d + i) * ATTN_TILE_KEYS + token];
 }
 
-/* What to bring nearer while sixteen keys are read: as much of the blocks of the tile behind. */
-static struct ahead look_ahead(const struct attn_args *args, const struct kv_tile *tile, uint32_t key)
+/* Scales lie apart: a few lines more, fetched at once. */
+static void fetch_scales(const struct head *head, uint32_t at, bool has_v)
 {
-    uint32_t part = key % args->block_tokens;
+    const uint16_t *k = scales_of(head->k, head, head->k_dim) + at;
+    const uint16_t *v = scales_of(head->v, head, head->v_dim) + (size_t)at * runs(head->v_dim);
 
-    if (key >= tile->end)
-        return (struct ahead){(const char *)tile->k, (const char *)tile->v};
-    struct head head = head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
-    size_t v_bytes = args->v_in_k ? 0 : attn_row_bytes(args->kv_type, args->v_dim);
-    struct ahead ahead = {head.k + part * attn_row_bytes(args->kv_type, args->k_dim),
-                          head.v + part * v_bytes};
+    for (uint32_t run = 0; run < runs(head->k_dim); run++)
+        __builtin_prefetch(k + run * head->block_tokens, 0, 3);
+    for (uint32_t i = 0; i < runs(head->v_dim) && has_v; i += 2)
+        __builtin_prefetch(v + i * ATTN_GROUP_KEYS, 0, 3);
+}
 
-    /* Scales lie apart: these are a few lines more. */
-    if (args->kv_type == DTYPE_Q8_0 || args->kv_type == DTYPE_Q4_0) {
-        const char *k = (const char *)scales_of(head.k, &head, head.k_dim);
-        const char *v =
-            (const char *)(scales_of(head.v, &head, head.v_dim) + (size_t)part * runs(head.v_dim));
+void KERN(kv_ahead)(const struct attn_args *args, const struct kv_tile *tile, struct kv_ahead *ahead_out)
+{
+    bool is_quantised = args->kv_type == DTYPE_Q8_0 || args->kv_type == DTYPE_Q4_0;
+    size_t k_bytes =
+        is_quantised ? quant_bytes(args->kv_type, args->k_dim) : attn_row_bytes(args->kv_type, args->k_dim);
+    size_t v_bytes =
+        is_quantised ? quant_bytes(args->kv_type, args->v_dim) : attn_row_bytes(args->kv_type, args->v_dim);
 
-        for (uint32_t run = 0; run < runs(head.k_dim); run++)
-            __builtin_prefetch(k + (size_t)(run * head.block_tokens + part) * 2, 0, 3);
-        for (uint32_t i = 0; i < runs(head.v_dim) && !args->v_in_k; i += 2)
-            __builtin_prefetch(v + (size_t)i * 32, 0, 3);
-        ahead.k = head.k + part * quant_bytes(head.type, head.k_dim);
-        ahead.v = head.v + part * quant_bytes(head.type, head.v_dim);
+    for (uint32_t group = 0; group < ATTN_TILE_GROUPS; group++) {
+        uint32_t key = tile->key + ATTN_TILE_KEYS + group * ATTN_GROUP_KEYS, at = key % args->block_tokens;
+
+        if (key >= tile->end) { /* nothing there: what is near already */
+            ahead_out->k[group] = ahead_out->v[group] = (const char *)tile->k;
+            continue;
+        }
+        struct head head = head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
+        ahead_out->k[group] = head.k + at * k_bytes;
+        ahead_out->v[group] = head.v + at * v_bytes;
+        if (is_quantised)
+            fetch_scales(&head, at, !args->v_in_k);
     }
-    return ahead;
+    ahead_out->k_bytes = k_bytes * ATTN_GROUP_KEYS;
+    ahead_out->v_bytes = args->v_in_k ? 0 : v_bytes * ATTN_GROUP_KEYS;
+}
+
+/* Where a whole tile of a plain type lies. */
+void KERN(kv_find)(const struct attn_args *args, const struct kv_tile *tile, struct attn_direct *out)
+{
+    size_t element_bytes = args->kv_type == DTYPE_F32 ? 4 : 2;
+
+    for (uint32_t group = 0; group < ATTN_TILE_GROUPS; group++) {
+        uint32_t key = tile->key + group * ATTN_GROUP_KEYS, at = key % args->block_tokens;
+        struct head head = head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
+
+        out->k[group] = head.k + at * element_bytes;
+        out->v[group] = head.v + at * args->v_dim * element_bytes;
+    }
 }
 
 void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile)
@@ -250,15 +261,14 @@ void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile)
     for (uint32_t group = tile->from; group < tile->to; group++) {
         uint32_t key = tile->key + group * ATTN_GROUP_KEYS, at = key % args->block_tokens;
         struct head head = head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
-        struct ahead ahead = look_ahead(args, tile, key + ATTN_TILE_KEYS);
         float *k = tile->k + group * ATTN_GROUP_KEYS;
         float *v = tile->v + (size_t)group * ATTN_GROUP_KEYS * attn_v_step(args->v_dim);
 
-        load_keys(&head, at, ahead.k, k);
+        load_keys(&head, at, k);
         if (args->v_in_k)
             turn_keys(k, args->v_dim, v);
         else
-            load_values(&head, at, ahead.v, v);
+            load_values(&head, at, v);
     }
 }
 

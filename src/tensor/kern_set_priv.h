@@ -27,6 +27,10 @@ void KERN(attn_unit)(const struct attn_unit *unit);
 void KERN(attn_merge)(const struct attn_unit *unit);
 void KERN(attn_scores)(const struct attn_scores *tile, uint32_t n_rows);
 void KERN(attn_values)(const struct attn_values *tile, uint32_t n_rows);
+void KERN(attn_direct_scores)(const struct attn_direct *tile);
+void KERN(attn_direct_values)(const struct attn_direct *tile);
+void KERN(kv_find)(const struct attn_args *args, const struct kv_tile *tile, struct attn_direct *out);
+void KERN(kv_ahead)(const struct attn_args *args, const struct kv_tile *tile, struct kv_ahead *ahead_out);
 void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile);
 void KERN(kv_store)(const struct kv_store_args *args);
 

@@ -7,6 +7,7 @@
 #define TENSOR_V16_AVX2_PRIV_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define KERN(name) name##_avx2
@@ -129,6 +130,13 @@ static inline float v16_top(v16 a)
     __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
 
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+static inline bool v16_any_above(v16 a, float limit)
+{
+    __m256 top = _mm256_max_ps(a.low, a.high);
+
+    return _mm256_movemask_ps(_mm256_cmp_ps(top, _mm256_set1_ps(limit), _CMP_GT_OQ)) != 0;
 }
 
 static inline __m256 v16_scale2_half(__m256 a, __m256 shifted)

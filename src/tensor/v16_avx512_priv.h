@@ -7,6 +7,7 @@
 #define TENSOR_V16_AVX512_PRIV_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define KERN(name) name##_avx512
@@ -118,6 +119,11 @@ static inline float v16_top(v16 a)
     __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
 
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+static inline bool v16_any_above(v16 a, float limit)
+{
+    return _mm512_cmp_ps_mask(a, _mm512_set1_ps(limit), _CMP_GT_OQ) != 0;
 }
 
 static inline v16 v16_scale2(v16 a, v16 shifted)

@@ -146,6 +146,11 @@ static inline float v16_top(v16 a)
     return top;
 }
 
+static inline bool v16_any_above(v16 a, float limit)
+{
+    return v16_top(a) > limit;
+}
+
 /* a * 2^n, where the low bits of shifted's pattern hold n; a must stay normal. */
 static inline v16 v16_scale2(v16 a, v16 shifted)
 {

@@ -148,11 +148,11 @@ static struct value filter_attr(struct jinja *jinja, struct value self, struct c
 }
 
 const struct callable pick_filters[] = {
-    {"map", NULL, filter_map, 0, 0},
-    {"select", NULL, filter_select, 0, 0},
-    {"reject", NULL, filter_reject, 0, 0},
-    {"selectattr", NULL, filter_selectattr, 1, 0},
-    {"rejectattr", NULL, filter_rejectattr, 1, 0},
-    {"attr", "name", filter_attr, 1, 0},
-    {NULL, NULL, NULL, 0, 0},
+    {"map", NULL, filter_map, 0, false},
+    {"select", NULL, filter_select, 0, false},
+    {"reject", NULL, filter_reject, 0, false},
+    {"selectattr", NULL, filter_selectattr, 1, false},
+    {"rejectattr", NULL, filter_rejectattr, 1, false},
+    {"attr", "name", filter_attr, 1, false},
+    {NULL, NULL, NULL, 0, false},
 };

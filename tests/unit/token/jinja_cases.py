@@ -409,6 +409,20 @@ lines|indent(2, first=true, blank=true)
 lines|indent('> ')
 ''|indent
 'a\n'|indent(2, true)
+'<'|safe + '<'
+'<' + '<'|safe
+'<' + '<'|safe + q
+'<'|e + '<' + s
+'<'|safe ~ '<' ~ n ~ ['<']
+'a' ~ '<'
+'<'|e|e
+'<'|safe|e
+'<'|safe|forceescape
+'<b>'|safe|upper|length
+('<'|safe)[0] + '<'
+' < '|safe|trim + '<'
+'<'|safe == '<'
+['<'|safe, '<']|join
 s|wordcount
 u|wordcount
 '%s and %d'|format('x', 3)

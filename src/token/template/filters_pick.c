@@ -31,6 +31,12 @@ static struct call without(const struct call *call, size_t n)
     return rest;
 }
 
+/* What is false is empty, also what could not be gone through at all (none, 0). */
+static struct value elements(struct jinja *jinja, struct value self)
+{
+    return value_is_true(self) ? value_elements(jinja, self) : value_list(jinja, 0);
+}
+
 static bool is_picked(struct jinja *jinja, const struct callable *test, struct value value,
                       const struct call *rest, int how)
 {
@@ -42,7 +48,7 @@ static bool is_picked(struct jinja *jinja, const struct callable *test, struct v
 
 static struct value pick(struct jinja *jinja, struct value self, struct call *call, int how)
 {
-    struct value all = value_elements(jinja, self), list = value_list(jinja, 0);
+    struct value all = elements(jinja, self), list = value_list(jinja, 0);
     size_t n_used = (how & BY_ATTRIBUTE) != 0;
     const struct callable *test = NULL;
     struct call rest = without(call, n_used);
@@ -114,7 +120,7 @@ static struct value map_attribute(struct jinja *jinja, struct value all, struct 
 
 static struct value filter_map(struct jinja *jinja, struct value self, struct call *call)
 {
-    struct value all = value_elements(jinja, self), list = value_list(jinja, 0);
+    struct value all = elements(jinja, self), list = value_list(jinja, 0);
     struct value path = keyword_of(call, "attribute");
 
     if (jinja->rc != 0)

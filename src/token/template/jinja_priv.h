@@ -33,6 +33,7 @@ struct jinja {
     uint64_t steps_left;
     unsigned depth;
     size_t max_text_bytes;
+    size_t made_bytes; /* of all texts in the making */
     int64_t now_unix_s;
     struct scope *globals; /* the functions; below everything */
     struct scope *scope;

@@ -26,7 +26,8 @@ static struct call without(const struct call *call, size_t n)
 {
     struct call rest = *call;
 
-    rest.args += n;
+    if (n > 0)
+        rest.args += n;
     rest.n_args -= n;
     return rest;
 }

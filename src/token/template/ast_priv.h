@@ -104,7 +104,7 @@ struct jinja_template {
     struct name *names[NAME_BUCKETS];
     uint32_t n_names, n_nodes;
     const struct name *loop, *caller, *varargs, *kwargs;
-    bool uses_varargs, uses_kwargs;
+    bool uses_varargs, uses_kwargs, uses_markup;
     struct node *body;
 };
 

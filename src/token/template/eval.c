@@ -43,7 +43,7 @@ static struct value eval_sum(struct jinja *jinja, const struct node *node, struc
     for (; is_sum(node) && n < SUM_AT_ONCE; node = node->a)
         rest[n++] = node->b;
     struct value sum = jinja_eval(jinja, node);
-    if (sum.kind == VALUE_TEXT) {
+    if (sum.kind == VALUE_TEXT && !jinja->parsed->uses_markup) {
         sum_texts(jinja, sum, rest, n, into != NULL ? into : &build);
         return into != NULL ? value_undefined(NULL) : build_end(&build);
     }

@@ -26,9 +26,16 @@ static struct call without(const struct call *call, size_t n)
 {
     struct call rest = *call;
 
-    rest.args += n;
+    if (n > 0)
+        rest.args += n;
     rest.n_args -= n;
     return rest;
+}
+
+/* What is false is empty, also what could not be gone through at all (none, 0). */
+static struct value elements(struct jinja *jinja, struct value self)
+{
+    return value_is_true(self) ? value_elements(jinja, self) : value_list(jinja, 0);
 }
 
 static bool is_picked(struct jinja *jinja, const struct callable *test, struct value value,
@@ -42,7 +49,7 @@ static bool is_picked(struct jinja *jinja, const struct callable *test, struct v
 
 static struct value pick(struct jinja *jinja, struct value self, struct call *call, int how)
 {
-    struct value all = value_elements(jinja, self), list = value_list(jinja, 0);
+    struct value all = elements(jinja, self), list = value_list(jinja, 0);
     size_t n_used = (how & BY_ATTRIBUTE) != 0;
     const struct callable *test = NULL;
     struct call rest = without(call, n_used);
@@ -114,7 +121,7 @@ static struct value map_attribute(struct jinja *jinja, struct value all, struct 
 
 static struct value filter_map(struct jinja *jinja, struct value self, struct call *call)
 {
-    struct value all = value_elements(jinja, self), list = value_list(jinja, 0);
+    struct value all = elements(jinja, self), list = value_list(jinja, 0);
     struct value path = keyword_of(call, "attribute");
 
     if (jinja->rc != 0)
@@ -148,11 +155,11 @@ static struct value filter_attr(struct jinja *jinja, struct value self, struct c
 }
 
 const struct callable pick_filters[] = {
-    {"map", NULL, filter_map, 0, 0},
-    {"select", NULL, filter_select, 0, 0},
-    {"reject", NULL, filter_reject, 0, 0},
-    {"selectattr", NULL, filter_selectattr, 1, 0},
-    {"rejectattr", NULL, filter_rejectattr, 1, 0},
-    {"attr", "name", filter_attr, 1, 0},
-    {NULL, NULL, NULL, 0, 0},
+    {"map", NULL, filter_map, 0, false},
+    {"select", NULL, filter_select, 0, false},
+    {"reject", NULL, filter_reject, 0, false},
+    {"selectattr", NULL, filter_selectattr, 1, false},
+    {"rejectattr", NULL, filter_rejectattr, 1, false},
+    {"attr", "name", filter_attr, 1, false},
+    {NULL, NULL, NULL, 0, false},
 };

@@ -83,30 +83,34 @@ static struct value filter_string(struct jinja *jinja, struct value self, struct
     return value_to_text(jinja, self);
 }
 
-static struct value filter_escape(struct jinja *jinja, struct value self, struct call *call)
+/* A text as one that needs no escaping (any more). */
+static struct value markup(struct jinja *jinja, struct value value)
+{
+    struct text text = text_in(value);
+
+    text.is_markup = true;
+    return jinja->rc == 0 ? value_text(jinja, text) : value;
+}
+
+static struct value filter_safe(struct jinja *jinja, struct value self, struct call *call)
+{
+    (void)call;
+    return markup(jinja, value_to_text(jinja, self));
+}
+
+static struct value filter_forceescape(struct jinja *jinja, struct value self, struct call *call)
 {
     struct value whole = value_to_text(jinja, self);
     struct build build = build_begin(jinja);
-    struct text text = text_in(whole);
-    size_t from = 0;
 
     (void)call;
-    for (size_t at = 0; at < text.len_bytes && jinja->rc == 0; at++) {
-        uint8_t c = text.data[at];
-        const char *name = c == '&'    ? "&amp;"
-                           : c == '<'  ? "&lt;"
-                           : c == '>'  ? "&gt;"
-                           : c == '"'  ? "&#34;"
-                           : c == '\'' ? "&#39;"
-                                       : NULL;
-        if (name == NULL)
-            continue;
-        build_text(&build, text_part(text, from, at));
-        build_raw(&build, name, text_str(name).len_bytes, text_mark_at(text, at));
-        from = at + 1;
-    }
-    build_text(&build, text_part(text, from, text.len_bytes));
-    return build_end(&build);
+    print_html(&build, text_in(whole));
+    return markup(jinja, build_end(&build));
+}
+
+static struct value filter_escape(struct jinja *jinja, struct value self, struct call *call)
+{
+    return text_in(self).is_markup ? self : filter_forceescape(jinja, self, call);
 }
 
 /* width first blank */
@@ -211,22 +215,22 @@ static struct value filter_truncate(struct jinja *jinja, struct value self, stru
 }
 
 const struct callable text_filters[] = {
-    {"upper", "", filter_upper, 0, 0},
-    {"lower", "", filter_lower, 0, 0},
-    {"title", "", filter_title, 0, 0},
-    {"capitalize", "", filter_capitalize, 0, 0},
-    {"trim", "chars", filter_trim, 0, 0},
-    {"replace", "old new count", filter_replace, 2, 0},
-    {"center", "width fillchar", filter_center, 0, 0},
-    {"string", "", filter_string, 0, 0},
-    {"safe", "", filter_string, 0, 0},
-    {"escape", "", filter_escape, 0, 0},
-    {"e", "", filter_escape, 0, 0},
-    {"forceescape", "", filter_escape, 0, 0},
-    {"indent", "width first blank", filter_indent, 0, 0},
-    {"wordcount", "", filter_wordcount, 0, 0},
-    {"format", NULL, filter_format, 0, 0},
-    {"tojson", "ensure_ascii indent separators sort_keys", filter_tojson, 0, 0},
-    {"truncate", "length killwords end leeway", filter_truncate, 0, 0},
-    {NULL, NULL, NULL, 0, 0},
+    {"upper", "", filter_upper, 0, false},
+    {"lower", "", filter_lower, 0, false},
+    {"title", "", filter_title, 0, false},
+    {"capitalize", "", filter_capitalize, 0, false},
+    {"trim", "chars", filter_trim, 0, false},
+    {"replace", "old new count", filter_replace, 2, false},
+    {"center", "width fillchar", filter_center, 0, false},
+    {"string", "", filter_string, 0, false},
+    {"safe", "", filter_safe, 0, true},
+    {"escape", "", filter_escape, 0, true},
+    {"e", "", filter_escape, 0, true},
+    {"forceescape", "", filter_forceescape, 0, true},
+    {"indent", "width first blank", filter_indent, 0, false},
+    {"wordcount", "", filter_wordcount, 0, false},
+    {"format", NULL, filter_format, 0, false},
+    {"tojson", "ensure_ascii indent separators sort_keys", filter_tojson, 0, false},
+    {"truncate", "length killwords end leeway", filter_truncate, 0, false},
+    {NULL, NULL, NULL, 0, false},
 };

@@ -157,10 +157,10 @@ static struct value function_strftime(struct jinja *jinja, struct value self, st
 }
 
 const struct callable jinja_functions[] = {
-    {"range", NULL, function_range, 1, 0},
-    {"dict", NULL, function_dict, 0, 0},
-    {"namespace", NULL, function_namespace, 0, 0},
-    {"raise_exception", "message", function_raise, 1, 0},
-    {"strftime_now", "format", function_strftime, 1, 0},
-    {NULL, NULL, NULL, 0, 0},
+    {"range", NULL, function_range, 1, false},
+    {"dict", NULL, function_dict, 0, false},
+    {"namespace", NULL, function_namespace, 0, false},
+    {"raise_exception", "message", function_raise, 1, false},
+    {"strftime_now", "format", function_strftime, 1, false},
+    {NULL, NULL, NULL, 0, false},
 };

@@ -207,7 +207,10 @@ int jinja_run(struct jinja *jinja, struct text *out)
     jinja->line = 1;
     struct value value = jinja_capture(jinja, jinja->parsed->body);
 
-    if (jinja->rc == 0)
-        *out = text_in(value);
-    return jinja->rc;
+    if (jinja->rc != 0)
+        return jinja->rc;
+    *out = text_in(value);
+    if (out->data == NULL)
+        *out = text_str("");
+    return 0;
 }

@@ -33,6 +33,7 @@ struct jinja {
     uint64_t steps_left;
     unsigned depth;
     size_t max_text_bytes;
+    size_t made_bytes; /* of all texts in the making */
     int64_t now_unix_s;
     struct scope *globals; /* the functions; below everything */
     struct scope *scope;
@@ -83,8 +84,10 @@ uint64_t bytes_hash(struct bytes bytes);
 
 /* ---- print.c, number.c, tojson.c ---- */
 
-void print_str(struct build *build, struct value value);  /* as str() */
-void print_repr(struct build *build, struct value value); /* as repr() */
+void print_str(struct build *build, struct value value);                    /* as str() */
+void print_repr(struct build *build, struct value value);                   /* as repr() */
+void print_html(struct build *build, struct text text);                     /* with & < > " ' escaped */
+struct value text_add(struct jinja *jinja, struct value a, struct value b); /* two texts */
 struct value value_to_text(struct jinja *jinja, struct value value);
 void print_float(struct build *build, double real);
 struct value value_to_json(struct jinja *jinja, struct value value, const struct value *options);
@@ -141,7 +144,7 @@ struct callable { /* a filter, test, method or global function */
     const char *params; /* "a b c"; NULL: takes the call as it is */
     callable_fn *fn;
     unsigned n_needed;
-    int extra; /* what fn makes of it */
+    bool makes_markup;
 };
 
 struct method {

@@ -34,8 +34,9 @@ static struct value neighbour(const struct loop *loop, bool is_next)
 
 struct value loop_attribute(struct jinja *jinja, struct loop *loop, struct text name)
 {
-    static const struct callable methods[] = {
-        {"cycle", NULL, loop_cycle, 1, 0}, {"changed", NULL, loop_changed, 0, 0}, {NULL, NULL, NULL, 0, 0}};
+    static const struct callable methods[] = {{"cycle", NULL, loop_cycle, 1, false},
+                                              {"changed", NULL, loop_changed, 0, false},
+                                              {NULL, NULL, NULL, 0, false}};
     int64_t n = (int64_t)loop->items.list->n, at = (int64_t)loop->index;
     const struct {
         const char *name;

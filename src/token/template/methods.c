@@ -260,28 +260,28 @@ static struct value method_format(struct jinja *jinja, struct value self, struct
 }
 
 const struct callable text_methods[] = {
-    {"upper", "", method_case, 0, 0},
-    {"lower", "", method_lower, 0, 0},
-    {"title", "", method_title, 0, 0},
-    {"capitalize", "", method_capitalize, 0, 0},
-    {"swapcase", "", method_swapcase, 0, 0},
-    {"isdigit", "", method_isdigit, 0, 0},
-    {"isdecimal", "", method_isdigit, 0, 0},
-    {"isnumeric", "", method_isdigit, 0, 0},
-    {"isalpha", "", method_isalpha, 0, 0},
-    {"isalnum", "", method_isalnum, 0, 0},
-    {"isspace", "", method_isspace, 0, 0},
-    {"isupper", "", method_isupper, 0, 0},
-    {"islower", "", method_islower, 0, 0},
-    {"strip", "chars", method_strip, 0, 0},
-    {"lstrip", "chars", method_lstrip, 0, 0},
-    {"rstrip", "chars", method_rstrip, 0, 0},
-    {"ljust", "width fillchar", method_ljust, 1, 0},
-    {"rjust", "width fillchar", method_rjust, 1, 0},
-    {"center", "width fillchar", method_center, 1, 0},
-    {"zfill", "width", method_zfill, 1, 0},
-    {"format", NULL, method_format, 0, 0},
-    {NULL, NULL, NULL, 0, 0},
+    {"upper", "", method_case, 0, false},
+    {"lower", "", method_lower, 0, false},
+    {"title", "", method_title, 0, false},
+    {"capitalize", "", method_capitalize, 0, false},
+    {"swapcase", "", method_swapcase, 0, false},
+    {"isdigit", "", method_isdigit, 0, false},
+    {"isdecimal", "", method_isdigit, 0, false},
+    {"isnumeric", "", method_isdigit, 0, false},
+    {"isalpha", "", method_isalpha, 0, false},
+    {"isalnum", "", method_isalnum, 0, false},
+    {"isspace", "", method_isspace, 0, false},
+    {"isupper", "", method_isupper, 0, false},
+    {"islower", "", method_islower, 0, false},
+    {"strip", "chars", method_strip, 0, false},
+    {"lstrip", "chars", method_lstrip, 0, false},
+    {"rstrip", "chars", method_rstrip, 0, false},
+    {"ljust", "width fillchar", method_ljust, 1, false},
+    {"rjust", "width fillchar", method_rjust, 1, false},
+    {"center", "width fillchar", method_center, 1, false},
+    {"zfill", "width", method_zfill, 1, false},
+    {"format", NULL, method_format, 0, false},
+    {NULL, NULL, NULL, 0, false},
 };
 
 /* ---- of lists and dicts ---- */
@@ -364,24 +364,24 @@ static struct value method_copy(struct jinja *jinja, struct value self, struct c
 }
 
 static const struct callable list_methods[] = {
-    {"index", "value", list_index, 1, 0},    {"count", "value", list_count, 1, 0},
-    {"copy", "", method_copy, 0, 0},         {"append", NULL, method_refused, 0, 0},
-    {"extend", NULL, method_refused, 0, 0},  {"insert", NULL, method_refused, 0, 0},
-    {"pop", NULL, method_refused, 0, 0},     {"remove", NULL, method_refused, 0, 0},
-    {"reverse", NULL, method_refused, 0, 0}, {"sort", NULL, method_refused, 0, 0},
-    {"clear", NULL, method_refused, 0, 0},   {NULL, NULL, NULL, 0, 0},
+    {"index", "value", list_index, 1, false},    {"count", "value", list_count, 1, false},
+    {"copy", "", method_copy, 0, false},         {"append", NULL, method_refused, 0, false},
+    {"extend", NULL, method_refused, 0, false},  {"insert", NULL, method_refused, 0, false},
+    {"pop", NULL, method_refused, 0, false},     {"remove", NULL, method_refused, 0, false},
+    {"reverse", NULL, method_refused, 0, false}, {"sort", NULL, method_refused, 0, false},
+    {"clear", NULL, method_refused, 0, false},   {NULL, NULL, NULL, 0, false},
 };
 
 static const struct callable dict_methods[] = {
-    {"items", "", dict_items, 0, 0},   {"keys", "", dict_keys, 0, 0},
-    {"values", "", dict_values, 0, 0}, {"get", "key default", dict_get_method, 1, 0},
-    {"copy", "", method_copy, 0, 0},   {NULL, NULL, NULL, 0, 0},
+    {"items", "", dict_items, 0, false},   {"keys", "", dict_keys, 0, false},
+    {"values", "", dict_values, 0, false}, {"get", "key default", dict_get_method, 1, false},
+    {"copy", "", method_copy, 0, false},   {NULL, NULL, NULL, 0, false},
 };
 
 static const struct callable dict_changers[] = {
-    {"update", NULL, method_refused, 0, 0},     {"pop", NULL, method_refused, 0, 0},
-    {"setdefault", NULL, method_refused, 0, 0}, {"popitem", NULL, method_refused, 0, 0},
-    {"clear", NULL, method_refused, 0, 0},      {NULL, NULL, NULL, 0, 0},
+    {"update", NULL, method_refused, 0, false},     {"pop", NULL, method_refused, 0, false},
+    {"setdefault", NULL, method_refused, 0, false}, {"popitem", NULL, method_refused, 0, false},
+    {"clear", NULL, method_refused, 0, false},      {NULL, NULL, NULL, 0, false},
 };
 
 const struct callable *method_find(struct jinja *jinja, struct value self, struct bytes name)

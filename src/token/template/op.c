@@ -162,15 +162,6 @@ static struct value joined_lists(struct jinja *jinja, struct value a, struct val
     return list;
 }
 
-static struct value joined_texts(struct jinja *jinja, struct value a, struct value b)
-{
-    struct build build = build_begin(jinja);
-
-    build_text(&build, *a.text);
-    build_text(&build, *b.text);
-    return build_end(&build);
-}
-
 static struct value refuse(struct jinja *jinja, enum op op, struct value a, struct value b)
 {
     static const char *const signs[] = {[OP_ADD] = "+",    [OP_SUB] = "-", [OP_MUL] = "*", [OP_DIV] = "/",
@@ -196,7 +187,7 @@ struct value op_binary(struct jinja *jinja, enum op op, struct value a, struct v
     if (value_is_number(a) && value_is_number(b))
         return on_reals(jinja, op, value_real(a), value_real(b));
     if (op == OP_ADD && a.kind == VALUE_TEXT && b.kind == VALUE_TEXT)
-        return joined_texts(jinja, a, b);
+        return text_add(jinja, a, b);
     if (op == OP_ADD && value_is_sequence(a) && a.kind == b.kind)
         return joined_lists(jinja, a, b);
     if (op == OP_MUL && (a.kind == VALUE_TEXT || value_is_sequence(a)) && value_index(b, &y))

@@ -138,6 +138,8 @@ static void find_callable(struct parser *parser, struct node *node, const char *
     struct bytes name = node->name == NULL ? bytes_str("?") : text_bytes(node->name->text);
 
     node->callable = node->kind == NODE_FILTER ? filter_find(name) : test_find(name);
+    if (node->callable != NULL && node->kind == NODE_FILTER)
+        parser->parsed->uses_markup |= node->callable->makes_markup;
     if (node->callable == NULL && parser->conditional == 0)
         parser_fail(parser, "unknown %s \"%.*s\"", what, name.len_bytes > 64 ? 64 : (int)name.len_bytes,
                     (const char *)name.data);

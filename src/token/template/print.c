@@ -231,3 +231,48 @@ struct value value_to_text(struct jinja *jinja, struct value value)
     print_str(&build, value);
     return build_end(&build);
 }
+
+void print_html(struct build *build, struct text text)
+{
+    size_t from = 0;
+
+    for (size_t at = 0; at < text.len_bytes && build->jinja->rc == 0; at++) {
+        uint8_t c = text.data[at];
+        const char *name = c == '&'    ? "&amp;"
+                           : c == '<'  ? "&lt;"
+                           : c == '>'  ? "&gt;"
+                           : c == '"'  ? "&#34;"
+                           : c == '\'' ? "&#39;"
+                                       : NULL;
+        if (name == NULL)
+            continue;
+        build_text(build, text_part(text, from, at));
+        build_raw(build, name, strlen(name), text_mark_at(text, at));
+        from = at + 1;
+    }
+    build_text(build, text_part(text, from, text.len_bytes));
+}
+
+static void put_part(struct build *build, struct text text, bool is_markup)
+{
+    if (is_markup && !text.is_markup)
+        print_html(build, text);
+    else
+        build_text(build, text);
+}
+
+/* When one is markup, the other is escaped, and both together are markup. */
+struct value text_add(struct jinja *jinja, struct value a, struct value b)
+{
+    bool is_markup = text_in(a).is_markup || text_in(b).is_markup;
+    struct build build = build_begin(jinja);
+
+    put_part(&build, text_in(a), is_markup);
+    put_part(&build, text_in(b), is_markup);
+    struct value whole = build_end(&build);
+    if (!is_markup || jinja->rc != 0)
+        return whole;
+    struct text text = text_in(whole);
+    text.is_markup = true;
+    return value_text(jinja, text);
+}

@@ -158,7 +158,8 @@ static bool has_room(struct build *build, size_t len_bytes)
 
     if (!jinja_charge(jinja, len_bytes / 64))
         return false;
-    if (len_bytes > jinja->max_text_bytes - build->data.len_bytes) {
+    /* All that are in the making count together: macros nest, and each holds what it has so far. */
+    if (len_bytes > jinja->max_text_bytes - jinja->made_bytes) {
         jinja_fail(jinja, E_LIMIT, "a text of more than %zu bytes", jinja->max_text_bytes);
         return false;
     }
@@ -189,6 +190,7 @@ static void put(struct build *build, struct text text)
         build->is_mixed = true;
     }
     buf_append(&build->data, text.data, text.len_bytes);
+    build->jinja->made_bytes += text.len_bytes;
     if (build->is_mixed)
         put_marks(build, text.marks, text.mark, text.len_bytes);
     if (build->data.is_bad || build->marks.is_bad)
@@ -219,6 +221,7 @@ void build_char(struct build *build, uint32_t code, uint8_t mark)
 
 void build_drop(struct build *build)
 {
+    build->jinja->made_bytes -= build->data.len_bytes;
     buf_fini(&build->data);
     buf_fini(&build->marks);
     *build = (struct build){.jinja = build->jinja};

@@ -45,6 +45,7 @@ struct text {
     const uint8_t *marks; /* [len_bytes]; NULL: mark is that of every byte */
     size_t len_bytes;
     uint8_t mark;
+    bool is_markup; /* came out of "safe" or "escape": what is joined to it is escaped, as in the reference */
 };
 
 struct value {

@@ -409,6 +409,20 @@ lines|indent(2, first=true, blank=true)
 lines|indent('> ')
 ''|indent
 'a\n'|indent(2, true)
+'<'|safe + '<'
+'<' + '<'|safe
+'<' + '<'|safe + q
+'<'|e + '<' + s
+'<'|safe ~ '<' ~ n ~ ['<']
+'a' ~ '<'
+'<'|e|e
+'<'|safe|e
+'<'|safe|forceescape
+'<b>'|safe|upper|length
+('<'|safe)[0] + '<'
+' < '|safe|trim + '<'
+'<'|safe == '<'
+['<'|safe, '<']|join
 s|wordcount
 u|wordcount
 '%s and %d'|format('x', 3)
@@ -442,6 +456,11 @@ names|map('replace', 'a', 'X')|list
 ['a','b']|map('foo')|list
 l|select('odd')|list
 l|select|list
+nil|select|list
+nil|selectattr('a')|list
+z|map('upper')|list
+7|map('upper')|list
+nil|map(attribute='x')|list
 [0,1,'',none]|select|list
 [0,1,'',none]|reject|list
 l|reject('odd')|list
@@ -664,5 +683,5 @@ REFUSED = [
     ("{{ " + "(" * 200 + "1" + ")" * 200 + " }}", {}, "nested deeper"), ("{{ " + "[" * 300 + " }}", {}, "nest too deep"),
     ("{{ x" + "|trim" * 1000 + " }}", {"x": "a"}, "nested deeper"), ("{% if 1 %}" * 150 + "{% endif %}" * 150, {}, "nested deeper"),
     ("{% for i in range(30) %}{% set x = 'ab' * 1000000 %}{% endfor %}", {}, "too many steps"), ("{{ '%5000d' % 1 }}", {}, "wider than"),
-    ("{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = ns.l + ns.l %}{% endfor %}", {}, "memory"), ("{{ raise_exception('Not so.') }}", {}, "line 1: Not so."),
+    ("{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = ns.l + ns.l %}{% endfor %}", {}, "memory"), ("{% macro m() %}{{ 'x' * 3000000 }}{{ m() }}{% endmacro %}{{ m() }}", {}, "a text of more than"), ("{{ raise_exception('Not so.') }}", {}, "line 1: Not so."),
 ]

@@ -126,10 +126,11 @@ static int bind(struct loading *load, const char *name, uint64_t rows, uint64_t 
                          (unsigned long long)(is_vector ? 1 : rows), (unsigned long long)cols);
     if (is_vector ? !is_plain(tensor->type) : !weight_type_ok(tensor->type)) {
         const struct dtype_info *info = dtype_info(tensor->type);
+        char names[WEIGHT_TYPES_BYTES];
 
         return fault_set(load->fault, E_UNSUPPORTED, "tensor %s is stored as %s; supported here are %s", name,
                          info ? info->name : "an unknown type",
-                         is_vector ? "F32, F16 and BF16" : "F32, F16, BF16 and Q8_0");
+                         is_vector ? "F32 F16 BF16" : weight_types(names, sizeof(names)));
     }
     load->n_bound++;
     load->total_bytes += tensor->len_bytes;

@@ -10,9 +10,8 @@
 #include "tensor/tensor.h"
 
 enum {
-    PANEL_ROWS = 16,                           /* lanes: output rows of a panel */
-    QBLK_WEIGHTS = 32,                         /* along K, per scale */
-    Q8_QBLK_BYTES = QBLK_WEIGHTS * PANEL_ROWS, /* quants of one qblk of one panel */
+    PANEL_ROWS = 16,   /* lanes: output rows of a panel */
+    QBLK_WEIGHTS = 32, /* along K, per scale of activations */
     ROWS_STRIDE =
         128, /* floats between rows of X in tile_rows: one constant, so that addresses are constants */
     MAX_BLOCK_TOKENS = ROWS_STRIDE,
@@ -38,23 +37,39 @@ struct tile {
     size_t next_k_bytes, next_panel_bytes;
 };
 
-/* The same over qblks.  Packed activations of one tile: [qblk] of q8_act_bytes(n_tokens) each. */
+/* The same over quantised weights, chunk after chunk (quant_priv.h). */
 struct tile_q8 {
-    const uint8_t *w;       /* [panel][qblk][Q8_QBLK_BYTES], weight + 128, as [k/4][lane][4] */
-    const uint16_t *scales; /* [panel][qblk][lane], F16 */
-    size_t panel_step;      /* bytes, for both */
-    const void *x;
+    enum dtype type;
+    const uint8_t *w;      /* first chunk of the first panel */
+    size_t panel_step;     /* bytes */
+    const uint8_t *lookup; /* [16] of types with a table */
+    const void *x;         /* packed, the first qblk's */
+    size_t x_step;         /* bytes from one tile of tokens to the next */
     float *y;
     size_t y_step;
     uint32_t n_qblks;
     uint32_t n_panels;
-    uint32_t n_tokens; /* 1..tile_tokens */
+    uint32_t n_tokens; /* 1..tile_tokens, of each tile */
+    uint32_t n_tiles;  /* one below the other in y; for direct 1 */
     bool is_first;
-    const uint8_t *next; /* fetched meanwhile, panel_step apart; NULL as above */
+    /* Fetched meanwhile: next_bytes of as many panels, next_step apart, with each tile.  NULL: nothing
+     * (tile), what lies ahead (direct). */
+    const uint8_t *next;
+    size_t next_step, next_bytes;
+};
+
+/* A chunk of n_qblks to take apart. */
+struct expand {
+    enum dtype type;
+    const uint8_t *chunk;
+    const uint8_t *lookup;
+    uint32_t n_qblks;
+    uint8_t *out; /* quant_expanded() */
 };
 
 /* Activations to pack: columns [from, to) of n_tokens rows, x_stride floats apart. */
 struct pack {
+    enum dtype type; /* of the weights; for q8 */
     const float *x;
     size_t x_stride;
     uint32_t n_tokens; /* of this tile */
@@ -105,9 +120,11 @@ struct kern_vec {
 struct kern_q8 {
     uint32_t tile_tokens;
     uint32_t tile_panels;
-    uint32_t act_bytes; /* per token and qblk, packed */
+    uint32_t quant_bytes; /* that four quants of an activation take, packed */
 
-    void (*tile)(const struct tile_q8 *tile);
+    void (*tile)(const struct tile_q8 *tile); /* over expanded chunks */
+    void (*expand)(const struct expand *expand);
+    void (*direct)(const struct tile_q8 *tile); /* over chunks as they are, one token; may be NULL */
     void (*pack)(const struct pack *pack);
     kern_peak peak; /* dots of four per lane, so many a round: */
     uint32_t peak_chains;

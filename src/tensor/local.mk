@@ -6,14 +6,15 @@ kern_libs = libkern_scalar.a
 # Unrolled tiles take a compiler minutes to instrument, so sanitizers leave the tables out (see configure.ac).
 libtensor_a_SOURCES = \
 	src/tensor/tensor.h src/tensor/kern_priv.h src/tensor/attn_priv.h \
-	src/tensor/weight.c src/tensor/weight_priv.h \
+	src/tensor/weight.c src/tensor/weight_priv.h src/tensor/weight_quant.c src/tensor/quant_priv.h \
 	src/tensor/work.c src/tensor/work_priv.h \
 	src/tensor/matmul.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
 
 kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/kern_tile.c \
 	src/tensor/kern_attn.c src/tensor/kern_ops.c src/tensor/kern_peak.c
-libkern_scalar_a_SOURCES = $(kern_vec_sources) src/tensor/kern_q8.c \
-	src/tensor/v16_scalar_priv.h src/tensor/q8_scalar_priv.h
+kern_q8_sources = src/tensor/kern_quant_priv.h src/tensor/kern_q8.c src/tensor/kern_expand.c
+libkern_scalar_a_SOURCES = $(kern_vec_sources) $(kern_q8_sources) \
+	src/tensor/v16_scalar_priv.h src/tensor/b64_scalar_priv.h src/tensor/q8_scalar_priv.h
 libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE)
 libkern_scalar_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"tensor/v16_scalar_priv.h"' -DKERN_Q8='"tensor/q8_scalar_priv.h"'
 
@@ -26,21 +27,21 @@ kern_libs += libkern_avx2.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512vn
 kern_cflags = $(AM_CFLAGS) $(KERN_SANITIZE) -O3
 kern_cflags_avx2 = $(kern_cflags) -mavx2 -mfma -mf16c
 kern_cppflags_avx2 = $(AM_CPPFLAGS) -DKERN_V16='"tensor/v16_avx2_priv.h"'
-libkern_avx2_a_SOURCES = $(kern_vec_sources) src/tensor/kern_q8.c \
-	src/tensor/v16_avx2_priv.h src/tensor/q8_madd256_priv.h
+libkern_avx2_a_SOURCES = src/tensor/kern_direct.c $(kern_vec_sources) $(kern_q8_sources) \
+	src/tensor/v16_avx2_priv.h src/tensor/b64_avx2_priv.h src/tensor/q8_madd256_priv.h
 libkern_avx2_a_CPPFLAGS = $(kern_cppflags_avx2) -DKERN_Q8='"tensor/q8_madd256_priv.h"'
 libkern_avx2_a_CFLAGS = $(kern_cflags_avx2)
-libkern_avx2vnni_a_SOURCES = src/tensor/kern_q8.c src/tensor/q8_vnni256_priv.h
+libkern_avx2vnni_a_SOURCES = src/tensor/kern_direct.c $(kern_q8_sources) src/tensor/q8_vnni256_priv.h
 libkern_avx2vnni_a_CPPFLAGS = $(kern_cppflags_avx2) -DKERN_Q8='"tensor/q8_vnni256_priv.h"'
 libkern_avx2vnni_a_CFLAGS = $(kern_cflags_avx2) -mavxvnni
 
 kern_cflags_avx512 = $(kern_cflags) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 kern_cppflags_avx512 = $(AM_CPPFLAGS) -DKERN_V16='"tensor/v16_avx512_priv.h"'
-libkern_avx512_a_SOURCES = $(kern_vec_sources) src/tensor/kern_q8.c \
-	src/tensor/v16_avx512_priv.h src/tensor/q8_madd512_priv.h
+libkern_avx512_a_SOURCES = src/tensor/kern_direct.c $(kern_vec_sources) $(kern_q8_sources) \
+	src/tensor/v16_avx512_priv.h src/tensor/b64_avx512_priv.h src/tensor/q8_madd512_priv.h
 libkern_avx512_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"tensor/q8_madd512_priv.h"'
 libkern_avx512_a_CFLAGS = $(kern_cflags_avx512)
-libkern_avx512vnni_a_SOURCES = src/tensor/kern_q8.c src/tensor/q8_vnni512_priv.h
+libkern_avx512vnni_a_SOURCES = src/tensor/kern_direct.c $(kern_q8_sources) src/tensor/q8_vnni512_priv.h
 libkern_avx512vnni_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"tensor/q8_vnni512_priv.h"'
 libkern_avx512vnni_a_CFLAGS = $(kern_cflags_avx512) -mavx512vnni
 libkern_avx512bf16_a_SOURCES = src/tensor/kern_bf16.c

@@ -9,13 +9,14 @@
  *    unit  | ...         |        |    |    |    |            there are no more
  *          +-------------+        +----+----+----+--
  *
- * Few tokens (one tile): a unit is read once, front to back, converted in registers; the memory is the limit.
- * Many tokens: a unit is cut along K into slices of SLICE_K; two panels of a slice (converted to F32 once, 32
- * KiB) stay in the first-level cache while the tiles go past, and sums rest in y between slices:
+ * Few tokens: a unit is read once, front to back, converted in registers; the memory is the limit.  Many
+ * tokens: a unit is cut along K into slices; a few panels of a slice, converted once (16-bit floats to F32,
+ * quantised types to bytes and floats), stay in the cache while the tiles go past, and sums rest in y between
+ * slices:
  *
- *     for tokens (BLOCK_TOKENS: their slice of x fits the second-level cache)
+ *     for tokens (BLOCK_TOKENS: their slice of x and their part of y fit the second-level cache)
  *       for slices of K
- *         for one or two panels:  convert;  for tiles of tokens:  tile += x slice . panels
+ *         for a few panels:  convert;  for tiles of tokens:  tile += x slice . panels
  *
  * Whatever the order of these loops, each output sees its products along K from first to last.
  *
@@ -31,12 +32,15 @@
 
 enum {
     SLICE_K = 256,
-    Q8_SLICE_K = 1024,
     MAX_SLICE_PANELS = 2,
-    BLOCK_TOKENS = 252,
+    Q8_SLICE_CHUNKS = 2,
+    Q8_MAX_SLICE_PANELS = 4,
+    BLOCK_TOKENS = 512,
+    /* Of an expanded chunk: bytes, and scales and mins of up to two subs per qblk. */
+    EXPANDED_BYTES = CHUNK_COLS * PANEL_ROWS + 4 * CHUNK_QBLKS * PANEL_ROWS * 4,
     UNITS_PER_RANK = 8,
     GROUP_PANELS = 4,
-    MAX_UNIT_PANELS = 32,
+    MAX_UNIT_PANELS = 16,
 };
 
 struct scratch { /* what matmul_args.scratch holds */
@@ -51,10 +55,12 @@ struct product {
     struct scratch *scratch;
     const float *x; /* packed: tile after tile */
     bool is_q8;
+    size_t qblk_bytes; /* of q8's packed activations, per token */
     uint32_t n_tiles;
     uint32_t n_panels;
     uint32_t unit_panels;
     uint32_t slice_panels; /* that a tile function takes at once */
+    bool is_direct;        /* weights are used as they are, for one tile */
 };
 
 struct token_tile {
@@ -74,15 +80,13 @@ static size_t token_bytes(const struct product *product)
 {
     uint32_t cols = product->args->weight->cols;
 
-    return product->is_q8 ? (size_t)cols / QBLK_WEIGHTS * product->table->q8->act_bytes
-                          : cols * sizeof(float);
+    return product->is_q8 ? cols / QBLK_WEIGHTS * product->qblk_bytes : cols * sizeof(float);
 }
 
 /* Where column k of a tile's packed activations begins. */
 static const void *packed_at(const struct product *product, struct token_tile tokens, uint32_t k)
 {
-    size_t column =
-        product->is_q8 ? (size_t)k / QBLK_WEIGHTS * product->table->q8->act_bytes : k * sizeof(float);
+    size_t column = product->is_q8 ? k / QBLK_WEIGHTS * product->qblk_bytes : k * sizeof(float);
 
     return (const char *)product->x + tokens.first * token_bytes(product) + column * tokens.n;
 }
@@ -96,6 +100,7 @@ static void pack_share(const struct product *product, unsigned rank, unsigned n_
     for (uint32_t i = 0; i < product->n_tiles && from < to; i++) {
         struct token_tile tokens = tile_at(product, i);
         struct pack pack = {
+            .type = args->weight->type,
             .x = args->x + tokens.first * args->x_stride,
             .x_stride = args->x_stride,
             .n_tokens = tokens.n,
@@ -110,33 +115,40 @@ static void pack_share(const struct product *product, unsigned rank, unsigned n_
 /* The panels of a tile function's call; k in elements. */
 struct region {
     const void *w;
-    const void *scales; /* Q8_0 */
     void (*tile)(const struct tile *tile);
-    size_t panel_step; /* elements, or bytes (Q8_0) */
+    void (*tile_q8)(const struct tile_q8 *tile);
+    size_t panel_step; /* elements, or bytes (quantised) */
     uint32_t panel, n_panels;
     uint32_t k, n_k;
     const void *next; /* see struct tile */
     size_t next_k_bytes, next_panel_bytes;
+    size_t next_bytes; /* quantised: of each panel, for each tile */
 };
 
+/* n_tiles, from the one with these tokens on: one, or for quantised types several of equal height. */
 static void call_tile(const struct product *product, const struct region *region, struct token_tile tokens,
-                      float *y, size_t y_step)
+                      uint32_t n_tiles, float *y, size_t y_step)
 {
     const void *x = packed_at(product, tokens, region->k);
 
     if (product->is_q8)
-        product->table->q8->tile(&(struct tile_q8){
+        region->tile_q8(&(struct tile_q8){
+            .type = product->args->weight->type,
             .w = region->w,
-            .scales = region->scales,
             .panel_step = region->panel_step,
+            .lookup = product->args->weight->lookup,
             .x = x,
+            .x_step = tokens.n * token_bytes(product),
             .y = y,
             .y_step = y_step,
             .n_qblks = region->n_k / QBLK_WEIGHTS,
             .n_panels = region->n_panels,
             .n_tokens = tokens.n,
+            .n_tiles = n_tiles,
             .is_first = region->k == 0,
             .next = region->next,
+            .next_step = region->next_panel_bytes,
+            .next_bytes = region->next_bytes,
         });
     else
         region->tile(&(struct tile){
@@ -157,7 +169,8 @@ static void call_tile(const struct product *product, const struct region *region
 }
 
 /* Calls the tile function; a panel with fewer than 16 rows goes by way of a buffer of whole ones. */
-static void run_tile(const struct product *product, const struct region *region, struct token_tile tokens)
+static void run_tile(const struct product *product, const struct region *region, struct token_tile tokens,
+                     uint32_t n_tiles)
 {
     const struct matmul_args *args = product->args;
     uint32_t row = region->panel * PANEL_ROWS;
@@ -165,15 +178,18 @@ static void run_tile(const struct product *product, const struct region *region,
     float *y = args->y + tokens.first * args->y_stride + row;
 
     if (n_rows >= region->n_panels * PANEL_ROWS) {
-        call_tile(product, region, tokens, y, args->y_stride);
+        call_tile(product, region, tokens, n_tiles, y, args->y_stride);
         return;
     }
-    _Alignas(64) float whole[MAX_TILE_TOKENS][PANEL_ROWS] = {{0}};
-    for (uint32_t t = 0; t < tokens.n && region->k > 0; t++)
-        memcpy(whole[t], y + t * args->y_stride, n_rows * sizeof(float));
-    call_tile(product, region, tokens, whole[0], PANEL_ROWS);
-    for (uint32_t t = 0; t < tokens.n; t++)
-        memcpy(y + t * args->y_stride, whole[t], n_rows * sizeof(float));
+    for (; n_tiles > 0; n_tiles--, tokens.first += tokens.n, y += tokens.n * args->y_stride) {
+        _Alignas(64) float whole[MAX_TILE_TOKENS][PANEL_ROWS] = {{0}};
+
+        for (uint32_t t = 0; t < tokens.n && region->k > 0; t++)
+            memcpy(whole[t], y + t * args->y_stride, n_rows * sizeof(float));
+        call_tile(product, region, tokens, 1, whole[0], PANEL_ROWS);
+        for (uint32_t t = 0; t < tokens.n; t++)
+            memcpy(y + t * args->y_stride, whole[t], n_rows * sizeof(float));
+    }
 }
 
 /* Panels [panel, panel + n_panels), columns [k, k + n_k), as they are in memory. */
@@ -187,10 +203,9 @@ static struct region region_of(const struct product *product, uint32_t panel, ui
     struct region region = {.panel = panel, .n_panels = n_panels, .k = k, .n_k = n_k};
 
     if (product->is_q8) {
-        region.w = base + (size_t)k / QBLK_WEIGHTS * Q8_QBLK_BYTES;
-        region.scales =
-            base + weight_scales_at(weight->cols) + (size_t)k / QBLK_WEIGHTS * PANEL_ROWS * sizeof(uint16_t);
+        region.w = base + quant_panel_at(quant_form(weight->type), k);
         region.panel_step = panel_bytes;
+        region.tile_q8 = product->table->q8->direct;
         return region;
     }
     uint32_t element_bytes = weight_plain_bytes(weight->type);
@@ -235,10 +250,9 @@ static void run_sliced(const struct product *product, uint32_t from, uint32_t to
 {
     _Alignas(64) float buffer[MAX_SLICE_PANELS * SLICE_K * PANEL_ROWS];
     uint32_t cols = product->args->weight->cols;
-    uint32_t slice = product->is_q8 ? Q8_SLICE_K : SLICE_K;
 
-    for (uint32_t k = 0; k < cols; k += slice) {
-        uint32_t n_k = cols - k < slice ? cols - k : slice;
+    for (uint32_t k = 0; k < cols; k += SLICE_K) {
+        uint32_t n_k = cols - k < SLICE_K ? cols - k : SLICE_K;
 
         for (uint32_t panel = from; panel < to; panel += product->slice_panels) {
             uint32_t n_panels = to - panel < product->slice_panels ? to - panel : product->slice_panels;
@@ -247,27 +261,89 @@ static void run_sliced(const struct product *product, uint32_t from, uint32_t to
             fetch_next(product, &region, panel + n_panels < to ? panel + n_panels : from);
             widen_region(product, &region, buffer);
             for (uint32_t i = first_tile; i < end_tile; i++)
-                run_tile(product, &region, tile_at(product, i));
+                run_tile(product, &region, tile_at(product, i), 1);
+        }
+    }
+}
+
+/* Replaces chunks by expanded ones. */
+static void expand_region(const struct product *product, struct region *region, uint8_t *buffer)
+{
+    const struct weight *weight = product->args->weight;
+    const struct quant_form form = quant_form(weight->type);
+    const size_t step = quant_panel_at(quant_expanded(form), region->n_k);
+
+    for (uint32_t p = 0; p < region->n_panels; p++) {
+        struct expand expand = {.type = weight->type,
+                                .chunk = (const uint8_t *)region->w + p * region->panel_step,
+                                .lookup = weight->lookup,
+                                .out = buffer + p * step};
+
+        for (uint32_t k = 0; k < region->n_k; k += CHUNK_COLS) {
+            uint32_t rest = (region->n_k - k) / QBLK_WEIGHTS;
+
+            expand.n_qblks = rest < CHUNK_QBLKS ? rest : CHUNK_QBLKS;
+            product->table->q8->expand(&expand);
+            expand.chunk += quant_chunk(form, expand.n_qblks).end;
+            expand.out += quant_chunk(quant_expanded(form), expand.n_qblks).end;
+        }
+    }
+    region->w = buffer;
+    region->panel_step = step;
+    region->tile_q8 = product->table->q8->tile;
+}
+
+/* The same for quantised types.  What comes next is fetched bit by bit while the tiles are worked on. */
+static void run_sliced_q8(const struct product *product, uint32_t from, uint32_t to, uint32_t first_tile,
+                          uint32_t end_tile)
+{
+    enum { SLICE = Q8_SLICE_CHUNKS * CHUNK_COLS };
+    _Alignas(64) uint8_t buffer[Q8_MAX_SLICE_PANELS * Q8_SLICE_CHUNKS * EXPANDED_BYTES];
+    const struct weight *weight = product->args->weight;
+    const uint32_t cols = weight->cols, each = product->slice_panels;
+
+    for (uint32_t k = 0; k < cols; k += SLICE) {
+        uint32_t n_k = cols - k < SLICE ? cols - k : SLICE;
+
+        for (uint32_t panel = from; panel < to; panel += each) {
+            uint32_t n_panels = to - panel < each ? to - panel : each;
+            struct region region = region_of(product, panel, n_panels, k, n_k);
+            bool is_last = panel + n_panels >= to;
+            uint32_t next_k = is_last && k + SLICE < cols ? k + SLICE : k;
+            const char *next = region_of(product, is_last ? from : panel + n_panels, 1, next_k, n_k).w;
+
+            region.next_panel_bytes = region.panel_step;
+            region.next_bytes = quant_panel_at(quant_form(weight->type), n_k) / (end_tile - first_tile) + 1;
+            expand_region(product, &region, buffer);
+            for (uint32_t i = first_tile; i < end_tile;) {
+                uint32_t n_tiles = 1;
+
+                while (i + n_tiles < end_tile && tile_at(product, i + n_tiles).n == tile_at(product, i).n)
+                    n_tiles++;
+                region.next = next + (i - first_tile) * region.next_bytes;
+                run_tile(product, &region, tile_at(product, i), n_tiles);
+                i += n_tiles;
+            }
         }
     }
 }
 
 static void run_panels(const struct product *product, uint32_t from, uint32_t to)
 {
-    uint32_t tiles_at_once = BLOCK_TOKENS / tile_at(product, 0).n;
-
     if (from == to)
         return;
-    if (product->n_tiles == 1) {
+    if (product->is_direct) {
         struct region region = region_of(product, from, to - from, 0, product->args->weight->cols);
 
-        run_tile(product, &region, tile_at(product, 0));
+        run_tile(product, &region, tile_at(product, 0), 1);
         return;
     }
-    for (uint32_t i = 0; i < product->n_tiles; i += tiles_at_once) {
-        uint32_t end = product->n_tiles - i < tiles_at_once ? product->n_tiles : i + tiles_at_once;
+    uint32_t n_blocks = (product->args->n + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+    uint32_t at_once = (product->n_tiles + n_blocks - 1) / n_blocks;
+    for (uint32_t i = 0; i < product->n_tiles; i += at_once) {
+        uint32_t end = product->n_tiles - i < at_once ? product->n_tiles : i + at_once;
 
-        run_sliced(product, from, to, i, end);
+        (product->is_q8 ? run_sliced_q8 : run_sliced)(product, from, to, i, end);
     }
 }
 
@@ -306,30 +382,32 @@ static uint32_t unit_panels(uint32_t n_panels, unsigned n_ranks)
 
 size_t matmul_scratch_bytes(uint32_t max_tokens, uint32_t max_cols)
 {
-    /* No form of packed activations is larger than F32 but for the two numbers per 32 of the shortest rows.
-     */
+    /* No form of packed activations is larger than F32. */
     return sizeof(struct scratch) + (size_t)max_tokens * (max_cols + QBLK_WEIGHTS) * sizeof(float);
 }
 
 void matmul(struct team *team, const struct matmul_args *args)
 {
     const struct weight *weight = args->weight;
-    bool is_q8 = weight->type == DTYPE_Q8_0;
-    uint32_t tile_tokens = is_q8 ? weight->table->q8->tile_tokens : weight->table->vec->tile_tokens;
+    const struct kern_q8 *q8 = weight->table->q8;
+    bool is_q8 = weight_is_quant(weight->type);
+    uint32_t tile_tokens = is_q8 ? q8->tile_tokens : weight->table->vec->tile_tokens;
     struct product product = {
         .args = args,
         .table = weight->table,
         .team = team,
         .scratch = args->scratch,
         .is_q8 = is_q8,
+        .qblk_bytes = quant_act_bytes(quant_form(weight->type), q8->quant_bytes),
         .n_tiles = (args->n + tile_tokens - 1) / tile_tokens,
         .n_panels = weight_n_panels(weight->rows),
-        .slice_panels = is_q8 ? weight->table->q8->tile_panels : weight->table->vec->tile_panels,
+        .slice_panels = is_q8 ? q8->tile_panels : weight->table->vec->tile_panels,
     };
 
     if (args->n == 0 || weight->rows == 0)
         return;
     ASSERT((uintptr_t)args->scratch % 64 == 0);
+    product.is_direct = is_q8 ? args->n == 1 && q8->direct != NULL : product.n_tiles == 1;
     product.unit_panels = unit_panels(product.n_panels, team_size(team));
     /* One row of floats is packed already. */
     product.x = !is_q8 && args->n == 1 ? args->x : product.scratch->x;

@@ -7,7 +7,7 @@
 #ifndef TENSOR_Q8_MADD256_PRIV_H
 #define TENSOR_Q8_MADD256_PRIV_H
 
-#include "tensor/v16_avx2_priv.h"
+#include "tensor/b64_avx2_priv.h"
 
 #include <string.h>
 
@@ -26,6 +26,9 @@ typedef struct {
     __m256i even, odd;
 } q8_x;
 
+#define Q8_DIRECT Q8(direct_q8)
+enum { Q8_DIRECT_PANELS = 1 }; /* at once, with one token */
+
 static inline uint32_t q8_panels(uint32_t n_tokens)
 {
     return Q8_TILE_PANELS;
@@ -36,14 +39,12 @@ static inline q8_sums q8_start(int32_t value)
     return (q8_sums){_mm256_set1_epi32(value), _mm256_set1_epi32(value)};
 }
 
-static inline q8_weights q8_load_weights(const uint8_t *from)
+static inline q8_weights q8_of_bytes(b64 u)
 {
-    __m256i low = _mm256_loadu_si256((const __m256i *)from);
-    __m256i high = _mm256_loadu_si256((const __m256i *)(from + 32));
     __m256i mask = _mm256_set1_epi16(0xff);
 
-    return (q8_weights){{_mm256_and_si256(low, mask), _mm256_and_si256(high, mask)},
-                        {_mm256_srli_epi16(low, 8), _mm256_srli_epi16(high, 8)}};
+    return (q8_weights){{_mm256_and_si256(u.low, mask), _mm256_and_si256(u.high, mask)},
+                        {_mm256_srli_epi16(u.low, 8), _mm256_srli_epi16(u.high, 8)}};
 }
 
 static inline q8_x q8_load_x(const void *from)
@@ -65,9 +66,9 @@ static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
                      q8_madd(q8_madd(sums.high, w.even.high, x.even), w.odd.high, x.odd)};
 }
 
-static inline v16 q8_to_float(q8_sums sums)
+static inline v16 q8_minus(q8_sums sums, float magic)
 {
-    return (v16){_mm256_cvtepi32_ps(sums.low), _mm256_cvtepi32_ps(sums.high)};
+    return v16_sub((v16){_mm256_castsi256_ps(sums.low), _mm256_castsi256_ps(sums.high)}, v16_set1(magic));
 }
 
 static inline void q8_place(void *to, const int8_t quants[4])

@@ -7,19 +7,22 @@
 #ifndef TENSOR_Q8_MADD512_PRIV_H
 #define TENSOR_Q8_MADD512_PRIV_H
 
-#include "tensor/v16_avx512_priv.h"
+#include "tensor/b64_avx512_priv.h"
 
 #include <string.h>
 
 #define Q8(name)      name##_madd512
-#define Q8_HEIGHTS(H) H(1) H(2) H(3) H(4) H(5) H(6)
-enum { Q8_TILE_TOKENS = 6, Q8_TILE_PANELS = 2, Q8_QUANT_BYTES = 8, Q8_PEAK_CHAINS = 12 }; /* words: 0 2 1 3 */
+#define Q8_HEIGHTS(H) H(1) H(2) H(3) H(4)
+enum { Q8_TILE_TOKENS = 4, Q8_TILE_PANELS = 2, Q8_QUANT_BYTES = 8, Q8_PEAK_CHAINS = 12 }; /* words: 0 2 1 3 */
 
 typedef __m512i q8_sums;
 typedef struct {
     __m512i even, odd;
 } q8_weights;
 typedef q8_weights q8_x;
+
+#define Q8_DIRECT Q8(direct_q8)
+enum { Q8_DIRECT_PANELS = 4 }; /* at once, with one token */
 
 static inline uint32_t q8_panels(uint32_t n_tokens)
 {
@@ -31,11 +34,9 @@ static inline q8_sums q8_start(int32_t value)
     return _mm512_set1_epi32(value);
 }
 
-static inline q8_weights q8_load_weights(const uint8_t *from)
+static inline q8_weights q8_of_bytes(b64 u)
 {
-    __m512i bytes = _mm512_loadu_si512(from);
-
-    return (q8_weights){_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16(bytes, 8)};
+    return (q8_weights){_mm512_and_si512(u, _mm512_set1_epi16(0xff)), _mm512_srli_epi16(u, 8)};
 }
 
 static inline q8_x q8_load_x(const void *from)
@@ -52,9 +53,9 @@ static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
     return _mm512_add_epi32(sums, _mm512_madd_epi16(w.odd, x.odd));
 }
 
-static inline v16 q8_to_float(q8_sums sums)
+static inline v16 q8_minus(q8_sums sums, float magic)
 {
-    return _mm512_cvtepi32_ps(sums);
+    return v16_sub(_mm512_castsi512_ps(sums), v16_set1(magic));
 }
 
 static inline void q8_place(void *to, const int8_t quants[4])

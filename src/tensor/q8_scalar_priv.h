@@ -5,7 +5,7 @@
 #define TENSOR_Q8_SCALAR_PRIV_H
 
 #include "tensor/kern_priv.h"
-#include "tensor/v16_scalar_priv.h"
+#include "tensor/b64_scalar_priv.h"
 
 #define Q8(name)      name##_scalar
 #define Q8_HEIGHTS(H) H(1)
@@ -15,8 +15,11 @@ enum { Q8_TILE_TOKENS = 1, Q8_TILE_PANELS = 1, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAIN
 typedef struct {
     int32_t at[16];
 } q8_sums;
-typedef const uint8_t *q8_weights;
+typedef b64 q8_weights;
 typedef const int8_t *q8_x;
+
+/* Where nothing is gained by taking weights apart in registers: NULL, and kern_direct.c is left out. */
+#define Q8_DIRECT NULL
 
 static inline uint32_t q8_panels(uint32_t n_tokens)
 {
@@ -32,9 +35,9 @@ static inline q8_sums q8_start(int32_t value)
 }
 
 /* Four weights of each lane. */
-static inline q8_weights q8_load_weights(const uint8_t *from)
+static inline q8_weights q8_of_bytes(b64 u)
 {
-    return from;
+    return u;
 }
 
 /* Four activations of a token, for every lane. */
@@ -47,16 +50,16 @@ static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
 {
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 4; j++)
-            sums.at[i] += w[4 * i + j] * x[j];
+            sums.at[i] += w.at[4 * i + j] * x[j];
     return sums;
 }
 
-static inline v16 q8_to_float(q8_sums sums)
+/* The sums as bits of floats, less magic: see kern_q8.c. */
+static inline v16 q8_minus(q8_sums sums, float magic)
 {
     v16 out;
-    for (int i = 0; i < 16; i++)
-        out.at[i] = (float)sums.at[i];
-    return out;
+    memcpy(out.at, sums.at, sizeof(out.at));
+    return v16_sub(out, v16_set1(magic));
 }
 
 /* Writes four quants where q8_load_x takes them. */

@@ -6,19 +6,21 @@
 #ifndef TENSOR_Q8_VNNI512_PRIV_H
 #define TENSOR_Q8_VNNI512_PRIV_H
 
-#include "tensor/v16_avx512_priv.h"
+#include "tensor/b64_avx512_priv.h"
 
 #include <string.h>
 
 #define Q8(name) name##_vnni512
-/* 2 panels x 12 tokens: 24 whole-number sums, 2 weights, a broadcast; the float sums, touched once per qblk,
- * rest in memory. */
-#define Q8_HEIGHTS(H) H(1) H(2) H(3) H(4) H(5) H(6) H(7) H(8) H(9) H(10) H(11) H(12)
-enum { Q8_TILE_TOKENS = 12, Q8_TILE_PANELS = 2, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAINS = 12 };
+/* 4 panels x 3 tokens: 12 registers of whole-number sums, 12 of float sums, 4 of weights, 3 broadcasts. */
+#define Q8_HEIGHTS(H) H(1) H(2) H(3)
+enum { Q8_TILE_TOKENS = 3, Q8_TILE_PANELS = 4, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAINS = 12 };
 
 typedef __m512i q8_sums;
 typedef __m512i q8_weights;
 typedef __m512i q8_x;
+
+#define Q8_DIRECT Q8(direct_q8)
+enum { Q8_DIRECT_PANELS = 4 }; /* at once, with one token */
 
 static inline uint32_t q8_panels(uint32_t n_tokens)
 {
@@ -30,9 +32,9 @@ static inline q8_sums q8_start(int32_t value)
     return _mm512_set1_epi32(value);
 }
 
-static inline q8_weights q8_load_weights(const uint8_t *from)
+static inline q8_weights q8_of_bytes(b64 u)
 {
-    return _mm512_loadu_si512(from);
+    return u;
 }
 
 static inline q8_x q8_load_x(const void *from)
@@ -48,9 +50,9 @@ static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
     return _mm512_dpbusd_epi32(sums, w, x);
 }
 
-static inline v16 q8_to_float(q8_sums sums)
+static inline v16 q8_minus(q8_sums sums, float magic)
 {
-    return _mm512_cvtepi32_ps(sums);
+    return v16_sub(_mm512_castsi512_ps(sums), v16_set1(magic));
 }
 
 static inline void q8_place(void *to, const int8_t quants[4])

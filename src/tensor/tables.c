@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define NUMERICS_ID UINT64_C(0x6261746f6e2d0001) /* "baton-", version */
+#define NUMERICS_ID UINT64_C(0x6261746f6e2d0002) /* "baton-", version */
 
 const struct kern_table *kern_table_get(const char *name)
 {

@@ -29,15 +29,19 @@ const struct kern_table *kern_table_at(uint32_t index);
 
 struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     const struct kern_table *table;
-    enum dtype type; /* of the source */
+    enum dtype type;    /* of the source */
+    uint8_t lookup[16]; /* of types whose quants are entries of a table */
     uint32_t rows;
     uint32_t cols;
     void *panels;
     size_t len_bytes;
 };
 
-/* True for the types that weight_pack takes: F32 F16 BF16 Q8_0 for now. */
+/* True for the types that weight_pack takes. */
 bool weight_type_ok(enum dtype type);
+/* Their names, with spaces between, for messages; WEIGHT_TYPES_BYTES hold them.  Returns out. */
+enum { WEIGHT_TYPES_BYTES = 160 };
+const char *weight_types(char *out, size_t capacity_bytes);
 /* Packs a row-major matrix as stored in a GGUF.  Several matrices of equal cols and type may be stacked
  * (fused QKV, gate/up) by giving n_parts > 1: the result has the sum of their rows.  E_UNSUPPORTED, E_INVAL
  * (cols not a multiple of the type's qblk), E_NOMEM. */

@@ -7,23 +7,18 @@
  *             row 15                            (one output row per vector lane)
  *
  * Every rank packs its share of the panels, so that memory is first touched where it will be read.  Rows that
- * are missing in the last panel are zero.  Q8_0 quants get 128 added (see kern_q8.c) and their scales go
- * behind.
+ * are missing in the last panel are zero.  Quantised types keep their bits in another order (quant_priv.h,
+ * weight_quant.c).
  */
 #include "tensor/weight_priv.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/mem.h"
 
-enum { PACK_COLS = 256 }; /* at once, so that their part of a panel stays in the first-level cache */
-
-struct q8_qblk { /* as in the file */
-    uint8_t scale[2];
-    int8_t quants[QBLK_WEIGHTS];
-};
-_Static_assert(sizeof(struct q8_qblk) == 34, "Q8_0 in a GGUF");
+enum { PACK_COLS = CHUNK_COLS }; /* at once, so that their part of a panel stays in the first-level cache */
 
 struct packing {
     struct weight *weight;
@@ -56,31 +51,32 @@ static void pack_plain32(const char *row, uint32_t from, uint32_t to, uint32_t *
         memcpy(lane + (size_t)k * PANEL_ROWS, row + (size_t)k * 4, 4);
 }
 
-static void pack_q8(const struct q8_qblk *row, uint32_t from, uint32_t to, uint8_t *quants, uint8_t *scales)
-{
-    for (uint32_t b = from / QBLK_WEIGHTS; b < to / QBLK_WEIGHTS; b++) {
-        for (uint32_t i = 0; i < QBLK_WEIGHTS; i += 4) {
-            uint32_t four;
-
-            memcpy(&four, row[b].quants + i, 4);
-            four ^= 0x80808080;
-            memcpy(quants + (size_t)b * Q8_QBLK_BYTES + i * PANEL_ROWS, &four, 4);
-        }
-        memcpy(scales + (size_t)b * PANEL_ROWS * 2, row[b].scale, 2);
-    }
-}
-
-static void pack_lane(const struct weight *weight, const void *row, char *panel, uint32_t lane, uint32_t from)
+static void pack_plain(const struct weight *weight, const void *row, char *panel, uint32_t lane,
+                       uint32_t from)
 {
     uint32_t to = weight->cols - from < PACK_COLS ? weight->cols : from + PACK_COLS;
 
-    if (weight->type == DTYPE_Q8_0)
-        pack_q8(row, from, to, (uint8_t *)panel + lane * 4,
-                (uint8_t *)panel + weight_scales_at(weight->cols) + lane * 2);
-    else if (weight->type == DTYPE_F32)
+    if (weight->type == DTYPE_F32)
         pack_plain32(row, from, to, (uint32_t *)panel + lane);
     else
         pack_plain16(row, from, to, (uint16_t *)panel + lane);
+}
+
+/* Columns from on of all rows of a panel. */
+static void pack_columns(const struct weight *weight, const char *const *rows, char *panel, uint32_t from)
+{
+    uint32_t rest = weight->cols - from;
+
+    if (weight_is_quant(weight->type))
+        quant_pack_chunk(
+            &(struct quant_source){.type = weight->type,
+                                   .rows = rows,
+                                   .k = from,
+                                   .n_qblks = (rest < CHUNK_COLS ? rest : CHUNK_COLS) / QBLK_WEIGHTS},
+            (uint8_t *)panel + quant_panel_at(quant_form(weight->type), from));
+    else
+        for (uint32_t lane = 0; lane < PANEL_ROWS && rows[lane] != NULL; lane++)
+            pack_plain(weight, rows[lane], panel, lane, from);
 }
 
 static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
@@ -97,14 +93,25 @@ static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
         for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
             rows[lane] = source_row(packing, p * PANEL_ROWS + lane);
         for (uint32_t from = 0; from < weight->cols; from += PACK_COLS)
-            for (uint32_t lane = 0; lane < PANEL_ROWS && rows[lane] != NULL; lane++)
-                pack_lane(weight, rows[lane], panel, lane, from);
+            pack_columns(weight, rows, panel, from);
     }
 }
 
 bool weight_type_ok(enum dtype type)
 {
-    return type == DTYPE_Q8_0 || weight_plain_bytes(type) > 0;
+    return weight_is_quant(type) || weight_plain_bytes(type) > 0;
+}
+
+const char *weight_types(char *out, size_t capacity_bytes)
+{
+    size_t len = 0;
+
+    out[0] = 0;
+    for (uint32_t type = 0; type <= DTYPE_MXFP4; type++)
+        if (weight_type_ok(type) && len < capacity_bytes)
+            len += (size_t)snprintf(out + len, capacity_bytes - len, "%s%s", len > 0 ? " " : "",
+                                    dtype_info(type)->name);
+    return out;
 }
 
 int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
@@ -130,6 +137,7 @@ int weight_pack(const struct kern_table *table, enum dtype type, const struct we
         return rc;
     weight.panels = region.base;
     weight.len_bytes = region.len_bytes;
+    quant_lookup(type, weight.lookup);
 
     struct packing packing = {
         .weight = &weight,
@@ -151,26 +159,14 @@ void weight_fini(struct weight *weight)
     *weight = (struct weight){0};
 }
 
-static void row_q8(const uint8_t *panel, uint32_t cols, uint32_t lane, float *out)
-{
-    const uint16_t *scales = (const uint16_t *)(panel + weight_scales_at(cols));
-
-    for (uint32_t k = 0; k < cols; k++) {
-        uint32_t b = k / QBLK_WEIGHTS, i = k % QBLK_WEIGHTS;
-        int quant = panel[(size_t)b * Q8_QBLK_BYTES + i / 4 * PANEL_ROWS * 4 + lane * 4 + i % 4] - 128;
-
-        out[k] = (float)quant * f16_to_f32(scales[(size_t)b * PANEL_ROWS + lane]);
-    }
-}
-
 void weight_row(const struct weight *weight, uint32_t row, float *out)
 {
     const void *panel = weight_panel(weight, row / PANEL_ROWS);
     uint32_t lane = row % PANEL_ROWS;
 
     ASSERT(row < weight->rows);
-    if (weight->type == DTYPE_Q8_0)
-        row_q8(panel, weight->cols, lane, out);
+    if (weight_is_quant(weight->type))
+        quant_row(weight, panel, lane, out);
     else if (weight->type == DTYPE_F32)
         for (uint32_t k = 0; k < weight->cols; k++)
             out[k] = ((const float *)panel)[(size_t)k * PANEL_ROWS + lane];

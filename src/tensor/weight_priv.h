@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where things are inside packed weights.
  *
- *     F32 F16 BF16   [panel] { [k][lane] }                                      padded to 64 bytes
- *     Q8_0           [panel] { quants [qblk][k/4][lane][4], scales [qblk][lane] }   padded to 64 bytes
+ *     F32 F16 BF16   [panel] { [k][lane] }     padded to 64 bytes
+ *     quantised      [panel] { [chunk] }       see quant_priv.h
  */
 #ifndef TENSOR_WEIGHT_PRIV_H
 #define TENSOR_WEIGHT_PRIV_H
 
 #include "tensor/kern_priv.h"
+#include "tensor/quant_priv.h"
 
 /* Bytes of an element of a plain type; 0 for quantised ones. */
 static inline uint32_t weight_plain_bytes(enum dtype type)
@@ -15,29 +16,38 @@ static inline uint32_t weight_plain_bytes(enum dtype type)
     return type == DTYPE_F32 ? 4 : type == DTYPE_F16 || type == DTYPE_BF16 ? 2 : 0;
 }
 
+static inline bool weight_is_quant(enum dtype type)
+{
+    return quant_form(type).low_bits > 0;
+}
+
 static inline uint32_t weight_n_panels(uint32_t rows)
 {
     return rows / PANEL_ROWS + (rows % PANEL_ROWS != 0);
 }
 
-/* Offset of the scales in a panel of Q8_0. */
-static inline size_t weight_scales_at(uint32_t cols)
-{
-    return (size_t)cols / QBLK_WEIGHTS * Q8_QBLK_BYTES;
-}
-
 static inline size_t weight_panel_bytes(enum dtype type, uint32_t cols)
 {
-    size_t len_bytes = type == DTYPE_Q8_0 ? weight_scales_at(cols) +
-                                                (size_t)cols / QBLK_WEIGHTS * PANEL_ROWS * sizeof(uint16_t)
-                                          : (size_t)cols * PANEL_ROWS * weight_plain_bytes(type);
-
-    return (len_bytes + 63) / 64 * 64;
+    if (weight_is_quant(type))
+        return quant_panel_at(quant_form(type), cols);
+    return ((size_t)cols * PANEL_ROWS * weight_plain_bytes(type) + 63) / 64 * 64;
 }
 
 static inline const char *weight_panel(const struct weight *weight, uint32_t panel)
 {
     return (const char *)weight->panels + panel * weight_panel_bytes(weight->type, weight->cols);
 }
+
+/* weight_quant.c: a chunk of n_qblks from column k on, taken from a panel's rows (NULL: none, stays zero). */
+struct quant_source {
+    enum dtype type;
+    const char *const *rows; /* [PANEL_ROWS] as in the file */
+    uint32_t k, n_qblks;
+};
+void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk);
+/* The lookup of a type with a table, zeros for others. */
+void quant_lookup(enum dtype type, uint8_t lookup[16]);
+/* One row of a panel of cols columns. */
+void quant_row(const struct weight *weight, const uint8_t *panel, uint32_t lane, float *out);
 
 #endif

@@ -67,16 +67,18 @@ static int by_size(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Random weights of a type, small enough that sums stay tame. */
+/* Random weights of a type, small enough that sums stay tame: of a qblk, what may be its 16-bit floats (at
+ * either end) is small. */
 static void *random_weights(enum dtype type, uint32_t rows, uint32_t cols)
 {
     const struct dtype_info *info = dtype_info(type);
     size_t n_qblks = (size_t)rows * cols / info->qblk_weights;
-    uint8_t *data = need(malloc(n_qblks * info->qblk_bytes));
+    uint8_t *data = need(malloc(n_qblks * info->qblk_bytes + 8));
     struct rng rng;
 
     rng_init(&rng, 7);
     for (size_t i = 0; i < n_qblks * info->qblk_bytes; i += 2) {
+        size_t at = i % info->qblk_bytes;
         uint16_t bits = (uint16_t)rng_u64(&rng);
 
         if (type == DTYPE_F16)
@@ -85,8 +87,8 @@ static void *random_weights(enum dtype type, uint32_t rows, uint32_t cols)
             bits = (uint16_t)((bits & 0x807f) | 0x3c00);
         else if (type == DTYPE_F32)
             bits = i % 4 == 0 ? bits : (uint16_t)((bits & 0x807f) | 0x3c00);
-        else if (i % info->qblk_bytes == 0)
-            bits = 0x1000; /* a small scale */
+        else if (type != DTYPE_MXFP4 && (at <= 2 || at + 4 >= info->qblk_bytes))
+            bits = 0x1000;
         memcpy(data + i, &bits, 2);
     }
     return data;
@@ -142,8 +144,9 @@ static double time_matmul(const struct bench *bench, const struct copies *copies
 static void bench_type(const struct bench *bench, enum dtype type, int only_n)
 {
     static const uint32_t token_counts[] = {1, 2, 4, 8, 16, 32, 128, 512};
-    double peak = type == DTYPE_Q8_0 && bench->limits.int8_tops > 0 ? bench->limits.int8_tops
-                                                                    : bench->limits.fp32_tflops;
+    double peak = dtype_info(type)->qblk_weights > 1 && bench->limits.int8_tops > 0
+                      ? bench->limits.int8_tops
+                      : bench->limits.fp32_tflops;
     double total_s[8] = {0}, total_ops[8] = {0}, total_bytes = 0;
 
     printf("\n%-5s %-8s", dtype_info(type)->name, "");
@@ -272,7 +275,10 @@ int main(int argc, char **argv)
     static const struct option options[] = {
         {"table", 1, NULL, 't'},     {"threads", 1, NULL, 'j'}, {"type", 1, NULL, 'w'}, {"n", 1, NULL, 'n'},
         {"attention", 0, NULL, 'a'}, {"ms", 1, NULL, 'm'},      {NULL, 0, NULL, 0}};
-    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0};
+    static const enum dtype types[] = {
+        DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1,   DTYPE_Q5_0,   DTYPE_Q5_1,
+        DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
+    enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
     struct bench bench = {.table = kern_table_get("auto"), .budget_ns = 300 * NS_PER_MS};
     unsigned n_threads = 0;
     int only_type = -1, only_n = 0, option;
@@ -307,7 +313,7 @@ int main(int argc, char **argv)
     printf("table %s, %u threads; limits: read %.1f GB/s, FP32 %.3f TFLOPS, BF16 %.3f, INT8 %.3f TOPS\n",
            kern_table_name(bench.table), team_size(bench.team), bench.limits.read_gbs,
            bench.limits.fp32_tflops, bench.limits.bf16_tflops, bench.limits.int8_tops);
-    for (int i = 0; i < 4 && !is_attention_only; i++)
+    for (int i = 0; i < N_TYPES && !is_attention_only; i++)
         if (only_type < 0 || types[i] == (enum dtype)only_type)
             bench_type(&bench, types[i], only_n);
     printf("\n");

@@ -156,7 +156,8 @@ def times(x, w, name):
     if kind == Q8_0:
         groups = x.reshape(*x.shape[:-1], -1, 32)
         largest = groups.abs().amax(-1, keepdim=True)
-        x = (torch.round(groups * 127 / largest) * largest / 127).reshape(x.shape)
+        step = torch.exp2(torch.floor(torch.log2(largest * 129 / 128)) - 6)  # a power of two; at most 127 of them
+        x = (torch.round(groups / step) * step).reshape(x.shape)
     return x @ values.T
 
 

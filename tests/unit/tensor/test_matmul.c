@@ -1,59 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products: near a float64 reference, and the same bits for every table, batch, split and team. */
 #include "check.h"
+#include "gguf/qblk.h"
 
 enum { MAX_COLS = 512, MAX_TOKENS = 40 };
 
-static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0};
-enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
+static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,    DTYPE_BF16,   DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1,
+                                   DTYPE_Q5_0, DTYPE_Q5_1,   DTYPE_Q2_K,   DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K,
+                                   DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
+enum { N_TYPES = sizeof(types) / sizeof(types[0]), N_PLAIN = 3 };
 
 /* A random matrix as a file has it, and what it means. */
 struct source {
     enum dtype type;
     uint32_t rows, cols;
     void *data;
-    float *values; /* [rows][cols], exact */
+    double *values; /* [rows][cols], exact */
+    float *floats;  /* rounded once */
 };
 
-static void put_value(struct source *source, struct rng *rng, size_t i)
+static void put_half(uint8_t *to, double value)
 {
-    float value = check_normal(rng);
+    uint16_t half = f32_to_f16((float)value);
 
-    if (source->type == DTYPE_F32) {
-        ((float *)source->data)[i] = value;
-    } else if (source->type == DTYPE_F16) {
-        ((uint16_t *)source->data)[i] = f32_to_f16(value);
-        value = f16_to_f32(f32_to_f16(value));
-    } else if (source->type == DTYPE_BF16) {
-        ((uint16_t *)source->data)[i] = f32_to_bf16(value);
-        value = bf16_to_f32(f32_to_bf16(value));
-    } else {
-        uint8_t *qblk = (uint8_t *)source->data + i / 32 * 34;
-        uint16_t scale;
+    memcpy(to, &half, 2);
+}
 
-        if (i % 32 == 0) {
-            scale = f32_to_f16((float)rng_unit(rng) * 0.02f);
-            memcpy(qblk, &scale, 2);
-        }
-        memcpy(&scale, qblk, 2);
-        int8_t quant = (int8_t)check_pick(rng, 0, 255); /* -128 too */
-        qblk[2 + i % 32] = (uint8_t)quant;
-        value = (float)quant * f16_to_f32(scale);
+/* Where the 16-bit floats of a qblk are; -1: none. */
+static void scale_places(enum dtype type, int *scale, int *min)
+{
+    *scale = type == DTYPE_Q2_K ? 80 : type == DTYPE_Q3_K ? 108 : type == DTYPE_Q6_K ? 208 : 0;
+    *min = type == DTYPE_Q2_K                                                                     ? 82
+           : type == DTYPE_Q4_1 || type == DTYPE_Q5_1 || type == DTYPE_Q4_K || type == DTYPE_Q5_K ? 2
+                                                                                                  : -1;
+}
+
+/* Any bits are a qblk; only its floats are chosen, so that weights are around 1 or less. */
+static void fill_quants(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
+{
+    const struct dtype_info *info = dtype_info(type);
+    const struct qblk_form *form = qblk_form(type);
+    bool has_subs = form->n_subs > 1;
+    int scale, min;
+
+    scale_places(type, &scale, &min);
+    for (size_t i = 0; i < n_qblks * info->qblk_bytes; i++)
+        data[i] = (uint8_t)rng_u64(rng);
+    for (size_t b = 0; b < n_qblks; b++, data += info->qblk_bytes) {
+        double size = 2.0 / (form->quant_high - form->quant_low) / (has_subs ? 40 : 1);
+
+        if (type == DTYPE_MXFP4)
+            data[0] = (uint8_t)check_pick(rng, 120, 126);
+        else
+            put_half(data + scale, rng_unit(rng) * size);
+        if (min >= 0)
+            put_half(data + min, (rng_unit(rng) - 0.3) / (has_subs ? 40 : 1));
     }
-    source->values[i] = value;
+}
+
+static void fill_plain(struct rng *rng, struct source *source)
+{
+    for (size_t i = 0; i < (size_t)source->rows * source->cols; i++) {
+        float value = check_normal(rng);
+
+        if (source->type == DTYPE_F32)
+            ((float *)source->data)[i] = value;
+        else
+            ((uint16_t *)source->data)[i] =
+                source->type == DTYPE_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+    }
 }
 
 static struct source make_source(struct rng *rng, enum dtype type, uint32_t rows, uint32_t cols)
 {
     const struct dtype_info *info = dtype_info(type);
     struct source source = {.type = type, .rows = rows, .cols = cols};
+    size_t n = (size_t)rows * cols;
 
-    source.data = malloc((size_t)rows * cols / info->qblk_weights * info->qblk_bytes);
-    source.values = malloc((size_t)rows * cols * sizeof(float));
+    assert_int_equal(cols % info->qblk_weights, 0);
+    source.data = malloc(n / info->qblk_weights * info->qblk_bytes);
+    source.values = malloc(n * sizeof(double));
+    source.floats = malloc(n * sizeof(float));
     assert_non_null(source.data);
     assert_non_null(source.values);
-    for (size_t i = 0; i < (size_t)rows * cols; i++)
-        put_value(&source, rng, i);
+    assert_non_null(source.floats);
+    if (qblk_form(type) != NULL)
+        fill_quants(rng, type, source.data, n / info->qblk_weights);
+    else
+        fill_plain(rng, &source);
+    assert_int_equal(qblk_row_f64(type, source.data, n, source.values), 0);
+    assert_int_equal(qblk_row_f32(type, source.data, n, source.floats), 0);
     return source;
 }
 
@@ -61,6 +97,15 @@ static void free_source(struct source *source)
 {
     free(source->data);
     free(source->values);
+    free(source->floats);
+}
+
+/* Columns that a type takes, near what is asked for. */
+static uint32_t cols_for(enum dtype type, uint32_t cols)
+{
+    uint32_t unit = dtype_info(type)->qblk_weights;
+
+    return unit == 1 ? cols : (cols + unit - 1) / unit * unit;
 }
 
 static struct weight pack(const struct kern_table *table, const struct source *source, struct team *team)
@@ -111,48 +156,53 @@ static float *make_x(struct rng *rng, uint32_t n, uint32_t cols, size_t *stride_
     return x;
 }
 
-/* What 8-bit activations stand for. */
+/* What 8-bit activations stand for: whole multiples of a power of two, at most 127, per 32. */
 static void quantize_like(const float *x, uint32_t cols, double *out)
 {
     for (uint32_t b = 0; b < cols; b += 32) {
-        double amax = 0;
+        double amax = 0, step = 0x1p-140;
 
         for (uint32_t i = b; i < b + 32; i++)
             amax = fmax(amax, fabs(x[i]));
+        while (128 * step <= amax * 129 / 128)
+            step *= 2;
         for (uint32_t i = b; i < b + 32; i++)
-            out[i] = amax == 0 ? 0 : nearbyint(x[i] * 127.0 / amax) * amax / 127.0;
+            out[i] = nearbyint(x[i] / step) * step;
     }
 }
 
 /* Against float64: sums of K rounded terms, each rounding at most 2^-24 of what was summed so far.  8-bit
- * activations are compared with their exact meaning, but for one that sat between two quants and fell on the
- * other side; and with the unrounded ones, half a quant each. */
+ * activations are compared with their exact meaning, and with the unrounded ones: half a quant each, and a
+ * quant is at most 2/127 of the largest. */
 static void compare_with_float64(const struct source *source, const float *x, const float *y)
 {
-    bool is_q8 = source->type == DTYPE_Q8_0;
-    double meant[MAX_COLS];
+    bool is_q8 = qblk_form(source->type) != NULL;
+    double *meant = malloc(source->cols * sizeof(*meant)), top = 0;
 
-    for (uint32_t k = 0; k < source->cols; k++)
+    assert_non_null(meant);
+    for (uint32_t k = 0; k < source->cols; k++) {
         meant[k] = x[k];
+        top = fmax(top, fabs(x[k]));
+    }
     if (is_q8)
         quantize_like(x, source->cols, meant);
     for (uint32_t row = 0; row < source->rows; row++) {
-        const float *w = source->values + (size_t)row * source->cols;
-        double sum = 0, plain = 0, size = 0, flip = 0;
+        const double *w = source->values + (size_t)row * source->cols;
+        double sum = 0, plain = 0, size = 0, square = 0;
 
         for (uint32_t k = 0; k < source->cols; k++) {
             sum += w[k] * meant[k];
-            plain += (double)w[k] * x[k];
-            size += fabs(w[k] * meant[k]);
-            flip = fmax(flip, fabs(w[k]) * 4.0 / 127);
+            plain += w[k] * x[k];
+            size += (fabs(w[k]) + (is_q8 ? 2 : 0)) * fabs(meant[k]); /* a min and its quants may cancel out */
+            square += w[k] * w[k];
         }
-        double tolerance = size * (is_q8 ? source->cols / 32 + 3 : source->cols) * 0x1p-24;
-        if (is_q8 && fabs(y[row] - sum) > tolerance)
-            tolerance += flip;
-        assert_true(fabs(y[row] - sum) <= tolerance);
+        if (!(fabs(y[row] - sum) <= size * source->cols * 0x1p-24))
+            fail_msg("%s: row %u is %g, not %g, off by more than %g", dtype_info(source->type)->name, row,
+                     (double)y[row], sum, size * source->cols * 0x1p-24);
         if (is_q8)
-            assert_true(fabs(y[row] - plain) <= 0.01 * sqrt(source->cols) * 1.3 * 2);
+            assert_true(fabs(y[row] - plain) <= 6 * sqrt(square / 12) * top * 2 / 127 + 1e-6);
     }
+    free(meant);
 }
 
 static const uint32_t shapes[][2] = {{1, 32},    {16, 64},  {17, 96},  {33, 160},
@@ -168,7 +218,8 @@ static void is_near_float64(void **state)
     for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++)
         for (uint32_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
             for (int j = 0; j < N_TYPES; j++) {
-                struct source source = make_source(&rng, types[j], shapes[s][0], shapes[s][1]);
+                struct source source =
+                    make_source(&rng, types[j], shapes[s][0], cols_for(types[j], shapes[s][1]));
                 struct weight weight = pack(table, &source, team);
                 uint32_t n = 1 + s * 5;
                 size_t stride;
@@ -194,7 +245,7 @@ static void takes_ragged_columns(void **state)
     rng_init(&rng, 2);
     for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++)
         for (uint32_t c = 0; c < 8; c++) {
-            struct source source = make_source(&rng, types[c % 3], 20 + c, cols[c]);
+            struct source source = make_source(&rng, types[c % N_PLAIN], 20 + c, cols[c]);
             struct weight weight = pack(table, &source, team);
             uint32_t n = c % 2 ? 1 : 15;
             size_t stride;
@@ -216,10 +267,11 @@ static void tables_agree(void **state)
     struct rng rng;
 
     rng_init(&rng, 3);
-    for (int round = 0; round < 24; round++) {
-        uint32_t rows = check_pick(&rng, 1, 80), cols = 32 * check_pick(&rng, 1, 12),
-                 n = check_pick(&rng, 1, 30);
-        struct source source = make_source(&rng, types[round % N_TYPES], rows, cols);
+    for (int round = 0; round < 5 * N_TYPES; round++) {
+        enum dtype type = types[round % N_TYPES];
+        uint32_t rows = check_pick(&rng, 1, 150), cols = cols_for(type, 32 * check_pick(&rng, 1, 24)),
+                 n = round < N_TYPES ? 1 : check_pick(&rng, 2, 30);
+        struct source source = make_source(&rng, type, rows, cols);
         const struct kern_table *table;
         size_t stride, len_bytes = n * (rows + 3) * sizeof(float);
         float *x = make_x(&rng, n, cols, &stride), *first = NULL;
@@ -280,16 +332,17 @@ static void bits_do_not_depend_on_company(void **state)
 /* More columns and tokens than a slice and a block hold. */
 static void bits_survive_slicing(void **state)
 {
-    enum { TOKENS = 520, COLS = 1056, ROWS = 48 };
+    enum { TOKENS = 520, ROWS = 48 };
     struct team *team = *state;
     struct rng rng;
 
     rng_init(&rng, 5);
     for (int j = 0; j < N_TYPES; j++) {
-        struct source source = make_source(&rng, types[j], ROWS, COLS);
+        const uint32_t cols = cols_for(types[j], 1056);
+        struct source source = make_source(&rng, types[j], ROWS, cols);
         struct weight weight = pack(kern_table_get("auto"), &source, team);
         size_t stride;
-        float *x = make_x(&rng, TOKENS, COLS, &stride), *whole = multiply(team, &weight, x, stride, TOKENS);
+        float *x = make_x(&rng, TOKENS, cols, &stride), *whole = multiply(team, &weight, x, stride, TOKENS);
 
         for (uint32_t t = 0; t < TOKENS; t += 37) {
             float *y = multiply(team, &weight, x + t * stride, stride, 1);
@@ -308,22 +361,28 @@ static void zero_and_tiny_activations_are_harmless(void **state)
 {
     struct team *team = *state;
     struct rng rng;
-    float x[3 * 64] = {0};
+    float x[6 * 64] = {0};
 
     rng_init(&rng, 6);
     for (int i = 64; i < 128; i++)
         x[i] = 1e-42f; /* its inverse is not a float */
     for (int i = 128; i < 192; i++)
-        x[i] = i % 2 ? 3e38f : -3e38f;
+        x[i] = i % 2 ? 1e26f : -1e26f;
+    x[3 * 64 + 40] = NAN;
+    x[4 * 64 + 7] = INFINITY;
+    x[5 * 64 + 1] = -3e38f; /* beyond what the scale of a qblk reaches */
     struct source source = make_source(&rng, DTYPE_Q8_0, 16, 64);
     const struct kern_table *table;
     for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
         struct weight weight = pack(table, &source, team);
-        float *y = multiply(team, &weight, x, 64, 3);
+        float *y = multiply(team, &weight, x, 64, 6);
 
         for (int row = 0; row < 16; row++) {
             assert_true(y[row] == 0);
             assert_true(fabsf(y[19 + row]) < 1e-30f);
+            assert_true(isfinite(y[2 * 19 + row]));
+            for (int bad = 3; bad < 6; bad++)
+                assert_true(isnan(y[bad * 19 + row]));
         }
         free(y);
         weight_fini(&weight);
@@ -338,14 +397,14 @@ static void rows_come_back(void **state)
 
     rng_init(&rng, 7);
     for (int j = 0; j < N_TYPES; j++) {
-        struct source source = make_source(&rng, types[j], 37, 96);
+        struct source source = make_source(&rng, types[j], 37, cols_for(types[j], 288));
         struct weight weight = pack(kern_table_get("scalar"), &source, team);
 
         for (uint32_t row = 0; row < source.rows; row++) {
             float *out = check_floats(source.cols);
 
             weight_row(&weight, row, out);
-            assert_memory_equal(out, source.values + (size_t)row * source.cols, source.cols * sizeof(float));
+            assert_memory_equal(out, source.floats + (size_t)row * source.cols, source.cols * sizeof(float));
             check_guard(out, source.cols);
             free(out);
         }
@@ -367,14 +426,34 @@ static void parts_are_stacked(void **state)
     assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_0, parts, 2, 64, team, &weight), 0);
     assert_int_equal(weight.rows, 35);
     weight_row(&weight, 4, row);
-    assert_memory_equal(row, a.values + 4 * 64, sizeof(row));
+    assert_memory_equal(row, a.floats + 4 * 64, sizeof(row));
     weight_row(&weight, 5, row);
-    assert_memory_equal(row, b.values, sizeof(row));
+    assert_memory_equal(row, b.floats, sizeof(row));
     weight_row(&weight, 34, row);
-    assert_memory_equal(row, b.values + 29 * 64, sizeof(row));
+    assert_memory_equal(row, b.floats + 29 * 64, sizeof(row));
     weight_fini(&weight);
     free_source(&a);
     free_source(&b);
+}
+
+/* The forms that kernels know are those of the codecs, and panels are hardly larger than the file. */
+static void panels_are_compact(void **state)
+{
+    enum { ROWS = 1024, COLS = 4096 };
+    struct team *team = *state;
+    struct rng rng;
+
+    rng_init(&rng, 9);
+    for (int j = N_PLAIN; j < N_TYPES; j++) {
+        const struct dtype_info *info = dtype_info(types[j]);
+        struct source source = make_source(&rng, types[j], ROWS, COLS);
+        struct weight weight = pack(kern_table_get("scalar"), &source, team);
+        size_t file_bytes = (size_t)ROWS * COLS / info->qblk_weights * info->qblk_bytes;
+
+        assert_true((double)weight.len_bytes <= 1.08 * (double)file_bytes + (2 << 20));
+        weight_fini(&weight);
+        free_source(&source);
+    }
 }
 
 static void refuses_what_it_cannot(void **state)
@@ -384,9 +463,14 @@ static void refuses_what_it_cannot(void **state)
     struct weight_part part = {data, 1};
     struct weight weight;
 
-    assert_false(weight_type_ok(DTYPE_Q4_K));
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q4_K, &part, 1, 256, team, &weight),
+    char names[WEIGHT_TYPES_BYTES];
+
+    assert_false(weight_type_ok(DTYPE_Q8_K));
+    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_K, &part, 1, 256, team, &weight),
                      E_UNSUPPORTED);
+    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q4_K, &part, 1, 128, team, &weight), E_INVAL);
+    assert_string_equal(weight_types(names, sizeof(names)),
+                        "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS BF16 MXFP4");
     assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_0, &part, 1, 33, team, &weight), E_INVAL);
     assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_F32, &part, 1, 0, team, &weight), E_INVAL);
     assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_F32, &part, 0, 64, team, &weight), E_INVAL);
@@ -407,11 +491,11 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_near_float64),        cmocka_unit_test(takes_ragged_columns),
-        cmocka_unit_test(tables_agree),           cmocka_unit_test(bits_do_not_depend_on_company),
-        cmocka_unit_test(bits_survive_slicing),   cmocka_unit_test(zero_and_tiny_activations_are_harmless),
-        cmocka_unit_test(rows_come_back),         cmocka_unit_test(parts_are_stacked),
-        cmocka_unit_test(refuses_what_it_cannot),
+        cmocka_unit_test(is_near_float64),      cmocka_unit_test(takes_ragged_columns),
+        cmocka_unit_test(tables_agree),         cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(bits_survive_slicing), cmocka_unit_test(zero_and_tiny_activations_are_harmless),
+        cmocka_unit_test(rows_come_back),       cmocka_unit_test(parts_are_stacked),
+        cmocka_unit_test(panels_are_compact),   cmocka_unit_test(refuses_what_it_cannot),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -159,7 +159,7 @@ static const struct hostile HOSTILE[] = {
     {{.fault = TINY_TENSOR_TYPE, .name = "blk.0.attn_q.weight", .value = DTYPE_F64},
      E_UNSUPPORTED,
      "stored as F64"},
-    {{.fault = TINY_TENSOR_TYPE, .name = "blk.0.ffn_up.weight", .value = DTYPE_Q4_0}, E_UNSUPPORTED, "Q4_0"},
+    {{.fault = TINY_TENSOR_TYPE, .name = "blk.0.ffn_up.weight", .value = DTYPE_Q8_1}, E_UNSUPPORTED, "Q8_1"},
     {{.fault = TINY_TENSOR_TYPE, .name = "output_norm.weight", .value = DTYPE_Q8_0},
      E_UNSUPPORTED,
      "output_norm"},

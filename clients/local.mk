@@ -11,8 +11,9 @@ baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/mod
 	clients/model/cmd_bench.c clients/model/bench_priv.h clients/model/bench_limit.c clients/model/bench_run.c
 baton_model_LDADD = $(link_sched)
 
-dist_check_SCRIPTS += tests/integration/test-model-cli
-TESTS += tests/integration/test-model-cli
+dist_check_SCRIPTS += tests/integration/test-model-cli tests/integration/test_quality.py
+TESTS += tests/integration/test-model-cli tests/integration/test_quality.py
+tests/integration/test_quality.log: baton-model
 
 # Tools that speak HTTP to the daemons.
 noinst_LIBRARIES += libclients.a

@@ -21,6 +21,7 @@ include tests/fuzz/frame.mk
 include tests/fuzz/http.mk
 include tests/fuzz/gguf.mk
 include tests/fuzz/vocab.mk
+include tests/fuzz/cut.mk
 include tests/fuzz/config.mk
 include tests/fuzz/api.mk
 include tests/fuzz/kvframe.mk

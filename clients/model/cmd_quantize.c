@@ -160,9 +160,15 @@ static bool parse(int argc, char **argv, struct quantize_args *args)
 
 /* ---- plan ---- */
 
-static bool is_source(enum dtype type)
+static bool is_float(enum dtype type)
 {
-    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_Q8_0;
+    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
+}
+
+/* What is coarse already is not made coarser a second time, but may be written out as numbers. */
+static bool may_become(enum dtype from, enum dtype to)
+{
+    return is_float(from) || from == DTYPE_Q8_0 || from == to || (qblk_form(from) != NULL && is_float(to));
 }
 
 static size_t row_bytes(enum dtype type, uint64_t cols)
@@ -173,16 +179,17 @@ static size_t row_bytes(enum dtype type, uint64_t cols)
 static int choose_type(struct quantizing *q, uint64_t i, struct fault *fault)
 {
     const struct gguf_tensor *tensor = gguf_tensor_at(q->gguf, i);
-    bool is_float = tensor->type == DTYPE_F32 || tensor->type == DTYPE_F16 || tensor->type == DTYPE_BF16;
 
     if (mix_is_matrix(tensor)) {
         q->types[i] = mix_type(&q->args->mix, tensor, &q->wanted[i]);
-        if (q->types[i] != tensor->type && !is_source(tensor->type))
+        if (!may_become(tensor->type, q->types[i]))
             return fault_set(
-                fault, E_UNSUPPORTED, "tensor '%.*s' is %s already; a source has F32, F16, BF16 or Q8_0",
+                fault, E_UNSUPPORTED,
+                "tensor '%.*s' is %s already; a source has F32, F16, BF16 or Q8_0 (or, for --type F32, "
+                "F16 and BF16, any type that is known)",
                 (int)tensor->name.len_bytes, (const char *)tensor->name.data, dtype_info(tensor->type)->name);
     } else {
-        q->types[i] = q->wanted[i] = is_float ? DTYPE_F32 : tensor->type;
+        q->types[i] = q->wanted[i] = is_float(tensor->type) ? DTYPE_F32 : tensor->type;
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-model: look into, try, make and time models.  One command per thing; each is a file of its own and
- * parses its own options (model_cli.h).  Here only the name is looked up. */
+/* baton-model: look into, try, make, quantise, judge and time models.  One command per thing; each is a file
+ * of its own and parses its own options (model_cli.h).  Here only the name is looked up. */
 #include "clients/model/model_cli.h"
 
 #include "base/check.h"
@@ -29,7 +29,7 @@ static const struct command {
 static void print_help(FILE *file)
 {
     fputs("Usage: baton-model COMMAND [OPTIONS] FILE.gguf\n"
-          "Look into, try, make and time models in GGUF files.\n"
+          "Look into, try, make, quantise, judge and time models in GGUF files.\n"
           "\n",
           file);
     for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)

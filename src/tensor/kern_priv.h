@@ -50,10 +50,10 @@ struct tile_q8 {
     uint32_t n_qblks;
     uint32_t n_panels;
     uint32_t n_tokens; /* 1..tile_tokens, of each tile */
-    uint32_t n_tiles;  /* one below the other in y; for direct 1 */
+    uint32_t n_tiles;  /* one below the other in y */
     bool is_first;
-    /* Fetched meanwhile: next_bytes of as many panels, next_step apart, with each tile.  NULL: nothing
-     * (tile), what lies ahead (direct). */
+    /* Fetched meanwhile: next_bytes of as many panels, next_step apart, with each tile.  NULL: what
+     * lies ahead. */
     const uint8_t *next;
     size_t next_step, next_bytes;
 };
@@ -126,7 +126,8 @@ struct kern_q8 {
 
     void (*tile)(const struct tile_q8 *tile); /* over expanded chunks */
     void (*expand)(const struct expand *expand);
-    void (*direct)(const struct tile_q8 *tile); /* over chunks as they are, one token; may be NULL */
+    void (*direct)(const struct tile_q8 *tile); /* over chunks as they are; may be NULL */
+    uint32_t direct_panels;                     /* it takes whole groups of so many */
     void (*pack)(const struct pack *pack);
     kern_peak peak; /* dots of four per lane, so many a round: */
     uint32_t peak_chains;

@@ -22,47 +22,12 @@
  */
 #include "tensor/kern_quant_priv.h"
 
-/* One group of panels and one tile of tokens; their numbers are constants wherever this is expanded. */
-INLINED void group_q8(const struct tile_q8 *tile, struct quant_form form, uint32_t panel, uint32_t index,
-                      uint32_t n_panels, uint32_t n_tokens)
-{
-    float *y = tile->y + (size_t)index * n_tokens * tile->y_step + (size_t)panel * PANEL_ROWS;
-    struct chunk chunk = {.at = tile->w + panel * tile->panel_step, .panel_step = tile->panel_step};
-    struct fetching fetching = {.from = tile->next + panel * tile->next_step + index * tile->next_bytes,
-                                .panel_step = tile->next_step};
-    const uint8_t *x = (const uint8_t *)tile->x + index * tile->x_step;
-    struct sums sums;
-
-    if (tile->next != NULL)
-        fetching.step = tile->next_bytes / tile->n_qblks + 1;
-    sums_open(&sums, y, tile->y_step, tile->is_first, n_panels, n_tokens);
-    for (uint32_t b = 0; b < tile->n_qblks; b += CHUNK_QBLKS) {
-        uint32_t n_qblks = tile->n_qblks - b < CHUNK_QBLKS ? tile->n_qblks - b : CHUNK_QBLKS;
-
-        x = step_chunk(form, &chunk, x, n_qblks, n_panels, n_tokens, &sums, &fetching);
-        chunk.at += chunk.parts.end;
-    }
-    sums_close(&sums, y, tile->y_step, n_panels, n_tokens);
-}
-
-INLINED void panels_q8(const struct tile_q8 *tile, struct quant_form form, uint32_t n_tokens)
-{
-    uint32_t p = 0;
-
-    for (; p + q8_panels(n_tokens) <= tile->n_panels; p += q8_panels(n_tokens))
-        for (uint32_t i = 0; i < tile->n_tiles; i++)
-            group_q8(tile, form, p, i, q8_panels(n_tokens), n_tokens);
-    for (; p < tile->n_panels; p++)
-        for (uint32_t i = 0; i < tile->n_tiles; i++)
-            group_q8(tile, form, p, i, 1, n_tokens);
-}
-
 INLINED void tile_form(const struct tile_q8 *tile, struct quant_form form)
 {
     switch (tile->n_tokens) {
 #define CASE(height)                                                                                         \
     case height:                                                                                             \
-        panels_q8(tile, form, height);                                                                       \
+        tile_groups(tile, form, tile_groups(tile, form, 0, q8_panels(height), height), 1, height);           \
         break;
         Q8_HEIGHTS(CASE)
 #undef CASE
@@ -216,6 +181,7 @@ const struct kern_q8 Q8(kern_q8) = {
     .tile = Q8(tile_q8),
     .expand = Q8(expand_q8),
     .direct = Q8_DIRECT,
+    .direct_panels = Q8_DIRECT_PANELS,
     .pack = pack_q8,
     .peak = peak_q8,
     .peak_chains = Q8_PEAK_CHAINS,

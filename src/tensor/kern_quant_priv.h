@@ -184,4 +184,59 @@ INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, c
     return x;
 }
 
+/* ---- the tile ---- */
+
+enum { AHEAD_BYTES = 2048 };
+
+/* What to fetch while a group of panels is read: as the caller says, or else what lies ahead in these panels.
+ */
+INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_form form, uint32_t panel,
+                                     uint32_t index)
+{
+    if (tile->next != NULL)
+        return (struct fetching){.from = tile->next + panel * tile->next_step + index * tile->next_bytes,
+                                 .panel_step = tile->next_step,
+                                 .step = tile->next_bytes / tile->n_qblks + 1};
+    return (struct fetching){.from = tile->w + panel * tile->panel_step + AHEAD_BYTES,
+                             .panel_step = tile->panel_step,
+                             .step = quant_chunk(form, CHUNK_QBLKS).end / CHUNK_QBLKS};
+}
+
+/* One group of panels and one tile of tokens; their numbers are constants wherever this is expanded.  When
+ * the end of the panels comes near, what is ahead is the group behind them. */
+INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint32_t panel, uint32_t index,
+                        uint32_t n_panels, uint32_t n_tokens)
+{
+    const size_t own_bytes = quant_panel_at(form, tile->n_qblks * QBLK_WEIGHTS);
+    const size_t turn = own_bytes > AHEAD_BYTES ? own_bytes - AHEAD_BYTES : 0;
+    float *y = tile->y + (size_t)index * n_tokens * tile->y_step + (size_t)panel * PANEL_ROWS;
+    struct chunk chunk = {
+        .at = tile->w + panel * tile->panel_step, .panel_step = tile->panel_step, .lookup = tile->lookup};
+    struct fetching fetching = fetching_for(tile, form, panel, index);
+    const uint8_t *x = (const uint8_t *)tile->x + index * tile->x_step;
+    const uint8_t *behind = chunk.at + n_panels * tile->panel_step;
+    struct sums sums;
+
+    sums_open(&sums, y, tile->y_step, tile->is_first, n_panels, n_tokens);
+    for (uint32_t b = 0; b < tile->n_qblks; b += CHUNK_QBLKS) {
+        uint32_t n_qblks = tile->n_qblks - b < CHUNK_QBLKS ? tile->n_qblks - b : CHUNK_QBLKS;
+
+        if (tile->next == NULL && fetching.done >= turn)
+            fetching.from = behind - turn;
+        x = step_chunk(form, &chunk, x, n_qblks, n_panels, n_tokens, &sums, &fetching);
+        chunk.at += chunk.parts.end;
+    }
+    sums_close(&sums, y, tile->y_step, n_panels, n_tokens);
+}
+
+/* All tiles over groups of so many panels, from a panel on; returns the first that is left over. */
+INLINED uint32_t tile_groups(const struct tile_q8 *tile, struct quant_form form, uint32_t panel,
+                             uint32_t n_panels, uint32_t n_tokens)
+{
+    for (; panel + n_panels <= tile->n_panels; panel += n_panels)
+        for (uint32_t i = 0; i < tile->n_tiles; i++)
+            tile_group(tile, form, panel, i, n_panels, n_tokens);
+    return panel;
+}
+
 #endif

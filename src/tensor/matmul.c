@@ -36,6 +36,7 @@ enum {
     Q8_SLICE_CHUNKS = 2,
     Q8_MAX_SLICE_PANELS = 4,
     BLOCK_TOKENS = 512,
+    DIRECT_TILES = 3, /* at most: more are worth expanding quantised weights for */
     /* Of an expanded chunk: bytes, and scales and mins of up to two subs per qblk. */
     EXPANDED_BYTES = CHUNK_COLS * PANEL_ROWS + 4 * CHUNK_QBLKS * PANEL_ROWS * 4,
     UNITS_PER_RANK = 8,
@@ -66,7 +67,7 @@ struct product {
     uint32_t n_panels;
     uint32_t unit_panels;
     uint32_t slice_panels; /* that a tile function takes at once */
-    bool is_direct;        /* weights are used as they are, for one tile */
+    bool is_direct;        /* few tiles: weights are used as they are */
 };
 
 struct token_tile {
@@ -226,7 +227,9 @@ static struct region region_of(const struct product *product, uint32_t panel, ui
     if (product->is_q8) {
         region.w = base + quant_panel_at(quant_form(weight->type), k);
         region.panel_step = panel_bytes;
-        region.tile_q8 = product->table->q8->direct;
+        region.tile_q8 = product->table->q8->direct; /* NULL, or not a whole group: to be expanded */
+        if (n_panels % product->table->q8->direct_panels != 0 || !product->is_direct)
+            region.tile_q8 = NULL;
         return region;
     }
     region.w = base + (size_t)k * PANEL_ROWS * product->element_bytes;
@@ -333,7 +336,8 @@ static void run_sliced_q8(const struct product *product, uint32_t from, uint32_t
 
             region.next_panel_bytes = region.panel_step;
             region.next_bytes = quant_panel_at(quant_form(weight->type), n_k) / (end_tile - first_tile) + 1;
-            expand_region(product, &region, buffer);
+            if (region.tile_q8 == NULL)
+                expand_region(product, &region, buffer);
             for (uint32_t i = first_tile; i < end_tile;) {
                 uint32_t n_tiles = 1;
 
@@ -351,11 +355,15 @@ static void run_panels(const struct product *product, uint32_t from, uint32_t to
 {
     if (from == to)
         return;
-    if (product->is_direct) {
-        struct region region = region_of(product, from, to - from, 0, product->n_k);
+    if (product->n_tiles == 1 && product->is_direct) {
+        uint32_t whole_to = to - (product->is_q8 ? (to - from) % product->table->q8->direct_panels : 0);
+        struct region region = region_of(product, from, whole_to - from, 0, product->n_k);
 
-        run_tile(product, &region, tile_at(product, 0), 1);
-        return;
+        if (whole_to > from)
+            run_tile(product, &region, tile_at(product, 0), 1);
+        from = whole_to;
+        if (from == to)
+            return;
     }
     uint32_t n_blocks = (product->args->n + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
     uint32_t at_once = (product->n_tiles + n_blocks - 1) / n_blocks;
@@ -439,7 +447,7 @@ void matmul(struct team *team, const struct matmul_args *args)
     if (args->n == 0 || weight->rows == 0)
         return;
     ASSERT((uintptr_t)args->scratch % 64 == 0);
-    product.is_direct = is_q8 ? args->n == 1 && q8->direct != NULL : product.n_tiles == 1;
+    product.is_direct = is_q8 ? product.n_tiles <= DIRECT_TILES && q8->direct != NULL : product.n_tiles == 1;
     product.unit_panels =
         unit_panels(product.n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
     /* One row of floats is packed already. */

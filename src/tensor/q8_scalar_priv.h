@@ -20,6 +20,7 @@ typedef const int8_t *q8_x;
 
 /* Where nothing is gained by taking weights apart in registers: NULL, and kern_direct.c is left out. */
 #define Q8_DIRECT NULL
+enum { Q8_DIRECT_PANELS = 1 };
 
 static inline uint32_t q8_panels(uint32_t n_tokens)
 {

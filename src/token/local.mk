@@ -29,6 +29,7 @@ token_test_programs = \
 	tests/unit/token/test_vectors \
 	tests/unit/token/test_pretok \
 	tests/unit/token/test_bpe \
+	tests/unit/token/test_linear \
 	tests/unit/token/test_spm \
 	tests/unit/token/test_detok \
 	tests/unit/token/test_json_text \
@@ -45,6 +46,8 @@ tests_unit_token_test_pretok_SOURCES = tests/unit/token/test_pretok.c
 tests_unit_token_test_pretok_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_bpe_SOURCES = tests/unit/token/test_bpe.c $(token_test_help)
 tests_unit_token_test_bpe_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_linear_SOURCES = tests/unit/token/test_linear.c $(token_test_help)
+tests_unit_token_test_linear_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_spm_SOURCES = tests/unit/token/test_spm.c $(token_test_help)
 tests_unit_token_test_spm_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_detok_SOURCES = tests/unit/token/test_detok.c $(token_test_help)

@@ -5,10 +5,13 @@
  * Tolerances, as a share of the largest logit of a row:
  *   1e-4    KV in F32: float sums against double sums (seen: 4e-6)
  *   1e-3    with Q8_0 matrices, for which both sides round activations to eight bits per qblk: room for one
- * of them to fall on the other side of a half (seen: 7e-7) 4e-3    KV in F16: eleven bits of keys and values
+ *           of them to fall on the other side of a half (seen: 7e-7)
+ *   4e-3    KV in F16: eleven bits of keys and values
  *   8e-2    both: what F16 changes, the rounding of activations (to 1/64 of a qblk's largest at worst)
- * magnifies 4e-2    with BF16 dots, which round activations to eight bits each A wrong angle, a transposed
- * head or a missing bias is off by more than 1e-1. */
+ *           magnifies
+ *   4e-2    with BF16 dots, which round activations to eight bits each
+ *
+ * A wrong angle, a transposed head or a missing bias is off by more than 1e-1. */
 #include "base/check.h"
 #include "tensor/tensor.h"
 #include "tests/unit/engine/player.h"

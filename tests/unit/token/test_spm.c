@@ -184,6 +184,39 @@ static void cutting_changes_nothing(void **state)
     tokenizer_unref(tokenizer);
 }
 
+/* As gemma's files are: nothing is put before the text, and runs of blanks and newlines are tokens that the
+ * user defined, spelled with real blanks. */
+static void a_file_may_want_no_blank_before(void **state)
+{
+    static const struct token_spec gemma[] = {{BLANK, 1, -10},      {"a", 1, -11},      {"b", 1, -12},
+                                              {"ab", 1, -1},        {BLANK "a", 1, -2}, {"\n", 4, -1000},
+                                              {"\n\n", 4, -1000},   {"   ", 4, -1000},  {"<td>", 4, -1000},
+                                              {BLANK BLANK, 1, -3}, {NULL, 0, 0}};
+    struct buf image = {0}, changed = {0};
+    struct gguf_writer *writer = NULL;
+    struct gguf *gguf = NULL;
+
+    sentencepiece_image(gemma, true, &image);
+    assert_int_equal(gguf_open_memory(buf_view(&image), NULL, &gguf), 0);
+    assert_int_equal(gguf_writer_new(&writer), 0);
+    assert_int_equal(gguf_put_bool(writer, "tokenizer.ggml.add_space_prefix", false), 0);
+    assert_int_equal(gguf_put_keys_of(writer, gguf, ""), 0);
+    assert_int_equal(gguf_writer_header(writer, &changed), 0);
+    gguf_writer_free(writer);
+    gguf_close(gguf);
+    buf_fini(&image);
+
+    struct tokenizer *tokenizer = tokenizer_of_image(&changed);
+    expect(tokenizer, "ab", 0, "ab");
+    expect(tokenizer, " ab", 0, " |ab");
+    expect(tokenizer, " a b", 0, " a| |b");
+    expect(tokenizer, "a\n\n\nb", 0, "a|\n\n|\n|b");
+    expect(tokenizer, "a     a", 0, "a|   | | a"); /* three of five, then as letters do */
+    expect(tokenizer, "a" BLANK "a", 0, "a| a");   /* the sign itself is a blank */
+    expect(tokenizer, "a<td>a", TOKEN_PARSE_SPECIAL, "a|<td>|a");
+    tokenizer_unref(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +227,7 @@ int main(void)
         cmocka_unit_test(text_cannot_spell_control_tokens),
         cmocka_unit_test(a_blank_begins_each_segment),
         cmocka_unit_test(cutting_changes_nothing),
+        cmocka_unit_test(a_file_may_want_no_blank_before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,6 +160,35 @@ static inline v16 v16_from_bf16(const uint16_t *from)
     V16_EACH(vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(from + i * 4), 16)));
 }
 
+static inline v16 v16_from_s8x16(int8x16_t bytes)
+{
+    int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+
+    return (v16){
+        .at = {vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
+               vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))}};
+}
+
+static inline v16 v16_from_i8(const int8_t *from)
+{
+    return v16_from_s8x16(vld1q_s8(from));
+}
+
+/* The low (high) halves of sixteen bytes, less 8. */
+static inline v16 v16_from_low4(const uint8_t *from)
+{
+    uint8x16_t low = vandq_u8(vld1q_u8(from), vdupq_n_u8(15));
+
+    return v16_from_s8x16(vsubq_s8(vreinterpretq_s8_u8(low), vdupq_n_s8(8)));
+}
+
+static inline v16 v16_from_high4(const uint8_t *from)
+{
+    uint8x16_t high = vshrq_n_u8(vld1q_u8(from), 4);
+
+    return v16_from_s8x16(vsubq_s8(vreinterpretq_s8_u8(high), vdupq_n_s8(8)));
+}
+
 static inline void v16_to_f16(uint16_t *to, v16 a)
 {
     for (int i = 0; i < 4; i++)

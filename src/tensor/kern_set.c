@@ -18,6 +18,7 @@ const struct kern_vec KERN(kern_vec) = {
     .vec_add = KERN(vec_add),
     .swiglu = KERN(swiglu),
     .rope = KERN(rope),
+    .mix_rows = KERN(mix_rows),
     .read_memory = KERN(read_memory),
     .peak = KERN(peak),
 };

@@ -30,6 +30,7 @@ void KERN(rms_norm)(const float *x, const float *gain, uint32_t n, float eps, fl
 void KERN(vec_add)(float *x, const float *y, uint32_t n);
 void KERN(swiglu)(float *gate, const float *up, uint32_t n);
 void KERN(rope)(const struct rope_args *args);
+void KERN(mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 
 float KERN(read_memory)(const void *from, size_t len_bytes);
 float KERN(peak)(uint32_t rounds);

@@ -8,10 +8,11 @@ libtensor_a_SOURCES = \
 	src/tensor/tensor.h src/tensor/kern_priv.h src/tensor/attn_priv.h \
 	src/tensor/weight.c src/tensor/weight_priv.h \
 	src/tensor/work.c src/tensor/work_priv.h \
+	src/tensor/many.h src/tensor/matmul_many.c \
 	src/tensor/matmul.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
 
 kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/kern_tile.c \
-	src/tensor/kern_attn.c src/tensor/kern_ops.c src/tensor/kern_peak.c
+	src/tensor/kern_attn.c src/tensor/kern_ops.c src/tensor/kern_mix.c src/tensor/kern_peak.c
 libkern_scalar_a_SOURCES = $(kern_vec_sources) src/tensor/kern_q8.c \
 	src/tensor/v16_scalar_priv.h src/tensor/q8_scalar_priv.h
 libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE)
@@ -54,13 +55,16 @@ tests_bench_bench_tensor_SOURCES = tests/bench/bench_tensor.c
 tests_bench_bench_tensor_LDADD = $(link_tensor)
 
 if HAVE_CMOCKA
-tensor_tests = tests/unit/tensor/test_matmul tests/unit/tensor/test_attention tests/unit/tensor/test_ops
+tensor_tests = tests/unit/tensor/test_matmul tests/unit/tensor/test_attention tests/unit/tensor/test_ops \
+	tests/unit/tensor/test_many
 check_PROGRAMS += $(tensor_tests)
 TESTS += $(tensor_tests)
 tests_unit_tensor_test_matmul_SOURCES = tests/unit/tensor/test_matmul.c tests/unit/tensor/check.h
 tests_unit_tensor_test_matmul_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 tests_unit_tensor_test_attention_SOURCES = tests/unit/tensor/test_attention.c tests/unit/tensor/check.h
 tests_unit_tensor_test_attention_LDADD = $(link_tensor) $(CMOCKA_LIBS)
+tests_unit_tensor_test_many_SOURCES = tests/unit/tensor/test_many.c tests/unit/tensor/check.h
+tests_unit_tensor_test_many_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 tests_unit_tensor_test_ops_SOURCES = tests/unit/tensor/test_ops.c tests/unit/tensor/check.h
 tests_unit_tensor_test_ops_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 endif

@@ -5,6 +5,7 @@ baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/mod
 	clients/model/cmd_logits.c clients/model/cmd_generate.c \
 	clients/model/prompt.h clients/model/prompt.c clients/model/rig.h clients/model/rig.c \
 	clients/model/cmd_make.c clients/model/make_priv.h clients/model/make_vocab.c clients/model/make_weights.c \
+	clients/model/make_keys.c \
 	clients/model/cmd_bench.c clients/model/bench_priv.h clients/model/bench_limit.c clients/model/bench_run.c
 baton_model_LDADD = $(link_engine)
 

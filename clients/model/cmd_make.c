@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "clients/model/model_cli.h"
 #include "clients/model/rig.h"
+#include "model/model.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ static const char NAME[] = "make";
 static const char HELP[] = "Usage: baton-model make [OPTIONS] OUT.gguf\n"
                            "Write a model of a given shape with random weights.\n"
                            "\n"
-                           "  --arch NAME            llama (default) or qwen2\n"
+                           "  --arch NAME            llama (default) or another that is known\n"
                            "  --layers N             default 22\n"
                            "  --hidden N             default 2048\n"
                            "  --heads N              default 32\n"
@@ -33,8 +34,14 @@ static const char HELP[] = "Usage: baton-model make [OPTIONS] OUT.gguf\n"
                            "  --context N            default 4096\n"
                            "  --type TYPE            F32, F16, BF16 or Q8_0 (default)\n"
                            "  --tied                 no output head of its own\n"
+                           "  --with NAME            write optional tensors whose name has this in it;\n"
+                           "                         may be given up to 8 times\n"
+                           "  --set KEY=VALUE        a key of the architecture, without its name\n"
+                           "                         (rope.freq_base=500000.0); up to 16 times\n"
                            "  --seed N               default 0; the same seed gives the same file\n"
                            "  --help                 this text\n";
+
+enum { MAX_OPTIONAL = 8, MAX_SET = 16 };
 
 struct make_args {
     struct make_shape shape;
@@ -42,6 +49,8 @@ struct make_args {
     const char *vocab_from;
     const char *path;
     bool is_help;
+    const char *optional[MAX_OPTIONAL + 1]; /* NULL-ended, as the next */
+    const char *set[MAX_SET + 1];
 };
 
 enum option_id {
@@ -57,6 +66,8 @@ enum option_id {
     OPT_CONTEXT,
     OPT_TYPE,
     OPT_TIED,
+    OPT_WITH,
+    OPT_SET,
     OPT_SEED
 };
 
@@ -72,6 +83,8 @@ static const struct option OPTIONS[] = {{"arch", required_argument, NULL, OPT_AR
                                         {"context", required_argument, NULL, OPT_CONTEXT},
                                         {"type", required_argument, NULL, OPT_TYPE},
                                         {"tied", no_argument, NULL, OPT_TIED},
+                                        {"with", required_argument, NULL, OPT_WITH},
+                                        {"set", required_argument, NULL, OPT_SET},
                                         {"seed", required_argument, NULL, OPT_SEED},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
@@ -116,12 +129,40 @@ static bool take_number(int option, struct make_args *args)
     return false;
 }
 
+static bool take_text(const char *name, const char **list, size_t max)
+{
+    size_t n = 0;
+
+    while (n < max && list[n])
+        n++;
+    if (n == max) {
+        fprintf(stderr, "baton-model %s: --%s may be given %zu times\n", NAME, name, max);
+        return false;
+    }
+    list[n] = optarg;
+    return true;
+}
+
+static bool is_known(const char *arch)
+{
+    const char *name;
+
+    for (uint32_t i = 0; (name = model_arch_at(i)) != NULL; i++)
+        if (strcmp(name, arch) == 0)
+            return true;
+    fprintf(stderr, "baton-model %s: --arch is one of", NAME);
+    for (uint32_t i = 0; (name = model_arch_at(i)) != NULL; i++)
+        fprintf(stderr, " %s", name);
+    fprintf(stderr, ", not \"%s\"\n", arch);
+    return false;
+}
+
 static bool take_option(int option, struct make_args *args)
 {
     switch (option) {
     case OPT_ARCH:
         args->shape.arch = optarg;
-        return true;
+        return is_known(optarg);
     case OPT_VOCAB_FROM:
         args->vocab_from = optarg;
         return true;
@@ -130,6 +171,10 @@ static bool take_option(int option, struct make_args *args)
     case OPT_TIED:
         args->shape.is_tied = true;
         return true;
+    case OPT_WITH:
+        return take_text("with", args->optional, MAX_OPTIONAL);
+    case OPT_SET:
+        return take_text("set", args->set, MAX_SET);
     case 'h':
         args->is_help = true;
         return true;
@@ -143,8 +188,6 @@ static const char *wrong_with(const struct make_shape *shape)
 {
     const struct dtype_info *info = dtype_info(shape->type);
 
-    if (strcmp(shape->arch, "llama") != 0 && strcmp(shape->arch, "qwen2") != 0)
-        return "--arch is llama or qwen2";
     if (shape->n_layers == 0 || shape->hidden == 0 || shape->n_heads == 0 || shape->n_kv_heads == 0 ||
         shape->ffn == 0 || shape->context == 0)
         return "a shape of zero";
@@ -184,6 +227,7 @@ static bool parse(int argc, char **argv, struct make_args *args)
     }
     args->path = argv[optind];
     shape->seed = args->seed;
+    shape->optional = args->optional;
     if (shape->n_kv_heads == 0)
         shape->n_kv_heads = shape->n_heads;
     if (shape->head_dim == 0 && shape->n_heads > 0 && shape->hidden % shape->n_heads == 0)
@@ -195,38 +239,6 @@ static bool parse(int argc, char **argv, struct make_args *args)
 }
 
 /* ---- the file ---- */
-
-static int put_count(struct gguf_writer *writer, const char *arch, const char *suffix, uint32_t value)
-{
-    char key[96];
-
-    snprintf(key, sizeof(key), "%s.%s", arch, suffix);
-    return gguf_put_u32(writer, key, value);
-}
-
-static int put_shape(struct gguf_writer *writer, const struct make_shape *shape)
-{
-    const struct {
-        const char *suffix;
-        uint32_t value;
-    } keys[] = {
-        {"block_count", shape->n_layers},          {"context_length", shape->context},
-        {"embedding_length", shape->hidden},       {"feed_forward_length", shape->ffn},
-        {"attention.head_count", shape->n_heads},  {"attention.head_count_kv", shape->n_kv_heads},
-        {"attention.key_length", shape->head_dim}, {"attention.value_length", shape->head_dim},
-        {"rope.dimension_count", shape->head_dim}, {"vocab_size", shape->vocab},
-    };
-    char name[96];
-    int rc = gguf_put_str(writer, "general.architecture", bytes_str(shape->arch));
-
-    snprintf(name, sizeof(name), "random-%s-%ux%u", shape->arch, shape->n_layers, shape->hidden);
-    if (rc == 0)
-        rc = gguf_put_str(writer, "general.name", bytes_str(name));
-    for (size_t i = 0; rc == 0 && i < sizeof(keys) / sizeof(keys[0]); i++)
-        rc = put_count(writer, shape->arch, keys[i].suffix, keys[i].value);
-    snprintf(name, sizeof(name), "%s.attention.layer_norm_rms_epsilon", shape->arch);
-    return rc == 0 ? gguf_put_f32(writer, name, 1e-5f) : rc;
-}
 
 /* Copies the tokeniser of another model, whose size then is the vocabulary's. */
 static int copy_vocabulary(struct gguf_writer *writer, struct make_args *args, struct fault *fault)
@@ -274,9 +286,7 @@ static int make(struct make_args *args, struct fault *fault, uint64_t *bytes_out
         return fault_set(fault, rc, "%s", err_text(rc));
     rc = args->vocab_from ? copy_vocabulary(writer, args, fault) : make_up_vocabulary(writer, args, fault);
     if (rc == 0) {
-        rc = put_shape(writer, &args->shape);
-        if (rc < 0)
-            fault_set(fault, rc, "%s", err_text(rc));
+        rc = make_keys(writer, &args->shape, args->set, fault);
     }
     if (rc == 0)
         rc = make_weights(writer, &args->shape, args->path, fault, bytes_out);

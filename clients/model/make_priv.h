@@ -7,7 +7,7 @@
 #include "gguf/write.h"
 
 struct make_shape {
-    const char *arch; /* "llama", "qwen2" */
+    const char *arch;
     uint32_t n_layers;
     uint32_t hidden;
     uint32_t n_heads;
@@ -18,6 +18,7 @@ struct make_shape {
     uint32_t context;
     enum dtype type; /* of matrices; vectors are F32 */
     bool is_tied;
+    const char *const *optional; /* optional tensors to write: parts of their names; NULL-ended */
     uint64_t seed;
 };
 
@@ -28,8 +29,13 @@ uint32_t make_max_vocab(void);
  * and a ChatML template. */
 int make_vocabulary(struct gguf_writer *writer, uint32_t vocab);
 
-/* Declares the tensors of shape and writes the file, streaming random weights.  Progress on stderr where that
- * is a terminal.  E_CANCELLED after Ctrl-C: nothing is left under path. */
+/* The keys of the architecture, those in `set` ("KEY=VALUE", NULL-ended; KEY without the architecture's name)
+ * before the usual ones, which they replace.  E_INVAL for a malformed one. */
+int make_keys(struct gguf_writer *writer, const struct make_shape *shape, const char *const *set,
+              struct fault *fault);
+
+/* Declares the tensors that the writer's keys ask for and writes the file, streaming random weights. Progress
+ * on stderr where that is a terminal.  E_CANCELLED after Ctrl-C: nothing is left under path. */
 int make_weights(struct gguf_writer *writer, const struct make_shape *shape, const char *path,
                  struct fault *fault, uint64_t *bytes_out);
 

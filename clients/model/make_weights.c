@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random weights, streamed to a file as fast as it takes them.
  *
- * Values are normal, drawn from a table of 4096 quantiles by 12 random bits, so that a type's bits are looked
- * up, not computed.  Deviations are chosen as a trained model's would be: matrices keep their input's scale,
- * those that write to the residual stream are smaller by the number of layers, and the head gives logits of
- * deviation 3, so that neither attention nor the distribution of tokens is flat.  The same seed gives the
- * same file. */
+ * Which tensors a file must hold is what the loader itself says of its keys (model_tensors), so that a new
+ * architecture can be made as soon as it can be loaded.  Values are normal, drawn from a table of 4096
+ * quantiles by 12 random bits, so that a type's bits are looked up, not computed.  Deviations are chosen as a
+ * trained model's would be: matrices keep their input's scale, those that write to the residual stream are
+ * smaller by the number of layers, and the head gives logits of deviation 3, so that neither attention nor
+ * the distribution of tokens is flat.  The same seed gives the same file. */
 #include "clients/model/make_priv.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
 #include "clients/model/rig.h"
+#include "model/model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,91 +21,116 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { N_QUANTILES = 4096, CHUNK_WEIGHTS = 1 << 18, SLOTS_PER_LAYER = 12 };
+enum { N_QUANTILES = 4096, CHUNK_WEIGHTS = 1 << 18 };
 
 struct tensor_plan {
-    char name[64];
-    uint64_t rows; /* 0: a vector of cols */
-    uint64_t cols;
-    double deviation; /* 0: all ones */
+    struct model_tensor tensor;
+    uint64_t n_weights;
+    double mean, deviation;
     enum dtype type;
 };
 
 struct making {
     const struct make_shape *shape;
     struct tensor_plan *plans;
-    uint64_t n_plans;
+    uint64_t n_plans, max_plans;
     double quantiles[N_QUANTILES];
     uint64_t done_bytes, total_bytes;
+    struct fault *fault;
     bool shows_progress;
     unsigned percent;
 };
 
 /* ---- which tensors ---- */
 
-static void plan(struct making *making, const char *name, uint64_t rows, uint64_t cols, double deviation)
+static bool is_left_out(const struct make_shape *shape, const struct model_tensor *tensor)
 {
-    struct tensor_plan *at = &making->plans[making->n_plans++];
-    const struct dtype_info *info;
-
-    *at = (struct tensor_plan){.rows = rows,
-                               .cols = cols,
-                               .deviation = deviation,
-                               .type = rows == 0 ? DTYPE_F32 : making->shape->type};
-    snprintf(at->name, sizeof(at->name), "%s", name);
-    info = dtype_info(at->type);
-    making->total_bytes += (rows ? rows : 1) * cols / info->qblk_weights * info->qblk_bytes;
+    if (!tensor->is_optional)
+        return false;
+    if (tensor->role == MODEL_HEAD)
+        return shape->is_tied;
+    for (size_t i = 0; shape->optional[i]; i++)
+        if (strstr(tensor->name, shape->optional[i]))
+            return false;
+    return true;
 }
 
-static void plan_layer(struct making *making, uint32_t layer)
+static void choose_values(const struct make_shape *shape, struct tensor_plan *plan)
 {
-    const struct make_shape *s = making->shape;
-    uint64_t q = (uint64_t)s->n_heads * s->head_dim, kv = (uint64_t)s->n_kv_heads * s->head_dim;
-    double into = 1 / sqrt(s->hidden), branch = 1 / sqrt(2.0 * s->n_layers);
-    bool has_bias = strcmp(s->arch, "qwen2") == 0;
-    const struct {
-        const char *suffix;
-        uint64_t rows, cols;
-        double deviation;
-        bool is_left_out;
-    } tensors[SLOTS_PER_LAYER] = {
-        {"attn_norm.weight", 0, s->hidden, 0, false},
-        {"attn_q.weight", q, s->hidden, into, false},
-        {"attn_k.weight", kv, s->hidden, into, false},
-        {"attn_v.weight", kv, s->hidden, into, false},
-        {"attn_q.bias", 0, q, 0.1, !has_bias},
-        {"attn_k.bias", 0, kv, 0.1, !has_bias},
-        {"attn_v.bias", 0, kv, 0.1, !has_bias},
-        {"attn_output.weight", s->hidden, q, branch / sqrt((double)q), false},
-        {"ffn_norm.weight", 0, s->hidden, 0, false},
-        {"ffn_gate.weight", s->ffn, s->hidden, into, false},
-        {"ffn_up.weight", s->ffn, s->hidden, into, false},
-        {"ffn_down.weight", s->hidden, s->ffn, branch / sqrt(s->ffn), false},
-    };
-    char name[64];
+    double into = 1 / sqrt((double)plan->tensor.dims[0]), head = 3 / sqrt(shape->hidden);
 
-    for (size_t i = 0; i < SLOTS_PER_LAYER; i++) {
-        snprintf(name, sizeof(name), "blk.%u.%s", layer, tensors[i].suffix);
-        if (!tensors[i].is_left_out)
-            plan(making, name, tensors[i].rows, tensors[i].cols, tensors[i].deviation);
+    switch (plan->tensor.role) {
+    case MODEL_NORM:
+        plan->mean = 1;
+        plan->deviation = 0.1;
+        break;
+    case MODEL_BIAS:
+        plan->deviation = 0.1;
+        break;
+    case MODEL_MATRIX:
+        plan->deviation = into;
+        break;
+    case MODEL_WRITER:
+        plan->deviation = into / sqrt(2.0 * shape->n_layers);
+        break;
+    case MODEL_EMBEDDING:
+        plan->deviation = shape->is_tied ? head : 1;
+        break;
+    case MODEL_HEAD:
+        plan->deviation = head;
+        break;
+    case MODEL_ROPE_FACTORS: /* positive: the quantiles end before four deviations */
+        plan->mean = 4;
+        plan->deviation = 0.75;
+        break;
     }
 }
 
-static int plan_all(struct making *making)
+static int plan(void *arg, const struct model_tensor *tensor)
 {
-    const struct make_shape *s = making->shape;
-    double head = 3 / sqrt(s->hidden);
+    struct making *making = arg;
+    const struct dtype_info *info;
+    struct tensor_plan *at;
 
-    making->plans = calloc((size_t)s->n_layers * SLOTS_PER_LAYER + 3, sizeof(*making->plans));
-    if (making->plans == NULL)
-        return E_NOMEM;
-    plan(making, "token_embd.weight", s->vocab, s->hidden, s->is_tied ? head : 1);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        plan_layer(making, i);
-    plan(making, "output_norm.weight", 0, s->hidden, 0);
-    if (!s->is_tied)
-        plan(making, "output.weight", s->vocab, s->hidden, head);
+    if (is_left_out(making->shape, tensor))
+        return 0;
+    if (making->n_plans == making->max_plans) {
+        uint64_t more = making->max_plans ? 2 * making->max_plans : 64;
+        struct tensor_plan *grown = realloc(making->plans, more * sizeof(*grown));
+
+        if (grown == NULL)
+            return E_NOMEM;
+        making->plans = grown;
+        making->max_plans = more;
+    }
+    at = &making->plans[making->n_plans++];
+    *at = (struct tensor_plan){
+        .tensor = *tensor, .n_weights = 1, .type = tensor->n_dims == 1 ? DTYPE_F32 : making->shape->type};
+    for (uint32_t i = 0; i < tensor->n_dims; i++)
+        at->n_weights *= tensor->dims[i];
+    choose_values(making->shape, at);
+    info = dtype_info(at->type);
+    if (tensor->dims[0] % info->qblk_weights != 0)
+        return fault_set(making->fault, E_INVAL, "%s has rows of %llu; %s needs multiples of %u",
+                         tensor->name, (unsigned long long)tensor->dims[0], info->name, info->qblk_weights);
+    making->total_bytes += at->n_weights / info->qblk_weights * info->qblk_bytes;
     return 0;
+}
+
+/* The loader says what a file with these keys must hold. */
+static int plan_all(struct making *making, const struct gguf_writer *writer)
+{
+    struct buf image = {0};
+    struct gguf *keys = NULL;
+    int rc = gguf_writer_header(writer, &image);
+
+    if (rc == 0)
+        rc = gguf_open_memory(buf_view(&image), making->fault, &keys);
+    if (rc == 0)
+        rc = model_tensors(keys, making->fault, plan, making);
+    gguf_close(keys);
+    buf_fini(&image);
+    return rc;
 }
 
 /* ---- which values ---- */
@@ -158,7 +185,7 @@ static void fill_table(const struct making *making, const struct tensor_plan *at
 
     out->scale = f32_to_f16((float)(largest * at->deviation / 127));
     for (unsigned i = 0; i < N_QUANTILES; i++) {
-        float value = at->deviation == 0 ? 1 : (float)(making->quantiles[i] * at->deviation);
+        float value = (float)(at->mean + making->quantiles[i] * at->deviation);
 
         if (at->type == DTYPE_F32)
             memcpy(&out->words[i], &value, sizeof(value));
@@ -214,7 +241,7 @@ static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
 {
     struct making *making = arg;
     const struct tensor_plan *at = &making->plans[index];
-    uint64_t left = (at->rows ? at->rows : 1) * at->cols;
+    uint64_t left = at->n_weights;
     struct table *table = malloc(sizeof(*table));
     uint8_t *chunk = malloc((size_t)CHUNK_WEIGHTS * 4);
     struct draws draws = {0};
@@ -245,22 +272,22 @@ int make_weights(struct gguf_writer *writer, const struct make_shape *shape, con
 
     if (making) {
         making->shape = shape;
+        making->fault = fault;
         making->shows_progress = isatty(STDERR_FILENO);
         making->percent = 101;
-        rc = plan_all(making);
+        rc = plan_all(making, writer);
     }
     for (unsigned i = 0; rc == 0 && i < N_QUANTILES; i++)
         making->quantiles[i] = normal_quantile((i + 0.5) / N_QUANTILES);
     for (uint64_t i = 0; rc == 0 && i < making->n_plans; i++) {
         const struct tensor_plan *at = &making->plans[i];
-        uint64_t dims[2] = {at->cols, at->rows};
 
-        rc = gguf_declare_tensor(writer, at->name, at->type, at->rows ? 2 : 1, dims);
+        rc = gguf_declare_tensor(writer, at->tensor.name, at->type, at->tensor.n_dims, at->tensor.dims);
     }
     if (rc == 0) {
         rc = gguf_writer_save(writer, path, fill, making, fault);
         *bytes_out = making->total_bytes;
-    } else {
+    } else if (fault->code == 0) {
         fault_set(fault, rc, "%s", err_text(rc));
     }
     if (making)

@@ -24,23 +24,18 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-static const struct arch ARCHS[] = {
-    {.name = "llama", .pairs = ROPE_ADJACENT, .needs_qkv_bias = false},
-    {.name = "qwen2", .pairs = ROPE_HALVES, .needs_qkv_bias = true},
-};
 
 struct reading {
     const struct gguf *gguf;
-    const char *arch;
+    const struct arch *arch;
     int code;          /* of the first complaint */
     size_t used_bytes; /* of text */
     char text[400];    /* complaints, joined by "; " */
 };
 
-__attribute__((format(printf, 3, 4))) static void complain(struct reading *r, int code, const char *format,
-                                                           ...)
+void complain(struct reading *r, int code, const char *format, ...)
 {
     va_list args;
     int wrote;
@@ -58,19 +53,25 @@ __attribute__((format(printf, 3, 4))) static void complain(struct reading *r, in
         r->used_bytes = sizeof(r->text) - 1;
 }
 
+bool has_complaints(const struct reading *r)
+{
+    return r->code != 0;
+}
+
+const char *arch_name(const struct reading *r)
+{
+    return r->arch->name;
+}
+
 static const char *full_key(const struct reading *r, const char *suffix, char out[128])
 {
-    snprintf(out, 128, "%s.%s", r->arch, suffix);
+    snprintf(out, 128, "%s.%s", r->arch->name, suffix);
     return out;
 }
 
 /* ---- typed reads: value or complaint ---- */
 
-enum need { REQUIRED, OPTIONAL };
-
-/* Leaves *out as it is when the key is absent and optional. */
-static void read_number(struct reading *r, const char *suffix, enum need need, const double bounds[2],
-                        double *out)
+void read_number(struct reading *r, const char *suffix, enum need need, const double bounds[2], double *out)
 {
     struct fault why = {0};
     char key[128];
@@ -95,7 +96,7 @@ static void read_number(struct reading *r, const char *suffix, enum need need, c
         *out = value;
 }
 
-static void read_count(struct reading *r, const char *suffix, enum need need, uint32_t max, uint32_t *out)
+void read_count(struct reading *r, const char *suffix, enum need need, uint32_t max, uint32_t *out)
 {
     struct fault why = {0};
     char key[128];
@@ -115,7 +116,28 @@ static void read_count(struct reading *r, const char *suffix, enum need need, ui
         *out = (uint32_t)value;
 }
 
+void read_flag(struct reading *r, const char *suffix, bool *out)
+{
+    struct fault why = {0};
+    char key[128];
+    bool value;
+    int rc = gguf_get_bool(r->gguf, full_key(r, suffix, key), &why, &value);
+
+    if (rc == 0)
+        *out = value;
+    else if (rc != E_NOT_FOUND)
+        complain(r, rc, "%s", why.text);
+}
+
 /* ---- what is not implemented ---- */
+
+static bool heeds(const struct arch *arch, const char *suffix)
+{
+    for (size_t i = 0; arch->keys && arch->keys[i]; i++)
+        if (strcmp(arch->keys[i], suffix) == 0)
+            return true;
+    return false;
+}
 
 static void refuse_unimplemented(struct reading *r)
 {
@@ -140,6 +162,8 @@ static void refuse_unimplemented(struct reading *r)
     bool flag;
 
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
+        if (heeds(r->arch, KEYS[i].suffix))
+            continue;
         full_key(r, KEYS[i].suffix, key);
         if (gguf_get_f64(r->gguf, key, NULL, &number) < 0) {
             if (gguf_get_u64(r->gguf, key, NULL, &whole) < 0)
@@ -185,7 +209,7 @@ static void read_head_dim(struct reading *r, struct model_config *config)
     if (r->code != 0)
         return;
     if (key_length == 0 && config->hidden % config->n_heads != 0) {
-        complain(r, E_FORMAT, "%s.embedding_length %u is not a multiple of head_count %u", r->arch,
+        complain(r, E_FORMAT, "%s.embedding_length %u is not a multiple of head_count %u", r->arch->name,
                  config->hidden, config->n_heads);
         return;
     }
@@ -214,8 +238,8 @@ static void read_shapes(struct reading *r, struct model_config *config)
     if (r->code != 0)
         return;
     if (config->n_heads % config->n_kv_heads != 0)
-        complain(r, E_FORMAT, "%s.attention.head_count %u is not a multiple of head_count_kv %u", r->arch,
-                 config->n_heads, config->n_kv_heads);
+        complain(r, E_FORMAT, "%s.attention.head_count %u is not a multiple of head_count_kv %u",
+                 r->arch->name, config->n_heads, config->n_kv_heads);
     read_head_dim(r, config);
 }
 
@@ -227,6 +251,10 @@ static void read_vocab(struct reading *r, struct model_config *config)
     uint64_t n_tokens;
     uint32_t stated = 0;
 
+    if (gguf_tensor_count(r->gguf) == 0) { /* keys alone, of a file to be written */
+        read_count(r, "vocab_size", REQUIRED, 1u << 24, &config->vocab);
+        return;
+    }
     if (embedding == NULL) {
         complain(r, E_FORMAT, "tensor token_embd.weight is missing");
         return;
@@ -238,8 +266,8 @@ static void read_vocab(struct reading *r, struct model_config *config)
     config->vocab = (uint32_t)embedding->dims[1];
     read_count(r, "vocab_size", OPTIONAL, 1u << 24, &stated);
     if (stated != 0 && stated != config->vocab)
-        complain(r, E_FORMAT, "key %s.vocab_size is %u but token_embd.weight has %u rows", r->arch, stated,
-                 config->vocab);
+        complain(r, E_FORMAT, "key %s.vocab_size is %u but token_embd.weight has %u rows", r->arch->name,
+                 stated, config->vocab);
     if (gguf_array_len(r->gguf, "tokenizer.ggml.tokens", &kind, &n_tokens) == 0 && n_tokens > config->vocab)
         complain(r, E_FORMAT, "key tokenizer.ggml.tokens has %llu entries but token_embd.weight has %u rows",
                  (unsigned long long)n_tokens, config->vocab);
@@ -269,13 +297,12 @@ static void read_scaling_type(struct reading *r, struct rope_params *rope)
                  (int)(type.len_bytes < 32 ? type.len_bytes : 32), (const char *)type.data);
 }
 
-static void read_rope(struct reading *r, const struct arch *arch, struct model_config *config,
-                      struct rope_params *rope)
+static void read_rope(struct reading *r, struct model_config *config, struct rope_params *rope)
 {
     static const double BASE[2] = {1.0001, 1e12}, FACTOR[2] = {0, 1e6}, CONTEXT[2] = {1, 1 << 30},
                         BETA[2] = {1e-6, 1e6}, TIMES[2] = {0, 1e3};
 
-    *rope = (struct rope_params){.pairs = arch->pairs,
+    *rope = (struct rope_params){.pairs = r->arch->pairs,
                                  .freq_base = 10000,
                                  .factor = 1,
                                  .beta_fast = 32,
@@ -286,8 +313,8 @@ static void read_rope(struct reading *r, const struct arch *arch, struct model_c
     config->rope_dims = config->head_dim;
     read_count(r, "rope.dimension_count", OPTIONAL, 1024, &config->rope_dims);
     if (config->rope_dims % 2 != 0 || config->rope_dims > config->head_dim)
-        complain(r, E_FORMAT, "key %s.rope.dimension_count is %u; it must be even and at most %u", r->arch,
-                 config->rope_dims, config->head_dim);
+        complain(r, E_FORMAT, "key %s.rope.dimension_count is %u; it must be even and at most %u",
+                 r->arch->name, config->rope_dims, config->head_dim);
     read_number(r, "rope.freq_base", OPTIONAL, BASE, &rope->freq_base);
     config->rope_freq_base = (float)rope->freq_base;
     read_number(r, "rope.scale_linear", OPTIONAL, FACTOR, &rope->factor);
@@ -311,8 +338,9 @@ static void read_rope(struct reading *r, const struct arch *arch, struct model_c
 
 static int find_arch(const struct gguf *gguf, struct fault *fault, const struct arch **out)
 {
+    const struct arch *arch;
     struct bytes name;
-    char known[64] = "";
+    char known[256] = "";
     size_t used = 0;
     int rc = gguf_get_str(gguf, "general.architecture", fault, &name);
 
@@ -320,41 +348,78 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
         return fault_set(fault, E_FORMAT, "key general.architecture is missing");
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < ARRAY_LEN(ARCHS); i++) {
-        if (bytes_is(name, ARCHS[i].name)) {
-            *out = &ARCHS[i];
+    for (uint32_t i = 0; (arch = arch_at(i)) != NULL; i++) {
+        if (bytes_is(name, arch->name)) {
+            *out = arch;
             return 0;
         }
-        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", ARCHS[i].name);
+        if (used < sizeof(known))
+            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", arch->name);
     }
     return fault_set(fault, E_UNSUPPORTED, "architecture \"%.*s\" is not supported; known are %s",
                      (int)(name.len_bytes < 64 ? name.len_bytes : 64), (const char *)name.data, known);
 }
 
-int arch_read(const struct gguf *gguf, struct fault *fault, const struct arch **arch_out,
-              struct model_config *config_out, struct rope_params *rope_out)
+/* What most architectures leave at one. */
+static void set_scales(struct model_config *config)
 {
-    struct model_config config = {0};
-    struct rope_params rope = {0};
+    config->attn_scale = (float)(1 / sqrt(config->head_dim));
+    config->embedding_scale = 1;
+    config->residual_scale = 1;
+    config->logit_scale = 1;
+}
+
+/* Layers as the architecture has them when nothing is said of single ones.  A file cannot ask for more of
+ * them than it has tensors for. */
+static void set_layers(struct reading *r, struct model *model)
+{
+    uint64_t n_tensors = gguf_tensor_count(r->gguf);
+
+    if (n_tensors > 0 && model->config.n_layers > n_tensors / 4) {
+        complain(r, E_FORMAT, "%u layers are more than the file's %llu tensors can make",
+                 model->config.n_layers, (unsigned long long)n_tensors);
+        return;
+    }
+    model->layers = calloc(model->config.n_layers, sizeof(*model->layers));
+    if (model->layers == NULL) {
+        complain(r, E_NOMEM, "no memory for %u layers", model->config.n_layers);
+        return;
+    }
+    for (uint32_t i = 0; i < model->config.n_layers; i++) {
+        model->layers[i].attn = r->arch->attn;
+        model->layers[i].ffn = r->arch->ffn;
+    }
+}
+
+int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fault, struct model *model)
+{
+    struct model_config *config = &model->config;
     struct reading r = {.gguf = gguf};
-    const struct arch *arch = NULL;
-    int rc = find_arch(gguf, fault, &arch);
+    int rc = find_arch(gguf, fault, &r.arch);
 
     if (rc < 0)
         return rc;
-    r.arch = arch->name;
-    str_copy(config.arch, sizeof(config.arch), arch->name);
+    model->arch = r.arch;
+    str_copy(config->arch, sizeof(config->arch), r.arch->name);
     refuse_unimplemented(&r);
-    read_shapes(&r, &config);
-    read_vocab(&r, &config);
-    if (r.code == 0) /* what follows computes with what was read */
-        read_rope(&r, arch, &config, &rope);
+    read_shapes(&r, config);
+    read_vocab(&r, config);
+    if (r.code == 0) { /* what follows computes with what was read */
+        set_scales(config);
+        read_rope(&r, config, &model->rope_params[ROPE_GLOBAL]);
+        model->n_ropes = 1;
+        set_layers(&r, model);
+    }
+    if (r.code == 0 && r.arch->read)
+        r.arch->read(&r, model);
     if (r.code == 0)
-        refuse_window(&r, config.context_length);
+        refuse_window(&r, config->context_length);
     if (r.code != 0)
         return fault_set(fault, r.code, "%s", r.text);
-    *arch_out = arch;
-    *config_out = config;
-    *rope_out = rope;
+    if (context_length > config->context_length)
+        return fault_set(fault, E_RANGE, "a context of %u is more than the model's %u", context_length,
+                         config->context_length);
+    if (context_length != 0)
+        config->context_length = context_length;
     return 0;
 }

@@ -86,18 +86,31 @@ void forward_norm(struct forward *f, const float *gain)
     forward_rows(f, norm_rows);
 }
 
-static void add_rows(const struct forward *f, uint32_t from, uint32_t to)
+static void vec_scale(float *row, uint32_t n, float by)
 {
-    size_t hidden = f->model->config.hidden;
-
-    for (size_t row = from; row < to; row++)
-        vec_add(f->model->table, f->state->x + row * hidden, f->state->normed + row * hidden,
-                (uint32_t)hidden);
+    for (uint32_t i = 0; i < n; i++)
+        row[i] *= by;
 }
 
-void forward_add(const struct forward *f)
+static void finish_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
-    forward_rows(f, add_rows);
+    const struct model_config *c = &f->model->config;
+
+    for (size_t row = from; row < to; row++) {
+        float *out = f->state->normed + row * c->hidden;
+
+        if (f->gain)
+            rms_norm(f->model->table, out, f->gain, c->hidden, c->rms_eps, out);
+        if (c->residual_scale != 1)
+            vec_scale(out, c->hidden, c->residual_scale);
+        vec_add(f->model->table, f->state->x + row * c->hidden, out, c->hidden);
+    }
+}
+
+void forward_finish(struct forward *f, const float *post_norm)
+{
+    f->gain = post_norm;
+    forward_rows(f, finish_rows);
 }
 
 /* ---- before the layers ---- */
@@ -140,8 +153,11 @@ static void embed(const struct forward *f, uint32_t from, uint32_t to)
 
         for (; row < to && row < first + item->n_tokens; row++) {
             weight_row(&model->embedding, item->tokens[row - first], state->x + row * hidden);
-            rope_angles(&model->rope, item->position + (row - first), state->cos + row * pairs,
-                        state->sin + row * pairs);
+            if (model->config.embedding_scale != 1)
+                vec_scale(state->x + row * hidden, (uint32_t)hidden, model->config.embedding_scale);
+            for (unsigned k = 0; k < model->n_ropes; k++)
+                rope_angles(&model->ropes[k], item->position + (row - first), state->cos[k] + row * pairs,
+                            state->sin[k] + row * pairs);
         }
     }
 }
@@ -173,6 +189,10 @@ static void compute_logits(const struct forward *f)
                                  .y = state->logits,
                                  .y_stride = model->config.vocab,
                                  .scratch = state->matmul_scratch});
+    if (model->config.logit_scale != 1)
+        for (uint32_t i = 0; i < n; i++)
+            vec_scale(state->logits + (size_t)i * model->config.vocab, model->config.vocab,
+                      model->config.logit_scale);
 }
 
 void model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass)
@@ -185,8 +205,8 @@ void model_forward(const struct model *model, struct model_state *state, const s
     forward_rows(&f, embed);
     for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
         f.layer = &model->layers[layer];
-        forward_attn(&f, layer);
-        forward_ffn(&f);
+        f.layer->attn->forward(&f, layer);
+        f.layer->ffn->forward(&f, layer);
     }
     compute_logits(&f);
 }

@@ -4,15 +4,13 @@
  *     normed [n][hidden]                 = rmsnorm(x)
  *     qkv    [n][(H + 2 KV) D]           = normed . Wqkv^T (+ bias)        H heads, KV kv-heads, D head_dim
  *       q [n][H][D] | k [n][KV][D] | v [n][KV][D], side by side in each row
- *     q, k turned by the sines of their position; k, v stored into the sequence's blocks
- *     on_layer: this layer's KV of the whole step is in memory and may travel while the rest is computed
- *     attended [n][H][D]                 = softmax(q . k^T / sqrt(D)) . v  over the block table, causal
- *     x                                 += attended . Wo^T
+ *     q, k normed per head where the model has such norms, then turned by the sines of their position; k, v
+ * stored into the sequence's blocks on_layer: this layer's KV of the whole step is in memory and may travel
+ * while the rest is computed attended [n][H][D]                 = softmax(q . k^T / sqrt(D)) . v  over the
+ * block table, causal x                                 += attended . Wo^T
  *
  * K is stored rotated, so a block can be attended from any later position without knowing its own. */
 #include "model/model_priv.h"
-
-#include <math.h>
 
 struct qkv_shape { /* floats */
     size_t q, kv;  /* of one row */
@@ -26,22 +24,38 @@ static struct qkv_shape qkv_shape(const struct model_config *c)
     return (struct qkv_shape){.q = q, .kv = kv, .stride = q + 2 * kv};
 }
 
-static void bias_and_rotate(const struct forward *f, uint32_t from, uint32_t to)
+/* Gains of [head_dim], one per head alike, or of all heads' width for a norm over them together. */
+static void norm_heads(const struct forward *f, float *heads, uint32_t n_heads, const float *gain,
+                       const float *wide_gain)
+{
+    const struct model_config *c = &f->model->config;
+
+    if (wide_gain)
+        rms_norm(f->model->table, heads, wide_gain, n_heads * c->head_dim, c->rms_eps, heads);
+    for (uint32_t i = 0; gain && i < n_heads; i++)
+        rms_norm(f->model->table, heads + (size_t)i * c->head_dim, gain, c->head_dim, c->rms_eps,
+                 heads + (size_t)i * c->head_dim);
+}
+
+static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
     const struct model_config *c = &model->config;
+    const float *const *vectors = f->layer->vectors;
     struct qkv_shape shape = qkv_shape(c);
     size_t pairs = c->rope_dims / 2;
+    enum rope_kind rope = f->layer->rope;
 
     for (size_t row = from; row < to; row++) {
         float *q = f->state->qkv + row * shape.stride;
-        const float *cosines = f->state->cos + row * pairs, *sines = f->state->sin + row * pairs;
 
-        if (f->layer->qkv_bias)
-            vec_add(model->table, q, f->layer->qkv_bias, (uint32_t)shape.stride);
-        /* K's heads follow Q's and turn by the same angle. */
-        rope_rotate(model->table, model->rope.pairs, q, c->n_heads + c->n_kv_heads, c->head_dim, c->rope_dims,
-                    cosines, sines);
+        if (vectors[SLOT_Q_BIAS]) /* K's and V's lie behind it */
+            vec_add(model->table, q, vectors[SLOT_Q_BIAS], (uint32_t)shape.stride);
+        norm_heads(f, q, c->n_heads, vectors[SLOT_Q_NORM], vectors[SLOT_Q_NORM_WIDE]);
+        norm_heads(f, q + shape.q, c->n_kv_heads, vectors[SLOT_K_NORM], vectors[SLOT_K_NORM_WIDE]);
+        if (rope != ROPE_NONE) /* K's heads follow Q's and turn by the same angle */
+            rope_rotate(model->table, model->ropes[rope].pairs, q, c->n_heads + c->n_kv_heads, c->head_dim,
+                        c->rope_dims, f->state->cos[rope] + row * pairs, f->state->sin[rope] + row * pairs);
     }
 }
 
@@ -76,9 +90,9 @@ static void store(const struct forward *f, uint32_t from, uint32_t to)
 }
 
 /* A row's K and V go where no other row's go, so ranks store side by side. */
-static void rotate_and_store(const struct forward *f, uint32_t from, uint32_t to)
+static void prepare_and_store(const struct forward *f, uint32_t from, uint32_t to)
 {
-    bias_and_rotate(f, from, to);
+    bias_norm_rotate(f, from, to);
     store(f, from, to);
 }
 
@@ -113,25 +127,53 @@ static void attend(const struct forward *f)
                                         .n_kv_heads = model->config.n_kv_heads,
                                         .head_dim = model->config.head_dim,
                                         .block_tokens = model->layout.block_tokens,
-                                        .scale = (float)(1 / sqrt(model->config.head_dim)),
+                                        .scale = model->config.attn_scale,
                                         .items = f->state->items,
                                         .n_items = f->pass->n_items,
                                         .scratch = f->state->attn_scratch,
                                         .scratch_bytes = f->state->attn_scratch_bytes});
 }
 
-void forward_attn(struct forward *f, uint32_t layer)
+static void out_bias_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    uint32_t hidden = f->model->config.hidden;
+
+    for (size_t row = from; row < to; row++)
+        vec_add(f->model->table, f->state->normed + row * hidden, f->layer->vectors[SLOT_OUT_BIAS], hidden);
+}
+
+static void forward_attn(struct forward *f, uint32_t layer)
 {
     const struct model_pass *pass = f->pass;
     struct model_state *state = f->state;
+    const float *const *vectors = f->layer->vectors;
+    const float *input = state->x; /* of models that norm only what comes out */
 
-    forward_norm(f, f->layer->attn_norm);
-    forward_matmul(f, &f->layer->qkv, state->normed, f->model->config.hidden, state->qkv);
+    if (vectors[SLOT_ATTN_NORM]) {
+        forward_norm(f, vectors[SLOT_ATTN_NORM]);
+        input = state->normed;
+    }
+    forward_matmul(f, &f->layer->groups[GROUP_QKV], input, f->model->config.hidden, state->qkv);
     f->kv_layer = (uint8_t *)pass->kv_arena + kv_layout_offset(&f->model->layout, pass->n_blocks, layer, 0);
-    forward_rows(f, rotate_and_store);
+    forward_rows(f, prepare_and_store);
     if (pass->on_layer)
         pass->on_layer(pass->on_layer_arg, layer);
     attend(f);
-    forward_matmul(f, &f->layer->out, state->attended, qkv_shape(&f->model->config).q, state->normed);
-    forward_add(f);
+    forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, qkv_shape(&f->model->config).q,
+                   state->normed);
+    if (vectors[SLOT_OUT_BIAS])
+        forward_rows(f, out_bias_rows);
+    forward_finish(f, vectors[SLOT_POST_ATTN_NORM]);
 }
+
+const struct half attn_grouped = {
+    .name = "grouped",
+    .needs = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(OUT),
+    .forward = forward_attn,
+};
+
+const struct half attn_grouped_fused = {
+    .name = "grouped, q, k and v in one",
+    .needs = SLOT_BIT(QKV) | SLOT_BIT(OUT),
+    .forward = forward_attn,
+};

@@ -18,14 +18,31 @@ static void gate_rows(const struct forward *f, uint32_t from, uint32_t to)
     }
 }
 
-void forward_ffn(struct forward *f)
+static void forward_ffn(struct forward *f, uint32_t layer)
 {
     struct model_state *state = f->state;
     size_t ffn = f->model->config.ffn;
+    const float *input = state->x; /* of models that norm only what comes out */
 
-    forward_norm(f, f->layer->ffn_norm);
-    forward_matmul(f, &f->layer->gate_up, state->normed, f->model->config.hidden, state->gate_up);
+    (void)layer;
+    if (f->layer->vectors[SLOT_FFN_NORM]) {
+        forward_norm(f, f->layer->vectors[SLOT_FFN_NORM]);
+        input = state->normed;
+    }
+    forward_matmul(f, &f->layer->groups[GROUP_GATE_UP], input, f->model->config.hidden, state->gate_up);
     forward_rows(f, gate_rows);
-    forward_matmul(f, &f->layer->down, state->gate_up, 2 * ffn, state->normed);
-    forward_add(f);
+    forward_matmul(f, &f->layer->groups[GROUP_DOWN], state->gate_up, 2 * ffn, state->normed);
+    forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
 }
+
+const struct half ffn_dense = {
+    .name = "dense",
+    .needs = SLOT_BIT(GATE) | SLOT_BIT(UP) | SLOT_BIT(DOWN),
+    .forward = forward_ffn,
+};
+
+const struct half ffn_dense_fused = {
+    .name = "dense, gate and up in one",
+    .needs = SLOT_BIT(GATE_UP) | SLOT_BIT(DOWN),
+    .forward = forward_ffn,
+};

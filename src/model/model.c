@@ -14,27 +14,36 @@
 
 enum { FORWARD_VERSION = 1 }; /* raised when a change to the forward pass changes bits */
 
-static int load_rope(struct model *model, const struct gguf *gguf, const struct rope_params *params,
-                     struct fault *fault)
+static int read_factors(struct model *model, const struct gguf *gguf, float *out, struct fault *fault)
 {
+    const char *name = GLOBALS[GLOBAL_ROPE_FREQS].suffix;
     uint32_t n = model->config.rope_dims / 2;
-    float *factors = calloc(n + 1, sizeof(*factors));
+    int rc = weights_vector(gguf, name, n, out, fault);
+
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        if (!(isfinite(out[i]) && out[i] > 0))
+            rc = fault_set(fault, E_FORMAT, "tensor %s: divisor %u is not a positive number", name, i);
+    return rc;
+}
+
+static int load_ropes(struct model *model, const struct gguf *gguf, struct fault *fault)
+{
+    struct model_config *config = &model->config;
+    float *factors = calloc(config->rope_dims / 2 + 1, sizeof(*factors));
+    bool has_factors;
     int rc;
 
     if (factors == NULL)
         return fault_set(fault, E_NOMEM, "no memory for RoPE");
-    rc = weights_vector(gguf, "rope_freqs.weight", n, factors, fault);
-    for (uint32_t i = 0; i < n && rc == 0; i++)
-        if (!(isfinite(factors[i]) && factors[i] > 0))
-            rc = fault_set(fault, E_FORMAT, "tensor rope_freqs.weight: divisor %u is not a positive number",
-                           i);
-    if (rc == 0) {
-        if (params->scaling == ROPE_SCALE_NONE)
-            str_copy(model->config.rope_scaling, sizeof(model->config.rope_scaling), "llama3");
-        rc = rope_init(params, model->config.rope_dims, factors, &model->rope);
-    } else if (rc == E_NOT_FOUND) {
-        rc = rope_init(params, model->config.rope_dims, NULL, &model->rope);
-    }
+    rc = read_factors(model, gguf, factors, fault);
+    has_factors = rc == 0;
+    if (rc == E_NOT_FOUND)
+        rc = 0;
+    if (has_factors && model->rope_params[ROPE_GLOBAL].scaling == ROPE_SCALE_NONE)
+        str_copy(config->rope_scaling, sizeof(config->rope_scaling), "llama3");
+    for (unsigned i = 0; i < model->n_ropes && rc == 0; i++)
+        rc = rope_init(&model->rope_params[i], config->rope_dims,
+                       has_factors && i == ROPE_GLOBAL ? factors : NULL, &model->ropes[i]);
     free(factors);
     return rc;
 }
@@ -43,11 +52,6 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
 {
     struct model_config *config = &model->config;
 
-    if (opts->context_length > config->context_length)
-        return fault_set(fault, E_RANGE, "a context of %u is more than the model's %u", opts->context_length,
-                         config->context_length);
-    if (opts->context_length != 0)
-        config->context_length = opts->context_length;
     model->table = kern_table_get(opts->kernels ? opts->kernels : "auto");
     if (model->table == NULL)
         return fault_set(fault, E_UNSUPPORTED, "kernels \"%s\" are unknown or cannot run on this CPU",
@@ -67,25 +71,26 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
               struct model **out)
 {
     struct model *model = calloc(1, sizeof(*model));
-    struct rope_params rope;
     int rc;
 
     if (model == NULL)
         return fault_set(fault, E_NOMEM, "no memory for a model");
-    rc = arch_read(gguf, fault, &model->arch, &model->config, &rope);
+    rc = arch_read(gguf, opts->context_length, fault, model);
     if (rc == 0)
         rc = apply_opts(model, opts, fault);
     if (rc == 0)
-        rc = load_rope(model, gguf, &rope, fault);
+        rc = load_ropes(model, gguf, fault);
     if (rc == 0)
         rc = weights_load(model, gguf, team, opts, fault);
     if (rc < 0) {
         model_free(model);
         return rc;
     }
-    model->numerics_id =
-        (kern_numerics_id(model->table) ^ rope_digest(&model->rope)) * UINT64_C(0x9e3779b97f4a7c15) +
-        FORWARD_VERSION;
+    model->numerics_id = kern_numerics_id(model->table);
+    for (unsigned i = 0; i < model->n_ropes; i++)
+        model->numerics_id =
+            (model->numerics_id ^ rope_digest(&model->ropes[i])) * UINT64_C(0x9e3779b97f4a7c15);
+    model->numerics_id += FORWARD_VERSION;
     *out = model;
     return 0;
 }
@@ -95,7 +100,8 @@ void model_free(struct model *model)
     if (model == NULL)
         return;
     weights_fini(model);
-    rope_fini(&model->rope);
+    for (unsigned i = 0; i < N_ROPES; i++)
+        rope_fini(&model->ropes[i]);
     free(model);
 }
 

@@ -29,8 +29,12 @@ struct model_config { /* shapes, in the field's standard terms */
     char rope_scaling[16]; /* "none", "linear", "yarn", "llama3" */
     float rope_freq_base;
     float rms_eps;
-    bool is_tied;         /* the output head is the token embedding */
-    char weight_type[16]; /* of most bytes: "Q8_0" */
+    float attn_scale;      /* of q . k; 1/sqrt(head_dim) unless the architecture says otherwise */
+    float embedding_scale; /* of token embeddings; 1 for most */
+    float residual_scale;  /* of what a layer's halves add; 1 for most */
+    float logit_scale;     /* of the logits; 1 for most */
+    bool is_tied;          /* the output head is the token embedding */
+    char weight_type[16];  /* of most bytes: "Q8_0" */
     uint64_t n_parameters;
     uint64_t weight_bytes; /* as held in memory, everything a decode step reads */
 };
@@ -58,6 +62,34 @@ const struct kv_layout *model_kv_layout(const struct model *model);
 /* Of the kernels, of the forward pass and of this machine's sines: equal ids compute equal bits. */
 uint64_t model_numerics_id(const struct model *model);
 const char *model_kernels_name(const struct model *model);
+
+/* ---- for those who write models ---- */
+
+/* Architectures known here; NULL past the last. */
+const char *model_arch_at(uint32_t index);
+
+enum model_role { /* what a tensor is for, hence what values suit it */
+                  MODEL_NORM,
+                  MODEL_BIAS,
+                  MODEL_MATRIX,
+                  MODEL_WRITER, /* a matrix whose product is added to the residual stream */
+                  MODEL_EMBEDDING,
+                  MODEL_HEAD,
+                  MODEL_ROPE_FACTORS
+};
+
+struct model_tensor {
+    char name[64];
+    uint32_t n_dims;
+    uint64_t dims[3]; /* [0] is the row width */
+    enum model_role role;
+    bool is_optional;
+};
+
+/* Visits every tensor that a file with these keys must or may have, in the loader's order; vocab_size must be
+ * among the keys.  Stops with the visitor's code when that is negative. */
+int model_tensors(const struct gguf *keys, struct fault *fault,
+                  int (*visit)(void *arg, const struct model_tensor *tensor), void *arg);
 
 /* ---- the forward pass ---- */
 

@@ -3,14 +3,13 @@
 #ifndef MODEL_MODEL_PRIV_H
 #define MODEL_MODEL_PRIV_H
 
+#include "model/arch_priv.h"
 #include "model/model.h"
 #include "tensor/tensor.h"
 
-/* ---- arch.c: what the metadata says ---- */
-
 enum rope_scaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_YARN };
 
-struct rope_params {
+struct rope_params { /* arch.c reads them */
     enum rope_pairs pairs;
     enum rope_scaling scaling;
     double freq_base;
@@ -21,16 +20,8 @@ struct rope_params {
     double attn_factor;
 };
 
-struct arch { /* what tells one architecture from another */
-    const char *name;
-    enum rope_pairs pairs;
-    bool needs_qkv_bias;
-};
-
-/* Fills config (but not weight_*, n_parameters) and rope from metadata and the embedding's shape.  All
- * complaints about keys are in one fault. */
-int arch_read(const struct gguf *gguf, struct fault *fault, const struct arch **arch_out,
-              struct model_config *config_out, struct rope_params *rope_out);
+/* Layers turn by one of these: most models have one, some another for their layers with a window. */
+enum rope_kind { ROPE_GLOBAL, ROPE_LOCAL, N_ROPES, ROPE_NONE = N_ROPES /* the layer turns nothing */ };
 
 /* ---- rope.c ---- */
 
@@ -59,13 +50,11 @@ struct weight_group {
 };
 
 struct layer {
-    const float *attn_norm;      /* [hidden] */
-    struct weight_group qkv;     /* [(n_heads + 2 n_kv_heads) head_dim][hidden] */
-    const float *qkv_bias;       /* same rows, or NULL */
-    struct weight_group out;     /* [hidden][n_heads head_dim] */
-    const float *ffn_norm;       /* [hidden] */
-    struct weight_group gate_up; /* [2 ffn][hidden] */
-    struct weight_group down;    /* [hidden][ffn] */
+    const struct half *attn, *ffn;
+    enum rope_kind rope;
+    uint32_t window;               /* keys a query sees, its own among them; 0: all before it */
+    const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or no vector */
+    struct weight_group groups[N_GROUPS];
 };
 
 struct model {
@@ -73,7 +62,9 @@ struct model {
     const struct arch *arch;
     struct kv_layout layout;
     const struct kern_table *table;
-    struct rope rope;
+    uint32_t n_ropes;
+    struct rope_params rope_params[N_ROPES];
+    struct rope ropes[N_ROPES];
     struct layer *layers;    /* [n_layers] */
     struct weight embedding; /* [vocab][hidden] */
     struct weight head;      /* [vocab][hidden]; empty when tied */
@@ -82,13 +73,37 @@ struct model {
     uint64_t numerics_id;
 };
 
-/* Binds every tensor by name and shape, refuses those it does not know, then packs.  model->config, arch,
- * table and layers' count are set; on failure the caller frees the model. */
+struct bound_layer {
+    const struct gguf_tensor *slot[N_SLOTS]; /* NULL: absent */
+};
+
+struct loading {
+    struct model *model;
+    const struct gguf *gguf;
+    struct team *team;
+    const struct model_opts *opts;
+    struct fault *fault;
+    /* binding */
+    struct bound_layer *bound; /* [n_layers] */
+    const struct gguf_tensor *globals[N_GLOBALS];
+    uint64_t n_bound;
+    uint64_t n_vector_floats;
+    uint64_t total_bytes;
+    uint64_t bytes_of_type[64]; /* by enum dtype */
+    /* packing */
+    uint64_t done_bytes;
+    float *next_vector; /* where in model->vectors the next one goes */
+};
+
+/* Binds every tensor by name and shape, refuses those it does not know, then packs.  arch_read is done and
+ * the table chosen; on failure the caller frees the model. */
 int weights_load(struct model *model, const struct gguf *gguf, struct team *team,
                  const struct model_opts *opts, struct fault *fault);
 void weights_fini(struct model *model);
 /* The tensor as floats if it is a plain vector of n; E_NOT_FOUND when absent. */
 int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float *out, struct fault *fault);
+/* For the pack functions of halves: after a tensor is packed, counts it and tells progress. */
+void weights_report(struct loading *load, const struct gguf_tensor *tensor);
 
 /* ---- state.c and the passes ---- */
 
@@ -96,14 +111,15 @@ struct model_state {
     uint32_t max_tokens, max_items, max_context;
     uint32_t n_ranks;
     uint64_t share_from_bytes;
-    struct team *solo;       /* of the calling thread alone, for work too small to share; owned */
-    void *memory;            /* owns all below */
-    float *x;                /* [max_tokens][hidden]  the residual stream */
-    float *normed;           /* [max_tokens][hidden]  a block's input; then its output */
-    float *qkv;              /* [max_tokens][(n_heads + 2 n_kv_heads) head_dim] */
-    float *attended;         /* [max_tokens][n_heads head_dim] */
-    float *gate_up;          /* [max_tokens][2 ffn] */
-    float *cos, *sin;        /* [max_tokens][rope_dims/2] */
+    struct team *solo;   /* of the calling thread alone, for work too small to share; owned */
+    void *memory;        /* owns all below */
+    float *x;            /* [max_tokens][hidden]  the residual stream */
+    float *normed;       /* [max_tokens][hidden]  a block's input; then its output */
+    float *qkv;          /* [max_tokens][(n_heads + 2 n_kv_heads) head_dim] */
+    float *attended;     /* [max_tokens][n_heads head_dim] */
+    float *gate_up;      /* [max_tokens][2 ffn] */
+    float *cos[N_ROPES]; /* [max_tokens][rope_dims/2] */
+    float *sin[N_ROPES];
     float *last;             /* [max_items][hidden]  rows that want logits */
     float *logits;           /* [max_items][vocab] */
     uint32_t *logits_row;    /* [max_items] row of an item's logits, or UINT32_MAX */
@@ -114,6 +130,13 @@ struct model_state {
     uint32_t n_items; /* of the last pass */
     uint32_t vocab;
 };
+
+/* Pieces of a state's memory in order of need; two rounds: measure, then place. */
+struct carving {
+    uint8_t *base; /* NULL while measuring */
+    size_t used_bytes;
+};
+void *carve(struct carving *carving, size_t len_bytes);
 
 struct forward { /* one pass in progress */
     const struct model *model;
@@ -133,16 +156,14 @@ struct team *forward_team(const struct forward *f, uint64_t work_bytes);
  * rows only, so the split changes no bit. */
 typedef void (*row_job)(const struct forward *f, uint32_t from, uint32_t to);
 void forward_rows(const struct forward *f, row_job job);
-/* normed = rmsnorm(x) * gain;  x += normed */
+/* normed = rmsnorm(x) * gain */
 void forward_norm(struct forward *f, const float *gain);
-void forward_add(const struct forward *f);
 /* y = x . W^T for all parts of a group, side by side in rows of group->rows. */
 void forward_matmul(const struct forward *f, const struct weight_group *group, const float *x,
                     size_t x_stride, float *y);
 
-/* x += attention(norm(x)); stores K and V and calls on_layer on the way. */
-void forward_attn(struct forward *f, uint32_t layer);
-/* x += ffn(norm(x)) */
-void forward_ffn(struct forward *f);
+/* How every half ends: what it computed lies in normed and is normed again where the architecture wants it
+ * (post_norm may be NULL), scaled, and added to x. */
+void forward_finish(struct forward *f, const float *post_norm);
 
 #endif

@@ -4,6 +4,7 @@
  * sequence. */
 #include "model/model_priv.h"
 
+#include "base/check.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -14,12 +15,7 @@ enum {
     SHARE_FROM_BYTES = 512 * 1024 /* what one core reads and computes in some twenty microseconds */
 };
 
-struct carving {   /* pieces in order of need; two rounds: measure, then place */
-    uint8_t *base; /* NULL while measuring */
-    size_t used_bytes;
-};
-
-static void *carve(struct carving *carving, size_t len_bytes)
+void *carve(struct carving *carving, size_t len_bytes)
 {
     size_t at = carving->used_bytes;
 
@@ -27,8 +23,31 @@ static void *carve(struct carving *carving, size_t len_bytes)
     return carving->base ? carving->base + at : NULL;
 }
 
-static void lay_out(const struct model_config *c, struct model_state *state, struct carving *carving)
+/* Each kind of half once, whatever number of layers uses it. */
+static void lay_out_halves(const struct model *model, struct model_state *state, struct carving *carving)
 {
+    const struct half *done[8] = {NULL};
+    uint32_t n_done = 0;
+
+    for (uint32_t i = 0; i < 2 * model->config.n_layers; i++) {
+        const struct layer *layer = &model->layers[i / 2];
+        const struct half *half = i % 2 ? layer->ffn : layer->attn;
+        uint32_t k = 0;
+
+        while (k < n_done && done[k] != half)
+            k++;
+        if (k < n_done)
+            continue;
+        ASSERT(n_done < ARRAY_LEN(done));
+        done[n_done++] = half;
+        if (half->lay_out)
+            half->lay_out(model, state, carving);
+    }
+}
+
+static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+{
+    const struct model_config *c = &model->config;
     size_t rows = state->max_tokens, items = state->max_items, word = sizeof(float);
     size_t q = (size_t)c->n_heads * c->head_dim, kv = (size_t)c->n_kv_heads * c->head_dim;
     size_t widest = c->hidden > q ? c->hidden : q;
@@ -40,8 +59,10 @@ static void lay_out(const struct model_config *c, struct model_state *state, str
     state->qkv = carve(carving, rows * (q + 2 * kv) * word);
     state->attended = carve(carving, rows * q * word);
     state->gate_up = carve(carving, rows * 2 * c->ffn * word);
-    state->cos = carve(carving, rows * (c->rope_dims / 2) * word);
-    state->sin = carve(carving, rows * (c->rope_dims / 2) * word);
+    for (unsigned i = 0; i < model->n_ropes; i++) {
+        state->cos[i] = carve(carving, rows * (c->rope_dims / 2) * word);
+        state->sin[i] = carve(carving, rows * (c->rope_dims / 2) * word);
+    }
     state->last = carve(carving, items * c->hidden * word);
     state->logits = carve(carving, items * c->vocab * word);
     state->logits_row = carve(carving, items * sizeof(*state->logits_row));
@@ -51,6 +72,7 @@ static void lay_out(const struct model_config *c, struct model_state *state, str
     state->attn_scratch = carve(carving, state->attn_scratch_bytes);
     state->matmul_scratch = carve(
         carving, matmul_scratch_bytes(rows > items ? (uint32_t)rows : (uint32_t)items, (uint32_t)widest));
+    lay_out_halves(model, state, carving);
 }
 
 static int allocate(const struct model *model, struct model_state *state)
@@ -60,12 +82,12 @@ static int allocate(const struct model *model, struct model_state *state)
 
     if (rc < 0)
         return rc;
-    lay_out(&model->config, state, &carving);
+    lay_out(model, state, &carving);
     state->memory = mem_aligned(ALIGN_BYTES, carving.used_bytes);
     if (state->memory == NULL)
         return E_NOMEM;
     carving = (struct carving){.base = state->memory};
-    lay_out(&model->config, state, &carving);
+    lay_out(model, state, &carving);
     return 0;
 }
 

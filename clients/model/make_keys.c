@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The metadata of a made-up model: the shape's keys, what the architecture has besides, and what the command
+ * line sets instead or in addition.
+ *
+ * An architecture's own defaults are those of a small model of its family, scaled to the context: enough for
+ * the loader to see everything it wants, with windows and scalings that do something. */
+#include "clients/model/make_priv.h"
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct own_key {
+    const char *arch;
+    const char *suffix;
+    const char *value; /* as for --set */
+};
+
+static const struct own_key OWN_KEYS[] = {
+    {"qwen2", "rope.freq_base", "1000000.0"},
+    {"qwen3", "rope.freq_base", "1000000.0"},
+};
+
+/* Digits alone are an unsigned number, true and false flags, other numbers floats, the rest is text. */
+static int put_value(struct gguf_writer *writer, const char *key, const char *value)
+{
+    uint64_t whole;
+    char *end;
+    float number;
+
+    if (str_to_u64(bytes_str(value), &whole) == 0 && whole <= UINT32_MAX)
+        return gguf_put_u32(writer, key, (uint32_t)whole);
+    if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
+        return gguf_put_bool(writer, key, value[0] == 't');
+    number = strtof(value, &end);
+    if (end != value && *end == '\0')
+        return gguf_put_f32(writer, key, number);
+    return gguf_put_str(writer, key, bytes_str(value));
+}
+
+static int put_own(struct gguf_writer *writer, const char *arch, const char *suffix, const char *value)
+{
+    char key[128];
+
+    snprintf(key, sizeof(key), "%s.%s", arch, suffix);
+    return put_value(writer, key, value);
+}
+
+static int put_set(struct gguf_writer *writer, const char *arch, const char *text, struct fault *fault)
+{
+    const char *equals = strchr(text, '=');
+    char suffix[96];
+    int rc;
+
+    if (equals == NULL || equals == text || (size_t)(equals - text) >= sizeof(suffix))
+        return fault_set(fault, E_INVAL, "--set wants KEY=VALUE, not \"%s\"", text);
+    memcpy(suffix, text, (size_t)(equals - text));
+    suffix[equals - text] = '\0';
+    rc = put_own(writer, arch, suffix, equals + 1);
+    return rc < 0 ? fault_set(fault, rc, "--set %s: %s", text, err_text(rc)) : 0;
+}
+
+static int put_count(struct gguf_writer *writer, const char *arch, const char *suffix, uint32_t value)
+{
+    char key[128];
+    int rc;
+
+    snprintf(key, sizeof(key), "%s.%s", arch, suffix);
+    rc = gguf_put_u32(writer, key, value);
+    return rc == E_EXISTS ? 0 : rc;
+}
+
+static int put_shape(struct gguf_writer *writer, const struct make_shape *shape)
+{
+    const struct {
+        const char *suffix;
+        uint32_t value;
+    } keys[] = {
+        {"block_count", shape->n_layers},          {"context_length", shape->context},
+        {"embedding_length", shape->hidden},       {"feed_forward_length", shape->ffn},
+        {"attention.head_count", shape->n_heads},  {"attention.head_count_kv", shape->n_kv_heads},
+        {"attention.key_length", shape->head_dim}, {"attention.value_length", shape->head_dim},
+        {"rope.dimension_count", shape->head_dim}, {"vocab_size", shape->vocab},
+    };
+    char name[96];
+    int rc = gguf_put_str(writer, "general.architecture", bytes_str(shape->arch));
+
+    snprintf(name, sizeof(name), "random-%s-%ux%u", shape->arch, shape->n_layers, shape->hidden);
+    if (rc == 0)
+        rc = gguf_put_str(writer, "general.name", bytes_str(name));
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(keys); i++)
+        rc = put_count(writer, shape->arch, keys[i].suffix, keys[i].value);
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(OWN_KEYS); i++)
+        if (strcmp(OWN_KEYS[i].arch, shape->arch) == 0) {
+            rc = put_own(writer, shape->arch, OWN_KEYS[i].suffix, OWN_KEYS[i].value);
+            rc = rc == E_EXISTS ? 0 : rc;
+        }
+    if (rc == 0)
+        rc = put_own(writer, shape->arch, "attention.layer_norm_rms_epsilon", "1e-5");
+    return rc == E_EXISTS ? 0 : rc;
+}
+
+int make_keys(struct gguf_writer *writer, const struct make_shape *shape, const char *const *set,
+              struct fault *fault)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && set[i]; i++)
+        rc = put_set(writer, shape->arch, set[i], fault);
+    if (rc < 0)
+        return rc;
+    rc = put_shape(writer, shape);
+    return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
+}

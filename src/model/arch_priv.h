@@ -38,6 +38,14 @@ enum slot { /* vectors that are used as one (the biases of q, k and v) are neigh
             SLOT_GATE_UP, /* the two in one */
             SLOT_DOWN,
             SLOT_POST_FFN_NORM,
+            SLOT_ROUTER, /* experts: forward_moe.c */
+            SLOT_CHOICE_BIAS,
+            SLOT_GATE_EXPERTS,
+            SLOT_UP_EXPERTS,
+            SLOT_DOWN_EXPERTS,
+            SLOT_GATE_SHARED,
+            SLOT_UP_SHARED,
+            SLOT_DOWN_SHARED,
             N_SLOTS
 };
 
@@ -54,7 +62,10 @@ enum dim {           /* widths, as dim_of() computes them from the configuration
            DIM_FFN,
            DIM_2_FFN,
            DIM_VOCAB,
-           DIM_ROPE_PAIRS
+           DIM_ROPE_PAIRS,
+           DIM_EXPERTS,
+           DIM_EXPERT_FFN,
+           DIM_SHARED_FFN
 };
 
 /* Matrices of one group are stacked and multiplied together. */
@@ -64,6 +75,7 @@ enum group {
     GROUP_OUT,
     GROUP_GATE_UP,
     GROUP_DOWN,
+    GROUP_ROUTER,
     N_GROUPS
 };
 
@@ -117,6 +129,8 @@ extern const struct half attn_grouped;       /* forward_attn.c: multi-head, grou
 extern const struct half attn_grouped_fused; /* its matrices in one tensor */
 extern const struct half ffn_dense;          /* forward_ffn.c: gate, up, down */
 extern const struct half ffn_dense_fused;    /* gate and up in one tensor */
+extern const struct half ffn_moe;            /* forward_moe.c: a router and experts */
+extern const struct half ffn_moe_shared;     /* and experts that always run */
 
 /* ---- rows ---- */
 

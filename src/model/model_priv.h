@@ -5,6 +5,7 @@
 
 #include "model/arch_priv.h"
 #include "model/model.h"
+#include "model/moe_priv.h"
 #include "tensor/tensor.h"
 
 enum rope_scaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_YARN };
@@ -55,6 +56,7 @@ struct layer {
     uint32_t window;               /* keys a query sees, its own among them; 0: all before it */
     const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or no vector */
     struct weight_group groups[N_GROUPS];
+    struct expert_weights experts;
 };
 
 struct model {
@@ -65,6 +67,7 @@ struct model {
     uint32_t n_ropes;
     struct rope_params rope_params[N_ROPES];
     struct rope ropes[N_ROPES];
+    struct route_rule route; /* of tokens to experts, where there are any */
     struct layer *layers;    /* [n_layers] */
     struct weight embedding; /* [vocab][hidden] */
     struct weight head;      /* [vocab][hidden]; empty when tied */
@@ -112,6 +115,7 @@ struct model_state {
     uint32_t n_ranks;
     uint64_t share_from_bytes;
     struct team *solo;   /* of the calling thread alone, for work too small to share; owned */
+    struct team **solos; /* [n_ranks] a team of one for each rank; the first is solo; owned */
     void *memory;        /* owns all below */
     float *x;            /* [max_tokens][hidden]  the residual stream */
     float *normed;       /* [max_tokens][hidden]  a block's input; then its output */
@@ -127,6 +131,7 @@ struct model_state {
     void *attn_scratch;
     size_t attn_scratch_bytes;
     void *matmul_scratch;
+    struct moe_state moe;
     uint32_t n_items; /* of the last pass */
     uint32_t vocab;
 };

@@ -20,6 +20,11 @@
         name, rows, cols, DIM_NONE, group, role                                                              \
     }
 
+#define MATRICES(name, rows, cols, role) /* of each expert */                                                \
+    {                                                                                                        \
+        name, rows, cols, DIM_EXPERTS, GROUP_NONE, role                                                      \
+    }
+
 const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_ATTN_NORM] = VECTOR("attn_norm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_Q] = MATRIX("attn_q.weight", DIM_Q, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
@@ -42,6 +47,16 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_GATE_UP] = MATRIX("ffn_up.weight", DIM_2_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
     [SLOT_DOWN] = MATRIX("ffn_down.weight", DIM_HIDDEN, DIM_FFN, GROUP_DOWN, MODEL_WRITER),
     [SLOT_POST_FFN_NORM] = VECTOR("post_ffw_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_ROUTER] = MATRIX("ffn_gate_inp.weight", DIM_EXPERTS, DIM_HIDDEN, GROUP_ROUTER, MODEL_MATRIX),
+    [SLOT_CHOICE_BIAS] = VECTOR("exp_probs_b.bias", DIM_EXPERTS, MODEL_BIAS),
+    [SLOT_GATE_EXPERTS] = MATRICES("ffn_gate_exps.weight", DIM_EXPERT_FFN, DIM_HIDDEN, MODEL_MATRIX),
+    [SLOT_UP_EXPERTS] = MATRICES("ffn_up_exps.weight", DIM_EXPERT_FFN, DIM_HIDDEN, MODEL_MATRIX),
+    [SLOT_DOWN_EXPERTS] = MATRICES("ffn_down_exps.weight", DIM_HIDDEN, DIM_EXPERT_FFN, MODEL_WRITER),
+    [SLOT_GATE_SHARED] =
+        MATRIX("ffn_gate_shexp.weight", DIM_SHARED_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
+    [SLOT_UP_SHARED] = MATRIX("ffn_up_shexp.weight", DIM_SHARED_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
+    [SLOT_DOWN_SHARED] =
+        MATRIX("ffn_down_shexp.weight", DIM_HIDDEN, DIM_SHARED_FFN, GROUP_DOWN, MODEL_WRITER),
 };
 
 const struct slot_info GLOBALS[N_GLOBALS] = {
@@ -79,6 +94,12 @@ uint64_t dim_of(const struct model_config *config, enum dim dim)
         return config->vocab;
     case DIM_ROPE_PAIRS:
         return config->rope_dims / 2;
+    case DIM_EXPERTS:
+        return config->n_experts;
+    case DIM_EXPERT_FFN:
+        return config->expert_ffn;
+    case DIM_SHARED_FFN:
+        return config->shared_ffn;
     }
     return 0;
 }

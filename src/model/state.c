@@ -78,10 +78,17 @@ static void lay_out(const struct model *model, struct model_state *state, struct
 static int allocate(const struct model *model, struct model_state *state)
 {
     struct carving carving = {0};
-    int rc = team_new(&(struct team_opts){.n_threads = 1}, &state->solo);
 
-    if (rc < 0)
-        return rc;
+    state->solos = calloc(state->n_ranks, sizeof(*state->solos));
+    if (state->solos == NULL)
+        return E_NOMEM;
+    for (uint32_t i = 0; i < state->n_ranks; i++) {
+        int rc = team_new(&(struct team_opts){.n_threads = 1}, &state->solos[i]);
+
+        if (rc < 0)
+            return rc;
+    }
+    state->solo = state->solos[0];
     lay_out(model, state, &carving);
     state->memory = mem_aligned(ALIGN_BYTES, carving.used_bytes);
     if (state->memory == NULL)
@@ -122,8 +129,9 @@ void model_state_free(struct model_state *state)
 {
     if (state == NULL)
         return;
-    if (state->solo)
-        team_free(state->solo);
+    for (uint32_t i = 0; state->solos && i < state->n_ranks; i++)
+        team_free(state->solos[i]);
+    free(state->solos);
     free(state->memory);
     free(state);
 }

@@ -33,7 +33,7 @@ static void fill_context(struct rig *rig)
         uint64_t bits = rng_u64(&rng);
 
         /* Sign and fraction as drawn, an exponent that makes it a quarter to one. */
-        if (type == KV_F16)
+        if (type != KV_F32)
             words[i] = (bits & UINT64_C(0x87ff87ff87ff87ff)) | UINT64_C(0x3000300030003000);
         else
             words[i] = (bits & UINT64_C(0x80ffffff80ffffff)) | UINT64_C(0x3e8000003e800000);

@@ -58,8 +58,8 @@ static int opts_check(const struct engine_sim_opts *opts)
         return E_INVAL;
     if (opts->vocab_size - opts->first_text_id < 2) /* one may be the stop id */
         return E_INVAL;
-    if (opts->kv_arena && (layout->n_kv_heads == 0 || opts->n_blocks == 0 ||
-                           layout->head_dim * kv_layout_type_bytes(layout->type) < ROW_BYTES_MIN))
+    if (opts->kv_arena && (layout->n_kv_heads == 0 || opts->n_blocks == 0 || layout->v_dim != layout->k_dim ||
+                           kv_layout_row_bytes(layout->type, layout->k_dim) < ROW_BYTES_MIN))
         return E_INVAL;
     return 0;
 }
@@ -74,8 +74,8 @@ int engine_sim_new(const struct engine_sim_opts *opts, struct engine *out)
         return E_NOMEM;
     sim->opts = *opts;
     if (opts->kv_arena) {
-        sim->row_bytes = opts->layout.head_dim * kv_layout_type_bytes(opts->layout.type);
-        sim->half_bytes = kv_layout_half_bytes(&opts->layout);
+        sim->row_bytes = kv_layout_row_bytes(opts->layout.type, opts->layout.k_dim);
+        sim->half_bytes = kv_layout_k_bytes(&opts->layout);
         sim->chains = calloc(opts->max_batch_tokens, sizeof(*sim->chains));
         if (sim->chains == NULL) {
             sim_free(sim);

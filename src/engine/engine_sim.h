@@ -15,7 +15,7 @@ struct engine_sim_opts {
     uint32_t mean_answer_tokens;
     uint32_t context_length;
     uint32_t max_batch_tokens;
-    struct kv_layout layout; /* with an arena: a row (head_dim) of at least 16 bytes */
+    struct kv_layout layout; /* with an arena: k_dim = v_dim, rows of at least 16 bytes */
     void *kv_arena;          /* borrowed; NULL: no KV is written or checked */
     uint32_t n_blocks;
     /* A step costs step_ns + prefill tokens x prefill_token_ns + decode sequences x decode_seq_ns, slept, not

@@ -57,8 +57,8 @@ int gguf_get_f64(const struct gguf *gguf, const char *key, struct fault *fault, 
 int gguf_get_bool(const struct gguf *gguf, const char *key, struct fault *fault, bool *out);
 int gguf_get_str(const struct gguf *gguf, const char *key, struct fault *fault, struct bytes *out);
 
-/* Arrays.  Strings are indexed in O(1) after open.  E_RANGE beyond the end; E_FORMAT when the items are of
- * another type or do not fit. */
+/* Arrays.  Strings are indexed in O(1) after open; flags read as the integers 0 and 1.  E_RANGE beyond the
+ * end; E_FORMAT when the items are of another type or do not fit. */
 int gguf_array_len(const struct gguf *gguf, const char *key, enum gguf_kind *kind_out, uint64_t *len_out);
 int gguf_array_str(const struct gguf *gguf, const char *key, uint64_t index, struct bytes *out);
 int gguf_array_f64(const struct gguf *gguf, const char *key, uint64_t index, double *out);

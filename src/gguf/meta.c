@@ -227,6 +227,10 @@ int gguf_array_i64(const struct gguf *gguf, const char *key, uint64_t index, int
 
     if (rc != 0)
         return rc;
+    if (found->item_kind == GGUF_BOOL) {
+        *out = found->value.data[index] != 0;
+        return 0;
+    }
     if (!is_integer(found->item_kind))
         return E_FORMAT;
     struct number number =

@@ -2,8 +2,10 @@
 /* The geometry of KV memory: bytes and strides, nothing about models.
  *
  *   arena:  [layer][block][layer_block_bytes]            layer-major: one layer of adjacent blocks is one run
- *   inside one (layer, block):  K then V, each [kv_head][token in block][head_dim] of `type`
- */
+ *   inside one (layer, block):  K then V, each n_kv_heads x block_tokens rows of `type`
+ *
+ * How the rows lie inside a K or V is the engine's business (tensor/tensor.h); here they are bytes.  With
+ * v_dim 0 there is no V: the engine finds the values in the keys (multi-head latent attention). */
 #ifndef KV_LAYOUT_H
 #define KV_LAYOUT_H
 
@@ -13,18 +15,21 @@
 typedef uint32_t kv_block_id;
 #define KV_BLOCK_NONE UINT32_MAX
 
-enum kv_type { KV_F32 = 0, KV_F16 = 1 }; /* bf16, q8_0, q4_0 come later */
+/* The quantised types hold runs of 32 numbers with an F16 scale each; a row's last run is filled up. */
+enum kv_type { KV_F32 = 0, KV_F16 = 1, KV_BF16 = 2, KV_Q8_0 = 3, KV_Q4_0 = 4 };
 
 struct kv_layout {
     uint32_t n_layers;
     uint32_t n_kv_heads;
-    uint32_t head_dim;
+    uint32_t k_dim; /* numbers in a key */
+    uint32_t v_dim; /* numbers in a value; 0: values are parts of the keys */
     uint32_t block_tokens;
     enum kv_type type;
 };
 
-size_t kv_layout_type_bytes(enum kv_type type);
-size_t kv_layout_half_bytes(const struct kv_layout *layout);        /* K (or V) of one layer of one block */
+size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim); /* one key or value; an average, of a block's */
+size_t kv_layout_k_bytes(const struct kv_layout *layout);    /* K of one layer of one block */
+size_t kv_layout_v_bytes(const struct kv_layout *layout);
 size_t kv_layout_layer_block_bytes(const struct kv_layout *layout); /* K and V */
 size_t kv_layout_block_bytes(const struct kv_layout *layout);       /* all layers */
 /* Offset of (layer, block) in an arena of n_blocks. */

@@ -9,9 +9,9 @@
  *   - Every number has bounds.  They are wide enough for any model of these architectures and narrow enough
  * that products of them fit in 64 bits; that the weights really have these shapes is then checked tensor by
  * tensor (weights.c), so a file cannot make us allocate more than it holds itself.
- *   - What would change the arithmetic and is not implemented (experts, sliding windows, soft caps, other
- * RoPE scalings) is refused by name.  A key we merely do not know is harmless; an unknown tensor is not
- * (weights.c).
+ *   - What would change the arithmetic and is not implemented (soft caps, other RoPE scalings, windows and
+ * scales in architectures that never had them) is refused by name.  A key we merely do not know is harmless;
+ * an unknown tensor is not (weights.c).
  *
  * Defaults are those of the converters: no head_count_kv means one KV head per query head, no key_length
  * means hidden / heads, no rope.dimension_count means whole heads, no rope.freq_base means 10000. */
@@ -183,21 +183,6 @@ static void refuse_unimplemented(struct reading *r)
                  (unsigned long long)whole);
 }
 
-/* A window as long as the context hides nothing. */
-static void refuse_window(struct reading *r, uint32_t context_length)
-{
-    char key[128];
-    uint64_t window;
-    int rc = gguf_get_u64(r->gguf, full_key(r, "attention.sliding_window", key), NULL, &window);
-
-    if (rc == E_FORMAT)
-        complain(r, E_UNSUPPORTED, "key %s is not one number: sliding windows are not supported", key);
-    else if (rc == 0 && window > 0 && window < context_length)
-        complain(r, E_UNSUPPORTED,
-                 "key %s is %llu, less than the context of %u: sliding windows are not supported", key,
-                 (unsigned long long)window, context_length);
-}
-
 /* ---- shapes ---- */
 
 static void read_head_dim(struct reading *r, struct model_config *config)
@@ -292,8 +277,10 @@ static void read_scaling_type(struct reading *r, struct rope_params *rope)
         rope->scaling = ROPE_SCALE_LINEAR;
     else if (bytes_is(type, "yarn"))
         rope->scaling = ROPE_SCALE_YARN;
+    else if (bytes_is(type, "longrope"))
+        rope->scaling = ROPE_SCALE_LONGROPE;
     else
-        complain(r, E_UNSUPPORTED, "key %s is \"%.*s\"; supported are none, linear and yarn", key,
+        complain(r, E_UNSUPPORTED, "key %s is \"%.*s\"; supported are none, linear, yarn and longrope", key,
                  (int)(type.len_bytes < 32 ? type.len_bytes : 32), (const char *)type.data);
 }
 
@@ -301,6 +288,10 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
 {
     static const double BASE[2] = {1.0001, 1e12}, FACTOR[2] = {0, 1e6}, CONTEXT[2] = {1, 1 << 30},
                         BETA[2] = {1e-6, 1e6}, TIMES[2] = {0, 1e3};
+    static const char *const NAMES[] = {[ROPE_SCALE_NONE] = "none",
+                                        [ROPE_SCALE_LINEAR] = "linear",
+                                        [ROPE_SCALE_YARN] = "yarn",
+                                        [ROPE_SCALE_LONGROPE] = "longrope"};
 
     *rope = (struct rope_params){.pairs = r->arch->pairs,
                                  .freq_base = 10000,
@@ -328,10 +319,70 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
     read_number(r, "rope.scaling.yarn_beta_fast", OPTIONAL, BETA, &rope->beta_fast);
     read_number(r, "rope.scaling.yarn_beta_slow", OPTIONAL, BETA, &rope->beta_slow);
     read_scaling_type(r, rope);
-    str_copy(config->rope_scaling, sizeof(config->rope_scaling),
-             rope->scaling == ROPE_SCALE_YARN     ? "yarn"
-             : rope->scaling == ROPE_SCALE_LINEAR ? "linear"
-                                                  : "none");
+    str_copy(config->rope_scaling, sizeof(config->rope_scaling), NAMES[rope->scaling]);
+}
+
+/* ---- windows ---- */
+
+/* The period from the file: a number, or a flag for each layer, which goes straight into the layers. */
+static void mark_local_layers(struct reading *r, struct model *model)
+{
+    uint32_t n_layers = model->config.n_layers;
+    uint64_t period = r->arch->window_period, n_flags;
+    enum gguf_kind kind;
+    char key[128];
+    int64_t flag;
+
+    full_key(r, "attention.sliding_window_pattern", key);
+    if (gguf_array_len(r->gguf, key, &kind, &n_flags) == 0) {
+        for (uint32_t i = 0; i < n_layers; i++)
+            if (gguf_array_i64(r->gguf, key, i, &flag) == 0)
+                model->layers[i].is_local = flag != 0;
+            else if (i == 0 || i == n_flags) { /* once is enough */
+                complain(r, E_FORMAT, "key %s is no list of %u flags", key, n_layers);
+                return;
+            }
+        return;
+    }
+    if (gguf_get_u64(r->gguf, key, NULL, &period) == E_FORMAT)
+        complain(r, E_FORMAT, "key %s is neither a number nor a list of flags", key);
+    for (uint32_t i = 0; i < n_layers; i++)
+        model->layers[i].is_local = period == 0 || i % period < period - 1;
+}
+
+/* A window as long as the context hides nothing, but its layers may still be different. */
+static void read_windows(struct reading *r, struct model *model)
+{
+    uint32_t context_length = model->config.context_length;
+    char key[128];
+    uint64_t window = 0;
+    int rc = gguf_get_u64(r->gguf, full_key(r, "attention.sliding_window", key), NULL, &window);
+
+    if (rc == E_FORMAT)
+        complain(r, E_UNSUPPORTED, "key %s is not one number: such windows are not supported", key);
+    else if (rc == 0 && window > 0 && window < context_length && !r->arch->has_windows)
+        complain(r, E_UNSUPPORTED,
+                 "key %s is %llu, less than the context of %u: sliding windows are not supported in %s", key,
+                 (unsigned long long)window, context_length, r->arch->name);
+    if (rc < 0 || window == 0 || !r->arch->has_windows)
+        return;
+    mark_local_layers(r, model);
+    if (window >= context_length)
+        return;
+    model->config.window = (uint32_t)window;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (model->layers[i].is_local)
+            model->layers[i].window = (uint32_t)window;
+}
+
+void use_local_rope(struct model *model, double freq_base)
+{
+    model->rope_params[ROPE_LOCAL] = (struct rope_params){
+        .pairs = model->arch->pairs, .freq_base = freq_base, .factor = 1, .attn_factor = 1};
+    model->n_ropes = 2;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (model->layers[i].is_local)
+            model->layers[i].rope = ROPE_LOCAL;
 }
 
 /* ---- the whole ---- */
@@ -410,10 +461,10 @@ int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fa
         model->n_ropes = 1;
         set_layers(&r, model);
     }
+    if (r.code == 0)
+        read_windows(&r, model);
     if (r.code == 0 && r.arch->read)
         r.arch->read(&r, model);
-    if (r.code == 0)
-        refuse_window(&r, config->context_length);
     if (r.code != 0)
         return fault_set(fault, r.code, "%s", r.text);
     if (context_length > config->context_length)

@@ -134,7 +134,7 @@ extern const struct half ffn_moe_shared;     /* and experts that always run */
 
 /* ---- rows ---- */
 
-enum activation { ACT_SILU };
+enum activation { ACT_SILU, ACT_GELU /* its tanh form */ };
 
 struct reading;
 
@@ -144,8 +144,10 @@ struct arch {
     enum activation activation;
     const struct half *attn, *ffn; /* of every layer, unless read says otherwise */
     slot_set needs, may;           /* of every layer, besides those of its halves; the rest is forbidden */
+    bool has_windows;              /* heeds attention.sliding_window; else it is refused */
+    uint32_t window_period;        /* of so many layers the last sees all; 0: each has the window */
     const char *const *keys;       /* suffixes of keys it heeds that others must not have; NULL-ended */
-    /* Its own keys, and what layers differ in.  The common keys are read, the layers exist.  May be NULL. */
+    /* Its own keys, and what layers differ in, after the common keys and windows.  May be NULL. */
     void (*read)(struct reading *r, struct model *model);
 };
 
@@ -165,7 +167,9 @@ enum need { REQUIRED, OPTIONAL };
 /* Leave *out as it is when the key is absent and optional, or wrong (which is complained about). */
 void read_number(struct reading *r, const char *suffix, enum need need, const double bounds[2], double *out);
 void read_count(struct reading *r, const char *suffix, enum need need, uint32_t max,
-                uint32_t *out);                                   /* >= 1 */
+                uint32_t *out); /* >= 1 */
+/* Layers with a window turn by angles of their own, unscaled and of this base. */
+void use_local_rope(struct model *model, double freq_base);
 void read_flag(struct reading *r, const char *suffix, bool *out); /* optional */
 __attribute__((format(printf, 3, 4))) void complain(struct reading *r, int code, const char *format, ...);
 bool has_complaints(const struct reading *r);

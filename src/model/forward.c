@@ -86,12 +86,6 @@ void forward_norm(struct forward *f, const float *gain)
     forward_rows(f, norm_rows);
 }
 
-static void vec_scale(float *row, uint32_t n, float by)
-{
-    for (uint32_t i = 0; i < n; i++)
-        row[i] *= by;
-}
-
 static void finish_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model_config *c = &f->model->config;
@@ -102,7 +96,7 @@ static void finish_rows(const struct forward *f, uint32_t from, uint32_t to)
         if (f->gain)
             rms_norm(f->model->table, out, f->gain, c->hidden, c->rms_eps, out);
         if (c->residual_scale != 1)
-            vec_scale(out, c->hidden, c->residual_scale);
+            vec_scale(f->model->table, out, c->residual_scale, c->hidden);
         vec_add(f->model->table, f->state->x + row * c->hidden, out, c->hidden);
     }
 }
@@ -154,7 +148,8 @@ static void embed(const struct forward *f, uint32_t from, uint32_t to)
         for (; row < to && row < first + item->n_tokens; row++) {
             weight_row(&model->embedding, item->tokens[row - first], state->x + row * hidden);
             if (model->config.embedding_scale != 1)
-                vec_scale(state->x + row * hidden, (uint32_t)hidden, model->config.embedding_scale);
+                vec_scale(model->table, state->x + row * hidden, model->config.embedding_scale,
+                          (uint32_t)hidden);
             for (unsigned k = 0; k < model->n_ropes; k++)
                 rope_angles(&model->ropes[k], item->position + (row - first), state->cos[k] + row * pairs,
                             state->sin[k] + row * pairs);
@@ -191,8 +186,8 @@ static void compute_logits(const struct forward *f)
                                  .scratch = state->matmul_scratch});
     if (model->config.logit_scale != 1)
         for (uint32_t i = 0; i < n; i++)
-            vec_scale(state->logits + (size_t)i * model->config.vocab, model->config.vocab,
-                      model->config.logit_scale);
+            vec_scale(model->table, state->logits + (size_t)i * model->config.vocab,
+                      model->config.logit_scale, model->config.vocab);
 }
 
 void model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass)

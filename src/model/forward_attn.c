@@ -75,9 +75,10 @@ static void store(const struct forward *f, uint32_t from, uint32_t to)
         kv_store(&(struct kv_store_args){.table = model->table,
                                          .kv_layer = f->kv_layer,
                                          .block_bytes = kv_layout_layer_block_bytes(&model->layout),
-                                         .kv_is_f16 = model->layout.type == KV_F16,
+                                         .kv_type = model_kv_dtype(model),
                                          .n_kv_heads = model->config.n_kv_heads,
-                                         .head_dim = model->config.head_dim,
+                                         .k_dim = model->config.head_dim,
+                                         .v_dim = model->config.head_dim,
                                          .block_tokens = model->layout.block_tokens,
                                          .blocks = item->blocks,
                                          .position = item->position + (first - item->first),
@@ -99,6 +100,7 @@ static void prepare_and_store(const struct forward *f, uint32_t from, uint32_t t
 /* Keys and values that all queries of the step look at, in bytes. */
 static uint64_t attend_bytes(const struct forward *f, size_t q_floats)
 {
+    const struct kv_layout *layout = &f->model->layout;
     uint64_t n_keys = 0;
 
     for (uint32_t i = 0; i < f->pass->n_items; i++) {
@@ -106,7 +108,7 @@ static uint64_t attend_bytes(const struct forward *f, size_t q_floats)
 
         n_keys += (uint64_t)item->n_tokens * (item->position + item->n_tokens);
     }
-    return n_keys * q_floats * 2 * kv_layout_type_bytes(f->model->layout.type);
+    return n_keys * q_floats * 2 * kv_layout_row_bytes(layout->type, layout->k_dim) / layout->k_dim;
 }
 
 static void attend(const struct forward *f)
@@ -122,10 +124,11 @@ static void attend(const struct forward *f)
                                         .out_stride = shape.q,
                                         .kv_layer = f->kv_layer,
                                         .block_bytes = kv_layout_layer_block_bytes(&model->layout),
-                                        .kv_is_f16 = model->layout.type == KV_F16,
+                                        .kv_type = model_kv_dtype(model),
                                         .n_heads = model->config.n_heads,
                                         .n_kv_heads = model->config.n_kv_heads,
-                                        .head_dim = model->config.head_dim,
+                                        .k_dim = model->config.head_dim,
+                                        .v_dim = model->config.head_dim,
                                         .block_tokens = model->layout.block_tokens,
                                         .scale = model->config.attn_scale,
                                         .items = f->state->items,

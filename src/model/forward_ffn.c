@@ -3,7 +3,7 @@
  *
  *     normed  [n][hidden]   = rmsnorm(x)
  *     gate_up [n][2 F]      = normed . Wgate_up^T        gate | up, side by side in each row; F = ffn
- *     gate    [n][F]        = silu(gate) * up
+ *     gate    [n][F]        = act(gate) * up             act is silu, or gelu in its tanh form
  *     x                    += gate . Wdown^T */
 #include "model/model_priv.h"
 
@@ -14,7 +14,10 @@ static void gate_rows(const struct forward *f, uint32_t from, uint32_t to)
     for (size_t row = from; row < to; row++) {
         float *gate = f->state->gate_up + row * 2 * ffn;
 
-        swiglu(f->model->table, gate, gate + ffn, (uint32_t)ffn);
+        if (f->model->arch->activation == ACT_GELU)
+            geglu(f->model->table, gate, gate + ffn, (uint32_t)ffn);
+        else
+            swiglu(f->model->table, gate, gate + ffn, (uint32_t)ffn);
     }
 }
 

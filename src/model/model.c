@@ -6,6 +6,7 @@
  * mathematical library gives.  Two workers whose ids differ do not exchange KV. */
 #include "model/model_priv.h"
 
+#include "base/check.h"
 #include "base/str.h"
 
 #include <math.h>
@@ -14,15 +15,27 @@
 
 enum { FORWARD_VERSION = 1 }; /* raised when a change to the forward pass changes bits */
 
+/* The list of divisors that suits the context, if the file has one; E_NOT_FOUND when it has none. */
 static int read_factors(struct model *model, const struct gguf *gguf, float *out, struct fault *fault)
 {
-    const char *name = GLOBALS[GLOBAL_ROPE_FREQS].suffix;
+    const struct rope_params *params = &model->rope_params[ROPE_GLOBAL];
+    bool is_long = model->config.context_length > params->original_context;
+    const char *name = GLOBALS[is_long ? GLOBAL_ROPE_LONG : GLOBAL_ROPE_SHORT].suffix;
     uint32_t n = model->config.rope_dims / 2;
-    int rc = weights_vector(gguf, name, n, out, fault);
+    int rc;
 
+    if (gguf_tensor_find(gguf, name) == NULL) {
+        if (params->scaling == ROPE_SCALE_LONGROPE)
+            return fault_set(fault, E_FORMAT, "tensor %s is missing, which longrope scaling needs", name);
+        name = GLOBALS[GLOBAL_ROPE_FREQS].suffix;
+    }
+    rc = weights_vector(gguf, name, n, out, fault);
     for (uint32_t i = 0; i < n && rc == 0; i++)
         if (!(isfinite(out[i]) && out[i] > 0))
             rc = fault_set(fault, E_FORMAT, "tensor %s: divisor %u is not a positive number", name, i);
+    if (rc == 0 && params->scaling == ROPE_SCALE_NONE)
+        str_copy(model->config.rope_scaling, sizeof(model->config.rope_scaling),
+                 name == GLOBALS[GLOBAL_ROPE_FREQS].suffix ? "llama3" : "longrope");
     return rc;
 }
 
@@ -39,13 +52,29 @@ static int load_ropes(struct model *model, const struct gguf *gguf, struct fault
     has_factors = rc == 0;
     if (rc == E_NOT_FOUND)
         rc = 0;
-    if (has_factors && model->rope_params[ROPE_GLOBAL].scaling == ROPE_SCALE_NONE)
-        str_copy(config->rope_scaling, sizeof(config->rope_scaling), "llama3");
     for (unsigned i = 0; i < model->n_ropes && rc == 0; i++)
         rc = rope_init(&model->rope_params[i], config->rope_dims,
                        has_factors && i == ROPE_GLOBAL ? factors : NULL, &model->ropes[i]);
     free(factors);
     return rc;
+}
+
+enum dtype model_kv_dtype(const struct model *model)
+{
+    switch (model->layout.type) {
+    case KV_F32:
+        return DTYPE_F32;
+    case KV_F16:
+        return DTYPE_F16;
+    case KV_BF16:
+        return DTYPE_BF16;
+    case KV_Q8_0:
+        return DTYPE_Q8_0;
+    case KV_Q4_0:
+        return DTYPE_Q4_0;
+    }
+    ASSERT(!"a KV type");
+    return DTYPE_F32;
 }
 
 static int apply_opts(struct model *model, const struct model_opts *opts, struct fault *fault)
@@ -58,7 +87,8 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
                          opts->kernels ? opts->kernels : "auto");
     model->layout = (struct kv_layout){.n_layers = config->n_layers,
                                        .n_kv_heads = config->n_kv_heads,
-                                       .head_dim = config->head_dim,
+                                       .k_dim = config->head_dim,
+                                       .v_dim = config->head_dim,
                                        .block_tokens = opts->block_tokens ? opts->block_tokens : 32,
                                        .type = opts->kv_type};
     if (model->layout.block_tokens % 16 != 0 || model->layout.block_tokens > 128) /* what attention takes */

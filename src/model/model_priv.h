@@ -8,14 +8,14 @@
 #include "model/moe_priv.h"
 #include "tensor/tensor.h"
 
-enum rope_scaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_YARN };
+enum rope_scaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_YARN, ROPE_SCALE_LONGROPE };
 
 struct rope_params { /* arch.c reads them */
     enum rope_pairs pairs;
     enum rope_scaling scaling;
     double freq_base;
     double factor;           /* > 1: the context is stretched by it */
-    double original_context; /* yarn: what the model was trained for before */
+    double original_context; /* yarn, longrope: what the model was trained for before */
     double beta_fast, beta_slow;
     double ext_factor;
     double attn_factor;
@@ -29,11 +29,11 @@ enum rope_kind { ROPE_GLOBAL, ROPE_LOCAL, N_ROPES, ROPE_NONE = N_ROPES /* the la
 struct rope {
     enum rope_pairs pairs;
     uint32_t dims;
-    float magnitude;            /* of sines and cosines: yarn's attention temperature, else 1 */
+    float magnitude;            /* of sines and cosines: an attention temperature, else 1 */
     double *angle_per_position; /* [dims/2], owned */
 };
 
-/* factors: [dims/2] from rope_freqs.weight (llama3), or NULL. */
+/* factors: [dims/2] divisors that the file brings (llama3, longrope), or NULL. */
 int rope_init(const struct rope_params *params, uint32_t dims, const float *factors, struct rope *out);
 void rope_fini(struct rope *rope);
 /* cos, sin: [dims/2] of one position, computed in double precision. */
@@ -53,6 +53,7 @@ struct weight_group {
 struct layer {
     const struct half *attn, *ffn;
     enum rope_kind rope;
+    bool is_local;                 /* one of those that a window is meant for, even if it hides nothing */
     uint32_t window;               /* keys a query sees, its own among them; 0: all before it */
     const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or no vector */
     struct weight_group groups[N_GROUPS];
@@ -107,6 +108,9 @@ void weights_fini(struct model *model);
 int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float *out, struct fault *fault);
 /* For the pack functions of halves: after a tensor is packed, counts it and tells progress. */
 void weights_report(struct loading *load, const struct gguf_tensor *tensor);
+
+/* The KV type as the kernels know it. */
+enum dtype model_kv_dtype(const struct model *model);
 
 /* ---- state.c and the passes ---- */
 

@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary position embedding: which angle each pair of a head turns by per position, and its sines.
  *
- *   plain    pair i turns by  base^(-2i/dims)  per position                       (RoFormer, Su et al. 2021)
- *   linear   the same, divided by factor: positions are squeezed into the trained range  (Chen et al. 2023)
- *   yarn     pairs that turn often within the trained context keep their angle, those that never finish a
- * turn are divided by factor, those between are blended; and attention is sharpened by 1 + 0.1 ln(factor),
- * which costs nothing when the sines carry it                                (Peng et al. 2023) llama3   the
- * file brings one divisor per pair (rope_freqs.weight)
+ *   plain      pair i turns by  base^(-2i/dims)  per position                  (RoFormer, Su et al. 2021)
+ *
+ *   linear     the same, divided by factor: positions are squeezed into the trained range  (Chen et al. 2023)
+ *
+ *   yarn       pairs that turn often within the trained context keep their angle, those that never finish a
+ *              turn are divided by factor, those between are blended; and attention is sharpened by
+ *              1 + 0.1 ln(factor), which costs nothing when the sines carry it       (Peng et al. 2023)
+ *
+ *   llama3     the file brings one divisor per pair (rope_freqs.weight)
+ *
+ *   longrope   the file brings two lists of divisors, one for contexts within the original length and one for
+ *              longer ones, and the temperature                                       (Ding et al. 2024)
+ *
+ * Which list of longrope a model takes is settled when it is loaded, by the context length it is served with:
+ * if it changed while a sequence grows, the keys already stored would be turned by other angles than those to
+ * come.
  *
  * Angles and sines are double precision and rounded to float once.  There is no table over the whole context:
  * a step computes the sines of its own rows, once for all layers, which costs a few microseconds per token
@@ -36,7 +46,7 @@ static double yarn_share(const struct rope_params *params, uint32_t dims, uint32
 int rope_init(const struct rope_params *params, uint32_t dims, const float *factors, struct rope *out)
 {
     double *angles = calloc(dims / 2 + 1, sizeof(*angles));
-    double magnitude = 1;
+    double magnitude = params->attn_factor;
 
     if (angles == NULL)
         return E_NOMEM;
@@ -50,11 +60,8 @@ int rope_init(const struct rope_params *params, uint32_t dims, const float *fact
             share = yarn_share(params, dims, i);
         angles[i] = share * plain + (1 - share) * plain / params->factor;
     }
-    if (params->scaling == ROPE_SCALE_YARN) {
-        magnitude = params->attn_factor;
-        if (params->ext_factor != 0)
-            magnitude *= 1 + 0.1 * log(params->factor);
-    }
+    if (params->scaling == ROPE_SCALE_YARN && params->ext_factor != 0)
+        magnitude *= 1 + 0.1 * log(params->factor);
     *out = (struct rope){
         .pairs = params->pairs, .dims = dims, .magnitude = (float)magnitude, .angle_per_position = angles};
     return 0;

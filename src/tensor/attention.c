@@ -2,7 +2,7 @@
 /* Attention: sharing out the work.  The arithmetic, and what makes it independent of this file, is in
  * kern_attn.c.
  *
- * A unit is (item, KV head, some queries, some splits of the keys):
+ * A unit is (item, some heads of one KV head, some queries, some splits of the keys):
  *
  *     prompt chunk        queries ->                      decode        keys ->
  *            unit: rows of ATTN_UNIT_ROWS,                       one query, so units are splits:
@@ -10,7 +10,8 @@
  *                                                                parts to memory, put together afterwards
  *
  * An item with few queries and a long context is cut into splits as long as there is room for parts; else its
- * units walk all splits themselves.  The numbers are the same either way.
+ * units walk all splits themselves.  A window leaves out the splits before it.  The numbers are the same
+ * either way.
  *
  *     scratch:  work | plan per item | space per rank | parts
  *
@@ -25,16 +26,16 @@
 #include "tensor/work_priv.h"
 
 enum {
-    PART_TOKENS = 4,        /* queries that there is room for parts of, at the longest context */
-    MIN_SPLIT_TOKENS = 384, /* see attn_split_blocks: of all block sizes */
+    PART_TOKENS = 4, /* queries that there is room for parts of, at the longest context */
 };
 
 /* How an item is cut. */
 struct plan {
     uint32_t first_unit;
-    uint32_t n_tiles;  /* of queries */
-    uint32_t n_splits; /* that are units of their own; 0: each unit walks all */
-    size_t parts_at;   /* floats */
+    uint32_t n_tiles;     /* of queries */
+    uint32_t first_split; /* with a key that is seen */
+    uint32_t n_splits;    /* that are units of their own; 0: each unit walks all */
+    size_t parts_at;      /* floats */
 };
 
 struct attn_job {
@@ -45,59 +46,60 @@ struct attn_job {
     float *spaces;
     size_t space_floats;
     float *parts;
+    uint32_t group;       /* heads that share a KV head */
+    uint32_t unit_heads;  /* of them in a unit */
+    uint32_t n_head_sets; /* units side by side, over all heads */
     uint32_t unit_tokens;
     bool has_parts;
 };
 
-static size_t round_up(size_t n, size_t unit)
+bool kv_type_ok(enum dtype type)
 {
-    return (n + unit - 1) / unit * unit;
+    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_Q8_0 ||
+           type == DTYPE_Q4_0;
 }
 
-/* One rank's space; group <= n_heads bounds the rows. */
-static size_t space_floats(uint32_t n_heads, uint32_t head_dim)
+size_t kv_row_bytes(enum dtype type, uint32_t dim)
 {
-    size_t rows = n_heads > ATTN_UNIT_ROWS ? n_heads : ATTN_UNIT_ROWS;
-    size_t block = (size_t)MAX_BLOCK_TOKENS * head_dim + PANEL_ROWS;
-
-    return round_up(rows * head_dim, 16) + MAX_TILE_TOKENS * ROWS_STRIDE + 2 * round_up(block, 16) +
-           rows * (attn_state_floats(head_dim) + attn_part_floats(head_dim));
+    return attn_row_bytes(type, dim);
 }
 
-static struct attn_space space_of(const struct attn_job *job, unsigned rank)
+static float *carve(float *base, size_t *used, size_t n)
 {
-    uint32_t n_heads = job->args->n_heads, head_dim = job->args->head_dim;
-    size_t rows = n_heads > ATTN_UNIT_ROWS ? n_heads : ATTN_UNIT_ROWS;
-    size_t block = round_up((size_t)MAX_BLOCK_TOKENS * head_dim + PANEL_ROWS, 16);
+    size_t at = *used;
+
+    *used += attn_round_up(n, 16);
+    return base ? base + at : NULL;
+}
+
+/* One rank's space, part after part; the floats it takes. */
+static size_t lay_out(float *base, uint32_t k_dim, uint32_t v_dim, struct attn_space *space)
+{
+    size_t used = 0;
+
+    space->scores = carve(base, &used, ATTN_TILE_ROWS * ATTN_TILE_KEYS);
+    space->k = carve(base, &used, (size_t)attn_k_rows(k_dim) * ATTN_TILE_KEYS);
+    space->v = carve(base, &used, (size_t)attn_v_step(v_dim) * ATTN_TILE_KEYS);
+    space->state = carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_state_floats(v_dim));
+    space->total = carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_part_floats(v_dim));
+    space->q = carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_pad(k_dim));
+    return used;
+}
+
+static size_t space_floats(uint32_t k_dim, uint32_t v_dim)
+{
     struct attn_space space;
 
-    space.scores = job->spaces + rank * job->space_floats;
-    space.k = space.scores + MAX_TILE_TOKENS * ROWS_STRIDE;
-    space.v = space.k + block;
-    space.state = space.v + block;
-    space.total = space.state + rows * attn_state_floats(head_dim);
-    space.q = space.total + rows * attn_part_floats(head_dim);
-    return space;
+    return lay_out(NULL, k_dim, v_dim, &space);
 }
 
-static size_t parts_floats(uint32_t n_heads, uint32_t head_dim, uint32_t max_context)
+size_t attn_scratch_bytes(const struct attn_sizes *sizes)
 {
-    size_t n_splits = max_context / MIN_SPLIT_TOKENS + 1;
+    size_t n_splits = sizes->max_context / ATTN_SPLIT_KEYS + 1;
+    size_t parts_floats = PART_TOKENS * n_splits * sizes->n_heads * attn_part_floats(sizes->v_dim);
 
-    return PART_TOKENS * n_splits * n_heads * attn_part_floats(head_dim);
-}
-
-size_t attn_scratch_bytes(uint32_t max_tokens, uint32_t n_heads, uint32_t head_dim, uint32_t n_ranks,
-                          uint32_t max_context)
-{
-    return sizeof(struct work) + round_up(max_tokens * sizeof(struct plan), 64) +
-           (n_ranks * space_floats(n_heads, head_dim) + parts_floats(n_heads, head_dim, max_context)) *
-               sizeof(float);
-}
-
-static uint32_t split_tokens(const struct attn_args *args)
-{
-    return attn_split_blocks(args->block_tokens) * args->block_tokens;
+    return sizeof(struct work) + attn_round_up(sizes->max_tokens * sizeof(struct plan), 64) +
+           (sizes->n_ranks * space_floats(sizes->k_dim, sizes->v_dim) + parts_floats) * sizeof(float);
 }
 
 /* Cuts the items into units; the number of units. */
@@ -110,19 +112,21 @@ static uint32_t plan_items(struct attn_job *job, size_t parts_room)
     for (uint32_t i = 0; i < args->n_items; i++) {
         const struct attn_item *item = &args->items[i];
         struct plan *plan = &job->plans[i];
-        uint32_t n_splits = (item->position + item->n_tokens - 1) / split_tokens(args) + 1;
-        size_t floats = (size_t)item->n_tokens * args->n_heads * n_splits * attn_part_floats(args->head_dim);
 
-        plan->first_unit = n_units;
-        plan->n_tiles = (item->n_tokens + job->unit_tokens - 1) / job->unit_tokens;
-        plan->n_splits = 0;
+        *plan = (struct plan){.first_unit = n_units,
+                              .n_tiles = (item->n_tokens + job->unit_tokens - 1) / job->unit_tokens};
+        if (item->n_tokens == 0)
+            continue;
+        plan->first_split = attn_first_key(args, item->position) / ATTN_SPLIT_KEYS;
+        uint32_t n_splits = (item->position + item->n_tokens - 1) / ATTN_SPLIT_KEYS + 1 - plan->first_split;
+        size_t floats = (size_t)item->n_tokens * args->n_heads * n_splits * attn_part_floats(args->v_dim);
         if (plan->n_tiles == 1 && n_splits > 1 && floats <= parts_room - parts_at) {
             plan->n_splits = n_splits;
             plan->parts_at = parts_at;
             parts_at += floats;
             job->has_parts = true;
         }
-        n_units += args->n_kv_heads * plan->n_tiles * (plan->n_splits > 0 ? plan->n_splits : 1);
+        n_units += job->n_head_sets * plan->n_tiles * (plan->n_splits > 0 ? plan->n_splits : 1);
     }
     return n_units;
 }
@@ -143,13 +147,26 @@ static uint32_t item_of(const struct attn_job *job, uint32_t unit)
     return low;
 }
 
-static float *parts_of(const struct attn_job *job, const struct plan *plan, uint32_t n_tokens,
-                       uint32_t kv_head)
+/* Heads of a set: the sets of one KV head after those of another. */
+static void set_heads(const struct attn_job *job, uint32_t set, struct attn_unit *unit)
 {
-    size_t group = job->args->n_heads / job->args->n_kv_heads;
+    uint32_t sets_per_group = job->n_head_sets / job->args->n_kv_heads;
+    uint32_t first = set % sets_per_group * job->unit_heads;
 
-    return job->parts + plan->parts_at +
-           kv_head * group * n_tokens * plan->n_splits * attn_part_floats(job->args->head_dim);
+    unit->kv_head = set / sets_per_group;
+    unit->first_head = unit->kv_head * job->group + first;
+    unit->n_heads = job->group - first < job->unit_heads ? job->group - first : job->unit_heads;
+}
+
+/* Where the parts of a unit's rows are, and which splits are its. */
+static void set_parts(const struct attn_job *job, const struct plan *plan, struct attn_unit *unit)
+{
+    unit->n_tokens = unit->item->n_tokens;
+    unit->partials =
+        job->parts + plan->parts_at +
+        (size_t)unit->first_head * unit->n_tokens * plan->n_splits * attn_part_floats(job->args->v_dim);
+    unit->first_partial = plan->first_split;
+    unit->partial_splits = plan->n_splits;
 }
 
 static void do_unit(const struct attn_job *job, uint32_t index, const struct attn_space *space)
@@ -162,22 +179,22 @@ static void do_unit(const struct attn_job *job, uint32_t index, const struct att
 
     index -= plan->first_unit;
     if (plan->n_splits > 0) {
-        unit.kv_head = index / plan->n_splits;
-        unit.first_split = index % plan->n_splits;
+        set_heads(job, index / plan->n_splits, &unit);
+        set_parts(job, plan, &unit);
+        unit.first_split = plan->first_split + index % plan->n_splits;
         unit.end_split = unit.first_split + 1;
-        unit.n_tokens = item->n_tokens;
-        unit.partials = parts_of(job, plan, item->n_tokens, unit.kv_head);
-        unit.partial_splits = plan->n_splits;
     } else {
         /* The last queries have the most keys: they go first, so that ranks end together. */
-        uint32_t tile = plan->n_tiles - 1 - index / args->n_kv_heads;
+        uint32_t tile = plan->n_tiles - 1 - index / job->n_head_sets;
 
-        unit.kv_head = index % args->n_kv_heads;
+        set_heads(job, index % job->n_head_sets, &unit);
         unit.first_token = tile * job->unit_tokens;
         unit.n_tokens = item->n_tokens - unit.first_token;
         if (unit.n_tokens > job->unit_tokens)
             unit.n_tokens = job->unit_tokens;
-        unit.end_split = (item->position + unit.first_token + unit.n_tokens - 1) / split_tokens(args) + 1;
+        uint32_t position = item->position + unit.first_token;
+        unit.first_split = attn_first_key(args, position) / ATTN_SPLIT_KEYS;
+        unit.end_split = (position + unit.n_tokens - 1) / ATTN_SPLIT_KEYS + 1;
     }
     args->table->vec->attn_unit(&unit);
 }
@@ -185,48 +202,60 @@ static void do_unit(const struct attn_job *job, uint32_t index, const struct att
 static void attn_job_run(void *arg, unsigned rank, unsigned n_ranks)
 {
     const struct attn_job *job = arg;
-    struct attn_space space = space_of(job, rank);
-    uint32_t unit;
+    struct attn_space space;
+    uint32_t index;
 
-    while (work_next(job->work, rank, n_ranks, &unit))
-        do_unit(job, unit, &space);
+    lay_out(job->spaces + rank * job->space_floats, job->args->k_dim, job->args->v_dim, &space);
+    while (work_next(job->work, rank, n_ranks, &index))
+        do_unit(job, index, &space);
     if (!job->has_parts)
         return;
 
     team_barrier(job->team, rank);
-    uint32_t n_kv_heads = job->args->n_kv_heads;
-    for (uint64_t i = rank; i < (uint64_t)job->args->n_items * n_kv_heads; i += n_ranks) {
-        const struct attn_item *item = &job->args->items[i / n_kv_heads];
-        const struct plan *plan = &job->plans[i / n_kv_heads];
+    for (uint64_t i = rank; i < (uint64_t)job->args->n_items * job->n_head_sets; i += n_ranks) {
+        const struct plan *plan = &job->plans[i / job->n_head_sets];
+        struct attn_unit unit = {.args = job->args, .item = &job->args->items[i / job->n_head_sets]};
 
-        if (plan->n_splits > 0)
-            job->args->table->vec->attn_merge(&(struct attn_merge){
-                .args = job->args,
-                .item = item,
-                .kv_head = (uint32_t)(i % n_kv_heads),
-                .partials = parts_of(job, plan, item->n_tokens, (uint32_t)(i % n_kv_heads)),
-                .partial_splits = plan->n_splits,
-            });
+        if (plan->n_splits == 0)
+            continue;
+        set_heads(job, (uint32_t)(i % job->n_head_sets), &unit);
+        set_parts(job, plan, &unit);
+        job->args->table->vec->attn_merge(&unit);
     }
+}
+
+static void check_args(const struct attn_args *args)
+{
+    size_t row_bytes = kv_row_bytes(args->kv_type, args->k_dim) +
+                       (args->v_in_k ? 0 : kv_row_bytes(args->kv_type, args->v_dim));
+
+    ASSERT(args->block_tokens % ATTN_GROUP_KEYS == 0 && args->block_tokens <= MAX_BLOCK_TOKENS);
+    ASSERT(args->n_heads % args->n_kv_heads == 0 && (uintptr_t)args->scratch % 64 == 0);
+    ASSERT(args->k_dim <= ATTN_MAX_DIM && args->v_dim <= ATTN_MAX_DIM && kv_type_ok(args->kv_type));
+    ASSERT(!args->v_in_k || args->v_dim <= args->k_dim);
+    ASSERT(args->block_bytes == args->n_kv_heads * args->block_tokens * row_bytes);
 }
 
 void attention(struct team *team, const struct attn_args *args)
 {
-    uint32_t group = args->n_heads / args->n_kv_heads;
-    struct attn_job job = {.args = args, .team = team, .unit_tokens = attn_unit_tokens(group)};
+    struct attn_job job = {.args = args, .team = team, .group = args->n_heads / args->n_kv_heads};
 
-    ASSERT(args->block_tokens % 16 == 0 && args->block_tokens <= MAX_BLOCK_TOKENS);
-    ASSERT(args->n_heads % args->n_kv_heads == 0 && (uintptr_t)args->scratch % 64 == 0);
+    check_args(args);
     if (args->n_items == 0)
         return;
+
+    uint32_t n_sets = (job.group + ATTN_UNIT_ROWS - 1) / ATTN_UNIT_ROWS;
+    job.unit_heads = (job.group + n_sets - 1) / n_sets;
+    job.n_head_sets = n_sets * args->n_kv_heads;
+    job.unit_tokens = ATTN_UNIT_ROWS / job.unit_heads;
 
     char *at = args->scratch;
     job.work = (struct work *)at;
     at += sizeof(*job.work);
     job.plans = (struct plan *)at;
-    at += round_up(args->n_items * sizeof(struct plan), 64);
+    at += attn_round_up(args->n_items * sizeof(struct plan), 64);
     job.spaces = (float *)at;
-    job.space_floats = space_floats(args->n_heads, args->head_dim);
+    job.space_floats = space_floats(args->k_dim, args->v_dim);
     job.parts = job.spaces + team_size(team) * job.space_floats;
     size_t used_bytes = (size_t)((char *)job.parts - (char *)args->scratch);
     size_t room_bytes = args->scratch_bytes > used_bytes ? args->scratch_bytes - used_bytes : 0;

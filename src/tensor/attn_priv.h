@@ -1,73 +1,122 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between attention.c, which shares out the work, and kern_attn.c, which does a unit of it. */
+/* Between attention.c, which shares out the work, kern_attn.c, which does a unit of it, kern_attn_tile.c,
+ * which multiplies, and kern_kv.c, which reads and writes the arena. */
 #ifndef TENSOR_ATTN_PRIV_H
 #define TENSOR_ATTN_PRIV_H
 
 #include "tensor/tensor.h"
 
 enum {
-    ATTN_SPLIT_TOKENS = 512, /* keys of a split; less where the block size does not divide it */
-    ATTN_UNIT_ROWS = 48,     /* queries x heads that share a K/V tile, at least one query */
-    ATTN_STATE_HEAD = 32,    /* floats before o in a row's state */
-    ATTN_PART_HEAD = 16,     /* and in a finished part */
+    ATTN_GROUP_KEYS = 16,  /* that lie in one block whatever its size: a vector's worth */
+    ATTN_TILE_KEYS = 64,   /* that are looked at together, at multiples of as many */
+    ATTN_SPLIT_KEYS = 512, /* whose part is finished before the next one's begins */
+    ATTN_UNIT_ROWS = 96,   /* queries x heads that share a K/V tile */
+    ATTN_TILE_ROWS = 6,    /* of those, at once in registers */
+    ATTN_STATE_HEAD = 32,  /* floats before o in a row's state */
+    ATTN_PART_HEAD = 16,   /* and in a finished part */
+    KV_RUN = 32,           /* numbers under one scale */
 };
 
 /* One rank's memory for a unit. */
 struct attn_space {
-    float *q;      /* row tiles, packed [head_dim][rows of the tile] */
-    float *scores; /* [rows of a tile][ROWS_STRIDE] */
-    float *k;      /* [head_dim][block_tokens] when converted */
-    float *v;      /* [block_tokens][head_dim] */
+    float *q;      /* [row][attn_pad(k_dim)], scaled */
+    float *scores; /* [ATTN_TILE_ROWS][ATTN_TILE_KEYS] */
+    float *k;      /* [attn_k_rows][ATTN_TILE_KEYS] of the tile at hand */
+    float *v;      /* [ATTN_TILE_KEYS][attn_v_step] */
     float *state;  /* [row][attn_state_floats] of the split at hand */
     float *total;  /* [row][attn_part_floats] of the splits so far */
 };
 
-/* Queries first_token.. of an item, the heads of one KV head, some splits of the keys. */
+/* Queries first_token.. of an item, heads first_head.., some splits of the keys.  Rows are ordered by token,
+ * then head. */
 struct attn_unit {
     const struct attn_args *args;
     const struct attn_item *item;
     uint32_t kv_head;
-    uint32_t first_token;
-    uint32_t n_tokens;
+    uint32_t first_head, n_heads; /* all of the KV head's group, or some */
+    uint32_t first_token, n_tokens;
     uint32_t first_split, end_split; /* those without keys for a query are skipped */
     struct attn_space space;
-    float *partials; /* [row][partial_splits] parts; NULL: finish into args->out */
-    uint32_t partial_splits;
+    float *partials; /* [row][partial_splits] parts, of first_partial on; NULL: finish into args->out */
+    uint32_t first_partial, partial_splits;
 };
 
-/* Puts the partial results of one KV head's rows of an item together, in order. */
-struct attn_merge {
-    const struct attn_args *args;
-    const struct attn_item *item;
+/* Groups [from, to) of a tile of keys, as floats to space's k and v. */
+struct kv_tile {
+    const uint32_t *blocks;
     uint32_t kv_head;
-    float *partials; /* [row][partial_splits] parts, changed */
-    uint32_t partial_splits;
+    uint32_t key; /* first of the tile */
+    uint32_t from, to;
+    float *k, *v;
 };
 
-static inline uint32_t attn_head_pad(uint32_t head_dim)
+/* A register tile of scores: s [row][ATTN_TILE_KEYS] = q [row] . k, for groups [from, to) of keys. */
+struct attn_scores {
+    const float *q;
+    size_t q_step;
+    const float *k; /* [n_k][ATTN_TILE_KEYS] */
+    uint32_t n_k;
+    float *s;
+    uint32_t from, to;
+};
+
+/* A register tile of values: o [row] += p [row][key] * v [key], for keys [from, to). */
+struct attn_values {
+    const float *p; /* [row][ATTN_TILE_KEYS] */
+    const float *v; /* [ATTN_TILE_KEYS][v_step] */
+    size_t v_step;
+    float *o;
+    size_t o_step;
+    uint32_t n_vectors; /* sixteens of o */
+    uint32_t from, to;
+};
+
+static inline size_t attn_round_up(size_t n, size_t unit)
 {
-    return (head_dim + 15) / 16 * 16;
+    return (n + unit - 1) / unit * unit;
 }
 
-static inline uint32_t attn_split_blocks(uint32_t block_tokens)
+static inline uint32_t attn_pad(uint32_t dim)
 {
-    return block_tokens >= ATTN_SPLIT_TOKENS ? 1 : ATTN_SPLIT_TOKENS / block_tokens;
+    return (uint32_t)attn_round_up(dim, 16);
 }
 
-static inline uint32_t attn_part_floats(uint32_t head_dim)
+/* Rows of the K tile and floats between those of the V tile: quantised rows are filled up. */
+static inline uint32_t attn_k_rows(uint32_t k_dim)
 {
-    return ATTN_PART_HEAD + attn_head_pad(head_dim);
+    return (uint32_t)attn_round_up(k_dim, KV_RUN);
 }
 
-static inline uint32_t attn_state_floats(uint32_t head_dim)
+static inline uint32_t attn_v_step(uint32_t v_dim)
 {
-    return ATTN_STATE_HEAD + attn_head_pad(head_dim);
+    return (uint32_t)attn_round_up(v_dim, KV_RUN);
 }
 
-/* Queries of a unit. */
-static inline uint32_t attn_unit_tokens(uint32_t group)
+static inline uint32_t attn_part_floats(uint32_t v_dim)
 {
-    return group >= ATTN_UNIT_ROWS ? 1 : ATTN_UNIT_ROWS / group;
+    return ATTN_PART_HEAD + attn_pad(v_dim);
+}
+
+static inline uint32_t attn_state_floats(uint32_t v_dim)
+{
+    return ATTN_STATE_HEAD + attn_pad(v_dim);
+}
+
+static inline size_t attn_row_bytes(enum dtype type, uint32_t dim)
+{
+    size_t n_runs = attn_round_up(dim, KV_RUN) / KV_RUN;
+
+    if (type == DTYPE_Q8_0)
+        return n_runs * (KV_RUN + 2);
+    if (type == DTYPE_Q4_0)
+        return n_runs * (KV_RUN / 2 + 2);
+    return (size_t)dim * (type == DTYPE_F32 ? 4 : 2);
+}
+
+/* First key that a query at a position sees. */
+static inline uint32_t attn_first_key(const struct attn_args *args, uint32_t position)
+{
+    return args->window != 0 && position >= args->window ? position - args->window + 1 : 0;
 }
 
 #endif

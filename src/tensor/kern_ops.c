@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row operations: RMSNorm, addition, SwiGLU, RoPE.
+/* Row operations: RMSNorm, addition, scaling, SwiGLU, GEGLU, RoPE.
  *
  * A row is walked sixteen floats at a time; a ragged end is loaded with zeros behind it.  The one sum here
  * (of squares) is kept in sixteen lanes, lane i taking elements i, i + 16, i + 32 .., and the lanes are added
@@ -70,6 +70,26 @@ void KERN(swiglu)(float *gate, const float *up, uint32_t n)
         v16 e = exp_clamped(v16_sub(v16_zero(), g));
         store_at(gate, i, n, v16_mul(v16_div(g, v16_add(one, e)), load_at(up, i, n)));
     }
+}
+
+/* x (1 + tanh u) / 2 with u = sqrt(2/pi) (x + 0.044715 x^3) is x / (1 + e^-2u). */
+void KERN(geglu)(float *gate, const float *up, uint32_t n)
+{
+    v16 one = v16_set1(1.0f), cubed = v16_set1(0.044715f);
+    v16 minus_two_root = v16_set1(-0x1.988454p+0f); /* -2 sqrt(2/pi) */
+
+    for (uint32_t i = 0; i < n; i += 16) {
+        v16 g = load_at(gate, i, n);
+        v16 inner = v16_mul(g, v16_fma(v16_mul(g, g), cubed, one));
+        v16 e = exp_clamped(v16_mul(inner, minus_two_root));
+        store_at(gate, i, n, v16_mul(v16_div(g, v16_add(one, e)), load_at(up, i, n)));
+    }
+}
+
+void KERN(vec_scale)(float *x, float by, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += 16)
+        store_at(x, i, n, v16_mul(load_at(x, i, n), v16_set1(by)));
 }
 
 /* (x0, x1) -> (x0 c - x1 s, x1 c + x0 s), pairs side by side: with the cosines twice and the sines as (-s,

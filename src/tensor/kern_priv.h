@@ -63,7 +63,6 @@ struct pack {
 };
 
 struct attn_unit; /* attn_priv.h */
-struct attn_merge;
 
 struct rope_args { /* see rope_rotate */
     enum rope_pairs pairs;
@@ -89,12 +88,14 @@ struct kern_vec {
     void (*widen_bf16)(const uint16_t *in, float *out, size_t n);
 
     void (*attn_unit)(const struct attn_unit *unit);
-    void (*attn_merge)(const struct attn_merge *merge);
+    void (*attn_merge)(const struct attn_unit *unit);
     void (*kv_store)(const struct kv_store_args *args);
 
     void (*rms_norm)(const float *x, const float *gain, uint32_t n, float eps, float *out);
     void (*vec_add)(float *x, const float *y, uint32_t n);
     void (*swiglu)(float *gate, const float *up, uint32_t n);
+    void (*geglu)(float *gate, const float *up, uint32_t n);
+    void (*vec_scale)(float *x, float by, uint32_t n);
     void (*rope)(const struct rope_args *args);
     void (*mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 

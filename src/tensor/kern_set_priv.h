@@ -23,12 +23,17 @@ void KERN(widen_f16)(const uint16_t *in, float *out, size_t n);
 void KERN(widen_bf16)(const uint16_t *in, float *out, size_t n);
 
 void KERN(attn_unit)(const struct attn_unit *unit);
-void KERN(attn_merge)(const struct attn_merge *merge);
+void KERN(attn_merge)(const struct attn_unit *unit);
+void KERN(attn_scores)(const struct attn_scores *tile, uint32_t n_rows);
+void KERN(attn_values)(const struct attn_values *tile, uint32_t n_rows);
+void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile);
 void KERN(kv_store)(const struct kv_store_args *args);
 
 void KERN(rms_norm)(const float *x, const float *gain, uint32_t n, float eps, float *out);
 void KERN(vec_add)(float *x, const float *y, uint32_t n);
 void KERN(swiglu)(float *gate, const float *up, uint32_t n);
+void KERN(geglu)(float *gate, const float *up, uint32_t n);
+void KERN(vec_scale)(float *x, float by, uint32_t n);
 void KERN(rope)(const struct rope_args *args);
 void KERN(mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 

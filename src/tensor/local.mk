@@ -12,7 +12,8 @@ libtensor_a_SOURCES = \
 	src/tensor/matmul.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
 
 kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/kern_tile.c \
-	src/tensor/kern_attn.c src/tensor/kern_ops.c src/tensor/kern_mix.c src/tensor/kern_peak.c
+	src/tensor/kern_attn.c src/tensor/kern_attn_tile.c src/tensor/kern_kv.c src/tensor/kern_ops.c \
+	src/tensor/kern_mix.c src/tensor/kern_peak.c
 libkern_scalar_a_SOURCES = $(kern_vec_sources) src/tensor/kern_q8.c \
 	src/tensor/v16_scalar_priv.h src/tensor/q8_scalar_priv.h
 libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE)

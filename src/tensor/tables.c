@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define NUMERICS_ID UINT64_C(0x6261746f6e2d0001) /* "baton-", version */
+#define NUMERICS_ID UINT64_C(0x6261746f6e2d0002) /* "baton-", version */
 
 const struct kern_table *kern_table_get(const char *name)
 {
@@ -58,6 +58,16 @@ void vec_add(const struct kern_table *table, float *x, const float *y, uint32_t 
 void swiglu(const struct kern_table *table, float *gate, const float *up, uint32_t n)
 {
     table->vec->swiglu(gate, up, n);
+}
+
+void geglu(const struct kern_table *table, float *gate, const float *up, uint32_t n)
+{
+    table->vec->geglu(gate, up, n);
+}
+
+void vec_scale(const struct kern_table *table, float *x, float by, uint32_t n)
+{
+    table->vec->vec_scale(x, by, n);
 }
 
 void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x, uint32_t n_heads,

@@ -67,6 +67,17 @@ void matmul(struct team *team, const struct matmul_args *args);
 
 /* ---- attention over a block table ---- */
 
+/* In the arena of a layer, block after block (block_tokens a multiple of 16, at most 128):
+ *     K [kv_head][k_dim][token in block]     a key per lane: scores never need a transposition
+ *     V [kv_head][token in block][v_dim]     a number of the value per lane; with v_in_k there is none
+ * of kv_type: F32, F16, BF16, or quantised in runs of 32 numbers of one row (the last one filled with zeros):
+ *     Q8_0  K quants [run][32][token], then its scales F16 [run][token]
+ *           V quants [token][run][32], then its scales F16 [token][run]
+ *     Q4_0  the same with [16] bytes for [32]: number i in the low, 16 + i in the high half of byte i
+ * A head's part ends where the next one's begins. */
+bool kv_type_ok(enum dtype type);
+size_t kv_row_bytes(enum dtype type, uint32_t dim); /* of one key or value, on an average over a block */
+
 struct attn_item {  /* one sequence's queries */
     uint32_t first; /* index of its first row in q and out */
     uint32_t n_tokens;
@@ -75,36 +86,42 @@ struct attn_item {  /* one sequence's queries */
 };
 struct attn_args {
     const struct kern_table *table;
-    const float *q;  /* [n][n_heads][head_dim], rotated, unscaled */
+    const float *q;  /* [n][n_heads][k_dim], rotated, unscaled */
     size_t q_stride; /* floats between tokens */
-    float *out;      /* [n][n_heads][head_dim] */
+    float *out;      /* [n][n_heads][v_dim] */
     size_t out_stride;
     const void *kv_layer; /* arena of this layer, as kv_store fills it */
     size_t block_bytes;   /* of one (layer, block) */
-    bool kv_is_f16;       /* else F32 */
-    uint32_t n_heads, n_kv_heads, head_dim, block_tokens;
-    float scale; /* 1/sqrt(head_dim) usually */
+    enum dtype kv_type;
+    bool v_in_k; /* the value is the first v_dim numbers of the key (multi-head latent attention) */
+    uint32_t n_heads, n_kv_heads, k_dim, v_dim, block_tokens; /* widths up to ATTN_MAX_DIM */
+    uint32_t window;    /* keys that a query sees, its own included; 0: all before it */
+    const float *sinks; /* [n_heads] a logit more for the softmax's sum, without a value (gpt-oss), or NULL */
+    float scale;        /* 1/sqrt(k_dim) usually */
     const struct attn_item *items;
     uint32_t n_items;
     void *scratch;        /* 64-aligned */
     size_t scratch_bytes; /* at least attn_scratch_bytes() for what is given here */
 };
-size_t attn_scratch_bytes(uint32_t max_tokens, uint32_t n_heads, uint32_t head_dim, uint32_t n_ranks,
-                          uint32_t max_context);
+enum { ATTN_MAX_DIM = 1024 };
+
+struct attn_sizes {
+    uint32_t max_tokens, max_context, n_heads, k_dim, v_dim, n_ranks;
+};
+size_t attn_scratch_bytes(const struct attn_sizes *sizes);
 /* Tiled with an online softmax (FlashAttention); decode splits the context at fixed places and merges in
  * order. */
 void attention(struct team *team, const struct attn_args *args);
 
-/* Stores K and V rows of n tokens of one sequence: k, v [n][n_kv_heads][head_dim] (strides in floats).
- * In the arena of a layer, block after block (block_tokens a multiple of 16, at most 128):
- *     K [kv_head][head_dim][token in block]     a key per lane: attention never transposes
- *     V [kv_head][token in block][head_dim] */
+/* Stores K and V rows of n tokens of one sequence: k [n][n_kv_heads][k_dim], v [n][n_kv_heads][v_dim]
+ * (strides in floats; v is not looked at with v_in_k). */
 struct kv_store_args {
     const struct kern_table *table;
     void *kv_layer;
     size_t block_bytes;
-    bool kv_is_f16;
-    uint32_t n_kv_heads, head_dim, block_tokens;
+    enum dtype kv_type;
+    bool v_in_k;
+    uint32_t n_kv_heads, k_dim, v_dim, block_tokens;
     const uint32_t *blocks;
     uint32_t position;
     uint32_t n;
@@ -121,6 +138,9 @@ void rms_norm(const struct kern_table *table, const float *x, const float *gain,
 void vec_add(const struct kern_table *table, float *x, const float *y, uint32_t n); /* x += y */
 /* gate[i] = silu(gate[i]) * up[i]   (SwiGLU, Shazeer 2020) */
 void swiglu(const struct kern_table *table, float *gate, const float *up, uint32_t n);
+/* gate[i] = gelu(gate[i]) * up[i], gelu in its tanh form   (GEGLU, ibid.; Hendrycks & Gimpel 2016) */
+void geglu(const struct kern_table *table, float *gate, const float *up, uint32_t n);
+void vec_scale(const struct kern_table *table, float *x, float by, uint32_t n); /* x *= by */
 
 enum rope_pairs { ROPE_ADJACENT /* llama: (0,1)(2,3).. */, ROPE_HALVES /* qwen2, NeoX: (i, i + dims/2) */ };
 /* Rotates n_heads heads of one token in place; cos/sin: [dims/2] of this position. */

@@ -144,6 +144,30 @@ static inline v16 v16_from_bf16(const uint16_t *from)
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 
+static inline v16 v16_from_bytes(__m128i bytes)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
+static inline v16 v16_from_i8(const int8_t *from)
+{
+    return v16_from_bytes(_mm_loadu_si128((const __m128i *)from));
+}
+
+static inline v16 v16_from_low4(const uint8_t *from)
+{
+    __m128i bytes = _mm_and_si128(_mm_loadu_si128((const __m128i *)from), _mm_set1_epi8(15));
+
+    return v16_from_bytes(_mm_sub_epi8(bytes, _mm_set1_epi8(8)));
+}
+
+static inline v16 v16_from_high4(const uint8_t *from)
+{
+    __m128i high = _mm_srli_epi16(_mm_loadu_si128((const __m128i *)from), 4);
+
+    return v16_from_bytes(_mm_sub_epi8(_mm_and_si128(high, _mm_set1_epi8(15)), _mm_set1_epi8(8)));
+}
+
 static inline void v16_to_f16(uint16_t *to, v16 a)
 {
     _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

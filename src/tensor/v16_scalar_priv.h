@@ -183,6 +183,31 @@ static inline v16 v16_from_bf16(const uint16_t *from)
     return out;
 }
 
+static inline v16 v16_from_i8(const int8_t *from)
+{
+    v16 out;
+    for (int i = 0; i < 16; i++)
+        out.at[i] = from[i];
+    return out;
+}
+
+/* The low (high) halves of sixteen bytes, less 8. */
+static inline v16 v16_from_low4(const uint8_t *from)
+{
+    v16 out;
+    for (int i = 0; i < 16; i++)
+        out.at[i] = (float)((from[i] & 15) - 8);
+    return out;
+}
+
+static inline v16 v16_from_high4(const uint8_t *from)
+{
+    v16 out;
+    for (int i = 0; i < 16; i++)
+        out.at[i] = (float)((from[i] >> 4) - 8);
+    return out;
+}
+
 static inline void v16_to_f16(uint16_t *to, v16 a)
 {
     for (int i = 0; i < 16; i++)

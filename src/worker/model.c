@@ -125,7 +125,7 @@ static int build_sim(struct worker *worker, struct worker_engine_opts *opts, str
                                   .decode_seq_ns = conf->sim_decode_seq_ns};
     int rc;
 
-    sim.layout = (struct kv_layout){.n_layers = 2, .n_kv_heads = 1, .head_dim = 32, .type = KV_F16};
+    sim.layout = (struct kv_layout){.n_layers = 2, .n_kv_heads = 1, .k_dim = 32, .v_dim = 32, .type = KV_F16};
     sim.layout.block_tokens = (uint32_t)conf->kv_block_tokens;
     sim.context_length =
         (uint32_t)(conf->context ? conf->context : tokenizer_context_length(worker->model.tokenizer));

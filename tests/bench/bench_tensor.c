@@ -186,8 +186,8 @@ static void bench_attention(const struct bench *bench, uint32_t n_items, uint32_
     enum { BLOCK = 32 };
     uint32_t n_blocks = (context + BLOCK - 1) / BLOCK;
     size_t block_bytes = (size_t)2 * KV_HEADS * BLOCK * HEAD_DIM * 2;
-    size_t scratch_bytes =
-        attn_scratch_bytes(n_items * n_tokens, HEADS, HEAD_DIM, team_size(bench->team), context);
+    size_t scratch_bytes = attn_scratch_bytes(
+        &(struct attn_sizes){n_items * n_tokens, context, HEADS, HEAD_DIM, HEAD_DIM, team_size(bench->team)});
     uint16_t *arena = need(malloc(block_bytes * n_blocks * n_items));
     uint32_t *blocks = need(malloc(n_blocks * n_items * sizeof(*blocks)));
     struct attn_item *items = need(calloc(n_items, sizeof(*items)));
@@ -212,10 +212,11 @@ static void bench_attention(const struct bench *bench, uint32_t n_items, uint32_
                              .out_stride = HEADS * HEAD_DIM,
                              .kv_layer = arena,
                              .block_bytes = block_bytes,
-                             .kv_is_f16 = true,
+                             .kv_type = DTYPE_F16,
                              .n_heads = HEADS,
                              .n_kv_heads = KV_HEADS,
-                             .head_dim = HEAD_DIM,
+                             .k_dim = HEAD_DIM,
+                             .v_dim = HEAD_DIM,
                              .block_tokens = BLOCK,
                              .scale = 0.125f,
                              .items = items,

@@ -127,7 +127,7 @@ static void open_side(struct side *side, struct side *other, struct metrics *met
     side->other = other;
     side->link_is_up = true;
     sim.layout = (struct kv_layout){
-        .n_layers = 2, .n_kv_heads = 1, .head_dim = 32, .type = KV_F16, .block_tokens = 16};
+        .n_layers = 2, .n_kv_heads = 1, .k_dim = 32, .v_dim = 32, .type = KV_F16, .block_tokens = 16};
     assert_int_equal(engine_sim_new(&sim, &engine->opts.engine), 0);
     engine->opts.grant_timeout_ns = 10 * NS_PER_S;
     engine->opts.metrics = metrics;

@@ -44,7 +44,7 @@ static struct engine_sim_opts opts_of(struct fixture *f)
         .mean_answer_tokens = 20,
         .context_length = 24,
         .max_batch_tokens = 24,
-        .layout = {.n_layers = 3, .n_kv_heads = 2, .head_dim = 9, .block_tokens = 4, .type = KV_F16},
+        .layout = {.n_layers = 3, .n_kv_heads = 2, .k_dim = 9, .v_dim = 9, .block_tokens = 4, .type = KV_F16},
         .kv_arena = f->arena,
         .n_blocks = N_BLOCKS,
         .step_ns = 1000,
@@ -276,7 +276,7 @@ static void senseless_options_are_refused(void **state)
         if (i == 0)
             opts.first_text_id = opts.vocab_size;
         if (i == 1)
-            opts.layout.head_dim = 7; /* 14 bytes a row */
+            opts.layout.k_dim = opts.layout.v_dim = 7; /* 14 bytes a row */
         if (i == 2)
             opts.layout.block_tokens = 0;
         if (i == 3)

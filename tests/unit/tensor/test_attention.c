@@ -4,39 +4,86 @@
 #include "check.h"
 
 struct shape {
-    uint32_t n_heads, n_kv_heads, head_dim, block_tokens;
-    bool is_f16;
+    uint32_t n_heads, n_kv_heads, k_dim, v_dim, block_tokens;
+    enum dtype type;
+    uint32_t window;
+    bool v_in_k, has_sinks;
 };
 
 /* One sequence: its q, k, v for all tokens, and a paged arena of its own in shuffled blocks. */
 struct sequence {
     struct shape shape;
     uint32_t n_tokens;
-    float *q, *k, *v; /* k and v as the arena's type holds them */
+    float *q, *k, *v, *sinks;
+    float *held_k, *held_v; /* as the arena's type holds them */
     void *arena;
     size_t block_bytes;
     uint32_t *blocks;
 };
 
+static float through_f16(float x)
+{
+    return f16_to_f32(f32_to_f16(x));
+}
+
+/* What a run of a row is worth after it was quantised: the scale is an F16, quants are rounded to even. */
+static void quantise(enum dtype type, float *x, uint32_t n)
+{
+    float top = 0, scale;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (fabsf(x[i]) > fabsf(top) || (fabsf(x[i]) == fabsf(top) && x[i] < 0))
+            top = x[i];
+    scale = through_f16(type == DTYPE_Q8_0 ? fabsf(top) / 127 : top / -8);
+    for (uint32_t i = 0; i < n; i++) {
+        float q = scale == 0 ? 0 : rintf(x[i] * (1 / scale));
+
+        x[i] = scale * (type == DTYPE_Q8_0 ? fminf(fmaxf(q, -127), 127) : fminf(fmaxf(q, -8), 7));
+    }
+}
+
+/* A row as the arena holds it. */
+static void round_row(enum dtype type, float *x, uint32_t dim)
+{
+    for (uint32_t i = 0; i < dim; i++) {
+        if (type == DTYPE_F16)
+            x[i] = through_f16(x[i]);
+        else if (type == DTYPE_BF16)
+            x[i] = bf16_to_f32(f32_to_bf16(x[i]));
+        else if (type != DTYPE_F32 && i % 32 == 0)
+            quantise(type, x + i, dim - i < 32 ? dim - i : 32);
+    }
+}
+
+static float *make_rows(struct rng *rng, enum dtype type, size_t n_rows, uint32_t dim, float **rounded_out)
+{
+    float *rows = check_floats(n_rows * dim), *rounded = check_floats(n_rows * dim);
+
+    check_fill(rng, rows, n_rows * dim);
+    memcpy(rounded, rows, n_rows * dim * sizeof(float));
+    for (size_t i = 0; i < n_rows; i++)
+        round_row(type, rounded + i * dim, dim);
+    *rounded_out = rounded;
+    return rows;
+}
+
 static struct sequence make_sequence(struct rng *rng, struct shape shape, uint32_t n_tokens)
 {
     struct sequence seq = {.shape = shape, .n_tokens = n_tokens};
     uint32_t n_blocks = (n_tokens + shape.block_tokens - 1) / shape.block_tokens;
-    size_t n_kv = (size_t)n_tokens * shape.n_kv_heads * shape.head_dim;
-    size_t n_q = (size_t)n_tokens * shape.n_heads * shape.head_dim;
+    size_t n_rows = (size_t)n_tokens * shape.n_kv_heads, n_q = (size_t)n_tokens * shape.n_heads * shape.k_dim;
 
     seq.block_bytes =
-        (size_t)2 * shape.n_kv_heads * shape.head_dim * shape.block_tokens * (shape.is_f16 ? 2 : 4);
+        shape.n_kv_heads * shape.block_tokens *
+        (kv_row_bytes(shape.type, shape.k_dim) + (shape.v_in_k ? 0 : kv_row_bytes(shape.type, shape.v_dim)));
     seq.q = check_floats(n_q);
-    seq.k = check_floats(n_kv);
-    seq.v = check_floats(n_kv);
     check_fill(rng, seq.q, n_q);
-    check_fill(rng, seq.k, n_kv);
-    check_fill(rng, seq.v, n_kv);
-    for (size_t i = 0; i < n_kv && shape.is_f16; i++) {
-        seq.k[i] = f16_to_f32(f32_to_f16(seq.k[i]));
-        seq.v[i] = f16_to_f32(f32_to_f16(seq.v[i]));
-    }
+    seq.k = make_rows(rng, shape.type, n_rows, shape.k_dim, &seq.held_k);
+    seq.v = make_rows(rng, shape.type, n_rows, shape.v_dim, &seq.held_v);
+    for (size_t row = 0; shape.v_in_k && row < n_rows; row++)
+        memcpy(seq.held_v + row * shape.v_dim, seq.held_k + row * shape.k_dim, shape.v_dim * sizeof(float));
+    seq.sinks = check_floats(shape.n_heads);
+    check_fill(rng, seq.sinks, shape.n_heads);
     seq.arena = check_poisoned(seq.block_bytes * (n_blocks + 1));
     seq.blocks = malloc(n_blocks * sizeof(uint32_t));
     assert_non_null(seq.blocks);
@@ -54,58 +101,82 @@ static void free_sequence(struct sequence *seq)
     free(seq->q);
     free(seq->k);
     free(seq->v);
+    free(seq->held_k);
+    free(seq->held_v);
+    free(seq->sinks);
     free(seq->arena);
     free(seq->blocks);
 }
 
+/* Floats of a token; a gap of 3 lies behind each row of out. */
+static size_t q_row(const struct shape *shape)
+{
+    return (size_t)shape->n_heads * shape->k_dim;
+}
+
+static size_t out_row(const struct shape *shape)
+{
+    return (size_t)shape->n_heads * shape->v_dim + 3;
+}
+
 static void store(const struct kern_table *table, const struct sequence *seq, uint32_t position, uint32_t n)
 {
-    size_t row = (size_t)seq->shape.n_kv_heads * seq->shape.head_dim;
+    size_t k_row = (size_t)seq->shape.n_kv_heads * seq->shape.k_dim;
+    size_t v_row = (size_t)seq->shape.n_kv_heads * seq->shape.v_dim;
 
     kv_store(&(struct kv_store_args){.table = table,
                                      .kv_layer = seq->arena,
                                      .block_bytes = seq->block_bytes,
-                                     .kv_is_f16 = seq->shape.is_f16,
+                                     .kv_type = seq->shape.type,
+                                     .v_in_k = seq->shape.v_in_k,
                                      .n_kv_heads = seq->shape.n_kv_heads,
-                                     .head_dim = seq->shape.head_dim,
+                                     .k_dim = seq->shape.k_dim,
+                                     .v_dim = seq->shape.v_dim,
                                      .block_tokens = seq->shape.block_tokens,
                                      .blocks = seq->blocks,
                                      .position = position,
                                      .n = n,
-                                     .k = seq->k + position * row,
-                                     .v = seq->v + position * row,
-                                     .k_stride = row,
-                                     .v_stride = row});
+                                     .k = seq->k + position * k_row,
+                                     .v = seq->shape.v_in_k ? NULL : seq->v + position * v_row,
+                                     .k_stride = k_row,
+                                     .v_stride = v_row});
 }
 
-/* Runs items over one arena; item i's queries are rows first.. of q, with a gap of 3 floats between rows of
- * out. */
+/* Runs items over one arena; item i's queries are rows first.. of q. */
 static void attend(struct team *team, const struct kern_table *table, const struct sequence *seq,
                    const float *q, struct attn_item *items, uint32_t n_items, float *out,
                    bool has_room_for_parts)
 {
     struct shape shape = seq->shape;
     uint32_t n_tokens = 0;
-    size_t row = (size_t)shape.n_heads * shape.head_dim;
 
     for (uint32_t i = 0; i < n_items; i++)
         n_tokens += items[i].n_tokens;
-    size_t scratch_bytes = attn_scratch_bytes(n_tokens, shape.n_heads, shape.head_dim, team_size(team),
-                                              has_room_for_parts ? seq->n_tokens : 0);
+    size_t scratch_bytes =
+        attn_scratch_bytes(&(struct attn_sizes){.max_tokens = n_tokens > n_items ? n_tokens : n_items,
+                                                .max_context = has_room_for_parts ? seq->n_tokens : 0,
+                                                .n_heads = shape.n_heads,
+                                                .k_dim = shape.k_dim,
+                                                .v_dim = shape.v_dim,
+                                                .n_ranks = team_size(team)});
     void *scratch = check_poisoned(scratch_bytes);
     attention(team, &(struct attn_args){.table = table,
                                         .q = q,
-                                        .q_stride = row,
+                                        .q_stride = q_row(&shape),
                                         .out = out,
-                                        .out_stride = row + 3,
+                                        .out_stride = out_row(&shape),
                                         .kv_layer = seq->arena,
                                         .block_bytes = seq->block_bytes,
-                                        .kv_is_f16 = shape.is_f16,
+                                        .kv_type = shape.type,
+                                        .v_in_k = shape.v_in_k,
                                         .n_heads = shape.n_heads,
                                         .n_kv_heads = shape.n_kv_heads,
-                                        .head_dim = shape.head_dim,
+                                        .k_dim = shape.k_dim,
+                                        .v_dim = shape.v_dim,
                                         .block_tokens = shape.block_tokens,
-                                        .scale = 1.0f / sqrtf((float)shape.head_dim),
+                                        .window = shape.window,
+                                        .sinks = shape.has_sinks ? seq->sinks : NULL,
+                                        .scale = 1.0f / sqrtf((float)shape.k_dim),
                                         .items = items,
                                         .n_items = n_items,
                                         .scratch = scratch,
@@ -115,7 +186,7 @@ static void attend(struct team *team, const struct kern_table *table, const stru
 
 static size_t out_floats(const struct sequence *seq)
 {
-    return seq->n_tokens * ((size_t)seq->shape.n_heads * seq->shape.head_dim + 3);
+    return seq->n_tokens * out_row(&seq->shape);
 }
 
 /* The whole sequence in chunks; each chunk's KV is stored just before it is attended to, the rest is poison.
@@ -123,7 +194,6 @@ static size_t out_floats(const struct sequence *seq)
 static float *run_chunks(struct team *team, const struct kern_table *table, const struct sequence *seq,
                          struct rng *rng, uint32_t max_chunk)
 {
-    size_t row = (size_t)seq->shape.n_heads * seq->shape.head_dim;
     float *out = check_floats(out_floats(seq));
 
     memset(seq->arena, 0xff,
@@ -135,7 +205,8 @@ static float *run_chunks(struct team *team, const struct kern_table *table, cons
                                  .blocks = seq->blocks};
 
         store(table, seq, at, item.n_tokens);
-        attend(team, table, seq, seq->q + at * row, &item, 1, out + at * (row + 3), true);
+        attend(team, table, seq, seq->q + at * q_row(&seq->shape), &item, 1, out + at * out_row(&seq->shape),
+               true);
         at += item.n_tokens;
     }
     check_guard(out, out_floats(seq));
@@ -146,45 +217,55 @@ static double reference(const struct sequence *seq, uint32_t token, uint32_t hea
 {
     struct shape shape = seq->shape;
     uint32_t kv_head = head / (shape.n_heads / shape.n_kv_heads);
-    const float *q = seq->q + ((size_t)token * shape.n_heads + head) * shape.head_dim;
-    double top = -INFINITY, sum = 0, out = 0;
+    uint32_t first = shape.window != 0 && token >= shape.window ? token - shape.window + 1 : 0;
+    const float *q = seq->q + ((size_t)token * shape.n_heads + head) * shape.k_dim;
+    double top = shape.has_sinks ? seq->sinks[head] : -INFINITY, sum = 0, out = 0;
 
-    for (int pass = 0; pass < 2; pass++)
-        for (uint32_t key = 0; key <= token; key++) {
-            size_t at = ((size_t)key * shape.n_kv_heads + kv_head) * shape.head_dim;
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1 && shape.has_sinks)
+            sum = exp(seq->sinks[head] - top);
+        for (uint32_t key = first; key <= token; key++) {
+            size_t at = (size_t)key * shape.n_kv_heads + kv_head;
             double score = 0;
 
-            for (uint32_t i = 0; i < shape.head_dim; i++)
-                score += (double)q[i] * seq->k[at + i];
-            score /= sqrt(shape.head_dim);
+            for (uint32_t i = 0; i < shape.k_dim; i++)
+                score += (double)q[i] * seq->held_k[at * shape.k_dim + i];
+            score /= sqrt(shape.k_dim);
             if (pass == 0) {
                 top = fmax(top, score);
                 continue;
             }
             sum += exp(score - top);
-            out += exp(score - top) * seq->v[at + d];
+            out += exp(score - top) * seq->held_v[at * shape.v_dim + d];
         }
+    }
     return out / sum;
 }
 
 static void compare_with_float64(const struct sequence *seq, const float *out, struct rng *rng)
 {
-    size_t row = (size_t)seq->shape.n_heads * seq->shape.head_dim;
-
     for (int i = 0; i < 200; i++) {
         uint32_t token = i == 0 ? seq->n_tokens - 1 : (uint32_t)rng_below(rng, seq->n_tokens);
         uint32_t head = (uint32_t)rng_below(rng, seq->shape.n_heads);
-        uint32_t d = i == 1 ? seq->shape.head_dim - 1 : (uint32_t)rng_below(rng, seq->shape.head_dim);
-        double got = out[token * (row + 3) + head * seq->shape.head_dim + d];
+        uint32_t d = i == 1 ? seq->shape.v_dim - 1 : (uint32_t)rng_below(rng, seq->shape.v_dim);
+        double got = out[token * out_row(&seq->shape) + head * seq->shape.v_dim + d];
 
         assert_true(fabs(got - reference(seq, token, head, d)) < 4e-6);
     }
 }
 
+/* Heads, KV heads, widths, block; type; window, values in keys, sinks. */
 static const struct shape shapes[] = {
-    {1, 1, 32, 16, false}, {4, 2, 64, 32, true},   {6, 2, 80, 16, true},
-    {4, 1, 96, 32, false}, {2, 2, 128, 32, true},  {8, 2, 8, 32, true},
-    {3, 3, 8, 16, false},  {16, 4, 24, 48, false}, {5, 1, 16, 128, true},
+    {1, 1, 32, 32, 16, DTYPE_F32, 0, false, false},   {4, 2, 64, 64, 32, DTYPE_F16, 0, false, false},
+    {6, 2, 80, 80, 16, DTYPE_F16, 0, false, false},   {4, 1, 96, 96, 32, DTYPE_F32, 0, false, true},
+    {2, 2, 128, 128, 32, DTYPE_F16, 0, false, false}, {8, 2, 8, 8, 32, DTYPE_BF16, 0, false, false},
+    {3, 3, 8, 8, 16, DTYPE_F32, 5, false, false},     {16, 4, 24, 24, 48, DTYPE_F32, 0, false, false},
+    {5, 1, 16, 16, 128, DTYPE_F16, 0, false, false},  {4, 2, 64, 64, 32, DTYPE_Q8_0, 0, false, false},
+    {7, 1, 64, 64, 16, DTYPE_Q4_0, 100, false, true}, {4, 4, 72, 40, 48, DTYPE_Q8_0, 64, false, false},
+    {2, 1, 24, 56, 32, DTYPE_Q4_0, 0, false, false},  {16, 1, 96, 64, 32, DTYPE_F16, 0, true, false},
+    {130, 1, 72, 40, 32, DTYPE_F32, 30, true, true},  {10, 1, 160, 96, 16, DTYPE_Q8_0, 0, true, false},
+    {12, 1, 64, 64, 64, DTYPE_Q4_0, 17, true, false}, {4, 2, 192, 128, 32, DTYPE_BF16, 129, false, true},
+    {4, 1, 576, 512, 32, DTYPE_F16, 0, true, false},  {2, 1, 256, 256, 32, DTYPE_BF16, 1, false, true},
 };
 enum { N_SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 
@@ -237,7 +318,10 @@ static void chunking_does_not_matter(void **state)
     rng_init(&rng, 13);
     for (int i = 0; i < N_SHAPES; i++) {
         static const uint32_t chunks[] = {1, 7, 64, 300};
-        struct sequence seq = make_sequence(&rng, shapes[i], i == 1 ? 1200 : i == 7 ? 1000 : 150);
+        struct sequence seq = make_sequence(&rng, shapes[i],
+                                            i == 1 || i == 10   ? 1200
+                                            : i == 7 || i == 14 ? 1000
+                                                                : 150);
         struct team *alone = check_team(1);
         float *whole = run_chunks(alone, kern_table_get("auto"), &seq, NULL, seq.n_tokens);
 
@@ -261,14 +345,15 @@ static void company_does_not_matter(void **state)
     struct rng rng;
 
     rng_init(&rng, 14);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
+        static const int which[] = {1, 2, 3, 10, 16};
         const struct kern_table *table = kern_table_get("auto");
-        struct sequence seq = make_sequence(&rng, shapes[i + 1], 1300);
-        size_t row = (size_t)seq.shape.n_heads * seq.shape.head_dim;
+        struct sequence seq = make_sequence(&rng, shapes[which[i]], 1300);
+        size_t row = q_row(&seq.shape), o_row = out_row(&seq.shape);
         float *whole = run_chunks(*state, table, &seq, NULL, seq.n_tokens);
         struct attn_item items[20];
         uint32_t n = 0;
-        float *q = check_floats(20 * 60 * row), *out = check_floats(20 * 60 * (row + 3));
+        float *q = check_floats(20 * 60 * row), *out = check_floats(20 * 60 * o_row);
 
         for (int j = 0; j < 20; j++) {
             uint32_t n_tokens = j % 5 == 0 ? check_pick(&rng, 5, 60) : check_pick(&rng, 0, 3);
@@ -282,8 +367,8 @@ static void company_does_not_matter(void **state)
             attend(*state, table, &seq, q, items, 20, out, has_room);
             for (int j = 0; j < 20; j++)
                 for (uint32_t t = 0; t < items[j].n_tokens; t++)
-                    assert_memory_equal(out + (items[j].first + t) * (row + 3),
-                                        whole + (items[j].position + t) * (row + 3), row * sizeof(float));
+                    assert_memory_equal(out + (items[j].first + t) * o_row,
+                                        whole + (items[j].position + t) * o_row, (o_row - 3) * sizeof(float));
         }
         free(q);
         free(out);
@@ -296,17 +381,16 @@ static void company_does_not_matter(void **state)
 static void extreme_scores_are_fine(void **state)
 {
     struct rng rng;
-    struct shape shape = {2, 1, 32, 16, false};
+    struct shape shape = {2, 1, 32, 32, 16, DTYPE_F32, 0, false, false};
 
     rng_init(&rng, 15);
     struct sequence seq = make_sequence(&rng, shape, 60);
     for (uint32_t i = 0; i < 60 * 32; i++)
-        seq.k[i] *= 300;
+        seq.k[i] = seq.held_k[i] *= 300;
     float *out = run_chunks(*state, kern_table_get("auto"), &seq, NULL, 60);
-    size_t row = 64;
     for (uint32_t token = 0; token < 60; token++)
         for (uint32_t d = 0; d < 32; d++) {
-            double got = out[token * (row + 3) + d];
+            double got = out[token * out_row(&shape) + d];
 
             /* The rounding of such large scores shows: 2^-24 of 5000 or so. */
             assert_true(fabs(got - reference(&seq, token, 0, d)) < 5e-3);
@@ -325,14 +409,13 @@ static void nothing_to_do_is_fine(void **state)
     struct attn_item items[3] = {{.blocks = seq.blocks},
                                  {.n_tokens = 1, .position = 3, .blocks = seq.blocks},
                                  {.first = 1, .blocks = seq.blocks}};
-    size_t row = (size_t)seq.shape.n_heads * seq.shape.head_dim;
-    float *out = check_floats(row + 3);
+    float *out = check_floats(out_row(&seq.shape));
     store(kern_table_get("auto"), &seq, 0, 40);
     attend(*state, kern_table_get("auto"), &seq, seq.q, items, 0, out, true);
     check_guard(out, 0); /* untouched so far */
-    attend(*state, kern_table_get("auto"), &seq, seq.q + 3 * row, items, 3, out, true);
+    attend(*state, kern_table_get("auto"), &seq, seq.q + 3 * q_row(&seq.shape), items, 3, out, true);
     assert_true(fabs(out[0] - reference(&seq, 3, 0, 0)) < 4e-6);
-    check_guard(out, row);
+    check_guard(out, out_row(&seq.shape) - 3);
     free(out);
     free_sequence(&seq);
 }
@@ -340,7 +423,7 @@ static void nothing_to_do_is_fine(void **state)
 /* The layout in the arena is a contract between workers. */
 static void layout_is_as_written(void **state)
 {
-    struct shape shape = {4, 2, 24, 16, true};
+    struct shape shape = {4, 2, 24, 24, 16, DTYPE_F16, 0, false, false};
     struct rng rng;
 
     (void)state;

@@ -144,6 +144,70 @@ static void swiglu_is_near_float64(void **state)
     }
 }
 
+static void geglu_is_near_float64(void **state)
+{
+    struct rng rng;
+    float up[MAX_LENGTH], start[MAX_LENGTH];
+
+    (void)state;
+    rng_init(&rng, 24);
+    for (int i = 0; i < N_LENGTHS; i++) {
+        uint32_t n = lengths[i];
+        const struct kern_table *table;
+        float *first = NULL;
+
+        check_fill(&rng, up, n);
+        for (uint32_t j = 0; j < n; j++)
+            start[j] = (float)(rng_unit(&rng) * 24 - 12);
+        for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++) {
+            float *gate = check_floats(n);
+
+            memcpy(gate, start, n * sizeof(float));
+            geglu(table, gate, up, n);
+            check_guard(gate, n);
+            for (uint32_t j = 0; j < n; j++) {
+                double x = start[j], u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+                double exact = x / (1 + exp(-2 * u)) * up[j];
+                double beyond = -2 * u > 87; /* where e^-2u stays as it is: next to nothing */
+
+                assert_true(fabs(gate[j] - exact) <= 4e-7 * (1 + fabs(u)) * fabs(exact) + 1e-30 || beyond);
+                assert_true(!beyond || fabsf(gate[j]) < 1e-34f);
+            }
+            if (first == NULL)
+                first = gate;
+            else
+                assert_memory_equal(gate, first, n * sizeof(float));
+            if (gate != first)
+                free(gate);
+        }
+        free(first);
+    }
+}
+
+static void vec_scale_is_a_product(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 25);
+    for (int i = 0; i < N_LENGTHS; i++) {
+        const struct kern_table *table;
+
+        for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++) {
+            float *x = check_floats(lengths[i]), *by = check_floats(lengths[i]);
+
+            check_fill(&rng, x, lengths[i]);
+            for (uint32_t j = 0; j < lengths[i]; j++)
+                by[j] = x[j] * 1.7f;
+            vec_scale(table, x, 1.7f, lengths[i]);
+            check_guard(x, lengths[i]);
+            assert_memory_equal(x, by, lengths[i] * sizeof(float));
+            free(x);
+            free(by);
+        }
+    }
+}
+
 /* A pair's place in a head. */
 static void pair_at(enum rope_pairs pairs, uint32_t dims, uint32_t i, uint32_t at[2])
 {
@@ -250,8 +314,20 @@ static void halves_are_rounded_to_even(void **state)
                 if (isnan(row[i]))
                     row[i] = 65520.0f;
             }
-            kv_store(&(struct kv_store_args){table, arena, sizeof(arena), true, 1, N, 16, &block, 0, 1, row,
-                                             row, N, N});
+            kv_store(&(struct kv_store_args){.table = table,
+                                             .kv_layer = arena,
+                                             .block_bytes = sizeof(arena),
+                                             .kv_type = DTYPE_F16,
+                                             .n_kv_heads = 1,
+                                             .k_dim = N,
+                                             .v_dim = N,
+                                             .block_tokens = 16,
+                                             .blocks = &block,
+                                             .n = 1,
+                                             .k = row,
+                                             .v = row,
+                                             .k_stride = N,
+                                             .v_stride = N});
             for (int i = 0; i < N; i++)
                 assert_int_equal(arena[N * 16 + i], f32_to_f16(row[i]));
         }
@@ -282,7 +358,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp2_is_exact_to_a_bit),     cmocka_unit_test(exp2_has_clean_ends),
         cmocka_unit_test(rms_norm_is_near_float64),   cmocka_unit_test(add_adds),
-        cmocka_unit_test(swiglu_is_near_float64),     cmocka_unit_test(rope_turns_pairs),
+        cmocka_unit_test(swiglu_is_near_float64),     cmocka_unit_test(geglu_is_near_float64),
+        cmocka_unit_test(vec_scale_is_a_product),     cmocka_unit_test(rope_turns_pairs),
         cmocka_unit_test(halves_are_widened_exactly), cmocka_unit_test(halves_are_rounded_to_even),
         cmocka_unit_test(tables_are_found_by_name),
     };

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys and values in and out of the arena, whose layout is drawn in tensor.h.
+ *
+ *     store    a row of one token and head is rounded (or quantised: a scale per run of 32 numbers) once, by
+ *              itself, and put into the block: a key as a column, a value as a row
+ *     load     a tile of up to 64 keys, sixteen at a time, as floats: K [d][64], V [64][v_step]
+ *
+ * What a stored number is worth as a float is exact in every type (a scale of 11 bits times a quant of at
+ * most 8), so loading rounds nothing, and all tables see the same keys.
+ *
+ * Hot path: no allocation, no log, no system call.
+ */
+#include "tensor/kern_set_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/check.h"
+
+enum { MAX_RUNS = ATTN_MAX_DIM / KV_RUN };
+
+/* One KV head's part of one block. */
+struct head {
+    enum dtype type;
+    uint32_t k_dim, v_dim, block_tokens;
+    char *k, *v;
+};
+
+static uint32_t runs(uint32_t dim)
+{
+    return (dim + KV_RUN - 1) / KV_RUN;
+}
+
+/* Bytes of quants of a row. */
+static size_t quant_bytes(enum dtype type, uint32_t dim)
+{
+    return (size_t)runs(dim) * (type == DTYPE_Q8_0 ? KV_RUN : KV_RUN / 2);
+}
+
+/* Scales lie behind a head's quants. */
+static uint16_t *scales_of(char *quants, const struct head *head, uint32_t dim)
+{
+    return (uint16_t *)(quants + head->block_tokens * quant_bytes(head->type, dim));
+}
+
+static struct head head_at(const struct attn_args *args, uint32_t block, uint32_t kv_head)
+{
+    size_t k_bytes = args->block_tokens * attn_row_bytes(args->kv_type, args->k_dim);
+    size_t v_bytes = args->v_in_k ? 0 : args->block_tokens * attn_row_bytes(args->kv_type, args->v_dim);
+    char *base = (char *)args->kv_layer + block * args->block_bytes;
+
+    return (struct head){.type = args->kv_type,
+                         .k_dim = args->k_dim,
+                         .v_dim = args->v_dim,
+                         .block_tokens = args->block_tokens,
+                         .k = base + kv_head * k_bytes,
+                         .v = base + args->n_kv_heads * k_bytes + kv_head * v_bytes};
+}
+
+/* ---- load ---- */
+
+static v16 scales_at(const uint16_t *scales)
+{
+    return v16_from_f16(scales);
+}
+
+/* Sixteen keys from token at on. */
+static void load_keys(const struct head *head, uint32_t at, float *out)
+{
+    const uint16_t *scales = scales_of(head->k, head, head->k_dim) + at;
+    uint32_t step = head->block_tokens;
+
+    switch (head->type) {
+    case DTYPE_F32:
+        for (uint32_t d = 0; d < head->k_dim; d++)
+            v16_store(out + d * ATTN_TILE_KEYS, v16_load((const float *)head->k + at + d * step));
+        break;
+    case DTYPE_F16:
+        for (uint32_t d = 0; d < head->k_dim; d++)
+            v16_store(out + d * ATTN_TILE_KEYS, v16_from_f16((const uint16_t *)head->k + at + d * step));
+        break;
+    case DTYPE_BF16:
+        for (uint32_t d = 0; d < head->k_dim; d++)
+            v16_store(out + d * ATTN_TILE_KEYS, v16_from_bf16((const uint16_t *)head->k + at + d * step));
+        break;
+    case DTYPE_Q8_0:
+        for (uint32_t run = 0; run < runs(head->k_dim); run++) {
+            v16 scale = scales_at(scales + run * step);
+
+            for (uint32_t d = run * KV_RUN; d < (run + 1) * KV_RUN; d++)
+                v16_store(out + d * ATTN_TILE_KEYS,
+                          v16_mul(v16_from_i8((const int8_t *)head->k + at + d * step), scale));
+        }
+        break;
+    default:
+        for (uint32_t run = 0; run < runs(head->k_dim); run++) {
+            v16 scale = scales_at(scales + run * step);
+
+            for (uint32_t i = 0; i < KV_RUN / 2; i++) {
+                const uint8_t *from = (const uint8_t *)head->k + at + (run * KV_RUN / 2 + i) * step;
+                float *to = out + (run * KV_RUN + i) * ATTN_TILE_KEYS;
+
+                v16_store(to, v16_mul(v16_from_low4(from), scale));
+                v16_store(to + KV_RUN / 2 * ATTN_TILE_KEYS, v16_mul(v16_from_high4(from), scale));
+            }
+        }
+        break;
+    }
+}
+
+static v16 plain_at(enum dtype type, const char *row, uint32_t i)
+{
+    if (type == DTYPE_F32)
+        return v16_load((const float *)row + i);
+    if (type == DTYPE_F16)
+        return v16_from_f16((const uint16_t *)row + i);
+    return v16_from_bf16((const uint16_t *)row + i);
+}
+
+/* One value of a plain type; the arena may end with it. */
+static inline __attribute__((always_inline)) void load_plain_value(enum dtype type, const char *row,
+                                                                   uint32_t v_dim, float *out)
+{
+    uint32_t d = 0, element_bytes = type == DTYPE_F32 ? 4 : 2;
+
+    for (; d + 16 <= v_dim; d += 16)
+        v16_store(out + d, plain_at(type, row, d));
+    if (d < v_dim) {
+        char rest[64] = {0};
+
+        memcpy(rest, row + (size_t)d * element_bytes, (size_t)(v_dim - d) * element_bytes);
+        v16_store(out + d, plain_at(type, rest, 0));
+    }
+}
+
+/* Sixteen quantised values from token at on. */
+static void load_quantised_values(const struct head *head, uint32_t at, float *out, uint32_t v_step)
+{
+    uint32_t n_runs = runs(head->v_dim);
+    size_t row_bytes = quant_bytes(head->type, head->v_dim);
+    const uint16_t *halves = scales_of(head->v, head, head->v_dim) + (size_t)at * n_runs;
+    float scales[ATTN_GROUP_KEYS * MAX_RUNS];
+
+    for (uint32_t i = 0; i < n_runs; i++)
+        v16_store(scales + i * 16, v16_from_f16(halves + i * 16));
+    for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++) {
+        const char *row = head->v + (at + token) * row_bytes;
+        float *to = out + token * v_step;
+
+        for (uint32_t run = 0; run < n_runs; run++) {
+            v16 scale = v16_set1(scales[token * n_runs + run]), low, high;
+
+            if (head->type == DTYPE_Q8_0) {
+                low = v16_from_i8((const int8_t *)row + run * KV_RUN);
+                high = v16_from_i8((const int8_t *)row + run * KV_RUN + 16);
+            } else {
+                low = v16_from_low4((const uint8_t *)row + run * 16);
+                high = v16_from_high4((const uint8_t *)row + run * 16);
+            }
+            v16_store(to + run * KV_RUN, v16_mul(low, scale));
+            v16_store(to + run * KV_RUN + 16, v16_mul(high, scale));
+        }
+    }
+}
+
+static void load_values(const struct head *head, uint32_t at, float *out, uint32_t v_step)
+{
+    if (head->type == DTYPE_Q8_0 || head->type == DTYPE_Q4_0) {
+        load_quantised_values(head, at, out, v_step);
+        return;
+    }
+    size_t row_bytes = (size_t)head->v_dim * (head->type == DTYPE_F32 ? 4 : 2);
+    for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++) {
+        const char *row = head->v + (at + token) * row_bytes;
+
+        if (head->type == DTYPE_F16)
+            load_plain_value(DTYPE_F16, row, head->v_dim, out + token * v_step);
+        else
+            load_plain_value(head->type, row, head->v_dim, out + token * v_step);
+    }
+}
+
+/* The values that lie in the keys: sixteen columns of the K tile as rows. */
+static void turn_keys(const float *k, uint32_t v_dim, float *out, uint32_t v_step)
+{
+    for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++)
+        for (uint32_t d = 0; d < v_dim; d++)
+            out[token * v_step + d] = k[d * ATTN_TILE_KEYS + token];
+}
+
+void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile)
+{
+    uint32_t v_step = attn_v_step(args->v_dim);
+
+    for (uint32_t group = tile->from; group < tile->to; group++) {
+        uint32_t key = tile->key + group * ATTN_GROUP_KEYS, at = key % args->block_tokens;
+        struct head head = head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
+        float *k = tile->k + group * ATTN_GROUP_KEYS;
+        float *v = tile->v + (size_t)group * ATTN_GROUP_KEYS * v_step;
+
+        load_keys(&head, at, k);
+        if (args->v_in_k)
+            turn_keys(k, args->v_dim, v, v_step);
+        else
+            load_values(&head, at, v, v_step);
+    }
+}
+
+/* ---- store ---- */
+
+/* Where a row of dim numbers goes: element i at i * step. */
+struct place {
+    char *base;       /* of the head's K or V */
+    uint16_t *scales; /* of the row, scale_step apart */
+    size_t at, step;  /* elements (bytes of quants) */
+    size_t scale_step;
+};
+
+/* A run's numbers, zeros behind the last. */
+static void take_run(const float *x, uint32_t dim, uint32_t run, float *out)
+{
+    uint32_t left = dim - run * KV_RUN;
+
+    for (uint32_t i = 0; i < KV_RUN; i += 16)
+        v16_store(out + i, left >= i + 16 ? v16_load(x + run * KV_RUN + i)
+                           : left > i     ? v16_load_n(x + run * KV_RUN + i, left - i)
+                                          : v16_zero());
+}
+
+/* A scale as F16, and what to multiply with for quants. */
+static float scale_to_f16(float scale, uint16_t *half_out)
+{
+    uint16_t halves[16];
+    float back[16];
+
+    v16_to_f16(halves, v16_set1(scale > 65504.0f ? 65504.0f : scale < -65504.0f ? -65504.0f : scale));
+    v16_store(back, v16_from_f16(halves));
+    *half_out = halves[0];
+    return back[0] != 0 ? 1.0f / back[0] : 0.0f;
+}
+
+/* Rounds to whole numbers to the low byte. */
+static v16 to_whole(v16 x)
+{
+    return v16_add(x, v16_set1(0x1.8p23f));
+}
+
+static v16 clamp(v16 x, float most)
+{
+    v16 low = v16_max(x, v16_set1(-most)), minus = v16_sub(v16_zero(), low);
+
+    return v16_sub(v16_zero(), v16_max(minus, v16_set1(-most)));
+}
+
+static void store_q8_0(const float *x, uint32_t dim, const struct place *place)
+{
+    for (uint32_t run = 0; run < runs(dim); run++) {
+        float numbers[KV_RUN];
+        int8_t quants[KV_RUN];
+
+        take_run(x, dim, run, numbers);
+        v16 low = v16_load(numbers), high = v16_load(numbers + 16);
+        float top = v16_top(v16_max(v16_abs(low), v16_abs(high)));
+        v16 by = v16_set1(scale_to_f16(top / 127.0f, place->scales + run * place->scale_step));
+        v16_store_low8(quants, to_whole(clamp(v16_mul(low, by), 127.0f)));
+        v16_store_low8(quants + 16, to_whole(clamp(v16_mul(high, by), 127.0f)));
+        for (uint32_t i = 0; i < KV_RUN; i++)
+            place->base[place->at + (run * KV_RUN + i) * place->step] = (char)quants[i];
+    }
+}
+
+/* The number furthest from zero becomes -8. */
+static void store_q4_0(const float *x, uint32_t dim, const struct place *place)
+{
+    for (uint32_t run = 0; run < runs(dim); run++) {
+        float numbers[KV_RUN], top;
+        int8_t low[16], high[16];
+
+        take_run(x, dim, run, numbers);
+        v16 most = v16_max(v16_load(numbers), v16_load(numbers + 16));
+        v16 least =
+            v16_max(v16_sub(v16_zero(), v16_load(numbers)), v16_sub(v16_zero(), v16_load(numbers + 16)));
+        top = v16_top(most) > v16_top(least) ? v16_top(most) : -v16_top(least);
+        v16 by = v16_set1(scale_to_f16(top / -8.0f, place->scales + run * place->scale_step));
+        v16_store_low8(low, to_whole(clamp(v16_mul(v16_load(numbers), by), 8.0f)));
+        v16_store_low8(high, to_whole(clamp(v16_mul(v16_load(numbers + 16), by), 8.0f)));
+        for (uint32_t i = 0; i < 16; i++) {
+            uint32_t a = (uint32_t)(low[i] > 7 ? 7 : low[i]) + 8,
+                     b = (uint32_t)(high[i] > 7 ? 7 : high[i]) + 8;
+
+            place->base[place->at + (run * 16 + i) * place->step] = (char)((a & 15) | (b & 15) << 4);
+        }
+    }
+}
+
+static void store_plain(enum dtype type, const float *x, uint32_t dim, const struct place *place)
+{
+    for (uint32_t d = 0; d < dim; d += 16) {
+        uint32_t lanes = dim - d < 16 ? dim - d : 16;
+        uint16_t halves[16];
+
+        if (type == DTYPE_F16)
+            v16_to_f16(halves, v16_load_n(x + d, lanes));
+        for (uint32_t i = 0; i < lanes; i++) {
+            size_t at = place->at + (d + i) * place->step;
+
+            if (type == DTYPE_F32)
+                ((float *)place->base)[at] = x[d + i];
+            else
+                ((uint16_t *)place->base)[at] = type == DTYPE_F16 ? halves[i] : f32_to_bf16(x[d + i]);
+        }
+    }
+}
+
+static void store_row(enum dtype type, const float *x, uint32_t dim, const struct place *place)
+{
+    if (type == DTYPE_Q8_0)
+        store_q8_0(x, dim, place);
+    else if (type == DTYPE_Q4_0)
+        store_q4_0(x, dim, place);
+    else
+        store_plain(type, x, dim, place);
+}
+
+void KERN(kv_store)(const struct kv_store_args *args)
+{
+    struct attn_args shape = {.kv_layer = args->kv_layer,
+                              .block_bytes = args->block_bytes,
+                              .kv_type = args->kv_type,
+                              .v_in_k = args->v_in_k,
+                              .n_kv_heads = args->n_kv_heads,
+                              .k_dim = args->k_dim,
+                              .v_dim = args->v_dim,
+                              .block_tokens = args->block_tokens};
+    bool is_plain = args->kv_type != DTYPE_Q8_0 && args->kv_type != DTYPE_Q4_0;
+
+    for (uint32_t i = 0; i < args->n * args->n_kv_heads; i++) {
+        uint32_t token = i / args->n_kv_heads, kv_head = i % args->n_kv_heads;
+        uint32_t position = args->position + token, slot = position % args->block_tokens;
+        struct head head = head_at(&shape, args->blocks[position / args->block_tokens], kv_head);
+        struct place k = {.base = head.k,
+                          .scales = scales_of(head.k, &head, head.k_dim) + slot,
+                          .at = slot,
+                          .step = head.block_tokens,
+                          .scale_step = head.block_tokens};
+        struct place v = {.base = head.v,
+                          .scales = scales_of(head.v, &head, head.v_dim) + (size_t)slot * runs(head.v_dim),
+                          .at = slot * (is_plain ? head.v_dim : quant_bytes(head.type, head.v_dim)),
+                          .step = 1,
+                          .scale_step = 1};
+
+        store_row(head.type, args->k + token * args->k_stride + (size_t)kv_head * head.k_dim, head.k_dim, &k);
+        if (!args->v_in_k)
+            store_row(head.type, args->v + token * args->v_stride + (size_t)kv_head * head.v_dim, head.v_dim,
+                      &v);
+    }
+}

@@ -36,4 +36,8 @@ endif
 
 EXTRA_DIST += tests/golden/make_golden.py tests/golden/llama-f32.gguf tests/golden/llama-f16-linear.gguf \
 	tests/golden/llama-bf16-llama3.gguf tests/golden/llama-q8_0-partial.gguf tests/golden/qwen2-f32-yarn.gguf \
-	tests/golden/qwen2-f16.gguf tests/golden/qwen2-mixed.gguf
+	tests/golden/qwen2-f16.gguf tests/golden/qwen2-mixed.gguf \
+	tests/reference/moe_common.py tests/reference/ref_mixtral.py tests/reference/ref_qwen3moe.py \
+	tests/reference/ref_deepseek2.py tests/golden/mixtral-f32.gguf tests/golden/mixtral-q8_0.gguf \
+	tests/golden/qwen3moe-f32.gguf tests/golden/qwen3moe-mixed.gguf tests/golden/deepseek2-lite.gguf \
+	tests/golden/deepseek2-v2.gguf tests/golden/deepseek2-v3.gguf

@@ -12,6 +12,7 @@
  *   olmo2     OLMo 2 and 3: halves normed at their end only, Q and K over all heads at once
  *   smollm3   SmolLM 3: llama, but every fourth layer turns nothing
  *   qwen3moe  Qwen 3 with experts
+ *   deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
  *
  * Files of architectures that descend from llama have their Q and K rows ordered for pairs that lie side by
  * side; in the others element i of a head turns with element i + dims/2, as in the models they were converted
@@ -98,6 +99,26 @@ static void read_qwen3moe(struct reading *r, struct model *model)
     moe_read(r, model, 0, true);
 }
 
+static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank",
+                                             "rope.scaling.yarn_log_multiplier", NULL};
+
+/* V2 and V2-Lite choose by softmax and use the chances as they are; V3's files say what they do. */
+static void read_deepseek2(struct reading *r, struct model *model)
+{
+    bool is_split = has_tensor(r, "blk.0.attn_k_b.weight") && has_tensor(r, "blk.0.attn_v_b.weight");
+    uint32_t n_dense = 0;
+
+    latent_read_scale(r, model);
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        model->layers[i].attn = model->config.q_latent ? is_split ? &attn_latent_q_split : &attn_latent_q
+                                : is_split             ? &attn_latent_split
+                                                       : &attn_latent;
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    model->route.gate = ROUTE_SOFTMAX;
+    model->route.is_normed = false;
+    moe_read(r, model, n_dense, true);
+}
+
 static const struct arch ARCHS[] = {
     {.name = "llama",
      .pairs = ROPE_ADJACENT,
@@ -168,6 +189,13 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS | HEAD_NORMS,
      .keys = EXPERT_KEYS,
      .read = read_qwen3moe},
+    {.name = "deepseek2",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_latent,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = DEEPSEEK2_KEYS,
+     .read = read_deepseek2},
 };
 
 const struct arch *arch_at(uint32_t index)

@@ -3,6 +3,7 @@ noinst_LIBRARIES += libmodel.a
 libmodel_a_SOURCES = src/model/model.h src/model/model_priv.h src/model/arch_priv.h \
 	src/model/archs.c src/model/slots.c \
 	src/model/arch.c src/model/rope.c src/model/weights.c src/model/model.c \
+	src/model/forward_mla.c src/model/mla_weights.c src/model/mla_priv.h \
 	src/model/forward_moe.c src/model/moe_weights.c src/model/moe_priv.h \
 	src/model/moe_route.c src/model/moe_route.h src/model/state.c src/model/forward.c src/model/forward_attn.c src/model/forward_ffn.c
 

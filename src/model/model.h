@@ -23,7 +23,10 @@ struct model_config { /* shapes, in the field's standard terms */
     uint32_t n_kv_heads;
     uint32_t head_dim;
     uint32_t ffn;
-    uint32_t n_experts;      /* 0: every layer's feed-forward is dense */
+    uint32_t latent;    /* multi-head latent attention: width of what the cache holds; 0: it holds heads */
+    uint32_t q_latent;  /* 0: queries come straight */
+    uint32_t value_dim; /* of a head, with a latent */
+    uint32_t n_experts; /* 0: every layer's feed-forward is dense */
     uint32_t n_experts_used; /* by each token */
     uint32_t expert_ffn;
     uint32_t shared_ffn; /* of the experts that always run, together */

@@ -6,6 +6,7 @@
 #include "model/arch_priv.h"
 #include "model/model.h"
 #include "model/moe_priv.h"
+#include "model/mla_priv.h"
 #include "tensor/tensor.h"
 
 enum rope_scaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_YARN, ROPE_SCALE_LONGROPE };
@@ -58,6 +59,7 @@ struct layer {
     const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or no vector */
     struct weight_group groups[N_GROUPS];
     struct expert_weights experts;
+    struct latent_weights latent;
 };
 
 struct model {
@@ -136,6 +138,7 @@ struct model_state {
     size_t attn_scratch_bytes;
     void *matmul_scratch;
     struct moe_state moe;
+    struct latent_state latent;
     uint32_t n_items; /* of the last pass */
     uint32_t vocab;
 };

@@ -22,24 +22,14 @@
 
 /* ---- keys ---- */
 
-static uint32_t read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t otherwise)
-{
-    const double bounds[2] = {0, max};
-    double value = otherwise;
-
-    read_number(r, suffix, OPTIONAL, bounds, &value);
-    if (value != floor(value))
-        complain(r, E_FORMAT, "key %s.%s is %g, not a whole number", arch_name(r), suffix, value);
-    return (uint32_t)value;
-}
-
 static void read_rule(struct reading *r, struct model *model)
 {
     static const double SCALE[2] = {0, 1e4};
     struct route_rule *rule = &model->route;
     double scale = rule->scale;
-    uint32_t gate = read_whole(r, "expert_gating_func", 100, rule->gate);
+    uint32_t gate = 0;
 
+    read_whole(r, "expert_gating_func", 100, &gate);
     if (gate != 0) /* how some writers say "as usual" */
         rule->gate = (enum route_gate)gate;
     if (gate > ROUTE_SOFTMAX_CHOSEN)
@@ -47,9 +37,9 @@ static void read_rule(struct reading *r, struct model *model)
     read_flag(r, "expert_weights_norm", &rule->is_normed);
     read_number(r, "expert_weights_scale", OPTIONAL, SCALE, &scale);
     rule->scale = scale == 0 ? 1 : (float)scale;
-    rule->n_groups = read_whole(r, "expert_group_count", ROUTE_MAX_EXPERTS, 1);
+    read_whole(r, "expert_group_count", ROUTE_MAX_EXPERTS, &rule->n_groups);
     rule->n_groups = rule->n_groups ? rule->n_groups : 1;
-    rule->n_groups_used = read_whole(r, "expert_group_used_count", ROUTE_MAX_EXPERTS, rule->n_groups);
+    read_whole(r, "expert_group_used_count", ROUTE_MAX_EXPERTS, &rule->n_groups_used);
     if (rule->n_groups_used == 0)
         rule->n_groups_used = rule->n_groups;
     if (has_complaints(r))
@@ -64,8 +54,9 @@ static void read_rule(struct reading *r, struct model *model)
 
 static void read_widths(struct reading *r, struct model_config *config)
 {
-    uint32_t n_shared = read_whole(r, "expert_shared_count", ROUTE_MAX_EXPERTS, 0);
+    uint32_t n_shared = 0;
 
+    read_whole(r, "expert_shared_count", ROUTE_MAX_EXPERTS, &n_shared);
     config->expert_ffn = config->ffn;
     read_count(r, "expert_feed_forward_length", OPTIONAL, 1u << 22, &config->expert_ffn);
     config->shared_ffn = n_shared * config->expert_ffn;
@@ -83,7 +74,7 @@ void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_
     struct model_config *config = &model->config;
     struct route_rule *rule = &model->route;
 
-    rule->n_experts = read_whole(r, "expert_count", ROUTE_MAX_EXPERTS, 0);
+    read_whole(r, "expert_count", ROUTE_MAX_EXPERTS, &rule->n_experts);
     if (rule->n_experts == 0) {
         if (is_required)
             complain(r, E_FORMAT, "key %s.expert_count is missing", arch_name(r));

@@ -54,6 +54,10 @@ static void lay_out(const struct model *model, struct model_state *state, struct
 
     if (widest < c->ffn)
         widest = c->ffn;
+    if (widest < c->q_latent)
+        widest = c->q_latent;
+    if (widest < c->shared_ffn)
+        widest = c->shared_ffn;
     state->x = carve(carving, rows * c->hidden * word);
     state->normed = carve(carving, rows * c->hidden * word);
     state->qkv = carve(carving, rows * (q + 2 * kv) * word);
@@ -67,12 +71,13 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     state->logits = carve(carving, items * c->vocab * word);
     state->logits_row = carve(carving, items * sizeof(*state->logits_row));
     state->items = carve(carving, items * sizeof(*state->items));
-    state->attn_scratch_bytes = attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,
-                                                                        .max_context = state->max_context,
-                                                                        .n_heads = c->n_heads,
-                                                                        .k_dim = c->head_dim,
-                                                                        .v_dim = c->head_dim,
-                                                                        .n_ranks = state->n_ranks});
+    state->attn_scratch_bytes =
+        attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,
+                                                .max_context = state->max_context,
+                                                .n_heads = c->n_heads,
+                                                .k_dim = model->layout.k_dim,
+                                                .v_dim = c->latent ? c->latent : c->head_dim,
+                                                .n_ranks = state->n_ranks});
     state->attn_scratch = carve(carving, state->attn_scratch_bytes);
     state->matmul_scratch = carve(
         carving, matmul_scratch_bytes(rows > items ? (uint32_t)rows : (uint32_t)items, (uint32_t)widest));

@@ -32,10 +32,10 @@ COMMON = dict(layers=2, dense=1, hidden=32, ffn=48, expert_ffn=16, heads=4, q_lo
               sigmoid=False, norm=False, scale=1.0, split=False, n_tokens=32, types={}, type=m.F32, scaling=None,
               new_keys=False)
 CASES = [
-    dict(COMMON, seed=121, name="deepseek2-lite", about="V2-Lite: direct q, joined kv_b, softmax, YaRN", scale=1.5,
+    dict(COMMON, seed=124, name="deepseek2-lite", about="V2-Lite: direct q, joined kv_b, softmax, YaRN", scale=1.5,
          scaling=dict(type="yarn", factor=40.0, original=16, mscale=0.707)),
     dict(COMMON, seed=122, name="deepseek2-v2", about="V2: compressed q, groups by their best, F16", q_lora=24, layers=2,
-         dense=0, experts=8, used=3, groups=4, groups_used=2, scale=4.0, value=8, type=m.F16),
+         dense=0, experts=8, used=3, groups=4, groups_used=2, scale=4.0, nope=24, type=m.F16),
     dict(COMMON, seed=123, name="deepseek2-v3", about="V3: split k_b and v_b, sigmoid, bias, groups by their two best",
          q_lora=24, experts=8, used=3, shared=1, groups=4, groups_used=2, sigmoid=True, norm=True, scale=2.5,
          split=True, new_keys=True, scaling=dict(type="yarn", factor=8.0, original=32, mscale=1.0)),

@@ -33,6 +33,9 @@ static const struct golden {
     {"mixtral-q8_0.gguf", true},
     {"qwen3moe-f32.gguf", false},
     {"qwen3moe-mixed.gguf", true},
+    {"deepseek2-lite.gguf", false},
+    {"deepseek2-v2.gguf", false},
+    {"deepseek2-v3.gguf", false},
 };
 
 struct expected {

@@ -15,6 +15,7 @@ libengine_a_SOURCES += src/engine/engine_cpu.h src/engine/engine_cpu.c src/engin
 
 if HAVE_CMOCKA
 engine_tests = tests/unit/engine/test_engine_cpu tests/unit/engine/test_exact tests/unit/engine/test_golden \
+	tests/unit/engine/test_arch \
 	tests/unit/engine/test_stories tests/unit/engine/test_demo
 check_PROGRAMS += $(engine_tests)
 TESTS += $(engine_tests)
@@ -26,6 +27,11 @@ tests_unit_engine_test_exact_LDADD = $(link_engine) $(CMOCKA_LIBS)
 tests_unit_engine_test_golden_SOURCES = tests/unit/engine/test_golden.c tests/unit/engine/player.c \
 	tests/unit/engine/player.h
 tests_unit_engine_test_golden_LDADD = $(link_engine) $(CMOCKA_LIBS)
+# It runs baton-model make, from where the tests run.
+tests_unit_engine_test_arch_SOURCES = tests/unit/engine/test_arch.c tests/unit/engine/player.c \
+	tests/unit/engine/player.h
+tests_unit_engine_test_arch_LDADD = $(link_engine) $(CMOCKA_LIBS)
+EXTRA_tests_unit_engine_test_arch_DEPENDENCIES = baton-model$(EXEEXT)
 tests_unit_engine_test_stories_SOURCES = tests/unit/engine/test_stories.c tests/unit/engine/player.c \
 	tests/unit/engine/player.h
 tests_unit_engine_test_stories_LDADD = $(link_engine) $(CMOCKA_LIBS)
@@ -36,8 +42,14 @@ endif
 
 EXTRA_DIST += tests/golden/make_golden.py tests/golden/llama-f32.gguf tests/golden/llama-f16-linear.gguf \
 	tests/golden/llama-bf16-llama3.gguf tests/golden/llama-q8_0-partial.gguf tests/golden/qwen2-f32-yarn.gguf \
-	tests/golden/qwen2-f16.gguf tests/golden/qwen2-mixed.gguf \
-	tests/reference/moe_common.py tests/reference/ref_mixtral.py tests/reference/ref_qwen3moe.py \
-	tests/reference/ref_deepseek2.py tests/golden/mixtral-f32.gguf tests/golden/mixtral-q8_0.gguf \
-	tests/golden/qwen3moe-f32.gguf tests/golden/qwen3moe-mixed.gguf tests/golden/deepseek2-lite.gguf \
-	tests/golden/deepseek2-v2.gguf tests/golden/deepseek2-v3.gguf
+	tests/golden/qwen2-f16.gguf tests/golden/qwen2-mixed.gguf
+
+# The references, and what they say; see tests/reference/make_golden.py.
+arch_golden = llama llama3 llama-biases llama-linear llama-yarn mistral qwen2 qwen3 qwen3-yarn gemma gemma3 \
+	gemma3-62 phi3 phi3-short phi3-long granite olmo2 olmo3 smollm3 mixtral qwen3moe deepseek2-lite \
+	deepseek2-v2 deepseek2-v3
+EXTRA_DIST += $(arch_golden:%=tests/golden/arch/%.txt) tests/reference/make_golden.py tests/reference/common.py \
+	tests/reference/ref_llama.py tests/reference/ref_qwen.py tests/reference/ref_gemma.py \
+	tests/reference/ref_phi3.py tests/reference/ref_granite.py tests/reference/ref_olmo2.py \
+	tests/reference/ref_smollm3.py tests/reference/experts.py tests/reference/ref_mixtral.py \
+	tests/reference/ref_qwen3moe.py tests/reference/ref_deepseek2.py

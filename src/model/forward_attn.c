@@ -9,7 +9,11 @@
  * while the rest is computed attended [n][H][D]                 = softmax(q . k^T / sqrt(D)) . v  over the
  * block table, causal x                                 += attended . Wo^T
  *
- * K is stored rotated, so a block can be attended from any later position without knowing its own. */
+ * K is stored rotated, so a block can be attended from any later position without knowing its own.
+ *
+ * A layer with a window keeps the keys and values of all tokens like any other: the window limits what is
+ * read, not what is stored.  Blocks then mean the same in every layer, for prefix cache, hand-off and tiers
+ * alike; the price is memory that a ring of one window's length would save. */
 #include "model/model_priv.h"
 
 struct qkv_shape { /* floats */
@@ -105,8 +109,11 @@ static uint64_t attend_bytes(const struct forward *f, size_t q_floats)
 
     for (uint32_t i = 0; i < f->pass->n_items; i++) {
         const struct attn_item *item = &f->state->items[i];
+        uint32_t seen = item->position + item->n_tokens;
 
-        n_keys += (uint64_t)item->n_tokens * (item->position + item->n_tokens);
+        if (f->layer->window != 0 && f->layer->window < seen)
+            seen = f->layer->window;
+        n_keys += (uint64_t)item->n_tokens * seen;
     }
     return n_keys * q_floats * 2 * kv_layout_row_bytes(layout->type, layout->k_dim) / layout->k_dim;
 }
@@ -131,6 +138,7 @@ static void attend(const struct forward *f)
                                         .v_dim = model->config.head_dim,
                                         .block_tokens = model->layout.block_tokens,
                                         .scale = model->config.attn_scale,
+                                        .window = f->layer->window,
                                         .items = f->state->items,
                                         .n_items = f->pass->n_items,
                                         .scratch = f->state->attn_scratch,

@@ -29,7 +29,7 @@ import torch
 torch.set_default_dtype(torch.float64)
 
 F32, F16, Q8_0, BF16 = 0, 1, 8, 30
-U32, FLOAT, STRING, ARRAY, I32, BOOL = 4, 6, 8, 9, 5, 7
+U32, FLOAT, STRING, ARRAY, I32 = 4, 6, 8, 9, 5
 
 
 # ---- storage types: bytes to write, and the values a reader gets back ----
@@ -75,8 +75,6 @@ def packed_value(value):
         return struct.pack("<I", STRING) + packed_string(value)
     if isinstance(value, float):
         return struct.pack("<If", FLOAT, value)
-    if isinstance(value, bool):
-        return struct.pack("<IB", BOOL, value)
     if isinstance(value, int):
         return struct.pack("<II", U32, value)
     kind, code = (I32, "<i4") if value.dtype.kind == "i" else (FLOAT, "<f4")

@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Golden logits of each architecture, from the references beside this file.
+
+    tests/reference/make_golden.py PATH/TO/baton-model [CASE...]      (needs python3-torch and python3-numpy)
+
+Each case is a tiny random model that `baton-model make` writes, the same bytes for the same command, so only the
+command and the expectation are kept: tests/golden/arch/CASE.txt, which tests/unit/engine/test_arch.c reads.
+
+    make ARGUMENTS          of baton-model make, but for the file's name
+    tokens ID...            fed from position 0
+    greedy ID...            the largest logit after each of them
+    logits POSITION VALUE...
+
+Of each model the first seed is taken for which the largest logit is well ahead of the second after every token, so that
+the greedy tokens cannot depend on rounding."""
+import importlib
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+
+import common
+
+TINY = "--type F32 --hidden 48 --heads 4 --kv-heads 2 --ffn 80 --vocab 259 --context 256"
+LATENT = ("--set attention.kv_lora_rank=32 --set attention.key_length=24 --set attention.value_length=16 "
+          "--set rope.dimension_count=8 --set expert_count=8 --set expert_used_count=3 --set expert_shared_count=2 "
+          "--set expert_feed_forward_length=16")
+CASES = {
+    "llama": ("llama", f"--arch llama --layers 2 {TINY}"),
+    "llama3": ("llama", f"--arch llama --layers 2 --with rope_freqs --set rope.freq_base=500000.0 {TINY}"),
+    "llama-biases": ("llama", f"--arch llama --layers 2 --tied --with bias --head-dim 20 {TINY}"),
+    "llama-linear": ("llama", "--arch llama --layers 2 --set rope.scaling.type=linear "
+                     f"--set rope.scaling.factor=4.0 {TINY}"),
+    "llama-yarn": ("llama", "--arch llama --layers 2 --head-dim 32 --set rope.scaling.type=yarn "
+                   f"--set rope.scaling.factor=4.0 --set rope.scaling.original_context_length=64 {TINY}"),
+    "mistral": ("llama", f"--arch llama --layers 3 --set attention.sliding_window=9 {TINY}"),
+    "qwen2": ("qwen", f"--arch qwen2 --layers 2 --tied {TINY}"),
+    "qwen3": ("qwen", f"--arch qwen3 --layers 2 --head-dim 24 {TINY}"),
+    "qwen3-yarn": ("qwen", "--arch qwen3 --layers 2 --head-dim 32 --set rope.scaling.type=yarn "
+                   f"--set rope.scaling.factor=4.0 --set rope.scaling.original_context_length=64 {TINY}"),
+    "gemma": ("gemma", f"--arch gemma --layers 2 --tied --head-dim 20 {TINY}"),
+    "gemma3": ("gemma", "--arch gemma3 --layers 7 --tied --head-dim 20 --set rope.scaling.type=linear "
+               f"--set rope.scaling.factor=8.0 --set attention.sliding_window=7 {TINY}"),
+    "gemma3-62": ("gemma", f"--arch gemma3 --layers 62 --tied --head-dim 10 --set attention.sliding_window=20 {TINY}"),
+    "phi3": ("phi3", f"--arch phi3 --layers 2 --set attention.sliding_window=11 {TINY}"),
+    "phi3-short": ("phi3", "--arch phi3 --layers 2 --with rope_factors --set rope.scaling.original_context_length=256 "
+                   f"--set rope.scaling.attn_factor=1.19 --set rope.dimension_count=8 {TINY}"),
+    "phi3-long": ("phi3", "--arch phi3 --layers 2 --with rope_factors --set rope.scaling.original_context_length=32 "
+                  f"--set rope.scaling.attn_factor=1.19 {TINY}"),
+    "granite": ("granite", "--arch granite --layers 2 --tied --set embedding_scale=2.5 --set residual_scale=0.7 "
+                f"--set attention.scale=0.2 --set logit_scale=1.5 {TINY}"),
+    "olmo2": ("olmo2", f"--arch olmo2 --layers 2 --set rope.freq_base=500000.0 {TINY}"),
+    "olmo3": ("olmo2", "--arch olmo2 --layers 5 --head-dim 32 --set attention.sliding_window=8 "
+              "--set rope.freq_base=500000.0 --set rope.scaling.type=yarn --set rope.scaling.factor=4.0 "
+              f"--set rope.scaling.original_context_length=64 {TINY}"),
+    "smollm3": ("smollm3", f"--arch smollm3 --layers 5 --tied {TINY}"),
+    "mixtral": ("mixtral", f"--arch llama --layers 2 --set expert_count=4 --set expert_used_count=2 {TINY}"),
+    "qwen3moe": ("qwen3moe", "--arch qwen3moe --layers 2 --head-dim 16 --set expert_count=8 --set expert_used_count=3 "
+                 f"--set expert_feed_forward_length=32 {TINY}"),
+    "deepseek2-lite": ("deepseek2", f"--arch deepseek2 --layers 2 {LATENT} --set rope.scaling.type=yarn "
+                       "--set rope.scaling.factor=40.0 --set rope.scaling.original_context_length=16 "
+                       f"--set rope.scaling.yarn_log_multiplier=0.0707 {TINY}"),
+    "deepseek2-v2": ("deepseek2", f"--arch deepseek2 --layers 2 --set leading_dense_block_count=0 {LATENT} "
+                     "--set attention.q_lora_rank=40 --set expert_group_count=4 --set expert_group_used_count=2 "
+                     f"--set expert_weights_scale=4.0 {TINY}"),
+    "deepseek2-v3": ("deepseek2", f"--arch deepseek2 --layers 2 --with exp_probs_b {LATENT} "
+                     "--set attention.q_lora_rank=40 --set attention.key_length_mla=24 "
+                     "--set attention.value_length_mla=16 --set expert_gating_func=2 --set expert_weights_norm=true "
+                     "--set expert_weights_scale=2.5 --set expert_group_count=4 --set expert_group_used_count=2 "
+                     "--set rope.scaling.type=yarn --set rope.scaling.factor=8.0 "
+                     "--set rope.scaling.original_context_length=32 "
+                     f"--set rope.scaling.yarn_log_multiplier=0.1 {TINY}"),
+}
+N_TOKENS, SHOWN = 40, (0, 13, 39)
+
+
+def margin_of(logits):
+    """How far the two largest logits lie apart where they are closest, as a share of the largest."""
+    best = logits.topk(2, -1).values
+    return ((best[:, 0] - best[:, 1]) / logits.abs().amax(-1)).min()
+
+
+def try_seeds(program, reference, arguments, tokens):
+    """The first seed for which no two logits compete."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for seed in range(100):
+            command, path = f"{arguments} --seed {seed}", f"{scratch}/model.gguf"
+            subprocess.run([program, "make", *command.split(), path], check=True, stderr=subprocess.DEVNULL)
+            logits = reference.forward(common.Model(path), torch.tensor(tokens))
+            if margin_of(logits) > 1e-3:
+                return command, logits
+    sys.exit(f"no seed is good for {arguments}")
+
+
+def main():
+    program, chosen = sys.argv[1], sys.argv[2:] or CASES
+    folder = pathlib.Path(__file__).parent.parent / "golden" / "arch"
+    folder.mkdir(exist_ok=True)
+    for number, name in enumerate(CASES):
+        if name not in chosen:
+            continue
+        reference, arguments = CASES[name]
+        tokens = [int(t) for t in np.random.default_rng(number).integers(0, 259, N_TOKENS)]
+        reference = importlib.import_module(f"ref_{reference}")
+        arguments, logits = try_seeds(program, reference, arguments, tokens)
+        lines = [f"make {arguments}", "tokens " + " ".join(map(str, tokens)),
+                 "greedy " + " ".join(str(int(t)) for t in logits.argmax(-1))]
+        lines += [f"logits {at} " + " ".join(f"{float(v):.7g}" for v in logits[at]) for at in SHOWN]
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+        print(f"{name}: logits of deviation {logits.std():.2f}")
+
+
+if __name__ == "__main__":
+    main()

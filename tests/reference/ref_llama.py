@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""llama: Touvron et al. 2023 and the Llama 3 models; with a window, Mistral 7B.
+
+A file of this architecture has the rows of Q and K ordered for pairs that lie side by side.  The context is stretched
+by dividing positions (linear), by YaRN, or by a divisor for each pair (rope_freqs.weight, Llama 3.1 on)."""
+import math
+
+from common import attention, plain_angles, rms_norm, rotate, silu, yarn_angles, yarn_temperature
+
+
+def turns(model, dims):
+    base = model.key("rope.freq_base", 10000.0)
+    factor, kind = model.key("rope.scaling.factor", 1.0), model.key("rope.scaling.type")
+    if kind == "yarn":
+        original = model.key("rope.scaling.original_context_length")
+        return yarn_angles(dims, base, factor, original), yarn_temperature(factor)
+    angles = plain_angles(dims, base)
+    if kind == "linear":
+        angles = angles / factor
+    if "rope_freqs.weight" in model.tensors:
+        angles = angles / model.tensors["rope_freqs.weight"]
+    return angles, 1.0
+
+
+def forward(model, tokens):
+    heads, kv_heads = model.key("attention.head_count"), model.key("attention.head_count_kv")
+    dim, eps = model.key("attention.key_length"), model.key("attention.layer_norm_rms_epsilon")
+    window = model.key("attention.sliding_window")
+    angles, magnitude = turns(model, model.key("rope.dimension_count"))
+    x = model.tensors["token_embd.weight"][tokens]
+    n = len(tokens)
+    for index in range(model.key("block_count")):
+        w = model.layer(index)
+        h = rms_norm(x, w["attn_norm"], eps)
+        q, k, v = (h @ w[f"attn_{m}"].T + w.get(f"attn_{m}.bias", 0) for m in "qkv")
+        q = rotate(q.view(n, heads, dim), angles, magnitude, adjacent=True)
+        k = rotate(k.view(n, kv_heads, dim), angles, magnitude, adjacent=True)
+        mixed = attention(q, k, v.view(n, kv_heads, dim), 1 / math.sqrt(dim), window)
+        x = x + mixed @ w["attn_output"].T + w.get("attn_output.bias", 0)
+        h = rms_norm(x, w["ffn_norm"], eps)
+        x = x + (silu(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T
+    return rms_norm(x, model.tensors["output_norm.weight"], eps) @ model.head.T

@@ -138,6 +138,8 @@ struct half { /* one way to compute attention, or the feed-forward network */
     void (*forward)(struct forward *f, uint32_t layer);
     /* Carves the scratch it needs besides what state.c gives to all; NULL: none. */
     void (*lay_out)(const struct model *model, struct model_state *state, struct carving *carving);
+    /* Binds tensors that no slot names; NULL: there are none. */
+    int (*bind)(struct loading *load, uint32_t layer);
     /* Packs its slots of GROUP_NONE that are not vectors; NULL: it has none. */
     int (*pack)(struct loading *load, uint32_t layer);
     void (*layer_fini)(struct layer *layer); /* NULL: nothing to free */
@@ -153,6 +155,7 @@ extern const struct half attn_latent_q;      /* queries by way of a latent, too 
 extern const struct half attn_latent_q_split;
 extern const struct half ffn_moe;        /* forward_moe.c: a router and experts */
 extern const struct half ffn_moe_shared; /* and experts that always run */
+extern const struct half ffn_moe_loose;  /* a tensor for each expert, as old files have them */
 
 /* ---- rows ---- */
 

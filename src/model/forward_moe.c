@@ -278,3 +278,13 @@ const struct half ffn_moe_shared = {
     .pack = moe_pack,
     .layer_fini = moe_layer_fini,
 };
+
+const struct half ffn_moe_loose = {
+    .name = "experts, a tensor each",
+    .needs = SLOT_BIT(ROUTER),
+    .forward = forward_moe,
+    .lay_out = lay_out,
+    .bind = moe_bind_loose,
+    .pack = moe_pack_loose,
+    .layer_fini = moe_layer_fini,
+};

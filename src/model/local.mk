@@ -8,8 +8,10 @@ libmodel_a_SOURCES = src/model/model.h src/model/model_priv.h src/model/arch_pri
 	src/model/moe_route.c src/model/moe_route.h src/model/state.c src/model/forward.c src/model/forward_attn.c src/model/forward_ffn.c
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/model/test_model tests/unit/model/test_route
-TESTS += tests/unit/model/test_model tests/unit/model/test_route
+check_PROGRAMS += tests/unit/model/test_model tests/unit/model/test_moe tests/unit/model/test_route
+TESTS += tests/unit/model/test_model tests/unit/model/test_moe tests/unit/model/test_route
+tests_unit_model_test_moe_SOURCES = tests/unit/model/test_moe.c tests/unit/model/tiny.c tests/unit/model/tiny.h
+tests_unit_model_test_moe_LDADD = $(link_model) $(CMOCKA_LIBS)
 tests_unit_model_test_route_SOURCES = tests/unit/model/test_route.c
 tests_unit_model_test_route_LDADD = libmodel.a libbase.a $(CMOCKA_LIBS) -lm -lpthread
 tests_unit_model_test_model_SOURCES = tests/unit/model/test_model.c tests/unit/model/tiny.c tests/unit/model/tiny.h

@@ -108,6 +108,10 @@ int weights_load(struct model *model, const struct gguf *gguf, struct team *team
 void weights_fini(struct model *model);
 /* The tensor as floats if it is a plain vector of n; E_NOT_FOUND when absent. */
 int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float *out, struct fault *fault);
+/* For the bind functions of halves: finds a tensor and checks shape and type.  E_NOT_FOUND without a fault.
+ */
+int weights_bind(struct loading *load, const char *name, const struct slot_info *info,
+                 const struct gguf_tensor **out);
 /* For the pack functions of halves: after a tensor is packed, counts it and tells progress. */
 void weights_report(struct loading *load, const struct gguf_tensor *tensor);
 

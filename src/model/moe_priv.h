@@ -38,6 +38,8 @@ struct layer;
 void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_required);
 /* The weights of a layer's experts; as struct half has them. */
 int moe_pack(struct loading *load, uint32_t layer);
+int moe_bind_loose(struct loading *load, uint32_t layer);
+int moe_pack_loose(struct loading *load, uint32_t layer);
 void moe_layer_fini(struct layer *layer);
 
 #endif

@@ -93,7 +93,9 @@ void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_
     config->n_experts = rule->n_experts;
     config->n_experts_used = rule->n_used;
     for (uint32_t i = n_dense; i < config->n_layers; i++)
-        model->layers[i].ffn = config->shared_ffn ? &ffn_moe_shared : &ffn_moe;
+        model->layers[i].ffn = config->shared_ffn                         ? &ffn_moe_shared
+                               : has_tensor(r, "blk.0.ffn_gate.0.weight") ? &ffn_moe_loose
+                                                                          : &ffn_moe;
 }
 
 /* ---- weights ---- */
@@ -111,56 +113,133 @@ static int pack(struct loading *load, const struct gguf_tensor *like, const stru
     return 0;
 }
 
-/* A whole tensor of experts as one weight. */
-static int pack_stack(struct loading *load, const struct gguf_tensor *tensor, struct weight *out)
-{
-    struct weight_part part = {.data = tensor->data, .rows = (uint32_t)(tensor->dims[1] * tensor->dims[2])};
+/* Where the experts' matrices are in the file: those of gate, up or down, one after the other. */
+struct source {
+    const struct gguf_tensor *like; /* the first of them, or all in one */
+    const void **data;              /* [n_experts] */
+};
 
-    return pack(load, tensor, &part, 1, out);
-}
-
-/* Gate and up of each expert side by side. */
-static int pack_pairs(struct loading *load, const struct gguf_tensor *gate, const struct gguf_tensor *up,
-                      struct weight *out)
+/* Experts' matrices as one weight: of one source, or expert by expert of two. */
+static int pack_sources(struct loading *load, const struct source *sources, uint32_t n_sources,
+                        struct weight *out)
 {
-    uint32_t n = (uint32_t)gate->dims[2];
-    size_t each_bytes = (size_t)(gate->len_bytes / n);
-    struct weight_part *parts = calloc((size_t)2 * n, sizeof(*parts));
+    uint32_t n = load->model->route.n_experts;
+    struct weight_part *parts = calloc((size_t)n_sources * n, sizeof(*parts));
     int rc;
 
     if (parts == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u experts", n);
-    for (uint32_t i = 0; i < 2 * n; i++)
-        parts[i] =
-            (struct weight_part){.data = (const uint8_t *)(i % 2 ? up : gate)->data + i / 2 * each_bytes,
-                                 .rows = (uint32_t)gate->dims[1]};
-    rc = pack(load, gate, parts, 2 * n, out);
+    for (uint32_t i = 0; i < n_sources * n; i++)
+        parts[i] = (struct weight_part){.data = sources[i % n_sources].data[i / n_sources],
+                                        .rows = (uint32_t)sources[i % n_sources].like->dims[1]};
+    rc = pack(load, sources[0].like, parts, n_sources * n, out);
     free(parts);
+    return rc;
+}
+
+/* sources: of gate, up and down. */
+static int pack_experts(struct loading *load, uint32_t layer, const struct source sources[3])
+{
+    struct expert_weights *out = &load->model->layers[layer].experts;
+    int rc;
+
+    out->n_gate_up = sources[0].like->type == sources[1].like->type ? 1 : 2;
+    rc = pack_sources(load, sources, out->n_gate_up == 1 ? 2 : 1, &out->gate_up[0]);
+    if (rc == 0 && out->n_gate_up == 2)
+        rc = pack_sources(load, sources + 1, 1, &out->gate_up[1]);
+    if (rc == 0)
+        rc = pack_sources(load, sources + 2, 1, &out->down);
+    return rc;
+}
+
+/* Experts stacked in one tensor for each of gate, up and down. */
+static void find_stacked(struct loading *load, uint32_t layer, struct source sources[3])
+{
+    static const enum slot SLOT_OF[3] = {SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS, SLOT_DOWN_EXPERTS};
+    uint32_t n = load->model->route.n_experts;
+
+    for (unsigned i = 0; i < 3; i++) {
+        const struct gguf_tensor *tensor = load->bound[layer].slot[SLOT_OF[i]];
+
+        sources[i].like = tensor;
+        for (uint32_t e = 0; e < n; e++)
+            sources[i].data[e] = (const uint8_t *)tensor->data + e * (tensor->len_bytes / n);
+        weights_report(load, tensor);
+    }
+}
+
+/* ---- a tensor for each expert ---- */
+
+static const struct slot_info LOOSE[3] = {
+    {"ffn_gate", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_NONE, GROUP_NONE, MODEL_MATRIX},
+    {"ffn_up", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_NONE, GROUP_NONE, MODEL_MATRIX},
+    {"ffn_down", DIM_HIDDEN, DIM_EXPERT_FFN, DIM_NONE, GROUP_NONE, MODEL_WRITER},
+};
+
+static const char *loose_name(uint32_t layer, unsigned which, uint32_t expert, char out[64])
+{
+    snprintf(out, 64, "blk.%u.%s.%u.weight", layer, LOOSE[which].suffix, expert);
+    return out;
+}
+
+int moe_bind_loose(struct loading *load, uint32_t layer)
+{
+    const struct gguf_tensor *first, *tensor = NULL;
+    char name[64];
+
+    for (unsigned i = 0; i < 3 * load->model->route.n_experts; i++) {
+        int rc = weights_bind(load, loose_name(layer, i % 3, i / 3, name), &LOOSE[i % 3], &tensor);
+
+        if (rc == E_NOT_FOUND)
+            return fault_set(load->fault, E_FORMAT, "tensor %s is missing", name);
+        if (rc < 0)
+            return rc;
+        first = gguf_tensor_find(load->gguf, loose_name(layer, i % 3, 0, name));
+        if (tensor->type != first->type)
+            return fault_set(load->fault, E_UNSUPPORTED, "tensor %s: experts of one layer differ in type",
+                             loose_name(layer, i % 3, i / 3, name));
+    }
+    return 0;
+}
+
+static void find_loose(struct loading *load, uint32_t layer, struct source sources[3])
+{
+    char name[64];
+
+    for (unsigned i = 0; i < 3; i++)
+        for (uint32_t e = load->model->route.n_experts; e-- > 0;) {
+            sources[i].like = gguf_tensor_find(load->gguf, loose_name(layer, i, e, name));
+            sources[i].data[e] = sources[i].like->data;
+            weights_report(load, sources[i].like);
+        }
+}
+
+/* ---- both ---- */
+
+static int pack_found(struct loading *load, uint32_t layer,
+                      void (*find)(struct loading *load, uint32_t layer, struct source sources[3]))
+{
+    uint32_t n = load->model->route.n_experts;
+    const void **data = calloc((size_t)3 * n, sizeof(*data));
+    struct source sources[3] = {{.data = data}, {.data = data + n}, {.data = data + 2 * n}};
+    int rc;
+
+    if (data == NULL)
+        return fault_set(load->fault, E_NOMEM, "no memory for %u experts", n);
+    find(load, layer, sources);
+    rc = pack_experts(load, layer, sources);
+    free(data);
     return rc;
 }
 
 int moe_pack(struct loading *load, uint32_t layer)
 {
-    const struct gguf_tensor *const *slot = load->bound[layer].slot;
-    const struct gguf_tensor *gate = slot[SLOT_GATE_EXPERTS], *up = slot[SLOT_UP_EXPERTS];
-    struct expert_weights *out = &load->model->layers[layer].experts;
-    int rc;
+    return pack_found(load, layer, find_stacked);
+}
 
-    out->n_gate_up = gate->type == up->type ? 1 : 2;
-    if (out->n_gate_up == 1)
-        rc = pack_pairs(load, gate, up, &out->gate_up[0]);
-    else
-        rc = pack_stack(load, gate, &out->gate_up[0]);
-    if (rc == 0 && out->n_gate_up == 2)
-        rc = pack_stack(load, up, &out->gate_up[1]);
-    if (rc == 0)
-        rc = pack_stack(load, slot[SLOT_DOWN_EXPERTS], &out->down);
-    if (rc < 0)
-        return rc;
-    weights_report(load, gate);
-    weights_report(load, up);
-    weights_report(load, slot[SLOT_DOWN_EXPERTS]);
-    return 0;
+int moe_pack_loose(struct loading *load, uint32_t layer)
+{
+    return pack_found(load, layer, find_loose);
 }
 
 void moe_layer_fini(struct layer *layer)

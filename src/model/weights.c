@@ -50,9 +50,8 @@ static int check_shape(struct loading *load, const char *name, const struct gguf
     return fault_set(load->fault, E_FORMAT, "tensor %s is %s, expected %s", name, is, expected);
 }
 
-/* Finds a tensor and checks its shape and type.  E_NOT_FOUND without a fault. */
-static int bind(struct loading *load, const char *name, const struct slot_info *info,
-                const struct gguf_tensor **out)
+int weights_bind(struct loading *load, const char *name, const struct slot_info *info,
+                 const struct gguf_tensor **out)
 {
     const struct gguf_tensor *tensor = gguf_tensor_find(load->gguf, name);
     struct model_config *config = &load->model->config;
@@ -96,10 +95,16 @@ static int bind_layer(struct loading *load, uint32_t layer)
 
         if (!(may >> i & 1))
             continue;
-        rc = bind(load, slot_name(layer, i, name), &SLOTS[i], &slot[i]);
+        rc = weights_bind(load, slot_name(layer, i, name), &SLOTS[i], &slot[i]);
         if (rc == E_NOT_FOUND && (needs >> i & 1))
             return fault_set(load->fault, E_FORMAT, "tensor %s is missing", name);
         if (rc < 0 && rc != E_NOT_FOUND)
+            return rc;
+    }
+    if (load->model->layers[layer].ffn->bind) {
+        int rc = load->model->layers[layer].ffn->bind(load, layer);
+
+        if (rc < 0)
             return rc;
     }
     for (unsigned i = SLOT_Q_BIAS; i <= SLOT_V_BIAS; i++)
@@ -122,6 +127,9 @@ static bool is_known(const struct loading *load, struct bytes name)
     if (!bytes_starts_with(name, "blk.") || dot == SIZE_MAX ||
         str_to_u64(bytes_of(name.data + 4, dot - 4), &layer) < 0 || layer >= load->model->config.n_layers)
         return false;
+    if (load->model->layers[layer].ffn->bind &&
+        bytes_starts_with(bytes_of(name.data + dot, name.len_bytes - dot), ".ffn_"))
+        return true;
     for (unsigned i = 0; i < N_SLOTS; i++)
         if ((layer_may(load->model, (uint32_t)layer) >> i & 1) &&
             bytes_is(bytes_of(name.data + dot + 1, name.len_bytes - dot - 1), SLOTS[i].suffix))
@@ -155,7 +163,7 @@ static int bind_all(struct loading *load)
     if (load->bound == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u layers", config->n_layers);
     for (unsigned i = 0; i < N_GLOBALS && rc == 0; i++) {
-        rc = bind(load, GLOBALS[i].suffix, &GLOBALS[i], &load->globals[i]);
+        rc = weights_bind(load, GLOBALS[i].suffix, &GLOBALS[i], &load->globals[i]);
         if (rc == E_NOT_FOUND)
             rc = global_is_required(i)
                      ? fault_set(load->fault, E_FORMAT, "tensor %s is missing", GLOBALS[i].suffix)

@@ -140,7 +140,7 @@ static const struct hostile HOSTILE[] = {
     {{.fault = TINY_KEY_STR, .name = "llama.rope.scaling.type", .text = "longrope"},
      E_UNSUPPORTED,
      "longrope"},
-    {{.fault = TINY_KEY_U32, .name = "llama.expert_count", .value = 8}, E_UNSUPPORTED, "experts"},
+    {{.fault = TINY_KEY_U32, .name = "llama.expert_count", .value = 8}, E_FORMAT, "expert_used_count"},
     {{.fault = TINY_KEY_U32, .name = "llama.attention.sliding_window", .value = 16},
      E_UNSUPPORTED,
      "sliding"},

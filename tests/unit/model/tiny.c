@@ -47,6 +47,24 @@ struct tiny_shape tiny_shape(const char *arch)
                                .seed = 1};
 }
 
+struct tiny_shape tiny_experts(const char *arch)
+{
+    struct tiny_shape shape = tiny_shape(arch);
+
+    shape.n_experts = 8;
+    shape.n_used = 3;
+    shape.expert_ffn = strcmp(arch, "llama") == 0 ? shape.ffn : 32;
+    if (strcmp(arch, "deepseek2") == 0) {
+        shape.n_shared = 2;
+        shape.n_dense = 1;
+        shape.latent = 64;
+        shape.rope_dims = 16;
+        shape.head_dim = 48;
+        shape.value_dim = 32;
+    }
+    return shape;
+}
+
 /* ---- keys ---- */
 
 static bool twisted(const struct writing *w, enum tiny_fault fault, const char *name)
@@ -78,6 +96,20 @@ static void twisted_key(struct writing *w)
         assert_int_equal(gguf_put_bool(w->writer, twist->name, twist->value != 0), 0);
 }
 
+static void expert_keys(struct writing *w)
+{
+    const struct tiny_shape *s = w->shape;
+
+    key_u32(w, "expert_count", s->n_experts);
+    key_u32(w, "expert_used_count", s->n_used);
+    if (s->expert_ffn != s->ffn)
+        key_u32(w, "expert_feed_forward_length", s->expert_ffn);
+    if (s->n_shared)
+        key_u32(w, "expert_shared_count", s->n_shared);
+    if (s->n_dense)
+        key_u32(w, "leading_dense_block_count", s->n_dense);
+}
+
 static void keys(struct writing *w)
 {
     const struct tiny_shape *s = w->shape;
@@ -93,8 +125,16 @@ static void keys(struct writing *w)
     key_u32(w, "attention.head_count_kv", s->n_kv_heads);
     if (s->hidden != s->n_heads * s->head_dim) {
         key_u32(w, "attention.key_length", s->head_dim);
-        key_u32(w, "attention.value_length", s->head_dim);
+        key_u32(w, "attention.value_length", s->latent ? s->value_dim : s->head_dim);
     }
+    if (s->n_experts)
+        expert_keys(w);
+    if (s->latent) {
+        key_u32(w, "attention.kv_lora_rank", s->latent);
+        key_u32(w, "rope.dimension_count", s->rope_dims);
+    }
+    if (s->q_latent)
+        key_u32(w, "attention.q_lora_rank", s->q_latent);
     snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", s->arch);
     if (!twisted(w, TINY_NO_KEY, key) && !twisted(w, TINY_KEY_F32, key))
         assert_int_equal(gguf_put_f32(w->writer, key, 1e-5f), 0);
@@ -103,11 +143,11 @@ static void keys(struct writing *w)
 
 /* ---- tensors ---- */
 
-static void tensor(struct writing *w, const char *name, uint64_t rows, uint64_t cols)
+static void stack(struct writing *w, const char *name, uint64_t count, uint64_t rows, uint64_t cols)
 {
     struct declared *at = &w->declared[w->n_declared];
     enum dtype type = rows == 0 ? DTYPE_F32 : w->shape->types[w->n_matrices++ % 3];
-    uint64_t dims[2] = {cols, rows};
+    uint64_t dims[3] = {cols, rows, count};
 
     if (twisted(w, TINY_NO_TENSOR, name))
         return;
@@ -117,23 +157,99 @@ static void tensor(struct writing *w, const char *name, uint64_t rows, uint64_t 
         dims[0] = cols = w->twist->value;
     if (twisted(w, TINY_TENSOR_TYPE, name))
         type = (enum dtype)w->twist->value;
-    *at = (struct declared){.n_weights = (rows ? rows : 1) * cols, .type = type, .is_vector = rows == 0};
+    *at = (struct declared){
+        .n_weights = (rows ? rows : 1) * cols * count, .type = type, .is_vector = rows == 0};
     w->n_declared++;
-    assert_int_equal(gguf_declare_tensor(w->writer, name, type, rows ? 2 : 1, dims), 0);
+    assert_int_equal(gguf_declare_tensor(w->writer, name, type, count > 1 ? 3 : rows ? 2 : 1, dims), 0);
 }
 
-static void layer_tensor(struct writing *w, uint32_t layer, const char *suffix, uint64_t rows, uint64_t cols)
+static void tensor(struct writing *w, const char *name, uint64_t rows, uint64_t cols)
+{
+    stack(w, name, 1, rows, cols);
+}
+
+static void layer_stack(struct writing *w, uint32_t layer, const char *suffix, uint64_t count, uint64_t rows,
+                        uint64_t cols)
 {
     char name[64];
 
     snprintf(name, sizeof(name), "blk.%u.%s", layer, suffix);
-    tensor(w, name, rows, cols);
+    stack(w, name, count, rows, cols);
+}
+
+static void layer_tensor(struct writing *w, uint32_t layer, const char *suffix, uint64_t rows, uint64_t cols)
+{
+    layer_stack(w, layer, suffix, 1, rows, cols);
+}
+
+static void grouped_tensors(struct writing *w, uint32_t i)
+{
+    const struct tiny_shape *s = w->shape;
+    uint64_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
+
+    layer_tensor(w, i, "attn_q.weight", q, s->hidden);
+    layer_tensor(w, i, "attn_k.weight", kv, s->hidden);
+    layer_tensor(w, i, "attn_v.weight", kv, s->hidden);
+    if (s->has_bias) {
+        layer_tensor(w, i, "attn_q.bias", 0, q);
+        layer_tensor(w, i, "attn_k.bias", 0, kv);
+        layer_tensor(w, i, "attn_v.bias", 0, kv);
+    }
+    if (strncmp(s->arch, "qwen3", 5) == 0) {
+        layer_tensor(w, i, "attn_q_norm.weight", 0, s->head_dim);
+        layer_tensor(w, i, "attn_k_norm.weight", 0, s->head_dim);
+    }
+    layer_tensor(w, i, "attn_output.weight", s->hidden, q);
+}
+
+static void latent_tensors(struct writing *w, uint32_t i)
+{
+    const struct tiny_shape *s = w->shape;
+    uint64_t q = s->n_heads * s->head_dim, nope = s->head_dim - s->rope_dims;
+
+    layer_tensor(w, i, "attn_kv_a_mqa.weight", s->latent + s->rope_dims, s->hidden);
+    layer_tensor(w, i, "attn_kv_a_norm.weight", 0, s->latent);
+    if (s->is_split) {
+        layer_stack(w, i, "attn_k_b.weight", s->n_heads, s->latent, nope);
+        layer_stack(w, i, "attn_v_b.weight", s->n_heads, s->value_dim, s->latent);
+    } else {
+        layer_tensor(w, i, "attn_kv_b.weight", s->n_heads * (nope + s->value_dim), s->latent);
+    }
+    if (s->q_latent) {
+        layer_tensor(w, i, "attn_q_a.weight", s->q_latent, s->hidden);
+        layer_tensor(w, i, "attn_q_a_norm.weight", 0, s->q_latent);
+        layer_tensor(w, i, "attn_q_b.weight", q, s->q_latent);
+    } else {
+        layer_tensor(w, i, "attn_q.weight", q, s->hidden);
+    }
+    layer_tensor(w, i, "attn_output.weight", s->hidden, s->n_heads * s->value_dim);
+}
+
+static void ffn_tensors(struct writing *w, uint32_t i)
+{
+    const struct tiny_shape *s = w->shape;
+    uint64_t shared = s->n_shared * s->expert_ffn;
+
+    if (s->n_experts == 0 || i < s->n_dense) {
+        layer_tensor(w, i, "ffn_gate.weight", s->ffn, s->hidden);
+        layer_tensor(w, i, "ffn_up.weight", s->ffn, s->hidden);
+        layer_tensor(w, i, "ffn_down.weight", s->hidden, s->ffn);
+        return;
+    }
+    layer_tensor(w, i, "ffn_gate_inp.weight", s->n_experts, s->hidden);
+    layer_stack(w, i, "ffn_gate_exps.weight", s->n_experts, s->expert_ffn, s->hidden);
+    layer_stack(w, i, "ffn_up_exps.weight", s->n_experts, s->expert_ffn, s->hidden);
+    layer_stack(w, i, "ffn_down_exps.weight", s->n_experts, s->hidden, s->expert_ffn);
+    if (s->n_shared) {
+        layer_tensor(w, i, "ffn_gate_shexp.weight", shared, s->hidden);
+        layer_tensor(w, i, "ffn_up_shexp.weight", shared, s->hidden);
+        layer_tensor(w, i, "ffn_down_shexp.weight", s->hidden, shared);
+    }
 }
 
 static void tensors(struct writing *w)
 {
     const struct tiny_shape *s = w->shape;
-    uint64_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
 
     tensor(w, "token_embd.weight", s->vocab, s->hidden);
     tensor(w, "output_norm.weight", 0, s->hidden);
@@ -143,19 +259,12 @@ static void tensors(struct writing *w)
         tensor(w, "rope_freqs.weight", 0, s->head_dim / 2);
     for (uint32_t i = 0; i < s->n_layers; i++) {
         layer_tensor(w, i, "attn_norm.weight", 0, s->hidden);
-        layer_tensor(w, i, "attn_q.weight", q, s->hidden);
-        layer_tensor(w, i, "attn_k.weight", kv, s->hidden);
-        layer_tensor(w, i, "attn_v.weight", kv, s->hidden);
-        if (s->has_bias) {
-            layer_tensor(w, i, "attn_q.bias", 0, q);
-            layer_tensor(w, i, "attn_k.bias", 0, kv);
-            layer_tensor(w, i, "attn_v.bias", 0, kv);
-        }
-        layer_tensor(w, i, "attn_output.weight", s->hidden, q);
+        if (s->latent)
+            latent_tensors(w, i);
+        else
+            grouped_tensors(w, i);
         layer_tensor(w, i, "ffn_norm.weight", 0, s->hidden);
-        layer_tensor(w, i, "ffn_gate.weight", s->ffn, s->hidden);
-        layer_tensor(w, i, "ffn_up.weight", s->ffn, s->hidden);
-        layer_tensor(w, i, "ffn_down.weight", s->hidden, s->ffn);
+        ffn_tensors(w, i);
     }
     if (w->twist && w->twist->fault == TINY_MORE_TENSOR)
         tensor(w, w->twist->name, 0, s->hidden);

@@ -137,13 +137,17 @@ static const struct hostile HOSTILE[] = {
     {{.fault = TINY_KEY_U32, .name = "llama.rope.dimension_count", .value = 17}, E_FORMAT, "dimension_count"},
     {{.fault = TINY_KEY_U32, .name = "llama.rope.dimension_count", .value = 18}, E_FORMAT, "dimension_count"},
     {{.fault = TINY_KEY_F32, .name = "llama.rope.freq_base", .number = -1}, E_FORMAT, "freq_base"},
+    {{.fault = TINY_KEY_STR, .name = "llama.rope.scaling.type", .text = "dynamic"}, E_UNSUPPORTED, "dynamic"},
     {{.fault = TINY_KEY_STR, .name = "llama.rope.scaling.type", .text = "longrope"},
-     E_UNSUPPORTED,
-     "longrope"},
+     E_FORMAT,
+     "rope_factors_short.weight is missing"},
     {{.fault = TINY_KEY_U32, .name = "llama.expert_count", .value = 8}, E_FORMAT, "expert_used_count"},
-    {{.fault = TINY_KEY_U32, .name = "llama.attention.sliding_window", .value = 16},
+    {{.fault = TINY_KEY_STR, .name = "llama.attention.sliding_window", .text = "16"},
      E_UNSUPPORTED,
-     "sliding"},
+     "not one number"},
+    {{.fault = TINY_KEY_F32, .name = "llama.residual_scale", .number = 0.5f},
+     E_UNSUPPORTED,
+     "residual_scale"},
     {{.fault = TINY_KEY_F32, .name = "llama.final_logit_softcapping", .number = 30},
      E_UNSUPPORTED,
      "softcapping"},
@@ -226,6 +230,104 @@ static void all_missing_keys_are_named_together(void **state)
     assert_non_null(strstr(fault.text, "qwen2.embedding_length"));
     assert_non_null(strstr(fault.text, "qwen2.attention.head_count is"));
     gguf_close(gguf);
+}
+
+static const char *const WINDOW[] = {"attention.sliding_window=16", NULL};
+
+/* Each tensor that the loader says it needs is needed, and none of another architecture is let in. */
+static void each_architecture_needs_its_tensors(void **state)
+{
+    static const struct {
+        const char *arch, *missing, *strange;
+    } CASES[] = {
+        {"llama", "blk.1.ffn_gate.weight", "blk.0.attn_k_norm.weight"},
+        {"qwen2", "blk.0.attn_k.bias", "blk.1.post_attention_norm.weight"},
+        {"qwen3", "blk.1.attn_q_norm.weight", "blk.0.attn_q.bias"},
+        {"gemma", "blk.1.ffn_norm.weight", "blk.0.attn_q_norm.weight"},
+        {"gemma3", "blk.0.post_ffw_norm.weight", "blk.0.attn_v.bias"},
+        {"phi3", "blk.0.attn_qkv.weight", "blk.0.attn_q.weight"},
+        {"granite", "blk.0.ffn_down.weight", "blk.1.attn_sinks.weight"},
+        {"olmo2", "blk.0.attn_k_norm.weight", "blk.0.attn_norm.weight"},
+        {"smollm3", "blk.0.attn_output.weight", "blk.0.post_ffw_norm.weight"},
+    };
+
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        struct tiny_shape shape = tiny_shape(CASES[i].arch);
+        const struct tiny_twist twists[] = {{.fault = TINY_NO_TENSOR, .name = CASES[i].missing},
+                                            {.fault = TINY_MORE_TENSOR, .name = CASES[i].strange}};
+
+        model_free(tiny_model(&shape, *state, &(struct model_opts){0}));
+        for (size_t k = 0; k < 2; k++) {
+            struct gguf *gguf = tiny_gguf(&shape, &twists[k]);
+            struct model *model = NULL;
+            struct fault fault = {0};
+            int rc = model_new(gguf, *state, &(struct model_opts){0}, &fault, &model);
+
+            gguf_close(gguf);
+            if (rc != (k == 0 ? E_FORMAT : E_UNSUPPORTED) || strstr(fault.text, twists[k].name) == NULL)
+                fail_msg("%s %s: code %s, \"%s\"", CASES[i].arch, twists[k].name, err_name(rc), fault.text);
+        }
+    }
+}
+
+static void an_unknown_architecture_is_told_the_known_ones(void **state)
+{
+    struct tiny_shape shape = tiny_shape("llama");
+    struct tiny_twist twist = {.fault = TINY_KEY_STR, .name = "general.architecture", .text = "mamba"};
+    struct gguf *gguf = tiny_gguf(&shape, &twist);
+    struct model *model = NULL;
+    struct fault fault = {0};
+    const char *name;
+
+    assert_int_equal(model_new(gguf, *state, &(struct model_opts){0}, &fault, &model), E_UNSUPPORTED);
+    assert_non_null(strstr(fault.text, "\"mamba\""));
+    for (uint32_t i = 0; (name = model_arch_at(i)) != NULL; i++)
+        assert_non_null(strstr(fault.text, name));
+    gguf_close(gguf);
+}
+
+static void a_window_is_for_those_that_know_it(void **state)
+{
+    struct tiny_shape shape = tiny_shape("qwen2");
+    struct model *model = NULL;
+    struct fault fault = {0};
+    struct gguf *gguf;
+
+    shape.set = WINDOW;
+    shape.arch = "llama";
+    model = tiny_model(&shape, *state, &(struct model_opts){0});
+    assert_int_equal(model_config(model)->window, 16);
+    model_free(model);
+    shape.set = NULL;
+    shape.arch = "qwen2";
+    gguf = tiny_gguf(
+        &shape,
+        &(struct tiny_twist){.fault = TINY_KEY_U32, .name = "qwen2.attention.sliding_window", .value = 16});
+    model = NULL;
+    assert_int_equal(model_new(gguf, *state, &(struct model_opts){0}, &fault, &model), E_UNSUPPORTED);
+    assert_non_null(strstr(fault.text, "sliding windows are not supported in qwen2"));
+    gguf_close(gguf);
+}
+
+/* Which list of divisors applies is settled by the context length, and changes the sines. */
+static void longrope_takes_the_list_that_suits_the_context(void **state)
+{
+    static const char *const SET[] = {"rope.scaling.original_context_length=64", NULL};
+    struct tiny_shape shape = tiny_shape("phi3");
+    struct model_opts opts = {.kernels = "scalar"};
+    struct model *models[3];
+
+    shape.set = SET;
+    shape.has_rope_freqs = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        opts.context_length = 63 + i;
+        models[i] = tiny_model(&shape, *state, &opts);
+        assert_string_equal(model_config(models[i])->rope_scaling, "longrope");
+    }
+    assert_true(model_numerics_id(models[0]) == model_numerics_id(models[1]));
+    assert_true(model_numerics_id(models[1]) != model_numerics_id(models[2]));
+    for (uint32_t i = 0; i < 3; i++)
+        model_free(models[i]);
 }
 
 static void qwen2_needs_its_biases(void **state)
@@ -330,6 +432,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(harmless_keys_are_harmless, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_missing_keys_are_named_together, set_up, tear_down),
         cmocka_unit_test_setup_teardown(qwen2_needs_its_biases, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_architecture_needs_its_tensors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_unknown_architecture_is_told_the_known_ones, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_window_is_for_those_that_know_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(longrope_takes_the_list_that_suits_the_context, set_up, tear_down),
         cmocka_unit_test_setup_teardown(progress_ends_at_the_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
     };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes models of a few kilobytes.  Everything a model of these architectures needs is listed once, in
- * keys() and tensors(), and a twist changes one line of it: so each hostile file of the tests is a good file
- * but for one thing. */
+/* Writes models of a few kilobytes.  What tensors an architecture has is asked of the loader (model_tensors),
+ * the keys are listed once, in keys(), and a twist changes one line of it: so each hostile file of the tests
+ * is a good file but for one thing. */
 #include "tests/unit/model/tiny.h"
 
 #include "base/rng.h"
@@ -26,7 +26,7 @@ struct writing {
         uint64_t n_weights;
         enum dtype type;
         bool is_vector;
-    } declared[128];
+    } declared[1024];
     uint32_t n_declared;
     uint32_t n_matrices;
 };
@@ -96,6 +96,23 @@ static void twisted_key(struct writing *w)
         assert_int_equal(gguf_put_bool(w->writer, twist->name, twist->value != 0), 0);
 }
 
+/* Digits alone are a number, digits with a point a float, the rest is text. */
+static void set_key(struct writing *w, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    char key[128];
+
+    assert_non_null(equals);
+    snprintf(key, sizeof(key), "%s.%.*s", w->shape->arch, (int)(equals - text), text);
+    text = equals + 1;
+    if (strspn(text, "0123456789") == strlen(text))
+        assert_int_equal(gguf_put_u32(w->writer, key, (uint32_t)strtoul(text, NULL, 10)), 0);
+    else if (strspn(text, "0123456789.") == strlen(text))
+        assert_int_equal(gguf_put_f32(w->writer, key, strtof(text, NULL)), 0);
+    else
+        assert_int_equal(gguf_put_str(w->writer, key, bytes_str(text)), 0);
+}
+
 static void expert_keys(struct writing *w)
 {
     const struct tiny_shape *s = w->shape;
@@ -138,136 +155,72 @@ static void keys(struct writing *w)
     snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", s->arch);
     if (!twisted(w, TINY_NO_KEY, key) && !twisted(w, TINY_KEY_F32, key))
         assert_int_equal(gguf_put_f32(w->writer, key, 1e-5f), 0);
+    for (size_t i = 0; s->set && s->set[i]; i++)
+        set_key(w, s->set[i]);
     twisted_key(w);
 }
 
 /* ---- tensors ---- */
 
-static void stack(struct writing *w, const char *name, uint64_t count, uint64_t rows, uint64_t cols)
+static void declare(struct writing *w, const char *name, uint32_t n_dims, uint64_t dims[3])
 {
     struct declared *at = &w->declared[w->n_declared];
-    enum dtype type = rows == 0 ? DTYPE_F32 : w->shape->types[w->n_matrices++ % 3];
-    uint64_t dims[3] = {cols, rows, count};
+    bool is_vector = n_dims == 1;
+    enum dtype type = is_vector ? DTYPE_F32 : w->shape->types[w->n_matrices++ % 3];
 
     if (twisted(w, TINY_NO_TENSOR, name))
         return;
-    if (twisted(w, TINY_TENSOR_ROWS, name))
-        dims[1] = rows = w->twist->value;
+    if (twisted(w, TINY_TENSOR_ROWS, name)) {
+        n_dims = n_dims > 2 ? n_dims : 2;
+        dims[1] = w->twist->value;
+    }
     if (twisted(w, TINY_TENSOR_COLS, name))
-        dims[0] = cols = w->twist->value;
+        dims[0] = w->twist->value;
     if (twisted(w, TINY_TENSOR_TYPE, name))
         type = (enum dtype)w->twist->value;
-    *at = (struct declared){
-        .n_weights = (rows ? rows : 1) * cols * count, .type = type, .is_vector = rows == 0};
-    w->n_declared++;
-    assert_int_equal(gguf_declare_tensor(w->writer, name, type, count > 1 ? 3 : rows ? 2 : 1, dims), 0);
+    *at = (struct declared){.n_weights = 1, .type = type, .is_vector = is_vector};
+    for (uint32_t i = 0; i < n_dims; i++)
+        at->n_weights *= dims[i];
+    assert_true(++w->n_declared < sizeof(w->declared) / sizeof(w->declared[0]));
+    assert_int_equal(gguf_declare_tensor(w->writer, name, type, n_dims, dims), 0);
 }
 
-static void tensor(struct writing *w, const char *name, uint64_t rows, uint64_t cols)
+static int visit(void *arg, const struct model_tensor *tensor)
 {
-    stack(w, name, 1, rows, cols);
-}
-
-static void layer_stack(struct writing *w, uint32_t layer, const char *suffix, uint64_t count, uint64_t rows,
-                        uint64_t cols)
-{
-    char name[64];
-
-    snprintf(name, sizeof(name), "blk.%u.%s", layer, suffix);
-    stack(w, name, count, rows, cols);
-}
-
-static void layer_tensor(struct writing *w, uint32_t layer, const char *suffix, uint64_t rows, uint64_t cols)
-{
-    layer_stack(w, layer, suffix, 1, rows, cols);
-}
-
-static void grouped_tensors(struct writing *w, uint32_t i)
-{
+    struct writing *w = arg;
     const struct tiny_shape *s = w->shape;
-    uint64_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
+    struct model_tensor copy = *tensor;
 
-    layer_tensor(w, i, "attn_q.weight", q, s->hidden);
-    layer_tensor(w, i, "attn_k.weight", kv, s->hidden);
-    layer_tensor(w, i, "attn_v.weight", kv, s->hidden);
-    if (s->has_bias) {
-        layer_tensor(w, i, "attn_q.bias", 0, q);
-        layer_tensor(w, i, "attn_k.bias", 0, kv);
-        layer_tensor(w, i, "attn_v.bias", 0, kv);
-    }
-    if (strncmp(s->arch, "qwen3", 5) == 0) {
-        layer_tensor(w, i, "attn_q_norm.weight", 0, s->head_dim);
-        layer_tensor(w, i, "attn_k_norm.weight", 0, s->head_dim);
-    }
-    layer_tensor(w, i, "attn_output.weight", s->hidden, q);
+    if (tensor->role == MODEL_BIAS   ? s->has_bias
+        : tensor->role == MODEL_HEAD ? !s->is_tied
+        : tensor->role == MODEL_ROPE_FACTORS
+            ? s->has_rope_freqs && (strstr(tensor->name, "factors") != NULL) == (strcmp(s->arch, "phi3") == 0)
+            : !tensor->is_optional)
+        declare(w, copy.name, copy.n_dims, copy.dims);
+    return 0;
 }
 
-static void latent_tensors(struct writing *w, uint32_t i)
-{
-    const struct tiny_shape *s = w->shape;
-    uint64_t q = s->n_heads * s->head_dim, nope = s->head_dim - s->rope_dims;
-
-    layer_tensor(w, i, "attn_kv_a_mqa.weight", s->latent + s->rope_dims, s->hidden);
-    layer_tensor(w, i, "attn_kv_a_norm.weight", 0, s->latent);
-    if (s->is_split) {
-        layer_stack(w, i, "attn_k_b.weight", s->n_heads, s->latent, nope);
-        layer_stack(w, i, "attn_v_b.weight", s->n_heads, s->value_dim, s->latent);
-    } else {
-        layer_tensor(w, i, "attn_kv_b.weight", s->n_heads * (nope + s->value_dim), s->latent);
-    }
-    if (s->q_latent) {
-        layer_tensor(w, i, "attn_q_a.weight", s->q_latent, s->hidden);
-        layer_tensor(w, i, "attn_q_a_norm.weight", 0, s->q_latent);
-        layer_tensor(w, i, "attn_q_b.weight", q, s->q_latent);
-    } else {
-        layer_tensor(w, i, "attn_q.weight", q, s->hidden);
-    }
-    layer_tensor(w, i, "attn_output.weight", s->hidden, s->n_heads * s->value_dim);
-}
-
-static void ffn_tensors(struct writing *w, uint32_t i)
-{
-    const struct tiny_shape *s = w->shape;
-    uint64_t shared = s->n_shared * s->expert_ffn;
-
-    if (s->n_experts == 0 || i < s->n_dense) {
-        layer_tensor(w, i, "ffn_gate.weight", s->ffn, s->hidden);
-        layer_tensor(w, i, "ffn_up.weight", s->ffn, s->hidden);
-        layer_tensor(w, i, "ffn_down.weight", s->hidden, s->ffn);
-        return;
-    }
-    layer_tensor(w, i, "ffn_gate_inp.weight", s->n_experts, s->hidden);
-    layer_stack(w, i, "ffn_gate_exps.weight", s->n_experts, s->expert_ffn, s->hidden);
-    layer_stack(w, i, "ffn_up_exps.weight", s->n_experts, s->expert_ffn, s->hidden);
-    layer_stack(w, i, "ffn_down_exps.weight", s->n_experts, s->hidden, s->expert_ffn);
-    if (s->n_shared) {
-        layer_tensor(w, i, "ffn_gate_shexp.weight", shared, s->hidden);
-        layer_tensor(w, i, "ffn_up_shexp.weight", shared, s->hidden);
-        layer_tensor(w, i, "ffn_down_shexp.weight", s->hidden, shared);
-    }
-}
-
+/* The loader is asked about the keys as they are without the twist. */
 static void tensors(struct writing *w)
 {
-    const struct tiny_shape *s = w->shape;
+    struct writing plain = {.shape = w->shape};
+    struct buf image = {0};
+    struct gguf *gguf = NULL;
+    struct fault fault = {0};
+    uint64_t dims[3] = {w->shape->hidden, 1, 1};
 
-    tensor(w, "token_embd.weight", s->vocab, s->hidden);
-    tensor(w, "output_norm.weight", 0, s->hidden);
-    if (!s->is_tied)
-        tensor(w, "output.weight", s->vocab, s->hidden);
-    if (s->has_rope_freqs)
-        tensor(w, "rope_freqs.weight", 0, s->head_dim / 2);
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        layer_tensor(w, i, "attn_norm.weight", 0, s->hidden);
-        if (s->latent)
-            latent_tensors(w, i);
-        else
-            grouped_tensors(w, i);
-        layer_tensor(w, i, "ffn_norm.weight", 0, s->hidden);
-        ffn_tensors(w, i);
-    }
+    assert_int_equal(gguf_writer_new(&plain.writer), 0);
+    keys(&plain);
+    key_u32(&plain, "vocab_size", w->shape->vocab);
+    assert_int_equal(gguf_writer_header(plain.writer, &image), 0);
+    assert_int_equal(gguf_open_memory(buf_view(&image), &fault, &gguf), 0);
+    if (model_tensors(gguf, &fault, visit, w) < 0)
+        fail_msg("%s", fault.text);
+    gguf_close(gguf);
+    buf_fini(&image);
+    gguf_writer_free(plain.writer);
     if (w->twist && w->twist->fault == TINY_MORE_TENSOR)
-        tensor(w, w->twist->name, 0, s->hidden);
+        declare(w, w->twist->name, 1, dims);
 }
 
 /* ---- weights ---- */

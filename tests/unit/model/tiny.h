@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiny random models for tests: made with gguf/write.h, opened at once, with one thing wrong on request. */
+/* Tiny random models of any architecture for tests: made with gguf/write.h, opened at once, with one thing
+ * wrong on request. */
 #ifndef MODEL_TINY_H
 #define MODEL_TINY_H
 
@@ -12,11 +13,11 @@ struct tiny_shape {
     enum dtype types[3]; /* taken in turn by the matrices */
     bool is_tied;
     bool has_bias;
-    bool has_rope_freqs;
+    bool has_rope_freqs;    /* and longrope's lists, where the architecture has them */
+    const char *const *set; /* "KEY=VALUE" without the architecture's name, NULL-ended; may be NULL */
     uint32_t n_experts, n_used, expert_ffn, n_shared; /* n_experts 0: dense */
     uint32_t n_dense;                                 /* layers before the experts begin */
-    uint32_t latent, q_latent, rope_dims, value_dim;  /* deepseek2 */
-    bool is_split;                                    /* attn_k_b and attn_v_b; a tensor for each expert */
+    uint32_t latent, q_latent, rope_dims, value_dim;  /* latent 0: attention by heads */
     uint64_t seed;
 };
 

@@ -179,9 +179,10 @@ static void do_unit(const struct attn_job *job, uint32_t index, const struct att
 
     index -= plan->first_unit;
     if (plan->n_splits > 0) {
-        set_heads(job, index / plan->n_splits, &unit);
+        /* All heads of a split before the next one, as they lie in the blocks. */
+        set_heads(job, index % job->n_head_sets, &unit);
         set_parts(job, plan, &unit);
-        unit.first_split = plan->first_split + index % plan->n_splits;
+        unit.first_split = plan->first_split + index / job->n_head_sets;
         unit.end_split = unit.first_split + 1;
     } else {
         /* The last queries have the most keys: they go first, so that ranks end together. */

@@ -47,6 +47,7 @@ struct kv_tile {
     uint32_t kv_head;
     uint32_t key; /* first of the tile */
     uint32_t from, to;
+    uint32_t end; /* key behind the last that is stored */
     float *k, *v;
 };
 

@@ -45,7 +45,7 @@ enum { TILE_ROWS = (int)TILE_TOKENS < (int)ATTN_TILE_ROWS ? (int)TILE_TOKENS : (
 /* A unit's shape, and the tile at hand. */
 struct walk {
     const struct attn_unit *unit;
-    uint32_t n_rows;
+    uint32_t n_rows, tile_rows;
     uint32_t q_step, v_pad, state_floats, part_floats;
     uint32_t key; /* first of the tile */
 };
@@ -111,7 +111,32 @@ static void raise_maximum(float *state, float m, uint32_t v_pad)
         v16_store(state + d, v16_mul(v16_load(state + d), correction));
 }
 
-/* Scores to probabilities, in place. */
+/* Scores to probabilities, in place, of a row that sees the whole tile. */
+static inline void soften_all(float *scores, float *state, uint32_t v_pad)
+{
+    v16 s[ATTN_TILE_KEYS / 16], top, sum;
+
+    for (uint32_t i = 0; i < ATTN_TILE_KEYS / 16; i++) {
+        s[i] = v16_load(scores + i * 16);
+        top = i == 0 ? s[i] : v16_max(s[i], top);
+    }
+    /* With the old maximum the correction would be 1, which changes no bit. */
+    float m = v16_top(top);
+    if (m > state[STATE_M])
+        raise_maximum(state, m, v_pad);
+
+    v16 most = v16_set1(state[STATE_M]);
+    sum = v16_load(state + STATE_L);
+    for (uint32_t i = 0; i < ATTN_TILE_KEYS / 16; i++) {
+        v16 p = v16_exp2(v16_sub(s[i], most));
+
+        v16_store(scores + i * 16, p);
+        sum = v16_add(sum, p);
+    }
+    v16_store(state + STATE_L, sum);
+}
+
+/* The same of some keys. */
 static void soften(float *scores, struct range keys, float *state, uint32_t v_pad)
 {
     v16 nothing = v16_set1(-INFINITY);
@@ -130,7 +155,6 @@ static void soften(float *scores, struct range keys, float *state, uint32_t v_pa
         v16_store(scores + i, s);
         top = v16_max(s, top);
     }
-    /* With the old maximum the correction would be 1, which changes no bit. */
     float m = v16_top(top);
     if (m > state[STATE_M])
         raise_maximum(state, m, v_pad);
@@ -183,6 +207,32 @@ static void attend_values(const struct walk *walk, uint32_t row, uint32_t n)
                    (struct range){common.to, row_keys(walk, row + r).to});
 }
 
+static void find_scores(const struct walk *walk, uint32_t row, uint32_t end, uint32_t from, uint32_t to)
+{
+    const struct attn_space *space = &walk->unit->space;
+
+    KERN(attn_scores)
+    (&(struct attn_scores){.q = space->q + (size_t)row * walk->q_step,
+                           .q_step = walk->q_step,
+                           .k = space->k,
+                           .n_k = walk->unit->args->k_dim,
+                           .s = space->scores,
+                           .from = from,
+                           .to = to},
+     end - row);
+}
+
+/* The tile at hand, of which all rows see everything, for rows [row, end). */
+static void attend_all(const struct walk *walk, uint32_t row, uint32_t end)
+{
+    float *scores = walk->unit->space.scores;
+
+    find_scores(walk, row, end, 0, ATTN_TILE_KEYS / 16);
+    for (uint32_t r = row; r < end; r++)
+        soften_all(scores + (size_t)(r - row) * ATTN_TILE_KEYS, row_state(walk, r), walk->v_pad);
+    add_values(walk, row, end - row, scores, (struct range){0, ATTN_TILE_KEYS});
+}
+
 /* The tile at hand for rows [row, end). */
 static void attend_rows(const struct walk *walk, uint32_t row, uint32_t end)
 {
@@ -194,15 +244,7 @@ static void attend_rows(const struct walk *walk, uint32_t row, uint32_t end)
         end--;
     if (row == end)
         return;
-    KERN(attn_scores)
-    (&(struct attn_scores){.q = space->q + (size_t)row * walk->q_step,
-                           .q_step = walk->q_step,
-                           .k = space->k,
-                           .n_k = walk->unit->args->k_dim,
-                           .s = space->scores,
-                           .from = row_keys(walk, row).from / 16,
-                           .to = (row_keys(walk, end - 1).to + 15) / 16},
-     end - row);
+    find_scores(walk, row, end, row_keys(walk, row).from / 16, (row_keys(walk, end - 1).to + 15) / 16);
     for (uint32_t r = row; r < end; r++)
         soften(space->scores + (size_t)(r - row) * ATTN_TILE_KEYS, row_keys(walk, r), row_state(walk, r),
                walk->v_pad);
@@ -255,7 +297,8 @@ static void walk_split(struct walk *walk, uint32_t split)
 {
     const struct attn_unit *unit = walk->unit;
     uint32_t first_seen = attn_first_key(unit->args, row_position(walk, 0));
-    uint32_t begin = split * ATTN_SPLIT_KEYS, end = row_position(walk, walk->n_rows - 1) + 1;
+    uint32_t begin = split * ATTN_SPLIT_KEYS, end_of_rows = row_position(walk, walk->n_rows - 1) + 1;
+    uint32_t end = end_of_rows;
 
     for (uint32_t row = 0; row < walk->n_rows; row++) {
         float *state = row_state(walk, row);
@@ -266,8 +309,10 @@ static void walk_split(struct walk *walk, uint32_t split)
     if (end - begin > ATTN_SPLIT_KEYS)
         end = begin + ATTN_SPLIT_KEYS;
     walk->key = first_seen > begin ? first_seen / ATTN_TILE_KEYS * ATTN_TILE_KEYS : begin;
+    uint32_t all_from = attn_first_key(unit->args, end_of_rows - 1), all_to = row_position(walk, 0) + 1;
     for (; walk->key < end; walk->key += ATTN_TILE_KEYS) {
         struct range seen = {within(walk, first_seen), within(walk, end)};
+        bool all = walk->key >= all_from && walk->key + ATTN_TILE_KEYS <= all_to;
 
         KERN(kv_load)
         (unit->args, &(struct kv_tile){.blocks = unit->item->blocks,
@@ -275,10 +320,17 @@ static void walk_split(struct walk *walk, uint32_t split)
                                        .key = walk->key,
                                        .from = seen.from / 16,
                                        .to = (seen.to + 15) / 16,
+                                       .end = end_of_rows,
                                        .k = unit->space.k,
                                        .v = unit->space.v});
-        for (uint32_t row = 0; row < walk->n_rows; row += TILE_ROWS)
-            attend_rows(walk, row, walk->n_rows - row < TILE_ROWS ? walk->n_rows : row + TILE_ROWS);
+        for (uint32_t row = 0; row < walk->n_rows; row += walk->tile_rows) {
+            uint32_t row_end = walk->n_rows - row < walk->tile_rows ? walk->n_rows : row + walk->tile_rows;
+
+            if (all)
+                attend_all(walk, row, row_end);
+            else
+                attend_rows(walk, row, row_end);
+        }
     }
     for (uint32_t row = 0; row < walk->n_rows; row++)
         if (row_position(walk, row) >= begin && row_first_split(walk, row) <= split)
@@ -315,8 +367,11 @@ static void write_row(const struct walk *walk, uint32_t row, const float *part)
 
 static struct walk walk_of(const struct attn_unit *unit)
 {
+    uint32_t n_rows = unit->n_tokens * unit->n_heads, n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
+
     return (struct walk){.unit = unit,
-                         .n_rows = unit->n_tokens * unit->n_heads,
+                         .n_rows = n_rows,
+                         .tile_rows = (n_rows + n_tiles - 1) / n_tiles, /* of nearly equal height */
                          .q_step = attn_pad(unit->args->k_dim),
                          .v_pad = attn_pad(unit->args->v_dim),
                          .state_floats = attn_state_floats(unit->args->v_dim),

@@ -15,8 +15,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/check.h"
-
 enum { MAX_RUNS = ATTN_MAX_DIM / KV_RUN };
 
 /* One KV head's part of one block. */
@@ -59,56 +57,7 @@ static struct head head_at(const struct attn_args *args, uint32_t block, uint32_
 
 /* ---- load ---- */
 
-static v16 scales_at(const uint16_t *scales)
-{
-    return v16_from_f16(scales);
-}
-
-/* Sixteen keys from token at on. */
-static void load_keys(const struct head *head, uint32_t at, float *out)
-{
-    const uint16_t *scales = scales_of(head->k, head, head->k_dim) + at;
-    uint32_t step = head->block_tokens;
-
-    switch (head->type) {
-    case DTYPE_F32:
-        for (uint32_t d = 0; d < head->k_dim; d++)
-            v16_store(out + d * ATTN_TILE_KEYS, v16_load((const float *)head->k + at + d * step));
-        break;
-    case DTYPE_F16:
-        for (uint32_t d = 0; d < head->k_dim; d++)
-            v16_store(out + d * ATTN_TILE_KEYS, v16_from_f16((const uint16_t *)head->k + at + d * step));
-        break;
-    case DTYPE_BF16:
-        for (uint32_t d = 0; d < head->k_dim; d++)
-            v16_store(out + d * ATTN_TILE_KEYS, v16_from_bf16((const uint16_t *)head->k + at + d * step));
-        break;
-    case DTYPE_Q8_0:
-        for (uint32_t run = 0; run < runs(head->k_dim); run++) {
-            v16 scale = scales_at(scales + run * step);
-
-            for (uint32_t d = run * KV_RUN; d < (run + 1) * KV_RUN; d++)
-                v16_store(out + d * ATTN_TILE_KEYS,
-                          v16_mul(v16_from_i8((const int8_t *)head->k + at + d * step), scale));
-        }
-        break;
-    default:
-        for (uint32_t run = 0; run < runs(head->k_dim); run++) {
-            v16 scale = scales_at(scales + run * step);
-
-            for (uint32_t i = 0; i < KV_RUN / 2; i++) {
-                const uint8_t *from = (const uint8_t *)head->k + at + (run * KV_RUN / 2 + i) * step;
-                float *to = out + (run * KV_RUN + i) * ATTN_TILE_KEYS;
-
-                v16_store(to, v16_mul(v16_from_low4(from), scale));
-                v16_store(to + KV_RUN / 2 * ATTN_TILE_KEYS, v16_mul(v16_from_high4(from), scale));
-            }
-        }
-        break;
-    }
-}
-
-static v16 plain_at(enum dtype type, const char *row, uint32_t i)
+static inline __attribute__((always_inline)) v16 plain_at(enum dtype type, const char *row, uint32_t i)
 {
     if (type == DTYPE_F32)
         return v16_load((const float *)row + i);
@@ -117,92 +66,199 @@ static v16 plain_at(enum dtype type, const char *row, uint32_t i)
     return v16_from_bf16((const uint16_t *)row + i);
 }
 
-/* One value of a plain type; the arena may end with it. */
-static inline __attribute__((always_inline)) void load_plain_value(enum dtype type, const char *row,
-                                                                   uint32_t v_dim, float *out)
+/* Memory to bring nearer while other memory is read: as fast as that is, or the processor would run out of
+ * places to wait for it. */
+struct ahead {
+    const char *k, *v;
+};
+
+/* Numbers d of sixteen keys of a plain type. */
+static inline __attribute__((always_inline)) void load_plain_keys(enum dtype type, const struct head *head,
+                                                                  uint32_t at, const char *ahead, float *out)
 {
-    uint32_t d = 0, element_bytes = type == DTYPE_F32 ? 4 : 2;
+    const uint32_t element_bytes = type == DTYPE_F32 ? 4 : 2;
+    const char *from = head->k + at * element_bytes;
 
-    for (; d + 16 <= v_dim; d += 16)
-        v16_store(out + d, plain_at(type, row, d));
-    if (d < v_dim) {
-        char rest[64] = {0};
-
-        memcpy(rest, row + (size_t)d * element_bytes, (size_t)(v_dim - d) * element_bytes);
-        v16_store(out + d, plain_at(type, rest, 0));
+    for (uint32_t d = 0; d < head->k_dim; d++) {
+        v16_store(out + d * ATTN_TILE_KEYS, plain_at(type, from, 0));
+        __builtin_prefetch(ahead, 0, 3);
+        from += head->block_tokens * element_bytes;
+        ahead += ATTN_GROUP_KEYS * element_bytes;
     }
 }
 
-/* Sixteen quantised values from token at on. */
-static void load_quantised_values(const struct head *head, uint32_t at, float *out, uint32_t v_step)
+static void load_q8_0_keys(const struct head *head, uint32_t at, const char *ahead, float *out)
 {
-    uint32_t n_runs = runs(head->v_dim);
-    size_t row_bytes = quant_bytes(head->type, head->v_dim);
-    const uint16_t *halves = scales_of(head->v, head, head->v_dim) + (size_t)at * n_runs;
-    float scales[ATTN_GROUP_KEYS * MAX_RUNS];
+    const uint16_t *scales = scales_of(head->k, head, head->k_dim) + at;
+    const int8_t *from = (const int8_t *)head->k + at;
 
-    for (uint32_t i = 0; i < n_runs; i++)
-        v16_store(scales + i * 16, v16_from_f16(halves + i * 16));
-    for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++) {
-        const char *row = head->v + (at + token) * row_bytes;
-        float *to = out + token * v_step;
+    for (uint32_t run = 0; run < runs(head->k_dim); run++) {
+        v16 scale = v16_from_f16(scales + run * head->block_tokens);
 
-        for (uint32_t run = 0; run < n_runs; run++) {
-            v16 scale = v16_set1(scales[token * n_runs + run]), low, high;
-
-            if (head->type == DTYPE_Q8_0) {
-                low = v16_from_i8((const int8_t *)row + run * KV_RUN);
-                high = v16_from_i8((const int8_t *)row + run * KV_RUN + 16);
-            } else {
-                low = v16_from_low4((const uint8_t *)row + run * 16);
-                high = v16_from_high4((const uint8_t *)row + run * 16);
-            }
-            v16_store(to + run * KV_RUN, v16_mul(low, scale));
-            v16_store(to + run * KV_RUN + 16, v16_mul(high, scale));
+        for (uint32_t i = 0; i < KV_RUN; i++) {
+            v16_store(out, v16_mul(v16_from_i8(from), scale));
+            __builtin_prefetch(ahead, 0, 3);
+            from += head->block_tokens;
+            out += ATTN_TILE_KEYS;
+            ahead += ATTN_GROUP_KEYS;
         }
     }
 }
 
-static void load_values(const struct head *head, uint32_t at, float *out, uint32_t v_step)
+static void load_q4_0_keys(const struct head *head, uint32_t at, const char *ahead, float *out)
 {
-    if (head->type == DTYPE_Q8_0 || head->type == DTYPE_Q4_0) {
-        load_quantised_values(head, at, out, v_step);
-        return;
-    }
-    size_t row_bytes = (size_t)head->v_dim * (head->type == DTYPE_F32 ? 4 : 2);
-    for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++) {
-        const char *row = head->v + (at + token) * row_bytes;
+    const uint16_t *scales = scales_of(head->k, head, head->k_dim) + at;
+    const uint8_t *from = (const uint8_t *)head->k + at;
 
-        if (head->type == DTYPE_F16)
-            load_plain_value(DTYPE_F16, row, head->v_dim, out + token * v_step);
-        else
-            load_plain_value(head->type, row, head->v_dim, out + token * v_step);
+    for (uint32_t run = 0; run < runs(head->k_dim); run++) {
+        v16 scale = v16_from_f16(scales + run * head->block_tokens);
+        float *to = out + run * KV_RUN * ATTN_TILE_KEYS;
+
+        for (uint32_t i = 0; i < KV_RUN / 2; i++) {
+            v16_store(to, v16_mul(v16_from_low4(from), scale));
+            v16_store(to + KV_RUN / 2 * ATTN_TILE_KEYS, v16_mul(v16_from_high4(from), scale));
+            __builtin_prefetch(ahead, 0, 3);
+            from += head->block_tokens;
+            to += ATTN_TILE_KEYS;
+            ahead += ATTN_GROUP_KEYS;
+        }
     }
 }
 
+/* Sixteen keys from token at on. */
+static void load_keys(const struct head *head, uint32_t at, const char *ahead, float *out)
+{
+    if (head->type == DTYPE_F32)
+        load_plain_keys(DTYPE_F32, head, at, ahead, out);
+    else if (head->type == DTYPE_F16)
+        load_plain_keys(DTYPE_F16, head, at, ahead, out);
+    else if (head->type == DTYPE_BF16)
+        load_plain_keys(DTYPE_BF16, head, at, ahead, out);
+    else if (head->type == DTYPE_Q8_0)
+        load_q8_0_keys(head, at, ahead, out);
+    else
+        load_q4_0_keys(head, at, ahead, out);
+}
+
+/* Sixteen values of a plain type.  The arena may end with the last. */
+static inline __attribute__((always_inline)) void
+load_plain_values(enum dtype type, const struct head *head, uint32_t at, const char *ahead, float *out)
+{
+    const uint32_t element_bytes = type == DTYPE_F32 ? 4 : 2, v_dim = head->v_dim;
+    const char *row = head->v + (size_t)at * v_dim * element_bytes;
+
+    for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++) {
+        uint32_t d = 0;
+
+        for (; d + 16 <= v_dim; d += 16) {
+            v16_store(out + d, plain_at(type, row, d));
+            __builtin_prefetch(ahead + d * element_bytes, 0, 3);
+        }
+        if (d < v_dim) {
+            char rest[64] = {0};
+
+            memcpy(rest, row + (size_t)d * element_bytes, (size_t)(v_dim - d) * element_bytes);
+            v16_store(out + d, plain_at(type, rest, 0));
+        }
+        out += attn_v_step(v_dim);
+        row += (size_t)v_dim * element_bytes;
+        ahead += (size_t)v_dim * element_bytes;
+    }
+}
+
+static inline __attribute__((always_inline)) void
+load_quantised_values(enum dtype type, const struct head *head, uint32_t at, const char *ahead, float *out)
+{
+    const uint32_t n_runs = runs(head->v_dim), run_bytes = type == DTYPE_Q8_0 ? KV_RUN : KV_RUN / 2;
+    const uint16_t *halves = scales_of(head->v, head, head->v_dim) + (size_t)at * n_runs;
+    const char *from = head->v + (size_t)at * n_runs * run_bytes;
+    float scales[ATTN_GROUP_KEYS * MAX_RUNS];
+
+    for (uint32_t i = 0; i < n_runs; i++)
+        v16_store(scales + i * 16, v16_from_f16(halves + i * 16));
+    for (uint32_t i = 0; i < ATTN_GROUP_KEYS * n_runs; i++) {
+        v16 scale = v16_set1(scales[i]), low, high;
+
+        if (type == DTYPE_Q8_0) {
+            low = v16_from_i8((const int8_t *)from);
+            high = v16_from_i8((const int8_t *)from + 16);
+        } else {
+            low = v16_from_low4((const uint8_t *)from);
+            high = v16_from_high4((const uint8_t *)from);
+        }
+        v16_store(out, v16_mul(low, scale));
+        v16_store(out + 16, v16_mul(high, scale));
+        __builtin_prefetch(ahead, 0, 3);
+        out += KV_RUN;
+        from += run_bytes;
+        ahead += run_bytes;
+    }
+}
+
+static void load_values(const struct head *head, uint32_t at, const char *ahead, float *out)
+{
+    if (head->type == DTYPE_F32)
+        load_plain_values(DTYPE_F32, head, at, ahead, out);
+    else if (head->type == DTYPE_F16)
+        load_plain_values(DTYPE_F16, head, at, ahead, out);
+    else if (head->type == DTYPE_BF16)
+        load_plain_values(DTYPE_BF16, head, at, ahead, out);
+    else if (head->type == DTYPE_Q8_0)
+        load_quantised_values(DTYPE_Q8_0, head, at, ahead, out);
+    else
+        load_quantised_values(DTYPE_Q4_0, head, at, ahead, out);
+}
+
 /* The values that lie in the keys: sixteen columns of the K tile as rows. */
-static void turn_keys(const float *k, uint32_t v_dim, float *out, uint32_t v_step)
+static void turn_keys(const float *k, uint32_t v_dim, float *out)
 {
     for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++)
         for (uint32_t d = 0; d < v_dim; d++)
-            out[token * v_step + d] = k[d * ATTN_TILE_KEYS + token];
+            out[token * attn_v_step(v_dim) + d] = k[d * ATTN_TILE_KEYS + token];
+}
+
+/* What to bring nearer while sixteen keys are read: as much of the blocks of the tile behind. */
+static struct ahead look_ahead(const struct attn_args *args, const struct kv_tile *tile, uint32_t key)
+{
+    uint32_t part = key % args->block_tokens;
+
+    if (key >= tile->end)
+        return (struct ahead){(const char *)tile->k, (const char *)tile->v};
+    struct head head = head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
+    size_t v_bytes = args->v_in_k ? 0 : attn_row_bytes(args->kv_type, args->v_dim);
+    struct ahead ahead = {head.k + part * attn_row_bytes(args->kv_type, args->k_dim),
+                          head.v + part * v_bytes};
+
+    /* Scales lie apart: these are a few lines more. */
+    if (args->kv_type == DTYPE_Q8_0 || args->kv_type == DTYPE_Q4_0) {
+        const char *k = (const char *)scales_of(head.k, &head, head.k_dim);
+        const char *v =
+            (const char *)(scales_of(head.v, &head, head.v_dim) + (size_t)part * runs(head.v_dim));
+
+        for (uint32_t run = 0; run < runs(head.k_dim); run++)
+            __builtin_prefetch(k + (size_t)(run * head.block_tokens + part) * 2, 0, 3);
+        for (uint32_t i = 0; i < runs(head.v_dim) && !args->v_in_k; i += 2)
+            __builtin_prefetch(v + (size_t)i * 32, 0, 3);
+        ahead.k = head.k + part * quant_bytes(head.type, head.k_dim);
+        ahead.v = head.v + part * quant_bytes(head.type, head.v_dim);
+    }
+    return ahead;
 }
 
 void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile)
 {
-    uint32_t v_step = attn_v_step(args->v_dim);
-
     for (uint32_t group = tile->from; group < tile->to; group++) {
         uint32_t key = tile->key + group * ATTN_GROUP_KEYS, at = key % args->block_tokens;
         struct head head = head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
+        struct ahead ahead = look_ahead(args, tile, key + ATTN_TILE_KEYS);
         float *k = tile->k + group * ATTN_GROUP_KEYS;
-        float *v = tile->v + (size_t)group * ATTN_GROUP_KEYS * v_step;
+        float *v = tile->v + (size_t)group * ATTN_GROUP_KEYS * attn_v_step(args->v_dim);
 
-        load_keys(&head, at, k);
+        load_keys(&head, at, ahead.k, k);
         if (args->v_in_k)
-            turn_keys(k, args->v_dim, v, v_step);
+            turn_keys(k, args->v_dim, v);
         else
-            load_values(&head, at, v, v_step);
+            load_values(&head, at, ahead.v, v);
     }
 }
 

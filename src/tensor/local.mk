@@ -51,6 +51,10 @@ else
 libtensor_a_SOURCES += src/tensor/tables_other.c
 endif
 
+noinst_PROGRAMS += tests/bench/bench_attention
+tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c
+tests_bench_bench_attention_LDADD = $(link_tensor)
+
 noinst_PROGRAMS += tests/bench/bench_tensor
 tests_bench_bench_tensor_SOURCES = tests/bench/bench_tensor.c
 tests_bench_bench_tensor_LDADD = $(link_tensor)

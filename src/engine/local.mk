@@ -16,12 +16,15 @@ libengine_a_SOURCES += src/engine/engine_cpu.h src/engine/engine_cpu.c src/engin
 if HAVE_CMOCKA
 engine_tests = tests/unit/engine/test_engine_cpu tests/unit/engine/test_exact tests/unit/engine/test_golden \
 	tests/unit/engine/test_arch tests/unit/engine/test_property \
+	tests/unit/engine/test_long \
 	tests/unit/engine/test_stories tests/unit/engine/test_demo
 check_PROGRAMS += $(engine_tests)
 TESTS += $(engine_tests)
 tests_unit_engine_test_engine_cpu_SOURCES = tests/unit/engine/test_engine_cpu.c tests/unit/model/tiny.c \
 	tests/unit/model/tiny.h
 tests_unit_engine_test_engine_cpu_LDADD = $(link_engine) $(CMOCKA_LIBS)
+tests_unit_engine_test_long_SOURCES = tests/unit/engine/test_long.c tests/unit/model/tiny.c tests/unit/model/tiny.h
+tests_unit_engine_test_long_LDADD = $(link_engine) $(CMOCKA_LIBS)
 trial_sources = tests/unit/engine/trial.c tests/unit/engine/trial.h tests/unit/model/tiny.c tests/unit/model/tiny.h
 tests_unit_engine_test_exact_SOURCES = tests/unit/engine/test_exact.c $(trial_sources)
 tests_unit_engine_test_exact_LDADD = $(link_engine) $(CMOCKA_LIBS)

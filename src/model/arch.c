@@ -313,6 +313,8 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
                                         [ROPE_SCALE_YARN] = "yarn",
                                         [ROPE_SCALE_LONGROPE] = "longrope"};
 
+    double attn_factor = 0;
+
     *rope = (struct rope_params){.pairs = r->arch->pairs,
                                  .freq_base = 10000,
                                  .factor = 1,
@@ -333,7 +335,10 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
     if (rope->factor == 0) /* how some writers say "none" */
         rope->factor = 1;
     read_number(r, "rope.scaling.original_context_length", OPTIONAL, CONTEXT, &rope->original_context);
-    read_number(r, "rope.scaling.attn_factor", OPTIONAL, TIMES, &rope->attn_factor);
+    read_number(r, "rope.scaling.attn_factor", OPTIONAL, TIMES, &attn_factor);
+    rope->is_attn_factor_whole = attn_factor != 0;
+    if (rope->is_attn_factor_whole)
+        rope->attn_factor = attn_factor;
     read_number(r, "rope.scaling.yarn_attn_factor", OPTIONAL, TIMES, &rope->attn_factor);
     read_number(r, "rope.scaling.yarn_ext_factor", OPTIONAL, TIMES, &rope->ext_factor);
     read_number(r, "rope.scaling.yarn_beta_fast", OPTIONAL, BETA, &rope->beta_fast);
@@ -391,8 +396,10 @@ static void read_windows(struct reading *r, struct model *model)
         return;
     model->config.window = (uint32_t)window;
     for (uint32_t i = 0; i < model->config.n_layers; i++)
-        if (model->layers[i].is_local)
+        if (model->layers[i].is_local) {
             model->layers[i].window = (uint32_t)window;
+            model->config.n_window_layers++;
+        }
 }
 
 void use_local_rope(struct model *model, double freq_base)

@@ -33,7 +33,8 @@ struct model_config { /* shapes, in the field's standard terms */
     uint32_t vocab;
     uint32_t context_length;
     uint32_t rope_dims;
-    uint32_t window;       /* of its local layers; 0: no layer has one that hides anything */
+    uint32_t window; /* of its local layers; 0: no layer has one that hides anything */
+    uint32_t n_window_layers;
     char rope_scaling[16]; /* "none", "linear", "yarn", "llama3", "longrope" */
     float rope_freq_base;
     float rms_eps;

@@ -19,7 +19,8 @@ struct rope_params { /* arch.c reads them */
     double original_context; /* yarn, longrope: what the model was trained for before */
     double beta_fast, beta_slow;
     double ext_factor;
-    double attn_factor;
+    double attn_factor;        /* of sines and cosines; */
+    bool is_attn_factor_whole; /* given by the file instead of what yarn would derive from factor */
 };
 
 /* Layers turn by one of these: most models have one, some another for their layers with a window. */

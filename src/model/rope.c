@@ -7,7 +7,8 @@
  *
  *   yarn       pairs that turn often within the trained context keep their angle, those that never finish a
  *              turn are divided by factor, those between are blended; and attention is sharpened by
- *              1 + 0.1 ln(factor), which costs nothing when the sines carry it       (Peng et al. 2023)
+ *              1 + 0.1 ln(factor), or by what the file gives instead, which costs nothing when the sines
+ *              carry it                                                               (Peng et al. 2023)
  *
  *   llama3     the file brings one divisor per pair (rope_freqs.weight)
  *
@@ -60,7 +61,7 @@ int rope_init(const struct rope_params *params, uint32_t dims, const float *fact
             share = yarn_share(params, dims, i);
         angles[i] = share * plain + (1 - share) * plain / params->factor;
     }
-    if (params->scaling == ROPE_SCALE_YARN && params->ext_factor != 0)
+    if (params->scaling == ROPE_SCALE_YARN && params->ext_factor != 0 && !params->is_attn_factor_whole)
         magnitude *= 1 + 0.1 * log(params->factor);
     *out = (struct rope){
         .pairs = params->pairs, .dims = dims, .magnitude = (float)magnitude, .angle_per_position = angles};

@@ -41,7 +41,7 @@ static const struct gen_failure overloaded = {
 static const struct gen_failure too_large = {
     .status = 400,
     .type = "invalid_request_error",
-    .message = "The prompt does not fit the workers' KV memory",
+    .message = "The prompt does not fit the workers' KV memory; a larger kv.memory would hold it",
 };
 
 /* ---- ledgers ---- */

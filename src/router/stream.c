@@ -220,7 +220,8 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
         return;
     }
     if (answer->error == E_LIMIT) {
-        router_job_fail(job, 400, "invalid_request_error", "The prompt does not fit the workers' KV memory",
+        router_job_fail(job, 400, "invalid_request_error",
+                        "The prompt does not fit the workers' KV memory; a larger kv.memory would hold it",
                         0);
         return;
     }

@@ -289,7 +289,7 @@ static void on_transport_event(void *arg, const struct tr_event *event)
 static void warm_up(struct worker_engine *engine)
 {
     uint32_t room = engine->opts.engine.info.context_length / 2;
-    uint32_t pool = engine->opts.n_blocks * engine->opts.engine.info.layout.block_tokens / 2;
+    uint64_t pool = (uint64_t)engine->opts.n_blocks * engine->opts.engine.info.layout.block_tokens / 2;
     token_id tokens[WARM_UP_TOKENS];
     struct seq_spec spec = {.tokens = tokens, .max_new_tokens = WARM_UP_DRAWN, .sample = {.top_p = 1}};
     struct seq *seq;
@@ -298,7 +298,7 @@ static void warm_up(struct worker_engine *engine)
     if (spec.n_tokens > room)
         spec.n_tokens = room;
     if (spec.n_tokens > pool)
-        spec.n_tokens = pool;
+        spec.n_tokens = (uint32_t)pool;
     if (spec.n_tokens == 0)
         return;
     spec.n_prompt = spec.n_tokens;

@@ -203,7 +203,8 @@ static void fail(struct gen_handle *job, int error)
     if (error == E_LIMIT)
         failure = (struct gen_failure){.status = 400,
                                        .type = "invalid_request_error",
-                                       .message = "The prompt does not fit the worker's KV memory"};
+                                       .message = "The prompt does not fit the worker's KV memory; "
+                                                  "a larger kv.memory would hold it"};
     else if (error == E_CLOSED)
         failure = (struct gen_failure){
             .status = 503, .type = "api_error", .message = "The worker is draining", .retry_after_s = 1};

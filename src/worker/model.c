@@ -104,6 +104,20 @@ static int open_arena(struct worker *worker, const struct kv_layout *layout, str
     return 0;
 }
 
+/* A sequence cannot outgrow the pool, whatever the model could do; said once, with what would mend it. */
+static void say_capacity(const struct worker_engine_opts *opts)
+{
+    const struct engine_info *info = &opts->engine.info;
+    uint64_t holds = (uint64_t)opts->n_blocks * info->layout.block_tokens;
+    uint64_t wants_blocks =
+        (info->context_length + info->layout.block_tokens - 1) / info->layout.block_tokens;
+
+    if (holds < info->context_length)
+        log_warn("kv_memory_below_context", LOG_STR("raise", "kv.memory"), LOG_U64("holds_tokens", holds),
+                 LOG_U64("context", info->context_length),
+                 LOG_U64("needed_bytes", wants_blocks * kv_layout_block_bytes(&info->layout)));
+}
+
 static uint32_t batch_tokens(const struct worker_conf *conf)
 {
     uint64_t least = conf->chunk_tokens + conf->max_seqs;
@@ -241,6 +255,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
         worker_engine_opts_free(&opts);
         return rc;
     }
+    say_capacity(&opts);
     worker->model.context_length = opts.engine.info.context_length;
     memcpy(opts.prefix_key, worker->prefix_key, sizeof(opts.prefix_key));
     memcpy(opts.model_fingerprint, worker->model.fingerprint, sizeof(opts.model_fingerprint));

@@ -150,5 +150,21 @@ def shared_memory_between_users():
         assert answer.proof["transport"] == "shm" and answer.proof["transferred"] > 0, answer.proof
 
 
+def a_small_pool_says_which_key_to_raise():
+    """The demo model's context is 4096 tokens; a MiB of KV memory holds 320 of them."""
+    with Cluster() as c:
+        c.router()
+        small = c.worker("decode", kv__memory="1MiB")
+        c.wait_ready(decode=1)
+        warning = next(line for line in open(small.log_path) if "kv_memory_below_context" in line)
+        assert '"raise":"kv.memory"' in warning.replace(" ", "") and "320" in warning, warning
+        for port in (c.routers[0].http, small.http):
+            status, _, answer = fetch(port, "POST", "/v1/messages", c.body(LONG * 10))
+            assert status == 400 and b"kv.memory" in answer and b"invalid_request_error" in answer, (status, answer)
+            status, _, answer = fetch(port, "POST", "/v1/messages", c.body("Say a word.", max_tokens=4))
+            assert status == 200, (status, answer)
+
+
 main([keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
-      the_admin_door_wants_the_cluster_key, metrics_tell_the_phases, shared_memory_between_users])
+      the_admin_door_wants_the_cluster_key, metrics_tell_the_phases, shared_memory_between_users,
+      a_small_pool_says_which_key_to_raise])

@@ -56,6 +56,7 @@ CASES = {
     "olmo2": ("olmo2", f"--arch olmo2 --layers 2 --set rope.freq_base=500000.0 {TINY}"),
     "olmo3": ("olmo2", "--arch olmo2 --layers 5 --head-dim 32 --set attention.sliding_window=8 "
               "--set rope.freq_base=500000.0 --set rope.scaling.type=yarn --set rope.scaling.factor=4.0 "
+              "--set rope.scaling.attn_factor=1.3 "
               f"--set rope.scaling.original_context_length=64 {TINY}"),
     "smollm3": ("smollm3", f"--arch smollm3 --layers 5 --tied {TINY}"),
     "mixtral": ("mixtral", f"--arch llama --layers 2 --set expert_count=4 --set expert_used_count=2 {TINY}"),

@@ -2,7 +2,8 @@
 """olmo2: OLMo 2 (OLMo Team 2024), and OLMo 3 in files of the same architecture.
 
 A half of a layer reads the residual stream as it is; its output is normed before it is added.  Q and K are normed
-over all heads together.  OLMo 3 gives three layers of four a window and stretches the others by YaRN."""
+over all heads together.  OLMo 3 gives three layers of four a window and stretches the others by YaRN, with a
+temperature that its configuration states."""
 import math
 
 from common import attention, plain_angles, rms_norm, rotate, silu, yarn_angles, yarn_temperature
@@ -16,7 +17,8 @@ def forward(model, tokens):
     everywhere = nearby
     if model.key("rope.scaling.type") == "yarn":
         factor, original = model.key("rope.scaling.factor"), model.key("rope.scaling.original_context_length")
-        everywhere = (yarn_angles(dim, base, factor, original), yarn_temperature(factor))
+        temperature = model.key("rope.scaling.attn_factor", yarn_temperature(factor))
+        everywhere = (yarn_angles(dim, base, factor, original), temperature)
     x = model.tensors["token_embd.weight"][tokens]
     n = len(tokens)
     for index in range(model.key("block_count")):

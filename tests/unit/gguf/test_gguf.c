@@ -122,6 +122,29 @@ static void arrays_are_indexed(void **state)
     buf_fini(&image);
 }
 
+static void flags_of_an_array_are_numbers(void **state)
+{
+    static const uint8_t FLAGS[] = {GGUF_BOOL, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0};
+    struct buf image = {0};
+    struct fault fault = {0};
+    struct gguf *gguf;
+    uint8_t *copy;
+    int64_t flag;
+
+    (void)state;
+    image_header(&image, 3, 0, 1);
+    image_key_raw(&image, "x.flags", GGUF_ARRAY, FLAGS, sizeof(FLAGS));
+    assert_int_equal(image_open(buf_view(&image), &fault, &copy, &gguf), 0);
+    assert_int_equal(gguf_array_i64(gguf, "x.flags", 0, &flag), 0);
+    assert_int_equal(flag, 1);
+    assert_int_equal(gguf_array_i64(gguf, "x.flags", 1, &flag), 0);
+    assert_int_equal(flag, 0);
+    assert_int_equal(gguf_array_i64(gguf, "x.flags", 2, &flag), E_RANGE);
+    gguf_close(gguf);
+    free(copy);
+    buf_fini(&image);
+}
+
 static void tensors_are_found(void **state)
 {
     struct buf image = {0};
@@ -282,6 +305,7 @@ int main(void)
         cmocka_unit_test(integers_of_every_width_convert),
         cmocka_unit_test(other_kinds_are_read),
         cmocka_unit_test(arrays_are_indexed),
+        cmocka_unit_test(flags_of_an_array_are_numbers),
         cmocka_unit_test(tensors_are_found),
         cmocka_unit_test(keys_are_listed),
         cmocka_unit_test(the_vocabulary_image_is_a_file),

@@ -309,6 +309,44 @@ static void a_window_is_for_those_that_know_it(void **state)
     gguf_close(gguf);
 }
 
+/* Which layers have a window: by the architecture's period, the file's, or a flag for each. */
+static void the_pattern_of_windows_is_read(void **state)
+{
+    static const struct {
+        const char *arch;
+        struct tiny_twist twist;
+        uint32_t n_layers, n_windows;
+    } CASES[] = {
+        {"llama", {.fault = TINY_WHOLE}, 7, 7},
+        {"gemma3", {.fault = TINY_WHOLE}, 13, 11},
+        {"olmo2", {.fault = TINY_WHOLE}, 9, 7},
+        {"gemma3", {TINY_KEY_U32, "gemma3.attention.sliding_window_pattern", 2, 0, NULL}, 7, 4},
+        {"olmo2", {TINY_KEY_FLAGS, "olmo2.attention.sliding_window_pattern", 0, 0, "10010"}, 5, 2},
+    };
+    struct tiny_twist wrong = {TINY_KEY_FLAGS, "olmo2.attention.sliding_window_pattern", 0, 0, "101"};
+    struct tiny_shape shape = tiny_shape("olmo2");
+    struct model *model = NULL;
+    struct fault fault = {0};
+    struct gguf *gguf;
+
+    shape.set = WINDOW;
+    shape.n_layers = 5;
+    gguf = tiny_gguf(&shape, &wrong);
+    assert_int_equal(model_new(gguf, *state, &(struct model_opts){0}, &fault, &model), E_FORMAT);
+    assert_non_null(strstr(fault.text, "no list of 5 flags"));
+    gguf_close(gguf);
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        shape = tiny_shape(CASES[i].arch);
+        shape.set = WINDOW;
+        shape.n_layers = CASES[i].n_layers;
+        gguf = tiny_gguf(&shape, &CASES[i].twist);
+        assert_int_equal(model_new(gguf, *state, &(struct model_opts){0}, &fault, &model), 0);
+        assert_int_equal(model_config(model)->n_window_layers, CASES[i].n_windows);
+        model_free(model);
+        gguf_close(gguf);
+    }
+}
+
 /* Which list of divisors applies is settled by the context length, and changes the sines. */
 static void longrope_takes_the_list_that_suits_the_context(void **state)
 {
@@ -386,20 +424,17 @@ static void run_once(struct model *model, struct team *team)
     free(arena);
 }
 
-static void mutated_files_are_refused_or_run(void **state)
+/* Changes bytes of keys and tensor directory, one at a time; the number of files that still ran. */
+static unsigned mutate(struct team *team, const struct tiny_shape *shape, unsigned n_trials)
 {
-    struct tiny_shape shape = tiny_shape("qwen2");
     struct buf image = {0};
     struct rng rng;
     unsigned n_ran = 0;
 
-    shape.has_rope_freqs = true;
-    shape.types[1] = DTYPE_Q8_0;
-    tiny_image(&shape, NULL, &image);
+    tiny_image(shape, NULL, &image);
     rng_init(&rng, 42);
-    for (unsigned i = 0; i < 800; i++) {
-        size_t head_bytes = 3000; /* keys and tensor directory */
-        size_t at = (size_t)rng_below(&rng, head_bytes);
+    for (unsigned i = 0; i < n_trials; i++) {
+        size_t at = (size_t)rng_below(&rng, 3000);
         uint8_t was = image.data[at];
         struct gguf *gguf = NULL;
         struct model *model = NULL;
@@ -408,8 +443,8 @@ static void mutated_files_are_refused_or_run(void **state)
         image.data[at] =
             rng_below(&rng, 2) ? (uint8_t)rng_u64(&rng) : (uint8_t)(was ^ (1u << rng_below(&rng, 8)));
         if (gguf_open_memory(buf_view(&image), &fault, &gguf) == 0 &&
-            model_new(gguf, *state, &(struct model_opts){.kv_type = KV_F16}, &fault, &model) == 0) {
-            run_once(model, *state);
+            model_new(gguf, team, &(struct model_opts){.kv_type = KV_F16}, &fault, &model) == 0) {
+            run_once(model, team);
             n_ran++;
         } else {
             assert_true(fault.code < 0 && fault.text[0] != '\0');
@@ -418,8 +453,33 @@ static void mutated_files_are_refused_or_run(void **state)
         gguf_close(gguf);
         image.data[at] = was;
     }
-    assert_true(n_ran > 0 && n_ran < 800);
     buf_fini(&image);
+    return n_ran;
+}
+
+static void mutated_files_are_refused_or_run(void **state)
+{
+    static const char *const SCALES[] = {"embedding_scale=2.5", "residual_scale=0.5", "logit_scale=2.0",
+                                         "attention.scale=0.25", NULL};
+    static const char *const YARN[] = {"attention.sliding_window=16", "rope.scaling.type=yarn",
+                                       "rope.scaling.factor=4.0", "rope.scaling.original_context_length=64",
+                                       NULL};
+    static const struct {
+        const char *arch;
+        const char *const *set;
+    } CASES[] = {{"qwen2", NULL},  {"llama", YARN},     {"gemma3", WINDOW},
+                 {"phi3", WINDOW}, {"granite", SCALES}, {"olmo2", YARN}};
+
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        struct tiny_shape shape = tiny_shape(CASES[i].arch);
+        unsigned n_trials = 400, n_ran;
+
+        shape.set = CASES[i].set;
+        shape.has_rope_freqs = true;
+        shape.types[1] = DTYPE_Q8_0;
+        n_ran = mutate(*state, &shape, n_trials);
+        assert_true(n_ran > 0 && n_ran < n_trials);
+    }
 }
 
 int main(void)
@@ -435,6 +495,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_architecture_needs_its_tensors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_unknown_architecture_is_told_the_known_ones, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_window_is_for_those_that_know_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_pattern_of_windows_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(longrope_takes_the_list_that_suits_the_context, set_up, tear_down),
         cmocka_unit_test_setup_teardown(progress_ends_at_the_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),

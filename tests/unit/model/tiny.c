@@ -92,6 +92,16 @@ static void twisted_key(struct writing *w)
         assert_int_equal(gguf_put_f32(w->writer, twist->name, twist->number), 0);
     if (twist && twist->fault == TINY_KEY_STR)
         assert_int_equal(gguf_put_str(w->writer, twist->name, bytes_str(twist->text)), 0);
+    if (twist && twist->fault == TINY_KEY_FLAGS) {
+        int32_t flags[16];
+        uint32_t n = 0;
+
+        while (n < 16 && twist->text[n] != '\0') {
+            flags[n] = twist->text[n] - '0';
+            n++;
+        }
+        assert_int_equal(gguf_put_i32_array(w->writer, twist->name, flags, n), 0);
+    }
     if (twist && twist->fault == TINY_KEY_BOOL)
         assert_int_equal(gguf_put_bool(w->writer, twist->name, twist->value != 0), 0);
 }

@@ -28,6 +28,7 @@ enum tiny_fault {
     TINY_KEY_F32,
     TINY_KEY_STR, /* name has the text */
     TINY_KEY_BOOL,
+    TINY_KEY_FLAGS,   /* name is a list of the text's digits */
     TINY_NO_TENSOR,   /* name is left out */
     TINY_TENSOR_ROWS, /* name has value rows */
     TINY_TENSOR_COLS,

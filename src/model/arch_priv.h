@@ -55,6 +55,12 @@ enum slot { /* vectors that are used as one (the biases of q, k and v) are neigh
             SLOT_K_B, /* the two halves of it */
             SLOT_V_B,
             SLOT_OUT_VALUES,
+            SLOT_SINKS, /* gpt-oss */
+            SLOT_FFN_NORM_LATE,
+            SLOT_ROUTER_BIAS,
+            SLOT_GATE_EXPERTS_BIAS,
+            SLOT_UP_EXPERTS_BIAS,
+            SLOT_DOWN_EXPERTS_BIAS,
             N_SLOTS
 };
 
@@ -156,6 +162,7 @@ extern const struct half attn_latent_q_split;
 extern const struct half ffn_moe;        /* forward_moe.c: a router and experts */
 extern const struct half ffn_moe_shared; /* and experts that always run */
 extern const struct half ffn_moe_loose;  /* a tensor for each expert, as old files have them */
+extern const struct half ffn_moe_biased; /* with biases everywhere, and limits (gpt-oss) */
 
 /* ---- rows ---- */
 

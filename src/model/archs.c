@@ -13,6 +13,7 @@
  *   smollm3   SmolLM 3: llama, but every fourth layer turns nothing
  *   qwen3moe  Qwen 3 with experts
  *   deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
+ *   gpt-oss   gpt-oss 20b and 120b: sinks, every other layer with a window, experts with biases and limits
  *
  * Files of architectures that descend from llama have their Q and K rows ordered for pairs that lie side by
  * side; in the others element i of a head turns with element i + dims/2, as in the models they were converted
@@ -119,6 +120,14 @@ static void read_deepseek2(struct reading *r, struct model *model)
     moe_read(r, model, n_dense, true);
 }
 
+/* YaRN without rounding its bounds to whole pairs. */
+static void read_gptoss(struct reading *r, struct model *model)
+{
+    model->rope_params[ROPE_GLOBAL].has_exact_bounds = true;
+    model->route.gate = ROUTE_SOFTMAX_CHOSEN;
+    moe_read(r, model, 0, true);
+}
+
 static const struct arch ARCHS[] = {
     {.name = "llama",
      .pairs = ROPE_ADJACENT,
@@ -196,6 +205,16 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS,
      .keys = DEEPSEEK2_KEYS,
      .read = read_deepseek2},
+    {.name = "gpt-oss",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe_biased,
+     .needs =
+         SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE) | SLOT_BIT(SINKS) | SLOT_BIT(OUT_BIAS) | QKV_BIASES,
+     .has_windows = true,
+     .window_period = 2,
+     .keys = EXPERT_KEYS,
+     .read = read_gptoss},
 };
 
 const struct arch *arch_at(uint32_t index)

@@ -30,6 +30,9 @@ static void route_rows(const struct forward *f, uint32_t from, uint32_t to)
     const struct route_rule *rule = &f->model->route;
     const struct moe_state *moe = &f->state->moe;
 
+    for (size_t row = from; row < to && f->layer->vectors[SLOT_ROUTER_BIAS]; row++)
+        vec_add(f->model->table, moe->scores + row * rule->n_experts, f->layer->vectors[SLOT_ROUTER_BIAS],
+                rule->n_experts);
     for (size_t row = from; row < to; row++)
         route_token(rule, moe->scores + row * rule->n_experts, f->layer->vectors[SLOT_CHOICE_BIAS],
                     moe->chosen + row * rule->n_used, moe->weights + row * rule->n_used);
@@ -134,6 +137,11 @@ static uint32_t add_down(const struct forward *f, uint32_t expert, struct many_p
                                .first = first,
                                .y = moe->down + (size_t)hidden * first,
                                .y_stride = hidden};
+    if (f->layer->experts.gate_up_bias) { /* gated already */
+        out->load = NULL;
+        out->x_stride = (size_t)2 * f->model->config.expert_ffn;
+        out->x = moe->gate_up + first * out->x_stride;
+    }
     return 1;
 }
 
@@ -174,6 +182,37 @@ static void run_pieces(const struct forward *f, uint32_t n_pieces)
                                     .scratch = moe->many_scratch});
 }
 
+enum { GATE_LIMIT = 7 };
+static const float GATE_SHARPNESS = 1.702f;
+
+/* g sigmoid(a g) (u + 1), with g = min(gate, 7) and u = up within -7..7   (gpt-oss, OpenAI 2025)
+ * is silu(a g) (u + 1) / a: what silu and the product need is put in place here. */
+static void clamp_gate(float *gate, float *up, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float u = up[i] < GATE_LIMIT ? up[i] : GATE_LIMIT;
+
+        gate[i] = GATE_SHARPNESS * (gate[i] < GATE_LIMIT ? gate[i] : GATE_LIMIT);
+        up[i] = ((u > -GATE_LIMIT ? u : -GATE_LIMIT) + 1) / GATE_SHARPNESS;
+    }
+}
+
+/* Of models with biases: they come before the gate, which then is done in place. */
+static void bias_and_gate(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct moe_state *moe = &f->state->moe;
+    uint32_t ffn = f->model->config.expert_ffn, used = f->model->config.n_experts_used;
+
+    for (size_t i = (size_t)from * used; i < (size_t)to * used; i++) {
+        float *gate = moe->gate_up + (size_t)2 * ffn * moe->pick[i];
+
+        vec_add(f->model->table, gate, f->layer->experts.gate_up_bias + (size_t)2 * ffn * moe->chosen[i],
+                2 * ffn);
+        clamp_gate(gate, gate + ffn, ffn);
+        swiglu(f->model->table, gate, gate + ffn, ffn);
+    }
+}
+
 static void compute_picks(const struct forward *f)
 {
     const struct model_config *c = &f->model->config;
@@ -189,6 +228,8 @@ static void compute_picks(const struct forward *f)
         if (moe->first[e] < moe->first[e + 1])
             n += add_gate_up(f, e, moe->pieces + n);
     run_pieces(f, n);
+    if (f->layer->experts.gate_up_bias)
+        forward_rows(f, bias_and_gate);
     n = 0;
     if (c->shared_ffn)
         n += add_group(f, &f->layer->groups[GROUP_DOWN],
@@ -212,6 +253,10 @@ static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
         for (uint32_t i = 0; i < n; i++) {
             rows[i] = moe->down + (size_t)c->hidden * moe->pick[row * n + i];
             weights[i] = moe->weights[row * n + i];
+            if (f->layer->experts.down_bias)
+                vec_add(f->model->table, moe->down + (size_t)c->hidden * moe->pick[row * n + i],
+                        f->layer->experts.down_bias + (size_t)c->hidden * moe->chosen[row * n + i],
+                        c->hidden);
         }
         if (c->shared_ffn) {
             rows[n] = moe->shared_down + row * c->hidden;
@@ -223,8 +268,10 @@ static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
 
 static void forward_moe(struct forward *f, uint32_t layer)
 {
+    const float *gain = f->layer->vectors[SLOT_FFN_NORM];
+
     (void)layer;
-    forward_norm(f, f->layer->vectors[SLOT_FFN_NORM]);
+    forward_norm(f, gain ? gain : f->layer->vectors[SLOT_FFN_NORM_LATE]);
     forward_matmul(f, &f->layer->groups[GROUP_ROUTER], f->state->normed, f->model->config.hidden,
                    f->state->moe.scores);
     forward_rows(f, route_rows);
@@ -286,5 +333,15 @@ const struct half ffn_moe_loose = {
     .lay_out = lay_out,
     .bind = moe_bind_loose,
     .pack = moe_pack_loose,
+    .layer_fini = moe_layer_fini,
+};
+
+const struct half ffn_moe_biased = {
+    .name = "experts with biases",
+    .needs = EXPERTS | SLOT_BIT(ROUTER_BIAS) | SLOT_BIT(GATE_EXPERTS_BIAS) | SLOT_BIT(UP_EXPERTS_BIAS) |
+             SLOT_BIT(DOWN_EXPERTS_BIAS),
+    .forward = forward_moe,
+    .lay_out = lay_out,
+    .pack = moe_pack_biased,
     .layer_fini = moe_layer_fini,
 };

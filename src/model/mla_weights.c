@@ -61,8 +61,9 @@ void latent_read_scale(struct reading *r, struct model *model)
         return;
     by = 1 + multiplier * log(rope->factor);
     model->config.attn_scale = (float)(by * by / sqrt(model->config.head_dim));
-    if (rope->ext_factor != 0)
-        rope->attn_factor /= 1 + 0.1 * log(rope->factor);
+    if (!rope->is_attn_factor_whole)
+        rope->attn_factor = 1;
+    rope->is_attn_factor_whole = true;
 }
 
 /* ---- weights ---- */

@@ -20,6 +20,7 @@ struct rope_params { /* arch.c reads them */
     double beta_fast, beta_slow;
     double ext_factor;
     double attn_factor;        /* of sines and cosines; */
+    bool has_exact_bounds;     /* yarn: between which pairs it blends is not rounded */
     bool is_attn_factor_whole; /* given by the file instead of what yarn would derive from factor */
 };
 
@@ -113,6 +114,9 @@ int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float 
  */
 int weights_bind(struct loading *load, const char *name, const struct slot_info *info,
                  const struct gguf_tensor **out);
+bool weights_is_plain(enum dtype type);
+/* n numbers of a plain tensor, from one on, as floats. */
+void weights_floats(const struct gguf_tensor *tensor, uint64_t from, uint64_t n, float *out);
 /* For the pack functions of halves: after a tensor is packed, counts it and tells progress. */
 void weights_report(struct loading *load, const struct gguf_tensor *tensor);
 

@@ -9,7 +9,9 @@
 struct expert_weights {       /* of a layer; experts one behind the other */
     struct weight gate_up[2]; /* one [n_experts][gate, up][ffn][hidden], or gate and up by themselves */
     uint32_t n_gate_up;
-    struct weight down; /* [n_experts][hidden][ffn] */
+    struct weight down;  /* [n_experts][hidden][ffn] */
+    float *gate_up_bias; /* [n_experts][gate, up][ffn], or NULL; owned */
+    float *down_bias;    /* [n_experts][hidden], or NULL; owned */
 };
 
 /* A token's k choices are k rows of their own, "picks", grouped by expert while they are computed. */
@@ -40,6 +42,7 @@ void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_
 int moe_pack(struct loading *load, uint32_t layer);
 int moe_bind_loose(struct loading *load, uint32_t layer);
 int moe_pack_loose(struct loading *load, uint32_t layer);
+int moe_pack_biased(struct loading *load, uint32_t layer);
 void moe_layer_fini(struct layer *layer);
 
 #endif

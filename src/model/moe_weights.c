@@ -93,9 +93,10 @@ void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_
     config->n_experts = rule->n_experts;
     config->n_experts_used = rule->n_used;
     for (uint32_t i = n_dense; i < config->n_layers; i++)
-        model->layers[i].ffn = config->shared_ffn                         ? &ffn_moe_shared
-                               : has_tensor(r, "blk.0.ffn_gate.0.weight") ? &ffn_moe_loose
-                                                                          : &ffn_moe;
+        if (model->layers[i].ffn != &ffn_moe_biased)
+            model->layers[i].ffn = config->shared_ffn                         ? &ffn_moe_shared
+                                   : has_tensor(r, "blk.0.ffn_gate.0.weight") ? &ffn_moe_loose
+                                                                              : &ffn_moe;
 }
 
 /* ---- weights ---- */
@@ -237,6 +238,37 @@ int moe_pack(struct loading *load, uint32_t layer)
     return pack_found(load, layer, find_stacked);
 }
 
+/* A matrix of biases into rows that lie `stride` apart. */
+static void copy_biases(struct loading *load, const struct gguf_tensor *tensor, float *out, size_t stride)
+{
+    uint64_t cols = tensor->dims[0];
+
+    for (uint64_t e = 0; e < tensor->dims[1]; e++)
+        weights_floats(tensor, e * cols, cols, out + e * stride);
+    weights_report(load, tensor);
+}
+
+int moe_pack_biased(struct loading *load, uint32_t layer)
+{
+    const struct gguf_tensor *const *slot = load->bound[layer].slot;
+    const struct model_config *c = &load->model->config;
+    struct expert_weights *out = &load->model->layers[layer].experts;
+
+    for (enum slot i = SLOT_GATE_EXPERTS_BIAS; i <= SLOT_DOWN_EXPERTS_BIAS; i++)
+        if (!weights_is_plain(slot[i]->type))
+            return fault_set(load->fault, E_UNSUPPORTED, "tensor %.*s is not F32, F16 or BF16",
+                             (int)slot[i]->name.len_bytes, (const char *)slot[i]->name.data);
+    out->gate_up_bias = calloc((size_t)c->n_experts * 2 * c->expert_ffn, sizeof(float));
+    out->down_bias = calloc((size_t)c->n_experts * c->hidden, sizeof(float));
+    if (out->gate_up_bias == NULL || out->down_bias == NULL)
+        return fault_set(load->fault, E_NOMEM, "no memory for the biases of %u experts", c->n_experts);
+    copy_biases(load, slot[SLOT_GATE_EXPERTS_BIAS], out->gate_up_bias, (size_t)2 * c->expert_ffn);
+    copy_biases(load, slot[SLOT_UP_EXPERTS_BIAS], out->gate_up_bias + c->expert_ffn,
+                (size_t)2 * c->expert_ffn);
+    copy_biases(load, slot[SLOT_DOWN_EXPERTS_BIAS], out->down_bias, c->hidden);
+    return moe_pack(load, layer);
+}
+
 int moe_pack_loose(struct loading *load, uint32_t layer)
 {
     return pack_found(load, layer, find_loose);
@@ -247,4 +279,6 @@ void moe_layer_fini(struct layer *layer)
     weight_fini(&layer->experts.gate_up[0]);
     weight_fini(&layer->experts.gate_up[1]);
     weight_fini(&layer->experts.down);
+    free(layer->experts.gate_up_bias);
+    free(layer->experts.down_bias);
 }

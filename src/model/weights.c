@@ -24,7 +24,7 @@
 
 /* ---- binding ---- */
 
-static bool is_plain(enum dtype type)
+bool weights_is_plain(enum dtype type)
 {
     return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
 }
@@ -65,7 +65,7 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
     rc = check_shape(load, name, tensor, dims);
     if (rc < 0)
         return rc;
-    if (is_vector ? !is_plain(tensor->type) : !weight_type_ok(tensor->type)) {
+    if (is_vector ? !weights_is_plain(tensor->type) : !weight_type_ok(tensor->type)) {
         const struct dtype_info *type = dtype_info(tensor->type);
 
         return fault_set(load->fault, E_UNSUPPORTED, "tensor %s is stored as %s; supported here are %s", name,
@@ -191,6 +191,12 @@ static void to_floats(enum dtype type, const void *data, uint64_t n, float *out)
                 type == DTYPE_F16 ? f16_to_f32(get_u16(bytes + 2 * i)) : bf16_to_f32(get_u16(bytes + 2 * i));
         }
     }
+}
+
+void weights_floats(const struct gguf_tensor *tensor, uint64_t from, uint64_t n, float *out)
+{
+    to_floats(tensor->type, (const uint8_t *)tensor->data + from * (tensor->type == DTYPE_F32 ? 4 : 2), n,
+              out);
 }
 
 void weights_report(struct loading *load, const struct gguf_tensor *tensor)
@@ -360,7 +366,7 @@ int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float 
     if (tensor == NULL)
         return E_NOT_FOUND;
     if (tensor->n_dims < 1 || tensor->dims[0] != n || tensor->dims[1] != 1 || tensor->dims[2] != 1 ||
-        tensor->dims[3] != 1 || !is_plain(tensor->type))
+        tensor->dims[3] != 1 || !weights_is_plain(tensor->type))
         return fault_set(fault, E_FORMAT, "tensor %s is not a plain vector of %u", name, n);
     to_floats(tensor->type, tensor->data, n, out);
     return 0;

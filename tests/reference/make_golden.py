@@ -75,6 +75,9 @@ CASES = {
                      "--set rope.scaling.type=yarn --set rope.scaling.factor=8.0 "
                      "--set rope.scaling.original_context_length=32 "
                      f"--set rope.scaling.yarn_log_multiplier=0.1 {TINY}"),
+    "gpt-oss": ("gptoss", "--arch gpt-oss --layers 3 --head-dim 32 --set attention.sliding_window=9 --set expert_count=8 "
+                "--set expert_used_count=3 --set expert_feed_forward_length=32 --set rope.scaling.type=yarn "
+                f"--set rope.scaling.factor=32.0 --set rope.scaling.original_context_length=64 {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

@@ -48,7 +48,8 @@ static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
 {
     struct tiny_shape *s = &d->shape;
     bool is_windowed = strcmp(arch, "llama") == 0 || strcmp(arch, "gemma3") == 0 ||
-                       strcmp(arch, "phi3") == 0 || strcmp(arch, "olmo2") == 0;
+                       strcmp(arch, "phi3") == 0 || strcmp(arch, "olmo2") == 0 ||
+                       strcmp(arch, "gpt-oss") == 0;
 
     *s = tiny_shape(arch);
     s->n_kv_heads = 1 + (uint32_t)rng_below(rng, 3);
@@ -62,7 +63,8 @@ static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
     s->n_layers = is_windowed ? 1 + (uint32_t)rng_below(rng, 7) : 1 + (uint32_t)rng_below(rng, 4);
     s->context = TRIAL_MAX_TOKENS;
     s->is_tied = rng_below(rng, 2) == 0;
-    s->has_bias = strcmp(arch, "qwen2") == 0 || (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
+    s->has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "gpt-oss") == 0 ||
+                  (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
     s->has_rope_freqs = rng_below(rng, 3) == 0;
     for (unsigned i = 0; i < 3; i++)
         s->types[i] = (enum dtype)PICK(rng, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q8_0);
@@ -75,7 +77,8 @@ static void draw_experts(struct rng *rng, const char *arch, struct tiny_shape *s
 {
     bool is_latent = strcmp(arch, "deepseek2") == 0;
 
-    if (!is_latent && strcmp(arch, "qwen3moe") != 0 && (strcmp(arch, "llama") != 0 || rng_below(rng, 2)))
+    if (!is_latent && strcmp(arch, "qwen3moe") != 0 && strcmp(arch, "gpt-oss") != 0 &&
+        (strcmp(arch, "llama") != 0 || rng_below(rng, 2)))
         return;
     s->n_experts = 1 + (uint32_t)rng_below(rng, 40);
     s->n_used = 1 + (uint32_t)rng_below(rng, s->n_experts < 9 ? s->n_experts : 9);

@@ -43,7 +43,7 @@ struct tiny_shape tiny_shape(const char *arch)
                                .vocab = 50,
                                .context = 256,
                                .types = {DTYPE_F32, DTYPE_F32, DTYPE_F32},
-                               .has_bias = strcmp(arch, "qwen2") == 0,
+                               .has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "gpt-oss") == 0,
                                .seed = 1};
 }
 
@@ -172,10 +172,10 @@ static void keys(struct writing *w)
 
 /* ---- tensors ---- */
 
-static void declare(struct writing *w, const char *name, uint32_t n_dims, uint64_t dims[3])
+static void declare(struct writing *w, const char *name, uint32_t n_dims, uint64_t dims[3], bool is_bias)
 {
     struct declared *at = &w->declared[w->n_declared];
-    bool is_vector = n_dims == 1;
+    bool is_vector = n_dims == 1 || is_bias;
     enum dtype type = is_vector ? DTYPE_F32 : w->shape->types[w->n_matrices++ % 3];
 
     if (twisted(w, TINY_NO_TENSOR, name))
@@ -206,7 +206,7 @@ static int visit(void *arg, const struct model_tensor *tensor)
         : tensor->role == MODEL_ROPE_FACTORS
             ? s->has_rope_freqs && (strstr(tensor->name, "factors") != NULL) == (strcmp(s->arch, "phi3") == 0)
             : !tensor->is_optional)
-        declare(w, copy.name, copy.n_dims, copy.dims);
+        declare(w, copy.name, copy.n_dims, copy.dims, copy.role == MODEL_BIAS);
     return 0;
 }
 
@@ -230,7 +230,7 @@ static void tensors(struct writing *w)
     buf_fini(&image);
     gguf_writer_free(plain.writer);
     if (w->twist && w->twist->fault == TINY_MORE_TENSOR)
-        declare(w, w->twist->name, 1, dims);
+        declare(w, w->twist->name, 1, dims, false);
 }
 
 /* ---- weights ---- */

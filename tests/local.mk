@@ -28,8 +28,9 @@ include tests/fuzz/template.mk
 include tests/fuzz/sse.mk
 include tests/fuzz/clients.mk
 include tests/integration/local.mk
+include tests/cross/local.mk
 
 # What ThreadSanitizer runs (see ./check): everything in which threads meet.
 threaded_tests = tests/unit/base/test_mailbox tests/unit/base/test_team tests/unit/ev/test_loop \
-	tests/unit/metrics/test_metrics tests/conformance/test_transport tests/integration/test_relay.py \
+	tests/unit/metrics/test_metrics tests/conformance/test_transport tests/conformance/test_transport_users tests/integration/test_relay.py \
 	tests/integration/test_faults.py

@@ -6,6 +6,10 @@
  * libedit's own reader tries again after the first interrupt.  While an answer streams, Ctrl-C belongs to
  * turn.c.
  *
+ * The terminal is made ready before the prompt is shown, not after as libedit would: who sees the prompt may
+ * type at once, and a Ctrl-D that the terminal takes for an end of input before that moment reaches us as a
+ * NUL.  One typed ahead, while an answer streams, does so too; read_char() turns it back.
+ *
  * A line that ends in a backslash goes on in the next one.  Lines that begin with '/' are commands. */
 #include "clients/chat/chat.h"
 
@@ -16,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -23,6 +28,8 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/str.h"
+
+enum { CTRL_D = 4 };
 
 struct talk {
     struct chat *chat;
@@ -35,6 +42,7 @@ struct talk {
 };
 
 static volatile sig_atomic_t was_interrupted; /* set by the handler, read by read_char() */
+static int n_typed_ahead; /* bytes that came before the terminal was made ready, not read yet */
 
 static void on_sigint(int number)
 {
@@ -148,6 +156,8 @@ static int read_char(EditLine *editor, wchar_t *out)
             continue;
         if (n <= 0)
             return (int)n;
+        if (n_typed_ahead > 0 && n_typed_ahead-- && byte == '\0')
+            byte = CTRL_D;
         taken = mbrtowc(out, (const char *)&byte, 1, &state);
         if (taken == (size_t)-2)
             continue;
@@ -177,6 +187,9 @@ static int next_line(struct talk *talk, struct buf *out)
 
     if (talk->editor != NULL) {
         was_interrupted = 0;
+        n_typed_ahead = 0;
+        el_set(talk->editor, EL_PREP_TERM, 1);
+        ioctl(STDIN_FILENO, FIONREAD, &n_typed_ahead);
         text = el_gets(talk->editor, &n);
         if (was_interrupted)
             return E_CANCELLED;

@@ -36,7 +36,7 @@ static const char HELP[] = "Usage: baton-model generate [OPTIONS] MODEL.gguf\n"
                            "  --ids                print token ids instead of text\n"
                            "  --ignore-stop        go on after tokens that end an answer\n"
                            "  --quiet              no figures on stderr\n"
-                           "  --kv TYPE            storage of keys and values: f16 (default) or f32\n"
+                           "  --kv TYPE            keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
                            "  --threads N          compute threads (default: all CPUs)\n"
                            "  --kernels NAME       auto, scalar, avx2 or avx512\n"
                            "  --help               this text\n";

@@ -46,6 +46,7 @@ static const struct shape_key {
     {"expert_count", "experts", "experts"},
     {"expert_used_count", "experts_used", "experts used"},
     {"rope.dimension_count", "rope_dimensions", "RoPE dimensions"},
+    {"attention.sliding_window", "sliding_window", "sliding window"},
     {"context_length", "context_length", "context length"},
 };
 

@@ -196,13 +196,14 @@ bool rig_parse_f32(const char *command, const char *option, const char *text, fl
 
 bool rig_parse_kv(const char *command, const char *text, enum kv_type *out)
 {
-    if (strcmp(text, "f16") == 0)
-        *out = KV_F16;
-    else if (strcmp(text, "f32") == 0)
-        *out = KV_F32;
-    else {
-        fprintf(stderr, "baton-model %s: --kv is f16 or f32, not \"%s\"\n", command, text);
-        return false;
-    }
-    return true;
+    static const char *const names[] = {
+        [KV_F32] = "f32", [KV_F16] = "f16", [KV_BF16] = "bf16", [KV_Q8_0] = "q8_0", [KV_Q4_0] = "q4_0"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum kv_type)i;
+            return true;
+        }
+    fprintf(stderr, "baton-model %s: --kv is f32, f16, bf16, q8_0 or q4_0, not \"%s\"\n", command, text);
+    return false;
 }

@@ -57,6 +57,6 @@ bool rig_is_interrupted(void);
 /* An option's argument as a value, or a complaint on stderr and false. */
 bool rig_parse_u32(const char *command, const char *option, const char *text, uint32_t max, uint32_t *out);
 bool rig_parse_f32(const char *command, const char *option, const char *text, float *out);
-bool rig_parse_kv(const char *command, const char *text, enum kv_type *out); /* "f16", "f32" */
+bool rig_parse_kv(const char *command, const char *text, enum kv_type *out); /* "f16", "q8_0".. */
 
 #endif

@@ -23,7 +23,11 @@ libbase_a_SOURCES = \
 if KERNELS_X86
 libbase_a_SOURCES += src/base/cpu_x86.c
 else
+if KERNELS_ARM
+libbase_a_SOURCES += src/base/cpu_arm.c
+else
 libbase_a_SOURCES += src/base/cpu_other.c
+endif
 endif
 
 if HAVE_CMOCKA

@@ -17,7 +17,8 @@ if HAVE_CMOCKA
 engine_tests = tests/unit/engine/test_engine_cpu tests/unit/engine/test_exact tests/unit/engine/test_golden \
 	tests/unit/engine/test_arch tests/unit/engine/test_property \
 	tests/unit/engine/test_long \
-	tests/unit/engine/test_stories tests/unit/engine/test_demo
+	tests/unit/engine/test_stories tests/unit/engine/test_demo \
+	tests/unit/engine/test_kv_types
 check_PROGRAMS += $(engine_tests)
 TESTS += $(engine_tests)
 tests_unit_engine_test_engine_cpu_SOURCES = tests/unit/engine/test_engine_cpu.c tests/unit/model/tiny.c \
@@ -44,6 +45,9 @@ tests_unit_engine_test_stories_LDADD = $(link_engine) $(CMOCKA_LIBS)
 tests_unit_engine_test_demo_SOURCES = tests/unit/engine/test_demo.c tests/unit/engine/player.c \
 	tests/unit/engine/player.h
 tests_unit_engine_test_demo_LDADD = $(link_engine) $(CMOCKA_LIBS)
+tests_unit_engine_test_kv_types_SOURCES = tests/unit/engine/test_kv_types.c tests/unit/engine/player.c \
+	tests/unit/engine/player.h
+tests_unit_engine_test_kv_types_LDADD = $(link_engine) $(CMOCKA_LIBS)
 endif
 
 EXTRA_DIST += tests/golden/make_golden.py tests/golden/llama-f32.gguf tests/golden/llama-f16-linear.gguf \
@@ -52,10 +56,11 @@ EXTRA_DIST += tests/golden/make_golden.py tests/golden/llama-f32.gguf tests/gold
 
 # The references, and what they say; see tests/reference/make_golden.py.
 arch_golden = llama llama3 llama-biases llama-linear llama-yarn mistral qwen2 qwen3 qwen3-yarn gemma gemma3 \
-	gemma3-62 phi3 phi3-short phi3-long granite olmo2 olmo3 smollm3 mixtral qwen3moe deepseek2-lite \
-	deepseek2-v2 deepseek2-v3 gpt-oss
+	gemma3-62 phi3 phi3-short phi3-long granite olmo2 olmo3 smollm3 \
+	glm4 internlm2 ernie4_5 mixtral qwen3moe deepseek2-lite deepseek2-v2 deepseek2-v3 gpt-oss
 EXTRA_DIST += $(arch_golden:%=tests/golden/arch/%.txt) tests/reference/make_golden.py tests/reference/common.py \
 	tests/reference/ref_llama.py tests/reference/ref_qwen.py tests/reference/ref_gemma.py \
 	tests/reference/ref_phi3.py tests/reference/ref_granite.py tests/reference/ref_olmo2.py \
-	tests/reference/ref_smollm3.py tests/reference/experts.py tests/reference/ref_mixtral.py \
-	tests/reference/ref_qwen3moe.py tests/reference/ref_deepseek2.py tests/reference/ref_gptoss.py
+	tests/reference/ref_smollm3.py tests/reference/ref_glm4.py tests/reference/experts.py \
+	tests/reference/ref_mixtral.py tests/reference/ref_qwen3moe.py tests/reference/ref_deepseek2.py \
+	tests/reference/ref_gptoss.py

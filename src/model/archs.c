@@ -11,6 +11,9 @@
  *   granite   Granite 3: llama with four scales
  *   olmo2     OLMo 2 and 3: halves normed at their end only, Q and K over all heads at once
  *   smollm3   SmolLM 3: llama, but every fourth layer turns nothing
+ *   glm4      GLM 4 (0414), Z1: norms before and after each half, gate and up in one, half a head turned
+ *   internlm2 InternLM 2 to 3: llama by another name
+ *   ernie4_5  ERNIE 4.5 dense: the same
  *   qwen3moe  Qwen 3 with experts
  *   deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
  *   gpt-oss   gpt-oss 20b and 120b: sinks, every other layer with a window, experts with biases and limits
@@ -191,6 +194,24 @@ static const struct arch ARCHS[] = {
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
      .read = read_smollm3},
+    {.name = "glm4",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense_fused,
+     .needs = PRE_NORMS | POST_NORMS,
+     .may = QKV_BIASES},
+    {.name = "internlm2",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .may = QKV_BIASES},
+    {.name = "ernie4_5",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .may = QKV_BIASES | SLOT_BIT(OUT_BIAS)},
     {.name = "qwen3moe",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,

@@ -10,7 +10,7 @@ enum {
     ATTN_GROUP_KEYS = 16,  /* that lie in one block whatever its size: a vector's worth */
     ATTN_TILE_KEYS = 64,   /* that are looked at together, at multiples of as many */
     ATTN_SPLIT_KEYS = 512, /* whose part is finished before the next one's begins */
-    ATTN_UNIT_ROWS = 96,   /* queries x heads that share a K/V tile */
+    ATTN_UNIT_ROWS = 192,  /* queries x heads that share a K/V tile */
     ATTN_TILE_ROWS = 6,    /* of those, at once in registers */
     ATTN_STATE_HEAD = 32,  /* floats before o in a row's state */
     ATTN_PART_HEAD = 16,   /* and in a finished part */

@@ -7,10 +7,14 @@ libtransport_a_SOURCES = \
 
 if HAVE_CMOCKA
 conformance_sources = tests/conformance/tr_world.c tests/conformance/tr_world.h
-check_PROGRAMS += tests/conformance/test_transport tests/conformance/test_transport_hostile
-TESTS += tests/conformance/test_transport tests/conformance/test_transport_hostile
+check_PROGRAMS += tests/conformance/test_transport tests/conformance/test_transport_hostile \
+	tests/conformance/test_transport_users
+TESTS += tests/conformance/test_transport tests/conformance/test_transport_hostile \
+	tests/conformance/test_transport_users
 tests_conformance_test_transport_SOURCES = tests/conformance/test_transport.c $(conformance_sources)
 tests_conformance_test_transport_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
+tests_conformance_test_transport_users_SOURCES = tests/conformance/test_transport_users.c $(conformance_sources)
+tests_conformance_test_transport_users_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
 tests_conformance_test_transport_hostile_SOURCES = tests/conformance/test_transport_hostile.c \
 	tests/conformance/tr_raw.c tests/conformance/tr_raw.h $(conformance_sources)
 tests_conformance_test_transport_hostile_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)

@@ -109,11 +109,17 @@
          NULL,                                                                                               \
          false,                                                                                              \
          "How long an unused cached block is kept."},                                                        \
-        {"kv",        "type",                                                                                \
-         CONFIG_ENUM, KEY(kv_type),                                                                          \
-         "f16",       0,                                                                                     \
-         0,           "f32|f16",                                                                             \
-         false,       "How keys and values are stored; the same on every worker of a model."},               \
+        {"kv",                                                                                               \
+         "type",                                                                                             \
+         CONFIG_ENUM,                                                                                        \
+         KEY(kv_type),                                                                                       \
+         "f16",                                                                                              \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "f32|f16|bf16|q8_0|q4_0",                                                                           \
+         false,                                                                                              \
+         "How keys and values are stored: q8_0 takes about half of f16, q4_0 about a quarter; the same on "  \
+         "every worker of a model."},                                                                        \
         {"kv",        "populate",                                                                            \
          CONFIG_BOOL, KEY(kv_populate),                                                                      \
          "no",        0,                                                                                     \

@@ -110,6 +110,27 @@ def a_conversation_on_a_terminal():
         assert stub.asked[-1]["messages"][-1]["content"] == "grüße"
 
 
+def leaving_while_an_answer_streams():
+    with Stub(words=["one ", "two ", "three "] * 4) as stub, tempfile.TemporaryDirectory() as home:
+        stub.gap_s = 0.05
+        t = Terminal("baton-chat", "--url", stub.url, env={"HOME": home, "XDG_STATE_HOME": ""})
+        t.wait_for("> ")
+        t.type("count\r")
+        t.wait_for("two ")
+        t.type("\x04")  # the terminal is not in our hands now; it still means what it says
+        t.wait_for("> ")
+        assert t.status() == 0
+
+
+def a_prompt_can_be_answered_at_once():
+    with Stub() as stub, tempfile.TemporaryDirectory() as home:
+        for _ in range(10):
+            t = Terminal("baton-chat", "--url", stub.url, env={"HOME": home, "XDG_STATE_HOME": ""})
+            t.wait_for("> ")
+            t.type("\x04")
+            assert t.status() == 0
+
+
 def interrupting_an_answer():
     with Stub(words=["one ", "two ", "three "] + ["more "] * 100) as stub, tempfile.TemporaryDirectory() as home:
         stub.gap_s = 0.05
@@ -151,5 +172,6 @@ def interrupted_question_fails():
 
 
 main([one_question, keys_are_sent, timings_come_from_the_proof, only_whole_answers_are_good, wrong_command_lines,
-      lines_without_a_terminal, a_question_without_an_answer_is_forgotten, a_conversation_on_a_terminal, interrupting_an_answer,
+      lines_without_a_terminal, a_question_without_an_answer_is_forgotten, a_conversation_on_a_terminal,
+      leaving_while_an_answer_streams, a_prompt_can_be_answered_at_once, interrupting_an_answer,
       answers_cannot_command_a_terminal, interrupted_question_fails])

@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -523,59 +521,10 @@ static void nodes_may_go_at_any_moment(void **state)
     }
 }
 
-/* The shipped units run as different users: the connection is authenticated by key, not by uid. */
-static void other_users_may_send(void **state)
-{
-    struct worker_opts opts = {.geometry = {2, 8, 4096}};
-    int to_child[2], status;
-    char address[128] = "";
-    uint32_t blocks[8] = {7, 6, 5, 4, 3, 2, 1, 0};
-    pid_t child;
-
-    if (geteuid() != 0) {
-        print_message("  skipped: only root can become another user\n");
-        skip();
-    }
-    assert_int_equal(pipe(to_child), 0);
-    fflush(NULL);
-    child = fork(); /* before any thread exists */
-    if (child == 0) {
-        struct tr_target target = {.kind = kind_now->kind, .address = address, .ticket = 12};
-        struct worker *sender;
-
-        close(to_child[1]);
-        if (read(to_child[0], address, sizeof(address)) <= 0 || setgid(65534) != 0 || setuid(65534) != 0)
-            _exit(1);
-        sender = worker_new(&opts);
-        for (uint32_t i = 0; i < 8; i++)
-            for (uint32_t layer = 0; layer < 2; layer++)
-                piece_fill(worker_piece(sender, layer, i), 4096, layer * 100 + i);
-        tr_start_push(sender->node, 1, &target, 16);
-        for (uint32_t layer = 0; layer < 2; layer++)
-            push_run(sender, 1, layer, 0, blocks, 8);
-        if (read(to_child[0], address, 1) < 0) /* until the parent has everything */
-            _exit(1);
-        worker_free(sender);
-        _exit(0);
-    }
-    struct worker *receiver = worker_new(&opts);
-    uint32_t to[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    assert_int_equal(tr_open_ticket(receiver->node, 12, to, 8), 0);
-    assert_true(write(to_child[1], worker_address(receiver), strlen(worker_address(receiver)) + 1) > 0);
-    assert_true(worker_wait(receiver, TR_TICKET_COMPLETE, 12, LIMIT_MS, NULL));
-    for (uint32_t i = 0; i < 8; i++)
-        assert_true(piece_is(worker_piece(receiver, 1, i), 4096, 100 + 7 - i));
-    close(to_child[1]);
-    waitpid(child, &status, 0);
-    close(to_child[0]);
-    worker_free(receiver);
-}
-
 /* Arguments: a pattern of tests to run (all). */
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_users_may_send),
         cmocka_unit_test(bytes_arrive_where_they_belong),
         cmocka_unit_test(both_ways_at_once),
         cmocka_unit_test(nothing_is_written_after_closed),

@@ -42,6 +42,11 @@ def hand_off_over_plain_tcp():
     handed_off("tcp", kv__transport="tcp", kv__tcp_encrypt="no")
 
 
+def hand_off_in_every_kv_type():
+    for kv_type in ("f32", "bf16", "q8_0", "q4_0"):
+        handed_off("shm", kv__type=kv_type)
+
+
 def the_same_tokens_however_served():
     """Greedy and sampled answers are equal on one worker, through the pair, in company, and from a cached prefix."""
     prompts = [LONG + f"Question {i}: what is TTFT?" for i in range(6)]
@@ -118,6 +123,7 @@ def many_at_once():
         c.assert_quiet()
 
 
-main([hand_off_over_shared_memory, hand_off_over_encrypted_tcp, hand_off_over_plain_tcp, the_same_tokens_however_served,
+main([hand_off_over_shared_memory, hand_off_over_encrypted_tcp, hand_off_over_plain_tcp, hand_off_in_every_kv_type,
+      the_same_tokens_however_served,
       cached_prefixes_are_reported, short_prompts_stay_on_the_decode_worker, answers_without_stream_carry_their_proof,
       every_daemon_answers, a_worker_alone_serves_through_the_router, many_at_once])

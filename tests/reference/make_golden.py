@@ -59,6 +59,9 @@ CASES = {
               "--set rope.scaling.attn_factor=1.3 "
               f"--set rope.scaling.original_context_length=64 {TINY}"),
     "smollm3": ("smollm3", f"--arch smollm3 --layers 5 --tied {TINY}"),
+    "glm4": ("glm4", f"--arch glm4 --layers 2 --with bias --set rope.dimension_count=6 {TINY}"),
+    "internlm2": ("llama", f"--arch internlm2 --layers 2 --set rope.freq_base=1000000.0 {TINY}"),
+    "ernie4_5": ("llama", f"--arch ernie4_5 --layers 2 --tied --head-dim 20 {TINY}"),
     "mixtral": ("mixtral", f"--arch llama --layers 2 --set expert_count=4 --set expert_used_count=2 {TINY}"),
     "qwen3moe": ("qwen3moe", "--arch qwen3moe --layers 2 --head-dim 16 --set expert_count=8 --set expert_used_count=3 "
                  f"--set expert_feed_forward_length=32 {TINY}"),

@@ -36,8 +36,13 @@ static const struct variant VARIANTS[] = {
     {"qwen2", {DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0}, 8, 2, 64, 64, false, KV_F16, 16, 2, 70},
     {"qwen2", {DTYPE_F32, DTYPE_Q8_0, DTYPE_F16}, 2, 2, 32, 128, false, KV_F32, 48, 2, 70},
     {"qwen2", {DTYPE_BF16, DTYPE_F32, DTYPE_Q8_0}, 4, 2, 16, 96, true, KV_F16, 64, 2, 70},
+    {"llama", {DTYPE_F32, DTYPE_F32, DTYPE_F32}, 4, 2, 24, 96, true, KV_BF16, 48, 2, 70},
+    {"llama", {DTYPE_F32, DTYPE_F32, DTYPE_F32}, 4, 2, 32, 96, true, KV_Q8_0, 32, 2, 70},
+    {"qwen2", {DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0}, 6, 2, 64, 64, false, KV_Q4_0, 16, 2, 70},
+    {"llama", {DTYPE_F32, DTYPE_F32, DTYPE_F32}, 4, 1, 40, 64, true, KV_Q4_0, 128, 1, 200},
     /* long enough for attention to split the context among ranks */
     {"llama", {DTYPE_F32, DTYPE_F32, DTYPE_F32}, 2, 1, 16, 32, true, KV_F16, 32, 1, TRIAL_MAX_TOKENS},
+    {"llama", {DTYPE_F32, DTYPE_F32, DTYPE_F32}, 2, 1, 16, 32, true, KV_Q8_0, 32, 1, TRIAL_MAX_TOKENS},
 };
 
 /* Models with experts, and with latent attention; the shape is tiny_experts' but for these. */

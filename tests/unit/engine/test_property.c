@@ -54,7 +54,7 @@ static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
     *s = tiny_shape(arch);
     s->n_kv_heads = 1 + (uint32_t)rng_below(rng, 3);
     s->n_heads = s->n_kv_heads * (1 + (uint32_t)rng_below(rng, 4));
-    s->head_dim = PICK(rng, 16, 32, 64);
+    s->head_dim = PICK(rng, 16, 20, 32, 40, 64, 128);
     while (s->n_heads * s->head_dim % 32 != 0)
         s->head_dim *= 2;
     s->hidden = 32 * (1 + (uint32_t)rng_below(rng, 4));
@@ -68,6 +68,8 @@ static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
     s->has_rope_freqs = rng_below(rng, 3) == 0;
     for (unsigned i = 0; i < 3; i++)
         s->types[i] = (enum dtype)PICK(rng, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q8_0);
+    if (rng_below(rng, 4) == 0)
+        draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
     if (is_windowed && rng_below(rng, 4) > 0)
         draw_key(d, "attention.sliding_window", 1 + (uint32_t)rng_below(rng, SHORT));
 }
@@ -165,10 +167,11 @@ static void bits_never_depend_on_company(void **state)
             draw(&rng, arch, &d);
             print_message(
                 "seed %llu: %s, %u layers, %u/%u heads of %u, hidden %u, KV type %d in blocks of %u, "
-                "%u tokens%s%s\n",
+                "%u tokens%s%s%s%s\n",
                 (unsigned long long)seed, arch, d.shape.n_layers, d.shape.n_heads, d.shape.n_kv_heads,
                 d.shape.head_dim, d.shape.hidden, (int)d.opts.kv_type, d.opts.block_tokens, d.longest,
-                d.n_set ? ", " : "", d.n_set ? d.text[0] : "");
+                d.n_set > 0 ? ", " : "", d.n_set > 0 ? d.text[0] : "", d.n_set > 1 ? ", " : "",
+                d.n_set > 1 ? d.text[1] : "");
             check_drawn(&b, &d);
         }
     trial_fini(&b);

@@ -48,7 +48,7 @@ static void move_block(struct trial_bench *b, kv_block_id *id)
 
 static void begin_trial(struct trial_bench *b, bool in_order)
 {
-    memset(b->arena, 0xff, TRIAL_ARENA_BLOCKS * kv_layout_block_bytes(b->layout)); /* NaN in both types */
+    memset(b->arena, 0xff, TRIAL_ARENA_BLOCKS * kv_layout_block_bytes(b->layout)); /* NaN, or nonsense */
     memset(b->is_used, 0, sizeof(b->is_used));
     b->n_shared = 0;
     for (uint32_t s = 0; s < TRIAL_SEQUENCES; s++) {

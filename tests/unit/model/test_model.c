@@ -249,6 +249,9 @@ static void each_architecture_needs_its_tensors(void **state)
         {"granite", "blk.0.ffn_down.weight", "blk.1.attn_sinks.weight"},
         {"olmo2", "blk.0.attn_k_norm.weight", "blk.0.attn_norm.weight"},
         {"smollm3", "blk.0.attn_output.weight", "blk.0.post_ffw_norm.weight"},
+        {"glm4", "blk.0.post_attention_norm.weight", "blk.0.ffn_gate.weight"},
+        {"internlm2", "blk.1.attn_q.weight", "blk.0.attn_qkv.weight"},
+        {"ernie4_5", "blk.1.ffn_up.weight", "blk.0.attn_q_norm.weight"},
     };
 
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {

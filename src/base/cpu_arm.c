@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a 64-bit ARM CPU has, as the kernel tells every process at its start. */
+#include "base/cpu.h"
+
+#include <asm/hwcap.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct cpu_features features;
+
+static void ask(void)
+{
+    features.has_arm_dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+}
+
+const struct cpu_features *cpu_features_get(void)
+{
+    pthread_once(&once, ask);
+    return &features;
+}
+
+void cpu_relax(void)
+{
+    __asm__ volatile("isb" ::: "memory"); /* waits longer than yield, which most cores take for nothing */
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel tables of 64-bit ARM, from plain to best.
+ *
+ *                 floats and halves     integer dots
+ *     scalar      plain C               plain C
+ *     neon        NEON                  plain C
+ *     neon-dot    "                     sdot (ARMv8.2 with the dot product extension)
+ */
+#include "base/cpu.h"
+#include "tensor/kern_priv.h"
+
+extern const struct kern_vec kern_vec_scalar, kern_vec_neon;
+extern const struct kern_q8 kern_q8_scalar, kern_q8_sdot;
+
+static bool always(void)
+{
+    return true;
+}
+
+static bool has_dot(void)
+{
+    return cpu_features_get()->has_arm_dot;
+}
+
+const struct kern_table kern_tables[] = {
+    {
+        .name = "scalar",
+        .family = "scalar",
+        .vec = &kern_vec_scalar,
+        .q8 = &kern_q8_scalar,
+        .is_usable = always,
+    },
+    {
+        .name = "neon",
+        .family = "neon",
+        .vec = &kern_vec_neon,
+        .q8 = &kern_q8_scalar,
+        .is_usable = always,
+    },
+    {
+        .name = "neon-dot",
+        .family = "neon",
+        .vec = &kern_vec_neon,
+        .q8 = &kern_q8_sdot,
+        .has_int8_dot = true,
+        .is_usable = has_dot,
+    },
+};
+const uint32_t kern_n_tables = sizeof(kern_tables) / sizeof(kern_tables[0]);
+
+kern_peak kern_bf16_peak(void)
+{
+    return NULL;
+}

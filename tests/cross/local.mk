@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Kernels for machines that are not this one: see test-neon.
+EXTRA_DIST += tests/cross/cmocka.h
+if HAVE_CMOCKA
+dist_check_SCRIPTS += tests/cross/test-neon
+TESTS += tests/cross/test-neon
+endif
+AM_TESTS_ENVIRONMENT += \
+	CROSS_KERNELS='$(filter %.c,$(kern_vec_sources))'; export CROSS_KERNELS; \
+	CROSS_DOTS='$(filter src/tensor/kern_q%.c,$(libkern_scalar_a_SOURCES))'; export CROSS_DOTS; \
+	CROSS_SOURCES='$(filter-out %/cpu_x86.c %/cpu_arm.c %/cpu_other.c %/tables_x86.c %/tables_arm.c %/tables_other.c,$(filter %.c,$(libbase_a_SOURCES) $(libgguf_a_SOURCES) $(libtensor_a_SOURCES)))'; export CROSS_SOURCES; \
+	CROSS_TESTS='$(tensor_tests)'; export CROSS_TESTS;
+
+clean-local: clean-cross
+clean-cross:
+	-rm -rf tests/cross/neon

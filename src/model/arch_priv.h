@@ -146,6 +146,7 @@ struct half { /* one way to compute attention, or the feed-forward network */
     void (*lay_out)(const struct model *model, struct model_state *state, struct carving *carving);
     /* Binds tensors that no slot names; NULL: there are none. */
     int (*bind)(struct loading *load, uint32_t layer);
+    bool (*knows)(const struct loading *load, struct bytes suffix); /* one of them, after "blk.N." */
     /* Packs its slots of GROUP_NONE that are not vectors; NULL: it has none. */
     int (*pack)(struct loading *load, uint32_t layer);
     void (*layer_fini)(struct layer *layer); /* NULL: nothing to free */

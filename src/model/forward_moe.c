@@ -332,6 +332,7 @@ const struct half ffn_moe_loose = {
     .forward = forward_moe,
     .lay_out = lay_out,
     .bind = moe_bind_loose,
+    .knows = moe_knows_loose,
     .pack = moe_pack_loose,
     .layer_fini = moe_layer_fini,
 };

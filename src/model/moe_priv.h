@@ -3,6 +3,7 @@
 #ifndef MODEL_MOE_PRIV_H
 #define MODEL_MOE_PRIV_H
 
+#include "base/bytes.h"
 #include "model/moe_route.h"
 #include "tensor/many.h"
 
@@ -41,6 +42,7 @@ void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_
 /* The weights of a layer's experts; as struct half has them. */
 int moe_pack(struct loading *load, uint32_t layer);
 int moe_bind_loose(struct loading *load, uint32_t layer);
+bool moe_knows_loose(const struct loading *load, struct bytes suffix);
 int moe_pack_loose(struct loading *load, uint32_t layer);
 int moe_pack_biased(struct loading *load, uint32_t layer);
 void moe_layer_fini(struct layer *layer);

@@ -203,6 +203,20 @@ int moe_bind_loose(struct loading *load, uint32_t layer)
     return 0;
 }
 
+/* ffn_gate.3.weight, of an expert there is */
+bool moe_knows_loose(const struct loading *load, struct bytes suffix)
+{
+    for (unsigned i = 0; i < 3; i++)
+        for (uint32_t e = 0; e < load->model->route.n_experts; e++) {
+            char name[64];
+
+            snprintf(name, sizeof(name), "%s.%u.weight", LOOSE[i].suffix, e);
+            if (bytes_is(suffix, name))
+                return true;
+        }
+    return false;
+}
+
 static void find_loose(struct loading *load, uint32_t layer, struct source sources[3])
 {
     char name[64];

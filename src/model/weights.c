@@ -127,8 +127,8 @@ static bool is_known(const struct loading *load, struct bytes name)
     if (!bytes_starts_with(name, "blk.") || dot == SIZE_MAX ||
         str_to_u64(bytes_of(name.data + 4, dot - 4), &layer) < 0 || layer >= load->model->config.n_layers)
         return false;
-    if (load->model->layers[layer].ffn->bind &&
-        bytes_starts_with(bytes_of(name.data + dot, name.len_bytes - dot), ".ffn_"))
+    if (load->model->layers[layer].ffn->knows &&
+        load->model->layers[layer].ffn->knows(load, bytes_of(name.data + dot + 1, name.len_bytes - dot - 1)))
         return true;
     for (unsigned i = 0; i < N_SLOTS; i++)
         if ((layer_may(load->model, (uint32_t)layer) >> i & 1) &&

@@ -216,6 +216,22 @@ static void a_tensor_for_each_expert_is_the_same(void **state)
     check_same(*state, &shape, loosen);
 }
 
+static void an_expert_too_many_is_refused(void **state)
+{
+    struct tiny_shape shape = tiny_experts("llama");
+    struct gguf *plain, *loose;
+    struct fault fault = {0};
+    struct model *model = NULL;
+    struct tiny_twist more = {.fault = TINY_MORE_TENSOR, .name = "blk.1.ffn_up.8.weight"};
+
+    plain = tiny_gguf(&shape, &more);
+    loose = make_over(plain, loosen);
+    assert_int_equal(model_new(loose, *state, &(struct model_opts){0}, &fault, &model), E_UNSUPPORTED);
+    assert_non_null(strstr(fault.text, "blk.1.ffn_up.8.weight"));
+    gguf_close(plain);
+    gguf_close(loose);
+}
+
 static bool widen_up(struct making_over *m, const struct gguf_tensor *tensor)
 {
     uint64_t n = tensor->dims[0] * tensor->dims[1] * tensor->dims[2];
@@ -465,6 +481,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(split_halves_of_kv_b_are_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_tensor_for_each_expert_is_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_expert_too_many_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(gate_and_up_of_two_types_are_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),

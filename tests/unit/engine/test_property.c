@@ -68,7 +68,7 @@ static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
     s->has_rope_freqs = rng_below(rng, 3) == 0;
     for (unsigned i = 0; i < 3; i++)
         s->types[i] = (enum dtype)PICK(rng, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q8_0);
-    if (rng_below(rng, 4) == 0)
+    if (rng_below(rng, 4) == 0 && strcmp(arch, "deepseek2") != 0)
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
     if (is_windowed && rng_below(rng, 4) > 0)
         draw_key(d, "attention.sliding_window", 1 + (uint32_t)rng_below(rng, SHORT));

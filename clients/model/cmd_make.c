@@ -39,11 +39,11 @@ static const char HELP[] = "Usage: baton-model make [OPTIONS] OUT.gguf\n"
                            "  --with NAME            write optional tensors whose name has this in it;\n"
                            "                         may be given up to 8 times\n"
                            "  --set KEY=VALUE        a key of the architecture, without its name\n"
-                           "                         (rope.freq_base=500000.0); up to 16 times\n"
+                           "                         (rope.freq_base=500000.0); up to 32 times\n"
                            "  --seed N               default 0; the same seed gives the same file\n"
                            "  --help                 this text\n";
 
-enum { MAX_OPTIONAL = 8, MAX_SET = 16 };
+enum { MAX_OPTIONAL = 8, MAX_SET = 32 };
 
 struct make_args {
     struct make_shape shape;

@@ -21,11 +21,34 @@ struct own_key {
 };
 
 static const struct own_key OWN_KEYS[] = {
-    {"qwen2", "rope.freq_base", "1000000.0"},   {"qwen3", "rope.freq_base", "1000000.0"},
-    {"gemma3", "rope.freq_base", "1000000.0"},  {"gemma3", "attention.sliding_window", "1024"},
-    {"granite", "embedding_scale", "12.0"},     {"granite", "residual_scale", "0.22"},
-    {"granite", "attention.scale", "0.015625"}, {"granite", "logit_scale", "8.0"},
-    {"olmo2", "rope.freq_base", "500000.0"},    {"smollm3", "rope.freq_base", "5000000.0"},
+    {"qwen2", "rope.freq_base", "1000000.0"},
+    {"qwen3", "rope.freq_base", "1000000.0"},
+    {"gemma3", "rope.freq_base", "1000000.0"},
+    {"gemma3", "attention.sliding_window", "1024"},
+    {"granite", "embedding_scale", "12.0"},
+    {"granite", "residual_scale", "0.22"},
+    {"granite", "attention.scale", "0.015625"},
+    {"granite", "logit_scale", "8.0"},
+    {"olmo2", "rope.freq_base", "500000.0"},
+    {"smollm3", "rope.freq_base", "5000000.0"},
+    {"qwen3moe", "rope.freq_base", "1000000.0"},
+    {"qwen3moe", "expert_count", "64"},
+    {"qwen3moe", "expert_used_count", "8"},
+    {"qwen3moe", "expert_feed_forward_length", "768"},
+    {"gpt-oss", "rope.freq_base", "150000.0"},
+    {"gpt-oss", "attention.sliding_window", "128"},
+    {"gpt-oss", "expert_count", "32"},
+    {"gpt-oss", "expert_used_count", "4"},
+    {"gpt-oss", "expert_feed_forward_length", "2880"},
+    {"deepseek2", "attention.kv_lora_rank", "512"},
+    {"deepseek2", "attention.key_length", "192"},
+    {"deepseek2", "attention.value_length", "128"},
+    {"deepseek2", "rope.dimension_count", "64"},
+    {"deepseek2", "leading_dense_block_count", "1"},
+    {"deepseek2", "expert_count", "64"},
+    {"deepseek2", "expert_used_count", "6"},
+    {"deepseek2", "expert_shared_count", "2"},
+    {"deepseek2", "expert_feed_forward_length", "1408"},
 };
 
 /* Digits alone are an unsigned number, true and false flags, other numbers floats, the rest is text. */
@@ -95,13 +118,13 @@ static int put_shape(struct gguf_writer *writer, const struct make_shape *shape)
     snprintf(name, sizeof(name), "random-%s-%ux%u", shape->arch, shape->n_layers, shape->hidden);
     if (rc == 0)
         rc = gguf_put_str(writer, "general.name", bytes_str(name));
-    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(keys); i++)
-        rc = put_count(writer, shape->arch, keys[i].suffix, keys[i].value);
     for (size_t i = 0; rc == 0 && i < ARRAY_LEN(OWN_KEYS); i++)
         if (strcmp(OWN_KEYS[i].arch, shape->arch) == 0) {
             rc = put_own(writer, shape->arch, OWN_KEYS[i].suffix, OWN_KEYS[i].value);
             rc = rc == E_EXISTS ? 0 : rc;
         }
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(keys); i++)
+        rc = put_count(writer, shape->arch, keys[i].suffix, keys[i].value);
     if (rc == 0)
         rc = put_own(writer, shape->arch, "attention.layer_norm_rms_epsilon", "1e-5");
     return rc == E_EXISTS ? 0 : rc;

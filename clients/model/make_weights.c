@@ -105,7 +105,9 @@ static int plan(void *arg, const struct model_tensor *tensor)
     }
     at = &making->plans[making->n_plans++];
     *at = (struct tensor_plan){
-        .tensor = *tensor, .n_weights = 1, .type = tensor->n_dims == 1 ? DTYPE_F32 : making->shape->type};
+        .tensor = *tensor,
+        .n_weights = 1,
+        .type = tensor->n_dims == 1 || tensor->role == MODEL_BIAS ? DTYPE_F32 : making->shape->type};
     for (uint32_t i = 0; i < tensor->n_dims; i++)
         at->n_weights *= tensor->dims[i];
     choose_values(making->shape, at);

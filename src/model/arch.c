@@ -63,6 +63,11 @@ const char *arch_name(const struct reading *r)
     return r->arch->name;
 }
 
+bool has_tensor(const struct reading *r, const char *name)
+{
+    return gguf_tensor_find(r->gguf, name) != NULL;
+}
+
 static const char *full_key(const struct reading *r, const char *suffix, char out[128])
 {
     snprintf(out, 128, "%s.%s", r->arch->name, suffix);
@@ -112,6 +117,18 @@ void read_count(struct reading *r, const char *suffix, enum need need, uint32_t 
         complain(r, rc, "%s", why.text);
     else if (value < 1 || value > max)
         complain(r, E_FORMAT, "key %s is %llu, outside 1..%u", key, (unsigned long long)value, max);
+    else
+        *out = (uint32_t)value;
+}
+
+void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *out)
+{
+    const double bounds[2] = {0, max};
+    double value = *out;
+
+    read_number(r, suffix, OPTIONAL, bounds, &value);
+    if (value != floor(value))
+        complain(r, E_FORMAT, "key %s.%s is %g, not a whole number", r->arch->name, suffix, value);
     else
         *out = (uint32_t)value;
 }
@@ -225,7 +242,10 @@ static void read_shapes(struct reading *r, struct model_config *config)
     if (config->n_heads % config->n_kv_heads != 0)
         complain(r, E_FORMAT, "%s.attention.head_count %u is not a multiple of head_count_kv %u",
                  r->arch->name, config->n_heads, config->n_kv_heads);
-    read_head_dim(r, config);
+    if (heeds(r->arch, "attention.kv_lora_rank"))
+        latent_read_heads(r, config);
+    else
+        read_head_dim(r, config);
 }
 
 /* The embedding decides the vocabulary; the keys that also know it must agree. */
@@ -303,7 +323,7 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
                                  .ext_factor = 1,
                                  .attn_factor = 1};
     rope->original_context = config->context_length;
-    config->rope_dims = config->head_dim;
+    config->rope_dims = config->latent ? config->rope_dims : config->head_dim;
     read_count(r, "rope.dimension_count", OPTIONAL, 1024, &config->rope_dims);
     if (config->rope_dims % 2 != 0 || config->rope_dims > config->head_dim)
         complain(r, E_FORMAT, "key %s.rope.dimension_count is %u; it must be even and at most %u",

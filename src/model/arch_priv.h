@@ -38,6 +38,29 @@ enum slot { /* vectors that are used as one (the biases of q, k and v) are neigh
             SLOT_GATE_UP, /* the two in one */
             SLOT_DOWN,
             SLOT_POST_FFN_NORM,
+            SLOT_ROUTER, /* experts: forward_moe.c */
+            SLOT_CHOICE_BIAS,
+            SLOT_GATE_EXPERTS,
+            SLOT_UP_EXPERTS,
+            SLOT_DOWN_EXPERTS,
+            SLOT_GATE_SHARED,
+            SLOT_UP_SHARED,
+            SLOT_DOWN_SHARED,
+            SLOT_Q_A, /* latent attention: forward_mla.c */
+            SLOT_Q_A_NORM,
+            SLOT_Q_B,
+            SLOT_KV_A,
+            SLOT_KV_A_NORM,
+            SLOT_KV_B,
+            SLOT_K_B, /* the two halves of it */
+            SLOT_V_B,
+            SLOT_OUT_VALUES,
+            SLOT_SINKS, /* gpt-oss */
+            SLOT_FFN_NORM_LATE,
+            SLOT_ROUTER_BIAS,
+            SLOT_GATE_EXPERTS_BIAS,
+            SLOT_UP_EXPERTS_BIAS,
+            SLOT_DOWN_EXPERTS_BIAS,
             N_SLOTS
 };
 
@@ -54,7 +77,18 @@ enum dim {           /* widths, as dim_of() computes them from the configuration
            DIM_FFN,
            DIM_2_FFN,
            DIM_VOCAB,
-           DIM_ROPE_PAIRS
+           DIM_ROPE_PAIRS,
+           DIM_EXPERTS,
+           DIM_EXPERT_FFN,
+           DIM_SHARED_FFN,
+           DIM_HEADS,
+           DIM_Q_LATENT,
+           DIM_LATENT,
+           DIM_LATENT_KEY,
+           DIM_NOPE,
+           DIM_VALUE,
+           DIM_VALUES,
+           DIM_KV_B
 };
 
 /* Matrices of one group are stacked and multiplied together. */
@@ -64,6 +98,8 @@ enum group {
     GROUP_OUT,
     GROUP_GATE_UP,
     GROUP_DOWN,
+    GROUP_ROUTER,
+    GROUP_Q_B,
     N_GROUPS
 };
 
@@ -108,6 +144,9 @@ struct half { /* one way to compute attention, or the feed-forward network */
     void (*forward)(struct forward *f, uint32_t layer);
     /* Carves the scratch it needs besides what state.c gives to all; NULL: none. */
     void (*lay_out)(const struct model *model, struct model_state *state, struct carving *carving);
+    /* Binds tensors that no slot names; NULL: there are none. */
+    int (*bind)(struct loading *load, uint32_t layer);
+    bool (*knows)(const struct loading *load, struct bytes suffix); /* one of them, after "blk.N." */
     /* Packs its slots of GROUP_NONE that are not vectors; NULL: it has none. */
     int (*pack)(struct loading *load, uint32_t layer);
     void (*layer_fini)(struct layer *layer); /* NULL: nothing to free */
@@ -117,6 +156,14 @@ extern const struct half attn_grouped;       /* forward_attn.c: multi-head, grou
 extern const struct half attn_grouped_fused; /* its matrices in one tensor */
 extern const struct half ffn_dense;          /* forward_ffn.c: gate, up, down */
 extern const struct half ffn_dense_fused;    /* gate and up in one tensor */
+extern const struct half attn_latent;        /* forward_mla.c: one latent for all heads' keys and values */
+extern const struct half attn_latent_split;  /* with the matrix out of it in two */
+extern const struct half attn_latent_q;      /* queries by way of a latent, too */
+extern const struct half attn_latent_q_split;
+extern const struct half ffn_moe;        /* forward_moe.c: a router and experts */
+extern const struct half ffn_moe_shared; /* and experts that always run */
+extern const struct half ffn_moe_loose;  /* a tensor for each expert, as old files have them */
+extern const struct half ffn_moe_biased; /* with biases everywhere, and limits (gpt-oss) */
 
 /* ---- rows ---- */
 
@@ -156,9 +203,12 @@ void read_count(struct reading *r, const char *suffix, enum need need, uint32_t 
                 uint32_t *out); /* >= 1 */
 /* Layers with a window turn by angles of their own, unscaled and of this base. */
 void use_local_rope(struct model *model, double freq_base);
+/* The same for an optional count that may be 0. */
+void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *out);
 void read_flag(struct reading *r, const char *suffix, bool *out); /* optional */
 __attribute__((format(printf, 3, 4))) void complain(struct reading *r, int code, const char *format, ...);
 bool has_complaints(const struct reading *r);
 const char *arch_name(const struct reading *r);
+bool has_tensor(const struct reading *r, const char *name);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The architectures: one row each, and the few lines that only one of them needs.
  *
- *   llama     Llama 1 to 3.x, Mistral (windows), and the many that took over their shape
+ *   llama     Llama 1 to 3.x, Mistral (windows), Mixtral (experts), and the many that took over their shape
  *   qwen2     Qwen 2 and 2.5: biases on Q, K and V
  *   qwen3     Qwen 3: no biases, but each head of Q and K is normed
  *   gemma     Gemma 1: GELU, embeddings scaled by sqrt(hidden)
@@ -11,8 +11,12 @@
  *   granite   Granite 3: llama with four scales
  *   olmo2     OLMo 2 and 3: halves normed at their end only, Q and K over all heads at once
  *   smollm3   SmolLM 3: llama, but every fourth layer turns nothing
- *   glm4      GLM 4 (0414) and Z1: norms before and after each half, gate and up in one, half of each head
- * turned internlm2 InternLM 2 to 3, ernie4_5 ERNIE 4.5 dense: llama by another name
+ *   glm4      GLM 4 (0414), Z1: norms before and after each half, gate and up in one, half a head turned
+ *   internlm2 InternLM 2 to 3: llama by another name
+ *   ernie4_5  ERNIE 4.5 dense: the same
+ *   qwen3moe  Qwen 3 with experts
+ *   deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
+ *   gpt-oss   gpt-oss 20b and 120b: sinks, every other layer with a window, experts with biases and limits
  *
  * Files of architectures that descend from llama have their Q and K rows ordered for pairs that lie side by
  * side; in the others element i of a head turns with element i + dims/2, as in the models they were converted
@@ -87,6 +91,46 @@ static void read_smollm3(struct reading *r, struct model *model)
 
 /* ---- the rows ---- */
 
+static const char *const EXPERT_KEYS[] = {"expert_count", NULL};
+
+static void read_llama(struct reading *r, struct model *model)
+{
+    moe_read(r, model, 0, false);
+}
+
+static void read_qwen3moe(struct reading *r, struct model *model)
+{
+    moe_read(r, model, 0, true);
+}
+
+static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank",
+                                             "rope.scaling.yarn_log_multiplier", NULL};
+
+/* V2 and V2-Lite choose by softmax and use the chances as they are; V3's files say what they do. */
+static void read_deepseek2(struct reading *r, struct model *model)
+{
+    bool is_split = has_tensor(r, "blk.0.attn_k_b.weight") && has_tensor(r, "blk.0.attn_v_b.weight");
+    uint32_t n_dense = 0;
+
+    latent_read_scale(r, model);
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        model->layers[i].attn = model->config.q_latent ? is_split ? &attn_latent_q_split : &attn_latent_q
+                                : is_split             ? &attn_latent_split
+                                                       : &attn_latent;
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    model->route.gate = ROUTE_SOFTMAX;
+    model->route.is_normed = false;
+    moe_read(r, model, n_dense, true);
+}
+
+/* YaRN without rounding its bounds to whole pairs. */
+static void read_gptoss(struct reading *r, struct model *model)
+{
+    model->rope_params[ROPE_GLOBAL].has_exact_bounds = true;
+    model->route.gate = ROUTE_SOFTMAX_CHOSEN;
+    moe_read(r, model, 0, true);
+}
+
 static const struct arch ARCHS[] = {
     {.name = "llama",
      .pairs = ROPE_ADJACENT,
@@ -94,7 +138,9 @@ static const struct arch ARCHS[] = {
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
      .may = QKV_BIASES | SLOT_BIT(OUT_BIAS),
-     .has_windows = true},
+     .has_windows = true,
+     .keys = EXPERT_KEYS,
+     .read = read_llama},
     {.name = "qwen2",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
@@ -166,6 +212,30 @@ static const struct arch ARCHS[] = {
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
      .may = QKV_BIASES | SLOT_BIT(OUT_BIAS)},
+    {.name = "qwen3moe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .keys = EXPERT_KEYS,
+     .read = read_qwen3moe},
+    {.name = "deepseek2",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_latent,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = DEEPSEEK2_KEYS,
+     .read = read_deepseek2},
+    {.name = "gpt-oss",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe_biased,
+     .needs =
+         SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE) | SLOT_BIT(SINKS) | SLOT_BIT(OUT_BIAS) | QKV_BIASES,
+     .has_windows = true,
+     .window_period = 2,
+     .keys = EXPERT_KEYS,
+     .read = read_gptoss},
 };
 
 const struct arch *arch_at(uint32_t index)

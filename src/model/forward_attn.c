@@ -137,6 +137,7 @@ static void attend(const struct forward *f)
                                         .k_dim = model->config.head_dim,
                                         .v_dim = model->config.head_dim,
                                         .block_tokens = model->layout.block_tokens,
+                                        .sinks = f->layer->vectors[SLOT_SINKS],
                                         .scale = model->config.attn_scale,
                                         .window = f->layer->window,
                                         .items = f->state->items,

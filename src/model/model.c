@@ -93,6 +93,10 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
                                        .v_dim = config->head_dim,
                                        .block_tokens = opts->block_tokens ? opts->block_tokens : 32,
                                        .type = opts->kv_type};
+    if (config->latent) { /* values are parts of the keys */
+        model->layout.k_dim = config->latent + config->rope_dims;
+        model->layout.v_dim = 0;
+    }
     if (model->layout.block_tokens % 16 != 0 || model->layout.block_tokens > 128) /* what attention takes */
         return fault_set(fault, E_INVAL, "blocks of %u tokens; must be a multiple of 16, at most 128",
                          model->layout.block_tokens);

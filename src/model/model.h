@@ -24,6 +24,13 @@ struct model_config { /* shapes, in the field's standard terms */
     uint32_t n_kv_heads;
     uint32_t head_dim;
     uint32_t ffn;
+    uint32_t latent;    /* multi-head latent attention: width of what the cache holds; 0: it holds heads */
+    uint32_t q_latent;  /* 0: queries come straight */
+    uint32_t value_dim; /* of a head, with a latent */
+    uint32_t n_experts; /* 0: every layer's feed-forward is dense */
+    uint32_t n_experts_used; /* by each token */
+    uint32_t expert_ffn;
+    uint32_t shared_ffn; /* of the experts that always run, together */
     uint32_t vocab;
     uint32_t context_length;
     uint32_t rope_dims;
@@ -39,7 +46,7 @@ struct model_config { /* shapes, in the field's standard terms */
     bool is_tied;          /* the output head is the token embedding */
     char weight_type[16];  /* of most bytes: "Q8_0" */
     uint64_t n_parameters;
-    uint64_t weight_bytes; /* as held in memory, everything a decode step reads */
+    uint64_t weight_bytes; /* as held in memory, everything a decode step of one token reads */
 };
 
 struct model_opts {

@@ -5,6 +5,8 @@
 
 #include "model/arch_priv.h"
 #include "model/model.h"
+#include "model/moe_priv.h"
+#include "model/mla_priv.h"
 #include "tensor/tensor.h"
 
 enum rope_scaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_YARN, ROPE_SCALE_LONGROPE };
@@ -18,6 +20,7 @@ struct rope_params { /* arch.c reads them */
     double beta_fast, beta_slow;
     double ext_factor;
     double attn_factor;        /* of sines and cosines; */
+    bool has_exact_bounds;     /* yarn: between which pairs it blends is not rounded */
     bool is_attn_factor_whole; /* given by the file instead of what yarn would derive from factor */
 };
 
@@ -57,6 +60,8 @@ struct layer {
     uint32_t window;               /* keys a query sees, its own among them; 0: all before it */
     const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or no vector */
     struct weight_group groups[N_GROUPS];
+    struct expert_weights experts;
+    struct latent_weights latent;
 };
 
 struct model {
@@ -67,6 +72,7 @@ struct model {
     uint32_t n_ropes;
     struct rope_params rope_params[N_ROPES];
     struct rope ropes[N_ROPES];
+    struct route_rule route; /* of tokens to experts, where there are any */
     struct layer *layers;    /* [n_layers] */
     struct weight embedding; /* [vocab][hidden] */
     struct weight head;      /* [vocab][hidden]; empty when tied */
@@ -106,6 +112,13 @@ int weights_load(struct model *model, const struct gguf *gguf, struct team *team
 void weights_fini(struct model *model);
 /* The tensor as floats if it is a plain vector of n; E_NOT_FOUND when absent. */
 int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float *out, struct fault *fault);
+/* For the bind functions of halves: finds a tensor and checks shape and type.  E_NOT_FOUND without a fault.
+ */
+int weights_bind(struct loading *load, const char *name, const struct slot_info *info,
+                 const struct gguf_tensor **out);
+bool weights_is_plain(enum dtype type);
+/* n numbers of a plain tensor, from one on, as floats. */
+void weights_floats(const struct gguf_tensor *tensor, uint64_t from, uint64_t n, float *out);
 /* For the pack functions of halves: after a tensor is packed, counts it and tells progress. */
 /* Packs one matrix of stacked parts as the options want it. */
 int weights_matrix(struct loading *load, enum dtype type, const struct weight_part *parts, uint32_t n_parts,
@@ -122,6 +135,7 @@ struct model_state {
     uint32_t n_ranks;
     uint64_t share_from_bytes;
     struct team *solo;   /* of the calling thread alone, for work too small to share; owned */
+    struct team **solos; /* [n_ranks] a team of one for each rank; the first is solo; owned */
     void *memory;        /* owns all below */
     float *x;            /* [max_tokens][hidden]  the residual stream */
     float *normed;       /* [max_tokens][hidden]  a block's input; then its output */
@@ -138,6 +152,8 @@ struct model_state {
     void *attn_scratch;
     size_t attn_scratch_bytes;
     void *matmul_scratch;
+    struct moe_state moe;
+    struct latent_state latent;
     uint32_t n_items; /* of the last pass */
     uint32_t vocab;
 };

@@ -37,8 +37,10 @@ static double pair_of_turns(const struct rope_params *params, uint32_t dims, dou
 /* Share of the unscaled angle in pair i: 1 below the first bound, 0 above the second, linear between. */
 static double yarn_share(const struct rope_params *params, uint32_t dims, uint32_t i)
 {
-    double low = fmax(0, floor(pair_of_turns(params, dims, params->beta_fast)));
-    double high = fmin(dims - 1, ceil(pair_of_turns(params, dims, params->beta_slow)));
+    double first = pair_of_turns(params, dims, params->beta_fast);
+    double last = pair_of_turns(params, dims, params->beta_slow);
+    double low = fmax(0, params->has_exact_bounds ? first : floor(first));
+    double high = fmin(dims - 1, params->has_exact_bounds ? last : ceil(last));
     double along = (i - low) / fmax(0.001, high - low);
 
     return params->ext_factor * (1 - fmin(1, fmax(0, along)));

@@ -20,6 +20,11 @@
         name, rows, cols, DIM_NONE, group, role                                                              \
     }
 
+#define MATRICES(name, rows, cols, count, role) /* one behind the other */                                   \
+    {                                                                                                        \
+        name, rows, cols, count, GROUP_NONE, role                                                            \
+    }
+
 const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_ATTN_NORM] = VECTOR("attn_norm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_Q] = MATRIX("attn_q.weight", DIM_Q, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
@@ -42,6 +47,34 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_GATE_UP] = MATRIX("ffn_up.weight", DIM_2_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
     [SLOT_DOWN] = MATRIX("ffn_down.weight", DIM_HIDDEN, DIM_FFN, GROUP_DOWN, MODEL_WRITER),
     [SLOT_POST_FFN_NORM] = VECTOR("post_ffw_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_Q_A] = MATRIX("attn_q_a.weight", DIM_Q_LATENT, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_Q_A_NORM] = VECTOR("attn_q_a_norm.weight", DIM_Q_LATENT, MODEL_NORM),
+    [SLOT_Q_B] = MATRIX("attn_q_b.weight", DIM_Q, DIM_Q_LATENT, GROUP_Q_B, MODEL_MATRIX),
+    [SLOT_KV_A] = MATRIX("attn_kv_a_mqa.weight", DIM_LATENT_KEY, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_KV_A_NORM] = VECTOR("attn_kv_a_norm.weight", DIM_LATENT, MODEL_NORM),
+    [SLOT_KV_B] = MATRIX("attn_kv_b.weight", DIM_KV_B, DIM_LATENT, GROUP_NONE, MODEL_MATRIX),
+    [SLOT_K_B] = MATRICES("attn_k_b.weight", DIM_LATENT, DIM_NOPE, DIM_HEADS, MODEL_MATRIX),
+    [SLOT_V_B] = MATRICES("attn_v_b.weight", DIM_VALUE, DIM_LATENT, DIM_HEADS, MODEL_MATRIX),
+    [SLOT_OUT_VALUES] = MATRIX("attn_output.weight", DIM_HIDDEN, DIM_VALUES, GROUP_OUT, MODEL_WRITER),
+    [SLOT_SINKS] = VECTOR("attn_sinks.weight", DIM_HEADS, MODEL_BIAS),
+    [SLOT_FFN_NORM_LATE] = VECTOR("post_attention_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_ROUTER_BIAS] = VECTOR("ffn_gate_inp.bias", DIM_EXPERTS, MODEL_BIAS),
+    [SLOT_GATE_EXPERTS_BIAS] =
+        MATRIX("ffn_gate_exps.bias", DIM_EXPERTS, DIM_EXPERT_FFN, GROUP_NONE, MODEL_BIAS),
+    [SLOT_UP_EXPERTS_BIAS] = MATRIX("ffn_up_exps.bias", DIM_EXPERTS, DIM_EXPERT_FFN, GROUP_NONE, MODEL_BIAS),
+    [SLOT_DOWN_EXPERTS_BIAS] = MATRIX("ffn_down_exps.bias", DIM_EXPERTS, DIM_HIDDEN, GROUP_NONE, MODEL_BIAS),
+    [SLOT_ROUTER] = MATRIX("ffn_gate_inp.weight", DIM_EXPERTS, DIM_HIDDEN, GROUP_ROUTER, MODEL_MATRIX),
+    [SLOT_CHOICE_BIAS] = VECTOR("exp_probs_b.bias", DIM_EXPERTS, MODEL_BIAS),
+    [SLOT_GATE_EXPERTS] =
+        MATRICES("ffn_gate_exps.weight", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_EXPERTS, MODEL_MATRIX),
+    [SLOT_UP_EXPERTS] = MATRICES("ffn_up_exps.weight", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_EXPERTS, MODEL_MATRIX),
+    [SLOT_DOWN_EXPERTS] =
+        MATRICES("ffn_down_exps.weight", DIM_HIDDEN, DIM_EXPERT_FFN, DIM_EXPERTS, MODEL_WRITER),
+    [SLOT_GATE_SHARED] =
+        MATRIX("ffn_gate_shexp.weight", DIM_SHARED_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
+    [SLOT_UP_SHARED] = MATRIX("ffn_up_shexp.weight", DIM_SHARED_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
+    [SLOT_DOWN_SHARED] =
+        MATRIX("ffn_down_shexp.weight", DIM_HIDDEN, DIM_SHARED_FFN, GROUP_DOWN, MODEL_WRITER),
 };
 
 const struct slot_info GLOBALS[N_GLOBALS] = {
@@ -79,6 +112,28 @@ uint64_t dim_of(const struct model_config *config, enum dim dim)
         return config->vocab;
     case DIM_ROPE_PAIRS:
         return config->rope_dims / 2;
+    case DIM_EXPERTS:
+        return config->n_experts;
+    case DIM_EXPERT_FFN:
+        return config->expert_ffn;
+    case DIM_SHARED_FFN:
+        return config->shared_ffn;
+    case DIM_HEADS:
+        return config->n_heads;
+    case DIM_Q_LATENT:
+        return config->q_latent;
+    case DIM_LATENT:
+        return config->latent;
+    case DIM_LATENT_KEY:
+        return (uint64_t)config->latent + config->rope_dims;
+    case DIM_NOPE:
+        return (uint64_t)config->head_dim - config->rope_dims;
+    case DIM_VALUE:
+        return config->value_dim;
+    case DIM_VALUES:
+        return (uint64_t)config->n_heads * config->value_dim;
+    case DIM_KV_B:
+        return (uint64_t)config->n_heads * (config->head_dim - config->rope_dims + config->value_dim);
     }
     return 0;
 }

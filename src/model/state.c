@@ -55,6 +55,10 @@ static void lay_out(const struct model *model, struct model_state *state, struct
 
     if (widest < c->ffn)
         widest = c->ffn;
+    if (widest < c->q_latent)
+        widest = c->q_latent;
+    if (widest < c->shared_ffn)
+        widest = c->shared_ffn;
     state->x = carve(carving, rows * c->hidden * word);
     state->normed = carve(carving, rows * c->hidden * word);
     state->qkv = carve(carving, rows * (q + 2 * kv) * word);
@@ -69,12 +73,13 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     state->logits_end = carve(carving, items * sizeof(*state->logits_end));
     state->n_logits = carve(carving, items * sizeof(*state->n_logits));
     state->items = carve(carving, items * sizeof(*state->items));
-    state->attn_scratch_bytes = attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,
-                                                                        .max_context = state->max_context,
-                                                                        .n_heads = c->n_heads,
-                                                                        .k_dim = c->head_dim,
-                                                                        .v_dim = c->head_dim,
-                                                                        .n_ranks = state->n_ranks});
+    state->attn_scratch_bytes =
+        attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,
+                                                .max_context = state->max_context,
+                                                .n_heads = c->n_heads,
+                                                .k_dim = model->layout.k_dim,
+                                                .v_dim = c->latent ? c->latent : c->head_dim,
+                                                .n_ranks = state->n_ranks});
     state->attn_scratch = carve(carving, state->attn_scratch_bytes);
     state->matmul_scratch = carve(
         carving, matmul_scratch_bytes(rows > logits ? (uint32_t)rows : (uint32_t)logits, (uint32_t)widest));
@@ -84,10 +89,17 @@ static void lay_out(const struct model *model, struct model_state *state, struct
 static int allocate(const struct model *model, struct model_state *state)
 {
     struct carving carving = {0};
-    int rc = team_new(&(struct team_opts){.n_threads = 1}, &state->solo);
 
-    if (rc < 0)
-        return rc;
+    state->solos = calloc(state->n_ranks, sizeof(*state->solos));
+    if (state->solos == NULL)
+        return E_NOMEM;
+    for (uint32_t i = 0; i < state->n_ranks; i++) {
+        int rc = team_new(&(struct team_opts){.n_threads = 1}, &state->solos[i]);
+
+        if (rc < 0)
+            return rc;
+    }
+    state->solo = state->solos[0];
     lay_out(model, state, &carving);
     state->memory = mem_aligned(ALIGN_BYTES, carving.used_bytes);
     if (state->memory == NULL)
@@ -129,8 +141,9 @@ void model_state_free(struct model_state *state)
 {
     if (state == NULL)
         return;
-    if (state->solo)
-        team_free(state->solo);
+    for (uint32_t i = 0; state->solos && i < state->n_ranks; i++)
+        team_free(state->solos[i]);
+    free(state->solos);
     free(state->memory);
     free(state);
 }

@@ -24,7 +24,7 @@
 
 /* ---- binding ---- */
 
-static bool is_plain(enum dtype type)
+bool weights_is_plain(enum dtype type)
 {
     return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
 }
@@ -50,9 +50,8 @@ static int check_shape(struct loading *load, const char *name, const struct gguf
     return fault_set(load->fault, E_FORMAT, "tensor %s is %s, expected %s", name, is, expected);
 }
 
-/* Finds a tensor and checks its shape and type.  E_NOT_FOUND without a fault. */
-static int bind(struct loading *load, const char *name, const struct slot_info *info,
-                const struct gguf_tensor **out)
+int weights_bind(struct loading *load, const char *name, const struct slot_info *info,
+                 const struct gguf_tensor **out)
 {
     const struct gguf_tensor *tensor = gguf_tensor_find(load->gguf, name);
     struct model_config *config = &load->model->config;
@@ -66,7 +65,7 @@ static int bind(struct loading *load, const char *name, const struct slot_info *
     rc = check_shape(load, name, tensor, dims);
     if (rc < 0)
         return rc;
-    if (is_vector ? !is_plain(tensor->type) : !weight_type_ok(tensor->type)) {
+    if (is_vector ? !weights_is_plain(tensor->type) : !weight_type_ok(tensor->type)) {
         const struct dtype_info *type = dtype_info(tensor->type);
         char names[WEIGHT_TYPES_BYTES];
 
@@ -97,10 +96,16 @@ static int bind_layer(struct loading *load, uint32_t layer)
 
         if (!(may >> i & 1))
             continue;
-        rc = bind(load, slot_name(layer, i, name), &SLOTS[i], &slot[i]);
+        rc = weights_bind(load, slot_name(layer, i, name), &SLOTS[i], &slot[i]);
         if (rc == E_NOT_FOUND && (needs >> i & 1))
             return fault_set(load->fault, E_FORMAT, "tensor %s is missing", name);
         if (rc < 0 && rc != E_NOT_FOUND)
+            return rc;
+    }
+    if (load->model->layers[layer].ffn->bind) {
+        int rc = load->model->layers[layer].ffn->bind(load, layer);
+
+        if (rc < 0)
             return rc;
     }
     for (unsigned i = SLOT_Q_BIAS; i <= SLOT_V_BIAS; i++)
@@ -123,6 +128,9 @@ static bool is_known(const struct loading *load, struct bytes name)
     if (!bytes_starts_with(name, "blk.") || dot == SIZE_MAX ||
         str_to_u64(bytes_of(name.data + 4, dot - 4), &layer) < 0 || layer >= load->model->config.n_layers)
         return false;
+    if (load->model->layers[layer].ffn->knows &&
+        load->model->layers[layer].ffn->knows(load, bytes_of(name.data + dot + 1, name.len_bytes - dot - 1)))
+        return true;
     for (unsigned i = 0; i < N_SLOTS; i++)
         if ((layer_may(load->model, (uint32_t)layer) >> i & 1) &&
             bytes_is(bytes_of(name.data + dot + 1, name.len_bytes - dot - 1), SLOTS[i].suffix))
@@ -156,7 +164,7 @@ static int bind_all(struct loading *load)
     if (load->bound == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u layers", config->n_layers);
     for (unsigned i = 0; i < N_GLOBALS && rc == 0; i++) {
-        rc = bind(load, GLOBALS[i].suffix, &GLOBALS[i], &load->globals[i]);
+        rc = weights_bind(load, GLOBALS[i].suffix, &GLOBALS[i], &load->globals[i]);
         if (rc == E_NOT_FOUND)
             rc = global_is_required(i)
                      ? fault_set(load->fault, E_FORMAT, "tensor %s is missing", GLOBALS[i].suffix)
@@ -184,6 +192,12 @@ static void to_floats(enum dtype type, const void *data, uint64_t n, float *out)
                 type == DTYPE_F16 ? f16_to_f32(get_u16(bytes + 2 * i)) : bf16_to_f32(get_u16(bytes + 2 * i));
         }
     }
+}
+
+void weights_floats(const struct gguf_tensor *tensor, uint64_t from, uint64_t n, float *out)
+{
+    to_floats(tensor->type, (const uint8_t *)tensor->data + from * (tensor->type == DTYPE_F32 ? 4 : 2), n,
+              out);
 }
 
 void weights_report(struct loading *load, const struct gguf_tensor *tensor)
@@ -368,7 +382,7 @@ int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float 
     if (tensor == NULL)
         return E_NOT_FOUND;
     if (tensor->n_dims < 1 || tensor->dims[0] != n || tensor->dims[1] != 1 || tensor->dims[2] != 1 ||
-        tensor->dims[3] != 1 || !is_plain(tensor->type))
+        tensor->dims[3] != 1 || !weights_is_plain(tensor->type))
         return fault_set(fault, E_FORMAT, "tensor %s is not a plain vector of %u", name, n);
     to_floats(tensor->type, tensor->data, n, out);
     return 0;

@@ -113,6 +113,7 @@ struct kern_vec {
     void (*geglu)(float *gate, const float *up, uint32_t n);
     void (*vec_scale)(float *x, float by, uint32_t n);
     void (*rope)(const struct rope_args *args);
+    void (*mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 
     float (*read_memory)(const void *from, size_t len_bytes); /* 64-aligned, whole KiB */
     kern_peak peak;                                           /* fused multiply-adds, tile_tokens a round */

@@ -21,6 +21,7 @@ const struct kern_vec KERN(kern_vec) = {
     .geglu = KERN(geglu),
     .vec_scale = KERN(vec_scale),
     .rope = KERN(rope),
+    .mix_rows = KERN(mix_rows),
     .read_memory = KERN(read_memory),
     .peak = KERN(peak),
 };

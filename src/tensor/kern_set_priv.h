@@ -40,6 +40,7 @@ void KERN(swiglu)(float *gate, const float *up, uint32_t n);
 void KERN(geglu)(float *gate, const float *up, uint32_t n);
 void KERN(vec_scale)(float *x, float by, uint32_t n);
 void KERN(rope)(const struct rope_args *args);
+void KERN(mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 
 float KERN(read_memory)(const void *from, size_t len_bytes);
 float KERN(peak)(uint32_t rounds);

@@ -8,11 +8,12 @@ libtensor_a_SOURCES = \
 	src/tensor/tensor.h src/tensor/kern_priv.h src/tensor/attn_priv.h \
 	src/tensor/weight.c src/tensor/weight_dots.c src/tensor/weight_priv.h src/tensor/weight_quant.c src/tensor/quant_priv.h \
 	src/tensor/work.c src/tensor/work_priv.h \
+	src/tensor/many.h src/tensor/matmul_many.c \
 	src/tensor/matmul.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
 
 kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/kern_tile.c \
 	src/tensor/kern_attn.c src/tensor/kern_attn_tile.c src/tensor/kern_attn_direct.c src/tensor/kern_kv.c \
-	src/tensor/kern_ops.c src/tensor/kern_peak.c
+	src/tensor/kern_ops.c src/tensor/kern_mix.c src/tensor/kern_peak.c
 kern_q8_sources = src/tensor/kern_quant_priv.h src/tensor/kern_q8.c src/tensor/kern_expand.c
 libkern_scalar_a_SOURCES = $(kern_vec_sources) $(kern_q8_sources) \
 	src/tensor/v16_scalar_priv.h src/tensor/b64_scalar_priv.h src/tensor/q8_scalar_priv.h
@@ -76,7 +77,7 @@ tests_bench_bench_tensor_LDADD = $(link_tensor)
 
 if HAVE_CMOCKA
 tensor_tests = tests/unit/tensor/test_matmul tests/unit/tensor/test_attention tests/unit/tensor/test_ops \
-	tests/unit/tensor/test_dots
+	tests/unit/tensor/test_dots tests/unit/tensor/test_many
 check_PROGRAMS += $(tensor_tests)
 TESTS += $(tensor_tests)
 tests_unit_tensor_test_matmul_SOURCES = tests/unit/tensor/test_matmul.c tests/unit/tensor/check.h
@@ -85,6 +86,8 @@ tests_unit_tensor_test_attention_SOURCES = tests/unit/tensor/test_attention.c te
 tests_unit_tensor_test_attention_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 tests_unit_tensor_test_dots_SOURCES = tests/unit/tensor/test_dots.c tests/unit/tensor/check.h
 tests_unit_tensor_test_dots_LDADD = $(link_tensor) $(CMOCKA_LIBS)
+tests_unit_tensor_test_many_SOURCES = tests/unit/tensor/test_many.c tests/unit/tensor/check.h
+tests_unit_tensor_test_many_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 tests_unit_tensor_test_ops_SOURCES = tests/unit/tensor/test_ops.c tests/unit/tensor/check.h
 tests_unit_tensor_test_ops_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 endif

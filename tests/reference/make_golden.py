@@ -26,6 +26,9 @@ import torch
 import common
 
 TINY = "--type F32 --hidden 48 --heads 4 --kv-heads 2 --ffn 80 --vocab 259 --context 256"
+LATENT = ("--set attention.kv_lora_rank=32 --set attention.key_length=24 --set attention.value_length=16 "
+          "--set rope.dimension_count=8 --set expert_count=8 --set expert_used_count=3 --set expert_shared_count=2 "
+          "--set expert_feed_forward_length=16")
 CASES = {
     "llama": ("llama", f"--arch llama --layers 2 {TINY}"),
     "llama3": ("llama", f"--arch llama --layers 2 --with rope_freqs --set rope.freq_base=500000.0 {TINY}"),
@@ -59,6 +62,25 @@ CASES = {
     "glm4": ("glm4", f"--arch glm4 --layers 2 --with bias --set rope.dimension_count=6 {TINY}"),
     "internlm2": ("llama", f"--arch internlm2 --layers 2 --set rope.freq_base=1000000.0 {TINY}"),
     "ernie4_5": ("llama", f"--arch ernie4_5 --layers 2 --tied --head-dim 20 {TINY}"),
+    "mixtral": ("mixtral", f"--arch llama --layers 2 --set expert_count=4 --set expert_used_count=2 {TINY}"),
+    "qwen3moe": ("qwen3moe", "--arch qwen3moe --layers 2 --head-dim 16 --set expert_count=8 --set expert_used_count=3 "
+                 f"--set expert_feed_forward_length=32 {TINY}"),
+    "deepseek2-lite": ("deepseek2", f"--arch deepseek2 --layers 2 {LATENT} --set rope.scaling.type=yarn "
+                       "--set rope.scaling.factor=40.0 --set rope.scaling.original_context_length=16 "
+                       f"--set rope.scaling.yarn_log_multiplier=0.0707 {TINY}"),
+    "deepseek2-v2": ("deepseek2", f"--arch deepseek2 --layers 2 --set leading_dense_block_count=0 {LATENT} "
+                     "--set attention.q_lora_rank=40 --set expert_group_count=4 --set expert_group_used_count=2 "
+                     f"--set expert_weights_scale=4.0 {TINY}"),
+    "deepseek2-v3": ("deepseek2", f"--arch deepseek2 --layers 2 --with exp_probs_b {LATENT} "
+                     "--set attention.q_lora_rank=40 --set attention.key_length_mla=24 "
+                     "--set attention.value_length_mla=16 --set expert_gating_func=2 --set expert_weights_norm=true "
+                     "--set expert_weights_scale=2.5 --set expert_group_count=4 --set expert_group_used_count=2 "
+                     "--set rope.scaling.type=yarn --set rope.scaling.factor=8.0 "
+                     "--set rope.scaling.original_context_length=32 "
+                     f"--set rope.scaling.yarn_log_multiplier=0.1 {TINY}"),
+    "gpt-oss": ("gptoss", "--arch gpt-oss --layers 3 --head-dim 32 --set attention.sliding_window=9 --set expert_count=8 "
+                "--set expert_used_count=3 --set expert_feed_forward_length=32 --set rope.scaling.type=yarn "
+                f"--set rope.scaling.factor=32.0 --set rope.scaling.original_context_length=64 {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

@@ -25,15 +25,16 @@
 #include <cmocka.h>
 
 static const char *const CASES[] = {
-    "llama", "llama3",     "llama-biases", "llama-linear", "llama-yarn", "mistral",    "qwen2",     "qwen3",
-    "gemma", "qwen3-yarn", "gemma3",       "gemma3-62",    "phi3",       "phi3-short", "phi3-long", "granite",
-    "olmo2", "olmo3",      "smollm3",      "glm4",         "internlm2",  "ernie4_5",
+    "llama",     "llama3",  "llama-biases", "llama-linear",   "llama-yarn",   "mistral",      "qwen2",
+    "qwen3",     "gemma",   "qwen3-yarn",   "gemma3",         "gemma3-62",    "phi3",         "phi3-short",
+    "phi3-long", "granite", "olmo2",        "olmo3",          "smollm3",      "glm4",         "internlm2",
+    "ernie4_5",  "mixtral", "qwen3moe",     "deepseek2-lite", "deepseek2-v2", "deepseek2-v3", "gpt-oss",
 };
 
 enum { MAX_TOKENS = 64, MAX_SHOWN = 4, MAX_VOCAB = 4096 };
 
 struct expected {
-    char make[800];
+    char make[1600];
     token_id tokens[MAX_TOKENS], greedy[MAX_TOKENS];
     uint32_t n_tokens, n_greedy;
     uint32_t shown[MAX_SHOWN]; /* positions */
@@ -146,7 +147,7 @@ static double check_with(const char *name, const char *path, const struct expect
 
 static void check_case(const char *name)
 {
-    char path[] = "/tmp/baton-arch-XXXXXX", command[1000];
+    char path[] = "/tmp/baton-arch-XXXXXX", command[2000];
     const struct kern_table *table;
     struct expected expected;
     double worst[2] = {0, 0};

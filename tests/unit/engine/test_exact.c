@@ -45,9 +45,29 @@ static const struct variant VARIANTS[] = {
     {"llama", {DTYPE_F32, DTYPE_F32, DTYPE_F32}, 2, 1, 16, 32, true, KV_Q8_0, 32, 1, TRIAL_MAX_TOKENS},
 };
 
+/* Models with experts, and with latent attention; the shape is tiny_experts' but for these. */
+struct expert_variant {
+    const char *arch;
+    enum dtype types[3];
+    uint32_t n_experts, n_used, n_shared, q_latent;
+    enum kv_type kv;
+    uint32_t block_tokens, n_layers, longest;
+};
+
+static const struct expert_variant EXPERTS[] = {
+    {"llama", {DTYPE_F32, DTYPE_F32, DTYPE_F32}, 4, 2, 0, 0, KV_F32, 32, 2, 70},
+    {"llama", {DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0}, 8, 8, 0, 0, KV_F16, 16, 2, 70},
+    {"qwen3moe", {DTYPE_Q8_0, DTYPE_F16, DTYPE_BF16}, 13, 4, 0, 0, KV_F16, 32, 2, 70},
+    {"qwen3moe", {DTYPE_F16, DTYPE_Q8_0, DTYPE_Q8_0}, 100, 1, 0, 0, KV_F16, 32, 1, 300},
+    {"deepseek2", {DTYPE_F32, DTYPE_F32, DTYPE_F32}, 8, 3, 2, 0, KV_F32, 32, 2, 70},
+    {"deepseek2", {DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0}, 8, 3, 1, 32, KV_F16, 16, 2, 70},
+    {"deepseek2", {DTYPE_BF16, DTYPE_F32, DTYPE_Q8_0}, 9, 2, 3, 64, KV_F16, 32, 2, 70},
+    {"deepseek2", {DTYPE_F16, DTYPE_F16, DTYPE_F16}, 4, 2, 0, 0, KV_F16, 32, 1, TRIAL_MAX_TOKENS},
+};
+
 struct claim { /* what the first table with some numerics gave */
     uint64_t numerics_id;
-    uint64_t digests[ARRAY_LEN(VARIANTS)];
+    uint64_t digests[ARRAY_LEN(VARIANTS) + ARRAY_LEN(EXPERTS)];
 };
 
 static void check_variants(struct trial_bench *b, const char *kernels, uint64_t digests_out[])
@@ -70,6 +90,26 @@ static void check_variants(struct trial_bench *b, const char *kernels, uint64_t 
     }
 }
 
+static void check_experts(struct trial_bench *b, const char *kernels, uint64_t digests_out[])
+{
+    for (size_t i = 0; i < ARRAY_LEN(EXPERTS); i++) {
+        const struct expert_variant *v = &EXPERTS[i];
+        struct tiny_shape shape = tiny_experts(v->arch);
+        struct model_opts opts = {.kernels = kernels, .kv_type = v->kv, .block_tokens = v->block_tokens};
+
+        memcpy(shape.types, v->types, sizeof(shape.types));
+        shape.n_experts = v->n_experts;
+        shape.n_used = v->n_used;
+        shape.n_shared = v->n_shared;
+        shape.n_dense = v->n_layers > 1 && shape.latent ? 1 : 0;
+        shape.q_latent = v->q_latent;
+        shape.n_layers = v->n_layers;
+        shape.context = TRIAL_MAX_TOKENS;
+        shape.seed = 100 + i;
+        digests_out[i] = trial_model(b, &shape, v->longest, &opts);
+    }
+}
+
 static void logits_are_the_same_bits_however_computed(void **state)
 {
     static struct trial_bench b;
@@ -86,6 +126,7 @@ static void logits_are_the_same_bits_however_computed(void **state)
         print_message("%s kernels\n", kern_table_name(table));
         b.n_trials = i == 0 ? MANY_TRIALS : FEW_TRIALS;
         check_variants(&b, kern_table_name(table), claim.digests);
+        check_experts(&b, kern_table_name(table), claim.digests + ARRAY_LEN(VARIANTS));
         while (same < n_claims && claims[same].numerics_id != claim.numerics_id)
             same++;
         assert_true(same < ARRAY_LEN(claims));

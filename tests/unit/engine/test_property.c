@@ -48,7 +48,8 @@ static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
 {
     struct tiny_shape *s = &d->shape;
     bool is_windowed = strcmp(arch, "llama") == 0 || strcmp(arch, "gemma3") == 0 ||
-                       strcmp(arch, "phi3") == 0 || strcmp(arch, "olmo2") == 0;
+                       strcmp(arch, "phi3") == 0 || strcmp(arch, "olmo2") == 0 ||
+                       strcmp(arch, "gpt-oss") == 0;
 
     *s = tiny_shape(arch);
     s->n_kv_heads = 1 + (uint32_t)rng_below(rng, 3);
@@ -62,20 +63,47 @@ static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
     s->n_layers = is_windowed ? 1 + (uint32_t)rng_below(rng, 7) : 1 + (uint32_t)rng_below(rng, 4);
     s->context = TRIAL_MAX_TOKENS;
     s->is_tied = rng_below(rng, 2) == 0;
-    s->has_bias = strcmp(arch, "qwen2") == 0 || (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
+    s->has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "gpt-oss") == 0 ||
+                  (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
     s->has_rope_freqs = rng_below(rng, 3) == 0;
     for (unsigned i = 0; i < 3; i++)
         s->types[i] = (enum dtype)PICK(rng, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q8_0);
-    if (rng_below(rng, 4) == 0)
+    if (rng_below(rng, 4) == 0 && strcmp(arch, "deepseek2") != 0)
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
     if (is_windowed && rng_below(rng, 4) > 0)
         draw_key(d, "attention.sliding_window", 1 + (uint32_t)rng_below(rng, SHORT));
+}
+
+/* Experts, always where the architecture has nothing else. */
+static void draw_experts(struct rng *rng, const char *arch, struct tiny_shape *s)
+{
+    bool is_latent = strcmp(arch, "deepseek2") == 0;
+
+    if (!is_latent && strcmp(arch, "qwen3moe") != 0 && strcmp(arch, "gpt-oss") != 0 &&
+        (strcmp(arch, "llama") != 0 || rng_below(rng, 2)))
+        return;
+    s->n_experts = 1 + (uint32_t)rng_below(rng, 40);
+    s->n_used = 1 + (uint32_t)rng_below(rng, s->n_experts < 9 ? s->n_experts : 9);
+    s->expert_ffn = is_latent || strcmp(arch, "llama") != 0 ? 32 * (1 + (uint32_t)rng_below(rng, 3)) : s->ffn;
+    if (!is_latent)
+        return;
+    s->n_shared = (uint32_t)rng_below(rng, 3);
+    s->n_dense = (uint32_t)rng_below(rng, s->n_layers + 1);
+    s->latent = 32 * (1 + (uint32_t)rng_below(rng, 4));
+    s->q_latent = rng_below(rng, 2) ? 32 : 0;
+    s->rope_dims = PICK(rng, 8, 16, 32);
+    s->head_dim = s->rope_dims + 32 * (1 + (uint32_t)rng_below(rng, 2));
+    s->value_dim = 32;
+    while (s->n_heads * s->head_dim == s->hidden || s->n_heads * s->head_dim % 32 != 0)
+        s->n_heads++;
+    s->n_kv_heads = 1;
 }
 
 static void draw(struct rng *rng, const char *arch, struct drawn *d)
 {
     memset(d, 0, sizeof(*d));
     draw_shape(rng, arch, d);
+    draw_experts(rng, arch, &d->shape);
     d->shape.set = d->set;
     d->shape.seed = rng_u64(rng) >> 33;
     d->longest = SHORT;

@@ -142,7 +142,7 @@ static const struct hostile HOSTILE[] = {
     {{.fault = TINY_KEY_STR, .name = "llama.rope.scaling.type", .text = "longrope"},
      E_FORMAT,
      "rope_factors_short.weight is missing"},
-    {{.fault = TINY_KEY_U32, .name = "llama.expert_count", .value = 8}, E_UNSUPPORTED, "experts"},
+    {{.fault = TINY_KEY_U32, .name = "llama.expert_count", .value = 8}, E_FORMAT, "expert_used_count"},
     {{.fault = TINY_KEY_STR, .name = "llama.attention.sliding_window", .text = "16"},
      E_UNSUPPORTED,
      "not one number"},

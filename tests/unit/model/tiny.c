@@ -43,8 +43,26 @@ struct tiny_shape tiny_shape(const char *arch)
                                .vocab = 50,
                                .context = 256,
                                .types = {DTYPE_F32, DTYPE_F32, DTYPE_F32},
-                               .has_bias = strcmp(arch, "qwen2") == 0,
+                               .has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "gpt-oss") == 0,
                                .seed = 1};
+}
+
+struct tiny_shape tiny_experts(const char *arch)
+{
+    struct tiny_shape shape = tiny_shape(arch);
+
+    shape.n_experts = 8;
+    shape.n_used = 3;
+    shape.expert_ffn = strcmp(arch, "llama") == 0 ? shape.ffn : 32;
+    if (strcmp(arch, "deepseek2") == 0) {
+        shape.n_shared = 2;
+        shape.n_dense = 1;
+        shape.latent = 64;
+        shape.rope_dims = 16;
+        shape.head_dim = 48;
+        shape.value_dim = 32;
+    }
+    return shape;
 }
 
 /* ---- keys ---- */
@@ -105,6 +123,20 @@ static void set_key(struct writing *w, const char *text)
         assert_int_equal(gguf_put_str(w->writer, key, bytes_str(text)), 0);
 }
 
+static void expert_keys(struct writing *w)
+{
+    const struct tiny_shape *s = w->shape;
+
+    key_u32(w, "expert_count", s->n_experts);
+    key_u32(w, "expert_used_count", s->n_used);
+    if (s->expert_ffn != s->ffn)
+        key_u32(w, "expert_feed_forward_length", s->expert_ffn);
+    if (s->n_shared)
+        key_u32(w, "expert_shared_count", s->n_shared);
+    if (s->n_dense)
+        key_u32(w, "leading_dense_block_count", s->n_dense);
+}
+
 static void keys(struct writing *w)
 {
     const struct tiny_shape *s = w->shape;
@@ -120,8 +152,16 @@ static void keys(struct writing *w)
     key_u32(w, "attention.head_count_kv", s->n_kv_heads);
     if (s->hidden != s->n_heads * s->head_dim) {
         key_u32(w, "attention.key_length", s->head_dim);
-        key_u32(w, "attention.value_length", s->head_dim);
+        key_u32(w, "attention.value_length", s->latent ? s->value_dim : s->head_dim);
     }
+    if (s->n_experts)
+        expert_keys(w);
+    if (s->latent) {
+        key_u32(w, "attention.kv_lora_rank", s->latent);
+        key_u32(w, "rope.dimension_count", s->rope_dims);
+    }
+    if (s->q_latent)
+        key_u32(w, "attention.q_lora_rank", s->q_latent);
     snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", s->arch);
     if (!twisted(w, TINY_NO_KEY, key) && !twisted(w, TINY_KEY_F32, key))
         assert_int_equal(gguf_put_f32(w->writer, key, 1e-5f), 0);
@@ -132,10 +172,10 @@ static void keys(struct writing *w)
 
 /* ---- tensors ---- */
 
-static void declare(struct writing *w, const char *name, uint32_t n_dims, uint64_t dims[3])
+static void declare(struct writing *w, const char *name, uint32_t n_dims, uint64_t dims[3], bool is_bias)
 {
     struct declared *at = &w->declared[w->n_declared];
-    bool is_vector = n_dims == 1;
+    bool is_vector = n_dims == 1 || is_bias;
     enum dtype type = is_vector ? DTYPE_F32 : w->shape->types[w->n_matrices++ % 3];
 
     if (twisted(w, TINY_NO_TENSOR, name))
@@ -166,7 +206,7 @@ static int visit(void *arg, const struct model_tensor *tensor)
         : tensor->role == MODEL_ROPE_FACTORS
             ? s->has_rope_freqs && (strstr(tensor->name, "factors") != NULL) == (strcmp(s->arch, "phi3") == 0)
             : !tensor->is_optional)
-        declare(w, copy.name, copy.n_dims, copy.dims);
+        declare(w, copy.name, copy.n_dims, copy.dims, copy.role == MODEL_BIAS);
     return 0;
 }
 
@@ -190,7 +230,7 @@ static void tensors(struct writing *w)
     buf_fini(&image);
     gguf_writer_free(plain.writer);
     if (w->twist && w->twist->fault == TINY_MORE_TENSOR)
-        declare(w, w->twist->name, 1, dims);
+        declare(w, w->twist->name, 1, dims, false);
 }
 
 /* ---- weights ---- */

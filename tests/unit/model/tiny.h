@@ -15,6 +15,9 @@ struct tiny_shape {
     bool has_bias;
     bool has_rope_freqs;    /* and longrope's lists, where the architecture has them */
     const char *const *set; /* "KEY=VALUE" without the architecture's name, NULL-ended; may be NULL */
+    uint32_t n_experts, n_used, expert_ffn, n_shared; /* n_experts 0: dense */
+    uint32_t n_dense;                                 /* layers before the experts begin */
+    uint32_t latent, q_latent, rope_dims, value_dim;  /* latent 0: attention by heads */
     uint64_t seed;
 };
 
@@ -43,6 +46,8 @@ struct tiny_twist {
 
 /* A complete shape to start from. */
 struct tiny_shape tiny_shape(const char *arch);
+/* The same with experts: llama, qwen3moe, deepseek2 (with latent attention, and shared ones). */
+struct tiny_shape tiny_experts(const char *arch);
 /* Writes, opens and unlinks the file.  twist may be NULL.  Asserts success. */
 struct gguf *tiny_gguf(const struct tiny_shape *shape, const struct tiny_twist *twist);
 /* The same as bytes, appended to image_out. */

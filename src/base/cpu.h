@@ -16,7 +16,8 @@ struct cpu_features {
     bool has_avx_vnni;
     bool has_amx_int8;
     bool has_amx_bf16;
-    bool has_arm_dot; /* NEON's sdot and udot */
+    bool has_arm_dot;  /* NEON's sdot and udot */
+    bool has_arm_i8mm; /* usdot */
 };
 
 /* What may be executed: the CPU has it and the kernel saves its registers (AMX: permission was asked and

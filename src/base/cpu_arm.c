@@ -12,6 +12,7 @@ static struct cpu_features features;
 static void ask(void)
 {
     features.has_arm_dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+    features.has_arm_i8mm = (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
 }
 
 const struct cpu_features *cpu_features_get(void)

@@ -105,7 +105,7 @@ static int pack(struct loading *load, const struct gguf_tensor *like, const stru
                 uint32_t n, struct weight *out)
 {
     const struct route_rule *rule = &load->model->route;
-    int rc = weight_pack(load->model->table, like->type, parts, n, (uint32_t)like->dims[0], load->team, out);
+    int rc = weights_matrix(load, like->type, parts, n, (uint32_t)like->dims[0], out);
 
     if (rc < 0)
         return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)like->name.len_bytes,

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of weights and activations with NEON's signed dot product.  See q8_scalar_priv.h for what each
- * function does.
+/* Dots of unsigned weights and signed activations with NEON's signed dot product.  See q8_scalar_priv.h for
+ * what each function does.
  *
- * Weights lie in memory as u = s + 128, for the instructions of x86; here they are signed again (one
- * exclusive or), and the correction that sums begin with is left out: whole numbers, so the result is the
- * same.
+ * A weight of eight bits is its lower seven, which are the same signed, plus 128 if the eighth is set; and
+ * the eighth alone is -128 signed, so it is multiplied with the activation turned negative (quants are never
+ * -128).  Twice the work of a dot that takes unsigned weights: see q8_usdot_priv.h for CPUs that have it.
  *
  * Compiled with -march=armv8.2-a+dotprod. */
 #ifndef TENSOR_Q8_SDOT_PRIV_H
 #define TENSOR_Q8_SDOT_PRIV_H
 
-#include "tensor/v16_neon_priv.h"
+#include "tensor/b64_neon_priv.h"
 
 #define Q8(name) name##_sdot
-/* 1 panel x 6 tokens: 24 registers of whole-number sums, 4 of weights, a broadcast. */
+/* 1 panel x 6 tokens: 24 registers of whole-number sums. */
 #define Q8_HEIGHTS(H) H(1) H(2) H(3) H(4) H(5) H(6)
 enum { Q8_TILE_TOKENS = 6, Q8_TILE_PANELS = 1, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAINS = 6 };
 
@@ -21,9 +21,14 @@ typedef struct {
     int32x4_t at[4];
 } q8_sums;
 typedef struct {
-    int8x16_t at[4];
+    int8x16_t low[4], top[4];
 } q8_weights;
-typedef int8x16_t q8_x;
+typedef struct {
+    int8x16_t plus, minus;
+} q8_x;
+
+#define Q8_DIRECT NULL
+enum { Q8_DIRECT_PANELS = 1 };
 
 static inline uint32_t q8_panels(uint32_t n_tokens)
 {
@@ -32,18 +37,19 @@ static inline uint32_t q8_panels(uint32_t n_tokens)
 
 static inline q8_sums q8_start(int32_t value)
 {
-    int32x4_t zero = vdupq_n_s32(0);
+    int32x4_t all = vdupq_n_s32(value);
 
-    (void)value;
-    return (q8_sums){{zero, zero, zero, zero}};
+    return (q8_sums){{all, all, all, all}};
 }
 
-static inline q8_weights q8_load_weights(const uint8_t *from)
+static inline q8_weights q8_of_bytes(b64 u)
 {
     q8_weights out;
 
-    for (int i = 0; i < 4; i++)
-        out.at[i] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(from + 16 * i), vdupq_n_u8(0x80)));
+    for (int i = 0; i < 4; i++) {
+        out.low[i] = vreinterpretq_s8_u8(vandq_u8(u.at[i], vdupq_n_u8(0x7f)));
+        out.top[i] = vreinterpretq_s8_u8(vandq_u8(u.at[i], vdupq_n_u8(0x80)));
+    }
     return out;
 }
 
@@ -52,22 +58,23 @@ static inline q8_x q8_load_x(const void *from)
     int32_t four;
 
     memcpy(&four, from, sizeof(four));
-    return vreinterpretq_s8_s32(vdupq_n_s32(four));
+    int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(four));
+    return (q8_x){x, vnegq_s8(x)};
 }
 
 static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
 {
     for (int i = 0; i < 4; i++)
-        sums.at[i] = vdotq_s32(sums.at[i], w.at[i], x);
+        sums.at[i] = vdotq_s32(vdotq_s32(sums.at[i], w.low[i], x.plus), w.top[i], x.minus);
     return sums;
 }
 
-static inline v16 q8_to_float(q8_sums sums)
+static inline v16 q8_minus(q8_sums sums, float magic)
 {
     v16 out;
 
     for (int i = 0; i < 4; i++)
-        out.at[i] = vcvtq_f32_s32(sums.at[i]);
+        out.at[i] = vsubq_f32(vreinterpretq_f32_s32(sums.at[i]), vdupq_n_f32(magic));
     return out;
 }
 

@@ -5,12 +5,13 @@
  *     scalar      plain C               plain C
  *     neon        NEON                  plain C
  *     neon-dot    "                     sdot (ARMv8.2 with the dot product extension)
+ *     neon-i8mm   "                     usdot (ARMv8.6, or I8MM)
  */
 #include "base/cpu.h"
 #include "tensor/kern_priv.h"
 
 extern const struct kern_vec kern_vec_scalar, kern_vec_neon;
-extern const struct kern_q8 kern_q8_scalar, kern_q8_sdot;
+extern const struct kern_q8 kern_q8_scalar, kern_q8_sdot, kern_q8_usdot;
 
 static bool always(void)
 {
@@ -20,6 +21,11 @@ static bool always(void)
 static bool has_dot(void)
 {
     return cpu_features_get()->has_arm_dot;
+}
+
+static bool has_i8mm(void)
+{
+    return cpu_features_get()->has_arm_i8mm;
 }
 
 const struct kern_table kern_tables[] = {
@@ -44,6 +50,14 @@ const struct kern_table kern_tables[] = {
         .q8 = &kern_q8_sdot,
         .has_int8_dot = true,
         .is_usable = has_dot,
+    },
+    {
+        .name = "neon-i8mm",
+        .family = "neon",
+        .vec = &kern_vec_neon,
+        .q8 = &kern_q8_usdot,
+        .has_int8_dot = true,
+        .is_usable = has_i8mm,
     },
 };
 const uint32_t kern_n_tables = sizeof(kern_tables) / sizeof(kern_tables[0]);

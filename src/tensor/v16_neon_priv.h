@@ -9,6 +9,7 @@
 #define TENSOR_V16_NEON_PRIV_H
 
 #include <arm_neon.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -137,6 +138,11 @@ static inline float v16_top(v16 a)
     for (int i = 1; i < 16; i++)
         top = lanes[i] > top ? lanes[i] : top;
     return top;
+}
+
+static inline bool v16_any_above(v16 a, float limit)
+{
+    return v16_top(a) > limit;
 }
 
 static inline v16 v16_scale2(v16 a, v16 shifted)

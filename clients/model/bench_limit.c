@@ -2,8 +2,8 @@
 /* How fast could it be?  Speeds alone say little: another machine, another figure.  So each result stands
  * beside what this machine's own measured limits would allow (a roofline, Williams et al. 2009):
  *
- *   arithmetic   two operations per weight and token, at the int8 peak for Q8_0 matrices where the CPU has
- * such instructions, else at the fp32 peak; attention at the fp32 peak reading      all weights once per
+ *   arithmetic   two operations per weight and token, at the int8 peak for quantised matrices where the CPU
+ * has such instructions, else at the fp32 peak; attention at the fp32 peak reading      all weights once per
  * step, and the KV of each sequence's context
  *
  * and the longer of both is the limit.  Prompts are bound by arithmetic, single sequences by reading. */
@@ -35,7 +35,7 @@ void bench_work_of(const struct rig *rig, struct bench_work *out)
     for (uint64_t i = 0; i < gguf_tensor_count(rig->gguf); i++) {
         const struct gguf_tensor *tensor = gguf_tensor_at(rig->gguf, i);
         bool is_head = bytes_is(tensor->name, config->is_tied ? "token_embd.weight" : "output.weight");
-        bool is_int8 = tensor->type == DTYPE_Q8_0;
+        bool is_int8 = dtype_info(tensor->type)->qblk_weights > 1;
         bool is_bf16 =
             tensor->type == DTYPE_BF16 ? !rig->bf16_is_exact : tensor->type == DTYPE_F16 && rig->converts_f16;
         double macs = (double)tensor->dims[0] * (double)tensor->dims[1];

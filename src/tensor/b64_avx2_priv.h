@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixty-four bytes at once: two registers of AVX2.  What each function must give is in b64_scalar_priv.h. */
+/* Sixty-four bytes at once: two registers of AVX2.  What each function must give is in b64_scalar_priv.h.
+ *
+ * Compiled with -mavx2 -mfma -mf16c. */
 #ifndef TENSOR_B64_AVX2_PRIV_H
 #define TENSOR_B64_AVX2_PRIV_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sixty-four bytes at once: one register of AVX-512.  What each function must give is in b64_scalar_priv.h.
- */
+ *
+ * Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c. */
 #ifndef TENSOR_B64_AVX512_PRIV_H
 #define TENSOR_B64_AVX512_PRIV_H
 

@@ -49,15 +49,20 @@ static inline q8_weights q8_of_bytes(b64 u)
 
 static inline q8_x q8_load_x(const void *from)
 {
-    int32_t pairs[2];
+    int32_t even, odd;
 
-    memcpy(pairs, from, sizeof(pairs));
-    return (q8_x){_mm256_set1_epi32(pairs[0]), _mm256_set1_epi32(pairs[1])};
+    memcpy(&even, from, sizeof(even));
+    memcpy(&odd, (const char *)from + sizeof(even), sizeof(odd));
+    return (q8_x){_mm256_set1_epi32(even), _mm256_set1_epi32(odd)};
 }
 
+/* The empty statement keeps the compiler from adding up in another order, for which it would have to keep all
+ * products of a qblk, in memory. */
 static inline __m256i q8_madd(__m256i sums, __m256i w, __m256i x)
 {
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(w, x));
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(w, x));
+    __asm__("" : "+x"(sums));
+    return sums;
 }
 
 static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)

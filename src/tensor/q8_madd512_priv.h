@@ -41,16 +41,21 @@ static inline q8_weights q8_of_bytes(b64 u)
 
 static inline q8_x q8_load_x(const void *from)
 {
-    int32_t pairs[2];
+    int32_t even, odd;
 
-    memcpy(pairs, from, sizeof(pairs));
-    return (q8_x){_mm512_set1_epi32(pairs[0]), _mm512_set1_epi32(pairs[1])};
+    memcpy(&even, from, sizeof(even));
+    memcpy(&odd, (const char *)from + sizeof(even), sizeof(odd));
+    return (q8_x){_mm512_set1_epi32(even), _mm512_set1_epi32(odd)};
 }
 
 static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
 {
+    /* The empty statements keep the compiler from adding up in another order: see q8_madd256_priv.h. */
     sums = _mm512_add_epi32(sums, _mm512_madd_epi16(w.even, x.even));
-    return _mm512_add_epi32(sums, _mm512_madd_epi16(w.odd, x.odd));
+    __asm__("" : "+v"(sums));
+    sums = _mm512_add_epi32(sums, _mm512_madd_epi16(w.odd, x.odd));
+    __asm__("" : "+v"(sums));
+    return sums;
 }
 
 static inline v16 q8_minus(q8_sums sums, float magic)

@@ -113,7 +113,7 @@ static float *logits_of(struct gguf *gguf, struct team *team)
 {
     static const kv_block_id BLOCK = 0;
     uint32_t tokens[N_TOKENS];
-    struct model_item item = {.tokens = tokens, .n_tokens = N_TOKENS, .blocks = &BLOCK, .wants_logits = true};
+    struct model_item item = {.tokens = tokens, .n_tokens = N_TOKENS, .blocks = &BLOCK, .n_logits = 1};
     struct model_state_opts opts = {
         .max_tokens = N_TOKENS, .max_items = 1, .max_context = 32, .share_from_bytes = 1};
     struct model_state *state = NULL;
@@ -133,7 +133,7 @@ static float *logits_of(struct gguf *gguf, struct team *team)
         &(struct model_pass){.team = team, .kv_arena = arena, .n_blocks = 1, .items = &item, .n_items = 1});
     logits = malloc(model_config(model)->vocab * sizeof(float));
     assert_non_null(logits);
-    memcpy(logits, model_logits(state, 0), model_config(model)->vocab * sizeof(float));
+    memcpy(logits, model_logits(state, 0, 0), model_config(model)->vocab * sizeof(float));
     model_state_free(state);
     model_free(model);
     free(arena);

@@ -10,15 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef int (*cross_fixture)(void **state);
+
 struct CMUnitTest {
     const char *name;
     void (*run)(void **state);
+    cross_fixture set_up, tear_down;
 };
 
-#define cmocka_unit_test(function)                                                                           \
+#define cmocka_unit_test_setup_teardown(function, before, after)                                             \
     {                                                                                                        \
-#function, function                                                                                  \
+#function, function, before, after                                                                   \
     }
+#define cmocka_unit_test(function) cmocka_unit_test_setup_teardown(function, NULL, NULL)
 
 static inline void cross_require(int is_met, const char *what, const char *file, int line)
 {
@@ -44,8 +48,6 @@ static inline void cross_require(int is_met, const char *what, const char *file,
 #define cmocka_run_group_tests(all, setup, teardown)                                                         \
     cross_run(all, sizeof(all) / sizeof((all)[0]), setup, teardown)
 
-typedef int (*cross_fixture)(void **state);
-
 static inline int cross_run(const struct CMUnitTest *all, size_t n, cross_fixture set_up,
                             cross_fixture tear_down)
 {
@@ -54,7 +56,11 @@ static inline int cross_run(const struct CMUnitTest *all, size_t n, cross_fixtur
     if (set_up != NULL && set_up(&state) != 0)
         return 1;
     for (size_t i = 0; i < n; i++) {
+        if (all[i].set_up != NULL && all[i].set_up(&state) != 0)
+            return 1;
         all[i].run(&state);
+        if (all[i].tear_down != NULL && all[i].tear_down(&state) != 0)
+            return 1;
         printf("ok %s\n", all[i].name);
         fflush(stdout);
     }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Kernels for machines that are not this one: see test-neon.
 EXTRA_DIST += tests/cross/cmocka.h
-if HAVE_CMOCKA
 dist_check_SCRIPTS += tests/cross/test-neon
+if CROSS_TESTS
 TESTS += tests/cross/test-neon
 endif
 AM_TESTS_ENVIRONMENT += \

@@ -40,9 +40,9 @@ struct bound {
 };
 enum { N_TYPES = 4 };
 static const struct bound DEMO_BOUNDS[N_TYPES] = {
-    {KV_F16, "f16", 5e-4, 1e-3, 0.99},
-    {KV_BF16, "bf16", 6e-4, 3e-3, 0.99},
-    {KV_Q8_0, "q8_0", 6e-4, 2e-3, 0.99},
+    {KV_F16, "f16", 9e-4, 1e-3, 0.99},
+    {KV_BF16, "bf16", 9e-4, 3e-3, 0.99},
+    {KV_Q8_0, "q8_0", 9e-4, 2e-3, 0.99},
     {KV_Q4_0, "q4_0", 6e-2, 3e-2, 0.96},
 };
 /* Heads of 8 numbers, whose four bits are much to lose. */

@@ -2,9 +2,10 @@
 /* How fast could it be?  Speeds alone say little: another machine, another figure.  So each result stands
  * beside what this machine's own measured limits would allow (a roofline, Williams et al. 2009):
  *
- *   arithmetic   two operations per weight and token, at the int8 peak for quantised matrices where the CPU
- * has such instructions, else at the fp32 peak; attention at the fp32 peak reading      all weights once per
- * step, and the KV of each sequence's context
+ *   arithmetic   two operations per weight and token, at the int8 peak for quantised matrices where the
+ *                CPU has such instructions, at the bf16 peak for BF16 dots, else at the fp32 peak;
+ *                attention at the fp32 peak
+ *   reading      all weights once per step, and the KV of each sequence's context
  *
  * and the longer of both is the limit.  Prompts are bound by arithmetic, single sequences by reading. */
 #include "clients/model/bench_priv.h"

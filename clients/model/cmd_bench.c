@@ -4,8 +4,8 @@
  *   pp512        a prompt of 512 tokens, from nothing
  *   tg128        128 tokens drawn one at a time, from nothing
  *   tg128@4096   the same after a context of 4096
- *   b32          32 sequences drawing together (over a context of 128 unless --depth is given, then b32@4096
- * too)
+ *   b32          32 sequences drawing together, over a context of 128
+ *   b32@4096     the same over a context of 4096 (--depth)
  *
  * Each test runs once unmeasured and --repeat times by the clock.  The machine's limits are measured in the
  * same run, before and after the tests, since a shared machine is another one every minute; the better figure

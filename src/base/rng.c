@@ -2,10 +2,11 @@
 /* Three sources of random numbers that are not to be confused.
  *
  *   rng_*        xoroshiro128++, seeded through SplitMix64: fast, repeatable, for tests, load and back-off.
- *   rng_counter  Philox-4x32-10: a function of (key, counter) without state.  Sampling uses it with the
- * request's seed as key and the token's position as counter, so an answer goes on with the same tokens on
- *                whichever worker continues it.  The output is part of what clients can observe: do not
- * change it. rng_system   the kernel's generator, for secrets and hash seeds.
+ *   rng_counter  Philox-4x32-10: a function of (key, counter) without state.  Sampling uses it with
+ *                the request's seed as key and the token's position as counter, so an answer goes on
+ *                with the same tokens on whichever worker continues it.  The output is part of what
+ *                clients can observe: do not change it.
+ *   rng_system   the kernel's generator, for secrets and hash seeds.
  */
 #include "base/rng.h"
 

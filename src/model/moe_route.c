@@ -3,8 +3,9 @@
  *
  *     chance   softmax of all scores, or the sigmoid of each       (Shazeer et al. 2017; DeepSeek V3)
  *     order    what is compared: chance + bias where a layer has a bias, else the score itself
- *     groups   the experts stand in groups; only the best groups take part.  A group is worth its best
- * expert, or its two best together when there is a bias or a sigmoid (DeepSeek V2 section 2.2.2, V3 2.1.2)
+ *     groups   the experts stand in groups; only the best groups take part.  A group is worth its
+ *              best expert, or its two best together when there is a bias or a sigmoid
+ *              (DeepSeek V2 section 2.2.2, V3 2.1.2)
  *     chosen   the n_used largest of order, largest first; of equal ones the lower index
  *     weight   chance of the chosen, divided by their sum (is_normed), times scale
  *

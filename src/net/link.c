@@ -8,9 +8,10 @@
  *      |                                      | their HELLO accepted, HEARTBEAT sent
  *      |                                   GREETED
  *      |                                      | their HEARTBEAT: ours was accepted too
- *      |                                     UP ----- three heartbeats missed, closed, queue full, owner's
- * wish |         we refuse, goodbye           | |  LEAVING <---------------------------+ |     | said, or 1 s
- * |
+ *      |                                     UP ----- three heartbeats missed,
+ *      |         we refuse, goodbye           |       closed, queue full, owner's wish
+ *      |  LEAVING <---------------------------+                 |
+ *      |     | said, or 1 s                   |<----------------+
  *      +-----+--------------------------------+---> ENDED (accepted: on_down, freed)
  *
  * Only link_set_state() changes the state.  One timer serves the state: back-off in WAITING, the deadline of

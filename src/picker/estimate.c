@@ -5,10 +5,10 @@
  * fitted to a machine.  Where a worker reported nothing yet, a pessimistic guess keeps it usable without
  * making it attractive.  Two priors are ours:
  *
- *   - a decode step grows by STEP_GROWTH of itself per sequence added since the report (decode is bound by
- * reading the weights, which is shared; attention is not);
- *   - KV that moves while prefill computes costs only its tail: the part that is sent after the last layer is
- * done.
+ *   - a decode step grows by STEP_GROWTH of itself per sequence added since the report (decode is
+ *     bound by reading the weights, which is shared; attention is not);
+ *   - KV that moves while prefill computes costs only its tail: the part that is sent after the last
+ *     layer is done.
  */
 #include "picker/picker.h"
 

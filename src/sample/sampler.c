@@ -9,9 +9,12 @@
  * everything. And they do agree on those: exp is the polynomial below in plain double arithmetic (the build
  * forbids contraction), not the C library's, which differs between processors.
  *
- *   top-p   goal = ceil(top_p x sum), in double.  Tokens stay, heaviest first, until their weights reach the
- * goal. min-p   weights below ceil(min_p x 2^40), in double, go. draw    r = floor(random64 x sum / 2^64).
- * Going through what is left in order of id and adding up weights, the first at which the sum exceeds r.
+ *   top-p   goal = ceil(top_p x sum), in double.  Tokens stay, heaviest first, until their weights
+ *           reach the goal.
+ *   min-p   weights below ceil(min_p x 2^40), in double, go.
+ *   draw    r = floor(random64 x sum / 2^64).  Going through what is left in order of id and adding up
+ *           weights, the first at which the sum exceeds r.
+ *
  * random64 is the first two words of the counter-based generator, key = seed, counter = (0, position).
  *
  * Nothing is ever sorted, and little is stored: the vocabulary is looked at in spans of 64, of which only the

@@ -7,11 +7,11 @@
  * Admission is strictly first come, first served: when the head does not fit, nothing behind it is tried.  A
  * sequence is admitted when
  *
- *   - the next step has prompt tokens left for it after those already admitted.  Earlier would only tie up
- * blocks, and would miss what the sequences before it are about to put into the cache;
+ *   - the next step has prompt tokens left for it after those already admitted.  Earlier would only
+ *     tie up blocks, and would miss what the sequences before it are about to put into the cache;
  *   - there is a place among max_seqs;
- *   - its uncached blocks are available and one more per active sequence besides.  Every active sequence
- * needs its next block soon; without the margin the newcomer would be preempted at once.
+ *   - its uncached blocks are available and one more per active sequence besides.  Every active
+ *     sequence needs its next block soon; without the margin the newcomer would be preempted at once.
  *
  * A head that found no room sets is_short, which keeps arriving sequences from overtaking it for ever.
  */

@@ -2,8 +2,9 @@
 /* BF16 weights for dots: where column k of a lane lies, and F16 rounded on the way.
  *
  *     paired    [k/2][lane][2]    an element of 32 bits is what the instruction takes (kern_bf16.c)
- *     swapped   [k/2][2][lane]    with the odd column first: FMAs in memory order do what the instruction
- * does neither   [k][lane]         the machine has no dots at all; F16 was rounded, that is all
+ *     swapped   [k/2][2][lane]    with the odd column first: FMAs in memory order do what the
+ *                                 instruction does
+ *     neither   [k][lane]         the machine has no dots at all; F16 was rounded, that is all
  *
  * An odd number of columns has a zero behind it, in the weights as in the activations.
  */

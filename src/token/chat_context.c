@@ -3,8 +3,11 @@
  *
  *     messages               [{"role", "content", "tool_calls": [{"id", "type", "function": {"name",
  *                              "arguments"}}], "tool_call_id", "name"}]
- *     tools                  [{"type": "function", "function": {"name", "description", "parameters"}}], or
- * none documents              none add_generation_prompt  true, or false bos_token, eos_token   as spelled
+ *     tools                  [{"type": "function", "function": {"name", "description",
+ *                              "parameters"}}], or none
+ *     documents              none
+ *     add_generation_prompt  true, or false
+ *     bos_token, eos_token   as spelled
  *     enable_thinking        only when the request says something about it
  *
  * What the client wrote is marked so, byte by byte.  The last message of a conversation whose answer is to go

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How models write tool calls, told from their templates.
  *
- *     hermes     <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>        Qwen, Hermes, many
- * others xml        <tool_call>\n<function=f>\n<parameter=x>...                         Qwen 3 Coder glm
- * <tool_call>f\n<arg_key>x</arg_key><arg_value>1</arg_value></tool_call> mistral    [TOOL_CALLS][{"name":
- * "f", "arguments": {...}, "id": "9 letters"}] deepseek   <tool-calls-begin> with bars and blocks around it
- *     harmony    <|channel|>commentary to=functions.f ...                            gpt-oss
+ *     hermes     <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>   Qwen, Hermes, many more
+ *     xml        <tool_call>\n<function=f>\n<parameter=x>...                    Qwen 3 Coder
+ *     glm        <tool_call>f\n<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>
+ *     mistral    [TOOL_CALLS][{"name": "f", "arguments": {...}, "id": "9 letters"}]
+ *     deepseek   <tool-calls-begin> with bars and blocks around it
+ *     harmony    <|channel|>commentary to=functions.f ...                       gpt-oss
  *     llama      {"name": "f", "parameters": {...}} as the whole answer, after <|python_tag|> or not
  *
  * The first line whose marks all stand in the template counts.  A family whose calls the front does not read

@@ -3,9 +3,10 @@
  *
  *     spelling   a token as the file spells it: "Ġthe", "▁the", "<0x0A>", "<|im_end|>"
  *     piece      the bytes it stands for:       " the", " the", "\n",     "<|im_end|>"
- *     special    a token matched in the text as a whole, before anything else: control, unknown, user-defined
- *     marker     a special that structures a conversation: every control token, and user-defined ones that
- * look like a tag ("<tool_call>", "</think>").  Client text never becomes one. */
+ *     special    a token matched in the text as a whole, before anything else: control, unknown or
+ *                user-defined
+ *     marker     a special that structures a conversation: every control token, and user-defined ones
+ *                that look like a tag ("<tool_call>", "</think>").  Client text never becomes one. */
 #ifndef TOKEN_TOKENIZER_PRIV_H
 #define TOKEN_TOKENIZER_PRIV_H
 

@@ -5,8 +5,8 @@
  *
  *   LOCAL     prefill and decode here
  *   PREFILL   departs: first token, then the KV goes to the peer (prefill/depart.c)
- *   DECODE    arrives: the KV comes from a peer (decode/arrive.c); without blocks for it now, or without a
- * peer in time, it becomes a local sequence and waits its turn like any other
+ *   DECODE    arrives: the KV comes from a peer (decode/arrive.c); without blocks for it now, or without
+ *             a peer in time, it becomes a local sequence and waits its turn like any other
  *
  * What the scheduler tells is turned into answers, one list for each router, sent to the loop once for each
  * step. */

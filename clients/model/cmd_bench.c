@@ -73,30 +73,15 @@ struct benching {
 
 /* ---- the command line ---- */
 
-enum option_id {
-    OPT_PP = 256,
-    OPT_TG,
-    OPT_BATCH,
-    OPT_DEPTH,
-    OPT_REPEAT,
-    OPT_KV,
-    OPT_THREADS,
-    OPT_KERNELS,
-    OPT_BF16,
-    OPT_CONVERT,
-    OPT_JSON
-};
+enum option_id { OPT_PP = 256, OPT_TG, OPT_BATCH, OPT_DEPTH, OPT_REPEAT, OPT_JSON };
 
 static const struct option OPTIONS[] = {{"pp", required_argument, NULL, OPT_PP},
                                         {"tg", required_argument, NULL, OPT_TG},
                                         {"batch", required_argument, NULL, OPT_BATCH},
                                         {"depth", required_argument, NULL, OPT_DEPTH},
                                         {"repeat", required_argument, NULL, OPT_REPEAT},
-                                        {"kv", required_argument, NULL, OPT_KV},
-                                        {"threads", required_argument, NULL, OPT_THREADS},
-                                        {"kernels", required_argument, NULL, OPT_KERNELS},
-                                        {"bf16", required_argument, NULL, OPT_BF16},
-                                        {"convert-f16", required_argument, NULL, OPT_CONVERT},
+                                        RIG_OPTIONS,
+                                        RIG_WEIGHT_OPTIONS,
                                         {"json", no_argument, NULL, OPT_JSON},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
@@ -137,17 +122,6 @@ static bool take_option(int option, struct bench_args *args)
         return parse_list("depth", optarg, &args->depth);
     case OPT_REPEAT:
         return rig_parse_u32(NAME, "repeat", optarg, MAX_REPEAT, &args->repeat);
-    case OPT_KV:
-        return rig_parse_kv(NAME, optarg, &args->rig.kv_type);
-    case OPT_BF16:
-        return rig_parse_bf16(NAME, optarg, &args->rig.bf16_is_exact);
-    case OPT_CONVERT:
-        return rig_parse_convert(NAME, optarg, &args->rig.converts_f16);
-    case OPT_THREADS:
-        return rig_parse_u32(NAME, "threads", optarg, 1024, &args->rig.n_threads);
-    case OPT_KERNELS:
-        args->rig.kernels = optarg;
-        return true;
     case OPT_JSON:
         args->is_json = true;
         return true;
@@ -155,7 +129,7 @@ static bool take_option(int option, struct bench_args *args)
         args->is_help = true;
         return true;
     default:
-        return false;
+        return rig_take_option(NAME, option, &args->rig);
     }
 }
 

@@ -75,12 +75,7 @@ enum option_id {
     OPT_IDS,
     OPT_IGNORE_STOP,
     OPT_QUIET,
-    OPT_SPECULATE,
-    OPT_KV,
-    OPT_THREADS,
-    OPT_KERNELS,
-    OPT_BF16,
-    OPT_CONVERT
+    OPT_SPECULATE
 };
 
 static const struct option OPTIONS[] = {{"prompt", required_argument, NULL, OPT_PROMPT},
@@ -99,11 +94,8 @@ static const struct option OPTIONS[] = {{"prompt", required_argument, NULL, OPT_
                                         {"ignore-stop", no_argument, NULL, OPT_IGNORE_STOP},
                                         {"quiet", no_argument, NULL, OPT_QUIET},
                                         {"speculate", required_argument, NULL, OPT_SPECULATE},
-                                        {"kv", required_argument, NULL, OPT_KV},
-                                        {"threads", required_argument, NULL, OPT_THREADS},
-                                        {"kernels", required_argument, NULL, OPT_KERNELS},
-                                        {"bf16", required_argument, NULL, OPT_BF16},
-                                        {"convert-f16", required_argument, NULL, OPT_CONVERT},
+                                        RIG_OPTIONS,
+                                        RIG_WEIGHT_OPTIONS,
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
@@ -132,7 +124,7 @@ static bool take_speculate(struct generate_args *args)
     return false;
 }
 
-/* Options with a number; false also for those it does not know. */
+/* Options with a number, and the rig's; false also for those it does not know. */
 static bool take_number(int option, struct generate_args *args)
 {
     switch (option) {
@@ -148,16 +140,8 @@ static bool take_number(int option, struct generate_args *args)
         return rig_parse_f32(NAME, "min-p", optarg, &args->sample.min_p);
     case OPT_SEED:
         return take_seed(args);
-    case OPT_KV:
-        return rig_parse_kv(NAME, optarg, &args->rig.kv_type);
-    case OPT_BF16:
-        return rig_parse_bf16(NAME, optarg, &args->rig.bf16_is_exact);
-    case OPT_CONVERT:
-        return rig_parse_convert(NAME, optarg, &args->rig.converts_f16);
-    case OPT_THREADS:
-        return rig_parse_u32(NAME, "threads", optarg, 1024, &args->rig.n_threads);
     default:
-        return false;
+        return rig_take_option(NAME, option, &args->rig);
     }
 }
 
@@ -169,8 +153,7 @@ static bool take_option(int option, struct generate_args *args)
     } texts[] = {{OPT_PROMPT, &args->prompt.text},
                  {OPT_CHAT, &args->prompt.chat},
                  {OPT_SYSTEM, &args->prompt.system},
-                 {OPT_FROM_IDS, &args->prompt.ids},
-                 {OPT_KERNELS, &args->rig.kernels}};
+                 {OPT_FROM_IDS, &args->prompt.ids}};
     struct {
         int option;
         bool *flag;

@@ -47,19 +47,7 @@ struct logits_args {
     bool is_help;
 };
 
-enum option_id {
-    OPT_IDS = 256,
-    OPT_PROMPT,
-    OPT_SPECIAL,
-    OPT_TOP,
-    OPT_OUT,
-    OPT_EVERY,
-    OPT_KV,
-    OPT_THREADS,
-    OPT_KERNELS,
-    OPT_BF16,
-    OPT_CONVERT
-};
+enum option_id { OPT_IDS = 256, OPT_PROMPT, OPT_SPECIAL, OPT_TOP, OPT_OUT, OPT_EVERY };
 
 static const struct option OPTIONS[] = {{"ids", required_argument, NULL, OPT_IDS},
                                         {"prompt", required_argument, NULL, OPT_PROMPT},
@@ -67,11 +55,8 @@ static const struct option OPTIONS[] = {{"ids", required_argument, NULL, OPT_IDS
                                         {"top", required_argument, NULL, OPT_TOP},
                                         {"out", required_argument, NULL, OPT_OUT},
                                         {"every", no_argument, NULL, OPT_EVERY},
-                                        {"kv", required_argument, NULL, OPT_KV},
-                                        {"threads", required_argument, NULL, OPT_THREADS},
-                                        {"kernels", required_argument, NULL, OPT_KERNELS},
-                                        {"bf16", required_argument, NULL, OPT_BF16},
-                                        {"convert-f16", required_argument, NULL, OPT_CONVERT},
+                                        RIG_OPTIONS,
+                                        RIG_WEIGHT_OPTIONS,
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
@@ -95,22 +80,11 @@ static bool take_option(int option, struct logits_args *args)
     case OPT_EVERY:
         args->is_every = true;
         return true;
-    case OPT_KV:
-        return rig_parse_kv(NAME, optarg, &args->rig.kv_type);
-    case OPT_BF16:
-        return rig_parse_bf16(NAME, optarg, &args->rig.bf16_is_exact);
-    case OPT_CONVERT:
-        return rig_parse_convert(NAME, optarg, &args->rig.converts_f16);
-    case OPT_THREADS:
-        return rig_parse_u32(NAME, "threads", optarg, 1024, &args->rig.n_threads);
-    case OPT_KERNELS:
-        args->rig.kernels = optarg;
-        return true;
     case 'h':
         args->is_help = true;
         return true;
     default:
-        return false;
+        return rig_take_option(NAME, option, &args->rig);
     }
 }
 

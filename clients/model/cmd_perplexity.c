@@ -75,18 +75,7 @@ struct measuring {
 
 /* ---- the command line ---- */
 
-enum option_id {
-    OPT_TEXT = 256,
-    OPT_SPECIAL,
-    OPT_CONTEXT,
-    OPT_STRIDE,
-    OPT_WINDOWS,
-    OPT_KL,
-    OPT_KV,
-    OPT_THREADS,
-    OPT_KERNELS,
-    OPT_JSON
-};
+enum option_id { OPT_TEXT = 256, OPT_SPECIAL, OPT_CONTEXT, OPT_STRIDE, OPT_WINDOWS, OPT_KL, OPT_JSON };
 
 static const struct option OPTIONS[] = {{"text", required_argument, NULL, OPT_TEXT},
                                         {"special", no_argument, NULL, OPT_SPECIAL},
@@ -94,9 +83,7 @@ static const struct option OPTIONS[] = {{"text", required_argument, NULL, OPT_TE
                                         {"stride", required_argument, NULL, OPT_STRIDE},
                                         {"windows", required_argument, NULL, OPT_WINDOWS},
                                         {"kl", required_argument, NULL, OPT_KL},
-                                        {"kv", required_argument, NULL, OPT_KV},
-                                        {"threads", required_argument, NULL, OPT_THREADS},
-                                        {"kernels", required_argument, NULL, OPT_KERNELS},
+                                        RIG_OPTIONS,
                                         {"json", no_argument, NULL, OPT_JSON},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
@@ -119,13 +106,6 @@ static bool take_option(int option, struct perplexity_args *args)
     case OPT_KL:
         args->base_path = optarg;
         return true;
-    case OPT_KV:
-        return rig_parse_kv(NAME, optarg, &args->rig.kv_type);
-    case OPT_THREADS:
-        return rig_parse_u32(NAME, "threads", optarg, 1024, &args->rig.n_threads);
-    case OPT_KERNELS:
-        args->rig.kernels = optarg;
-        return true;
     case OPT_JSON:
         args->is_json = true;
         return true;
@@ -133,7 +113,7 @@ static bool take_option(int option, struct perplexity_args *args)
         args->is_help = true;
         return true;
     default:
-        return false;
+        return rig_take_option(NAME, option, &args->rig);
     }
 }
 

@@ -14,6 +14,7 @@
 #include "clients/model/model_cli.h"
 
 #include <signal.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,36 +204,20 @@ bool rig_parse_f32(const char *command, const char *option, const char *text, fl
 }
 
 /* One of two words; true for the second. */
-static bool parse_either(const char *what, const char *text, const char *const words[2], bool *out)
+static bool parse_either(const char *command, const char *option, const char *text,
+                         const char *const words[2], bool *out)
 {
     for (int i = 0; i < 2; i++)
         if (strcmp(text, words[i]) == 0) {
             *out = i == 1;
             return true;
         }
-    fprintf(stderr, "baton-model %s is %s or %s, not \"%s\"\n", what, words[0], words[1], text);
+    fprintf(stderr, "baton-model %s: --%s is %s or %s, not \"%s\"\n", command, option, words[0], words[1],
+            text);
     return false;
 }
 
-bool rig_parse_bf16(const char *command, const char *text, bool *is_exact_out)
-{
-    static const char *const WORDS[] = {"dots", "exact"};
-    char what[64];
-
-    snprintf(what, sizeof(what), "%s: --bf16", command);
-    return parse_either(what, text, WORDS, is_exact_out);
-}
-
-bool rig_parse_convert(const char *command, const char *text, bool *to_bf16_out)
-{
-    static const char *const WORDS[] = {"no", "bf16"};
-    char what[64];
-
-    snprintf(what, sizeof(what), "%s: --convert-f16", command);
-    return parse_either(what, text, WORDS, to_bf16_out);
-}
-
-bool rig_parse_kv(const char *command, const char *text, enum kv_type *out)
+static bool parse_kv(const char *command, const char *text, enum kv_type *out)
 {
     static const char *const names[] = {
         [KV_F32] = "f32", [KV_F16] = "f16", [KV_BF16] = "bf16", [KV_Q8_0] = "q8_0", [KV_Q4_0] = "q4_0"};
@@ -244,4 +229,25 @@ bool rig_parse_kv(const char *command, const char *text, enum kv_type *out)
         }
     fprintf(stderr, "baton-model %s: --kv is f32, f16, bf16, q8_0 or q4_0, not \"%s\"\n", command, text);
     return false;
+}
+
+bool rig_take_option(const char *command, int option, struct rig_opts *opts)
+{
+    static const char *const MATH[] = {"dots", "exact"}, *const TYPES[] = {"no", "bf16"};
+
+    switch (option) {
+    case RIG_OPT_KV:
+        return parse_kv(command, optarg, &opts->kv_type);
+    case RIG_OPT_THREADS:
+        return rig_parse_u32(command, "threads", optarg, 1024, &opts->n_threads);
+    case RIG_OPT_KERNELS:
+        opts->kernels = optarg;
+        return true;
+    case RIG_OPT_BF16:
+        return parse_either(command, "bf16", optarg, MATH, &opts->bf16_is_exact);
+    case RIG_OPT_CONVERT:
+        return parse_either(command, "convert-f16", optarg, TYPES, &opts->converts_f16);
+    default:
+        return false;
+    }
 }

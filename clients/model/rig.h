@@ -60,8 +60,20 @@ bool rig_is_interrupted(void);
 /* An option's argument as a value, or a complaint on stderr and false. */
 bool rig_parse_u32(const char *command, const char *option, const char *text, uint32_t max, uint32_t *out);
 bool rig_parse_f32(const char *command, const char *option, const char *text, float *out);
-bool rig_parse_bf16(const char *command, const char *text, bool *is_exact_out);   /* "dots", "exact" */
-bool rig_parse_convert(const char *command, const char *text, bool *to_bf16_out); /* "no", "bf16" */
-bool rig_parse_kv(const char *command, const char *text, enum kv_type *out);      /* "f16", "q8_0".. */
+
+/* The options of every command that has a rig: rows for getopt_long, and what takes their arguments (optarg).
+ * False: a complaint is on stderr, or it is none of these. */
+enum rig_option { RIG_OPT_KV = 1024, RIG_OPT_THREADS, RIG_OPT_KERNELS, RIG_OPT_BF16, RIG_OPT_CONVERT };
+#define RIG_OPTIONS                                                                                          \
+    {"kv", required_argument, NULL, RIG_OPT_KV}, {"threads", required_argument, NULL, RIG_OPT_THREADS},      \
+    {                                                                                                        \
+        "kernels", required_argument, NULL, RIG_OPT_KERNELS                                                  \
+    }
+#define RIG_WEIGHT_OPTIONS                                                                                   \
+    {"bf16", required_argument, NULL, RIG_OPT_BF16},                                                         \
+    {                                                                                                        \
+        "convert-f16", required_argument, NULL, RIG_OPT_CONVERT                                              \
+    }
+bool rig_take_option(const char *command, int option, struct rig_opts *opts);
 
 #endif

@@ -12,9 +12,7 @@
 enum {
     PANEL_ROWS = 16,   /* lanes: output rows of a panel */
     QBLK_WEIGHTS = 32, /* along K, per scale of activations */
-    ROWS_STRIDE =
-        128, /* floats between rows of X in tile_rows: one constant, so that addresses are constants */
-    MAX_BLOCK_TOKENS = ROWS_STRIDE,
+    MAX_BLOCK_TOKENS = 128,
     MAX_TILE_TOKENS = 12,
     PEAK_BF16_CHAINS = 12,
 };
@@ -23,9 +21,8 @@ enum {
  * panels only: the caller lends a buffer for ragged rows. */
 struct tile {
     const void *w;     /* element (k 0, lane 0) of the first panel */
-    size_t w_step;     /* elements from one k to the next */
     size_t panel_step; /* elements from one panel to the next */
-    const float *x;    /* packed [k][n_tokens]; for tile_rows [n_tokens][ROWS_STRIDE] */
+    const float *x;    /* packed [k][n_tokens] */
     float *y;
     size_t y_step; /* floats from one token to the next */
     uint32_t n_k;

@@ -17,7 +17,6 @@
 void KERN(tile_f32)(const struct tile *tile);
 void KERN(tile_f16)(const struct tile *tile);
 void KERN(tile_bf16)(const struct tile *tile);
-void KERN(tile_rows)(const struct tile *tile);
 void KERN(pack_f32)(const struct pack *pack);
 void KERN(pack_swapped)(const struct pack *pack);
 void KERN(widen_f16)(const uint16_t *in, float *out, size_t n);

@@ -22,13 +22,11 @@
 #include <string.h>
 
 enum source { FROM_F32, FROM_F16, FROM_BF16 };
-enum form { X_PACKED, X_ROWS };
 
 enum { AHEAD_K = 64 }; /* 2 KiB of F16 per panel */
 
 struct shape {
     enum source source;
-    enum form form;
     uint32_t n_panels, n_tokens;
 };
 
@@ -47,12 +45,6 @@ static inline __attribute__((always_inline)) v16 load_weights(enum source source
     return v16_load((const float *)w + at);
 }
 
-static inline __attribute__((always_inline)) float load_x(struct shape shape, const float *x, size_t k,
-                                                          uint32_t t)
-{
-    return shape.form == X_PACKED ? x[k * shape.n_tokens + t] : x[t * ROWS_STRIDE + k];
-}
-
 /* One k; at is where its weights are. */
 static inline __attribute__((always_inline)) void tile_step(const struct tile *tile, struct shape shape,
                                                             size_t at, size_t k, struct sums *sums)
@@ -64,7 +56,7 @@ static inline __attribute__((always_inline)) void tile_step(const struct tile *t
         w[p] = load_weights(shape.source, tile->w, at + p * tile->panel_step);
 #pragma GCC unroll 12
     for (uint32_t t = 0; t < shape.n_tokens; t++) {
-        v16 x = v16_set1(load_x(shape, tile->x, k, t));
+        v16 x = v16_set1(tile->x[k * shape.n_tokens + t]);
 #pragma GCC unroll 4
         for (uint32_t p = 0; p < shape.n_panels; p++)
             sums->at[p][t] = v16_fma(w[p], x, sums->at[p][t]);
@@ -100,9 +92,9 @@ static inline __attribute__((always_inline)) void tile_group(const struct tile *
         size_t end = part == 0 ? before / 2 * 2 : tile->n_k / 2 * 2;
         struct fetch fetch = fetch_at(tile, own, element_bytes, part == 1, shape.n_panels);
 
-        for (; k < end; k += 2, at += 2 * tile->w_step) {
+        for (; k < end; k += 2, at += 2 * PANEL_ROWS) {
             tile_step(tile, shape, at, k, &sums);
-            tile_step(tile, shape, at + tile->w_step, k + 1, &sums);
+            tile_step(tile, shape, at + PANEL_ROWS, k + 1, &sums);
 #pragma GCC unroll 4
             for (uint32_t p = 0; p < shape.n_panels; p++)
                 __builtin_prefetch(fetch.from + p * fetch.panel_bytes, 0, 2);
@@ -116,26 +108,25 @@ static inline __attribute__((always_inline)) void tile_group(const struct tile *
 
 /* As many panels at once as go with the height, then what is left. */
 static inline __attribute__((always_inline)) void tile_panels_all(const struct tile *tile, enum source source,
-                                                                  enum form form, uint32_t n_tokens)
+                                                                  uint32_t n_tokens)
 {
     const uint32_t most = tile_panels(n_tokens);
     uint32_t p = 0;
 
     for (; p + most <= tile->n_panels; p += most)
-        tile_group(tile, (struct shape){source, form, most, n_tokens}, p);
+        tile_group(tile, (struct shape){source, most, n_tokens}, p);
     for (; most > 2 && p + 2 <= tile->n_panels; p += 2)
-        tile_group(tile, (struct shape){source, form, 2, n_tokens}, p);
+        tile_group(tile, (struct shape){source, 2, n_tokens}, p);
     for (; p < tile->n_panels; p++)
-        tile_group(tile, (struct shape){source, form, 1, n_tokens}, p);
+        tile_group(tile, (struct shape){source, 1, n_tokens}, p);
 }
 
-static inline __attribute__((always_inline)) void tile_by_height(const struct tile *tile, enum source source,
-                                                                 enum form form)
+static inline __attribute__((always_inline)) void tile_by_height(const struct tile *tile, enum source source)
 {
     switch (tile->n_tokens) {
 #define CASE(height)                                                                                         \
     case height:                                                                                             \
-        tile_panels_all(tile, source, form, height);                                                         \
+        tile_panels_all(tile, source, height);                                                               \
         break;
         TILE_HEIGHTS(CASE)
 #undef CASE
@@ -144,22 +135,17 @@ static inline __attribute__((always_inline)) void tile_by_height(const struct ti
 
 void KERN(tile_f32)(const struct tile *tile)
 {
-    tile_by_height(tile, FROM_F32, X_PACKED);
+    tile_by_height(tile, FROM_F32);
 }
 
 void KERN(tile_f16)(const struct tile *tile)
 {
-    tile_by_height(tile, FROM_F16, X_PACKED);
+    tile_by_height(tile, FROM_F16);
 }
 
 void KERN(tile_bf16)(const struct tile *tile)
 {
-    tile_by_height(tile, FROM_BF16, X_PACKED);
-}
-
-void KERN(tile_rows)(const struct tile *tile)
-{
-    tile_by_height(tile, FROM_F32, X_ROWS);
+    tile_by_height(tile, FROM_BF16);
 }
 
 void KERN(pack_f32)(const struct pack *pack)

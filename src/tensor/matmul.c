@@ -175,7 +175,6 @@ static void call_tile(const struct product *product, const struct region *region
     else
         region->tile(&(struct tile){
             .w = region->w,
-            .w_step = PANEL_ROWS,
             .panel_step = region->panel_step,
             .x = x,
             .y = y,

@@ -99,7 +99,6 @@ static bool trial_agrees(struct rng *rng, uint32_t exponent)
                 w_swapped[k][1 - i][lane] = w[k][lane][i] = trial_number(rng, exponent);
         }
     struct tile tile = {.w = w,
-                        .w_step = PANEL_ROWS,
                         .panel_step = TRIAL_PAIRS * PANEL_ROWS,
                         .x = (const float *)x,
                         .y = by_dots,

@@ -114,17 +114,6 @@ const struct name *parser_name(struct parser *parser, struct bytes text)
     return name;
 }
 
-bool template_has_name(const struct jinja_template *parsed, const char *name)
-{
-    struct bytes text = bytes_str(name);
-
-    for (const struct name *one = parsed->names[bytes_hash(text) % NAME_BUCKETS]; one; one = one->next) {
-        if (bytes_equal(text_bytes(one->text), text))
-            return true;
-    }
-    return false;
-}
-
 /* ---- the lexeme at hand ---- */
 
 bool parser_is_op(const struct parser *parser, const char *op)

@@ -15,8 +15,6 @@ struct jinja_template; /* opaque */
 /* E_FORMAT or E_UNSUPPORTED: "line N: ...". */
 int template_new(struct bytes source, struct fault *fault, struct jinja_template **out);
 void template_free(struct jinja_template *parsed);
-/* Does the template speak of this name (a variable, an attribute, a filter) anywhere? */
-bool template_has_name(const struct jinja_template *parsed, const char *name);
 
 struct template_limits {
     uint64_t steps;

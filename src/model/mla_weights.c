@@ -71,11 +71,10 @@ void latent_read_scale(struct reading *r, struct model *model)
 static int pack(struct loading *load, const struct gguf_tensor *from, enum dtype type,
                 const struct weight_part *parts, uint32_t n_parts, uint32_t cols, struct weight *out)
 {
-    int rc = weights_matrix(load, type, parts, n_parts, cols, out);
+    int rc = weights_matrix(load, from, type, parts, n_parts, cols, out);
 
     if (rc < 0)
-        return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)from->name.len_bytes,
-                         (const char *)from->name.data, err_text(rc));
+        return rc;
     load->model->config.weight_bytes += out->len_bytes;
     return 0;
 }

@@ -119,10 +119,11 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
 bool weights_is_plain(enum dtype type);
 /* n numbers of a plain tensor, from one on, as floats. */
 void weights_floats(const struct gguf_tensor *tensor, uint64_t from, uint64_t n, float *out);
-/* For the pack functions of halves: after a tensor is packed, counts it and tells progress. */
-/* Packs one matrix of stacked parts as the options want it. */
-int weights_matrix(struct loading *load, enum dtype type, const struct weight_part *parts, uint32_t n_parts,
-                   uint32_t cols, struct weight *out);
+/* For the pack functions of halves.  Packs one matrix of stacked parts as the options want it; the fault
+ * names the tensor they come from. */
+int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dtype type,
+                   const struct weight_part *parts, uint32_t n_parts, uint32_t cols, struct weight *out);
+/* After a tensor is packed: counts it and tells progress. */
 void weights_report(struct loading *load, const struct gguf_tensor *tensor);
 
 /* The KV type as the kernels know it. */

@@ -105,11 +105,10 @@ static int pack(struct loading *load, const struct gguf_tensor *like, const stru
                 uint32_t n, struct weight *out)
 {
     const struct route_rule *rule = &load->model->route;
-    int rc = weights_matrix(load, like->type, parts, n, (uint32_t)like->dims[0], out);
+    int rc = weights_matrix(load, like, like->type, parts, n, (uint32_t)like->dims[0], out);
 
     if (rc < 0)
-        return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)like->name.len_bytes,
-                         (const char *)like->name.data, err_text(rc));
+        return rc;
     load->model->config.weight_bytes += out->len_bytes / rule->n_experts * rule->n_used;
     return 0;
 }

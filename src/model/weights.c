@@ -219,17 +219,19 @@ static const float *pack_vector(struct loading *load, const struct gguf_tensor *
     return at;
 }
 
-int weights_matrix(struct loading *load, enum dtype type, const struct weight_part *parts, uint32_t n_parts,
-                   uint32_t cols, struct weight *out)
+int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dtype type,
+                   const struct weight_part *parts, uint32_t n_parts, uint32_t cols, struct weight *out)
 {
     bool is_brain =
         type == DTYPE_BF16 ? !load->opts->bf16_is_exact : type == DTYPE_F16 && load->opts->converts_f16;
     int rc = (is_brain ? weight_pack_dots : weight_pack)(load->model->table, type, parts, n_parts, cols,
                                                          load->team, out);
 
-    if (rc == 0)
-        load->model->uses_dots |= out->is_dots;
-    return rc;
+    if (rc < 0)
+        return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)from->name.len_bytes,
+                         (const char *)from->name.data, err_text(rc));
+    load->model->uses_dots |= out->is_dots;
+    return 0;
 }
 
 static int pack(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n,
@@ -240,10 +242,9 @@ static int pack(struct loading *load, const struct gguf_tensor *const *tensors, 
 
     for (uint32_t i = 0; i < n; i++)
         parts[i] = (struct weight_part){.data = tensors[i]->data, .rows = (uint32_t)tensors[i]->dims[1]};
-    rc = weights_matrix(load, tensors[0]->type, parts, n, (uint32_t)tensors[0]->dims[0], out);
+    rc = weights_matrix(load, tensors[0], tensors[0]->type, parts, n, (uint32_t)tensors[0]->dims[0], out);
     if (rc < 0)
-        return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)tensors[0]->name.len_bytes,
-                         (const char *)tensors[0]->name.data, err_text(rc));
+        return rc;
     for (uint32_t i = 0; i < n; i++)
         weights_report(load, tensors[i]);
     return load->is_cancelled ? fault_set(load->fault, E_CANCELLED, "cancelled while weights were packed")

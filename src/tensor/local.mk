@@ -51,7 +51,7 @@ libkern_avx512bf16_a_CPPFLAGS = $(kern_cppflags_avx512)
 libkern_avx512bf16_a_CFLAGS = $(kern_cflags_avx512) -mavx512bf16
 else
 if KERNELS_ARM
-libtensor_a_SOURCES += src/tensor/tables_arm.c
+libtensor_a_SOURCES += src/tensor/tables_arm.c src/tensor/no_dots.c
 noinst_LIBRARIES += libkern_neon.a libkern_sdot.a libkern_usdot.a
 kern_libs += libkern_neon.a libkern_sdot.a libkern_usdot.a
 libkern_neon_a_SOURCES = $(kern_vec_sources) src/tensor/v16_neon_priv.h
@@ -64,10 +64,10 @@ libkern_usdot_a_SOURCES = $(kern_q8_sources) src/tensor/q8_usdot_priv.h
 libkern_usdot_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"tensor/v16_neon_priv.h"' -DKERN_Q8='"tensor/q8_usdot_priv.h"'
 libkern_usdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) -O3 -march=armv8.2-a+i8mm
 else
-libtensor_a_SOURCES += src/tensor/tables_other.c
+libtensor_a_SOURCES += src/tensor/tables_other.c src/tensor/no_dots.c
 endif
 endif
-EXTRA_DIST += src/tensor/tables_x86.c src/tensor/tables_arm.c src/tensor/tables_other.c src/tensor/v16_neon_priv.h \
+EXTRA_DIST += src/tensor/tables_x86.c src/tensor/tables_arm.c src/tensor/tables_other.c src/tensor/no_dots.c src/tensor/v16_neon_priv.h \
 	src/tensor/b64_neon_priv.h src/tensor/q8_sdot_priv.h src/tensor/q8_usdot_priv.h
 
 noinst_PROGRAMS += tests/bench/bench_attention

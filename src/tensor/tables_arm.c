@@ -61,24 +61,3 @@ const struct kern_table kern_tables[] = {
     },
 };
 const uint32_t kern_n_tables = sizeof(kern_tables) / sizeof(kern_tables[0]);
-
-/* Subnormals could be flushed here too, but not as the dots of x86 do it. */
-bool kern_can_flush(void)
-{
-    return false;
-}
-
-uint32_t kern_flush_begin(void)
-{
-    return 0;
-}
-
-void kern_flush_end(uint32_t before)
-{
-    (void)before;
-}
-
-kern_peak kern_bf16_peak(void)
-{
-    return NULL;
-}

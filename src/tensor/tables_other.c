@@ -18,23 +18,3 @@ const struct kern_table kern_tables[] = {
      .is_usable = always},
 };
 const uint32_t kern_n_tables = sizeof(kern_tables) / sizeof(kern_tables[0]);
-
-bool kern_can_flush(void)
-{
-    return false;
-}
-
-uint32_t kern_flush_begin(void)
-{
-    return 0;
-}
-
-void kern_flush_end(uint32_t before)
-{
-    (void)before;
-}
-
-kern_peak kern_bf16_peak(void)
-{
-    return NULL;
-}

@@ -12,15 +12,16 @@
 #include "base/bytes.h"
 
 enum gen_role { GEN_USER, GEN_ASSISTANT, GEN_SYSTEM };
-enum gen_block_kind { GEN_TEXT, GEN_TOOL_USE, GEN_TOOL_RESULT };
+enum gen_block_kind { GEN_TEXT, GEN_TOOL_USE, GEN_TOOL_RESULT, GEN_THINKING };
 
 struct gen_block {
     enum gen_block_kind kind;
-    struct bytes text;  /* TEXT; TOOL_RESULT: its content flattened */
-    struct bytes id;    /* TOOL_USE, TOOL_RESULT */
-    struct bytes name;  /* TOOL_USE */
-    struct bytes input; /* TOOL_USE: one JSON object, client's key order, fixed serialisation */
-    bool is_error;      /* TOOL_RESULT */
+    struct bytes text;      /* TEXT, THINKING; TOOL_RESULT: its content flattened */
+    struct bytes id;        /* TOOL_USE, TOOL_RESULT */
+    struct bytes name;      /* TOOL_USE */
+    struct bytes input;     /* TOOL_USE: one JSON object, client's key order, fixed serialisation */
+    struct bytes signature; /* THINKING */
+    bool is_error;          /* TOOL_RESULT */
 };
 
 struct gen_message {
@@ -33,6 +34,7 @@ struct gen_tool {
     struct bytes name;
     struct bytes description;
     struct bytes input_schema; /* JSON text */
+    bool is_strict;            /* its arguments are held to the schema whatever tool_choice says */
 };
 
 enum gen_tool_choice { GEN_TOOLS_AUTO, GEN_TOOLS_ANY, GEN_TOOLS_ONE, GEN_TOOLS_NONE };
@@ -44,6 +46,17 @@ struct gen_mark { /* a cache breakpoint: the prompt up to and with n_blocks bloc
     bool is_set;
     size_t n_messages; /* 0: tools and system only */
     size_t n_blocks;   /* of the last of them */
+};
+
+enum gen_format {
+    GEN_FORMAT_TEXT,       /* anything */
+    GEN_FORMAT_JSON,       /* some JSON object */
+    GEN_FORMAT_JSON_SCHEMA /* JSON that request.schema allows */
+};
+
+struct gen_bias { /* added to a token's logit */
+    uint32_t token;
+    float bias;
 };
 
 struct gen_request { /* everything lives in the arena */
@@ -64,12 +77,23 @@ struct gen_request { /* everything lives in the arena */
     uint32_t max_tokens; /* 0: compute the prompt only */
     bool is_stream;
     enum gen_thinking thinking;
-    double temperature; /* NaN: the model's default */
-    double top_p;       /* 1: off */
-    double min_p;       /* 0: off */
-    uint32_t top_k;     /* 0: off */
+    uint32_t thinking_budget; /* tokens; 0: none was given */
+    bool hides_thinking;      /* display: omitted */
+    enum gen_format format;
+    struct bytes schema; /* GEN_FORMAT_JSON_SCHEMA: JSON text, the client's key order */
+    double temperature;  /* NaN: the model's default */
+    double top_p;        /* 1: off */
+    double min_p;        /* 0: off */
+    uint32_t top_k;      /* 0: off */
     bool has_seed;
     uint64_t seed;
+    float frequency_penalty, presence_penalty; /* 0: off */
+    float repetition_penalty;                  /* 0 and 1: off */
+    struct gen_bias *bias;                     /* [n_bias], tokens ascending */
+    size_t n_bias;
+    bool wants_logprobs;
+    uint32_t n_top_logprobs;
+    uint32_t n_choices; /* answers wanted; 0 counts as 1 */
     struct bytes *stop_sequences;
     size_t n_stop_sequences;
     struct bytes user_id; /* metadata.user_id */
@@ -91,6 +115,8 @@ struct gen_proof { /* what was really done for an answer, summed over all worker
     uint32_t drawn_tokens;       /* answer tokens */
     uint32_t n_redispatched;     /* times a worker was replaced in mid-request */
     uint32_t n_preempted;
+    uint32_t drafted_tokens;  /* guesses verified ... */
+    uint32_t accepted_tokens; /* ... and those that were right: answer tokens without a step of their own */
     uint64_t queue_ns, prefill_ns, transfer_ns, decode_ns, ttft_ns, total_ns;
     char prefill_worker[64]; /* empty: none apart from the decode worker */
     char decode_worker[64];

@@ -19,13 +19,22 @@ struct gen_model {  /* one served model, counted: a request keeps its model whil
     uint64_t created_unix_s;
 };
 
-struct gen_job {         /* a tokenised request; the backend takes tokens and copies the rest */
+struct gen_job {         /* a tokenised request; the backend takes what is heap and copies the rest */
     char request_id[40]; /* "req_..." */
     char tenant[64];     /* "" : the anonymous tenant */
     token_id *tokens;    /* heap, [n_tokens] */
     uint32_t n_tokens;
-    uint32_t max_new_tokens; /* already clamped to the context */
-    struct sample_opts sample;
+    uint32_t max_new_tokens;   /* already clamped to the context */
+    struct sample_opts sample; /* its bias is borrowed for the call */
+    struct buf constraint;     /* the answer's shape, as sample/grammar.h reads it; heap, empty: any */
+    uint32_t keep_tokens;      /* KV of the prompt up to there is wanted for 5 minutes more ... */
+    uint32_t keep_1h_tokens;   /* ... and up to there for an hour, counted from now */
+};
+
+struct gen_tokens {      /* what was drawn, borrowed for the call */
+    const token_id *ids; /* [n] */
+    size_t n;
+    const struct sample_result *draws; /* [n]; NULL unless the job's sample.wants_logprob */
 };
 
 struct gen_failure {  /* becomes an HTTP status or an error event */
@@ -41,7 +50,7 @@ struct gen_events { /* all on the front's loop thread; after on_end or on_failur
     /* Placed and its cached prefix known: 200 may be sent.  At most once (a replaced worker does not repeat
      * it). */
     void (*on_accepted)(void *arg, uint32_t cached_tokens);
-    void (*on_tokens)(void *arg, const token_id *ids, size_t n);
+    void (*on_tokens)(void *arg, const struct gen_tokens *tokens);
     void (*on_end)(void *arg, enum gen_end end, const struct gen_proof *proof);
     void (*on_failure)(void *arg, const struct gen_failure *failure);
 };

@@ -409,7 +409,7 @@ static void finish_early(struct request *request)
                                     : bytes_of(NULL, 0));
 }
 
-static void on_tokens(void *arg, const token_id *ids, size_t n)
+static void on_tokens(void *arg, const struct gen_tokens *tokens)
 {
     struct request *request = arg;
     uint64_t now = clock_now_ns();
@@ -421,14 +421,14 @@ static void on_tokens(void *arg, const token_id *ids, size_t n)
         finish(request, GEN_STOP_MAX_TOKENS, bytes_of(NULL, 0));
         return;
     }
-    report_tokens(request, now, n);
+    report_tokens(request, now, tokens->n);
     if (request->state == REQUEST_PREFILLING) {
         request->first_ns = now;
         request_enter(request, REQUEST_STREAMING);
     }
     request->last_ns = now;
-    request->n_output += (uint32_t)n;
-    rc = answer_push(request->answer, ids, n);
+    request->n_output += (uint32_t)tokens->n;
+    rc = answer_push(request->answer, tokens->ids, tokens->n);
     output_flush(request);
     if (rc < 0)
         fail_no_memory(request);

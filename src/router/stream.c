@@ -116,7 +116,7 @@ void router_stream_deliver(struct gen_handle *job)
         job->n_delivered += n;
         if (job->first_token_ns == 0)
             job->first_token_ns = clock_now_ns();
-        events.on_tokens(job->arg, job->job.tokens + from, n);
+        events.on_tokens(job->arg, &(struct gen_tokens){.ids = job->job.tokens + from, .n = n});
         if (hashmap_get(router->by_number, &number) != job)
             return; /* cancelled from inside */
     }

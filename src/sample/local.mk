@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libsample.a
-libsample_a_SOURCES = src/sample/sampler.h src/sample/sampler.c src/sample/stop.h src/sample/stop.c
+libsample_a_SOURCES = src/sample/grammar.h src/sample/sampler.h src/sample/sampler.c src/sample/stop.h src/sample/stop.c
 
 if HAVE_CMOCKA
 sample_tests = tests/unit/sample/test_sampler tests/unit/sample/test_stop

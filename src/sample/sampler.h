@@ -17,18 +17,41 @@
 
 #include "token/tokenizer.h"
 
+#define SAMPLE_MAX_TOP  20
+#define SAMPLE_MAX_BIAS 1024
+
+struct sample_bias { /* added to a token's logit */
+    token_id id;
+    float bias;
+};
+
+struct sample_top { /* one of the likeliest tokens */
+    token_id id;
+    float logprob;
+};
+
 struct sample_opts {
     float temperature;  /* 0 (or less, or NaN): greedy, ties to the lowest id */
     float top_p;        /* 1: off */
     float min_p;        /* 0: off */
     uint32_t top_k;     /* 0: off */
     bool wants_logprob; /* costs a pass over the vocabulary */
+    uint32_t n_top;     /* with wants_logprob: so many of the likeliest too, at most SAMPLE_MAX_TOP */
     uint64_t seed;
+    /* Of tokens that were drawn before, OpenAI's way: the logit loses frequency_penalty for each time and
+     * presence_penalty once. */
+    float frequency_penalty, presence_penalty;
+    float repetition_penalty;       /* prompt counts too: logits above 0 are divided by it, others multiplied;
+                                       0 and 1: off */
+    const struct sample_bias *bias; /* borrowed, [n_bias], at most SAMPLE_MAX_BIAS; ids ascending */
+    uint32_t n_bias;
 };
 
 struct sample_result {
     token_id id;
     float logprob; /* natural log, of the untempered, unfiltered distribution; 0 when not asked for */
+    uint32_t n_top;
+    struct sample_top top[SAMPLE_MAX_TOP]; /* likeliest first, of the same distribution */
 };
 
 struct sampler; /* scratch for one vocabulary size; one thread */

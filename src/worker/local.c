@@ -138,7 +138,7 @@ static void deliver(struct gen_handle *job)
             job->first_token_ns = clock_now_ns();
         job->n_held = 0;
         job->n_delivered += n;
-        job->events.on_tokens(job->arg, job->held, n);
+        job->events.on_tokens(job->arg, &(struct gen_tokens){.ids = job->held, .n = n});
         if (hashmap_get(worker->local_jobs, &number) != job)
             return; /* cancelled from inside */
     }

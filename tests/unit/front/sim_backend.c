@@ -102,7 +102,7 @@ static bool give_token(struct gen_handle *job)
         job->first_ns = clock_now_ns();
     job->n_given++;
     sim->counts.n_tokens++;
-    job->events.on_tokens(job->arg, &id, 1);
+    job->events.on_tokens(job->arg, &(struct gen_tokens){.ids = &id, .n = 1});
     return sim->counts.n_cancelled == cancelled;
 }
 

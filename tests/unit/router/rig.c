@@ -314,13 +314,13 @@ static void on_accepted(void *arg, uint32_t cached_tokens)
         rig_cancel(client);
 }
 
-static void on_tokens(void *arg, const token_id *ids, size_t n)
+static void on_tokens(void *arg, const struct gen_tokens *tokens)
 {
     struct rig_client *client = arg;
     struct backend backend = router_backend(&client->rig->router);
 
-    for (size_t i = 0; i < n && client->n_tokens < RIG_MAX_TOKENS; i++)
-        client->tokens[client->n_tokens++] = ids[i];
+    for (size_t i = 0; i < tokens->n && client->n_tokens < RIG_MAX_TOKENS; i++)
+        client->tokens[client->n_tokens++] = tokens->ids[i];
     if (client->pauses_on_tokens)
         backend.ops->pause(backend.self, client->handle, true);
     if (client->cancels_on_tokens)

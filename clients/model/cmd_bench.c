@@ -337,6 +337,6 @@ int cmd_bench(int argc, char **argv)
         rc = args.is_json ? print_json(&benching) : print_table(&benching);
     rig_close(&rig);
     if (rc == E_CANCELLED)
-        return 130;
+        return rig_interrupt_status();
     return rc < 0 ? cli_failed(NAME, args.rig.path, &fault) : cli_done(NAME);
 }

@@ -388,6 +388,6 @@ int cmd_generate(int argc, char **argv)
     tokenizer_unref(tokenizer);
     rig_close(&rig);
     if (rc == E_CANCELLED)
-        return 130; /* as a shell reports SIGINT */
+        return rig_interrupt_status();
     return rc < 0 ? cli_failed(NAME, args.rig.path, &fault) : cli_done(NAME);
 }

@@ -316,7 +316,7 @@ int cmd_make(int argc, char **argv)
     rig_catch_interrupt();
     rc = make(&args, &fault, &len_bytes);
     if (rc == E_CANCELLED)
-        return 130;
+        return rig_interrupt_status();
     if (rc < 0)
         return cli_failed(NAME, args.path, &fault);
     snprintf(size, sizeof(size), "%.2f GiB", (double)len_bytes / (1u << 30));

@@ -395,6 +395,6 @@ int cmd_perplexity(int argc, char **argv)
     free(m.tokens);
     free(m.kept);
     if (rc == E_CANCELLED)
-        return 130;
+        return rig_interrupt_status();
     return rc < 0 ? cli_failed(NAME, args.rig.path, &fault) : cli_done(NAME);
 }

@@ -72,6 +72,7 @@ struct quantizing {
     double error, squares; /* over all matrices whose type changed */
     uint64_t n_changed;    /* weights in them */
     unsigned percent;
+    const char *at; /* the file that a failure is about */
 };
 
 /* ---- the command line ---- */
@@ -430,8 +431,10 @@ static int quantize(struct quantizing *q, struct quantize_args *args, struct fau
         fault_set(fault, rc, "%s", err_text(rc));
     else
         rc = plan(q, writer, fault);
-    if (rc == 0)
+    if (rc == 0) {
+        q->at = args->to;
         rc = gguf_writer_save(writer, args->to, fill, q, fault);
+    }
     gguf_writer_free(writer);
     return rc;
 }
@@ -454,6 +457,7 @@ int cmd_quantize(int argc, char **argv)
         return cli_failed(NAME, args.to, &fault);
     }
     rig_catch_interrupt();
+    q.at = args.from;
     int rc = quantize(&q, &args, &fault);
     if (rc == 0)
         print_report(&q, began_ns);
@@ -462,6 +466,6 @@ int cmd_quantize(int argc, char **argv)
     team_free(q.team);
     gguf_close(q.gguf);
     if (rc == E_CANCELLED)
-        return 130;
-    return rc < 0 ? cli_failed(NAME, args.from, &fault) : cli_done(NAME);
+        return rig_interrupt_status();
+    return rc < 0 ? cli_failed(NAME, q.at, &fault) : cli_done(NAME);
 }

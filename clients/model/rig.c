@@ -20,12 +20,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t is_interrupted;
+static volatile sig_atomic_t interrupted_by; /* a signal's number */
 
 static void on_interrupt(int number)
 {
-    (void)number;
-    is_interrupted = 1;
+    interrupted_by = number;
 }
 
 void rig_catch_interrupt(void)
@@ -34,11 +33,18 @@ void rig_catch_interrupt(void)
 
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
 }
 
 bool rig_is_interrupted(void)
 {
-    return is_interrupted != 0;
+    return interrupted_by != 0;
+}
+
+int rig_interrupt_status(void)
+{
+    return 128 + (interrupted_by != 0 ? interrupted_by : SIGINT);
 }
 
 /* ---- loading ---- */
@@ -54,11 +60,11 @@ static bool show_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
     unsigned percent = (unsigned)(done_bytes * 100 / (total_bytes ? total_bytes : 1));
 
     if (!showing->is_shown || percent == showing->percent)
-        return !is_interrupted;
+        return !rig_is_interrupted();
     showing->percent = percent;
     fprintf(stderr, "\rpacking weights %3u %%%s", percent, percent == 100 ? "\r\033[K" : "");
     fflush(stderr);
-    return !is_interrupted;
+    return !rig_is_interrupted();
 }
 
 int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)

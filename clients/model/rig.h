@@ -53,9 +53,10 @@ struct rig_feed {
 };
 int rig_feed(struct rig *rig, const struct rig_feed *feed, struct sample_result *result_out);
 
-/* From now on Ctrl-C only sets a flag, the second one kills as usual. */
+/* From now on Ctrl-C, SIGTERM and SIGHUP only set a flag; the second of a kind kills as usual. */
 void rig_catch_interrupt(void);
 bool rig_is_interrupted(void);
+int rig_interrupt_status(void); /* as a shell reports the signal */
 
 /* An option's argument as a value, or a complaint on stderr and false. */
 bool rig_parse_u32(const char *command, const char *option, const char *text, uint32_t max, uint32_t *out);

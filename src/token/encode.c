@@ -251,6 +251,8 @@ static int run_text(struct run *run, struct bytes text, size_t max_ids, bool add
     size_t before = run->out->n;
     int rc = text.len_bytes > TOKEN_MAX_TEXT_BYTES ? E_LIMIT : 0;
 
+    if (text.len_bytes == 0)
+        text = bytes_str(""); /* pointers into it are compared and moved */
     run->max_n = max_ids > SIZE_MAX - before ? SIZE_MAX : before + max_ids;
     if (rc == 0 && adds_bos)
         rc = emit(run, run->tokenizer->bos);

@@ -79,6 +79,33 @@ static int stream_text(void *arg, struct bytes text)
     return put_event(request, "content_block_delta", &json);
 }
 
+static int stream_open_thinking(void *arg)
+{
+    struct request *request = arg;
+    struct buf json = {0};
+
+    api_put_thinking_start(&json, request->n_blocks++);
+    return put_event(request, "content_block_start", &json);
+}
+
+static int stream_thinking(void *arg, struct bytes text)
+{
+    struct request *request = arg;
+    struct buf json = {0};
+
+    api_put_thinking_delta(&json, request->n_blocks - 1, text);
+    return put_event(request, "content_block_delta", &json);
+}
+
+static int stream_signature(void *arg, struct bytes signature)
+{
+    struct request *request = arg;
+    struct buf json = {0};
+
+    api_put_signature_delta(&json, request->n_blocks - 1, signature);
+    return put_event(request, "content_block_delta", &json);
+}
+
 static int stream_open_call(void *arg, const char *id, struct bytes name)
 {
     struct request *request = arg;
@@ -106,7 +133,8 @@ static int stream_close(void *arg, enum calls_end how)
     return put_event(request, "content_block_stop", &json);
 }
 
-const struct answer_sink output_stream_sink = {stream_open_text, stream_text, stream_open_call,
+const struct answer_sink output_stream_sink = {stream_open_text, stream_text,      stream_open_thinking,
+                                               stream_thinking,  stream_signature, stream_open_call,
                                                stream_arguments, stream_close};
 
 /* ---- collecting ---- */
@@ -133,6 +161,18 @@ static int whole_append(void *arg, struct bytes text)
     struct request *request = arg;
 
     return buf_append(&request->blocks[request->n_blocks - 1].text, text.data, text.len_bytes);
+}
+
+static int whole_open_thinking(void *arg)
+{
+    return add_block(arg, GEN_THINKING) == NULL ? E_NOMEM : 0;
+}
+
+static int whole_signature(void *arg, struct bytes signature)
+{
+    struct request *request = arg;
+
+    return buf_append(&request->blocks[request->n_blocks - 1].name, signature.data, signature.len_bytes);
 }
 
 static int whole_open_call(void *arg, const char *id, struct bytes name)
@@ -181,8 +221,9 @@ static int whole_close(void *arg, enum calls_end how)
     return 0;
 }
 
-const struct answer_sink output_whole_sink = {whole_open_text, whole_append, whole_open_call, whole_append,
-                                              whole_close};
+const struct answer_sink output_whole_sink = {whole_open_text, whole_append,    whole_open_thinking,
+                                              whole_append,    whole_signature, whole_open_call,
+                                              whole_append,    whole_close};
 
 void output_fini(struct request *request)
 {
@@ -227,6 +268,7 @@ static void end_whole(struct request *request, enum gen_stop why, struct bytes s
                                        .text = buf_view(&from->text),
                                        .id = bytes_str(from->id),
                                        .name = buf_view(&from->name),
+                                       .signature = buf_view(&from->name),
                                        .input = buf_view(&from->text)};
     }
     if (api_put_message(&body, &answer) < 0 || blocks == NULL) {

@@ -317,8 +317,10 @@ static void submit(struct request *request)
     struct api_error error;
     struct gen_job job;
 
-    if (answer_new(request->model->tokenizer, &request->gen, sink, request, &request->answer) < 0 ||
-        make_job(request, &job) < 0) {
+    const struct answer_opts opts = {
+        .model = request->model, .request = &request->gen, .begins_thinking = request->prompt.opens_thinking};
+
+    if (answer_new(&opts, sink, request, &request->answer) < 0 || make_job(request, &job) < 0) {
         fail_no_memory(request);
         return;
     }
@@ -390,6 +392,7 @@ static void finish(struct request *request, enum gen_stop why, struct bytes stop
     request->reason = api_stop_reason(why);
     request->last_ns = clock_now_ns();
     request->usage.output_tokens = request->n_output;
+    request->usage.thinking_tokens = answer_thinking_tokens(request->answer);
     request->proof.prompt_tokens = (uint32_t)request->prompt.ids.n;
     request->proof.drawn_tokens = request->n_output;
     request->proof.ttft_ns = request->first_ns > 0 ? request->first_ns - request->received_ns : 0;

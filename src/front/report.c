@@ -191,20 +191,22 @@ static void add_both(struct metric *own, struct metric *compatible, double by)
 }
 
 /* n tokens came at now_ns, together. */
-void report_tokens(struct request *request, uint64_t now_ns, size_t n)
+void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
 {
-    struct model_metrics *s = &request->series;
+    const struct request *request = choice->request;
+    const struct model_metrics *s = &request->series;
 
     if (n == 0)
         return;
     add_both(s->generation_tokens, s->v_generation, (double)n);
-    if (request->state == REQUEST_PREFILLING) {
-        observe_both(s->ttft, s->v_ttft, s_of(now_ns - request->received_ns));
+    if (choice->last_ns == 0) {
+        if (request->state == REQUEST_PREFILLING)
+            observe_both(s->ttft, s->v_ttft, s_of(now_ns - request->received_ns));
         n--;
     }
     /* Those that came with the first of a group waited for nothing. */
     for (size_t i = 0; i < n; i++)
-        observe_both(s->itl, s->v_itl, i == 0 && request->last_ns > 0 ? s_of(now_ns - request->last_ns) : 0);
+        observe_both(s->itl, s->v_itl, i == 0 && choice->last_ns > 0 ? s_of(now_ns - choice->last_ns) : 0);
 }
 
 /* ---- the end ---- */

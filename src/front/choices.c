@@ -117,13 +117,16 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     const struct backend *backend = request_backend(request);
     const struct answer_sink *sink =
         request->gen.is_stream ? request->dialect->stream_sink : &output_whole_sink;
+    const struct answer_opts opts = {.model = request->model,
+                                     .request = &request->gen,
+                                     .begins_thinking = choice->prompt->opens_thinking};
     struct gen_job job;
     int rc;
 
     *failure = (struct gen_failure){
         .status = 503, .type = "api_error", .message = "the request could not be placed"};
     if ((choice->answer == NULL &&
-         answer_new(request->model->tokenizer, &request->gen, sink, choice, &choice->answer) < 0) ||
+         answer_new(&opts, sink, choice, &choice->answer) < 0) ||
         make_job(choice, &job) < 0) {
         failure->message = "out of memory";
         return E_NOMEM;
@@ -324,6 +327,7 @@ static void finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
     choice->stop = why;
     choice->stop_sequence = stop_sequence;
     request->n_over++;
+    request->usage.thinking_tokens += answer_thinking_tokens(choice->answer);
     if (request->n_over == request->n_choices) {
         request->usage.output_tokens = request->n_output;
         sum_proof(request);

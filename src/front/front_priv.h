@@ -63,7 +63,7 @@ struct front {
 struct collected { /* a block of an answer that is sent as a whole */
     enum gen_block_kind kind;
     char id[IDS_BYTES];
-    struct buf name;
+    struct buf name; /* or the signature of thinking */
     struct buf text; /* or a call's arguments */
 };
 

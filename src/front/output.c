@@ -106,6 +106,18 @@ static int whole_append(void *arg, struct bytes text)
     return buf_append(&choice->blocks[choice->n_blocks - 1].text, text.data, text.len_bytes);
 }
 
+static int whole_open_thinking(void *arg)
+{
+    return add_block(arg, GEN_THINKING) == NULL ? E_NOMEM : 0;
+}
+
+static int whole_signature(void *arg, struct bytes signature)
+{
+    struct choice *choice = arg;
+
+    return buf_append(&choice->blocks[choice->n_blocks - 1].name, signature.data, signature.len_bytes);
+}
+
 static int whole_open_call(void *arg, const char *id, struct bytes name)
 {
     struct collected *block = add_block(arg, GEN_TOOL_USE);
@@ -152,8 +164,9 @@ static int whole_close(void *arg, enum calls_end how)
     return 0;
 }
 
-const struct answer_sink output_whole_sink = {whole_open_text, whole_append, whole_open_call, whole_append,
-                                              whole_close};
+const struct answer_sink output_whole_sink = {whole_open_text, whole_append,    whole_open_thinking,
+                                              whole_append,    whole_signature, whole_open_call,
+                                              whole_append,    whole_close};
 
 void output_fini_choice(struct choice *choice)
 {

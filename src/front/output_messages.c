@@ -27,6 +27,33 @@ static int stream_text(void *arg, struct bytes text)
     return output_put_event(choice->request, "content_block_delta", &json);
 }
 
+static int stream_open_thinking(void *arg)
+{
+    struct choice *choice = arg;
+    struct buf json = {0};
+
+    api_put_thinking_start(&json, choice->n_blocks++);
+    return output_put_event(choice->request, "content_block_start", &json);
+}
+
+static int stream_thinking(void *arg, struct bytes text)
+{
+    struct choice *choice = arg;
+    struct buf json = {0};
+
+    api_put_thinking_delta(&json, choice->n_blocks - 1, text);
+    return output_put_event(choice->request, "content_block_delta", &json);
+}
+
+static int stream_signature(void *arg, struct bytes signature)
+{
+    struct choice *choice = arg;
+    struct buf json = {0};
+
+    api_put_signature_delta(&json, choice->n_blocks - 1, signature);
+    return output_put_event(choice->request, "content_block_delta", &json);
+}
+
 static int stream_open_call(void *arg, const char *id, struct bytes name)
 {
     struct choice *choice = arg;
@@ -54,7 +81,8 @@ static int stream_close(void *arg, enum calls_end how)
     return output_put_event(choice->request, "content_block_stop", &json);
 }
 
-static const struct answer_sink stream_sink = {stream_open_text, stream_text, stream_open_call,
+static const struct answer_sink stream_sink = {stream_open_text, stream_text,      stream_open_thinking,
+                                               stream_thinking,  stream_signature, stream_open_call,
                                                stream_arguments, stream_close};
 
 /* ---- a stream's frame ---- */
@@ -117,6 +145,7 @@ static int whole(struct request *request, struct buf *body)
                                        .text = buf_view(&from->text),
                                        .id = bytes_str(from->id),
                                        .name = buf_view(&from->name),
+                                       .signature = buf_view(&from->name),
                                        .input = buf_view(&from->text)};
     }
     rc = api_put_message(body, &answer);

@@ -12,6 +12,7 @@ struct prompt {
     struct token_ids ids;
     uint32_t mark_tokens;    /* up to the last breakpoint; 0: none */
     uint32_t mark_1h_tokens; /* up to the last one with a ttl of an hour */
+    bool opens_thinking;     /* it ends where the model's thinking begins */
 };
 
 /* Renders and tokenises.  Scratch comes from the request's arena.  On failure the error is filled and nothing

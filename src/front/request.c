@@ -278,6 +278,23 @@ static void parse_done(void *arg)
 
 /* ---- handing on ---- */
 
+/* In the sampler's words, in the request's memory. */
+static int put_bias(struct gen_request *gen, struct sample_opts *sample)
+{
+    struct sample_bias *bias;
+
+    if (gen->n_bias == 0)
+        return 0;
+    bias = arena_take(&gen->arena, gen->n_bias * sizeof(*bias));
+    if (bias == NULL)
+        return E_NOMEM;
+    for (size_t i = 0; i < gen->n_bias; i++)
+        bias[i] = (struct sample_bias){.id = gen->bias[i].token, .bias = gen->bias[i].bias};
+    sample->bias = bias;
+    sample->n_bias = (uint32_t)gen->n_bias;
+    return 0;
+}
+
 static int make_job(struct request *request, struct gen_job *job)
 {
     const struct gen_request *gen = &request->gen;
@@ -302,10 +319,18 @@ static int make_job(struct request *request, struct gen_job *job)
                                        .top_p = (float)gen->top_p,
                                        .min_p = (float)gen->min_p,
                                        .top_k = gen->top_k,
+                                       .wants_logprob = gen->wants_logprobs,
+                                       .n_top = gen->wants_logprobs ? gen->n_top_logprobs : 0,
+                                       .frequency_penalty = gen->frequency_penalty,
+                                       .presence_penalty = gen->presence_penalty,
+                                       .repetition_penalty = gen->repetition_penalty,
                                        .seed = gen->seed};
     if (!gen->has_seed)
         rng_system(&job->sample.seed, sizeof(job->sample.seed));
-    return 0;
+    if (put_bias(&request->gen, &job->sample) == 0)
+        return 0;
+    free(job->tokens);
+    return E_NOMEM;
 }
 
 static void submit(struct request *request)

@@ -204,9 +204,10 @@ static void put_proof(struct buf *out, const struct gen_proof *proof)
 {
     buf_printf(out,
                ",\"baton\":{\"prompt\":%u,\"computed\":%u,\"reused\":%u,\"transferred\":%u,\"drawn\":%u,"
-               "\"redispatched\":%u,\"preempted\":%u,",
+               "\"redispatched\":%u,\"preempted\":%u,\"drafted\":%u,\"accepted\":%u,",
                proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
-               proof->drawn_tokens, proof->n_redispatched, proof->n_preempted);
+               proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
+               proof->accepted_tokens);
     put_ms(out, "queue_ms", proof->queue_ns);
     put_ms(out, "prefill_ms", proof->prefill_ns);
     put_ms(out, "transfer_ms", proof->transfer_ns);

@@ -107,6 +107,13 @@ static int make_job(struct choice *choice, struct gen_job *job)
                                        .top_p = (float)gen->top_p,
                                        .min_p = (float)gen->min_p,
                                        .top_k = gen->top_k,
+                                       .wants_logprob = gen->wants_logprobs,
+                                       .n_top = gen->wants_logprobs ? gen->n_top_logprobs : 0,
+                                       .frequency_penalty = gen->frequency_penalty,
+                                       .presence_penalty = gen->presence_penalty,
+                                       .repetition_penalty = gen->repetition_penalty,
+                                       .bias = request->bias,
+                                       .n_bias = (uint32_t)gen->n_bias,
                                        .seed = seed_of(choice)};
     return 0;
 }
@@ -117,16 +124,14 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     const struct backend *backend = request_backend(request);
     const struct answer_sink *sink =
         request->gen.is_stream ? request->dialect->stream_sink : &output_whole_sink;
-    const struct answer_opts opts = {.model = request->model,
-                                     .request = &request->gen,
-                                     .begins_thinking = choice->prompt->opens_thinking};
+    const struct answer_opts opts = {
+        .model = request->model, .request = &request->gen, .begins_thinking = choice->prompt->opens_thinking};
     struct gen_job job;
     int rc;
 
     *failure = (struct gen_failure){
         .status = 503, .type = "api_error", .message = "the request could not be placed"};
-    if ((choice->answer == NULL &&
-         answer_new(&opts, sink, choice, &choice->answer) < 0) ||
+    if ((choice->answer == NULL && answer_new(&opts, sink, choice, &choice->answer) < 0) ||
         make_job(choice, &job) < 0) {
         failure->message = "out of memory";
         return E_NOMEM;
@@ -190,9 +195,27 @@ static void on_later(void *arg)
     }
 }
 
+/* Biases in the sampler's words, in the request's memory. */
+static int make_bias(struct request *request)
+{
+    struct gen_request *gen = &request->gen;
+
+    if (gen->n_bias == 0)
+        return 0;
+    request->bias = arena_take(&gen->arena, gen->n_bias * sizeof(*request->bias));
+    if (request->bias == NULL)
+        return E_NOMEM;
+    for (size_t i = 0; i < gen->n_bias; i++)
+        request->bias[i] = (struct sample_bias){.id = gen->bias[i].token, .bias = gen->bias[i].bias};
+    return 0;
+}
+
 static int make_choices(struct request *request)
 {
     uint32_t n = request->gen.n_choices > 1 ? request->gen.n_choices : 1;
+
+    if (make_bias(request) < 0)
+        return E_NOMEM;
 
     request->choices = calloc(n, sizeof(*request->choices));
     if (request->choices == NULL)

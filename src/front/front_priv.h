@@ -121,7 +121,8 @@ struct request {
     const struct gen_model *model; /* kept */
     struct choice *choices;        /* [n_choices]; NULL before they are handed on */
     uint32_t n_choices, n_waiting, n_over;
-    struct ev_timer *later; /* hands on those that wait; NULL with one choice */
+    struct sample_bias *bias; /* [gen.n_bias], in gen's arena */
+    struct ev_timer *later;   /* hands on those that wait; NULL with one choice */
     struct api_usage usage;
     struct gen_proof proof; /* of all choices together */
     bool is_stream;         /* and the 200 is out */

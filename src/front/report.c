@@ -304,8 +304,8 @@ void report_proof_fields(const struct request *request, struct http_fields *fiel
     http_fields_addf(
         fields, "baton-proof",
         "prompt=%u; computed=%u; reused=%u; transferred=%u; drawn=%u; redispatched=%u; preempted=%u; "
-        "prefill=%s; decode=%s; transport=%s",
+        "drafted=%u; accepted=%u; prefill=%s; decode=%s; transport=%s",
         proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
-        proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->prefill_worker,
-        proof->decode_worker, proof->transport);
+        proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
+        proof->accepted_tokens, proof->prefill_worker, proof->decode_worker, proof->transport);
 }

@@ -25,6 +25,7 @@ struct answer {
     token_id close_id;
     struct calls *calls; /* NULL: no tools */
     struct stop *stop;   /* NULL: no stop strings */
+    const char *call_prefix;
     bool is_single_call;
     enum open_block open;
     struct buf piece;    /* detokenised text of one token */
@@ -102,7 +103,7 @@ static int on_begin(void *arg, struct bytes name)
 
     if (rc < 0)
         return rc;
-    ids_make("toolu_", id);
+    ids_make(answer->call_prefix, id);
     answer->open = OPEN_CALL;
     return answer->sink->open_call(answer->arg, id, name);
 }
@@ -148,9 +149,10 @@ int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, v
         return E_NOMEM;
     answer->sink = sink;
     answer->arg = arg;
+    answer->call_prefix = request->call_prefix != NULL ? request->call_prefix : "toolu_";
     answer->is_single_call = request->is_single_call;
     answer->open_id = answer->close_id = TOKEN_NONE;
-    detok_init(&answer->detok, tokenizer, request->prefill.len_bytes > 0);
+    detok_init(&answer->detok, tokenizer, request->prefill.len_bytes > 0 || request->n_prompts > 0);
     if (request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE) {
         rc = calls_new(&events, answer, &answer->calls);
         answer->open_id = control_marker(tokenizer, "<tool_call>");

@@ -200,13 +200,14 @@ static void put_ms(struct buf *out, const char *name, uint64_t ns)
                (unsigned long long)(ns % NS_PER_MS / NS_PER_US));
 }
 
-static void put_proof(struct buf *out, const struct gen_proof *proof)
+void api_put_proof(struct buf *out, const struct gen_proof *proof)
 {
     buf_printf(out,
                ",\"baton\":{\"prompt\":%u,\"computed\":%u,\"reused\":%u,\"transferred\":%u,\"drawn\":%u,"
-               "\"redispatched\":%u,\"preempted\":%u,",
+               "\"redispatched\":%u,\"preempted\":%u,\"drafted\":%u,\"accepted\":%u,",
                proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
-               proof->drawn_tokens, proof->n_redispatched, proof->n_preempted);
+               proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
+               proof->accepted_tokens);
     put_ms(out, "queue_ms", proof->queue_ns);
     put_ms(out, "prefill_ms", proof->prefill_ns);
     put_ms(out, "transfer_ms", proof->transfer_ns);
@@ -230,7 +231,7 @@ int api_put_message_delta(struct buf *out, enum gen_stop stop, struct bytes stop
     open_usage(out, usage);
     put_details(out, usage);
     if (proof != NULL)
-        put_proof(out, proof);
+        api_put_proof(out, proof);
     return buf_append_str(out, "}}");
 }
 

@@ -35,6 +35,7 @@ struct answer {
     size_t n_marks;
     struct calls *calls;
     struct stop *stop; /* NULL: no stop strings */
+    const char *call_prefix;
     bool is_single_call;
     bool hides_thinking;
     enum open_block open;
@@ -149,7 +150,7 @@ static int on_begin(void *arg, struct bytes name)
 
     if (rc < 0)
         return rc;
-    ids_make("toolu_", id);
+    ids_make(answer->call_prefix, id);
     answer->open = OPEN_CALL;
     return answer->sink->open_call(answer->arg, id, name);
 }
@@ -224,10 +225,14 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
 
     if (calls.tools == NULL)
         return E_NOMEM;
+    if (request->n_prompts > 0) { /* no conversation, and no manner */
+        calls.format = CALLS_PLAIN;
+        calls.think_open = calls.think_close = NULL;
+    }
     for (size_t i = 0; i < request->n_tools; i++)
         calls.tools[i] = (struct calls_tool){request->tools[i].name, request->tools[i].input_schema};
-    add_mark(answer, manner->think_open);
-    add_mark(answer, manner->think_close);
+    add_mark(answer, calls.think_open);
+    add_mark(answer, calls.think_close);
     if (!calls.ignores_calls || calls.format == CALLS_HARMONY)
         for (const char *const *mark = calls_marks(calls.format); *mark != NULL; mark++)
             add_mark(answer, *mark);
@@ -244,9 +249,11 @@ int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, v
         return E_NOMEM;
     answer->sink = sink;
     answer->arg = arg;
+    answer->call_prefix = request->call_prefix != NULL ? request->call_prefix : "toolu_";
     answer->is_single_call = request->is_single_call;
     answer->hides_thinking = request->hides_thinking;
-    detok_init(&answer->detok, opts->model->tokenizer, request->prefill.len_bytes > 0);
+    detok_init(&answer->detok, opts->model->tokenizer,
+               request->prefill.len_bytes > 0 || request->n_prompts > 0);
     rc = make_splitter(answer, opts);
     if (rc == 0 && request->n_stop_sequences > 0)
         rc = stop_new(request->stop_sequences, request->n_stop_sequences, &answer->stop);

@@ -303,6 +303,7 @@ int prompt_make(const struct gen_model *model, struct gen_request *request, stru
 void prompt_fini(struct prompt *prompt)
 {
     token_ids_fini(&prompt->ids);
+    buf_fini(&prompt->text);
 }
 
 /* Tokens between what was reused and the mark, if the prefix is long enough to be kept at all. */

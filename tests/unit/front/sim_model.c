@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One token per byte, plus the control tokens of ChatML: every character beyond ASCII comes in several
- * tokens, which is what tests of streaming want. */
+/* One token per byte, plus the control tokens of ChatML and some other formats: every character beyond ASCII
+ * comes in several tokens, which is what tests of streaming want. */
 #include "sim_model.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "gguf/write.h"
 #include "tests/unit/token/chat_templates.h"
 
-#define N_SPECIALS   5
+#define N_SPECIALS   13
 #define N_TOKENS     (256 + N_SPECIALS)
 #define CONTROL      3
 #define USER_DEFINED 4
@@ -23,7 +23,15 @@ static const struct {
                           {"<|im_end|>", CONTROL},
                           {"<|endoftext|>", CONTROL},
                           {"<tool_call>", USER_DEFINED},
-                          {"</tool_call>", USER_DEFINED}};
+                          {"</tool_call>", USER_DEFINED},
+                          {"<|start|>", CONTROL},
+                          {"<|channel|>", CONTROL},
+                          {"<|message|>", CONTROL},
+                          {"<|constrain|>", CONTROL},
+                          {"<|end|>", CONTROL},
+                          {"<|call|>", CONTROL},
+                          {"[TOOL_CALLS]", CONTROL},
+                          {"[ARGS]", CONTROL}};
 
 /* The printable stand-in that byte-level vocabularies spell a byte with. */
 static struct bytes spell_byte(unsigned byte, uint8_t room[4])

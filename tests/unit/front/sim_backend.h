@@ -2,7 +2,7 @@
 /* A backend that answers by script, with delays, on the loop: what the last user message says decides.
  *
  *     say TEXT      answers TEXT             count N       answers "1 2 3 ... N"
- *     call TEXT     the same as say          overload      is refused with 529, twice; then as hello
+ *     call TEXT     the same as say          overload      is refused with 529, twice; the third time as hello
  *     hang          accepted, then silence   wait          never accepted
  *     break N       fails after N tokens     flood         answers without end, as fast as it is read
  *     anything else answers "You said: ..."

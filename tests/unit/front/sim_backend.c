@@ -301,6 +301,11 @@ static int sim_submit(void *self, const struct gen_model *model, struct gen_job 
         free(job);
         return refuse(sim, spec, failure_out);
     }
+    if (sim->opts.max_running > 0 && sim->counts.n_running >= sim->opts.max_running) {
+        buf_fini(&user);
+        free(job);
+        return refuse(sim, spec, failure_out);
+    }
     job->sim = sim;
     job->events = *events;
     job->arg = arg;

@@ -13,13 +13,16 @@ tests_unit_front_libsim_a_SOURCES = tests/unit/front/sim_backend.c tests/unit/fr
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/front/test_auth tests/unit/front/test_answer tests/unit/front/test_prompt \
 	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
-	tests/unit/front/test_openai
+	tests/unit/front/test_openai tests/unit/front/test_choices
 TESTS += tests/unit/front/test_auth tests/unit/front/test_answer tests/unit/front/test_prompt \
 	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
-	tests/unit/front/test_openai
+	tests/unit/front/test_openai tests/unit/front/test_choices
 tests_unit_front_test_logprobs_SOURCES = tests/unit/front/test_logprobs.c
 tests_unit_front_test_logprobs_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
-tests_unit_front_test_openai_SOURCES = tests/unit/front/test_openai.c $(front_rig)
+front_rig_openai = tests/unit/front/rig_openai.c tests/unit/front/rig_openai.h $(front_rig)
+tests_unit_front_test_choices_SOURCES = tests/unit/front/test_choices.c $(front_rig_openai)
+tests_unit_front_test_choices_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
+tests_unit_front_test_openai_SOURCES = tests/unit/front/test_openai.c $(front_rig_openai)
 tests_unit_front_test_openai_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_auth_SOURCES = tests/unit/front/test_auth.c
 tests_unit_front_test_auth_LDADD = $(link_front) $(CMOCKA_LIBS)

@@ -9,9 +9,13 @@ libapi_a_SOURCES = src/api/gen.h src/api/error.h src/api/error.c src/api/json_wa
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/api/test_json tests/unit/api/test_parse tests/unit/api/test_render \
-	tests/unit/api/test_calls tests/unit/api/test_families
-TESTS += tests/unit/api/test_json tests/unit/api/test_parse tests/unit/api/test_render tests/unit/api/test_calls \
-	tests/unit/api/test_families
+	tests/unit/api/test_calls tests/unit/api/test_families tests/unit/api/test_parse_openai tests/unit/api/test_render_openai
+TESTS += tests/unit/api/test_json tests/unit/api/test_parse tests/unit/api/test_render tests/unit/api/test_calls tests/unit/api/test_families \
+	tests/unit/api/test_parse_openai tests/unit/api/test_render_openai
+tests_unit_api_test_parse_openai_SOURCES = tests/unit/api/test_parse_openai.c
+tests_unit_api_test_parse_openai_LDADD = $(link_api) $(CMOCKA_LIBS)
+tests_unit_api_test_render_openai_SOURCES = tests/unit/api/test_render_openai.c
+tests_unit_api_test_render_openai_LDADD = $(link_api) $(CMOCKA_LIBS)
 tests_unit_api_test_json_SOURCES = tests/unit/api/test_json.c
 tests_unit_api_test_json_LDADD = $(link_api) $(CMOCKA_LIBS)
 tests_unit_api_test_parse_SOURCES = tests/unit/api/test_parse.c

@@ -15,9 +15,18 @@ tests_unit_front_libsim_a_SOURCES = tests/unit/front/sim_backend.c tests/unit/fr
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/front/test_auth tests/unit/front/test_shape tests/unit/front/test_answer tests/unit/front/test_prompt \
-	tests/unit/front/test_answers tests/unit/front/test_front
+	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
+	tests/unit/front/test_openai tests/unit/front/test_choices
 TESTS += tests/unit/front/test_auth tests/unit/front/test_shape tests/unit/front/test_answer tests/unit/front/test_prompt \
-	tests/unit/front/test_answers tests/unit/front/test_front
+	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
+	tests/unit/front/test_openai tests/unit/front/test_choices
+tests_unit_front_test_logprobs_SOURCES = tests/unit/front/test_logprobs.c
+tests_unit_front_test_logprobs_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
+front_rig_openai = tests/unit/front/rig_openai.c tests/unit/front/rig_openai.h $(front_rig)
+tests_unit_front_test_choices_SOURCES = tests/unit/front/test_choices.c $(front_rig_openai)
+tests_unit_front_test_choices_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
+tests_unit_front_test_openai_SOURCES = tests/unit/front/test_openai.c $(front_rig_openai)
+tests_unit_front_test_openai_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_auth_SOURCES = tests/unit/front/test_auth.c
 tests_unit_front_test_auth_LDADD = $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_shape_SOURCES = tests/unit/front/test_shape.c
@@ -39,7 +48,8 @@ tests_integration_front_sim_SOURCES = tests/integration/front_sim.c
 tests_integration_front_sim_LDADD = tests/unit/front/libsim.a $(link_front)
 TESTS += tests/integration/sdk/run-sdk-test
 EXTRA_DIST += tests/integration/sdk/run-sdk-test tests/integration/sdk/package.json \
-	tests/integration/sdk/package-lock.json tests/integration/sdk/test.mjs
+	tests/integration/sdk/package-lock.json tests/integration/sdk/test.mjs \
+	tests/integration/sdk/test-openai.mjs
 clean-local: clean-sdk-work
 .PHONY: clean-sdk-work
 clean-sdk-work:

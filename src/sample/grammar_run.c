@@ -103,6 +103,11 @@ void grammar_unref(struct grammar *grammar)
     free(grammar);
 }
 
+uint32_t grammar_vocab_size(const struct grammar *grammar)
+{
+    return grammar->vocab->n_tokens;
+}
+
 /* ---- forgetting ---- */
 
 static int rebuild(struct grammar *grammar)

@@ -59,7 +59,7 @@ static const struct {
      false},
     {"deepseek v3.1", FAMILY(DS("calls", "begin")),
      DS("calls", "begin") DS("call", "begin") "set" SEP ARGS DS("call", "end") DS("calls", "end"), false},
-    {"harmony", FAMILY("<|channel|>"),
+    {"harmony", FAMILY("<|start|><|channel|><|message|><|constrain|><|end|><|call|>"),
      "<|channel|>commentary to=functions.set <|constrain|>json<|message|>" ARGS, true},
     {"llama", FAMILY("<|python_tag|>"), "{\"name\": \"set\", \"parameters\": " ARGS "}", true},
 };

@@ -14,6 +14,7 @@ struct prompt {
     uint32_t mark_1h_tokens; /* up to the last one with a ttl of an hour */
     struct buf text;         /* of a raw prompt that is to be echoed */
     bool opens_thinking;     /* it ends where the model's thinking begins */
+    struct buf shape;        /* of the answer (front/shape.h); empty: any */
 };
 
 /* Renders and tokenises.  Scratch comes from the request's arena.  On failure the error is filled and nothing

@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
-#include "base/str.h"
 #include "front/output_priv.h"
 
 #define MAX_WHOLE_LOGPROBS 2000000u /* of tokens and of the likeliest at each, all choices together */
@@ -417,7 +416,6 @@ static void fail_too_likely(struct request *request)
 
     api_fail(&error, 400, "logprobs: more than %u in one answer; ask for fewer, or for a stream",
              MAX_WHOLE_LOGPROBS);
-    str_copy(error.param, sizeof(error.param), "logprobs");
     request_fail(request, &error);
 }
 

@@ -22,4 +22,12 @@ grammar_test_help = tests/unit/sample/grammar_help.c tests/unit/sample/grammar_h
 	tests/unit/token/vocabularies.c tests/unit/token/vocabularies.h
 tests_unit_sample_test_grammar_SOURCES = tests/unit/sample/test_grammar.c $(grammar_test_help)
 tests_unit_sample_test_grammar_LDADD = $(link_sample) $(CMOCKA_LIBS)
+
+# Answers drawn at random under random schemas, judged in Python.
+check_PROGRAMS += tests/unit/sample/draw_answers
+tests_unit_sample_draw_answers_SOURCES = tests/unit/sample/draw_answers.c $(grammar_test_help)
+tests_unit_sample_draw_answers_LDADD = $(link_sample) $(CMOCKA_LIBS)
+dist_check_SCRIPTS += tests/unit/sample/test_grammar_answers.py
+TESTS += tests/unit/sample/test_grammar_answers.py
+tests/unit/sample/test_grammar_answers.log: tests/unit/sample/draw_answers
 endif

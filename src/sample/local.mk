@@ -31,3 +31,7 @@ dist_check_SCRIPTS += tests/unit/sample/test_grammar_answers.py
 TESTS += tests/unit/sample/test_grammar_answers.py
 tests/unit/sample/test_grammar_answers.log: tests/unit/sample/draw_answers
 endif
+
+noinst_PROGRAMS += tests/bench/bench_grammar
+tests_bench_bench_grammar_SOURCES = tests/bench/bench_grammar.c
+tests_bench_bench_grammar_LDADD = $(link_sample)

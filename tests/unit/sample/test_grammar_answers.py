@@ -28,7 +28,7 @@ DATA = os.environ.get("BATON_DATA", os.path.join(SOURCE, "../shared/data"))
 rng = random.Random(SEED)
 
 PATTERNS = ["^[a-z]{2,5}$", "^(foo|bar)+$", "\\d{3}", "^[A-Z][a-z]*( [A-Z][a-z]*)*$", "^[^\"\\\\]*$", "^\\w+@\\w+$",
-            "^(é|ü|[α-ω]){1,4}$", "x$", "^-?[0-9]+(\\.[0-9]+)?$", "^\\s?[a-f0-9]{8}$", "a|^b|c$"]
+            "^(é|ü|[α-ω]){1,4}$", "x$", "^-?[0-9]+(\\.[0-9]+)?$", "^\\S?[a-f0-9]{8}$", "a|^b|c$"]
 FORMATS = ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"]
 NAMES = ["a", "b", "name", "na", "été", "with space", "q\"uote", "tab\t", "id"]
 

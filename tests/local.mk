@@ -32,6 +32,9 @@ include tests/fuzz/template.mk
 include tests/fuzz/jinja.mk
 include tests/fuzz/sse.mk
 include tests/fuzz/clients.mk
+include tests/fuzz/grammar_run.mk
+include tests/fuzz/grammar_regex.mk
+include tests/fuzz/grammar_schema.mk
 include tests/integration/local.mk
 include tests/cross/local.mk
 

@@ -33,7 +33,7 @@ tests_unit_sched_test_planner_SOURCES = tests/unit/sched/test_planner.c tests/un
 	tests/unit/sched/rig.c
 tests_unit_sched_test_planner_LDADD = $(link_sched) $(CMOCKA_LIBS)
 tests_unit_sched_test_speculate_cpu_SOURCES = tests/unit/sched/test_speculate_cpu.c tests/unit/model/tiny.c \
-	tests/unit/model/tiny.h
+	tests/unit/model/tiny.h $(grammar_test_help)
 tests_unit_sched_test_speculate_cpu_LDADD = $(link_sched) $(CMOCKA_LIBS)
 endif
 

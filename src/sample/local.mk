@@ -17,12 +17,12 @@ check_PROGRAMS += $(sample_tests)
 TESTS += $(sample_tests)
 tests_unit_sample_test_sampler_SOURCES = tests/unit/sample/test_sampler.c
 tests_unit_sample_test_sampler_LDADD = $(link_sample) $(CMOCKA_LIBS)
-tests_unit_sample_test_state_SOURCES = tests/unit/sample/test_state.c
-tests_unit_sample_test_state_LDADD = $(link_sample) $(CMOCKA_LIBS)
 tests_unit_sample_test_stop_SOURCES = tests/unit/sample/test_stop.c
 tests_unit_sample_test_stop_LDADD = $(link_sample) $(CMOCKA_LIBS)
 grammar_test_help = tests/unit/sample/grammar_help.c tests/unit/sample/grammar_help.h \
 	tests/unit/token/vocabularies.c tests/unit/token/vocabularies.h
+tests_unit_sample_test_state_SOURCES = tests/unit/sample/test_state.c $(grammar_test_help)
+tests_unit_sample_test_state_LDADD = $(link_sample) $(CMOCKA_LIBS)
 tests_unit_sample_test_grammar_SOURCES = tests/unit/sample/test_grammar.c $(grammar_test_help)
 tests_unit_sample_test_grammar_LDADD = $(link_sample) $(CMOCKA_LIBS)
 

@@ -19,6 +19,10 @@ const char *api_error_type(int status); /* the type that goes with a status */
 __attribute__((format(printf, 3, 4))) int api_fail(struct api_error *error, int status, const char *format,
                                                    ...);
 
+/* {"error":{"message":...,"type":...,"param":...,"code":...}}, as OpenAI's clients read it.  A message that
+ * begins with the path of a field ("messages.0.role: ...") has it as param ("messages[0].role"). */
+int api_put_openai_error(struct buf *out, const struct api_error *error);
+
 /* {"type":"error","error":{...},"request_id":"..."}; request_id NULL: left out (error events). */
 int api_put_error(struct buf *out, const struct api_error *error, const char *request_id);
 

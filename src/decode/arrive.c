@@ -91,6 +91,12 @@ static void on_arrived(void *arg, const struct kvxfer_arrival *arrival)
     uint32_t n_tokens = arrival->n_blocks * block_tokens(arrive);
     struct sample_result first = {.id = arrival->first.id, .logprob = arrival->first.logprob};
 
+    for (uint32_t i = 0; i < arrival->first.n_top && i < SAMPLE_MAX_TOP; i++) {
+        first.top[i] =
+            (struct sample_top){.id = arrival->first.top_ids[i], .logprob = arrival->first.top_logprobs[i]};
+        first.n_top = i + 1;
+    }
+
     metric_add(arrival->is_whole ? arrive->m_done : arrive->m_failed, 1);
     metric_add(arrive->m_bytes, (double)arrival->n_bytes);
     worker_engine_observe_transfer(arrive->engine, arrival->n_bytes, arrival->elapsed_ns);
@@ -201,7 +207,7 @@ static void on_offer(struct arrive *arrive, uint32_t peer, const struct kvxfer_m
     struct task_key key = {.router_epoch = offer->router_epoch, .request = offer->request};
     struct task *task = worker_engine_task(arrive->engine, &key);
 
-    if (task == NULL)
+    if (task == NULL || task->shape_number != 0) /* not here yet, or not begun */
         park(arrive, peer, offer);
     else if (task->spec.mode != TASK_DECODE || task->handoff == NULL)
         refuse(arrive, peer, offer->transfer, E_CANCELLED);

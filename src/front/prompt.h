@@ -12,13 +12,25 @@ struct prompt {
     struct token_ids ids;
     uint32_t mark_tokens;    /* up to the last breakpoint; 0: none */
     uint32_t mark_1h_tokens; /* up to the last one with a ttl of an hour */
+    struct buf text;         /* of a raw prompt that is to be echoed */
+    bool opens_thinking;     /* it ends where the model's thinking begins */
+    struct buf shape;        /* of the answer (front/shape.h); empty: any */
 };
 
 /* Renders and tokenises.  Scratch comes from the request's arena.  On failure the error is filled and nothing
  * is held. */
 int prompt_make(const struct gen_model *model, struct gen_request *request, struct prompt *out,
                 struct api_error *error);
+/* The request's raw prompt number index, in the same way. */
+int prompt_make_raw(const struct gen_model *model, const struct gen_request *request, size_t index,
+                    struct prompt *out, struct api_error *error);
 void prompt_fini(struct prompt *prompt);
+
+/* The answers of /tokenize and /detokenize.  E_NOMEM, E_FORMAT, with the error filled. */
+int prompt_put_tokens(const struct gen_model *model, const struct prompt *prompt, struct buf *out,
+                      struct api_error *error);
+int prompt_put_detokenized(const struct gen_model *model, const struct gen_request *request, struct buf *out,
+                           struct api_error *error);
 
 /* The prompt's tokens, cached_tokens of them reused, as the API accounts for them.  output_tokens is left
  * alone. */

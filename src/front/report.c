@@ -191,20 +191,22 @@ static void add_both(struct metric *own, struct metric *compatible, double by)
 }
 
 /* n tokens came at now_ns, together. */
-void report_tokens(struct request *request, uint64_t now_ns, size_t n)
+void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
 {
-    struct model_metrics *s = &request->series;
+    const struct request *request = choice->request;
+    const struct model_metrics *s = &request->series;
 
     if (n == 0)
         return;
     add_both(s->generation_tokens, s->v_generation, (double)n);
-    if (request->state == REQUEST_PREFILLING) {
-        observe_both(s->ttft, s->v_ttft, s_of(now_ns - request->received_ns));
+    if (choice->last_ns == 0) {
+        if (request->state == REQUEST_PREFILLING)
+            observe_both(s->ttft, s->v_ttft, s_of(now_ns - request->received_ns));
         n--;
     }
     /* Those that came with the first of a group waited for nothing. */
     for (size_t i = 0; i < n; i++)
-        observe_both(s->itl, s->v_itl, i == 0 && request->last_ns > 0 ? s_of(now_ns - request->last_ns) : 0);
+        observe_both(s->itl, s->v_itl, i == 0 && choice->last_ns > 0 ? s_of(now_ns - choice->last_ns) : 0);
 }
 
 /* ---- the end ---- */
@@ -239,15 +241,21 @@ static uint64_t us_between(uint64_t from_ns, uint64_t to_ns)
     return from_ns > 0 && to_ns > from_ns ? (to_ns - from_ns) / NS_PER_US : 0;
 }
 
+static const char *const call_names[] = {
+    [API_MESSAGES] = "messages",       [API_COUNT_TOKENS] = "count_tokens", [API_CHAT] = "chat_completions",
+    [API_COMPLETIONS] = "completions", [API_TOKENIZE] = "tokenize",         [API_DETOKENIZE] = "detokenize"};
+
 static void log_access(const struct request *request)
 {
     const struct gen_proof *proof = &request->proof;
     uint64_t n_prompt = request->is_in_pool ? 0 : request->prompt.ids.n; /* the job's own while it works */
 
+    for (size_t i = 1; !request->is_in_pool && i < request_n_prompts(request); i++)
+        n_prompt += request->more_prompts[i - 1].ids.n;
+
     log_info("access", LOG_STR("request_id", request->id), LOG_STR("trace_id", request->trace_id),
              LOG_STR("peer", request->peer), LOG_STR("tenant", request->who.tenant),
-             LOG_STR("key", request->who.name),
-             LOG_STR("call", request->call == API_MESSAGES ? "messages" : "count_tokens"),
+             LOG_STR("key", request->who.name), LOG_STR("call", call_names[request->call]),
              LOG_STR("model", request->model == NULL ? "" : request->model->name),
              LOG_U64("status", (uint64_t)request->status), LOG_STR("reason", request->reason),
              LOG_BOOL("stream", request->is_stream), LOG_U64("tokens_in", n_prompt),
@@ -276,7 +284,7 @@ void report_end(struct request *request)
     metric_add(metric_series(request->front->metrics.requests, labels), 1);
     if (request->state == REQUEST_CANCELLED)
         metric_add(request->front->metrics.aborts, 1);
-    if (request->state == REQUEST_DONE && request->call == API_MESSAGES)
+    if (request->state == REQUEST_DONE && api_call_generates(request->call))
         report_answered(request);
     log_access(request);
 }
@@ -302,8 +310,8 @@ void report_proof_fields(const struct request *request, struct http_fields *fiel
     http_fields_addf(
         fields, "baton-proof",
         "prompt=%u; computed=%u; reused=%u; transferred=%u; drawn=%u; redispatched=%u; preempted=%u; "
-        "prefill=%s; decode=%s; transport=%s",
+        "drafted=%u; accepted=%u; prefill=%s; decode=%s; transport=%s",
         proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
-        proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->prefill_worker,
-        proof->decode_worker, proof->transport);
+        proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
+        proof->accepted_tokens, proof->prefill_worker, proof->decode_worker, proof->transport);
 }

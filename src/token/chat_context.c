@@ -8,7 +8,8 @@
  *     documents              none
  *     add_generation_prompt  true, or false
  *     bos_token, eos_token   as spelled
- *     enable_thinking        only when the request says something about it
+ *     enable_thinking        only when the request says something about it; the same as "thinking"
+ *     reasoning_effort       likewise: "low", "medium" or "high"
  *
  * What the client wrote is marked so, byte by byte.  The last message of a conversation whose answer is to go
  * on from it has a mark of its own: the prompt ends after the last byte that bears it, and so whatever the
@@ -151,6 +152,17 @@ static struct value joined_text(const struct context *context, struct bytes syst
     return value;
 }
 
+/* Harmony's templates have a name of their own for it, and refuse it beside the text of a turn with calls. */
+static void set_thinking(const struct context *context, const struct chat_message *message, struct value one)
+{
+    struct value thinking = text_value(context, message->thinking, MARK_CLIENT);
+
+    if (context->format->manner.calls != CHAT_CALLS_HARMONY)
+        dict_set_str(context->jinja, one, "reasoning_content", thinking);
+    else if (message->n_calls == 0 || message->text.len_bytes == 0)
+        dict_set_str(context->jinja, one, "thinking", thinking);
+}
+
 static struct value message_value(const struct context *context, size_t i, struct bytes system)
 {
     const struct chat_message *message = &context->prompt->messages[i];
@@ -165,6 +177,8 @@ static struct value message_value(const struct context *context, size_t i, struc
         content = value_none();
     dict_set_str(jinja, one, "role", own(context, role_name(message->role)));
     dict_set_str(jinja, one, "content", content);
+    if (message->thinking.len_bytes > 0 && context->format->asks_thinking)
+        set_thinking(context, message, one);
     if (message->n_calls > 0) {
         struct value calls = value_list(jinja, message->n_calls);
 
@@ -227,8 +241,12 @@ static void set_variables(const struct context *context)
     jinja_set(jinja, "add_generation_prompt", value_bool(prompt->adds_generation && !stays_open(prompt)));
     jinja_set(jinja, "bos_token", token_value(context, tokenizer_bos(format->tokenizer)));
     jinja_set(jinja, "eos_token", token_value(context, tokenizer_eos(format->tokenizer)));
-    if (prompt->thinking != CHAT_THINKING_DEFAULT)
+    if (prompt->thinking != CHAT_THINKING_DEFAULT) {
         jinja_set(jinja, "enable_thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
+        jinja_set(jinja, "thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
+    }
+    if (prompt->effort != NULL)
+        jinja_set(jinja, "reasoning_effort", own(context, prompt->effort));
 }
 
 /* Ends the text after the last byte of the last message. */
@@ -253,7 +271,7 @@ static size_t input_bytes(const struct chat_prompt *prompt)
     size_t n = 0;
 
     for (size_t i = 0; i < prompt->n_messages; i++) {
-        n += prompt->messages[i].text.len_bytes + 64;
+        n += prompt->messages[i].text.len_bytes + prompt->messages[i].thinking.len_bytes + 64;
         for (size_t k = 0; k < prompt->messages[i].n_calls; k++)
             n += prompt->messages[i].calls[k].name.len_bytes +
                  prompt->messages[i].calls[k].arguments.len_bytes;
@@ -270,28 +288,37 @@ static bool is_empty(const struct chat_message *message)
 }
 
 int chat_run(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
-             struct jinja **jinja_out, struct text *out)
+             struct chat_run *run, struct text *out)
 {
     struct template_limits limits = template_limits_for(input_bytes(prompt));
     int64_t now = prompt->now_unix_s != 0 ? prompt->now_unix_s : (int64_t)(clock_unix_ns() / NS_PER_S);
-    struct context context = {.format = format, .prompt = prompt};
-    struct chat_prompt shorter = *prompt;
+    struct context context = {.format = format};
+    struct chat_prompt shaped;
 
+    run->jinja = NULL;
+    arena_init(&run->arena, 0);
+    if (chat_reshape(format, prompt, &run->arena, &shaped) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
     /* To go on from nothing is to begin. */
-    if (stays_open(prompt) && is_empty(&prompt->messages[prompt->n_messages - 1])) {
-        shorter.n_messages--;
-        shorter.adds_generation = true;
-        shorter.continues_last = false;
-        prompt = context.prompt = &shorter;
+    if (stays_open(&shaped) && is_empty(&shaped.messages[shaped.n_messages - 1])) {
+        shaped.n_messages--;
+        shaped.adds_generation = true;
+        shaped.continues_last = false;
     }
-    *jinja_out = NULL;
+    context.prompt = &shaped;
     int rc = jinja_new(format->parsed, &limits, now, fault, &context.jinja);
     if (rc != 0)
         return rc;
-    *jinja_out = context.jinja;
+    run->jinja = context.jinja;
     set_variables(&context);
     rc = jinja_run(context.jinja, out);
-    if (rc == 0 && stays_open(prompt))
+    if (rc == 0 && stays_open(&shaped))
         rc = cut_open_turn(out, fault);
     return rc;
+}
+
+void chat_run_fini(struct chat_run *run)
+{
+    jinja_free(run->jinja);
+    arena_fini(&run->arena);
 }

@@ -102,6 +102,14 @@ struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origi
     return answer;
 }
 
+void worker_engine_draws(struct worker_engine *engine, uint32_t origin, const struct sample_result *draws)
+{
+    struct report *report = engine->pending[origin == ORIGIN_LOCAL ? WORKER_MAX_ROUTERS : origin];
+
+    if (report_draws(report, draws) < 0)
+        log_error("out_of_memory", LOG_STR("lost", "log probabilities"));
+}
+
 static void flush(struct worker_engine *engine)
 {
     for (uint32_t i = 0; i < N_ORIGINS; i++)
@@ -213,6 +221,9 @@ static void on_command(struct worker_engine *engine, struct command *command)
     case COMMAND_TRANSPORT:
         if (!engine->opts.departing->on_transport(engine->departing, &command->as.transport))
             (void)engine->opts.arriving->on_transport(engine->arriving, &command->as.transport);
+        break;
+    case COMMAND_SHAPE:
+        worker_shapes_compiled(engine, &command->as.shape);
         break;
     case COMMAND_DRAIN:
         sched_set_draining(engine->sched, command->flag);
@@ -468,6 +479,7 @@ void worker_engine_free(struct worker_engine *engine)
         engine->opts.arriving->close(engine->arriving);
     sched_free(engine->sched);
     worker_tasks_close(engine);
+    worker_shapes_close(engine);
     kv_pool_free(engine->pool);
     empty_mailboxes(engine);
     worker_engine_opts_free(&engine->opts);

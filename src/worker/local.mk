@@ -2,16 +2,18 @@
 noinst_LIBRARIES += libworker.a
 libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_priv.h \
 	src/worker/worker_conf.h src/worker/worker_conf.c src/worker/model.c src/worker/hello.c \
-	src/worker/routers.c src/worker/peers.c src/worker/local.c src/worker/status.c \
-	src/worker/messages.h src/worker/messages.c src/worker/tasks.c \
+	src/worker/routers.c src/worker/answers.c src/worker/peers.c src/worker/local.c src/worker/status.c \
+	src/worker/messages.h src/worker/messages.c src/worker/tasks.c src/worker/shapes.c src/worker/compile.c \
 	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c
 
 if HAVE_CMOCKA
-worker_tests = tests/unit/worker/test_messages tests/unit/worker/test_routers
+worker_tests = tests/unit/worker/test_messages tests/unit/worker/test_routers tests/unit/worker/test_shapes
 check_PROGRAMS += $(worker_tests)
 TESTS += $(worker_tests)
 tests_unit_worker_test_messages_SOURCES = tests/unit/worker/test_messages.c
 tests_unit_worker_test_messages_LDADD = $(link_worker) $(CMOCKA_LIBS)
 tests_unit_worker_test_routers_SOURCES = tests/unit/worker/test_routers.c
 tests_unit_worker_test_routers_LDADD = $(link_worker) $(CMOCKA_LIBS)
+tests_unit_worker_test_shapes_SOURCES = tests/unit/worker/test_shapes.c $(grammar_test_help)
+tests_unit_worker_test_shapes_LDADD = $(link_worker) $(CMOCKA_LIBS)
 endif

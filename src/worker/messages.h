@@ -32,7 +32,9 @@ struct task_spec {
     char tenant[64];
     token_id *tokens; /* heap, owned */
     uint32_t n_tokens, n_prompt, max_new_tokens;
-    struct sample_opts sample;
+    struct sample_opts sample; /* its bias is heap, owned */
+    struct buf constraint;     /* the answer's shape (sample/grammar.h), owned; empty: any */
+    uint32_t keep_tokens, keep_1h_tokens;
 };
 
 struct peer_facts { /* what the engine thread must know of a peer */
@@ -51,8 +53,16 @@ enum command_kind {
     COMMAND_PEER_DOWN,
     COMMAND_PEER_MESSAGE,
     COMMAND_TRANSPORT,
+    COMMAND_SHAPE,
     COMMAND_DRAIN,
     COMMAND_STOP
+};
+
+struct shape_command { /* a shape that the engine thread asked for, compiled */
+    uint64_t number;
+    struct grammar *grammar; /* owned; NULL: code and reason say why */
+    int code;
+    char reason[400];
 };
 
 struct command {
@@ -65,6 +75,7 @@ struct command {
         struct kvxfer_message peer; /* its blocks are heap and owned by the command */
         struct peer_facts facts;
         struct tr_event transport;
+        struct shape_command shape;
     } as;
 };
 
@@ -75,14 +86,17 @@ struct answer {            /* news of one request */
     uint32_t cached_tokens;
     uint32_t first_index;
     uint32_t ids_at, n_ids; /* into the report's ids */
+    uint32_t draws_at,
+        n_draws; /* into the report's draws; n_ids where log probabilities are wanted, else 0 */
     Baton__Finish finish;
     int32_t error;
+    char *error_text; /* FAILED: for people; heap, the report's; NULL: none */
     struct seq_stats stats;
     uint64_t transfer_ns;
     char transport[16];
 };
 
-enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD };
+enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_SHAPE };
 
 struct load_report {
     struct sched_load sched;
@@ -99,8 +113,12 @@ struct report {
     uint32_t n_answers, cap_answers;
     token_id *ids;
     uint32_t n_ids, cap_ids;
+    struct sample_result *draws;
+    uint32_t n_draws, cap_draws;
     struct kvxfer_message peer; /* its blocks are heap and owned by the report */
     struct load_report load;
+    uint64_t shape_number; /* SHAPE: to be compiled; see worker/shapes.c */
+    struct buf shape;
 };
 
 struct command *command_new(enum command_kind kind, uint32_t number); /* NULL: no memory */
@@ -109,6 +127,14 @@ struct report *report_new(enum report_kind kind, uint32_t number);
 void report_free(struct report *report);
 /* Room for one more answer with n_ids tokens; NULL: no memory. */
 struct answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids);
+/* How its n_ids tokens were drawn, for the answer made last.  A log probability that no wire would carry (of
+ * what is impossible) becomes the least that does.  E_NOMEM: nothing was done. */
+int report_draws(struct report *report, const struct sample_result *draws);
+
+/* bias and ids as the wire has them, [n] each; the copy is heap and the caller's.  NULL: no memory, or n is
+ * 0. */
+struct sample_bias *bias_from_wire(const uint32_t *ids, const float *bias, size_t n);
+void task_spec_fini(struct task_spec *spec);
 
 /* Between wire and struct; the first allocates blocks (E_NOMEM) and returns E_PROTO for a run list that is
  * absurd. */

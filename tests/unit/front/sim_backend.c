@@ -32,6 +32,8 @@ struct gen_handle {
     uint32_t n_cached;
     bool is_accepted;
     bool is_paused;
+    bool wants_logprob;
+    uint32_t n_top;
     uint64_t submitted_ns;
     uint64_t first_ns;
 };
@@ -62,6 +64,8 @@ static void fill_proof(const struct gen_handle *job, struct gen_proof *proof)
     proof->computed_tokens = job->n_prompt - job->n_cached;
     proof->transferred_tokens = job->n_prompt;
     proof->drawn_tokens = (uint32_t)job->n_given;
+    proof->drafted_tokens = 8;
+    proof->accepted_tokens = 6;
     proof->prefill_ns = job->first_ns > 0 ? job->first_ns - job->submitted_ns : 0;
     proof->decode_ns = job->first_ns > 0 ? clock_now_ns() - job->first_ns : 0;
     snprintf(proof->prefill_worker, sizeof(proof->prefill_worker), "sim-p");
@@ -91,18 +95,37 @@ static void break_job(struct gen_handle *job)
     events.on_failure(arg, &failure);
 }
 
+/* Of token number n: -n/8, and of the likeliest, which are it and the ids after it, one less each. */
+static void fill_draw(const struct gen_handle *job, token_id id, struct sample_result *draw)
+{
+    uint32_t vocab_size = tokenizer_vocab_size(job->sim->opts.model->tokenizer);
+
+    memset(draw, 0, sizeof(*draw));
+    draw->id = id;
+    draw->logprob = -(float)(job->n_given % 64) / 8;
+    draw->n_top = job->n_top;
+    for (uint32_t i = 0; i < job->n_top; i++)
+        draw->top[i] = (struct sample_top){(id + i) % vocab_size, draw->logprob - (float)i};
+}
+
 /* Gives one token; false when the job is over or was cancelled from inside. */
 static bool give_token(struct gen_handle *job)
 {
     struct sim *sim = job->sim;
     unsigned cancelled = sim->counts.n_cancelled;
     token_id id = job->answer.ids[job->n_given % job->answer.n];
+    struct gen_tokens tokens = {.ids = &id, .n = 1};
+    struct sample_result draw;
 
+    if (job->wants_logprob) {
+        fill_draw(job, id, &draw);
+        tokens.draws = &draw;
+    }
     if (job->n_given == 0)
         job->first_ns = clock_now_ns();
     job->n_given++;
     sim->counts.n_tokens++;
-    job->events.on_tokens(job->arg, &(struct gen_tokens){.ids = &id, .n = 1});
+    job->events.on_tokens(job->arg, &tokens);
     return sim->counts.n_cancelled == cancelled;
 }
 
@@ -259,7 +282,7 @@ static void sim_model_drop(void *self, const struct gen_model *model)
 static int refuse(struct sim *sim, struct gen_job *job, struct gen_failure *failure)
 {
     free(job->tokens);
-    sim->n_overloads++;
+    buf_fini(&job->constraint);
     *failure = (struct gen_failure){529, "overloaded_error", "Overloaded", 1};
     return E_OVERLOADED;
 }
@@ -275,7 +298,12 @@ static int sim_submit(void *self, const struct gen_model *model, struct gen_job 
 
     last_user_text(sim, spec, &user);
     sim->counts.n_submitted++;
-    if (strncmp((const char *)user.data, "overload", 8) == 0 && sim->n_overloads < 2) {
+    if (strncmp((const char *)user.data, "overload", 8) == 0 && sim->n_overloads++ % 3 < 2) {
+        buf_fini(&user);
+        free(job);
+        return refuse(sim, spec, failure_out);
+    }
+    if (sim->opts.max_running > 0 && sim->counts.n_running >= sim->opts.max_running) {
         buf_fini(&user);
         free(job);
         return refuse(sim, spec, failure_out);
@@ -284,11 +312,14 @@ static int sim_submit(void *self, const struct gen_model *model, struct gen_job 
     job->events = *events;
     job->arg = arg;
     job->max_new = spec->max_new_tokens;
+    job->wants_logprob = spec->sample.wants_logprob;
+    job->n_top = spec->sample.n_top;
     job->room = model->context_length - spec->n_tokens;
     job->n_prompt = spec->n_tokens;
     job->n_cached = find_cached(sim, spec);
     job->submitted_ns = clock_now_ns();
     free(spec->tokens);
+    buf_fini(&spec->constraint);
     list_push_back(&sim->jobs, &job->node);
     sim->counts.n_running++;
     rc = choose_script(job, (const char *)user.data);

@@ -6,7 +6,9 @@
  * jumps over lifetimes.  Relay: two workers, hand-offs layer by layer, either side may give up at any moment,
  * transfers end in any order or in the middle.
  *
- * Texts repeat themselves in most histories, and workers speculate or do not.  Alone means: without guesses.
+ * Texts repeat themselves in most histories, and workers speculate or do not.  Sequences ask for penalties,
+ * biases, log probabilities and shapes (of a vocabulary smaller than the engine's), and some begin in the
+ * middle of their answer, which another worker gave. Alone means: from the prompt, without guesses.
  *
  * What must hold: each sequence that was not cancelled gives the answer it gives alone, each cancelled one a
  * beginning of it; proofs add up; and in the end every block is free or cached.  The rig checks more on the
@@ -22,15 +24,30 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "tests/unit/sample/grammar_help.h"
 #include "tests/unit/sched/rig.h"
 
 #define N_SEQS    24
 #define GIVEN_MAX 60
 
+static const char *const shapes[] = {
+    "{\"json\": {\"type\": \"object\", \"properties\": {\"abc\": {\"type\": \"integer\"}, "
+    "\"xy\": {\"enum\": [\"true\", \"a\"]}}, \"required\": [\"abc\", \"xy\"], "
+    "\"additionalProperties\": false}}",
+    "{\"json\": {\"type\": \"array\", \"items\": {\"type\": \"string\", \"maxLength\": 4}}}",
+    "{\"seq\": [{\"mark\": \"<tool>\"}, {\"text\": \"abcxyabc\"}, {\"rep\": {\"any\": [{\"text\": \"123\"}, "
+    "{\"text\": \"1\"}]}, \"min\": 2}]}",
+    "{\"json\": {}}",
+};
+#define N_GRAMMARS ARRAY_LEN(shapes)
+
 struct member { /* a sequence of the crowd */
     struct track track;
     token_id tokens[GIVEN_MAX];
     struct seq_spec spec;
+    struct sample_bias bias[2];
+    struct track alone; /* what the prompt gives alone */
+    uint32_t n_begun;   /* of it, answered elsewhere before: part of the spec's tokens */
     bool is_submitted, is_cancelled;
     uint32_t hook_odds; /* one in so many events cancels it; 0: none */
     kv_block_id leased[GIVEN_MAX];
@@ -40,6 +57,10 @@ struct member { /* a sequence of the crowd */
 static struct rng rng;
 static uint64_t n_seeds = 60; /* BATON_TEST_SEEDS: more, for a long run */
 static struct member members[N_SEQS];
+static struct grammar *grammars[N_GRAMMARS];
+static const token_id *shape_stop_ids;
+static size_t n_shape_stop_ids;
+static uint32_t n_shaped, n_shaped_ends; /* answers with a shape that came back, and those that were whole */
 static uint32_t answer_mean;
 
 static uint32_t below(uint32_t n)
@@ -57,6 +78,52 @@ static void hook(struct track *track, const char *event)
     }
 }
 
+/* A third of the sequences must have a shape.  Shapes hold no choice at times, and long ones are asked for
+ * with few tokens left. */
+static void ask_for_shape(struct seq_spec *spec)
+{
+    if (below(3))
+        return;
+    spec->grammar = grammars[below(N_GRAMMARS)];
+    spec->stop_ids = shape_stop_ids;
+    spec->n_stop_ids = (uint32_t)n_shape_stop_ids;
+}
+
+/* What depends on the tokens that were there, in half of the sequences. */
+static void ask_of_sampler(struct seq_spec *spec, struct sample_bias bias[2])
+{
+    ask_for_shape(spec);
+    spec->sample.wants_logprob = below(2);
+    spec->sample.n_top = below(4);
+    if (below(2))
+        return;
+    spec->sample.frequency_penalty = (float)below(3);
+    spec->sample.presence_penalty = (float)below(3) / 2;
+    spec->sample.repetition_penalty = below(2) ? 0 : 1.5f;
+    for (uint32_t i = 0; i < 2; i++)
+        bias[i] = (struct sample_bias){.id = 10 + 64 * i + below(64), .bias = (float)below(9) / 4 - 1};
+    spec->sample.bias = bias;
+    spec->sample.n_bias = below(3);
+}
+
+/* Makes a sequence that another worker began to answer.  The answer goes on from where it was. */
+static void begin_elsewhere(struct member *member, uint32_t context_tokens)
+{
+    struct seq_spec *spec = &member->spec;
+    uint32_t n_most = member->alone.n_answer;
+
+    if (n_most > GIVEN_MAX - spec->n_tokens)
+        n_most = GIVEN_MAX - spec->n_tokens;
+    if (n_most + spec->n_tokens >= context_tokens)
+        n_most = context_tokens - 1 - spec->n_tokens;
+    if (n_most >= spec->max_new_tokens) /* something is still to be drawn */
+        n_most = spec->max_new_tokens > 0 ? spec->max_new_tokens - 1 : 0;
+    member->n_begun = n_most > 0 && below(3) == 0 ? below(n_most + 1) : 0;
+    memcpy(member->tokens + spec->n_tokens, member->alone.answer, member->n_begun * sizeof(token_id));
+    spec->n_tokens += member->n_begun;
+    spec->max_new_tokens -= member->n_begun;
+}
+
 static void member_init(struct member *member, uint32_t context_tokens)
 {
     uint32_t n_tokens = 1 + below(below(4) ? 16 : GIVEN_MAX);
@@ -70,6 +137,9 @@ static void member_init(struct member *member, uint32_t context_tokens)
         member->tokens[below(n_tokens)] = 10 + below(RIG_VOCAB - 10);
     member->spec = rig_spec(member->tokens, n_tokens, max_new, rng_u64(&rng));
     member->spec.prefix_key.bytes[3] = (uint8_t)below(2);
+    ask_of_sampler(&member->spec, member->bias);
+    rig_alone(&member->spec, context_tokens, answer_mean, &member->alone);
+    begin_elsewhere(member, context_tokens);
     member->spec.departs = below(4) == 0;
     member->hook_odds = below(3) ? 0 : 1 + below(20);
     member->track.hook = hook;
@@ -147,16 +217,19 @@ static void do_something(struct rig *rig)
 }
 
 /* A released sequence ends after its first token. */
-static void check_member(const struct member *member, uint32_t context_tokens)
+static void check_member(const struct member *member)
 {
     const struct track *track = &member->track;
-    struct track alone = {0};
+    const struct track *alone = &member->alone;
+    uint32_t n_due = alone->n_answer - member->n_begun;
     uint32_t n_proved = track->stats.n_computed + track->stats.n_reused + track->stats.n_transferred;
 
     assert_true(track->is_done);
-    rig_alone(&member->spec, context_tokens, answer_mean, &alone);
-    assert_true(track->n_answer <= alone.n_answer);
-    assert_memory_equal(track->answer, alone.answer, track->n_answer * sizeof(token_id));
+    assert_int_not_equal(track->finish, SEQ_FINISH_SHAPE);
+    assert_true(track->n_answer <= n_due);
+    assert_memory_equal(track->answer, alone->answer + member->n_begun, track->n_answer * sizeof(token_id));
+    assert_memory_equal(track->draws, alone->draws + member->n_begun,
+                        track->n_answer * sizeof(track->draws[0]));
     if (track->finish == SEQ_FINISH_CANCELLED) {
         assert_true(member->is_cancelled);
         assert_true(n_proved <= member->spec.n_tokens);
@@ -166,7 +239,9 @@ static void check_member(const struct member *member, uint32_t context_tokens)
     if (track->finish == SEQ_FINISH_DEPARTED)
         assert_int_equal(track->n_answer, member->spec.max_new_tokens > 0);
     else
-        rig_assert_same(track, &alone);
+        assert_true(track->n_answer == n_due && track->finish == alone->finish);
+    n_shaped += member->spec.grammar != NULL;
+    n_shaped_ends += member->spec.grammar != NULL && track->finish == SEQ_FINISH_STOP;
     assert_int_equal(track->stats.n_drawn, track->n_answer + (track->finish == SEQ_FINISH_STOP));
     assert_true(track->stats.n_accepted <= track->stats.n_drafted);
 }
@@ -220,7 +295,7 @@ static void run_crowd(uint64_t seed, struct crowd_sums *sums)
     }
     for (uint32_t i = 0; i < N_SEQS; i++) {
         if (members[i].is_submitted) {
-            check_member(&members[i], context_tokens);
+            check_member(&members[i]);
             sums->n_preempted += members[i].track.stats.n_preempted;
             sums->n_drafted += members[i].track.stats.n_drafted;
             sums->n_accepted += members[i].track.stats.n_accepted;
@@ -238,6 +313,8 @@ static void a_crowd_gets_what_each_gets_alone(void **state)
     print_message("%u preemptions, %u guesses, %u right\n", sums.n_preempted, sums.n_drafted,
                   sums.n_accepted);
     assert_true(sums.n_preempted > n_seeds); /* the pools were small enough to matter */
+    print_message("%u of %u shaped answers came to their end\n", n_shaped_ends, n_shaped);
+    assert_true(n_shaped_ends > n_seeds / 2);
     assert_true(sums.n_accepted > n_seeds && sums.n_drafted - sums.n_accepted > n_seeds);
 }
 
@@ -247,6 +324,7 @@ static void a_crowd_gets_what_each_gets_alone(void **state)
 
 struct relay { /* one request on two workers */
     struct track at_p, at_d;
+    struct sample_bias bias[2];
     token_id tokens[GIVEN_MAX];
     struct seq_spec spec;
     kv_block_id granted[GIVEN_MAX]; /* at D */
@@ -333,13 +411,13 @@ static void start(struct relay *relay)
 
 static void finish_transfer(struct relay *relay)
 {
-    struct sample_result first = {.id = relay->at_p.answer[0]};
+    const struct sample_result *first = &relay->at_p.draws[0];
 
     assert_int_equal(relay->n_pushed, relay->n_granted);
     close_grant(relay);
     assert_int_equal(sched_release(p.sched, relay->at_p.seq), 0);
     if (relay->at_d.seq)
-        assert_int_equal(sched_arrived(d.sched, relay->at_d.seq, relay->spec.n_tokens, &first, false), 0);
+        assert_int_equal(sched_arrived(d.sched, relay->at_d.seq, relay->spec.n_tokens, first, false), 0);
 }
 
 static void lose_p(struct relay *relay)
@@ -406,6 +484,8 @@ static void check_relay(const struct relay *relay)
     memcpy(answer + n_p, relay->at_d.answer, n_d * sizeof(token_id));
     assert_int_equal(n_p + n_d, alone.n_answer);
     assert_memory_equal(answer, alone.answer, alone.n_answer * sizeof(token_id));
+    assert_memory_equal(relay->at_p.draws, alone.draws, n_p * sizeof(alone.draws[0]));
+    assert_memory_equal(relay->at_d.draws, alone.draws + n_p, n_d * sizeof(alone.draws[0]));
     assert_int_equal(n_d || relay->at_p.finish == SEQ_FINISH_DEPARTED ? relay->at_d.finish : alone.finish,
                      alone.finish);
 }
@@ -444,6 +524,7 @@ static void run_relay(uint64_t seed, uint32_t *n_handed)
         memset(relay, 0, sizeof(*relay));
         rig_prompt(relay->tokens, n_tokens, below(3));
         relay->spec = rig_spec(relay->tokens, n_tokens, 1 + below(25), rng_u64(&rng));
+        ask_of_sampler(&relay->spec, relay->bias);
     }
     for (uint32_t round = 0; n_settled < N_RELAYS; round++) {
         assert_true(round < 20000); /* else something hangs */
@@ -478,6 +559,27 @@ static void a_relay_gives_the_answer_of_one_worker(void **state)
     assert_true(n_handed > n_seeds);
 }
 
+static struct tokenizer *tokenizer;
+
+static int make_grammars(void **state)
+{
+    struct grammar_vocab *vocab = small_vocab(&tokenizer);
+
+    for (uint32_t i = 0; i < N_GRAMMARS; i++)
+        grammars[i] = grammar_must(vocab, shapes[i]);
+    grammar_vocab_unref(vocab);
+    shape_stop_ids = tokenizer_stop_ids(tokenizer, &n_shape_stop_ids);
+    return n_shape_stop_ids > 0 ? 0 : -1;
+}
+
+static int free_grammars(void **state)
+{
+    for (uint32_t i = 0; i < N_GRAMMARS; i++)
+        grammar_unref(grammars[i]);
+    tokenizer_unref(tokenizer);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,5 +590,5 @@ int main(void)
     if (getenv("BATON_TEST_SEEDS"))
         n_seeds = strtoull(getenv("BATON_TEST_SEEDS"), NULL, 10);
     log_setup("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
-    return cmocka_run_group_tests_name("sched properties", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("sched properties", tests, make_grammars, free_grammars);
 }

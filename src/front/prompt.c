@@ -4,14 +4,14 @@
  *     user message:      [result, result, text, text]  ->  tool turn, tool turn, user turn
  *     assistant message: [text, call, call]            ->  one turn with its calls
  *
- * Every breakpoint is found by rendering the conversation cut off there and taking the common prefix with the
- * whole: no knowledge of the template is needed, and the boundary lies on a token.  The usual place, after
- * the last message, needs only the length of what opens the assistant's turn. */
+ * One rendering gives the tokens, where breakpoints fall among them, and where the turn opens that the answer
+ * will fill: the template's interpreter knows of every byte which turn it is of. */
 #include "front/prompt.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 
 #define MAX_PROMPT_TOKENS (100u << 20)
@@ -22,6 +22,14 @@ struct turns { /* a conversation in the making */
     size_t n;
     size_t cap;
     bool is_bad;
+};
+
+struct build { /* and what is looked for on the way */
+    struct gen_request *request;
+    struct turns turns;
+    size_t n_messages; /* done */
+    size_t first_turn; /* of the last of them */
+    struct chat_place mark, mark_1h, base;
 };
 
 static struct chat_message *add_turn(struct turns *turns, enum chat_role role)
@@ -68,9 +76,9 @@ static struct bytes join_texts(struct turns *turns, const struct gen_block *bloc
     return bytes_of(text, len);
 }
 
-static void add_user(struct turns *turns, const struct gen_message *message, size_t n_blocks,
-                     enum chat_role role)
+static void add_user(struct turns *turns, const struct gen_message *message, enum chat_role role)
 {
+    size_t n_blocks = message->n_blocks;
     size_t from = 0;
 
     for (size_t i = 0; i <= n_blocks; i++) {
@@ -94,8 +102,9 @@ static void add_user(struct turns *turns, const struct gen_message *message, siz
     }
 }
 
-static void add_assistant(struct turns *turns, const struct gen_message *message, size_t n_blocks)
+static void add_assistant(struct turns *turns, const struct gen_message *message)
 {
+    size_t n_blocks = message->n_blocks;
     struct chat_message *turn = add_turn(turns, CHAT_ASSISTANT);
     struct chat_call *calls = arena_take(turns->arena, (n_blocks + 1) * sizeof(*calls));
 
@@ -130,96 +139,111 @@ static enum chat_thinking thinking_of(const struct gen_request *request)
     return CHAT_THINKING_DEFAULT;
 }
 
-/* The conversation up to a mark (NULL: all of it) as turns and tools. */
-static int build(struct gen_request *request, const struct gen_mark *upto, struct chat_prompt *out)
+/* Where n_blocks blocks of a message are over; its turns begin at first. */
+static struct chat_place place_in(const struct gen_message *message, size_t n_blocks, size_t first)
 {
-    size_t n_messages = upto == NULL ? request->n_messages : upto->n_messages;
-    struct turns turns = {.arena = &request->arena, .cap = 3}; /* system, prefill, and one for nothing */
+    struct chat_place place = {.n_messages = first};
+
+    for (size_t i = 0; i < n_blocks; i++) {
+        const struct gen_block *block = &message->blocks[i];
+
+        if (block->kind == GEN_TEXT) {
+            place.text_bytes += (place.text_bytes > 0 ? 2 : 0) + block->text.len_bytes;
+        } else if (block->kind == GEN_TOOL_RESULT) {
+            place.n_messages += place.text_bytes > 0 ? 2 : 1;
+            place.text_bytes = 0;
+        }
+    }
+    if (message->role != GEN_ASSISTANT && place.text_bytes > 0 && message->blocks[n_blocks].kind != GEN_TEXT)
+        return (struct chat_place){.n_messages = place.n_messages + 1};
+    return place;
+}
+
+static void find_mark(struct build *build, const struct gen_mark *mark, struct chat_place *place)
+{
+    const struct gen_message *message = &build->request->messages[build->n_messages - 1];
+
+    if (!mark->is_set || mark->n_messages != build->n_messages)
+        return;
+    if (mark->n_blocks >= message->n_blocks)
+        *place = (struct chat_place){.n_messages = build->turns.n};
+    else
+        *place = place_in(message, mark->n_blocks, build->first_turn);
+}
+
+static void add_message(struct build *build, const struct gen_message *message)
+{
+    build->first_turn = build->turns.n;
+    if (message->role == GEN_ASSISTANT)
+        add_assistant(&build->turns, message);
+    else
+        add_user(&build->turns, message, message->role == GEN_USER ? CHAT_USER : CHAT_SYSTEM);
+    build->n_messages++;
+    find_mark(build, &build->request->mark, &build->mark);
+    find_mark(build, &build->request->mark_1h, &build->mark_1h);
+}
+
+/* The conversation as turns and tools, and the places that are asked for. */
+static int build_turns(struct build *build, struct chat_prompt *out)
+{
+    struct gen_request *request = build->request;
+    struct turns *turns = &build->turns;
     struct chat_tool *tools = arena_take(&request->arena, (request->n_tools + 1) * sizeof(*tools));
 
-    for (size_t i = 0; i < n_messages; i++)
-        turns.cap += request->messages[i].n_blocks + 1;
-    turns.list = arena_take(&request->arena, turns.cap * sizeof(*turns.list));
-    if (turns.list == NULL || tools == NULL)
+    *turns = (struct turns){.arena = &request->arena, .cap = 3}; /* system, prefill, and one for nothing */
+    for (size_t i = 0; i < request->n_messages; i++)
+        turns->cap += request->messages[i].n_blocks + 1;
+    turns->list = arena_take(&request->arena, turns->cap * sizeof(*turns->list));
+    if (turns->list == NULL || tools == NULL)
         return E_NOMEM;
     if (request->system.len_bytes > 0)
-        add_turn(&turns, CHAT_SYSTEM)->text = request->system;
-    for (size_t i = 0; i < n_messages; i++) {
-        const struct gen_message *message = &request->messages[i];
-        size_t n_blocks = upto != NULL && i + 1 == n_messages ? upto->n_blocks : message->n_blocks;
-
-        if (message->role == GEN_ASSISTANT)
-            add_assistant(&turns, message, n_blocks);
-        else
-            add_user(&turns, message, n_blocks, message->role == GEN_USER ? CHAT_USER : CHAT_SYSTEM);
-    }
+        add_turn(turns, CHAT_SYSTEM)->text = request->system;
+    build->mark.n_messages = build->mark_1h.n_messages = turns->n;
+    for (size_t i = 0; i < request->n_messages; i++)
+        add_message(build, &request->messages[i]);
+    build->base.n_messages = turns->n;
     for (size_t i = 0; i < request->n_tools; i++)
         tools[i] = (struct chat_tool){request->tools[i].name, request->tools[i].description,
                                       request->tools[i].input_schema};
-    *out = (struct chat_prompt){.messages = turns.list,
-                                .tools = tools,
+    *out = (struct chat_prompt){.tools = tools,
                                 .n_tools = request->n_tools,
-                                .thinking = thinking_of(request)};
-    if (upto == NULL && request->prefill.len_bytes > 0) {
-        struct chat_message *last = add_turn(&turns, CHAT_ASSISTANT);
+                                .thinking = thinking_of(request),
+                                .adds_generation = true};
+    if (request->prefill.len_bytes > 0) {
+        struct chat_message *last = add_turn(turns, CHAT_ASSISTANT);
 
         if (last != NULL)
             last->text = request->prefill;
         out->continues_last = true;
     }
-    out->n_messages = turns.n;
-    out->adds_generation = upto == NULL;
-    return turns.is_bad ? E_NOMEM : 0;
+    out->messages = turns->list;
+    out->n_messages = turns->n;
+    return turns->is_bad ? E_NOMEM : 0;
 }
 
-/* How many tokens open the assistant's turn?  0 when the template does not render a lone question. */
-static int count_opening(const struct gen_model *model, const struct chat_prompt *whole, uint32_t *out)
+/* ---- rendering ---- */
+
+static int render(const struct gen_model *model, struct build *build, struct fault *fault, struct prompt *out)
 {
-    const struct chat_message turn = {.role = CHAT_USER, .text = bytes_str("x")};
-    struct chat_prompt prompt = {.messages = &turn, .n_messages = 1, .thinking = whole->thinking};
-    struct token_ids closed = {0};
-    struct token_ids opened = {0};
-    int rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, NULL, &closed);
+    struct chat_place places[] = {build->mark_1h, build->mark, build->base};
+    struct chat_extras extras = {
+        .max_ids = MAX_PROMPT_TOKENS, .places = places, .n_places = ARRAY_LEN(places)};
+    struct chat_prompt chat;
+    int rc = build_turns(build, &chat);
 
-    prompt.adds_generation = true;
-    if (rc == 0)
-        rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, NULL, &opened);
-    if (rc == 0)
-        *out = opened.n > closed.n ? (uint32_t)(opened.n - closed.n) : 0;
-    token_ids_fini(&closed);
-    token_ids_fini(&opened);
-    return rc == E_NOMEM ? rc : 0;
-}
-
-static int find_mark(const struct gen_model *model, struct gen_request *request, const struct gen_mark *mark,
-                     const struct token_ids *ids, uint32_t *out)
-{
-    const struct gen_message *last =
-        request->n_messages == 0 ? NULL : &request->messages[request->n_messages - 1];
-    struct token_ids part = {0};
-    struct chat_prompt prompt;
-    uint32_t n = 0;
-    int rc;
-
-    if (!mark->is_set)
-        return 0;
-    rc = build(request, mark, &prompt);
-    if (rc == 0 && last != NULL && request->prefill.len_bytes == 0 &&
-        mark->n_messages == request->n_messages && mark->n_blocks == last->n_blocks) {
-        rc = count_opening(model, &prompt, &n);
-        if (rc == 0)
-            *out = n < ids->n ? (uint32_t)ids->n - n : 0;
+    if (rc < 0)
         return rc;
-    }
-    /* A template may refuse a conversation that ends there: then there is no mark to be found. */
-    if (rc == 0)
-        rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, NULL, &part);
-    while (rc == 0 && n < part.n && n < ids->n && part.ids[n] == ids->ids[n])
-        n++;
-    if (rc == 0)
-        *out = n;
-    token_ids_fini(&part);
-    return rc == E_NOMEM ? rc : 0;
+    places[0] = build->mark_1h;
+    places[1] = build->mark;
+    places[2] = build->base;
+    rc = chat_render_extras(model->chat, &chat, &extras, fault, &out->ids);
+    if (rc < 0)
+        return rc;
+    out->mark_1h_tokens = build->request->mark_1h.is_set ? places[0].n_tokens : 0;
+    out->mark_tokens = build->request->mark.is_set ? places[1].n_tokens : 0;
+    out->base_tokens = places[2].is_joint ? places[2].n_tokens : 0;
+    out->base_sum = places[2].sum;
+    return 0;
 }
 
 static int fail(struct api_error *error, int rc, const struct fault *fault)
@@ -236,8 +260,8 @@ static int fail(struct api_error *error, int rc, const struct fault *fault)
 int prompt_make(const struct gen_model *model, struct gen_request *request, struct prompt *out,
                 struct api_error *error)
 {
+    struct build build = {.request = request};
     struct prompt prompt = {0};
-    struct chat_prompt chat;
     struct fault fault = {0};
     int rc;
 
@@ -247,13 +271,7 @@ int prompt_make(const struct gen_model *model, struct gen_request *request, stru
     if (request->n_tools > 0 && !chat_format_reads_calls(model->chat))
         return api_fail(error, 400, "tools: calls in the model's chat format (%s) cannot be read yet",
                         chat_format_name(model->chat));
-    rc = build(request, NULL, &chat);
-    if (rc == 0)
-        rc = chat_render(model->chat, &chat, MAX_PROMPT_TOKENS, &fault, &prompt.ids);
-    if (rc == 0)
-        rc = find_mark(model, request, &request->mark, &prompt.ids, &prompt.mark_tokens);
-    if (rc == 0)
-        rc = find_mark(model, request, &request->mark_1h, &prompt.ids, &prompt.mark_1h_tokens);
+    rc = render(model, &build, &fault, &prompt);
     if (rc < 0) {
         prompt_fini(&prompt);
         return fail(error, rc, &fault);

@@ -12,6 +12,8 @@ struct prompt {
     struct token_ids ids;
     uint32_t mark_tokens;    /* up to the last breakpoint; 0: none */
     uint32_t mark_1h_tokens; /* up to the last one with a ttl of an hour */
+    uint32_t base_tokens;    /* up to where the assistant's turn opens; 0: that is not to be told */
+    uint64_t base_sum;       /* chat_sum() of these */
 };
 
 /* Renders and tokenises.  Scratch comes from the request's arena.  On failure the error is filled and nothing

@@ -51,8 +51,23 @@ int chat_probe(struct chat_format *format, struct fault *fault);
 
 /* ---- chat_context.c: one rendering ---- */
 
+/* Parts of a conversation, as bytes of the rendered text are marked with them. */
+enum chat_part {
+    PART_TEXT, /* and the pieces that places cut it into, one number each */
+    PART_THINKING = CHAT_MAX_PLACES + 1,
+    PART_OTHER, /* role, calls, ids */
+    PART_COUNT
+};
+#define PART_OF(message, part) ((uint32_t)(1 + (message)*PART_COUNT + (part)))
+
 /* The text lives as long as *jinja_out, which is to be freed also after a failure (it may be NULL). */
-int chat_run(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
-             struct jinja **jinja_out, struct text *out);
+int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
+             const struct chat_extras *extras, struct fault *fault, struct jinja **jinja_out,
+             struct text *out);
+
+/* ---- chat_splice.c: marked text -> tokens ---- */
+
+int chat_splice(const struct chat_format *format, const struct chat_prompt *prompt, struct text text,
+                struct chat_extras *extras, struct token_ids *out);
 
 #endif

@@ -23,7 +23,7 @@ static bool shows(const struct chat_format *format, const struct chat_prompt *pr
 {
     struct jinja *jinja;
     struct text text;
-    bool is_shown = chat_run(format, prompt, fault, &jinja, &text) == 0;
+    bool is_shown = chat_run(format, prompt, NULL, fault, &jinja, &text) == 0;
 
     for (size_t i = 0; i < n_words && is_shown; i++)
         is_shown = bytes_find(bytes_of(text.data, text.len_bytes), bytes_str(words[i]), 0) != SIZE_MAX;

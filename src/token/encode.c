@@ -26,8 +26,11 @@ struct run { /* one call */
     struct token_ids *out;
     size_t max_n; /* of out */
     struct merge_work work;
+    size_t from;                   /* what spans and watches count from lies so far before the text */
     const struct text_span *spans; /* those not yet passed */
     size_t n_spans;
+    struct token_watch *watches; /* those not yet passed */
+    size_t n_watches;
     bool takes_control; /* control tokens are looked for */
 };
 
@@ -36,6 +39,20 @@ static int emit(struct run *run, token_id id)
     if (run->out->n >= run->max_n)
         return E_LIMIT;
     return token_ids_push(run->out, id);
+}
+
+/* All ids of the text before at are out. */
+static void look(struct run *run, size_t at)
+{
+    at += run->from;
+    while (run->n_watches > 0 && run->watches->at < at) {
+        if (run->n_watches > 1 && run->watches[1].n < run->watches->n)
+            run->watches[1].n = run->watches->n;
+        run->watches++;
+        run->n_watches--;
+    }
+    if (run->n_watches > 0)
+        run->watches->n = run->out->n;
 }
 
 /* ---- byte-level ---- */
@@ -79,7 +96,7 @@ static int encode_word(struct run *run, struct bytes word)
     return rc;
 }
 
-static int encode_words(struct run *run, struct bytes text)
+static int encode_words(struct run *run, struct bytes text, size_t from)
 {
     struct pretok_cursor words;
     int rc = 0;
@@ -89,6 +106,7 @@ static int encode_words(struct run *run, struct bytes text)
         size_t end = pretok_next(&words);
         rc = encode_word(run, bytes_of(text.data + at, end - at));
         at = end;
+        look(run, from + at);
     }
     return rc;
 }
@@ -147,7 +165,7 @@ static int add_code(struct run *run, uint32_t code)
     return symbol == TOKEN_NONE ? emit_code(run, code) : merge_work_push(&run->work, symbol);
 }
 
-static int encode_pieces(struct run *run, struct bytes text)
+static int encode_pieces(struct run *run, struct bytes text, size_t from)
 {
     size_t len_bytes;
     int rc = 0;
@@ -158,6 +176,8 @@ static int encode_pieces(struct run *run, struct bytes text)
     for (size_t at = 0; at < text.len_bytes && rc == 0; at += len_bytes) {
         uint32_t code = spm_code_at(text, at, &len_bytes);
         rc = add_code(run, code == ' ' ? SPM_BLANK : code);
+        if (run->work.n < 2) /* nothing before this one is waiting */
+            look(run, from + at + (run->work.n == 0 ? len_bytes : 0));
     }
     return rc == 0 ? flush_piece(run) : rc;
 }
@@ -171,6 +191,8 @@ static bool is_allowed(struct run *run, const struct special *special, size_t fr
         return false;
     if (!special->is_marker)
         return true;
+    from += run->from;
+    to += run->from;
     while (run->n_spans > 0 && run->spans->to <= from) {
         run->spans++;
         run->n_spans--;
@@ -218,11 +240,17 @@ static const struct special *match(struct run *run, struct bytes text, size_t at
     return best;
 }
 
-static int encode_segment(struct run *run, struct bytes text)
+/* text[from, to), which holds no special. */
+static int encode_segment(struct run *run, struct bytes text, size_t from, size_t to)
 {
-    if (text.len_bytes == 0)
-        return 0;
-    return run->tokenizer->family == TOKEN_FAMILY_BPE ? encode_words(run, text) : encode_pieces(run, text);
+    struct bytes segment = bytes_of(text.data + from, to - from);
+    int rc = 0;
+
+    if (segment.len_bytes > 0)
+        rc = run->tokenizer->family == TOKEN_FAMILY_BPE ? encode_words(run, segment, from)
+                                                        : encode_pieces(run, segment, from);
+    look(run, to);
+    return rc;
 }
 
 static int encode_text(struct run *run, struct bytes text)
@@ -237,13 +265,14 @@ static int encode_text(struct run *run, struct bytes text)
             at++;
             continue;
         }
-        rc = encode_segment(run, bytes_of(text.data + from, at - from));
+        rc = encode_segment(run, text, from, at);
         if (rc == 0)
             rc = emit(run, special->id);
         at += pool_get(&run->tokenizer->spellings, special->id).len_bytes;
         from = at;
+        look(run, at);
     }
-    return rc == 0 ? encode_segment(run, bytes_of(text.data + from, text.len_bytes - from)) : rc;
+    return rc == 0 ? encode_segment(run, text, from, text.len_bytes) : rc;
 }
 
 static int run_text(struct run *run, struct bytes text, size_t max_ids, bool adds_bos)
@@ -276,16 +305,26 @@ int tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, unsig
     return run_text(&run, text, max_ids, (flags & TOKEN_ADD_BOS) != 0 && tokenizer_adds_bos(tokenizer));
 }
 
-int token_encode_spans(const struct tokenizer *tokenizer, struct bytes text, const struct text_span *spans,
-                       size_t n_spans, size_t max_ids, struct token_ids *out)
+int token_encode_stretch(const struct tokenizer *tokenizer, struct bytes text,
+                         const struct token_stretch *stretch, size_t max_ids, struct token_ids *out)
 {
     struct run run = {
         .tokenizer = tokenizer,
         .out = out,
-        .spans = spans,
-        .n_spans = n_spans,
+        .from = stretch->from,
+        .spans = stretch->spans,
+        .n_spans = stretch->n_spans,
+        .watches = stretch->watches,
+        .n_watches = stretch->n_watches,
         .takes_control = true,
     };
 
-    return run_text(&run, text, max_ids, false);
+    return run_text(&run, bytes_of(text.data + stretch->from, stretch->to - stretch->from), max_ids, false);
+}
+
+bool token_begins_at(const struct tokenizer *tokenizer, struct bytes text, size_t at)
+{
+    struct run run = {.tokenizer = tokenizer, .takes_control = true};
+
+    return at < text.len_bytes && match(&run, text, at) != NULL;
 }

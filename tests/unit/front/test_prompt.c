@@ -218,8 +218,8 @@ static void refusals_reach_the_client(void **state)
     sim_model_close(&model);
 }
 
-/* A breakpoint where the template would refuse to end is no breakpoint, and no failure. */
-static void a_mark_may_be_nowhere(void **state)
+/* A breakpoint where the template would refuse to end is found all the same. */
+static void marks_need_no_rendering_of_their_own(void **state)
 {
     static const char source[] =
         "{% if messages[-1].role == 'assistant' %}{{ raise_exception('ask') }}{% endif %}"
@@ -233,7 +233,7 @@ static void a_mark_may_be_nowhere(void **state)
          "\"content\":"
          "[{\"type\":\"text\",\"text\":\"b\"," MARK "}]},{\"role\":\"user\",\"content\":\"c\"}]}",
          &prompt);
-    assert_int_equal(prompt.mark_tokens, 0);
+    assert_int_equal(prompt.mark_tokens, 3); /* a;b */
     assert_int_equal(prompt.ids.n, 6);
     prompt_fini(&prompt);
     sim_model_close(&model);
@@ -262,7 +262,7 @@ int main(void)
         cmocka_unit_test(counts_add_up),
         cmocka_unit_test(thinking_reaches_the_template),
         cmocka_unit_test(refusals_reach_the_client),
-        cmocka_unit_test(a_mark_may_be_nowhere),
+        cmocka_unit_test(marks_need_no_rendering_of_their_own),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -12,6 +12,7 @@
  *   NAME   string                length; only [A-Za-z0-9._-]
  *   HEX    string                length; only 0-9a-f
  *   RANGE  integers and reals    value
+ *   WITHIN reals                 value, either sign (max)
  *   BYTES  bytes                 length
  *   WORDS  bytes                 length, a multiple of four
  *   COUNT  repeated              elements
@@ -34,8 +35,12 @@
 #define MAX_PAUSE_MS (UINT64_C(600) * 1000)
 #define MAX_REAL     (UINT64_C(1) << 62)
 #define MAX_DEPTH    4
+#define MAX_SHAPE    (UINT64_C(1) << 20) /* bytes of a constraint */
+#define MAX_PENALTY  100
+#define MAX_BIAS     1024 /* entries */
+#define MAX_TOP      20   /* likeliest tokens beside one drawn */
 
-enum rule { TEXT, NAME, HEX, RANGE, BYTES, WORDS, COUNT, NEEDED };
+enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, WORDS, COUNT, NEEDED };
 
 struct limit {
     const char *field;
@@ -83,15 +88,31 @@ static const struct limits table[] = {
       {"tokens", WORDS, 4, 4 * MAX_TOKENS},
       {"n_prompt", RANGE, 1, MAX_TOKENS},
       {"max_new_tokens", RANGE, 0, MAX_TOKENS},
-      {"sampling", NEEDED, 0, 0}}},
+      {"sampling", NEEDED, 0, 0},
+      {"constraint", BYTES, 0, MAX_SHAPE},
+      {"keep_tokens", RANGE, 0, MAX_TOKENS},
+      {"keep_1h_tokens", RANGE, 0, MAX_TOKENS}}},
     {&baton__peer__descriptor, {{"node", NODE_NAME}, {"link_address", TEXT, 1, MAX_TEXT}}},
     {&baton__sampling__descriptor,
-     {{"temperature", RANGE, 0, 100}, {"top_p", RANGE, 0, 1}, {"min_p", RANGE, 0, 1}}},
+     {{"temperature", RANGE, 0, 100},
+      {"top_p", RANGE, 0, 1},
+      {"min_p", RANGE, 0, 1},
+      {"n_top", RANGE, 0, MAX_TOP},
+      {"frequency_penalty", WITHIN, 0, MAX_PENALTY},
+      {"presence_penalty", WITHIN, 0, MAX_PENALTY},
+      {"repetition_penalty", RANGE, 0, MAX_PENALTY},
+      {"bias_ids", COUNT, 0, MAX_BIAS},
+      {"bias", COUNT, 0, MAX_BIAS}}},
     {&baton__tokens__descriptor, {{"answers", COUNT, 0, 16384}}},
     {&baton__answer__descriptor,
      {{"cached_tokens", RANGE, 0, MAX_TOKENS},
       {"first_index", RANGE, 0, MAX_TOKENS},
-      {"ids", COUNT, 0, 65536}}},
+      {"ids", COUNT, 0, 65536},
+      {"logprobs", COUNT, 0, 65536},
+      {"n_tops", COUNT, 0, 65536},
+      {"top_ids", COUNT, 0, 65536},
+      {"top_logprobs", COUNT, 0, 65536},
+      {"error_text", TEXT, 0, 511}}},
     {&baton__proof__descriptor, {{"transport", TEXT, 0, 15}}},
     {&baton__offer__descriptor, {{"n_tokens", RANGE, 1, MAX_TOKENS}, {"n_blocks", RANGE, 1, MAX_BLOCKS}}},
     {&baton__block_run__descriptor, {{"first", RANGE, 0, MAX_BLOCKS}, {"count", RANGE, 1, MAX_BLOCKS}}},
@@ -101,6 +122,7 @@ static const struct limits table[] = {
       {"deadline_ms", RANGE, 1, MAX_PAUSE_MS},
       {"transport", TEXT, 1, 15}}},
     {&baton__grant_refused__descriptor, {{"retry_after_ms", RANGE, 0, MAX_PAUSE_MS}}},
+    {&baton__prefill_done__descriptor, {{"top_ids", COUNT, 0, MAX_TOP}, {"top_logprobs", COUNT, 0, MAX_TOP}}},
     {&baton__transfer_done__descriptor, {{"n_tokens", RANGE, 0, MAX_TOKENS}}},
 };
 
@@ -284,7 +306,10 @@ static int check_integer(const struct check *check, uint64_t value, const struct
 
 static int check_real(const struct check *check, double value, const struct limit *limit)
 {
-    if (!isfinite(value) || (limit != NULL && (value < (double)limit->min || value > (double)limit->max)))
+    double measured = limit != NULL && limit->rule == WITHIN ? fabs(value) : value;
+
+    if (!isfinite(value) ||
+        (limit != NULL && (measured < (double)limit->min || measured > (double)limit->max)))
         return fault_set(check->fault, E_PROTO, "%s.%s: %g is out of range", check->message, check->field,
                          value);
     return 0;
@@ -338,16 +363,65 @@ static int check_grant(const Baton__Grant *grant, struct fault *fault)
     return 0;
 }
 
+static int check_submit(const Baton__Submit *submit, struct fault *fault)
+{
+    const Baton__Sampling *sampling = submit->sampling;
+
+    if (submit->n_prompt > submit->tokens.len / 4)
+        return fault_set(fault, E_PROTO, "Submit.n_prompt: %u of %zu tokens", submit->n_prompt,
+                         submit->tokens.len / 4);
+    if (submit->mode != BATON__SUBMIT_MODE__SUBMIT_LOCAL && submit->peer == NULL)
+        return fault_set(fault, E_PROTO, "Submit.peer: missing");
+    if (sampling->n_bias != sampling->n_bias_ids)
+        return fault_set(fault, E_PROTO, "Sampling.bias: %zu for %zu tokens", sampling->n_bias,
+                         sampling->n_bias_ids);
+    for (size_t i = 1; i < sampling->n_bias_ids; i++)
+        if (sampling->bias_ids[i] <= sampling->bias_ids[i - 1])
+            return fault_set(fault, E_PROTO, "Sampling.bias_ids: not ascending");
+    return 0;
+}
+
+/* Log probabilities come for all tokens of an answer or for none, and so do the likeliest beside them. */
+static int check_answer(const Baton__Answer *answer, struct fault *fault)
+{
+    uint64_t n_top = 0;
+
+    if ((answer->n_logprobs != 0 && answer->n_logprobs != answer->n_ids) ||
+        answer->n_n_tops != answer->n_logprobs)
+        return fault_set(fault, E_PROTO, "Answer.logprobs: %zu and %zu for %zu tokens", answer->n_logprobs,
+                         answer->n_n_tops, answer->n_ids);
+    for (size_t i = 0; i < answer->n_n_tops; i++) {
+        if (answer->n_tops[i] > MAX_TOP)
+            return fault_set(fault, E_PROTO, "Answer.n_tops: %u", answer->n_tops[i]);
+        n_top += answer->n_tops[i];
+    }
+    if (n_top != answer->n_top_ids || n_top != answer->n_top_logprobs)
+        return fault_set(fault, E_PROTO, "Answer.top_ids: %zu and %zu for %llu", answer->n_top_ids,
+                         answer->n_top_logprobs, (unsigned long long)n_top);
+    return 0;
+}
+
+static int check_tokens(const Baton__Tokens *tokens, struct fault *fault)
+{
+    int err = 0;
+
+    for (size_t i = 0; i < tokens->n_answers && err == 0; i++)
+        err = check_answer(tokens->answers[i], fault);
+    return err;
+}
+
 static int check_relations(const ProtobufCMessage *message, struct fault *fault)
 {
-    if (message->descriptor == &baton__submit__descriptor) {
-        const Baton__Submit *submit = (const Baton__Submit *)message;
+    if (message->descriptor == &baton__submit__descriptor)
+        return check_submit((const Baton__Submit *)message, fault);
+    if (message->descriptor == &baton__tokens__descriptor)
+        return check_tokens((const Baton__Tokens *)message, fault);
+    if (message->descriptor == &baton__prefill_done__descriptor) {
+        const Baton__PrefillDone *done = (const Baton__PrefillDone *)message;
 
-        if (submit->n_prompt > submit->tokens.len / 4)
-            return fault_set(fault, E_PROTO, "Submit.n_prompt: %u of %zu tokens", submit->n_prompt,
-                             submit->tokens.len / 4);
-        if (submit->mode != BATON__SUBMIT_MODE__SUBMIT_LOCAL && submit->peer == NULL)
-            return fault_set(fault, E_PROTO, "Submit.peer: missing");
+        if (done->n_top_ids != done->n_top_logprobs)
+            return fault_set(fault, E_PROTO, "PrefillDone.top_ids: %zu and %zu", done->n_top_ids,
+                             done->n_top_logprobs);
     }
     if (message->descriptor == &baton__vocabulary_part__descriptor) {
         const Baton__VocabularyPart *part = (const Baton__VocabularyPart *)message;

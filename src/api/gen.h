@@ -79,6 +79,7 @@ struct gen_request { /* everything lives in the arena */
     enum gen_thinking thinking;
     uint32_t thinking_budget; /* tokens; 0: none was given */
     bool hides_thinking;      /* display: omitted */
+    struct bytes effort;      /* how much of it: "low", "medium", "high", ...; empty: not said */
     enum gen_format format;
     struct bytes schema; /* GEN_FORMAT_JSON_SCHEMA: JSON text, the client's key order */
     double temperature;  /* NaN: the model's default */

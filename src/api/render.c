@@ -59,6 +59,11 @@ static void put_creation(struct buf *out, const struct api_usage *usage)
                usage->created_5m_tokens, usage->created_1h_tokens);
 }
 
+static void put_details(struct buf *out, const struct api_usage *usage)
+{
+    buf_printf(out, ",\"output_tokens_details\":{\"thinking_tokens\":%u}", usage->thinking_tokens);
+}
+
 static void put_stop(struct buf *out, enum gen_stop stop, struct bytes stop_sequence)
 {
     buf_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", api_stop_reason(stop));
@@ -73,6 +78,11 @@ static void put_block(struct buf *out, const struct gen_block *block)
     if (block->kind == GEN_TEXT) {
         buf_append_str(out, "{\"type\":\"text\",");
         put_str_member(out, "text", block->text);
+    } else if (block->kind == GEN_THINKING) {
+        buf_append_str(out, "{\"type\":\"thinking\",");
+        put_str_member(out, "thinking", block->text);
+        buf_append_byte(out, ',');
+        put_str_member(out, "signature", block->signature);
     } else {
         buf_append_str(out, "{\"type\":\"tool_use\",");
         put_str_member(out, "id", block->id);
@@ -112,8 +122,8 @@ int api_put_message(struct buf *out, const struct api_answer *answer)
     buf_append_str(out, ",\"stop_details\":null,\"container\":null,\"diagnostics\":null,");
     open_usage(out, &answer->usage);
     put_creation(out, &answer->usage);
-    return buf_append_str(out, ",\"output_tokens_details\":{\"thinking_tokens\":0},\"server_tool_use\":null,"
-                               "\"inference_geo\":null,\"speed\":null}}");
+    put_details(out, &answer->usage);
+    return buf_append_str(out, ",\"server_tool_use\":null,\"inference_geo\":null,\"speed\":null}}");
 }
 
 int api_put_message_start(struct buf *out, const char *id, struct bytes model, const struct api_usage *usage)
@@ -159,6 +169,21 @@ int api_put_text_delta(struct buf *out, unsigned index, struct bytes text)
     return put_delta(out, index, "text_delta", "text", text);
 }
 
+int api_put_thinking_start(struct buf *out, unsigned index)
+{
+    return put_start(out, index, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}");
+}
+
+int api_put_thinking_delta(struct buf *out, unsigned index, struct bytes text)
+{
+    return put_delta(out, index, "thinking_delta", "thinking", text);
+}
+
+int api_put_signature_delta(struct buf *out, unsigned index, struct bytes signature)
+{
+    return put_delta(out, index, "signature_delta", "signature", signature);
+}
+
 int api_put_call_delta(struct buf *out, unsigned index, struct bytes partial_json)
 {
     return put_delta(out, index, "input_json_delta", "partial_json", partial_json);
@@ -179,9 +204,10 @@ static void put_proof(struct buf *out, const struct gen_proof *proof)
 {
     buf_printf(out,
                ",\"baton\":{\"prompt\":%u,\"computed\":%u,\"reused\":%u,\"transferred\":%u,\"drawn\":%u,"
-               "\"redispatched\":%u,\"preempted\":%u,",
+               "\"redispatched\":%u,\"preempted\":%u,\"drafted\":%u,\"accepted\":%u,",
                proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
-               proof->drawn_tokens, proof->n_redispatched, proof->n_preempted);
+               proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
+               proof->accepted_tokens);
     put_ms(out, "queue_ms", proof->queue_ns);
     put_ms(out, "prefill_ms", proof->prefill_ns);
     put_ms(out, "transfer_ms", proof->transfer_ns);
@@ -203,7 +229,7 @@ int api_put_message_delta(struct buf *out, enum gen_stop stop, struct bytes stop
     put_stop(out, stop, stop_sequence);
     buf_append_str(out, "},");
     open_usage(out, usage);
-    buf_append_str(out, ",\"output_tokens_details\":{\"thinking_tokens\":0}");
+    put_details(out, usage);
     if (proof != NULL)
         put_proof(out, proof);
     return buf_append_str(out, "}}");

@@ -12,12 +12,13 @@ struct api_usage { /* input + cache_read + created_5m + created_1h = prompt toke
     uint32_t created_5m_tokens;
     uint32_t created_1h_tokens;
     uint32_t output_tokens;
+    uint32_t thinking_tokens; /* of these */
 };
 
 struct api_answer {
     const char *id;                 /* "msg_..." */
     struct bytes model;             /* as the client named it */
-    const struct gen_block *blocks; /* GEN_TEXT (empty ones are left out) and GEN_TOOL_USE */
+    const struct gen_block *blocks; /* GEN_TEXT (empty ones are left out), GEN_THINKING and GEN_TOOL_USE */
     size_t n_blocks;
     enum gen_stop stop;
     struct bytes stop_sequence; /* the one that matched */
@@ -31,6 +32,9 @@ int api_put_message(struct buf *out, const struct api_answer *answer);
 int api_put_message_start(struct buf *out, const char *id, struct bytes model, const struct api_usage *usage);
 int api_put_text_start(struct buf *out, unsigned index);
 int api_put_text_delta(struct buf *out, unsigned index, struct bytes text);
+int api_put_thinking_start(struct buf *out, unsigned index);
+int api_put_thinking_delta(struct buf *out, unsigned index, struct bytes text);
+int api_put_signature_delta(struct buf *out, unsigned index, struct bytes signature);
 int api_put_call_start(struct buf *out, unsigned index, const char *id, struct bytes name);
 int api_put_call_delta(struct buf *out, unsigned index, struct bytes partial_json);
 int api_put_block_stop(struct buf *out, unsigned index);

@@ -91,6 +91,12 @@ static void on_arrived(void *arg, const struct kvxfer_arrival *arrival)
     uint32_t n_tokens = arrival->n_blocks * block_tokens(arrive);
     struct sample_result first = {.id = arrival->first.id, .logprob = arrival->first.logprob};
 
+    for (uint32_t i = 0; i < arrival->first.n_top && i < SAMPLE_MAX_TOP; i++) {
+        first.top[i] =
+            (struct sample_top){.id = arrival->first.top_ids[i], .logprob = arrival->first.top_logprobs[i]};
+        first.n_top = i + 1;
+    }
+
     metric_add(arrival->is_whole ? arrive->m_done : arrive->m_failed, 1);
     metric_add(arrive->m_bytes, (double)arrival->n_bytes);
     worker_engine_observe_transfer(arrive->engine, arrival->n_bytes, arrival->elapsed_ns);

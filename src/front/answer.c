@@ -27,9 +27,10 @@ struct answer {
     struct stop *stop;   /* NULL: no stop strings */
     bool is_single_call;
     enum open_block open;
-    struct buf piece; /* detokenised text of one token */
-    struct buf text;  /* to be delivered at the end of the push */
-    unsigned n_calls; /* whole ones */
+    struct buf piece;    /* detokenised text of one token */
+    struct buf text;     /* to be delivered at the end of the push */
+    unsigned n_calls;    /* whole ones */
+    uint32_t n_thinking; /* tokens */
     bool is_matched;
     bool is_over;
     size_t stop_index;
@@ -136,9 +137,10 @@ static token_id control_marker(const struct tokenizer *tokenizer, const char *ma
     return id != TOKEN_NONE && tokenizer_is_control(tokenizer, id) ? id : TOKEN_NONE;
 }
 
-int answer_new(const struct tokenizer *tokenizer, const struct gen_request *request,
-               const struct answer_sink *sink, void *arg, struct answer **out)
+int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, void *arg, struct answer **out)
 {
+    const struct tokenizer *tokenizer = opts->model->tokenizer;
+    const struct gen_request *request = opts->request;
     struct answer *answer = calloc(1, sizeof(*answer));
     int rc = 0;
 
@@ -246,4 +248,9 @@ enum gen_stop answer_stop(const struct answer *answer)
 size_t answer_stop_index(const struct answer *answer)
 {
     return answer->stop_index;
+}
+
+uint32_t answer_thinking_tokens(const struct answer *answer)
+{
+    return answer->n_thinking;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens -> content blocks: detokenised, split into text and tool calls, ended by stop strings.
+/* Tokens -> content blocks: detokenised, split into thinking, text and tool calls, ended by stop strings.
  *
  * One block is open at a time.  What comes out goes to a sink: a stream writes events, a whole answer is
  * collected. */
@@ -8,21 +8,30 @@
 
 #include "api/calls.h"
 #include "api/gen.h"
-#include "token/tokenizer.h"
+#include "front/backend.h"
 
 struct answer;
 
 struct answer_sink { /* each returns 0 or a negative code, which ends the answer */
     int (*open_text)(void *arg);
     int (*text)(void *arg, struct bytes text); /* never empty, whole characters */
+    int (*open_thinking)(void *arg);
+    int (*thinking)(void *arg, struct bytes text);       /* the same; not at all when it is to be hidden */
+    int (*signature)(void *arg, struct bytes signature); /* once, last of a thinking block; never empty */
     int (*open_call)(void *arg, const char *id, struct bytes name);
     int (*arguments)(void *arg, struct bytes json);
-    int (*close)(void *arg, enum calls_end how); /* text blocks: CALLS_WHOLE */
+    int (*close)(void *arg, enum calls_end how); /* text and thinking blocks: CALLS_WHOLE */
 };
 
-/* The request's stop strings and tools decide; it is not kept. */
-int answer_new(const struct tokenizer *tokenizer, const struct gen_request *request,
-               const struct answer_sink *sink, void *arg, struct answer **out);
+struct answer_opts {
+    const struct gen_model *model;     /* outlives the answer */
+    const struct gen_request *request; /* read at the making only: stop strings, tools, thinking */
+    bool begins_thinking;              /* the prompt has opened the thinking */
+};
+
+/* sink and arg are borrowed.  E_NOMEM. */
+int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, void *arg,
+               struct answer **out);
 void answer_free(struct answer *answer);
 
 /* 1: the answer is complete (a stop string, or the one call that was allowed); nothing more may be pushed. 0:
@@ -35,5 +44,7 @@ int answer_finish(struct answer *answer, enum gen_stop limit);
 /* After the end: why, and the index of the stop string (GEN_STOP_SEQUENCE). */
 enum gen_stop answer_stop(const struct answer *answer);
 size_t answer_stop_index(const struct answer *answer);
+/* Tokens so far that were thinking. */
+uint32_t answer_thinking_tokens(const struct answer *answer);
 
 #endif

@@ -10,7 +10,7 @@
  *     server-timing: tokenise;dur=MS, queue;dur=MS, prefill;dur=MS, transfer;dur=MS, decode;dur=MS,
  *                    ttft;dur=MS, total;dur=MS
  *     baton-proof: prompt=N; computed=N; reused=N; transferred=N; drawn=N; redispatched=N; preempted=N;
- *                  prefill=NAME; decode=NAME; transport=NAME
+ *                  drafted=N; accepted=N; prefill=NAME; decode=NAME; transport=NAME
  *
  * and a stream whose request had the header `baton-proof: stream` the same as usage.baton of its
  * message_delta event.

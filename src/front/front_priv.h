@@ -63,8 +63,34 @@ struct front {
 struct collected { /* a block of an answer that is sent as a whole */
     enum gen_block_kind kind;
     char id[IDS_BYTES];
-    struct buf name;
+    struct buf name; /* or the signature of thinking */
     struct buf text; /* or a call's arguments */
+};
+
+enum choice_state {
+    CHOICE_WAITING, /* not handed on yet: another choice computes their prompt first */
+    CHOICE_PLACED,  /* the backend has it */
+    CHOICE_RUNNING, /* accepted: its cached prefix is known */
+    CHOICE_OVER     /* its answer is complete */
+};
+
+struct choice { /* one of a request's answers: a job of its own */
+    struct request *request;
+    uint32_t index; /* as the client counts them, from 0 */
+    enum choice_state state;
+    const struct prompt *prompt; /* one of the request's */
+    struct gen_handle *handle;   /* NULL: the backend does not have it */
+    struct answer *answer;
+    struct gen_proof proof;
+    bool is_clamped; /* max_tokens was cut to what the context leaves */
+    uint32_t n_output;
+    uint64_t last_ns;           /* when tokens came last */
+    enum gen_stop stop;         /* once it is over ... */
+    struct bytes stop_sequence; /* ... and the one that matched */
+
+    unsigned n_blocks; /* begun */
+    unsigned n_calls;
+    struct collected *blocks; /* [n_blocks]; NULL in a stream */
 };
 
 struct request {
@@ -73,12 +99,14 @@ struct request {
     struct http_exchange *exchange; /* NULL: answered, or the client is gone */
     enum request_state state;
     enum api_call call;
+    const struct output_dialect *dialect;
     char id[IDS_BYTES];
     char message_id[IDS_BYTES];
     char trace_id[33];
     char peer[64];
     struct auth_key who;
     bool wants_proof; /* in the stream */
+    bool is_held;     /* its end must leave it to whoever holds it */
 
     /* While a job of it is in the pool, only the job touches body, gen, error and prompt. */
     bool is_in_pool;
@@ -91,17 +119,16 @@ struct request {
     struct prompt prompt;
 
     const struct gen_model *model; /* kept */
-    struct gen_handle *handle;     /* NULL: the backend does not have it */
-    struct answer *answer;
+    struct choice *choices;        /* [n_choices]; NULL before they are handed on */
+    uint32_t n_choices, n_waiting, n_over;
+    struct sample_bias *bias; /* [gen.n_bias], in gen's arena */
+    struct ev_timer *later;   /* hands on those that wait; NULL with one choice */
     struct api_usage usage;
-    struct gen_proof proof;
-    bool is_clamped; /* max_tokens was cut to what the context leaves */
-    bool is_stream;  /* and the 200 is out */
-    bool is_mute;    /* the connection is broken: on_abort follows */
+    struct gen_proof proof; /* of all choices together */
+    bool is_stream;         /* and the 200 is out */
+    bool is_mute;           /* the connection is broken: on_abort follows */
 
     struct buf out; /* events to be sent */
-    unsigned n_blocks;
-    struct collected *blocks;
     struct ev_timer *ping;
     uint64_t event_ns; /* when the last event was sent */
 
@@ -113,7 +140,7 @@ struct request {
     struct model_metrics series;
 };
 
-/* request.c */
+/* request.c: the life */
 /* From the head; E_OVERLOADED, E_NOMEM. */
 int request_new(struct front *front, struct http_exchange *exchange, enum api_call call,
                 const struct auth_key *who, struct request **out);
@@ -123,20 +150,50 @@ void request_abort(struct request *request, enum http_abort why);
 void request_pause(struct request *request, bool is_paused);
 void request_abandon(struct request *request); /* the server is going away */
 void request_free(struct request *request);    /* waits for a job of it in the pool */
+/* For choices.c.  After the last three the request is gone. */
+void request_enter(struct request *request, enum request_state state);
+void request_finish(struct request *request); /* every choice is over */
+void request_fail(struct request *request, const struct api_error *error);
+void request_fail_no_memory(struct request *request);
+const struct backend *request_backend(const struct request *request);
 
-/* output.c: what goes to the client */
-extern const struct answer_sink output_stream_sink;
-extern const struct answer_sink output_whole_sink;
+/* choices.c: the request's answers in the backend's hands */
+void choices_submit(struct request *request);                /* tokenised; may fail the request */
+void choices_withdraw(struct request *request);              /* takes back what the backend has */
+void choices_pause(struct request *request, bool is_paused); /* may end the request */
+void choices_fini(struct request *request);
+
+/* output.c: what goes to the client, in any dialect */
 void output_begin_stream(struct request *request);
+void output_begin_choice(struct choice *choice); /* accepted */
 void output_ping(struct request *request);
-void output_flush(struct request *request); /* sends the events gathered */
-/* The last events, or the whole answer. */
-void output_end(struct request *request, enum gen_stop why, struct bytes stop_sequence);
+void output_flush(struct request *request);                                /* sends the events gathered */
+void output_end_choice(struct choice *choice);                             /* is over */
+void output_end(struct request *request);                                  /* all are: the whole answer */
 void output_error(struct request *request, const struct api_error *error); /* as an answer or as an event */
 void output_count(struct request *request);
-void output_fini(struct request *request);
+void output_fini_choice(struct choice *choice);
+/* For dialects.  json is emptied. */
+int output_put_event(struct request *request, const char *name, struct buf *json);
+extern const struct answer_sink output_whole_sink; /* collects blocks in the choice */
+
+/* How answers are written: one table for each API.  What is written goes into request.out and is sent by the
+ * caller. */
+struct output_dialect {
+    const char *id_prefix;                       /* of answers */
+    const struct answer_sink *stream_sink;       /* its arg is the choice, as that of output_whole_sink */
+    void (*begin)(struct request *request);      /* the 200 is out */
+    void (*begin_choice)(struct choice *choice); /* may be NULL, as the next */
+    void (*end_choice)(struct choice *choice);
+    void (*end)(struct request *request); /* the stream's last words */
+    void (*ping)(struct request *request);
+    void (*error)(struct request *request, const struct api_error *error); /* after the 200 */
+    int (*whole)(struct request *request, struct buf *body); /* an answer that is not streamed; E_NOMEM */
+};
+extern const struct output_dialect output_messages; /* output_messages.c */
 
 /* reply.c: answers without a request's life */
+void reply_add_id(struct http_fields *fields, const struct http_exchange *exchange, const char *id);
 /* Adds request-id (a new one when id is NULL) and retry-after. */
 void reply_error(struct http_exchange *exchange, const struct api_error *error, const char *id,
                  const char *allow);
@@ -149,7 +206,7 @@ int reply_make_busy(struct buf *out); /* a whole raw answer */
 void report_init(struct front *front);
 void report_state(struct request *request, enum request_state from); /* state has changed */
 void report_model(struct request *request);                          /* model is known */
-void report_tokens(struct request *request, uint64_t now_ns, size_t n);
+void report_tokens(struct choice *choice, uint64_t now_ns, size_t n);
 void report_end(struct request *request);
 void report_proof_fields(const struct request *request, struct http_fields *fields);
 

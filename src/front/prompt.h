@@ -14,6 +14,7 @@ struct prompt {
     uint32_t mark_1h_tokens; /* up to the last one with a ttl of an hour */
     uint32_t base_tokens;    /* up to where the assistant's turn opens; 0: that is not to be told */
     uint64_t base_sum;       /* chat_sum() of these */
+    bool opens_thinking;     /* it ends where the model's thinking begins */
 };
 
 /* Renders and tokenises.  Scratch comes from the request's arena.  On failure the error is filled and nothing

@@ -13,6 +13,11 @@ static bool is_retryable(int status)
     return status == 429 || status == 503 || status == 529;
 }
 
+void reply_add_id(struct http_fields *fields, const struct http_exchange *exchange, const char *id)
+{
+    http_fields_add_str(fields, "request-id", id);
+}
+
 static void add_error_fields(struct http_fields *fields, const struct api_error *error, const char *id)
 {
     http_fields_add_str(fields, "content-type", "application/json");
@@ -59,7 +64,7 @@ void reply_body(struct http_exchange *exchange, int status, const char *type, st
 void reply_json(struct http_exchange *exchange, const char *id, struct http_fields *fields, struct bytes body)
 {
     http_fields_add_str(fields, "content-type", "application/json");
-    http_fields_add_str(fields, "request-id", id);
+    reply_add_id(fields, exchange, id);
     http_reply(exchange, 200, fields, body);
 }
 

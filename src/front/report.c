@@ -191,20 +191,22 @@ static void add_both(struct metric *own, struct metric *compatible, double by)
 }
 
 /* n tokens came at now_ns, together. */
-void report_tokens(struct request *request, uint64_t now_ns, size_t n)
+void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
 {
-    struct model_metrics *s = &request->series;
+    const struct request *request = choice->request;
+    const struct model_metrics *s = &request->series;
 
     if (n == 0)
         return;
     add_both(s->generation_tokens, s->v_generation, (double)n);
-    if (request->state == REQUEST_PREFILLING) {
-        observe_both(s->ttft, s->v_ttft, s_of(now_ns - request->received_ns));
+    if (choice->last_ns == 0) {
+        if (request->state == REQUEST_PREFILLING)
+            observe_both(s->ttft, s->v_ttft, s_of(now_ns - request->received_ns));
         n--;
     }
     /* Those that came with the first of a group waited for nothing. */
     for (size_t i = 0; i < n; i++)
-        observe_both(s->itl, s->v_itl, i == 0 && request->last_ns > 0 ? s_of(now_ns - request->last_ns) : 0);
+        observe_both(s->itl, s->v_itl, i == 0 && choice->last_ns > 0 ? s_of(now_ns - choice->last_ns) : 0);
 }
 
 /* ---- the end ---- */
@@ -302,8 +304,8 @@ void report_proof_fields(const struct request *request, struct http_fields *fiel
     http_fields_addf(
         fields, "baton-proof",
         "prompt=%u; computed=%u; reused=%u; transferred=%u; drawn=%u; redispatched=%u; preempted=%u; "
-        "prefill=%s; decode=%s; transport=%s",
+        "drafted=%u; accepted=%u; prefill=%s; decode=%s; transport=%s",
         proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
-        proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->prefill_worker,
-        proof->decode_worker, proof->transport);
+        proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
+        proof->accepted_tokens, proof->prefill_worker, proof->decode_worker, proof->transport);
 }

@@ -10,27 +10,22 @@
  *
  * Everything happens on the front's loop except the two pieces of work (parse_work, tokenise_work), which run
  * in the job pool when the body is large.  While one does, the request belongs to it, and a client's leaving
- * is only noted.
+ * is only noted.  What the backend does for it is in choices.c: an answer, or several, each a choice.
  *
  * request_enter is the only place that changes the state; request_end the only way out. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/log.h"
-#include "base/rng.h"
 #include "front/front_priv.h"
 
-static const struct gen_events events;
-
-static const struct backend *backend_of(const struct request *request)
+const struct backend *request_backend(const struct request *request)
 {
     return &request->front->opts.backend;
 }
 
-static void request_enter(struct request *request, enum request_state state)
+void request_enter(struct request *request, enum request_state state)
 {
     enum request_state from = request->state;
 
@@ -70,11 +65,12 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     request->front = front;
     request->exchange = exchange;
     request->call = call;
+    request->dialect = &output_messages;
     request->who = *who;
     request->received_ns = http_exchange_began_ns(exchange);
     request->wants_proof = bytes_is(http_exchange_field(exchange, "baton-proof"), "stream");
     ids_make("req_", request->id);
-    ids_make("msg_", request->message_id);
+    ids_make(request->dialect->id_prefix, request->message_id);
     ids_trace(http_exchange_field(exchange, "traceparent"), request->trace_id);
     memcpy(request->peer, http_exchange_peer(exchange), strlen(http_exchange_peer(exchange)) + 1);
     list_push_back(&front->requests, &request->node);
@@ -91,55 +87,54 @@ void request_free(struct request *request)
     atomic_store(&request->is_abandoned, true);
     while (atomic_load(&request->is_working))
         clock_sleep_ns(NS_PER_MS);
-    if (request->model != NULL && backend_of(request)->ops->model_drop != NULL)
-        backend_of(request)->ops->model_drop(backend_of(request)->self, request->model);
+    if (request->model != NULL && request_backend(request)->ops->model_drop != NULL)
+        request_backend(request)->ops->model_drop(request_backend(request)->self, request->model);
     list_remove(&request->node);
     front->n_running--;
     ev_timer_free(request->ping);
-    answer_free(request->answer);
-    output_fini(request);
+    choices_fini(request);
+    buf_fini(&request->out);
     prompt_fini(&request->prompt);
     gen_request_fini(&request->gen);
     buf_fini(&request->body);
     free(request);
 }
 
-/* The last state; says so and, unless a job in the pool still needs it, frees the request. */
+/* The last state; says so and, unless a job in the pool or a caller still needs it, frees the request. */
 static void request_end(struct request *request, enum request_state state)
 {
     ev_timer_stop(request->ping);
     request->last_ns = clock_now_ns();
     request_enter(request, state);
     report_end(request);
-    if (!request->is_in_pool)
+    if (!request->is_in_pool && !request->is_held)
         request_free(request);
 }
 
-/* Takes it away from the backend, if that has it. */
-static void withdraw(struct request *request)
+void request_fail(struct request *request, const struct api_error *error)
 {
-    struct gen_handle *handle = request->handle;
-
-    request->handle = NULL;
-    if (handle != NULL)
-        backend_of(request)->ops->cancel(backend_of(request)->self, handle, &request->proof);
-}
-
-static void request_fail(struct request *request, const struct api_error *error)
-{
-    withdraw(request);
+    choices_withdraw(request);
     request->status = error->status;
     request->reason = error->type;
     output_error(request, error);
     request_end(request, REQUEST_FAILED);
 }
 
-static void fail_no_memory(struct request *request)
+void request_fail_no_memory(struct request *request)
 {
     struct api_error error;
 
     api_fail(&error, 503, "out of memory");
     request_fail(request, &error);
+}
+
+void request_finish(struct request *request)
+{
+    request->status = 200;
+    request->reason = api_stop_reason(request->choices[0].stop);
+    request->last_ns = clock_now_ns();
+    output_end(request);
+    request_end(request, REQUEST_DONE);
 }
 
 void request_refused(struct request *request, const struct api_error *error)
@@ -155,7 +150,7 @@ void request_abort(struct request *request, enum http_abort why)
                       : why == HTTP_ABORT_SERVER    ? "server_shutdown"
                                                     : "client_abort";
     atomic_store(&request->is_abandoned, true);
-    withdraw(request);
+    choices_withdraw(request);
     request_end(request, REQUEST_CANCELLED);
 }
 
@@ -172,8 +167,7 @@ void request_abandon(struct request *request)
 
 void request_pause(struct request *request, bool is_paused)
 {
-    if (request->handle != NULL)
-        backend_of(request)->ops->pause(backend_of(request)->self, request->handle, is_paused);
+    choices_pause(request, is_paused);
 }
 
 /* ---- work, on the loop or in the pool ---- */
@@ -248,7 +242,7 @@ static bool is_long_prompt(const struct request *request)
 static void parse_done(void *arg)
 {
     struct request *request = arg;
-    const struct backend *backend = backend_of(request);
+    const struct backend *backend = request_backend(request);
     struct api_error error;
     char name[sizeof(request->model->name)];
 
@@ -274,65 +268,6 @@ static void parse_done(void *arg)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
     run(request, is_long_prompt(request), tokenise_work, tokenise_done);
-}
-
-/* ---- handing on ---- */
-
-static int make_job(struct request *request, struct gen_job *job)
-{
-    const struct gen_request *gen = &request->gen;
-    uint32_t n = (uint32_t)request->prompt.ids.n;
-    uint32_t room = request->model->context_length - n;
-    double temperature =
-        isnan(gen->temperature) ? request->front->opts.default_temperature : gen->temperature;
-
-    memset(job, 0, sizeof(*job));
-    memcpy(job->request_id, request->id, sizeof(request->id));
-    memcpy(job->tenant, request->who.tenant, sizeof(job->tenant));
-    job->tokens = malloc((size_t)n * sizeof(*job->tokens));
-    if (job->tokens == NULL)
-        return E_NOMEM;
-    memcpy(job->tokens, request->prompt.ids.ids, (size_t)n * sizeof(*job->tokens));
-    job->n_tokens = n;
-    request->is_clamped = gen->max_tokens > room;
-    job->max_new_tokens = request->is_clamped ? room : gen->max_tokens;
-    if (job->max_new_tokens == 0)
-        job->max_new_tokens = 1; /* to compute the prompt only, one token is drawn and thrown away */
-    job->sample = (struct sample_opts){.temperature = (float)temperature,
-                                       .top_p = (float)gen->top_p,
-                                       .min_p = (float)gen->min_p,
-                                       .top_k = gen->top_k,
-                                       .seed = gen->seed};
-    if (!gen->has_seed)
-        rng_system(&job->sample.seed, sizeof(job->sample.seed));
-    return 0;
-}
-
-static void submit(struct request *request)
-{
-    const struct backend *backend = backend_of(request);
-    const struct answer_sink *sink = request->gen.is_stream ? &output_stream_sink : &output_whole_sink;
-    struct gen_failure failure = {
-        .status = 503, .type = "api_error", .message = "the request could not be placed"};
-    struct api_error error;
-    struct gen_job job;
-
-    if (answer_new(request->model->tokenizer, &request->gen, sink, request, &request->answer) < 0 ||
-        make_job(request, &job) < 0) {
-        fail_no_memory(request);
-        return;
-    }
-    request->submitted_ns = clock_now_ns();
-    if (backend->ops->submit(backend->self, request->model, &job, &events, request, &request->handle,
-                             &failure) < 0) {
-        request->handle = NULL;
-        api_fail(&error, failure.status, "%s", failure.message);
-        error.type = failure.type;
-        error.retry_after_s = failure.retry_after_s;
-        request_fail(request, &error);
-        return;
-    }
-    request_enter(request, REQUEST_PLACED);
 }
 
 static void tokenise_done(void *arg)
@@ -362,115 +297,6 @@ static void tokenise_done(void *arg)
                  request->model->context_length);
         request_fail(request, &error);
     } else {
-        submit(request);
+        choices_submit(request);
     }
 }
-
-/* ---- what the backend says ---- */
-
-static void on_accepted(void *arg, uint32_t cached_tokens)
-{
-    struct request *request = arg;
-
-    if (request->state != REQUEST_PLACED)
-        return;
-    prompt_account(&request->prompt, cached_tokens, request->model->block_tokens, &request->usage);
-    request_enter(request, REQUEST_PREFILLING);
-    if (!request->gen.is_stream)
-        return;
-    request->status = 200;
-    output_begin_stream(request);
-    ev_timer_start(request->ping, request->front->opts.ping_ns);
-}
-
-/* The answer is complete. */
-static void finish(struct request *request, enum gen_stop why, struct bytes stop_sequence)
-{
-    request->status = 200;
-    request->reason = api_stop_reason(why);
-    request->last_ns = clock_now_ns();
-    request->usage.output_tokens = request->n_output;
-    request->proof.prompt_tokens = (uint32_t)request->prompt.ids.n;
-    request->proof.drawn_tokens = request->n_output;
-    request->proof.ttft_ns = request->first_ns > 0 ? request->first_ns - request->received_ns : 0;
-    request->proof.total_ns = request->last_ns - request->received_ns;
-    output_end(request, why, stop_sequence);
-    request_end(request, REQUEST_DONE);
-}
-
-/* An end that the answer's text brought about. */
-static void finish_early(struct request *request)
-{
-    enum gen_stop why = answer_stop(request->answer);
-
-    withdraw(request);
-    finish(request, why,
-           why == GEN_STOP_SEQUENCE ? request->gen.stop_sequences[answer_stop_index(request->answer)]
-                                    : bytes_of(NULL, 0));
-}
-
-static void on_tokens(void *arg, const struct gen_tokens *tokens)
-{
-    struct request *request = arg;
-    uint64_t now = clock_now_ns();
-    int rc;
-
-    on_accepted(request, 0); /* a backend that forgot to say so */
-    if (request->gen.max_tokens == 0) {
-        withdraw(request);
-        finish(request, GEN_STOP_MAX_TOKENS, bytes_of(NULL, 0));
-        return;
-    }
-    report_tokens(request, now, tokens->n);
-    if (request->state == REQUEST_PREFILLING) {
-        request->first_ns = now;
-        request_enter(request, REQUEST_STREAMING);
-    }
-    request->last_ns = now;
-    request->n_output += (uint32_t)tokens->n;
-    rc = answer_push(request->answer, tokens->ids, tokens->n);
-    output_flush(request);
-    if (rc < 0)
-        fail_no_memory(request);
-    else if (rc == 1)
-        finish_early(request);
-}
-
-static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
-{
-    struct request *request = arg;
-    enum gen_stop why = GEN_STOP_END_TURN;
-
-    request->handle = NULL;
-    request->proof = *proof;
-    on_accepted(request, 0);
-    if (end == GEN_END_CONTEXT || (end == GEN_END_LENGTH && request->is_clamped))
-        why = GEN_STOP_CONTEXT;
-    else if (end == GEN_END_LENGTH)
-        why = GEN_STOP_MAX_TOKENS;
-    if (request->gen.max_tokens == 0)
-        why = GEN_STOP_MAX_TOKENS;
-    if (answer_finish(request->answer, why) < 0) {
-        fail_no_memory(request);
-        return;
-    }
-    output_flush(request);
-    if (answer_stop(request->answer) == GEN_STOP_SEQUENCE)
-        finish_early(request);
-    else
-        finish(request, answer_stop(request->answer), bytes_of(NULL, 0));
-}
-
-static void on_failure(void *arg, const struct gen_failure *failure)
-{
-    struct request *request = arg;
-    struct api_error error;
-
-    request->handle = NULL;
-    api_fail(&error, failure->status, "%s", failure->message);
-    error.type = failure->type;
-    error.retry_after_s = failure->retry_after_s;
-    request_fail(request, &error);
-}
-
-static const struct gen_events events = {on_accepted, on_tokens, on_end, on_failure};

@@ -9,6 +9,7 @@
 #include "kv/layout.h"
 
 #define KVXFER_ALL_LAYERS UINT32_MAX
+#define KVXFER_MAX_TOP    20
 
 enum kvxfer_kind {
     KVXFER_OFFER,
@@ -23,6 +24,9 @@ enum kvxfer_kind {
 struct kvxfer_first { /* the token drawn after the prompt's last */
     uint32_t id;
     float logprob;
+    uint32_t n_top; /* likeliest tokens, where the request wants them */
+    uint32_t top_ids[KVXFER_MAX_TOP];
+    float top_logprobs[KVXFER_MAX_TOP];
 };
 
 struct kvxfer_message {

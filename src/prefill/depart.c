@@ -204,6 +204,11 @@ static void depart_on_first_token(void *self, struct task *task, const struct sa
     if (shipment == NULL)
         return;
     shipment->first = (struct kvxfer_first){.id = first->id, .logprob = first->logprob};
+    for (uint32_t i = 0; i < first->n_top && i < KVXFER_MAX_TOP; i++) {
+        shipment->first.top_ids[i] = first->top[i].id;
+        shipment->first.top_logprobs[i] = first->top[i].logprob;
+        shipment->first.n_top = i + 1;
+    }
     shipment->has_first = true;
     shipment->is_finished = is_finished;
     if (shipment->send != NULL)

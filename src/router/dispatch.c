@@ -76,68 +76,6 @@ void router_job_uncharge(struct gen_handle *job, struct job_part *part)
 
 /* ---- placement ---- */
 
-static void fill_submit(const struct gen_handle *job, uint8_t *packed_tokens, Baton__Sampling *sampling,
-                        Baton__Submit *submit)
-{
-    const struct gen_job *spec = &job->job;
-
-    for (uint32_t i = 0; i < spec->n_tokens; i++)
-        put_u32(packed_tokens + (size_t)4 * i, spec->tokens[i]);
-    sampling->temperature = spec->sample.temperature;
-    sampling->top_p = spec->sample.top_p;
-    sampling->min_p = spec->sample.min_p;
-    sampling->top_k = spec->sample.top_k;
-    sampling->seed = spec->sample.seed;
-    submit->request = job->number;
-    submit->request_id = (char *)spec->request_id;
-    submit->tenant = (char *)spec->tenant;
-    submit->tokens.data = packed_tokens;
-    submit->tokens.len = (size_t)4 * spec->n_tokens;
-    submit->n_prompt = job->n_prompt;
-    submit->max_new_tokens = spec->max_new_tokens - router_job_answered(job);
-    submit->sampling = sampling;
-}
-
-static int submit_to(struct gen_handle *job, uint32_t slot, Baton__SubmitMode mode, uint32_t peer_slot,
-                     Baton__Submit *submit)
-{
-    Baton__Peer peer = BATON__PEER__INIT;
-
-    submit->mode = mode;
-    submit->peer = NULL;
-    if (peer_slot != PICKER_NONE) {
-        struct router_worker *worker = &job->router->workers[peer_slot];
-
-        peer.node = worker->node;
-        peer.epoch = worker->epoch;
-        peer.link_address = worker->link_address;
-        submit->peer = &peer;
-    }
-    job->router->workers[slot].n_dispatched++;
-    return router_send(job->router, slot, FRAME_SUBMIT, &submit->base);
-}
-
-static int dispatch(struct gen_handle *job, const struct picker_choice *choice)
-{
-    Baton__Submit submit = BATON__SUBMIT__INIT;
-    Baton__Sampling sampling = BATON__SAMPLING__INIT;
-    uint8_t *packed = malloc((size_t)4 * job->job.n_tokens);
-    bool is_pair = choice->prefill != PICKER_NONE;
-    int rc;
-
-    if (packed == NULL)
-        return E_NOMEM;
-    fill_submit(job, packed, &sampling, &submit);
-    rc = submit_to(job, choice->decode,
-                   is_pair ? BATON__SUBMIT_MODE__SUBMIT_DECODE : BATON__SUBMIT_MODE__SUBMIT_LOCAL,
-                   choice->prefill, &submit);
-    if (rc == 0 && is_pair) /* should this fail, the prefill worker's link is about to be lost, and that is
-                               handled there */
-        (void)submit_to(job, choice->prefill, BATON__SUBMIT_MODE__SUBMIT_PREFILL, choice->decode, &submit);
-    free(packed);
-    return rc;
-}
-
 static void number_job(struct gen_handle *job)
 {
     struct router *router = job->router;
@@ -186,7 +124,7 @@ static int place(struct gen_handle *job)
         metric_add(router->m_local, 1);
     }
     picker_index_learn(router->index, choice.decode, job->hashes, job->n_hashes, clock_now_ns());
-    rc = dispatch(job, &choice);
+    rc = router_job_send(job, &choice);
     if (rc < 0) { /* the decode worker's link is gone and its loss not yet known: not this one */
         router_job_uncharge(job, &job->prefill);
         router_job_uncharge(job, &job->decode);
@@ -309,13 +247,28 @@ static int hash_prompt(struct gen_handle *job)
     return rc;
 }
 
-static int make_job(struct router *router, const struct gen_model *model, const struct gen_job *spec,
+/* The caller's bias is borrowed for the call only. */
+static int keep_bias(struct gen_handle *job)
+{
+    const struct sample_opts *sample = &job->job.sample;
+
+    job->bias = sample->n_bias > 0 ? calloc(sample->n_bias, sizeof(*job->bias)) : NULL;
+    if (sample->n_bias > 0 && job->bias == NULL)
+        return E_NOMEM;
+    if (sample->n_bias > 0)
+        memcpy(job->bias, sample->bias, sample->n_bias * sizeof(*job->bias));
+    job->job.sample.bias = job->bias;
+    return 0;
+}
+
+static int make_job(struct router *router, const struct gen_model *model, struct gen_job *spec,
                     struct gen_handle **out)
 {
     struct gen_handle *job = calloc(1, sizeof(*job));
 
     if (job == NULL) {
         free(spec->tokens);
+        buf_fini(&spec->constraint);
         return E_NOMEM;
     }
     job->router = router;
@@ -326,7 +279,7 @@ static int make_job(struct router *router, const struct gen_model *model, const 
     list_init(&job->all);
     list_init(&job->waiting);
     job->prefill.slot = job->decode.slot = PICKER_NONE;
-    if (hash_prompt(job) < 0) {
+    if (keep_bias(job) < 0 || hash_prompt(job) < 0) {
         router_job_free(job);
         return E_NOMEM;
     }
@@ -345,6 +298,9 @@ void router_job_free(struct gen_handle *job)
         job->router->next_job = job->all.next;
     list_remove(&job->all);
     free(job->job.tokens);
+    buf_fini(&job->job.constraint);
+    free(job->bias);
+    free(job->draws);
     free(job->hashes);
     free(job);
 }
@@ -383,6 +339,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct gen_
     int rc = make_job(router, model, spec, &job);
 
     spec->tokens = NULL;
+    spec->constraint = (struct buf){0};
     if (rc < 0) {
         *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
         return rc;

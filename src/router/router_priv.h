@@ -83,6 +83,9 @@ struct gen_handle {      /* a job; the front knows it under this name */
     struct router_model *model;
     struct gen_job job; /* tokens grow as the answer does */
     uint32_t cap_tokens;
+    struct sample_bias *bias;    /* job.sample.bias: ours */
+    struct sample_result *draws; /* [cap_draws], of the tokens not delivered yet, if wanted */
+    uint32_t cap_draws;
     uint32_t n_prompt;
     uint32_t n_delivered; /* answer tokens handed to the front */
     struct block_hash *hashes;
@@ -156,6 +159,10 @@ void router_job_fail(struct gen_handle *job, int status, const char *type, const
 void router_job_end(struct gen_handle *job, enum gen_end end);
 void router_job_uncharge(struct gen_handle *job, struct job_part *part);
 void router_job_free(struct gen_handle *job);
+
+/* submit.c */
+int router_job_send(struct gen_handle *job,
+                    const struct picker_choice *choice); /* link_send's code, E_NOMEM */
 
 /* stream.c */
 int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens);

@@ -37,6 +37,8 @@ static void take_proof(struct job_part *part, const Baton__Proof *proof)
     part->proof.reused_tokens = proof->reused;
     part->proof.transferred_tokens = proof->transferred;
     part->proof.n_preempted = proof->preempted;
+    part->proof.drafted_tokens = proof->drafted;
+    part->proof.accepted_tokens = proof->accepted;
     part->proof.queue_ns = proof->queue_ns;
     part->proof.prefill_ns = proof->prefill_ns;
     part->proof.transfer_ns = proof->transfer_ns;
@@ -57,6 +59,8 @@ static void add_part(const struct gen_handle *job, const struct job_part *part, 
     sum->computed_tokens += part->proof.computed_tokens;
     sum->transferred_tokens += part->proof.transferred_tokens;
     sum->n_preempted += part->proof.n_preempted;
+    sum->drafted_tokens += part->proof.drafted_tokens;
+    sum->accepted_tokens += part->proof.accepted_tokens;
     sum->queue_ns += part->proof.queue_ns;
     sum->prefill_ns += part->proof.prefill_ns;
     sum->transfer_ns += part->proof.transfer_ns;
@@ -116,7 +120,8 @@ void router_stream_deliver(struct gen_handle *job)
         job->n_delivered += n;
         if (job->first_token_ns == 0)
             job->first_token_ns = clock_now_ns();
-        events.on_tokens(job->arg, &(struct gen_tokens){.ids = job->job.tokens + from, .n = n});
+        events.on_tokens(job->arg,
+                         &(struct gen_tokens){.ids = job->job.tokens + from, .n = n, .draws = job->draws});
         if (hashmap_get(router->by_number, &number) != job)
             return; /* cancelled from inside */
     }
@@ -124,20 +129,63 @@ void router_stream_deliver(struct gen_handle *job)
         router_job_end(job, job->ended.end);
 }
 
+/* How ids[i] was drawn, kept until its token is delivered; top is where its likeliest ones begin.  A worker
+ * that says nothing where it was asked does not know the question. */
+static int keep_draw(struct gen_handle *job, const Baton__Answer *answer, size_t i, size_t top)
+{
+    uint32_t at = router_job_answered(job) - job->n_delivered;
+    struct sample_result *draw;
+
+    if (answer->n_logprobs == 0)
+        return E_PROTO;
+    if (at >= job->cap_draws) {
+        uint32_t cap = 2 * at + 8;
+
+        draw = realloc(job->draws, (size_t)cap * sizeof(*draw));
+        if (draw == NULL)
+            return E_NOMEM;
+        job->draws = draw;
+        job->cap_draws = cap;
+    }
+    draw = &job->draws[at];
+    *draw = (struct sample_result){.id = answer->ids[i], .logprob = answer->logprobs[i]};
+    for (; draw->n_top < answer->n_tops[i] && draw->n_top < SAMPLE_MAX_TOP; draw->n_top++, top++)
+        draw->top[draw->n_top] =
+            (struct sample_top){.id = answer->top_ids[top], .logprob = answer->top_logprobs[top]};
+    return 0;
+}
+
+static bool has_right_tops(const Baton__Answer *answer, uint32_t vocab_size)
+{
+    for (size_t i = 0; i < answer->n_top_ids; i++)
+        if (answer->top_ids[i] >= vocab_size)
+            return false;
+    return true;
+}
+
 static int accept_tokens(struct gen_handle *job, const Baton__Answer *answer)
 {
     uint32_t vocab_size = tokenizer_vocab_size(job->model->gen.tokenizer);
+    size_t top = 0;
 
-    for (size_t i = 0; i < answer->n_ids; i++) {
+    if (!has_right_tops(answer, vocab_size))
+        return E_PROTO;
+
+    for (size_t i = 0; i < answer->n_ids; top += i < answer->n_n_tops ? answer->n_tops[i] : 0, i++) {
         uint64_t index = (uint64_t)answer->first_index + i;
+        int rc = 0;
 
         if (index < router_job_answered(job))
             continue; /* heard already */
         if (index > router_job_answered(job) || index >= job->job.max_new_tokens ||
             answer->ids[i] >= vocab_size)
             return E_PROTO;
-        if (keep_token(job, answer->ids[i]) < 0)
-            return E_NOMEM;
+        if (job->job.sample.wants_logprob)
+            rc = keep_draw(job, answer, i, top);
+        if (rc == 0)
+            rc = keep_token(job, answer->ids[i]);
+        if (rc < 0)
+            return rc;
     }
     return 0;
 }

@@ -22,6 +22,7 @@
 #include "engine/engine.h"
 #include "kv/pool.h"
 #include "prefix/block_hash.h"
+#include "sample/grammar.h"
 
 struct sched;
 struct seq; /* one token timeline; valid until its on_done returns */
@@ -52,7 +53,10 @@ struct seq_spec {           /* copied on submit */
     uint32_t max_new_tokens;  /* still to be drawn; 0: prefill only */
     const token_id *stop_ids; /* end the answer; borrowed for the sequence's life */
     uint32_t n_stop_ids;
-    struct sample_opts sample;
+    struct sample_opts sample;    /* its bias is copied */
+    struct grammar *grammar;      /* the answer's shape; a reference is taken; NULL: any */
+    uint32_t keep_tokens;         /* cached KV up to there is wanted for 5 minutes from now ... */
+    uint32_t keep_1h_tokens;      /* ... and up to there for an hour */
     struct prefix_key prefix_key; /* root of the tenant's hash chain */
     bool departs; /* draw the first token, then hold the KV for a transfer instead of decoding */
     bool arrives; /* KV comes from elsewhere: blocks are taken at once, computing waits */

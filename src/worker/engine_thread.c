@@ -102,6 +102,14 @@ struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origi
     return answer;
 }
 
+void worker_engine_draws(struct worker_engine *engine, uint32_t origin, const struct sample_result *draws)
+{
+    struct report *report = engine->pending[origin == ORIGIN_LOCAL ? WORKER_MAX_ROUTERS : origin];
+
+    if (report_draws(report, draws) < 0)
+        log_error("out_of_memory", LOG_STR("lost", "log probabilities"));
+}
+
 static void flush(struct worker_engine *engine)
 {
     for (uint32_t i = 0; i < N_ORIGINS; i++)

@@ -53,5 +53,7 @@ struct sched_events worker_tasks_events(void);
 /* engine_thread.c */
 struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
                                     uint32_t n_ids);
+/* How the tokens of this origin's latest answer were drawn. */
+void worker_engine_draws(struct worker_engine *engine, uint32_t origin, const struct sample_result *draws);
 
 #endif

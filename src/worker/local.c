@@ -21,6 +21,8 @@ struct gen_handle { /* a local job */
     void *arg;
     token_id *held; /* tokens kept back while paused */
     uint32_t n_held, cap_held;
+    struct sample_result *held_draws; /* [cap_held], if wanted */
+    bool wants_logprob;
     bool has_ended;
     enum gen_end end;
     struct gen_proof proof;
@@ -31,6 +33,7 @@ static void job_free(struct gen_handle *job)
 {
     hashmap_remove(job->worker->local_jobs, &job->number);
     free(job->held);
+    free(job->held_draws);
     free(job);
 }
 
@@ -50,6 +53,15 @@ static const struct gen_model *local_model_at(void *self, size_t index)
     return index == 0 ? &worker->model : NULL;
 }
 
+static struct sample_bias *copy_bias(const struct sample_opts *sample)
+{
+    struct sample_bias *copy = sample->n_bias > 0 ? calloc(sample->n_bias, sizeof(*copy)) : NULL;
+
+    if (copy != NULL)
+        memcpy(copy, sample->bias, sample->n_bias * sizeof(*copy));
+    return copy;
+}
+
 static int send_submit(struct worker *worker, struct gen_handle *job, struct gen_job *spec)
 {
     struct command *command = command_new(COMMAND_SUBMIT, ORIGIN_LOCAL);
@@ -67,8 +79,17 @@ static int send_submit(struct worker *worker, struct gen_handle *job, struct gen
     task->tokens = spec->tokens;
     task->n_tokens = task->n_prompt = spec->n_tokens;
     task->max_new_tokens = spec->max_new_tokens;
+    task->keep_tokens = spec->keep_tokens;
+    task->keep_1h_tokens = spec->keep_1h_tokens;
+    task->constraint = spec->constraint;
     task->sample = spec->sample;
+    task->sample.bias = copy_bias(&spec->sample);
     spec->tokens = NULL;
+    spec->constraint = (struct buf){0};
+    if (task->sample.n_bias > 0 && task->sample.bias == NULL) {
+        command_free(command);
+        return E_NOMEM;
+    }
     return worker_engine_send(worker->engine, command);
 }
 
@@ -84,6 +105,7 @@ static int local_submit(void *self, const struct gen_model *model, struct gen_jo
         job->worker = worker;
         job->number = ++worker->next_local;
         job->n_prompt = spec->n_tokens;
+        job->wants_logprob = spec->sample.wants_logprob;
         job->events = *events;
         job->arg = arg;
         job->submitted_ns = clock_now_ns();
@@ -92,6 +114,7 @@ static int local_submit(void *self, const struct gen_model *model, struct gen_jo
             rc = send_submit(worker, job, spec);
     }
     free(spec->tokens);
+    buf_fini(&spec->constraint);
     spec->tokens = NULL;
     if (rc < 0) {
         if (job != NULL)
@@ -138,7 +161,8 @@ static void deliver(struct gen_handle *job)
             job->first_token_ns = clock_now_ns();
         job->n_held = 0;
         job->n_delivered += n;
-        job->events.on_tokens(job->arg, &(struct gen_tokens){.ids = job->held, .n = n});
+        job->events.on_tokens(job->arg,
+                              &(struct gen_tokens){.ids = job->held, .n = n, .draws = job->held_draws});
         if (hashmap_get(worker->local_jobs, &number) != job)
             return; /* cancelled from inside */
     }
@@ -214,18 +238,32 @@ static void fail(struct gen_handle *job, int error)
     events.on_failure(arg, &failure);
 }
 
-static void hold(struct gen_handle *job, const token_id *ids, uint32_t n)
+static bool grow_held(struct gen_handle *job, uint32_t cap)
 {
-    if (job->n_held + n > job->cap_held) {
-        uint32_t cap = (job->n_held + n) * 2;
-        token_id *grown = realloc(job->held, cap * sizeof(*grown));
+    token_id *grown = realloc(job->held, cap * sizeof(*grown));
 
-        if (grown == NULL)
-            return;
-        job->held = grown;
-        job->cap_held = cap;
+    if (grown == NULL)
+        return false;
+    job->held = grown;
+    if (job->wants_logprob) {
+        struct sample_result *draws = realloc(job->held_draws, cap * sizeof(*draws));
+
+        if (draws == NULL)
+            return false;
+        job->held_draws = draws;
     }
+    job->cap_held = cap;
+    return true;
+}
+
+/* draws: NULL where none are wanted, or where there was no memory for them. */
+static void hold(struct gen_handle *job, const token_id *ids, const struct sample_result *draws, uint32_t n)
+{
+    if (job->n_held + n > job->cap_held && !grow_held(job, (job->n_held + n) * 2))
+        return;
     memcpy(job->held + job->n_held, ids, n * sizeof(*ids));
+    for (uint32_t i = 0; job->wants_logprob && i < n; i++)
+        job->held_draws[job->n_held + i] = draws ? draws[i] : (struct sample_result){.id = ids[i]};
     job->n_held += n;
 }
 
@@ -234,6 +272,8 @@ static void take_proof(struct gen_handle *job, const struct seq_stats *stats)
     job->proof.computed_tokens = stats->n_computed;
     job->proof.reused_tokens = stats->n_reused;
     job->proof.n_preempted = stats->n_preempted;
+    job->proof.drafted_tokens = stats->n_drafted;
+    job->proof.accepted_tokens = stats->n_accepted;
     job->proof.queue_ns = stats->queue_ns;
     job->proof.prefill_ns = stats->prefill_ns;
     job->proof.decode_ns = stats->decode_ns;
@@ -255,7 +295,8 @@ static void on_answer(struct worker *worker, const struct report *report, const 
             return;
     }
     if (answer->n_ids > 0)
-        hold(job, report->ids + answer->ids_at, answer->n_ids);
+        hold(job, report->ids + answer->ids_at, answer->n_draws > 0 ? report->draws + answer->draws_at : NULL,
+             answer->n_ids);
     if (answer->finish == BATON__FINISH__FINISH_FAILED) {
         fail(job, answer->error);
         return;

@@ -2,6 +2,7 @@
 /* Commands and reports, and the translation between the hand-off's wire messages and structs. */
 #include "worker/messages.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,10 +27,28 @@ void command_free(struct command *command)
     if (command == NULL)
         return;
     if (command->kind == COMMAND_SUBMIT)
-        free(command->as.submit.tokens);
+        task_spec_fini(&command->as.submit);
     if (command->kind == COMMAND_PEER_MESSAGE)
         peer_message_fini(&command->as.peer);
     free(command);
+}
+
+void task_spec_fini(struct task_spec *spec)
+{
+    free(spec->tokens);
+    free((struct sample_bias *)spec->sample.bias);
+    buf_fini(&spec->constraint);
+    spec->tokens = NULL;
+    spec->sample.bias = NULL;
+}
+
+struct sample_bias *bias_from_wire(const uint32_t *ids, const float *bias, size_t n)
+{
+    struct sample_bias *copy = n > 0 ? calloc(n, sizeof(*copy)) : NULL;
+
+    for (size_t i = 0; copy != NULL && i < n; i++)
+        copy[i] = (struct sample_bias){.id = ids[i], .bias = bias[i]};
+    return copy;
 }
 
 struct report *report_new(enum report_kind kind, uint32_t number)
@@ -47,8 +66,11 @@ void report_free(struct report *report)
 {
     if (report == NULL)
         return;
+    for (uint32_t i = 0; i < report->n_answers; i++)
+        free(report->answers[i].error_text);
     free(report->answers);
     free(report->ids);
+    free(report->draws);
     peer_message_fini(&report->peer);
     free(report);
 }
@@ -86,6 +108,31 @@ struct answer *report_answer(struct report *report, const token_id *ids, uint32_
         memcpy(report->ids + report->n_ids, ids, n_ids * sizeof(*ids));
     report->n_ids += n_ids;
     return answer;
+}
+
+static float sayable(float logprob)
+{
+    return logprob >= -FLT_MAX && logprob <= FLT_MAX ? logprob : -FLT_MAX;
+}
+
+int report_draws(struct report *report, const struct sample_result *draws)
+{
+    struct answer *answer = &report->answers[report->n_answers - 1];
+
+    if (!grow((void **)&report->draws, &report->cap_draws, report->n_draws + answer->n_ids,
+              sizeof(*report->draws)))
+        return E_NOMEM;
+    answer->draws_at = report->n_draws;
+    answer->n_draws = answer->n_ids;
+    for (uint32_t i = 0; i < answer->n_ids; i++) {
+        struct sample_result *draw = &report->draws[report->n_draws++];
+
+        *draw = draws[i];
+        draw->logprob = sayable(draw->logprob);
+        for (uint32_t k = 0; k < draw->n_top; k++)
+            draw->top[k].logprob = sayable(draw->top[k].logprob);
+    }
+    return 0;
 }
 
 void peer_message_fini(struct kvxfer_message *message)
@@ -143,10 +190,18 @@ static struct kvxfer_message read_refused(const Baton__GrantRefused *refused)
 
 static struct kvxfer_message read_prefill_done(const Baton__PrefillDone *done)
 {
-    return (struct kvxfer_message){.kind = KVXFER_PREFILL_DONE,
-                                   .transfer = done->transfer,
-                                   .first = {.id = done->first_token, .logprob = done->logprob},
-                                   .is_finished = done->is_finished};
+    struct kvxfer_message message = {.kind = KVXFER_PREFILL_DONE,
+                                     .transfer = done->transfer,
+                                     .first = {.id = done->first_token, .logprob = done->logprob},
+                                     .is_finished = done->is_finished};
+    size_t n_top = done->n_top_ids < done->n_top_logprobs ? done->n_top_ids : done->n_top_logprobs;
+
+    for (size_t i = 0; i < n_top && i < KVXFER_MAX_TOP; i++) {
+        message.first.top_ids[i] = done->top_ids[i];
+        message.first.top_logprobs[i] = done->top_logprobs[i];
+        message.first.n_top++;
+    }
+    return message;
 }
 
 int peer_message_from_wire(enum frame_type type, const ProtobufCMessage *message, struct kvxfer_message *out)
@@ -257,10 +312,16 @@ static int send_refused(const struct kvxfer_message *message, wire_send send, vo
 static int send_prefill_done(const struct kvxfer_message *message, wire_send send, void *arg)
 {
     Baton__PrefillDone done = BATON__PREFILL_DONE__INIT;
+    struct kvxfer_first first = message->first;
 
+    for (uint32_t i = 0; i < first.n_top; i++)
+        first.top_logprobs[i] = sayable(first.top_logprobs[i]);
     done.transfer = message->transfer;
-    done.first_token = message->first.id;
-    done.logprob = message->first.logprob;
+    done.first_token = first.id;
+    done.logprob = sayable(first.logprob);
+    done.top_ids = first.top_ids;
+    done.top_logprobs = first.top_logprobs;
+    done.n_top_ids = done.n_top_logprobs = first.n_top;
     done.is_finished = message->is_finished;
     return send(arg, FRAME_PREFILL_DONE, &done.base);
 }

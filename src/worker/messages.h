@@ -32,7 +32,9 @@ struct task_spec {
     char tenant[64];
     token_id *tokens; /* heap, owned */
     uint32_t n_tokens, n_prompt, max_new_tokens;
-    struct sample_opts sample;
+    struct sample_opts sample; /* its bias is heap, owned */
+    struct buf constraint;     /* the answer's shape (sample/grammar.h), owned; empty: any */
+    uint32_t keep_tokens, keep_1h_tokens;
 };
 
 struct peer_facts { /* what the engine thread must know of a peer */
@@ -75,8 +77,11 @@ struct answer {            /* news of one request */
     uint32_t cached_tokens;
     uint32_t first_index;
     uint32_t ids_at, n_ids; /* into the report's ids */
+    uint32_t draws_at,
+        n_draws; /* into the report's draws; n_ids where log probabilities are wanted, else 0 */
     Baton__Finish finish;
     int32_t error;
+    char *error_text; /* FAILED: for people; heap, the report's; NULL: none */
     struct seq_stats stats;
     uint64_t transfer_ns;
     char transport[16];
@@ -99,6 +104,8 @@ struct report {
     uint32_t n_answers, cap_answers;
     token_id *ids;
     uint32_t n_ids, cap_ids;
+    struct sample_result *draws;
+    uint32_t n_draws, cap_draws;
     struct kvxfer_message peer; /* its blocks are heap and owned by the report */
     struct load_report load;
 };
@@ -109,6 +116,14 @@ struct report *report_new(enum report_kind kind, uint32_t number);
 void report_free(struct report *report);
 /* Room for one more answer with n_ids tokens; NULL: no memory. */
 struct answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids);
+/* How its n_ids tokens were drawn, for the answer made last.  A log probability that no wire would carry (of
+ * what is impossible) becomes the least that does.  E_NOMEM: nothing was done. */
+int report_draws(struct report *report, const struct sample_result *draws);
+
+/* bias and ids as the wire has them, [n] each; the copy is heap and the caller's.  NULL: no memory, or n is
+ * 0. */
+struct sample_bias *bias_from_wire(const uint32_t *ids, const float *bias, size_t n);
+void task_spec_fini(struct task_spec *spec);
 
 /* Between wire and struct; the first allocates blocks (E_NOMEM) and returns E_PROTO for a run list that is
  * absurd. */

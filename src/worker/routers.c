@@ -104,6 +104,25 @@ static int copy_tokens(const Baton__Submit *submit, struct task_spec *spec)
     return 0;
 }
 
+static int read_sampling(const Baton__Sampling *sampling, struct sample_opts *out)
+{
+    size_t n_bias = sampling->n_bias < sampling->n_bias_ids ? sampling->n_bias : sampling->n_bias_ids;
+
+    *out = (struct sample_opts){.temperature = sampling->temperature,
+                                .top_p = sampling->top_p,
+                                .min_p = sampling->min_p,
+                                .top_k = sampling->top_k,
+                                .wants_logprob = sampling->wants_logprob,
+                                .n_top = sampling->n_top,
+                                .seed = sampling->seed,
+                                .frequency_penalty = sampling->frequency_penalty,
+                                .presence_penalty = sampling->presence_penalty,
+                                .repetition_penalty = sampling->repetition_penalty,
+                                .bias = bias_from_wire(sampling->bias_ids, sampling->bias, n_bias),
+                                .n_bias = (uint32_t)n_bias};
+    return n_bias > 0 && out->bias == NULL ? E_NOMEM : 0;
+}
+
 static int read_submit(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
 {
     spec->key = (struct task_key){.router_epoch = router->epoch, .request = submit->request};
@@ -115,12 +134,12 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
     str_copy(spec->tenant, sizeof(spec->tenant), submit->tenant);
     spec->n_prompt = submit->n_prompt;
     spec->max_new_tokens = submit->max_new_tokens;
-    if (submit->sampling != NULL)
-        spec->sample = (struct sample_opts){.temperature = submit->sampling->temperature,
-                                            .top_p = submit->sampling->top_p,
-                                            .min_p = submit->sampling->min_p,
-                                            .top_k = submit->sampling->top_k,
-                                            .seed = submit->sampling->seed};
+    spec->keep_tokens = submit->keep_tokens;
+    spec->keep_1h_tokens = submit->keep_1h_tokens;
+    if ((submit->sampling != NULL && read_sampling(submit->sampling, &spec->sample) < 0) ||
+        (submit->constraint.len > 0 &&
+         buf_append(&spec->constraint, submit->constraint.data, submit->constraint.len) < 0))
+        return E_NOMEM;
     spec->peer = PEER_NONE;
     if (spec->mode == TASK_PREFILL) {
         spec->peer = submit->peer ? worker_peer_for(router->worker, submit->peer) : PEER_NONE;
@@ -197,67 +216,6 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
 
 static const struct link_events router_calls = {
     .on_hello = on_hello, .on_up = on_up, .on_message = on_message, .on_down = on_down};
-
-/* ---- answers ---- */
-
-static void fill_proof(const struct answer *from, Baton__Proof *proof)
-{
-    baton__proof__init(proof);
-    proof->computed = from->stats.n_computed;
-    proof->reused = from->stats.n_reused;
-    proof->transferred = from->stats.n_transferred;
-    proof->drawn = from->stats.n_drawn;
-    proof->preempted = from->stats.n_preempted;
-    proof->queue_ns = from->stats.queue_ns;
-    proof->prefill_ns = from->stats.prefill_ns;
-    proof->decode_ns = from->stats.decode_ns;
-    proof->transfer_ns = from->transfer_ns;
-    proof->transport = (char *)from->transport;
-}
-
-static void fill_answer(const struct report *report, const struct answer *from, Baton__Answer *to,
-                        Baton__Proof *proof)
-{
-    baton__answer__init(to);
-    to->request = from->request;
-    to->is_accepted = from->is_accepted;
-    to->cached_tokens = from->cached_tokens;
-    to->first_index = from->first_index;
-    to->ids = report->ids + from->ids_at;
-    to->n_ids = from->n_ids;
-    to->finish = from->finish;
-    to->error = from->error;
-    if (from->has_proof) {
-        fill_proof(from, proof);
-        to->proof = proof;
-    }
-}
-
-/* One frame for all that a step did for this router. */
-void worker_routers_answers(struct worker *worker, const struct report *report)
-{
-    struct worker_router *router = &worker->routers[report->number];
-    Baton__Tokens tokens = BATON__TOKENS__INIT;
-    uint32_t n = report->n_answers;
-    Baton__Answer *answers = calloc(n, sizeof(*answers));
-    Baton__Answer **list = calloc(n, sizeof(*list));
-    Baton__Proof *proofs = calloc(n, sizeof(*proofs));
-
-    if (answers != NULL && list != NULL && proofs != NULL) {
-        for (uint32_t i = 0; i < n; i++) {
-            if (report->answers[i].router_epoch != router->epoch)
-                continue; /* asked by a former life: its numbers mean other requests now */
-            fill_answer(report, &report->answers[i], &answers[i], &proofs[i]);
-            list[tokens.n_answers++] = &answers[i];
-        }
-        tokens.answers = list;
-        if (tokens.n_answers > 0) /* a link that is down: its requests are being cancelled */
-            (void)link_send(router->link, FRAME_TOKENS, &tokens.base);
-    }
-    free(answers);
-    free(list);
-    free(proofs);
-}
 
 int worker_routers_open(struct worker *worker, struct fault *fault)
 {

@@ -77,7 +77,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
     hashmap_remove(engine->by_key, &task->spec.key);
     list_remove(&task->all);
     engine->n_tasks--;
-    free(task->spec.tokens);
+    task_spec_fini(&task->spec);
     free(task);
 }
 
@@ -92,6 +92,8 @@ static int submit_seq(struct worker_engine *engine, struct task *task)
                            .stop_ids = engine->opts.stop_ids,
                            .n_stop_ids = (uint32_t)engine->opts.n_stop_ids,
                            .sample = spec->sample,
+                           .keep_tokens = spec->keep_tokens,
+                           .keep_1h_tokens = spec->keep_1h_tokens,
                            .departs = spec->mode == TASK_PREFILL,
                            .arrives = spec->mode == TASK_DECODE,
                            .user = task};
@@ -122,7 +124,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
         return;
     }
     task->spec = *spec;
-    spec->tokens = NULL;
+    *spec = (struct task_spec){.key = task->spec.key};
     task->n_begun = task->n_answered = task->spec.n_tokens - task->spec.n_prompt;
     list_push_back(&engine->tasks, &task->all);
     engine->n_tasks++;
@@ -204,6 +206,8 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
     answer = worker_engine_answer(engine, task->spec.origin, &token->id, 1);
     if (answer != NULL) {
         name_answer(answer, &task->spec);
+        if (task->spec.sample.wants_logprob)
+            worker_engine_draws(engine, task->spec.origin, token);
         answer->first_index = task->n_answered;
         if (!task->has_first) {
             task->seq = seq;

@@ -90,6 +90,8 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg); /* the load report in 
 int worker_routers_open(struct worker *worker, struct fault *fault);
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
+
+/* answers.c */
 void worker_routers_answers(struct worker *worker, const struct report *report);
 
 /* peers.c */

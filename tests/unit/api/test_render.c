@@ -37,7 +37,7 @@ static int num(json_t *object, const char *name)
     return (int)json_integer_value(json_object_get(object, name));
 }
 
-static const struct api_usage usage = {12, 2048, 30, 20, 3};
+static const struct api_usage usage = {12, 2048, 30, 20, 3, 2};
 
 static void a_message_has_its_shape(void **state)
 {
@@ -72,6 +72,7 @@ static void a_message_has_its_shape(void **state)
     assert_int_equal(num(counts, "cache_creation_input_tokens"), 50);
     assert_int_equal(num(counts, "cache_read_input_tokens"), 2048);
     assert_int_equal(num(counts, "output_tokens"), 3);
+    assert_int_equal(num(json_object_get(counts, "output_tokens_details"), "thinking_tokens"), 2);
     assert_int_equal(num(json_object_get(counts, "cache_creation"), "ephemeral_1h_input_tokens"), 20);
     json_decref(root);
 
@@ -82,6 +83,47 @@ static void a_message_has_its_shape(void **state)
     root = load(&text);
     assert_int_equal(json_array_size(json_object_get(root, "content")), 0);
     assert_string_equal(str(root, "stop_sequence"), "END");
+    json_decref(root);
+    buf_fini(&text);
+}
+
+static void thinking_has_its_shape(void **state)
+{
+    const struct gen_block block = {
+        .kind = GEN_THINKING, .text = bytes_str("First\n"), .signature = bytes_str("c2ln")};
+    const struct api_answer answer = {
+        .id = "msg_1", .model = bytes_str("m"), .blocks = &block, .n_blocks = 1, .usage = usage};
+    struct buf text = {0};
+    json_t *root, *part;
+
+    assert_int_equal(api_put_message(&text, &answer), 0);
+    root = load(&text);
+    part = json_array_get(json_object_get(root, "content"), 0);
+    assert_string_equal(str(part, "type"), "thinking");
+    assert_string_equal(str(part, "thinking"), "First\n");
+    assert_string_equal(str(part, "signature"), "c2ln");
+    json_decref(root);
+
+    api_put_thinking_start(&text, 0);
+    root = load(&text);
+    part = json_object_get(root, "content_block");
+    assert_string_equal(str(part, "type"), "thinking");
+    assert_string_equal(str(part, "thinking"), "");
+    assert_string_equal(str(part, "signature"), "");
+    json_decref(root);
+
+    api_put_thinking_delta(&text, 0, block.text);
+    root = load(&text);
+    part = json_object_get(root, "delta");
+    assert_string_equal(str(part, "type"), "thinking_delta");
+    assert_string_equal(str(part, "thinking"), "First\n");
+    json_decref(root);
+
+    api_put_signature_delta(&text, 0, block.signature);
+    root = load(&text);
+    part = json_object_get(root, "delta");
+    assert_string_equal(str(part, "type"), "signature_delta");
+    assert_string_equal(str(part, "signature"), "c2ln");
     json_decref(root);
     buf_fini(&text);
 }
@@ -238,9 +280,8 @@ static void models_come_in_pages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_has_its_shape),
-        cmocka_unit_test(events_have_their_shapes),
-        cmocka_unit_test(errors_have_their_shape),
+        cmocka_unit_test(a_message_has_its_shape),  cmocka_unit_test(thinking_has_its_shape),
+        cmocka_unit_test(events_have_their_shapes), cmocka_unit_test(errors_have_their_shape),
         cmocka_unit_test(models_come_in_pages),
     };
 

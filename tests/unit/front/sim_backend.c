@@ -259,6 +259,7 @@ static void sim_model_drop(void *self, const struct gen_model *model)
 static int refuse(struct sim *sim, struct gen_job *job, struct gen_failure *failure)
 {
     free(job->tokens);
+    buf_fini(&job->constraint);
     sim->n_overloads++;
     *failure = (struct gen_failure){529, "overloaded_error", "Overloaded", 1};
     return E_OVERLOADED;
@@ -289,6 +290,7 @@ static int sim_submit(void *self, const struct gen_model *model, struct gen_job 
     job->n_cached = find_cached(sim, spec);
     job->submitted_ns = clock_now_ns();
     free(spec->tokens);
+    buf_fini(&spec->constraint);
     list_push_back(&sim->jobs, &job->node);
     sim->counts.n_running++;
     rc = choose_script(job, (const char *)user.data);

@@ -48,7 +48,26 @@ static int shut(void *arg, enum calls_end how)
                                                          : "?;");
 }
 
-static const struct answer_sink sink_calls = {open_text, put, open_call, put, shut};
+static int sign(void *arg, struct bytes signature)
+{
+    assert_true(signature.len_bytes > 0);
+    return buf_append_str(&((struct sink *)arg)->out, "#");
+}
+
+static int open_thinking(void *arg)
+{
+    ((struct sink *)arg)->is_text = true;
+    return buf_append_str(&((struct sink *)arg)->out, "~(");
+}
+
+static const struct answer_sink sink_calls = {.open_text = open_text,
+                                              .text = put,
+                                              .open_thinking = open_thinking,
+                                              .thinking = put,
+                                              .signature = sign,
+                                              .open_call = open_call,
+                                              .arguments = put,
+                                              .close = shut};
 
 #define CALL(name, args) "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " args "}\n</tool_call>"
 
@@ -167,6 +186,7 @@ static void run(const struct gen_model *model, size_t i, size_t group)
     struct bytes stops[3];
     struct gen_tool tool = {0};
     struct gen_request request = {.tools = &tool, .n_tools = answers[i].has_tools, .stop_sequences = stops};
+    const struct answer_opts opts = {.model = model, .request = &request};
     struct token_ids ids = {0};
     struct sink sink = {0};
     struct answer *answer;
@@ -179,7 +199,7 @@ static void run(const struct gen_model *model, size_t i, size_t group)
     request.tool_choice = answers[i].is_none ? GEN_TOOLS_NONE : GEN_TOOLS_AUTO;
     assert_int_equal(
         tokenizer_encode(model->tokenizer, bytes_str(answers[i].text), TOKEN_PARSE_SPECIAL, 10000, &ids), 0);
-    assert_int_equal(answer_new(model->tokenizer, &request, &sink_calls, &sink, &answer), 0);
+    assert_int_equal(answer_new(&opts, &sink_calls, &sink, &answer), 0);
     for (size_t at = 0; at < ids.n && rc == 0; at += group)
         rc = answer_push(answer, ids.ids + at, at + group > ids.n ? ids.n - at : group);
     assert_true(rc >= 0);

@@ -256,12 +256,9 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conversations_are_rendered_in_order),
-        cmocka_unit_test(a_prefill_is_left_open),
-        cmocka_unit_test(breakpoints_fall_on_tokens),
-        cmocka_unit_test(counts_add_up),
-        cmocka_unit_test(thinking_reaches_the_template),
-        cmocka_unit_test(refusals_reach_the_client),
+        cmocka_unit_test(conversations_are_rendered_in_order),  cmocka_unit_test(a_prefill_is_left_open),
+        cmocka_unit_test(breakpoints_fall_on_tokens),           cmocka_unit_test(counts_add_up),
+        cmocka_unit_test(thinking_reaches_the_template),        cmocka_unit_test(refusals_reach_the_client),
         cmocka_unit_test(marks_need_no_rendering_of_their_own),
     };
 

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request's answers in the backend's hands.
+ *
+ *     WAITING ──submit──> PLACED ──on_accepted──> RUNNING ──stop string, on_end──> OVER
+ *
+ * Most requests have one choice.  Of several with one prompt the first is handed on alone, and the others
+ * when its first token has come: by then the prompt's KV is in a prefix cache, and is not computed once for
+ * each. A refusal then is no error while another choice runs: those that wait try again when one ends.
+ *
+ * A choice that ends (also by a stop string) leaves the others alone; one that fails, fails the request,
+ * since half of what was asked for is not an answer.  Handing on and taking back never happen inside the
+ * backend's own calls for another choice, except that a failure takes back all. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "front/front_priv.h"
+
+static const struct gen_events events;
+
+/* ---- proof ---- */
+
+static uint64_t later_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void add_proof(const struct gen_proof *one, struct gen_proof *sum)
+{
+    sum->computed_tokens += one->computed_tokens;
+    sum->reused_tokens += one->reused_tokens;
+    sum->transferred_tokens += one->transferred_tokens;
+    sum->n_redispatched += one->n_redispatched;
+    sum->n_preempted += one->n_preempted;
+    sum->drafted_tokens += one->drafted_tokens;
+    sum->accepted_tokens += one->accepted_tokens;
+    sum->queue_ns = later_of(sum->queue_ns, one->queue_ns);
+    sum->prefill_ns = later_of(sum->prefill_ns, one->prefill_ns);
+    sum->transfer_ns = later_of(sum->transfer_ns, one->transfer_ns);
+    sum->decode_ns = later_of(sum->decode_ns, one->decode_ns);
+    if (sum->prefill_worker[0] == '\0')
+        memcpy(sum->prefill_worker, one->prefill_worker, sizeof(sum->prefill_worker));
+    if (sum->decode_worker[0] == '\0')
+        memcpy(sum->decode_worker, one->decode_worker, sizeof(sum->decode_worker));
+    if (sum->transport[0] == '\0')
+        memcpy(sum->transport, one->transport, sizeof(sum->transport));
+}
+
+/* Tokens are added up, each choice's prompt too, since each was computed or reused; of times, which overlap,
+ * the longest counts. */
+static void sum_proof(struct request *request)
+{
+    struct gen_proof sum = {0};
+
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        const struct choice *choice = &request->choices[i];
+
+        add_proof(&choice->proof, &sum);
+        if (choice->state != CHOICE_WAITING)
+            sum.prompt_tokens += (uint32_t)choice->prompt->ids.n;
+    }
+    sum.drawn_tokens = request->n_output;
+    sum.ttft_ns = request->first_ns > 0 ? request->first_ns - request->received_ns : 0;
+    sum.total_ns = clock_now_ns() - request->received_ns;
+    request->proof = sum;
+}
+
+/* ---- handing on ---- */
+
+static uint64_t seed_of(const struct choice *choice)
+{
+    const struct gen_request *gen = &choice->request->gen;
+    uint64_t seed;
+
+    /* The same request with a seed gives the same choices, which differ from each other. */
+    if (gen->has_seed)
+        return gen->seed + choice->index * UINT64_C(0x9e3779b97f4a7c15);
+    rng_system(&seed, sizeof(seed));
+    return seed;
+}
+
+static int make_job(struct choice *choice, struct gen_job *job)
+{
+    const struct request *request = choice->request;
+    const struct gen_request *gen = &request->gen;
+    uint32_t n = (uint32_t)choice->prompt->ids.n;
+    uint32_t room = request->model->context_length - n;
+    double temperature =
+        isnan(gen->temperature) ? request->front->opts.default_temperature : gen->temperature;
+
+    memset(job, 0, sizeof(*job));
+    memcpy(job->request_id, request->id, sizeof(request->id));
+    memcpy(job->tenant, request->who.tenant, sizeof(job->tenant));
+    job->tokens = malloc((size_t)n * sizeof(*job->tokens));
+    if (job->tokens == NULL)
+        return E_NOMEM;
+    memcpy(job->tokens, choice->prompt->ids.ids, (size_t)n * sizeof(*job->tokens));
+    job->n_tokens = n;
+    choice->is_clamped = gen->max_tokens > room;
+    job->max_new_tokens = choice->is_clamped ? room : gen->max_tokens;
+    if (job->max_new_tokens == 0)
+        job->max_new_tokens = 1; /* to compute the prompt only, one token is drawn and thrown away */
+    job->sample = (struct sample_opts){.temperature = (float)temperature,
+                                       .top_p = (float)gen->top_p,
+                                       .min_p = (float)gen->min_p,
+                                       .top_k = gen->top_k,
+                                       .wants_logprob = gen->wants_logprobs,
+                                       .n_top = gen->wants_logprobs ? gen->n_top_logprobs : 0,
+                                       .frequency_penalty = gen->frequency_penalty,
+                                       .presence_penalty = gen->presence_penalty,
+                                       .repetition_penalty = gen->repetition_penalty,
+                                       .bias = request->bias,
+                                       .n_bias = (uint32_t)gen->n_bias,
+                                       .seed = seed_of(choice)};
+    return 0;
+}
+
+static int submit_one(struct choice *choice, struct gen_failure *failure)
+{
+    struct request *request = choice->request;
+    const struct backend *backend = request_backend(request);
+    const struct answer_sink *sink =
+        request->gen.is_stream ? request->dialect->stream_sink : &output_whole_sink;
+    const struct answer_opts opts = {
+        .model = request->model, .request = &request->gen, .begins_thinking = choice->prompt->opens_thinking};
+    struct gen_job job;
+    int rc;
+
+    *failure = (struct gen_failure){
+        .status = 503, .type = "api_error", .message = "the request could not be placed"};
+    if ((choice->answer == NULL && answer_new(&opts, sink, choice, &choice->answer) < 0) ||
+        make_job(choice, &job) < 0) {
+        failure->message = "out of memory";
+        return E_NOMEM;
+    }
+    rc = backend->ops->submit(backend->self, request->model, &job, &events, choice, &choice->handle, failure);
+    if (rc < 0) {
+        choice->handle = NULL;
+        return rc;
+    }
+    choice->state = CHOICE_PLACED;
+    request->n_waiting--;
+    return 0;
+}
+
+static void fail_placing(struct request *request, const struct gen_failure *failure)
+{
+    struct api_error error;
+
+    api_fail(&error, failure->status, "%s", failure->message);
+    error.type = failure->type;
+    error.retry_after_s = failure->retry_after_s;
+    request_fail(request, &error);
+}
+
+/* Has a choice before this one the same prompt? */
+static bool is_repeated(const struct choice *choice)
+{
+    return choice->index > 0 && choice[-1].prompt == choice->prompt;
+}
+
+/* Is the first choice with the same prompt past it? */
+static bool is_prompt_known(const struct choice *choice)
+{
+    while (is_repeated(choice))
+        choice--;
+    return choice->last_ns > 0 || choice->state == CHOICE_OVER;
+}
+
+static bool is_running(const struct request *request)
+{
+    return request->n_waiting + request->n_over < request->n_choices;
+}
+
+static void on_later(void *arg)
+{
+    struct request *request = arg;
+    struct gen_failure failure;
+
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        struct choice *choice = &request->choices[i];
+        int rc;
+
+        if (choice->state != CHOICE_WAITING || !is_prompt_known(choice))
+            continue;
+        rc = submit_one(choice, &failure);
+        if (rc == 0)
+            continue;
+        if (rc != E_OVERLOADED || !is_running(request))
+            fail_placing(request, &failure);
+        return;
+    }
+}
+
+/* Biases in the sampler's words, in the request's memory. */
+static int make_bias(struct request *request)
+{
+    struct gen_request *gen = &request->gen;
+
+    if (gen->n_bias == 0)
+        return 0;
+    request->bias = arena_take(&gen->arena, gen->n_bias * sizeof(*request->bias));
+    if (request->bias == NULL)
+        return E_NOMEM;
+    for (size_t i = 0; i < gen->n_bias; i++)
+        request->bias[i] = (struct sample_bias){.id = gen->bias[i].token, .bias = gen->bias[i].bias};
+    return 0;
+}
+
+static int make_choices(struct request *request)
+{
+    uint32_t n = request->gen.n_choices > 1 ? request->gen.n_choices : 1;
+
+    if (make_bias(request) < 0)
+        return E_NOMEM;
+
+    request->choices = calloc(n, sizeof(*request->choices));
+    if (request->choices == NULL)
+        return E_NOMEM;
+    request->n_choices = request->n_waiting = n;
+    request->front->n_running += n - 1;
+    for (uint32_t i = 0; i < n; i++) {
+        request->choices[i].request = request;
+        request->choices[i].index = i;
+        request->choices[i].prompt = &request->prompt;
+    }
+    return n > 1 ? ev_timer_new(request->front->opts.loop, on_later, request, &request->later) : 0;
+}
+
+void choices_submit(struct request *request)
+{
+    uint32_t n = request->gen.n_choices > 1 ? request->gen.n_choices : 1;
+    struct gen_failure failure = {.status = 529,
+                                  .type = "overloaded_error",
+                                  .message = "Overloaded: too many answers are being written"};
+
+    if (n > 1 && n - 1 > request->front->opts.max_requests - request->front->n_running) {
+        fail_placing(request, &failure);
+        return;
+    }
+    if (make_choices(request) < 0) {
+        request_fail_no_memory(request);
+        return;
+    }
+    request->submitted_ns = clock_now_ns();
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        if (is_repeated(&request->choices[i]))
+            continue;
+        if (submit_one(&request->choices[i], &failure) < 0) {
+            fail_placing(request, &failure);
+            return;
+        }
+    }
+    request_enter(request, REQUEST_PLACED);
+}
+
+/* ---- taking back ---- */
+
+static void withdraw(struct choice *choice)
+{
+    const struct backend *backend = request_backend(choice->request);
+    struct gen_handle *handle = choice->handle;
+
+    choice->handle = NULL;
+    if (handle != NULL)
+        backend->ops->cancel(backend->self, handle, &choice->proof);
+}
+
+void choices_withdraw(struct request *request)
+{
+    if (request->choices == NULL)
+        return;
+    for (uint32_t i = 0; i < request->n_choices; i++)
+        withdraw(&request->choices[i]);
+    sum_proof(request);
+}
+
+void choices_pause(struct request *request, bool is_paused)
+{
+    const struct backend *backend = request_backend(request);
+
+    /* What was held back may come from inside, and end the request. */
+    request->is_held = true;
+    for (uint32_t i = 0; i < request->n_choices; i++)
+        if (request->choices[i].handle != NULL)
+            backend->ops->pause(backend->self, request->choices[i].handle, is_paused);
+    request->is_held = false;
+    if (request->state >= REQUEST_DONE)
+        request_free(request);
+}
+
+void choices_fini(struct request *request)
+{
+    if (request->choices == NULL)
+        return;
+    ev_timer_free(request->later);
+    request->front->n_running -= request->n_choices - 1;
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        answer_free(request->choices[i].answer);
+        output_fini_choice(&request->choices[i]);
+    }
+    free(request->choices);
+    request->choices = NULL;
+}
+
+/* ---- what the backend says ---- */
+
+static void account(struct choice *choice, uint32_t cached_tokens)
+{
+    struct request *request = choice->request;
+    struct api_usage usage = {0};
+
+    prompt_account(choice->prompt, cached_tokens, request->model->block_tokens, &usage);
+    request->usage.input_tokens += usage.input_tokens;
+    request->usage.cache_read_tokens += usage.cache_read_tokens;
+    request->usage.created_5m_tokens += usage.created_5m_tokens;
+    request->usage.created_1h_tokens += usage.created_1h_tokens;
+}
+
+static void on_accepted(void *arg, uint32_t cached_tokens)
+{
+    struct choice *choice = arg;
+    struct request *request = choice->request;
+
+    if (choice->state != CHOICE_PLACED)
+        return;
+    choice->state = CHOICE_RUNNING;
+    if (!is_repeated(choice)) /* a prompt is billed once */
+        account(choice, cached_tokens);
+    if (request->state == REQUEST_PLACED) {
+        request_enter(request, REQUEST_PREFILLING);
+        if (request->gen.is_stream) {
+            request->status = 200;
+            output_begin_stream(request);
+            ev_timer_start(request->ping, request->front->opts.ping_ns);
+        }
+    }
+    output_begin_choice(choice);
+}
+
+/* The choice's answer is complete, and with the last one the request's. */
+static void finish(struct choice *choice, enum gen_stop why, struct bytes stop_sequence)
+{
+    struct request *request = choice->request;
+
+    choice->state = CHOICE_OVER;
+    choice->stop = why;
+    choice->stop_sequence = stop_sequence;
+    request->n_over++;
+    request->usage.thinking_tokens += answer_thinking_tokens(choice->answer);
+    if (request->n_over == request->n_choices) {
+        request->usage.output_tokens = request->n_output;
+        sum_proof(request);
+        output_end_choice(choice);
+        request_finish(request);
+        return;
+    }
+    output_end_choice(choice);
+    if (request->n_waiting > 0)
+        ev_timer_start(request->later, 0);
+}
+
+/* An end that the answer's text brought about. */
+static void finish_early(struct choice *choice)
+{
+    enum gen_stop why = answer_stop(choice->answer);
+    const struct gen_request *gen = &choice->request->gen;
+
+    withdraw(choice);
+    finish(choice, why,
+           why == GEN_STOP_SEQUENCE ? gen->stop_sequences[answer_stop_index(choice->answer)]
+                                    : bytes_of(NULL, 0));
+}
+
+static void on_tokens(void *arg, const struct gen_tokens *tokens)
+{
+    struct choice *choice = arg;
+    struct request *request = choice->request;
+    uint64_t now = clock_now_ns();
+    int rc;
+
+    on_accepted(choice, 0); /* a backend that forgot to say so */
+    if (request->gen.max_tokens == 0) {
+        withdraw(choice);
+        finish(choice, GEN_STOP_MAX_TOKENS, bytes_of(NULL, 0));
+        return;
+    }
+    report_tokens(choice, now, tokens->n);
+    if (request->state == REQUEST_PREFILLING) {
+        request->first_ns = now;
+        request_enter(request, REQUEST_STREAMING);
+    }
+    if (choice->last_ns == 0 && request->n_waiting > 0)
+        ev_timer_start(request->later, 0);
+    choice->last_ns = request->last_ns = now;
+    choice->n_output += (uint32_t)tokens->n;
+    request->n_output += (uint32_t)tokens->n;
+    rc = answer_push(choice->answer, tokens->ids, tokens->n);
+    output_flush(request);
+    if (rc < 0)
+        request_fail_no_memory(request);
+    else if (rc == 1)
+        finish_early(choice);
+}
+
+static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
+{
+    struct choice *choice = arg;
+    struct request *request = choice->request;
+    enum gen_stop why = GEN_STOP_END_TURN;
+
+    choice->handle = NULL;
+    choice->proof = *proof;
+    on_accepted(choice, 0);
+    if (end == GEN_END_CONTEXT || (end == GEN_END_LENGTH && choice->is_clamped))
+        why = GEN_STOP_CONTEXT;
+    else if (end == GEN_END_LENGTH)
+        why = GEN_STOP_MAX_TOKENS;
+    if (request->gen.max_tokens == 0)
+        why = GEN_STOP_MAX_TOKENS;
+    if (answer_finish(choice->answer, why) < 0) {
+        request_fail_no_memory(request);
+        return;
+    }
+    output_flush(request);
+    if (answer_stop(choice->answer) == GEN_STOP_SEQUENCE)
+        finish_early(choice);
+    else
+        finish(choice, answer_stop(choice->answer), bytes_of(NULL, 0));
+}
+
+static void on_failure(void *arg, const struct gen_failure *failure)
+{
+    struct choice *choice = arg;
+
+    choice->handle = NULL;
+    fail_placing(choice->request, failure);
+}
+
+static const struct gen_events events = {on_accepted, on_tokens, on_end, on_failure};

@@ -14,6 +14,8 @@
 #include "front/front.h"
 #include "front/ids.h"
 #include "front/prompt.h"
+#include "front/record.h"
+#include "front/replay.h"
 #include "http/response.h"
 
 enum request_state {
@@ -51,6 +53,7 @@ struct front {
     struct front_opts opts;
     struct http_server *server;
     struct auth_keys *keys; /* NULL: nobody is asked for one */
+    struct memory *memory;  /* of answers; NULL: none */
     struct list requests;
     uint32_t n_running;
     bool is_draining;
@@ -81,6 +84,7 @@ struct choice { /* one of a request's answers: a job of its own */
     const struct prompt *prompt; /* one of the request's */
     struct gen_handle *handle;   /* NULL: the backend does not have it */
     struct answer *answer;
+    struct record *record; /* NULL: it is not remembered */
     struct gen_proof proof;
     bool is_clamped; /* max_tokens was cut to what the context leaves */
     uint32_t n_output;
@@ -116,6 +120,7 @@ struct request {
     struct buf body;
     struct gen_request gen;
     struct api_error error;
+    struct replay replay; /* answers of ours that are in it */
     struct prompt prompt;
 
     const struct gen_model *model; /* kept */

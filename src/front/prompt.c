@@ -15,6 +15,7 @@
 #include "base/err.h"
 
 #define MAX_PROMPT_TOKENS (100u << 20)
+#define MAX_RENDERINGS    3
 
 struct turns { /* a conversation in the making */
     struct arena *arena;
@@ -24,8 +25,18 @@ struct turns { /* a conversation in the making */
     bool is_bad;
 };
 
+struct hint { /* of an answer's thinking, which the client left out */
+    bool is_given;
+    size_t message; /* the request's */
+};
+
 struct build { /* and what is looked for on the way */
     struct gen_request *request;
+    const struct replay *replay; /* may be NULL */
+    struct chat_drawn *drawn;    /* [n_drawn] answers of ours that were found in it */
+    size_t n_drawn;
+    struct hint *hints; /* [n_drawn] */
+    bool *is_hintless;  /* [n_messages]: no hint for this one */
     struct turns turns;
     size_t n_messages; /* done */
     size_t first_turn; /* of the last of them */
@@ -171,11 +182,62 @@ static void find_mark(struct build *build, const struct gen_mark *mark, struct c
         *place = place_in(message, mark->n_blocks, build->first_turn);
 }
 
-static void add_message(struct build *build, const struct gen_message *message)
+static struct chat_drawn drawn_of(const struct memory_answer *answer, size_t turn)
 {
+    return (struct chat_drawn){.message = turn,
+                               .base_tokens = answer->base_tokens,
+                               .base_sum = answer->base_sum,
+                               .ids = answer->ids,
+                               .n_opening = answer->n_opening,
+                               .n_ids = answer->n_ids,
+                               .rest = answer->rest,
+                               .needs_thinking = answer->has_thinking};
+}
+
+static struct bytes thinking_in(const struct gen_message *message)
+{
+    for (size_t i = 0; i < message->n_blocks; i++)
+        if (message->blocks[i].kind == GEN_THINKING)
+            return message->blocks[i].text;
+    return (struct bytes){0};
+}
+
+/* The assistant's message i; if it is an answer of ours, in our words, so that the prompt is the same however
+ * the client spells it.  Thinking that the client left out is hinted at: where the template shows the hint,
+ * the answer is put in as it was drawn, thinking and all, and the hint goes with what it replaces. */
+static void add_answer(struct build *build, size_t i)
+{
+    const struct gen_message *message = &build->request->messages[i];
+    const struct memory_answer *answer = build->drawn == NULL ? NULL : build->replay->answers[i];
+    struct gen_message ours;
+    struct chat_message *turn;
+
+    if (answer == NULL || !replay_is_equal(answer, message)) {
+        add_assistant(&build->turns, message);
+        return;
+    }
+    ours =
+        (struct gen_message){.role = GEN_ASSISTANT, .blocks = answer->blocks, .n_blocks = answer->n_blocks};
+    add_assistant(&build->turns, &ours);
+    if (build->turns.is_bad)
+        return;
+    turn = &build->turns.list[build->turns.n - 1];
+    turn->thinking = thinking_in(message);
+    build->hints[build->n_drawn] = (struct hint){.message = i};
+    if (answer->has_thinking && turn->thinking.len_bytes == 0 && !build->is_hintless[i]) {
+        turn->thinking = bytes_str("...");
+        build->hints[build->n_drawn].is_given = true;
+    }
+    build->drawn[build->n_drawn++] = drawn_of(answer, build->turns.n - 1);
+}
+
+static void add_message(struct build *build, size_t i)
+{
+    const struct gen_message *message = &build->request->messages[i];
+
     build->first_turn = build->turns.n;
     if (message->role == GEN_ASSISTANT)
-        add_assistant(&build->turns, message);
+        add_answer(build, i);
     else
         add_user(&build->turns, message, message->role == GEN_USER ? CHAT_USER : CHAT_SYSTEM);
     build->n_messages++;
@@ -190,6 +252,7 @@ static int build_turns(struct build *build, struct chat_prompt *out)
     struct turns *turns = &build->turns;
     struct chat_tool *tools = arena_take(&request->arena, (request->n_tools + 1) * sizeof(*tools));
 
+    build->n_messages = build->n_drawn = 0;
     *turns = (struct turns){.arena = &request->arena, .cap = 3}; /* system, prefill, and one for nothing */
     for (size_t i = 0; i < request->n_messages; i++)
         turns->cap += request->messages[i].n_blocks + 1;
@@ -200,7 +263,7 @@ static int build_turns(struct build *build, struct chat_prompt *out)
         add_turn(turns, CHAT_SYSTEM)->text = request->system;
     build->mark.n_messages = build->mark_1h.n_messages = turns->n;
     for (size_t i = 0; i < request->n_messages; i++)
-        add_message(build, &request->messages[i]);
+        add_message(build, i);
     build->base.n_messages = turns->n;
     for (size_t i = 0; i < request->n_tools; i++)
         tools[i] = (struct chat_tool){request->tools[i].name, request->tools[i].description,
@@ -223,9 +286,42 @@ static int build_turns(struct build *build, struct chat_prompt *out)
 
 /* ---- rendering ---- */
 
-static int render(const struct gen_model *model, struct build *build, struct fault *fault, struct prompt *out)
+/* Room for the answers that were found, if any. */
+static int prepare(struct build *build)
 {
-    struct chat_place places[] = {build->mark_1h, build->mark, build->base};
+    struct arena *arena = &build->request->arena;
+    size_t n = 0;
+
+    if (build->replay == NULL || build->replay->keys == NULL)
+        return 0;
+    for (size_t i = 0; i < build->replay->n; i++)
+        n += build->replay->answers[i] != NULL;
+    if (n == 0)
+        return 0;
+    build->hints = arena_take(arena, n * sizeof(*build->hints));
+    build->is_hintless = arena_take(arena, build->replay->n * sizeof(*build->is_hintless));
+    build->drawn = arena_take(arena, n * sizeof(*build->drawn));
+    return build->hints == NULL || build->is_hintless == NULL || build->drawn == NULL ? E_NOMEM : 0;
+}
+
+/* Hints that are shown, of answers that were not put in, have to go. */
+static bool takes_back_hints(struct build *build)
+{
+    bool is_any = false;
+
+    for (size_t i = 0; i < build->n_drawn; i++) {
+        if (!build->hints[i].is_given || build->drawn[i].is_used || !build->drawn[i].shows_thinking)
+            continue;
+        build->is_hintless[build->hints[i].message] = true;
+        is_any = true;
+    }
+    return is_any;
+}
+
+static int render_once(const struct gen_model *model, struct build *build, struct fault *fault,
+                       struct prompt *out)
+{
+    struct chat_place places[3];
     struct chat_extras extras = {
         .max_ids = MAX_PROMPT_TOKENS, .places = places, .n_places = ARRAY_LEN(places)};
     struct chat_prompt chat;
@@ -236,6 +332,9 @@ static int render(const struct gen_model *model, struct build *build, struct fau
     places[0] = build->mark_1h;
     places[1] = build->mark;
     places[2] = build->base;
+    extras.drawn = build->drawn;
+    extras.n_drawn = build->n_drawn;
+    out->ids.n = 0;
     rc = chat_render_extras(model->chat, &chat, &extras, fault, &out->ids);
     if (rc < 0)
         return rc;
@@ -244,6 +343,24 @@ static int render(const struct gen_model *model, struct build *build, struct fau
     out->base_tokens = places[2].is_joint ? places[2].n_tokens : 0;
     out->base_sum = places[2].sum;
     return 0;
+}
+
+static int render(const struct gen_model *model, struct build *build, struct fault *fault, struct prompt *out)
+{
+    int rc = prepare(build);
+
+    /* Without a hint an answer is not put in, and then those after it may not be either. */
+    for (size_t i = 0; rc == 0; i++) {
+        rc = render_once(model, build, fault, out);
+        if (rc < 0 || !takes_back_hints(build))
+            break;
+        if (i == MAX_RENDERINGS - 2)
+            memset(build->is_hintless, true, build->replay->n * sizeof(*build->is_hintless));
+    }
+    out->n_replayed = 0;
+    for (size_t i = 0; i < build->n_drawn; i++)
+        out->n_replayed += build->drawn[i].is_used;
+    return rc;
 }
 
 static int fail(struct api_error *error, int rc, const struct fault *fault)
@@ -257,10 +374,10 @@ static int fail(struct api_error *error, int rc, const struct fault *fault)
     return rc;
 }
 
-int prompt_make(const struct gen_model *model, struct gen_request *request, struct prompt *out,
-                struct api_error *error)
+int prompt_make(const struct gen_model *model, struct gen_request *request, const struct replay *replay,
+                struct prompt *out, struct api_error *error)
 {
-    struct build build = {.request = request};
+    struct build build = {.request = request, .replay = replay};
     struct prompt prompt = {0};
     struct fault fault = {0};
     int rc;

@@ -7,6 +7,7 @@
 #include "api/error.h"
 #include "api/render.h"
 #include "front/backend.h"
+#include "front/replay.h"
 
 struct prompt {
     struct token_ids ids;
@@ -15,12 +16,14 @@ struct prompt {
     uint32_t base_tokens;    /* up to where the assistant's turn opens; 0: that is not to be told */
     uint64_t base_sum;       /* chat_sum() of these */
     bool opens_thinking;     /* it ends where the model's thinking begins */
+    uint32_t n_replayed;     /* answers whose own tokens are in it */
 };
 
-/* Renders and tokenises.  Scratch comes from the request's arena.  On failure the error is filled and nothing
- * is held. */
-int prompt_make(const struct gen_model *model, struct gen_request *request, struct prompt *out,
-                struct api_error *error);
+/* Renders and tokenises.  replay (may be NULL): answers of ours that stand in the conversation; their tokens
+ * are used where that continues the prompt they answered.  Scratch comes from the request's arena.  On
+ * failure the error is filled and nothing is held. */
+int prompt_make(const struct gen_model *model, struct gen_request *request, const struct replay *replay,
+                struct prompt *out, struct api_error *error);
 void prompt_fini(struct prompt *prompt);
 
 /* The prompt's tokens, cached_tokens of them reused, as the API accounts for them.  output_tokens is left

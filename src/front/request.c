@@ -95,6 +95,7 @@ void request_free(struct request *request)
     choices_fini(request);
     buf_fini(&request->out);
     prompt_fini(&request->prompt);
+    replay_fini(&request->replay);
     gen_request_fini(&request->gen);
     buf_fini(&request->body);
     free(request);
@@ -179,6 +180,8 @@ static void parse_work(void *arg)
     if (!atomic_load(&request->is_abandoned))
         request->work_rc =
             api_parse_request(buf_view(&request->body), request->call, &request->gen, &request->error);
+    if (request->work_rc == 0 && request->front->memory != NULL && !atomic_load(&request->is_abandoned))
+        replay_read(&request->gen, &request->replay); /* without it nothing is found, and that is all */
     buf_fini(&request->body);
     atomic_store(&request->is_working, false);
 }
@@ -188,7 +191,8 @@ static void tokenise_work(void *arg)
     struct request *request = arg;
 
     if (!atomic_load(&request->is_abandoned))
-        request->work_rc = prompt_make(request->model, &request->gen, &request->prompt, &request->error);
+        request->work_rc =
+            prompt_make(request->model, &request->gen, &request->replay, &request->prompt, &request->error);
     atomic_store(&request->is_working, false);
 }
 
@@ -267,6 +271,9 @@ static void parse_done(void *arg)
     if (backend->ops->model_keep != NULL)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
+    if (request->front->memory != NULL)
+        replay_find(&request->replay, request->front->memory, request->who.tenant,
+                    request->model->fingerprint, request->call != API_COUNT_TOKENS);
     run(request, is_long_prompt(request), tokenise_work, tokenise_done);
 }
 

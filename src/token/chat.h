@@ -67,6 +67,7 @@ struct chat_drawn { /* one of the assistant's messages as it was drawn, to stand
     struct bytes rest;         /* text that came after ids, when the answer ended within a token */
     bool needs_thinking;       /* only where the template shows the message's thinking */
     bool is_used;              /* out */
+    bool shows_thinking;       /* out: the template shows thinking there */
 };
 
 struct chat_extras {

@@ -293,7 +293,7 @@ static int put_drawn(struct splice *splice, struct chat_drawn *drawn, size_t clo
 static int try_drawn(struct splice *splice, struct chat_drawn *drawn)
 {
     size_t close = close_of(splice, drawn->message);
-    bool is_joint, is_shown;
+    bool is_joint;
 
     if (close == SIZE_MAX)
         return 0;
@@ -306,8 +306,8 @@ static int try_drawn(struct splice *splice, struct chat_drawn *drawn)
     splice->sum =
         chat_sum(splice->sum, splice->out->ids + splice->n_summed, splice->out->n - splice->n_summed);
     splice->n_summed = splice->out->n;
-    is_shown = !drawn->needs_thinking || splice->extents[drawn->message].shows_thinking;
-    if (!is_shown || splice->out->n != drawn->base_tokens || splice->sum != drawn->base_sum ||
+    if ((drawn->needs_thinking && !drawn->shows_thinking) || splice->out->n != drawn->base_tokens ||
+        splice->sum != drawn->base_sum ||
         !opens_alike(splice, drawn, boundary, splice->extents[drawn->message].first))
         return 0;
     return put_drawn(splice, drawn, close);
@@ -346,6 +346,7 @@ int chat_splice(const struct chat_format *format, const struct chat_prompt *prom
         find_places(&splice, extras, piece_ends);
     for (size_t i = 0; i < extras->n_drawn && rc == 0; i++) {
         extras->drawn[i].is_used = false;
+        extras->drawn[i].shows_thinking = splice.extents[extras->drawn[i].message].shows_thinking;
         rc = try_drawn(&splice, &extras->drawn[i]);
     }
     if (rc == 0)

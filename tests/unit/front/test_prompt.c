@@ -20,7 +20,7 @@ static void make(const struct gen_model *model, const char *body, struct prompt 
 
     if (api_parse_request(bytes_str(body), API_COUNT_TOKENS, &request, &error) < 0)
         fail_msg("%s", error.message);
-    if (prompt_make(model, &request, out, &error) < 0)
+    if (prompt_make(model, &request, NULL, out, &error) < 0)
         fail_msg("%s", error.message);
     gen_request_fini(&request);
 }
@@ -191,7 +191,7 @@ static void expect_refusal(const struct gen_model *model, const char *body, cons
     struct prompt prompt;
 
     assert_int_equal(api_parse_request(bytes_str(body), API_COUNT_TOKENS, &request, &error), 0);
-    assert_true(prompt_make(model, &request, &prompt, &error) < 0);
+    assert_true(prompt_make(model, &request, NULL, &prompt, &error) < 0);
     assert_int_equal(error.status, 400);
     assert_string_equal(error.message, message);
     gen_request_fini(&request);

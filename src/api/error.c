@@ -65,3 +65,71 @@ int api_put_error(struct buf *out, const struct api_error *error, const char *re
     buf_append_byte(out, '}');
     return out->is_bad ? E_NOMEM : 0;
 }
+
+/* ---- OpenAI's shape ---- */
+
+static const char *openai_type(int status)
+{
+    if (status == 429)
+        return "rate_limit_error";
+    return status >= 500 && status != 501 && status != 505 ? "server_error" : "invalid_request_error";
+}
+
+static const char *openai_code(const struct api_error *error)
+{
+    if (error->code != NULL)
+        return error->code;
+    switch (error->status) {
+    case 401:
+        return "invalid_api_key";
+    case 413:
+        return "request_too_large";
+    case 429:
+        return "rate_limit_exceeded";
+    case 529:
+        return "overloaded";
+    default:
+        return NULL;
+    }
+}
+
+/* "messages.0.content.1" -> "messages[0].content[1]" */
+static void put_param(struct buf *out, const char *path)
+{
+    struct buf text = {0};
+
+    for (const char *at = path; *at != '\0';) {
+        size_t n = strcspn(at, ".");
+        bool is_index = n > 0 && strspn(at, "0123456789") == n;
+
+        if (is_index)
+            buf_append_byte(&text, '[');
+        else if (at != path)
+            buf_append_byte(&text, '.');
+        buf_append(&text, at, n);
+        if (is_index)
+            buf_append_byte(&text, ']');
+        at += n;
+        at += *at == '.';
+    }
+    json_put_str(out, buf_view(&text));
+    buf_fini(&text);
+}
+
+int api_put_openai_error(struct buf *out, const struct api_error *error)
+{
+    const char *code = openai_code(error);
+
+    buf_append_str(out, "{\"error\":{\"message\":");
+    json_put_str(out, bytes_str(error->message));
+    buf_printf(out, ",\"type\":\"%s\",\"param\":", openai_type(error->status));
+    if (error->param[0] == '\0')
+        buf_append_str(out, "null");
+    else
+        put_param(out, error->param);
+    if (code == NULL)
+        buf_append_str(out, ",\"code\":null}}");
+    else
+        buf_printf(out, ",\"code\":\"%s\"}}", code);
+    return out->is_bad ? E_NOMEM : 0;
+}

@@ -11,6 +11,7 @@ struct api_error {
     const char *code;  /* details.error_code, static; NULL: none */
     bool names_thread; /* details.unsupported is ["thread"] */
     uint32_t retry_after_s;
+    char param[160];    /* path of the field that is to blame ("messages.0.role"); empty: none */
     char message[1024]; /* may be cut; made valid UTF-8 when rendered */
 };
 
@@ -18,6 +19,9 @@ const char *api_error_type(int status); /* the type that goes with a status */
 /* Fills error (type by status, no code) and returns E_FORMAT, so that parsers can end in it. */
 __attribute__((format(printf, 3, 4))) int api_fail(struct api_error *error, int status, const char *format,
                                                    ...);
+
+/* {"error":{"message":...,"type":...,"param":...,"code":...}}, as OpenAI's clients read it. */
+int api_put_openai_error(struct buf *out, const struct api_error *error);
 
 /* {"type":"error","error":{...},"request_id":"..."}; request_id NULL: left out (error events). */
 int api_put_error(struct buf *out, const struct api_error *error, const char *request_id);

@@ -59,6 +59,12 @@ struct gen_bias { /* added to a token's logit */
     float bias;
 };
 
+struct gen_prompt { /* a prompt without a conversation: text or tokens */
+    struct bytes text;
+    uint32_t *tokens; /* [n_tokens]; NULL: text */
+    size_t n_tokens;
+};
+
 struct gen_request { /* everything lives in the arena */
     struct arena arena;
     struct bytes model;
@@ -94,7 +100,13 @@ struct gen_request { /* everything lives in the arena */
     size_t n_bias;
     bool wants_logprobs;
     uint32_t n_top_logprobs;
-    uint32_t n_choices; /* answers wanted; 0 counts as 1 */
+    uint32_t n_choices;         /* answers wanted to each prompt; 0 counts as 1 */
+    struct gen_prompt *prompts; /* [n_prompts]; then there are no messages */
+    size_t n_prompts;
+    bool adds_special;       /* a text prompt begins with BOS where the model wants one */
+    bool echoes;             /* the answer begins with the prompt */
+    bool wants_usage;        /* in a chunk at the end of a stream */
+    const char *call_prefix; /* of the ids of calls; static; NULL: "toolu_" */
     struct bytes *stop_sequences;
     size_t n_stop_sequences;
     struct bytes user_id; /* metadata.user_id */

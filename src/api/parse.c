@@ -17,6 +17,7 @@
 
 #include "api/parse_priv.h"
 #include "base/err.h"
+#include "base/str.h"
 
 #define MAX_STOP_SEQUENCES  256
 #define MAX_STOP_BYTES      65536 /* all together, as the matcher takes */
@@ -49,14 +50,19 @@ void parse_pop(struct parse *parse, size_t was)
 
 int parse_fail(struct parse *parse, const char *field, const char *format, ...)
 {
+    size_t was = parse->path_len;
     char text[768];
     va_list args;
 
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    return api_fail(parse->error, 400, "%s%s%s: %s", parse->path,
-                    field == NULL || parse->path_len == 0 ? "" : ".", field == NULL ? "" : field, text);
+    if (field != NULL)
+        parse_push(parse, field);
+    api_fail(parse->error, 400, "%s: %s", parse->path, text);
+    str_copy(parse->error->param, sizeof(parse->error->param), parse->path);
+    parse_pop(parse, was);
+    return E_FORMAT;
 }
 
 int parse_no_memory(struct parse *parse)
@@ -363,12 +369,10 @@ static int refuse_thread(struct parse *parse)
     return E_FORMAT;
 }
 
-static int parse_root(struct parse *parse, const json_t *root)
+static int parse_message_request(struct parse *parse, const json_t *root)
 {
     int rc;
 
-    if (!json_is_object(root))
-        return parse_fail(parse, "body", "Input should be an object");
     if (parse_member(root, "thread") != NULL)
         return refuse_thread(parse);
     if ((rc = parse_string(parse, root, "model", true, &parse->out->model)) < 0)
@@ -383,14 +387,37 @@ static int parse_root(struct parse *parse, const json_t *root)
     return parse_check_pairs(parse);
 }
 
+static int parse_root(struct parse *parse, const json_t *root)
+{
+    if (!json_is_object(root))
+        return parse_fail(parse, "body", "Input should be an object");
+    switch (parse->call) {
+    case API_MESSAGES:
+    case API_COUNT_TOKENS:
+        return parse_message_request(parse, root);
+    case API_CHAT:
+        return parse_chat(parse, root);
+    case API_COMPLETIONS:
+        return parse_completions(parse, root);
+    case API_TOKENIZE:
+        return parse_tokenize(parse, root);
+    case API_DETOKENIZE:
+        return parse_detokenize(parse, root);
+    }
+    return E_INVAL;
+}
+
 /* A last assistant message is text that the answer goes on from, and not a turn of its own. */
 static int split_prefill(struct parse *parse)
 {
     struct gen_request *out = parse->out;
-    const struct gen_message *last = &out->messages[out->n_messages - 1];
+    const struct gen_message *last;
     struct buf text = {0};
     int rc;
 
+    if (out->n_messages == 0 || parse->keeps_last)
+        return 0;
+    last = &out->messages[out->n_messages - 1];
     if (last->role != GEN_ASSISTANT)
         return 0;
     for (size_t i = 0; i < last->n_blocks; i++) {
@@ -429,6 +456,16 @@ static int finish(struct parse *parse)
     clamp_mark(out, &out->mark);
     clamp_mark(out, &out->mark_1h);
     return rc;
+}
+
+bool api_call_is_openai(enum api_call call)
+{
+    return call != API_MESSAGES && call != API_COUNT_TOKENS;
+}
+
+bool api_call_generates(enum api_call call)
+{
+    return call == API_MESSAGES || call == API_CHAT || call == API_COMPLETIONS;
 }
 
 int api_parse_request(struct bytes body, enum api_call call, struct gen_request *out, struct api_error *error)

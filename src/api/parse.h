@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of POST /v1/messages and /v1/messages/count_tokens -> struct gen_request, fully checked.  Pure:
- * any thread. */
+/* The body of a POST -> struct gen_request, fully checked.  Pure: any thread. */
 #ifndef API_PARSE_H
 #define API_PARSE_H
 
@@ -8,9 +7,17 @@
 #include "api/gen.h"
 
 enum api_call {
-    API_MESSAGES,
-    API_COUNT_TOKENS /* max_tokens may be absent; generation fields are checked and ignored */
+    API_MESSAGES,     /* /v1/messages */
+    API_COUNT_TOKENS, /* .../count_tokens: max_tokens may be absent; generation fields are checked and ignored
+                       */
+    API_CHAT,         /* /v1/chat/completions */
+    API_COMPLETIONS,  /* /v1/completions */
+    API_TOKENIZE,     /* /tokenize: prompts has one, or there are messages */
+    API_DETOKENIZE    /* /detokenize: prompts has one, of tokens */
 };
+
+bool api_call_is_openai(enum api_call call);
+bool api_call_generates(enum api_call call); /* an answer by the model */
 
 /* On success *out is to be given up with gen_request_fini.  On failure (E_FORMAT with the error filled,
  * E_NOMEM as a 503) *out holds nothing. */

@@ -56,19 +56,32 @@ static int fail_missing(struct parse *parse, struct call *calls, size_t n)
         buf_append(&ids, calls[i].id.data, calls[i].id.len_bytes < 200 ? calls[i].id.len_bytes : 200);
     }
     buf_append_byte(&ids, '\0');
-    rc = ids.is_bad
-             ? parse_no_memory(parse)
-             : api_fail(parse->error, 400,
-                        "messages.%u: `tool_use` ids were found without `tool_result` blocks immediately "
-                        "after: %s. Each `tool_use` block must have a corresponding `tool_result` block in "
-                        "the next message.",
-                        message, (const char *)ids.data);
+    if (ids.is_bad)
+        rc = parse_no_memory(parse);
+    else if (api_call_is_openai(parse->call))
+        rc = api_fail(parse->error, 400,
+                      "messages.%u: An assistant message with 'tool_calls' must be followed by tool messages "
+                      "responding to each 'tool_call_id'. The following tool_call_ids did not have response "
+                      "messages: %s",
+                      message, (const char *)ids.data);
+    else
+        rc = api_fail(parse->error, 400,
+                      "messages.%u: `tool_use` ids were found without `tool_result` blocks immediately "
+                      "after: %s. Each `tool_use` block must have a corresponding `tool_result` block in "
+                      "the next message.",
+                      message, (const char *)ids.data);
     buf_fini(&ids);
     return rc;
 }
 
 static int fail_orphan(struct parse *parse, struct bytes id, struct parse_origin origin)
 {
+    if (api_call_is_openai(parse->call))
+        return api_fail(parse->error, 400,
+                        "messages.%u: Messages with role 'tool' must be a response to a preceding message "
+                        "with 'tool_calls', and '%.*s' is not one of its ids",
+                        origin.message, (int)(id.len_bytes < 200 ? id.len_bytes : 200),
+                        (const char *)id.data);
     return api_fail(
         parse->error, 400,
         "messages.%u.content.%u: unexpected `tool_use_id` found in `tool_result` blocks: %.*s. Each "

@@ -25,7 +25,8 @@ struct parse {
     size_t *first_block; /* heap, [messages], indices into blocks */
     unsigned n_marks;
     bool has_5m_mark;
-    bool thinks; /* thinking.type is enabled: its constraints hold */
+    bool keeps_last; /* a last assistant message is a turn, not the beginning of the answer */
+    bool thinks;     /* thinking.type is enabled: its constraints hold */
     int64_t thinking_budget;
 };
 
@@ -55,11 +56,21 @@ int parse_serialise(struct parse *parse, const json_t *value, struct bytes *out)
 /* cache_control of an object, if any; the mark is set to where parsing has come. */
 int parse_cache_control(struct parse *parse, const json_t *object);
 
-int parse_system(struct parse *parse, const json_t *root);      /* parse_content.c */
-int parse_messages(struct parse *parse, const json_t *root);    /* parse_content.c */
-int parse_check_pairs(struct parse *parse);                     /* parse_pairs.c */
-int parse_tools(struct parse *parse, const json_t *root);       /* parse_tools.c */
-int parse_tool_choice(struct parse *parse, const json_t *root); /* parse_tools.c */
+int parse_system(struct parse *parse, const json_t *root);                 /* parse_content.c */
+int parse_messages(struct parse *parse, const json_t *root);               /* parse_content.c */
+int parse_check_pairs(struct parse *parse);                                /* parse_pairs.c */
+int parse_tools(struct parse *parse, const json_t *root);                  /* parse_tools.c */
+int parse_tool_choice(struct parse *parse, const json_t *root);            /* parse_tools.c */
+bool parse_is_tool_name(struct bytes name);                                /* parse_tools.c */
+int parse_check_unique(struct parse *parse);                               /* tool names; parse_tools.c */
+bool parse_has_tool(const struct gen_request *request, struct bytes name); /* parse_tools.c */
+/* The bodies of OpenAI's routes. */
+int parse_chat(struct parse *parse, const json_t *root);          /* parse_chat.c */
+int parse_chat_prompt(struct parse *parse, const json_t *root);   /* tools and messages; parse_chat.c */
+int parse_completions(struct parse *parse, const json_t *root);   /* parse_prompts.c */
+int parse_tokenize(struct parse *parse, const json_t *root);      /* parse_prompts.c */
+int parse_detokenize(struct parse *parse, const json_t *root);    /* parse_prompts.c */
+int parse_openai_fields(struct parse *parse, const json_t *root); /* parse_openai.c */
 /* One content block of a message with this role. parse_blocks.c */
 int parse_block(struct parse *parse, const json_t *block, enum gen_role role, struct parse_origin origin);
 /* Appends a block to the message being built; NULL: no memory. parse_content.c */

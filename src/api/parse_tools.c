@@ -13,7 +13,7 @@
 
 #define MAX_NAME_BYTES 128
 
-static bool is_tool_name(struct bytes name)
+bool parse_is_tool_name(struct bytes name)
 {
     if (name.len_bytes == 0 || name.len_bytes > MAX_NAME_BYTES)
         return false;
@@ -43,7 +43,7 @@ static int parse_tool(struct parse *parse, const json_t *item, struct gen_tool *
     if ((rc = parse_string(parse, item, "name", true, &tool->name)) < 0 ||
         (rc = parse_string(parse, item, "description", false, &tool->description)) < 0)
         return rc;
-    if (!is_tool_name(tool->name))
+    if (!parse_is_tool_name(tool->name))
         return parse_fail(parse, "name", "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'");
     schema = parse_member(item, "input_schema");
     if (schema == NULL)
@@ -67,7 +67,7 @@ static int compare_names(const void *a, const void *b)
     return order != 0 ? order : (x->len_bytes > y->len_bytes) - (x->len_bytes < y->len_bytes);
 }
 
-static int check_unique(struct parse *parse)
+int parse_check_unique(struct parse *parse)
 {
     size_t n = parse->out->n_tools;
     struct bytes *names = calloc(n + 1, sizeof(*names));
@@ -109,10 +109,10 @@ int parse_tools(struct parse *parse, const json_t *root)
     }
     parse_pop(parse, 0);
     parse->out->n_tools = n;
-    return check_unique(parse);
+    return parse_check_unique(parse);
 }
 
-static bool has_tool(const struct gen_request *request, struct bytes name)
+bool parse_has_tool(const struct gen_request *request, struct bytes name)
 {
     for (size_t i = 0; i < request->n_tools; i++)
         if (bytes_equal(request->tools[i].name, name))
@@ -131,7 +131,7 @@ static int parse_forced_choice(struct parse *parse, const json_t *choice, bool i
     if (is_one) {
         if ((rc = parse_string(parse, choice, "name", true, &out->tool_choice_name)) < 0)
             return rc;
-        if (!has_tool(out, out->tool_choice_name))
+        if (!parse_has_tool(out, out->tool_choice_name))
             return parse_fail(parse, "name", "Tool '%.*s' not found in provided tools",
                               (int)out->tool_choice_name.len_bytes, (const char *)out->tool_choice_name.data);
     }

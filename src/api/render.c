@@ -200,7 +200,7 @@ static void put_ms(struct buf *out, const char *name, uint64_t ns)
                (unsigned long long)(ns % NS_PER_MS / NS_PER_US));
 }
 
-static void put_proof(struct buf *out, const struct gen_proof *proof)
+void api_put_proof(struct buf *out, const struct gen_proof *proof)
 {
     buf_printf(out,
                ",\"baton\":{\"prompt\":%u,\"computed\":%u,\"reused\":%u,\"transferred\":%u,\"drawn\":%u,"
@@ -231,7 +231,7 @@ int api_put_message_delta(struct buf *out, enum gen_stop stop, struct bytes stop
     open_usage(out, usage);
     put_details(out, usage);
     if (proof != NULL)
-        put_proof(out, proof);
+        api_put_proof(out, proof);
     return buf_append_str(out, "}}");
 }
 

@@ -41,6 +41,8 @@ int api_put_block_stop(struct buf *out, unsigned index);
 /* proof: NULL, or added as usage.baton. */
 int api_put_message_delta(struct buf *out, enum gen_stop stop, struct bytes stop_sequence,
                           const struct api_usage *usage, const struct gen_proof *proof);
+/* The member itself: ,"baton":{...} */
+void api_put_proof(struct buf *out, const struct gen_proof *proof);
 #define API_PING         "{\"type\":\"ping\"}"
 #define API_MESSAGE_STOP "{\"type\":\"message_stop\"}"
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The way of a token to the client:
  *
- *     token ──detok──> characters ──calls (if the request has tools)──┬──> arguments ────────────> sink
- *                                                                     └──> text ──stop strings──> sink
+ *     token ──detok──> characters ──calls──┬──> arguments ────────────> sink
+ *                                          ├──> thinking ──signature──> sink
+ *                                          └──> text ──stop strings───> sink
  *
- * Stop strings are matched in text only, never in a call's arguments; a call ends the run of text before it,
- * so what the matcher holds back then is delivered.  Text of one push is gathered and given on once. */
+ * Stop strings are matched in text only, never in thinking or a call's arguments; a call ends the run of text
+ * before it, so what the matcher holds back then is delivered.  Text of one push is gathered and given on
+ * once. */
 #include "front/answer.h"
 
 #include <stdlib.h>
@@ -13,22 +15,33 @@
 
 #include "base/err.h"
 #include "front/ids.h"
+#include "front/sign.h"
 #include "sample/stop.h"
 
-enum open_block { OPEN_NONE, OPEN_TEXT, OPEN_CALL };
+#define MAX_MARKS 12
+
+enum open_block { OPEN_NONE, OPEN_TEXT, OPEN_THINKING, OPEN_CALL };
+
+struct mark { /* a control token that says something to the splitter */
+    token_id id;
+    const char *spelling;
+};
 
 struct answer {
     const struct answer_sink *sink;
     void *arg;
     struct detok detok;
-    token_id open_id; /* a control token that is the marker of calls, or TOKEN_NONE */
-    token_id close_id;
-    struct calls *calls; /* NULL: no tools */
-    struct stop *stop;   /* NULL: no stop strings */
+    struct mark marks[MAX_MARKS];
+    size_t n_marks;
+    struct calls *calls;
+    struct stop *stop; /* NULL: no stop strings */
+    const char *call_prefix;
     bool is_single_call;
+    bool hides_thinking;
     enum open_block open;
     struct buf piece;    /* detokenised text of one token */
-    struct buf text;     /* to be delivered at the end of the push */
+    struct buf text;     /* text or thinking, to be delivered at the end of the push */
+    struct buf thought;  /* all of the thinking that is open, to be signed */
     unsigned n_calls;    /* whole ones */
     uint32_t n_thinking; /* tokens */
     bool is_matched;
@@ -49,7 +62,9 @@ static int flush_text(struct answer *answer)
         answer->open = OPEN_TEXT;
         rc = answer->sink->open_text(answer->arg);
     }
-    if (rc == 0)
+    if (rc == 0 && answer->open == OPEN_THINKING)
+        rc = answer->sink->thinking(answer->arg, buf_view(&answer->text));
+    else if (rc == 0)
         rc = answer->sink->text(answer->arg, buf_view(&answer->text));
     buf_clear(&answer->text);
     return rc;
@@ -94,6 +109,39 @@ static int end_text(struct answer *answer)
     return rc;
 }
 
+static int on_thinking(void *arg, struct bytes text)
+{
+    struct answer *answer = arg;
+    int rc = 0;
+
+    if (answer->open != OPEN_THINKING) {
+        rc = end_text(answer);
+        if (rc < 0)
+            return rc;
+        answer->open = OPEN_THINKING;
+        buf_clear(&answer->thought);
+        rc = answer->sink->open_thinking(answer->arg);
+    }
+    if (rc == 0)
+        rc = buf_append(&answer->thought, text.data, text.len_bytes);
+    if (rc == 0 && !answer->hides_thinking)
+        rc = buf_append(&answer->text, text.data, text.len_bytes);
+    return rc;
+}
+
+static int on_thought(void *arg)
+{
+    struct answer *answer = arg;
+    char signature[SIGN_CHARS + 1];
+    int rc = flush_text(answer);
+
+    if (rc == 0)
+        rc = sign_thinking(buf_view(&answer->thought), signature);
+    if (rc == 0)
+        rc = answer->sink->signature(answer->arg, bytes_of(signature, SIGN_CHARS));
+    return rc < 0 ? rc : close_block(answer, CALLS_WHOLE);
+}
+
 static int on_begin(void *arg, struct bytes name)
 {
     struct answer *answer = arg;
@@ -102,7 +150,7 @@ static int on_begin(void *arg, struct bytes name)
 
     if (rc < 0)
         return rc;
-    ids_make("toolu_", id);
+    ids_make(answer->call_prefix, id);
     answer->open = OPEN_CALL;
     return answer->sink->open_call(answer->arg, id, name);
 }
@@ -125,37 +173,88 @@ static int on_end(void *arg, enum calls_end how)
     return rc;
 }
 
-static const struct calls_events events = {on_text, on_begin, on_arguments, on_end};
+static const struct calls_events events = {on_text, on_thinking, on_thought, on_begin, on_arguments, on_end};
 
 /* ---- making ---- */
 
-/* A marker that is a control token is not in the detokenised text; it is put back for the splitter. */
-static token_id control_marker(const struct tokenizer *tokenizer, const char *marker)
+static enum calls_format format_of(enum chat_calls calls)
 {
-    token_id id = tokenizer_find(tokenizer, bytes_str(marker));
+    switch (calls) {
+    case CHAT_CALLS_HERMES:
+        return CALLS_HERMES;
+    case CHAT_CALLS_XML:
+        return CALLS_XML;
+    case CHAT_CALLS_GLM:
+        return CALLS_GLM;
+    case CHAT_CALLS_MISTRAL:
+    case CHAT_CALLS_MISTRAL_NAMED:
+        return CALLS_MISTRAL;
+    case CHAT_CALLS_DEEPSEEK:
+    case CHAT_CALLS_DEEPSEEK_V31:
+        return CALLS_DEEPSEEK;
+    case CHAT_CALLS_HARMONY:
+        return CALLS_HARMONY;
+    case CHAT_CALLS_LLAMA:
+        return CALLS_LLAMA;
+    }
+    return CALLS_PLAIN;
+}
 
-    return id != TOKEN_NONE && tokenizer_is_control(tokenizer, id) ? id : TOKEN_NONE;
+/* A mark that is a control token is not in the detokenised text; it is put back for the splitter. */
+static void add_mark(struct answer *answer, const char *spelling)
+{
+    const struct tokenizer *tokenizer = answer->detok.tokenizer;
+    token_id id = spelling == NULL ? TOKEN_NONE : tokenizer_find(tokenizer, bytes_str(spelling));
+
+    if (id != TOKEN_NONE && tokenizer_is_control(tokenizer, id) && answer->n_marks < MAX_MARKS)
+        answer->marks[answer->n_marks++] = (struct mark){id, spelling};
+}
+
+static int make_splitter(struct answer *answer, const struct answer_opts *opts)
+{
+    const struct chat_manner *manner = chat_format_manner(opts->model->chat);
+    const struct gen_request *request = opts->request;
+    struct calls_opts calls = {.format = format_of(manner->calls),
+                               .ignores_calls =
+                                   request->n_tools == 0 || request->tool_choice == GEN_TOOLS_NONE,
+                               .think_open = manner->think_open,
+                               .think_close = manner->think_close,
+                               .begins_thinking = opts->begins_thinking,
+                               .tools = calloc(request->n_tools + 1, sizeof(struct calls_tool)),
+                               .n_tools = request->n_tools};
+
+    if (calls.tools == NULL)
+        return E_NOMEM;
+    if (request->n_prompts > 0) { /* no conversation, and no manner */
+        calls.format = CALLS_PLAIN;
+        calls.think_open = calls.think_close = NULL;
+    }
+    for (size_t i = 0; i < request->n_tools; i++)
+        calls.tools[i] = (struct calls_tool){request->tools[i].name, request->tools[i].input_schema};
+    add_mark(answer, calls.think_open);
+    add_mark(answer, calls.think_close);
+    if (!calls.ignores_calls || calls.format == CALLS_HARMONY)
+        for (const char *const *mark = calls_marks(calls.format); *mark != NULL; mark++)
+            add_mark(answer, *mark);
+    return calls_new(&calls, &events, answer, &answer->calls);
 }
 
 int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, void *arg, struct answer **out)
 {
-    const struct tokenizer *tokenizer = opts->model->tokenizer;
     const struct gen_request *request = opts->request;
     struct answer *answer = calloc(1, sizeof(*answer));
-    int rc = 0;
+    int rc;
 
     if (answer == NULL)
         return E_NOMEM;
     answer->sink = sink;
     answer->arg = arg;
+    answer->call_prefix = request->call_prefix != NULL ? request->call_prefix : "toolu_";
     answer->is_single_call = request->is_single_call;
-    answer->open_id = answer->close_id = TOKEN_NONE;
-    detok_init(&answer->detok, tokenizer, request->prefill.len_bytes > 0);
-    if (request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE) {
-        rc = calls_new(&events, answer, &answer->calls);
-        answer->open_id = control_marker(tokenizer, "<tool_call>");
-        answer->close_id = control_marker(tokenizer, "</tool_call>");
-    }
+    answer->hides_thinking = request->hides_thinking;
+    detok_init(&answer->detok, opts->model->tokenizer,
+               request->prefill.len_bytes > 0 || request->n_prompts > 0);
+    rc = make_splitter(answer, opts);
     if (rc == 0 && request->n_stop_sequences > 0)
         rc = stop_new(request->stop_sequences, request->n_stop_sequences, &answer->stop);
     if (rc < 0)
@@ -173,6 +272,7 @@ void answer_free(struct answer *answer)
     stop_free(answer->stop);
     buf_fini(&answer->piece);
     buf_fini(&answer->text);
+    buf_fini(&answer->thought);
     free(answer);
 }
 
@@ -180,20 +280,21 @@ void answer_free(struct answer *answer)
 
 static int push_one(struct answer *answer, token_id id)
 {
+    bool was_thinking = calls_is_thinking(answer->calls);
     struct bytes text;
-    int rc = 0;
+    size_t i = 0;
+    int rc;
 
     buf_clear(&answer->piece);
-    if (id == answer->open_id)
-        rc = buf_append_str(&answer->piece, "<tool_call>");
-    else if (id == answer->close_id)
-        rc = buf_append_str(&answer->piece, "</tool_call>");
-    else
-        rc = detok_push(&answer->detok, id, &answer->piece);
+    while (i < answer->n_marks && answer->marks[i].id != id)
+        i++;
+    rc = i < answer->n_marks ? buf_append_str(&answer->piece, answer->marks[i].spelling)
+                             : detok_push(&answer->detok, id, &answer->piece);
     text = buf_view(&answer->piece);
-    if (rc < 0 || text.len_bytes == 0)
-        return rc < 0 ? rc : 0;
-    return answer->calls != NULL ? calls_feed(answer->calls, text) : on_text(answer, text);
+    if (rc == 0 && text.len_bytes > 0)
+        rc = calls_feed(answer->calls, text);
+    answer->n_thinking += was_thinking || calls_is_thinking(answer->calls);
+    return rc;
 }
 
 /* Ends the answer for a reason that lies in its text. */
@@ -222,13 +323,12 @@ int answer_push(struct answer *answer, const token_id *ids, size_t n)
 int answer_finish(struct answer *answer, enum gen_stop limit)
 {
     bool is_cut = limit != GEN_STOP_END_TURN;
-    int rc = 0;
+    int rc;
 
     if (answer->is_over)
         return 0;
     detok_finish(&answer->detok);
-    if (answer->calls != NULL)
-        rc = calls_finish(answer->calls, is_cut);
+    rc = calls_finish(answer->calls, is_cut);
     if (rc == E_CANCELLED) {
         rc = end_early(answer);
         return rc < 0 ? rc : 0;

@@ -25,7 +25,7 @@ struct answer_sink { /* each returns 0 or a negative code, which ends the answer
 
 struct answer_opts {
     const struct gen_model *model;     /* outlives the answer */
-    const struct gen_request *request; /* read at the making only: stop strings, tools, thinking */
+    const struct gen_request *request; /* the same: its tools are looked at again */
     bool begins_thinking;              /* the prompt has opened the thinking */
 };
 

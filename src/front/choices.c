@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
-#include "front/front_priv.h"
+#include "front/output_priv.h"
 
 static const struct gen_events events;
 
@@ -120,6 +120,17 @@ static int make_job(struct choice *choice, struct gen_job *job)
     return 0;
 }
 
+static int make_logprobs(struct choice *choice)
+{
+    const struct request *request = choice->request;
+    const struct gen_request *gen = &request->gen;
+
+    if (!gen->wants_logprobs || choice->logprobs != NULL)
+        return 0;
+    return logprobs_new(request->model->tokenizer, gen->n_top_logprobs,
+                        gen->n_prompts > 0 || gen->prefill.len_bytes > 0, &choice->logprobs);
+}
+
 static int submit_one(struct choice *choice, struct gen_failure *failure)
 {
     struct request *request = choice->request;
@@ -131,7 +142,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     struct gen_job job;
     int rc;
 
-    if (request->front->memory != NULL && request->replay.keys != NULL && choice->record == NULL)
+    if (request->front->memory != NULL && choice->prompt->base_tokens > 0 && choice->record == NULL)
         record_new(sink, choice, &choice->record); /* without one it is not remembered, that is all */
     if (choice->record != NULL)
         sink = &record_sink;
@@ -139,7 +150,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
         .status = 503, .type = "api_error", .message = "the request could not be placed"};
     void *arg = choice->record != NULL ? (void *)choice->record : choice;
     if ((choice->answer == NULL && answer_new(&opts, sink, arg, &choice->answer) < 0) ||
-        make_job(choice, &job) < 0) {
+        make_logprobs(choice) < 0 || make_job(choice, &job) < 0) {
         failure->message = "out of memory";
         return E_NOMEM;
     }
@@ -217,9 +228,16 @@ static int make_bias(struct request *request)
     return 0;
 }
 
-static int make_choices(struct request *request)
+static uint32_t count_choices(const struct request *request)
 {
     uint32_t n = request->gen.n_choices > 1 ? request->gen.n_choices : 1;
+
+    return n * (uint32_t)request_n_prompts(request);
+}
+
+static int make_choices(struct request *request)
+{
+    uint32_t n = count_choices(request);
 
     if (make_bias(request) < 0)
         return E_NOMEM;
@@ -232,14 +250,14 @@ static int make_choices(struct request *request)
     for (uint32_t i = 0; i < n; i++) {
         request->choices[i].request = request;
         request->choices[i].index = i;
-        request->choices[i].prompt = &request->prompt;
+        request->choices[i].prompt = request_prompt(request, i / (n / request_n_prompts(request)));
     }
     return n > 1 ? ev_timer_new(request->front->opts.loop, on_later, request, &request->later) : 0;
 }
 
 void choices_submit(struct request *request)
 {
-    uint32_t n = request->gen.n_choices > 1 ? request->gen.n_choices : 1;
+    uint32_t n = count_choices(request);
     struct gen_failure failure = {.status = 529,
                                   .type = "overloaded_error",
                                   .message = "Overloaded: too many answers are being written"};
@@ -308,6 +326,7 @@ void choices_fini(struct request *request)
     for (uint32_t i = 0; i < request->n_choices; i++) {
         answer_free(request->choices[i].answer);
         record_free(request->choices[i].record);
+        logprobs_free(request->choices[i].logprobs);
         output_fini_choice(&request->choices[i]);
     }
     free(request->choices);
@@ -379,6 +398,8 @@ static void finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
 {
     struct request *request = choice->request;
 
+    if (choice->has_logprobs)
+        logprobs_skip(choice->logprobs);
     choice->state = CHOICE_OVER;
     choice->stop = why;
     choice->stop_sequence = stop_sequence;
@@ -409,6 +430,22 @@ static void finish_early(struct choice *choice)
                                     : bytes_of(NULL, 0));
 }
 
+/* With log probabilities each token goes alone, so that its text can be told from its neighbours'. */
+static int push(struct choice *choice, const struct gen_tokens *tokens)
+{
+    int rc = 0;
+
+    choice->has_logprobs = choice->logprobs != NULL && tokens->draws != NULL;
+    if (!choice->has_logprobs)
+        return answer_push(choice->answer, tokens->ids, tokens->n);
+    for (size_t i = 0; i < tokens->n && rc == 0; i++) {
+        rc = logprobs_push(choice->logprobs, &tokens->draws[i]);
+        if (rc == 0)
+            rc = answer_push(choice->answer, &tokens->ids[i], 1);
+    }
+    return rc;
+}
+
 static void on_tokens(void *arg, const struct gen_tokens *tokens)
 {
     struct choice *choice = arg;
@@ -434,7 +471,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     request->n_output += (uint32_t)tokens->n;
     if (choice->record != NULL)
         record_tokens(choice->record, tokens->ids, tokens->n);
-    rc = answer_push(choice->answer, tokens->ids, tokens->n);
+    rc = push(choice, tokens);
     output_flush(request);
     if (rc < 0)
         request_fail_no_memory(request);

@@ -185,6 +185,10 @@ static void show_model(struct front *front, struct http_exchange *exchange)
 static const struct route routes[] = {
     {"/v1/messages", false, true, KEYED, NULL, API_MESSAGES},
     {"/v1/messages/count_tokens", false, true, KEYED, NULL, API_COUNT_TOKENS},
+    {"/v1/chat/completions", false, true, KEYED, NULL, API_CHAT},
+    {"/v1/completions", false, true, KEYED, NULL, API_COMPLETIONS},
+    {"/tokenize", false, true, KEYED, NULL, API_TOKENIZE},
+    {"/detokenize", false, true, KEYED, NULL, API_DETOKENIZE},
     {"/v1/models", false, false, KEYED, list_models, 0},
     {"/v1/models/", true, false, KEYED, show_model, 0},
     {"/livez", false, false, OPEN, show_live, 0},

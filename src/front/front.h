@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Messages endpoint over a backend: routes, API keys, the life of each request, metrics and the access
- * log.
+/* The endpoint, Messages API and OpenAI's, over a backend: routes, API keys, the life of each request,
+ * metrics and the access log.
  *
- *   POST /v1/messages, /v1/messages/count_tokens     GET /v1/models, /v1/models/ID
+ *   POST /v1/messages, /v1/messages/count_tokens, /v1/chat/completions, /v1/completions, /tokenize,
+ *        /detokenize
+ *   GET /v1/models, /v1/models/ID
  *   GET /livez, /readyz[?verbose], /health, /metrics  HEAD /, GET /, HEAD /api/hello
  *
  * Every answer has `request-id`.  A whole answer carries its proof in two headers (one line each),
@@ -13,7 +15,7 @@
  *                  drafted=N; accepted=N; prefill=NAME; decode=NAME; transport=NAME
  *
  * and a stream whose request had the header `baton-proof: stream` the same as usage.baton of its
- * message_delta event.
+ * message_delta event, or as "baton" of its last chunk.  Errors under OpenAI's paths have OpenAI's shape.
  *
  * One front per loop; everything but parsing and tokenising of long bodies (job pool) happens on the loop's
  * thread. */

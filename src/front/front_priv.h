@@ -13,6 +13,7 @@
 #include "front/auth.h"
 #include "front/front.h"
 #include "front/ids.h"
+#include "front/logprobs.h"
 #include "front/prompt.h"
 #include "front/record.h"
 #include "front/replay.h"
@@ -92,7 +93,9 @@ struct choice { /* one of a request's answers: a job of its own */
     enum gen_stop stop;         /* once it is over ... */
     struct bytes stop_sequence; /* ... and the one that matched */
 
-    unsigned n_blocks; /* begun */
+    struct logprobs *logprobs; /* NULL: not asked for */
+    bool has_logprobs;         /* the backend gives them */
+    unsigned n_blocks;         /* begun */
     unsigned n_calls;
     struct collected *blocks; /* [n_blocks]; NULL in a stream */
 };
@@ -106,13 +109,14 @@ struct request {
     const struct output_dialect *dialect;
     char id[IDS_BYTES];
     char message_id[IDS_BYTES];
+    uint64_t created_unix_s;
     char trace_id[33];
     char peer[64];
     struct auth_key who;
     bool wants_proof; /* in the stream */
     bool is_held;     /* its end must leave it to whoever holds it */
 
-    /* While a job of it is in the pool, only the job touches body, gen, error and prompt. */
+    /* While a job of it is in the pool, only the job touches body, gen, error and prompts. */
     bool is_in_pool;
     atomic_bool is_working;   /* the pool's thread has not finished with it */
     atomic_bool is_abandoned; /* do not begin */
@@ -122,6 +126,7 @@ struct request {
     struct api_error error;
     struct replay replay; /* answers of ours that are in it */
     struct prompt prompt;
+    struct prompt *more_prompts; /* [gen.n_prompts - 1] */
 
     const struct gen_model *model; /* kept */
     struct choice *choices;        /* [n_choices]; NULL before they are handed on */
@@ -161,41 +166,14 @@ void request_finish(struct request *request); /* every choice is over */
 void request_fail(struct request *request, const struct api_error *error);
 void request_fail_no_memory(struct request *request);
 const struct backend *request_backend(const struct request *request);
+size_t request_n_prompts(const struct request *request); /* 1 for a conversation */
+struct prompt *request_prompt(struct request *request, size_t index);
 
 /* choices.c: the request's answers in the backend's hands */
 void choices_submit(struct request *request);                /* tokenised; may fail the request */
 void choices_withdraw(struct request *request);              /* takes back what the backend has */
 void choices_pause(struct request *request, bool is_paused); /* may end the request */
 void choices_fini(struct request *request);
-
-/* output.c: what goes to the client, in any dialect */
-void output_begin_stream(struct request *request);
-void output_begin_choice(struct choice *choice); /* accepted */
-void output_ping(struct request *request);
-void output_flush(struct request *request);                                /* sends the events gathered */
-void output_end_choice(struct choice *choice);                             /* is over */
-void output_end(struct request *request);                                  /* all are: the whole answer */
-void output_error(struct request *request, const struct api_error *error); /* as an answer or as an event */
-void output_count(struct request *request);
-void output_fini_choice(struct choice *choice);
-/* For dialects.  json is emptied. */
-int output_put_event(struct request *request, const char *name, struct buf *json);
-extern const struct answer_sink output_whole_sink; /* collects blocks in the choice */
-
-/* How answers are written: one table for each API.  What is written goes into request.out and is sent by the
- * caller. */
-struct output_dialect {
-    const char *id_prefix;                       /* of answers */
-    const struct answer_sink *stream_sink;       /* its arg is the choice, as that of output_whole_sink */
-    void (*begin)(struct request *request);      /* the 200 is out */
-    void (*begin_choice)(struct choice *choice); /* may be NULL, as the next */
-    void (*end_choice)(struct choice *choice);
-    void (*end)(struct request *request); /* the stream's last words */
-    void (*ping)(struct request *request);
-    void (*error)(struct request *request, const struct api_error *error); /* after the 200 */
-    int (*whole)(struct request *request, struct buf *body); /* an answer that is not streamed; E_NOMEM */
-};
-extern const struct output_dialect output_messages; /* output_messages.c */
 
 /* reply.c: answers without a request's life */
 void reply_add_id(struct http_fields *fields, const struct http_exchange *exchange, const char *id);

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libfront.a
 libfront_a_SOURCES = src/front/front.h src/front/backend.h src/front/front_priv.h src/front/front.c \
-	src/front/request.c src/front/choices.c src/front/output.c src/front/output_messages.c src/front/reply.c \
-	src/front/report.c src/front/answer.h \
-	src/front/answer.c src/front/prompt.h src/front/prompt.c src/front/auth.h src/front/auth.c src/front/ids.h \
+	src/front/request.c src/front/choices.c src/front/output_priv.h src/front/output.c \
+	src/front/output_messages.c src/front/output_openai.c src/front/logprobs.h src/front/logprobs.c \
+	src/front/reply.c src/front/report.c src/front/answer.h src/front/answer.c src/front/sign.h src/front/sign.c \
+	src/front/prompt.h src/front/prompt.c src/front/prompt_raw.c src/front/auth.h src/front/auth.c src/front/ids.h \
 	src/front/ids.c src/front/memory.h src/front/memory.c src/front/replay.h src/front/replay.c \
 	src/front/record.h src/front/record.c src/front/admin.h src/front/admin.c
 

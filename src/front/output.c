@@ -14,7 +14,7 @@
 #include "api/json_walk.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "front/front_priv.h"
+#include "front/output_priv.h"
 #include "http/sse.h"
 
 /* ---- events ---- */
@@ -99,11 +99,26 @@ static int whole_open_text(void *arg)
     return add_block(arg, GEN_TEXT) == NULL ? E_NOMEM : 0;
 }
 
+static void skip_logprobs(struct choice *choice)
+{
+    if (choice->has_logprobs)
+        logprobs_skip(choice->logprobs);
+}
+
 static int whole_append(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
 
     return buf_append(&choice->blocks[choice->n_blocks - 1].text, text.data, text.len_bytes);
+}
+
+static int whole_text(void *arg, struct bytes text)
+{
+    struct choice *choice = arg;
+
+    if (choice->has_logprobs)
+        logprobs_text(choice->logprobs, text);
+    return whole_append(arg, text);
 }
 
 static int whole_open_thinking(void *arg)
@@ -122,6 +137,7 @@ static int whole_open_call(void *arg, const char *id, struct bytes name)
 {
     struct collected *block = add_block(arg, GEN_TOOL_USE);
 
+    skip_logprobs(arg);
     if (block == NULL)
         return E_NOMEM;
     memcpy(block->id, id, strlen(id) + 1);
@@ -157,6 +173,7 @@ static int whole_close(void *arg, enum calls_end how)
 {
     struct choice *choice = arg;
 
+    skip_logprobs(choice);
     if (how == CALLS_BROKEN)
         drop_block(choice);
     if (how == CALLS_CUT)
@@ -164,7 +181,7 @@ static int whole_close(void *arg, enum calls_end how)
     return 0;
 }
 
-const struct answer_sink output_whole_sink = {whole_open_text, whole_append,    whole_open_thinking,
+const struct answer_sink output_whole_sink = {whole_open_text, whole_text,      whole_open_thinking,
                                               whole_append,    whole_signature, whole_open_call,
                                               whole_append,    whole_close};
 
@@ -217,6 +234,15 @@ void output_error(struct request *request, const struct api_error *error)
         output_flush(request);
         http_reply_end(request->exchange);
     }
+    request->exchange = NULL;
+}
+
+void output_body(struct request *request)
+{
+    struct http_fields fields = {0};
+
+    reply_json(request->exchange, request->id, &fields, buf_view(&request->body));
+    http_fields_fini(&fields);
     request->exchange = NULL;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "front/front_priv.h"
+#include "front/output_priv.h"
 #include "http/sse.h"
 
 /* ---- blocks as events ---- */

@@ -2,7 +2,7 @@
 /* From API messages to chat turns to tokens.
  *
  *     user message:      [result, result, text, text]  ->  tool turn, tool turn, user turn
- *     assistant message: [text, call, call]            ->  one turn with its calls
+ *     assistant message: [thinking, text, call, call]  ->  one turn with its thinking and calls
  *
  * One rendering gives the tokens, where breakpoints fall among them, and where the turn opens that the answer
  * will fill: the template's interpreter knows of every byte which turn it is of. */
@@ -53,15 +53,16 @@ static struct chat_message *add_turn(struct turns *turns, enum chat_role role)
     return &turns->list[turns->n++];
 }
 
-/* The texts of blocks [from, to) of one kind, with an empty line between, in the arena. */
-static struct bytes join_texts(struct turns *turns, const struct gen_block *blocks, size_t from, size_t to)
+/* The texts of n blocks of one kind, with an empty line between, in the arena. */
+static struct bytes join_texts(struct turns *turns, enum gen_block_kind kind, const struct gen_block *blocks,
+                               size_t n_blocks)
 {
     size_t len = 0;
     size_t n = 0;
     uint8_t *text;
 
-    for (size_t i = from; i < to; i++) {
-        if (blocks[i].kind != GEN_TEXT)
+    for (size_t i = 0; i < n_blocks; i++) {
+        if (blocks[i].kind != kind || blocks[i].text.len_bytes == 0)
             continue;
         len += blocks[i].text.len_bytes + 2;
         n++;
@@ -74,8 +75,8 @@ static struct bytes join_texts(struct turns *turns, const struct gen_block *bloc
         return bytes_of(NULL, 0);
     }
     len = 0;
-    for (size_t i = from; i < to; i++) {
-        if (blocks[i].kind != GEN_TEXT)
+    for (size_t i = 0; i < n_blocks; i++) {
+        if (blocks[i].kind != kind || blocks[i].text.len_bytes == 0)
             continue;
         if (len > 0) {
             memcpy(text + len, "\n\n", 2);
@@ -100,7 +101,7 @@ static void add_user(struct turns *turns, const struct gen_message *message, enu
         if (i > from || n_blocks == 0) {
             turn = add_turn(turns, role);
             if (turn != NULL)
-                turn->text = join_texts(turns, message->blocks, from, i);
+                turn->text = join_texts(turns, GEN_TEXT, message->blocks + from, i - from);
         }
         if (i < n_blocks) {
             turn = add_turn(turns, CHAT_TOOL);
@@ -123,7 +124,8 @@ static void add_assistant(struct turns *turns, const struct gen_message *message
         turns->is_bad = true;
         return;
     }
-    turn->text = join_texts(turns, message->blocks, 0, n_blocks);
+    turn->text = join_texts(turns, GEN_TEXT, message->blocks, n_blocks);
+    turn->thinking = join_texts(turns, GEN_THINKING, message->blocks, n_blocks);
     turn->calls = calls;
     for (size_t i = 0; i < n_blocks; i++)
         if (message->blocks[i].kind == GEN_TOOL_USE)
@@ -135,6 +137,18 @@ static void add_assistant(struct turns *turns, const struct gen_message *message
     while (turn->n_calls > 0 && turn->text.len_bytes > 0 &&
            strchr(" \t\r\n", turn->text.data[turn->text.len_bytes - 1]) != NULL)
         turn->text.len_bytes--;
+}
+
+/* Templates know these words and print them; others are for other servers. */
+static const char *effort_of(const struct gen_request *request)
+{
+    static const char *const words[][2] = {{"minimal", "low"}, {"low", "low"},    {"medium", "medium"},
+                                           {"high", "high"},   {"xhigh", "high"}, {"max", "high"}};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (bytes_is(request->effort, words[i][0]))
+            return words[i][1];
+    return NULL;
 }
 
 static enum chat_thinking thinking_of(const struct gen_request *request)
@@ -194,14 +208,6 @@ static struct chat_drawn drawn_of(const struct memory_answer *answer, size_t tur
                                .needs_thinking = answer->has_thinking};
 }
 
-static struct bytes thinking_in(const struct gen_message *message)
-{
-    for (size_t i = 0; i < message->n_blocks; i++)
-        if (message->blocks[i].kind == GEN_THINKING)
-            return message->blocks[i].text;
-    return (struct bytes){0};
-}
-
 /* The assistant's message i; if it is an answer of ours, in our words, so that the prompt is the same however
  * the client spells it.  Thinking that the client left out is hinted at: where the template shows the hint,
  * the answer is put in as it was drawn, thinking and all, and the hint goes with what it replaces. */
@@ -222,7 +228,7 @@ static void add_answer(struct build *build, size_t i)
     if (build->turns.is_bad)
         return;
     turn = &build->turns.list[build->turns.n - 1];
-    turn->thinking = thinking_in(message);
+    turn->thinking = join_texts(&build->turns, GEN_THINKING, message->blocks, message->n_blocks);
     build->hints[build->n_drawn] = (struct hint){.message = i};
     if (answer->has_thinking && turn->thinking.len_bytes == 0 && !build->is_hintless[i]) {
         turn->thinking = bytes_str("...");
@@ -271,6 +277,7 @@ static int build_turns(struct build *build, struct chat_prompt *out)
     *out = (struct chat_prompt){.tools = tools,
                                 .n_tools = request->n_tools,
                                 .thinking = thinking_of(request),
+                                .effort = effort_of(request),
                                 .adds_generation = true};
     if (request->prefill.len_bytes > 0) {
         struct chat_message *last = add_turn(turns, CHAT_ASSISTANT);
@@ -363,6 +370,34 @@ static int render(const struct gen_model *model, struct build *build, struct fau
     return rc;
 }
 
+/* Do the last tokens spell the mark, but for blanks behind it? */
+static bool ends_in(const struct gen_model *model, const struct token_ids *ids, const char *mark)
+{
+    size_t left = strlen(mark);
+    bool is_begun = false;
+
+    for (size_t i = ids->n; i > 0 && left > 0; i--) {
+        struct bytes piece = tokenizer_piece(model->tokenizer, ids->ids[i - 1]);
+
+        for (size_t k = piece.len_bytes; k > 0 && left > 0; k--) {
+            if (!is_begun && strchr(" \t\r\n", piece.data[k - 1]) != NULL && piece.data[k - 1] != '\0')
+                continue;
+            is_begun = true;
+            if ((uint8_t)mark[--left] != piece.data[k - 1])
+                return false;
+        }
+    }
+    return left == 0;
+}
+
+static bool opens_thinking(const struct gen_model *model, const struct gen_request *request,
+                           const struct token_ids *ids)
+{
+    const char *mark = chat_format_manner(model->chat)->think_open;
+
+    return mark != NULL && request->prefill.len_bytes == 0 && ends_in(model, ids, mark);
+}
+
 static int fail(struct api_error *error, int rc, const struct fault *fault)
 {
     if (rc == E_NOMEM)
@@ -382,17 +417,12 @@ int prompt_make(const struct gen_model *model, struct gen_request *request, cons
     struct fault fault = {0};
     int rc;
 
-    if (request->n_tools > 0 && !chat_format_has_tools(model->chat))
-        return api_fail(error, 400, "tools: the model's chat format (%s) has no tools",
-                        chat_format_name(model->chat));
-    if (request->n_tools > 0 && !chat_format_reads_calls(model->chat))
-        return api_fail(error, 400, "tools: calls in the model's chat format (%s) cannot be read yet",
-                        chat_format_name(model->chat));
     rc = render(model, &build, &fault, &prompt);
     if (rc < 0) {
         prompt_fini(&prompt);
         return fail(error, rc, &fault);
     }
+    prompt.opens_thinking = opens_thinking(model, request, &prompt.ids);
     *out = prompt;
     return 0;
 }
@@ -400,6 +430,7 @@ int prompt_make(const struct gen_model *model, struct gen_request *request, cons
 void prompt_fini(struct prompt *prompt)
 {
     token_ids_fini(&prompt->ids);
+    buf_fini(&prompt->text);
 }
 
 /* Tokens between what was reused and the mark, if the prefix is long enough to be kept at all. */

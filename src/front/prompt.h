@@ -15,6 +15,7 @@ struct prompt {
     uint32_t mark_1h_tokens; /* up to the last one with a ttl of an hour */
     uint32_t base_tokens;    /* up to where the assistant's turn opens; 0: that is not to be told */
     uint64_t base_sum;       /* chat_sum() of these */
+    struct buf text;         /* of a raw prompt that is to be echoed */
     bool opens_thinking;     /* it ends where the model's thinking begins */
     uint32_t n_replayed;     /* answers whose own tokens are in it */
 };
@@ -24,7 +25,16 @@ struct prompt {
  * failure the error is filled and nothing is held. */
 int prompt_make(const struct gen_model *model, struct gen_request *request, const struct replay *replay,
                 struct prompt *out, struct api_error *error);
+/* The request's raw prompt number index, in the same way. */
+int prompt_make_raw(const struct gen_model *model, const struct gen_request *request, size_t index,
+                    struct prompt *out, struct api_error *error);
 void prompt_fini(struct prompt *prompt);
+
+/* The answers of /tokenize and /detokenize.  E_NOMEM, E_FORMAT, with the error filled. */
+int prompt_put_tokens(const struct gen_model *model, const struct prompt *prompt, struct buf *out,
+                      struct api_error *error);
+int prompt_put_detokenized(const struct gen_model *model, const struct gen_request *request, struct buf *out,
+                           struct api_error *error);
 
 /* The prompt's tokens, cached_tokens of them reused, as the API accounts for them.  output_tokens is left
  * alone. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "front/front_priv.h"
 
@@ -13,15 +14,32 @@ static bool is_retryable(int status)
     return status == 429 || status == 503 || status == 529;
 }
 
+/* Which paths are OpenAI's, those that are not served here included. */
+static bool is_openai(const struct http_exchange *exchange)
+{
+    static const char *const roots[] = {
+        "/v1/chat/",       "/v1/completions", "/v1/embeddings",    "/v1/responses",
+        "/tokenize",       "/detokenize",     "/v1/audio/",        "/v1/images/",
+        "/v1/moderations", "/v1/files",       "/v1/fine_tuning",   "/v1/batches",
+        "/v1/assistants",  "/v1/threads",     "/v1/vector_stores", "/v1/conversations"};
+    struct bytes path = http_exchange_path(exchange);
+
+    for (size_t i = 0; i < ARRAY_LEN(roots); i++)
+        if (bytes_starts_with(path, roots[i]))
+            return true;
+    return false;
+}
+
 void reply_add_id(struct http_fields *fields, const struct http_exchange *exchange, const char *id)
 {
     http_fields_add_str(fields, "request-id", id);
+    if (is_openai(exchange))
+        http_fields_add_str(fields, "x-request-id", id);
 }
 
-static void add_error_fields(struct http_fields *fields, const struct api_error *error, const char *id)
+static void add_error_fields(struct http_fields *fields, const struct api_error *error)
 {
     http_fields_add_str(fields, "content-type", "application/json");
-    http_fields_add_str(fields, "request-id", id);
     if (is_retryable(error->status))
         http_fields_addf(fields, "retry-after", "%u",
                          error->retry_after_s > 0 ? error->retry_after_s : DEFAULT_RETRY_AFTER_S);
@@ -38,12 +56,16 @@ void reply_error(struct http_exchange *exchange, const struct api_error *error, 
         ids_make("req_", fresh);
         id = fresh;
     }
-    add_error_fields(&fields, error, id);
+    add_error_fields(&fields, error);
+    reply_add_id(&fields, exchange, id);
     if (allow != NULL)
         http_fields_add_str(&fields, "allow", allow);
     if (error->status == 401)
         http_fields_add_str(&fields, "www-authenticate", "Bearer");
-    api_put_error(&body, error, id);
+    if (is_openai(exchange))
+        api_put_openai_error(&body, error);
+    else
+        api_put_error(&body, error, id);
     http_reply(exchange, error->status, &fields, buf_view(&body));
     http_fields_fini(&fields);
     buf_fini(&body);
@@ -78,7 +100,8 @@ int reply_make_busy(struct buf *out)
 
     ids_make("req_", id);
     api_fail(&error, 529, "Overloaded: too many connections");
-    add_error_fields(&fields, &error, id);
+    add_error_fields(&fields, &error);
+    http_fields_add_str(&fields, "request-id", id);
     http_fields_add_str(&fields, "connection", "close");
     api_put_error(&body, &error, id);
     http_fields_addf(&fields, "content-length", "%zu", body.len_bytes);

@@ -241,6 +241,10 @@ static uint64_t us_between(uint64_t from_ns, uint64_t to_ns)
     return from_ns > 0 && to_ns > from_ns ? (to_ns - from_ns) / NS_PER_US : 0;
 }
 
+static const char *const call_names[] = {
+    [API_MESSAGES] = "messages",       [API_COUNT_TOKENS] = "count_tokens", [API_CHAT] = "chat_completions",
+    [API_COMPLETIONS] = "completions", [API_TOKENIZE] = "tokenize",         [API_DETOKENIZE] = "detokenize"};
+
 static void log_access(const struct request *request)
 {
     const struct gen_proof *proof = &request->proof;
@@ -248,8 +252,7 @@ static void log_access(const struct request *request)
 
     log_info("access", LOG_STR("request_id", request->id), LOG_STR("trace_id", request->trace_id),
              LOG_STR("peer", request->peer), LOG_STR("tenant", request->who.tenant),
-             LOG_STR("key", request->who.name),
-             LOG_STR("call", request->call == API_MESSAGES ? "messages" : "count_tokens"),
+             LOG_STR("key", request->who.name), LOG_STR("call", call_names[request->call]),
              LOG_STR("model", request->model == NULL ? "" : request->model->name),
              LOG_U64("status", (uint64_t)request->status), LOG_STR("reason", request->reason),
              LOG_BOOL("stream", request->is_stream), LOG_U64("tokens_in", n_prompt),
@@ -278,7 +281,7 @@ void report_end(struct request *request)
     metric_add(metric_series(request->front->metrics.requests, labels), 1);
     if (request->state == REQUEST_CANCELLED)
         metric_add(request->front->metrics.aborts, 1);
-    if (request->state == REQUEST_DONE && request->call == API_MESSAGES)
+    if (request->state == REQUEST_DONE && api_call_generates(request->call))
         report_answered(request);
     log_access(request);
 }

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "front/front_priv.h"
+#include "front/output_priv.h"
 
 const struct backend *request_backend(const struct request *request)
 {
@@ -31,6 +31,16 @@ void request_enter(struct request *request, enum request_state state)
 
     request->state = state;
     report_state(request, from);
+}
+
+size_t request_n_prompts(const struct request *request)
+{
+    return request->more_prompts != NULL ? request->gen.n_prompts : 1;
+}
+
+struct prompt *request_prompt(struct request *request, size_t index)
+{
+    return index == 0 ? &request->prompt : &request->more_prompts[index - 1];
 }
 
 /* ---- birth and end ---- */
@@ -65,7 +75,10 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     request->front = front;
     request->exchange = exchange;
     request->call = call;
-    request->dialect = &output_messages;
+    request->dialect = call == API_CHAT          ? &output_chat
+                       : call == API_COMPLETIONS ? &output_completions
+                                                 : &output_messages;
+    request->created_unix_s = clock_unix_ns() / NS_PER_S;
     request->who = *who;
     request->received_ns = http_exchange_began_ns(exchange);
     request->wants_proof = bytes_is(http_exchange_field(exchange, "baton-proof"), "stream");
@@ -94,7 +107,9 @@ void request_free(struct request *request)
     ev_timer_free(request->ping);
     choices_fini(request);
     buf_fini(&request->out);
-    prompt_fini(&request->prompt);
+    for (size_t i = 0; i < request_n_prompts(request); i++)
+        prompt_fini(request_prompt(request, i));
+    free(request->more_prompts);
     replay_fini(&request->replay);
     gen_request_fini(&request->gen);
     buf_fini(&request->body);
@@ -186,13 +201,62 @@ static void parse_work(void *arg)
     atomic_store(&request->is_working, false);
 }
 
+static int tokenise_prompts(struct request *request)
+{
+    size_t n = request->gen.n_prompts;
+    int rc = 0;
+
+    if (n > 1) {
+        request->more_prompts = calloc(n - 1, sizeof(*request->more_prompts));
+        if (request->more_prompts == NULL) {
+            api_fail(&request->error, 503, "out of memory");
+            return E_NOMEM;
+        }
+    }
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        struct prompt *prompt = request_prompt(request, i);
+
+        rc = prompt_make_raw(request->model, &request->gen, i, prompt, &request->error);
+        if (rc == 0 && prompt->ids.n == 0 && request->call == API_COMPLETIONS)
+            rc = api_fail(&request->error, 400, "prompt: at least one token is needed");
+    }
+    return rc;
+}
+
+static int check_bias(struct request *request)
+{
+    uint32_t vocab_size = tokenizer_vocab_size(request->model->tokenizer);
+    const struct gen_request *gen = &request->gen;
+
+    if (gen->n_bias > 0 && gen->bias[gen->n_bias - 1].token >= vocab_size)
+        return api_fail(&request->error, 400, "logit_bias: token %u is not in the model's vocabulary of %u",
+                        gen->bias[gen->n_bias - 1].token, vocab_size);
+    return 0;
+}
+
+static int tokenise(struct request *request)
+{
+    const struct gen_model *model = request->model;
+    int rc = check_bias(request);
+
+    if (rc < 0)
+        return rc;
+    if (request->call == API_DETOKENIZE)
+        return prompt_put_detokenized(model, &request->gen, &request->body, &request->error);
+    rc = request->gen.n_prompts > 0
+             ? tokenise_prompts(request)
+             : prompt_make(model, &request->gen, &request->replay, &request->prompt, &request->error);
+    if (rc == 0 && request->call == API_TOKENIZE)
+        rc = prompt_put_tokens(model, &request->prompt, &request->body, &request->error);
+    return rc;
+}
+
 static void tokenise_work(void *arg)
 {
     struct request *request = arg;
 
     if (!atomic_load(&request->is_abandoned))
-        request->work_rc =
-            prompt_make(request->model, &request->gen, &request->replay, &request->prompt, &request->error);
+        request->work_rc = tokenise(request);
     atomic_store(&request->is_working, false);
 }
 
@@ -243,12 +307,26 @@ static bool is_long_prompt(const struct request *request)
     return request->gen.arena.used_bytes > request->front->opts.inline_bytes;
 }
 
+static const struct gen_model *find_model(const struct request *request)
+{
+    const struct backend *backend = request_backend(request);
+    struct bytes wanted = request->gen.model;
+    char name[sizeof(request->model->name)];
+
+    if (wanted.len_bytes == 0) /* only where none has to be named */
+        return backend->ops->model(backend->self, NULL);
+    if (wanted.len_bytes >= sizeof(name) || memchr(wanted.data, '\0', wanted.len_bytes) != NULL)
+        return NULL;
+    memcpy(name, wanted.data, wanted.len_bytes);
+    name[wanted.len_bytes] = '\0';
+    return backend->ops->model(backend->self, name);
+}
+
 static void parse_done(void *arg)
 {
     struct request *request = arg;
     const struct backend *backend = request_backend(request);
     struct api_error error;
-    char name[sizeof(request->model->name)];
 
     if (!is_back(request))
         return;
@@ -256,15 +334,12 @@ static void parse_done(void *arg)
         request_fail(request, &request->error);
         return;
     }
-    if (request->gen.model.len_bytes < sizeof(name) &&
-        memchr(request->gen.model.data, '\0', request->gen.model.len_bytes) == NULL) {
-        memcpy(name, request->gen.model.data, request->gen.model.len_bytes);
-        name[request->gen.model.len_bytes] = '\0';
-        request->model = backend->ops->model(backend->self, name);
-    }
+    request->model = find_model(request);
     if (request->model == NULL) {
         api_fail(&error, 404, "model: %.*s", (int)request->gen.model.len_bytes,
                  (const char *)request->gen.model.data);
+        if (api_call_is_openai(request->call))
+            error.code = "model_not_found";
         request_fail(request, &error);
         return;
     }
@@ -273,15 +348,42 @@ static void parse_done(void *arg)
     report_model(request);
     if (request->front->memory != NULL)
         replay_find(&request->replay, request->front->memory, request->who.tenant,
-                    request->model->fingerprint, request->call != API_COUNT_TOKENS);
+                    request->model->fingerprint,
+                    request->call != API_COUNT_TOKENS && request->call != API_TOKENIZE);
     run(request, is_long_prompt(request), tokenise_work, tokenise_done);
+}
+
+/* The answer is known without a backend. */
+static void finish_counted(struct request *request)
+{
+    request->status = 200;
+    request->reason = "counted";
+    if (request->call == API_COUNT_TOKENS)
+        output_count(request);
+    else
+        output_body(request);
+    request_end(request, REQUEST_DONE);
+}
+
+static void fail_too_long(struct request *request, size_t n)
+{
+    struct api_error error;
+    uint32_t room = request->model->context_length;
+
+    /* Agents read these words to decide that the conversation must be made shorter. */
+    if (api_call_is_openai(request->call)) {
+        api_fail(&error, 400, "This model's maximum context length is %u tokens. Your prompt has %zu tokens.",
+                 room, n);
+        error.code = "context_length_exceeded";
+    } else {
+        api_fail(&error, 400, "prompt is too long: %zu tokens > %u maximum", n, room);
+    }
+    request_fail(request, &error);
 }
 
 static void tokenise_done(void *arg)
 {
     struct request *request = arg;
-    struct api_error error;
-    size_t n;
 
     if (!is_back(request))
         return;
@@ -291,19 +393,18 @@ static void tokenise_done(void *arg)
     }
     request->tokenised_ns = clock_now_ns();
     request_enter(request, REQUEST_TOKENISED);
-    n = request->prompt.ids.n;
-    request->proof.prompt_tokens = (uint32_t)n;
-    if (request->call == API_COUNT_TOKENS) {
-        request->status = 200;
-        request->reason = "counted";
-        output_count(request);
-        request_end(request, REQUEST_DONE);
-    } else if (n >= request->model->context_length) {
-        /* Agents read these words to decide that the conversation must be made shorter. */
-        api_fail(&error, 400, "prompt is too long: %zu tokens > %u maximum", n,
-                 request->model->context_length);
-        request_fail(request, &error);
-    } else {
-        choices_submit(request);
+    request->proof.prompt_tokens = (uint32_t)request->prompt.ids.n;
+    if (!api_call_generates(request->call)) {
+        finish_counted(request);
+        return;
     }
+    for (size_t i = 0; i < request_n_prompts(request); i++) {
+        size_t n = request_prompt(request, i)->ids.n;
+
+        if (n >= request->model->context_length) {
+            fail_too_long(request, n);
+            return;
+        }
+    }
+    choices_submit(request);
 }

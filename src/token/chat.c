@@ -63,6 +63,13 @@ static int open_template(struct chat_format *format, struct fault *fault)
     if (rc == 0) {
         format->family = chat_family_of(source);
         rc = chat_probe(format, &inner);
+        format->manner.calls = format->has_tools ? format->family->calls : CHAT_CALLS_HERMES;
+        if (format->family->calls == CHAT_CALLS_HARMONY)
+            format->manner.calls = CHAT_CALLS_HARMONY;
+        else
+            chat_family_thinking(format->tokenizer, &format->manner);
+        format->asks_thinking = format->manner.calls == CHAT_CALLS_HARMONY ||
+                                bytes_find(source, bytes_str("reasoning_content"), 0) != SIZE_MAX;
     }
     return rc == 0 ? 0 : retell(fault, &inner);
 }
@@ -103,48 +110,36 @@ bool chat_format_has_tools(const struct chat_format *format)
     return format->has_tools;
 }
 
-bool chat_format_reads_calls(const struct chat_format *format)
+const struct chat_manner *chat_format_manner(const struct chat_format *format)
 {
-    return format->has_tools && format->family->is_read;
+    return &format->manner;
 }
 
 /* ---- rendering ---- */
 
-static bool wants_tools(const struct chat_prompt *prompt)
-{
-    bool wants = prompt->n_tools > 0;
-
-    for (size_t i = 0; i < prompt->n_messages; i++)
-        wants |= prompt->messages[i].role == CHAT_TOOL || prompt->messages[i].n_calls > 0;
-    return wants;
-}
-
 static int render(const struct chat_format *format, const struct chat_prompt *prompt,
-                  const struct chat_extras *extras, struct fault *fault, struct jinja **jinja_out,
+                  const struct chat_extras *extras, struct fault *fault, struct chat_run *run,
                   struct text *out)
 {
     struct fault inner = {0};
+    int rc = chat_run(format, prompt, extras, &inner, run, out);
 
-    *jinja_out = NULL;
-    if (!format->has_tools && wants_tools(prompt))
-        return fault_set(fault, E_UNSUPPORTED, "the model's chat template has no tools");
-    int rc = chat_run(format, prompt, extras, &inner, jinja_out, out);
     return rc == 0 ? 0 : retell(fault, &inner);
 }
 
 int chat_render_extras(const struct chat_format *format, const struct chat_prompt *prompt,
                        struct chat_extras *extras, struct fault *fault, struct token_ids *out)
 {
-    struct jinja *jinja;
+    struct chat_run run;
     struct text text;
-    int rc = render(format, prompt, extras, fault, &jinja, &text);
+    int rc = render(format, prompt, extras, fault, &run, &text);
 
     if (rc == 0) {
         rc = chat_splice(format, prompt, text, extras, out);
         if (rc != 0)
             fault_set(fault, rc, "%s", rc == E_LIMIT ? "the prompt is too long" : err_text(rc));
     }
-    jinja_free(jinja);
+    chat_run_fini(&run);
     return rc;
 }
 
@@ -159,12 +154,12 @@ int chat_render(const struct chat_format *format, const struct chat_prompt *prom
 int chat_render_text(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
                      struct buf *out)
 {
-    struct jinja *jinja;
+    struct chat_run run;
     struct text text;
-    int rc = render(format, prompt, NULL, fault, &jinja, &text);
+    int rc = render(format, prompt, NULL, fault, &run, &text);
 
     if (rc == 0 && buf_append(out, text.data, text.len_bytes) != 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
-    jinja_free(jinja);
+    chat_run_fini(&run);
     return rc;
 }

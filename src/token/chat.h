@@ -20,10 +20,11 @@ struct chat_call { /* a tool call the assistant made */
 struct chat_message { /* one turn, borrowed text */
     enum chat_role role;
     struct bytes text;
-    struct bytes thinking; /* assistant only: what it thought before; most templates drop it some time */
+    struct bytes thinking;         /* assistant only: what it thought before; shown where the template asks */
     const struct chat_call *calls; /* assistant only */
     size_t n_calls;
     struct bytes call_id; /* tool only: of the call this is the result of; may be empty */
+    size_t number;        /* of rendering's own */
 };
 
 struct chat_tool { /* one tool definition */
@@ -43,6 +44,7 @@ struct chat_prompt {
     bool continues_last;  /* the last message is the assistant's and stays open (adds_generation is then
                              ignored) */
     enum chat_thinking thinking; /* what the template's enable_thinking says, if it asks */
+    const char *effort;          /* its reasoning_effort: "low", "medium", "high"; NULL: not said */
     int64_t now_unix_s;          /* for templates that write the date; 0: the clock's */
 };
 
@@ -79,6 +81,24 @@ struct chat_extras {
 };
 #define CHAT_MAX_PLACES 6
 
+enum chat_calls { /* see chat_family.c */
+                  CHAT_CALLS_HERMES,
+                  CHAT_CALLS_XML,
+                  CHAT_CALLS_GLM,
+                  CHAT_CALLS_MISTRAL,       /* a list of objects */
+                  CHAT_CALLS_MISTRAL_NAMED, /* name[ARGS]{...} */
+                  CHAT_CALLS_DEEPSEEK,      /* "function", a name and a block of JSON */
+                  CHAT_CALLS_DEEPSEEK_V31,  /* a name and an object */
+                  CHAT_CALLS_HARMONY,
+                  CHAT_CALLS_LLAMA
+};
+
+struct chat_manner { /* how the model writes what is not plain text */
+    enum chat_calls calls;
+    const char *think_open, *think_close; /* around thinking, as tokens or text; NULL: it does not think, or
+                                             in harmony's channel */
+};
+
 struct chat_format; /* opaque, immutable */
 
 /* E_UNSUPPORTED, E_FORMAT, ...: the fault says where in the template and why. */
@@ -86,14 +106,15 @@ int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, stru
 void chat_format_free(struct chat_format *format);
 /* How the model writes tool calls: "hermes", "mistral", ...; "plain": not at all. */
 const char *chat_format_name(const struct chat_format *format);
-/* Does the template show tools and calls?  And can calls in the model's answers be told from text? */
+/* Does the template show tools and calls?  If not, chat_render() describes them in the system text, and calls
+ * are written in the Hermes manner. */
 bool chat_format_has_tools(const struct chat_format *format);
-bool chat_format_reads_calls(const struct chat_format *format);
+/* How answers are to be read and shaped; as long-lived as the format. */
+const struct chat_manner *chat_format_manner(const struct chat_format *format);
 
 /* Appends the prompt's ids.  E_LIMIT beyond max_ids, or when the template takes too long; E_FORMAT when
  * arguments or parameters are not JSON (nested at most 128 deep), or the template fails on this conversation;
- * E_INVAL when the template itself refuses it; E_UNSUPPORTED when tools or calls are given to a format that
- * has none.  The fault (may be NULL) says what a client can be told. */
+ * E_INVAL when the template itself refuses it.  The fault (may be NULL) says what a client can be told. */
 int chat_render(const struct chat_format *format, const struct chat_prompt *prompt, size_t max_ids,
                 struct fault *fault, struct token_ids *out);
 /* The same with extras.  A drawn message is used where the tokens before it are those of the prompt that it

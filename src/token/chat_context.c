@@ -8,7 +8,8 @@
  *     documents              none
  *     add_generation_prompt  true, or false
  *     bos_token, eos_token   as spelled
- *     enable_thinking        only when the request says something about it
+ *     enable_thinking        only when the request says something about it; the same as "thinking"
+ *     reasoning_effort       likewise: "low", "medium" or "high"
  *
  * What the client wrote is marked so, byte by byte, and so is what message it is of.  The last message of a
  * conversation whose answer is to go on from it has a mark of its own: the prompt ends after the last byte
@@ -25,12 +26,21 @@ struct context {
     const struct chat_format *format;
     const struct chat_prompt *prompt;
     const struct chat_extras *extras; /* may be NULL */
+    bool is_reshaped;                 /* messages know their numbers */
     struct jinja *jinja;
 };
 
-static uint32_t mark_of(size_t message, size_t part, uint32_t bits)
+/* The caller's number of message i; SIZE_MAX: it was made here. */
+static size_t number_of(const struct context *context, size_t i)
 {
-    return PART_OF(message, part) << MARK_PART_SHIFT | bits;
+    return context->is_reshaped ? context->prompt->messages[i].number : i;
+}
+
+static uint32_t mark_of(const struct context *context, size_t i, size_t part, uint32_t bits)
+{
+    size_t number = number_of(context, i);
+
+    return (number == SIZE_MAX ? 0 : PART_OF(number, part) << MARK_PART_SHIFT) | bits;
 }
 
 static struct value text_value(const struct context *context, struct bytes text, uint32_t mark)
@@ -173,18 +183,18 @@ static struct value content_value(const struct context *context, size_t i, uint3
     for (size_t k = 0; context->extras != NULL && k < context->extras->n_places; k++) {
         const struct chat_place *place = &context->extras->places[k];
 
-        if (place->n_messages != i || place->text_bytes == 0)
+        if (place->n_messages != number_of(context, i) || place->text_bytes == 0)
             continue;
         size_t to = place->text_bytes < from             ? from
                     : place->text_bytes > text.len_bytes ? text.len_bytes
                                                          : place->text_bytes;
-        pieces[n] = piece_of(text, from, to, mark_of(i, PART_TEXT + n, bits));
+        pieces[n] = piece_of(text, from, to, mark_of(context, i, PART_TEXT + n, bits));
         n++;
         from = to;
     }
     if (n == 0)
-        return text_value(context, text, mark_of(i, PART_TEXT, bits));
-    pieces[n] = piece_of(text, from, text.len_bytes, mark_of(i, PART_TEXT + n, bits));
+        return text_value(context, text, mark_of(context, i, PART_TEXT, bits));
+    pieces[n] = piece_of(text, from, text.len_bytes, mark_of(context, i, PART_TEXT + n, bits));
     return value_joined(context->jinja, pieces, n + 1);
 }
 
@@ -198,25 +208,38 @@ static struct value calls_value(const struct context *context, const struct chat
     return calls;
 }
 
+/* Harmony's templates have a name of their own for it, and refuse it beside the text of a turn with calls. */
+static void set_thinking(const struct context *context, size_t i, struct value one)
+{
+    const struct chat_message *message = &context->prompt->messages[i];
+    struct value thinking =
+        text_value(context, message->thinking, mark_of(context, i, PART_THINKING, MARK_CLIENT));
+
+    if (context->format->manner.calls != CHAT_CALLS_HARMONY)
+        dict_set_str(context->jinja, one, "reasoning_content", thinking);
+    else if (message->n_calls == 0 || message->text.len_bytes == 0)
+        dict_set_str(context->jinja, one, "thinking", thinking);
+}
+
 static struct value message_value(const struct context *context, size_t i, struct bytes system)
 {
     const struct chat_message *message = &context->prompt->messages[i];
     bool is_last = i + 1 == context->prompt->n_messages && stays_open(context->prompt);
-    uint32_t other = mark_of(i, PART_OTHER, MARK_CLIENT);
+    uint32_t other = mark_of(context, i, PART_OTHER, MARK_CLIENT);
     struct value content = content_value(context, i, MARK_CLIENT | (is_last ? MARK_LAST : 0));
     struct jinja *jinja = context->jinja;
     struct value one = value_dict(jinja);
 
     if (system.len_bytes > 0)
-        content = joined_text(context, system, message->text, mark_of(i, PART_TEXT, MARK_CLIENT));
+        content = joined_text(context, system, message->text, mark_of(context, i, PART_TEXT, MARK_CLIENT));
     if (message->n_calls > 0 && message->text.len_bytes == 0 && context->format->wants_no_content)
         content = value_none();
-    dict_set_str(jinja, one, "role",
-                 text_value(context, bytes_str(role_name(message->role)), mark_of(i, PART_OTHER, MARK_OWN)));
+    dict_set_str(
+        jinja, one, "role",
+        text_value(context, bytes_str(role_name(message->role)), mark_of(context, i, PART_OTHER, MARK_OWN)));
     dict_set_str(jinja, one, "content", content);
-    if (message->thinking.len_bytes > 0)
-        dict_set_str(jinja, one, "reasoning_content",
-                     text_value(context, message->thinking, mark_of(i, PART_THINKING, MARK_CLIENT)));
+    if (message->thinking.len_bytes > 0 && context->format->asks_thinking)
+        set_thinking(context, i, one);
     if (message->n_calls > 0)
         dict_set_str(jinja, one, "tool_calls", calls_value(context, message, other));
     if (message->role == CHAT_TOOL) {
@@ -274,8 +297,12 @@ static void set_variables(const struct context *context)
     jinja_set(jinja, "add_generation_prompt", value_bool(prompt->adds_generation && !stays_open(prompt)));
     jinja_set(jinja, "bos_token", token_value(context, tokenizer_bos(format->tokenizer)));
     jinja_set(jinja, "eos_token", token_value(context, tokenizer_eos(format->tokenizer)));
-    if (prompt->thinking != CHAT_THINKING_DEFAULT)
+    if (prompt->thinking != CHAT_THINKING_DEFAULT) {
         jinja_set(jinja, "enable_thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
+        jinja_set(jinja, "thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
+    }
+    if (prompt->effort != NULL)
+        jinja_set(jinja, "reasoning_effort", own(context, prompt->effort));
 }
 
 /* Ends the text after the last byte of the last message. */
@@ -317,29 +344,38 @@ static bool is_empty(const struct chat_message *message)
 }
 
 int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
-             const struct chat_extras *extras, struct fault *fault, struct jinja **jinja_out,
-             struct text *out)
+             const struct chat_extras *extras, struct fault *fault, struct chat_run *run, struct text *out)
 {
     struct template_limits limits = template_limits_for(input_bytes(prompt));
     int64_t now = prompt->now_unix_s != 0 ? prompt->now_unix_s : (int64_t)(clock_unix_ns() / NS_PER_S);
-    struct context context = {.format = format, .prompt = prompt, .extras = extras};
-    struct chat_prompt shorter = *prompt;
+    struct context context = {.format = format, .extras = extras};
+    struct chat_prompt shaped;
 
+    run->jinja = NULL;
+    arena_init(&run->arena, 0);
+    if (chat_reshape(format, prompt, &run->arena, &shaped) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
     /* To go on from nothing is to begin. */
-    if (stays_open(prompt) && is_empty(&prompt->messages[prompt->n_messages - 1])) {
-        shorter.n_messages--;
-        shorter.adds_generation = true;
-        shorter.continues_last = false;
-        prompt = context.prompt = &shorter;
+    if (stays_open(&shaped) && is_empty(&shaped.messages[shaped.n_messages - 1])) {
+        shaped.n_messages--;
+        shaped.adds_generation = true;
+        shaped.continues_last = false;
     }
-    *jinja_out = NULL;
+    context.prompt = &shaped;
+    context.is_reshaped = shaped.messages != prompt->messages;
     int rc = jinja_new(format->parsed, &limits, now, fault, &context.jinja);
     if (rc != 0)
         return rc;
-    *jinja_out = context.jinja;
+    run->jinja = context.jinja;
     set_variables(&context);
     rc = jinja_run(context.jinja, out);
-    if (rc == 0 && stays_open(prompt))
+    if (rc == 0 && stays_open(&shaped))
         rc = cut_open_turn(out, fault);
     return rc;
+}
+
+void chat_run_fini(struct chat_run *run)
+{
+    jinja_free(run->jinja);
+    arena_fini(&run->arena);
 }

@@ -9,28 +9,33 @@
  *     harmony    <|channel|>commentary to=functions.f ...                       gpt-oss
  *     llama      {"name": "f", "parameters": {...}} as the whole answer, after <|python_tag|> or not
  *
- * The first line whose marks all stand in the template counts.  A family whose calls the front does not read
- * yet is rendered all the same; is_read says so, and the front tells the client.
+ * The first line whose marks all stand in the template counts.  A template without tools is given them by us
+ * (chat_reshape.c), in the first manner.
+ *
+ * Thinking stands between marks that are tokens of the vocabulary or words of the template, except in
+ * harmony, which has a channel for it.
  */
 #include "token/chat_priv.h"
 
 #include <string.h>
 
+#define DEEPSEEK                                                                                             \
+    "<\xef\xbd\x9ctool\xe2\x96\x81"                                                                          \
+    "calls\xe2\x96\x81"                                                                                      \
+    "begin\xef\xbd\x9c>"
+
 static const struct chat_family families[] = {
-    {"xml", {"<tool_call>", "<function="}, false, 0},
-    {"glm", {"<tool_call>", "<arg_key>"}, false, 0},
-    {"hermes", {"<tool_call>"}, true, 0},
-    {"mistral", {"[TOOL_CALLS]"}, false, 9},
-    {"deepseek",
-     {"<\xef\xbd\x9ctool\xe2\x96\x81"
-      "calls\xe2\x96\x81"
-      "begin\xef\xbd\x9c>"},
-     false,
-     0},
-    {"harmony", {"<|channel|>"}, false, 0},
-    {"llama", {"<|eot_id|>", "\"parameters\": "}, false, 0},
-    {"llama", {"<|python_tag|>"}, false, 0},
-    {"plain", {NULL}, false, 0},
+    {"xml", {"<tool_call>", "<function="}, CHAT_CALLS_XML, 0},
+    {"glm", {"<tool_call>", "<arg_key>"}, CHAT_CALLS_GLM, 0},
+    {"hermes", {"<tool_call>"}, CHAT_CALLS_HERMES, 0},
+    {"mistral", {"[TOOL_CALLS]", "[ARGS]"}, CHAT_CALLS_MISTRAL_NAMED, 9},
+    {"mistral", {"[TOOL_CALLS]"}, CHAT_CALLS_MISTRAL, 9},
+    {"deepseek", {DEEPSEEK, "```json"}, CHAT_CALLS_DEEPSEEK, 0},
+    {"deepseek", {DEEPSEEK}, CHAT_CALLS_DEEPSEEK_V31, 0},
+    {"harmony", {"<|channel|>"}, CHAT_CALLS_HARMONY, 0},
+    {"llama", {"<|eot_id|>", "\"parameters\": "}, CHAT_CALLS_LLAMA, 0},
+    {"llama", {"<|python_tag|>"}, CHAT_CALLS_LLAMA, 0},
+    {"plain", {NULL}, CHAT_CALLS_HERMES, 0},
 };
 
 static bool has_all(struct bytes text, const char *const *marks, size_t n)
@@ -76,4 +81,21 @@ struct bytes chat_family_id(const struct chat_family *family, struct bytes id, c
     for (unsigned i = 0; i < family->id_chars; i++, hash /= sizeof(letters) - 1)
         room[i] = letters[hash % (sizeof(letters) - 1)];
     return bytes_of(room, family->id_chars);
+}
+
+void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_manner *manner)
+{
+    static const char *const marks[][2] = {
+        {"<think>", "</think>"}, {"[THINK]", "[/THINK]"}, {"<seed:think>", "</seed:think>"}};
+    struct bytes source = tokenizer_chat_template(tokenizer);
+
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]) && manner->think_open == NULL; i++) {
+        struct bytes open = bytes_str(marks[i][0]), close = bytes_str(marks[i][1]);
+
+        if (tokenizer_find(tokenizer, close) == TOKEN_NONE && bytes_find(source, close, 0) == SIZE_MAX &&
+            bytes_find(source, open, 0) == SIZE_MAX)
+            continue;
+        manner->think_open = marks[i][0];
+        manner->think_close = marks[i][1];
+    }
 }

@@ -3,6 +3,7 @@
 #ifndef TOKEN_CHAT_PRIV_H
 #define TOKEN_CHAT_PRIV_H
 
+#include "base/arena.h"
 #include "token/chat.h"
 #include "token/template/template.h"
 #include "token/tokenizer_priv.h"
@@ -23,13 +24,15 @@ int json_unquote(struct bytes quoted, struct buf *out); /* appends what a string
 struct chat_family {
     const char *name;
     const char *marks[3]; /* all of them stand in the template */
-    bool is_read;         /* the front can tell such calls from text */
-    unsigned id_chars;    /* ids of calls have so many letters and digits; 0: any */
+    enum chat_calls calls;
+    unsigned id_chars; /* ids of calls have so many letters and digits; 0: any */
 };
 
 const struct chat_family *chat_family_of(struct bytes chat_template);
 /* The id as this family wants it, in room (at least 16 bytes). */
 struct bytes chat_family_id(const struct chat_family *family, struct bytes id, char room[16]);
+/* The marks around thinking, if any. */
+void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_manner *manner);
 
 /* ---- what is known of a template ---- */
 
@@ -37,6 +40,8 @@ struct chat_format {
     struct tokenizer *tokenizer; /* counted */
     struct jinja_template *parsed;
     const struct chat_family *family;
+    struct chat_manner manner;
+    bool asks_thinking; /* thinking of earlier turns is given to it */
     /* Found out by trying, in this order (chat_probe.c): */
     bool leaves_tools_out;   /* without tools there is no variable "tools", rather than none */
     bool has_no_system;      /* a system text has to go into the first user's */
@@ -44,6 +49,11 @@ struct chat_format {
     bool has_tools;          /* tools, calls and results are shown */
     bool wants_text_calls;   /* a call's arguments are JSON text, not an object */
     bool wants_no_content;   /* a message of calls alone has no content at all */
+    /* What it cannot show, and is reshaped (chat_reshape.c): */
+    bool has_one_call;         /* more calls in a turn than one */
+    bool has_no_late_system;   /* a system text behind a question */
+    bool wants_turns;          /* questions in a row */
+    bool has_no_late_question; /* a question behind results */
 };
 
 /* Fills those in.  E_UNSUPPORTED or what the template says when not even a question renders. */
@@ -60,10 +70,22 @@ enum chat_part {
 };
 #define PART_OF(message, part) ((uint32_t)(1 + (message)*PART_COUNT + (part)))
 
-/* The text lives as long as *jinja_out, which is to be freed also after a failure (it may be NULL). */
+struct chat_run { /* what a rendered text lives on */
+    struct jinja *jinja;
+    struct arena arena;
+};
+
+/* extras may be NULL.  *run is to be finished also after a failure. */
 int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
-             const struct chat_extras *extras, struct fault *fault, struct jinja **jinja_out,
-             struct text *out);
+             const struct chat_extras *extras, struct fault *fault, struct chat_run *run, struct text *out);
+void chat_run_fini(struct chat_run *run);
+
+/* ---- chat_reshape.c ---- */
+
+/* The conversation in turns that the template can show; new texts and lists are in the arena.  If it has to
+ * be changed, each turn has the number of the message it comes from.  E_NOMEM. */
+int chat_reshape(const struct chat_format *format, const struct chat_prompt *from, struct arena *arena,
+                 struct chat_prompt *out);
 
 /* ---- chat_splice.c: marked text -> tokens ---- */
 

@@ -5,7 +5,7 @@
  * know a system message, others refuse it; some want a call's arguments as an object, others as text.  None
  * of it can be read off the template's source, but all of it shows when a small conversation with made-up
  * words is rendered and the words are looked for.  Each thing is settled before the next is tried, so at most
- * ten renderings are needed, once, when a model is opened.
+ * twenty renderings are needed, once, when a model is opened.
  */
 #include "token/chat_priv.h"
 
@@ -21,13 +21,13 @@
 static bool shows(const struct chat_format *format, const struct chat_prompt *prompt,
                   const char *const *words, size_t n_words, struct fault *fault)
 {
-    struct jinja *jinja;
+    struct chat_run run;
     struct text text;
-    bool is_shown = chat_run(format, prompt, NULL, fault, &jinja, &text) == 0;
+    bool is_shown = chat_run(format, prompt, NULL, fault, &run, &text) == 0;
 
     for (size_t i = 0; i < n_words && is_shown; i++)
         is_shown = bytes_find(bytes_of(text.data, text.len_bytes), bytes_str(words[i]), 0) != SIZE_MAX;
-    jinja_free(jinja);
+    chat_run_fini(&run);
     return is_shown;
 }
 
@@ -95,13 +95,64 @@ static bool probe_calls(struct chat_format *format)
     return false;
 }
 
+/* ---- turns that it cannot show ---- */
+
+static const struct chat_message answer = {.role = CHAT_ASSISTANT, .text = {(const uint8_t *)"y", 1}};
+
+static bool shows_turns(const struct chat_format *format, const struct chat_message *messages, size_t n,
+                        const char *word)
+{
+    const struct chat_tool tool = {.name = bytes_str(TOOL_WORD), .description = bytes_str("d")};
+    const struct chat_prompt prompt = {.messages = messages,
+                                       .n_messages = n,
+                                       .tools = &tool,
+                                       .n_tools = format->has_tools ? 1 : 0,
+                                       .now_unix_s = NOON};
+
+    return shows(format, &prompt, &word, 1, NULL);
+}
+
+static void probe_turns(struct chat_format *format)
+{
+    const struct chat_message late_system[] = {
+        question, answer, {.role = CHAT_SYSTEM, .text = bytes_str(SYSTEM_WORD)}, question};
+    const struct chat_message questions[] = {question, {.role = CHAT_USER, .text = bytes_str(ARGUMENT_WORD)}};
+
+    format->has_no_late_system = !shows_turns(format, late_system, 4, SYSTEM_WORD);
+    format->wants_turns = !shows_turns(format, questions, 2, ARGUMENT_WORD);
+}
+
+static void probe_call_turns(struct chat_format *format)
+{
+    const struct chat_call calls[] = {{bytes_str(TOOL_WORD), bytes_str("{}"), bytes_str("probe0001")},
+                                      {bytes_str("second_tool_7q"), bytes_str("{}"), bytes_str("probe0002")}};
+    const struct chat_message result = {
+        .role = CHAT_TOOL, .text = bytes_str(RESULT_WORD), .call_id = calls[0].id};
+    const struct chat_message second = {
+        .role = CHAT_TOOL, .text = bytes_str(RESULT_WORD), .call_id = calls[1].id};
+    const struct chat_message parallel[] = {
+        question, {.role = CHAT_ASSISTANT, .calls = calls, .n_calls = 2}, result, second};
+    const struct chat_message late_question[] = {question,
+                                                 {.role = CHAT_ASSISTANT, .calls = calls, .n_calls = 1},
+                                                 result,
+                                                 {.role = CHAT_USER, .text = bytes_str(ARGUMENT_WORD)}};
+
+    format->has_one_call = !shows_turns(format, parallel, 4, "second_tool_7q");
+    format->has_no_late_question = !shows_turns(format, late_question, 4, ARGUMENT_WORD);
+}
+
 int chat_probe(struct chat_format *format, struct fault *fault)
 {
-    int rc = probe_question(format, fault);
+    int rc;
 
+    format->has_tools = true; /* while that is tried, nothing is reshaped */
+    rc = probe_question(format, fault);
     if (rc != 0)
         return rc;
     probe_system(format);
     format->has_tools = probe_tools(format) && probe_calls(format);
+    probe_turns(format);
+    if (format->has_tools)
+        probe_call_turns(format);
     return 0;
 }

@@ -319,7 +319,12 @@ static void add_stop(struct tokenizer *tokenizer, token_id id)
 
 static int read_roles(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
 {
-    static const char *const ends[] = {"<|im_end|>", "<|eot_id|>", "<|end|>", "<|endoftext|>", "</s>"};
+    static const char *const ends[] = {"<|im_end|>",    "<|eot_id|>",    "<|eom_id|>", "<|end|>",   "</s>",
+                                       "<|endoftext|>", "<end_of_turn>", "<|call|>",   "<|return|>"};
+    /* In harmony, an end is that of a message, and the answer goes on with the next. */
+    token_id harmony_end = tokenizer_find(tokenizer, bytes_str("<|channel|>")) == TOKEN_NONE
+                               ? TOKEN_NONE
+                               : tokenizer_find(tokenizer, bytes_str("<|end|>"));
     token_id turn_end = TOKEN_NONE;
 
     tokenizer->bos = tokenizer->eos = tokenizer->unknown = TOKEN_NONE;
@@ -337,10 +342,12 @@ static int read_roles(struct tokenizer *tokenizer, const struct gguf *gguf, stru
     if (tokenizer->stop_ids == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     add_stop(tokenizer, tokenizer->eos);
-    add_stop(tokenizer, turn_end);
+    if (turn_end != harmony_end)
+        add_stop(tokenizer, turn_end);
     for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
         token_id id = tokenizer_find(tokenizer, bytes_str(ends[i]));
-        if (id != TOKEN_NONE && tokenizer->types[id] == TOKEN_CONTROL)
+
+        if (id != TOKEN_NONE && id != harmony_end && tokenizer->types[id] == TOKEN_CONTROL)
             add_stop(tokenizer, id);
     }
     return 0;

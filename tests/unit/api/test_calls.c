@@ -9,53 +9,11 @@
 
 #include <cmocka.h>
 
-#include "api/json_walk.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "calls_sink.h"
 
-/* What came out, as "text" and "[name:arguments]" with '!' for cut and '?' for broken. */
-struct sink {
-    struct buf out;
-    struct json_walk walk;
-    unsigned n_argument_pieces;
-    int stop_at_end;
-};
-
-static int on_text(void *arg, struct bytes text)
-{
-    struct sink *sink = arg;
-
-    assert_true(text.len_bytes > 0);
-    return buf_append(&sink->out, text.data, text.len_bytes);
-}
-
-static int on_begin(void *arg, struct bytes name)
-{
-    struct sink *sink = arg;
-
-    memset(&sink->walk, 0, sizeof(sink->walk));
-    return buf_printf(&sink->out, "[%.*s:", (int)name.len_bytes, (const char *)name.data);
-}
-
-static int on_arguments(void *arg, struct bytes piece)
-{
-    struct sink *sink = arg;
-
-    sink->n_argument_pieces++;
-    for (size_t i = 0; i < piece.len_bytes; i++)
-        assert_true(json_walk_byte(&sink->walk, piece.data[i]) <= JSON_WALK_DONE);
-    return buf_append(&sink->out, piece.data, piece.len_bytes);
-}
-
-static int on_end(void *arg, enum calls_end how)
-{
-    struct sink *sink = arg;
-
-    buf_append_str(&sink->out, how == CALLS_WHOLE ? "]" : how == CALLS_CUT ? "!]" : "?]");
-    return sink->stop_at_end;
-}
-
-static const struct calls_events events = {on_text, on_begin, on_arguments, on_end};
+static const struct calls_opts hermes = {.format = CALLS_HERMES};
 
 #define CALL(name, arguments)                                                                                \
     "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " arguments "}\n</tool_call>"
@@ -103,37 +61,20 @@ static const struct {
     {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"xy", true, "[f:{\"a\": \"xy!]"},
     {"<tool_call>{\"name\": \"f\", \"argum", true, ""},
     {"text <tool_c", true, "text <tool_c"},
+    /* ended in the middle, and not by a limit */
+    {"a <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"xy", false,
+     "a [f:{\"a\": \"xy?]<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"xy"},
     {"\xc3\xa9 " CALL("f", "{\"\xc3\xa9\": \"\xe2\x82\xac\"}"), false,
      "\xc3\xa9 [f:{\"\xc3\xa9\": \"\xe2\x82\xac\"}]"},
 };
-
-/* Feeds in pieces of about that many bytes, cut between characters as the detokeniser would. */
-static void run(struct sink *sink, const char *text, size_t piece, bool is_cut)
-{
-    struct calls *calls;
-    size_t len = strlen(text);
-    size_t at = 0;
-
-    assert_int_equal(calls_new(&events, sink, &calls), 0);
-    while (at < len) {
-        size_t end = at + piece < len ? at + piece : len;
-
-        while (end < len && ((uint8_t)text[end] & 0xc0) == 0x80)
-            end++;
-        assert_int_equal(calls_feed(calls, bytes_of(text + at, end - at)), 0);
-        at = end;
-    }
-    assert_int_equal(calls_finish(calls, is_cut), 0);
-    calls_free(calls);
-}
 
 static void answers_split_the_same_in_any_pieces(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
         for (size_t piece = 1; piece <= strlen(answers[i].text); piece++) {
-            struct sink sink = {0};
+            struct calls_sink sink = {0};
 
-            run(&sink, answers[i].text, piece, answers[i].is_cut);
+            calls_sink_run(&sink, &hermes, bytes_str(answers[i].text), piece, answers[i].is_cut);
             if (!bytes_is(buf_view(&sink.out), answers[i].out))
                 fail_msg("answer %zu in pieces of %zu: %s", i, piece, (const char *)sink.out.data);
             buf_fini(&sink.out);
@@ -143,19 +84,21 @@ static void answers_split_the_same_in_any_pieces(void **state)
 
 static void arguments_stream(void **state)
 {
-    struct sink sink = {0};
+    struct calls_sink sink = {0};
 
-    run(&sink, CALL("write", "{\"text\": \"0123456789012345678901234567890123456789\"}"), 4, false);
+    calls_sink_run(&sink, &hermes,
+                   bytes_str(CALL("write", "{\"text\": \"0123456789012345678901234567890123456789\"}")), 4,
+                   false);
     assert_true(sink.n_argument_pieces >= 10);
     buf_fini(&sink.out);
 }
 
 static void a_callback_can_end_it(void **state)
 {
-    struct sink sink = {.stop_at_end = E_CANCELLED};
+    struct calls_sink sink = {.stop_at_end = E_CANCELLED};
     struct calls *calls;
 
-    assert_int_equal(calls_new(&events, &sink, &calls), 0);
+    assert_int_equal(calls_new(&hermes, &calls_sink_events, &sink, &calls), 0);
     assert_int_equal(calls_feed(calls, bytes_str(CALL("f", "{}") CALL("g", "{}"))), E_CANCELLED);
     assert_true(bytes_is(buf_view(&sink.out), "[f:{}]"));
     calls_free(calls);

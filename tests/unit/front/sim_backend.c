@@ -32,6 +32,8 @@ struct gen_handle {
     uint32_t n_cached;
     bool is_accepted;
     bool is_paused;
+    bool wants_logprob;
+    uint32_t n_top;
     uint64_t submitted_ns;
     uint64_t first_ns;
 };
@@ -91,18 +93,37 @@ static void break_job(struct gen_handle *job)
     events.on_failure(arg, &failure);
 }
 
+/* Of token number n: -n/8, and of the likeliest, which are it and the ids after it, one less each. */
+static void fill_draw(const struct gen_handle *job, token_id id, struct sample_result *draw)
+{
+    uint32_t vocab_size = tokenizer_vocab_size(job->sim->opts.model->tokenizer);
+
+    memset(draw, 0, sizeof(*draw));
+    draw->id = id;
+    draw->logprob = -(float)(job->n_given % 64) / 8;
+    draw->n_top = job->n_top;
+    for (uint32_t i = 0; i < job->n_top; i++)
+        draw->top[i] = (struct sample_top){(id + i) % vocab_size, draw->logprob - (float)i};
+}
+
 /* Gives one token; false when the job is over or was cancelled from inside. */
 static bool give_token(struct gen_handle *job)
 {
     struct sim *sim = job->sim;
     unsigned cancelled = sim->counts.n_cancelled;
     token_id id = job->answer.ids[job->n_given % job->answer.n];
+    struct gen_tokens tokens = {.ids = &id, .n = 1};
+    struct sample_result draw;
 
+    if (job->wants_logprob) {
+        fill_draw(job, id, &draw);
+        tokens.draws = &draw;
+    }
     if (job->n_given == 0)
         job->first_ns = clock_now_ns();
     job->n_given++;
     sim->counts.n_tokens++;
-    job->events.on_tokens(job->arg, &(struct gen_tokens){.ids = &id, .n = 1});
+    job->events.on_tokens(job->arg, &tokens);
     return sim->counts.n_cancelled == cancelled;
 }
 
@@ -285,6 +306,8 @@ static int sim_submit(void *self, const struct gen_model *model, struct gen_job 
     job->events = *events;
     job->arg = arg;
     job->max_new = spec->max_new_tokens;
+    job->wants_logprob = spec->sample.wants_logprob;
+    job->n_top = spec->sample.n_top;
     job->room = model->context_length - spec->n_tokens;
     job->n_prompt = spec->n_tokens;
     job->n_cached = find_cached(sim, spec);

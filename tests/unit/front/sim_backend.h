@@ -7,7 +7,9 @@
  *     break N       fails after N tokens     flood         answers without end, as fast as it is read
  *     anything else answers "You said: ..."
  *
- * It finds cached prefixes as a worker would: in whole blocks of what earlier prompts held. */
+ * A prompt that is no conversation says the same by its whole text.  Log probabilities, when wanted, are -n/8
+ * for token number n.  It finds cached prefixes as a worker would: in whole blocks of what earlier prompts
+ * held. */
 #ifndef TESTS_FRONT_SIM_BACKEND_H
 #define TESTS_FRONT_SIM_BACKEND_H
 

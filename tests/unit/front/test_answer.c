@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "front/sign.h"
 #include "sim_model.h"
 
 /* Blocks as "text(...)" and "name{...}" each closed by ';' ('!' when cut, '?' when broken). */
@@ -181,6 +182,85 @@ static const struct {
     {CALL("f", "{}"), {0}, true, false, false, GEN_STOP_CONTEXT, "f{};", GEN_STOP_CONTEXT, 0},
 };
 
+/* ---- thinking ---- */
+
+static const struct {
+    const char *text;
+    const char *stop; /* NULL: none */
+    bool is_begun, is_hidden;
+    enum gen_stop limit;
+    const char *blocks;
+    enum gen_stop why;
+    uint32_t n_thinking;
+} thoughts[] = {
+    {"<think>\nabc\n</think>\n\nYes.", NULL, false, false, GEN_STOP_END_TURN, "~(abc#);(Yes.);",
+     GEN_STOP_END_TURN, 14},
+    {"abc</think>Yes.", NULL, true, false, GEN_STOP_END_TURN, "~(abc#);(Yes.);", GEN_STOP_END_TURN, 11},
+    {"<think>abc</think>Yes.", NULL, false, true, GEN_STOP_END_TURN, "~(#);(Yes.);", GEN_STOP_END_TURN, 12},
+    {"<think>END</think>a END b", "END", false, false, GEN_STOP_END_TURN, "~(END#);(a );", GEN_STOP_SEQUENCE,
+     12},
+    {"EN<think>D</think>b", "END", false, false, GEN_STOP_END_TURN, "(EN);~(D#);(b);", GEN_STOP_END_TURN, 10},
+    {"<think>ab", NULL, false, false, GEN_STOP_MAX_TOKENS, "~(ab#);", GEN_STOP_MAX_TOKENS, 3},
+    {"<think>\n\n</think>\n\nNo.", NULL, false, false, GEN_STOP_END_TURN, "(No.);", GEN_STOP_END_TURN, 11},
+    {"<think>a</think>" CALL("f", "{}") "<think>b</think>" CALL("g", "{}"), NULL, false, false,
+     GEN_STOP_END_TURN, "~(a#);f{};~(b#);g{};", GEN_STOP_TOOL_USE, 20},
+};
+
+static void run_thought(const struct gen_model *model, size_t i, size_t group)
+{
+    struct bytes stop = bytes_str(thoughts[i].stop);
+    struct gen_tool tool = {0};
+    const struct gen_request request = {.tools = &tool,
+                                        .n_tools = 1,
+                                        .stop_sequences = &stop,
+                                        .n_stop_sequences = thoughts[i].stop != NULL,
+                                        .hides_thinking = thoughts[i].is_hidden};
+    const struct answer_opts opts = {
+        .model = model, .request = &request, .begins_thinking = thoughts[i].is_begun};
+    struct token_ids ids = {0};
+    struct sink sink = {0};
+    struct answer *answer;
+    int rc = 0;
+
+    assert_int_equal(
+        tokenizer_encode(model->tokenizer, bytes_str(thoughts[i].text), TOKEN_PARSE_SPECIAL, 10000, &ids), 0);
+    assert_int_equal(answer_new(&opts, &sink_calls, &sink, &answer), 0);
+    for (size_t at = 0; at < ids.n && rc == 0; at += group)
+        rc = answer_push(answer, ids.ids + at, at + group > ids.n ? ids.n - at : group);
+    assert_true(rc >= 0);
+    if (rc == 0)
+        assert_int_equal(answer_finish(answer, thoughts[i].limit), 0);
+    if (!bytes_is(buf_view(&sink.out), thoughts[i].blocks))
+        fail_msg("thought %zu by %zu: %s", i, group, (const char *)sink.out.data);
+    assert_int_equal(answer_stop(answer), thoughts[i].why);
+    if (group == 1)
+        assert_int_equal(answer_thinking_tokens(answer), thoughts[i].n_thinking);
+    answer_free(answer);
+    token_ids_fini(&ids);
+    buf_fini(&sink.out);
+}
+
+static void thinking_becomes_blocks(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(thoughts); i++)
+        for (size_t group = 1; group < 8; group++)
+            run_thought(*state, i, group);
+}
+
+static void signatures_know_their_text(void **state)
+{
+    char signature[SIGN_CHARS + 1], other[SIGN_CHARS + 1];
+
+    assert_int_equal(sign_thinking(bytes_str("Hm."), signature), 0);
+    assert_int_equal(sign_thinking(bytes_str("hm."), other), 0);
+    assert_int_equal(strlen(signature), SIGN_CHARS);
+    assert_string_not_equal(signature, other);
+    assert_true(sign_is_ours(bytes_str("Hm."), bytes_str(signature)));
+    assert_false(sign_is_ours(bytes_str("Hm."), bytes_str(other)));
+    assert_false(sign_is_ours(bytes_str("Hm."), bytes_str("short")));
+    assert_false(sign_is_ours(bytes_str("Hm."), bytes_of(NULL, 0)));
+}
+
 static void run(const struct gen_model *model, size_t i, size_t group)
 {
     struct bytes stops[3];
@@ -238,7 +318,9 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_become_blocks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_become_blocks),
+                                       cmocka_unit_test(thinking_becomes_blocks),
+                                       cmocka_unit_test(signatures_know_their_text)};
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

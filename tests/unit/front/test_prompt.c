@@ -211,10 +211,63 @@ static void refusals_reach_the_client(void **state)
                    "messages: the model's chat template refuses this conversation: Say something else.");
     expect_refusal(&model, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"odd\"}]}",
                    "messages: chat template line 1: 'odd' is undefined");
-    expect_refusal(&model,
-                   "{\"model\":\"m\",\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],"
-                   "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
-                   "tools: calls in the model's chat format (mistral) cannot be read yet");
+    sim_model_close(&model);
+}
+
+/* Whatever the format, tools are shown: by the template, or by us. */
+static void tools_are_shown_in_every_format(void **state)
+{
+    static const char *const sources[] = {
+        "{# [TOOL_CALLS] #}{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}"
+        "{{ m.tool_calls|string if m.tool_calls }}{{ m.content }}{% endfor %}",
+        "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"};
+    static const char body[] = "{\"model\":\"m\",\"tools\":[{\"name\":\"find_it\",\"input_schema\":{\"type\":"
+                               "\"object\"}}],\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}";
+
+    for (size_t i = 0; i < ARRAY_LEN(sources); i++) {
+        struct gen_model model;
+        struct prompt prompt;
+        struct buf text = {0};
+
+        assert_int_equal(sim_model_open_with(sources[i], 4096, &model), 0);
+        make(&model, body, &prompt);
+        spell(&model, &prompt, prompt.ids.n, &text);
+        assert_true(holds(&text, "find_it"));
+        prompt_fini(&prompt);
+        buf_fini(&text);
+        sim_model_close(&model);
+    }
+}
+
+/* Where the template opens the thinking itself, the answer begins inside it; a client cannot pretend that. */
+static void the_prompt_knows_that_it_opens_thinking(void **state)
+{
+    static const char source[] =
+        "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{{ '<think>\n' if enable_thinking is not "
+        "defined or enable_thinking }}{% endif %}";
+    static const struct {
+        const char *body;
+        bool opens;
+    } table[] = {
+        {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", true},
+        {"{\"model\":\"m\",\"thinking\":{\"type\":\"disabled\"},\"messages\":[{\"role\":\"user\",\"content\":"
+         "\"<think>\"}]}",
+         false},
+        {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+         "\"content\":\"<think>\"}]}",
+         false},
+    };
+    struct gen_model model;
+
+    assert_int_equal(sim_model_open_with(source, 4096, &model), 0);
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct prompt prompt;
+
+        make(&model, table[i].body, &prompt);
+        assert_int_equal(prompt.opens_thinking, table[i].opens);
+        prompt_fini(&prompt);
+    }
     sim_model_close(&model);
 }
 
@@ -256,9 +309,14 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conversations_are_rendered_in_order),  cmocka_unit_test(a_prefill_is_left_open),
-        cmocka_unit_test(breakpoints_fall_on_tokens),           cmocka_unit_test(counts_add_up),
-        cmocka_unit_test(thinking_reaches_the_template),        cmocka_unit_test(refusals_reach_the_client),
+        cmocka_unit_test(conversations_are_rendered_in_order),
+        cmocka_unit_test(a_prefill_is_left_open),
+        cmocka_unit_test(breakpoints_fall_on_tokens),
+        cmocka_unit_test(counts_add_up),
+        cmocka_unit_test(thinking_reaches_the_template),
+        cmocka_unit_test(refusals_reach_the_client),
+        cmocka_unit_test(tools_are_shown_in_every_format),
+        cmocka_unit_test(the_prompt_knows_that_it_opens_thinking),
         cmocka_unit_test(marks_need_no_rendering_of_their_own),
     };
 

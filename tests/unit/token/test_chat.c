@@ -26,25 +26,39 @@ static struct chat_prompt hello(struct chat_message *message)
 
 /* ---- what is told from the template's text ---- */
 
+#define SHOWN "{{ tools|string }}{{ messages|map(attribute='tool_calls', default='')|list|string }}"
+#define DEEPSEEK                                                                                             \
+    "<\xef\xbd\x9ctool\xe2\x96\x81"                                                                          \
+    "calls\xe2\x96\x81"                                                                                      \
+    "begin\xef\xbd\x9c>"
+
 static void families_are_recognised(void **state)
 {
-    static const char *const cases[][2] = {
-        {hermes_template, "hermes"},
-        {EACH("", ""), "plain"},
-        {EACH("{# <tool_call> <function=x> #}", ""), "xml"},
-        {EACH("{# <tool_call> <arg_key> #}", ""), "glm"},
-        {EACH("{# [TOOL_CALLS] #}", ""), "mistral"},
-        {EACH("{# <|python_tag|> #}", ""), "llama"},
-        {EACH("{# <|eot_id|> \"parameters\": #}", ""), "llama"},
-        {EACH("{# <|channel|> #}", ""), "harmony"},
+    static const struct {
+        const char *source, *name;
+        enum chat_calls calls;
+    } cases[] = {
+        {hermes_template, "hermes", CHAT_CALLS_HERMES},
+        {EACH("", ""), "plain", CHAT_CALLS_HERMES},
+        {EACH("{# <tool_call> <function=x> #}", SHOWN), "xml", CHAT_CALLS_XML},
+        {EACH("{# <tool_call> <arg_key> #}", SHOWN), "glm", CHAT_CALLS_GLM},
+        {EACH("{# [TOOL_CALLS] #}", SHOWN), "mistral", CHAT_CALLS_MISTRAL},
+        {EACH("{# [TOOL_CALLS] [ARGS] #}", SHOWN), "mistral", CHAT_CALLS_MISTRAL_NAMED},
+        {EACH("{# " DEEPSEEK "```json #}", SHOWN), "deepseek", CHAT_CALLS_DEEPSEEK},
+        {EACH("{# " DEEPSEEK "#}", SHOWN), "deepseek", CHAT_CALLS_DEEPSEEK_V31},
+        {EACH("{# <|python_tag|> #}", SHOWN), "llama", CHAT_CALLS_LLAMA},
+        {EACH("{# <|eot_id|> \"parameters\": #}", SHOWN), "llama", CHAT_CALLS_LLAMA},
+        {EACH("{# <|channel|> #}", SHOWN), "harmony", CHAT_CALLS_HARMONY},
+        /* told, but not shown: calls are in our manner then */
+        {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CHAT_CALLS_HERMES},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct chat_format *format = chat_format_for(cases[i][0]);
+        struct chat_format *format = chat_format_for(cases[i].source);
 
-        assert_string_equal(chat_format_name(format), cases[i][1]);
-        assert_int_equal(chat_format_reads_calls(format), i == 0);
-        assert_int_equal(chat_format_has_tools(format), i == 0);
+        assert_string_equal(chat_format_name(format), cases[i].name);
+        assert_int_equal(chat_format_manner(format)->calls, cases[i].calls);
+        assert_int_equal(chat_format_has_tools(format), strstr(cases[i].source, "tool_calls") != NULL);
         chat_format_free(format);
     }
     chat_format_free(NULL);
@@ -126,18 +140,94 @@ static void tools_calls_and_results_are_shown(void **state)
     chat_format_free(format);
 }
 
-static void no_tools_means_no_calls_either(void **state)
+/* A template that knows nothing of tools gets them in the system text, calls in answers and results in
+ * questions. */
+static void tools_are_described_where_there_are_none(void **state)
 {
     struct chat_format *format = chat_format_for(EACH("", ""));
-    struct chat_prompt prompt = {.messages = tool_loop, .n_messages = 4};
-    struct fault fault = {0};
-    struct buf text = {0};
+    struct chat_tool tool = {.name = bytes_str("get"),
+                             .description = bytes_str("Gets \"it\""),
+                             .parameters = bytes_str("{\"type\":\"object\"}")};
+    const struct chat_message messages[] = {
+        tool_loop[0], tool_loop[1], tool_loop[2], tool_loop[3], {.role = CHAT_USER, .text = BYTES("Go on.")},
+    };
+    struct chat_prompt prompt = {.messages = messages, .n_messages = 5, .tools = &tool, .n_tools = 1};
 
-    assert_int_equal(chat_render_text(format, &prompt, &fault, &text), E_UNSUPPORTED);
-    assert_non_null(strstr(fault.text, "has no tools"));
-    assert_int_equal(text.len_bytes, 0);
-    prompt.n_messages = 2;
-    expect_chat_text(format, &prompt, "system:S;user:Q;");
+#define DESCRIBED                                                                                            \
+    "These tools can be called, one JSON object a line:\n<tools>\n{\"name\": \"get\", \"description\": "     \
+    "\"Gets \\\"it\\\"\", \"parameters\": {\"type\":\"object\"}}\n</tools>\nA call is written like this, "   \
+    "each in marks of its own, and its result comes with the next message:\n<tool_call>\n{\"name\": "        \
+    "\"NAME\", \"arguments\": {...}}\n</tool_call>;"
+#define CALLED                                                                                               \
+    "assistant:Wait.\n<tool_call>\n{\"name\": \"get\", \"arguments\": { \"a\":[1.50,2e3, "                   \
+    "18446744073709551616 ]}}\n</tool_call>;user:<tool_response>\nR\n</tool_response>"
+    assert_false(chat_format_has_tools(format));
+    expect_chat_text(format, &prompt, "system:S\n\n" DESCRIBED "user:Q;" CALLED "\n\nGo on.;");
+    prompt.n_tools = 0; /* history alone */
+    prompt.n_messages = 4;
+    expect_chat_text(format, &prompt, "system:S;user:Q;" CALLED ";");
+    prompt.messages = messages + 1; /* no system text before */
+    prompt.n_messages = 1;
+    prompt.n_tools = 1;
+    expect_chat_text(format, &prompt, "system:" DESCRIBED "user:Q;");
+    prompt.n_tools = 0;
+    expect_chat_text(format, &prompt, "user:Q;");
+    chat_format_free(format);
+}
+
+static void turns_take_the_shape_a_template_wants(void **state)
+{
+    /* Alternating turns, one call each, results before answers only, a system text in front only. */
+    struct chat_format *format = chat_format_for(
+        "{{ tools|string|length > 4 }}{% for m in messages %}"
+        "{% if m.role == 'system' and not loop.first %}{{ raise_exception('late system') }}{% endif %}"
+        "{% if m.tool_calls and m.tool_calls|length != 1 %}{{ raise_exception('one call') }}{% endif %}"
+        "{% if not loop.first and m.role == 'user' and loop.previtem.role in ['user', 'tool'] %}"
+        "{{ raise_exception('turns') }}{% endif %}"
+        "{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %};"
+        "{% endfor %}{{ tools|string if tools }}{{ messages|map(attribute='tool_calls', default='')|list|"
+        "string if tools }}");
+    const struct chat_call calls[] = {{BYTES("f"), BYTES("{}"), BYTES("1")},
+                                      {BYTES("g"), BYTES("{}"), BYTES("2")}};
+    const struct chat_message messages[] = {
+        {.role = CHAT_SYSTEM, .text = BYTES("S")},
+        {.role = CHAT_USER, .text = BYTES("a")},
+        {.role = CHAT_SYSTEM, .text = BYTES("late")},
+        {.role = CHAT_USER, .text = BYTES("b")},
+        {.role = CHAT_ASSISTANT, .text = BYTES("hm"), .calls = calls, .n_calls = 2},
+        {.role = CHAT_TOOL, .text = BYTES("R2"), .call_id = BYTES("2")},
+        {.role = CHAT_TOOL, .text = BYTES("R1"), .call_id = BYTES("1")},
+        {.role = CHAT_USER, .text = BYTES("c")},
+    };
+    struct chat_prompt prompt = {.messages = messages, .n_messages = 8};
+
+    assert_true(chat_format_has_tools(format));
+    expect_chat_text(format, &prompt,
+                     "Falsesystem:S;user:a\n\n<system-reminder>\nlate\n</system-reminder>\n\nb;"
+                     "assistant:hmf;tool:R1;assistant:g;tool:R2\n\nc;");
+    chat_format_free(format);
+}
+
+static void thinking_is_given_to_those_who_ask(void **state)
+{
+    const struct chat_message messages[] = {
+        {.role = CHAT_USER, .text = BYTES("a")},
+        {.role = CHAT_ASSISTANT, .text = BYTES("b"), .thinking = BYTES("t")},
+    };
+    struct chat_prompt prompt = {
+        .messages = messages, .n_messages = 2, .thinking = CHAT_THINKING_ON, .effort = "high"};
+    struct chat_format *format =
+        chat_format_for(EACH("{{ enable_thinking }}{{ thinking }}{{ reasoning_effort }};",
+                             "{{ messages[-1].reasoning_content }}"));
+
+    expect_chat_text(format, &prompt, "TrueTruehigh;user:a;assistant:b;t");
+    chat_format_free(format);
+    format = chat_format_for(EACH("</think>", "{{ messages[-1].thinking }}"));
+    expect_chat_text(format, &prompt, "</think>user:a;assistant:b;");
+    assert_string_equal(chat_format_manner(format)->think_open, "<think>");
+    chat_format_free(format);
+    format = chat_format_for(EACH("{# <|channel|> #}", "{{ messages[-1].thinking }}"));
+    expect_chat_text(format, &prompt, "user:a;assistant:b;t");
     chat_format_free(format);
 }
 
@@ -345,7 +435,9 @@ int main(void)
         cmocka_unit_test(bad_templates_are_refused),
         cmocka_unit_test(markers_must_be_tokens),
         cmocka_unit_test(tools_calls_and_results_are_shown),
-        cmocka_unit_test(no_tools_means_no_calls_either),
+        cmocka_unit_test(tools_are_described_where_there_are_none),
+        cmocka_unit_test(turns_take_the_shape_a_template_wants),
+        cmocka_unit_test(thinking_is_given_to_those_who_ask),
         cmocka_unit_test(an_open_answer_stays_open),
         cmocka_unit_test(a_system_text_goes_where_it_can),
         cmocka_unit_test(calls_are_given_as_the_template_wants_them),

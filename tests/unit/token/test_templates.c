@@ -169,12 +169,53 @@ static void formats_have_names(void **state)
                                            {"hermes-3", "hermes"},
                                            {"llama-3.1", "llama"},
                                            {"mistral-nemo", "mistral"}};
+    static const enum chat_calls calls[] = {CHAT_CALLS_HERMES, CHAT_CALLS_HERMES, CHAT_CALLS_HERMES,
+                                            CHAT_CALLS_LLAMA, CHAT_CALLS_MISTRAL};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct chat_format *format = format_of_file(names[i][0]);
         assert_string_equal(chat_format_name(format), names[i][1]);
         assert_true(chat_format_has_tools(format));
-        assert_int_equal(chat_format_reads_calls(format), strcmp(names[i][1], "hermes") == 0);
+        assert_int_equal(chat_format_manner(format)->calls, calls[i]);
+        chat_format_free(format);
+    }
+}
+
+/* What agents send, and these two templates refuse as it is. */
+static void agents_turns_are_rendered(void **state)
+{
+    static const char *const names[] = {"llama-3.1", "mistral-nemo"};
+    const struct chat_call calls[] = {{bytes_str("f"), bytes_str("{\"a\": 1}"), bytes_str("toolu_1")},
+                                      {bytes_str("g"), bytes_str("{}"), bytes_str("toolu_2")}};
+    const struct chat_message messages[] = {
+        {.role = CHAT_SYSTEM, .text = bytes_str("S")},
+        {.role = CHAT_USER, .text = bytes_str("question")},
+        {.role = CHAT_SYSTEM, .text = bytes_str("reminder")},
+        {.role = CHAT_ASSISTANT, .calls = calls, .n_calls = 2},
+        {.role = CHAT_TOOL, .text = bytes_str("first result"), .call_id = bytes_str("toolu_1")},
+        {.role = CHAT_TOOL, .text = bytes_str("second result"), .call_id = bytes_str("toolu_2")},
+        {.role = CHAT_USER, .text = bytes_str("go on")},
+    };
+    static const char *const shown[] = {"question", "reminder", "first result", "second result", "go on"};
+    const struct chat_tool tools[] = {{bytes_str("f"), bytes_str("d"), bytes_str("{\"type\": \"object\"}")},
+                                      {bytes_str("g"), bytes_str("d"), bytes_str("{\"type\": \"object\"}")}};
+    const struct chat_prompt prompt = {
+        .messages = messages, .n_messages = 7, .tools = tools, .n_tools = 2, .adds_generation = true};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct chat_format *format = format_of_file(names[i]);
+        struct fault fault = {0};
+        struct buf text = {0};
+        size_t at = 0;
+
+        if (chat_render_text(format, &prompt, &fault, &text) != 0)
+            fail_msg("%s: %s", names[i], fault.text);
+        for (size_t k = 0; k < 5; k++) {
+            at = bytes_find(buf_view(&text), bytes_str(shown[k]), at);
+            if (at == SIZE_MAX)
+                fail_msg("%s, %s: %s", names[i], shown[k], (char *)text.data);
+        }
+        buf_fini(&text);
         chat_format_free(format);
     }
 }
@@ -184,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_as_the_templates_do),
         cmocka_unit_test(formats_have_names),
+        cmocka_unit_test(agents_turns_are_rendered),
     };
 
     if (!data_is_here()) {

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every family's way to write calls and thinking: the same comes out however the text is cut, and no text
+ * makes the splitter fail or lose a word. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "calls_sink.h"
+
+static const char schema[] =
+    "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},"
+    "\"b\":{\"type\":\"boolean\"},\"l\":{\"type\":\"array\"},\"o\":{\"$ref\":\"#/$defs/O\"},"
+    "\"u\":{\"type\":[\"string\",\"null\"]},\"e\":{\"enum\":[\"on\",\"off\"]},\"a\":{},"
+    "\"r\":{\"$ref\":\"#/properties/r\"}},\"$defs\":{\"O\":{\"type\":\"object\"}}}";
+
+#define X       CALLS_XML, false, false
+#define G       CALLS_GLM, false, false
+#define M       CALLS_MISTRAL, false, false
+#define D       CALLS_DEEPSEEK, false, false
+#define L       CALLS_LLAMA, false, false
+#define H       CALLS_HARMONY, false, false
+#define T       CALLS_HERMES, true, false
+#define T_BEGUN CALLS_HERMES, true, true
+#define P       CALLS_PLAIN, true, false
+
+#define FN(name, params) "<tool_call>\n<function=" name ">\n" params "</function>\n</tool_call>"
+#define PAR(key, value)  "<parameter=" key ">\n" value "\n</parameter>\n"
+#define GLM(name, args)  "<tool_call>" name "\n" args "</tool_call>"
+#define ARG(key, value)  "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
+
+#define BAR             "\xef\xbd\x9c"
+#define LOW             "\xe2\x96\x81"
+#define DS(a, b)        "<" BAR "tool" LOW a LOW b BAR ">"
+#define SEP             "<" BAR "tool" LOW "sep" BAR ">"
+#define V3(name, args)  DS("call", "begin") "function" SEP name "\n```json\n" args "\n```" DS("call", "end")
+#define V31(name, args) DS("call", "begin") name SEP args DS("call", "end")
+#define DS_ALL(calls)   DS("calls", "begin") calls DS("calls", "end")
+
+#define TO(name, args) "<|channel|>commentary to=functions." name " <|constrain|>json<|message|>" args
+#define NEXT           "<|start|>assistant"
+
+static const struct {
+    enum calls_format format;
+    bool thinks, begins_thinking;
+    const char *text;
+    bool is_cut;
+    const char *out;
+} answers[] = {
+    /* Qwen 3 Coder */
+    {X, "hello <tool", false, "hello <tool"},
+    {X, FN("f", ""), false, "[f:{}]"},
+    {X, "Look.\n" FN("f", PAR("s", "a \"b\"\nc")), false, "Look.\n[f:{\"s\": \"a \\\"b\\\"\\nc\"}]"},
+    {X, FN("f", PAR("s", "12") PAR("n", "12") PAR("b", "True") PAR("l", "[1,\n2]") PAR("o", "{\"x\":null}")),
+     false, "[f:{\"s\": \"12\", \"n\": 12, \"b\": true, \"l\": [1, 2], \"o\": {\"x\": null}}]"},
+    {X, FN("f", PAR("u", "null") PAR("e", "on") PAR("a", "3") PAR("zz", "x y") PAR("n", "many")), false,
+     "[f:{\"u\": null, \"e\": \"on\", \"a\": 3, \"zz\": \"x y\", \"n\": \"many\"}]"},
+    {X, FN("f", PAR("u", "nul") PAR("r", "5")), false, "[f:{\"u\": \"nul\", \"r\": 5}]"},
+    {X, FN("f", PAR("s", "\n  x\n")), false, "[f:{\"s\": \"\\n  x\\n\"}]"},
+    {X, FN("f", "<parameter=s></parameter><parameter=s2>\n</parameter>"), false,
+     "[f:{\"s\": \"\", \"s2\": \"\"}]"},
+    {X, FN("f", PAR("s", "</tool_call> </function> </param")), false,
+     "[f:{\"s\": \"</tool_call> </function> </param\"}]"},
+    {X, FN("f", "") "\n" FN("g", PAR("s", "\xe2\x82\xac")) "\nDone.", false,
+     "[f:{}][g:{\"s\": \"\xe2\x82\xac\"}]Done."},
+    {X, "<function=f>\n" PAR("s", "x") "</function>\n</tool_call>", false, "[f:{\"s\": \"x\"}]"},
+    {X, "<tool_call>\n<function=f>\n" PAR("s", "x") "</tool_call>", false, "[f:{\"s\": \"x\"}]"},
+    {X, "<tool_call>\n<function=f>\n" PAR("s", "x"), false, "[f:{\"s\": \"x\"}]"},
+    {X, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>", false, "[f:{\"a\": 1}]"},
+    {X, "<tool_call>\n<function=f>\n" PAR("s", "x") "oops</tool_call>y", false,
+     "[f:{\"s\": \"x\"?]<tool_call>\n<function=f>\n" PAR("s", "x") "oops</tool_call>y"},
+    {X, "<tool_call>\n<function=f g>\n</tool_call>", false, "<tool_call>\n<function=f g>\n</tool_call>"},
+    {X, "<tool_call>\n<function=f>\n<parameter=s>\nab", true, "[f:{\"s\": \"ab!]"},
+    {X, "<tool_call>\n<function=f>\n" PAR("n", "12"), true, "[f:{\"n\": 12!]"},
+    {X, "<tool_call>\n<function=f>\n<parameter=n>\n12", true, "[f:{\"n\": !]"},
+    {X, "<tool_call>\n<function=f>\n<parameter=s>\nab", false,
+     "[f:{\"s\": \"ab?]<tool_call>\n<function=f>\n<parameter=s>\nab"},
+    {X, "<tool_call>\n<fun", true, ""},
+    /* GLM */
+    {G, GLM("f", ""), false, "[f:{}]"},
+    {G, "<tool_call>f</tool_call>", false, "[f:{}]"},
+    {G, "Hm.\n" GLM("f", ARG("s", "a\nb") ARG("n", "-3") ARG("e", "off")), false,
+     "Hm.\n[f:{\"s\": \"a\\nb\", \"n\": -3, \"e\": \"off\"}]"},
+    {G, GLM("f", ARG("l", "[\"x\"]")) GLM("g", ARG("a", "{\"k\": 1}")), false,
+     "[f:{\"l\": [\"x\"]}][g:{\"a\": {\"k\": 1}}]"},
+    {G, "<tool_call>not a call</tool_call>", false, "[not:{?]<tool_call>not a call</tool_call>"},
+    {G, "<tool_call>{x}</tool_call>", false, "<tool_call>{x}</tool_call>"},
+    {G, "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>ab", true, "[f:{\"s\": \"ab!]"},
+    {G, "<tool_call>f\n<arg_key>s</ar", true, "[f:{!]"},
+    /* Mistral */
+    {M, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": [1, \"]\"]}}]", false,
+     "[f:{\"a\": [1, \"]\"]}]"},
+    {M,
+     "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}, \"id\": \"abcdefghi\"}, {\"name\": \"g\", "
+     "\"arguments\": {\"x\": 1}, \"id\": \"123456789\"}]",
+     false, "[f:{}][g:{\"x\": 1}]"},
+    {M, "[TOOL_CALLS][{\"id\": \"abcdefghi\", \"name\": \"f\", \"arguments\": {}}]\n", false, "[f:{}]"},
+    {M, "[TOOL_CALLS]{\"name\": \"f\", \"arguments\": {}}", false, "[f:{}]"},
+    {M, "Sure.[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}", false, "Sure.[f:{\"a\": 1}][g:{}]"},
+    {M, "[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{\"a\": 1}", false, "[f:{\"a\": 1}]"},
+    {M, "[TOOL_CALLS]f{\"a\": 1}", false, "[f:{\"a\": 1}]"},
+    {M,
+     "[TOOL_CALLS][{\"arguments\": {\"a\": 1}, \"name\": \"f\"}, {\"name\": \"g\", \"arguments\": \"{}\"}]",
+     false, "[f:{\"a\": 1}][g:{}]"},
+    {M, "[TOOL_CALLS][1, 2]", false, "[TOOL_CALLS][1, 2]"},
+    {M, "[TOOL_CALLS]what?", false, "[TOOL_CALLS]what?"},
+    {M, "a [TOOL b", false, "a [TOOL b"},
+    {M, "[TOOL_CALLS]f[ARGS]{\"a\": nope}", false, "[f:{\"a\": n?][TOOL_CALLS]f[ARGS]{\"a\": nope}"},
+    {M, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    {M, "[TOOL_CALLS]f[AR", true, ""},
+    /* DeepSeek */
+    {D, DS_ALL(V3("f", "{\"a\": 1}")), false, "[f:{\"a\": 1}]"},
+    {D, "Let me.\n\n" DS_ALL(V3("f", "{\"a\": \"`\"}") "\n" V3("g", "{}")) "x", false,
+     "Let me.\n\n[f:{\"a\": \"`\"}][g:{}]x"},
+    {D, DS_ALL(V31("f", "{\"a\": 1}") V31("g", "{\"b\": {}}")), false, "[f:{\"a\": 1}][g:{\"b\": {}}]"},
+    {D, DS_ALL(V31("function", "{}")), false, DS("call", "begin") "function" SEP "{}" DS("call", "end")},
+    {D, DS_ALL(DS("call", "begin") "so what" DS("call", "end")), false,
+     DS("call", "begin") "so what" DS("call", "end")},
+    {D, DS("calls", "begin") DS("call", "begin") "f" SEP "{\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    {D, "a <" BAR "tool", false, "a <" BAR "tool"},
+    /* Llama */
+    {L, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", false, "[f:{\"a\": 1}]"},
+    {L, "\n\n<|python_tag|>{\"name\": \"f\", \"parameters\": {}}", false, "[f:{}]"},
+    {L, "{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}", false, "[f:{}]"},
+    {L, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {\"x\": 2}}", false,
+     "[f:{}][g:{\"x\": 2}]"},
+    {L, "{\"parameters\": {\"a\":1}, \"name\": \"f\"}", false, "[f:{\"a\": 1}]"},
+    {L, "{\"answer\": 42, \"name\": \"f\"}", false, "{\"answer\": 42, \"name\": \"f\"}"},
+    {L, "{\"name\": \"Ann\", \"age\": 3}", false, "{\"name\": \"Ann\", \"age\": 3}"},
+    {L, "See: {\"name\": \"f\", \"parameters\": {}}", false, "See: {\"name\": \"f\", \"parameters\": {}}"},
+    {L, "{", false, "{"},
+    {L, "{\"name\": \"f\", \"param", true, "{\"name\": \"f\", \"param"},
+    {L, "{\"name\": \"f\", \"parameters\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    {L, "<|python_tag|>print(1)", false, "<|python_tag|>print(1)"},
+    {L, "{\"name\": \"f\", \"parameters\": {}} and so on", false, "[f:{}]and so on"},
+    /* gpt-oss */
+    {H, "<|channel|>final<|message|>Hello.", false, "Hello."},
+    {H, "<|channel|>analysis<|message|>Let me think.\n<|end|>" NEXT "<|channel|>final<|message|>Hi <b>!",
+     false, "~Let me think.~Hi <b>!"},
+    {H, "<|channel|>analysis<|message|>Hm.<|end|>" NEXT TO("f", "{\"a\": 1}"), false, "~Hm.~[f:{\"a\": 1}]"},
+    {H, "<|channel|>commentary<|message|>I will look.<|end|>" NEXT TO("f", "{}") "<|call|>", false,
+     "I will look.[f:{}]"},
+    {H, " to=functions.f<|channel|>commentary json<|message|>{\"a\": 1}", false, " to=functions.f{\"a\": 1}"},
+    {H, "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{\"a\": 1}", false,
+     "[f:{\"a\": 1}]"},
+    {H, "<|channel|>analysis<|message|>A<|start|>assistant<|channel|>analysis<|message|>B", false, "~A~~B~"},
+    {H, "<|channel|>commentary to=python<|message|>print(1)", false,
+     "<|channel|>commentary to=python<|message|>print(1)"},
+    {H, "<|channel|>commentary to=functions.f<|message|>{\"a\": b", false,
+     "[f:{\"a\": ?]<|channel|>commentary to=functions.f<|message|>{\"a\": b"},
+    {H, "plain", false, "plain"},
+    {H, "<|channel|>fin", false, "<|channel|>fin"},
+    {H, "<|channel|>analysis<|message|>cut of", true, "~cut of~"},
+    {H, TO("f", "{\"a\": \"x"), true, "[f:{\"a\": \"x!]"},
+    /* thinking in the text */
+    {P, "<think>\nHm, yes.\n</think>\n\nHello.", false, "~Hm, yes.~Hello."},
+    {P, "Well <think>a</think> b", false, "Well ~a~b"},
+    {P, "<think>\n\n</think>\n\nHello.", false, "Hello."},
+    {P, "<think>no end </thi", true, "~no end </thi~"},
+    {P, "  indented", false, "  indented"},
+    {T,
+     "<think>a</think>\n<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"<think>\"}}</tool_call>\n"
+     "<think>b</think>\n<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>",
+     false, "~a~[f:{\"a\": \"<think>\"}]~b~[g:{}]"},
+    {T_BEGUN, "\nso\n\nit is </think>\n\nYes.", false, "~so\n\nit is~Yes."},
+    {T_BEGUN, "", false, ""},
+    {T_BEGUN, "<tool_call> is what I need</think>ok", false, "~<tool_call> is what I need~ok"},
+};
+
+static struct calls_opts opts_of(size_t i, struct calls_tool *tool)
+{
+    *tool = (struct calls_tool){.name = bytes_str("f"), .schema = bytes_str(schema)};
+    return (struct calls_opts){.format = answers[i].format,
+                               .think_open = answers[i].thinks ? "<think>" : NULL,
+                               .think_close = answers[i].thinks ? "</think>" : NULL,
+                               .begins_thinking = answers[i].begins_thinking,
+                               .tools = tool,
+                               .n_tools = 1};
+}
+
+static void answers_split_the_same_in_any_pieces(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
+        struct calls_tool tool;
+        const struct calls_opts opts = opts_of(i, &tool);
+        size_t len = strlen(answers[i].text);
+
+        for (size_t piece = 0; piece <= len + 20; piece++) {
+            struct calls_sink sink = {0};
+
+            calls_sink_run(&sink, &opts, bytes_str(answers[i].text), piece <= len ? piece : 0,
+                           answers[i].is_cut);
+            if (!bytes_is(buf_view(&sink.out), answers[i].out))
+                fail_msg("answer %zu, %s, in pieces of %zu: %.*s", i, answers[i].text, piece,
+                         (int)sink.out.len_bytes, (const char *)sink.out.data);
+            buf_fini(&sink.out);
+        }
+    }
+}
+
+/* Values of tags that are strings come as they are written. */
+static void strings_in_tags_stream(void **state)
+{
+    struct calls_tool tool = {.name = bytes_str("f"), .schema = bytes_str(schema)};
+    const struct calls_opts opts = {.format = CALLS_XML, .tools = &tool, .n_tools = 1};
+    struct calls_sink sink = {0};
+
+    calls_sink_run(&sink, &opts, bytes_str(FN("f", PAR("s", "0123456789012345678901234567890123456789"))), 4,
+                   false);
+    assert_true(sink.n_argument_pieces >= 10);
+    buf_fini(&sink.out);
+}
+
+static void calls_may_be_ignored(void **state)
+{
+    const struct calls_opts plain = {.format = CALLS_MISTRAL, .ignores_calls = true};
+    const struct calls_opts harmony = {.format = CALLS_HARMONY, .ignores_calls = true};
+    struct calls_sink sink = {0};
+
+    calls_sink_run(&sink, &plain, bytes_str("[TOOL_CALLS]f[ARGS]{}"), 3, false);
+    assert_true(bytes_is(buf_view(&sink.out), "[TOOL_CALLS]f[ARGS]{}"));
+    buf_clear(&sink.out);
+    calls_sink_run(&sink, &harmony, bytes_str("<|channel|>analysis<|message|>a<|end|>" TO("f", "{}")), 3,
+                   false);
+    assert_string_equal((char *)sink.out.data, "~a~{}");
+    buf_fini(&sink.out);
+}
+
+/* ---- random text ---- */
+
+static const char *const words[] = {"<tool_call>",
+                                    "</tool_call>",
+                                    "<function=f>",
+                                    "</function>",
+                                    "<parameter=s>",
+                                    "</parameter>",
+                                    "<arg_key>",
+                                    "</arg_key>",
+                                    "<arg_value>",
+                                    "</arg_value>",
+                                    "[TOOL_CALLS]",
+                                    "[ARGS]",
+                                    "[CALL_ID]",
+                                    "{\"name\": \"f\", \"arguments\": {",
+                                    "{\"name\": \"f\", \"parameters\": {",
+                                    "}",
+                                    "]",
+                                    "{",
+                                    "[",
+                                    "\"",
+                                    ",",
+                                    ":",
+                                    "\"a\": ",
+                                    "f",
+                                    "\n",
+                                    " ",
+                                    "<think>",
+                                    "</think>",
+                                    "word",
+                                    "\xe2\x82\xac",
+                                    "1",
+                                    DS("call", "begin"),
+                                    DS("call", "end"),
+                                    DS("calls", "begin"),
+                                    DS("calls", "end"),
+                                    SEP,
+                                    "function",
+                                    "```json\n",
+                                    "\n```",
+                                    "<|python_tag|>",
+                                    ";",
+                                    "<|channel|>",
+                                    "<|message|>",
+                                    "<|start|>",
+                                    "<|end|>",
+                                    "assistant",
+                                    "analysis",
+                                    "final",
+                                    "commentary",
+                                    " to=functions.f ",
+                                    "<",
+                                    "\\",
+                                    "null"};
+
+static void no_text_makes_it_fail(void **state)
+{
+    srandom(7);
+    for (unsigned round = 0; round < 4000; round++) {
+        struct calls_tool tool = {.name = bytes_str("f"), .schema = bytes_str(schema)};
+        const struct calls_opts opts = {.format = (enum calls_format)(round % 8),
+                                        .think_open = round % 3 == 0 ? NULL : "<think>",
+                                        .think_close = round % 3 == 0 ? NULL : "</think>",
+                                        .begins_thinking = round % 5 == 0,
+                                        .tools = &tool,
+                                        .n_tools = 1};
+        struct calls_sink whole = {0};
+        struct calls_sink cut = {0};
+        struct buf text = {0};
+
+        for (unsigned n = (unsigned)random() % 24; n > 0; n--)
+            buf_append_str(&text, words[(size_t)random() % ARRAY_LEN(words)]);
+        calls_sink_run(&whole, &opts, buf_view(&text), text.len_bytes + 1, round % 2 == 0);
+        calls_sink_run(&cut, &opts, buf_view(&text), 0, round % 2 == 0);
+        if (!bytes_equal(buf_view(&whole.out), buf_view(&cut.out)))
+            fail_msg("format %u: %.*s\n whole %.*s\n pieces %.*s", opts.format, (int)text.len_bytes,
+                     (const char *)text.data, (int)whole.out.len_bytes, (const char *)whole.out.data,
+                     (int)cut.out.len_bytes, (const char *)cut.out.data);
+        buf_fini(&text);
+        buf_fini(&whole.out);
+        buf_fini(&cut.out);
+    }
+}
+
+/* Letters and digits, in their order. */
+static void put_letters(struct bytes text, struct buf *out)
+{
+    for (size_t i = 0; i < text.len_bytes; i++)
+        if ((text.data[i] | 0x20) >= 'a' && (text.data[i] | 0x20) <= 'z')
+            buf_append_byte(out, text.data[i]);
+}
+
+/* Text without a mark comes out as it went in, and text between calls stands between them. */
+static void no_text_is_lost(void **state)
+{
+    static const char *const plain[] = {
+        "word", " ", "\n",           "<", "[", "{",  "}",    "|", "TOOL", "\"",
+        ":",    "a", "\xe2\x82\xac", ">", "=", "\\", "call", "_"};
+
+    srandom(11);
+    for (unsigned round = 0; round < 4000; round++) {
+        const struct calls_opts opts = {
+            .format = (enum calls_format)(round % 8), .think_open = "<think>", .think_close = "</think>"};
+        struct calls_sink sink = {0};
+        struct buf text = {0}, was = {0}, is = {0};
+
+        for (unsigned n = 1 + (unsigned)random() % 24; n > 0; n--)
+            buf_append_str(&text, plain[(size_t)random() % ARRAY_LEN(plain)]);
+        calls_sink_run(&sink, &opts, buf_view(&text), 0, false);
+        put_letters(buf_view(&text), &was);
+        put_letters(buf_view(&sink.out), &is);
+        if (!bytes_equal(buf_view(&was), buf_view(&is)))
+            fail_msg("format %u: %.*s became %.*s", opts.format, (int)text.len_bytes, (const char *)text.data,
+                     (int)sink.out.len_bytes, (const char *)sink.out.data);
+        buf_fini(&text);
+        buf_fini(&was);
+        buf_fini(&is);
+        buf_fini(&sink.out);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_split_the_same_in_any_pieces),
+        cmocka_unit_test(strings_in_tags_stream),
+        cmocka_unit_test(calls_may_be_ignored),
+        cmocka_unit_test(no_text_makes_it_fail),
+        cmocka_unit_test(no_text_is_lost),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

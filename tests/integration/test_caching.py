@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prompt caching as clients see it: a tool loop of twenty turns reads its prefix again every turn, whoever serves it.
+
+The client sends its history as other JSON libraries would write it: members in another order, characters escaped,
+integers as reals, text trimmed.  Run with a test's name as argument to see the table of that one.
+"""
+import http.client
+import json
+import random
+
+from cluster import Cluster, events, main, patience
+
+TURNS = 20
+BLOCK = 32
+TOOLS = [{"name": "read_file", "description": "Reads a file.",
+          "input_schema": {"type": "object", "properties": {"path": {"type": "string", "description": "the file"}},
+                           "required": ["path"]}},
+         {"name": "list_files", "description": "Lists the files of a folder.",
+          "input_schema": {"type": "object", "properties": {"folder": {"type": "string"}}}}]
+SYSTEM = [{"type": "text", "text": "x-anthropic-billing-header: cc_version=1; cch=%08x;"},
+          {"type": "text", "text": "You are a careful coding agent. Use the tools."}]
+
+
+class Wild:
+    """A client's JSON library, which never writes the same thing twice."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def write(self, value):
+        if isinstance(value, dict):
+            keys = list(value)
+            self.random.shuffle(keys)
+            return "{" + self.blank() + ",".join(self.text(k) + ":" + self.write(value[k]) for k in keys) + "}"
+        if isinstance(value, list):
+            return "[" + ",".join(self.write(v) + self.blank() for v in value) + "]"
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return self.random.choice(["%d", "%d.0", "%de0"]) % value
+        return json.dumps(value)
+
+    def blank(self):
+        return self.random.choice(["", " ", "\n  "])
+
+    def text(self, text):
+        return '"' + "".join(
+            "\\u%04x" % ord(c) if ord(c) < 0x10000 and (c in '"\\' or ord(c) < 32 or self.random.random() < 0.2) else c
+            for c in text) + '"'
+
+
+class Loop:
+    """An agent with tools."""
+
+    def __init__(self, port, seed=1, headers=None, path="/v1/messages"):
+        self.port, self.wild, self.headers = port, Wild(seed), dict(headers or {})
+        self.messages = [{"role": "user", "content": "Read the file notes0.txt"}]
+        self.rows = []
+        self.calls = 0
+
+    def request(self, streams, **fields):
+        system = [dict(SYSTEM[0], text=SYSTEM[0]["text"] % self.wild.random.getrandbits(32)), dict(SYSTEM[1])]
+        messages = json.loads(json.dumps(self.messages))
+        last = messages[-1]["content"]
+        if isinstance(last, list):
+            last[-1]["cache_control"] = {"type": "ephemeral"}
+        for message in messages:
+            if message["role"] == "assistant":
+                for block in message["content"]:
+                    if block["type"] == "text" and self.wild.random.random() < 0.5:
+                        block["text"] = block["text"].strip()
+        head = {"model": "baton-demo", "max_tokens": 48, "temperature": 0, "stream": streams, **fields}
+        return ('{"messages":' + self.wild.write(messages) + ',"tools":' + json.dumps(TOOLS) + ',"system":' +
+                self.wild.write(system) + "," + json.dumps(head)[1:])
+
+    def post(self, body, path="/v1/messages"):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=patience(60))
+        try:
+            connection.request("POST", path, body, {"baton-proof": "stream", **self.headers})
+            response = connection.getresponse()
+            if "event-stream" not in response.getheader("content-type"):
+                text = response.read()
+                assert response.status == 200, text
+                return json.loads(text), dict(response.getheaders())
+            return list(events(response)), {}
+        finally:
+            connection.close()
+
+    def count(self):
+        return self.post(self.request(False), "/v1/messages/count_tokens")[0]["input_tokens"]
+
+    def whole(self):
+        answer, headers = self.post(self.request(False))
+        proof = dict(item.strip().split("=") for item in headers["baton-proof"].split(";"))
+        return answer["content"], answer["usage"], {k: int(proof[k]) for k in ("prompt", "computed", "reused")} | {
+            "workers": (proof["prefill"], proof["decode"])}
+
+    def streamed(self):
+        content, start, end = [], None, None
+        for name, data in self.post(self.request(True))[0]:
+            if name == "message_start":
+                start = data["message"]["usage"]
+            elif name == "content_block_start":
+                content.append(dict(data["content_block"], piece=""))
+            elif name == "content_block_delta":
+                content[-1]["piece"] += data["delta"].get("text", data["delta"].get("partial_json", ""))
+            elif name == "message_delta":
+                end = data["usage"]
+        for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
+            assert start[name] == end[name], (start, end)
+        for block in content:
+            piece = block.pop("piece")
+            if block["type"] == "text":
+                block["text"] = piece
+            else:
+                block["input"] = json.loads(piece or "{}")
+        proof = end["baton"]
+        return content, dict(start, output_tokens=end["output_tokens"]), {
+            **{k: proof[k] for k in ("prompt", "computed", "reused")}, "workers": (proof["prefill"], proof["decode"])}
+
+    def turn(self, n):
+        counted = self.count()
+        content, usage, proof = self.streamed() if n % 2 else self.whole()
+        created = usage["cache_creation"]
+        row = {"prompt": usage["input_tokens"] + usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"],
+               "read": usage["cache_read_input_tokens"], "created": usage["cache_creation_input_tokens"],
+               "input": usage["input_tokens"], "output": usage["output_tokens"], "computed": proof["computed"],
+               "workers": proof["workers"]}
+        assert row["prompt"] == counted == proof["prompt"], (row, counted, proof)
+        assert created["ephemeral_5m_input_tokens"] + created["ephemeral_1h_input_tokens"] == row["created"], usage
+        self.rows.append(row)
+        self.messages.append({"role": "assistant", "content": content})
+        following = []
+        for block in content:
+            if block["type"] == "tool_use":
+                self.calls += 1
+                following.append({"type": "tool_result", "tool_use_id": block["id"],
+                                  "content": f"The code is {n * 37}."})
+        following.append({"type": "text", "text": f"Read the file notes{n + 1}.txt"})
+        self.messages.append({"role": "user", "content": following})
+
+    def run(self, turns=TURNS):
+        for n in range(turns):
+            self.turn(n)
+        return self
+
+    def show(self, title):
+        print(f"{title}: {self.calls} calls")
+        print("turn prompt   read created  input output computed  workers")
+        for n, row in enumerate(self.rows):
+            print(f"{n + 1:4} {row['prompt']:6} {row['read']:6} {row['created']:7} {row['input']:6} {row['output']:6} "
+                  f"{row['computed']:8}  {' '.join(w or '-' for w in row['workers'])}")
+
+    def lost(self):
+        """What each turn could have read, and did not: in tokens, the last partial block aside."""
+        lost = []
+        for before, row in zip(self.rows, self.rows[1:]):
+            known = before["prompt"] + before["output"] - 1  # the last token drawn was never computed on
+            lost.append(max(0, known // BLOCK * BLOCK - row["read"]))
+        return lost
+
+
+def on_one_worker():
+    with Cluster() as c:
+        c.router(placement__local_prefill_tokens="100000")
+        c.worker("decode")
+        c.wait_ready(decode=1)
+        loop = Loop(c.routers[0].http).run()
+        loop.show("one worker")
+        assert loop.calls >= TURNS // 2, loop.calls
+        assert sum(loop.lost()) == 0, loop.lost()
+        c.assert_quiet()
+
+
+def with_a_pair_at_hand():
+    """Turns that add little are placed on the decode worker, which has the whole conversation."""
+    with Cluster() as c:
+        c.router(placement__local_prefill_tokens="128")
+        c.worker("prefill")
+        c.worker("decode")
+        c.wait_ready(prefill=1, decode=1)
+        loop = Loop(c.routers[0].http).run()
+        loop.show("prefill and decode worker")
+        assert loop.rows[0]["workers"] == ("prefill0", "decode0"), loop.rows[0]
+        assert all(row["workers"] == ("", "decode0") for row in loop.rows[2:]), loop.rows
+        assert sum(loop.lost()[1:]) == 0, loop.lost()
+        c.assert_quiet()
+
+
+def with_every_turn_through_the_pair():
+    """What the decode worker wrote is not on the prefill worker: a turn that goes there computes the last answer again,
+    and reads everything before it."""
+    with Cluster() as c:
+        c.router(placement__local_prefill_tokens="1")
+        c.worker("prefill")
+        c.worker("decode")
+        c.wait_ready(prefill=1, decode=1)
+        loop = Loop(c.routers[0].http).run()
+        loop.show("every turn through the pair")
+        for before, row in zip(loop.rows, loop.rows[1:]):
+            assert row["workers"] == ("prefill0", "decode0"), row
+            assert row["read"] >= before["prompt"] // BLOCK * BLOCK, (before, row)
+            assert row["computed"] == row["prompt"] - row["read"], row
+        c.assert_quiet()
+
+
+def on_a_worker_itself():
+    with Cluster() as c:
+        c.router()
+        c.worker("decode")
+        c.wait_ready(decode=1)
+        loop = Loop(c.workers[0].http).run(8)
+        loop.show("a worker's own endpoint")
+        assert sum(loop.lost()) == 0, loop.lost()
+
+
+if __name__ == "__main__":
+    main([on_one_worker, with_a_pair_at_hand, with_every_turn_through_the_pair, on_a_worker_itself])

@@ -29,7 +29,8 @@
     X(E_KV_FULL, -1020, "no free KV blocks")                                                                 \
     X(E_OVERLOADED, -1021, "overloaded")                                                                     \
     X(E_PEER, -1022, "peer failed")                                                                          \
-    X(E_INTERNAL, -1023, "internal error")
+    X(E_INTERNAL, -1023, "internal error")                                                                   \
+    X(E_SHAPE, -1024, "the answer cannot be held to its shape")
 
 enum err {
 #define X(name, value, text) name = value,

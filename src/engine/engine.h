@@ -15,6 +15,7 @@
 
 #include "kv/layout.h"
 #include "sample/sampler.h"
+#include "sample/state.h"
 
 struct engine_item {           /* one sequence's part of a step; everything is borrowed for the step */
     const token_id *tokens;    /* the tokens to feed */
@@ -28,7 +29,10 @@ struct engine_item {           /* one sequence's part of a step; everything is b
      * next, another after that.  KV of guesses that were wrong is rubbish, in its own place only. */
     uint32_t n_drafts;
     struct sample_opts sample;
-    uint64_t tag; /* the caller's, for logs; tokens and KV never depend on it */
+    struct sample_state *state; /* of the tokens before the first one drawn; as it was when the step ends;
+                                   NULL: none.  Guesses that the answer's shape forbids are wrong ones. */
+    uint32_t tokens_left;       /* for the shape: that may still be drawn */
+    uint64_t tag;               /* the caller's, for logs; tokens and KV never depend on it */
 };
 
 struct engine_batch {
@@ -54,10 +58,10 @@ struct engine_info {
 };
 
 struct engine_ops {
-    /* results_out: 1 + n_drafts entries for each item, in order; those of items that did not ask, and those
-     * behind the first that differs from its guess, hold TOKEN_NONE.  E_INTERNAL: the KV found
-     * there or the engine itself is damaged.  After a failed step KV from each item's position on is
-     * undefined. */
+    /* results_out: 1 + n_drafts entries for each item, in order; those of items that did not ask, those
+     * behind the first that differs from its guess, and one where the shape allows no token, hold TOKEN_NONE.
+     * E_INTERNAL: the KV found there or the engine itself is damaged.  After a failed step KV from each
+     * item's position on is undefined. */
     int (*step)(void *engine, const struct engine_batch *batch, struct sample_result *results_out);
     /* Logits of the last fed token of item `index` of the step just run, [vocab_size], valid until the next
      * step; NULL where the engine has none. */

@@ -75,21 +75,28 @@ static int check_batch(const struct engine_cpu *engine, const struct engine_batc
 }
 
 /* Each token from its own row of logits with its own position: what came before it is what would have been
- * fed had it been drawn one step at a time, or it is not drawn. */
+ * fed had it been drawn one step at a time, or it is not drawn.  The state walks along and back again. */
 static void draw(struct engine_cpu *engine, uint32_t index, const struct engine_item *item,
                  struct sample_result *results_out)
 {
-    uint32_t n_sure = item->n_tokens - item->n_drafts;
+    const token_id *guesses = item->tokens + item->n_tokens - item->n_drafts;
+    struct sample_place place = {.position = (uint64_t)item->position + item->n_tokens - item->n_drafts,
+                                 .state = item->state,
+                                 .tokens_left = item->tokens_left};
     bool goes_on = item->wants_token;
+    uint32_t n_pushed = 0;
 
-    for (uint32_t i = 0; i <= item->n_drafts; i++) {
+    for (uint32_t i = 0; i <= item->n_drafts; i++, place.position++, place.tokens_left--) {
         results_out[i] = (struct sample_result){.id = TOKEN_NONE};
         if (!goes_on)
             continue;
-        sampler_draw(engine->sampler, model_logits(engine->state, index, item->n_drafts - i), &item->sample,
-                     (uint64_t)item->position + n_sure + i, &results_out[i]);
-        goes_on = i < item->n_drafts && results_out[i].id == item->tokens[n_sure + i];
+        sampler_draw_at(engine->sampler, model_logits(engine->state, index, item->n_drafts - i),
+                        &item->sample, &place, &results_out[i]);
+        goes_on = i < item->n_drafts && results_out[i].id == guesses[i] &&
+                  sample_state_push(item->state, guesses[i]) == 0;
+        n_pushed += goes_on;
     }
+    sample_state_pop(item->state, guesses, n_pushed);
 }
 
 static int step(void *self, const struct engine_batch *batch, struct sample_result *results_out)

@@ -12,10 +12,7 @@
  * stale or shifted byte breaks a row, a block of another sequence breaks the chain.  All positions before the
  * fed ones are checked in every step, as attention would read them.
  *
- * Tokens.  A counter-based generator keyed by the item's seed at (position, previous token): nothing else
- * enters, so it matters neither which worker draws nor in what company.  The answer ends with probability 1 /
- * (mean + 1) at each draw, which makes its length geometric.  With echo, so many of a hundred tokens follow
- * from the previous token alone, wherever it stands: answers then repeat themselves, as edits and loops do.
+ * Tokens come from engine_sim_draw.c.
  *
  * Time.  One sleep per layer, before on_layer, so that whoever ships layers sees them come one after another.
  */
@@ -29,11 +26,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "engine/engine_sim_priv.h"
 
 #define HEADER_BYTES  12
 #define ROW_BYTES_MIN 16
-#define ECHO_WORDS    64 /* few, so that a text soon comes by where it was */
 #define CHAIN_BEGIN   UINT64_C(0x6261746f6e2d6b76)
 
 struct sim {
@@ -234,43 +230,6 @@ int engine_sim_verify(const struct engine *engine, const token_id *tokens, uint3
     return sim->opts.kv_arena ? kv_check(sim, blocks, n_tokens, tokens, &chain) : E_UNSUPPORTED;
 }
 
-/* ---- tokens ---- */
-
-/* The token after the first n_fed of the item's. */
-static token_id draw_one(const struct sim *sim, const struct engine_item *item, uint32_t n_fed)
-{
-    const struct engine_sim_opts *opts = &sim->opts;
-    bool can_stop = opts->stop_id != TOKEN_NONE;
-    bool skips_stop = can_stop && opts->stop_id >= opts->first_text_id && opts->stop_id < opts->vocab_size;
-    uint64_t position = (uint64_t)item->position + n_fed;
-    uint64_t n = opts->vocab_size - opts->first_text_id - skips_stop;
-    uint32_t words[4], again[4];
-
-    rng_counter(item->sample.seed, position, item->tokens[n_fed - 1], words);
-    if (can_stop && words[0] < (UINT64_C(1) << 32) / ((uint64_t)opts->mean_answer_tokens + 1))
-        return opts->stop_id;
-    if (opts->echo > 0 && words[2] % 100 < opts->echo) { /* what followed this token elsewhere, too */
-        rng_counter(item->sample.seed, UINT64_MAX, item->tokens[n_fed - 1], again);
-        words[1] = again[1];
-        n = n < ECHO_WORDS ? n : ECHO_WORDS;
-    }
-
-    token_id id = opts->first_text_id + (token_id)(n * words[1] >> 32);
-
-    return id + (skips_stop && id >= opts->stop_id);
-}
-
-static void draw(const struct sim *sim, const struct engine_item *item, struct sample_result *results_out)
-{
-    uint32_t n_sure = item->n_tokens - item->n_drafts;
-    bool goes_on = item->wants_token;
-
-    for (uint32_t i = 0; i <= item->n_drafts; i++) {
-        results_out[i] = (struct sample_result){.id = goes_on ? draw_one(sim, item, n_sure + i) : TOKEN_NONE};
-        goes_on = goes_on && i < item->n_drafts && results_out[i].id == item->tokens[n_sure + i];
-    }
-}
-
 /* ---- steps ---- */
 
 static uint64_t step_cost_ns(const struct sim *sim, const struct engine_batch *batch)
@@ -332,6 +291,23 @@ static void layer_write(const struct sim *sim, const struct engine_batch *batch,
         for (uint32_t t = 0; t < batch->items[i].n_tokens; t++)
             kv_write(sim, layer, &batch->items[i], t, *chain++);
     }
+}
+
+static void draw(const struct sim *sim, const struct engine_item *item, struct sample_result *results_out)
+{
+    const token_id *guesses = item->tokens + item->n_tokens - item->n_drafts;
+    uint32_t n_sure = item->n_tokens - item->n_drafts, n_pushed = 0;
+    bool goes_on = item->wants_token;
+
+    for (uint32_t i = 0; i <= item->n_drafts; i++) {
+        results_out[i] = (struct sample_result){.id = TOKEN_NONE};
+        if (goes_on)
+            sim_draw(&sim->opts, item, n_sure + i, &results_out[i]);
+        goes_on = goes_on && i < item->n_drafts && results_out[i].id == guesses[i] &&
+                  sample_state_push(item->state, guesses[i]) == 0;
+        n_pushed += goes_on;
+    }
+    sample_state_pop(item->state, guesses, n_pushed);
 }
 
 static int sim_step(void *self, const struct engine_batch *batch, struct sample_result *results_out)

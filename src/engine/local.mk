@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libengine.a
 libengine_a_SOURCES = src/engine/engine.h
-libengine_a_SOURCES += src/engine/engine_sim.h src/engine/engine_sim.c
+libengine_a_SOURCES += src/engine/engine_sim.h src/engine/engine_sim_priv.h src/engine/engine_sim.c \
+	src/engine/engine_sim_draw.c
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/engine/test_engine_sim

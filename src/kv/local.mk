@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libkv.a
 libkv_a_SOURCES = src/kv/layout.h src/kv/layout.c src/kv/pool.h src/kv/pool_priv.h src/kv/pool.c \
-	src/kv/free_map.c src/kv/hash_index.c
+	src/kv/free_map.c src/kv/hash_index.c src/kv/shelf.c
 
 if HAVE_CMOCKA
 kv_tests = tests/unit/kv/test_layout tests/unit/kv/test_pool tests/unit/kv/test_pool_model

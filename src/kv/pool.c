@@ -15,8 +15,7 @@
  * in the index, but it knows its hash.  When it is given back and the first one is gone by then, it takes its
  * place; if the first one is still there, that one counts as just used, since its content was.
  *
- * Cached blocks form a list in order of last use, linked by ids.  Time never runs back, so the order of
- * eviction is also the order of expiry and both look at the head only.
+ * Cached blocks lie on a shelf (shelf.c) in the order in which they go.
  *
  * Hot path: no allocation after kv_pool_new, no log.
  */
@@ -35,11 +34,9 @@
 struct block {
     uint32_t n_refs;
     uint32_t n_leases;
-    kv_block_id older, newer; /* neighbours while CACHED */
-    uint64_t used_ns;         /* when it became CACHED */
-    uint8_t state;            /* enum kv_state */
-    bool has_hash;            /* hashes[id] is this block's */
-    bool is_findable;         /* the index leads to it */
+    uint8_t state;    /* enum kv_state */
+    bool has_hash;    /* hashes[id] is this block's */
+    bool is_findable; /* the index leads to it */
 };
 
 struct kv_pool {
@@ -48,7 +45,7 @@ struct kv_pool {
     struct block_hash *hashes; /* [id], apart from the blocks: look-ups touch nothing else */
     struct free_map free_map;
     struct hash_index index;
-    kv_block_id oldest, newest; /* of the cached ones */
+    struct shelf shelf; /* the cached ones */
     uint32_t n_in_state[N_STATES];
     uint32_t n_leased;
     uint64_t n_evicted, n_expired, n_hits, n_misses;
@@ -67,12 +64,12 @@ int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out)
         pool->opts.lifetime_ns = LIFETIME_DEFAULT_NS;
     if (pool->opts.now_ns == NULL)
         pool->opts.now_ns = clock_now_ns;
-    pool->oldest = pool->newest = KV_BLOCK_NONE;
     pool->n_in_state[KV_FREE] = opts->n_blocks;
 
     pool->blocks = calloc(opts->n_blocks, sizeof(*pool->blocks));
     pool->hashes = calloc(opts->n_blocks, sizeof(*pool->hashes));
-    if (pool->blocks == NULL || pool->hashes == NULL || free_map_init(&pool->free_map, opts->n_blocks) < 0 ||
+    if (pool->blocks == NULL || pool->hashes == NULL || shelf_init(&pool->shelf, opts->n_blocks) < 0 ||
+        free_map_init(&pool->free_map, opts->n_blocks) < 0 ||
         hash_index_init(&pool->index, pool->hashes, opts->n_blocks) < 0) {
         kv_pool_free(pool);
         return E_NOMEM;
@@ -86,6 +83,7 @@ void kv_pool_free(struct kv_pool *pool)
     if (pool == NULL)
         return;
     free_map_fini(&pool->free_map);
+    shelf_fini(&pool->shelf);
     hash_index_fini(&pool->index);
     free(pool->hashes);
     free(pool->blocks);
@@ -108,43 +106,6 @@ static struct block *block_at(const struct kv_pool *pool, kv_block_id id)
     return &pool->blocks[id];
 }
 
-/* ---- the list of cached blocks ---- */
-
-static void lru_append(struct kv_pool *pool, kv_block_id id)
-{
-    struct block *block = &pool->blocks[id];
-
-    block->used_ns = pool->opts.now_ns();
-    block->older = pool->newest;
-    block->newer = KV_BLOCK_NONE;
-    if (pool->newest != KV_BLOCK_NONE)
-        pool->blocks[pool->newest].newer = id;
-    else
-        pool->oldest = id;
-    pool->newest = id;
-}
-
-static void lru_remove(struct kv_pool *pool, kv_block_id id)
-{
-    struct block *block = &pool->blocks[id];
-
-    if (block->older != KV_BLOCK_NONE)
-        pool->blocks[block->older].newer = block->newer;
-    else
-        pool->oldest = block->newer;
-    if (block->newer != KV_BLOCK_NONE)
-        pool->blocks[block->newer].older = block->older;
-    else
-        pool->newest = block->older;
-}
-
-static bool is_expired(const struct kv_pool *pool, kv_block_id id, uint64_t now_ns)
-{
-    const struct block *block = &pool->blocks[id];
-
-    return block->state == KV_CACHED && now_ns - block->used_ns >= pool->opts.lifetime_ns;
-}
-
 /* ---- states ---- */
 
 static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
@@ -161,18 +122,19 @@ static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
 
     ASSERT(may[from][to]);
     if (from == KV_CACHED)
-        lru_remove(pool, id);
+        shelf_remove(&pool->shelf, id);
     block->state = (uint8_t)to;
     pool->n_in_state[from]--;
     pool->n_in_state[to]++;
 
     if (to == KV_CACHED)
-        lru_append(pool, id);
+        shelf_put(&pool->shelf, id, pool->opts.now_ns());
     if (to == KV_FREE) {
         ASSERT(block->n_refs == 0 && block->n_leases == 0);
         if (block->is_findable)
             hash_index_remove(&pool->index, id);
         block->is_findable = block->has_hash = false;
+        shelf_unmark(&pool->shelf, id);
         free_map_put(&pool->free_map, id);
     }
 }
@@ -189,6 +151,18 @@ static kv_block_id claim_hash(struct kv_pool *pool, kv_block_id id)
     return holder;
 }
 
+/* A twin of this block was used, and was wanted until then. */
+static void use_again(struct kv_pool *pool, kv_block_id holder, uint64_t keep_ns)
+{
+    bool is_cached = pool->blocks[holder].state == KV_CACHED;
+
+    if (is_cached)
+        shelf_remove(&pool->shelf, holder);
+    shelf_keep(&pool->shelf, holder, keep_ns);
+    if (is_cached)
+        shelf_put(&pool->shelf, holder, pool->opts.now_ns());
+}
+
 /* A sealed block that nobody holds any more. */
 static void retire(struct kv_pool *pool, kv_block_id id)
 {
@@ -197,10 +171,8 @@ static void retire(struct kv_pool *pool, kv_block_id id)
     if (block->has_hash && !block->is_findable) {
         kv_block_id holder = claim_hash(pool, id);
 
-        if (holder != KV_BLOCK_NONE && pool->blocks[holder].state == KV_CACHED) {
-            lru_remove(pool, holder);
-            lru_append(pool, holder);
-        }
+        if (holder != KV_BLOCK_NONE)
+            use_again(pool, holder, pool->shelf.places[id].keep_ns);
     }
     move(pool, id, block->is_findable ? KV_CACHED : KV_FREE);
 }
@@ -239,10 +211,12 @@ uint32_t kv_available(const struct kv_pool *pool)
 
 int kv_take(struct kv_pool *pool, uint32_t n, kv_block_id *ids_out)
 {
+    uint64_t now_ns = pool->opts.now_ns();
+
     if (n > kv_available(pool))
         return E_KV_FULL;
     while (pool->n_in_state[KV_FREE] < n) {
-        move(pool, pool->oldest, KV_FREE);
+        move(pool, shelf_next(&pool->shelf, now_ns), KV_FREE);
         pool->n_evicted++;
     }
 
@@ -304,6 +278,12 @@ void kv_seal(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash
     claim_hash(pool, id);
 }
 
+void kv_keep(struct kv_pool *pool, kv_block_id id, uint64_t until_ns)
+{
+    ASSERT(block_at(pool, id)->n_refs > 0);
+    shelf_keep(&pool->shelf, id, until_ns);
+}
+
 void kv_forget(struct kv_pool *pool, kv_block_id id)
 {
     struct block *block = block_at(pool, id);
@@ -342,7 +322,7 @@ uint32_t kv_peek(const struct kv_pool *pool, const struct block_hash *hashes, ui
     while (n_found < n) {
         kv_block_id id = hash_index_find(&pool->index, &hashes[n_found]);
 
-        if (id == KV_BLOCK_NONE || is_expired(pool, id, now_ns))
+        if (id == KV_BLOCK_NONE || shelf_is_expired(&pool->shelf, id, now_ns, pool->opts.lifetime_ns))
             break;
         n_found++;
     }
@@ -353,8 +333,10 @@ void kv_expire(struct kv_pool *pool)
 {
     uint64_t now_ns = pool->opts.now_ns();
 
-    while (pool->oldest != KV_BLOCK_NONE && is_expired(pool, pool->oldest, now_ns)) {
-        move(pool, pool->oldest, KV_FREE);
+    kv_block_id id;
+
+    while ((id = shelf_expired(&pool->shelf, now_ns, pool->opts.lifetime_ns)) != KV_BLOCK_NONE) {
+        move(pool, id, KV_FREE);
         pool->n_expired++;
     }
 }
@@ -373,6 +355,7 @@ void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
         .n_filling = pool->n_in_state[KV_FILLING],
         .n_sealed = pool->n_in_state[KV_SEALED],
         .n_cached = pool->n_in_state[KV_CACHED],
+        .n_kept = pool->shelf.kept.n,
         .n_zombie = pool->n_in_state[KV_ZOMBIE],
         .n_leased = pool->n_leased,
         .n_evicted = pool->n_evicted,

@@ -10,8 +10,9 @@
  *    +-------<-----------+--> ZOMBIE --last unlease--> FREE
  *
  * A SEALED block with a hash can be found by it; at zero references it becomes CACHED, stays findable, and is
- * evicted in LRU order when kv_take needs room or when its lifetime ends.  An unsealed block goes to FREE at
- * zero references.
+ * evicted when kv_take needs room or when its lifetime ends.  Evicted are first those never marked by
+ * kv_keep(), then those whose mark has run out, both in LRU order, then the others by when theirs does.  An
+ * unsealed block goes to FREE at zero references.
  *
  * A lease (kv_lease / kv_unlease) pins a block for a transfer whatever its references: a FILLING block that
  * is given up waits as a ZOMBIE, a SEALED one stays SEALED, until the last lease is gone too.
@@ -46,6 +47,7 @@ struct kv_pool_opts {
 struct kv_pool_counts { /* blocks by state; cumulative counters */
     uint32_t n_free, n_filling, n_sealed, n_cached, n_zombie;
     uint32_t n_leased;
+    uint32_t n_kept; /* of the cached ones: marked for longer, as of the last look */
     uint64_t n_evicted, n_expired, n_hits, n_misses; /* in blocks */
 };
 
@@ -67,6 +69,10 @@ void kv_unref(struct kv_pool *pool, kv_block_id id);
  * findable (both stay valid); it takes the name over if it outlives the other.  The caller keeps its
  * reference. */
 void kv_seal(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash);
+/* It is wanted until then (the pool's clock): kept longer than others, memory permitting, and beyond its
+ * lifetime.  An earlier mark for longer stands.  The block has a reference; its twin, if it has one, inherits
+ * the mark. */
+void kv_keep(struct kv_pool *pool, kv_block_id id, uint64_t until_ns);
 /* The content of a SEALED block is in doubt: it can no longer be found and is freed when given back. */
 void kv_forget(struct kv_pool *pool, kv_block_id id);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two indexes of the pool: free blocks by id, sealed blocks by hash. */
+/* The indexes of the pool: free blocks by id, sealed blocks by hash, cached blocks by when they go. */
 #ifndef KV_POOL_PRIV_H
 #define KV_POOL_PRIV_H
 
@@ -36,5 +36,39 @@ void hash_index_fini(struct hash_index *index);
 kv_block_id hash_index_find(const struct hash_index *index, const struct block_hash *hash);
 void hash_index_add(struct hash_index *index, kv_block_id id); /* its hash is not in yet */
 void hash_index_remove(struct hash_index *index, kv_block_id id);
+
+/* ---- shelf.c: cached blocks in the order in which they go ---- */
+
+struct shelf_place {          /* one block's, whether it lies on the shelf or not */
+    kv_block_id older, newer; /* in the list */
+    uint32_t heap_at;
+    uint8_t where;
+    uint64_t used_ns, used_order;
+    uint64_t keep_ns; /* it is wanted until then; 0: no mark */
+};
+
+struct shelf_heap {
+    kv_block_id *ids;
+    uint32_t n;
+};
+
+struct shelf {
+    struct shelf_place *places; /* [id] */
+    kv_block_id oldest, newest; /* of those without a mark */
+    struct shelf_heap lapsed, kept;
+    uint64_t n_used;
+};
+
+int shelf_init(struct shelf *shelf, uint32_t n_ids); /* E_NOMEM: call shelf_fini all the same */
+void shelf_fini(struct shelf *shelf);
+void shelf_put(struct shelf *shelf, kv_block_id id, uint64_t now_ns); /* it was just used */
+void shelf_remove(struct shelf *shelf, kv_block_id id);
+/* Not while it lies on the shelf.  Until then or, if it was marked so already, longer. */
+void shelf_keep(struct shelf *shelf, kv_block_id id, uint64_t until_ns);
+void shelf_unmark(struct shelf *shelf, kv_block_id id);
+kv_block_id shelf_next(struct shelf *shelf, uint64_t now_ns); /* the first to go; KV_BLOCK_NONE: empty */
+/* One whose lifetime ended; KV_BLOCK_NONE: there is none. */
+kv_block_id shelf_expired(struct shelf *shelf, uint64_t now_ns, uint64_t lifetime_ns);
+bool shelf_is_expired(const struct shelf *shelf, kv_block_id id, uint64_t now_ns, uint64_t lifetime_ns);
 
 #endif

@@ -219,7 +219,7 @@ int model_forward(const struct model *model, struct model_state *state, const st
     return 0;
 }
 
-const float *model_logits(const struct model_state *state, uint32_t index, uint32_t back)
+float *model_logits(const struct model_state *state, uint32_t index, uint32_t back)
 {
     if (index >= state->n_items || back >= state->n_logits[index])
         return NULL;

@@ -150,6 +150,6 @@ struct model_pass {
 int model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass);
 /* Logits after token number n_tokens - 1 - back of item `index` of the pass just run, [vocab], valid until
  * the next; NULL when it did not ask for them. */
-const float *model_logits(const struct model_state *state, uint32_t index, uint32_t back);
+float *model_logits(const struct model_state *state, uint32_t index, uint32_t back);
 
 #endif

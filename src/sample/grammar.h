@@ -38,6 +38,7 @@ int grammar_check_schema(struct bytes schema, struct fault *fault);
 int grammar_new(struct grammar_vocab *vocab, struct bytes text, struct fault *fault, struct grammar **out);
 struct grammar *grammar_ref(struct grammar *grammar);
 void grammar_unref(struct grammar *grammar);
+uint32_t grammar_vocab_size(const struct grammar *grammar); /* tokens: so many bits has a mask */
 
 int grammar_run_new(struct grammar *grammar, struct grammar_run **out); /* keeps a reference */
 void grammar_run_free(struct grammar_run *run);

@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libsample.a
-libsample_a_SOURCES = src/sample/grammar.h src/sample/sampler.h src/sample/sampler.c src/sample/stop.h src/sample/stop.c
+libsample_a_SOURCES = src/sample/sampler.h src/sample/sampler.c src/sample/state.h src/sample/state.c \
+	src/sample/stop.h src/sample/stop.c \
+	src/sample/grammar.h src/sample/grammar_priv.h src/sample/grammar_run_priv.h src/sample/grammar_schema_priv.h \
+	src/sample/grammar_string.c src/sample/grammar_graph.c src/sample/grammar_shape.c \
+	src/sample/grammar_schema.c src/sample/grammar_schema_keywords.c src/sample/grammar_schema_merge.c \
+	src/sample/grammar_schema_object.c src/sample/grammar_schema_value.c \
+	src/sample/grammar_vocab.c src/sample/grammar_state.c src/sample/grammar_step.c src/sample/grammar_mask.c src/sample/grammar_short.c \
+	src/sample/grammar_run.c
 
 if HAVE_CMOCKA
-sample_tests = tests/unit/sample/test_sampler tests/unit/sample/test_stop
+sample_tests = tests/unit/sample/test_sampler tests/unit/sample/test_state tests/unit/sample/test_stop tests/unit/sample/test_grammar
 check_PROGRAMS += $(sample_tests)
 TESTS += $(sample_tests)
 tests_unit_sample_test_sampler_SOURCES = tests/unit/sample/test_sampler.c
 tests_unit_sample_test_sampler_LDADD = $(link_sample) $(CMOCKA_LIBS)
+tests_unit_sample_test_state_SOURCES = tests/unit/sample/test_state.c
+tests_unit_sample_test_state_LDADD = $(link_sample) $(CMOCKA_LIBS)
 tests_unit_sample_test_stop_SOURCES = tests/unit/sample/test_stop.c
 tests_unit_sample_test_stop_LDADD = $(link_sample) $(CMOCKA_LIBS)
+grammar_test_help = tests/unit/sample/grammar_help.c tests/unit/sample/grammar_help.h \
+	tests/unit/token/vocabularies.c tests/unit/token/vocabularies.h
+tests_unit_sample_test_grammar_SOURCES = tests/unit/sample/test_grammar.c $(grammar_test_help)
+tests_unit_sample_test_grammar_LDADD = $(link_sample) $(CMOCKA_LIBS)
 endif

@@ -24,6 +24,11 @@
  * candidates keep_best finds a cut by a radix search: amounts per bucket of the top 11 bits of the logits'
  * order keys, the bucket in which the goal is reached, away with all below, on with the next bits inside it.
  *
+ * A mask (the shape of an answer) has 64 bits to a word, one word to a span: spans without a token that is
+ * allowed are not looked at, and forbidden tokens of others count as -inf before anything else is asked.
+ *
+ * Log probabilities are of the logits as they came: neither tempered nor filtered, bent or masked.
+ *
  * Hot path: no allocation, no log.
  */
 #include "sample/sampler.h"
@@ -35,6 +40,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
+#include "sample/state.h"
 
 #define WEIGHT_BITS  40
 #define WEIGHT_ONE   (UINT64_C(1) << WEIGHT_BITS)
@@ -67,6 +73,7 @@ struct sampler {
 
 struct view { /* the logits of one draw */
     const float *logits;
+    const uint64_t *mask; /* tokens that are allowed, a word to a span; NULL: all */
     double highest;
     double per_temperature;
 };
@@ -146,21 +153,57 @@ static float max_of(const float *logits, uint32_t n)
     return clean(max);
 }
 
-/* Fills the spans' maxima.  Returns the first of the highest, 0 if there is none. */
-static token_id find_highest(struct sampler *sampler, const float *logits)
+static bool is_allowed(const struct view *view, token_id id)
+{
+    return view->mask == NULL || (view->mask[id / SPAN] >> id % SPAN & 1) != 0;
+}
+
+/* The span's logits, -INFINITY for what is forbidden or beyond the end. */
+static void load(const struct sampler *sampler, const struct view *view, uint32_t span, float out[SPAN])
+{
+    uint32_t n = span_len(sampler, span);
+    uint64_t allowed = view->mask != NULL ? view->mask[span] : UINT64_MAX;
+
+    memcpy(out, view->logits + span * SPAN, n * sizeof(*out));
+    for (uint32_t i = n; i < SPAN; i++)
+        out[i] = -INFINITY;
+    for (uint32_t i = 0; allowed != UINT64_MAX && i < SPAN; i++)
+        out[i] = allowed >> i & 1 ? out[i] : -INFINITY;
+}
+
+static float max_of_span(const struct sampler *sampler, const struct view *view, uint32_t span)
+{
+    float logits[SPAN];
+
+    if (view->mask == NULL || view->mask[span] == UINT64_MAX)
+        return max_of(view->logits + span * SPAN, span_len(sampler, span));
+    if (view->mask[span] == 0)
+        return -INFINITY;
+    load(sampler, view, span, logits);
+    return max_of(logits, SPAN);
+}
+
+/* Fills the spans' maxima.  Returns the first of the highest; if there is none, the lowest that is allowed,
+ * TOKEN_NONE if there is none of those either. */
+static token_id find_highest(struct sampler *sampler, const struct view *view)
 {
     uint32_t best = 0;
+    token_id id = 0;
 
     for (uint32_t s = 0; s < sampler->n_spans; s++) {
-        sampler->spans[s].max = max_of(logits + s * SPAN, span_len(sampler, s));
+        sampler->spans[s].max = max_of_span(sampler, view, s);
         if (sampler->spans[s].max > sampler->spans[best].max)
             best = s;
     }
-    for (token_id id = best * SPAN; id < sampler->vocab_size; id++) {
-        if (clean(logits[id]) == sampler->spans[best].max)
-            return sampler->spans[best].max > -INFINITY ? id : 0;
+    if (sampler->spans[best].max > -INFINITY) {
+        id = best * SPAN;
+        while (!is_allowed(view, id) || clean(view->logits[id]) != sampler->spans[best].max)
+            id++;
+        return id;
     }
-    return 0;
+    while (id < sampler->vocab_size && !is_allowed(view, id))
+        id++;
+    return id < sampler->vocab_size ? id : TOKEN_NONE;
 }
 
 /* ---- weights ---- */
@@ -200,18 +243,15 @@ static inline uint64_t weight_of(double x)
     return bits & ((UINT64_C(1) << 51) - 1);
 }
 
-/* Weights of a span; beyond its end, if it is the last, 0.  Returns their sum. */
+/* Weights of a span; 0 for what is forbidden or beyond its end.  Returns their sum. */
 static uint64_t weigh(const struct sampler *sampler, const struct view *view, uint32_t span,
                       uint64_t weights_out[SPAN])
 {
-    uint32_t n = span_len(sampler, span);
     float logits[SPAN];
     double x[SPAN];
     uint64_t sum = 0;
 
-    for (uint32_t i = n; i < SPAN; i++)
-        logits[i] = -INFINITY;
-    memcpy(logits, view->logits + span * SPAN, n * sizeof(*logits));
+    load(sampler, view, span, logits);
     for (uint32_t i = 0; i < SPAN; i++)
         x[i] = exponent_of(view, logits[i]);
     for (uint32_t i = 0; i < SPAN; i++)
@@ -234,7 +274,7 @@ static uint64_t weigh_all(struct sampler *sampler, const struct view *view, uint
     for (uint32_t s = 0; s < sampler->n_spans; s++) {
         uint64_t sum = 0;
 
-        if (heaviest_of(sampler, view, s) >= at_least) {
+        if (sampler->spans[s].max > -INFINITY && heaviest_of(sampler, view, s) >= at_least) {
             sum = weigh(sampler, view, s, weights);
             for (uint32_t i = 0; at_least > 0 && i < SPAN; i++)
                 sum -= weights[i] < at_least ? weights[i] : 0;
@@ -308,25 +348,34 @@ static uint32_t floor_under(struct sampler *sampler, uint32_t k)
     return key;
 }
 
-/* The k heaviest that weigh anything. */
-static void gather_top_k(struct sampler *sampler, const struct view *view, uint32_t k)
+/* The k highest of those that are more than -inf, or all of them if there are fewer. */
+static void gather_highest(struct sampler *sampler, const struct view *view, uint32_t k)
 {
-    uint32_t floor_key = floor_under(sampler, k), n = 0;
+    uint32_t floor_key = floor_under(sampler, k);
+    float logits[SPAN];
 
     sampler->n = 0;
     for (uint32_t s = 0; s < sampler->n_spans; s++) {
-        token_id from = s * SPAN, to = from + span_len(sampler, s);
-
-        if (order_key(sampler->spans[s].max) < floor_key)
+        if (order_key(sampler->spans[s].max) < floor_key || sampler->spans[s].max == -INFINITY)
             continue;
-        for (token_id id = from; id < to; id++) {
-            float logit = clean(view->logits[id]);
+        load(sampler, view, s, logits);
+        for (uint32_t i = 0; i < SPAN; i++) {
+            float logit = clean(logits[i]);
 
-            if (order_key(logit) >= floor_key)
-                append(sampler, id, logit, weight_of(exponent_of(view, logit)));
+            if (order_key(logit) >= floor_key && logit > -INFINITY)
+                append(sampler, s * SPAN + i, logit, weight_of(exponent_of(view, logit)));
         }
     }
-    keep_best(sampler, BY_COUNT, k);
+    if (sampler->n > k)
+        keep_best(sampler, BY_COUNT, k);
+}
+
+/* The k heaviest that weigh anything. */
+static void gather_top_k(struct sampler *sampler, const struct view *view, uint32_t k)
+{
+    uint32_t n = 0;
+
+    gather_highest(sampler, view, k);
     for (uint32_t i = 0; i < sampler->n; i++) {
         if (sampler->candidates[i].weight > 0)
             sampler->candidates[n++] = sampler->candidates[i];
@@ -432,26 +481,103 @@ static token_id sample(struct sampler *sampler, const struct view *view, const s
     return draw_candidate(sampler, opts, at_least, position);
 }
 
+/* ---- log probabilities ---- */
+
+struct outlook { /* what a draw's log probabilities are reckoned from */
+    double highest, log_sum;
+    bool has_any;
+};
+
+static float logprob_of(const struct outlook *outlook, float logit)
+{
+    if (!outlook->has_any)
+        return -INFINITY;
+    return (float)((double)clean(logit) - outlook->highest - outlook->log_sum);
+}
+
+/* Likeliest first; of equals the lowest id. */
+static void put_tops(struct sampler *sampler, const struct view *view, const struct outlook *outlook,
+                     uint32_t n_top, struct sample_result *out)
+{
+    if (n_top > SAMPLE_MAX_TOP)
+        n_top = SAMPLE_MAX_TOP;
+    if (n_top > sampler->vocab_size)
+        n_top = sampler->vocab_size;
+    if (n_top == 0 || !outlook->has_any)
+        return;
+    gather_highest(sampler, view, n_top);
+    for (uint32_t i = 0; i < sampler->n; i++) {
+        struct candidate best = sampler->candidates[i];
+        uint32_t at = out->n_top++;
+
+        for (; at > 0 && order_key(clean(view->logits[out->top[at - 1].id])) < best.key; at--)
+            out->top[at] = out->top[at - 1];
+        out->top[at] =
+            (struct sample_top){.id = best.id, .logprob = logprob_of(outlook, view->logits[best.id])};
+    }
+}
+
+/* All but the log probability of the token drawn.  highest is the highest of the logits, and the spans'
+ * maxima are theirs. */
+static struct outlook look(struct sampler *sampler, const float *logits, double highest,
+                           const struct sample_opts *opts, struct sample_result *out)
+{
+    struct view view = {.logits = logits, .highest = highest, .per_temperature = 1};
+    struct outlook outlook = {.highest = highest, .has_any = highest > -INFINITY};
+
+    if (outlook.has_any)
+        outlook.log_sum = log((double)weigh_all(sampler, &view, 0) / (double)WEIGHT_ONE);
+    put_tops(sampler, &view, &outlook, opts->n_top, out);
+    return outlook;
+}
+
+/* ---- a draw ---- */
+
+static token_id draw_from(struct sampler *sampler, struct view *view, const struct sample_opts *opts,
+                          uint64_t position)
+{
+    token_id id = find_highest(sampler, view);
+
+    if (id == TOKEN_NONE)
+        return id;
+    view->highest = (double)clean(view->logits[id]);
+    if (view->highest > -INFINITY && opts->temperature > 0) {
+        view->per_temperature = 1 / (double)opts->temperature;
+        id = sample(sampler, view, opts, position);
+    }
+    return id;
+}
+
 void sampler_draw(struct sampler *sampler, const float *logits, const struct sample_opts *opts,
                   uint64_t position, struct sample_result *out)
 {
-    token_id id = find_highest(sampler, logits);
-    struct view view = {.logits = logits, .highest = (double)clean(logits[id])};
-    bool has_any = view.highest > -INFINITY;
-    float logprob = 0;
+    struct view view = {.logits = logits};
 
-    if (has_any && opts->temperature > 0) {
-        view.per_temperature = 1 / (double)opts->temperature;
-        id = sample(sampler, &view, opts, position);
-    }
+    *out = (struct sample_result){.id = draw_from(sampler, &view, opts, position)};
     if (opts->wants_logprob) {
-        view.per_temperature = 1;
-        logprob = -INFINITY;
-        if (has_any) {
-            double sum = (double)weigh_all(sampler, &view, 0) / (double)WEIGHT_ONE;
+        struct outlook outlook = look(sampler, logits, view.highest, opts, out);
 
-            logprob = (float)((double)clean(logits[id]) - view.highest - log(sum));
-        }
+        out->logprob = logprob_of(&outlook, logits[out->id]);
     }
-    *out = (struct sample_result){.id = id, .logprob = logprob};
+}
+
+void sampler_draw_at(struct sampler *sampler, float *logits, const struct sample_opts *opts,
+                     const struct sample_place *place, struct sample_result *out)
+{
+    struct view view = {.logits = logits};
+    struct outlook outlook = {0};
+
+    if (place->state == NULL) {
+        sampler_draw(sampler, logits, opts, place->position, out);
+        return;
+    }
+    *out = (struct sample_result){0};
+    if (opts->wants_logprob)
+        outlook = look(sampler, logits, (double)clean(logits[find_highest(sampler, &view)]), opts, out);
+    view.mask = sample_state_mask(place->state, place->tokens_left);
+    sample_state_bend(place->state, logits);
+    out->id = draw_from(sampler, &view, opts, place->position);
+    sample_state_unbend(place->state, logits);
+    if (opts->wants_logprob && out->id != TOKEN_NONE)
+        out->logprob = logprob_of(&outlook, logits[out->id]);
 }

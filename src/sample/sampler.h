@@ -66,4 +66,19 @@ void sampler_free(struct sampler *sampler);
 void sampler_draw(struct sampler *sampler, const float *logits, const struct sample_opts *opts,
                   uint64_t position, struct sample_result *out);
 
+struct sample_state; /* sample/state.h */
+
+struct sample_place { /* where in its sequence a draw takes place */
+    uint64_t position;
+    struct sample_state *state; /* of exactly the tokens before position; NULL: no penalties, bias, shape */
+    uint32_t tokens_left;       /* for the shape: that may still be drawn, this one included */
+};
+
+/* The same with penalties and bias (of the state; those of opts are not looked at) and held to the shape:
+ * what it forbids counts as -inf before top-k, top-p and min-p.  The log probabilities are those of
+ * sampler_draw() all the same.  logits are changed and put back.  id is TOKEN_NONE where the shape allows no
+ * token at all. */
+void sampler_draw_at(struct sampler *sampler, float *logits, const struct sample_opts *opts,
+                     const struct sample_place *place, struct sample_result *out);
+
 #endif

@@ -6,7 +6,8 @@
  *
  *     fed some          on_prefilled                                       still PREFILL
  *     fed all           on_prefilled, then the token that was drawn:
- *       a stop id                                                          on_done(STOP)
+ *       a stop id, or nothing where the shape is complete                  on_done(STOP)
+ *       nothing, where the shape is not                                    on_done(SHAPE)
  *       a token         on_token, then   none left to draw                 on_done(LENGTH)
  *                                        no room for another               on_done(CONTEXT)
  *                                        departs                           HELD, on_held
@@ -22,15 +23,6 @@
  */
 #include "base/check.h"
 #include "sched/sched_priv.h"
-
-static bool is_stop(const struct seq *seq, token_id id)
-{
-    for (uint32_t i = 0; i < seq->spec.n_stop_ids; i++) {
-        if (seq->spec.stop_ids[i] == id)
-            return true;
-    }
-    return false;
-}
 
 void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish)
 {
@@ -61,11 +53,24 @@ static void hold(struct sched *sched, struct seq *seq)
     EVENT(sched, on_held, seq);
 }
 
+/* SEQ_FINISH_NONE: the answer goes on with the token. */
+static enum seq_finish take_token(struct seq *seq, token_id id)
+{
+    if (seq_is_stop(seq, id) || (id == TOKEN_NONE && sample_state_is_complete(seq->past)))
+        return SEQ_FINISH_STOP;
+    if (id == TOKEN_NONE || sample_state_push(seq->past, id) < 0)
+        return SEQ_FINISH_SHAPE;
+    sample_state_settle(seq->past);
+    return SEQ_FINISH_NONE;
+}
+
 bool apply_token(struct sched *sched, struct seq *seq, const struct sample_result *token, bool is_reported)
 {
-    if (is_stop(seq, token->id)) {
+    enum seq_finish finish = take_token(seq, token->id);
+
+    if (finish != SEQ_FINISH_NONE) {
         seq->is_busy = false;
-        seq_end(sched, seq, SEQ_FINISH_STOP);
+        seq_end(sched, seq, finish);
         return false;
     }
 
@@ -122,7 +127,7 @@ static void apply_drawn(struct sched *sched, const struct plan_item *item,
             seq_seal(sched, seq);
             seq->stats.n_accepted++;
         }
-        seq->stats.n_drawn++;
+        seq->stats.n_drawn += results[i].id != TOKEN_NONE;
         if (!apply_token(sched, seq, &results[i], true))
             return;
     }

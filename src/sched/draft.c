@@ -17,6 +17,9 @@
  * predicted second largest.  p is learned: a sequence's own record, and where that is short the record of all
  * finds of the same kind (how long the ending was that was found again).
  *
+ * Where the answer has a shape, guesses that it forbids are not made, and where it leaves no choice (the
+ * names and punctuation of an object) what must come is the guess, and right.
+ *
  * What it may lose.  All is paid from a purse: a step's guesses cost what the cost model says its extra rows
  * cost, and earn a mean token's time for each that was right.  Besides, the purse gets PURSE_INCOME of the
  * time that decoding takes.  An empty purse means no guesses, so whatever the model and the odds are wrong
@@ -28,21 +31,22 @@
 #include "base/check.h"
 #include "sched/sched_priv.h"
 
-#define PRIOR_SEEN   2.0  /* how many guesses of its own outweigh the kind's record */
-#define SEQ_FADE     0.93 /* per guess looked at */
-#define KIND_FADE    0.99
-#define IDLE_FADE    0.98 /* per step without guesses: what was hopeless is tried again some day */
-#define GAIN_MIN     1.05 /* expected tokens per second over plain decoding's */
-#define PURSE_INCOME 0.01
-#define PURSE_START  2.0 /* decode steps */
-#define PURSE_MAX    4.0
-#define CHANCE_MIN   0.01
-#define MAX_CHOICES  64
-#define RESUME_MAX   4 /* tokens without a find after which the place beside is given up */
+#define PRIOR_SEEN    2.0  /* how many guesses of its own outweigh the kind's record */
+#define SEQ_FADE      0.93 /* per guess looked at */
+#define KIND_FADE     0.99
+#define IDLE_FADE     0.98 /* per step without guesses: what was hopeless is tried again some day */
+#define GAIN_MIN      1.05 /* expected tokens per second over plain decoding's */
+#define PURSE_INCOME  0.01
+#define PURSE_START   2.0 /* decode steps */
+#define PURSE_MAX     4.0
+#define CHANCE_MIN    0.01
+#define CHANCE_FORCED 0.999 /* what must come comes, unless the answer is cut */
+#define MAX_CHOICES   64
+#define RESUME_MAX    4 /* tokens without a find after which the place beside is given up */
 
-static const double PRIOR[DRAFT_ODDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8}; /* before anything was seen */
+static const double PRIOR[DRAFT_ODDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1}; /* before anything was seen */
 
-enum { KIND_RESUMED, KIND_2, KIND_3, KIND_4, KIND_6, KIND_12 };
+enum { KIND_RESUMED, KIND_2, KIND_3, KIND_4, KIND_6, KIND_12, KIND_FORCED };
 
 static unsigned kind_of(uint32_t length)
 {
@@ -74,6 +78,8 @@ static double chance_of(const struct sched *sched, const struct seq *seq)
 {
     const struct draft *draft = &seq->draft;
 
+    if (draft->kind == KIND_FORCED)
+        return CHANCE_FORCED;
     return (draft->odds.n_right + PRIOR_SEEN * chance_of_kind(sched, draft->kind)) /
            (draft->odds.n_seen + PRIOR_SEEN);
 }
@@ -98,11 +104,13 @@ void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32
 {
     struct draft *draft = &seq->draft;
 
+    seq->stats.n_drafted += n_drafts;
+    if (draft->kind == KIND_FORCED)
+        return;
     for (uint32_t i = 0; i <= n_accepted && i < n_drafts; i++) {
         odds_add(&draft->odds, i < n_accepted, SEQ_FADE);
         odds_add(&sched->odds[draft->kind], i < n_accepted, KIND_FADE);
     }
-    seq->stats.n_drafted += n_drafts;
     /* Past the guess that was wrong (something else stands in its place), or past the token after the last.
      */
     draft->resume = draft->source + n_accepted + 1;
@@ -138,15 +146,6 @@ void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accep
 
 /* ---- finding ---- */
 
-static bool is_stop(const struct seq *seq, token_id id)
-{
-    for (uint32_t i = 0; i < seq->spec.n_stop_ids; i++) {
-        if (seq->spec.stop_ids[i] == id)
-            return true;
-    }
-    return false;
-}
-
 /* Where the original of the next token would be; 0: nowhere. */
 static uint32_t find(struct seq *seq)
 {
@@ -176,26 +175,59 @@ static uint32_t room_of(const struct sched *sched, const struct seq *seq)
     return room < DRAFT_MAX ? (uint32_t)room : DRAFT_MAX;
 }
 
+/* All right, and one more drawn: that many tokens must still have a place. */
+static uint32_t most_guesses(const struct sched *sched, const struct seq *seq)
+{
+    uint32_t n_most = sched->opts.max_drafts, room = room_of(sched, seq);
+
+    if (n_most > seq->cap_tokens - seq->spec.n_tokens - 1)
+        n_most = seq->cap_tokens - seq->spec.n_tokens - 1;
+    if (n_most > seq->n_left - 1)
+        n_most = seq->n_left - 1;
+    return n_most < room ? n_most : room;
+}
+
+/* How many of the leading n guesses the answer's shape allows. */
+static uint32_t cut_to_shape(struct seq *seq, const token_id *guesses, uint32_t n)
+{
+    uint32_t n_allowed = 0;
+
+    if (!sample_state_has_shape(seq->past))
+        return n;
+    while (n_allowed < n && sample_state_push(seq->past, guesses[n_allowed]) == 0)
+        n_allowed++;
+    sample_state_pop(seq->past, guesses, n_allowed);
+    return n_allowed;
+}
+
+/* What the shape demands, a stop id excepted. */
+static uint32_t guess_forced(struct seq *seq, token_id *guesses, uint32_t n_most)
+{
+    uint32_t n = 0, n_forced = sample_state_forced(seq->past, guesses, n_most);
+
+    while (n < n_forced && !seq_is_stop(seq, guesses[n]))
+        n++;
+    return n;
+}
+
 /* Writes guesses behind the tokens, as many as the answer, the room and the options allow.  Returns how many.
  */
 static uint32_t guess(const struct sched *sched, struct seq *seq)
 {
-    uint32_t n_most = sched->opts.max_drafts, n_tokens = seq->spec.n_tokens, room = room_of(sched, seq),
-             n = 0;
-    uint32_t source = find(seq);
+    uint32_t n_most = most_guesses(sched, seq), source = find(seq), n;
+    token_id *guesses = seq->tokens + seq->spec.n_tokens;
 
-    /* All right, and one more drawn: that many tokens must still have a place. */
-    if (n_most > seq->cap_tokens - n_tokens - 1)
-        n_most = seq->cap_tokens - n_tokens - 1;
-    if (n_most > seq->n_left - 1)
-        n_most = seq->n_left - 1;
-    if (n_most > room)
-        n_most = room;
+    n = n_most > 0 ? guess_forced(seq, guesses, n_most) : 0;
+    if (n > 0) {
+        seq->draft.kind = KIND_FORCED;
+        seq->draft.resume = 0; /* the text goes on elsewhere than beside its original */
+        return n;
+    }
     /* An original that reaches the text's end goes on with the guesses themselves: a loop. */
-    for (; source > 0 && n < n_most && !is_stop(seq, seq->tokens[source + n]); n++)
-        seq->tokens[n_tokens + n] = seq->tokens[source + n];
+    for (; source > 0 && n < n_most && !seq_is_stop(seq, seq->tokens[source + n]); n++)
+        guesses[n] = seq->tokens[source + n];
     seq->draft.source = source;
-    return n;
+    return cut_to_shape(seq, guesses, n);
 }
 
 /* ---- choosing ---- */

@@ -3,7 +3,7 @@
  *
  * Arrival.  The blocks are granted at once or not at all, so that a grant never waits while a peer holds
  * memory of its own for it.  What the cache has need not be sent.  The peer says how many tokens' KV it
- * delivered and which token came first; neither is believed beyond what was granted and what exists.  Hashes
+ * delivered and which token came first; neither is believed beyond what was granted and what may be.  Hashes
  * are computed from our own tokens, never taken from outside.
  *
  *     all tokens, first token      DECODE
@@ -34,7 +34,7 @@ int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const
     if (seq->state != SEQ_ARRIVING)
         return E_INVAL;
 
-    bool has_first = first && first->id < sched->opts.engine->info.vocab_size;
+    bool has_first = first && first->id < sched->opts.engine->info.vocab_size && seq_may_draw(seq, first->id);
     bool is_whole = n_tokens >= seq->n_given && (has_first || seq->n_left == 0);
     uint32_t n_most = is_whole ? seq->n_given : seq->n_given - 1;
 

@@ -10,11 +10,15 @@
  *   - the next step has prompt tokens left for it after those already admitted.  Earlier would only
  *     tie up blocks, and would miss what the sequences before it are about to put into the cache;
  *   - there is a place among max_seqs;
+ *   - the next block of its prompt that the cache does not have is not just being computed by a
+ *     sequence with the same prefix (another answer to the same prompt): it will be there in a moment;
  *   - its uncached blocks are available and one more per active sequence besides.  Every active
  *     sequence needs its next block soon; without the margin the newcomer would be preempted at once.
  *
  * A head that found no room sets is_short, which keeps arriving sequences from overtaking it for ever.
  */
+#include <string.h>
+
 #include "sched/sched_priv.h"
 
 void queue_insert(struct list *list, struct seq *seq)
@@ -52,6 +56,27 @@ uint32_t queue_n_active(const struct sched *sched)
     return n;
 }
 
+/* Whether a sequence that is being prefilled is about to seal the first block that seq would have to compute.
+ * Whoever is being prefilled gets on, or is preempted: nobody waits for ever. */
+static bool is_under_way(const struct sched *sched, const struct seq *seq)
+{
+    uint32_t n_most = seq_n_shareable(sched, seq);
+    uint32_t n_cached = kv_peek(sched->opts.pool, seq->hashes, n_most);
+    uint64_t end = ((uint64_t)n_cached + 1) * sched->block_tokens;
+
+    if (n_cached == n_most)
+        return false;
+    list_for_each (at, &sched->running) {
+        const struct seq *other = seq_of(at);
+
+        if (other->state == SEQ_PREFILL && n_cached < other->n_hashes && other->n_computed < end &&
+            end <= other->spec.n_tokens &&
+            memcmp(&other->hashes[n_cached], &seq->hashes[n_cached], sizeof(seq->hashes[0])) == 0)
+            return true;
+    }
+    return false;
+}
+
 void queue_admit(struct sched *sched)
 {
     sched->is_short = false;
@@ -59,6 +84,8 @@ void queue_admit(struct sched *sched)
         struct seq *seq = seq_of(sched->queue.next);
         bool is_first = seq->stats.n_preempted == 0;
 
+        if (is_under_way(sched, seq))
+            return;
         if (sched->n_running >= sched->opts.max_seqs || seq_settle(sched, seq, queue_n_active(sched)) < 0) {
             sched->is_short = true;
             return;

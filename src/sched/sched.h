@@ -42,20 +42,22 @@ enum seq_finish {
     SEQ_FINISH_CONTEXT, /* the engine's context, or the whole pool, is full */
     SEQ_FINISH_CANCELLED,
     SEQ_FINISH_DEPARTED,
-    SEQ_FINISH_FAILED /* its step failed; sched_run_step returned why */
+    SEQ_FINISH_FAILED, /* its step failed; sched_run_step returned why */
+    SEQ_FINISH_SHAPE   /* the answer's shape allows no token where it must go on (E_SHAPE) */
 };
 
 struct seq_spec {           /* copied on submit */
     uint64_t id;            /* the caller's, for logs */
     const token_id *tokens; /* prompt, then tokens already answered when a stream is resumed; at least one */
     uint32_t n_tokens;
-    uint32_t n_prompt;        /* <= n_tokens: where the prompt ends (the caller's accounting only) */
+    uint32_t n_prompt;        /* <= n_tokens: where the prompt ends and the answer begins, for penalties and
+                                 shape */
     uint32_t max_new_tokens;  /* still to be drawn; 0: prefill only */
     const token_id *stop_ids; /* end the answer; borrowed for the sequence's life */
     uint32_t n_stop_ids;
     struct sample_opts sample;    /* its bias is copied */
     struct grammar *grammar;      /* the answer's shape; a reference is taken; NULL: any */
-    uint32_t keep_tokens;         /* cached KV up to there is wanted for 5 minutes from now ... */
+    uint32_t keep_tokens;         /* cached KV up to there is wanted for 5 minutes from submit ... */
     uint32_t keep_1h_tokens;      /* ... and up to there for an hour */
     struct prefix_key prefix_key; /* root of the tenant's hash chain */
     bool departs; /* draw the first token, then hold the KV for a transfer instead of decoding */
@@ -130,7 +132,7 @@ void sched_free(struct sched *sched); /* ends every sequence without events */
 
 /* Calls no events.  E_INVAL (no tokens, one beyond the vocabulary, arrives and departs), E_CLOSED (draining),
  * E_OVERLOADED (queue full), E_LIMIT (can never fit: longer than the context or than the whole pool),
- * E_NOMEM.
+ * E_SHAPE (what was answered before is not of the answer's shape), E_NOMEM.
  * An arriving sequence is never queued: E_OVERLOADED (all places taken, or others wait for room) and
  * E_KV_FULL (no blocks) mean "not now". */
 int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **out);
@@ -152,7 +154,8 @@ const kv_block_id *seq_blocks(const struct seq *seq, uint32_t *n_out, uint32_t *
 /* KV of given tokens [0, n_tokens) is present and nobody writes these blocks any more.  With all of them and
  * the first token (drawn elsewhere; counts as one of max_new_tokens; reported by on_token only if
  * reports_first) decode begins.  With fewer, or first == NULL, or one beyond the vocabulary, the rest is
- * computed here.  n_tokens is cut to what was granted.  E_INVAL: not ARRIVING (nothing was done). */
+ * computed here; so is a first token that the answer's shape forbids.  n_tokens is cut to what was granted.
+ * E_INVAL: not ARRIVING (nothing was done). */
 int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const struct sample_result *first,
                   bool reports_first);
 /* ---- departure ---- */

@@ -16,7 +16,7 @@
 #include "sched/sched.h"
 
 #define DRAFT_MAX  64 /* guesses for one sequence in one step, whatever the options say */
-#define DRAFT_ODDS 6  /* kinds of finds with chances of their own */
+#define DRAFT_ODDS 7  /* kinds of finds with chances of their own */
 
 /* Of guesses looked at, those that were right; old ones fade. */
 struct draft_odds {
@@ -56,6 +56,7 @@ struct seq {
     uint32_t n_reached;  /* the most n_computed ever was: beyond it work is new, before it is done again */
     uint32_t n_cached_guess; /* tokens the cache had at submit */
 
+    struct sample_state *past; /* of tokens[0, spec.n_tokens); NULL: draws do not depend on them */
     struct draft draft;
     struct seq_stats stats;
     uint64_t submitted_ns, admitted_ns, first_token_ns, held_since_ns, held_ns;
@@ -124,9 +125,14 @@ static inline bool seq_is_active(const struct seq *seq)
 }
 
 /* ---- seq.c ---- */
+bool seq_is_stop(const struct seq *seq, token_id id);
+/* Whether the answer may go on (or end) with this token. */
+bool seq_may_draw(struct seq *seq, token_id id);
 int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq **out);
 void seq_free(struct seq *seq);
 uint32_t sched_blocks_for(const struct sched *sched, uint32_t n_tokens);
+/* Leading blocks that may come from the cache. */
+uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq);
 /* Cached prefix and fresh blocks for all tokens; leaves n_spare blocks to others.  E_KV_FULL. */
 int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare);
 void seq_give_back(struct sched *sched, struct seq *seq);

@@ -25,8 +25,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "sched/sched_priv.h"
+
+#define KEEP_NS    (300 * NS_PER_S)
+#define KEEP_1H_NS (3600 * NS_PER_S)
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
@@ -50,6 +54,24 @@ static int spec_check(const struct sched *sched, const struct seq_spec *spec)
             return E_INVAL;
     }
     return 0;
+}
+
+/* What was answered before counts as drawn, whoever drew it. */
+static int make_state(const struct sched *sched, const struct seq_spec *spec, struct seq *seq)
+{
+    int rc = sample_state_new(&spec->sample, spec->grammar, sched->opts.engine->info.vocab_size,
+                              seq->cap_tokens, &seq->past);
+
+    if (rc < 0)
+        return rc;
+    sample_state_prompt(seq->past, seq->tokens, spec->n_prompt);
+    for (uint32_t i = spec->n_prompt; rc == 0 && i < spec->n_tokens; i++)
+        rc = sample_state_push(seq->past, seq->tokens[i]);
+    sample_state_settle(seq->past);
+    seq->spec.sample.bias = NULL; /* the state has them */
+    seq->spec.sample.n_bias = 0;
+    seq->spec.grammar = NULL;
+    return rc == E_INVAL ? E_SHAPE : rc;
 }
 
 int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq **out)
@@ -79,6 +101,11 @@ int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq *
     }
     memcpy(seq->tokens, spec->tokens, spec->n_tokens * sizeof(*seq->tokens));
     seq->spec.tokens = seq->tokens;
+    code = make_state(sched, spec, seq);
+    if (code < 0) {
+        seq_free(seq);
+        return code;
+    }
     seq->n_hashes = (uint32_t)prefix_hash_chain(&spec->prefix_key, seq->tokens, spec->n_tokens,
                                                 sched->block_tokens, seq->hashes);
     *out = seq;
@@ -88,19 +115,61 @@ int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq *
 void seq_free(struct seq *seq)
 {
     ngram_fini(&seq->draft.index);
+    sample_state_free(seq->past);
     free(seq->hashes);
     free(seq->blocks);
     free(seq->tokens);
     free(seq);
 }
 
+/* ---- draws ---- */
+
+bool seq_is_stop(const struct seq *seq, token_id id)
+{
+    for (uint32_t i = 0; i < seq->spec.n_stop_ids; i++) {
+        if (seq->spec.stop_ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+bool seq_may_draw(struct seq *seq, token_id id)
+{
+    if (seq_is_stop(seq, id))
+        return sample_state_is_complete(seq->past);
+    if (sample_state_push(seq->past, id) < 0)
+        return false;
+    sample_state_pop(seq->past, &id, 1);
+    return true;
+}
+
 /* ---- blocks ---- */
+
+uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq)
+{
+    return min_u32(seq->n_hashes, (seq->spec.n_tokens - 1) / sched->block_tokens);
+}
+
+/* Marks blocks [from, to) that the request wants kept.  A mark reaches as far as whole blocks do. */
+static void keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t to)
+{
+    for (uint32_t block = from; block < to; block++) {
+        uint64_t end = ((uint64_t)block + 1) * sched->block_tokens;
+
+        if (end <= seq->spec.keep_1h_tokens)
+            kv_keep(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_1H_NS);
+        else if (end <= seq->spec.keep_tokens)
+            kv_keep(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_NS);
+        else
+            break;
+    }
+}
 
 int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
 {
     struct kv_pool *pool = sched->opts.pool;
     uint32_t n_total = sched_blocks_for(sched, seq->spec.n_tokens);
-    uint32_t n_most = min_u32(seq->n_hashes, (seq->spec.n_tokens - 1) / sched->block_tokens);
+    uint32_t n_most = seq_n_shareable(sched, seq);
 
     /* A look that changes nothing first: whoever waits at the head of the queue asks before every step. */
     if (n_total - kv_peek(pool, seq->hashes, n_most) + n_spare > kv_available(pool))
@@ -114,6 +183,7 @@ int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
     }
     seq->n_matched = seq->n_sealed = seq->n_blocks;
     seq->n_blocks = n_total;
+    keep(sched, seq, 0, seq->n_matched);
     seq->n_computed = seq->n_matched * sched->block_tokens;
     if (seq->n_computed > seq->n_reached) {
         seq->stats.n_reused += seq->n_computed - seq->n_reached;
@@ -147,6 +217,7 @@ void seq_seal(struct sched *sched, struct seq *seq)
             seq->n_hashes++;
         }
         kv_seal(sched->opts.pool, seq->blocks[block], &seq->hashes[block]);
+        keep(sched, seq, block, block + 1);
     }
 }
 

@@ -193,6 +193,13 @@ bool tokenizer_is_control(const struct tokenizer *tokenizer, token_id id)
     return id < tokenizer->n_tokens && tokenizer->types[id] == TOKEN_CONTROL;
 }
 
+bool tokenizer_is_text(const struct tokenizer *tokenizer, token_id id)
+{
+    uint8_t type = id < tokenizer->n_tokens ? tokenizer->types[id] : (uint8_t)TOKEN_UNUSED;
+
+    return type != TOKEN_CONTROL && type != TOKEN_UNKNOWN && type != TOKEN_UNUSED;
+}
+
 token_id tokenizer_bos(const struct tokenizer *tokenizer)
 {
     return tokenizer->bos;

@@ -44,6 +44,8 @@ uint32_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
  */
 struct bytes tokenizer_piece(const struct tokenizer *tokenizer, token_id id);
 bool tokenizer_is_control(const struct tokenizer *tokenizer, token_id id);
+/* Does it stand for its piece in an answer?  Not: control tokens, unknown and unused ones. */
+bool tokenizer_is_text(const struct tokenizer *tokenizer, token_id id);
 token_id tokenizer_find(const struct tokenizer *tokenizer, struct bytes spelling); /* or TOKEN_NONE */
 token_id tokenizer_bos(const struct tokenizer *tokenizer);
 token_id tokenizer_eos(const struct tokenizer *tokenizer);

@@ -249,6 +249,7 @@ static Baton__Finish finish_of(enum seq_finish finish)
     case SEQ_FINISH_DEPARTED:
         return BATON__FINISH__FINISH_HANDED_OFF;
     case SEQ_FINISH_FAILED:
+    case SEQ_FINISH_SHAPE:
         return BATON__FINISH__FINISH_FAILED;
     case SEQ_FINISH_NONE:
     case SEQ_FINISH_CANCELLED:
@@ -284,6 +285,10 @@ static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
             name_answer(answer, &task->spec);
             answer->finish = finish_of(finish);
             answer->error = finish == SEQ_FINISH_FAILED ? E_INTERNAL : 0;
+            if (finish == SEQ_FINISH_SHAPE) {
+                answer->error = E_SHAPE;
+                answer->error_text = strdup("no token is left that the answer's shape allows");
+            }
             put_proof(task, answer);
         }
     }

@@ -283,6 +283,48 @@ static void takes_adjacent_runs(void **state)
     kv_pool_free(pool);
 }
 
+/* Three blocks of a conversation: the first kept for an hour, the second for five minutes, the third not. */
+static void marks_keep_blocks_longer_and_make_them_go_last(void **state)
+{
+    struct kv_pool *pool = *state;
+    const uint64_t minute_ns = 60 * NS_PER_S;
+    struct kv_pool_counts counts;
+    kv_block_id ids[3], got[N_BLOCKS];
+
+    assert_int_equal(kv_take(pool, 3, ids), 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct block_hash hash = hash_of(i);
+
+        kv_seal(pool, ids[i], &hash);
+    }
+    kv_keep(pool, ids[0], fake_now_ns + 60 * minute_ns);
+    kv_keep(pool, ids[0], fake_now_ns + 5 * minute_ns); /* the longer one stands */
+    kv_keep(pool, ids[1], fake_now_ns + 5 * minute_ns);
+    for (uint32_t i = 3; i > 0; i--)
+        kv_unref(pool, ids[i - 1]);
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_kept, 2);
+
+    cache_one(pool, 7); /* used later than all of them, and yet goes before those that are kept */
+    assert_int_equal(kv_take(pool, N_BLOCKS - 2, got), 0);
+    assert_true(is_found(pool, 0) && is_found(pool, 1));
+    assert_false(is_found(pool, 2) || is_found(pool, 7));
+    for (uint32_t i = 0; i < N_BLOCKS - 2; i++)
+        kv_unref(pool, got[i]);
+
+    fake_now_ns += 6 * minute_ns;
+    kv_expire(pool);
+    assert_true(is_found(pool, 0));
+    assert_false(is_found(pool, 1));
+    fake_now_ns += 53 * minute_ns;
+    kv_expire(pool);
+    assert_true(is_found(pool, 0));
+    assert_int_equal(kv_take(pool, N_BLOCKS, got), 0); /* memory permitting */
+    assert_false(is_found(pool, 0));
+    for (uint32_t i = 0; i < N_BLOCKS; i++)
+        kv_unref(pool, got[i]);
+}
+
 static void senseless_pools_are_refused(void **state)
 {
     struct kv_pool_opts opts = {.n_blocks = 0};
@@ -310,6 +352,7 @@ int main(void)
         POOL_TEST(twin_takes_over_when_the_first_is_gone),
         POOL_TEST(twin_keeps_the_first_young),
         POOL_TEST(forgotten_blocks_are_not_found),
+        POOL_TEST(marks_keep_blocks_longer_and_make_them_go_last),
         cmocka_unit_test(takes_adjacent_runs),
         cmocka_unit_test(senseless_pools_are_refused),
     };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pool against a model of it that is too simple to be wrong.
  *
- * The model keeps for each block its references, leases, content and time of last use in plain arrays and
- * answers every question by looking at all of them.  Random operations go to both, and after each the pool
- * must be in one of the states the model allows: exactly the same for everything, except which free ids a
- * take returns.  Few different contents make twins frequent, a short lifetime makes expiry frequent, leases
+ * The model keeps for each block its references, leases, content, mark and time of last use in plain arrays
+ * and answers every question by looking at all of them.  Random operations go to both, and after each the
+ * pool must be in one of the states the model allows: exactly the same for everything, except which free ids
+ * a take returns.  Few different contents make twins frequent, a short lifetime makes expiry frequent, leases
  * outlive references. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,11 +31,12 @@ struct model_block {
     uint32_t content;
     uint64_t used; /* serial number of the moment it became cached, or was touched */
     uint64_t used_ns;
+    uint64_t keep_ns; /* marked until then; 0: never */
 };
 
 static struct model_block model[N_MAX];
 static uint32_t n_blocks;
-static uint64_t serial, fake_now_ns, n_evicted, n_expired;
+static uint64_t serial, fake_now_ns, n_evicted, n_expired, n_kept_evicted, n_outlived;
 
 static uint64_t fake_now(void)
 {
@@ -103,6 +104,8 @@ static void model_settle(struct model_block *b)
     if (holder == NULL) {
         b->is_findable = true;
     } else if (holder != b) {
+        if (b->keep_ns > holder->keep_ns)
+            holder->keep_ns = b->keep_ns;
         if (model_state(holder) == KV_CACHED)
             touch(holder);
         model_drop(b);
@@ -114,23 +117,38 @@ static void model_settle(struct model_block *b)
 static void model_expire(void)
 {
     for (uint32_t i = 0; i < n_blocks; i++) {
-        if (model_state(&model[i]) == KV_CACHED && fake_now_ns - model[i].used_ns >= LIFETIME_NS) {
+        if (model_state(&model[i]) == KV_CACHED && fake_now_ns - model[i].used_ns >= LIFETIME_NS &&
+            model[i].keep_ns <= fake_now_ns) {
             model_drop(&model[i]);
             n_expired++;
         }
     }
 }
 
+/* Never marked, then marked for a time that is over, then marked for longer. */
+static uint64_t model_worth(const struct model_block *b)
+{
+    return b->keep_ns == 0 ? 0 : b->keep_ns <= fake_now_ns ? 1 : b->keep_ns;
+}
+
+static bool model_goes_before(const struct model_block *a, const struct model_block *b)
+{
+    if (model_worth(a) != model_worth(b))
+        return model_worth(a) < model_worth(b);
+    return a->used < b->used;
+}
+
 static void model_evict_one(void)
 {
-    struct model_block *oldest = NULL;
+    struct model_block *first = NULL;
 
     for (uint32_t i = 0; i < n_blocks; i++) {
-        if (model_state(&model[i]) == KV_CACHED && (oldest == NULL || model[i].used < oldest->used))
-            oldest = &model[i];
+        if (model_state(&model[i]) == KV_CACHED && (first == NULL || model_goes_before(&model[i], first)))
+            first = &model[i];
     }
-    assert_non_null(oldest);
-    model_drop(oldest);
+    assert_non_null(first);
+    n_kept_evicted += model_worth(first) > 1;
+    model_drop(first);
     n_evicted++;
 }
 
@@ -142,6 +160,8 @@ static void assert_agrees(struct kv_pool *pool)
     for (uint32_t i = 0; i < n_blocks; i++) {
         assert_int_equal(kv_state_of(pool, i), model_state(&model[i]));
         n_leased += model[i].leases > 0;
+        n_outlived += model_state(&model[i]) == KV_CACHED && fake_now_ns - model[i].used_ns >= LIFETIME_NS &&
+                      model[i].keep_ns > fake_now_ns;
     }
     kv_pool_counts(pool, &counts);
     assert_int_equal(counts.n_free, model_count(KV_FREE));
@@ -202,11 +222,19 @@ static void do_one_block(struct kv_pool *pool, struct rng *rng)
     struct model_block *b = &model[id];
     struct block_hash hash;
 
-    switch (rng_below(rng, 8)) {
+    switch (rng_below(rng, 9)) {
     case 0:
         if (b->refs) {
             kv_ref(pool, id);
             b->refs++;
+        }
+        break;
+    case 8:
+        if (b->refs && rng_below(rng, 2)) {
+            uint64_t until_ns = fake_now_ns + rng_below(rng, (rng_below(rng, 2) ? 3 : 60) * LIFETIME_NS);
+
+            kv_keep(pool, id, until_ns);
+            b->keep_ns = until_ns > b->keep_ns ? until_ns : b->keep_ns;
         }
         break;
     case 1:
@@ -270,7 +298,7 @@ static void run(uint64_t seed)
         } else if (what < 7) {
             do_match(pool, &rng);
         } else if (what == 7) {
-            fake_now_ns += rng_below(&rng, 12);
+            fake_now_ns += rng_below(&rng, seed % 2 ? 12 : 200); /* room is short, or time is */
         } else if (what == 8) {
             kv_expire(pool);
             model_expire();
@@ -295,6 +323,10 @@ static void random_operations_agree_with_the_model(void **state)
 {
     for (uint64_t seed = 1; seed <= 6; seed++)
         run(seed);
+    print_message("%llu kept ones evicted, %llu outlived\n", (unsigned long long)n_kept_evicted,
+                  (unsigned long long)n_outlived);
+    assert_true(n_kept_evicted > 100); /* marks were in the way, and they did keep */
+    assert_true(n_outlived > 200);
 }
 
 int main(void)

@@ -142,6 +142,7 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
     assert_true(track->n_answer < RIG_ANSWER_MAX);
     assert_int_equal(spec->tokens[spec->n_tokens - 1], token->id);
     assert_true(token->id != RIG_STOP_ID);
+    track->draws[track->n_answer] = *token;
     track->answer[track->n_answer++] = token->id;
     verify(arg, seq);
     call_hook(track, "token");
@@ -319,5 +320,6 @@ void rig_assert_same(const struct track *a, const struct track *b)
 {
     assert_int_equal(a->n_answer, b->n_answer);
     assert_memory_equal(a->answer, b->answer, a->n_answer * sizeof(a->answer[0]));
+    assert_memory_equal(a->draws, b->draws, a->n_answer * sizeof(a->draws[0]));
     assert_int_equal(a->finish, b->finish);
 }

@@ -41,6 +41,7 @@ struct track { /* what a test knows of a sequence; goes into spec.user */
     struct rig *rig;
     struct seq *seq; /* NULL before submit and once done */
     token_id answer[RIG_ANSWER_MAX];
+    struct sample_result draws[RIG_ANSWER_MAX]; /* how they were drawn */
     uint32_t n_answer;
     uint32_t n_admitted, n_held, n_prefilled_to;
     bool is_done;
@@ -82,6 +83,6 @@ void rig_prompt(token_id *out, uint32_t n_tokens, uint32_t text);
 /* The answer that spec gives when it runs alone. */
 void rig_alone(const struct seq_spec *spec, uint32_t context_length, uint32_t mean_answer_tokens,
                struct track *out);
-void rig_assert_same(const struct track *a, const struct track *b); /* answers and finish */
+void rig_assert_same(const struct track *a, const struct track *b); /* answers, draws and finish */
 
 #endif

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "tests/unit/sched/rig.h"
@@ -441,6 +442,52 @@ static void rates_are_learned(void **state)
     rig_close(&rig);
 }
 
+/* Two answers to one prompt, asked for at once: the prompt is computed once, but for the last block of the
+ * second, whose logits are wanted. */
+static void answers_to_one_prompt_compute_it_once(void **state)
+{
+    struct track tracks[3] = {{0}};
+
+    begin(&(struct rig_opts){.max_batch_tokens = 160, .chunk_tokens = 160, .n_blocks = 64});
+    assert_int_equal(rig_submit(&rig, rig_spec(prompt, 40, 5, 1), &tracks[0]), 0);
+    assert_int_equal(rig_submit(&rig, rig_spec(prompt, 40, 5, 2), &tracks[1]), 0);
+    assert_int_equal(rig_submit(&rig, rig_spec(prompt, 40, 5, 3), &tracks[2]), 0);
+    rig_run(&rig);
+    assert_int_equal(tracks[0].stats.n_computed, 40);
+    for (uint32_t i = 1; i < 3; i++) {
+        assert_int_equal(tracks[i].stats.n_reused, 36);
+        assert_int_equal(tracks[i].stats.n_computed, 4);
+        assert_true(memcmp(tracks[0].answer, tracks[i].answer, sizeof(token_id) * 5) != 0); /* other seeds */
+    }
+    rig_close(&rig);
+}
+
+/* The pool is asked for more than it has: what a request marked stays, and its unmarked end does not. */
+static void marked_prompts_outlast_others(void **state)
+{
+    struct track track = {0};
+    struct seq_spec spec;
+    token_id other[200];
+
+    begin(&(struct rig_opts){.n_blocks = 32, .context_length = 120});
+    rig_prompt(other, 200, 2);
+    spec = rig_spec(prompt, 40, 4, 1);
+    spec.keep_tokens = 30; /* seven blocks and a half */
+    spec.keep_1h_tokens = 9;
+    assert_int_equal(rig_submit(&rig, spec, &track), 0);
+    rig_run(&rig);
+    assert_int_equal(rig_submit(&rig, rig_spec(other, 90, 8, 1), &track), 0);
+    rig_run(&rig);
+    assert_int_equal(rig_submit(&rig, rig_spec(prompt, 40, 1, 1), &track), 0);
+    rig_run(&rig);
+    assert_int_equal(track.stats.n_reused, 28);
+    rig_now_ns += 6 * 60 * NS_PER_S; /* five minutes are over, the hour is not */
+    assert_int_equal(rig_submit(&rig, rig_spec(prompt, 40, 1, 1), &track), 0);
+    rig_run(&rig);
+    assert_int_equal(track.stats.n_reused, 8);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,6 +509,8 @@ int main(void)
         cmocka_unit_test(the_youngest_yields_and_loses_nothing),
         cmocka_unit_test(the_preempted_come_back_first),
         cmocka_unit_test(rates_are_learned),
+        cmocka_unit_test(answers_to_one_prompt_compute_it_once),
+        cmocka_unit_test(marked_prompts_outlast_others),
     };
 
     log_setup("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);

@@ -6,7 +6,9 @@
  * jumps over lifetimes.  Relay: two workers, hand-offs layer by layer, either side may give up at any moment,
  * transfers end in any order or in the middle.
  *
- * Texts repeat themselves in most histories, and workers speculate or do not.  Alone means: without guesses.
+ * Texts repeat themselves in most histories, and workers speculate or do not.  Sequences ask for penalties,
+ * biases and log probabilities, and some begin in the middle of their answer, which another worker gave.
+ * Alone means: from the prompt, without guesses.
  *
  * What must hold: each sequence that was not cancelled gives the answer it gives alone, each cancelled one a
  * beginning of it; proofs add up; and in the end every block is free or cached.  The rig checks more on the
@@ -31,6 +33,9 @@ struct member { /* a sequence of the crowd */
     struct track track;
     token_id tokens[GIVEN_MAX];
     struct seq_spec spec;
+    struct sample_bias bias[2];
+    struct track alone; /* what the prompt gives alone */
+    uint32_t n_begun;   /* of it, answered elsewhere before: part of the spec's tokens */
     bool is_submitted, is_cancelled;
     uint32_t hook_odds; /* one in so many events cancels it; 0: none */
     kv_block_id leased[GIVEN_MAX];
@@ -57,6 +62,40 @@ static void hook(struct track *track, const char *event)
     }
 }
 
+/* What depends on the tokens that were there, in half of the sequences. */
+static void ask_of_sampler(struct seq_spec *spec, struct sample_bias bias[2])
+{
+    spec->sample.wants_logprob = below(2);
+    spec->sample.n_top = below(4);
+    if (below(2))
+        return;
+    spec->sample.frequency_penalty = (float)below(3);
+    spec->sample.presence_penalty = (float)below(3) / 2;
+    spec->sample.repetition_penalty = below(2) ? 0 : 1.5f;
+    for (uint32_t i = 0; i < 2; i++)
+        bias[i] = (struct sample_bias){.id = 10 + 64 * i + below(64), .bias = (float)below(9) / 4 - 1};
+    spec->sample.bias = bias;
+    spec->sample.n_bias = below(3);
+}
+
+/* Makes a sequence that another worker began to answer.  The answer goes on from where it was. */
+static void begin_elsewhere(struct member *member, uint32_t context_tokens)
+{
+    struct seq_spec *spec = &member->spec;
+    uint32_t n_most = member->alone.n_answer;
+
+    if (n_most > GIVEN_MAX - spec->n_tokens)
+        n_most = GIVEN_MAX - spec->n_tokens;
+    if (n_most + spec->n_tokens >= context_tokens)
+        n_most = context_tokens - 1 - spec->n_tokens;
+    if (n_most >= spec->max_new_tokens) /* something is still to be drawn */
+        n_most = spec->max_new_tokens > 0 ? spec->max_new_tokens - 1 : 0;
+    member->n_begun = n_most > 0 && below(3) == 0 ? below(n_most + 1) : 0;
+    memcpy(member->tokens + spec->n_tokens, member->alone.answer, member->n_begun * sizeof(token_id));
+    spec->n_tokens += member->n_begun;
+    spec->max_new_tokens -= member->n_begun;
+}
+
 static void member_init(struct member *member, uint32_t context_tokens)
 {
     uint32_t n_tokens = 1 + below(below(4) ? 16 : GIVEN_MAX);
@@ -70,6 +109,9 @@ static void member_init(struct member *member, uint32_t context_tokens)
         member->tokens[below(n_tokens)] = 10 + below(RIG_VOCAB - 10);
     member->spec = rig_spec(member->tokens, n_tokens, max_new, rng_u64(&rng));
     member->spec.prefix_key.bytes[3] = (uint8_t)below(2);
+    ask_of_sampler(&member->spec, member->bias);
+    rig_alone(&member->spec, context_tokens, answer_mean, &member->alone);
+    begin_elsewhere(member, context_tokens);
     member->spec.departs = below(4) == 0;
     member->hook_odds = below(3) ? 0 : 1 + below(20);
     member->track.hook = hook;
@@ -147,16 +189,18 @@ static void do_something(struct rig *rig)
 }
 
 /* A released sequence ends after its first token. */
-static void check_member(const struct member *member, uint32_t context_tokens)
+static void check_member(const struct member *member)
 {
     const struct track *track = &member->track;
-    struct track alone = {0};
+    const struct track *alone = &member->alone;
+    uint32_t n_due = alone->n_answer - member->n_begun;
     uint32_t n_proved = track->stats.n_computed + track->stats.n_reused + track->stats.n_transferred;
 
     assert_true(track->is_done);
-    rig_alone(&member->spec, context_tokens, answer_mean, &alone);
-    assert_true(track->n_answer <= alone.n_answer);
-    assert_memory_equal(track->answer, alone.answer, track->n_answer * sizeof(token_id));
+    assert_true(track->n_answer <= n_due);
+    assert_memory_equal(track->answer, alone->answer + member->n_begun, track->n_answer * sizeof(token_id));
+    assert_memory_equal(track->draws, alone->draws + member->n_begun,
+                        track->n_answer * sizeof(track->draws[0]));
     if (track->finish == SEQ_FINISH_CANCELLED) {
         assert_true(member->is_cancelled);
         assert_true(n_proved <= member->spec.n_tokens);
@@ -166,7 +210,7 @@ static void check_member(const struct member *member, uint32_t context_tokens)
     if (track->finish == SEQ_FINISH_DEPARTED)
         assert_int_equal(track->n_answer, member->spec.max_new_tokens > 0);
     else
-        rig_assert_same(track, &alone);
+        assert_true(track->n_answer == n_due && track->finish == alone->finish);
     assert_int_equal(track->stats.n_drawn, track->n_answer + (track->finish == SEQ_FINISH_STOP));
     assert_true(track->stats.n_accepted <= track->stats.n_drafted);
 }
@@ -220,7 +264,7 @@ static void run_crowd(uint64_t seed, struct crowd_sums *sums)
     }
     for (uint32_t i = 0; i < N_SEQS; i++) {
         if (members[i].is_submitted) {
-            check_member(&members[i], context_tokens);
+            check_member(&members[i]);
             sums->n_preempted += members[i].track.stats.n_preempted;
             sums->n_drafted += members[i].track.stats.n_drafted;
             sums->n_accepted += members[i].track.stats.n_accepted;
@@ -247,6 +291,7 @@ static void a_crowd_gets_what_each_gets_alone(void **state)
 
 struct relay { /* one request on two workers */
     struct track at_p, at_d;
+    struct sample_bias bias[2];
     token_id tokens[GIVEN_MAX];
     struct seq_spec spec;
     kv_block_id granted[GIVEN_MAX]; /* at D */
@@ -333,13 +378,13 @@ static void start(struct relay *relay)
 
 static void finish_transfer(struct relay *relay)
 {
-    struct sample_result first = {.id = relay->at_p.answer[0]};
+    const struct sample_result *first = &relay->at_p.draws[0];
 
     assert_int_equal(relay->n_pushed, relay->n_granted);
     close_grant(relay);
     assert_int_equal(sched_release(p.sched, relay->at_p.seq), 0);
     if (relay->at_d.seq)
-        assert_int_equal(sched_arrived(d.sched, relay->at_d.seq, relay->spec.n_tokens, &first, false), 0);
+        assert_int_equal(sched_arrived(d.sched, relay->at_d.seq, relay->spec.n_tokens, first, false), 0);
 }
 
 static void lose_p(struct relay *relay)
@@ -406,6 +451,8 @@ static void check_relay(const struct relay *relay)
     memcpy(answer + n_p, relay->at_d.answer, n_d * sizeof(token_id));
     assert_int_equal(n_p + n_d, alone.n_answer);
     assert_memory_equal(answer, alone.answer, alone.n_answer * sizeof(token_id));
+    assert_memory_equal(relay->at_p.draws, alone.draws, n_p * sizeof(alone.draws[0]));
+    assert_memory_equal(relay->at_d.draws, alone.draws + n_p, n_d * sizeof(alone.draws[0]));
     assert_int_equal(n_d || relay->at_p.finish == SEQ_FINISH_DEPARTED ? relay->at_d.finish : alone.finish,
                      alone.finish);
 }
@@ -444,6 +491,7 @@ static void run_relay(uint64_t seed, uint32_t *n_handed)
         memset(relay, 0, sizeof(*relay));
         rig_prompt(relay->tokens, n_tokens, below(3));
         relay->spec = rig_spec(relay->tokens, n_tokens, 1 + below(25), rng_u64(&rng));
+        ask_of_sampler(&relay->spec, relay->bias);
     }
     for (uint32_t round = 0; n_settled < N_RELAYS; round++) {
         assert_true(round < 20000); /* else something hangs */

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated engine's two files. */
+#ifndef ENGINE_ENGINE_SIM_PRIV_H
+#define ENGINE_ENGINE_SIM_PRIV_H
+
+#include "engine/engine_sim.h"
+
+/* engine_sim_draw.c: the token after the first n_fed of the item's. */
+void sim_draw(const struct engine_sim_opts *opts, const struct engine_item *item, uint32_t n_fed,
+              struct sample_result *out);
+
+#endif

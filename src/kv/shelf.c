@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cached blocks in the order in which they go.
+ *
+ *     plain    never marked                     a list, least recently used first
+ *     lapsed   marked, and the mark has run out a heap, least recently used first
+ *     kept     marked for a time to come        a heap, the mark that runs out first first
+ *
+ * Who needs room takes from the first of these that has any.  A block whose mark runs out while it lies here
+ * goes over from kept to lapsed when somebody looks.  Blocks that nobody used for their lifetime expire,
+ * kept ones not before their mark has run out; time never runs back, so among the plain and among the lapsed
+ * the next to expire is also the next to go, and both questions look at the first one only.
+ *
+ * Hot path: no allocation after shelf_init, no log. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "kv/pool_priv.h"
+
+enum { NOWHERE, PLAIN, LAPSED, KEPT };
+
+int shelf_init(struct shelf *shelf, uint32_t n_ids)
+{
+    *shelf = (struct shelf){.oldest = KV_BLOCK_NONE,
+                            .newest = KV_BLOCK_NONE,
+                            .places = calloc(n_ids, sizeof(*shelf->places)),
+                            .lapsed = {.ids = calloc(n_ids, sizeof(kv_block_id))},
+                            .kept = {.ids = calloc(n_ids, sizeof(kv_block_id))}};
+    return shelf->places && shelf->lapsed.ids && shelf->kept.ids ? 0 : E_NOMEM;
+}
+
+void shelf_fini(struct shelf *shelf)
+{
+    free(shelf->places);
+    free(shelf->lapsed.ids);
+    free(shelf->kept.ids);
+}
+
+/* ---- heaps ---- */
+
+static bool goes_before(const struct shelf *shelf, const struct shelf_heap *heap, kv_block_id a,
+                        kv_block_id b)
+{
+    const struct shelf_place *x = &shelf->places[a], *y = &shelf->places[b];
+
+    if (heap == &shelf->kept && x->keep_ns != y->keep_ns)
+        return x->keep_ns < y->keep_ns;
+    return x->used_order < y->used_order;
+}
+
+static void heap_set(struct shelf *shelf, struct shelf_heap *heap, uint32_t at, kv_block_id id)
+{
+    heap->ids[at] = id;
+    shelf->places[id].heap_at = at;
+}
+
+/* Puts id where it belongs, starting from a place that is free. */
+static void heap_settle(struct shelf *shelf, struct shelf_heap *heap, uint32_t at, kv_block_id id)
+{
+    while (at > 0 && goes_before(shelf, heap, id, heap->ids[(at - 1) / 2])) {
+        heap_set(shelf, heap, at, heap->ids[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    for (uint32_t child = 2 * at + 1; child < heap->n; child = 2 * at + 1) {
+        if (child + 1 < heap->n && goes_before(shelf, heap, heap->ids[child + 1], heap->ids[child]))
+            child++;
+        if (!goes_before(shelf, heap, heap->ids[child], id))
+            break;
+        heap_set(shelf, heap, at, heap->ids[child]);
+        at = child;
+    }
+    heap_set(shelf, heap, at, id);
+}
+
+static void heap_add(struct shelf *shelf, struct shelf_heap *heap, kv_block_id id)
+{
+    heap_settle(shelf, heap, heap->n++, id);
+}
+
+static void heap_remove(struct shelf *shelf, struct shelf_heap *heap, kv_block_id id)
+{
+    kv_block_id last = heap->ids[--heap->n];
+
+    if (last != id)
+        heap_settle(shelf, heap, shelf->places[id].heap_at, last);
+}
+
+/* ---- the list ---- */
+
+static void list_add(struct shelf *shelf, kv_block_id id)
+{
+    struct shelf_place *place = &shelf->places[id];
+
+    place->older = shelf->newest;
+    place->newer = KV_BLOCK_NONE;
+    if (shelf->newest != KV_BLOCK_NONE)
+        shelf->places[shelf->newest].newer = id;
+    else
+        shelf->oldest = id;
+    shelf->newest = id;
+}
+
+static void list_take_out(struct shelf *shelf, kv_block_id id)
+{
+    const struct shelf_place *place = &shelf->places[id];
+
+    if (place->older != KV_BLOCK_NONE)
+        shelf->places[place->older].newer = place->newer;
+    else
+        shelf->oldest = place->newer;
+    if (place->newer != KV_BLOCK_NONE)
+        shelf->places[place->newer].older = place->older;
+    else
+        shelf->newest = place->older;
+}
+
+/* ---- the shelf ---- */
+
+void shelf_put(struct shelf *shelf, kv_block_id id, uint64_t now_ns)
+{
+    struct shelf_place *place = &shelf->places[id];
+
+    ASSERT(place->where == NOWHERE);
+    place->used_ns = now_ns;
+    place->used_order = shelf->n_used++;
+    place->where = place->keep_ns == 0 ? PLAIN : place->keep_ns > now_ns ? KEPT : LAPSED;
+    if (place->where == PLAIN)
+        list_add(shelf, id);
+    else
+        heap_add(shelf, place->where == KEPT ? &shelf->kept : &shelf->lapsed, id);
+}
+
+void shelf_remove(struct shelf *shelf, kv_block_id id)
+{
+    struct shelf_place *place = &shelf->places[id];
+
+    ASSERT(place->where != NOWHERE);
+    if (place->where == PLAIN)
+        list_take_out(shelf, id);
+    else
+        heap_remove(shelf, place->where == KEPT ? &shelf->kept : &shelf->lapsed, id);
+    place->where = NOWHERE;
+}
+
+void shelf_keep(struct shelf *shelf, kv_block_id id, uint64_t until_ns)
+{
+    struct shelf_place *place = &shelf->places[id];
+
+    ASSERT(place->where == NOWHERE);
+    if (until_ns > place->keep_ns)
+        place->keep_ns = until_ns;
+}
+
+void shelf_unmark(struct shelf *shelf, kv_block_id id)
+{
+    shelf->places[id].keep_ns = 0;
+}
+
+/* Marks that have run out. */
+static void let_lapse(struct shelf *shelf, uint64_t now_ns)
+{
+    while (shelf->kept.n > 0 && shelf->places[shelf->kept.ids[0]].keep_ns <= now_ns) {
+        kv_block_id id = shelf->kept.ids[0];
+
+        heap_remove(shelf, &shelf->kept, id);
+        shelf->places[id].where = LAPSED;
+        heap_add(shelf, &shelf->lapsed, id);
+    }
+}
+
+kv_block_id shelf_next(struct shelf *shelf, uint64_t now_ns)
+{
+    let_lapse(shelf, now_ns);
+    if (shelf->oldest != KV_BLOCK_NONE)
+        return shelf->oldest;
+    if (shelf->lapsed.n > 0)
+        return shelf->lapsed.ids[0];
+    return shelf->kept.n > 0 ? shelf->kept.ids[0] : KV_BLOCK_NONE;
+}
+
+bool shelf_is_expired(const struct shelf *shelf, kv_block_id id, uint64_t now_ns, uint64_t lifetime_ns)
+{
+    const struct shelf_place *place = &shelf->places[id];
+
+    return place->where != NOWHERE && now_ns - place->used_ns >= lifetime_ns && place->keep_ns <= now_ns;
+}
+
+kv_block_id shelf_expired(struct shelf *shelf, uint64_t now_ns, uint64_t lifetime_ns)
+{
+    let_lapse(shelf, now_ns);
+    if (shelf->oldest != KV_BLOCK_NONE && shelf_is_expired(shelf, shelf->oldest, now_ns, lifetime_ns))
+        return shelf->oldest;
+    if (shelf->lapsed.n > 0 && shelf_is_expired(shelf, shelf->lapsed.ids[0], now_ns, lifetime_ns))
+        return shelf->lapsed.ids[0];
+    return KV_BLOCK_NONE;
+}

@@ -93,7 +93,7 @@ static int make_job(struct choice *choice, struct gen_job *job)
 
     memset(job, 0, sizeof(*job));
     memcpy(job->request_id, request->id, sizeof(request->id));
-    memcpy(job->tenant, request->who.tenant, sizeof(job->tenant));
+    memcpy(job->tenant, request->owner, sizeof(job->tenant));
     job->tokens = malloc((size_t)n * sizeof(*job->tokens));
     if (job->tokens == NULL)
         return E_NOMEM;
@@ -101,6 +101,9 @@ static int make_job(struct choice *choice, struct gen_job *job)
     job->n_tokens = n;
     job->keep_tokens = choice->prompt->mark_tokens;
     job->keep_1h_tokens = choice->prompt->mark_1h_tokens;
+    if (request->front->public_prefix != NULL)
+        job->public_tokens =
+            public_prefix_tokens(request->front->public_prefix, request->model, &choice->prompt->ids);
     choice->is_clamped = gen->max_tokens > room;
     job->max_new_tokens = choice->is_clamped ? room : gen->max_tokens;
     if (job->max_new_tokens == 0)
@@ -389,7 +392,7 @@ static void remember(struct choice *choice, enum gen_stop why, bool is_early)
         memory_answer_unref(answer);
         return;
     }
-    replay_key_for(&key, request->who.tenant, request->model->fingerprint, &key);
+    replay_key_for(&key, request->owner, request->model->fingerprint, &key);
     memory_put(request->front->memory, &key, answer);
 }
 

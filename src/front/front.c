@@ -398,6 +398,8 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
         rc = front_reload_keys(front, opts->keys_path, fault);
     if (rc == 0 && opts->replay_bytes > 0 && memory_new(opts->replay_bytes, &front->memory) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && opts->public_prefix != NULL)
+        rc = public_prefix_load(opts->public_prefix, fault, &front->public_prefix);
     if (rc == 0 && open_server(front) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc < 0)
@@ -419,6 +421,7 @@ void front_free(struct front *front)
         request_free(container_of(node, struct request, node));
     auth_keys_free(front->keys);
     memory_free(front->memory);
+    public_prefix_free(front->public_prefix);
     buf_fini(&front->busy_answer);
     free(front);
 }

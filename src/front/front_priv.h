@@ -15,6 +15,7 @@
 #include "front/ids.h"
 #include "front/logprobs.h"
 #include "front/prompt.h"
+#include "front/public_prefix.h"
 #include "front/record.h"
 #include "front/replay.h"
 #include "http/response.h"
@@ -53,8 +54,9 @@ struct front_metrics {
 struct front {
     struct front_opts opts;
     struct http_server *server;
-    struct auth_keys *keys; /* NULL: nobody is asked for one */
-    struct memory *memory;  /* of answers; NULL: none */
+    struct auth_keys *keys;              /* NULL: nobody is asked for one */
+    struct memory *memory;               /* of answers; NULL: none */
+    struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
     uint32_t n_running;
     bool is_draining;
@@ -113,6 +115,7 @@ struct request {
     char trace_id[33];
     char peer[64];
     struct auth_key who;
+    char owner[64];   /* of cached KV and remembered answers: see replay_owner() */
     bool wants_proof; /* in the stream */
     bool is_held;     /* its end must leave it to whoever holds it */
 

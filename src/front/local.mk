@@ -6,7 +6,8 @@ libfront_a_SOURCES = src/front/front.h src/front/backend.h src/front/front_priv.
 	src/front/reply.c src/front/report.c src/front/answer.h src/front/answer.c src/front/sign.h src/front/sign.c \
 	src/front/prompt.h src/front/prompt.c src/front/prompt_raw.c src/front/auth.h src/front/auth.c src/front/ids.h \
 	src/front/ids.c src/front/memory.h src/front/memory.c src/front/replay.h src/front/replay.c \
-	src/front/record.h src/front/record.c src/front/admin.h src/front/admin.c
+	src/front/record.h src/front/record.c src/front/public_prefix.h src/front/public_prefix.c \
+	src/front/admin.h src/front/admin.c
 
 # A backend that answers by script, and a small model for it: used by tests, and behind a real server by front_sim.
 check_LIBRARIES += tests/unit/front/libsim.a

@@ -16,6 +16,8 @@
 #include "api/json.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "base/rng.h"
+#include "base/str.h"
 
 static bool is_blank(uint8_t c)
 {
@@ -145,6 +147,24 @@ void replay_key_for(const struct memory_key *key, const char *tenant, const char
         n += len_bytes + 1;
     }
     EVP_Digest(text, n, out->bytes, &len, EVP_sha256(), NULL);
+}
+
+void replay_owner(const char *tenant, struct bytes salt, char out[64])
+{
+    struct buf text = {0};
+    struct memory_key key = {0};
+
+    if (salt.len_bytes == 0) {
+        str_copy(out, 64, tenant);
+        return;
+    }
+    put_text(&text, bytes_str(tenant));
+    put_text(&text, salt);
+    if (hash(&text, &key) < 0) /* nobody's: nothing is found, nothing is shared */
+        rng_system(&key, sizeof(key));
+    buf_fini(&text);
+    out[0] = '~';
+    hex_encode(key.bytes, 24, out + 1);
 }
 
 /* ---- answers ---- */

@@ -25,6 +25,10 @@ int replay_key_of(const struct replay *replay, const struct gen_message *answer,
 void replay_key_for(const struct memory_key *key, const char *tenant, const char *fingerprint,
                     struct memory_key *out);
 
+/* Whose cached KV and answers a request may use: the tenant's, or, with a salt (empty: none), those of the
+ * same tenant with the same salt.  No tenant's name is like what a salt gives. */
+void replay_owner(const char *tenant, struct bytes salt, char out[64]);
+
 /* Does the message say what the answer said?  Inputs of calls as JSON values; text apart from blanks at the
  * ends of blocks, however blocks were joined; thinking may be missing.  Pure; any thread. */
 bool replay_is_equal(const struct memory_answer *answer, const struct gen_message *message);

@@ -346,9 +346,9 @@ static void parse_done(void *arg)
     if (backend->ops->model_keep != NULL)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
+    replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
     if (request->front->memory != NULL)
-        replay_find(&request->replay, request->front->memory, request->who.tenant,
-                    request->model->fingerprint,
+        replay_find(&request->replay, request->front->memory, request->owner, request->model->fingerprint,
                     request->call != API_COUNT_TOKENS && request->call != API_TOKENIZE);
     run(request, is_long_prompt(request), tokenise_work, tokenise_done);
 }

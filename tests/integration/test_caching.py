@@ -6,9 +6,12 @@ integers as reals, text trimmed.  Run with a test's name as argument to see the 
 """
 import http.client
 import json
+import os
 import random
+import re
+import subprocess
 
-from cluster import Cluster, events, main, patience
+from cluster import BUILD, Cluster, events, fetch, main, patience
 
 TURNS = 20
 BLOCK = 32
@@ -214,5 +217,84 @@ def on_a_worker_itself():
         assert sum(loop.lost()) == 0, loop.lost()
 
 
+def new_key(c, path, tenant):
+    out = subprocess.run([os.path.join(BUILD, "batonctl"), "new-key", "--tenant", tenant], capture_output=True, text=True)
+    text = out.stdout + out.stderr
+    with open(path, "a") as f:
+        f.write(next(l for l in text.splitlines() if re.match(r"[0-9a-f]{64} ", l)) + "\n")
+    os.chmod(path, 0o600)
+    return re.search(r"\bsk-[A-Za-z0-9_-]+", text).group(0)
+
+
+PUBLIC = "You are a helper for Baton. " + " ".join(f"Rule {i}: be brief and say what you know." for i in range(40))
+
+
+def reads(port, key, system, question, **fields):
+    status, _, body = fetch(port, "POST", "/v1/messages", {
+        "model": "baton-demo", "max_tokens": 8, "temperature": 0, "system": system,
+        "messages": [{"role": "user", "content": question}], **fields}, {"x-api-key": key})
+    usage = json.loads(body)["usage"]
+    assert status == 200, body
+    return usage["cache_read_input_tokens"], usage["cache_read_input_tokens"] + usage["input_tokens"]
+
+
+def tenants_share_what_is_declared_public():
+    """Two tenants, one system text: with the declaration the second reads that, and nothing of the first's question."""
+    question = "What is the KV cache? " * 20
+    with Cluster() as c:
+        keys, public = os.path.join(c.dir, "keys"), os.path.join(c.dir, "public.json")
+        ann, bob = new_key(c, keys, "ann"), new_key(c, keys, "bob")
+        with open(public, "w") as f:
+            json.dump({"system": PUBLIC}, f)
+        c.router(http__api_keys=keys, cache__public_prefix=public)
+        c.worker("prefill")
+        c.worker("decode")
+        c.wait_ready(prefill=1, decode=1)
+        port = c.routers[0].http
+        assert reads(port, ann, "Private. " + PUBLIC, question)[0] == 0
+        assert reads(port, bob, "Private. " + PUBLIC, question)[0] == 0, "what is not declared is shared"
+        read, prompt = reads(port, ann, PUBLIC, question)
+        assert read == 0, read
+        again = reads(port, ann, PUBLIC, question)[0]
+        assert again == (prompt - 1) // BLOCK * BLOCK, (again, prompt)
+        status, _, body = fetch(port, "POST", "/v1/messages/count_tokens", {
+            "model": "baton-demo", "system": PUBLIC, "messages": [{"role": "user", "content": "x"}]}, {"x-api-key": bob})
+        beginning = json.loads(body)["input_tokens"]
+        shared = reads(port, bob, PUBLIC, question)[0]
+        print(f"prompt {prompt}: the same tenant reads {again}, another {shared}")
+        assert 0 < shared <= beginning < again and shared % BLOCK == 0 and shared > beginning - 2 * BLOCK, (shared, beginning)
+        assert reads(port, bob, PUBLIC, question)[0] == again
+        # A beginning of what is public is public too, and what follows it is not.
+        assert 0 < reads(port, bob, PUBLIC[:len(PUBLIC) // 2] + " And Bob is secret.", question)[0] < shared
+        c.assert_quiet()
+
+
+def a_salt_divides_a_tenant():
+    question = "What is the KV cache? " * 20
+    with Cluster() as c:
+        c.router()
+        c.worker("decode")
+        c.wait_ready(decode=1)
+        port = c.routers[0].http
+        assert reads(port, "", PUBLIC, question, cache_salt="one")[0] == 0
+        assert reads(port, "", PUBLIC, question, cache_salt="one")[0] > 0
+        assert reads(port, "", PUBLIC, question, cache_salt="two")[0] == 0
+        assert reads(port, "", PUBLIC, question)[0] == 0
+
+
+def a_bad_declaration_is_refused():
+    for text, words in (("{", "not valid JSON"), ("[1]", "no object"), ('{"system": 1}', "system: Input should"), (None, "No such")):
+        with Cluster() as c:
+            path = os.path.join(c.dir, "public.json")
+            if text is not None:
+                with open(path, "w") as f:
+                    f.write(text)
+            router = c.router(cache__public_prefix=path)
+            assert router.process.wait(patience(10)) == 1
+            assert words in router.tail() and "public.json" in router.tail(), router.tail()
+            c.routers.clear()
+
+
 if __name__ == "__main__":
-    main([on_one_worker, with_a_pair_at_hand, with_every_turn_through_the_pair, on_a_worker_itself])
+    main([on_one_worker, with_a_pair_at_hand, with_every_turn_through_the_pair, on_a_worker_itself,
+          tenants_share_what_is_declared_public, a_salt_divides_a_tenant, a_bad_declaration_is_refused])

@@ -46,3 +46,7 @@ clean-local: clean-sdk-work
 .PHONY: clean-sdk-work
 clean-sdk-work:
 	rm -rf tests/integration/sdk-work
+
+noinst_PROGRAMS += tests/bench/bench_prompt
+tests_bench_bench_prompt_SOURCES = tests/bench/bench_prompt.c
+tests_bench_bench_prompt_LDADD = $(link_front)

@@ -204,19 +204,6 @@ static void find_places(struct splice *splice, struct chat_extras *extras, const
     splice->n_watches = extras->n_places;
 }
 
-/* The watches before to are passed.  Those in a stretch that was not encoded lie where it begins. */
-static void pass_watches(struct splice *splice, size_t to)
-{
-    for (; splice->passed_watches < splice->n_watches; splice->passed_watches++) {
-        struct token_watch *watch = &splice->watches[splice->passed_watches];
-
-        if (watch->at >= to)
-            break;
-        if (splice->passed_watches + 1 < splice->n_watches && watch[1].n < watch->n)
-            watch[1].n = watch->n;
-    }
-}
-
 /* ---- putting together ---- */
 
 static int encode_to(struct splice *splice, size_t to)
@@ -235,7 +222,8 @@ static int encode_to(struct splice *splice, size_t to)
                              &stretch, room, splice->out);
 
     splice->at = to;
-    pass_watches(splice, to);
+    while (splice->passed_watches < splice->n_watches && splice->watches[splice->passed_watches].at <= to)
+        splice->passed_watches++;
     return rc;
 }
 
@@ -279,6 +267,11 @@ static int put_drawn(struct splice *splice, struct chat_drawn *drawn, size_t clo
 {
     int rc = splice->out->n + drawn->n_ids > splice->max_n ? E_LIMIT : 0;
 
+    for (; splice->passed_watches < splice->n_watches; splice->passed_watches++) {
+        if (splice->watches[splice->passed_watches].at >= close)
+            break;
+        splice->watches[splice->passed_watches].n = splice->out->n;
+    }
     if (rc == 0)
         rc = token_ids_append(splice->out, drawn->ids, drawn->n_ids);
     if (rc == 0 && drawn->rest.len_bytes > 0)
@@ -286,7 +279,6 @@ static int put_drawn(struct splice *splice, struct chat_drawn *drawn, size_t clo
                               splice->out);
     splice->at = close;
     drawn->is_used = true;
-    pass_watches(splice, close);
     return rc;
 }
 
@@ -351,7 +343,6 @@ int chat_splice(const struct chat_format *format, const struct chat_prompt *prom
     }
     if (rc == 0)
         rc = encode_to(&splice, text.len_bytes);
-    pass_watches(&splice, SIZE_MAX);
     if (rc == 0)
         tell_places(&splice, extras);
     free(splice.extents);

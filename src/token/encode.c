@@ -21,6 +21,21 @@
 #include "base/err.h"
 #include "base/str.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+/* Words come again: what short ones were encoded to last, found by hash, each in one place only. */
+#define KNOWN_WORDS    2048
+#define KNOWN_FROM     4096 /* bytes of text, that filling it be worth while */
+#define KNOWN_MAX_IDS  8
+#define KNOWN_MAX_TEXT 30
+
+struct known {
+    uint8_t len_bytes, n;
+    uint8_t text[KNOWN_MAX_TEXT];
+    token_id ids[KNOWN_MAX_IDS];
+};
+
 struct run { /* one call */
     const struct tokenizer *tokenizer;
     struct token_ids *out;
@@ -31,7 +46,9 @@ struct run { /* one call */
     size_t n_spans;
     struct token_watch *watches; /* those not yet passed */
     size_t n_watches;
-    bool takes_control; /* control tokens are looked for */
+    size_t piece_end;    /* SentencePiece: of what is in work, as from counts */
+    struct known *known; /* [KNOWN_WORDS]; NULL: the text is short */
+    bool takes_control;  /* control tokens are looked for */
 };
 
 static int emit(struct run *run, token_id id)
@@ -41,18 +58,11 @@ static int emit(struct run *run, token_id id)
     return token_ids_push(run->out, id);
 }
 
-/* All ids of the text before at are out. */
-static void look(struct run *run, size_t at)
+/* What is encoded next ends at end: places before that lie after the ids so far. */
+static void pass(struct run *run, size_t end)
 {
-    at += run->from;
-    while (run->n_watches > 0 && run->watches->at < at) {
-        if (run->n_watches > 1 && run->watches[1].n < run->watches->n)
-            run->watches[1].n = run->watches->n;
-        run->watches++;
-        run->n_watches--;
-    }
-    if (run->n_watches > 0)
-        run->watches->n = run->out->n;
+    for (; run->n_watches > 0 && run->watches->at < run->from + end; run->n_watches--)
+        run->watches++->n = run->out->n;
 }
 
 /* ---- byte-level ---- */
@@ -96,6 +106,40 @@ static int encode_word(struct run *run, struct bytes word)
     return rc;
 }
 
+static struct known *known_of(struct run *run, struct bytes word)
+{
+    uint64_t hash = word.len_bytes;
+
+    for (size_t i = 0; i < word.len_bytes; i++)
+        hash = (hash ^ word.data[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    return &run->known[hash >> 40 & (KNOWN_WORDS - 1)];
+}
+
+/* A word that may have come before. */
+static int encode_word_again(struct run *run, struct bytes word)
+{
+    struct known *known;
+    size_t before = run->out->n;
+    int rc = 0;
+
+    if (run->known == NULL || word.len_bytes < 2 || word.len_bytes > KNOWN_MAX_TEXT)
+        return encode_word(run, word);
+    known = known_of(run, word);
+    if (known->len_bytes == word.len_bytes && memcmp(known->text, word.data, word.len_bytes) == 0) {
+        for (size_t i = 0; i < known->n && rc == 0; i++)
+            rc = emit(run, known->ids[i]);
+        return rc;
+    }
+    rc = encode_word(run, word);
+    if (rc != 0 || run->out->n - before > KNOWN_MAX_IDS)
+        return rc;
+    known->len_bytes = (uint8_t)word.len_bytes;
+    known->n = (uint8_t)(run->out->n - before);
+    memcpy(known->text, word.data, word.len_bytes);
+    memcpy(known->ids, run->out->ids + before, known->n * sizeof(*known->ids));
+    return 0;
+}
+
 static int encode_words(struct run *run, struct bytes text, size_t from)
 {
     struct pretok_cursor words;
@@ -104,9 +148,9 @@ static int encode_words(struct run *run, struct bytes text, size_t from)
     pretok_begin(&words, run->tokenizer->pretok, text);
     for (size_t at = 0; at < text.len_bytes && rc == 0;) {
         size_t end = pretok_next(&words);
-        rc = encode_word(run, bytes_of(text.data + at, end - at));
+        pass(run, from + end);
+        rc = encode_word_again(run, bytes_of(text.data + at, end - at));
         at = end;
-        look(run, from + at);
     }
     return rc;
 }
@@ -139,6 +183,7 @@ static int flush_piece(struct run *run)
 
     if (run->work.n == 0)
         return 0;
+    pass(run, run->piece_end);
     merge_work_run(&run->work, &tokenizer->pairs);
     for (uint32_t at = 0; at != UINT32_MAX && rc == 0; at = run->work.symbols[at].next) {
         uint32_t symbol = run->work.symbols[at].symbol;
@@ -162,7 +207,10 @@ static int add_code(struct run *run, uint32_t code)
         if (rc != 0)
             return rc;
     }
-    return symbol == TOKEN_NONE ? emit_code(run, code) : merge_work_push(&run->work, symbol);
+    if (symbol != TOKEN_NONE)
+        return merge_work_push(&run->work, symbol);
+    pass(run, run->piece_end + 1);
+    return emit_code(run, code);
 }
 
 static int encode_pieces(struct run *run, struct bytes text, size_t from)
@@ -171,14 +219,15 @@ static int encode_pieces(struct run *run, struct bytes text, size_t from)
     int rc = 0;
 
     merge_work_clear(&run->work);
+    run->piece_end = from;
     if (run->tokenizer->adds_space_prefix)
         rc = add_code(run, SPM_BLANK);
     for (size_t at = 0; at < text.len_bytes && rc == 0; at += len_bytes) {
         uint32_t code = spm_code_at(text, at, &len_bytes);
+        run->piece_end = from + at;
         rc = add_code(run, code == ' ' ? SPM_BLANK : code);
-        if (run->work.n < 2) /* nothing before this one is waiting */
-            look(run, from + at + (run->work.n == 0 ? len_bytes : 0));
     }
+    run->piece_end = from + text.len_bytes;
     return rc == 0 ? flush_piece(run) : rc;
 }
 
@@ -244,13 +293,11 @@ static const struct special *match(struct run *run, struct bytes text, size_t at
 static int encode_segment(struct run *run, struct bytes text, size_t from, size_t to)
 {
     struct bytes segment = bytes_of(text.data + from, to - from);
-    int rc = 0;
 
-    if (segment.len_bytes > 0)
-        rc = run->tokenizer->family == TOKEN_FAMILY_BPE ? encode_words(run, segment, from)
-                                                        : encode_pieces(run, segment, from);
-    look(run, to);
-    return rc;
+    if (segment.len_bytes == 0)
+        return 0;
+    return run->tokenizer->family == TOKEN_FAMILY_BPE ? encode_words(run, segment, from)
+                                                      : encode_pieces(run, segment, from);
 }
 
 static int encode_text(struct run *run, struct bytes text)
@@ -266,11 +313,11 @@ static int encode_text(struct run *run, struct bytes text)
             continue;
         }
         rc = encode_segment(run, text, from, at);
+        at += pool_get(&run->tokenizer->spellings, special->id).len_bytes;
+        pass(run, at);
         if (rc == 0)
             rc = emit(run, special->id);
-        at += pool_get(&run->tokenizer->spellings, special->id).len_bytes;
         from = at;
-        look(run, at);
     }
     return rc == 0 ? encode_segment(run, text, from, text.len_bytes) : rc;
 }
@@ -285,11 +332,15 @@ static int run_text(struct run *run, struct bytes text, size_t max_ids, bool add
     run->max_n = max_ids > SIZE_MAX - before ? SIZE_MAX : before + max_ids;
     if (rc == 0 && adds_bos)
         rc = emit(run, run->tokenizer->bos);
+    if (text.len_bytes >= KNOWN_FROM && run->tokenizer->family == TOKEN_FAMILY_BPE)
+        run->known = calloc(KNOWN_WORDS, sizeof(*run->known)); /* does without */
     if (rc == 0)
         rc = encode_text(run, text);
     if (rc != 0)
         run->out->n = before;
+    pass(run, text.len_bytes + 1);
     merge_work_fini(&run->work);
+    free(run->known);
     return rc;
 }
 

@@ -25,6 +25,7 @@ include tests/fuzz/cut.mk
 include tests/fuzz/config.mk
 include tests/fuzz/api.mk
 include tests/fuzz/calls.mk
+include tests/fuzz/openai.mk
 include tests/fuzz/kvframe.mk
 include tests/fuzz/template.mk
 include tests/fuzz/jinja.mk

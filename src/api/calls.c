@@ -90,6 +90,11 @@ bool calls_is_inside(const struct calls *calls)
     return calls->state != CALLS_TEXT && calls->state != CALLS_THINKING;
 }
 
+bool calls_is_open(const struct calls *calls)
+{
+    return calls_is_inside(calls) && calls->state != CALLS_TAIL;
+}
+
 bool calls_is_thinking(const struct calls *calls)
 {
     return calls->state == CALLS_THINKING;

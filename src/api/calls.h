@@ -68,6 +68,7 @@ int calls_feed(struct calls *calls, struct bytes text);
 int calls_finish(struct calls *calls, bool is_cut);
 /* Inside a call (or what may become one). */
 bool calls_is_inside(const struct calls *calls);
+bool calls_is_open(const struct calls *calls); /* inside one whose arguments are not complete */
 bool calls_is_thinking(const struct calls *calls);
 
 #endif

@@ -194,15 +194,8 @@ int parse_cache_control(struct parse *parse, const json_t *object)
 /* Fields whose presence would promise what is not there. */
 static int check_refused(struct parse *parse, const json_t *root)
 {
-    const json_t *output = parse_member(root, "output_config");
     const json_t *servers = parse_member(root, "mcp_servers");
 
-    if (output != NULL && !json_is_object(output))
-        return parse_fail(parse, "output_config", "Input should be an object");
-    if (parse_member(output, "format") != NULL)
-        return parse_fail(parse, "output_config.format", "structured output is not supported by this server");
-    if (parse_member(root, "output_format") != NULL)
-        return parse_fail(parse, "output_format", "structured output is not supported by this server");
     if (parse_member(root, "compaction") != NULL)
         return parse_fail(parse, "compaction", "summaries are not made by this server");
     if (servers != NULL && !json_is_array(servers))
@@ -212,36 +205,99 @@ static int check_refused(struct parse *parse, const json_t *root)
     return 0;
 }
 
+/* {"type": "json_schema", "schema": {...}}, the path being at it. */
+static int parse_format(struct parse *parse, const json_t *format)
+{
+    const json_t *schema = parse_member(format, "schema");
+
+    if (!json_is_object(format))
+        return parse_fail(parse, NULL, "Input should be an object");
+    if (!bytes_is(api_json_str(parse_member(format, "type")), "json_schema"))
+        return parse_fail(parse, "type", "Input should be 'json_schema'");
+    if (schema == NULL)
+        return parse_fail(parse, "schema", "Field required");
+    if (!json_is_object(schema))
+        return parse_fail(parse, "schema", "Input should be an object");
+    if (parse->call == API_MESSAGES && parse->out->max_tokens == 0)
+        return parse_fail(parse, NULL, "cannot be used with `max_tokens` 0");
+    if (parse->out->n_messages > 0 && parse->out->messages[parse->out->n_messages - 1].role == GEN_ASSISTANT)
+        return parse_fail(parse, NULL, "cannot be used with a last message of the assistant");
+    parse->out->format = GEN_FORMAT_JSON_SCHEMA;
+    return parse_serialise(parse, schema, &parse->out->schema);
+}
+
+/* output_config, and output_format, an older spelling of a part of it. */
+static int parse_output(struct parse *parse, const json_t *root)
+{
+    const json_t *output = parse_member(root, "output_config");
+    const json_t *format = parse_member(output, "format");
+    const json_t *effort = parse_member(output, "effort");
+    int rc = 0;
+
+    if (output != NULL && !json_is_object(output))
+        return parse_fail(parse, "output_config", "Input should be an object");
+    if (json_is_string(effort))
+        rc = parse_copy(parse, api_json_str(effort), &parse->out->effort);
+    if (rc < 0)
+        return rc;
+    if (format != NULL) {
+        parse_push(parse, "output_config");
+        parse_push(parse, "format");
+    } else {
+        format = parse_member(root, "output_format");
+        parse_push(parse, "output_format");
+    }
+    if (format != NULL)
+        rc = parse_format(parse, format);
+    if (rc == 0)
+        parse_pop(parse, 0);
+    return rc;
+}
+
+/* thinking.budget_tokens and what it means. */
+static int parse_budget(struct parse *parse, const json_t *thinking)
+{
+    bool is_given;
+    int rc = parse_integer(parse, thinking, "budget_tokens", &parse->thinking_budget, &is_given);
+
+    if (rc == 0 && !is_given)
+        rc = parse_fail(parse, "budget_tokens", "Field required");
+    if (rc == 0 && parse->thinking_budget < MIN_THINKING_BUDGET)
+        rc = parse_fail(parse, "budget_tokens", "Input should be greater than or equal to %d",
+                        MIN_THINKING_BUDGET);
+    parse->thinks = true;
+    parse->out->thinking_budget =
+        parse->thinking_budget > UINT32_MAX ? UINT32_MAX : (uint32_t)parse->thinking_budget;
+    return rc;
+}
+
 static int parse_thinking(struct parse *parse, const json_t *root)
 {
     const json_t *thinking = parse_member(root, "thinking");
+    const json_t *display = parse_member(thinking, "display");
     struct bytes type;
-    bool is_given;
-    int rc;
+    int rc = 0;
 
     if (thinking == NULL)
         return 0;
     if (!json_is_object(thinking))
         return parse_fail(parse, "thinking", "Input should be an object");
     type = api_json_str(parse_member(thinking, "type"));
-    if (bytes_is(type, "disabled"))
-        parse->out->thinking = GEN_THINKING_OFF;
-    if (bytes_is(type, "disabled") || bytes_is(type, "adaptive") || bytes_is(type, "between_tools"))
-        return 0;
-    if (!bytes_is(type, "enabled"))
-        return parse_fail(parse, "thinking.type",
-                          "Input should be 'enabled', 'disabled', 'adaptive' or 'between_tools'");
     parse_push(parse, "thinking");
-    rc = parse_integer(parse, thinking, "budget_tokens", &parse->thinking_budget, &is_given);
-    if (rc == 0 && !is_given)
-        rc = parse_fail(parse, "budget_tokens", "Field required");
-    if (rc == 0 && parse->thinking_budget < MIN_THINKING_BUDGET)
-        rc = parse_fail(parse, "budget_tokens", "Input should be greater than or equal to %d",
-                        MIN_THINKING_BUDGET);
+    if (bytes_is(type, "enabled"))
+        rc = parse_budget(parse, thinking);
+    else if (!bytes_is(type, "disabled") && !bytes_is(type, "adaptive") && !bytes_is(type, "between_tools"))
+        rc =
+            parse_fail(parse, "type", "Input should be 'enabled', 'disabled', 'adaptive' or 'between_tools'");
+    if (rc == 0 && display != NULL && !bytes_is(api_json_str(display), "summarized") &&
+        !bytes_is(api_json_str(display), "omitted"))
+        rc = parse_fail(parse, "display", "Input should be 'summarized' or 'omitted'");
+    if (rc < 0)
+        return rc;
     parse_pop(parse, 0);
-    parse->thinks = true;
-    parse->out->thinking = GEN_THINKING_ON;
-    return rc;
+    parse->out->thinking = bytes_is(type, "disabled") ? GEN_THINKING_OFF : GEN_THINKING_ON;
+    parse->out->hides_thinking = bytes_is(api_json_str(display), "omitted");
+    return 0;
 }
 
 static int parse_sampling(struct parse *parse, const json_t *root)
@@ -389,7 +445,7 @@ static int parse_message_request(struct parse *parse, const json_t *root)
     if ((rc = parse_tools(parse, root)) < 0 || (rc = parse_system(parse, root)) < 0 ||
         (rc = parse_messages(parse, root)) < 0 || (rc = parse_cache_control(parse, root)) < 0 ||
         (rc = parse_fields(parse, root)) < 0 || (rc = parse_tool_choice(parse, root)) < 0 ||
-        (rc = check_refused(parse, root)) < 0)
+        (rc = parse_output(parse, root)) < 0 || (rc = check_refused(parse, root)) < 0)
         return rc;
     return parse_check_pairs(parse);
 }
@@ -428,6 +484,8 @@ static int split_prefill(struct parse *parse)
     if (last->role != GEN_ASSISTANT)
         return 0;
     for (size_t i = 0; i < last->n_blocks; i++) {
+        if (last->blocks[i].kind != GEN_TEXT)
+            continue;
         if (text.len_bytes > 0)
             buf_append_str(&text, "\n\n");
         buf_append(&text, last->blocks[i].text.data, last->blocks[i].text.len_bytes);

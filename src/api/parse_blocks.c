@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Content blocks.
  *
- * Three fates: rendered (text, calls, results, documents and search results as text), accepted and dropped
- * (thinking of whatever origin, markers of other servers), or refused by name and place, because leaving them
+ * Three fates: rendered (text, thinking, calls, results, documents and search results as text), accepted and
+ * dropped (hidden thinking, markers of other servers), or refused by name and place, because leaving them
  * out would change what the conversation says. */
 #include <string.h>
 
@@ -129,6 +129,27 @@ static int parse_text(struct parse *parse, const json_t *block, struct parse_ori
     if (!json_is_string(text))
         return parse_fail(parse, "text", "Input should be a valid string");
     return add_text(parse, origin, api_json_str(text));
+}
+
+/* Whoever signed it, and also if nobody did. */
+static int parse_thinking_block(struct parse *parse, const json_t *block, struct parse_origin origin)
+{
+    struct gen_block thinking = {.kind = GEN_THINKING};
+    struct gen_block *added;
+    int rc;
+
+    if ((rc = parse_string(parse, block, "thinking", false, &thinking.text)) < 0)
+        return rc;
+    if (json_is_string(parse_member(block, "signature")) &&
+        (rc = parse_string(parse, block, "signature", false, &thinking.signature)) < 0)
+        return rc;
+    if (thinking.text.len_bytes == 0 && thinking.signature.len_bytes == 0)
+        return 0;
+    added = parse_add_block(parse, GEN_THINKING, origin);
+    if (added == NULL)
+        return parse_no_memory(parse);
+    *added = thinking;
+    return 0;
 }
 
 static int parse_dropped(struct parse *parse, const json_t *block, struct parse_origin origin)
@@ -263,7 +284,7 @@ static const struct {
     {"tool_result", IN_USER, true, parse_tool_result},
     {"document", IN_USER, true, parse_document},
     {"search_result", IN_USER, true, parse_search_result},
-    {"thinking", IN_ASSISTANT, false, parse_dropped},
+    {"thinking", IN_ASSISTANT, false, parse_thinking_block},
     {"redacted_thinking", IN_ASSISTANT, false, parse_dropped},
     {"fallback", IN_ASSISTANT, false, parse_dropped},
 };

@@ -57,11 +57,13 @@ int parse_cache_salt(struct parse *parse, const json_t *root);
 /* cache_control of an object, if any; the mark is set to where parsing has come. */
 int parse_cache_control(struct parse *parse, const json_t *object);
 
-int parse_system(struct parse *parse, const json_t *root);                 /* parse_content.c */
-int parse_messages(struct parse *parse, const json_t *root);               /* parse_content.c */
-int parse_check_pairs(struct parse *parse);                                /* parse_pairs.c */
-int parse_tools(struct parse *parse, const json_t *root);                  /* parse_tools.c */
-int parse_tool_choice(struct parse *parse, const json_t *root);            /* parse_tools.c */
+int parse_system(struct parse *parse, const json_t *root);      /* parse_content.c */
+int parse_messages(struct parse *parse, const json_t *root);    /* parse_content.c */
+int parse_check_pairs(struct parse *parse);                     /* parse_pairs.c */
+int parse_tools(struct parse *parse, const json_t *root);       /* parse_tools.c */
+int parse_tool_choice(struct parse *parse, const json_t *root); /* parse_tools.c */
+/* A tool that its type describes; its name may be given.  False: no such type.  parse_typed.c */
+bool parse_typed_tool(struct bytes type, struct gen_tool *tool);
 bool parse_is_tool_name(struct bytes name);                                /* parse_tools.c */
 int parse_check_unique(struct parse *parse);                               /* tool names; parse_tools.c */
 bool parse_has_tool(const struct gen_request *request, struct bytes name); /* parse_tools.c */

@@ -3,8 +3,8 @@
  *
  * Definitions become prompt, so their schemas are written out in the one fixed serialisation with the
  * client's order of keys. Tools that the server itself would have to run are refused by name: the model would
- * be promised what nobody does.  Forcing a call needs constrained decoding; until it exists it is refused,
- * not approximated by prompt text. */
+ * be promised what nobody does.  Tools that the client runs by their type alone are in parse_typed.c.  Those
+ * whose loading may be deferred are loaded at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,34 +27,42 @@ bool parse_is_tool_name(struct bytes name)
     return true;
 }
 
-static int parse_tool(struct parse *parse, const json_t *item, struct gen_tool *tool)
+/* Description and schema as the client has them. */
+static int parse_described(struct parse *parse, const json_t *item, struct gen_tool *tool)
 {
-    struct bytes type = bytes_str("custom");
-    const json_t *schema;
-    int rc;
+    const json_t *schema = parse_member(item, "input_schema");
+    int rc = parse_string(parse, item, "description", false, &tool->description);
 
-    if (!json_is_object(item))
-        return parse_fail(parse, NULL, "Input should be an object");
-    if ((rc = parse_string(parse, item, "type", false, &type)) < 0)
+    if (rc < 0)
         return rc;
-    if (!bytes_is(type, "custom"))
-        return parse_fail(parse, "type", "tools of type '%.*s' are not supported by this server",
-                          (int)type.len_bytes, (const char *)type.data);
-    if ((rc = parse_string(parse, item, "name", true, &tool->name)) < 0 ||
-        (rc = parse_string(parse, item, "description", false, &tool->description)) < 0)
-        return rc;
-    if (!parse_is_tool_name(tool->name))
-        return parse_fail(parse, "name", "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'");
-    schema = parse_member(item, "input_schema");
     if (schema == NULL)
         return parse_fail(parse, "input_schema", "Field required");
     if (!json_is_object(schema))
         return parse_fail(parse, "input_schema", "Input should be an object");
     if (!bytes_is(api_json_str(parse_member(schema, "type")), "object"))
         return parse_fail(parse, "input_schema.type", "Input should be 'object'");
-    if ((rc = parse_serialise(parse, schema, &tool->input_schema)) < 0)
+    return parse_serialise(parse, schema, &tool->input_schema);
+}
+
+static int parse_tool(struct parse *parse, const json_t *item, struct gen_tool *tool)
+{
+    struct bytes type = bytes_str("custom");
+    int rc;
+
+    if (!json_is_object(item))
+        return parse_fail(parse, NULL, "Input should be an object");
+    if ((rc = parse_string(parse, item, "type", false, &type)) < 0 ||
+        (rc = parse_string(parse, item, "name", bytes_is(type, "custom"), &tool->name)) < 0 ||
+        (rc = parse_bool(parse, item, "strict", &tool->is_strict)) < 0)
         return rc;
-    return parse_cache_control(parse, item);
+    if (bytes_is(type, "custom"))
+        rc = parse_described(parse, item, tool);
+    else if (!parse_typed_tool(type, tool))
+        rc = parse_fail(parse, "type", "tools of type '%.*s' are not supported by this server",
+                        (int)type.len_bytes, (const char *)type.data);
+    if (rc == 0 && !parse_is_tool_name(tool->name))
+        rc = parse_fail(parse, "name", "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'");
+    return rc < 0 ? rc : parse_cache_control(parse, item);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -137,8 +145,10 @@ static int parse_forced_choice(struct parse *parse, const json_t *choice, bool i
     }
     if (parse->thinks)
         return parse_fail(parse, "type", "Thinking may not be enabled when tool_choice forces tool use");
-    return parse_fail(parse, "type",
-                      "forcing a tool call is not supported by this server; use 'auto' or 'none'");
+    if (parse->call == API_MESSAGES && out->max_tokens == 0)
+        return parse_fail(parse, NULL, "a forced call cannot be used with `max_tokens` 0");
+    out->tool_choice = is_one ? GEN_TOOLS_ONE : GEN_TOOLS_ANY;
+    return 0;
 }
 
 int parse_tool_choice(struct parse *parse, const json_t *root)
@@ -160,9 +170,10 @@ int parse_tool_choice(struct parse *parse, const json_t *root)
     else if (bytes_is(type, "none"))
         parse->out->tool_choice = GEN_TOOLS_NONE;
     else if (bytes_is(type, "any") || bytes_is(type, "tool"))
-        return parse_forced_choice(parse, choice, bytes_is(type, "tool"));
+        rc = parse_forced_choice(parse, choice, bytes_is(type, "tool"));
     else
         return parse_fail(parse, "type", "Input should be 'auto', 'any', 'tool' or 'none'");
-    parse_pop(parse, 0);
-    return 0;
+    if (rc == 0)
+        parse_pop(parse, 0);
+    return rc;
 }

@@ -37,6 +37,7 @@ struct answer {
     struct stop *stop; /* NULL: no stop strings */
     const char *call_prefix;
     bool is_single_call;
+    bool is_forced; /* calls are all that the answer may hold */
     bool hides_thinking;
     enum open_block open;
     struct buf piece;    /* detokenised text of one token */
@@ -251,6 +252,7 @@ int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, v
     answer->arg = arg;
     answer->call_prefix = request->call_prefix != NULL ? request->call_prefix : "toolu_";
     answer->is_single_call = request->is_single_call;
+    answer->is_forced = request->tool_choice == GEN_TOOLS_ANY || request->tool_choice == GEN_TOOLS_ONE;
     answer->hides_thinking = request->hides_thinking;
     detok_init(&answer->detok, opts->model->tokenizer,
                request->prefill.len_bytes > 0 || request->n_prompts > 0);
@@ -320,9 +322,16 @@ int answer_push(struct answer *answer, const token_id *ids, size_t n)
     return rc < 0 ? rc : flush_text(answer);
 }
 
+/* A forced call is made to end where the tokens do: that is a whole answer. */
+static bool ends_in_call(const struct answer *answer, bool was_inside)
+{
+    return answer->n_calls > 0 && !was_inside && answer->is_forced;
+}
+
 int answer_finish(struct answer *answer, enum gen_stop limit)
 {
     bool is_cut = limit != GEN_STOP_END_TURN;
+    bool was_inside = calls_is_open(answer->calls);
     int rc;
 
     if (answer->is_over)
@@ -336,7 +345,8 @@ int answer_finish(struct answer *answer, enum gen_stop limit)
     if (rc == 0)
         rc = end_text(answer);
     answer->is_over = true;
-    answer->why = !is_cut && answer->n_calls > 0 ? GEN_STOP_TOOL_USE : limit;
+    answer->why =
+        (is_cut ? ends_in_call(answer, was_inside) : answer->n_calls > 0) ? GEN_STOP_TOOL_USE : limit;
     return rc;
 }
 

@@ -120,7 +120,10 @@ static int make_job(struct choice *choice, struct gen_job *job)
                                        .bias = request->bias,
                                        .n_bias = (uint32_t)gen->n_bias,
                                        .seed = seed_of(choice)};
-    return 0;
+    if (buf_append(&job->constraint, choice->prompt->shape.data, choice->prompt->shape.len_bytes) == 0)
+        return 0;
+    free(job->tokens);
+    return E_NOMEM;
 }
 
 static int make_logprobs(struct choice *choice)

@@ -3,7 +3,8 @@ noinst_LIBRARIES += libfront.a
 libfront_a_SOURCES = src/front/front.h src/front/backend.h src/front/front_priv.h src/front/front.c \
 	src/front/request.c src/front/choices.c src/front/output_priv.h src/front/output.c \
 	src/front/output_messages.c src/front/output_openai.c src/front/logprobs.h src/front/logprobs.c \
-	src/front/reply.c src/front/report.c src/front/answer.h src/front/answer.c src/front/sign.h src/front/sign.c \
+	src/front/reply.c src/front/report.c src/front/answer.h src/front/answer.c src/front/shape.h src/front/shape_priv.h src/front/shape.c src/front/shape_calls.c \
+	src/front/sign.h src/front/sign.c \
 	src/front/prompt.h src/front/prompt.c src/front/prompt_raw.c src/front/auth.h src/front/auth.c src/front/ids.h \
 	src/front/ids.c src/front/memory.h src/front/memory.c src/front/replay.h src/front/replay.c \
 	src/front/record.h src/front/record.c src/front/public_prefix.h src/front/public_prefix.c \
@@ -15,12 +16,23 @@ tests_unit_front_libsim_a_SOURCES = tests/unit/front/sim_backend.c tests/unit/fr
 	tests/unit/front/sim_model.c tests/unit/front/sim_model.h
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/front/test_auth tests/unit/front/test_answer tests/unit/front/test_prompt \
-	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_replay
-TESTS += tests/unit/front/test_auth tests/unit/front/test_answer tests/unit/front/test_prompt \
-	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_replay
+check_PROGRAMS += tests/unit/front/test_auth tests/unit/front/test_shape tests/unit/front/test_answer tests/unit/front/test_prompt \
+	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
+	tests/unit/front/test_openai tests/unit/front/test_choices tests/unit/front/test_replay
+TESTS += tests/unit/front/test_auth tests/unit/front/test_shape tests/unit/front/test_answer tests/unit/front/test_prompt \
+	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
+	tests/unit/front/test_openai tests/unit/front/test_choices tests/unit/front/test_replay
+tests_unit_front_test_logprobs_SOURCES = tests/unit/front/test_logprobs.c
+tests_unit_front_test_logprobs_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
+front_rig_openai = tests/unit/front/rig_openai.c tests/unit/front/rig_openai.h $(front_rig)
+tests_unit_front_test_choices_SOURCES = tests/unit/front/test_choices.c $(front_rig_openai)
+tests_unit_front_test_choices_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
+tests_unit_front_test_openai_SOURCES = tests/unit/front/test_openai.c $(front_rig_openai)
+tests_unit_front_test_openai_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_auth_SOURCES = tests/unit/front/test_auth.c
 tests_unit_front_test_auth_LDADD = $(link_front) $(CMOCKA_LIBS)
+tests_unit_front_test_shape_SOURCES = tests/unit/front/test_shape.c
+tests_unit_front_test_shape_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_answer_SOURCES = tests/unit/front/test_answer.c
 tests_unit_front_test_answer_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_prompt_SOURCES = tests/unit/front/test_prompt.c
@@ -41,7 +53,8 @@ tests_integration_front_sim_SOURCES = tests/integration/front_sim.c
 tests_integration_front_sim_LDADD = tests/unit/front/libsim.a $(link_front)
 TESTS += tests/integration/sdk/run-sdk-test
 EXTRA_DIST += tests/integration/sdk/run-sdk-test tests/integration/sdk/package.json \
-	tests/integration/sdk/package-lock.json tests/integration/sdk/test.mjs
+	tests/integration/sdk/package-lock.json tests/integration/sdk/test.mjs \
+	tests/integration/sdk/test-openai.mjs
 clean-local: clean-sdk-work
 .PHONY: clean-sdk-work
 clean-sdk-work:

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "front/shape.h"
 
 #define MAX_PROMPT_TOKENS (100u << 20)
 #define MAX_RENDERINGS    3
@@ -423,14 +424,19 @@ int prompt_make(const struct gen_model *model, struct gen_request *request, cons
         return fail(error, rc, &fault);
     }
     prompt.opens_thinking = opens_thinking(model, request, &prompt.ids);
-    *out = prompt;
-    return 0;
+    rc = shape_make(model, request, prompt.opens_thinking, &prompt.shape, error);
+    if (rc < 0)
+        prompt_fini(&prompt);
+    else
+        *out = prompt;
+    return rc;
 }
 
 void prompt_fini(struct prompt *prompt)
 {
     token_ids_fini(&prompt->ids);
     buf_fini(&prompt->text);
+    buf_fini(&prompt->shape);
 }
 
 /* Tokens between what was reused and the mark, if the prefix is long enough to be kept at all. */

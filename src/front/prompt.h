@@ -18,6 +18,7 @@ struct prompt {
     struct buf text;         /* of a raw prompt that is to be echoed */
     bool opens_thinking;     /* it ends where the model's thinking begins */
     uint32_t n_replayed;     /* answers whose own tokens are in it */
+    struct buf shape;        /* of the answer (front/shape.h); empty: any */
 };
 
 /* Renders and tokenises.  replay (may be NULL): answers of ours that stand in the conversation; their tokens

@@ -273,6 +273,15 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
                         0);
         return;
     }
+    if (answer->error == E_FORMAT || answer->error == E_SHAPE) { /* another worker would say the same */
+        const char *text = answer->error_text[0] != '\0' ? answer->error_text : err_text(answer->error);
+
+        if (answer->error == E_FORMAT)
+            router_job_fail(job, 400, "invalid_request_error", text, 0);
+        else
+            router_job_fail(job, 500, "api_error", text, 0);
+        return;
+    }
     router_job_replace(job, job->decode.slot);
 }
 

@@ -95,6 +95,7 @@ enum chat_calls { /* see chat_family.c */
 
 struct chat_manner { /* how the model writes what is not plain text */
     enum chat_calls calls;
+    bool has_think_switch;                /* chat_prompt.thinking changes how the answer's turn begins */
     const char *think_open, *think_close; /* around thinking, as tokens or text; NULL: it does not think, or
                                              in harmony's channel */
 };

@@ -141,6 +141,33 @@ static void probe_call_turns(struct chat_format *format)
     format->has_no_late_question = !shows_turns(format, late_question, 4, ARGUMENT_WORD);
 }
 
+/* Does "no thinking" change what opens the answer? */
+static void probe_switch(struct chat_format *format)
+{
+    static const enum chat_thinking wishes[] = {CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF};
+    struct chat_run runs[3];
+    struct text texts[3];
+    bool are_same[2];
+    int rc[3];
+
+    for (size_t i = 0; i < 3; i++) {
+        const struct chat_prompt prompt = {.messages = &question,
+                                           .n_messages = 1,
+                                           .adds_generation = true,
+                                           .thinking = wishes[i],
+                                           .now_unix_s = NOON};
+
+        rc[i] = chat_run(format, &prompt, NULL, NULL, &runs[i], &texts[i]);
+    }
+    for (size_t i = 0; i < 2; i++)
+        are_same[i] = rc[i] == 0 && rc[2] == 0 &&
+                      bytes_equal(bytes_of(texts[i].data, texts[i].len_bytes),
+                                  bytes_of(texts[2].data, texts[2].len_bytes));
+    format->manner.has_think_switch = !are_same[0] || !are_same[1];
+    for (size_t i = 0; i < 3; i++)
+        chat_run_fini(&runs[i]);
+}
+
 int chat_probe(struct chat_format *format, struct fault *fault)
 {
     int rc;
@@ -152,6 +179,7 @@ int chat_probe(struct chat_format *format, struct fault *fault)
     probe_system(format);
     format->has_tools = probe_tools(format) && probe_calls(format);
     probe_turns(format);
+    probe_switch(format);
     if (format->has_tools)
         probe_call_turns(format);
     return 0;

@@ -222,6 +222,9 @@ static void on_command(struct worker_engine *engine, struct command *command)
         if (!engine->opts.departing->on_transport(engine->departing, &command->as.transport))
             (void)engine->opts.arriving->on_transport(engine->arriving, &command->as.transport);
         break;
+    case COMMAND_SHAPE:
+        worker_shapes_compiled(engine, &command->as.shape);
+        break;
     case COMMAND_DRAIN:
         sched_set_draining(engine->sched, command->flag);
         break;
@@ -476,6 +479,7 @@ void worker_engine_free(struct worker_engine *engine)
         engine->opts.arriving->close(engine->arriving);
     sched_free(engine->sched);
     worker_tasks_close(engine);
+    worker_shapes_close(engine);
     kv_pool_free(engine->pool);
     empty_mailboxes(engine);
     worker_engine_opts_free(&engine->opts);

@@ -24,6 +24,8 @@ struct task { /* one request on this worker; engine thread */
     struct list all;
     struct task_spec spec; /* tokens are given to the sequence and freed */
     struct seq *seq;       /* NULL: not (or no longer) in the scheduler */
+    uint64_t shape_number; /* of the shape that is being compiled for it; 0: it does not wait for one */
+    bool may_proceed;      /* said while it waited */
     uint32_t n_begun;      /* answer tokens that the request brought along (a resumed stream) */
     uint32_t n_answered;   /* indices given out, those included */
     void *handoff;         /* the side's own */

@@ -28,6 +28,10 @@ struct worker_engine {
     struct list tasks;
     uint32_t n_tasks;
     struct hashmap *by_key; /* struct task_key -> struct task */
+    struct list shapes;     /* shapes.c */
+    uint32_t n_shapes;
+    size_t shape_bytes;
+    uint64_t next_shape;
     struct report *pending[N_ORIGINS];
     struct peer_facts peers[WORKER_MAX_PEERS];
     bool peer_is_up[WORKER_MAX_PEERS];
@@ -49,6 +53,18 @@ void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const s
 /* Cancels what this router asked for in other lives than this one (0: in all). */
 void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch);
 struct sched_events worker_tasks_events(void);
+/* The shape that tasks wait for is there (grammar; else why says why not). */
+void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
+                         const struct shape_command *why);
+
+/* shapes.c */
+/* 0: the compiled shape in out, borrowed until the next call.  E_AGAIN: it is being compiled,
+ * worker_tasks_shaped() will be called with the number.  E_OVERLOADED, E_NOMEM. */
+int worker_shapes_get(struct worker_engine *engine, struct bytes text, struct grammar **out,
+                      uint64_t *number_out);
+void worker_shapes_compiled(struct worker_engine *engine,
+                            struct shape_command *command); /* takes its grammar */
+void worker_shapes_close(struct worker_engine *engine);
 
 /* engine_thread.c */
 struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,

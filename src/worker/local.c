@@ -216,7 +216,7 @@ struct backend worker_backend(struct worker *worker)
 
 /* ---- what the engine thread reports ---- */
 
-static void fail(struct gen_handle *job, int error)
+static void fail(struct gen_handle *job, int error, const char *text)
 {
     struct gen_failure failure = {.status = 529,
                                   .type = "overloaded_error",
@@ -233,6 +233,10 @@ static void fail(struct gen_handle *job, int error)
     else if (error == E_CLOSED)
         failure = (struct gen_failure){
             .status = 503, .type = "api_error", .message = "The worker is draining", .retry_after_s = 1};
+    else if (error == E_FORMAT)
+        failure = (struct gen_failure){.status = 400, .type = "invalid_request_error", .message = text};
+    else if (error == E_SHAPE)
+        failure = (struct gen_failure){.status = 500, .type = "api_error", .message = text};
     else if (error != E_OVERLOADED && error != E_KV_FULL)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = "The engine failed"};
     job_free(job);
@@ -299,7 +303,7 @@ static void on_answer(struct worker *worker, const struct report *report, const 
         hold(job, report->ids + answer->ids_at, answer->n_draws > 0 ? report->draws + answer->draws_at : NULL,
              answer->n_ids);
     if (answer->finish == BATON__FINISH__FINISH_FAILED) {
-        fail(job, answer->error);
+        fail(job, answer->error, answer->error_text != NULL ? answer->error_text : err_text(answer->error));
         return;
     }
     if (answer->finish != BATON__FINISH__FINISH_NONE) {

@@ -28,6 +28,8 @@ void command_free(struct command *command)
         return;
     if (command->kind == COMMAND_SUBMIT)
         task_spec_fini(&command->as.submit);
+    if (command->kind == COMMAND_SHAPE)
+        grammar_unref(command->as.shape.grammar);
     if (command->kind == COMMAND_PEER_MESSAGE)
         peer_message_fini(&command->as.peer);
     free(command);
@@ -72,6 +74,7 @@ void report_free(struct report *report)
     free(report->ids);
     free(report->draws);
     peer_message_fini(&report->peer);
+    buf_fini(&report->shape);
     free(report);
 }
 

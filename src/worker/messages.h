@@ -54,8 +54,16 @@ enum command_kind {
     COMMAND_PEER_DOWN,
     COMMAND_PEER_MESSAGE,
     COMMAND_TRANSPORT,
+    COMMAND_SHAPE,
     COMMAND_DRAIN,
     COMMAND_STOP
+};
+
+struct shape_command { /* a shape that the engine thread asked for, compiled */
+    uint64_t number;
+    struct grammar *grammar; /* owned; NULL: code and reason say why */
+    int code;
+    char reason[400];
 };
 
 struct command {
@@ -68,6 +76,7 @@ struct command {
         struct kvxfer_message peer; /* its blocks are heap and owned by the command */
         struct peer_facts facts;
         struct tr_event transport;
+        struct shape_command shape;
     } as;
 };
 
@@ -88,7 +97,7 @@ struct answer {            /* news of one request */
     char transport[16];
 };
 
-enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD };
+enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_SHAPE };
 
 struct load_report {
     struct sched_load sched;
@@ -109,6 +118,8 @@ struct report {
     uint32_t n_draws, cap_draws;
     struct kvxfer_message peer; /* its blocks are heap and owned by the report */
     struct load_report load;
+    uint64_t shape_number; /* SHAPE: to be compiled; see worker/shapes.c */
+    struct buf shape;
 };
 
 struct command *command_new(enum command_kind kind, uint32_t number); /* NULL: no memory */

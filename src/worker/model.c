@@ -55,6 +55,8 @@ int worker_model_open(struct worker *worker, struct fault *fault)
         rc = chat_format_new(model->tokenizer, fault, &model->chat);
     if (rc == 0 && gguf_vocabulary_image(worker->gguf, &worker->vocabulary) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && grammar_vocab_new(model->tokenizer, &worker->grammar_vocab) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
     model->block_tokens = (uint32_t)worker->conf->kv_block_tokens;
     model->created_unix_s = clock_unix_ns() / NS_PER_S;
     return rc;
@@ -62,6 +64,7 @@ int worker_model_open(struct worker *worker, struct fault *fault)
 
 void worker_model_close(struct worker *worker)
 {
+    grammar_vocab_unref(worker->grammar_vocab);
     chat_format_free(worker->model.chat);
     tokenizer_unref(worker->model.tokenizer);
     gguf_close(worker->gguf);

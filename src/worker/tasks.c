@@ -8,6 +8,9 @@
  *   DECODE    arrives: the KV comes from a peer (decode/arrive.c); without blocks for it now, or without
  *             a peer in time, it becomes a local sequence and waits its turn like any other
  *
+ * A task whose answer must have a shape waits until that is compiled (shapes.c); it is not in the scheduler
+ * until then.
+ *
  * What the scheduler tells is turned into answers, one list for each router, sent to the loop once for each
  * step. */
 #include "worker/engine_thread_priv.h"
@@ -51,7 +54,9 @@ static void name_answer(struct answer *answer, const struct task_spec *spec)
     answer->request = spec->key.request;
 }
 
-static void answer_failed(struct worker_engine *engine, const struct task_spec *spec, int error)
+/* reason: for people, may be empty. */
+static void answer_failed_for(struct worker_engine *engine, const struct task_spec *spec, int error,
+                              const char *reason)
 {
     struct answer *answer = worker_engine_answer(engine, spec->origin, NULL, 0);
 
@@ -60,6 +65,13 @@ static void answer_failed(struct worker_engine *engine, const struct task_spec *
     name_answer(answer, spec);
     answer->finish = BATON__FINISH__FINISH_FAILED;
     answer->error = error;
+    if (reason[0] != '\0')
+        answer->error_text = strdup(reason);
+}
+
+static void answer_failed(struct worker_engine *engine, const struct task_spec *spec, int error)
+{
+    answer_failed_for(engine, spec, error, "");
 }
 
 static void put_proof(const struct task *task, struct answer *answer)
@@ -81,7 +93,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
     free(task);
 }
 
-static int submit_seq(struct worker_engine *engine, struct task *task)
+static int submit_seq(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
     const struct task_spec *spec = &task->spec;
     struct seq_spec seq = {.id = ++engine->next_id,
@@ -92,6 +104,7 @@ static int submit_seq(struct worker_engine *engine, struct task *task)
                            .stop_ids = engine->opts.stop_ids,
                            .n_stop_ids = (uint32_t)engine->opts.n_stop_ids,
                            .sample = spec->sample,
+                           .grammar = grammar,
                            .keep_tokens = spec->keep_tokens,
                            .keep_1h_tokens = spec->keep_1h_tokens,
                            .departs = spec->mode == TASK_PREFILL,
@@ -115,9 +128,55 @@ static int submit_seq(struct worker_engine *engine, struct task *task)
     return rc;
 }
 
+static void refuse(struct worker_engine *engine, struct task *task, int error, const char *reason)
+{
+    answer_failed_for(engine, &task->spec, error, reason);
+    task_free(engine, task);
+}
+
+/* Into the scheduler; its shape, if it has one, is there. */
+static void begin(struct worker_engine *engine, struct task *task, struct grammar *grammar)
+{
+    int rc = submit_seq(engine, task, grammar);
+
+    task->shape_number = 0;
+    if (rc < 0) {
+        refuse(engine, task, rc,
+               rc == E_SHAPE ? "what was answered before is not of the answer's shape" : "");
+        return;
+    }
+    free(task->spec.tokens);
+    task->spec.tokens = NULL;
+    buf_fini(&task->spec.constraint);
+    if (task->spec.mode != TASK_DECODE)
+        return;
+    engine->opts.arriving->begin(engine->arriving, task);
+    if (task->may_proceed)
+        engine->opts.arriving->proceed(engine->arriving, task);
+}
+
+void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
+                         const struct shape_command *why)
+{
+    /* A shape that is at fault is one thing, a worker that has no room for it now another. */
+    bool is_fault = why->code == E_FORMAT || why->code == E_UNSUPPORTED || why->code == E_LIMIT;
+
+    list_for_each_safe (node, spare, &engine->tasks) {
+        struct task *task = container_of(node, struct task, all);
+
+        if (task->shape_number != number)
+            continue;
+        if (grammar != NULL)
+            begin(engine, task, grammar);
+        else
+            refuse(engine, task, is_fault ? E_FORMAT : why->code, why->reason);
+    }
+}
+
 void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
 {
     struct task *task = calloc(1, sizeof(*task));
+    struct grammar *grammar = NULL;
     int rc = E_NOMEM;
 
     if (hashmap_get(engine->by_key, &spec->key) != NULL)
@@ -132,16 +191,22 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     task->n_begun = task->n_answered = task->spec.n_tokens - task->spec.n_prompt;
     list_push_back(&engine->tasks, &task->all);
     engine->n_tasks++;
-    rc = submit_seq(engine, task);
-    if (rc < 0) {
-        answer_failed(engine, &task->spec, rc);
-        task_free(engine, task);
-        return;
-    }
-    free(task->spec.tokens);
-    task->spec.tokens = NULL;
-    if (task->spec.mode == TASK_DECODE)
-        engine->opts.arriving->begin(engine->arriving, task);
+    if (task->spec.constraint.len_bytes > 0)
+        rc = worker_shapes_get(engine, buf_view(&task->spec.constraint), &grammar, &task->shape_number);
+    else
+        rc = 0;
+    if (rc == 0)
+        begin(engine, task, grammar);
+    else if (rc != E_AGAIN)
+        refuse(engine, task, rc, "");
+}
+
+static void cancel(struct worker_engine *engine, struct task *task)
+{
+    if (task->shape_number != 0)
+        task_free(engine, task); /* the scheduler never had it */
+    else
+        sched_cancel(engine->sched, task->seq);
 }
 
 void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *key)
@@ -149,7 +214,7 @@ void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *ke
     struct task *task = worker_engine_task(engine, key);
 
     if (task != NULL)
-        sched_cancel(engine->sched, task->seq);
+        cancel(engine, task);
 }
 
 void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key)
@@ -159,6 +224,8 @@ void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const s
 
     if (task == NULL)
         answer_failed(engine, &unknown, E_NOT_FOUND); /* silence would be waited for */
+    else if (task->shape_number != 0)
+        task->may_proceed = true;
     else if (task->spec.mode == TASK_DECODE)
         engine->opts.arriving->proceed(engine->arriving, task);
 }
@@ -169,7 +236,7 @@ void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uin
         struct task *task = container_of(node, struct task, all);
 
         if (task->spec.origin == router && task->spec.key.router_epoch != except_epoch)
-            sched_cancel(engine->sched, task->seq);
+            cancel(engine, task);
     }
 }
 
@@ -314,6 +381,7 @@ struct sched_events worker_tasks_events(void)
 int worker_tasks_open(struct worker_engine *engine)
 {
     list_init(&engine->tasks);
+    list_init(&engine->shapes);
     return hashmap_new(sizeof(struct task_key), &engine->by_key);
 }
 

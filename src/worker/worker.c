@@ -40,6 +40,9 @@ static void on_report(struct worker *worker, struct report *report)
     case REPORT_PEER_MESSAGE:
         worker_peers_send(worker, report);
         break;
+    case REPORT_SHAPE:
+        worker_compile(worker, report);
+        break;
     case REPORT_LOAD:
         worker->load = report->load;
         worker->has_load = true;
@@ -334,6 +337,7 @@ static void tear_down(struct worker *worker)
     listener_close(worker->peer_listener);
     front_free(worker->front);
     ev_jobs_free(worker->jobs);
+    worker_compiles_close(worker);
     admin_free(worker->admin);
     ev_fd_free(worker->reports_fd);
     worker_engine_free(worker->engine);
@@ -357,6 +361,7 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
 
     if (worker == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
+    list_init(&worker->compiles);
     worker->role = opts->role;
     worker->conf = opts->conf;
     worker->reload = opts->reload;

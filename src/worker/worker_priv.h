@@ -52,6 +52,8 @@ struct worker { /* one process */
     struct gguf *gguf;
     struct gen_model model;
     struct buf vocabulary;
+    struct grammar_vocab *grammar_vocab;
+    struct list compiles; /* compile.c */
     uint64_t epoch;
     char host_id[64];
     uint8_t cluster_key[32], prefix_key[32];
@@ -90,6 +92,10 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg); /* the load report in 
 int worker_routers_open(struct worker *worker, struct fault *fault);
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
+
+/* compile.c: shapes for the engine thread */
+void worker_compile(struct worker *worker, struct report *report); /* takes its shape */
+void worker_compiles_close(struct worker *worker);                 /* the job pool is gone already */
 
 /* answers.c */
 void worker_routers_answers(struct worker *worker, const struct report *report);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "api/json.h"
 #include "base/check.h"
 #include "base/err.h"
 
@@ -95,9 +96,24 @@ static const struct {
     {WITH("\"mcp_servers\":[{}]"), "mcp_servers: MCP servers are not called by this server"},
     {WITH("\"compaction\":{}"), "compaction: summaries are not made by this server"},
     {WITH("\"output_config\":{\"effort\":\"turbo\"}"), NULL},
-    {WITH("\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{}}}"),
-     "output_config.format: structured output is not supported by this server"},
-    {WITH("\"output_format\":{}"), "output_format: structured output is not supported by this server"},
+    {WITH("\"output_config\":{\"effort\":7}"), NULL},
+    {WITH("\"output_config\":[]"), "output_config: Input should be an object"},
+    {WITH("\"output_config\":{\"format\":null}"), NULL},
+    {WITH("\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{}}}"), NULL},
+    {WITH("\"output_config\":{\"format\":\"json\"}"), "output_config.format: Input should be an object"},
+    {WITH("\"output_config\":{\"format\":{\"type\":\"yaml\",\"schema\":{}}}"),
+     "output_config.format.type: Input should be 'json_schema'"},
+    {WITH("\"output_config\":{\"format\":{\"type\":\"json_schema\"}}"),
+     "output_config.format.schema: Field required"},
+    {WITH("\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":\"{}\"}}"),
+     "output_config.format.schema: Input should be an object"},
+    {WITH("\"output_format\":{}"), "output_format.type: Input should be 'json_schema'"},
+    {WITH("\"output_format\":{\"type\":\"json_schema\",\"schema\":{}}"), NULL},
+    {"{\"model\":\"m\",\"max_tokens\":0,\"output_format\":{\"type\":\"json_schema\",\"schema\":{}}," HI "}",
+     "output_format: cannot be used with `max_tokens` 0"},
+    {"{" BASE "\"output_format\":{\"type\":\"json_schema\",\"schema\":{}},\"messages\":[" USER(
+         "\"a\"") "," BOT("\"b\"") "]}",
+     "output_format: cannot be used with a last message of the assistant"},
     {WITH("\"thread\":{\"type\":\"create\"}"), "thread: message threads are not supported by this server"},
     {"{\"thread\":{\"type\":\"continue\"},\"messages\":5}",
      "thread: message threads are not supported by this server"},
@@ -120,6 +136,31 @@ static const struct {
     /* thinking */
     {WITH("\"thinking\":{\"type\":\"adaptive\",\"display\":\"omitted\"}"), NULL},
     {WITH("\"thinking\":{\"type\":\"disabled\"}"), NULL},
+    {WITH("\"thinking\":{\"type\":\"between_tools\",\"display\":null}"), NULL},
+    {WITH("\"thinking\":5"), "thinking: Input should be an object"},
+    {WITH("\"thinking\":{\"type\":\"adaptive\",\"display\":\"loud\"}"),
+     "thinking.display: Input should be 'summarized' or 'omitted'"},
+    {WITH("\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":2000.5}"),
+     "thinking.budget_tokens: Input should be a valid integer"},
+    {"{\"model\":\"m\",\"max_tokens\":0,\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}," HI "}",
+     "max_tokens: `max_tokens` must be greater than `thinking.budget_tokens`"},
+    {"{\"model\":\"m\",\"max_tokens\":2000,\"tools\":[" TOOL(
+         "f") "],\"tool_choice\":{\"type\":\"any\"},"
+              "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}," HI "}",
+     "tool_choice.type: Thinking may not be enabled when tool_choice forces tool use"},
+    {WITH(
+         "\"tools\":[" TOOL("f") "],\"tool_choice\":{\"type\":\"any\"},\"thinking\":{\"type\":\"adaptive\"}"),
+     NULL},
+    {MSG(BOT("[{\"type\":\"thinking\",\"thinking\":7}]") "," USER("\"x\"")),
+     "messages.0.content.0.thinking: Input should be a valid string"},
+    {MSG(BOT(
+         "[{\"type\":\"thinking\"},{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":null},{\"type\":"
+         "\"thinking\",\"thinking\":\"x\",\"signature\":\"anybody's\"},{\"type\":\"redacted_thinking\","
+         "\"data\":"
+         "\"x\"}]") "," USER("\"x\"")),
+     NULL},
+    {MSG(USER("[{\"type\":\"thinking\",\"thinking\":\"x\"}]")),
+     "messages.0.content.0.type: 'thinking' blocks cannot be in user messages"},
     {WITH("\"thinking\":{\"type\":\"deep\"}"),
      "thinking.type: Input should be 'enabled', 'disabled', 'adaptive' or 'between_tools'"},
     {WITH("\"thinking\":{\"type\":\"enabled\"}"), "thinking.budget_tokens: Field required"},
@@ -154,8 +195,29 @@ static const struct {
      "tool_choice: tool_choice may only be specified while providing tools"},
     {WITH("\"tools\":[" TOOL("f") "],\"tool_choice\":{\"type\":\"tool\",\"name\":\"g\"}"),
      "tool_choice.name: Tool 'g' not found in provided tools"},
-    {WITH("\"tools\":[" TOOL("f") "],\"tool_choice\":{\"type\":\"any\"}"),
-     "tool_choice.type: forcing a tool call is not supported by this server; use 'auto' or 'none'"},
+    {WITH("\"tools\":[" TOOL("f") "],\"tool_choice\":{\"type\":\"any\"}"), NULL},
+    {WITH("\"tools\":[" TOOL("f") "],\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\","
+                                  "\"disable_parallel_tool_use\":true}"),
+     NULL},
+    {WITH("\"tools\":[" TOOL("f") "],\"tool_choice\":{\"type\":\"tool\"}"),
+     "tool_choice.name: Field required"},
+    {WITH("\"tools\":[],\"tool_choice\":{\"type\":\"any\"}"),
+     "tool_choice: tool_choice may only be specified while providing tools"},
+    {WITH("\"tools\":[" TOOL("f") "],\"tool_choice\":{\"type\":\"auto\",\"disable_parallel_tool_use\":1}"),
+     "tool_choice.disable_parallel_tool_use: Input should be a valid boolean"},
+    {"{\"model\":\"m\",\"max_tokens\":0,\"tools\":[" TOOL("f") "],\"tool_choice\":{\"type\":\"any\"}," HI "}",
+     "tool_choice: a forced call cannot be used with `max_tokens` 0"},
+    {WITH("\"tools\":[{\"type\":null,\"name\":\"f\",\"input_schema\":{\"type\":\"object\",\"$schema\":\"x\","
+          "\"zork\":1}}]"),
+     NULL},
+    {WITH("\"tools\":[{\"name\":\"f\",\"strict\":1,\"input_schema\":{\"type\":\"object\"}}]"),
+     "tools.0.strict: Input should be a valid boolean"},
+    {WITH("\"tools\":[{\"type\":\"bash_20250124\",\"name\":\"bash\"},{\"type\":\"text_editor_20250728\","
+          "\"name\":"
+          "\"str_replace_based_edit_tool\"},{\"type\":\"memory_20250818\",\"name\":\"memory\"}]"),
+     NULL},
+    {WITH("\"tools\":[{\"type\":\"computer_20250124\",\"name\":\"computer\"}]"),
+     "tools.0.type: tools of type 'computer_20250124' are not supported by this server"},
     /* pairs */
     {MSG(USER("\"a\"") "," BOT("[" USE("t1") "," USE("t2") "]") "," USER(
          "[" RESULT("t2") "," RESULT("t1") ",{\"type\":\"text\",\"text\":\"go\"}]")),
@@ -271,12 +333,65 @@ static void everything_arrives(void **state)
     assert_true(bytes_is(r.messages[0].blocks[2].text, "T\nD"));
     assert_true(bytes_is(r.messages[0].blocks[3].text, "ST\nhttp://s\nfound"));
     assert_int_equal(r.messages[1].role, GEN_ASSISTANT);
-    assert_int_equal(r.messages[1].n_blocks, 2);
-    assert_true(bytes_is(r.messages[1].blocks[1].input, "{\"z\": 1, \"a\": [1.5]}"));
+    assert_int_equal(r.messages[1].n_blocks, 3);
+    assert_int_equal(r.messages[1].blocks[0].kind, GEN_THINKING);
+    assert_true(bytes_is(r.messages[1].blocks[0].text, "hm"));
+    assert_true(bytes_is(r.messages[1].blocks[2].input, "{\"z\": 1, \"a\": [1.5]}"));
     assert_true(bytes_is(r.messages[2].blocks[0].text, "r1\ng"));
     assert_true(r.messages[2].blocks[0].is_error);
     assert_int_equal(r.prefill.len_bytes, 0);
     gen_request_fini(&r);
+}
+
+static void thinking_and_shapes_arrive(void **state)
+{
+    struct gen_request r;
+
+    parse(
+        "{\"model\":\"m\",\"max_tokens\":3000,\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":2048,"
+        "\"display\":\"omitted\"},\"output_config\":{\"effort\":\"low\",\"format\":{\"type\":\"json_schema\","
+        "\"schema\":{\"z\":1,\"a\":2}}},\"tools\":[{\"name\":\"f\",\"strict\":true,\"input_schema\":{"
+        "\"type\":"
+        "\"object\"}},{\"type\":\"bash_20250124\",\"name\":\"sh\"}]," HI "}",
+        &r);
+    assert_int_equal(r.thinking, GEN_THINKING_ON);
+    assert_int_equal(r.thinking_budget, 2048);
+    assert_true(r.hides_thinking && r.tools[0].is_strict && !r.tools[1].is_strict);
+    assert_true(bytes_is(r.effort, "low"));
+    assert_int_equal(r.format, GEN_FORMAT_JSON_SCHEMA);
+    assert_true(bytes_is(r.schema, "{\"z\": 1, \"a\": 2}"));
+    assert_true(bytes_is(r.tools[1].name, "sh"));
+    assert_true(bytes_find(r.tools[1].input_schema, bytes_str("\"restart\""), 0) != SIZE_MAX);
+    gen_request_fini(&r);
+
+    parse("{" BASE "\"tools\":[" TOOL("f") "],\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\"},"
+                                           "\"thinking\":{\"type\":\"between_tools\"}," HI "}",
+          &r);
+    assert_int_equal(r.tool_choice, GEN_TOOLS_ONE);
+    assert_true(bytes_is(r.tool_choice_name, "f"));
+    assert_int_equal(r.thinking, GEN_THINKING_ON);
+    assert_int_equal(r.thinking_budget, 0);
+    gen_request_fini(&r);
+}
+
+static void schemas_of_typed_tools_are_json(void **state)
+{
+    static const char *const types[] = {"bash_20250124", "text_editor_20250728", "memory_20250818"};
+
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        struct buf body = {0};
+        struct gen_request r;
+        json_t *schema;
+
+        buf_printf(&body, "{" BASE "\"tools\":[{\"type\":\"%s\"}]," HI "}", types[i]);
+        parse((char *)body.data, &r);
+        assert_true(r.tools[0].name.len_bytes > 0 && r.tools[0].description.len_bytes > 0);
+        assert_int_equal(api_json_load(r.tools[0].input_schema, NULL, &schema), 0);
+        assert_true(json_object_size(json_object_get(schema, "properties")) >= 2);
+        json_decref(schema);
+        gen_request_fini(&r);
+        buf_fini(&body);
+    }
 }
 
 static void defaults_are_set(void **state)
@@ -375,6 +490,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bodies_get_the_wanted_verdict),
         cmocka_unit_test(everything_arrives),
+        cmocka_unit_test(thinking_and_shapes_arrive),
+        cmocka_unit_test(schemas_of_typed_tools_are_json),
         cmocka_unit_test(defaults_are_set),
         cmocka_unit_test(a_last_assistant_message_is_continued),
         cmocka_unit_test(breakpoints_are_found),

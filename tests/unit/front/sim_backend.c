@@ -281,7 +281,6 @@ static int refuse(struct sim *sim, struct gen_job *job, struct gen_failure *fail
 {
     free(job->tokens);
     buf_fini(&job->constraint);
-    sim->n_overloads++;
     *failure = (struct gen_failure){529, "overloaded_error", "Overloaded", 1};
     return E_OVERLOADED;
 }
@@ -297,7 +296,12 @@ static int sim_submit(void *self, const struct gen_model *model, struct gen_job 
 
     last_user_text(sim, spec, &user);
     sim->counts.n_submitted++;
-    if (strncmp((const char *)user.data, "overload", 8) == 0 && sim->n_overloads < 2) {
+    if (strncmp((const char *)user.data, "overload", 8) == 0 && sim->n_overloads++ % 3 < 2) {
+        buf_fini(&user);
+        free(job);
+        return refuse(sim, spec, failure_out);
+    }
+    if (sim->opts.max_running > 0 && sim->counts.n_running >= sim->opts.max_running) {
         buf_fini(&user);
         free(job);
         return refuse(sim, spec, failure_out);

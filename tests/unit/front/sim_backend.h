@@ -2,10 +2,9 @@
 /* A backend that answers by script, with delays, on the loop: what the last user message says decides.
  *
  *     say TEXT      answers TEXT             count N       answers "1 2 3 ... N"
- *     call TEXT     the same as say          overload      is refused with 529, twice; then as hello
- *     hang          accepted, then silence   wait          never accepted
- *     break N       fails after N tokens     flood         answers without end, as fast as it is read
- *     anything else answers "You said: ..."
+ *     call TEXT     the same as say          overload      is refused with 529, twice; the third time as
+ * hello hang          accepted, then silence   wait          never accepted break N       fails after N
+ * tokens     flood         answers without end, as fast as it is read anything else answers "You said: ..."
  *
  * A prompt that is no conversation says the same by its whole text.  Log probabilities, when wanted, are -n/8
  * for token number n.  It finds cached prefixes as a worker would: in whole blocks of what earlier prompts
@@ -23,8 +22,9 @@ struct sim;
 struct sim_opts {
     struct ev_loop *loop;
     const struct gen_model *model;
-    uint64_t accept_ns; /* from submit to acceptance */
-    uint64_t token_ns;  /* between tokens */
+    uint64_t accept_ns;   /* from submit to acceptance */
+    uint64_t token_ns;    /* between tokens */
+    unsigned max_running; /* jobs; beyond: refused with 529.  0: no bound */
 };
 
 struct sim_counts { /* may be read from any thread */

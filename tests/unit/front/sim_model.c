@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One token per byte, plus the control tokens of ChatML: every character beyond ASCII comes in several
- * tokens, which is what tests of streaming want. */
+/* One token per byte, plus the control tokens of ChatML and those that the template names: every character
+ * beyond ASCII comes in several tokens, which is what tests of streaming want. */
 #include "sim_model.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "gguf/write.h"
 #include "tests/unit/token/chat_templates.h"
 
-#define N_SPECIALS   5
-#define N_TOKENS     (256 + N_SPECIALS)
+#define N_SPECIALS   5 /* always there; the others when the template has them */
+#define MAX_TOKENS   (256 + 32)
 #define CONTROL      3
 #define USER_DEFINED 4
 
 static const struct {
     const char *spelling;
     int32_t type;
-} specials[N_SPECIALS] = {{"<|im_start|>", CONTROL},
-                          {"<|im_end|>", CONTROL},
-                          {"<|endoftext|>", CONTROL},
-                          {"<tool_call>", USER_DEFINED},
-                          {"</tool_call>", USER_DEFINED}};
+} specials[] = {{"<|im_start|>", CONTROL},     {"<|im_end|>", CONTROL},        {"<|endoftext|>", CONTROL},
+                {"<tool_call>", USER_DEFINED}, {"</tool_call>", USER_DEFINED}, {"<|start|>", CONTROL},
+                {"<|channel|>", CONTROL},      {"<|message|>", CONTROL},       {"<|constrain|>", CONTROL},
+                {"<|end|>", CONTROL},          {"<|call|>", CONTROL},          {"[TOOL_CALLS]", CONTROL},
+                {"[ARGS]", CONTROL},           {"<|python_tag|>", CONTROL}};
 
 /* The printable stand-in that byte-level vocabularies spell a byte with. */
 static struct bytes spell_byte(unsigned byte, uint8_t room[4])
@@ -42,22 +43,29 @@ static struct bytes spell_byte(unsigned byte, uint8_t room[4])
 
 static int write_image(const char *chat_template, struct buf *out)
 {
-    struct bytes spellings[N_TOKENS];
-    int32_t types[N_TOKENS];
+    struct bytes spellings[MAX_TOKENS];
+    int32_t types[MAX_TOKENS];
     uint8_t rooms[256][4];
+    uint32_t n = 256;
     struct gguf_writer *writer;
     int rc = gguf_writer_new(&writer);
 
     if (rc < 0)
         return rc;
-    for (unsigned i = 0; i < N_TOKENS; i++) {
-        spellings[i] = i < 256 ? spell_byte(i, rooms[i]) : bytes_str(specials[i - 256].spelling);
-        types[i] = i < 256 ? 1 : specials[i - 256].type;
+    for (unsigned i = 0; i < 256; i++) {
+        spellings[i] = spell_byte(i, rooms[i]);
+        types[i] = 1;
+    }
+    for (unsigned i = 0; i < ARRAY_LEN(specials); i++) {
+        if (i >= N_SPECIALS && strstr(chat_template, specials[i].spelling) == NULL)
+            continue;
+        spellings[n] = bytes_str(specials[i].spelling);
+        types[n++] = specials[i].type;
     }
     if ((rc = gguf_put_str(writer, "tokenizer.ggml.model", bytes_str("gpt2"))) == 0 &&
         (rc = gguf_put_str(writer, "tokenizer.ggml.pre", bytes_str("qwen2"))) == 0 &&
-        (rc = gguf_put_str_array(writer, "tokenizer.ggml.tokens", spellings, N_TOKENS)) == 0 &&
-        (rc = gguf_put_i32_array(writer, "tokenizer.ggml.token_type", types, N_TOKENS)) == 0 &&
+        (rc = gguf_put_str_array(writer, "tokenizer.ggml.tokens", spellings, n)) == 0 &&
+        (rc = gguf_put_i32_array(writer, "tokenizer.ggml.token_type", types, n)) == 0 &&
         (rc = gguf_put_str_array(writer, "tokenizer.ggml.merges", spellings, 0)) == 0 &&
         (rc = gguf_put_u32(writer, "tokenizer.ggml.eos_token_id", 257)) == 0 &&
         (rc = gguf_put_str(writer, "tokenizer.chat_template", bytes_str(chat_template))) == 0)

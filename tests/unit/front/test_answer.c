@@ -261,6 +261,43 @@ static void signatures_know_their_text(void **state)
     assert_false(sign_is_ours(bytes_str("Hm."), bytes_of(NULL, 0)));
 }
 
+/* Forced calls fill the tokens that there are: an answer that ends in a whole call was not cut. */
+static void forced_calls_are_whole_at_the_limit(void **state)
+{
+    static const struct {
+        const char *text;
+        enum gen_tool_choice choice;
+        enum gen_stop why;
+    } table[] = {
+        {CALL("f", "{}"), GEN_TOOLS_ANY, GEN_STOP_TOOL_USE},
+        {"<tool_call>\n{\"name\": \"f\", \"arguments\": {}", GEN_TOOLS_ONE, GEN_STOP_TOOL_USE},
+        {CALL("f", "{}") "<tool_call>\n{\"name\"", GEN_TOOLS_ANY, GEN_STOP_MAX_TOKENS},
+        {"<tool_call>\n{\"name\": \"f\", \"arguments\": {", GEN_TOOLS_ANY, GEN_STOP_MAX_TOKENS},
+        {CALL("f", "{}"), GEN_TOOLS_AUTO, GEN_STOP_MAX_TOKENS},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        const struct gen_model *model = *state;
+        struct gen_tool tool = {.name = bytes_str("f")};
+        const struct gen_request request = {.tools = &tool, .n_tools = 1, .tool_choice = table[i].choice};
+        const struct answer_opts opts = {.model = model, .request = &request};
+        struct token_ids ids = {0};
+        struct sink sink = {0};
+        struct answer *answer;
+
+        assert_int_equal(
+            tokenizer_encode(model->tokenizer, bytes_str(table[i].text), TOKEN_PARSE_SPECIAL, 10000, &ids),
+            0);
+        assert_int_equal(answer_new(&opts, &sink_calls, &sink, &answer), 0);
+        assert_int_equal(answer_push(answer, ids.ids, ids.n), 0);
+        assert_int_equal(answer_finish(answer, GEN_STOP_MAX_TOKENS), 0);
+        assert_int_equal(answer_stop(answer), table[i].why);
+        answer_free(answer);
+        token_ids_fini(&ids);
+        buf_fini(&sink.out);
+    }
+}
+
 static void run(const struct gen_model *model, size_t i, size_t group)
 {
     struct bytes stops[3];
@@ -318,9 +355,9 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_become_blocks),
-                                       cmocka_unit_test(thinking_becomes_blocks),
-                                       cmocka_unit_test(signatures_know_their_text)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_become_blocks), cmocka_unit_test(thinking_becomes_blocks),
+        cmocka_unit_test(signatures_know_their_text), cmocka_unit_test(forced_calls_are_whole_at_the_limit)};
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

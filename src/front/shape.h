@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an answer must look like (sample/grammar.h): from what the request asks for and how the model writes
+ * calls and thinking.  The prompt has no part in it: the same prompt serves every tool_choice. */
+#ifndef FRONT_SHAPE_H
+#define FRONT_SHAPE_H
+
+#include "api/error.h"
+#include "front/backend.h"
+
+/* Appends the shape's text; nothing when anything may be answered.  begins_thinking: the prompt has opened
+ * the thinking.  Pure; any thread.  E_NOMEM; E_FORMAT when a schema cannot be held to: the error (400) names
+ * the place and the keyword. */
+int shape_make(const struct gen_model *model, const struct gen_request *request, bool begins_thinking,
+               struct buf *out, struct api_error *error);
+
+#endif

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls as shapes, in each family's manner and to the letter as its template writes them.
+ *
+ *     {"seq": [{"mark": "<tool_call>"}, {"text": "\n{\"name\": \""},
+ *              {"any": [{"seq": [{"text": "f\", \"arguments\": "}, {"json": SCHEMA}]}, ...]},
+ *              {"text": "}\n"}, {"mark": "</tool_call>"}]}
+ *
+ * Where arguments are tags, a tool that is held to its schema has its properties in the schema's order; each
+ * is text up to the closing tag, one of some words, or JSON.  (Bounds of such texts cannot be held.) */
+#include <jansson.h>
+#include <string.h>
+
+#include "api/json.h"
+#include "base/err.h"
+#include "front/shape_priv.h"
+
+#define BAR   "\xef\xbd\x9c"
+#define BLOCK "\xe2\x96\x81"
+/* clang-format off */
+#define DEEPSEEK(a, b) "<" BAR "tool" BLOCK a BLOCK b BAR ">"
+#define DEEPSEEK_SEP   "<" BAR "tool" BLOCK "sep" BAR ">"
+/* clang-format on */
+
+const char *shape_call_mark(const struct shape *shape)
+{
+    switch (shape->manner->calls) {
+    case CHAT_CALLS_HERMES:
+    case CHAT_CALLS_XML:
+    case CHAT_CALLS_GLM:
+        return "<tool_call>";
+    case CHAT_CALLS_MISTRAL:
+    case CHAT_CALLS_MISTRAL_NAMED:
+        return "[TOOL_CALLS]";
+    case CHAT_CALLS_DEEPSEEK:
+    case CHAT_CALLS_DEEPSEEK_V31:
+        return DEEPSEEK("calls", "begin");
+    case CHAT_CALLS_LLAMA:
+        return "{\"name\": \"";
+    case CHAT_CALLS_HARMONY:
+        return "";
+    }
+    return "";
+}
+
+bool shape_may_call(const struct shape *shape, const struct gen_tool *tool)
+{
+    return shape->request->tool_choice != GEN_TOOLS_ONE ||
+           bytes_equal(tool->name, shape->request->tool_choice_name);
+}
+
+/* ---- arguments as tags ---- */
+
+struct tags {
+    const char *key_open, *key_close; /* around a key, up to its value */
+    const char *value_close;
+    const char *line_end; /* behind it */
+};
+
+static const struct tags xml_tags = {"<parameter=", ">\n", "\n</parameter>", "\n"};
+static const struct tags glm_tags = {"<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>", "\n"};
+
+static struct bytes text_of(const json_t *value)
+{
+    return bytes_of(json_string_value(value), json_string_length(value));
+}
+
+/* All of them texts? */
+static bool are_texts(const json_t *list)
+{
+    bool are = json_array_size(list) > 0;
+
+    for (size_t i = 0; i < json_array_size(list); i++)
+        are &= json_is_string(json_array_get(list, i));
+    return are;
+}
+
+/* A property's schema with the definitions that its references may name. */
+static void put_json_value(struct shape *shape, const json_t *root, const json_t *schema)
+{
+    static const char *const shared[] = {"$defs", "definitions"};
+    json_t *whole = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
+    struct buf text = {0};
+
+    for (size_t i = 0; i < 2 && whole != NULL; i++)
+        if (json_object_get(root, shared[i]) != NULL && json_object_get(whole, shared[i]) == NULL)
+            json_object_set(whole, shared[i], json_object_get(root, shared[i]));
+    if (whole == NULL || api_json_put(&text, whole) < 0)
+        shape->out->is_bad = true;
+    else
+        shape_json(shape, buf_view(&text));
+    buf_fini(&text);
+    json_decref(whole);
+}
+
+static void put_value(struct shape *shape, const struct tags *tags, const json_t *root, const json_t *schema)
+{
+    const char *const until[] = {tags->value_close, NULL};
+    const json_t *words = json_object_get(schema, "enum");
+    const json_t *word = json_object_get(schema, "const");
+    const struct bytes nothing = {0};
+
+    if (json_is_string(word)) {
+        shape_bytes(shape, nothing, text_of(word), nothing);
+    } else if (are_texts(words)) {
+        shape_open_any(shape);
+        for (size_t i = 0; i < json_array_size(words); i++)
+            shape_bytes(shape, nothing, text_of(json_array_get(words, i)), nothing);
+        shape_close(shape);
+    } else if (bytes_is(api_json_str(json_object_get(schema, "type")), "string")) {
+        shape_free(shape, until, 0);
+    } else {
+        put_json_value(shape, root, schema);
+    }
+    shape_text(shape, tags->value_close);
+    shape_text(shape, tags->line_end);
+}
+
+static bool is_required(const json_t *root, const char *key)
+{
+    const json_t *list = json_object_get(root, "required");
+
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (bytes_is(text_of(json_array_get(list, i)), key))
+            return true;
+    return false;
+}
+
+static void put_tags(struct shape *shape, const struct tags *tags, const struct gen_tool *tool)
+{
+    json_t *root = NULL, *schema;
+    const char *key;
+
+    if (api_json_load(tool->input_schema, NULL, &root) < 0)
+        return;
+    json_object_foreach(json_object_get(root, "properties"), key, schema)
+    {
+        bool is_needed = is_required(root, key);
+
+        if (!is_needed)
+            shape_open_rep(shape);
+        shape_open_seq(shape);
+        shape_bytes(shape, bytes_str(tags->key_open), bytes_str(key), bytes_str(tags->key_close));
+        put_value(shape, tags, root, schema);
+        shape_close(shape);
+        if (!is_needed)
+            shape_close_rep(shape, 0, 1);
+    }
+    json_decref(root);
+}
+
+/* ---- one of the tools ---- */
+
+struct words { /* around a tool's name and its arguments */
+    const char *before, *after;
+    const char *mark, *mark_text; /* NULL, or a mark behind these, and text behind that */
+    const struct tags *tags;      /* NULL: the arguments are JSON */
+    const char *tags_end;
+};
+
+static void put_arguments(struct shape *shape, const struct words *words, const struct gen_tool *tool,
+                          bool is_held)
+{
+    const char *const until[] = {words->tags_end, NULL};
+
+    if (words->tags != NULL && is_held)
+        put_tags(shape, words->tags, tool);
+    else if (words->tags != NULL)
+        shape_free(shape, until, 0);
+    else
+        shape_json(shape, is_held ? tool->input_schema : bytes_str("{\"type\":\"object\"}"));
+}
+
+static void put_tools(struct shape *shape, const struct words *words, bool is_held)
+{
+    const struct gen_request *request = shape->request;
+
+    shape_open_any(shape);
+    for (size_t i = 0; i < request->n_tools; i++) {
+        const struct gen_tool *tool = &request->tools[i];
+
+        if (!shape_may_call(shape, tool))
+            continue;
+        shape_open_seq(shape);
+        shape_bytes(shape, bytes_str(words->before), tool->name, bytes_str(words->after));
+        if (words->mark != NULL)
+            shape_mark(shape, words->mark);
+        if (words->mark_text != NULL)
+            shape_text(shape, words->mark_text);
+        if (words->mark_text != NULL && shape->manner->calls == CHAT_CALLS_HARMONY)
+            shape_mark(shape, "<|message|>");
+        put_arguments(shape, words, tool, is_held || tool->is_strict);
+        shape_close(shape);
+    }
+    shape_close(shape);
+}
+
+/* ---- one call ---- */
+
+static const struct words json_words = {.before = "\n{\"name\": \"", .after = "\", \"arguments\": "};
+static const struct words list_words = {.before = "{\"name\": \"", .after = "\", \"arguments\": "};
+static const struct words llama_words = {.before = "{\"name\": \"", .after = "\", \"parameters\": "};
+static const struct words named_words = {.before = "", .after = "", .mark = "[ARGS]"};
+static const struct words fence_words = {.before = "", .after = "\n```json\n"};
+static const struct words v31_words = {.before = "", .after = "", .mark = DEEPSEEK_SEP};
+static const struct words harmony_words = {
+    .before = "commentary to=functions.", .after = " ", .mark = "<|constrain|>", .mark_text = "json"};
+static const struct words xml_words = {
+    .before = "\n<function=", .after = ">\n", .tags = &xml_tags, .tags_end = "</function>"};
+static const struct words glm_words = {
+    .before = "", .after = "\n", .tags = &glm_tags, .tags_end = "</tool_call>"};
+
+static void put_tagged_call(struct shape *shape, const struct words *words, const char *end, bool is_held)
+{
+    shape_open_seq(shape);
+    shape_mark(shape, "<tool_call>");
+    put_tools(shape, words, is_held);
+    if (end != NULL)
+        shape_text(shape, end);
+    shape_mark(shape, "</tool_call>");
+    shape_close(shape);
+}
+
+static void put_deepseek_call(struct shape *shape, bool is_old, bool is_held)
+{
+    shape_open_seq(shape);
+    shape_mark(shape, DEEPSEEK("call", "begin"));
+    if (is_old) {
+        shape_text(shape, "function");
+        shape_mark(shape, DEEPSEEK_SEP);
+    }
+    put_tools(shape, is_old ? &fence_words : &v31_words, is_held);
+    if (is_old)
+        shape_text(shape, "\n```");
+    shape_mark(shape, DEEPSEEK("call", "end"));
+    shape_close(shape);
+}
+
+static void put_call(struct shape *shape, bool is_held)
+{
+    switch (shape->manner->calls) {
+    case CHAT_CALLS_HERMES:
+        put_tagged_call(shape, &json_words, "}\n", is_held);
+        break;
+    case CHAT_CALLS_XML:
+        put_tagged_call(shape, &xml_words, "</function>\n", is_held);
+        break;
+    case CHAT_CALLS_GLM:
+        put_tagged_call(shape, &glm_words, NULL, is_held);
+        break;
+    case CHAT_CALLS_MISTRAL:
+    case CHAT_CALLS_LLAMA:
+        shape_open_seq(shape);
+        put_tools(shape, shape->manner->calls == CHAT_CALLS_LLAMA ? &llama_words : &list_words, is_held);
+        shape_text(shape, "}");
+        shape_close(shape);
+        break;
+    case CHAT_CALLS_MISTRAL_NAMED:
+        shape_open_seq(shape);
+        shape_mark(shape, "[TOOL_CALLS]");
+        put_tools(shape, &named_words, is_held);
+        shape_close(shape);
+        break;
+    case CHAT_CALLS_DEEPSEEK:
+    case CHAT_CALLS_DEEPSEEK_V31:
+        put_deepseek_call(shape, shape->manner->calls == CHAT_CALLS_DEEPSEEK, is_held);
+        break;
+    case CHAT_CALLS_HARMONY:
+        shape_open_seq(shape);
+        shape_mark(shape, "<|channel|>");
+        put_tools(shape, &harmony_words, is_held);
+        shape_close(shape);
+        break;
+    }
+}
+
+/* ---- calls and what stands around them ---- */
+
+struct around {
+    const char *open_mark, *open_text; /* NULL: nothing */
+    const char *between;
+    const char *close_mark, *close_text;
+    bool is_one;     /* the format has one call an answer */
+    bool has_list;   /* all calls of an answer stand between the same marks */
+    bool has_commas; /* between has to stand between two calls, and nowhere else */
+};
+
+static struct around around_of(enum chat_calls calls)
+{
+    switch (calls) {
+    case CHAT_CALLS_MISTRAL:
+        return (struct around){.open_mark = "[TOOL_CALLS]",
+                               .open_text = "[",
+                               .between = ", ",
+                               .close_text = "]",
+                               .has_list = true,
+                               .has_commas = true};
+    case CHAT_CALLS_DEEPSEEK:
+        return (struct around){.open_mark = DEEPSEEK("calls", "begin"),
+                               .between = "\n",
+                               .close_mark = DEEPSEEK("calls", "end"),
+                               .has_list = true};
+    case CHAT_CALLS_DEEPSEEK_V31:
+        return (struct around){.open_mark = DEEPSEEK("calls", "begin"),
+                               .between = "",
+                               .close_mark = DEEPSEEK("calls", "end"),
+                               .has_list = true};
+    case CHAT_CALLS_MISTRAL_NAMED:
+        return (struct around){.between = ""};
+    case CHAT_CALLS_LLAMA:
+    case CHAT_CALLS_HARMONY:
+        return (struct around){.between = "", .is_one = true};
+    case CHAT_CALLS_HERMES:
+    case CHAT_CALLS_XML:
+    case CHAT_CALLS_GLM:
+        return (struct around){.between = "\n"};
+    }
+    return (struct around){0};
+}
+
+/* A repetition of calls, to be closed: with that before each, or with a line end behind each or not. */
+static void put_call_again(struct shape *shape, const char *before, const char *line_end, bool is_held)
+{
+    shape_open_rep(shape);
+    shape_open_seq(shape);
+    if (before != NULL)
+        shape_text(shape, before);
+    put_call(shape, is_held);
+    if (line_end != NULL && line_end[0] != '\0') {
+        shape_open_rep(shape);
+        shape_text(shape, line_end);
+        shape_close_rep(shape, 0, 1);
+    }
+    shape_close(shape);
+}
+
+void shape_calls(struct shape *shape, bool is_held, bool is_many)
+{
+    const struct around around = around_of(shape->manner->calls);
+
+    shape_open_seq(shape);
+    if (around.open_mark != NULL)
+        shape_mark(shape, around.open_mark);
+    if (around.open_text != NULL)
+        shape_text(shape, around.open_text);
+    is_many = !around.is_one && !shape->request->is_single_call && (is_many || around.has_list);
+    if (is_many && !around.has_commas) {
+        put_call_again(shape, NULL, around.between, is_held);
+        shape_close_rep(shape, 1, -1);
+    } else {
+        put_call(shape, is_held);
+    }
+    if (is_many && around.has_commas) {
+        put_call_again(shape, around.between, NULL, is_held);
+        shape_close_rep(shape, 0, -1);
+    }
+    if (around.close_text != NULL)
+        shape_text(shape, around.close_text);
+    if (around.close_mark != NULL)
+        shape_mark(shape, around.close_mark);
+    shape_close(shape);
+}

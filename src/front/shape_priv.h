@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files that write shapes: the writer, and calls. */
+#ifndef FRONT_SHAPE_PRIV_H
+#define FRONT_SHAPE_PRIV_H
+
+#include "front/shape.h"
+
+struct shape {
+    const struct gen_request *request;
+    const struct chat_manner *manner;
+    struct buf *out;
+};
+
+/* Writers of shapes, one after another in a list or behind a member's colon: commas come by themselves. */
+void shape_text(struct shape *shape, const char *text);
+void shape_bytes(struct shape *shape, struct bytes before, struct bytes text, struct bytes after);
+void shape_mark(struct shape *shape, const char *mark);
+void shape_json(struct shape *shape, struct bytes schema);
+/* Text up to one of the marks (NULL ends the list); max_tokens 0: no bound. */
+void shape_free(struct shape *shape, const char *const *until, uint32_t max_tokens);
+void shape_open_seq(struct shape *shape);
+void shape_open_any(struct shape *shape);
+void shape_close(struct shape *shape); /* either */
+void shape_open_rep(struct shape *shape);
+void shape_close_rep(struct shape *shape, int min, int max); /* max -1: no bound */
+
+/* shape_calls.c */
+/* One call and, where the format and is_many allow, more; is_held: their arguments are held to the schemas,
+ * not only those of strict tools. */
+void shape_calls(struct shape *shape, bool is_held, bool is_many);
+/* What text must not hold, or a call begins; empty: nothing tells the beginning of a call. */
+const char *shape_call_mark(const struct shape *shape);
+/* Not by a tool_choice that names another. */
+bool shape_may_call(const struct shape *shape, const struct gen_tool *tool);
+
+#endif

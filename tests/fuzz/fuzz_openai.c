@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies of OpenAI's routes from anybody.
+ *
+ * A body is refused with a 400 that renders as JSON of four members, or what was made of it keeps its bounds,
+ * and an answer with its texts renders as JSON, whole and in chunks. */
+#include <string.h>
+
+#include "api/error.h"
+#include "api/json.h"
+#include "api/parse.h"
+#include "api/render_openai.h"
+#include "base/check.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void is_json(struct buf *text)
+{
+    json_t *root;
+
+    ASSERT(api_json_load(buf_view(text), NULL, &root) == 0);
+    json_decref(root);
+    buf_fini(text);
+}
+
+static void check_bounds(const struct gen_request *request, enum api_call call)
+{
+    ASSERT(request->n_choices <= 128 && request->n_top_logprobs <= 20 && request->n_stop_sequences <= 4);
+    ASSERT(request->n_prompts <= 128 && request->n_bias <= 1024);
+    for (size_t i = 1; i < request->n_bias; i++)
+        ASSERT(request->bias[i - 1].token < request->bias[i].token);
+    if (api_call_generates(call)) {
+        ASSERT(request->model.len_bytes > 0);
+        ASSERT(request->top_p >= 0 && request->top_p <= 1);
+        ASSERT(request->n_prompts * request->n_choices <= 128);
+        ASSERT((request->n_prompts > 0) == (call == API_COMPLETIONS));
+    }
+    for (size_t i = 0; i < request->n_messages; i++)
+        for (size_t b = 0; b < request->messages[i].n_blocks; b++)
+            ASSERT(request->messages[i].blocks[b].kind <= GEN_THINKING);
+}
+
+/* What calls were made with is JSON, whatever text it came as. */
+static void check_arguments(const struct gen_request *request)
+{
+    for (size_t i = 0; i < request->n_messages; i++)
+        for (size_t b = 0; b < request->messages[i].n_blocks; b++) {
+            const struct gen_block *block = &request->messages[i].blocks[b];
+            json_t *root;
+
+            if (block->kind != GEN_TOOL_USE)
+                continue;
+            ASSERT(api_json_load(block->input, NULL, &root) == 0);
+            json_decref(root);
+        }
+}
+
+static void render(const struct gen_request *request, struct bytes text)
+{
+    const struct gen_message *message = request->n_messages > 0 ? &request->messages[0] : NULL;
+    struct api_chunk chunk = {.is_chat = request->n_prompts == 0,
+                              .id = "x",
+                              .model = request->model,
+                              .has_usage = request->wants_usage};
+    struct api_choice choice = {.blocks = message == NULL ? NULL : message->blocks,
+                                .n_blocks = message == NULL ? 0 : message->n_blocks,
+                                .before = request->n_prompts > 0 ? request->prompts[0].text : text};
+    struct api_usage usage = {0};
+    struct buf out = {0};
+
+    ASSERT(api_put_completion(&out, &chunk, &choice, 1, &usage) == 0);
+    is_json(&out);
+    ASSERT(api_put_chunk_text(&out, &chunk, GEN_TEXT, text) == 0);
+    is_json(&out);
+    ASSERT(api_put_chunk_arguments(&out, &chunk, 1, text) == 0 || !chunk.is_chat);
+    if (chunk.is_chat)
+        is_json(&out);
+    buf_fini(&out);
+    ASSERT(api_put_detokenized(&out, text) == 0);
+    is_json(&out);
+}
+
+static void try_body(struct bytes body, enum api_call call)
+{
+    struct gen_request request;
+    struct api_error error = {0};
+    struct buf text = {0};
+
+    if (api_parse_request(body, call, &request, &error) == 0) {
+        check_bounds(&request, call);
+        check_arguments(&request);
+        render(&request, body);
+        gen_request_fini(&request);
+        return;
+    }
+    ASSERT(error.status == 400 && error.message[0] != '\0');
+    ASSERT(api_put_openai_error(&text, &error) == 0);
+    is_json(&text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    for (enum api_call call = API_CHAT; call <= API_DETOKENIZE; call++)
+        try_body(bytes_of(data, size), call);
+    return 0;
+}

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shapes of answers, family by family: what a model would write is allowed, and whatever is allowed (drawn at
+ * random, as at an endless temperature) is read back as what the request asked for. */
+#include "front/shape.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/json.h"
+#include "api/parse.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "front/answer.h"
+#include "front/prompt.h"
+#include "sample/grammar.h"
+#include "sim_model.h"
+
+#define BAR      "\xef\xbd\x9c"
+#define LOW      "\xe2\x96\x81"
+#define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
+#define SEP      "<" BAR "tool" LOW "sep" BAR ">"
+
+/* A template of this family, as far as it is told from its text. */
+#define FAMILY(marks)                                                                                        \
+    "{# " marks " #}{% for m in messages %}{{ m.role }}:{{ m.content }}{{ m.tool_calls|string if "           \
+    "m.tool_calls }};{% endfor %}{{ tools|string if tools }}"
+
+#define ARGS "{\"mode\": \"on\", \"n\": 5}"
+
+static const struct {
+    const char *name, *source;
+    const char *call; /* of set with ARGS */
+    bool is_one;      /* the format has one call an answer */
+} families[] = {
+    {"hermes", FAMILY("<tool_call>"),
+     "<tool_call>\n{\"name\": \"set\", \"arguments\": " ARGS "}\n</tool_call>", false},
+    {"generic", "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}",
+     "<tool_call>\n{\"name\": \"set\", \"arguments\": " ARGS "}\n</tool_call>", false},
+    {"xml", FAMILY("<tool_call> <function="),
+     "<tool_call>\n<function=set>\n<parameter=mode>\non\n</parameter>\n<parameter=n>\n5\n</parameter>\n</"
+     "function>\n"
+     "</tool_call>",
+     false},
+    {"glm", FAMILY("<tool_call> <arg_key>"),
+     "<tool_call>set\n<arg_key>mode</arg_key>\n<arg_value>on</arg_value>\n<arg_key>n</arg_key>\n<arg_value>5"
+     "</arg_value>\n</tool_call>",
+     false},
+    {"mistral", FAMILY("[TOOL_CALLS]"), "[TOOL_CALLS][{\"name\": \"set\", \"arguments\": " ARGS "}]", false},
+    {"mistral, named", FAMILY("[TOOL_CALLS] [ARGS]"), "[TOOL_CALLS]set[ARGS]" ARGS, false},
+    {"deepseek", FAMILY(DS("calls", "begin") " ```json"),
+     DS("calls", "begin") DS("call", "begin") "function" SEP "set\n```json\n" ARGS "\n```" DS("call", "end")
+         DS("calls", "end"),
+     false},
+    {"deepseek v3.1", FAMILY(DS("calls", "begin")),
+     DS("calls", "begin") DS("call", "begin") "set" SEP ARGS DS("call", "end") DS("calls", "end"), false},
+    {"harmony", FAMILY("<|start|><|channel|><|message|><|constrain|><|end|><|call|>"),
+     "<|channel|>commentary to=functions.set <|constrain|>json<|message|>" ARGS, true},
+    {"llama", FAMILY("<|python_tag|>"), "{\"name\": \"set\", \"parameters\": " ARGS "}", true},
+};
+
+/* ---- asking ---- */
+
+#define SCHEMA                                                                                               \
+    "{\"type\":\"object\",\"properties\":{\"mode\":{\"enum\":[\"on\",\"off\"]},\"n\":{\"type\":\"integer\"}" \
+    "},"                                                                                                     \
+    "\"required\":[\"mode\",\"n\"],\"additionalProperties\":false}"
+#define TOOLS(strict)                                                                                        \
+    "\"tools\":[{\"name\":\"get\",\"strict\":" strict                                                        \
+    ",\"input_schema\":{\"type\":\"object\",\"properties\":{"                                                \
+    "\"id\":{\"type\":\"integer\"}},\"required\":[\"id\"],\"additionalProperties\":false}},{\"name\":"       \
+    "\"set\",\"strict\":" strict ",\"input_schema\":" SCHEMA "}],"
+#define CHOICE(choice) "\"tool_choice\":{" choice "},"
+#define ANY            CHOICE("\"type\":\"any\"")
+#define SET            CHOICE("\"type\":\"tool\",\"name\":\"set\"")
+
+struct ask { /* a request and what came of it */
+    struct gen_request request;
+    struct buf shape;
+    struct tokenizer *tokenizer;
+    struct grammar_vocab *vocab;
+    struct grammar *grammar; /* NULL: any answer */
+};
+
+static void ask(const struct gen_model *model, const char *fields, bool begins_thinking, struct ask *out)
+{
+    struct api_error error = {0};
+    struct fault fault = {0};
+    struct buf body = {0};
+
+    memset(out, 0, sizeof(*out));
+    buf_printf(&body,
+               "{%s\"model\":\"m\",\"max_tokens\":4000,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+               fields);
+    if (api_parse_request(buf_view(&body), API_MESSAGES, &out->request, &error) < 0)
+        fail_msg("%s", error.message);
+    if (shape_make(model, &out->request, begins_thinking, &out->shape, &error) < 0)
+        fail_msg("%s", error.message);
+    out->tokenizer = model->tokenizer;
+    assert_int_equal(grammar_vocab_new(model->tokenizer, &out->vocab), 0);
+    if (out->shape.len_bytes > 0 && grammar_new(out->vocab, buf_view(&out->shape), &fault, &out->grammar) < 0)
+        fail_msg("%s: %s", fault.text, (const char *)out->shape.data);
+    buf_fini(&body);
+}
+
+static void ask_fini(struct ask *ask)
+{
+    grammar_unref(ask->grammar);
+    grammar_vocab_unref(ask->vocab);
+    buf_fini(&ask->shape);
+    gen_request_fini(&ask->request);
+}
+
+/* May the model write this, and end then? */
+static bool takes(const struct ask *ask, const char *text)
+{
+    struct token_ids ids = {0};
+    struct grammar_run *run;
+    bool is_taken = true;
+
+    assert_int_equal(tokenizer_encode(ask->tokenizer, bytes_str(text), TOKEN_PARSE_SPECIAL, 10000, &ids), 0);
+    assert_int_equal(grammar_run_new(ask->grammar, &run), 0);
+    for (size_t i = 0; i < ids.n && is_taken; i++)
+        is_taken = grammar_accept(run, ids.ids[i]) == 0;
+    is_taken = is_taken && grammar_is_complete(run);
+    grammar_run_free(run);
+    token_ids_fini(&ids);
+    return is_taken;
+}
+
+/* ---- reading back ---- */
+
+struct sink {
+    struct buf text, thinking;
+    struct buf arguments; /* of the last call */
+    struct buf names;     /* "set;get;" */
+    unsigned n_calls, n_bad;
+};
+
+static int ignore(void *arg)
+{
+    return 0;
+}
+
+static int put_text(void *arg, struct bytes text)
+{
+    return buf_append(&((struct sink *)arg)->text, text.data, text.len_bytes);
+}
+
+static int put_thinking(void *arg, struct bytes text)
+{
+    return buf_append(&((struct sink *)arg)->thinking, text.data, text.len_bytes);
+}
+
+static int put_signature(void *arg, struct bytes signature)
+{
+    return 0;
+}
+
+static int open_call(void *arg, const char *id, struct bytes name)
+{
+    struct sink *sink = arg;
+
+    sink->n_calls++;
+    buf_clear(&sink->arguments);
+    return buf_printf(&sink->names, "%.*s;", (int)name.len_bytes, (const char *)name.data);
+}
+
+static int put_arguments(void *arg, struct bytes json)
+{
+    return buf_append(&((struct sink *)arg)->arguments, json.data, json.len_bytes);
+}
+
+/* Every call is held against the schemas above. */
+static int shut(void *arg, enum calls_end how)
+{
+    struct sink *sink = arg;
+    json_t *root = NULL;
+    bool is_set, is_good;
+
+    if (sink->arguments.len_bytes == 0)
+        return 0;
+    is_good = how == CALLS_WHOLE && api_json_load(buf_view(&sink->arguments), NULL, &root) == 0;
+    is_set =
+        sink->names.len_bytes >= 4 && memcmp(sink->names.data + sink->names.len_bytes - 4, "set;", 4) == 0;
+    if (is_set)
+        is_good = is_good && json_object_size(root) == 2 && json_is_integer(json_object_get(root, "n")) &&
+                  (bytes_is(api_json_str(json_object_get(root, "mode")), "on") ||
+                   bytes_is(api_json_str(json_object_get(root, "mode")), "off"));
+    else
+        is_good = is_good && json_object_size(root) == 1 && json_is_integer(json_object_get(root, "id"));
+    if (!is_good)
+        print_message("arguments: %.*s\n", (int)sink->arguments.len_bytes,
+                      (const char *)sink->arguments.data);
+    sink->n_bad += !is_good;
+    buf_clear(&sink->arguments);
+    json_decref(root);
+    return 0;
+}
+
+static const struct answer_sink sink_calls = {.open_text = ignore,
+                                              .text = put_text,
+                                              .open_thinking = ignore,
+                                              .thinking = put_thinking,
+                                              .signature = put_signature,
+                                              .open_call = open_call,
+                                              .arguments = put_arguments,
+                                              .close = shut};
+
+static void sink_fini(struct sink *sink)
+{
+    buf_fini(&sink->text);
+    buf_fini(&sink->thinking);
+    buf_fini(&sink->arguments);
+    buf_fini(&sink->names);
+}
+
+static token_id draw_one(const uint64_t *mask, uint32_t n_tokens, struct rng *rng)
+{
+    uint32_t n = 0, nth;
+
+    for (uint32_t id = 0; id < n_tokens; id++)
+        n += mask == NULL || (mask[id / 64] >> (id % 64) & 1) != 0;
+    assert_true(n > 0);
+    nth = (uint32_t)rng_below(rng, n);
+    for (uint32_t id = 0; id < n_tokens; id++)
+        if ((mask == NULL || (mask[id / 64] >> (id % 64) & 1) != 0) && nth-- == 0)
+            return id;
+    return TOKEN_NONE;
+}
+
+static bool is_stop(const struct tokenizer *tokenizer, token_id id)
+{
+    size_t n;
+    const token_id *ids = tokenizer_stop_ids(tokenizer, &n);
+
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+/* An answer of at most n tokens, all allowed ones being equally likely, read back into the sink. */
+static enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct rng *rng, uint32_t n,
+                          struct sink *sink)
+{
+    const struct answer_opts opts = {.model = model, .request = &ask->request};
+    struct grammar_run *run;
+    struct answer *answer;
+    enum gen_stop why = GEN_STOP_MAX_TOKENS;
+    int rc = 0;
+
+    memset(sink, 0, sizeof(*sink));
+    assert_int_equal(grammar_run_new(ask->grammar, &run), 0);
+    assert_int_equal(answer_new(&opts, &sink_calls, sink, &answer), 0);
+    for (; n > 0 && rc == 0; n--) {
+        token_id id = draw_one(grammar_mask(run, n), tokenizer_vocab_size(model->tokenizer), rng);
+
+        if (is_stop(model->tokenizer, id)) {
+            why = GEN_STOP_END_TURN;
+            break;
+        }
+        assert_int_equal(grammar_accept(run, id), 0);
+        rc = answer_push(answer, &id, 1);
+    }
+    assert_true(rc >= 0);
+    if (n == 0 && grammar_is_complete(run))
+        why = GEN_STOP_END_TURN; /* the tokens sufficed to the last one */
+    if (rc == 0)
+        assert_int_equal(answer_finish(answer, why), 0);
+    why = answer_stop(answer);
+    answer_free(answer);
+    grammar_run_free(run);
+    return why;
+}
+
+/* ---- tests ---- */
+
+static void calls_are_allowed_as_they_are_written(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        static const char *const wishes[] = {TOOLS("false") ANY, TOOLS("false") SET, TOOLS("true"),
+                                             TOOLS("true") ANY};
+        struct gen_model model;
+        struct ask forced;
+
+        assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
+        for (size_t w = 0; w < ARRAY_LEN(wishes); w++) {
+            ask(&model, wishes[w], false, &forced);
+            if (!takes(&forced, families[i].call))
+                fail_msg("%s, wish %zu: %s is not allowed by %s", families[i].name, w, families[i].call,
+                         (const char *)forced.shape.data);
+            assert_int_equal(takes(&forced, "Hello."), w == 2 && strcmp(families[i].name, "harmony") != 0);
+            ask_fini(&forced);
+        }
+        sim_model_close(&model);
+    }
+}
+
+/* tool_choice any and tool, with one call or more: at any temperature there are calls, and good ones. */
+static void forced_calls_come_whatever_is_drawn(void **state)
+{
+    static const struct {
+        const char *fields;
+        bool is_set, is_single;
+    } wishes[] = {
+        {TOOLS("false") ANY, false, false},
+        {TOOLS("false") SET, true, false},
+        {TOOLS("false") CHOICE("\"type\":\"any\",\"disable_parallel_tool_use\":true"), false, true}};
+    struct rng rng;
+
+    rng_init(&rng, 5);
+    for (size_t i = 0; i < ARRAY_LEN(families) * ARRAY_LEN(wishes); i++) {
+        size_t f = i / ARRAY_LEN(wishes), w = i % ARRAY_LEN(wishes);
+        struct gen_model model;
+        struct ask forced;
+
+        assert_int_equal(sim_model_open_with(families[f].source, 4096, &model), 0);
+        ask(&model, wishes[w].fields, false, &forced);
+        for (unsigned round = 0; round < 12; round++) {
+            struct sink sink;
+            enum gen_stop why = draw(&model, &forced, &rng, 300 + round * 40, &sink);
+
+            if (sink.n_calls == 0 || sink.n_bad > 0 || why != GEN_STOP_TOOL_USE || sink.text.len_bytes > 0)
+                fail_msg("%s, wish %zu: stop %d, %u calls, %u bad, text %.*s", families[f].name, w, why,
+                         sink.n_calls, sink.n_bad, (int)sink.text.len_bytes, (const char *)sink.text.data);
+            if (wishes[w].is_single || families[f].is_one)
+                assert_int_equal(sink.n_calls, 1);
+            if (wishes[w].is_set)
+                assert_null(strstr((char *)sink.names.data, "get"));
+            sink_fini(&sink);
+        }
+        ask_fini(&forced);
+        sim_model_close(&model);
+    }
+}
+
+/* Under auto, what is called is a tool, and a strict one gets what its schema says. */
+static void strict_calls_are_good_calls(void **state)
+{
+    struct rng rng;
+    unsigned n_calls = 0;
+
+    rng_init(&rng, 6);
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        struct gen_model model;
+        struct ask strict;
+
+        assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
+        ask(&model, TOOLS("true"), false, &strict);
+        for (unsigned round = 0; round < 10; round++) {
+            struct sink sink;
+
+            draw(&model, &strict, &rng, 400, &sink);
+            assert_int_equal(sink.n_bad, 0);
+            n_calls += sink.n_calls;
+            sink_fini(&sink);
+        }
+        ask_fini(&strict);
+        sim_model_close(&model);
+    }
+    assert_true(n_calls > 5);
+}
+
+static void no_call_is_made_where_none_may_be(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        struct gen_model model;
+        struct ask none;
+
+        assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
+        ask(&model, TOOLS("true") CHOICE("\"type\":\"none\""), false, &none);
+        if (strcmp(families[i].name, "llama") != 0) /* its calls are text then */
+            assert_false(takes(&none, families[i].call));
+        assert_true(takes(&none, strcmp(families[i].name, "harmony") == 0
+                                     ? "<|channel|>final<|message|>Hello."
+                                     : "Hello <tool."));
+        ask_fini(&none);
+        sim_model_close(&model);
+    }
+}
+
+#define FORMAT                                                                                               \
+    "\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\","               \
+    "\"properties\":{\"ok\":{"                                                                               \
+    "\"type\":\"boolean\"}},\"required\":[\"ok\"],\"additionalProperties\":false}}},"
+
+static void documents_have_their_schema(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        bool is_harmony = strcmp(families[i].name, "harmony") == 0;
+        struct gen_model model;
+        struct ask document;
+
+        assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
+        ask(&model, FORMAT, false, &document);
+        assert_true(
+            takes(&document, is_harmony ? "<|channel|>final<|message|>{\"ok\":true}" : "{\"ok\":true}"));
+        assert_false(takes(&document, is_harmony ? "<|channel|>final<|message|>{\"ok\":1}" : "{\"ok\":1}"));
+        assert_false(takes(&document, "Sure: {\"ok\":true}"));
+        for (unsigned round = 0; round < 5; round++) {
+            struct sink sink;
+            json_t *root = NULL;
+
+            assert_int_equal(draw(&model, &document, &rng, 200, &sink), GEN_STOP_END_TURN);
+            assert_int_equal(api_json_load(buf_view(&sink.text), NULL, &root), 0);
+            assert_true(json_is_boolean(json_object_get(root, "ok")));
+            json_decref(root);
+            sink_fini(&sink);
+        }
+        ask_fini(&document);
+        ask(&model, TOOLS("true") FORMAT, false, &document); /* or a call */
+        assert_true(takes(&document, families[i].call));
+        ask_fini(&document);
+        sim_model_close(&model);
+    }
+}
+
+/* ---- thinking ---- */
+
+#define THINKING(source) "{# <think></think> #}" source
+#define BUDGET           "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024},"
+
+static void thinking_is_held_to_its_budget(void **state)
+{
+    struct gen_model model;
+    struct ask thinking;
+    struct rng rng;
+    struct buf text = {0};
+
+    rng_init(&rng, 8);
+    assert_int_equal(
+        sim_model_open_with(THINKING("{% for m in messages %}{{ m.content }}{% endfor %}"), 8192, &model), 0);
+    ask(&model, BUDGET, false, &thinking);
+    /* Where the mark is no token of its own, its characters count as well. */
+    for (unsigned n = 1000; n <= 1050; n += 25) {
+        buf_clear(&text);
+        buf_append_str(&text, "<think>");
+        for (unsigned i = 0; i < n; i++)
+            buf_append_byte(&text, 'x');
+        buf_append_str(&text, "</think>Yes.");
+        if (takes(&thinking, (char *)text.data) != (n <= 1024))
+            fail_msg("%u tokens: %s", n, (char *)thinking.shape.data);
+    }
+    assert_true(takes(&thinking, "Yes."));
+    ask_fini(&thinking);
+    ask(&model, BUDGET, true, &thinking); /* the prompt has opened it */
+    assert_true(takes(&thinking, "hm</think>\n\nYes."));
+    buf_consume(&text, 7);
+    assert_false(takes(&thinking, (char *)text.data));
+    ask_fini(&thinking);
+
+    ask(&model, "\"thinking\":{\"type\":\"disabled\"},", true, &thinking);
+    assert_true(takes(&thinking, "</think>\n\nYes."));
+    assert_false(takes(&thinking, "hm</think>\n\nYes."));
+    ask_fini(&thinking);
+    ask(&model, "\"thinking\":{\"type\":\"disabled\"},", false, &thinking);
+    assert_true(takes(&thinking, "Yes."));
+    assert_false(takes(&thinking, "<think>hm</think>Yes."));
+    ask_fini(&thinking);
+
+    ask(&model, FORMAT, false, &thinking);
+    assert_true(takes(&thinking, "<think>hm</think>\n\n{\"ok\":true}"));
+    assert_true(takes(&thinking, "{\"ok\":true}"));
+    assert_false(takes(&thinking, "<think>hm</think>\n\nYes."));
+    ask_fini(&thinking);
+
+    ask(&model, TOOLS("true") "\"thinking\":{\"type\":\"adaptive\"}," ANY, true, &thinking);
+    assert_true(takes(
+        &thinking, "</think>\n\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"id\":1}}\n</tool_call>"));
+    assert_false(
+        takes(&thinking,
+              "hm</think>\n\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"id\":1}}\n</tool_call>"));
+    ask_fini(&thinking);
+    ask(&model, "", false, &thinking);
+    assert_int_equal(thinking.shape.len_bytes, 0);
+    ask_fini(&thinking);
+    buf_fini(&text);
+    sim_model_close(&model);
+}
+
+/* ---- refusals ---- */
+
+static void expect_refusal(const struct gen_model *model, const char *fields, const char *message)
+{
+    struct api_error error = {0};
+    struct gen_request request;
+    struct buf body = {0}, shape = {0};
+
+    buf_printf(&body,
+               "{%s\"model\":\"m\",\"max_tokens\":4000,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+               fields);
+    assert_int_equal(api_parse_request(buf_view(&body), API_MESSAGES, &request, &error), 0);
+    assert_int_equal(shape_make(model, &request, false, &shape, &error), E_FORMAT);
+    assert_int_equal(error.status, 400);
+    if (strncmp(error.message, message, strlen(message)) != 0)
+        fail_msg("%s", error.message);
+    gen_request_fini(&request);
+    buf_fini(&shape);
+    buf_fini(&body);
+}
+
+#define ODD "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"(?=x)\"}}}"
+
+static void schemas_that_cannot_be_held_are_named(void **state)
+{
+    expect_refusal(*state, "\"tools\":[{\"name\":\"f\",\"strict\":true,\"input_schema\":" ODD "}],",
+                   "tools.0.input_schema.properties.a.pattern: ");
+    expect_refusal(*state,
+                   "\"tools\":[{\"name\":\"g\",\"input_schema\":{\"type\":\"object\"}},{\"name\":\"f\","
+                   "\"input_schema\":" ODD "}]," ANY,
+                   "tools.1.input_schema.properties.a.pattern: ");
+    expect_refusal(*state, "\"output_format\":{\"type\":\"json_schema\",\"schema\":" ODD "},",
+                   "output_config.format.schema.properties.a.pattern: ");
+}
+
+/* Tools that nobody forces may have any schema. */
+static void free_tools_may_have_any_schema(void **state)
+{
+    struct ask plain;
+
+    ask(*state, "\"tools\":[{\"name\":\"f\",\"input_schema\":" ODD "}],", false, &plain);
+    assert_true(takes(&plain, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"b\": 7}}\n</tool_call>"));
+    assert_false(takes(&plain, "<tool_call>\n{\"name\": \"g\", \"arguments\": {\"b\": 7}}\n</tool_call>"));
+    ask_fini(&plain);
+}
+
+static int set_up(void **state)
+{
+    static struct gen_model model;
+
+    *state = &model;
+    return sim_model_open(4096, &model);
+}
+
+static int tear_down(void **state)
+{
+    sim_model_close(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_are_allowed_as_they_are_written),
+        cmocka_unit_test(forced_calls_come_whatever_is_drawn),
+        cmocka_unit_test(strict_calls_are_good_calls),
+        cmocka_unit_test(no_call_is_made_where_none_may_be),
+        cmocka_unit_test(documents_have_their_schema),
+        cmocka_unit_test(thinking_is_held_to_its_budget),
+        cmocka_unit_test(schemas_that_cannot_be_held_are_named),
+        cmocka_unit_test(free_tools_may_have_any_schema),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -378,7 +378,7 @@ static void on_accepted(void *arg, uint32_t cached_tokens)
 static void remember(struct choice *choice, enum gen_stop why, bool is_early)
 {
     struct request *request = choice->request;
-    const struct record_end end = {.tokenizer = request->model->tokenizer,
+    const struct record_end end = {.model = request->model,
                                    .prompt = choice->prompt,
                                    .prefill = request->gen.prefill,
                                    .stop = why,

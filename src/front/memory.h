@@ -28,7 +28,8 @@ struct memory_answer {    /* what it points to is from memory_answer_take() */
     struct bytes thinking;    /* empty: hidden from the client */
     struct gen_block *blocks; /* TEXT and TOOL_USE, as the client got them */
     size_t n_blocks;
-    struct bytes *sorted; /* [n_blocks]: inputs of TOOL_USE as api_json_sort() writes them */
+    struct bytes *sorted;    /* [n_blocks]: inputs of TOOL_USE as api_json_sort() writes them */
+    struct bytes *drawn_ids; /* [n_blocks]: what the model called them, where it does; NULL: it does not */
 
     struct memory_key key; /* from here on the memory's own */
     struct list node;

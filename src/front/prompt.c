@@ -36,8 +36,9 @@ struct build { /* and what is looked for on the way */
     const struct replay *replay; /* may be NULL */
     struct chat_drawn *drawn;    /* [n_drawn] answers of ours that were found in it */
     size_t n_drawn;
-    struct hint *hints; /* [n_drawn] */
-    bool *is_hintless;  /* [n_messages]: no hint for this one */
+    struct hint *hints;               /* [n_drawn] */
+    bool *is_hintless;                /* [n_messages]: no hint for this one */
+    const struct memory_answer *last; /* the last assistant's message, if it is one of ours */
     struct turns turns;
     size_t n_messages; /* done */
     size_t first_turn; /* of the last of them */
@@ -115,7 +116,18 @@ static void add_user(struct turns *turns, const struct gen_message *message, enu
     }
 }
 
-static void add_assistant(struct turns *turns, const struct gen_message *message)
+/* What the model itself called the call that the client knows by this id. */
+static struct bytes drawn_id(const struct memory_answer *answer, struct bytes id)
+{
+    for (size_t i = 0; answer != NULL && answer->drawn_ids != NULL && i < answer->n_blocks; i++)
+        if (answer->drawn_ids[i].len_bytes > 0 && bytes_equal(answer->blocks[i].id, id))
+            return answer->drawn_ids[i];
+    return id;
+}
+
+/* answer: what it is of ours; NULL: nothing. */
+static void add_assistant(struct turns *turns, const struct gen_message *message,
+                          const struct memory_answer *answer)
 {
     size_t n_blocks = message->n_blocks;
     struct chat_message *turn = add_turn(turns, CHAT_ASSISTANT);
@@ -132,7 +144,7 @@ static void add_assistant(struct turns *turns, const struct gen_message *message
         if (message->blocks[i].kind == GEN_TOOL_USE)
             calls[turn->n_calls++] = (struct chat_call){.name = message->blocks[i].name,
                                                         .arguments = message->blocks[i].input,
-                                                        .id = message->blocks[i].id};
+                                                        .id = drawn_id(answer, message->blocks[i].id)};
     /* The template puts a line end before calls; the model's own, which we delivered as text, would double
      * it. */
     while (turn->n_calls > 0 && turn->text.len_bytes > 0 &&
@@ -219,13 +231,14 @@ static void add_answer(struct build *build, size_t i)
     struct gen_message ours;
     struct chat_message *turn;
 
+    build->last = NULL;
     if (answer == NULL || !replay_is_equal(answer, message)) {
-        add_assistant(&build->turns, message);
+        add_assistant(&build->turns, message, NULL);
         return;
     }
     ours =
         (struct gen_message){.role = GEN_ASSISTANT, .blocks = answer->blocks, .n_blocks = answer->n_blocks};
-    add_assistant(&build->turns, &ours);
+    add_assistant(&build->turns, &ours, answer);
     if (build->turns.is_bad)
         return;
     turn = &build->turns.list[build->turns.n - 1];
@@ -235,6 +248,7 @@ static void add_answer(struct build *build, size_t i)
         turn->thinking = bytes_str("...");
         build->hints[build->n_drawn].is_given = true;
     }
+    build->last = answer;
     build->drawn[build->n_drawn++] = drawn_of(answer, build->turns.n - 1);
 }
 
@@ -247,6 +261,8 @@ static void add_message(struct build *build, size_t i)
         add_answer(build, i);
     else
         add_user(&build->turns, message, message->role == GEN_USER ? CHAT_USER : CHAT_SYSTEM);
+    for (size_t k = build->first_turn; message->role == GEN_USER && k < build->turns.n; k++)
+        build->turns.list[k].call_id = drawn_id(build->last, build->turns.list[k].call_id);
     build->n_messages++;
     find_mark(build, &build->request->mark, &build->mark);
     find_mark(build, &build->request->mark_1h, &build->mark_1h);

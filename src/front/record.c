@@ -202,7 +202,8 @@ static int count_inside(const struct record *record, const struct record_end *en
     struct bytes last = buf_view(&record->blocks[record->n_blocks - 1].text);
     size_t *ends = calloc(record->ids.n + 1, sizeof(*ends));
     struct buf text = {0};
-    int rc = ends == NULL ? E_NOMEM : spell(record, end->tokenizer, end->prefill.len_bytes > 0, &text, ends);
+    int rc = ends == NULL ? E_NOMEM
+                          : spell(record, end->model->tokenizer, end->prefill.len_bytes > 0, &text, ends);
     size_t from = SIZE_MAX, n = record->ids.n;
 
     for (size_t at = 0; rc == 0 && (at = bytes_find(buf_view(&text), last, at)) != SIZE_MAX; at++)
@@ -341,6 +342,38 @@ static int copy_ids(const struct record *record, const struct record_end *end, s
     return 0;
 }
 
+/* In the Mistral manner the model gives its calls ids of its own, and results are to name these: the text is
+ * a list of objects, perhaps after other text.  Anything else has no ids. */
+static int copy_drawn_ids(const struct record *record, const struct record_end *end,
+                          struct memory_answer *answer)
+{
+    size_t *ends = calloc(record->ids.n + 1, sizeof(*ends)), n = 0;
+    struct buf text = {0};
+    json_t *list = NULL;
+    int rc = ends == NULL ? E_NOMEM : spell(record, end->model->tokenizer, false, &text, ends);
+    size_t marker = bytes_find(buf_view(&text), bytes_str("[TOOL_CALLS]"), 0); /* spelled out: no token */
+    size_t from = bytes_find(buf_view(&text), bytes_str("["), marker == SIZE_MAX ? 0 : marker + 12);
+
+    if (rc == 0 && from != SIZE_MAX &&
+        api_json_load(bytes_of(text.data + from, text.len_bytes - from), NULL, &list) == 0) {
+        answer->drawn_ids = memory_answer_take(answer, (answer->n_blocks + 1) * sizeof(*answer->drawn_ids));
+        rc = answer->drawn_ids == NULL ? E_NOMEM : 0;
+    }
+    for (size_t i = 0; rc == 0 && list != NULL && i < answer->n_blocks; i++) {
+        struct bytes id;
+
+        if (answer->blocks[i].kind != GEN_TOOL_USE)
+            continue;
+        id = api_json_str(json_object_get(json_array_get(list, n++), "id"));
+        if (!copy(answer, id, bytes_of(NULL, 0), &answer->drawn_ids[i]))
+            rc = E_NOMEM;
+    }
+    json_decref(list);
+    buf_fini(&text);
+    free(ends);
+    return rc;
+}
+
 int record_finish(struct record *record, const struct record_end *end, struct memory_answer **out)
 {
     struct memory_answer *answer;
@@ -354,6 +387,8 @@ int record_finish(struct record *record, const struct record_end *end, struct me
     rc = copy_ids(record, end, answer);
     if (rc == 0)
         rc = copy_blocks(record, end, answer);
+    if (rc == 0 && chat_format_manner(end->model->chat)->calls == CHAT_CALLS_MISTRAL)
+        rc = copy_drawn_ids(record, end, answer);
     if (rc == 0 && answer->n_blocks == 0) /* nothing that could come back */
         rc = E_UNSUPPORTED;
     if (rc < 0)

@@ -18,7 +18,7 @@ void record_free(struct record *record); /* NULL is fine */
 void record_tokens(struct record *record, const token_id *ids, size_t n);
 
 struct record_end {
-    const struct tokenizer *tokenizer;
+    const struct gen_model *model;
     const struct prompt *prompt; /* that it answers */
     struct bytes prefill;        /* the beginning of its text, which the client sent */
     enum gen_stop stop;

@@ -147,6 +147,11 @@ static int read_text(struct splice *splice, struct chat_extras *extras, size_t *
     return rc;
 }
 
+static bool is_blank(uint8_t c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 /* The first token that ends answers in [from, to), which is the template's own text; to: none. */
 static size_t find_close(const struct splice *splice, size_t from, size_t to, size_t *len_out)
 {
@@ -167,21 +172,29 @@ static size_t find_close(const struct splice *splice, size_t from, size_t to, si
     return best;
 }
 
-/* Where n_messages messages are over and the next has not begun; is_joint_out: a marker begins there. */
+/* Where n_messages messages are over and the next has not begun: behind the token that closes the last, or
+ * else at the first marker after it.  is_joint_out: a marker begins there. */
 static size_t find_boundary(const struct splice *splice, size_t n_messages, bool *is_joint_out)
 {
-    size_t to = splice->next_first[n_messages], from = to, len_bytes = 0;
+    const struct tokenizer *tokenizer = splice->format->tokenizer;
+    struct bytes text = bytes_of(splice->text.data, splice->text.len_bytes);
+    size_t to = splice->next_first[n_messages], from = to, len_bytes = 0, boundary;
 
     while (from > 0 && mark_at(splice, from - 1) == 0)
         from--;
     size_t close = find_close(splice, from, to, &len_bytes);
-    size_t boundary = close == to ? from : close + len_bytes;
-    while (close < to && boundary < to && strchr(" \t\r\n", splice->text.data[boundary]) != NULL &&
-           splice->text.data[boundary] != '\0')
-        boundary++;
-    *is_joint_out = boundary == splice->text.len_bytes ||
-                    token_begins_at(splice->format->tokenizer,
-                                    bytes_of(splice->text.data, splice->text.len_bytes), boundary);
+    if (close < to) {
+        boundary = close + len_bytes;
+        while (boundary < to && is_blank(text.data[boundary]))
+            boundary++;
+    } else {
+        boundary = from;
+        while (boundary < to && !token_begins_at(tokenizer, text, boundary))
+            boundary++;
+        if (boundary == to)
+            boundary = from;
+    }
+    *is_joint_out = boundary == text.len_bytes || token_begins_at(tokenizer, text, boundary);
     return boundary;
 }
 

@@ -206,7 +206,7 @@ static const struct answer_sink nobody = {open_nothing, take_text, open_nothing,
 static void remember(struct bench *bench, const struct gen_message *message, unsigned i)
 {
     struct record *record;
-    struct record_end end = {.tokenizer = bench->model.tokenizer, .stop = GEN_STOP_TOOL_USE};
+    struct record_end end = {.model = &bench->model, .stop = GEN_STOP_TOOL_USE};
     struct memory_answer *answer;
     struct memory_key key;
     struct buf body = {0};

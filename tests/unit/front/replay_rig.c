@@ -235,7 +235,7 @@ static json_t *as_today(struct rig_talk *talk, const json_t *message)
 {
     const json_t *content = json_object_get(message, "content");
     json_t *copy = json_deep_copy(message), *blocks = json_array(), *calls = json_array();
-    bool moves = chance(talk, 50), trims = chance(talk, 50);
+    bool moves = chance(talk, 50), trims = chance(talk, 50), drops = chance(talk, 70);
 
     if (!json_is_array(content) || !bytes_is(api_json_str(json_object_get(message, "role")), "assistant")) {
         json_decref(blocks);
@@ -245,6 +245,11 @@ static json_t *as_today(struct rig_talk *talk, const json_t *message)
     for (size_t i = 0; i < json_array_size(content); i++) {
         json_t *block = json_deep_copy(json_array_get(content, i));
         struct bytes text = api_json_str(json_object_get(block, "text"));
+
+        if (drops && json_object_get(block, "thinking") != NULL) {
+            json_decref(block);
+            continue;
+        }
 
         while (trims && text.len_bytes > 0 && strchr(" \n", text.data[text.len_bytes - 1]) != NULL)
             text.len_bytes--;
@@ -306,22 +311,22 @@ static json_t *words(struct rig_talk *talk)
     return value;
 }
 
-void rig_talk_init(struct rig_talk *talk, struct rig_model *model, uint64_t seed, bool has_tools,
-                   bool has_system)
+void rig_talk_init(struct rig_talk *talk, struct rig_model *model, uint64_t seed,
+                   const struct rig_manner *manner)
 {
     json_t *schema;
 
     memset(talk, 0, sizeof(*talk));
     rng_init(&talk->rng, seed);
     talk->model = model;
-    talk->has_tools = has_tools;
+    talk->manner = *manner;
     talk->messages = json_array();
     talk->head = json_pack("{s:s,s:i}", "model", "m", "max_tokens", 64);
-    if (has_system)
+    if (manner->has_system)
         json_object_set_new(talk->head, "system", json_string("You are a helper. Be short."));
     schema = json_pack("{s:s,s:{s:{s:s,s:s}}}", "type", "object", "properties", "path", "type", "string",
                        "description", "which");
-    if (has_tools)
+    if (manner->has_tools)
         json_object_set_new(talk->head, "tools",
                             json_pack("[{s:s,s:s,s:O}]", "name", "read", "description", "Reads a file",
                                       "input_schema", schema));
@@ -371,12 +376,19 @@ void rig_turn_fini(struct rig_turn *turn)
 /* What a client makes of the answer's blocks. */
 struct got {
     json_t *content;
-    struct buf text;
+    bool is_thinking;
+    struct buf text, signature;
     char id[64], name[64];
 };
 
 static int got_open_text(void *arg)
 {
+    return 0;
+}
+
+static int got_open_thinking(void *arg)
+{
+    ((struct got *)arg)->is_thinking = true;
     return 0;
 }
 
@@ -399,8 +411,16 @@ static int got_close(void *arg, enum calls_end how)
     struct got *got = arg;
     json_t *input = NULL;
 
-    assert_true(how == CALLS_WHOLE);
-    if (got->id[0] == '\0') {
+    if (how == CALLS_CUT) { /* a client makes of it what it can */
+        buf_clear(&got->text);
+        buf_append_str(&got->text, "{}");
+    }
+    if (got->is_thinking) {
+        json_array_append_new(got->content,
+                              json_pack("{s:s,s:s%,s:s%}", "type", "thinking", "thinking",
+                                        (char *)got->text.data, got->text.len_bytes, "signature",
+                                        (char *)got->signature.data, got->signature.len_bytes));
+    } else if (got->id[0] == '\0') {
         json_array_append_new(got->content, json_pack("{s:s,s:s%}", "type", "text", "text",
                                                       (char *)got->text.data, got->text.len_bytes));
     } else {
@@ -409,34 +429,72 @@ static int got_close(void *arg, enum calls_end how)
                                                       "name", got->name, "input", input));
     }
     got->id[0] = '\0';
+    got->is_thinking = false;
     buf_fini(&got->text);
+    buf_fini(&got->signature);
     return 0;
 }
 
 static int got_signature(void *arg, struct bytes signature)
 {
-    return 0;
+    return buf_append(&((struct got *)arg)->signature, signature.data, signature.len_bytes);
 }
 
-static const struct answer_sink got_sink = {got_open_text, got_text,      got_open_text, got_text,
-                                            got_signature, got_open_call, got_text,      got_close};
+static const struct answer_sink got_sink = {got_open_text, got_text,      got_open_thinking, got_text,
+                                            got_signature, got_open_call, got_text,          got_close};
 
-static void put_call(struct rig_talk *talk, struct buf *out)
+static void put_input(struct rig_talk *talk, struct buf *out)
 {
-    struct rng before;
     json_t *input = json_pack("{s:o,s:i,s:[i,f],s:{s:b}}", "path", words(talk), "line",
                               (int)rng_below(&talk->rng, 1000), "range", 1, 2.5, "options", "deep", 1);
 
-    buf_append_str(out, "<tool_call>\n{\"name\": \"read\", \"arguments\": ");
-    before = talk->rng;
     if (chance(talk, 50))
         put_wild(talk, input, out); /* as the model likes it today */
     else
         api_json_put(out, input);
-    talk->rng = before;
-    rng_u64(&talk->rng);
-    buf_append_str(out, "}\n</tool_call>");
     json_decref(input);
+}
+
+/* Calls as this family of models writes them. */
+static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
+{
+    enum chat_calls calls = chat_format_manner(talk->model->gen.chat)->calls;
+
+    for (uint64_t i = 0; i < n; i++) {
+        if (calls == CHAT_CALLS_LLAMA) {
+            buf_append_str(out, "{\"name\": \"read\", \"parameters\": ");
+            put_input(talk, out);
+            buf_append_str(out, "}");
+        } else if (calls == CHAT_CALLS_MISTRAL) {
+            buf_append_str(out, i == 0 ? "[TOOL_CALLS][" : ", ");
+            buf_append_str(out, "{\"name\": \"read\", \"arguments\": ");
+            put_input(talk, out);
+            buf_printf(out, ", \"id\": \"call0000%u\"}%s", (unsigned)i, i + 1 == n ? "]" : "");
+        } else {
+            assert_true(calls == CHAT_CALLS_HERMES);
+            buf_append_str(out, out->len_bytes > 0 ? "\n" : "");
+            buf_append_str(out, "<tool_call>\n{\"name\": \"read\", \"arguments\": ");
+            put_input(talk, out);
+            buf_append_str(out, "}\n</tool_call>");
+        }
+    }
+}
+
+static void put_answer(struct rig_talk *talk, struct buf *out)
+{
+    enum chat_calls calls = chat_format_manner(talk->model->gen.chat)->calls;
+    uint64_t most = calls == CHAT_CALLS_LLAMA ? 1 : 3, n = 0;
+
+    if (talk->manner.thinks && chance(talk, 80)) {
+        buf_append_str(out, "<think>\nHmm. ");
+        put_words(talk, out);
+        buf_append_str(out, "\n</think>\n\n");
+    }
+    if (talk->manner.has_tools)
+        n = talk->manner.always_calls ? 1 + rng_below(&talk->rng, most) : rng_below(&talk->rng, most + 1);
+    if (n == 0 || (calls == CHAT_CALLS_HERMES && chance(talk, 50)))
+        put_words(talk, out);
+    put_calls(talk, n, out);
 }
 
 /* Cut anywhere, so that the tokens are not those that the whole text would be encoded to. */
@@ -452,16 +510,17 @@ static void draw(struct rig_talk *talk, struct bytes text, struct token_ids *out
     }
 }
 
-static void remember(struct rig_talk *talk, struct rig_turn *turn, struct record *record,
-                     const struct answer *answer)
+static void remember(struct rig_talk *talk, struct rig_turn *turn, struct record *record, enum gen_stop stop,
+                     bool is_early)
 {
     const struct record_end end = {
-        .tokenizer = talk->model->gen.tokenizer, .prompt = &turn->prompt, .stop = answer_stop(answer)};
+        .model = &talk->model->gen, .prompt = &turn->prompt, .stop = stop, .is_early = is_early};
     struct memory_answer *remembered;
     struct gen_message message = {.role = GEN_ASSISTANT};
     struct memory_key key;
 
-    assert_int_equal(record_finish(record, &end, &remembered), 0);
+    if (record_finish(record, &end, &remembered) < 0)
+        return;
     message.blocks = remembered->blocks;
     message.n_blocks = remembered->n_blocks;
     assert_int_equal(replay_key_of(&turn->replay, &message, &key), 0);
@@ -469,7 +528,12 @@ static void remember(struct rig_talk *talk, struct rig_turn *turn, struct record
     memory_put(talk->memory, &key, remembered);
 }
 
-static void come_next(struct rig_talk *talk, const json_t *content, bool may_ask_again)
+size_t rig_n_remembered(const struct rig_talk *talk)
+{
+    return memory_count(talk->memory);
+}
+
+static void come_next(struct rig_talk *talk, const json_t *content)
 {
     json_t *next = json_array();
 
@@ -480,39 +544,44 @@ static void come_next(struct rig_talk *talk, const json_t *content, bool may_ask
             json_array_append_new(next, json_pack("{s:s,s:s,s:o}", "type", "tool_result", "tool_use_id",
                                                   json_string_value(id), "content", words(talk)));
     }
-    if (json_array_size(next) == 0 || (may_ask_again && chance(talk, 20)))
+    if (json_array_size(next) == 0 || (talk->manner.may_ask_again && chance(talk, 20)))
         json_array_append_new(next, json_pack("{s:s,s:o}", "type", "text", "text", words(talk)));
     say(talk, "user", next);
 }
 
-void rig_answer(struct rig_talk *talk, struct rig_turn *turn, bool may_ask_again)
+void rig_answer_text(struct rig_talk *talk, struct rig_turn *turn, const char *text, enum gen_stop stop)
 {
     const struct answer_opts opts = {.model = &talk->model->gen, .request = &turn->request};
     struct got got = {.content = json_array()};
     struct record *record;
     struct answer *answer;
-    struct buf text = {0};
-    uint64_t n_calls = talk->has_tools ? rng_below(&talk->rng, 4) : 0;
+    int rc;
 
-    if (n_calls == 0 || chance(talk, 50))
-        put_words(talk, &text);
-    for (uint64_t i = 0; i < n_calls; i++) {
-        buf_append_str(&text, text.len_bytes > 0 ? "\n" : "");
-        put_call(talk, &text);
-    }
-    draw(talk, buf_view(&text), &turn->drawn);
+    draw(talk, bytes_str(text), &turn->drawn);
     assert_int_equal(record_new(&got_sink, &got, &record), 0);
     assert_int_equal(answer_new(&opts, &record_sink, record, &answer), 0);
     record_tokens(record, turn->drawn.ids, turn->drawn.n);
-    assert_int_equal(answer_push(answer, turn->drawn.ids, turn->drawn.n), 0);
-    assert_int_equal(answer_finish(answer, GEN_STOP_END_TURN), 0);
-    remember(talk, turn, record, answer);
-    come_next(talk, got.content, may_ask_again);
+    rc = answer_push(answer, turn->drawn.ids, turn->drawn.n);
+    assert_true(rc >= 0);
+    if (rc == 0)
+        assert_int_equal(answer_finish(answer, stop), 0);
+    remember(talk, turn, record, answer_stop(answer), rc == 1);
+    come_next(talk, got.content);
     json_array_insert(talk->messages, json_array_size(talk->messages) - 1,
                       json_pack("{s:s,s:O}", "role", "assistant", "content", got.content));
     json_decref(got.content);
     answer_free(answer);
     record_free(record);
+}
+
+void rig_answer(struct rig_talk *talk, struct rig_turn *turn)
+{
+    size_t before = memory_count(talk->memory);
+    struct buf text = {0};
+
+    put_answer(talk, &text);
+    rig_answer_text(talk, turn, (char *)text.data, GEN_STOP_END_TURN);
+    assert_int_equal(memory_count(talk->memory), before + 1);
     buf_fini(&text);
 }
 

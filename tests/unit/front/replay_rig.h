@@ -19,10 +19,17 @@ struct rig_model { /* the bundled vocabulary, with the markers of other families
 bool rig_model_open(const char *template_name, struct rig_model *model);
 void rig_model_close(struct rig_model *model);
 
+struct rig_manner { /* of a conversation */
+    bool has_tools, has_system;
+    bool may_ask_again; /* a question beside results */
+    bool always_calls;
+    bool thinks;
+};
+
 struct rig_talk {
     struct rig_model *model;
+    struct rig_manner manner;
     struct rng rng;
-    bool has_tools;
     json_t *head;     /* what every request has besides messages */
     json_t *messages; /* as the client remembers them */
     struct memory *memory;
@@ -35,13 +42,16 @@ struct rig_turn {
     struct token_ids drawn;
 };
 
-void rig_talk_init(struct rig_talk *talk, struct rig_model *model, uint64_t seed, bool has_tools,
-                   bool has_system);
+void rig_talk_init(struct rig_talk *talk, struct rig_model *model, uint64_t seed,
+                   const struct rig_manner *manner);
 void rig_talk_fini(struct rig_talk *talk);
 /* The conversation so far, spelled anew, as a prompt. */
 void rig_ask(struct rig_talk *talk, bool has_memory, struct rig_turn *turn);
 /* The model answers with text or calls; it is remembered; the client appends it and what comes next. */
-void rig_answer(struct rig_talk *talk, struct rig_turn *turn, bool may_ask_again);
+void rig_answer(struct rig_talk *talk, struct rig_turn *turn);
+/* The same with this text, which ends for this reason. */
+void rig_answer_text(struct rig_talk *talk, struct rig_turn *turn, const char *text, enum gen_stop stop);
+size_t rig_n_remembered(const struct rig_talk *talk);
 void rig_turn_fini(struct rig_turn *turn);
 void rig_edit_last_answer(struct rig_talk *talk, const char *text);
 /* A request of a question and this message, which is messages[1], with results for its calls. */

@@ -22,16 +22,23 @@
 #define N_SEEDS 12
 #define N_TURNS 14
 
-struct manner {                /* of conversations that this template only ever appends to */
+static const struct {
     const char *template_name; /* NULL: the bundled model's */
-    bool has_tools, has_system, may_ask_again;
-};
-
-static const struct manner manners[] = {
-    {NULL, true, true, true},         {"qwen2.5", true, true, true},        {"qwen3", true, true, true},
-    {"hermes-3", false, true, true}, /* closes a result otherwise once something follows */
-    {"llama-3.1", false, true, true}, {"mistral-nemo", false, false, true}, /* moves the system text and the
-                                                                               tools to the last question */
+    const char *what;
+    struct rig_manner manner;
+} talks[] = {
+    /* to which these templates only ever append */
+    {NULL, "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
+    {"qwen2.5", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
+    {"qwen3", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
+    /* Thinking goes when the next question comes. */
+    {"qwen3", "thinking", {.has_tools = true, .has_system = true, .always_calls = true, .thinks = true}},
+    /* It closes a result otherwise once something follows. */
+    {"hermes-3", "text", {.has_system = true}},
+    {"llama-3.1", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
+    /* It moves the system text and the tools to the last question. */
+    {"mistral-nemo", "text", {0}},
+    {"mistral-nemo", "tools", {.has_tools = true, .always_calls = true}},
 };
 
 struct tally {
@@ -47,12 +54,12 @@ static size_t common(const token_id *a, size_t n_a, const struct token_ids *b)
     return n;
 }
 
-static void talk(struct rig_model *model, const struct manner *manner, uint64_t seed, struct tally *tally)
+static void talk(struct rig_model *model, const struct rig_manner *manner, uint64_t seed, struct tally *tally)
 {
     struct rig_talk talk;
     struct token_ids known = {0}; /* the last prompt and its answer */
 
-    rig_talk_init(&talk, model, seed, manner->has_tools, manner->has_system);
+    rig_talk_init(&talk, model, seed, manner);
     for (unsigned turn = 0; turn < N_TURNS; turn++) {
         struct rig_turn now;
 
@@ -67,7 +74,7 @@ static void talk(struct rig_model *model, const struct manner *manner, uint64_t 
         tally->n_plain += now.prompt.ids.n - common(known.ids, known.n, &now.plain.ids);
         if (turn > 0)
             assert_true(now.prompt.n_replayed > 0);
-        rig_answer(&talk, &now, manner->may_ask_again);
+        rig_answer(&talk, &now);
         known.n = 0;
         assert_int_equal(token_ids_append(&known, now.prompt.ids.ids, now.prompt.ids.n), 0);
         assert_int_equal(token_ids_append(&known, now.drawn.ids, now.drawn.n), 0);
@@ -81,18 +88,18 @@ static void every_turn_continues_the_one_before(void **state)
 {
     size_t n_done = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(manners); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(talks); i++) {
         struct rig_model model;
         struct tally tally = {0};
 
-        if (!rig_model_open(manners[i].template_name, &model)) {
-            print_message("no template %s here\n", manners[i].template_name);
+        if (!rig_model_open(talks[i].template_name, &model)) {
+            print_message("no template %s here\n", talks[i].template_name);
             continue;
         }
         for (uint64_t seed = 1; seed <= N_SEEDS; seed++)
-            talk(&model, &manners[i], seed, &tally);
-        print_message("%-12s %3zu turns, %6zu prompt tokens, %5zu computed (%zu without memory)\n",
-                      model.name, tally.n_turns, tally.n_tokens, tally.n_new, tally.n_plain);
+            talk(&model, &talks[i].manner, seed, &tally);
+        print_message("%-12s %-8s %3zu turns, %6zu prompt tokens, %5zu computed (%zu without memory)\n",
+                      model.name, talks[i].what, tally.n_turns, tally.n_tokens, tally.n_new, tally.n_plain);
         rig_model_close(&model);
         n_done++;
     }
@@ -161,9 +168,9 @@ static void an_edited_answer_is_rendered_as_sent(void **state)
     struct rig_turn now;
 
     assert_true(rig_model_open(NULL, &model));
-    rig_talk_init(&talk, &model, 7, false, true);
+    rig_talk_init(&talk, &model, 7, &(struct rig_manner){.has_system = true});
     rig_ask(&talk, true, &now);
-    rig_answer(&talk, &now, true);
+    rig_answer(&talk, &now);
     rig_turn_fini(&now);
     rig_ask(&talk, true, &now);
     assert_int_equal(now.prompt.n_replayed, 1);
@@ -175,6 +182,96 @@ static void an_edited_answer_is_rendered_as_sent(void **state)
     assert_memory_equal(now.prompt.ids.ids, now.plain.ids.ids, now.plain.ids.n * sizeof(token_id));
     rig_turn_fini(&now);
     rig_talk_fini(&talk);
+    rig_model_close(&model);
+}
+
+/* A model that gives its calls ids is answered by these, and not by those the client has. */
+static void results_name_the_models_own_ids(void **state)
+{
+    struct rig_model model;
+    struct rig_talk talk;
+    struct rig_turn now;
+    struct buf text = {0};
+
+    if (!rig_model_open("mistral-nemo", &model))
+        skip();
+    rig_talk_init(&talk, &model, 5, &(struct rig_manner){.has_tools = true, .always_calls = true});
+    rig_ask(&talk, true, &now);
+    rig_answer(&talk, &now);
+    rig_turn_fini(&now);
+    rig_ask(&talk, true, &now);
+    for (size_t i = 0; i < now.prompt.ids.n; i++) {
+        struct bytes piece = tokenizer_piece(model.gen.tokenizer, now.prompt.ids.ids[i]);
+
+        buf_append(&text, piece.data, piece.len_bytes);
+    }
+    assert_true(bytes_find(buf_view(&text), bytes_str("\"call_id\": \"call00000\""), 0) != SIZE_MAX);
+    buf_fini(&text);
+    rig_turn_fini(&now);
+    rig_talk_fini(&talk);
+    rig_model_close(&model);
+}
+
+/* How many of the drawn tokens stand in the next prompt, for an answer that ended so; SIZE_MAX: none is
+ * remembered. */
+static size_t kept_of(struct rig_model *model, const char *text, enum gen_stop stop, const char *stop_string,
+                      uint64_t seed)
+{
+    struct token_ids known = {0};
+    struct rig_talk talk;
+    struct rig_turn now;
+    size_t kept = SIZE_MAX, n_prompt, n_drawn;
+
+    rig_talk_init(&talk, model, seed, &(struct rig_manner){.has_tools = true});
+    if (stop_string != NULL)
+        json_object_set_new(talk.head, "stop_sequences", json_pack("[s]", stop_string));
+    rig_ask(&talk, true, &now);
+    n_prompt = now.prompt.ids.n;
+    rig_answer_text(&talk, &now, text, stop);
+    n_drawn = now.drawn.n;
+    token_ids_append(&known, now.prompt.ids.ids, now.prompt.ids.n);
+    token_ids_append(&known, now.drawn.ids, now.drawn.n);
+    rig_turn_fini(&now);
+    rig_ask(&talk, true, &now);
+    assert_int_equal(now.prompt.n_replayed, rig_n_remembered(&talk));
+    if (rig_n_remembered(&talk) > 0) {
+        kept = common(known.ids, known.n, &now.prompt.ids);
+        assert_true(kept >= n_prompt);
+        kept = kept - n_prompt == n_drawn ? n_drawn : kept - n_prompt;
+    }
+    rig_turn_fini(&now);
+    rig_talk_fini(&talk);
+    token_ids_fini(&known);
+    return kept;
+}
+
+#define A_CALL "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>"
+
+static void answers_that_were_cut_are_kept_as_far_as_they_go(void **state)
+{
+    struct rig_model model;
+
+    assert_true(rig_model_open(NULL, &model));
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        /* By a limit: all of it, up to a whole character; and not within a call, or just behind it. */
+        size_t whole = kept_of(&model, "It reads the notes", GEN_STOP_MAX_TOKENS, NULL, seed);
+        assert_true(whole > 3 && whole != SIZE_MAX);
+        assert_true(kept_of(&model, "It reads \xe2\x82", GEN_STOP_MAX_TOKENS, NULL, seed) < whole);
+        assert_int_equal(
+            kept_of(&model, "Hm.\n<tool_call>\n{\"name\": \"read\", \"argu", GEN_STOP_CONTEXT, NULL, seed),
+            SIZE_MAX);
+        assert_int_equal(kept_of(&model, "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"pa",
+                                 GEN_STOP_MAX_TOKENS, NULL, seed),
+                         SIZE_MAX);
+        assert_int_equal(kept_of(&model, A_CALL, GEN_STOP_MAX_TOKENS, NULL, seed), SIZE_MAX);
+        /* By a stop string: what lies wholly before it. */
+        size_t before = kept_of(&model, "It reads the notes. STOP and more", GEN_STOP_END_TURN, "STOP", seed);
+        assert_true(before > 3 && before != SIZE_MAX);
+        assert_int_equal(kept_of(&model, "STOP at once", GEN_STOP_END_TURN, "STOP", seed), SIZE_MAX);
+        /* Whole calls, and what only looks like one. */
+        assert_true(kept_of(&model, A_CALL, GEN_STOP_END_TURN, NULL, seed) > 10);
+        assert_true(kept_of(&model, "<tool_call>\nno call\n</tool_call>", GEN_STOP_END_TURN, NULL, seed) > 3);
+    }
     rig_model_close(&model);
 }
 
@@ -237,8 +334,12 @@ static void tenants_and_models_are_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_turn_continues_the_one_before),  cmocka_unit_test(equality_is_by_value),
-        cmocka_unit_test(an_edited_answer_is_rendered_as_sent), cmocka_unit_test(the_memory_is_bounded),
+        cmocka_unit_test(every_turn_continues_the_one_before),
+        cmocka_unit_test(equality_is_by_value),
+        cmocka_unit_test(an_edited_answer_is_rendered_as_sent),
+        cmocka_unit_test(results_name_the_models_own_ids),
+        cmocka_unit_test(answers_that_were_cut_are_kept_as_far_as_they_go),
+        cmocka_unit_test(the_memory_is_bounded),
         cmocka_unit_test(tenants_and_models_are_apart),
     };
 

@@ -109,7 +109,8 @@ struct gen_request { /* everything lives in the arena */
     const char *call_prefix; /* of the ids of calls; static; NULL: "toolu_" */
     struct bytes *stop_sequences;
     size_t n_stop_sequences;
-    struct bytes user_id; /* metadata.user_id */
+    struct bytes user_id;    /* metadata.user_id */
+    struct bytes cache_salt; /* divides a tenant's cache further: other salts share nothing; empty: none */
 };
 
 enum gen_stop { /* why an answer ended */

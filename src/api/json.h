@@ -19,6 +19,11 @@ int api_json_load(struct bytes text, struct fault *fault, json_t **out);
  * as it is, doubles in the fewest digits that read back.  E_NOMEM. */
 int api_json_put(struct buf *out, const json_t *value);
 
+/* One text for all values that are equal: members sorted, 1.0 as 1, no blanks (json_sorted.c).  E_NOMEM; the
+ * second also what api_json_load() says. */
+int api_json_put_sorted(struct buf *out, const json_t *value);
+int api_json_sort(struct bytes text, struct buf *out);
+
 struct bytes api_json_str(const json_t *value); /* a string's bytes, borrowed; empty for anything else */
 /* An integer, or a double that is one; beyond int64 clamped. */
 bool api_json_integer(const json_t *value, int64_t *out);

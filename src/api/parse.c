@@ -325,6 +325,12 @@ static int parse_sampling(struct parse *parse, const json_t *root)
     return 0;
 }
 
+/* Not a field of this API either; known from other servers. */
+int parse_cache_salt(struct parse *parse, const json_t *root)
+{
+    return parse_string(parse, root, "cache_salt", false, &parse->out->cache_salt);
+}
+
 static bool is_blank(struct bytes text)
 {
     for (size_t i = 0; i < text.len_bytes; i++)
@@ -399,7 +405,8 @@ static int parse_fields(struct parse *parse, const json_t *root)
 
     if ((rc = parse_bool(parse, root, "stream", &parse->out->is_stream)) < 0 ||
         (rc = parse_thinking(parse, root)) < 0 || (rc = parse_max_tokens(parse, root)) < 0 ||
-        (rc = parse_sampling(parse, root)) < 0 || (rc = parse_stops(parse, root)) < 0)
+        (rc = parse_sampling(parse, root)) < 0 || (rc = parse_stops(parse, root)) < 0 ||
+        (rc = parse_cache_salt(parse, root)) < 0)
         return rc;
     if (metadata != NULL && !json_is_object(metadata))
         return parse_fail(parse, "metadata", "Input should be an object");

@@ -53,7 +53,8 @@ static int parse_sampling(struct parse *parse, const json_t *root)
         (rc = parse_ranged(parse, root, "presence_penalty", (double[]){-2, 2}, &presence)) < 0 ||
         (rc = parse_ranged(parse, root, "repetition_penalty", (double[]){0.01, 100}, &repetition)) < 0 ||
         (rc = parse_integer(parse, root, "top_k", &top_k, NULL)) < 0 ||
-        (rc = parse_integer(parse, root, "seed", &seed, &out->has_seed)) < 0)
+        (rc = parse_integer(parse, root, "seed", &seed, &out->has_seed)) < 0 ||
+        (rc = parse_cache_salt(parse, root)) < 0)
         return rc;
     if (top_k < -1) /* -1: off, as others spell it */
         return parse_fail(parse, "top_k", "Input should be greater than or equal to -1");

@@ -53,6 +53,7 @@ int parse_bool(struct parse *parse, const json_t *object, const char *name, bool
 /* A value as text in the fixed serialisation, in the arena. */
 int parse_serialise(struct parse *parse, const json_t *value, struct bytes *out);
 
+int parse_cache_salt(struct parse *parse, const json_t *root);
 /* cache_control of an object, if any; the mark is set to where parsing has come. */
 int parse_cache_control(struct parse *parse, const json_t *object);
 

@@ -29,6 +29,7 @@ struct gen_job {         /* a tokenised request; the backend takes what is heap 
     struct buf constraint;     /* the answer's shape, as sample/grammar.h reads it; heap, empty: any */
     uint32_t keep_tokens;      /* KV of the prompt up to there is wanted for 5 minutes more ... */
     uint32_t keep_1h_tokens;   /* ... and up to there for an hour, counted from now */
+    uint32_t public_tokens;    /* so many at the beginning are public: tenants share their KV */
 };
 
 struct gen_tokens {      /* what was drawn, borrowed for the call */

@@ -107,12 +107,17 @@ static int make_job(struct choice *choice, struct gen_job *job)
 
     memset(job, 0, sizeof(*job));
     memcpy(job->request_id, request->id, sizeof(request->id));
-    memcpy(job->tenant, request->who.tenant, sizeof(job->tenant));
+    memcpy(job->tenant, request->owner, sizeof(job->tenant));
     job->tokens = malloc((size_t)n * sizeof(*job->tokens));
     if (job->tokens == NULL)
         return E_NOMEM;
     memcpy(job->tokens, choice->prompt->ids.ids, (size_t)n * sizeof(*job->tokens));
     job->n_tokens = n;
+    job->keep_tokens = choice->prompt->mark_tokens;
+    job->keep_1h_tokens = choice->prompt->mark_1h_tokens;
+    if (request->front->public_prefix != NULL)
+        job->public_tokens =
+            public_prefix_tokens(request->front->public_prefix, request->model, &choice->prompt->ids);
     choice->is_clamped = gen->max_tokens > room;
     job->max_new_tokens = choice->is_clamped ? room : gen->max_tokens;
     if (job->max_new_tokens == 0)
@@ -157,9 +162,14 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     struct gen_job job;
     int rc;
 
+    if (request->front->memory != NULL && choice->prompt->base_tokens > 0 && choice->record == NULL)
+        record_new(sink, choice, &choice->record); /* without one it is not remembered, that is all */
+    if (choice->record != NULL)
+        sink = &record_sink;
     *failure = (struct gen_failure){
         .status = 503, .type = "api_error", .message = "the request could not be placed"};
-    if ((choice->answer == NULL && answer_new(&opts, sink, choice, &choice->answer) < 0) ||
+    void *arg = choice->record != NULL ? (void *)choice->record : choice;
+    if ((choice->answer == NULL && answer_new(&opts, sink, arg, &choice->answer) < 0) ||
         make_logprobs(choice) < 0 || make_job(choice, &job) < 0) {
         failure->message = "out of memory";
         return E_NOMEM;
@@ -332,6 +342,7 @@ void choices_fini(struct request *request)
     request->front->n_running -= request->n_choices - 1;
     for (uint32_t i = 0; i < request->n_choices; i++) {
         answer_free(request->choices[i].answer);
+        record_free(request->choices[i].record);
         logprobs_free(request->choices[i].logprobs);
         output_fini_choice(&request->choices[i]);
     }
@@ -374,6 +385,31 @@ static void on_accepted(void *arg, uint32_t cached_tokens)
     output_begin_choice(choice);
 }
 
+/* Keeps the answer for when the conversation comes back.  Whatever fails here costs a cache hit. */
+static void remember(struct choice *choice, enum gen_stop why, bool is_early)
+{
+    struct request *request = choice->request;
+    const struct record_end end = {.model = request->model,
+                                   .prompt = choice->prompt,
+                                   .prefill = request->gen.prefill,
+                                   .stop = why,
+                                   .is_early = is_early};
+    struct memory_answer *answer;
+    struct gen_message message;
+    struct memory_key key;
+
+    if (choice->record == NULL || record_finish(choice->record, &end, &answer) < 0)
+        return;
+    message =
+        (struct gen_message){.role = GEN_ASSISTANT, .blocks = answer->blocks, .n_blocks = answer->n_blocks};
+    if (replay_key_of(&request->replay, &message, &key) < 0) {
+        memory_answer_unref(answer);
+        return;
+    }
+    replay_key_for(&key, request->owner, request->model->fingerprint, &key);
+    memory_put(request->front->memory, &key, answer);
+}
+
 /* The choice's answer is complete, and with the last one the request's. */
 static void finish(struct choice *choice, enum gen_stop why, struct bytes stop_sequence)
 {
@@ -404,6 +440,7 @@ static void finish_early(struct choice *choice)
     enum gen_stop why = answer_stop(choice->answer);
     const struct gen_request *gen = &choice->request->gen;
 
+    remember(choice, why, true);
     withdraw(choice);
     finish(choice, why,
            why == GEN_STOP_SEQUENCE ? gen->stop_sequences[answer_stop_index(choice->answer)]
@@ -463,6 +500,8 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     choice->last_ns = request->last_ns = now;
     choice->n_output += (uint32_t)tokens->n;
     request->n_output += (uint32_t)tokens->n;
+    if (choice->record != NULL)
+        record_tokens(choice->record, tokens->ids, tokens->n);
     rc = push(choice, tokens);
     output_flush(request);
     if (rc == E_LIMIT)
@@ -493,10 +532,12 @@ static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
         return;
     }
     output_flush(request);
-    if (answer_stop(choice->answer) == GEN_STOP_SEQUENCE)
+    if (answer_stop(choice->answer) == GEN_STOP_SEQUENCE) {
         finish_early(choice);
-    else
-        finish(choice, answer_stop(choice->answer), bytes_of(NULL, 0));
+        return;
+    }
+    remember(choice, answer_stop(choice->answer), false);
+    finish(choice, answer_stop(choice->answer), bytes_of(NULL, 0));
 }
 
 static void on_failure(void *arg, const struct gen_failure *failure)

@@ -365,6 +365,7 @@ void front_opts_init(struct front_opts *opts)
     opts->ping_ns = 9 * NS_PER_S; /* ten is what clients were promised */
     opts->max_requests = 4096;
     opts->inline_bytes = 64 << 10;
+    opts->replay_bytes = 64 << 20;
     opts->default_temperature = 1;
     opts->created_unix_s = clock_unix_ns() / NS_PER_S;
 }
@@ -395,6 +396,10 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     report_init(front);
     if (opts->keys_path != NULL)
         rc = front_reload_keys(front, opts->keys_path, fault);
+    if (rc == 0 && opts->replay_bytes > 0 && memory_new(opts->replay_bytes, &front->memory) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && opts->public_prefix != NULL)
+        rc = public_prefix_load(opts->public_prefix, fault, &front->public_prefix);
     if (rc == 0 && open_server(front) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc < 0)
@@ -415,6 +420,8 @@ void front_free(struct front *front)
     list_for_each_safe (node, spare, &front->requests)
         request_free(container_of(node, struct request, node));
     auth_keys_free(front->keys);
+    memory_free(front->memory);
+    public_prefix_free(front->public_prefix);
     buf_fini(&front->busy_answer);
     free(front);
 }

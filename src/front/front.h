@@ -42,6 +42,8 @@ struct front_opts {
     uint64_t ping_ns;           /* silence on a stream before a ping event */
     uint32_t max_requests;      /* in flight at once, of all kinds; beyond: 529 */
     uint32_t inline_bytes;      /* bodies up to this are parsed and tokenised on the loop */
+    const char *public_prefix;  /* file of what tenants share; see front/public_prefix.h; NULL: nothing */
+    size_t replay_bytes;        /* of answers remembered for when they come back; 0: none */
     double default_temperature; /* when the client names none */
     uint64_t created_unix_s;    /* for model listings without a date of their own */
 };

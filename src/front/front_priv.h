@@ -15,6 +15,9 @@
 #include "front/ids.h"
 #include "front/logprobs.h"
 #include "front/prompt.h"
+#include "front/public_prefix.h"
+#include "front/record.h"
+#include "front/replay.h"
 #include "http/response.h"
 
 enum request_state {
@@ -51,7 +54,9 @@ struct front_metrics {
 struct front {
     struct front_opts opts;
     struct http_server *server;
-    struct auth_keys *keys; /* NULL: nobody is asked for one */
+    struct auth_keys *keys;              /* NULL: nobody is asked for one */
+    struct memory *memory;               /* of answers; NULL: none */
+    struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
     uint32_t n_running;
     bool is_draining;
@@ -82,6 +87,7 @@ struct choice { /* one of a request's answers: a job of its own */
     const struct prompt *prompt; /* one of the request's */
     struct gen_handle *handle;   /* NULL: the backend does not have it */
     struct answer *answer;
+    struct record *record; /* NULL: it is not remembered */
     struct gen_proof proof;
     bool is_clamped; /* max_tokens was cut to what the context leaves */
     uint32_t n_output;
@@ -109,6 +115,7 @@ struct request {
     char trace_id[33];
     char peer[64];
     struct auth_key who;
+    char owner[64];   /* of cached KV and remembered answers: see replay_owner() */
     bool wants_proof; /* in the stream */
     bool is_paused;   /* the client reads too slowly */
     bool is_held;     /* its end must leave it to whoever holds it */
@@ -121,6 +128,7 @@ struct request {
     struct buf body;
     struct gen_request gen;
     struct api_error error;
+    struct replay replay; /* answers of ours that are in it */
     struct prompt prompt;
     struct prompt *more_prompts; /* [gen.n_prompts - 1] */
 

@@ -6,7 +6,9 @@ libfront_a_SOURCES = src/front/front.h src/front/backend.h src/front/front_priv.
 	src/front/reply.c src/front/report.c src/front/answer.h src/front/answer.c src/front/shape.h src/front/shape_priv.h src/front/shape.c src/front/shape_calls.c \
 	src/front/sign.h src/front/sign.c \
 	src/front/prompt.h src/front/prompt.c src/front/prompt_raw.c src/front/auth.h src/front/auth.c src/front/ids.h \
-	src/front/ids.c src/front/admin.h src/front/admin.c
+	src/front/ids.c src/front/memory.h src/front/memory.c src/front/replay.h src/front/replay.c \
+	src/front/record.h src/front/record.c src/front/public_prefix.h src/front/public_prefix.c \
+	src/front/admin.h src/front/admin.c
 
 # A backend that answers by script, and a small model for it: used by tests, and behind a real server by front_sim.
 check_LIBRARIES += tests/unit/front/libsim.a
@@ -18,8 +20,9 @@ check_PROGRAMS += tests/unit/front/test_auth tests/unit/front/test_blocks tests/
 	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
 	tests/unit/front/test_openai tests/unit/front/test_choices
 TESTS += tests/unit/front/test_auth tests/unit/front/test_blocks tests/unit/front/test_shape tests/unit/front/test_answer tests/unit/front/test_prompt \
+	tests/unit/front/test_replay \
 	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
-	tests/unit/front/test_openai tests/unit/front/test_choices
+	tests/unit/front/test_openai tests/unit/front/test_choices tests/unit/front/test_replay
 tests_unit_front_test_logprobs_SOURCES = tests/unit/front/test_logprobs.c
 tests_unit_front_test_logprobs_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 front_rig_openai = tests/unit/front/rig_openai.c tests/unit/front/rig_openai.h $(front_rig)
@@ -35,6 +38,9 @@ tests_unit_front_test_answer_SOURCES = tests/unit/front/test_answer.c
 tests_unit_front_test_answer_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_prompt_SOURCES = tests/unit/front/test_prompt.c
 tests_unit_front_test_prompt_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
+tests_unit_front_test_replay_SOURCES = tests/unit/front/test_replay.c tests/unit/front/replay_rig.c \
+	tests/unit/front/replay_rig.h
+tests_unit_front_test_replay_LDADD = $(link_front) $(CMOCKA_LIBS)
 front_rig = tests/unit/front/rig.c tests/unit/front/rig.h tests/unit/http/raw.c tests/unit/http/raw.h
 tests_unit_front_test_answers_SOURCES = tests/unit/front/test_answers.c $(front_rig)
 tests_unit_front_test_answers_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
@@ -56,3 +62,7 @@ clean-local: clean-sdk-work
 .PHONY: clean-sdk-work
 clean-sdk-work:
 	rm -rf tests/integration/sdk-work
+
+noinst_PROGRAMS += tests/bench/bench_prompt
+tests_bench_bench_prompt_SOURCES = tests/bench/bench_prompt.c
+tests_bench_bench_prompt_LDADD = $(link_front)

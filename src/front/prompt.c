@@ -4,18 +4,19 @@
  *     user message:      [result, result, text, text]  ->  tool turn, tool turn, user turn
  *     assistant message: [thinking, text, call, call]  ->  one turn with its thinking and calls
  *
- * Every breakpoint is found by rendering the conversation cut off there and taking the common prefix with the
- * whole: no knowledge of the template is needed, and the boundary lies on a token.  The usual place, after
- * the last message, needs only the length of what opens the assistant's turn. */
+ * One rendering gives the tokens, where breakpoints fall among them, and where the turn opens that the answer
+ * will fill: the template's interpreter knows of every byte which turn it is of. */
 #include "front/prompt.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "front/shape.h"
 
 #define MAX_PROMPT_TOKENS (100u << 20)
+#define MAX_RENDERINGS    3
 
 struct turns { /* a conversation in the making */
     struct arena *arena;
@@ -23,6 +24,25 @@ struct turns { /* a conversation in the making */
     size_t n;
     size_t cap;
     bool is_bad;
+};
+
+struct hint { /* of an answer's thinking, which the client left out */
+    bool is_given;
+    size_t message; /* the request's */
+};
+
+struct build { /* and what is looked for on the way */
+    struct gen_request *request;
+    const struct replay *replay; /* may be NULL */
+    struct chat_drawn *drawn;    /* [n_drawn] answers of ours that were found in it */
+    size_t n_drawn;
+    struct hint *hints;               /* [n_drawn] */
+    bool *is_hintless;                /* [n_messages]: no hint for this one */
+    const struct memory_answer *last; /* the last assistant's message, if it is one of ours */
+    struct turns turns;
+    size_t n_messages; /* done */
+    size_t first_turn; /* of the last of them */
+    struct chat_place mark, mark_1h, base;
 };
 
 static struct chat_message *add_turn(struct turns *turns, enum chat_role role)
@@ -70,9 +90,9 @@ static struct bytes join_texts(struct turns *turns, enum gen_block_kind kind, co
     return bytes_of(text, len);
 }
 
-static void add_user(struct turns *turns, const struct gen_message *message, size_t n_blocks,
-                     enum chat_role role)
+static void add_user(struct turns *turns, const struct gen_message *message, enum chat_role role)
 {
+    size_t n_blocks = message->n_blocks;
     size_t from = 0;
 
     for (size_t i = 0; i <= n_blocks; i++) {
@@ -96,8 +116,20 @@ static void add_user(struct turns *turns, const struct gen_message *message, siz
     }
 }
 
-static void add_assistant(struct turns *turns, const struct gen_message *message, size_t n_blocks)
+/* What the model itself called the call that the client knows by this id. */
+static struct bytes drawn_id(const struct memory_answer *answer, struct bytes id)
 {
+    for (size_t i = 0; answer != NULL && answer->drawn_ids != NULL && i < answer->n_blocks; i++)
+        if (answer->drawn_ids[i].len_bytes > 0 && bytes_equal(answer->blocks[i].id, id))
+            return answer->drawn_ids[i];
+    return id;
+}
+
+/* answer: what it is of ours; NULL: nothing. */
+static void add_assistant(struct turns *turns, const struct gen_message *message,
+                          const struct memory_answer *answer)
+{
+    size_t n_blocks = message->n_blocks;
     struct chat_message *turn = add_turn(turns, CHAT_ASSISTANT);
     struct chat_call *calls = arena_take(turns->arena, (n_blocks + 1) * sizeof(*calls));
 
@@ -112,7 +144,7 @@ static void add_assistant(struct turns *turns, const struct gen_message *message
         if (message->blocks[i].kind == GEN_TOOL_USE)
             calls[turn->n_calls++] = (struct chat_call){.name = message->blocks[i].name,
                                                         .arguments = message->blocks[i].input,
-                                                        .id = message->blocks[i].id};
+                                                        .id = drawn_id(answer, message->blocks[i].id)};
     /* The template puts a line end before calls; the model's own, which we delivered as text, would double
      * it. */
     while (turn->n_calls > 0 && turn->text.len_bytes > 0 &&
@@ -145,97 +177,214 @@ static enum chat_thinking thinking_of(const struct gen_request *request)
     return CHAT_THINKING_DEFAULT;
 }
 
-/* The conversation up to a mark (NULL: all of it) as turns and tools. */
-static int build(struct gen_request *request, const struct gen_mark *upto, struct chat_prompt *out)
+/* Where n_blocks blocks of a message are over; its turns begin at first. */
+static struct chat_place place_in(const struct gen_message *message, size_t n_blocks, size_t first)
 {
-    size_t n_messages = upto == NULL ? request->n_messages : upto->n_messages;
-    struct turns turns = {.arena = &request->arena, .cap = 3}; /* system, prefill, and one for nothing */
+    struct chat_place place = {.n_messages = first};
+
+    for (size_t i = 0; i < n_blocks; i++) {
+        const struct gen_block *block = &message->blocks[i];
+
+        if (block->kind == GEN_TEXT) {
+            place.text_bytes += (place.text_bytes > 0 ? 2 : 0) + block->text.len_bytes;
+        } else if (block->kind == GEN_TOOL_RESULT) {
+            place.n_messages += place.text_bytes > 0 ? 2 : 1;
+            place.text_bytes = 0;
+        }
+    }
+    if (message->role != GEN_ASSISTANT && place.text_bytes > 0 && message->blocks[n_blocks].kind != GEN_TEXT)
+        return (struct chat_place){.n_messages = place.n_messages + 1};
+    return place;
+}
+
+static void find_mark(struct build *build, const struct gen_mark *mark, struct chat_place *place)
+{
+    const struct gen_message *message = &build->request->messages[build->n_messages - 1];
+
+    if (!mark->is_set || mark->n_messages != build->n_messages)
+        return;
+    if (mark->n_blocks >= message->n_blocks)
+        *place = (struct chat_place){.n_messages = build->turns.n};
+    else
+        *place = place_in(message, mark->n_blocks, build->first_turn);
+}
+
+static struct chat_drawn drawn_of(const struct memory_answer *answer, size_t turn)
+{
+    return (struct chat_drawn){.message = turn,
+                               .base_tokens = answer->base_tokens,
+                               .base_sum = answer->base_sum,
+                               .ids = answer->ids,
+                               .n_opening = answer->n_opening,
+                               .n_ids = answer->n_ids,
+                               .rest = answer->rest,
+                               .needs_thinking = answer->has_thinking};
+}
+
+/* The assistant's message i; if it is an answer of ours, in our words, so that the prompt is the same however
+ * the client spells it.  Thinking that the client left out is hinted at: where the template shows the hint,
+ * the answer is put in as it was drawn, thinking and all, and the hint goes with what it replaces. */
+static void add_answer(struct build *build, size_t i)
+{
+    const struct gen_message *message = &build->request->messages[i];
+    const struct memory_answer *answer = build->drawn == NULL ? NULL : build->replay->answers[i];
+    struct gen_message ours;
+    struct chat_message *turn;
+
+    build->last = NULL;
+    if (answer == NULL || !replay_is_equal(answer, message)) {
+        add_assistant(&build->turns, message, NULL);
+        return;
+    }
+    ours =
+        (struct gen_message){.role = GEN_ASSISTANT, .blocks = answer->blocks, .n_blocks = answer->n_blocks};
+    add_assistant(&build->turns, &ours, answer);
+    if (build->turns.is_bad)
+        return;
+    turn = &build->turns.list[build->turns.n - 1];
+    turn->thinking = join_texts(&build->turns, GEN_THINKING, message->blocks, message->n_blocks);
+    build->hints[build->n_drawn] = (struct hint){.message = i};
+    if (answer->has_thinking && turn->thinking.len_bytes == 0 && !build->is_hintless[i]) {
+        turn->thinking = bytes_str("...");
+        build->hints[build->n_drawn].is_given = true;
+    }
+    build->last = answer;
+    build->drawn[build->n_drawn++] = drawn_of(answer, build->turns.n - 1);
+}
+
+static void add_message(struct build *build, size_t i)
+{
+    const struct gen_message *message = &build->request->messages[i];
+
+    build->first_turn = build->turns.n;
+    if (message->role == GEN_ASSISTANT)
+        add_answer(build, i);
+    else
+        add_user(&build->turns, message, message->role == GEN_USER ? CHAT_USER : CHAT_SYSTEM);
+    for (size_t k = build->first_turn; message->role == GEN_USER && k < build->turns.n; k++)
+        build->turns.list[k].call_id = drawn_id(build->last, build->turns.list[k].call_id);
+    build->n_messages++;
+    find_mark(build, &build->request->mark, &build->mark);
+    find_mark(build, &build->request->mark_1h, &build->mark_1h);
+}
+
+/* The conversation as turns and tools, and the places that are asked for. */
+static int build_turns(struct build *build, struct chat_prompt *out)
+{
+    struct gen_request *request = build->request;
+    struct turns *turns = &build->turns;
     struct chat_tool *tools = arena_take(&request->arena, (request->n_tools + 1) * sizeof(*tools));
 
-    for (size_t i = 0; i < n_messages; i++)
-        turns.cap += request->messages[i].n_blocks + 1;
-    turns.list = arena_take(&request->arena, turns.cap * sizeof(*turns.list));
-    if (turns.list == NULL || tools == NULL)
+    build->n_messages = build->n_drawn = 0;
+    *turns = (struct turns){.arena = &request->arena, .cap = 3}; /* system, prefill, and one for nothing */
+    for (size_t i = 0; i < request->n_messages; i++)
+        turns->cap += request->messages[i].n_blocks + 1;
+    turns->list = arena_take(&request->arena, turns->cap * sizeof(*turns->list));
+    if (turns->list == NULL || tools == NULL)
         return E_NOMEM;
     if (request->system.len_bytes > 0)
-        add_turn(&turns, CHAT_SYSTEM)->text = request->system;
-    for (size_t i = 0; i < n_messages; i++) {
-        const struct gen_message *message = &request->messages[i];
-        size_t n_blocks = upto != NULL && i + 1 == n_messages ? upto->n_blocks : message->n_blocks;
-
-        if (message->role == GEN_ASSISTANT)
-            add_assistant(&turns, message, n_blocks);
-        else
-            add_user(&turns, message, n_blocks, message->role == GEN_USER ? CHAT_USER : CHAT_SYSTEM);
-    }
+        add_turn(turns, CHAT_SYSTEM)->text = request->system;
+    build->mark.n_messages = build->mark_1h.n_messages = turns->n;
+    for (size_t i = 0; i < request->n_messages; i++)
+        add_message(build, i);
+    build->base.n_messages = turns->n;
     for (size_t i = 0; i < request->n_tools; i++)
         tools[i] = (struct chat_tool){request->tools[i].name, request->tools[i].description,
                                       request->tools[i].input_schema};
-    *out = (struct chat_prompt){.messages = turns.list,
-                                .tools = tools,
+    *out = (struct chat_prompt){.tools = tools,
                                 .n_tools = request->n_tools,
                                 .thinking = thinking_of(request),
-                                .effort = effort_of(request)};
-    if (upto == NULL && request->prefill.len_bytes > 0) {
-        struct chat_message *last = add_turn(&turns, CHAT_ASSISTANT);
+                                .effort = effort_of(request),
+                                .adds_generation = true};
+    if (request->prefill.len_bytes > 0) {
+        struct chat_message *last = add_turn(turns, CHAT_ASSISTANT);
 
         if (last != NULL)
             last->text = request->prefill;
         out->continues_last = true;
     }
-    out->n_messages = turns.n;
-    out->adds_generation = upto == NULL;
-    return turns.is_bad ? E_NOMEM : 0;
+    out->messages = turns->list;
+    out->n_messages = turns->n;
+    return turns->is_bad ? E_NOMEM : 0;
 }
 
-/* How many tokens open the assistant's turn?  0 when the template does not render a lone question. */
-static int count_opening(const struct gen_model *model, const struct chat_prompt *whole, uint32_t *out)
+/* ---- rendering ---- */
+
+/* Room for the answers that were found, if any. */
+static int prepare(struct build *build)
 {
-    const struct chat_message turn = {.role = CHAT_USER, .text = bytes_str("x")};
-    struct chat_prompt prompt = {.messages = &turn, .n_messages = 1, .thinking = whole->thinking};
-    struct token_ids closed = {0};
-    struct token_ids opened = {0};
-    int rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, NULL, &closed);
+    struct arena *arena = &build->request->arena;
+    size_t n = 0;
 
-    prompt.adds_generation = true;
-    if (rc == 0)
-        rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, NULL, &opened);
-    if (rc == 0)
-        *out = opened.n > closed.n ? (uint32_t)(opened.n - closed.n) : 0;
-    token_ids_fini(&closed);
-    token_ids_fini(&opened);
-    return rc == E_NOMEM ? rc : 0;
-}
-
-static int find_mark(const struct gen_model *model, struct gen_request *request, const struct gen_mark *mark,
-                     const struct token_ids *ids, uint32_t *out)
-{
-    const struct gen_message *last =
-        request->n_messages == 0 ? NULL : &request->messages[request->n_messages - 1];
-    struct token_ids part = {0};
-    struct chat_prompt prompt;
-    uint32_t n = 0;
-    int rc;
-
-    if (!mark->is_set)
+    if (build->replay == NULL || build->replay->keys == NULL)
         return 0;
-    rc = build(request, mark, &prompt);
-    if (rc == 0 && last != NULL && request->prefill.len_bytes == 0 &&
-        mark->n_messages == request->n_messages && mark->n_blocks == last->n_blocks) {
-        rc = count_opening(model, &prompt, &n);
-        if (rc == 0)
-            *out = n < ids->n ? (uint32_t)ids->n - n : 0;
-        return rc;
+    for (size_t i = 0; i < build->replay->n; i++)
+        n += build->replay->answers[i] != NULL;
+    if (n == 0)
+        return 0;
+    build->hints = arena_take(arena, n * sizeof(*build->hints));
+    build->is_hintless = arena_take(arena, build->replay->n * sizeof(*build->is_hintless));
+    build->drawn = arena_take(arena, n * sizeof(*build->drawn));
+    return build->hints == NULL || build->is_hintless == NULL || build->drawn == NULL ? E_NOMEM : 0;
+}
+
+/* Hints that are shown, of answers that were not put in, have to go. */
+static bool takes_back_hints(struct build *build)
+{
+    bool is_any = false;
+
+    for (size_t i = 0; i < build->n_drawn; i++) {
+        if (!build->hints[i].is_given || build->drawn[i].is_used || !build->drawn[i].shows_thinking)
+            continue;
+        build->is_hintless[build->hints[i].message] = true;
+        is_any = true;
     }
-    /* A template may refuse a conversation that ends there: then there is no mark to be found. */
-    if (rc == 0)
-        rc = chat_render(model->chat, &prompt, MAX_PROMPT_TOKENS, NULL, &part);
-    while (rc == 0 && n < part.n && n < ids->n && part.ids[n] == ids->ids[n])
-        n++;
-    if (rc == 0)
-        *out = n;
-    token_ids_fini(&part);
-    return rc == E_NOMEM ? rc : 0;
+    return is_any;
+}
+
+static int render_once(const struct gen_model *model, struct build *build, struct fault *fault,
+                       struct prompt *out)
+{
+    struct chat_place places[3];
+    struct chat_extras extras = {
+        .max_ids = MAX_PROMPT_TOKENS, .places = places, .n_places = ARRAY_LEN(places)};
+    struct chat_prompt chat;
+    int rc = build_turns(build, &chat);
+
+    if (rc < 0)
+        return rc;
+    places[0] = build->mark_1h;
+    places[1] = build->mark;
+    places[2] = build->base;
+    extras.drawn = build->drawn;
+    extras.n_drawn = build->n_drawn;
+    out->ids.n = 0;
+    rc = chat_render_extras(model->chat, &chat, &extras, fault, &out->ids);
+    if (rc < 0)
+        return rc;
+    out->mark_1h_tokens = build->request->mark_1h.is_set ? places[0].n_tokens : 0;
+    out->mark_tokens = build->request->mark.is_set ? places[1].n_tokens : 0;
+    out->base_tokens = places[2].is_joint ? places[2].n_tokens : 0;
+    out->base_sum = places[2].sum;
+    return 0;
+}
+
+static int render(const struct gen_model *model, struct build *build, struct fault *fault, struct prompt *out)
+{
+    int rc = prepare(build);
+
+    /* Without a hint an answer is not put in, and then those after it may not be either. */
+    for (size_t i = 0; rc == 0; i++) {
+        rc = render_once(model, build, fault, out);
+        if (rc < 0 || !takes_back_hints(build))
+            break;
+        if (i == MAX_RENDERINGS - 2)
+            memset(build->is_hintless, true, build->replay->n * sizeof(*build->is_hintless));
+    }
+    out->n_replayed = 0;
+    for (size_t i = 0; i < build->n_drawn; i++)
+        out->n_replayed += build->drawn[i].is_used;
+    return rc;
 }
 
 /* Do the last tokens spell the mark, but for blanks behind it? */
@@ -277,21 +426,15 @@ static int fail(struct api_error *error, int rc, const struct fault *fault)
     return rc;
 }
 
-int prompt_make(const struct gen_model *model, struct gen_request *request, struct prompt *out,
-                struct api_error *error)
+int prompt_make(const struct gen_model *model, struct gen_request *request, const struct replay *replay,
+                struct prompt *out, struct api_error *error)
 {
+    struct build build = {.request = request, .replay = replay};
     struct prompt prompt = {0};
-    struct chat_prompt chat;
     struct fault fault = {0};
     int rc;
 
-    rc = build(request, NULL, &chat);
-    if (rc == 0)
-        rc = chat_render(model->chat, &chat, MAX_PROMPT_TOKENS, &fault, &prompt.ids);
-    if (rc == 0)
-        rc = find_mark(model, request, &request->mark, &prompt.ids, &prompt.mark_tokens);
-    if (rc == 0)
-        rc = find_mark(model, request, &request->mark_1h, &prompt.ids, &prompt.mark_1h_tokens);
+    rc = render(model, &build, &fault, &prompt);
     if (rc < 0) {
         prompt_fini(&prompt);
         return fail(error, rc, &fault);

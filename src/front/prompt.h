@@ -7,20 +7,25 @@
 #include "api/error.h"
 #include "api/render.h"
 #include "front/backend.h"
+#include "front/replay.h"
 
 struct prompt {
     struct token_ids ids;
     uint32_t mark_tokens;    /* up to the last breakpoint; 0: none */
     uint32_t mark_1h_tokens; /* up to the last one with a ttl of an hour */
+    uint32_t base_tokens;    /* up to where the assistant's turn opens; 0: that is not to be told */
+    uint64_t base_sum;       /* chat_sum() of these */
     struct buf text;         /* of a raw prompt that is to be echoed */
     bool opens_thinking;     /* it ends where the model's thinking begins */
+    uint32_t n_replayed;     /* answers whose own tokens are in it */
     struct buf shape;        /* of the answer (front/shape.h); empty: any */
 };
 
-/* Renders and tokenises.  Scratch comes from the request's arena.  On failure the error is filled and nothing
- * is held. */
-int prompt_make(const struct gen_model *model, struct gen_request *request, struct prompt *out,
-                struct api_error *error);
+/* Renders and tokenises.  replay (may be NULL): answers of ours that stand in the conversation; their tokens
+ * are used where that continues the prompt they answered.  Scratch comes from the request's arena.  On
+ * failure the error is filled and nothing is held. */
+int prompt_make(const struct gen_model *model, struct gen_request *request, const struct replay *replay,
+                struct prompt *out, struct api_error *error);
 /* The request's raw prompt number index, in the same way. */
 int prompt_make_raw(const struct gen_model *model, const struct gen_request *request, size_t index,
                     struct prompt *out, struct api_error *error);

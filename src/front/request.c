@@ -112,6 +112,7 @@ void request_free(struct request *request)
     for (size_t i = 0; i < request_n_prompts(request); i++)
         prompt_fini(request_prompt(request, i));
     free(request->more_prompts);
+    replay_fini(&request->replay);
     gen_request_fini(&request->gen);
     buf_fini(&request->body);
     free(request);
@@ -196,6 +197,8 @@ static void parse_work(void *arg)
     if (!atomic_load(&request->is_abandoned))
         request->work_rc =
             api_parse_request(buf_view(&request->body), request->call, &request->gen, &request->error);
+    if (request->work_rc == 0 && request->front->memory != NULL && !atomic_load(&request->is_abandoned))
+        replay_read(&request->gen, &request->replay); /* without it nothing is found, and that is all */
     buf_fini(&request->body);
     atomic_store(&request->is_working, false);
 }
@@ -246,8 +249,9 @@ static int tokenise(struct request *request)
         return rc;
     if (request->call == API_DETOKENIZE)
         return prompt_put_detokenized(model, &request->gen, &request->body, &request->error);
-    rc = request->gen.n_prompts > 0 ? tokenise_prompts(request)
-                                    : prompt_make(model, &request->gen, &request->prompt, &request->error);
+    rc = request->gen.n_prompts > 0
+             ? tokenise_prompts(request)
+             : prompt_make(model, &request->gen, &request->replay, &request->prompt, &request->error);
     if (rc == 0 && request->call == API_TOKENIZE)
         rc = prompt_put_tokens(model, &request->prompt, &request->body, &request->error);
     return rc;
@@ -348,6 +352,10 @@ static void parse_done(void *arg)
     if (backend->ops->model_keep != NULL)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
+    replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
+    if (request->front->memory != NULL)
+        replay_find(&request->replay, request->front->memory, request->owner, request->model->fingerprint,
+                    request->call != API_COUNT_TOKENS && request->call != API_TOKENIZE);
     run(request, is_long_prompt(request), tokenise_work, tokenise_done);
 }
 

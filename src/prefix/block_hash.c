@@ -13,6 +13,9 @@
  * compute it and watch a cache.  Without the cluster key nobody can, and hashes may travel and be logged. Why
  * BLAKE2s: a 32-token block costs three compressions, under a microsecond, with no GPU nor AES needed.
  *
+ * The public root is that of a tenant whose name no tenant can have.  Where a public beginning ends, the
+ * tenant's chain goes on from the public hash: its own key keeps it apart from everybody else's.
+ *
  * One MAC context serves a whole chain: it is set up again with the key it already has for each block.
  */
 #include "prefix/block_hash.h"
@@ -25,9 +28,10 @@
 #include "base/bytes.h"
 #include "base/err.h"
 
-#define ROOT_LABEL "baton prefix 1"
-#define HASH_BYTES sizeof(((struct block_hash *)0)->bytes)
-#define KEY_BYTES  sizeof(((struct prefix_key *)0)->bytes)
+#define ROOT_LABEL  "baton prefix 1"
+#define PUBLIC_NAME "\npublic"
+#define HASH_BYTES  sizeof(((struct block_hash *)0)->bytes)
+#define KEY_BYTES   sizeof(((struct prefix_key *)0)->bytes)
 
 /* A keyed BLAKE2s with the given output size, or NULL. */
 static EVP_MAC_CTX *mac_new(const uint8_t key[KEY_BYTES], size_t out_bytes)
@@ -104,23 +108,56 @@ static bool mac_block(EVP_MAC_CTX *ctx, const struct block_hash *parent, const u
     return true;
 }
 
-size_t prefix_hash_chain(const struct prefix_key *key, const uint32_t *tokens, size_t n_tokens,
-                         uint32_t block_tokens, struct block_hash *hashes_out)
+/* Goes on with a chain of which n_done blocks are there already; returns how many are there then. */
+static size_t chain_on(const struct prefix_key *key, const uint32_t *tokens, size_t n_blocks,
+                       uint32_t block_tokens, struct block_hash *hashes, size_t n_done)
 {
-    size_t n_blocks = block_tokens ? n_tokens / block_tokens : 0, n_done = 0;
-    EVP_MAC_CTX *ctx = n_blocks ? mac_new(key->bytes, HASH_BYTES) : NULL;
+    EVP_MAC_CTX *ctx = n_blocks > n_done ? mac_new(key->bytes, HASH_BYTES) : NULL;
+    size_t n_before = n_done;
 
     while (ctx && n_done < n_blocks) {
-        const struct block_hash *parent = n_done ? &hashes_out[n_done - 1] : NULL;
+        const struct block_hash *parent = n_done ? &hashes[n_done - 1] : NULL;
 
-        if (n_done && !EVP_MAC_init(ctx, NULL, 0, NULL))
+        if (n_done > n_before && !EVP_MAC_init(ctx, NULL, 0, NULL))
             break;
-        if (!mac_block(ctx, parent, tokens + n_done * block_tokens, block_tokens, &hashes_out[n_done]))
+        if (!mac_block(ctx, parent, tokens + n_done * block_tokens, block_tokens, &hashes[n_done]))
             break;
         n_done++;
     }
     EVP_MAC_CTX_free(ctx);
     return n_done;
+}
+
+size_t prefix_hash_chain(const struct prefix_key *key, const uint32_t *tokens, size_t n_tokens,
+                         uint32_t block_tokens, struct block_hash *hashes_out)
+{
+    return chain_on(key, tokens, block_tokens ? n_tokens / block_tokens : 0, block_tokens, hashes_out, 0);
+}
+
+int prefix_roots_derive(const uint8_t cluster_key[32], const char *model_fingerprint, const char *tenant,
+                        uint32_t n_public, struct prefix_roots *out)
+{
+    struct prefix_roots roots = {.n_public = n_public};
+    int rc = prefix_key_derive(cluster_key, model_fingerprint, tenant, &roots.own);
+
+    if (rc == 0 && n_public > 0)
+        rc = prefix_key_derive(cluster_key, model_fingerprint, PUBLIC_NAME, &roots.open);
+    if (rc == 0)
+        *out = roots;
+    return rc;
+}
+
+size_t prefix_roots_chain(const struct prefix_roots *roots, const uint32_t *tokens, size_t n_tokens,
+                          uint32_t block_tokens, struct block_hash *hashes_out)
+{
+    size_t n_blocks = block_tokens ? n_tokens / block_tokens : 0;
+    size_t n_open = block_tokens ? roots->n_public / block_tokens : 0, n_done;
+
+    if (n_open > n_blocks)
+        n_open = n_blocks;
+    n_done = chain_on(&roots->open, tokens, n_open, block_tokens, hashes_out, 0);
+    return n_done < n_open ? n_done
+                           : chain_on(&roots->own, tokens, n_blocks, block_tokens, hashes_out, n_done);
 }
 
 int prefix_hash_block(const struct prefix_key *key, const struct block_hash *parent, const uint32_t *tokens,

@@ -32,6 +32,20 @@ size_t prefix_hash_chain(const struct prefix_key *key, const uint32_t *tokens, s
 int prefix_hash_block(const struct prefix_key *key, const struct block_hash *parent, const uint32_t *tokens,
                       uint32_t n_tokens, struct block_hash *out);
 
+/* A prompt that begins publicly: the blocks that lie wholly in its first n_public tokens are hashed under the
+ * public root, which all tenants share, and the rest under the tenant's.  n_public 0: nothing is shared. */
+struct prefix_roots {
+    struct prefix_key own, open;
+    uint32_t n_public;
+};
+
+/* E_NOMEM. */
+int prefix_roots_derive(const uint8_t cluster_key[32], const char *model_fingerprint, const char *tenant,
+                        uint32_t n_public, struct prefix_roots *out);
+/* As prefix_hash_chain(). */
+size_t prefix_roots_chain(const struct prefix_roots *roots, const uint32_t *tokens, size_t n_tokens,
+                          uint32_t block_tokens, struct block_hash *hashes_out);
+
 bool block_hash_equal(const struct block_hash *a, const struct block_hash *b);
 
 #endif

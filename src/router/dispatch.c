@@ -233,17 +233,18 @@ static const struct gen_model *backend_model_at(void *self, size_t index)
 
 static int hash_prompt(struct gen_handle *job)
 {
-    struct prefix_key key;
+    struct prefix_roots roots;
     uint32_t block_tokens = job->model->gen.block_tokens;
     int rc;
 
     job->hashes = calloc(job->job.n_tokens / block_tokens + 1, sizeof(*job->hashes));
     if (job->hashes == NULL)
         return E_NOMEM;
-    rc = prefix_key_derive(job->router->prefix_key, job->model->gen.fingerprint, job->job.tenant, &key);
+    rc = prefix_roots_derive(job->router->prefix_key, job->model->gen.fingerprint, job->job.tenant,
+                             job->job.public_tokens, &roots);
     if (rc == 0)
         job->n_hashes =
-            prefix_hash_chain(&key, job->job.tokens, job->job.n_tokens, block_tokens, job->hashes);
+            prefix_roots_chain(&roots, job->job.tokens, job->job.n_tokens, block_tokens, job->hashes);
     return rc;
 }
 

@@ -39,6 +39,12 @@ static const struct config_key keys[] = {
      "Threads that parse and tokenise long prompts."},
     {"http", "default_max_tokens", CONFIG_U64, KEY(default_max_tokens), "0", 0, 1e9, NULL, true,
      "Upper bound on the answer's tokens whatever the client asks; 0: only the context bounds it."},
+    {"cache", "replay_memory", CONFIG_SIZE, KEY(replay_bytes), "64MiB", 0, 1e12, NULL, false,
+     "Memory for the tokens of recent answers: a conversation that comes back continues with exactly these, "
+     "so that its KV is found however the client spells it. 0: answers are rendered as they are sent."},
+    {"cache", "public_prefix", CONFIG_PATH, KEY(public_prefix), "", 0, 0, NULL, false,
+     "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants share. Empty: tenants "
+     "share nothing."},
     {"link", "listen", CONFIG_ADDRESS, KEY(link_listen), "127.0.0.1:8090", 0, 0, NULL, false,
      "Where workers register."},
     {"link", "cluster_key", CONFIG_PATH, KEY(cluster_key), "", 0, 0, NULL, false,

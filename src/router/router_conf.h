@@ -9,6 +9,8 @@ struct router_conf {
     char *node;
     struct config_list http_listen;
     char *api_keys;
+    uint64_t replay_bytes;
+    char *public_prefix;
     char *admin_listen;
     uint64_t http_max_body, http_max_connections, http_max_per_address;
     uint64_t http_head_timeout_ns, http_body_timeout_ns, http_idle_timeout_ns, http_write_timeout_ns;

@@ -72,6 +72,7 @@ static void fill_submit(const struct gen_handle *job, const struct lists *lists,
     submit->constraint.len = spec->constraint.len_bytes;
     submit->keep_tokens = spec->keep_tokens;
     submit->keep_1h_tokens = spec->keep_1h_tokens;
+    submit->public_tokens = spec->public_tokens;
 }
 
 static int submit_to(struct gen_handle *job, uint32_t slot, Baton__SubmitMode mode, uint32_t peer_slot,

@@ -59,7 +59,9 @@ struct seq_spec {           /* copied on submit */
     struct grammar *grammar;      /* the answer's shape; a reference is taken; NULL: any */
     uint32_t keep_tokens;         /* cached KV up to there is wanted for 5 minutes from submit ... */
     uint32_t keep_1h_tokens;      /* ... and up to there for an hour */
-    struct prefix_key prefix_key; /* root of the tenant's hash chain */
+    struct prefix_key prefix_key; /* root of the tenant's hash chain ... */
+    struct prefix_key public_key; /* ... and of the public one, for ... */
+    uint32_t public_tokens;       /* ... so many tokens at the beginning, which all tenants share */
     bool departs; /* draw the first token, then hold the KV for a transfer instead of decoding */
     bool arrives; /* KV comes from elsewhere: blocks are taken at once, computing waits */
     void *user;   /* the caller's */

@@ -106,8 +106,11 @@ int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq *
         seq_free(seq);
         return code;
     }
-    seq->n_hashes = (uint32_t)prefix_hash_chain(&spec->prefix_key, seq->tokens, spec->n_tokens,
-                                                sched->block_tokens, seq->hashes);
+    const struct prefix_roots roots = {
+        .own = spec->prefix_key, .open = spec->public_key, .n_public = spec->public_tokens};
+
+    seq->n_hashes =
+        (uint32_t)prefix_roots_chain(&roots, seq->tokens, spec->n_tokens, sched->block_tokens, seq->hashes);
     *out = seq;
     return 0;
 }
@@ -210,9 +213,11 @@ void seq_seal(struct sched *sched, struct seq *seq)
 
         if (block == seq->n_hashes) {
             const struct block_hash *parent = block ? &seq->hashes[block - 1] : NULL;
+            bool is_public = (block + 1) * sched->block_tokens <= seq->spec.public_tokens;
 
-            if (prefix_hash_block(&seq->spec.prefix_key, parent, seq->tokens + block * sched->block_tokens,
-                                  sched->block_tokens, &seq->hashes[block]) < 0)
+            if (prefix_hash_block(is_public ? &seq->spec.public_key : &seq->spec.prefix_key, parent,
+                                  seq->tokens + block * sched->block_tokens, sched->block_tokens,
+                                  &seq->hashes[block]) < 0)
                 return;
             seq->n_hashes++;
         }

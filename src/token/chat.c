@@ -117,66 +117,38 @@ const struct chat_manner *chat_format_manner(const struct chat_format *format)
 
 /* ---- rendering ---- */
 
-static int render(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
-                  struct chat_run *run, struct text *out)
+static int render(const struct chat_format *format, const struct chat_prompt *prompt,
+                  const struct chat_extras *extras, struct fault *fault, struct chat_run *run,
+                  struct text *out)
 {
     struct fault inner = {0};
-    int rc = chat_run(format, prompt, &inner, run, out);
+    int rc = chat_run(format, prompt, extras, &inner, run, out);
 
     return rc == 0 ? 0 : retell(fault, &inner);
 }
 
-/* The stretches a client wrote, for the encoder. */
-static int client_spans(struct text text, struct text_span **out, size_t *n_out)
+int chat_render_extras(const struct chat_format *format, const struct chat_prompt *prompt,
+                       struct chat_extras *extras, struct fault *fault, struct token_ids *out)
 {
-    size_t n = 0, cap = 0;
-    struct text_span *spans = NULL;
+    struct chat_run run;
+    struct text text;
+    int rc = render(format, prompt, extras, fault, &run, &text);
 
-    for (size_t at = 0, end; at < text.len_bytes; at = end) {
-        bool is_client = (text.marks == NULL ? text.mark : text.marks[at]) != MARK_OWN;
-
-        end = text.marks == NULL ? text.len_bytes : at + 1;
-        while (end < text.len_bytes && (text.marks[end] != MARK_OWN) == is_client)
-            end++;
-        if (!is_client)
-            continue;
-        if (n == cap) {
-            cap = cap == 0 ? 64 : cap * 2;
-            struct text_span *more = realloc(spans, cap * sizeof(*more));
-
-            if (more == NULL) {
-                free(spans);
-                return E_NOMEM;
-            }
-            spans = more;
-        }
-        spans[n++] = (struct text_span){.from = at, .to = end};
+    if (rc == 0) {
+        rc = chat_splice(format, prompt, text, extras, out);
+        if (rc != 0)
+            fault_set(fault, rc, "%s", rc == E_LIMIT ? "the prompt is too long" : err_text(rc));
     }
-    *out = spans;
-    *n_out = n;
-    return 0;
+    chat_run_fini(&run);
+    return rc;
 }
 
 int chat_render(const struct chat_format *format, const struct chat_prompt *prompt, size_t max_ids,
                 struct fault *fault, struct token_ids *out)
 {
-    struct text_span *spans = NULL;
-    struct chat_run run;
-    struct text text;
-    size_t n_spans = 0;
-    int rc = render(format, prompt, fault, &run, &text);
+    struct chat_extras none = {.max_ids = max_ids};
 
-    if (rc == 0) {
-        rc = client_spans(text, &spans, &n_spans);
-        if (rc == 0)
-            rc = token_encode_spans(format->tokenizer, bytes_of(text.data, text.len_bytes), spans, n_spans,
-                                    max_ids, out);
-        if (rc != 0)
-            fault_set(fault, rc, "%s", rc == E_LIMIT ? "the prompt is too long" : err_text(rc));
-    }
-    free(spans);
-    chat_run_fini(&run);
-    return rc;
+    return chat_render_extras(format, prompt, &none, fault, out);
 }
 
 int chat_render_text(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
@@ -184,7 +156,7 @@ int chat_render_text(const struct chat_format *format, const struct chat_prompt 
 {
     struct chat_run run;
     struct text text;
-    int rc = render(format, prompt, fault, &run, &text);
+    int rc = render(format, prompt, NULL, fault, &run, &text);
 
     if (rc == 0 && buf_append(out, text.data, text.len_bytes) != 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");

@@ -24,6 +24,7 @@ struct chat_message { /* one turn, borrowed text */
     const struct chat_call *calls; /* assistant only */
     size_t n_calls;
     struct bytes call_id; /* tool only: of the call this is the result of; may be empty */
+    size_t number;        /* of rendering's own */
 };
 
 struct chat_tool { /* one tool definition */
@@ -46,6 +47,39 @@ struct chat_prompt {
     const char *effort;          /* its reasoning_effort: "low", "medium", "high"; NULL: not said */
     int64_t now_unix_s;          /* for templates that write the date; 0: the clock's */
 };
+
+/* ---- what a rendering may be asked for besides ---- */
+
+struct chat_place { /* a place in the conversation, and where it comes to lie among the tokens */
+    size_t n_messages;
+    size_t text_bytes; /* 0: after n_messages messages; else so far into the text of the next one */
+    uint32_t n_tokens; /* out; 0: the template does not show it */
+    uint64_t sum;      /* out: chat_sum() of the tokens up to there */
+    bool is_joint;     /* out: a marker begins there, so what comes before is encoded for itself */
+};
+
+struct chat_drawn { /* one of the assistant's messages as it was drawn, to stand for what rendering gives */
+    size_t message; /* its index */
+    uint32_t
+        base_tokens;   /* the prompt that it answered, up to where the assistant's turn opens: length ... */
+    uint64_t base_sum; /* ... and chat_sum() */
+    const token_id
+        *ids; /* what opened the turn [n_opening], and then what was drawn, without what ended it */
+    uint32_t n_opening, n_ids; /* n_ids of all */
+    struct bytes rest;         /* text that came after ids, when the answer ended within a token */
+    bool needs_thinking;       /* only where the template shows the message's thinking */
+    bool is_used;              /* out */
+    bool shows_thinking;       /* out: the template shows thinking there */
+};
+
+struct chat_extras {
+    size_t max_ids;            /* as of chat_render() */
+    struct chat_place *places; /* [n_places], in the conversation's order; at most CHAT_MAX_PLACES */
+    size_t n_places;
+    struct chat_drawn *drawn; /* [n_drawn], by message */
+    size_t n_drawn;
+};
+#define CHAT_MAX_PLACES 6
 
 enum chat_calls { /* see chat_family.c */
                   CHAT_CALLS_HERMES,
@@ -84,6 +118,13 @@ const struct chat_manner *chat_format_manner(const struct chat_format *format);
  * E_INVAL when the template itself refuses it.  The fault (may be NULL) says what a client can be told. */
 int chat_render(const struct chat_format *format, const struct chat_prompt *prompt, size_t max_ids,
                 struct fault *fault, struct token_ids *out);
+/* The same with extras.  A drawn message is used where the tokens before it are those of the prompt that it
+ * answered, so a conversation that was edited, or is not shown as it was, is rendered as it is given. */
+int chat_render_extras(const struct chat_format *format, const struct chat_prompt *prompt,
+                       struct chat_extras *extras, struct fault *fault, struct token_ids *out);
+/* A sum that tells token sequences apart; goes on from an earlier one (CHAT_SUM_EMPTY: of none). */
+#define CHAT_SUM_EMPTY UINT64_C(0x9e3779b97f4a7c15)
+uint64_t chat_sum(uint64_t sum, const token_id *ids, size_t n);
 /* The same as text with control tokens spelled out, for people and tests. */
 int chat_render_text(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
                      struct buf *out);

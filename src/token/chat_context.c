@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The conversation as the variables that templates expect, and one rendering of it.
  *
- *     messages               [{"role", "content", "tool_calls": [{"id", "type", "function": {"name",
- *                              "arguments"}}], "tool_call_id", "name"}]
+ *     messages               [{"role", "content", "reasoning_content", "tool_calls": [{"id", "type",
+ *                              "function": {"name", "arguments"}}], "tool_call_id", "name"}]
  *     tools                  [{"type": "function", "function": {"name", "description",
  *                              "parameters"}}], or none
  *     documents              none
@@ -11,9 +11,9 @@
  *     enable_thinking        only when the request says something about it; the same as "thinking"
  *     reasoning_effort       likewise: "low", "medium" or "high"
  *
- * What the client wrote is marked so, byte by byte.  The last message of a conversation whose answer is to go
- * on from it has a mark of its own: the prompt ends after the last byte that bears it, and so whatever the
- * template closes a turn with is left off.
+ * What the client wrote is marked so, byte by byte, and so is what message it is of.  The last message of a
+ * conversation whose answer is to go on from it has a mark of its own: the prompt ends after the last byte
+ * that bears it, and so whatever the template closes a turn with is left off.
  */
 #include "token/chat_priv.h"
 
@@ -25,10 +25,25 @@
 struct context {
     const struct chat_format *format;
     const struct chat_prompt *prompt;
+    const struct chat_extras *extras; /* may be NULL */
+    bool is_reshaped;                 /* messages know their numbers */
     struct jinja *jinja;
 };
 
-static struct value text_value(const struct context *context, struct bytes text, uint8_t mark)
+/* The caller's number of message i; SIZE_MAX: it was made here. */
+static size_t number_of(const struct context *context, size_t i)
+{
+    return context->is_reshaped ? context->prompt->messages[i].number : i;
+}
+
+static uint32_t mark_of(const struct context *context, size_t i, size_t part, uint32_t bits)
+{
+    size_t number = number_of(context, i);
+
+    return (number == SIZE_MAX ? 0 : PART_OF(number, part) << MARK_PART_SHIFT) | bits;
+}
+
+static struct value text_value(const struct context *context, struct bytes text, uint32_t mark)
 {
     return value_bytes(context->jinja, text, mark);
 }
@@ -79,26 +94,26 @@ static struct value tools_value(const struct context *context)
 
 /* ---- messages ---- */
 
-static struct value id_value(const struct context *context, struct bytes id)
+static struct value id_value(const struct context *context, struct bytes id, uint32_t mark)
 {
     char room[16];
     struct bytes shaped = chat_family_id(context->format->family, id, room);
 
-    return value_copy(context->jinja, shaped, MARK_CLIENT);
+    return value_copy(context->jinja, shaped, mark);
 }
 
-static struct value call_value(const struct context *context, const struct chat_call *call)
+static struct value call_value(const struct context *context, const struct chat_call *call, uint32_t mark)
 {
     struct jinja *jinja = context->jinja;
     struct value function = value_dict(jinja);
-    struct value arguments = value_of_json(jinja, call->arguments, MARK_CLIENT, "the arguments of a call");
+    struct value arguments = value_of_json(jinja, call->arguments, mark, "the arguments of a call");
 
     if (context->format->wants_text_calls)
-        arguments = text_value(context, call->arguments, MARK_CLIENT);
-    dict_set_str(jinja, function, "name", text_value(context, call->name, MARK_CLIENT));
+        arguments = text_value(context, call->arguments, mark);
+    dict_set_str(jinja, function, "name", text_value(context, call->name, mark));
     dict_set_str(jinja, function, "arguments", arguments);
     struct value whole = function_value(context, function);
-    dict_set_str(jinja, whole, "id", id_value(context, call->id));
+    dict_set_str(jinja, whole, "id", id_value(context, call->id, mark));
     return whole;
 }
 
@@ -140,22 +155,65 @@ static bool stays_open(const struct chat_prompt *prompt)
 }
 
 /* The system text before the question, for a template that knows no system. */
-static struct value joined_text(const struct context *context, struct bytes system, struct bytes text)
+static struct value joined_text(const struct context *context, struct bytes system, struct bytes text,
+                                uint32_t mark)
 {
     struct buf both = {0};
 
     buf_append(&both, system.data, system.len_bytes);
     buf_append_str(&both, "\n\n");
     buf_append(&both, text.data, text.len_bytes);
-    struct value value = value_copy(context->jinja, buf_view(&both), MARK_CLIENT);
+    struct value value = value_copy(context->jinja, buf_view(&both), mark);
     buf_fini(&both);
     return value;
 }
 
-/* Harmony's templates have a name of their own for it, and refuse it beside the text of a turn with calls. */
-static void set_thinking(const struct context *context, const struct chat_message *message, struct value one)
+static struct text piece_of(struct bytes text, size_t from, size_t to, uint32_t mark)
 {
-    struct value thinking = text_value(context, message->thinking, MARK_CLIENT);
+    return (struct text){.data = text.data + from, .len_bytes = to - from, .mark = mark};
+}
+
+/* The message's text, in a piece for each place within it. */
+static struct value content_value(const struct context *context, size_t i, uint32_t bits)
+{
+    struct bytes text = context->prompt->messages[i].text;
+    struct text pieces[CHAT_MAX_PLACES + 1];
+    size_t from = 0, n = 0;
+
+    for (size_t k = 0; context->extras != NULL && k < context->extras->n_places; k++) {
+        const struct chat_place *place = &context->extras->places[k];
+
+        if (place->n_messages != number_of(context, i) || place->text_bytes == 0)
+            continue;
+        size_t to = place->text_bytes < from             ? from
+                    : place->text_bytes > text.len_bytes ? text.len_bytes
+                                                         : place->text_bytes;
+        pieces[n] = piece_of(text, from, to, mark_of(context, i, PART_TEXT + n, bits));
+        n++;
+        from = to;
+    }
+    if (n == 0)
+        return text_value(context, text, mark_of(context, i, PART_TEXT, bits));
+    pieces[n] = piece_of(text, from, text.len_bytes, mark_of(context, i, PART_TEXT + n, bits));
+    return value_joined(context->jinja, pieces, n + 1);
+}
+
+static struct value calls_value(const struct context *context, const struct chat_message *message,
+                                uint32_t mark)
+{
+    struct value calls = value_list(context->jinja, message->n_calls);
+
+    for (size_t k = 0; k < message->n_calls; k++)
+        list_push(context->jinja, calls, call_value(context, &message->calls[k], mark));
+    return calls;
+}
+
+/* Harmony's templates have a name of their own for it, and refuse it beside the text of a turn with calls. */
+static void set_thinking(const struct context *context, size_t i, struct value one)
+{
+    const struct chat_message *message = &context->prompt->messages[i];
+    struct value thinking =
+        text_value(context, message->thinking, mark_of(context, i, PART_THINKING, MARK_CLIENT));
 
     if (context->format->manner.calls != CHAT_CALLS_HARMONY)
         dict_set_str(context->jinja, one, "reasoning_content", thinking);
@@ -167,31 +225,29 @@ static struct value message_value(const struct context *context, size_t i, struc
 {
     const struct chat_message *message = &context->prompt->messages[i];
     bool is_last = i + 1 == context->prompt->n_messages && stays_open(context->prompt);
-    struct value content = text_value(context, message->text, MARK_CLIENT | (is_last ? MARK_LAST : 0));
+    uint32_t other = mark_of(context, i, PART_OTHER, MARK_CLIENT);
+    struct value content = content_value(context, i, MARK_CLIENT | (is_last ? MARK_LAST : 0));
     struct jinja *jinja = context->jinja;
     struct value one = value_dict(jinja);
 
     if (system.len_bytes > 0)
-        content = joined_text(context, system, message->text);
+        content = joined_text(context, system, message->text, mark_of(context, i, PART_TEXT, MARK_CLIENT));
     if (message->n_calls > 0 && message->text.len_bytes == 0 && context->format->wants_no_content)
         content = value_none();
-    dict_set_str(jinja, one, "role", own(context, role_name(message->role)));
+    dict_set_str(
+        jinja, one, "role",
+        text_value(context, bytes_str(role_name(message->role)), mark_of(context, i, PART_OTHER, MARK_OWN)));
     dict_set_str(jinja, one, "content", content);
     if (message->thinking.len_bytes > 0 && context->format->asks_thinking)
-        set_thinking(context, message, one);
-    if (message->n_calls > 0) {
-        struct value calls = value_list(jinja, message->n_calls);
-
-        for (size_t k = 0; k < message->n_calls; k++)
-            list_push(jinja, calls, call_value(context, &message->calls[k]));
-        dict_set_str(jinja, one, "tool_calls", calls);
-    }
+        set_thinking(context, i, one);
+    if (message->n_calls > 0)
+        dict_set_str(jinja, one, "tool_calls", calls_value(context, message, other));
     if (message->role == CHAT_TOOL) {
         struct bytes name = name_of_call(context->prompt, i, message->call_id);
 
-        dict_set_str(jinja, one, "tool_call_id", id_value(context, message->call_id));
+        dict_set_str(jinja, one, "tool_call_id", id_value(context, message->call_id, other));
         if (name.len_bytes > 0)
-            dict_set_str(jinja, one, "name", text_value(context, name, MARK_CLIENT));
+            dict_set_str(jinja, one, "name", text_value(context, name, other));
     }
     return one;
 }
@@ -287,12 +343,12 @@ static bool is_empty(const struct chat_message *message)
     return message->text.len_bytes == 0 && message->n_calls == 0;
 }
 
-int chat_run(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
-             struct chat_run *run, struct text *out)
+int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
+             const struct chat_extras *extras, struct fault *fault, struct chat_run *run, struct text *out)
 {
     struct template_limits limits = template_limits_for(input_bytes(prompt));
     int64_t now = prompt->now_unix_s != 0 ? prompt->now_unix_s : (int64_t)(clock_unix_ns() / NS_PER_S);
-    struct context context = {.format = format};
+    struct context context = {.format = format, .extras = extras};
     struct chat_prompt shaped;
 
     run->jinja = NULL;
@@ -306,6 +362,7 @@ int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
         shaped.continues_last = false;
     }
     context.prompt = &shaped;
+    context.is_reshaped = shaped.messages != prompt->messages;
     int rc = jinja_new(format->parsed, &limits, now, fault, &context.jinja);
     if (rc != 0)
         return rc;

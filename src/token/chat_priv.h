@@ -61,20 +61,35 @@ int chat_probe(struct chat_format *format, struct fault *fault);
 
 /* ---- chat_context.c: one rendering ---- */
 
+/* Parts of a conversation, as bytes of the rendered text are marked with them. */
+enum chat_part {
+    PART_TEXT, /* and the pieces that places cut it into, one number each */
+    PART_THINKING = CHAT_MAX_PLACES + 1,
+    PART_OTHER, /* role, calls, ids */
+    PART_COUNT
+};
+#define PART_OF(message, part) ((uint32_t)(1 + (message)*PART_COUNT + (part)))
+
 struct chat_run { /* what a rendered text lives on */
     struct jinja *jinja;
     struct arena arena;
 };
 
-/* *run is to be finished also after a failure. */
-int chat_run(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
-             struct chat_run *run, struct text *out);
+/* extras may be NULL.  *run is to be finished also after a failure. */
+int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
+             const struct chat_extras *extras, struct fault *fault, struct chat_run *run, struct text *out);
 void chat_run_fini(struct chat_run *run);
 
 /* ---- chat_reshape.c ---- */
 
-/* The conversation in turns that the template can show; new texts and lists are in the arena.  E_NOMEM. */
+/* The conversation in turns that the template can show; new texts and lists are in the arena.  If it has to
+ * be changed, each turn has the number of the message it comes from.  E_NOMEM. */
 int chat_reshape(const struct chat_format *format, const struct chat_prompt *from, struct arena *arena,
                  struct chat_prompt *out);
+
+/* ---- chat_splice.c: marked text -> tokens ---- */
+
+int chat_splice(const struct chat_format *format, const struct chat_prompt *prompt, struct text text,
+                struct chat_extras *extras, struct token_ids *out);
 
 #endif

@@ -23,7 +23,7 @@ static bool shows(const struct chat_format *format, const struct chat_prompt *pr
 {
     struct chat_run run;
     struct text text;
-    bool is_shown = chat_run(format, prompt, fault, &run, &text) == 0;
+    bool is_shown = chat_run(format, prompt, NULL, fault, &run, &text) == 0;
 
     for (size_t i = 0; i < n_words && is_shown; i++)
         is_shown = bytes_find(bytes_of(text.data, text.len_bytes), bytes_str(words[i]), 0) != SIZE_MAX;
@@ -157,7 +157,7 @@ static void probe_switch(struct chat_format *format)
                                            .thinking = wishes[i],
                                            .now_unix_s = NOON};
 
-        rc[i] = chat_run(format, &prompt, NULL, &runs[i], &texts[i]);
+        rc[i] = chat_run(format, &prompt, NULL, NULL, &runs[i], &texts[i]);
     }
     for (size_t i = 0; i < 2; i++)
         are_same[i] = rc[i] == 0 && rc[2] == 0 &&

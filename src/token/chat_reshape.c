@@ -155,6 +155,7 @@ static struct chat_message *add(struct reshape *reshape, const struct chat_messa
     struct chat_message *turn = &reshape->turns[reshape->n++];
 
     *turn = *message;
+    turn->number = (size_t)(message - reshape->from->messages);
     return turn;
 }
 
@@ -287,7 +288,8 @@ int chat_reshape(const struct chat_format *format, const struct chat_prompt *fro
         struct chat_message system = {.role = CHAT_SYSTEM};
 
         system.text = describe_tools(&reshape, system.text);
-        add(&reshape, &system);
+        reshape.turns[reshape.n] = system;
+        reshape.turns[reshape.n++].number = SIZE_MAX;
     }
     for (size_t i = 0; i < from->n_messages; i++)
         add_message(&reshape, &i);

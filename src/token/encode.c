@@ -21,14 +21,34 @@
 #include "base/err.h"
 #include "base/str.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+/* Words come again: what short ones were encoded to last, found by hash, each in one place only. */
+#define KNOWN_WORDS    2048
+#define KNOWN_FROM     4096 /* bytes of text, that filling it be worth while */
+#define KNOWN_MAX_IDS  8
+#define KNOWN_MAX_TEXT 30
+
+struct known {
+    uint8_t len_bytes, n;
+    uint8_t text[KNOWN_MAX_TEXT];
+    token_id ids[KNOWN_MAX_IDS];
+};
+
 struct run { /* one call */
     const struct tokenizer *tokenizer;
     struct token_ids *out;
     size_t max_n; /* of out */
     struct merge_work work;
+    size_t from;                   /* what spans and watches count from lies so far before the text */
     const struct text_span *spans; /* those not yet passed */
     size_t n_spans;
-    bool takes_control; /* control tokens are looked for */
+    struct token_watch *watches; /* those not yet passed */
+    size_t n_watches;
+    size_t piece_end;    /* SentencePiece: of what is in work, as from counts */
+    struct known *known; /* [KNOWN_WORDS]; NULL: the text is short */
+    bool takes_control;  /* control tokens are looked for */
 };
 
 static int emit(struct run *run, token_id id)
@@ -36,6 +56,13 @@ static int emit(struct run *run, token_id id)
     if (run->out->n >= run->max_n)
         return E_LIMIT;
     return token_ids_push(run->out, id);
+}
+
+/* What is encoded next ends at end: places before that lie after the ids so far. */
+static void pass(struct run *run, size_t end)
+{
+    for (; run->n_watches > 0 && run->watches->at < run->from + end; run->n_watches--)
+        run->watches++->n = run->out->n;
 }
 
 /* ---- byte-level ---- */
@@ -79,7 +106,41 @@ static int encode_word(struct run *run, struct bytes word)
     return rc;
 }
 
-static int encode_words(struct run *run, struct bytes text)
+static struct known *known_of(struct run *run, struct bytes word)
+{
+    uint64_t hash = word.len_bytes;
+
+    for (size_t i = 0; i < word.len_bytes; i++)
+        hash = (hash ^ word.data[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    return &run->known[hash >> 40 & (KNOWN_WORDS - 1)];
+}
+
+/* A word that may have come before. */
+static int encode_word_again(struct run *run, struct bytes word)
+{
+    struct known *known;
+    size_t before = run->out->n;
+    int rc = 0;
+
+    if (run->known == NULL || word.len_bytes < 2 || word.len_bytes > KNOWN_MAX_TEXT)
+        return encode_word(run, word);
+    known = known_of(run, word);
+    if (known->len_bytes == word.len_bytes && memcmp(known->text, word.data, word.len_bytes) == 0) {
+        for (size_t i = 0; i < known->n && rc == 0; i++)
+            rc = emit(run, known->ids[i]);
+        return rc;
+    }
+    rc = encode_word(run, word);
+    if (rc != 0 || run->out->n - before > KNOWN_MAX_IDS)
+        return rc;
+    known->len_bytes = (uint8_t)word.len_bytes;
+    known->n = (uint8_t)(run->out->n - before);
+    memcpy(known->text, word.data, word.len_bytes);
+    memcpy(known->ids, run->out->ids + before, known->n * sizeof(*known->ids));
+    return 0;
+}
+
+static int encode_words(struct run *run, struct bytes text, size_t from)
 {
     struct pretok_cursor words;
     int rc = 0;
@@ -87,7 +148,8 @@ static int encode_words(struct run *run, struct bytes text)
     pretok_begin(&words, run->tokenizer->pretok, text);
     for (size_t at = 0; at < text.len_bytes && rc == 0;) {
         size_t end = pretok_next(&words);
-        rc = encode_word(run, bytes_of(text.data + at, end - at));
+        pass(run, from + end);
+        rc = encode_word_again(run, bytes_of(text.data + at, end - at));
         at = end;
     }
     return rc;
@@ -121,6 +183,7 @@ static int flush_piece(struct run *run)
 
     if (run->work.n == 0)
         return 0;
+    pass(run, run->piece_end);
     merge_work_run(&run->work, &tokenizer->pairs);
     for (uint32_t at = 0; at != UINT32_MAX && rc == 0; at = run->work.symbols[at].next) {
         uint32_t symbol = run->work.symbols[at].symbol;
@@ -144,21 +207,27 @@ static int add_code(struct run *run, uint32_t code)
         if (rc != 0)
             return rc;
     }
-    return symbol == TOKEN_NONE ? emit_code(run, code) : merge_work_push(&run->work, symbol);
+    if (symbol != TOKEN_NONE)
+        return merge_work_push(&run->work, symbol);
+    pass(run, run->piece_end + 1);
+    return emit_code(run, code);
 }
 
-static int encode_pieces(struct run *run, struct bytes text)
+static int encode_pieces(struct run *run, struct bytes text, size_t from)
 {
     size_t len_bytes;
     int rc = 0;
 
     merge_work_clear(&run->work);
+    run->piece_end = from;
     if (run->tokenizer->adds_space_prefix)
         rc = add_code(run, SPM_BLANK);
     for (size_t at = 0; at < text.len_bytes && rc == 0; at += len_bytes) {
         uint32_t code = spm_code_at(text, at, &len_bytes);
+        run->piece_end = from + at;
         rc = add_code(run, code == ' ' ? SPM_BLANK : code);
     }
+    run->piece_end = from + text.len_bytes;
     return rc == 0 ? flush_piece(run) : rc;
 }
 
@@ -171,6 +240,8 @@ static bool is_allowed(struct run *run, const struct special *special, size_t fr
         return false;
     if (!special->is_marker)
         return true;
+    from += run->from;
+    to += run->from;
     while (run->n_spans > 0 && run->spans->to <= from) {
         run->spans++;
         run->n_spans--;
@@ -218,11 +289,15 @@ static const struct special *match(struct run *run, struct bytes text, size_t at
     return best;
 }
 
-static int encode_segment(struct run *run, struct bytes text)
+/* text[from, to), which holds no special. */
+static int encode_segment(struct run *run, struct bytes text, size_t from, size_t to)
 {
-    if (text.len_bytes == 0)
+    struct bytes segment = bytes_of(text.data + from, to - from);
+
+    if (segment.len_bytes == 0)
         return 0;
-    return run->tokenizer->family == TOKEN_FAMILY_BPE ? encode_words(run, text) : encode_pieces(run, text);
+    return run->tokenizer->family == TOKEN_FAMILY_BPE ? encode_words(run, segment, from)
+                                                      : encode_pieces(run, segment, from);
 }
 
 static int encode_text(struct run *run, struct bytes text)
@@ -237,13 +312,14 @@ static int encode_text(struct run *run, struct bytes text)
             at++;
             continue;
         }
-        rc = encode_segment(run, bytes_of(text.data + from, at - from));
+        rc = encode_segment(run, text, from, at);
+        at += pool_get(&run->tokenizer->spellings, special->id).len_bytes;
+        pass(run, at);
         if (rc == 0)
             rc = emit(run, special->id);
-        at += pool_get(&run->tokenizer->spellings, special->id).len_bytes;
         from = at;
     }
-    return rc == 0 ? encode_segment(run, bytes_of(text.data + from, text.len_bytes - from)) : rc;
+    return rc == 0 ? encode_segment(run, text, from, text.len_bytes) : rc;
 }
 
 static int run_text(struct run *run, struct bytes text, size_t max_ids, bool adds_bos)
@@ -256,11 +332,15 @@ static int run_text(struct run *run, struct bytes text, size_t max_ids, bool add
     run->max_n = max_ids > SIZE_MAX - before ? SIZE_MAX : before + max_ids;
     if (rc == 0 && adds_bos)
         rc = emit(run, run->tokenizer->bos);
+    if (text.len_bytes >= KNOWN_FROM && run->tokenizer->family == TOKEN_FAMILY_BPE)
+        run->known = calloc(KNOWN_WORDS, sizeof(*run->known)); /* does without */
     if (rc == 0)
         rc = encode_text(run, text);
     if (rc != 0)
         run->out->n = before;
+    pass(run, text.len_bytes + 1);
     merge_work_fini(&run->work);
+    free(run->known);
     return rc;
 }
 
@@ -276,16 +356,26 @@ int tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, unsig
     return run_text(&run, text, max_ids, (flags & TOKEN_ADD_BOS) != 0 && tokenizer_adds_bos(tokenizer));
 }
 
-int token_encode_spans(const struct tokenizer *tokenizer, struct bytes text, const struct text_span *spans,
-                       size_t n_spans, size_t max_ids, struct token_ids *out)
+int token_encode_stretch(const struct tokenizer *tokenizer, struct bytes text,
+                         const struct token_stretch *stretch, size_t max_ids, struct token_ids *out)
 {
     struct run run = {
         .tokenizer = tokenizer,
         .out = out,
-        .spans = spans,
-        .n_spans = n_spans,
+        .from = stretch->from,
+        .spans = stretch->spans,
+        .n_spans = stretch->n_spans,
+        .watches = stretch->watches,
+        .n_watches = stretch->n_watches,
         .takes_control = true,
     };
 
-    return run_text(&run, text, max_ids, false);
+    return run_text(&run, bytes_of(text.data + stretch->from, stretch->to - stretch->from), max_ids, false);
+}
+
+bool token_begins_at(const struct tokenizer *tokenizer, struct bytes text, size_t at)
+{
+    struct run run = {.tokenizer = tokenizer, .takes_control = true};
+
+    return at < text.len_bytes && match(&run, text, at) != NULL;
 }

@@ -200,7 +200,22 @@ const char *pretok_rule_name(uint32_t index,
 struct text_span {
     size_t from, to;
 };
-int token_encode_spans(const struct tokenizer *tokenizer, struct bytes text, const struct text_span *spans,
-                       size_t n_spans, size_t max_ids, struct token_ids *out);
+struct token_watch { /* how many ids there are up to a place in the text */
+    size_t at;
+    size_t n; /* of out; those that end there or before.  Left alone when the place is not reached */
+};
+struct token_stretch { /* of a text: [from, to); spans and watches, in order, count from the text's beginning
+                        */
+    size_t from, to;
+    const struct text_span *spans;
+    size_t n_spans;
+    struct token_watch *watches;
+    size_t n_watches;
+};
+/* A stretch that begins and ends where specials do is encoded as it would be within the whole. */
+int token_encode_stretch(const struct tokenizer *tokenizer, struct bytes text,
+                         const struct token_stretch *stretch, size_t max_ids, struct token_ids *out);
+/* Does a special begin there, in text that is the template's own? */
+bool token_begins_at(const struct tokenizer *tokenizer, struct bytes text, size_t at);
 
 #endif

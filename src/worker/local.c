@@ -81,6 +81,7 @@ static int send_submit(struct worker *worker, struct gen_handle *job, struct gen
     task->max_new_tokens = spec->max_new_tokens;
     task->keep_tokens = spec->keep_tokens;
     task->keep_1h_tokens = spec->keep_1h_tokens;
+    task->public_tokens = spec->public_tokens;
     task->constraint = spec->constraint;
     task->sample = spec->sample;
     task->sample.bias = copy_bias(&spec->sample);

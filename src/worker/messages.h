@@ -35,6 +35,7 @@ struct task_spec {
     struct sample_opts sample; /* its bias is heap, owned */
     struct buf constraint;     /* the answer's shape (sample/grammar.h), owned; empty: any */
     uint32_t keep_tokens, keep_1h_tokens;
+    uint32_t public_tokens;
 };
 
 struct peer_facts { /* what the engine thread must know of a peer */

@@ -136,6 +136,7 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
     spec->max_new_tokens = submit->max_new_tokens;
     spec->keep_tokens = submit->keep_tokens;
     spec->keep_1h_tokens = submit->keep_1h_tokens;
+    spec->public_tokens = submit->public_tokens;
     if ((submit->sampling != NULL && read_sampling(submit->sampling, &spec->sample) < 0) ||
         (submit->constraint.len > 0 &&
          buf_append(&spec->constraint, submit->constraint.data, submit->constraint.len) < 0))

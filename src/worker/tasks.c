@@ -110,11 +110,15 @@ static int submit_seq(struct worker_engine *engine, struct task *task, struct gr
                            .departs = spec->mode == TASK_PREFILL,
                            .arrives = spec->mode == TASK_DECODE,
                            .user = task};
-    int rc = prefix_key_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, spec->tenant,
-                               &seq.prefix_key);
+    struct prefix_roots roots;
+    int rc = prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, spec->tenant,
+                                 spec->public_tokens, &roots);
 
     if (rc < 0)
         return rc;
+    seq.prefix_key = roots.own;
+    seq.public_key = roots.open;
+    seq.public_tokens = spec->public_tokens;
     rc = sched_submit(engine->sched, &seq, &task->seq);
     if ((rc == E_KV_FULL || rc == E_OVERLOADED) && spec->mode == TASK_DECODE) {
         task->spec.mode = TASK_LOCAL; /* no room for an arrival now: compute when there is */

@@ -111,6 +111,30 @@
          "200",      1,                                                                                      \
          1000000.0,  NULL,                                                                                   \
          false,      "sim: mean length of an answer."},                                                      \
+        {"cache",                                                                                            \
+         "replay_memory",                                                                                    \
+         CONFIG_SIZE,                                                                                        \
+         KEY(replay_bytes),                                                                                  \
+         "64MiB",                                                                                            \
+         0,                                                                                                  \
+         1e12,                                                                                               \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Memory for the tokens of recent answers of this worker's own endpoint: a conversation that comes " \
+         "back "                                                                                             \
+         "continues with exactly these. 0: answers are rendered as they are sent."},                         \
+        {"cache",                                                                                            \
+         "public_prefix",                                                                                    \
+         CONFIG_PATH,                                                                                        \
+         KEY(public_prefix),                                                                                 \
+         "",                                                                                                 \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants of this "         \
+         "worker's own "                                                                                     \
+         "endpoint share. Empty: they share nothing."},                                                      \
         {"kv",        "memory",                                                                              \
          CONFIG_SIZE, KEY(kv_memory),                                                                        \
          "1GiB",      1048576,                                                                               \

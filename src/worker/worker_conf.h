@@ -35,6 +35,8 @@ struct worker_conf {
     uint64_t link_heartbeat_ns;
     struct config_list http_listen;
     char *api_keys, *admin_listen;
+    char *public_prefix;
+    uint64_t replay_bytes;
     uint64_t drain_timeout_ns;
     int log_level, log_format;
 };

@@ -20,7 +20,7 @@
 #define BASE_STEPS        UINT64_C(8000000)
 #define STEPS_PER_BYTE    64
 #define BASE_MEMORY_BYTES ((size_t)64 << 20)
-#define MEMORY_PER_BYTE   32
+#define MEMORY_PER_BYTE   64
 #define BASE_TEXT_BYTES   ((size_t)4 << 20)
 #define TEXT_PER_BYTE     16
 

@@ -55,23 +55,25 @@ struct build {
     struct jinja *jinja;
     struct buf data;
     struct buf marks; /* only once it is_mixed */
-    uint8_t mark;
+    uint32_t mark;
     bool is_mixed;
 };
 
 struct build build_begin(struct jinja *jinja);
 void build_text(struct build *build, struct text text);
-void build_raw(struct build *build, const void *data, size_t len_bytes, uint8_t mark);
+void build_raw(struct build *build, const void *data, size_t len_bytes, uint32_t mark);
 void build_str(struct build *build, const char *text);
-void build_char(struct build *build, uint32_t code, uint8_t mark);
+void build_char(struct build *build, uint32_t code, uint32_t mark);
 struct value build_end(struct build *build); /* the text; build is empty after */
 void build_drop(struct build *build);
 
 struct text text_in(struct value value); /* empty when it is none */
 struct text text_str(const char *text);  /* our own */
 struct text text_part(struct text text, size_t from, size_t to);
-uint8_t text_mark_at(struct text text, size_t at);
-uint8_t text_marks(struct text text); /* of all bytes together */
+uint32_t text_mark_at(struct text text, size_t at);
+/* Of all bytes together: the bits of any, and the part of the first that is of one. */
+uint32_t text_marks(struct text text);
+uint32_t mark_join(uint32_t a, uint32_t b); /* the same of two */
 struct bytes text_bytes(struct text text);
 bool text_is(struct text text, const char *other);
 uint32_t text_code(struct text text, size_t at, size_t *len_out); /* the character there */

@@ -26,7 +26,7 @@ struct json_style {
 
 static void put_json(struct build *build, const struct json_style *style, struct value value, unsigned depth);
 
-static void put_escape(struct build *build, uint32_t code, uint8_t mark)
+static void put_escape(struct build *build, uint32_t code, uint32_t mark)
 {
     static const char names[] = "btn\0fr"; /* of 8..13 */
     char text[16];
@@ -206,7 +206,7 @@ struct value value_to_json(struct jinja *jinja, struct value value, const struct
 
 struct json_reader {
     struct jinja *jinja;
-    uint8_t mark;
+    uint32_t mark;
 };
 
 static struct value read_value(const struct json_reader *reader, struct bytes json);
@@ -294,7 +294,7 @@ static struct value read_value(const struct json_reader *reader, struct bytes js
     }
 }
 
-struct value value_of_json(struct jinja *jinja, struct bytes json, uint8_t mark, const char *what)
+struct value value_of_json(struct jinja *jinja, struct bytes json, uint32_t mark, const char *what)
 {
     struct buf spaced = {0};
     struct value value = value_undefined(NULL);

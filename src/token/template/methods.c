@@ -35,7 +35,7 @@ static bool is_upper(uint32_t code)
     return is_cased(code) && utf8proc_tolower((utf8proc_int32_t)code) != (utf8proc_int32_t)code;
 }
 
-static void put_cased(struct build *build, uint32_t code, bool is_up, bool is_first_of_word, uint8_t mark)
+static void put_cased(struct build *build, uint32_t code, bool is_up, bool is_first_of_word, uint32_t mark)
 {
     if (code == 0xdf && is_up) /* the one letter in use that becomes two */
         build_raw(build, is_first_of_word ? "Ss" : "SS", 2, mark);

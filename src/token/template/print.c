@@ -90,7 +90,7 @@ static bool is_printable(uint32_t code)
     }
 }
 
-static void put_escaped(struct build *build, uint32_t code, uint8_t mark)
+static void put_escaped(struct build *build, uint32_t code, uint32_t mark)
 {
     char text[16];
 

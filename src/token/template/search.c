@@ -368,20 +368,20 @@ static struct value method_replace(struct jinja *jinja, struct value self, struc
     if (!is_text(jinja, call->bound[0]) || !is_text(jinja, call->bound[1]))
         return value_undefined(NULL);
     struct text text = *self.text, old = *call->bound[0].text, new = *call->bound[1].text;
-    uint8_t added = text_marks(new);
+    uint32_t added = text_marks(new);
 
     if (old.len_bytes == 0)
         return insert_everywhere(jinja, text, new, limit);
     jinja_charge(jinja, text.len_bytes / 32);
     for (; limit != 0 && (at = find(text, old, from)) != SIZE_MAX && jinja_charge(jinja, 1);
          limit -= limit > 0) {
-        uint8_t taken = text_marks(text_part(text, at, at + old.len_bytes));
+        uint32_t taken = text_marks(text_part(text, at, at + old.len_bytes));
 
         build_text(&build, text_part(text, from, at));
-        if ((taken & (uint8_t)~added) == 0)
+        if (mark_join(added, taken) == added)
             build_text(&build, new);
         else
-            build_raw(&build, new.data, new.len_bytes, taken | added);
+            build_raw(&build, new.data, new.len_bytes, mark_join(taken, added));
         from = at + old.len_bytes;
     }
     build_text(&build, text_part(text, from, text.len_bytes));

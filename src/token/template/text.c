@@ -37,17 +37,24 @@ struct text text_part(struct text text, size_t from, size_t to)
     return text;
 }
 
-uint8_t text_mark_at(struct text text, size_t at)
+uint32_t text_mark_at(struct text text, size_t at)
 {
     return text.marks == NULL ? text.mark : text.marks[at];
 }
 
-uint8_t text_marks(struct text text)
+uint32_t mark_join(uint32_t a, uint32_t b)
 {
-    uint8_t all = text.marks == NULL ? text.mark : 0;
+    const uint32_t bits = MARK_CLIENT | MARK_LAST;
+
+    return ((a | b) & bits) | ((a & ~bits) != 0 ? a & ~bits : b & ~bits);
+}
+
+uint32_t text_marks(struct text text)
+{
+    uint32_t all = text.marks == NULL ? text.mark : 0;
 
     for (size_t i = 0; text.marks != NULL && i < text.len_bytes; i++)
-        all |= text.marks[i];
+        all = mark_join(all, text.marks[i]);
     return all;
 }
 
@@ -166,17 +173,18 @@ static bool has_room(struct build *build, size_t len_bytes)
     return true;
 }
 
-static void put_marks(struct build *build, const uint8_t *marks, uint8_t mark, size_t len_bytes)
+static void put_marks(struct build *build, const uint32_t *marks, uint32_t mark, size_t n)
 {
     struct buf *buf = &build->marks;
 
-    if (buf_reserve(buf, len_bytes) != 0)
+    if (buf_reserve(buf, n * sizeof(mark)) != 0)
         return;
+    uint32_t *to = (uint32_t *)(void *)(buf->data + buf->len_bytes); /* a whole number of marks in */
     if (marks != NULL)
-        memcpy(buf->data + buf->len_bytes, marks, len_bytes);
-    else
-        memset(buf->data + buf->len_bytes, mark, len_bytes);
-    buf->len_bytes += len_bytes;
+        memcpy(to, marks, n * sizeof(mark));
+    for (size_t i = 0; marks == NULL && i < n; i++)
+        to[i] = mark;
+    buf->len_bytes += n * sizeof(mark);
 }
 
 static void put(struct build *build, struct text text)
@@ -202,7 +210,7 @@ void build_text(struct build *build, struct text text)
     put(build, text);
 }
 
-void build_raw(struct build *build, const void *data, size_t len_bytes, uint8_t mark)
+void build_raw(struct build *build, const void *data, size_t len_bytes, uint32_t mark)
 {
     put(build, (struct text){.data = data, .len_bytes = len_bytes, .mark = mark});
 }
@@ -212,7 +220,7 @@ void build_str(struct build *build, const char *text)
     put(build, text_str(text));
 }
 
-void build_char(struct build *build, uint32_t code, uint8_t mark)
+void build_char(struct build *build, uint32_t code, uint32_t mark)
 {
     uint8_t raw[4];
 
@@ -231,27 +239,37 @@ struct value build_end(struct build *build)
 {
     struct jinja *jinja = build->jinja;
     struct text text = {.len_bytes = build->data.len_bytes, .mark = build->mark};
-    size_t total = text.len_bytes * (build->is_mixed ? 2 : 1);
+    size_t marks_bytes = build->is_mixed ? text.len_bytes * sizeof(*text.marks) : 0;
     uint8_t *copy = NULL;
 
-    if (jinja->rc == 0 && total > 0)
-        copy = jinja_take(jinja, total);
+    /* The marks come first: they are what has to be aligned. */
+    if (jinja->rc == 0 && text.len_bytes > 0)
+        copy = jinja_take(jinja, marks_bytes + text.len_bytes);
     if (copy != NULL) {
-        memcpy(copy, build->data.data, text.len_bytes);
-        text.data = copy;
         if (build->is_mixed) {
-            memcpy(copy + text.len_bytes, build->marks.data, text.len_bytes);
-            text.marks = copy + text.len_bytes;
+            memcpy(copy, build->marks.data, marks_bytes);
+            text.marks = (const uint32_t *)(const void *)copy;
         }
+        memcpy(copy + marks_bytes, build->data.data, text.len_bytes);
+        text.data = copy + marks_bytes;
     }
     build_drop(build);
     return jinja->rc == 0 ? value_text(jinja, text) : value_undefined(NULL);
 }
 
-struct value value_copy(struct jinja *jinja, struct bytes text, uint8_t mark)
+struct value value_copy(struct jinja *jinja, struct bytes text, uint32_t mark)
 {
     struct build build = build_begin(jinja);
 
     build_raw(&build, text.data, text.len_bytes, mark);
+    return build_end(&build);
+}
+
+struct value value_joined(struct jinja *jinja, const struct text *pieces, size_t n)
+{
+    struct build build = build_begin(jinja);
+
+    for (size_t i = 0; i < n; i++)
+        build_text(&build, pieces[i]);
     return build_end(&build);
 }

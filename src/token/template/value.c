@@ -53,7 +53,7 @@ struct value value_str(struct jinja *jinja, const char *text)
     return value_text(jinja, text_str(text));
 }
 
-struct value value_bytes(struct jinja *jinja, struct bytes text, uint8_t mark)
+struct value value_bytes(struct jinja *jinja, struct bytes text, uint32_t mark)
 {
     return value_text(jinja, (struct text){.data = text.data, .len_bytes = text.len_bytes, .mark = mark});
 }

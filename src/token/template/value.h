@@ -5,8 +5,9 @@
  * grow only while they are made).  Functions that can fail note the failure in the rendering (jinja_fail) and
  * give an undefined value; whoever calls many of them looks once, at the end.
  *
- * Each byte of a text remembers who wrote it: marks[i], or mark for all of it.  An operation that moves bytes
- * moves their marks, so what a client wrote stays known as such through every filter. */
+ * Each byte of a text remembers who wrote it and which part of the conversation it is of: marks[i], or mark
+ * for all of it.  An operation that moves bytes moves their marks, so what a client wrote stays known as such
+ * through every filter. */
 #ifndef TOKEN_TEMPLATE_VALUE_H
 #define TOKEN_TEMPLATE_VALUE_H
 
@@ -34,17 +35,18 @@ enum value_kind {
     VALUE_LOOP
 };
 
-enum mark { /* bits */
+enum mark { /* bits, and above them the number of the part of the conversation; 0: of none */
             MARK_OWN = 0,
             MARK_CLIENT = 1, /* never becomes a control token */
-            MARK_LAST = 2    /* of the message that the answer continues */
+            MARK_LAST = 2,   /* of the message that the answer continues */
+            MARK_PART_SHIFT = 2
 };
 
 struct text {
     const uint8_t *data;
-    const uint8_t *marks; /* [len_bytes]; NULL: mark is that of every byte */
+    const uint32_t *marks; /* [len_bytes]; NULL: mark is that of every byte */
     size_t len_bytes;
-    uint8_t mark;
+    uint32_t mark;
     bool is_markup; /* came out of "safe" or "escape": what is joined to it is escaped, as in the reference */
 };
 
@@ -88,9 +90,10 @@ struct value value_bool(bool is_true);
 struct value value_int(int64_t integer);
 struct value value_float(double real);
 struct value value_text(struct jinja *jinja, struct text text);
-struct value value_str(struct jinja *jinja, const char *text);                  /* borrowed, our own */
-struct value value_bytes(struct jinja *jinja, struct bytes text, uint8_t mark); /* borrowed */
-struct value value_copy(struct jinja *jinja, struct bytes text, uint8_t mark);
+struct value value_str(struct jinja *jinja, const char *text);                   /* borrowed, our own */
+struct value value_bytes(struct jinja *jinja, struct bytes text, uint32_t mark); /* borrowed */
+struct value value_copy(struct jinja *jinja, struct bytes text, uint32_t mark);
+struct value value_joined(struct jinja *jinja, const struct text *pieces, size_t n); /* copied */
 struct value value_list(struct jinja *jinja, size_t cap);
 struct value value_tuple(struct jinja *jinja, size_t cap);
 struct value value_dict(struct jinja *jinja);
@@ -98,7 +101,7 @@ void list_push(struct jinja *jinja, struct value list, struct value item);
 void dict_set(struct jinja *jinja, struct value dict, struct value key, struct value value);
 void dict_set_str(struct jinja *jinja, struct value dict, const char *key, struct value value);
 /* JSON text -> value.  Fails with E_FORMAT or E_LIMIT, naming what. */
-struct value value_of_json(struct jinja *jinja, struct bytes json, uint8_t mark, const char *what);
+struct value value_of_json(struct jinja *jinja, struct bytes json, uint32_t mark, const char *what);
 
 /* ---- asking ---- */
 

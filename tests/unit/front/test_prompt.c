@@ -20,7 +20,7 @@ static void make(const struct gen_model *model, const char *body, struct prompt 
 
     if (api_parse_request(bytes_str(body), API_COUNT_TOKENS, &request, &error) < 0)
         fail_msg("%s", error.message);
-    if (prompt_make(model, &request, out, &error) < 0)
+    if (prompt_make(model, &request, NULL, out, &error) < 0)
         fail_msg("%s", error.message);
     gen_request_fini(&request);
 }
@@ -191,7 +191,7 @@ static void expect_refusal(const struct gen_model *model, const char *body, cons
     struct prompt prompt;
 
     assert_int_equal(api_parse_request(bytes_str(body), API_COUNT_TOKENS, &request, &error), 0);
-    assert_true(prompt_make(model, &request, &prompt, &error) < 0);
+    assert_true(prompt_make(model, &request, NULL, &prompt, &error) < 0);
     assert_int_equal(error.status, 400);
     assert_string_equal(error.message, message);
     gen_request_fini(&request);
@@ -271,8 +271,8 @@ static void the_prompt_knows_that_it_opens_thinking(void **state)
     sim_model_close(&model);
 }
 
-/* A breakpoint where the template would refuse to end is no breakpoint, and no failure. */
-static void a_mark_may_be_nowhere(void **state)
+/* A breakpoint where the template would refuse to end is found all the same. */
+static void marks_need_no_rendering_of_their_own(void **state)
 {
     static const char source[] =
         "{% if messages[-1].role == 'assistant' %}{{ raise_exception('ask') }}{% endif %}"
@@ -286,7 +286,7 @@ static void a_mark_may_be_nowhere(void **state)
          "\"content\":"
          "[{\"type\":\"text\",\"text\":\"b\"," MARK "}]},{\"role\":\"user\",\"content\":\"c\"}]}",
          &prompt);
-    assert_int_equal(prompt.mark_tokens, 0);
+    assert_int_equal(prompt.mark_tokens, 3); /* a;b */
     assert_int_equal(prompt.ids.n, 6);
     prompt_fini(&prompt);
     sim_model_close(&model);
@@ -317,7 +317,7 @@ int main(void)
         cmocka_unit_test(refusals_reach_the_client),
         cmocka_unit_test(tools_are_shown_in_every_format),
         cmocka_unit_test(the_prompt_knows_that_it_opens_thinking),
-        cmocka_unit_test(a_mark_may_be_nowhere),
+        cmocka_unit_test(marks_need_no_rendering_of_their_own),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -65,6 +65,31 @@ static void block_by_block_gives_the_chain(void **state)
     }
 }
 
+/* The public part is every tenant's, what follows it is each tenant's own, and joins on to it. */
+static void a_public_beginning_is_shared(void **state)
+{
+    struct block_hash a[8], b[8], alone[8], one;
+    struct prefix_roots roots;
+
+    assert_int_equal(prefix_roots_derive(cluster_key, "model", "a", 0, &roots), 0);
+    assert_int_equal(prefix_roots_chain(&roots, tokens, 8 * 32, 32, alone), 8);
+    assert_int_equal(prefix_hash_chain(&roots.own, tokens, 8 * 32, 32, a), 8);
+    assert_memory_equal(a, alone, sizeof(a));
+    assert_int_equal(prefix_roots_derive(cluster_key, "model", "a", 3 * 32 + 31, &roots), 0);
+    assert_int_equal(prefix_roots_chain(&roots, tokens, 8 * 32, 32, a), 8);
+    assert_int_equal(prefix_hash_block(&roots.own, &a[2], tokens + 3 * 32, 32, &one), 0);
+    assert_true(block_hash_equal(&one, &a[3]));
+    assert_int_equal(prefix_roots_derive(cluster_key, "model", "b", 3 * 32, &roots), 0);
+    assert_int_equal(prefix_roots_chain(&roots, tokens, 8 * 32, 32, b), 8);
+    for (size_t i = 0; i < 8; i++) {
+        assert_int_equal(block_hash_equal(&a[i], &b[i]), i < 3);
+        assert_false(block_hash_equal(&a[i], &alone[i]));
+    }
+    roots.n_public = UINT32_MAX; /* more than there are */
+    assert_int_equal(prefix_roots_chain(&roots, tokens, 2 * 32 + 5, 32, b), 2);
+    assert_memory_equal(a, b, 2 * sizeof(*a));
+}
+
 static void only_full_blocks_have_hashes(void **state)
 {
     struct prefix_key key = {{0}};
@@ -117,6 +142,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_hashlib),
         cmocka_unit_test(block_by_block_gives_the_chain),
+        cmocka_unit_test(a_public_beginning_is_shared),
         cmocka_unit_test(only_full_blocks_have_hashes),
         cmocka_unit_test(differs_whenever_anything_differs),
     };

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a long conversation costs before it is handed on: parsing, looking for answers of ours, prompt.
+ *
+ *     bench_prompt MODEL.gguf [KIB [MESSAGES [REPEATS]]]
+ *
+ * An agent's conversation of so many KiB (220) in so many messages (50), half of them calls of tools with
+ * results, four cache breakpoints.  The prompt is made without the memory, and with all answers in it.
+ * Medians, in ms, on one thread. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/json.h"
+#include "api/parse.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "front/record.h"
+
+#define REPEATS_MAX 101
+
+static const char mark[] = ",\"cache_control\":{\"type\":\"ephemeral\"}";
+
+struct bench {
+    struct gen_model model;
+    struct memory *memory;
+    struct rng rng;
+    size_t message_bytes;
+    unsigned n_messages, repeats;
+};
+
+static void die(const char *what)
+{
+    fprintf(stderr, "bench_prompt: %s\n", what);
+    exit(1);
+}
+
+static void open_model(struct bench *bench, const char *path)
+{
+    struct fault fault = {0};
+    struct gguf *gguf;
+
+    if (gguf_open(path, &fault, &gguf) < 0 || tokenizer_new(gguf, &fault, &bench->model.tokenizer) < 0 ||
+        chat_format_new(bench->model.tokenizer, &fault, &bench->model.chat) < 0)
+        die(fault.text);
+    gguf_close(gguf);
+    bench->model.block_tokens = 32;
+}
+
+/* Prose, code and escapes in about n bytes. */
+static void put_text(struct bench *bench, struct buf *out, size_t n)
+{
+    static const char *const words[] = {
+        "the ",       "file ",   "returns ",   "a ",      "value;\\n    ",         "if (x != \\\"y\\\") ",
+        "prefill ",   "decode ", "KV cache, ", "0x1f4c ", "r\xc3\xa9sum\xc3\xa9 ", "error: ",
+        "line 17\\n", "and ",    "then ",      "router "};
+    size_t end = out->len_bytes + n;
+
+    while (out->len_bytes < end)
+        buf_append_str(out, words[rng_below(&bench->rng, sizeof(words) / sizeof(words[0]))]);
+}
+
+static void put_message(struct bench *bench, struct buf *out, unsigned i, bool is_marked)
+{
+    if (i % 2 == 0) {
+        buf_append_str(out, "{\"role\":\"user\",\"content\":[");
+        if (i > 0) {
+            buf_printf(out, "{\"type\":\"tool_result\",\"tool_use_id\":\"t%u\",\"content\":\"", i - 1);
+            put_text(bench, out, bench->message_bytes * 3 / 2);
+            buf_append_str(out, "\"},");
+        }
+        buf_append_str(out, "{\"type\":\"text\",\"text\":\"go on\"");
+        buf_append_str(out, is_marked ? mark : "");
+        buf_append_str(out, "}]}");
+        return;
+    }
+    buf_append_str(out, "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"");
+    put_text(bench, out, bench->message_bytes / 4);
+    buf_printf(out, "\"},{\"type\":\"tool_use\",\"id\":\"t%u\",\"name\":\"edit\",\"input\":{\"text\":\"", i);
+    put_text(bench, out, bench->message_bytes / 4);
+    buf_append_str(out, "\",\"path\":\"src/main.c\"}}]}");
+}
+
+static void put_request(struct bench *bench, struct buf *out, unsigned n)
+{
+    rng_init(&bench->rng, 1);
+    buf_clear(out);
+    buf_printf(
+        out,
+        "{\"model\":\"m\",\"max_tokens\":100,\"system\":[{\"type\":\"text\",\"text\":\"You help.\"%s}],"
+        "\"tools\":[{\"name\":\"edit\",\"description\":\"Edits\",\"input_schema\":{\"type\":\"object\"}%s}],"
+        "\"messages\":[",
+        mark, mark);
+    for (unsigned i = 0; i < n; i++) {
+        buf_append_str(out, i > 0 ? "," : "");
+        put_message(bench, out, i, i + 1 == n || i + 3 == n);
+    }
+    buf_append_str(out, "]}");
+}
+
+struct times {
+    double parse, keys, find, prompt;
+};
+
+static double since(uint64_t *then)
+{
+    uint64_t now = clock_now_ns();
+    double ms = (double)(now - *then) / NS_PER_MS;
+
+    *then = now;
+    return ms;
+}
+
+/* One request's way to its prompt; kept in the outputs until finish(). */
+struct made {
+    struct gen_request request;
+    struct replay replay;
+    struct prompt prompt;
+};
+
+static struct times make(struct bench *bench, const struct buf *body, struct made *out)
+{
+    struct api_error error = {0};
+    struct times times;
+    uint64_t then = clock_now_ns();
+
+    memset(out, 0, sizeof(*out));
+    if (api_parse_request(buf_view(body), API_MESSAGES, &out->request, &error) < 0)
+        die(error.message);
+    times.parse = since(&then);
+    if (replay_read(&out->request, &out->replay) < 0)
+        die("out of memory");
+    times.keys = since(&then);
+    if (bench->memory != NULL)
+        replay_find(&out->replay, bench->memory, "", "f", true);
+    times.find = since(&then);
+    if (prompt_make(&bench->model, &out->request, &out->replay, &out->prompt, &error) < 0)
+        die(error.message);
+    times.prompt = since(&then);
+    return times;
+}
+
+static void finish(struct made *made)
+{
+    replay_fini(&made->replay);
+    prompt_fini(&made->prompt);
+    gen_request_fini(&made->request);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(const struct times *all, unsigned n, size_t offset)
+{
+    double values[REPEATS_MAX];
+
+    for (unsigned i = 0; i < n; i++)
+        memcpy(&values[i], (const char *)&all[i] + offset, sizeof(double));
+    qsort(values, n, sizeof(values[0]), by_value);
+    return values[n / 2];
+}
+
+static void measure(struct bench *bench, const struct buf *body, const char *what)
+{
+    struct times all[REPEATS_MAX];
+    struct made made;
+    size_t n_tokens = 0, n_replayed = 0;
+
+    for (unsigned i = 0; i < bench->repeats; i++) {
+        all[i] = make(bench, body, &made);
+        n_tokens = made.prompt.ids.n;
+        n_replayed = made.prompt.n_replayed;
+        finish(&made);
+    }
+    printf("%-10s %8zu tokens %3zu replayed  parse %6.2f  keys %6.2f  find %6.2f  prompt %6.2f ms\n", what,
+           n_tokens, n_replayed, median(all, bench->repeats, offsetof(struct times, parse)),
+           median(all, bench->repeats, offsetof(struct times, keys)),
+           median(all, bench->repeats, offsetof(struct times, find)),
+           median(all, bench->repeats, offsetof(struct times, prompt)));
+}
+
+static int open_nothing(void *arg)
+{
+    return 0;
+}
+static int take_text(void *arg, struct bytes text)
+{
+    return 0;
+}
+static int open_call(void *arg, const char *id, struct bytes name)
+{
+    return 0;
+}
+static int close_block(void *arg, enum calls_end how)
+{
+    return 0;
+}
+static const struct answer_sink nobody = {open_nothing, take_text, open_nothing, take_text,
+                                          take_text,    open_call, take_text,    close_block};
+
+/* The assistant's message number i of the conversation, as if it had been drawn here. */
+static void remember(struct bench *bench, const struct gen_message *message, unsigned i)
+{
+    struct record *record;
+    struct record_end end = {.model = &bench->model, .stop = GEN_STOP_TOOL_USE};
+    struct memory_answer *answer;
+    struct memory_key key;
+    struct buf body = {0};
+    struct made made;
+    struct token_ids ids = {0};
+
+    put_request(bench, &body, i);
+    make(bench, &body, &made);
+    end.prompt = &made.prompt;
+    if (record_new(&nobody, NULL, &record) < 0 ||
+        tokenizer_encode(bench->model.tokenizer, message->blocks[0].text, 0, SIZE_MAX, &ids) < 0 ||
+        tokenizer_encode(bench->model.tokenizer, message->blocks[1].input, 0, SIZE_MAX, &ids) < 0)
+        die("out of memory");
+    record_tokens(record, ids.ids, ids.n);
+    record_sink.open_text(record);
+    record_sink.text(record, message->blocks[0].text);
+    record_sink.close(record, CALLS_WHOLE);
+    record_sink.open_call(record, (const char *)message->blocks[1].id.data, message->blocks[1].name);
+    record_sink.arguments(record, message->blocks[1].input);
+    record_sink.close(record, CALLS_WHOLE);
+    if (record_finish(record, &end, &answer) < 0 || replay_key_of(&made.replay, message, &key) < 0)
+        die("an answer cannot be remembered");
+    replay_key_for(&key, "", "f", &key);
+    memory_put(bench->memory, &key, answer);
+    record_free(record);
+    token_ids_fini(&ids);
+    finish(&made);
+    buf_fini(&body);
+}
+
+int main(int argc, char **argv)
+{
+    size_t kib = argc > 2 ? strtoul(argv[2], NULL, 10) : 220;
+    struct bench bench = {.n_messages = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 50,
+                          .repeats = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 10) : 31};
+    struct buf body = {0};
+    struct made made;
+
+    if (argc < 2 || bench.n_messages < 4 || bench.repeats == 0 || bench.repeats > REPEATS_MAX)
+        die("bench_prompt MODEL.gguf [KIB [MESSAGES [REPEATS]]]");
+    open_model(&bench, argv[1]);
+    bench.n_messages |= 1; /* the last is the user's */
+    bench.message_bytes = kib * 1024 / bench.n_messages;
+    put_request(&bench, &body, bench.n_messages);
+    printf("%zu KiB, %u messages, 4 breakpoints\n", body.len_bytes / 1024, bench.n_messages);
+    measure(&bench, &body, "rendered");
+    if (memory_new((size_t)64 << 20, &bench.memory) < 0)
+        die("out of memory");
+    make(&bench, &body, &made);
+    for (unsigned i = 1; i < bench.n_messages; i += 2)
+        remember(&bench, &made.request.messages[i], i);
+    finish(&made);
+    measure(&bench, &body, "replayed");
+    printf("%zu answers in %zu KiB\n", memory_count(bench.memory), memory_bytes(bench.memory) / 1024);
+    memory_free(bench.memory);
+    buf_fini(&body);
+    chat_format_free(bench.model.chat);
+    tokenizer_unref(bench.model.tokenizer);
+    return 0;
+}

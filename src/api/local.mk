@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libapi.a
 libapi_a_SOURCES = src/api/gen.h src/api/error.h src/api/error.c src/api/json_walk.h src/api/json_walk.c \
-	src/api/json.h src/api/json.c src/api/parse.h src/api/parse_priv.h src/api/parse.c src/api/parse_content.c \
+	src/api/json.h src/api/json.c src/api/json_budget.h src/api/json_budget.c \
+	src/api/parse.h src/api/parse_priv.h src/api/parse.c src/api/parse_content.c \
 	src/api/parse_blocks.c src/api/parse_tools.c src/api/parse_pairs.c src/api/render.h src/api/render.c \
 	src/api/calls.h src/api/calls.c
 

@@ -24,6 +24,7 @@ include tests/fuzz/vocab.mk
 include tests/fuzz/cut.mk
 include tests/fuzz/config.mk
 include tests/fuzz/api.mk
+include tests/fuzz/admit.mk
 include tests/fuzz/kvframe.mk
 include tests/fuzz/template.mk
 include tests/fuzz/jinja.mk

@@ -2,8 +2,11 @@
 noinst_LIBRARIES += libfront.a
 libfront_a_SOURCES = src/front/front.h src/front/backend.h src/front/front_priv.h src/front/front.c \
 	src/front/request.c src/front/output.c src/front/reply.c src/front/report.c src/front/answer.h \
-	src/front/answer.c src/front/prompt.h src/front/prompt.c src/front/auth.h src/front/auth.c src/front/ids.h \
-	src/front/ids.c src/front/admin.h src/front/admin.c
+	src/front/answer.c src/front/prompt.h src/front/prompt.c src/front/auth.h src/front/auth.c src/front/auth_rule.c \
+	src/front/admit.h src/front/admit.c src/front/limits.h src/front/limits.c \
+	src/front/guesses.h src/front/guesses.c src/front/pool.h src/front/pool.c \
+	src/front/unzip.h src/front/unzip.c src/front/ids.h src/front/ids.c \
+	src/front/admin.h src/front/admin.c
 
 # A backend that answers by script, and a small model for it: used by tests, and behind a real server by front_sim.
 check_LIBRARIES += tests/unit/front/libsim.a
@@ -12,11 +15,17 @@ tests_unit_front_libsim_a_SOURCES = tests/unit/front/sim_backend.c tests/unit/fr
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/front/test_auth tests/unit/front/test_answer tests/unit/front/test_prompt \
-	tests/unit/front/test_answers tests/unit/front/test_front
+	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_limits tests/unit/front/test_pool \
+	tests/unit/front/test_admit
 TESTS += tests/unit/front/test_auth tests/unit/front/test_answer tests/unit/front/test_prompt \
-	tests/unit/front/test_answers tests/unit/front/test_front
+	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_limits tests/unit/front/test_pool \
+	tests/unit/front/test_admit
 tests_unit_front_test_auth_SOURCES = tests/unit/front/test_auth.c
 tests_unit_front_test_auth_LDADD = $(link_front) $(CMOCKA_LIBS)
+tests_unit_front_test_limits_SOURCES = tests/unit/front/test_limits.c
+tests_unit_front_test_limits_LDADD = $(link_front) $(CMOCKA_LIBS)
+tests_unit_front_test_pool_SOURCES = tests/unit/front/test_pool.c
+tests_unit_front_test_pool_LDADD = $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_answer_SOURCES = tests/unit/front/test_answer.c
 tests_unit_front_test_answer_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_prompt_SOURCES = tests/unit/front/test_prompt.c
@@ -26,6 +35,8 @@ tests_unit_front_test_answers_SOURCES = tests/unit/front/test_answers.c $(front_
 tests_unit_front_test_answers_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_front_SOURCES = tests/unit/front/test_front.c $(front_rig)
 tests_unit_front_test_front_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
+tests_unit_front_test_admit_SOURCES = tests/unit/front/test_admit.c $(front_rig)
+tests_unit_front_test_admit_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 endif
 
 # The endpoint as foreign clients see it.

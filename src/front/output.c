@@ -10,7 +10,7 @@
 #include "api/json_walk.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "front/front_priv.h"
+#include "front/admit.h"
 #include "http/sse.h"
 
 /* ---- events ---- */
@@ -46,6 +46,7 @@ void output_begin_stream(struct request *request)
     http_fields_add_str(&fields, "cache-control", "no-cache");
     http_fields_add_str(&fields, "x-accel-buffering", "no");
     http_fields_add_str(&fields, "request-id", request->id);
+    admit_put_fields(request->exchange, &fields);
     request->is_stream = true;
     request->is_mute = http_reply_begin(request->exchange, 200, &fields) < 0;
     http_fields_fini(&fields);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "front/front_priv.h"
+#include "front/admit.h"
 
 #define DEFAULT_RETRY_AFTER_S 1u
 
@@ -34,6 +34,7 @@ void reply_error(struct http_exchange *exchange, const struct api_error *error, 
         id = fresh;
     }
     add_error_fields(&fields, error, id);
+    admit_put_fields(exchange, &fields);
     if (allow != NULL)
         http_fields_add_str(&fields, "allow", allow);
     if (error->status == 401)
@@ -60,6 +61,7 @@ void reply_json(struct http_exchange *exchange, const char *id, struct http_fiel
 {
     http_fields_add_str(fields, "content-type", "application/json");
     http_fields_add_str(fields, "request-id", id);
+    admit_put_fields(exchange, fields);
     http_reply(exchange, 200, fields, body);
 }
 

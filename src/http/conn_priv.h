@@ -114,6 +114,11 @@ void http_conn_wrote(struct http_conn *conn);
 size_t http_conn_unsent(const struct http_conn *conn);
 void http_conn_drain(struct http_conn *conn);
 
+/* direct.c */
+/* Sends a piece of a stream (with its chunk's frame) past the empty output of a plain socket; what the kernel
+ * leaves waits in the output.  False: nothing was sent. */
+bool http_conn_send_now(struct http_conn *conn, struct bytes piece, bool is_chunking);
+
 /* body.c */
 /* Takes what the input has of the body (CONN_DISCARD: drops it).  1: the body is whole; 0: more is needed;
  * E_FORMAT, E_LIMIT: malformed; E_RANGE: over max_body_bytes; E_NOMEM. */

@@ -195,6 +195,8 @@ int http_reply_write(struct http_exchange *exchange, struct bytes piece)
         return E_CLOSED;
     if (piece.len_bytes == 0 || exchange->head.method == HTTP_HEAD)
         return 0;
+    if (http_conn_send_now(conn, piece, exchange->is_chunking))
+        return conn->is_broken ? E_CLOSED : 0;
     if (exchange->is_chunking)
         rc |= evbuffer_add_printf(output, "%zx\r\n", piece.len_bytes) < 0;
     rc |= evbuffer_add(output, piece.data, piece.len_bytes) < 0;

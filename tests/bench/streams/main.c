@@ -58,7 +58,10 @@ static void pin(unsigned cpu)
 /* A child on that core that dies with us. */
 static pid_t spawn(unsigned cpu)
 {
-    pid_t pid = fork();
+    pid_t pid;
+
+    fflush(stdout);
+    pid = fork();
 
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

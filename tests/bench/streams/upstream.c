@@ -198,8 +198,8 @@ static void worker_turn(void *arg)
     }
     tokens.n_answers = group->n;
     tokens.answers = list;
-    if (group->n > 0 && link_send(group->link, FRAME_TOKENS, &tokens.base) < 0)
-        fprintf(stderr, "worker %u: its link is down\n", group->number);
+    if (group->n > 0)
+        (void)link_send(group->link, FRAME_TOKENS, &tokens.base); /* on_down says so when it is */
     next_turn(group, began_ns);
 }
 
@@ -225,7 +225,11 @@ static void on_up(void *arg, struct link *link)
 
 static void on_down(void *arg, struct link *link, const struct fault *why)
 {
-    fprintf(stderr, "link down: %s\n", why->text);
+    struct group *group = arg;
+
+    fprintf(stderr, "worker %u with %u streams: link down: %s\n", group->number, group->n, why->text);
+    while (group->n > 0)
+        drop_source(group, group->n - 1);
 }
 
 static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)

@@ -66,6 +66,8 @@ struct http_conn {
     uint64_t state_began_ns;
     uint64_t progress_ns;   /* when output last went out, or was first queued */
     uint64_t over_since_ns; /* since when more than max_queue_bytes wait; 0: they do not */
+    int direct_fd;          /* 0: not looked up yet; -1: not a plain socket (direct.c) */
+    bool has_unsent;        /* the output is not empty */
     size_t scanned_bytes;   /* of an unfinished head, no line end beyond the last one parsed is in here */
     uint64_t discarded_bytes;
     uint32_t n_requests;

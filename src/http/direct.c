@@ -9,37 +9,54 @@
 
 #include <event2/buffer.h>
 #include <event2/bufferevent_ssl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #define MAX_FRAME_BYTES 4096 /* longer ones are rare, and their copy would cost more than it saves */
-#define MAX_CHUNK_HEAD  20
+#define MAX_CHUNK_HEAD  5
+
+/* The length in hexadecimal and a line end. */
+static size_t put_chunk_head(size_t len_bytes, char *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned shift = 8;
+    size_t n = 0;
+
+    if (len_bytes < 16)
+        shift = 0;
+    else if (len_bytes < 256)
+        shift = 4;
+    for (unsigned i = 0; i <= shift / 4; i++)
+        out[n++] = digits[len_bytes >> (shift - 4 * i) & 15];
+    out[n++] = '\r';
+    out[n++] = '\n';
+    return n;
+}
 
 bool http_conn_send_now(struct http_conn *conn, struct bytes piece, bool is_chunking)
 {
-    struct evbuffer *output = bufferevent_get_output(conn->bev);
     char frame[MAX_FRAME_BYTES];
     size_t len = 0;
     ssize_t sent;
 
-    if (evbuffer_get_length(output) > 0 || piece.len_bytes > sizeof(frame) - MAX_CHUNK_HEAD - 2 ||
-        bufferevent_openssl_get_ssl(conn->bev) != NULL)
+    if (conn->direct_fd == 0)
+        conn->direct_fd = bufferevent_openssl_get_ssl(conn->bev) == NULL ? bufferevent_getfd(conn->bev) : -1;
+    if (conn->has_unsent || conn->direct_fd < 0 || piece.len_bytes > sizeof(frame) - MAX_CHUNK_HEAD - 2)
         return false;
     if (is_chunking)
-        len = (size_t)snprintf(frame, MAX_CHUNK_HEAD, "%zx\r\n", piece.len_bytes);
+        len = put_chunk_head(piece.len_bytes, frame);
     memcpy(frame + len, piece.data, piece.len_bytes);
     len += piece.len_bytes;
     if (is_chunking) {
         memcpy(frame + len, "\r\n", 2);
         len += 2;
     }
-    sent = send(bufferevent_getfd(conn->bev), frame, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    sent = send(conn->direct_fd, frame, len, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0)
         return false;
     if ((size_t)sent == len)
         return true;
-    if (evbuffer_add(output, frame + sent, len - (size_t)sent) < 0)
+    if (evbuffer_add(bufferevent_get_output(conn->bev), frame + sent, len - (size_t)sent) < 0)
         http_conn_break(conn, HTTP_ABORT_SERVER);
     http_conn_wrote(conn);
     return true;

@@ -20,12 +20,16 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "token/word_cache.h"
+
+#define MIN_CACHED_BYTES 4096 /* a text so long says words again */
 
 struct run { /* one call */
     const struct tokenizer *tokenizer;
     struct token_ids *out;
     size_t max_n; /* of out */
     struct merge_work work;
+    struct word_cache *cache;      /* NULL: a short text */
     const struct text_span *spans; /* those not yet passed */
     size_t n_spans;
     bool takes_control; /* control tokens are looked for */
@@ -55,13 +59,11 @@ static token_id find_word(const struct tokenizer *tokenizer, struct bytes word)
     return id != TOKEN_NONE && tokenizer->types[id] == TOKEN_NORMAL ? id : TOKEN_NONE;
 }
 
-static int encode_word(struct run *run, struct bytes word)
+static int merge_word(struct run *run, struct bytes word)
 {
     const struct tokenizer *tokenizer = run->tokenizer;
     int rc = 0;
 
-    if (word.len_bytes == 1)
-        return emit(run, tokenizer->byte_ids[word.data[0]]);
     if (tokenizer->ignores_merges) {
         token_id id = find_word(tokenizer, word);
         if (id != TOKEN_NONE)
@@ -76,6 +78,25 @@ static int encode_word(struct run *run, struct bytes word)
     merge_work_run(&run->work, &tokenizer->pairs);
     for (uint32_t at = 0; at != UINT32_MAX && rc == 0; at = run->work.symbols[at].next)
         rc = emit(run, run->work.symbols[at].symbol);
+    return rc;
+}
+
+static int encode_word(struct run *run, struct bytes word)
+{
+    const token_id *ids = NULL;
+    unsigned n = word_cache_get(run->cache, word, &ids);
+    size_t before = run->out->n;
+    int rc = 0;
+
+    if (word.len_bytes == 1)
+        return emit(run, run->tokenizer->byte_ids[word.data[0]]);
+    for (unsigned i = 0; i < n && rc == 0; i++)
+        rc = emit(run, ids[i]);
+    if (n > 0)
+        return rc;
+    rc = merge_word(run, word);
+    if (rc == 0)
+        word_cache_put(run->cache, word, run->out->ids + before, run->out->n - before);
     return rc;
 }
 
@@ -252,6 +273,8 @@ static int run_text(struct run *run, struct bytes text, size_t max_ids, bool add
     int rc = text.len_bytes > TOKEN_MAX_TEXT_BYTES ? E_LIMIT : 0;
 
     run->max_n = max_ids > SIZE_MAX - before ? SIZE_MAX : before + max_ids;
+    if (text.len_bytes >= MIN_CACHED_BYTES && run->tokenizer->family == TOKEN_FAMILY_BPE)
+        run->cache = word_cache_new();
     if (rc == 0 && adds_bos)
         rc = emit(run, run->tokenizer->bos);
     if (rc == 0)
@@ -259,6 +282,7 @@ static int run_text(struct run *run, struct bytes text, size_t max_ids, bool add
     if (rc != 0)
         run->out->n = before;
     merge_work_fini(&run->work);
+    word_cache_free(run->cache);
     return rc;
 }
 

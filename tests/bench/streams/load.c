@@ -11,6 +11,7 @@
  * turn on a core that it shares with the upstream.  It is the same for every front. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <glob.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/str.h"
 #include "tests/bench/streams/streams.h"
 
 #define MARK          "_delta\ndata" /* once in each event with text, and '_' once in it */
@@ -211,16 +213,16 @@ static void read_client(struct load *load, uint32_t number)
 
 static void turn(struct load *load)
 {
-    struct epoll_event events[1024];
+    struct epoll_event events[128];
     int n;
 
     clock_sleep_ns(LOOK_NS);
     do {
-        n = epoll_wait(load->epoll, events, 1024, 0);
+        n = epoll_wait(load->epoll, events, 128, 0);
         for (int i = 0; i < n; i++)
             if (load->clients[events[i].data.u32].fd >= 0)
                 read_client(load, events[i].data.u32);
-    } while (n == 1024);
+    } while (n == 128);
 }
 
 static void turn_for(struct load *load, uint64_t ns)
@@ -264,19 +266,35 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Words that are no pattern of a few, as in a repository's text. */
-static void make_text(struct buf *out, uint64_t seed)
+/* A piece of this project's sources, another one each time, as a JSON string without its quotes. */
+static int make_text(const struct load_opts *opts, uint64_t seed, struct buf *out)
 {
-    static const char *const syllables[] = {"ba", "con", "der", "el", "fi", "ga",
-                                            "ho", "in",  "ju",  "ka", "lo", "mi"};
-    uint64_t state = seed * 2654435761u + 1;
+    struct buf all = {0};
+    struct buf quoted = {0};
+    char pattern[400];
+    glob_t found;
+    size_t from;
 
-    while (out->len_bytes < LONG_BYTES) {
-        state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
-        for (unsigned i = 0; i <= (state >> 33) % 4; i++)
-            buf_append_str(out, syllables[(state >> (36 + 5 * i)) % 12]);
-        buf_append_str(out, (state >> 60) == 0 ? ".\\n" : (state >> 60) == 1 ? "(x, 1);\\n    " : " ");
+    snprintf(pattern, sizeof(pattern), "%s/src/*/*.c", opts->source);
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return -1;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        FILE *file = fopen(found.gl_pathv[i], "r");
+        char piece[4096];
+        size_t n;
+
+        while (file != NULL && (n = fread(piece, 1, sizeof(piece), file)) > 0)
+            buf_append(&all, piece, n);
+        if (file != NULL)
+            fclose(file);
     }
+    globfree(&found);
+    from = all.len_bytes > LONG_BYTES ? seed * 104729 % (all.len_bytes - LONG_BYTES) : 0;
+    json_put_str(&quoted, bytes_of(all.data + from, all.len_bytes < LONG_BYTES ? all.len_bytes : LONG_BYTES));
+    buf_append(out, quoted.data + 1, quoted.len_bytes - 2);
+    buf_fini(&all);
+    buf_fini(&quoted);
+    return out->len_bytes >= LONG_BYTES ? 0 : -1;
 }
 
 /* Last byte sent -> the request has reached a worker, and the worker's token -> first byte here; their sum.
@@ -291,8 +309,8 @@ static double one_long(struct load *load, uint64_t seed)
     bool is_there = false;
     size_t kept = 0;
 
-    make_text(&text, seed);
-    if (fd < 0 || !ask(fd, opts->model, STREAMS_LONG + seed, (const char *)text.data))
+    if (make_text(opts, seed, &text) < 0 || fd < 0 ||
+        !ask(fd, opts->model, STREAMS_LONG + seed, (const char *)text.data))
         return -1;
     sent_ns = clock_now_ns();
     while (!is_there && clock_now_ns() - sent_ns < 2 * NS_PER_S) {

@@ -10,6 +10,7 @@
  * are one process.  nginx needs two descriptors for a stream, so it gets as many streams as the limit on
  * descriptors allows. */
 #include <errno.h>
+#include <ftw.h>
 #include <getopt.h>
 #include <sched.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,6 +45,7 @@ struct bench {
     double measure_s;
     const char *only;
     const char *model_path;
+    const char *source;
     char folder[64];
     size_t shared_bytes;
 };
@@ -99,7 +102,7 @@ static pid_t start_router(const struct bench *bench)
     snprintf(http, sizeof(http), "http.listen=127.0.0.1:%d", ROUTER_HTTP);
     snprintf(admin, sizeof(admin), "http.admin=127.0.0.1:%d", ROUTER_ADMIN);
     snprintf(link, sizeof(link), "link.listen=127.0.0.1:%d", ROUTER_LINK);
-    pid = spawn(0, 10);
+    pid = spawn(0, 15);
     if (pid != 0)
         return pid;
     fclose(fopen(conf, "w"));
@@ -137,7 +140,7 @@ static pid_t start_nginx(const struct bench *bench)
         bench->folder, bench->folder, bench->folder, bench->folder, bench->folder, bench->folder,
         bench->folder, NGINX_HTTP, UPSTREAM_HTTP);
     fclose(file);
-    pid = spawn(0, 10);
+    pid = spawn(0, 15);
     if (pid != 0)
         return pid;
     execl("/usr/sbin/nginx", "nginx", "-c", conf, (char *)NULL);
@@ -160,7 +163,7 @@ static pid_t start_upstream(const struct bench *bench, struct shared *shared, bo
 
     snprintf(router, sizeof(router), "127.0.0.1:%d", ROUTER_LINK);
     snprintf(key, sizeof(key), "%s/key", bench->folder);
-    pid = spawn(1, 12);
+    pid = spawn(1, 20);
     if (pid == 0)
         _exit(is_http ? upstream_http(&opts) : upstream_workers(&opts));
     return pid;
@@ -172,8 +175,9 @@ static int measure(const struct bench *bench, struct load_opts *load, struct loa
     struct load_result *result =
         mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int status = 1;
-    pid_t pid = spawn(1, 11);
+    pid_t pid = spawn(1, 5);
 
+    load->source = bench->source;
     load->measure_ns = (uint64_t)(bench->measure_s * 1e9);
     load->n_slow = bench->n_slow;
     load->n_deaf = bench->n_deaf;
@@ -209,6 +213,16 @@ static int run_front(const struct bench *bench, bool is_nginx, struct load_resul
     end(load.front);
     munmap(shared, bench->shared_bytes);
     return rc;
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    return remove(path);
+}
+
+static void clean(const struct bench *bench)
+{
+    nftw(bench->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static void print_row(const char *name, const struct load_result *r)
@@ -275,6 +289,7 @@ int main(int argc, char **argv)
 
     snprintf(model, sizeof(model), "%s/share/baton-demo.gguf", source == NULL ? ".." : source);
     bench.model_path = model;
+    bench.source = source == NULL ? ".." : source;
     if (read_options(&bench, argc, argv) < 0)
         return 2;
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -306,6 +321,7 @@ int main(int argc, char **argv)
             return 1;
         print_row("nginx", &nginx);
     }
+    clean(&bench);
     if (router.long_ms[1] > 0)
         printf("220 KB prompts beside them, router's part of TTFT: %.2f ms (%.2f to %.2f)\n",
                router.long_ms[1], router.long_ms[0], router.long_ms[2]);

@@ -58,7 +58,8 @@ struct load_opts {
     uint32_t n_slow; /* connections that send a head one byte at a time and never end it */
     uint32_t n_deaf; /* streams that are never read */
     uint64_t measure_ns;
-    pid_t front; /* whose memory and CPU time are looked at */
+    const char *source; /* the project's folder: its sources are the long prompts */
+    pid_t front;        /* whose memory and CPU time are looked at */
 };
 
 struct load_result {

@@ -27,6 +27,7 @@ include tests/fuzz/api.mk
 include tests/fuzz/calls.mk
 include tests/fuzz/shape.mk
 include tests/fuzz/openai.mk
+include tests/fuzz/admit.mk
 include tests/fuzz/kvframe.mk
 include tests/fuzz/template.mk
 include tests/fuzz/jinja.mk

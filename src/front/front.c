@@ -372,6 +372,10 @@ static int open_server(struct front *front)
                                     .handler = &handler,
                                     .handler_arg = front,
                                     .metrics = front->opts.metrics,
+                                    .tls = front->opts.tls,
+                                    .has_h2c = front->opts.has_h2c,
+                                    .origins = front->opts.origins,
+                                    .n_origins = front->opts.n_origins,
                                     .shares_port = front->opts.shares_port};
     int rc = reply_make_busy(&front->busy_answer);
 

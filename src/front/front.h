@@ -36,6 +36,10 @@ struct front_opts {
     const char *keys_path;   /* API keys (front/auth.h says the format); NULL: no key is asked for */
     bool has_open_metrics;   /* /metrics needs no key although keys are configured */
     struct http_limits limits;
+    struct http_tls *tls;       /* borrowed; NULL: cleartext */
+    bool has_h2c;               /* HTTP/2 without TLS, with prior knowledge */
+    const char *const *origins; /* borrowed: whose pages may ask (CORS); see http/server.h */
+    size_t n_origins;
     bool shares_port;           /* several fronts listen on the same address */
     uint64_t ping_ns;           /* silence on a stream before a ping event */
     uint32_t max_requests;      /* in flight at once, of all kinds; beyond: 529 */

@@ -3,11 +3,13 @@ noinst_LIBRARIES += libhttp.a
 libhttp_a_SOURCES = src/http/parse.h src/http/parse_priv.h src/http/parse.c src/http/parse_response.c \
 	src/http/chunked.h src/http/chunked.c src/http/response.h src/http/response.c src/http/sse.h src/http/sse.c \
 	src/http/sse_parse.h src/http/sse_parse.c src/http/server.h src/http/server.c src/http/conn_priv.h \
-	src/http/conn.c src/http/body.c src/http/exchange.c \
+	src/http/conn_open.c src/http/conn.c src/http/body.c src/http/exchange.c src/http/cors.c \
+	src/http/tls.h src/http/tls.c src/http/h2_budget.h src/http/h2_budget.c src/http/h2_priv.h src/http/h2.c \
+	src/http/h2_stream.c src/http/h2_answer.c \
 	src/http/client.h src/http/client.c src/http/client_priv.h src/http/client_conn.c
 
 # libnet carries nothing that libhttp calls, so its tests link without it.
-link_http_tests = libhttp.a libev.a libmetrics.a libbase.a $(EVENT_LIBS) -lpthread -lm
+link_http_tests = libhttp.a libev.a libmetrics.a libbase.a $(EVENT_LIBS) $(SSL_LIBS) $(NGHTTP2_LIBS) -lpthread -lm
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/http/test_parse tests/unit/http/test_chunked tests/unit/http/test_response \
 	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_client

@@ -35,6 +35,10 @@ struct worker_conf {
     uint64_t link_heartbeat_ns;
     struct config_list http_listen;
     char *api_keys, *admin_listen;
+    char *tls_certificate, *tls_key;
+    int tls_min; /* enum http_tls_min */
+    bool http2, h2c;
+    struct config_list cors_origin;
     uint64_t drain_timeout_ns;
     int log_level, log_format;
 };

@@ -44,6 +44,9 @@ int http_body_take(struct http_conn *conn)
             if (rc < 0)
                 return rc;
             x->is_body_whole = rc == 1;
+            /* A chunk that cannot end within the limit need not be waited for. */
+            if (data.len_bytes > 0 && x->chunked.left_bytes > conn->server->limits.max_body_bytes)
+                return E_RANGE;
         }
         x->body_received_bytes += data.len_bytes;
         if (conn->state != CONN_DISCARD)

@@ -35,6 +35,8 @@
 /* At most this much is read and dropped on a connection that is closing. */
 #define MAX_LINGER_BYTES (UINT64_C(256) << 20)
 #define DRAIN_LINGER_NS  NS_PER_S
+/* Empty lines before a request are within these. */
+#define MAX_EMPTY_BYTES 16
 
 static void conn_run(struct http_conn *conn);
 
@@ -287,9 +289,10 @@ static bool run_head(struct http_conn *conn)
         return false;
     }
     /* Parsing again is worth it only after a new line end or when a bound may be passed: a head that drips in
-     * byte by byte costs one look per byte, not one parse. */
+     * byte by byte costs one look per byte, not one parse.  The first bytes may be empty lines, which are
+     * judged without a line end. */
     rc = 0;
-    if (len > limits->max_line_bytes ||
+    if (len > limits->max_line_bytes || conn->scanned_bytes < MAX_EMPTY_BYTES ||
         memchr(text.data + conn->scanned_bytes, '\n', len - conn->scanned_bytes) != NULL)
         rc = http_parse_request(text, &head_limits, &x->head, &refusal);
     conn->scanned_bytes = len;

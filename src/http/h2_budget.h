@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Costs, in tokens. */
-#define H2_COST_FRAME 1  /* SETTINGS, PING, PRIORITY, CONTINUATION, an empty DATA, an unknown type */
+#define H2_COST_FRAME 1  /* SETTINGS, PING, PRIORITY, CONTINUATION, an empty DATA */
 #define H2_COST_RESET 5  /* a stream ended by the peer, or by its fault, before its answer */
 #define H2_COST_BAD   25 /* a frame that breaks a rule but not the connection */
 

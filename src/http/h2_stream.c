@@ -398,7 +398,7 @@ static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame
 
     if (frame->hd.type == NGHTTP2_HEADERS)
         h2->head_began_ns = 0;
-    charge(h2, H2_COST_BAD, "invalid frames");
+    charge(h2, error == NGHTTP2_ERR_REFUSED_STREAM ? H2_COST_RESET : H2_COST_BAD, "invalid frames");
     return 0;
 }
 

@@ -12,10 +12,10 @@ libhttp_a_SOURCES = src/http/parse.h src/http/parse_priv.h src/http/parse.c src/
 link_http_tests = libhttp.a libev.a libmetrics.a libbase.a $(EVENT_LIBS) $(SSL_LIBS) $(NGHTTP2_LIBS) -lpthread -lm
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/http/test_parse tests/unit/http/test_chunked tests/unit/http/test_response \
-	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_attack tests/unit/http/test_tls \
+	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_attack tests/unit/http/test_tls tests/unit/http/test_h2 tests/unit/http/test_h2_attack \
 	tests/unit/http/test_client
 TESTS += tests/unit/http/test_parse tests/unit/http/test_chunked tests/unit/http/test_response \
-	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_attack tests/unit/http/test_tls \
+	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_attack tests/unit/http/test_tls tests/unit/http/test_h2 tests/unit/http/test_h2_attack \
 	tests/unit/http/test_client
 tests_unit_http_test_parse_SOURCES = tests/unit/http/test_parse.c
 tests_unit_http_test_parse_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
@@ -33,6 +33,11 @@ tests_unit_http_test_attack_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 http_rig = tests/unit/http/echo.c tests/unit/http/echo.h tests/unit/http/raw.c tests/unit/http/raw.h
 tests_unit_http_test_tls_SOURCES = tests/unit/http/test_tls.c tests/unit/http/pki.c tests/unit/http/pki.h $(http_rig)
 tests_unit_http_test_tls_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+http_h2peer = tests/unit/http/h2peer.c tests/unit/http/h2peer.h
+tests_unit_http_test_h2_SOURCES = tests/unit/http/test_h2.c $(http_h2peer) $(http_rig)
+tests_unit_http_test_h2_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_http_test_h2_attack_SOURCES = tests/unit/http/test_h2_attack.c $(http_h2peer) $(http_rig)
+tests_unit_http_test_h2_attack_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 tests_unit_http_test_client_SOURCES = tests/unit/http/test_client.c \
 	tests/unit/http/script.c tests/unit/http/script.h
 tests_unit_http_test_client_LDADD = $(link_http) $(CMOCKA_LIBS)

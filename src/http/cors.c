@@ -77,6 +77,7 @@ static bool is_name_list(struct bytes text)
 
 bool http_cors_answer(struct http_exchange *exchange)
 {
+    const struct http_server_opts *opts = &exchange->conn->server->opts;
     struct bytes asked = http_exchange_field(exchange, "access-control-request-headers");
     struct http_fields fields = {0};
 
@@ -87,6 +88,8 @@ bool http_cors_answer(struct http_exchange *exchange)
     if (is_name_list(asked))
         http_fields_add(&fields, "access-control-allow-headers", asked);
     http_fields_add_str(&fields, "access-control-max-age", "7200");
+    if (opts->add_fields != NULL)
+        opts->add_fields(opts->handler_arg, &fields);
     http_reply(exchange, 204, &fields, bytes_of(NULL, 0));
     http_fields_fini(&fields);
     return true;

@@ -17,6 +17,7 @@
 #include "http/tls.h"
 #include "metrics/metrics.h"
 
+struct http_fields; /* see http/response.h */
 struct http_server;
 struct http_exchange;
 
@@ -77,6 +78,9 @@ struct http_server_opts {
     bool has_h2c;               /* cleartext connections may begin with HTTP/2's preface */
     const char *const *origins; /* borrowed: whose pages may ask ("https://app.example", or "*") */
     size_t n_origins;           /* 0: no CORS header is ever sent */
+    /* Adds what every answer has to those that the server gives without the handler (a browser's question
+     * before its request); NULL: nothing.  arg is handler_arg. */
+    void (*add_fields)(void *arg, struct http_fields *fields);
 };
 
 int http_server_new(const struct http_server_opts *opts, struct http_server **out);
@@ -113,8 +117,6 @@ void http_exchange_set_user(struct http_exchange *exchange, void *user);
 void *http_exchange_user(const struct http_exchange *exchange);
 
 /* ---- the answer ---- */
-
-struct http_fields; /* see http/response.h */
 
 /* A whole answer.  fields (may be NULL) were made with http/response.h; date, connection and content-length
  * are added here. The exchange is done. */

@@ -18,6 +18,17 @@
 
 static struct ev_loop *loop; /* one for all inputs */
 
+/* Answers say when they answer HEAD: who reads them cannot know. */
+static void reply(struct http_exchange *x, int status, struct bytes body)
+{
+    struct http_fields fields = {0};
+
+    if (http_exchange_method(x) == HTTP_HEAD)
+        http_fields_add_str(&fields, "x-head", "yes");
+    http_reply(x, status, &fields, body);
+    http_fields_fini(&fields);
+}
+
 static void on_head(void *arg, struct http_exchange *x)
 {
     struct drive *drive = arg;
@@ -27,17 +38,21 @@ static void on_head(void *arg, struct http_exchange *x)
     ASSERT(path.len_bytes > 0);
     if (path.len_bytes > 1 && path.data[1] == 'n') {
         drive->n_done++;
-        http_reply(x, 401, NULL, bytes_str("no"));
+        reply(x, 401, bytes_str("no"));
     }
 }
 
 static void stream(struct drive *drive, struct http_exchange *x, size_t n_pieces)
 {
     static uint8_t piece[700];
+    struct http_fields fields = {0};
 
     memset(piece, 's', sizeof(piece));
-    if (http_reply_begin(x, 200, NULL) < 0)
+    if (http_exchange_method(x) == HTTP_HEAD)
+        http_fields_add_str(&fields, "x-head", "yes");
+    if (http_reply_begin(x, 200, &fields) < 0)
         n_pieces = 0;
+    http_fields_fini(&fields);
     while (n_pieces-- > 0)
         if (http_reply_write(x, bytes_of(piece, sizeof(piece))) < 0)
             return; /* on_abort follows */
@@ -60,7 +75,7 @@ static void on_request(void *arg, struct http_exchange *x)
         stream(drive, x, kind == 's' ? 3 : 15);
     } else {
         drive->n_done++;
-        http_reply(x, 200, NULL, http_exchange_body(x));
+        reply(x, 200, http_exchange_body(x));
     }
 }
 
@@ -70,7 +85,7 @@ static void on_refused(void *arg, struct http_exchange *x, int status, const cha
 
     ASSERT(status >= 400 && status < 600 && why != NULL);
     drive->n_refused++;
-    http_reply(x, status, NULL, bytes_str(why));
+    reply(x, status, bytes_str(why));
 }
 
 static void on_abort(void *arg, struct http_exchange *x, enum http_abort why)
@@ -137,7 +152,7 @@ static void turn(struct drive *drive)
             struct http_exchange *x = drive->late[--drive->n_late];
 
             drive->n_done++;
-            http_reply(x, 200, NULL, http_exchange_body(x));
+            reply(x, 200, http_exchange_body(x));
             still = 0;
         }
         while (!drive->is_closed && read_answer(drive))

@@ -62,7 +62,6 @@ static size_t read_body(struct story *story, const struct http_head *head, struc
     return SIZE_MAX;
 }
 
-/* Which requests were HEAD is not known here, so an answer without the body it announces is taken for one. */
 static void read_answers(struct bytes text, struct story *story)
 {
     size_t at = 0;
@@ -71,12 +70,14 @@ static void read_answers(struct bytes text, struct story *story)
         struct bytes rest = bytes_of(text.data + at, text.len_bytes - at);
         struct http_head head;
         uint8_t status[2];
+        bool is_for_head;
         size_t len;
         int rc = http_parse_response(rest, false, &head);
 
         ASSERT(rc >= 0);
         if (rc == 0)
             return; /* cut by the end */
+        http_head_get(&head, rest, "x-head", &is_for_head);
         at += head.len_bytes;
         if (head.status == 100)
             continue;
@@ -87,7 +88,7 @@ static void read_answers(struct bytes text, struct story *story)
         status[1] = (uint8_t)head.status;
         add(story, bytes_of(status, 2));
         rest = bytes_of(text.data + at, text.len_bytes - at);
-        if (bytes_starts_with(rest, "HTTP/1.1 ") && head.framing != HTTP_BODY_TO_CLOSE)
+        if (is_for_head)
             continue;
         len = read_body(story, &head, rest);
         if (len == SIZE_MAX)

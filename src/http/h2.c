@@ -129,8 +129,8 @@ void h2_calm(struct h2 *h2, const char *why)
     if (h2->is_calmed)
         return;
     h2->is_calmed = true;
-    http_server_count_why(h2->conn->server, "h2_abuse");
-    log_info("h2_abuse", LOG_STR("peer", h2->conn->peer), LOG_STR("reason", why));
+    http_server_count_why(h2->conn->server, "h2_abuse"); /* anybody can cause it: counted, not logged */
+    log_debug("h2_abuse", LOG_STR("peer", h2->conn->peer), LOG_STR("reason", why));
     nghttp2_session_terminate_session(h2->session, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 

@@ -358,6 +358,14 @@ static void on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
         request_pause(request, is_paused);
 }
 
+static void add_id(void *arg, struct http_fields *fields)
+{
+    char id[IDS_BYTES];
+
+    ids_make("req_", id);
+    http_fields_add_str(fields, "request-id", id);
+}
+
 static const struct http_handler handler = {on_head, on_request, on_refused, on_abort, on_pause};
 
 /* ---- the front ---- */
@@ -383,6 +391,11 @@ static int open_server(struct front *front)
                                     .handler = &handler,
                                     .handler_arg = front,
                                     .metrics = front->opts.metrics,
+                                    .tls = front->opts.tls,
+                                    .has_h2c = front->opts.has_h2c,
+                                    .origins = front->opts.origins,
+                                    .n_origins = front->opts.n_origins,
+                                    .add_fields = add_id,
                                     .shares_port = front->opts.shares_port};
     int rc = reply_make_busy(&front->busy_answer);
 

@@ -41,6 +41,10 @@ struct front_opts {
     uint32_t max_waiting;       /* large requests that wait for a job thread, of one tenant half of them */
     uint64_t max_waiting_bytes; /* and their bodies */
     struct http_limits limits;
+    struct http_tls *tls;       /* borrowed; NULL: cleartext */
+    bool has_h2c;               /* HTTP/2 without TLS, with prior knowledge */
+    const char *const *origins; /* borrowed: whose pages may ask (CORS); see http/server.h */
+    size_t n_origins;
     bool shares_port;           /* several fronts listen on the same address */
     uint64_t ping_ns;           /* silence on a stream before a ping event */
     uint32_t max_requests;      /* in flight at once, of all kinds; beyond: 529 */

@@ -19,6 +19,22 @@ static const struct config_key keys[] = {
      "Empty: "
      "no key is "
      "asked for, which is allowed on loopback only."},
+    {"http", "tls_certificate", CONFIG_PATH, KEY(tls_certificate), "", 0, 0, NULL, true,
+     "PEM file: this daemon's certificate, then its chain. With tls_key it makes every http.listen speak "
+     "TLS. "
+     "Read again on SIGHUP and when either file changes; a pair that does not fit leaves the old one in "
+     "use."},
+    {"http", "tls_key", CONFIG_PATH, KEY(tls_key), "", 0, 0, NULL, true,
+     "PEM file: its private key, not encrypted, closed to other users."},
+    {"http", "tls_min", CONFIG_ENUM, KEY(tls_min), "1.2", 0, 0, "1.2|1.3", true,
+     "Oldest TLS a client may speak."},
+    {"http", "http2", CONFIG_BOOL, KEY(http2), "yes", 0, 0, NULL, false,
+     "Offer HTTP/2 to clients that speak TLS."},
+    {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false,
+     "Take HTTP/2 without TLS too, from clients (proxies) that begin with it unasked."},
+    {"http", "cors_origin", CONFIG_LIST, KEY(cors_origin), "", 0, 0, NULL, false,
+     "Origin whose pages may ask from a browser, like https://app.example; repeat for more; * for any. None: "
+     "no CORS header is sent."},
     {"http", "admin", CONFIG_ADDRESS, KEY(admin_listen), "127.0.0.1:8081", 0, 0, NULL, false,
      "Where batonctl connects (status, drain, reload). Loopback only."},
     {"http", "max_body", CONFIG_SIZE, KEY(http_max_body), "32MiB", 1024, 1e10, NULL, false,

@@ -11,6 +11,10 @@ struct router_conf {
     char *api_keys;
     uint64_t replay_bytes;
     char *public_prefix;
+    char *tls_certificate, *tls_key;
+    int tls_min; /* enum http_tls_min */
+    bool http2, h2c;
+    struct config_list cors_origin;
     char *admin_listen;
     uint64_t http_max_body, http_max_connections, http_max_per_address;
     uint64_t http_head_timeout_ns, http_body_timeout_ns, http_idle_timeout_ns, http_write_timeout_ns;

@@ -49,9 +49,9 @@ struct grammar_vocab *grammar_vocab_hold(struct grammar_vocab *vocab);
 
 #define CONFIGS_MAX    2048u /* of one state; those beyond are left out, which only forbids more */
 #define VISITS_MAX     150000u
-#define FRAMES_SHALLOW 100u
-#define FRAMES_LOCAL   150u
-#define FRAMES_MAX     300u
+#define FRAMES_SHALLOW 40u
+#define FRAMES_LOCAL   80u
+#define FRAMES_MAX     120u /* readers of JSON often stop at 128 levels */
 
 struct config {
     uint32_t pc;

@@ -11,7 +11,8 @@ libsample_a_SOURCES = src/sample/sampler.h src/sample/sampler.c src/sample/stop.
 	src/sample/grammar_run.c
 
 if HAVE_CMOCKA
-sample_tests = tests/unit/sample/test_sampler tests/unit/sample/test_stop tests/unit/sample/test_grammar
+sample_tests = tests/unit/sample/test_sampler tests/unit/sample/test_stop tests/unit/sample/test_grammar \
+	tests/unit/sample/test_grammar_schema
 check_PROGRAMS += $(sample_tests)
 TESTS += $(sample_tests)
 tests_unit_sample_test_sampler_SOURCES = tests/unit/sample/test_sampler.c
@@ -22,6 +23,9 @@ grammar_test_help = tests/unit/sample/grammar_help.c tests/unit/sample/grammar_h
 	tests/unit/token/vocabularies.c tests/unit/token/vocabularies.h
 tests_unit_sample_test_grammar_SOURCES = tests/unit/sample/test_grammar.c $(grammar_test_help)
 tests_unit_sample_test_grammar_LDADD = $(link_sample) $(CMOCKA_LIBS)
+
+tests_unit_sample_test_grammar_schema_SOURCES = tests/unit/sample/test_grammar_schema.c $(grammar_test_help)
+tests_unit_sample_test_grammar_schema_LDADD = $(link_sample) $(CMOCKA_LIBS)
 
 # Answers drawn at random under random schemas, judged in Python.
 check_PROGRAMS += tests/unit/sample/draw_answers

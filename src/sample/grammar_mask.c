@@ -315,26 +315,25 @@ static struct part *part_of(struct grammar *grammar, const struct config *config
 
 /* ---- states ---- */
 
+/* How far from the end the tokens of config's part leave it, at most. */
+static uint32_t part_far(const struct grammar *grammar, const struct part *part, const struct config *config)
+{
+    if (grammar->graph.nodes[config->pc].kind == NODE_FREE)
+        return part->mask.far;
+    return part->mask.far + (config->need - part->key.need) + grammar->machine.frames[config->frame].dist;
+}
+
 static void add_config(struct walk *walk, const struct config *config)
 {
     struct grammar *grammar = walk->grammar;
     struct machine *machine = &grammar->machine;
-    const struct node *node = &grammar->graph.nodes[config->pc];
-    uint32_t below = machine->frames[config->frame].dist;
-
-    if (node->kind == NODE_TOKEN) {
-        uint32_t far = grammar->graph.dist[node->next] + below;
-        set_ids(walk->bits, &node->a, 1);
-        walk->far = far > walk->far ? far : walk->far;
-        return;
-    }
     const struct part *part = part_of(grammar, config);
+
     if (part == NULL) {
         machine->is_bad = true;
         return;
     }
-    uint32_t far = part->mask.far + (config->need - part->key.need);
-    far = node->kind == NODE_FREE ? part->mask.far : far + below;
+    uint32_t far = part_far(grammar, part, config);
     lay_over(walk->bits, &part->mask, grammar->vocab->n_words);
     walk->far = far > walk->far ? far : walk->far;
     if (part->n_escapes == 0)
@@ -376,21 +375,49 @@ static void add_tokens(struct walk *walk, uint32_t state)
     }
 }
 
+/* Do the parts leave enough tokens, whichever of theirs is drawn?  (Escapes are looked at one by one.) */
+static bool parts_suffice(struct walk *walk, uint32_t state)
+{
+    struct grammar *grammar = walk->grammar;
+    struct machine *machine = &grammar->machine;
+
+    for (uint32_t i = 0; i < machine->states[state].n_configs; i++) {
+        struct config config = machine->configs[machine->states[state].configs + i];
+        if (grammar->graph.nodes[config.pc].kind == NODE_TOKEN)
+            continue;
+        const struct part *part = part_of(grammar, &config);
+        if (part == NULL || part_far(grammar, part, &config) > walk->left)
+            return false;
+    }
+    return true;
+}
+
 static void walk_state(struct walk *walk, uint32_t state)
 {
-    walk_below(walk, 0, state);
+    struct machine *machine = &walk->grammar->machine;
+
+    if (machine->states[state].is_deep || !parts_suffice(walk, state)) {
+        walk->trie = &walk->grammar->vocab->all;
+        walk_below(walk, 0, state);
+    } else {
+        for (uint32_t i = 0; i < machine->states[state].n_configs; i++) {
+            struct config config = machine->configs[machine->states[state].configs + i];
+            if (walk->grammar->graph.nodes[config.pc].kind != NODE_TOKEN)
+                add_config(walk, &config);
+        }
+    }
     add_tokens(walk, state);
 }
 
-/* Where the search was cut short, one way on is there all the same: the shortest. */
+/* One way on is there even where the search was cut short, or few tokens are left: the shortest. */
 static void rest(struct walk *walk, uint32_t state)
 {
     struct machine *machine = &walk->grammar->machine;
-    bool was_tired = machine->is_tired;
+    bool is_wanted = machine->is_tired || walk->left < GRAPH_FAR;
     token_id id;
 
     machine->is_tired = false;
-    if (was_tired && (id = mask_first_token(walk->grammar, state)) != TOKEN_NONE) {
+    if (is_wanted && (id = mask_first_token(walk->grammar, state)) != TOKEN_NONE) {
         set_ids(walk->bits, &id, 1);
         walk->far = machine->states[state].dist > walk->far ? machine->states[state].dist : walk->far;
     }
@@ -424,13 +451,7 @@ const struct mask *mask_of(struct grammar *grammar, uint32_t state)
         forget_mask(&machine->states[state]);
     machine->n_visits = 0;
     memset(walk.bits, 0, grammar->vocab->n_words * sizeof(*walk.bits));
-    if (machine->states[state].is_deep)
-        walk_state(&walk, state);
-    else
-        for (uint32_t i = 0; i < machine->states[state].n_configs; i++) {
-            struct config config = machine->configs[machine->states[state].configs + i];
-            add_config(&walk, &config);
-        }
+    walk_state(&walk, state);
     bool is_cut = machine->is_tired;
     rest(&walk, state);
     if (machine->states[state].is_complete)

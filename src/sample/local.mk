@@ -31,9 +31,10 @@ tests_unit_sample_test_grammar_schema_LDADD = $(link_sample) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/sample/draw_answers
 tests_unit_sample_draw_answers_SOURCES = tests/unit/sample/draw_answers.c $(grammar_test_help)
 tests_unit_sample_draw_answers_LDADD = $(link_sample) $(CMOCKA_LIBS)
-dist_check_SCRIPTS += tests/unit/sample/test_grammar_answers.py
-TESTS += tests/unit/sample/test_grammar_answers.py
-tests/unit/sample/test_grammar_answers.log: tests/unit/sample/draw_answers
+grammar_scripts = tests/unit/sample/test_grammar_answers.py tests/unit/sample/test_grammar_docs.py
+dist_check_SCRIPTS += $(grammar_scripts)
+TESTS += $(grammar_scripts)
+tests/unit/sample/test_grammar_answers.log tests/unit/sample/test_grammar_docs.log: tests/unit/sample/draw_answers
 endif
 
 noinst_PROGRAMS += tests/bench/bench_grammar

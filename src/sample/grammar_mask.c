@@ -124,14 +124,19 @@ static void note_escape(struct walk *walk, uint32_t node)
     part->escapes[part->n_escapes++] = node;
 }
 
-static void note_tokens(struct walk *walk, uint32_t node, uint32_t state)
+/* The tokens that end at node, where state is what they lead to. */
+static void note_tokens(struct walk *walk, uint32_t node, const struct state *state)
 {
-    const struct trie *trie = walk->trie;
-    uint32_t from = trie->nodes[node].ids, dist = walk->grammar->machine.states[state].dist;
+    const struct trie_node *nodes = walk->trie->nodes;
+    uint32_t dist = state->dist;
 
-    if (dist > walk->left && mask_tokens_to_end(walk->grammar, state) > walk->left)
+    if (dist > walk->left &&
+        mask_tokens_to_end(walk->grammar, (uint32_t)(state - walk->grammar->machine.states)) > walk->left)
         return;
-    set_ids(walk->bits, trie->ids + from, trie->nodes[node + 1].ids - from);
+    for (uint32_t i = nodes[node].ids; i < nodes[node + 1].ids; i++) {
+        token_id id = walk->trie->ids[i];
+        walk->bits[id / 64] |= UINT64_C(1) << (id % 64);
+    }
     walk->far = dist > walk->far ? dist : walk->far;
 }
 
@@ -145,19 +150,25 @@ static void walk_below(struct walk *walk, uint32_t node, uint32_t state)
     way[0] = state;
     for (uint32_t i = node + 1; i < end && !machine->is_bad;) {
         uint32_t depth = nodes[i].depth - top;
-        uint32_t to = machine_next(machine, way[depth - 1], nodes[i].byte);
+        const uint32_t *row = machine->states[way[depth - 1]].row;
+        uint32_t to = row == NULL ? STATE_NONE : row[nodes[i].byte];
 
-        machine->is_tired = machine->n_visits > VISITS_MAX;
+        if (to == STATE_NONE) {
+            to = machine_step(machine, way[depth - 1], nodes[i].byte);
+            machine->is_tired = machine->n_visits > VISITS_MAX;
+        }
         if (to == STATE_DEAD) {
             i = nodes[i].skip;
             continue;
         }
-        if (nodes[i].ids < nodes[i + 1].ids)
-            note_tokens(walk, i, to);
-        if (machine->states[to].is_escaped && walk->part != NULL && nodes[i].skip > i + 1)
-            note_escape(walk, i);
+        const struct state *there = &machine->states[to];
+        bool is_live = there->n_configs > 0, is_escaped = there->is_escaped;
         way[depth] = to;
-        i = machine->states[to].n_configs > 0 ? i + 1 : nodes[i].skip;
+        if (nodes[i].ids < nodes[i + 1].ids)
+            note_tokens(walk, i, there);
+        if (is_escaped && walk->part != NULL && nodes[i].skip > i + 1)
+            note_escape(walk, i);
+        i = is_live ? i + 1 : nodes[i].skip;
     }
 }
 

@@ -79,9 +79,9 @@ struct mask { /* few tokens are a list, many a bitmap */
 };
 
 struct state {
+    uint32_t *row;    /* [256] next states, lazily */
     uint32_t configs; /* where they begin */
     uint32_t n_configs;
-    uint32_t *row; /* [256] next states, lazily */
     uint32_t hash;
     uint32_t dist;   /* least bytes to the end */
     uint32_t tokens; /* least tokens along the shortest way; 0: not known yet */

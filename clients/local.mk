@@ -54,6 +54,10 @@ baton_bench_SOURCES = clients/bench/main.c \
 	clients/bench/report.h clients/bench/report.c
 baton_bench_LDADD = libbench.a $(link_clients)
 
+examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \
+	clients/examples/openai.mjs clients/examples/agent.mjs
+EXTRA_DIST += $(examples)
+
 # The commands against a stub of the endpoint; with real daemons they are tested in tests/integration.
 client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py
 TESTS += $(client_tests)

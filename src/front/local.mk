@@ -33,7 +33,7 @@ check_PROGRAMS += tests/integration/front_sim
 tests_integration_front_sim_SOURCES = tests/integration/front_sim.c
 tests_integration_front_sim_LDADD = tests/unit/front/libsim.a $(link_front)
 TESTS += tests/integration/sdk/run-sdk-test
-EXTRA_DIST += tests/integration/sdk/run-sdk-test tests/integration/sdk/package.json \
+EXTRA_DIST += tests/integration/sdk/get-sdks tests/integration/sdk/run-sdk-test tests/integration/sdk/package.json \
 	tests/integration/sdk/package-lock.json tests/integration/sdk/test.mjs
 clean-local: clean-sdk-work
 .PHONY: clean-sdk-work

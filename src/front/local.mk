@@ -69,7 +69,8 @@ tests_integration_front_sim_LDADD = tests/unit/front/libsim.a $(link_front)
 TESTS += tests/integration/sdk/run-sdk-test
 EXTRA_DIST += tests/integration/sdk/run-sdk-test tests/integration/sdk/package.json \
 	tests/integration/sdk/package-lock.json tests/integration/sdk/test.mjs \
-	tests/integration/sdk/test-openai.mjs
+	tests/integration/sdk/test-openai.mjs \
+	tests/integration/sdk/get-sdks
 clean-local: clean-sdk-work
 .PHONY: clean-sdk-work
 clean-sdk-work:

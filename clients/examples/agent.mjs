@@ -92,15 +92,15 @@ const tools = [
 
 // ---- the work ----
 
-const tasks = [["queue_limit", 1024], ["retry_count", 7], ["queue_depth", 256], ["idle_timeout", 90], ["block_size", 64],
-  ["batch_limit", 16], ["timer_ticks", 500], ["listen_port", 9090]];
+const tasks = [["queue_limit", 512, 1024], ["retry_count", 3, 7], ["queue_depth", 128, 256], ["idle_timeout", 60, 90], ["block_size", 32, 64],
+  ["batch_limit", 64, 16], ["timer_ticks", 250, 500], ["listen_port", 8080, 9090]];
 const model = (await client.models.list()).data[0].id;
 let messages = [];
 let turns = 0;
 let done = 0;
-for (const [name, value] of tasks) {
+for (const [name, was, value] of tasks) {
   if (turns >= wanted) break;
-  const ask = `Change ${name} to ${value} and run the tests.`;
+  const ask = `Change ${name} from ${was} to ${value} and run the tests.`;
   console.log(ask);
   const runner = client.beta.messages.toolRunner({
     model,

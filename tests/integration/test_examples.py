@@ -78,7 +78,7 @@ def an_agent_works_for_twenty_turns():
         shares = [[int(word) for word in line.split() if word.isdigit()][-2:] for line in turns[1:]]
         assert all(read >= 0.75 * prompt for prompt, read in shares), shares
         changed = int(said.splitlines()[-1].split(";")[1].split()[0])
-        assert changed >= 4, said.splitlines()[-1]
+        assert changed >= 2, said.splitlines()[-1]
         c.assert_quiet()
 
 

@@ -30,12 +30,15 @@ batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/admin_call.h clients/ctl/admin_call.c \
 	clients/ctl/status.h clients/ctl/status.c \
 	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c
-batonctl_LDADD = $(link_clients)
+batonctl_LDADD = libclients.a $(link_front)
 
 bin_PROGRAMS += baton-chat
 baton_chat_SOURCES = clients/chat/main.c clients/chat/chat.h \
 	clients/chat/session.h clients/chat/session.c \
 	clients/chat/turn.h clients/chat/turn.c \
+	clients/chat/folder.h clients/chat/folder.c \
+	clients/chat/run_tests.h clients/chat/run_tests.c \
+	clients/chat/tools.h clients/chat/tools.c clients/chat/scratch.c \
 	clients/chat/ask.c clients/chat/converse.c
 baton_chat_CPPFLAGS = $(AM_CPPFLAGS) $(EDIT_CFLAGS)
 baton_chat_LDADD = $(link_clients) $(EDIT_LIBS)
@@ -51,6 +54,10 @@ baton_bench_SOURCES = clients/bench/main.c \
 	clients/bench/report.h clients/bench/report.c
 baton_bench_LDADD = libbench.a $(link_clients)
 
+examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \
+	clients/examples/openai.mjs clients/examples/agent.mjs
+EXTRA_DIST += $(examples)
+
 # The commands against a stub of the endpoint; with real daemons they are tested in tests/integration.
 client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py
 TESTS += $(client_tests)
@@ -60,12 +67,17 @@ tests/clients/test_ctl.log: batonctl
 tests/clients/test_bench.log: baton-bench
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk
-TESTS += tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk
+clients_unit_tests = tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk \
+	tests/unit/clients/test_tools
+check_PROGRAMS += $(clients_unit_tests)
+TESTS += $(clients_unit_tests)
 tests_unit_clients_test_answer_SOURCES = tests/unit/clients/test_answer.c
 tests_unit_clients_test_answer_LDADD = $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_bench_SOURCES = tests/unit/clients/test_bench.c
 tests_unit_clients_test_bench_LDADD = libbench.a $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_talk_SOURCES = tests/unit/clients/test_talk.c clients/chat/session.c clients/ctl/status.c
 tests_unit_clients_test_talk_LDADD = $(link_clients) $(CMOCKA_LIBS)
+tests_unit_clients_test_tools_SOURCES = tests/unit/clients/test_tools.c clients/chat/tools.c clients/chat/folder.c \
+	clients/chat/run_tests.c clients/chat/scratch.c
+tests_unit_clients_test_tools_LDADD = $(link_clients) $(CMOCKA_LIBS)
 endif

@@ -46,10 +46,19 @@ static int load(const struct main_options *options, struct buf *errors, void **o
                        out);
 }
 
+static int check(const struct main_options *options, const void *conf)
+{
+    struct fault fault = {0};
+
+    return options->check == NULL || options->check(conf, &fault) == 0 ? 0 : main_failed(options, &fault);
+}
+
 static int answer(int question, const struct main_options *options, void *conf)
 {
     switch (question) {
     case OPT_CHECK:
+        if (check(options, conf) != 0)
+            return 1;
         printf("%s: the configuration is fine\n", options->table->daemon);
         return 0;
     case OPT_DUMP:
@@ -92,6 +101,8 @@ static int parse(int argc, char **argv, struct main_options *options, int *quest
             return 0;
         case 'V':
             printf("%s %s\n", options->table->daemon, PACKAGE_VERSION);
+            if (options->libraries != NULL)
+                printf("%s\n", options->libraries());
             return 0;
         default:
             *status_out = 2;
@@ -113,7 +124,7 @@ int main_begin(int argc, char **argv, const struct config_table *table, struct m
     struct buf errors = {0};
     int question = 0;
 
-    *options = (struct main_options){.table = table};
+    options->table = table;
     *status_out = 0;
     signal(SIGPIPE, SIG_IGN);
     if (parse(argc, argv, options, &question, status_out) == 0)

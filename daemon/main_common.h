@@ -11,10 +11,14 @@ struct main_options {
     const char *config_path; /* NULL: the standard place, if there is a file */
     const char *overrides[64];
     size_t n_overrides;
+    /* Set by the caller: what else --check-config looks at, and what --version names. */
+    int (*check)(const void *conf, struct fault *fault);
+    const char *(*libraries)(void);
 };
 
-/* Reads the command line and loads the configuration.  1: go on, *conf_out is loaded; otherwise the process
- * is to exit with *status_out (--help, --version, --check-config, --dump-config, --sample-config,
+/* *options holds check and libraries, or is zeroed.  Reads the command line and loads the configuration.  1:
+ * go on, *conf_out is loaded; otherwise the process is to exit with *status_out (--help, --version,
+ * --check-config, --dump-config, --sample-config,
  * --manual-keys, or an error, which was printed). */
 int main_begin(int argc, char **argv, const struct config_table *table, struct main_options *options,
                void **conf_out, int *status_out);

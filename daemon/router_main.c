@@ -26,7 +26,7 @@ static const struct router_conf *reload(void *arg)
 
 int main(int argc, char **argv)
 {
-    struct state state = {0};
+    struct state state = {.options = {.check = router_check, .libraries = router_libraries}};
     struct fault fault = {0};
     void *conf;
     int status = 0;

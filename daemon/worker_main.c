@@ -29,7 +29,7 @@ static const struct worker_conf *reload(void *arg)
 
 int worker_main(int argc, char **argv, const struct config_table *table, enum worker_role role)
 {
-    struct state state = {0};
+    struct state state = {.options = {.check = worker_check, .libraries = worker_libraries}};
     struct fault fault = {0};
     struct worker_opts opts = {.role = role, .reload = reload, .reload_arg = &state};
     void *conf;

@@ -74,6 +74,8 @@ static void on_piece(void *arg, enum answer_part part, struct bytes text)
     struct run *run = ask->run;
     uint64_t now_ns = clock_now_ns();
 
+    if (part == ANSWER_TOOL || part == ANSWER_BLOCK_END)
+        return; /* come with a token that is counted */
     run->n_pieces++;
     if (ask->first_ns == 0) {
         ask->first_ns = now_ns;

@@ -6,7 +6,11 @@
  * file or pipe the answer goes as it is.
  *
  * A question without an answer leaves the session again, so that it can be asked anew; one that was broken
- * off stays with what was said so far. */
+ * off stays with what was said so far.
+ *
+ * With tools a question may take several rounds: the answer's calls are run here, each call and its result
+ * are shown on stderr, and the results go back as the next message.  The session keeps every round, so what
+ * the server has computed of it is found in its prefix cache. */
 #include <stdio.h>
 #include <string.h>
 
@@ -72,6 +76,102 @@ static void report(struct chat *chat, const struct turn *turn)
     buf_fini(&line);
 }
 
+/* ---- rounds ---- */
+
+static struct bytes input_of(const struct turn_call *call)
+{
+    return call->input.len_bytes > 0 ? buf_view(&call->input) : bytes_str("{}");
+}
+
+/* What was said and called, as the blocks of an assistant's message. */
+static void put_answer(const struct turn *turn, struct buf *out)
+{
+    buf_append_str(out, "[");
+    if (turn->text.len_bytes > 0) {
+        buf_append_str(out, "{\"type\": \"text\", \"text\": ");
+        json_put_str(out, buf_view(&turn->text));
+        buf_append_str(out, "}");
+    }
+    for (size_t i = 0; i < turn->n_calls; i++) {
+        struct bytes input = input_of(&turn->calls[i]);
+
+        buf_printf(out, "%s{\"type\": \"tool_use\", \"id\": ", out->len_bytes > 1 ? ", " : "");
+        json_put_str(out, bytes_str(turn->calls[i].id));
+        buf_append_str(out, ", \"name\": ");
+        json_put_str(out, buf_view(&turn->calls[i].name));
+        buf_append_str(out, ", \"input\": ");
+        buf_append(out, input.data, input.len_bytes);
+        buf_append_str(out, "}");
+    }
+    buf_append_str(out, "]");
+}
+
+/* One line on stderr, short and harmless to a terminal. */
+static void show_line(const char *mark, struct bytes text)
+{
+    struct buf safe = {0};
+    size_t n;
+
+    chat_put_safe(text, &safe);
+    for (n = 0; n < safe.len_bytes && n < 160 && safe.data[n] != '\n';)
+        n++;
+    n = utf8_valid_prefix(bytes_of(safe.data, n));
+    fprintf(stderr, "  %s %.*s%s\n", mark, (int)n, n > 0 ? (const char *)safe.data : "",
+            n < safe.len_bytes ? " ..." : "");
+    buf_fini(&safe);
+}
+
+static void run_call(struct chat *chat, const struct turn_call *call, struct buf *out)
+{
+    struct buf line = {0};
+    struct buf result = {0};
+    bool is_good;
+
+    buf_printf(&line, "%.*s ", (int)call->name.len_bytes, (const char *)call->name.data);
+    buf_append(&line, input_of(call).data, input_of(call).len_bytes);
+    show_line(">", buf_view(&line));
+    is_good = tools_run(&chat->tools, buf_view(&call->name), input_of(call), &result);
+    show_line("<", buf_view(&result));
+    buf_printf(out, "%s{\"type\": \"tool_result\", \"tool_use_id\": ", out->len_bytes > 1 ? ", " : "");
+    json_put_str(out, bytes_str(call->id));
+    buf_append_str(out, ", \"content\": ");
+    json_put_str(out, buf_view(&result));
+    buf_append_str(out, is_good ? "}" : ", \"is_error\": true}");
+    buf_fini(&line);
+    buf_fini(&result);
+}
+
+static bool wants_tools(const struct chat *chat, const struct turn *turn)
+{
+    return chat->has_tools && turn->answer.is_whole && !turn->is_aborted && turn->n_calls > 0 &&
+           strcmp(turn->answer.stop_reason, "tool_use") == 0;
+}
+
+/* The calls of a round and their results into the session, both or neither. */
+static bool answer_calls(struct chat *chat, const struct turn *turn)
+{
+    struct buf said = {0};
+    struct buf results = {0};
+    bool is_kept;
+
+    put_answer(turn, &said);
+    buf_append_str(&results, "[");
+    for (size_t i = 0; i < turn->n_calls; i++)
+        run_call(chat, &turn->calls[i], &results);
+    buf_append_str(&results, "]");
+    is_kept =
+        !said.is_bad && !results.is_bad && session_add_blocks(&chat->session, true, buf_view(&said)) == 0;
+    if (is_kept && session_add_blocks(&chat->session, false, buf_view(&results)) < 0) {
+        session_drop_last(&chat->session);
+        is_kept = false;
+    }
+    buf_fini(&said);
+    buf_fini(&results);
+    if (!is_kept)
+        complain(CHAT_NAME, "out of memory");
+    return is_kept;
+}
+
 /* Keeps question and answer together: both or none. */
 static void keep(struct chat *chat, const struct turn *turn)
 {
@@ -79,7 +179,8 @@ static void keep(struct chat *chat, const struct turn *turn)
         session_drop_last(&chat->session);
 }
 
-bool chat_ask(struct chat *chat, struct bytes text)
+/* One request with the session as it is. */
+static bool ask_once(struct chat *chat, struct turn *turn)
 {
     struct stream_opts opts = {.loop = chat->server.loop,
                                .client = chat->server.client,
@@ -88,11 +189,9 @@ bool chat_ask(struct chat *chat, struct bytes text)
                                .on_piece = show,
                                .arg = chat};
     struct buf body = {0};
-    struct turn turn;
     char path[SERVER_PATH_BYTES];
-    bool is_whole;
 
-    if (session_add(&chat->session, false, text) < 0 || session_put_request(&chat->session, &body) < 0) {
+    if (session_put_request(&chat->session, &body) < 0) {
         buf_fini(&body);
         complain(CHAT_NAME, "out of memory");
         return false;
@@ -101,11 +200,37 @@ bool chat_ask(struct chat *chat, struct bytes text)
     opts.path = path;
     opts.body = buf_view(&body);
     chat->ends_line = true;
-    turn_run(&opts, &turn);
-    report(chat, &turn);
-    keep(chat, &turn);
-    is_whole = turn.answer.is_whole && !turn.is_aborted;
-    turn_fini(&turn);
+    turn_run(&opts, turn);
+    report(chat, turn);
     buf_fini(&body);
-    return is_whole;
+    return true;
+}
+
+bool chat_ask(struct chat *chat, struct bytes text)
+{
+    struct turn turn;
+    bool is_whole = false;
+
+    if (session_add(&chat->session, false, text) < 0) {
+        complain(CHAT_NAME, "out of memory");
+        return false;
+    }
+    for (uint64_t round = 0;; round++) {
+        bool goes_on;
+
+        if (!ask_once(chat, &turn))
+            return false;
+        goes_on = wants_tools(chat, &turn) && round < chat->max_rounds;
+        if (wants_tools(chat, &turn) && !goes_on)
+            fprintf(stderr, "[stopped after %llu rounds of tools; --max-rounds allows more]\n",
+                    (unsigned long long)round);
+        if (goes_on)
+            goes_on = answer_calls(chat, &turn);
+        else
+            keep(chat, &turn);
+        is_whole = turn.answer.is_whole && !turn.is_aborted && !wants_tools(chat, &turn);
+        turn_fini(&turn);
+        if (!goes_on)
+            return is_whole;
+    }
 }

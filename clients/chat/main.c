@@ -12,7 +12,7 @@
 
 #include "clients/chat/chat.h"
 
-enum { OPT_TOP_P = 256, OPT_API_KEY, OPT_ASK, OPT_TIMINGS };
+enum { OPT_TOP_P = 256, OPT_API_KEY, OPT_ASK, OPT_TOOLS, OPT_TEST, OPT_ROUNDS };
 
 struct options {
     const char *url;
@@ -20,6 +20,9 @@ struct options {
     const char *system;
     const char *api_key;
     const char *question;
+    bool has_tools;
+    const char *folder; /* NULL with tools: a new one */
+    const char *test_command;
 };
 
 static void print_help(void)
@@ -35,24 +38,24 @@ static void print_help(void)
            "      --seed N           same seed, same question, same answer\n"
            "      --api-key KEY      also from $BATON_API_KEY, which other users cannot see\n"
            "      --ask TEXT         one question; status 0 only for a whole answer\n"
+           "      --tools[=FOLDER]   let the model list, search, read and edit files in FOLDER, and\n"
+           "                         nowhere else; without FOLDER in a new one with a small project\n"
+           "      --test COMMAND     what its run_tests tool runs in FOLDER\n"
+           "      --max-rounds N     at most so many rounds of tools per question (40)\n"
            "  -t, --timings          after each answer, how it was served and how fast\n"
            "  -h, --help             this text\n"
            "  -V, --version          the version\n");
 }
 
-static const struct option options_long[] = {{"url", required_argument, NULL, 'u'},
-                                             {"model", required_argument, NULL, 'm'},
-                                             {"system", required_argument, NULL, 's'},
-                                             {"max-tokens", required_argument, NULL, 'n'},
-                                             {"temperature", required_argument, NULL, 'T'},
-                                             {"top-p", required_argument, NULL, OPT_TOP_P},
-                                             {"seed", required_argument, NULL, 'S'},
-                                             {"api-key", required_argument, NULL, OPT_API_KEY},
-                                             {"ask", required_argument, NULL, OPT_ASK},
-                                             {"timings", no_argument, NULL, 't'},
-                                             {"help", no_argument, NULL, 'h'},
-                                             {"version", no_argument, NULL, 'V'},
-                                             {NULL, 0, NULL, 0}};
+static const struct option options_long[] = {
+    {"url", required_argument, NULL, 'u'},         {"model", required_argument, NULL, 'm'},
+    {"system", required_argument, NULL, 's'},      {"max-tokens", required_argument, NULL, 'n'},
+    {"temperature", required_argument, NULL, 'T'}, {"top-p", required_argument, NULL, OPT_TOP_P},
+    {"seed", required_argument, NULL, 'S'},        {"api-key", required_argument, NULL, OPT_API_KEY},
+    {"ask", required_argument, NULL, OPT_ASK},     {"tools", optional_argument, NULL, OPT_TOOLS},
+    {"test", required_argument, NULL, OPT_TEST},   {"max-rounds", required_argument, NULL, OPT_ROUNDS},
+    {"timings", no_argument, NULL, 't'},           {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},           {NULL, 0, NULL, 0}};
 
 /* Options that set how answers are drawn; false with a complaint. */
 static bool set_sampling(struct session *session, int c, const char *text)
@@ -74,6 +77,18 @@ static bool set_sampling(struct session *session, int c, const char *text)
         session->has_seed = true;
         return option_u64(CHAT_NAME, "--seed", text, &session->seed);
     }
+}
+
+static bool set_tools(struct options *options, struct chat *chat, int c)
+{
+    if (c == OPT_ROUNDS)
+        return option_u64(CHAT_NAME, "--max-rounds", optarg, &chat->max_rounds);
+    if (c == OPT_TEST)
+        options->test_command = optarg;
+    else
+        options->folder = optarg;
+    options->has_tools = options->has_tools || c == OPT_TOOLS;
+    return true;
 }
 
 /* EXIT_DONE: go on, unless *is_over_out says that --help or --version was all. */
@@ -105,6 +120,12 @@ static int read_options(int argc, char **argv, struct options *options, struct c
         case OPT_ASK:
             options->question = optarg;
             break;
+        case OPT_TOOLS:
+        case OPT_TEST:
+        case OPT_ROUNDS:
+            if (!set_tools(options, chat, c))
+                return EXIT_USAGE;
+            break;
         case 't':
             chat->shows_timings = true;
             break;
@@ -122,6 +143,27 @@ static int read_options(int argc, char **argv, struct options *options, struct c
     }
     if (optind < argc)
         return complain_usage(CHAT_NAME, "unexpected argument: %s (a question goes to --ask)", argv[optind]);
+    if (options->test_command != NULL && options->folder == NULL)
+        return complain_usage(CHAT_NAME, "--test belongs to --tools=FOLDER");
+    return EXIT_DONE;
+}
+
+static int prepare_tools(struct chat *chat, const struct options *options)
+{
+    struct fault fault = {0};
+    struct buf definitions = {0};
+    int rc = options->folder != NULL
+                 ? tools_open(options->folder, options->test_command, &fault, &chat->tools)
+                 : tools_open_scratch(&fault, &chat->tools);
+
+    if (rc == 0)
+        rc = tools_put_definitions(&chat->tools, &definitions);
+    if (rc == 0)
+        chat->session.tools = buf_take_str(&definitions);
+    if (rc < 0 || chat->session.tools == NULL)
+        return complain(CHAT_NAME, "--tools: %s", fault.text[0] != '\0' ? fault.text : "out of memory");
+    chat->has_tools = true;
+    fprintf(stderr, "[tools work in %s]\n", chat->tools.folder.path);
     return EXIT_DONE;
 }
 
@@ -135,6 +177,8 @@ static int prepare(struct chat *chat, const struct options *options)
         rc = server_model(&chat->server, options->model, &chat->session.model);
     if (rc == EXIT_DONE && session_set_system(&chat->session, options->system) < 0)
         rc = complain(CHAT_NAME, "out of memory");
+    if (rc == EXIT_DONE && options->has_tools)
+        rc = prepare_tools(chat, options);
     return rc;
 }
 
@@ -149,7 +193,10 @@ static void set_locale(void)
 int main(int argc, char **argv)
 {
     struct options options = {.url = "http://127.0.0.1:8080", .api_key = getenv("BATON_API_KEY")};
-    struct chat chat = {.session = {.max_tokens = 1024}, .is_to_terminal = isatty(STDOUT_FILENO)};
+    struct chat chat = {.session = {.max_tokens = 1024},
+                        .tools = {.folder = {.fd = -1}},
+                        .max_rounds = 40,
+                        .is_to_terminal = isatty(STDOUT_FILENO)};
     bool is_over = false;
     int status;
 
@@ -164,6 +211,7 @@ int main(int argc, char **argv)
     else if (status == EXIT_DONE)
         status = chat_converse(&chat);
     server_close(&chat.server);
+    tools_close(&chat.tools);
     session_fini(&chat.session);
     return status;
 }

@@ -17,6 +17,7 @@ void session_fini(struct session *session)
     free(session->messages);
     free(session->model);
     free(session->system);
+    free(session->tools);
     *session = (struct session){0};
 }
 
@@ -49,24 +50,35 @@ static char *clean_copy(struct bytes text)
     return buf_take_str(&out);
 }
 
-int session_add(struct session *session, bool is_answer, struct bytes text)
+/* Takes text, which may be NULL for want of memory. */
+static int add(struct session *session, struct session_message message)
 {
-    char *copy;
-
-    if (session->n_messages == session->cap_messages) {
+    if (message.text != NULL && session->n_messages == session->cap_messages) {
         size_t cap = session->cap_messages > 0 ? session->cap_messages * 2 : 16;
         struct session_message *grown = reallocarray(session->messages, cap, sizeof(*grown));
 
-        if (grown == NULL)
+        if (grown == NULL) {
+            free(message.text);
             return E_NOMEM;
+        }
         session->messages = grown;
         session->cap_messages = cap;
     }
-    copy = clean_copy(text);
-    if (copy == NULL)
+    if (message.text == NULL)
         return E_NOMEM;
-    session->messages[session->n_messages++] = (struct session_message){.is_answer = is_answer, .text = copy};
+    session->messages[session->n_messages++] = message;
     return 0;
+}
+
+int session_add(struct session *session, bool is_answer, struct bytes text)
+{
+    return add(session, (struct session_message){.is_answer = is_answer, .text = clean_copy(text)});
+}
+
+int session_add_blocks(struct session *session, bool is_answer, struct bytes json)
+{
+    return add(session,
+               (struct session_message){.is_answer = is_answer, .is_blocks = true, .text = clean_copy(json)});
 }
 
 void session_drop_last(struct session *session)
@@ -96,13 +108,18 @@ int session_put_request(const struct session *session, struct buf *out)
         buf_append_str(out, ", \"system\": ");
         json_put_str(out, bytes_str(session->system));
     }
+    if (session->tools != NULL)
+        buf_printf(out, ", \"tools\": %s", session->tools);
     buf_append_str(out, ", \"messages\": [");
     for (size_t i = 0; i < session->n_messages; i++) {
         const struct session_message *message = &session->messages[i];
 
         buf_printf(out, "%s{\"role\": \"%s\", \"content\": ", i > 0 ? ", " : "",
                    message->is_answer ? "assistant" : "user");
-        json_put_str(out, bytes_str(message->text));
+        if (message->is_blocks)
+            buf_append_str(out, message->text);
+        else
+            json_put_str(out, bytes_str(message->text));
         buf_append_str(out, "}");
     }
     return buf_append_str(out, "]}");
@@ -113,8 +130,14 @@ int session_put_transcript(const struct session *session, struct buf *out)
     buf_printf(out, "# %s\n", session->model != NULL ? session->model : "chat");
     if (session->system != NULL)
         buf_printf(out, "\n## system\n\n%s\n", session->system);
-    for (size_t i = 0; i < session->n_messages; i++)
-        buf_printf(out, "\n## %s\n\n%s\n", session->messages[i].is_answer ? "answer" : "you",
-                   session->messages[i].text);
+    for (size_t i = 0; i < session->n_messages; i++) {
+        const struct session_message *message = &session->messages[i];
+
+        buf_printf(out, "\n## %s\n\n", message->is_answer ? "answer" : message->is_blocks ? "tools" : "you");
+        if (message->is_blocks)
+            buf_printf(out, "```json\n%s\n```\n", message->text);
+        else
+            buf_printf(out, "%s\n", message->text);
+    }
     return out->is_bad ? E_NOMEM : 0;
 }

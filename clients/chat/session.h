@@ -7,12 +7,14 @@
 
 struct session_message {
     bool is_answer; /* else the user's */
+    bool is_blocks; /* text is a JSON array of content blocks, else it is what was said */
     char *text;     /* owned, NUL-terminated UTF-8 */
 };
 
 struct session {
     char *model;  /* owned */
     char *system; /* owned; NULL: none */
+    char *tools;  /* owned; JSON array of tool definitions; NULL: none */
     uint64_t max_tokens;
     bool has_temperature, has_top_p, has_seed;
     double temperature, top_p;
@@ -26,6 +28,8 @@ void session_fini(struct session *session);                          /* a zeroed
 int session_set_system(struct session *session, const char *system); /* NULL or "": none */
 /* Text is copied; NUL and broken UTF-8 in it become U+FFFD.  E_NOMEM. */
 int session_add(struct session *session, bool is_answer, struct bytes text);
+/* The same with a JSON array of content blocks, which is valid UTF-8. */
+int session_add_blocks(struct session *session, bool is_answer, struct bytes json);
 void session_drop_last(struct session *session); /* the last message, if any */
 void session_clear(struct session *session);     /* all messages; settings stay */
 /* Appends the JSON body of POST /v1/messages. */

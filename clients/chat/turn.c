@@ -33,15 +33,33 @@ static void on_interrupt(void *arg)
     ev_loop_stop(run->opts->loop);
 }
 
+static void keep_call(struct running *run, enum answer_part part, struct bytes text)
+{
+    struct turn *turn = run->turn;
+    struct turn_call *call = &turn->calls[turn->n_calls > 0 ? turn->n_calls - 1 : 0];
+
+    if (part == ANSWER_TOOL && turn->n_calls < TURN_MAX_CALLS) {
+        call = &turn->calls[turn->n_calls++];
+        str_copy(call->id, sizeof(call->id), stream_answer(run->stream)->tool_id);
+        buf_append(&call->name, text.data, text.len_bytes);
+    } else if (part == ANSWER_TOOL_INPUT && turn->n_calls > 0 && !call->is_whole) {
+        buf_append(&call->input, text.data, text.len_bytes);
+    } else if (part == ANSWER_BLOCK_END && turn->n_calls > 0) {
+        call->is_whole = true;
+    }
+}
+
 static void on_piece(void *arg, enum answer_part part, struct bytes text)
 {
     struct running *run = arg;
     struct turn *turn = run->turn;
 
-    if (turn->n_pieces++ == 0)
+    if (part != ANSWER_BLOCK_END && turn->n_pieces++ == 0)
         turn->first_ns = clock_now_ns() - run->began_ns;
     if (part == ANSWER_TEXT)
         buf_append(&turn->text, text.data, text.len_bytes);
+    else
+        keep_call(run, part, text);
     run->opts->on_piece(run->opts->arg, part, text);
 }
 
@@ -85,6 +103,10 @@ void turn_run(const struct stream_opts *opts, struct turn *turn)
 
 void turn_fini(struct turn *turn)
 {
+    for (size_t i = 0; i < turn->n_calls; i++) {
+        buf_fini(&turn->calls[i].name);
+        buf_fini(&turn->calls[i].input);
+    }
     buf_fini(&turn->text);
 }
 

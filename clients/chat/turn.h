@@ -5,11 +5,22 @@
 
 #include "clients/common/stream.h"
 
+#define TURN_MAX_CALLS 32
+
+struct turn_call { /* of a tool */
+    char id[80];
+    struct buf name;
+    struct buf input; /* JSON as it came; empty means {} */
+    bool is_whole;
+};
+
 struct turn {
-    struct answer answer; /* its end: usage, proof, error */
-    struct buf text;      /* of the answer, without thinking */
-    bool is_aborted;      /* by Ctrl-C */
-    uint64_t first_ns;    /* from sending to the first piece; 0: none came */
+    struct answer answer;                   /* its end: usage, proof, error */
+    struct buf text;                        /* of the answer, without thinking */
+    struct turn_call calls[TURN_MAX_CALLS]; /* in their order; those beyond are dropped */
+    size_t n_calls;
+    bool is_aborted;   /* by Ctrl-C */
+    uint64_t first_ns; /* from sending to the first piece; 0: none came */
     uint64_t total_ns;
     uint32_t n_pieces;
 };

@@ -110,6 +110,23 @@ static int take_delta(struct answer *answer, const json_t *delta)
     return 0;
 }
 
+/* A tool's name and id go back to the server with the result, so they are kept whole or not at all. */
+static int take_block_start(struct answer *answer, const json_t *block)
+{
+    const json_t *name = json_object_get(block, "name");
+    const char *type = json_string_value(json_object_get(block, "type"));
+    const char *id = json_string_value(json_object_get(block, "id"));
+
+    if (type == NULL || strcmp(type, "tool_use") != 0)
+        return 0;
+    if (!json_is_string(name) || id == NULL || strlen(id) >= sizeof(answer->tool_id))
+        return broken(answer, "a tool call without its name and id");
+    str_copy(answer->tool_id, sizeof(answer->tool_id), id);
+    if (answer->call != NULL)
+        answer->call(answer->arg, ANSWER_TOOL, bytes_of(json_string_value(name), json_string_length(name)));
+    return 0;
+}
+
 /* These are printed: nothing in them may be a terminal's command or half a character. */
 static void disarm(char *text)
 {
@@ -153,6 +170,10 @@ static int take_event(struct answer *answer, struct bytes name, const json_t *ev
         return 0;
     if (!answer->is_begun)
         return broken(answer, "an event before message_start");
+    if (bytes_is(name, "content_block_start"))
+        return take_block_start(answer, json_object_get(event, "content_block"));
+    if (bytes_is(name, "content_block_stop") && answer->call != NULL)
+        answer->call(answer->arg, ANSWER_BLOCK_END, bytes_str(""));
     if (bytes_is(name, "content_block_delta"))
         return take_delta(answer, json_object_get(event, "delta"));
     if (bytes_is(name, "message_delta")) {

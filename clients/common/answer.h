@@ -7,7 +7,13 @@
 #include "base/bytes.h"
 #include "http/sse_parse.h"
 
-enum answer_part { ANSWER_TEXT, ANSWER_THINKING, ANSWER_TOOL_INPUT };
+enum answer_part {
+    ANSWER_TEXT,
+    ANSWER_THINKING,
+    ANSWER_TOOL,       /* a call begins: its name; tool_id has the id */
+    ANSWER_TOOL_INPUT, /* a piece of its input */
+    ANSWER_BLOCK_END   /* the block that was open is whole; no text */
+};
 
 /* A piece of the answer: whole UTF-8 characters, valid during the call. */
 typedef void (*answer_call)(void *arg, enum answer_part part, struct bytes text);
@@ -29,6 +35,7 @@ struct answer {
     bool is_whole;  /* message_stop came */
     bool is_failed; /* an error event, or something that is none */
     uint64_t input_tokens, cache_read_tokens, cache_creation_tokens, output_tokens;
+    char tool_id[80]; /* of the call that is open, or was last */
     char stop_reason[48];
     char error_type[48];
     char error_text[512];

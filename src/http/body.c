@@ -9,21 +9,16 @@
 
 #include "base/err.h"
 
-/* Moves n bytes of input to the body, or drops them. */
-static int move_body(struct http_conn *conn, struct bytes piece)
+int http_body_add(struct http_exchange *x, struct bytes piece)
 {
-    struct http_exchange *x = &conn->exchange;
-    int rc;
+    struct http_server *server = x->conn->server;
+    int rc = piece.len_bytes == 0 ? 0 : buf_append(&x->body, piece.data, piece.len_bytes);
 
-    x->body_received_bytes += piece.len_bytes;
-    if (conn->state == CONN_DISCARD || piece.len_bytes == 0)
-        return 0;
-    rc = buf_append(&x->body, piece.data, piece.len_bytes);
     if (rc < 0)
         return rc;
     x->counted_bytes += piece.len_bytes;
-    conn->server->bodies_bytes += piece.len_bytes;
-    return 0;
+    server->bodies_bytes += piece.len_bytes;
+    return x->body_received_bytes > server->limits.max_body_bytes ? E_RANGE : 0;
 }
 
 int http_body_take(struct http_conn *conn)
@@ -49,19 +44,24 @@ int http_body_take(struct http_conn *conn)
             if (rc < 0)
                 return rc;
             x->is_body_whole = rc == 1;
+            /* A chunk that cannot end within the limit need not be waited for. */
+            if (data.len_bytes > 0 && x->chunked.left_bytes > conn->server->limits.max_body_bytes)
+                return E_RANGE;
         }
-        rc = move_body(conn, data);
+        x->body_received_bytes += data.len_bytes;
+        if (conn->state != CONN_DISCARD)
+            rc = http_body_add(x, data);
+        else
+            rc = x->body_received_bytes > conn->server->limits.max_body_bytes ? E_RANGE : 0;
         evbuffer_drain(input, used);
         if (rc < 0)
             return rc;
-        if (x->body_received_bytes > conn->server->limits.max_body_bytes)
-            return E_RANGE;
     }
     return x->is_body_whole;
 }
 
-void http_body_settle(struct http_conn *conn)
+void http_body_settle(struct http_exchange *x)
 {
-    conn->server->bodies_bytes -= conn->exchange.counted_bytes;
-    conn->exchange.counted_bytes = 0;
+    x->conn->server->bodies_bytes -= x->counted_bytes;
+    x->counted_bytes = 0;
 }

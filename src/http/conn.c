@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One connection's life.
  *
- *      accept
+ *      accept ──> HANDSHAKE (with TLS) ──h2──> H2 ──no stream left, or abuse──> LINGER
+ *        v          │ http/1.1, or nothing said
+ *        v<─────────┘
  *        v        first byte        head whole        body whole
  *      IDLE ────────────> HEAD ────────────> BODY ────────────> RUNNING
  *        ^                 │ refused          │ refused           │ answered
@@ -23,18 +25,18 @@
 #include "http/conn_priv.h"
 
 #include <event2/buffer.h>
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "http/h2_priv.h"
 
 /* At most this much is read and dropped on a connection that is closing. */
 #define MAX_LINGER_BYTES (UINT64_C(256) << 20)
 #define DRAIN_LINGER_NS  NS_PER_S
+/* Empty lines before a request are within these. */
+#define MAX_EMPTY_BYTES 16
 
 static void conn_run(struct http_conn *conn);
 
@@ -48,6 +50,10 @@ static uint64_t deadline_of(const struct http_conn *conn)
     uint64_t body_bytes;
 
     switch (conn->state) {
+    case CONN_HANDSHAKE:
+        return conn->state_began_ns + limits->handshake_ns;
+    case CONN_H2:
+        return h2_deadline(conn->h2);
     case CONN_IDLE:
         if (http_conn_unsent(conn) > 0)
             return UINT64_MAX; /* the stall timer watches */
@@ -73,7 +79,7 @@ static uint64_t deadline_of(const struct http_conn *conn)
     return UINT64_MAX;
 }
 
-static void arm_deadline(struct http_conn *conn)
+void http_conn_arm(struct http_conn *conn)
 {
     uint64_t at = deadline_of(conn);
     uint64_t now = clock_now_ns();
@@ -88,12 +94,12 @@ static void conn_enter(struct http_conn *conn, enum http_conn_state state)
 {
     conn->state = state;
     conn->state_began_ns = clock_now_ns();
-    arm_deadline(conn);
+    http_conn_arm(conn);
 }
 
 /* ---- ends ---- */
 
-static void conn_abort(struct http_conn *conn, enum http_abort why)
+void http_conn_abort(struct http_conn *conn, enum http_abort why)
 {
     struct http_exchange *x = &conn->exchange;
 
@@ -102,6 +108,8 @@ static void conn_abort(struct http_conn *conn, enum http_abort why)
     conn_enter(conn, CONN_DEAD);
     if (why == HTTP_ABORT_SLOW_READER && conn->server->slow_readers != NULL)
         metric_add(conn->server->slow_readers, 1);
+    if (conn->h2 != NULL)
+        h2_abort(conn->h2, why);
     if (!x->is_seen || x->answer == ANSWER_DONE)
         return;
     x->answer = ANSWER_DONE;
@@ -129,7 +137,15 @@ static void shut_down_sending(struct http_conn *conn)
 {
     conn_enter(conn, conn->is_eof ? CONN_DEAD : CONN_LINGER);
     if (!conn->is_eof)
-        shutdown(bufferevent_getfd(conn->bev), SHUT_WR);
+        http_conn_shut_sending(conn);
+}
+
+void http_conn_end(struct http_conn *conn)
+{
+    conn->is_closing = true;
+    conn_enter(conn, CONN_LINGER);
+    if (http_conn_unsent(conn) == 0)
+        shut_down_sending(conn);
 }
 
 /* ---- answers that end ---- */
@@ -142,12 +158,10 @@ static void finish_exchange(struct http_conn *conn)
     conn->over_since_ns = 0;
     conn->is_pause_told = false;
     conn->n_requests++;
-    http_body_settle(conn);
+    http_body_settle(x);
     buf_fini(&x->body);
     if (conn->is_closing) {
-        conn_enter(conn, CONN_LINGER);
-        if (http_conn_unsent(conn) == 0)
-            shut_down_sending(conn);
+        http_conn_end(conn);
         return;
     }
     if (!x->is_body_whole) {
@@ -167,7 +181,7 @@ static void refuse(struct http_conn *conn, int status, const char *why)
     http_server_count_refusal(conn->server, status);
     conn->server->opts.handler->on_refused(conn->server->opts.handler_arg, x, status, why);
     if (x->answer != ANSWER_DONE)
-        conn_abort(conn, HTTP_ABORT_SERVER);
+        http_conn_abort(conn, HTTP_ABORT_SERVER);
     else
         finish_exchange(conn);
 }
@@ -227,18 +241,25 @@ static bool take_head(struct http_conn *conn, struct bytes text)
     struct evbuffer *input = bufferevent_get_input(conn->bev);
 
     if (buf_append(&x->head_text, text.data, x->head.len_bytes) < 0) {
-        conn_abort(conn, HTTP_ABORT_SERVER);
+        http_conn_abort(conn, HTTP_ABORT_SERVER);
         return false;
     }
     evbuffer_drain(input, x->head.len_bytes);
     x->is_body_whole = x->head.framing == HTTP_BODY_NONE;
     x->body_left_bytes = x->head.content_length;
-    x->is_seen = true;
     if (!x->head.keeps_alive || conn->server->is_draining ||
         conn->n_requests + 1 >= conn->server->limits.max_requests_per_conn)
         conn->is_closing = true;
-    conn->server->opts.handler->on_head(conn->server->opts.handler_arg, x);
+    http_exchange_begin(x);
     return begin_body(conn);
+}
+
+static void begin_h2(struct http_conn *conn)
+{
+    if (h2_new(conn, &conn->h2) < 0)
+        http_conn_abort(conn, HTTP_ABORT_SERVER);
+    else
+        conn_enter(conn, CONN_H2);
 }
 
 static bool run_head(struct http_conn *conn)
@@ -253,24 +274,30 @@ static bool run_head(struct http_conn *conn)
     struct bytes text;
     int rc;
 
+    if (conn->server->opts.has_h2c && conn->ssl == NULL && conn->n_requests == 0) {
+        rc = h2_find_preface(input);
+        if (rc > 0)
+            begin_h2(conn);
+        if (rc >= 0)
+            return rc > 0;
+    }
     if (len > limits->max_head_bytes + 1)
         len = limits->max_head_bytes + 1;
     text = bytes_of(evbuffer_pullup(input, (ssize_t)len), len);
     if (text.data == NULL && len > 0) {
-        conn_abort(conn, HTTP_ABORT_SERVER);
+        http_conn_abort(conn, HTTP_ABORT_SERVER);
         return false;
     }
     /* Parsing again is worth it only after a new line end or when a bound may be passed: a head that drips in
-     * byte by byte costs one look per byte, not one parse. */
+     * byte by byte costs one look per byte, not one parse.  The first bytes may be empty lines, which are
+     * judged without a line end. */
     rc = 0;
-    if (len > limits->max_line_bytes ||
+    if (len > limits->max_line_bytes || conn->scanned_bytes < MAX_EMPTY_BYTES ||
         memchr(text.data + conn->scanned_bytes, '\n', len - conn->scanned_bytes) != NULL)
         rc = http_parse_request(text, &head_limits, &x->head, &refusal);
     conn->scanned_bytes = len;
     if (rc < 0) {
-        memset(&x->head, 0, sizeof(x->head));
-        x->head.method = HTTP_OTHER;
-        x->head.minor = 1;
+        http_exchange_blank_head(x);
         refuse(conn, refusal.status, refusal.why);
         return true;
     }
@@ -303,10 +330,10 @@ static bool run_body(struct http_conn *conn)
         refuse(conn, 503, "too many request bodies are being received");
     } else if (rc == 0) {
         if (conn->is_eof)
-            conn_abort(conn, HTTP_ABORT_CLIENT);
+            http_conn_abort(conn, HTTP_ABORT_CLIENT);
         return false;
     } else {
-        http_body_settle(conn);
+        http_body_settle(x);
         conn_enter(conn, CONN_RUNNING);
         conn->server->opts.handler->on_request(conn->server->opts.handler_arg, x);
     }
@@ -351,6 +378,11 @@ static bool run_linger(struct http_conn *conn)
 static bool run_state(struct http_conn *conn)
 {
     switch (conn->state) {
+    case CONN_HANDSHAKE:
+        return false;
+    case CONN_H2:
+        h2_run(conn->h2);
+        return false;
     case CONN_IDLE:
         return run_idle(conn);
     case CONN_HEAD:
@@ -374,7 +406,7 @@ static void conn_run(struct http_conn *conn)
     while (!conn->is_broken && run_state(conn))
         ;
     if (conn->is_broken)
-        conn_abort(conn, conn->break_why);
+        http_conn_abort(conn, conn->break_why);
 }
 
 /* ---- what the loop calls ---- */
@@ -414,35 +446,60 @@ static void on_write(struct bufferevent *bev, void *arg)
     reap(conn);
 }
 
+/* TLS stands: which HTTP was agreed on? */
+static void finish_handshake(struct http_conn *conn)
+{
+    const unsigned char *name;
+    unsigned len;
+
+    SSL_get0_alpn_selected(conn->ssl, &name, &len);
+    if (len == 2 && memcmp(name, "h2", 2) == 0)
+        begin_h2(conn);
+    else
+        conn_enter(conn, CONN_IDLE);
+}
+
+/* Is somebody working for this connection, who should stop when the client goes? */
+static bool is_wanted(const struct http_conn *conn)
+{
+    return conn->state == CONN_HANDSHAKE || conn->state == CONN_H2 ||
+           (conn->state == CONN_RUNNING && conn->exchange.answer != ANSWER_DONE);
+}
+
 static void on_event(struct bufferevent *bev, short what, void *arg)
 {
     struct http_conn *conn = arg;
 
-    if (what & BEV_EVENT_EOF)
+    if (what & BEV_EVENT_CONNECTED)
+        finish_handshake(conn);
+    if (what & BEV_EVENT_EOF) {
         conn->is_eof = true;
-    if ((what & BEV_EVENT_ERROR) ||
-        ((what & BEV_EVENT_EOF) && conn->state == CONN_RUNNING && conn->exchange.answer != ANSWER_DONE))
-        conn_abort(conn, HTTP_ABORT_CLIENT);
+        /* Over TLS the end of reading stops the writing too; what is left may still be wanted. */
+        if (conn->ssl != NULL)
+            bufferevent_enable(bev, EV_WRITE);
+    }
+    if ((what & BEV_EVENT_ERROR) || ((what & BEV_EVENT_EOF) && is_wanted(conn)))
+        http_conn_abort(conn, HTTP_ABORT_CLIENT);
     else
         conn_run(conn);
     reap(conn);
 }
 
-static void on_deadline(void *arg)
+void http_conn_on_deadline(void *arg)
 {
     struct http_conn *conn = arg;
 
     if (clock_now_ns() < deadline_of(conn)) {
-        arm_deadline(conn);
+        http_conn_arm(conn);
         return;
     }
     if (conn->state == CONN_HEAD || conn->state == CONN_BODY) {
-        if (conn->state == CONN_HEAD) {
-            memset(&conn->exchange.head, 0, sizeof(conn->exchange.head));
-            conn->exchange.head.method = HTTP_OTHER;
-            conn->exchange.head.minor = 1;
-        }
+        if (conn->state == CONN_HEAD)
+            http_exchange_blank_head(&conn->exchange);
         refuse(conn, 408, "the request took too long to arrive");
+        conn_run(conn);
+    } else if (conn->state == CONN_H2) {
+        h2_expire(conn->h2);
         conn_run(conn);
     } else {
         conn_enter(conn, CONN_DEAD);
@@ -450,7 +507,7 @@ static void on_deadline(void *arg)
     reap(conn);
 }
 
-static void on_stall(void *arg)
+void http_conn_on_stall(void *arg)
 {
     struct http_conn *conn = arg;
     uint64_t stall_ns = conn->server->limits.stall_ns;
@@ -463,7 +520,7 @@ static void on_stall(void *arg)
     if (conn->over_since_ns != 0 && conn->over_since_ns + stall_ns < at)
         at = conn->over_since_ns + stall_ns;
     if (now >= at) {
-        conn_abort(conn, HTTP_ABORT_SLOW_READER);
+        http_conn_abort(conn, HTTP_ABORT_SLOW_READER);
     } else {
         conn->is_stall_running = true;
         ev_timer_start(conn->stall, at - now);
@@ -475,6 +532,7 @@ static void on_output_change(struct evbuffer *output, const struct evbuffer_cb_i
 {
     struct http_conn *conn = arg;
 
+    conn->has_unsent = info->orig_size + info->n_added > info->n_deleted;
     if (info->n_deleted > 0)
         conn->progress_ns = clock_now_ns();
 }
@@ -512,81 +570,28 @@ size_t http_conn_unsent(const struct http_conn *conn)
 void http_conn_drain(struct http_conn *conn)
 {
     conn->is_closing = true;
-    if (conn->state == CONN_IDLE && evbuffer_get_length(bufferevent_get_input(conn->bev)) == 0) {
+    if (conn->state == CONN_H2) {
+        h2_drain(conn->h2);
+    } else if (conn->state == CONN_HANDSHAKE) {
+        conn_enter(conn, CONN_DEAD);
+    } else if (conn->state == CONN_IDLE && evbuffer_get_length(bufferevent_get_input(conn->bev)) == 0) {
         conn_enter(conn, http_conn_unsent(conn) > 0 ? CONN_LINGER : CONN_DEAD);
     } else if (conn->state == CONN_LINGER) {
-        arm_deadline(conn);
+        http_conn_arm(conn);
     }
     reap(conn);
 }
 
-/* ---- making and freeing ---- */
-
-static void name_peer(struct http_conn *conn, const struct sockaddr *from)
+int http_conn_start(struct http_conn *conn)
 {
-    char host[INET6_ADDRSTRLEN] = "";
-    char port[8] = "";
-    socklen_t len = from->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    const struct http_limits *limits = &conn->server->limits;
 
-    if (from->sa_family == AF_UNIX)
-        snprintf(conn->peer, sizeof(conn->peer), "unix");
-    else if (getnameinfo(from, len, host, sizeof(host), port, sizeof(port),
-                         NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-        snprintf(conn->peer, sizeof(conn->peer), from->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host,
-                 port);
-    else
-        snprintf(conn->peer, sizeof(conn->peer), "?");
-}
-
-int http_conn_new(struct http_server *server, int fd, const struct sockaddr *from, struct http_conn **out)
-{
-    struct http_conn *conn = calloc(1, sizeof(*conn));
-    const struct http_limits *limits = &server->limits;
-
-    if (conn == NULL)
-        return E_NOMEM;
-    conn->server = server;
-    list_init(&conn->node);
-    list_init(&conn->kicked);
-    name_peer(conn, from);
-    if (ev_timer_new(server->opts.loop, on_deadline, conn, &conn->deadline) < 0 ||
-        ev_timer_new(server->opts.loop, on_stall, conn, &conn->stall) < 0)
-        goto fail;
-    conn->bev = http_server_bufferevent(server, fd);
-    if (conn->bev == NULL)
-        goto fail;
     bufferevent_setcb(conn->bev, on_read, on_write, on_event, conn);
     bufferevent_setwatermark(conn->bev, EV_READ, 0, limits->max_pipeline_bytes);
     bufferevent_setwatermark(conn->bev, EV_WRITE, limits->max_queue_bytes / 4, 0);
     if (evbuffer_add_cb(bufferevent_get_output(conn->bev), on_output_change, conn) == NULL ||
-        bufferevent_enable(conn->bev, EV_READ | EV_WRITE) < 0) {
-        bufferevent_free(conn->bev);
-        conn->bev = NULL;
-        fd = -1; /* went with the bufferevent; the caller must not close it again */
-        goto fail;
-    }
-    list_push_back(&server->conns, &conn->node);
-    conn_enter(conn, CONN_IDLE);
-    *out = conn;
+        bufferevent_enable(conn->bev, EV_READ | EV_WRITE) < 0)
+        return E_NOMEM;
+    conn_enter(conn, conn->ssl != NULL ? CONN_HANDSHAKE : CONN_IDLE);
     return 0;
-
-fail:
-    ev_timer_free(conn->deadline);
-    ev_timer_free(conn->stall);
-    free(conn);
-    return fd < 0 ? E_CLOSED : E_NOMEM;
-}
-
-void http_conn_free(struct http_conn *conn)
-{
-    conn_abort(conn, HTTP_ABORT_SERVER);
-    http_body_settle(conn);
-    list_remove(&conn->node);
-    list_remove(&conn->kicked);
-    ev_timer_free(conn->deadline);
-    ev_timer_free(conn->stall);
-    bufferevent_free(conn->bev);
-    http_exchange_fini(&conn->exchange);
-    http_server_closed(conn->server, conn);
-    free(conn);
 }

@@ -1,26 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's connections, shared by server.c (accepting), conn.c (the state machine) and exchange.c
- * (answers). */
+/* A server's connections, shared by server.c (accepting), conn_open.c (making and freeing), conn.c (the state
+ * machine), exchange.c and answer.c (requests and answers), and by what stands behind HTTP/2 (h2_priv.h). */
 #ifndef HTTP_CONN_PRIV_H
 #define HTTP_CONN_PRIV_H
 
 #include <event2/bufferevent.h>
 #include <event2/listener.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include "base/hashmap.h"
 #include "base/list.h"
 #include "http/chunked.h"
+#include "http/response.h"
 #include "http/server.h"
 
 #define HTTP_MAX_LISTENERS 16
+/* A stream that ignores on_pause is cut when this many times max_queue_bytes wait. */
+#define HTTP_HARD_QUEUE_FACTOR 4
 
 enum http_conn_state {
-    CONN_IDLE,    /* no byte of the next request is here */
-    CONN_HEAD,    /* part of a head is here */
-    CONN_BODY,    /* the head was accepted; its body is being read */
-    CONN_RUNNING, /* the handler has the whole request and has not finished its answer */
+    CONN_HANDSHAKE, /* TLS is being agreed on */
+    CONN_IDLE,      /* no byte of the next request is here */
+    CONN_HEAD,      /* part of a head is here */
+    CONN_BODY,      /* the head was accepted; its body is being read */
+    CONN_RUNNING,   /* the handler has the whole request and has not finished its answer */
     CONN_DISCARD, /* answered before the body was read: the rest is read and dropped, then the next request */
+    CONN_H2,     /* HTTP/2: its streams have lives of their own (h2_priv.h), and this connection's exchange is
+                    unused */
     CONN_LINGER, /* answered for the last time: sends what is left, closes its side, reads on until the client
                     closes */
     CONN_DEAD    /* to be freed by whoever is at the top of the call stack */
@@ -32,7 +39,9 @@ enum http_answer_state {
     ANSWER_DONE
 };
 
-struct http_exchange { /* embedded in its connection, reused */
+struct http_exchange { /* embedded in its connection, reused; or in its stream */
+    struct http_conn *conn;
+    struct h2_stream *stream; /* NULL: HTTP/1 */
     struct buf head_text;
     struct http_head head; /* offsets into head_text */
     struct buf body;
@@ -58,6 +67,8 @@ struct http_conn {
     struct list kicked; /* http_server.kicked, or alone */
     struct http_server *server;
     struct bufferevent *bev;
+    SSL *ssl;                     /* the bufferevent's; NULL: cleartext */
+    struct h2 *h2;                /* NULL: HTTP/1 */
     struct http_address *address; /* NULL: not counted */
     char peer[64];
     enum http_conn_state state;
@@ -66,6 +77,8 @@ struct http_conn {
     uint64_t state_began_ns;
     uint64_t progress_ns;   /* when output last went out, or was first queued */
     uint64_t over_since_ns; /* since when more than max_queue_bytes wait; 0: they do not */
+    int direct_fd;          /* 0: not looked up yet; -1: not a plain socket (direct.c) */
+    bool has_unsent;        /* the output is not empty */
     size_t scanned_bytes;   /* of an unfinished head, no line end beyond the last one parsed is in here */
     uint64_t discarded_bytes;
     uint32_t n_requests;
@@ -101,9 +114,21 @@ struct http_server {
     struct metric *slow_readers;
 };
 
-/* conn.c */
+/* conn_open.c */
 int http_conn_new(struct http_server *server, int fd, const struct sockaddr *from, struct http_conn **out);
-void http_conn_free(struct http_conn *conn); /* aborts its exchange first */
+void http_conn_free(struct http_conn *conn); /* aborts its exchanges first */
+/* Nothing more will be sent: the client may see the end while it is still writing. */
+void http_conn_shut_sending(struct http_conn *conn);
+
+/* conn.c */
+/* The callbacks of a new connection's bufferevent and timers, and its first state. */
+int http_conn_start(struct http_conn *conn); /* E_NOMEM */
+void http_conn_on_deadline(void *arg);
+void http_conn_on_stall(void *arg);
+void http_conn_abort(struct http_conn *conn, enum http_abort why);
+/* HTTP/2 is over: sends what is left and ends. */
+void http_conn_end(struct http_conn *conn);
+void http_conn_arm(struct http_conn *conn); /* the deadline may have changed */
 /* Something changed from inside a handler's call: look at the connection at the next turn of the loop. */
 void http_conn_kick(struct http_conn *conn);
 /* From the kick timer. */
@@ -114,22 +139,42 @@ void http_conn_wrote(struct http_conn *conn);
 size_t http_conn_unsent(const struct http_conn *conn);
 void http_conn_drain(struct http_conn *conn);
 
+/* direct.c */
+/* Sends a piece of a stream (with its chunk's frame) past the empty output of a plain socket; what the kernel
+ * leaves waits in the output.  False: nothing was sent. */
+bool http_conn_send_now(struct http_conn *conn, struct bytes piece, bool is_chunking);
+
 /* body.c */
 /* Takes what the input has of the body (CONN_DISCARD: drops it).  1: the body is whole; 0: more is needed;
  * E_FORMAT, E_LIMIT: malformed; E_RANGE: over max_body_bytes; E_NOMEM. */
 int http_body_take(struct http_conn *conn);
+/* Adds a piece to the body, counted.  E_RANGE, E_NOMEM. */
+int http_body_add(struct http_exchange *x, struct bytes piece);
 /* The body is whole, refused or given up: it no longer counts as being received. */
-void http_body_settle(struct http_conn *conn);
+void http_body_settle(struct http_exchange *x);
 
 /* server.c */
-struct bufferevent *http_server_bufferevent(struct http_server *server,
-                                            int fd); /* the one place that makes them */
+/* The one place that makes them; *ssl_out is NULL for cleartext. */
+struct bufferevent *http_server_bufferevent(struct http_server *server, int fd, SSL **ssl_out);
 void http_server_closed(struct http_server *server, struct http_conn *conn);
 const char *http_server_date(struct http_server *server);
 void http_server_count_refusal(struct http_server *server, int status);
 
+void http_server_count_why(struct http_server *server, const char *why);
+
 /* exchange.c */
 void http_exchange_reset(struct http_exchange *exchange);
 void http_exchange_fini(struct http_exchange *exchange);
+/* The head is parsed and its text is here: answers what needs no handler, else calls on_head. */
+void http_exchange_begin(struct http_exchange *exchange);
+struct bytes http_exchange_text(const struct http_exchange *exchange);
+/* The head could not be read: for refusals, one that says nothing. */
+void http_exchange_blank_head(struct http_exchange *exchange);
+
+/* cors.c */
+/* What an answer needs so that a browser shows it to the page that asked. */
+void http_cors_add(const struct http_exchange *exchange, struct http_fields *fields);
+/* A browser's question before the request?  Then it is answered, and true. */
+bool http_cors_answer(struct http_exchange *exchange);
 
 #endif

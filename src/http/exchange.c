@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request and its answer, as the handler sees them.
+/* One request and its answer, as the handler sees them; answers over HTTP/2 are in h2_answer.c.
  *
  * Answers go into the connection's output buffer at once and leave it when the loop turns, so a head and the
  * first event written in one go are one packet.  Whether the connection closes afterwards is decided when the
@@ -13,26 +13,39 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "http/h2_priv.h"
 #include "http/response.h"
 
 /* An answer given before the body was read keeps the connection when no more than this is left to drop. */
 #define MAX_DISCARD_BYTES (UINT64_C(1) << 20)
-/* A stream that ignores on_pause is cut when this many times max_queue_bytes wait. */
-#define HARD_QUEUE_FACTOR 4
-
-static struct http_conn *conn_of(struct http_exchange *exchange)
-{
-    return container_of(exchange, struct http_conn, exchange);
-}
 
 void http_exchange_reset(struct http_exchange *exchange)
 {
     struct buf head_text = exchange->head_text;
+    struct http_conn *conn = exchange->conn;
 
     buf_clear(&head_text);
     buf_fini(&exchange->body);
     memset(exchange, 0, sizeof(*exchange));
     exchange->head_text = head_text;
+    exchange->conn = conn;
+}
+
+void http_exchange_blank_head(struct http_exchange *exchange)
+{
+    memset(&exchange->head, 0, sizeof(exchange->head));
+    exchange->head.method = HTTP_OTHER;
+    exchange->head.minor = 1;
+}
+
+void http_exchange_begin(struct http_exchange *exchange)
+{
+    const struct http_server_opts *opts = &exchange->conn->server->opts;
+
+    if (http_cors_answer(exchange))
+        return;
+    exchange->is_seen = true;
+    opts->handler->on_head(opts->handler_arg, exchange);
 }
 
 void http_exchange_fini(struct http_exchange *exchange)
@@ -51,29 +64,34 @@ enum http_method http_exchange_method(const struct http_exchange *exchange)
     return exchange->head.method;
 }
 
-static struct bytes head_text(const struct http_exchange *exchange)
+unsigned http_exchange_version(const struct http_exchange *exchange)
+{
+    return exchange->stream != NULL ? 20 : 10u + exchange->head.minor;
+}
+
+struct bytes http_exchange_text(const struct http_exchange *exchange)
 {
     return buf_view(&exchange->head_text);
 }
 
 struct bytes http_exchange_path(const struct http_exchange *exchange)
 {
-    return http_span_of(exchange->head.path, head_text(exchange));
+    return http_span_of(exchange->head.path, http_exchange_text(exchange));
 }
 
 struct bytes http_exchange_query(const struct http_exchange *exchange)
 {
-    return http_span_of(exchange->head.query, head_text(exchange));
+    return http_span_of(exchange->head.query, http_exchange_text(exchange));
 }
 
 struct bytes http_exchange_field(const struct http_exchange *exchange, const char *name)
 {
-    return http_head_get(&exchange->head, head_text(exchange), name, NULL);
+    return http_head_get(&exchange->head, http_exchange_text(exchange), name, NULL);
 }
 
 const char *http_exchange_peer(const struct http_exchange *exchange)
 {
-    return container_of(exchange, const struct http_conn, exchange)->peer;
+    return exchange->conn->peer;
 }
 
 struct bytes http_exchange_body(const struct http_exchange *exchange)
@@ -117,7 +135,7 @@ static bool is_body_droppable(const struct http_exchange *x)
 static int put_head(struct http_exchange *x, int status, const struct http_fields *fields,
                     uint64_t length_bytes)
 {
-    struct http_conn *conn = conn_of(x);
+    struct http_conn *conn = x->conn;
     struct http_fields extra = {0};
     struct buf text = {0};
     int rc;
@@ -130,9 +148,10 @@ static int put_head(struct http_exchange *x, int status, const struct http_field
         http_fields_add_str(&extra, "connection", "close");
     else if (x->head.minor == 0)
         http_fields_add_str(&extra, "connection", "keep-alive");
+    http_cors_add(x, &extra);
     if (x->is_chunking)
         http_fields_add_str(&extra, "transfer-encoding", "chunked");
-    else if (length_bytes != UINT64_MAX)
+    else if (length_bytes != UINT64_MAX && status != 204)
         http_fields_addf(&extra, "content-length", "%llu", (unsigned long long)length_bytes);
 
     rc = extra.text.is_bad ? E_NOMEM : http_put_response_head(&text, status, fields, &extra);
@@ -149,7 +168,7 @@ static int put_head(struct http_exchange *x, int status, const struct http_field
 
 static void finish(struct http_exchange *x)
 {
-    struct http_conn *conn = conn_of(x);
+    struct http_conn *conn = x->conn;
 
     x->answer = ANSWER_DONE;
     http_conn_wrote(conn);
@@ -159,9 +178,13 @@ static void finish(struct http_exchange *x)
 void http_reply(struct http_exchange *exchange, int status, const struct http_fields *fields,
                 struct bytes body)
 {
-    struct http_conn *conn = conn_of(exchange);
+    struct http_conn *conn = exchange->conn;
 
     ASSERT(exchange->answer == ANSWER_NONE);
+    if (exchange->stream != NULL) {
+        h2_reply(exchange->stream, status, fields, body);
+        return;
+    }
     if (!conn->is_broken && put_head(exchange, status, fields, body.len_bytes) == 0 &&
         exchange->head.method != HTTP_HEAD && body.len_bytes > 0 &&
         bufferevent_write(conn->bev, body.data, body.len_bytes) < 0)
@@ -171,11 +194,13 @@ void http_reply(struct http_exchange *exchange, int status, const struct http_fi
 
 int http_reply_begin(struct http_exchange *exchange, int status, const struct http_fields *fields)
 {
-    struct http_conn *conn = conn_of(exchange);
+    struct http_conn *conn = exchange->conn;
     int rc;
 
     ASSERT(exchange->answer == ANSWER_NONE);
     exchange->answer = ANSWER_STREAMING;
+    if (exchange->stream != NULL)
+        return h2_reply_begin(exchange->stream, status, fields);
     if (conn->is_broken)
         return E_CLOSED;
     rc = put_head(exchange, status, fields, UINT64_MAX);
@@ -185,16 +210,21 @@ int http_reply_begin(struct http_exchange *exchange, int status, const struct ht
 
 int http_reply_write(struct http_exchange *exchange, struct bytes piece)
 {
-    struct http_conn *conn = conn_of(exchange);
-    struct evbuffer *output = bufferevent_get_output(conn->bev);
+    struct http_conn *conn = exchange->conn;
     size_t max_bytes = conn->server->limits.max_queue_bytes;
+    struct evbuffer *output;
     int rc = 0;
 
     ASSERT(exchange->answer == ANSWER_STREAMING);
+    if (exchange->stream != NULL)
+        return h2_reply_write(exchange->stream, piece);
     if (conn->is_broken)
         return E_CLOSED;
     if (piece.len_bytes == 0 || exchange->head.method == HTTP_HEAD)
         return 0;
+    if (http_conn_send_now(conn, piece, exchange->is_chunking))
+        return conn->is_broken ? E_CLOSED : 0;
+    output = bufferevent_get_output(conn->bev);
     if (exchange->is_chunking)
         rc |= evbuffer_add_printf(output, "%zx\r\n", piece.len_bytes) < 0;
     rc |= evbuffer_add(output, piece.data, piece.len_bytes) < 0;
@@ -209,7 +239,7 @@ int http_reply_write(struct http_exchange *exchange, struct bytes piece)
         conn->over_since_ns = clock_now_ns();
         http_conn_kick(conn);
     }
-    if (evbuffer_get_length(output) > max_bytes * HARD_QUEUE_FACTOR) {
+    if (evbuffer_get_length(output) > max_bytes * HTTP_HARD_QUEUE_FACTOR) {
         http_conn_break(conn, HTTP_ABORT_SLOW_READER);
         return E_FULL;
     }
@@ -218,9 +248,13 @@ int http_reply_write(struct http_exchange *exchange, struct bytes piece)
 
 void http_reply_end(struct http_exchange *exchange)
 {
-    struct http_conn *conn = conn_of(exchange);
+    struct http_conn *conn = exchange->conn;
 
     ASSERT(exchange->answer == ANSWER_STREAMING);
+    if (exchange->stream != NULL) {
+        h2_reply_end(exchange->stream);
+        return;
+    }
     if (exchange->is_chunking && exchange->head.method != HTTP_HEAD && !conn->is_broken &&
         bufferevent_write(conn->bev, "0\r\n\r\n", 5) < 0)
         http_conn_break(conn, HTTP_ABORT_SERVER);

@@ -7,6 +7,7 @@
 #include "http/server.h"
 
 #include <errno.h>
+#include <event2/bufferevent_ssl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -54,6 +55,8 @@ static void fill_limits(struct http_limits *limits)
     set_default_u32(&limits->max_requests_per_conn, 10000);
     set_default_u32(&limits->max_queue_bytes, 256 << 10);
     set_default_u32(&limits->max_pipeline_bytes, 64 << 10);
+    set_default_u32(&limits->max_streams, 100);
+    set_default_u64(&limits->handshake_ns, 10 * NS_PER_S);
     set_default_u64(&limits->head_ns, 10 * NS_PER_S);
     set_default_u64(&limits->body_ns, 30 * NS_PER_S);
     set_default_u64(&limits->body_ns_per_mib, NS_PER_S);
@@ -198,7 +201,7 @@ static void uncount_address(struct http_server *server, struct http_address *add
     free(address);
 }
 
-static void count_why(struct http_server *server, const char *why)
+void http_server_count_why(struct http_server *server, const char *why)
 {
     if (server->refused_family != NULL)
         metric_add(metric_series(server->refused_family, &why), 1);
@@ -209,43 +212,61 @@ void http_server_count_refusal(struct http_server *server, int status)
     char why[16];
 
     snprintf(why, sizeof(why), "%d", status);
-    count_why(server, why);
+    http_server_count_why(server, why);
 }
 
 static void turn_away(struct http_server *server, int fd)
 {
     struct bytes answer = server->opts.busy_answer;
 
-    count_why(server, "connections");
-    /* Best effort: it fits into an empty socket buffer, or it is lost. */
-    if (send(fd, answer.data, answer.len_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+    http_server_count_why(server, "connections");
+    /* Best effort: it fits into an empty socket buffer, or it is lost.  Who expects TLS could not read it. */
+    if (server->opts.tls == NULL && send(fd, answer.data, answer.len_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
         shutdown(fd, SHUT_WR);
     close(fd);
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
-                      int from_len, void *arg)
+static int adopt(struct http_server *server, int fd, const struct sockaddr *from)
 {
-    struct http_server *server = arg;
     struct http_address *address = NULL;
     struct http_conn *conn;
     int rc;
 
     if (server->n_conns >= server->limits.max_conns || !count_address(server, from, &address)) {
         turn_away(server, fd);
-        return;
+        return E_FULL;
     }
     rc = http_conn_new(server, fd, from, &conn);
     if (rc < 0) {
         uncount_address(server, address);
         if (rc != E_CLOSED)
             turn_away(server, fd);
-        return;
+        return E_NOMEM;
     }
     conn->address = address;
     server->n_conns++;
     if (server->conns_gauge != NULL)
         metric_add(server->conns_gauge, 1);
+    return 0;
+}
+
+int http_server_adopt(struct http_server *server, int fd)
+{
+    struct sockaddr_storage from = {.ss_family = AF_UNIX};
+    socklen_t len = sizeof(from);
+
+    (void)getpeername(fd, (struct sockaddr *)&from, &len);
+    if (evutil_make_socket_nonblocking(fd) < 0) {
+        close(fd);
+        return E_NOMEM;
+    }
+    return adopt(server, fd, (const struct sockaddr *)&from);
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
+                      int from_len, void *arg)
+{
+    (void)adopt(arg, fd, from);
 }
 
 static void on_accept_error(struct evconnlistener *listener, void *arg)
@@ -259,19 +280,42 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
     ev_timer_start(server->accept_again, ACCEPT_PAUSE_NS);
 }
 
-struct bufferevent *http_server_bufferevent(struct http_server *server, int fd)
+/* Takes neither fd nor anything else when it fails. */
+static struct bufferevent *new_tls_bufferevent(struct http_server *server, int fd, SSL **ssl_out)
 {
-    struct bufferevent *bev =
-        bufferevent_socket_new(ev_loop_base(server->opts.loop), fd, BEV_OPT_CLOSE_ON_FREE);
+    SSL *ssl = http_tls_accept(server->opts.tls);
+    struct bufferevent *bev;
+
+    if (ssl == NULL)
+        return NULL;
+    bev = bufferevent_openssl_socket_new(ev_loop_base(server->opts.loop), fd, ssl, BUFFEREVENT_SSL_ACCEPTING,
+                                         BEV_OPT_CLOSE_ON_FREE);
+    if (bev == NULL) {
+        SSL_free(ssl);
+        return NULL;
+    }
+    bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
+    *ssl_out = ssl;
+    return bev;
+}
+
+struct bufferevent *http_server_bufferevent(struct http_server *server, int fd, SSL **ssl_out)
+{
+    struct bufferevent *bev;
     int one = 1;
     int lowat = NOTSENT_LOWAT_BYTES;
 
-    if (bev == NULL)
-        return NULL;
-    /* These fail on UNIX sockets, which need neither. */
+    /* Without NODELAY a small answer over TLS waits 40 ms for the acknowledgement of its first record.
+     * Both fail on UNIX sockets, which need neither. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat, sizeof(lowat));
-    bufferevent_set_max_single_read(bev, MAX_READ_BYTES);
+    *ssl_out = NULL;
+    if (server->opts.tls != NULL)
+        bev = new_tls_bufferevent(server, fd, ssl_out);
+    else
+        bev = bufferevent_socket_new(ev_loop_base(server->opts.loop), fd, BEV_OPT_CLOSE_ON_FREE);
+    if (bev != NULL)
+        bufferevent_set_max_single_read(bev, MAX_READ_BYTES);
     return bev;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/1.1 server on one loop: connections with absolute deadlines, limits, keep-alive, pipelining and
- * bounded output.
+/* HTTP server on one loop, over TLS or not: connections with absolute deadlines, limits, keep-alive,
+ * pipelining, HTTP/2 streams and bounded output.
  *
- * An *exchange* is one request and its answer; a connection has at most one at a time, and what a client
- * pipelines waits in the connection's buffer.  The handler gets on_head (authentication, routing), then
+ * An *exchange* is one request and its answer; an HTTP/1 connection has at most one at a time, and what a
+ * client pipelines waits in the connection's buffer.  An HTTP/2 connection has one for each stream; its head
+ * reads as if it had come in HTTP/1.1.  The handler gets on_head (authentication, routing), then
  * on_request with the whole body, and answers now or later.  It may use the exchange until it has answered or
  * on_abort has returned, whichever is first. No callback of the handler runs from inside a function of this
  * header, except from http_server_free. Loop thread only. */
@@ -13,8 +14,10 @@
 #include "base/fault.h"
 #include "ev/loop.h"
 #include "http/parse.h"
+#include "http/tls.h"
 #include "metrics/metrics.h"
 
+struct http_fields; /* see http/response.h */
 struct http_server;
 struct http_exchange;
 
@@ -29,6 +32,8 @@ struct http_limits {                /* 0 anywhere: the default named */
     uint32_t max_requests_per_conn; /* 10,000 */
     uint32_t max_queue_bytes;       /* 256 KiB of unsent answer, beyond: on_pause */
     uint32_t max_pipeline_bytes;    /* 64 KiB read ahead while a request runs */
+    uint32_t max_streams;           /* 100 exchanges at once on an HTTP/2 connection */
+    uint64_t handshake_ns;          /* 10 s for TLS */
     uint64_t head_ns;               /* 10 s from the first byte of a head to its end */
     uint64_t body_ns;               /* 30 s ... */
     uint64_t body_ns_per_mib;       /* ... and 1 s for each MiB declared (or received, when chunked) */
@@ -69,6 +74,13 @@ struct http_server_opts {
     struct bytes
         busy_answer;  /* borrowed: a whole raw response for connections over the limit; empty: a bare 503 */
     bool shares_port; /* SO_REUSEPORT, for several loops on one address */
+    struct http_tls *tls;       /* borrowed; NULL: cleartext.  For all listeners. */
+    bool has_h2c;               /* cleartext connections may begin with HTTP/2's preface */
+    const char *const *origins; /* borrowed: whose pages may ask ("https://app.example", or "*") */
+    size_t n_origins;           /* 0: no CORS header is ever sent */
+    /* Adds what every answer has to those that the server gives without the handler (a browser's question
+     * before its request); NULL: nothing.  arg is handler_arg. */
+    void (*add_fields)(void *arg, struct http_fields *fields);
 };
 
 int http_server_new(const struct http_server_opts *opts, struct http_server **out);
@@ -79,7 +91,9 @@ void http_server_free(struct http_server *server);
  * (start-up only). */
 int http_server_listen(struct http_server *server, const char *address, struct fault *fault);
 int http_server_listen_fd(struct http_server *server, int fd); /* takes a listening socket */
-uint16_t http_server_port(const struct http_server *server);   /* of the first listener */
+/* Takes a connected socket, as if it had been accepted.  E_FULL: over a limit; E_NOMEM. */
+int http_server_adopt(struct http_server *server, int fd);
+uint16_t http_server_port(const struct http_server *server); /* of the first listener */
 
 /* Stops accepting, closes idle connections and the others after their answer; then calls done (may be NULL),
  * once, from the loop. */
@@ -90,6 +104,7 @@ uint32_t http_server_n_conns(const struct http_server *server);
 
 const struct http_head *http_exchange_head(const struct http_exchange *exchange);
 enum http_method http_exchange_method(const struct http_exchange *exchange);
+unsigned http_exchange_version(const struct http_exchange *exchange); /* 10, 11 or 20 */
 struct bytes http_exchange_path(const struct http_exchange *exchange);
 struct bytes http_exchange_query(const struct http_exchange *exchange);
 /* First field called name (lower case); empty when absent. */
@@ -102,8 +117,6 @@ void http_exchange_set_user(struct http_exchange *exchange, void *user);
 void *http_exchange_user(const struct http_exchange *exchange);
 
 /* ---- the answer ---- */
-
-struct http_fields; /* see http/response.h */
 
 /* A whole answer.  fields (may be NULL) were made with http/response.h; date, connection and content-length
  * are added here. The exchange is done. */

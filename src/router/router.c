@@ -20,6 +20,7 @@
 #include "ev/service.h"
 #include "front/admin.h"
 #include "front/front.h"
+#include "http/https.h"
 #include "net/addr.h"
 #include "net/listener.h"
 #include "net/tls.h"
@@ -33,6 +34,7 @@ struct daemon {
     struct admin *admin;
     struct ev_jobs *jobs;
     struct tls_context *tls;
+    struct http_tls *https; /* NULL: cleartext */
     struct service *service;
     struct ev_timer *drain_limit;
     const struct router_conf *(*reload)(void *arg);
@@ -109,16 +111,25 @@ static void on_stop(void *arg)
     front_abandon(daemon->front);
 }
 
+static struct https_conf https_conf(const struct router_conf *conf)
+{
+    return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2};
+}
+
 static int reload(struct daemon *daemon, struct fault *fault)
 {
     const struct router_conf *conf = daemon->reload(daemon->reload_arg);
+    struct https_conf https;
+    int rc;
 
     if (conf == NULL)
         return fault_set(fault, E_FORMAT,
                          "the new configuration is refused, the old one stays; the log says why");
     daemon->router.conf = conf;
     log_set_level((enum log_level)conf->log_level);
-    return front_reload_keys(daemon->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
+    rc = front_reload_keys(daemon->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
+    https = https_conf(conf);
+    return rc < 0 ? rc : https_reload(daemon->https, &https, fault);
 }
 
 static void on_reload(void *arg)
@@ -256,16 +267,25 @@ static void set_limits(const struct router_conf *conf, struct http_limits *limit
 static int build_front(struct daemon *daemon, struct fault *fault)
 {
     const struct router_conf *conf = daemon->router.conf;
+    struct https_conf https = https_conf(conf);
     struct front_opts opts;
-    int rc;
+    int rc = https_open(&https, daemon->router.loop, daemon->router.metrics, fault, &daemon->https);
 
+    if (rc < 0)
+        return rc;
     front_opts_init(&opts);
+    opts.tls = daemon->https;
+    opts.has_h2c = conf->h2c;
+    opts.origins = (const char *const *)conf->cors_origin.items;
+    opts.n_origins = conf->cors_origin.n;
     opts.loop = daemon->router.loop;
     opts.backend = router_backend(&daemon->router);
     opts.metrics = daemon->router.metrics;
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.replay_bytes = conf->replay_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
+    opts.max_requests = (uint32_t)conf->http_max_requests;
+    opts.guesses_per_min = (uint32_t)conf->http_wrong_keys;
     set_limits(conf, &opts.limits);
     if (ev_jobs_new((unsigned)conf->http_job_threads, 4096, &daemon->jobs) < 0)
         return fault_set(fault, E_NOMEM, "cannot start job threads");
@@ -274,8 +294,7 @@ static int build_front(struct daemon *daemon, struct fault *fault)
     for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
         const char *address = conf->http_listen.items[i];
 
-        if (opts.keys_path == NULL)
-            rc = addr_want_loopback(address, "http.listen", "give http.api_keys a key file first", fault);
+        rc = https_may_listen(address, opts.keys_path != NULL, opts.tls != NULL, fault);
         if (rc == 0)
             rc = front_listen(daemon->front, address, fault);
         if (rc == 0)
@@ -289,6 +308,7 @@ static void tear_down(struct daemon *daemon)
     struct router *router = &daemon->router;
 
     front_free(daemon->front);
+    http_tls_free(daemon->https);
     ev_jobs_free(daemon->jobs);
     admin_free(daemon->admin);
     router_workers_close(router);
@@ -313,6 +333,7 @@ static int start(struct daemon *daemon, struct fault *fault)
     struct router *router = &daemon->router;
     int rc;
 
+    https_warn_outdated();
     if (ev_loop_new(&router->loop) < 0 || metrics_new(&router->metrics) < 0 ||
         service_new(router->loop, &service_calls, daemon, &daemon->service) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
@@ -354,4 +375,16 @@ int router_run(const struct router_conf *conf, const struct router_conf *(*reloa
     }
     tear_down(daemon);
     return rc;
+}
+
+int router_check(const void *conf, struct fault *fault)
+{
+    struct https_conf https = https_conf(conf);
+
+    return https_check(&https, fault);
+}
+
+const char *router_libraries(void)
+{
+    return https_libraries();
 }

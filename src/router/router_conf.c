@@ -14,10 +14,27 @@ static const struct config_key keys[] = {
      "API key "
      "file is given."},
     {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "", 0, 0, NULL, true,
-     "File of API key hashes, one 'sha256-hex tenant [name]' per line (make one with 'batonctl new-key'). "
+     "File of API key hashes, one 'sha256-hex tenant [name] [limit=value ...]' per line (make one with "
+     "'batonctl new-key'). "
      "Empty: "
      "no key is "
      "asked for, which is allowed on loopback only."},
+    {"http", "tls_certificate", CONFIG_PATH, KEY(tls_certificate), "", 0, 0, NULL, true,
+     "PEM file: this daemon's certificate, then its chain. With tls_key it makes every http.listen speak "
+     "TLS. "
+     "Read again on SIGHUP and when either file changes; a pair that does not fit leaves the old one in "
+     "use."},
+    {"http", "tls_key", CONFIG_PATH, KEY(tls_key), "", 0, 0, NULL, true,
+     "PEM file: its private key, not encrypted, closed to other users."},
+    {"http", "tls_min", CONFIG_ENUM, KEY(tls_min), "1.2", 0, 0, "1.2|1.3", true,
+     "Oldest TLS a client may speak."},
+    {"http", "http2", CONFIG_BOOL, KEY(http2), "yes", 0, 0, NULL, false,
+     "Offer HTTP/2 to clients that speak TLS."},
+    {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false,
+     "Take HTTP/2 without TLS too, from clients (proxies) that begin with it unasked."},
+    {"http", "cors_origin", CONFIG_LIST, KEY(cors_origin), "", 0, 0, NULL, false,
+     "Origin whose pages may ask from a browser, like https://app.example; repeat for more; * for any. None: "
+     "no CORS header is sent."},
     {"http", "admin", CONFIG_ADDRESS, KEY(admin_listen), "127.0.0.1:8081", 0, 0, NULL, false,
      "Where batonctl connects (status, drain, reload). Loopback only."},
     {"http", "max_body", CONFIG_SIZE, KEY(http_max_body), "32MiB", 1024, 1e10, NULL, false,
@@ -27,6 +44,11 @@ static const struct config_key keys[] = {
     {"http", "max_per_address", CONFIG_U64, KEY(http_max_per_address), "256", 1, 1e6, NULL, false,
      "Client connections from one address (an IPv6 /64 counts as one). A proxy, or a load generator on this "
      "host, wants more."},
+    {"http", "max_requests", CONFIG_U64, KEY(http_max_requests), "16384", 1, 1e6, NULL, false,
+     "Requests under way at once; beyond it a client gets 529."},
+    {"http", "wrong_keys", CONFIG_U64, KEY(http_wrong_keys), "30", 0, 1e6, NULL, false,
+     "Different wrong API keys that one address may present in a minute before it is refused with 429 for a "
+     "while; 0: as many as it likes, for routers behind a proxy that hides addresses."},
     {"http", "head_timeout", CONFIG_DURATION, KEY(http_head_timeout_ns), "10s", S(0.1), S(3600), NULL, false,
      "Deadline for a complete request head."},
     {"http", "body_timeout", CONFIG_DURATION, KEY(http_body_timeout_ns), "30s", S(0.1), S(3600), NULL, false,

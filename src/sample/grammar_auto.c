@@ -20,22 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool grow(void *array, uint32_t *cap, uint32_t n, size_t size)
-{
-    if (n <= *cap)
-        return true;
-
-    uint32_t more = *cap < 64 ? 64 : *cap;
-    while (more < n)
-        more *= 2;
-    void *grown = realloc(*(void **)array, more * size);
-    if (grown == NULL)
-        return false;
-    *(void **)array = grown;
-    *cap = more;
-    return true;
-}
-
 void nfa_fini(struct nfa *nfa)
 {
     free(nfa->nodes);
@@ -45,7 +29,8 @@ void nfa_fini(struct nfa *nfa)
 
 uint32_t nfa_node(struct nfa *nfa, struct nfa_node node)
 {
-    if (nfa->n_nodes >= AUTO_MAX_NODES || !grow(&nfa->nodes, &nfa->cap_nodes, nfa->n_nodes + 1, sizeof(node)))
+    if (nfa->n_nodes >= AUTO_MAX_NODES ||
+        !graph_grow(&nfa->nodes, &nfa->cap_nodes, nfa->n_nodes + 1, sizeof(node)))
         return UINT32_MAX;
     nfa->nodes[nfa->n_nodes] = node;
     return nfa->n_nodes++;
@@ -55,7 +40,7 @@ int nfa_range(struct nfa *nfa, uint32_t lo, uint32_t hi)
 {
     if (nfa->n_ranges > 16 * AUTO_MAX_NODES)
         return E_LIMIT;
-    if (!grow(&nfa->ranges, &nfa->cap_ranges, nfa->n_ranges + 1, sizeof(struct code_range)))
+    if (!graph_grow(&nfa->ranges, &nfa->cap_ranges, nfa->n_ranges + 1, sizeof(struct code_range)))
         return E_NOMEM;
     nfa->ranges[nfa->n_ranges++] = (struct code_range){lo, hi};
     return 0;
@@ -151,8 +136,8 @@ static int state_of_set(struct build *b, bool is_begin, uint32_t *out)
         }
     if (b->dfa->n_states >= AUTO_MAX_STATES)
         return E_LIMIT;
-    if (!grow(&b->sets, &b->cap_sets, b->dfa->n_states + 1, words * sizeof(*b->sets)) ||
-        !grow(&b->dfa->states, &b->dfa->cap_states, b->dfa->n_states + 1, sizeof(struct dfa_state)))
+    if (!graph_grow(&b->sets, &b->cap_sets, b->dfa->n_states + 1, words * sizeof(*b->sets)) ||
+        !graph_grow(&b->dfa->states, &b->dfa->cap_states, b->dfa->n_states + 1, sizeof(struct dfa_state)))
         return E_NOMEM;
     memcpy(b->sets + (size_t)b->dfa->n_states * words, b->set, words * sizeof(*b->set));
     b->dfa->states[b->dfa->n_states] = (struct dfa_state){.is_final = is_final(b, b->set, is_begin)};
@@ -176,7 +161,7 @@ static int find_cuts(struct build *b, uint32_t n_readers)
     for (uint32_t reader = 0; reader < n_readers; reader++) {
         const struct nfa_node *at = &b->nfa->nodes[b->readers[reader]];
 
-        if (!grow(&b->cuts, &b->cap_cuts, n + 2 * at->n_set, sizeof(uint32_t)))
+        if (!graph_grow(&b->cuts, &b->cap_cuts, n + 2 * at->n_set, sizeof(uint32_t)))
             return E_NOMEM;
         for (uint32_t i = 0; i < at->n_set; i++) {
             b->cuts[n++] = b->nfa->ranges[at->set + i].lo;
@@ -213,7 +198,7 @@ static int add_edge(struct build *b, uint32_t from, struct dfa_edge edge)
             return 0;
         }
     }
-    if (!grow(&dfa->edges, &dfa->cap_edges, dfa->n_edges + 1, sizeof(edge)))
+    if (!graph_grow(&dfa->edges, &dfa->cap_edges, dfa->n_edges + 1, sizeof(edge)))
         return E_NOMEM;
     dfa->edges[dfa->n_edges++] = edge;
     state->n_edges++;

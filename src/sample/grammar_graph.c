@@ -24,13 +24,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for one more; false: none. */
-static bool grow(void *array, uint32_t *cap, uint32_t n, size_t size)
+bool graph_grow(void *array, uint32_t *cap, uint32_t n, size_t size)
 {
-    if (n < *cap)
+    if (n <= *cap)
         return true;
 
-    uint32_t more = *cap < 64 ? 64 : *cap * 2;
+    uint32_t more = *cap < 64 ? 64 : *cap;
+    while (more < n)
+        more *= 2;
     void *grown = realloc(*(void **)array, more * size);
     if (grown == NULL)
         return false;
@@ -78,17 +79,26 @@ uint32_t graph_node(struct graph *graph, struct node node)
 {
     if (graph->n_nodes >= GRAPH_MAX_NODES)
         return fail(graph, E_LIMIT);
-    if (graph->is_full || !grow(&graph->nodes, &graph->cap_nodes, graph->n_nodes, sizeof(node)))
+    if (graph->is_full || !graph_grow(&graph->nodes, &graph->cap_nodes, graph->n_nodes + 1, sizeof(node)))
         return fail(graph, E_NOMEM);
     graph->nodes[graph->n_nodes] = node;
     return graph->n_nodes++;
+}
+
+uint32_t graph_rule_of(struct graph *graph, uint32_t pc)
+{
+    uint32_t rule = graph_rule(graph);
+
+    if (!graph->is_full)
+        graph->rules[rule] = pc;
+    return rule;
 }
 
 uint32_t graph_rule(struct graph *graph)
 {
     if (graph->n_rules >= GRAPH_MAX_RULES)
         return fail(graph, E_LIMIT), RULE_STR;
-    if (graph->is_full || !grow(&graph->rules, &graph->cap_rules, graph->n_rules, sizeof(uint32_t)))
+    if (graph->is_full || !graph_grow(&graph->rules, &graph->cap_rules, graph->n_rules + 1, sizeof(uint32_t)))
         return fail(graph, E_NOMEM), RULE_STR;
     graph->rules[graph->n_rules] = PC_DEAD;
     return graph->n_rules++;
@@ -96,7 +106,8 @@ uint32_t graph_rule(struct graph *graph)
 
 static uint32_t add_bounds(struct graph *graph, struct bounds bounds)
 {
-    if (graph->is_full || !grow(&graph->bounds, &graph->cap_bounds, graph->n_bounds, sizeof(bounds)))
+    if (graph->is_full ||
+        !graph_grow(&graph->bounds, &graph->cap_bounds, graph->n_bounds + 1, sizeof(bounds)))
         return fail(graph, E_NOMEM), 0;
     graph->bounds[graph->n_bounds] = bounds;
     return graph->n_bounds++;
@@ -154,7 +165,7 @@ uint32_t graph_loop(struct graph *graph, uint32_t rule, struct bounds times, uin
 
 /* ---- one of many texts ---- */
 
-static int by_bytes(const void *left, const void *right)
+int graph_by_bytes(const void *left, const void *right)
 {
     const struct bytes *a = left, *b = right;
     size_t n = a->len_bytes < b->len_bytes ? a->len_bytes : b->len_bytes;
@@ -191,7 +202,7 @@ uint32_t graph_texts(struct graph *graph, struct bytes *texts, size_t n, uint32_
 {
     if (n == 0 || next == PC_DEAD)
         return PC_DEAD;
-    qsort(texts, n, sizeof(*texts), by_bytes);
+    qsort(texts, n, sizeof(*texts), graph_by_bytes);
     return fork_texts(graph, texts, n, 0, next);
 }
 

@@ -124,14 +124,19 @@ static void note_escape(struct walk *walk, uint32_t node)
     part->escapes[part->n_escapes++] = node;
 }
 
-static void note_tokens(struct walk *walk, uint32_t node, uint32_t state)
+/* The tokens that end at node, where state is what they lead to. */
+static void note_tokens(struct walk *walk, uint32_t node, const struct state *state)
 {
-    const struct trie *trie = walk->trie;
-    uint32_t from = trie->nodes[node].ids, dist = walk->grammar->machine.states[state].dist;
+    const struct trie_node *nodes = walk->trie->nodes;
+    uint32_t dist = state->dist;
 
-    if (dist > walk->left && mask_tokens_to_end(walk->grammar, state) > walk->left)
+    if (dist > walk->left &&
+        mask_tokens_to_end(walk->grammar, (uint32_t)(state - walk->grammar->machine.states)) > walk->left)
         return;
-    set_ids(walk->bits, trie->ids + from, trie->nodes[node + 1].ids - from);
+    for (uint32_t i = nodes[node].ids; i < nodes[node + 1].ids; i++) {
+        token_id id = walk->trie->ids[i];
+        walk->bits[id / 64] |= UINT64_C(1) << (id % 64);
+    }
     walk->far = dist > walk->far ? dist : walk->far;
 }
 
@@ -145,19 +150,25 @@ static void walk_below(struct walk *walk, uint32_t node, uint32_t state)
     way[0] = state;
     for (uint32_t i = node + 1; i < end && !machine->is_bad;) {
         uint32_t depth = nodes[i].depth - top;
-        uint32_t to = machine_next(machine, way[depth - 1], nodes[i].byte);
+        const uint32_t *row = machine->states[way[depth - 1]].row;
+        uint32_t to = row == NULL ? STATE_NONE : row[nodes[i].byte];
 
-        machine->is_tired = machine->n_visits > VISITS_MAX;
+        if (to == STATE_NONE) {
+            to = machine_step(machine, way[depth - 1], nodes[i].byte);
+            machine->is_tired = machine->n_visits > VISITS_MAX;
+        }
         if (to == STATE_DEAD) {
             i = nodes[i].skip;
             continue;
         }
-        if (nodes[i].ids < nodes[i + 1].ids)
-            note_tokens(walk, i, to);
-        if (machine->states[to].is_escaped && walk->part != NULL && nodes[i].skip > i + 1)
-            note_escape(walk, i);
+        const struct state *there = &machine->states[to];
+        bool is_live = there->n_configs > 0, is_escaped = there->is_escaped;
         way[depth] = to;
-        i = machine->states[to].n_configs > 0 ? i + 1 : nodes[i].skip;
+        if (nodes[i].ids < nodes[i + 1].ids)
+            note_tokens(walk, i, there);
+        if (is_escaped && walk->part != NULL && nodes[i].skip > i + 1)
+            note_escape(walk, i);
+        i = is_live ? i + 1 : nodes[i].skip;
     }
 }
 
@@ -315,26 +326,25 @@ static struct part *part_of(struct grammar *grammar, const struct config *config
 
 /* ---- states ---- */
 
+/* How far from the end the tokens of config's part leave it, at most. */
+static uint32_t part_far(const struct grammar *grammar, const struct part *part, const struct config *config)
+{
+    if (grammar->graph.nodes[config->pc].kind == NODE_FREE)
+        return part->mask.far;
+    return part->mask.far + (config->need - part->key.need) + grammar->machine.frames[config->frame].dist;
+}
+
 static void add_config(struct walk *walk, const struct config *config)
 {
     struct grammar *grammar = walk->grammar;
     struct machine *machine = &grammar->machine;
-    const struct node *node = &grammar->graph.nodes[config->pc];
-    uint32_t below = machine->frames[config->frame].dist;
-
-    if (node->kind == NODE_TOKEN) {
-        uint32_t far = grammar->graph.dist[node->next] + below;
-        set_ids(walk->bits, &node->a, 1);
-        walk->far = far > walk->far ? far : walk->far;
-        return;
-    }
     const struct part *part = part_of(grammar, config);
+
     if (part == NULL) {
         machine->is_bad = true;
         return;
     }
-    uint32_t far = part->mask.far + (config->need - part->key.need);
-    far = node->kind == NODE_FREE ? part->mask.far : far + below;
+    uint32_t far = part_far(grammar, part, config);
     lay_over(walk->bits, &part->mask, grammar->vocab->n_words);
     walk->far = far > walk->far ? far : walk->far;
     if (part->n_escapes == 0)
@@ -376,21 +386,49 @@ static void add_tokens(struct walk *walk, uint32_t state)
     }
 }
 
+/* Do the parts leave enough tokens, whichever of theirs is drawn?  (Escapes are looked at one by one.) */
+static bool parts_suffice(struct walk *walk, uint32_t state)
+{
+    struct grammar *grammar = walk->grammar;
+    struct machine *machine = &grammar->machine;
+
+    for (uint32_t i = 0; i < machine->states[state].n_configs; i++) {
+        struct config config = machine->configs[machine->states[state].configs + i];
+        if (grammar->graph.nodes[config.pc].kind == NODE_TOKEN)
+            continue;
+        const struct part *part = part_of(grammar, &config);
+        if (part == NULL || part_far(grammar, part, &config) > walk->left)
+            return false;
+    }
+    return true;
+}
+
 static void walk_state(struct walk *walk, uint32_t state)
 {
-    walk_below(walk, 0, state);
+    struct machine *machine = &walk->grammar->machine;
+
+    if (machine->states[state].is_deep || !parts_suffice(walk, state)) {
+        walk->trie = &walk->grammar->vocab->all;
+        walk_below(walk, 0, state);
+    } else {
+        for (uint32_t i = 0; i < machine->states[state].n_configs; i++) {
+            struct config config = machine->configs[machine->states[state].configs + i];
+            if (walk->grammar->graph.nodes[config.pc].kind != NODE_TOKEN)
+                add_config(walk, &config);
+        }
+    }
     add_tokens(walk, state);
 }
 
-/* Where the search was cut short, one way on is there all the same: the shortest. */
+/* One way on is there even where the search was cut short, or few tokens are left: the shortest. */
 static void rest(struct walk *walk, uint32_t state)
 {
     struct machine *machine = &walk->grammar->machine;
-    bool was_tired = machine->is_tired;
+    bool is_wanted = machine->is_tired || walk->left < GRAPH_FAR;
     token_id id;
 
     machine->is_tired = false;
-    if (was_tired && (id = mask_first_token(walk->grammar, state)) != TOKEN_NONE) {
+    if (is_wanted && (id = mask_first_token(walk->grammar, state)) != TOKEN_NONE) {
         set_ids(walk->bits, &id, 1);
         walk->far = machine->states[state].dist > walk->far ? machine->states[state].dist : walk->far;
     }
@@ -424,13 +462,7 @@ const struct mask *mask_of(struct grammar *grammar, uint32_t state)
         forget_mask(&machine->states[state]);
     machine->n_visits = 0;
     memset(walk.bits, 0, grammar->vocab->n_words * sizeof(*walk.bits));
-    if (machine->states[state].is_deep)
-        walk_state(&walk, state);
-    else
-        for (uint32_t i = 0; i < machine->states[state].n_configs; i++) {
-            struct config config = machine->configs[machine->states[state].configs + i];
-            add_config(&walk, &config);
-        }
+    walk_state(&walk, state);
     bool is_cut = machine->is_tired;
     rest(&walk, state);
     if (machine->states[state].is_complete)

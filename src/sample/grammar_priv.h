@@ -75,6 +75,9 @@ struct graph {
     int code;
 };
 
+/* Room for n elements of size bytes; false: there is none. */
+bool graph_grow(void *array, uint32_t *cap, uint32_t n, size_t size);
+int graph_by_bytes(const void *left, const void *right); /* struct bytes, for qsort */
 int graph_init(struct graph *graph);
 void graph_fini(struct graph *graph);
 /* These give a pc; PC_DEAD after a failure, which graph_status() tells at the end. */
@@ -87,7 +90,8 @@ uint32_t graph_string(struct graph *graph, struct bounds chars, uint32_t next); 
 uint32_t graph_loop(struct graph *graph, uint32_t rule, struct bounds times, uint32_t next);
 /* One of these texts; reorders them.  Shared beginnings are shared. */
 uint32_t graph_texts(struct graph *graph, struct bytes *texts, size_t n, uint32_t next);
-uint32_t graph_rule(struct graph *graph); /* a new one */
+uint32_t graph_rule(struct graph *graph);                 /* a new one */
+uint32_t graph_rule_of(struct graph *graph, uint32_t pc); /* a new one that begins there */
 int graph_free(struct graph *graph, const struct bytes *marks, size_t n, uint32_t max_tokens,
                uint32_t *index_out);
 int graph_status(const struct graph *graph, struct fault *fault);

@@ -167,7 +167,11 @@ static struct grammar_step count_free(struct grammar *grammar, struct grammar_st
         step.n_free = 0;
         return step;
     }
-    step.state = machine_close(&grammar->machine, step.state, step.n_free);
+    for (uint32_t i = 0; i < grammar->graph.n_frees; i++)
+        if (grammar->graph.frees[i].max_tokens <= step.n_free) {
+            step.state = machine_close(&grammar->machine, step.state, step.n_free);
+            break;
+        }
     return step;
 }
 

@@ -49,9 +49,9 @@ struct grammar_vocab *grammar_vocab_hold(struct grammar_vocab *vocab);
 
 #define CONFIGS_MAX    2048u /* of one state; those beyond are left out, which only forbids more */
 #define VISITS_MAX     150000u
-#define FRAMES_SHALLOW 100u
-#define FRAMES_LOCAL   150u
-#define FRAMES_MAX     300u
+#define FRAMES_SHALLOW 40u
+#define FRAMES_LOCAL   80u
+#define FRAMES_MAX     120u /* readers of JSON often stop at 128 levels */
 
 struct config {
     uint32_t pc;
@@ -79,9 +79,9 @@ struct mask { /* few tokens are a list, many a bitmap */
 };
 
 struct state {
+    uint32_t *row;    /* [256] next states, lazily */
     uint32_t configs; /* where they begin */
     uint32_t n_configs;
-    uint32_t *row; /* [256] next states, lazily */
     uint32_t hash;
     uint32_t dist;   /* least bytes to the end */
     uint32_t tokens; /* least tokens along the shortest way; 0: not known yet */

@@ -68,15 +68,6 @@ static uint32_t closing(struct schema *s, uint8_t bracket)
 
 /* ---- names that are not declared ---- */
 
-static uint32_t new_rule(struct schema *s, uint32_t pc)
-{
-    uint32_t rule = graph_rule(s->graph);
-
-    if (!s->graph->is_full)
-        s->graph->rules[rule] = pc;
-    return rule;
-}
-
 /* The characters that begin with a byte of lo..hi, except those that begin a declared name here. */
 static uint32_t others_between(struct graph *graph, unsigned lo, unsigned hi, const bool *is_taken,
                                uint32_t next)
@@ -136,15 +127,6 @@ static uint32_t other_names(struct graph *graph, const struct bytes *names, size
     return ways;
 }
 
-static int by_bytes(const void *left, const void *right)
-{
-    const struct bytes *a = left, *b = right;
-    size_t n = a->len_bytes < b->len_bytes ? a->len_bytes : b->len_bytes;
-    int order = n == 0 ? 0 : memcmp(a->data, b->data, n);
-
-    return order != 0 ? order : (a->len_bytes > b->len_bytes) - (a->len_bytes < b->len_bytes);
-}
-
 /* "name": value, for any name but those of properties. */
 static int other_property(struct schema *s, json_t *properties, uint32_t value_rule, uint32_t *rule_out)
 {
@@ -171,11 +153,11 @@ static int other_property(struct schema *s, json_t *properties, uint32_t value_r
     size_t at = 0;
     for (i = 0; i < n && !spelt.is_bad; at += names[i++].len_bytes)
         names[i].data = spelt.data + at;
-    qsort(names, n, sizeof(*names), by_bytes);
+    qsort(names, n, sizeof(*names), graph_by_bytes);
     uint32_t end = colon_value(s, value_rule, PC_RET);
     uint32_t pc = n == 0 ? graph_string(s->graph, (struct bounds){0, GRAPH_UNBOUNDED}, end)
                          : other_names(s->graph, names, n, 0, end);
-    *rule_out = new_rule(s, graph_byte(s->graph, '"', '"', pc));
+    *rule_out = graph_rule_of(s->graph, graph_byte(s->graph, '"', '"', pc));
     free(names);
     int rc = spelt.is_bad ? E_NOMEM : 0;
     buf_fini(&spelt);
@@ -273,7 +255,8 @@ static int write_properties(struct schema *s, struct object *object)
             if (!is_optional)
                 object->first = object->rest = PC_DEAD;
         } else if (rc == 0) {
-            uint32_t pair = new_rule(s, graph_text(s->graph, buf_view(&text), colon_value(s, rule, PC_RET)));
+            uint32_t pair =
+                graph_rule_of(s->graph, graph_text(s->graph, buf_view(&text), colon_value(s, rule, PC_RET)));
             pc = graph_call(s->graph, pair, object->rest);
             object->first = is_optional ? graph_split(s->graph, pc, object->first) : pc;
             pc = comma(s, pc);
@@ -299,7 +282,7 @@ static int write_others(struct schema *s, struct object *object)
         rc = other_property(s, object->properties, value, &pair);
     if (rc != 0)
         return rc;
-    uint32_t more = new_rule(s, comma(s, graph_call(s->graph, pair, PC_RET)));
+    uint32_t more = graph_rule_of(s->graph, comma(s, graph_call(s->graph, pair, PC_RET)));
     struct bounds times = {0, object->n_others.max};
     uint32_t whole = graph_loop(s->graph, more, times, object->rest);
     if (times.max != GRAPH_UNBOUNDED)
@@ -393,7 +376,8 @@ int schema_array(struct schema *s, json_t *schema, uint32_t *pc_out)
     bool has_more = !json_is_false(items) && more.max > 0;
     uint32_t tail = closing(s, ']'), rest = has_more || more.min == 0 ? tail : PC_DEAD;
     if (has_more)
-        rest = graph_loop(s->graph, new_rule(s, comma(s, graph_call(s->graph, rule, PC_RET))), more, tail);
+        rest = graph_loop(s->graph, graph_rule_of(s->graph, comma(s, graph_call(s->graph, rule, PC_RET))),
+                          more, tail);
     if (n_prefix > 0)
         rc = write_prefix(s, prefix, n, rest, &pc);
     else if (n.max > 0 && !json_is_false(items))

@@ -14,15 +14,6 @@
 
 #define DIGITS_MAX 18u
 
-static uint32_t new_rule(struct schema *s, uint32_t pc)
-{
-    uint32_t rule = graph_rule(s->graph);
-
-    if (!s->graph->is_full)
-        s->graph->rules[rule] = pc;
-    return rule;
-}
-
 /* ---- numbers ---- */
 
 /* Up to n digits, then next. */
@@ -61,7 +52,7 @@ static uint32_t number_rule(struct schema *s, bool is_integer)
         uint32_t parts = graph_byte(graph, '0', '9', digits(graph, DIGITS_MAX - 2, next));
         next = graph_split(graph, next, graph_byte(graph, '.', '.', parts));
     }
-    *rule = new_rule(s, whole_number(graph, next));
+    *rule = graph_rule_of(s->graph, whole_number(graph, next));
     return *rule;
 }
 
@@ -175,7 +166,7 @@ static int patterned(struct schema *s, struct bytes pattern, const char *keyword
     if (known == NULL) {
         rc = build_texts(s, pattern, chars, &reason, &pc);
         if (rc == 0) {
-            rule = new_rule(s, pc);
+            rule = graph_rule_of(s->graph, pc);
             rc = is_name ? json_object_set_new_nocheck(s->texts, name, json_integer(rule)) : 0;
         } else if (rc != E_NOMEM) {
             schema_fault(s, rc, keyword, "%s", reason);

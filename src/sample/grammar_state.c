@@ -22,22 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool grow(void *array, uint32_t *cap, uint32_t n, size_t size)
-{
-    if (n <= *cap)
-        return true;
-
-    uint32_t more = *cap < 64 ? 64 : *cap;
-    while (more < n)
-        more *= 2;
-    void *grown = realloc(*(void **)array, more * size);
-    if (grown == NULL)
-        return false;
-    *(void **)array = grown;
-    *cap = more;
-    return true;
-}
-
 static uint32_t mix(uint32_t hash, uint32_t value)
 {
     hash = (hash ^ value) * 0x9e3779b1u;
@@ -111,7 +95,7 @@ uint32_t machine_frame(struct machine *machine, uint32_t pc, uint32_t count, uin
         if (frame->hash == hash && frame->pc == pc && frame->count == count && frame->parent == parent)
             return table->slots[at] - 1;
     }
-    if (!grow(&machine->frames, &machine->cap_frames, machine->n_frames + 1, sizeof(struct frame))) {
+    if (!graph_grow(&machine->frames, &machine->cap_frames, machine->n_frames + 1, sizeof(struct frame))) {
         machine->is_bad = true;
         return FRAME_ROOT;
     }
@@ -164,7 +148,7 @@ static bool is_new(struct machine *machine, const struct config *config)
 
 static void push(struct machine *machine, uint32_t *n, struct config config)
 {
-    if (!grow(&machine->todo, &machine->cap_todo, *n + 1, sizeof(config)))
+    if (!graph_grow(&machine->todo, &machine->cap_todo, *n + 1, sizeof(config)))
         machine->is_bad = true;
     else
         machine->todo[(*n)++] = config;
@@ -174,7 +158,7 @@ void machine_keep(struct machine *machine, const struct config *config)
 {
     if (machine->n_found >= CONFIGS_MAX)
         return;
-    if (!grow(&machine->found, &machine->cap_found, machine->n_found + 1, sizeof(*config)))
+    if (!graph_grow(&machine->found, &machine->cap_found, machine->n_found + 1, sizeof(*config)))
         machine->is_bad = true;
     else
         machine->found[machine->n_found++] = *config;
@@ -356,9 +340,9 @@ uint32_t machine_add_state(struct machine *machine, uint32_t hash)
                           .is_escaped = machine->found_escape,
                           .dist = machine->found_end || machine->found_escape ? 0 : GRAPH_FAR};
 
-    if (!grow(&machine->states, &machine->cap_states, machine->n_states + 1, sizeof(state)) ||
-        !grow(&machine->configs, &machine->cap_configs, machine->n_configs + machine->n_found,
-              sizeof(struct config))) {
+    if (!graph_grow(&machine->states, &machine->cap_states, machine->n_states + 1, sizeof(state)) ||
+        !graph_grow(&machine->configs, &machine->cap_configs, machine->n_configs + machine->n_found,
+                    sizeof(struct config))) {
         machine->is_bad = true;
         return STATE_DEAD;
     }

@@ -12,7 +12,8 @@ libsample_a_SOURCES = src/sample/sampler.h src/sample/sampler.c src/sample/state
 	src/sample/grammar_run.c
 
 if HAVE_CMOCKA
-sample_tests = tests/unit/sample/test_sampler tests/unit/sample/test_state tests/unit/sample/test_stop tests/unit/sample/test_grammar
+sample_tests = tests/unit/sample/test_sampler tests/unit/sample/test_state tests/unit/sample/test_stop \
+	tests/unit/sample/test_grammar tests/unit/sample/test_grammar_schema
 check_PROGRAMS += $(sample_tests)
 TESTS += $(sample_tests)
 tests_unit_sample_test_sampler_SOURCES = tests/unit/sample/test_sampler.c
@@ -26,13 +27,17 @@ tests_unit_sample_test_state_LDADD = $(link_sample) $(CMOCKA_LIBS)
 tests_unit_sample_test_grammar_SOURCES = tests/unit/sample/test_grammar.c $(grammar_test_help)
 tests_unit_sample_test_grammar_LDADD = $(link_sample) $(CMOCKA_LIBS)
 
+tests_unit_sample_test_grammar_schema_SOURCES = tests/unit/sample/test_grammar_schema.c $(grammar_test_help)
+tests_unit_sample_test_grammar_schema_LDADD = $(link_sample) $(CMOCKA_LIBS)
+
 # Answers drawn at random under random schemas, judged in Python.
 check_PROGRAMS += tests/unit/sample/draw_answers
 tests_unit_sample_draw_answers_SOURCES = tests/unit/sample/draw_answers.c $(grammar_test_help)
 tests_unit_sample_draw_answers_LDADD = $(link_sample) $(CMOCKA_LIBS)
-dist_check_SCRIPTS += tests/unit/sample/test_grammar_answers.py
-TESTS += tests/unit/sample/test_grammar_answers.py
-tests/unit/sample/test_grammar_answers.log: tests/unit/sample/draw_answers
+grammar_scripts = tests/unit/sample/test_grammar_answers.py tests/unit/sample/test_grammar_docs.py
+dist_check_SCRIPTS += $(grammar_scripts)
+TESTS += $(grammar_scripts)
+tests/unit/sample/test_grammar_answers.log tests/unit/sample/test_grammar_docs.log: tests/unit/sample/draw_answers
 endif
 
 noinst_PROGRAMS += tests/bench/bench_grammar

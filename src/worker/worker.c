@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "http/https.h"
 #include "net/addr.h"
 #include "worker/worker_priv.h"
 
@@ -126,16 +127,25 @@ static void on_stop(void *arg)
     front_abandon(worker->front);
 }
 
+static struct https_conf https_conf(const struct worker_conf *conf)
+{
+    return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2};
+}
+
 static int reload(struct worker *worker, struct fault *fault)
 {
     const struct worker_conf *conf = worker->reload(worker->reload_arg);
+    struct https_conf https;
+    int rc;
 
     if (conf == NULL)
         return fault_set(fault, E_FORMAT,
                          "the new configuration is refused, the old one stays; the log says why");
     worker->conf = conf;
     log_set_level((enum log_level)conf->log_level);
-    return front_reload_keys(worker->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
+    rc = front_reload_keys(worker->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
+    https = https_conf(conf);
+    return rc < 0 ? rc : https_reload(worker->https, &https, fault);
 }
 
 static void on_reload(void *arg)
@@ -245,12 +255,20 @@ static int build_admin(struct worker *worker, struct fault *fault)
 static int build_front(struct worker *worker, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
+    struct https_conf https = https_conf(conf);
     struct front_opts opts;
     int rc;
 
     if (ev_jobs_new(1, 1024, &worker->jobs) < 0 || hashmap_new(sizeof(uint64_t), &worker->local_jobs) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
+    rc = https_open(&https, worker->loop, worker->metrics, fault, &worker->https);
+    if (rc < 0)
+        return rc;
     front_opts_init(&opts);
+    opts.tls = worker->https;
+    opts.has_h2c = conf->h2c;
+    opts.origins = (const char *const *)conf->cors_origin.items;
+    opts.n_origins = conf->cors_origin.n;
     opts.loop = worker->loop;
     opts.jobs = worker->jobs;
     opts.backend = worker_backend(worker);
@@ -260,10 +278,7 @@ static int build_front(struct worker *worker, struct fault *fault)
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     rc = front_new(&opts, fault, &worker->front);
     for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
-
-        if (opts.keys_path == NULL)
-            rc = addr_want_loopback(conf->http_listen.items[i], "http.listen",
-                                    "give http.api_keys a key file first", fault);
+        rc = https_may_listen(conf->http_listen.items[i], opts.keys_path != NULL, opts.tls != NULL, fault);
         if (rc == 0)
             rc = front_listen(worker->front, conf->http_listen.items[i], fault);
     }
@@ -301,6 +316,7 @@ static int start(struct worker *worker, struct fault *fault)
 {
     int rc;
 
+    https_warn_outdated();
     if (ev_loop_new(&worker->loop) < 0 || metrics_new(&worker->metrics) < 0 ||
         service_new(worker->loop, &service_calls, worker, &worker->service) < 0 ||
         ev_timer_new(worker->loop, on_drain_look, worker, &worker->drain_timer) < 0 ||
@@ -336,6 +352,7 @@ static void tear_down(struct worker *worker)
     worker_peers_close(worker);
     listener_close(worker->peer_listener);
     front_free(worker->front);
+    http_tls_free(worker->https);
     ev_jobs_free(worker->jobs);
     worker_compiles_close(worker);
     admin_free(worker->admin);
@@ -384,4 +401,16 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
     }
     tear_down(worker);
     return rc;
+}
+
+int worker_check(const void *conf, struct fault *fault)
+{
+    struct https_conf https = https_conf(conf);
+
+    return https_check(&https, fault);
+}
+
+const char *worker_libraries(void)
+{
+    return https_libraries();
 }

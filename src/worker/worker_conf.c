@@ -348,6 +348,32 @@
         {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "",                                                 \
          0,      0,          NULL,        true,          "File of API key hashes, as the router's."},        \
         {"http",                                                                                             \
+         "tls_certificate",                                                                                  \
+         CONFIG_PATH,                                                                                        \
+         KEY(tls_certificate),                                                                               \
+         "",                                                                                                 \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         true,                                                                                               \
+         "PEM file: certificate and chain, as the router's. With tls_key it makes every http.listen speak "  \
+         "TLS."},                                                                                            \
+        {"http",      "tls_key",                                                                             \
+         CONFIG_PATH, KEY(tls_key),                                                                          \
+         "",          0,                                                                                     \
+         0,           NULL,                                                                                  \
+         true,        "PEM file: its private key, not encrypted, closed to other users."},                   \
+        {"http", "tls_min", CONFIG_ENUM, KEY(tls_min), "1.2",                                                \
+         0,      0,         "1.2|1.3",   true,         "Oldest TLS a client may speak."},                    \
+        {"http", "http2", CONFIG_BOOL, KEY(http2), "yes",                                                    \
+         0,      0,       NULL,        false,      "Offer HTTP/2 to clients that speak TLS."},               \
+        {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false, "Take HTTP/2 without TLS too."},     \
+        {"http",      "cors_origin",                                                                         \
+         CONFIG_LIST, KEY(cors_origin),                                                                      \
+         "",          0,                                                                                     \
+         0,           NULL,                                                                                  \
+         false,       "Origin whose pages may ask from a browser; repeat for more; * for any."},             \
+        {"http",                                                                                             \
          "admin",                                                                                            \
          CONFIG_ADDRESS,                                                                                     \
          KEY(admin_listen),                                                                                  \

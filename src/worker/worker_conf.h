@@ -37,6 +37,10 @@ struct worker_conf {
     char *api_keys, *admin_listen;
     char *public_prefix;
     uint64_t replay_bytes;
+    char *tls_certificate, *tls_key;
+    int tls_min; /* enum http_tls_min */
+    bool http2, h2c;
+    struct config_list cors_origin;
     uint64_t drain_timeout_ns;
     int log_level, log_format;
 };

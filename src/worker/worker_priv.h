@@ -44,6 +44,7 @@ struct worker { /* one process */
     struct front *front;
     struct admin *admin;
     struct tls_context *tls;
+    struct http_tls *https; /* NULL: cleartext */
     struct listener *peer_listener;
     struct ev_timer *drain_timer, *drain_limit;
     uint64_t beats_seen;

@@ -14,10 +14,12 @@ PROOF = {"prompt": 210, "computed": 82, "reused": 128, "transferred": 210, "draw
 
 
 class Stub:
-    """words: the pieces of every answer.  fault: None, "cut", "error", "busy", "slow", "garbage"."""
+    """words: the pieces of every answer.  fault: None, "cut", "error", "busy", "slow", "garbage".  calls: for each of the first
+    answers a list of (name, input) that it ends in."""
 
     def __init__(self, words=("Hello, ", "wörld", "!")):
         self.words, self.fault, self.gap_s, self.asked, self.fields = list(words), None, 0.0, [], []
+        self.calls = []
         self.posted, self.key, self.status = [], None, {}
         stub = self
 
@@ -133,8 +135,16 @@ class Stub:
                 return
             event("content_block_delta", index=0, delta={"type": "text_delta", "text": word})
         event("content_block_stop", index=0)
+        calls = self.calls.pop(0) if self.calls else []
+        for i, (name, given) in enumerate(calls):
+            event("content_block_start", index=i + 1,
+                  content_block={"type": "tool_use", "id": f"toolu_{len(self.asked)}_{i}", "name": name, "input": {}})
+            text = json.dumps(given, ensure_ascii=False)
+            for piece in (text[:5], text[5:]):
+                event("content_block_delta", index=i + 1, delta={"type": "input_json_delta", "partial_json": piece})
+            event("content_block_stop", index=i + 1)
         proof = {"baton": dict(PROOF, drawn=len(self.words))} if self.fields[-1].get("baton-proof") == "stream" else {}
-        event("message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None},
+        event("message_delta", delta={"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None},
               usage={"output_tokens": len(self.words), **proof})
         event("message_stop")
         h.wfile.write(b"0\r\n\r\n")

@@ -49,9 +49,44 @@ def only_whole_answers_are_good():
             assert done.stdout in (b"", b"Hello, \n"), done
 
 
+def tools_work_in_a_folder():
+    with Stub() as stub, tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "a.conf"), "w") as out:
+            out.write("limit = 5\n")
+        stub.calls = [[("grep", {"pattern": "limit"}), ("read_file", {"path": "../x"})],
+                      [("edit_file", {"path": "a.conf", "old_text": "5", "new_text": "ünf"})], [("run_tests", {})]]
+        done = ask(stub, f"--tools={folder}", "--test", "cat a.conf")
+        assert (done.returncode, done.stdout.decode()) == (0, "Hello, wörld!\n" * 4), done
+        assert [t["name"] for t in stub.asked[0]["tools"]][-1] == "run_tests"
+        messages = stub.asked[3]["messages"]
+        assert messages[1] == {"role": "assistant", "content": [
+            {"type": "text", "text": "Hello, wörld!"},
+            {"type": "tool_use", "id": "toolu_1_0", "name": "grep", "input": {"pattern": "limit"}},
+            {"type": "tool_use", "id": "toolu_1_1", "name": "read_file", "input": {"path": "../x"}}]}, messages[1]
+        assert messages[2] == {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1_0", "content": "a.conf:1: limit = 5"},
+            {"type": "tool_result", "tool_use_id": "toolu_1_1", "content": "error: a path does not lead out of the folder",
+             "is_error": True}]}, messages[2]
+        assert messages[6]["content"][0]["content"] == "limit = ünf", messages[6]
+        assert '> edit_file {"path"' in done.stderr.decode() and "< ok" in done.stderr.decode()
+        # Earlier messages never change: the server's prefix cache lives on it.
+        assert all(later["messages"][:len(earlier["messages"])] == earlier["messages"]
+                   for earlier, later in zip(stub.asked, stub.asked[1:]))
+
+
+def rounds_of_tools_are_bounded():
+    with Stub() as stub, tempfile.TemporaryDirectory() as folder:
+        stub.calls = [[("list_files", {})]] * 9
+        done = ask(stub, f"--tools={folder}", "--max-rounds", "3")
+        assert done.returncode == 1 and b"after 3 rounds" in done.stderr and len(stub.asked) == 4, done
+        assert "run_tests" not in [t["name"] for t in stub.asked[0]["tools"]]
+        done = ask(stub, "--tools=/no/such/folder")
+        assert done.returncode == 1 and b"/no/such/folder" in done.stderr, done
+
+
 def wrong_command_lines():
     for args in (["--max-tokens", "0"], ["--max-tokens", "x"], ["--temperature", "warm"], ["--seed", "-1"], ["stray"],
-                 ["--url", "https://x"], ["--url", "ftp://x"], ["--no-such"]):
+                 ["--tools", "--test", "x"], ["--test", "x"], ["--url", "https://x"], ["--url", "ftp://x"], ["--no-such"]):
         done = run("baton-chat", *args, stdin=-3)
         assert done.returncode == 2 and done.stderr, (args, done)
     assert b"usage:" in run("baton-chat", "--help").stdout
@@ -171,7 +206,7 @@ def interrupted_question_fails():
         assert time.monotonic() - began < 8
 
 
-main([one_question, keys_are_sent, timings_come_from_the_proof, only_whole_answers_are_good, wrong_command_lines,
-      lines_without_a_terminal, a_question_without_an_answer_is_forgotten, a_conversation_on_a_terminal,
+main([one_question, keys_are_sent, timings_come_from_the_proof, only_whole_answers_are_good,
+      tools_work_in_a_folder, rounds_of_tools_are_bounded, wrong_command_lines, lines_without_a_terminal, a_question_without_an_answer_is_forgotten, a_conversation_on_a_terminal,
       leaving_while_an_answer_streams, a_prompt_can_be_answered_at_once, interrupting_an_answer,
       answers_cannot_command_a_terminal, interrupted_question_fails])

@@ -2,6 +2,7 @@
 /* The real endpoint over the scripted backend, for tests with foreign clients:
  *
  *     front_sim [--listen HOST:PORT] [--keys FILE] [--context TOKENS] [--token-us N]
+ *               [--certificate FILE --private-key FILE] [--h2c yes] [--origin ORIGIN] [--per-address N]
  *
  * Prints "listening PORT" when it is, and serves until a signal ends it.  tests/unit/front/sim_backend.h says
  * what the model "sim" understands. */
@@ -24,6 +25,11 @@ struct program {
     const char *keys_path;
     uint32_t context_length;
     uint64_t token_ns;
+    struct http_tls_files files;
+    struct http_tls *tls;
+    bool has_h2c;
+    const char *origin;
+    uint32_t per_address;
     struct ev_loop *loop;
     struct ev_jobs *jobs;
     struct metrics *metrics;
@@ -48,6 +54,16 @@ static bool parse_arguments(struct program *program, int argc, char **argv)
             program->context_length = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--token-us") == 0)
             program->token_ns = strtoull(argv[i + 1], NULL, 10) * NS_PER_US;
+        else if (strcmp(argv[i], "--certificate") == 0)
+            program->files.certificate = argv[i + 1];
+        else if (strcmp(argv[i], "--private-key") == 0)
+            program->files.key = argv[i + 1];
+        else if (strcmp(argv[i], "--h2c") == 0)
+            program->has_h2c = strcmp(argv[i + 1], "yes") == 0;
+        else if (strcmp(argv[i], "--origin") == 0)
+            program->origin = argv[i + 1];
+        else if (strcmp(argv[i], "--per-address") == 0)
+            program->per_address = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         else
             return false;
     }
@@ -76,6 +92,22 @@ static int start(struct program *program, struct fault *fault)
     opts.backend = sim_backend(program->sim);
     opts.keys_path = program->keys_path;
     opts.has_open_metrics = true;
+    opts.has_h2c = program->has_h2c;
+    opts.origins = &program->origin;
+    opts.n_origins = program->origin != NULL;
+    opts.limits.max_conns_per_address = program->per_address;
+    if (program->files.certificate != NULL) {
+        struct http_tls_opts tls = {.files = program->files,
+                                    .has_http2 = true,
+                                    .loop = program->loop,
+                                    .metrics = program->metrics,
+                                    .poll_ns = 100 * NS_PER_MS};
+
+        rc = http_tls_new(&tls, fault, &program->tls);
+        if (rc < 0)
+            return rc;
+        opts.tls = program->tls;
+    }
     rc = front_new(&opts, fault, &program->front);
     return rc < 0 ? rc : front_listen(program->front, program->listen, fault);
 }
@@ -87,10 +119,13 @@ int main(int argc, char **argv)
     struct ev_signal *on_int = NULL;
     struct fault fault = {0};
 
+    signal(SIGPIPE, SIG_IGN); /* TLS writes without MSG_NOSIGNAL */
     log_setup("front_sim", LOG_LEVEL_WARN, LOG_FORMAT_TEXT);
     if (!parse_arguments(&program, argc, argv)) {
         fprintf(stderr,
-                "usage: front_sim [--listen HOST:PORT] [--keys FILE] [--context TOKENS] [--token-us N]\n");
+                "usage: front_sim [--listen HOST:PORT] [--keys FILE] [--context TOKENS] [--token-us N]\n"
+                "                 [--certificate FILE --private-key FILE] [--h2c yes] [--origin ORIGIN] "
+                "[--per-address N]\n");
         return 2;
     }
     if (start(&program, &fault) < 0) {
@@ -106,6 +141,7 @@ int main(int argc, char **argv)
     ev_signal_free(on_term);
     ev_signal_free(on_int);
     front_free(program.front);
+    http_tls_free(program.tls);
     ev_jobs_free(program.jobs);
     sim_free(program.sim);
     sim_model_close(&program.model);

@@ -220,13 +220,18 @@ def read_each(s):
 PLOTS = [(change_value, 4), (rename, 3), (repair, 3), (lost_file, 1.5), (write_and_check, 1.5), (read_each, 1.5)]
 
 
-def agent(m):
+def plain_agent(m):
+    """Tools under their usual names, and up to six tasks in a row."""
+    return agent(m, True, [1, 1, 2, 3, 4, 6])
+
+
+def agent(m, plain=None, numbers_of_tasks=(1, 1, 1, 2, 2, 3)):
     need = NEED_CODE if m.chance(.7) else NEED_CODE[:5 if m.chance(.5) else 6]
     if m.chance(.3):
         need = need + ("command",)
-    s = Scene(m, toolbox.choose(m, len(need) + m.pick([0, 0, 1, 2]), need))
+    s = Scene(m, toolbox.choose(m, len(need) + m.pick([0, 0, 1, 2]), need, plain))
     plots = [p for p, w in PLOTS for _ in range(int(w * 2)) if p is not write_and_check or "write" in s.by_family]
-    for _ in range(m.pick([1, 1, 1, 2, 2, 3])):
+    for _ in range(m.pick(numbers_of_tasks)):
         m.pick(plots)(s)
         if m.chance(.2):
             s.turns(talk.simple(m) if m.chance(.5) else [(m.pick(["Thanks!", "Thank you", "Great, thanks"]), "You are welcome!")])

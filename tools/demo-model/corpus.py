@@ -3,6 +3,7 @@
 
     corpus.py tokeniser OUT.json          train the tokeniser on a sample
     corpus.py shard TOK.json N OUT.npz    write shard N (seed N), ~SHARD_TOKENS ids
+    corpus.py tokeniser-of MODEL OUT.json take that of a model
     corpus.py show N                      print N dialogues
 
 A shard holds "ids" (uint16), "flags" (uint8, 1 where the model writes) and
@@ -17,6 +18,7 @@ import agent
 import bpe
 import chat
 import recall
+import reference
 import talk
 import words
 
@@ -70,7 +72,10 @@ def busy_tools(m):
 KINDS = [(talk_dialogue, .66), (agent.tool_talk, .24), (agent.agent, .10)]
 EARLY = [(talk_dialogue, .88), (agent.tool_talk, .10), (agent.agent, .02)]
 LATE = [(talk_dialogue, .50), (sums_dialogue, .09), (agent.tool_talk, .17), (busy_tools, .16), (agent.agent, .08)]
-MIXES = [(2, EARLY), (7, KINDS), (1 << 30, LATE)]
+# To go on from a trained model: work in many steps, which needs the longest practice.
+REFINE = [(talk_dialogue, .20), (agent.tool_talk, .14), (busy_tools, .08), (agent.agent, .10), (agent.plain_agent, .48)]
+FIRST_REFINING = 200
+MIXES = [(2, EARLY), (7, KINDS), (FIRST_REFINING, LATE), (1 << 30, REFINE)]
 
 
 def dialogue(m, kinds=KINDS):
@@ -105,6 +110,8 @@ def write_shard(tokeniser, number, out):
 def main(argv):
     if argv[1] == "tokeniser":
         train_tokeniser(argv[2])
+    elif argv[1] == "tokeniser-of":
+        reference.tokeniser_of(argv[2]).save(argv[3])
     elif argv[1] == "shard":
         write_shard(bpe.Tokeniser.load(argv[2]), int(argv[3]), argv[4])
     else:

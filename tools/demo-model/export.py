@@ -41,6 +41,19 @@ def tensors_of(params):
     return out + [("output_norm.weight", p["norm"])]
 
 
+def parameters_of(tensors):
+    """The other way, from a file's tensors; what Q8_0 rounded stays rounded."""
+    half = model.HEAD_DIM // 2
+    p = {"embed": tensors["token_embd.weight"], "norm": tensors["output_norm.weight"]}
+    for layer in range(model.LAYERS):
+        for key, name in NAMES.items():
+            w = tensors["blk.%d.%s.weight" % (layer, name)]
+            if key in ("wq", "wk"):
+                w = w.reshape(-1, half, 2, w.shape[1]).swapaxes(1, 2).reshape(w.shape)
+            p["%d.%s" % (layer, key)] = w
+    return {k: torch.from_numpy(np.array(v, np.float32)) for k, v in p.items()}
+
+
 def metadata_of(tokeniser, template):
     ident = tokeniser.id_of
     G = gguf

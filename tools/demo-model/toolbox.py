@@ -306,9 +306,9 @@ def generic(m):
     return Family(name, ["%s a %s" % (verb.capitalize(), noun), "%s the given %s" % (verb.capitalize(), noun)], params, use).make(m, plain=True)
 
 
-def choose(m, n, need=()):
-    """n different tools with the needed families among them, in random order."""
-    plain = m.chance(.5)
+def choose(m, n, need=(), plain=None):
+    """n different tools with the needed families among them, in random order; plain: all under their usual names."""
+    plain = m.chance(.5) if plain is None else plain
     keys = list(need) + m.sample([k for k in FAMILIES if k not in need], max(0, n - len(need)))
     tools = [FAMILIES[k].make(m, plain) for k in keys]
     for i in range(len(need), len(tools)):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the model from the shards; can be stopped and resumed at any time.
 
-    train.py WORK [--total STEPS] [--until UNIX_TIME --fade-s SECONDS]
+    train.py WORK [--total STEPS] [--until UNIX_TIME --fade-s SECONDS] [--from MODEL.gguf --first SHARD]
+
+With --from, and no checkpoint yet, training begins with that model's weights, without the drill.
 
 Matrices are trained by Muon (momentum, then an orthogonalised step), the tied
 embedding by Adam.  The rate is flat after a warm-up and falls linearly to zero
@@ -24,6 +26,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import export
+import gguf
 import model
 
 MICRO_TOKENS = 4096
@@ -180,9 +184,9 @@ def batches_of(work, first, seed):
     while True:
         path = os.path.join(work, "shard-%03d.npz" % shard)
         while not os.path.exists(path):
-            if shard and not os.path.exists(os.path.join(work, "generating")):
-                shard = 0
-                path = os.path.join(work, "shard-000.npz")
+            if shard > first and not os.path.exists(os.path.join(work, "generating")):
+                shard = first
+                path = os.path.join(work, "shard-%03d.npz" % shard)
                 break
             time.sleep(1)
         for batch in micro_batches(path, np.random.default_rng([seed, shard])):
@@ -210,6 +214,12 @@ def train(args):
                 params[k].copy_(v)
         opt.restore(saved["opt"])
         step, shard = saved["step"], saved["shard"] + 1
+    elif args.start:
+        with torch.no_grad():
+            for k, v in export.parameters_of(gguf.Reader(args.start).tensors).items():
+                params[k].copy_(v)
+                opt.average[k].copy_(v)
+        shard = args.first
     rng = np.random.default_rng([7, step])
     source = batches_of(args.work, shard, step)
     began, seen, losses, drilled = time.time(), 0, [], []
@@ -222,7 +232,7 @@ def train(args):
         for _ in range(MICRO):
             shard, batch = next(source)
             parts.append(padded(batch, rng, rest))
-        if step < DRILL_STEPS:
+        if step < DRILL_STEPS and not args.start:
             parts.append(drill(rng))
         whole = sum(float(p[4].sum()) for p in parts)
         for ids, positions, where, after, weight in parts:
@@ -234,7 +244,7 @@ def train(args):
             else:
                 losses.append((float(each[weight == 1].sum()), int((weight == 1).sum())))
             seen += ids.numel()
-        opt.step(rate_at(step, args))
+        opt.step(rate_at(step, args) * args.rate)
         step += 1
         if step % 20 == 0:
             print("step %d shard %d loss %.4f drill %.3f rate %.2f  %.0f tokens/s" % (
@@ -258,6 +268,9 @@ def main():
     p.add_argument("--total", type=int, default=4000, help="steps of the whole schedule")
     p.add_argument("--until", type=float, default=1e18, help="stop at this Unix time")
     p.add_argument("--fade-s", type=float, default=900, help="seconds of fading before --until")
+    p.add_argument("--from", dest="start", help="a model to go on from")
+    p.add_argument("--first", type=int, default=0, help="the shard to begin with")
+    p.add_argument("--rate", type=float, default=1, help="times the usual rate")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     args = p.parse_args()
     torch.set_num_threads(args.threads)

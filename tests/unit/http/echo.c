@@ -42,8 +42,14 @@ static void on_late(void *arg)
     struct http_exchange *x = rig->waiting;
 
     rig->waiting = NULL;
-    if (x != NULL)
+    if (x == NULL)
+        return;
+    if (!bytes_is(http_exchange_path(x), "/two")) {
         http_reply(x, 200, NULL, http_exchange_body(x));
+        return;
+    }
+    http_reply_write(x, bytes_str("two"));
+    http_reply_end(x);
 }
 
 static void on_request(void *arg, struct http_exchange *x)
@@ -57,6 +63,11 @@ static void on_request(void *arg, struct http_exchange *x)
     } else if (bytes_is(path, "/late")) {
         rig->waiting = x;
         ev_timer_start(rig->late, 20 * NS_PER_MS);
+    } else if (bytes_is(path, "/two")) {
+        rig->waiting = x;
+        http_reply_begin(x, 200, NULL);
+        http_reply_write(x, bytes_str("one"));
+        ev_timer_start(rig->late, NS_PER_MS);
     } else if (bytes_is(path, "/hang")) {
         rig->waiting = x;
     } else if (bytes_is(path, "/stream")) {
@@ -111,6 +122,11 @@ static const struct http_handler handler = {on_head, on_request, on_refused, on_
 
 void rig_begin(struct rig *rig, const struct http_limits *limits)
 {
+    rig_begin_with(rig, limits, NULL, NULL);
+}
+
+void rig_begin_with(struct rig *rig, const struct http_limits *limits, rig_change change, void *arg)
+{
     struct http_server_opts opts = {.handler = &handler, .handler_arg = rig};
 
     memset(rig, 0, sizeof(*rig));
@@ -118,6 +134,8 @@ void rig_begin(struct rig *rig, const struct http_limits *limits)
     opts.loop = rig->raw.loop;
     if (limits != NULL)
         opts.limits = *limits;
+    if (change != NULL)
+        change(&opts, arg);
     assert_int_equal(ev_timer_new(rig->raw.loop, on_late, rig, &rig->late), 0);
     assert_int_equal(http_server_new(&opts, &rig->server), 0);
     assert_int_equal(http_server_listen(rig->server, "127.0.0.1:0", NULL), 0);

@@ -8,7 +8,8 @@
 #include "http/server.h"
 #include "raw.h"
 
-/* Paths: /echo answers with the body; /late the same, 20 ms later; /hang never; /stream ten pieces; /flood as
+/* Paths: /echo answers with the body; /late the same, 20 ms later; /two begins at
+ * once and ends 1 ms later; /hang never; /stream ten pieces; /flood as
  * fast as the client reads; /no refuses from the head. */
 struct rig {
     struct raw_loop raw;
@@ -27,6 +28,9 @@ struct rig {
 };
 
 void rig_begin(struct rig *rig, const struct http_limits *limits);
+typedef void (*rig_change)(struct http_server_opts *opts, void *arg);
+/* change (may be NULL) sees the options before they are used; opts->loop is set. */
+void rig_begin_with(struct rig *rig, const struct http_limits *limits, rig_change change, void *arg);
 void rig_end(struct rig *rig);
 /* Waits up to two seconds for a counter. */
 bool reaches(atomic_int *counter, int value);

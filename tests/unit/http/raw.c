@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -72,6 +73,7 @@ static int connect_with(uint16_t port, int receive_bytes)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     assert_true(fd >= 0);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* what is sent is on its way */
     if (receive_bytes > 0)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

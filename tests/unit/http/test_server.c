@@ -274,6 +274,25 @@ static void slow_heads_and_bodies_meet_a_deadline(void **state)
     rig_end(&rig);
 }
 
+static void large_bodies_have_more_time(void **state)
+{
+    struct http_limits limits = {.body_ns = 100 * NS_PER_MS, .body_ns_per_mib = 100 * NS_PER_MS};
+    struct buf in = {0};
+    struct rig rig;
+    uint64_t began;
+    int fd;
+
+    rig_begin(&rig, &limits);
+    fd = raw_connect(rig.port);
+    began = clock_now_ns();
+    raw_send_str(fd, POST("/echo", "8388608") "abc"); /* 8 MiB: 900 ms */
+    assert_int_equal(raw_read_answer(fd, &in, NULL), 408);
+    assert_true(clock_now_ns() - began >= 880 * NS_PER_MS);
+    close(fd);
+    buf_fini(&in);
+    rig_end(&rig);
+}
+
 static void slow_readers_are_paused_and_then_cut(void **state)
 {
     struct http_limits limits = {.max_queue_bytes = 64 << 10, .stall_ns = 300 * NS_PER_MS};
@@ -475,6 +494,7 @@ int main(void)
         cmocka_unit_test(a_client_that_leaves_is_noticed_at_once),
         cmocka_unit_test(an_answer_survives_half_a_close_behind_it),
         cmocka_unit_test(slow_heads_and_bodies_meet_a_deadline),
+        cmocka_unit_test(large_bodies_have_more_time),
         cmocka_unit_test(slow_readers_are_paused_and_then_cut),
         cmocka_unit_test(pipelining_without_reading_is_bounded),
         cmocka_unit_test(connections_are_limited),

@@ -150,6 +150,45 @@ static void a_very_long_word_is_merged(void **state)
     tokenizer_unref(tokenizer);
 }
 
+/* Words said again are not merged again: a long text is the sum of its lines, each of which is too short for
+ * anything to be remembered in. */
+static void what_is_remembered_is_what_would_be_merged(void **state)
+{
+    static const char *const merges[] = {"a b", "b c", "ab c", "a a", "abc d", "aa ab", NULL};
+    struct tokenizer *tokenizer = tokenizer_with("gpt-2", merges, NULL);
+    struct token_ids whole = {0};
+    struct token_ids parts = {0};
+    struct buf text = {0};
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (int i = 0; i < 3000; i++) {
+        size_t from = text.len_bytes;
+
+        for (uint64_t n = 1 + rng_below(&rng, 8); n > 0; n--) {
+            uint64_t len = rng_below(&rng, 10) == 0 ? rng_below(&rng, 40) : 1 + rng_below(&rng, 4);
+
+            while (len-- > 0)
+                buf_append_byte(&text, (uint8_t) "abcd"[rng_below(&rng, 4)]);
+            buf_append_byte(&text, n == 1 ? '.' : ' ');
+        }
+        assert_int_equal(tokenizer_encode(tokenizer, bytes_of(text.data + from, text.len_bytes - from), 0,
+                                          SIZE_MAX, &parts),
+                         0);
+    }
+    assert_int_equal(tokenizer_encode(tokenizer, buf_view(&text), 0, SIZE_MAX, &whole), 0);
+    assert_int_equal(whole.n, parts.n);
+    assert_memory_equal(whole.ids, parts.ids, whole.n * sizeof(*whole.ids));
+    /* The bound holds for remembered words, too. */
+    whole.n = 0;
+    assert_int_equal(tokenizer_encode(tokenizer, buf_view(&text), 0, parts.n - 1, &whole), E_LIMIT);
+    assert_int_equal(whole.n, 0);
+    token_ids_fini(&whole);
+    token_ids_fini(&parts);
+    buf_fini(&text);
+    tokenizer_unref(tokenizer);
+}
+
 static void llama3_takes_whole_words_first(void **state)
 {
     static const char *const merges[] = {"a b", "b c", NULL};
@@ -425,6 +464,7 @@ int main(void)
         cmocka_unit_test(words_that_come_again_are_the_same),
         cmocka_unit_test(a_very_long_word_is_merged),
         cmocka_unit_test(llama3_takes_whole_words_first),
+        cmocka_unit_test(what_is_remembered_is_what_would_be_merged),
         cmocka_unit_test(control_tokens_need_permission),
         cmocka_unit_test(the_longest_special_wins),
         cmocka_unit_test(user_tokens_are_found_in_any_text),

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One client's manners are no other client's trouble: a thousand connections that drip their heads, a hundred
+ * that never read a large answer, and what a well-behaved client beside them notices. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "echo.h"
+
+#define GET(path)  "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
+#define N_DRIPPING 1000
+#define N_DEAF     100
+#define N_ASKED    200
+
+struct dripper {
+    int fds[N_DRIPPING];
+    unsigned n;
+    atomic_bool is_over;
+    atomic_uint n_rounds;
+};
+
+/* A byte of an endless head for everybody, again and again. */
+static void *drip(void *arg)
+{
+    struct dripper *dripper = arg;
+
+    while (!dripper->is_over) {
+        for (unsigned i = 0; i < dripper->n && !dripper->is_over; i++)
+            raw_send(dripper->fds[i], "a", 1);
+        dripper->n_rounds++;
+        clock_sleep_ns(20 * NS_PER_MS);
+    }
+    return NULL;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* What a client on a connection of its own waits for an answer: the median, in ns. */
+static uint64_t median_wait_ns(struct rig *rig, const char *what)
+{
+    static uint64_t waits[N_ASKED];
+    int fd = raw_connect(rig->port);
+
+    for (int i = 0; i < N_ASKED; i++) {
+        struct buf in = {0};
+        uint64_t began = clock_now_ns();
+
+        assert_true(raw_send_str(fd, GET("/echo")));
+        assert_int_equal(raw_read_answer(fd, &in, NULL), 200);
+        waits[i] = clock_now_ns() - began;
+        buf_fini(&in);
+    }
+    close(fd);
+    qsort(waits, N_ASKED, sizeof(waits[0]), by_size);
+    print_message("%-40s median %.3f ms, 95 of 100 %.3f ms, worst %.3f ms\n", what,
+                  (double)waits[N_ASKED / 2] / 1e6, (double)waits[N_ASKED * 95 / 100] / 1e6,
+                  (double)waits[N_ASKED - 1] / 1e6);
+    return waits[N_ASKED / 2];
+}
+
+static void a_thousand_dripping_heads_harm_nobody(void **state)
+{
+    const struct http_limits limits = {
+        .max_conns_per_address = 2000, .head_ns = 3 * NS_PER_S, .linger_ns = NS_PER_S / 2};
+    static struct dripper dripper;
+    uint64_t alone_ns, beside_ns, began;
+    pthread_t thread;
+    struct rig rig;
+
+    rig_begin(&rig, &limits);
+    alone_ns = median_wait_ns(&rig, "alone");
+    began = clock_now_ns();
+    for (dripper.n = 0; dripper.n < N_DRIPPING; dripper.n++) {
+        dripper.fds[dripper.n] = raw_connect(rig.port);
+        raw_send_str(dripper.fds[dripper.n], "GET / HTTP/1.1\r\nHost: a\r\nX: ");
+    }
+    assert_int_equal(pthread_create(&thread, NULL, drip, &dripper), 0);
+    beside_ns = median_wait_ns(&rig, "beside 1000 connections dripping heads");
+    assert_true(beside_ns < alone_ns + 20 * NS_PER_MS);
+    /* Each is gone at its deadline, however it drips. */
+    assert_true(conns_become(&rig, 0) || conns_become(&rig, 0) || conns_become(&rig, 0));
+    print_message("all gone after %.1f s, %u rounds\n", (double)(clock_now_ns() - began) / 1e9,
+                  (unsigned)dripper.n_rounds);
+    dripper.is_over = true;
+    pthread_join(thread, NULL);
+    for (unsigned i = 0; i < dripper.n; i++)
+        close(dripper.fds[i]);
+    rig_end(&rig);
+}
+
+static void clients_that_never_read_harm_nobody(void **state)
+{
+    const struct http_limits limits = {.stall_ns = 1500 * NS_PER_MS};
+    uint64_t alone_ns, beside_ns;
+    int fds[N_DEAF];
+    struct rig rig;
+
+    rig_begin(&rig, &limits);
+    alone_ns = median_wait_ns(&rig, "alone");
+    for (int i = 0; i < N_DEAF; i++) {
+        fds[i] = raw_connect_small(rig.port);
+        raw_send_str(fds[i], GET("/big") GET("/big") GET("/big"));
+    }
+    assert_true(reaches(&rig.n_requests, N_ASKED + N_DEAF));
+    beside_ns = median_wait_ns(&rig, "beside 100 that never read 4 MiB");
+    assert_true(beside_ns < alone_ns + 20 * NS_PER_MS);
+    assert_true(conns_become(&rig, 0) || conns_become(&rig, 0) || conns_become(&rig, 0));
+    for (int i = 0; i < N_DEAF; i++)
+        close(fds[i]);
+    /* What was pipelined behind an answer that nobody read was never begun. */
+    assert_int_equal(rig.n_requests, 2 * N_ASKED + N_DEAF);
+    rig_end(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thousand_dripping_heads_harm_nobody),
+        cmocka_unit_test(clients_that_never_read_harm_nobody),
+    };
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (files.rlim_cur < 2 * N_DRIPPING + 100) {
+        print_message("too few descriptors may be open here\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

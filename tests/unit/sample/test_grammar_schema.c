@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What schemas take and what not, text by text; refusals with their paths; limits. */
+#include "tests/unit/sample/grammar_help.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "tests/unit/check.h"
+
+static struct grammar_vocab *vocab;
+static struct tokenizer *tokenizer;
+
+struct row {
+    const char *schema;
+    const char *taken[8], *not_taken[12]; /* end in NULL */
+};
+
+static int set_up(void **state)
+{
+    (void)state;
+    vocab = small_vocab(&tokenizer);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    grammar_vocab_unref(vocab);
+    tokenizer_unref(tokenizer);
+    return 0;
+}
+
+static bool takes(const char *schema, const char *text)
+{
+    struct buf shape = {0};
+
+    buf_printf(&shape, "{\"json\": %s}", schema);
+    bool is_taken = grammar_takes(vocab, tokenizer, (const char *)shape.data, text);
+    buf_fini(&shape);
+    return is_taken;
+}
+
+static void check_rows(const struct row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (const char *const *text = rows[i].taken; *text != NULL; text++)
+            if (!takes(rows[i].schema, *text))
+                fail_msg("%s does not take %s", rows[i].schema, *text);
+        for (const char *const *text = rows[i].not_taken; *text != NULL; text++)
+            if (takes(rows[i].schema, *text))
+                fail_msg("%s takes %s", rows[i].schema, *text);
+    }
+}
+#define CHECK(rows) check_rows(rows, sizeof(rows) / sizeof((rows)[0]))
+
+static void values(void **state)
+{
+    static const struct row rows[] = {
+        {"true",
+         {"{}", "[1, 2.5e-7, -0, \"x\"]", "{\"a\": {\"b\": [\n  true,\n\tnull]}}", "\"\\ud83d\\ude00 \\n é\"",
+          "-12.5"},
+         {"", "01", "1.", ".5", "+1", "{\"a\":1,}", "[1,,2]", "\"\\x\""}},
+        {"{\"type\": \"string\"}",
+         {"\"\"", "\"\\u00e9\\/\"", "\"\\uD83D\\uDE00\"", "\"日本\""},
+         {"\"\\ud83d\"", "\"\\ude00\"", "\"\\u0000\"", "\"\n\"", "\"\xff\"", "\"\xc3\"", "\"\xed\xa0\x80\""}},
+        {"{\"type\": \"string\", \"minLength\": 2, \"maxLength\": 3}",
+         {"\"ab\"", "\"abc\"", "\"日é\"", "\"\\ud83d\\ude00\\n\""},
+         {"\"a\"", "\"abcd\"", "\"\\ud83d\\ude00\""}},
+        {"{\"type\": \"integer\"}",
+         {"0", "-5", "123456789012345678"},
+         {"1.0", "1e5", "00", "1234567890123456789"}},
+        {"{\"type\": \"number\"}", {"1.50", "1e5", "-0.1E-2"}, {"1e100", "e5", "--1"}},
+        {"{\"type\": \"boolean\"}", {"true", "false"}, {"null", "tru"}},
+        {"{\"type\": [\"null\", \"integer\"]}", {"null", "3"}, {"true"}},
+        {"{\"type\": \"integer\", \"nullable\": true}", {"null", "3"}, {"true"}},
+        {"{\"enum\": [\"a\", \"ab\", 12, null, {\"x\": [1]}]}",
+         {"\"a\"", "\"ab\"", "12", "{\"x\":[1]}"},
+         {"\"b\"", "1"}},
+        {"{\"type\": \"string\", \"enum\": [\"a\", 1]}", {"\"a\""}, {"1"}},
+        {"{\"enum\": [1, 5, 9], \"minimum\": 4, \"exclusiveMaximum\": 9}", {"5"}, {"1", "9"}},
+        {"{\"const\": \"x\\ny\"}", {"\"x\\ny\""}, {"\"x\""}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void bounds(void **state)
+{
+    static const struct row rows[] = {
+        {"{\"type\": \"integer\", \"minimum\": 27, \"maximum\": 345}",
+         {"27", "99", "100", "345"},
+         {"26", "346", "1000", "-30"}},
+        {"{\"type\": \"integer\", \"exclusiveMinimum\": -10, \"maximum\": 3}",
+         {"-9", "0", "3"},
+         {"-10", "4", "-0"}},
+        {"{\"type\": \"integer\", \"minimum\": 4.5}", {"5", "123456"}, {"4", "-7"}},
+        {"{\"type\": \"integer\", \"maximum\": 7, \"exclusiveMaximum\": true}", {"6", "-100"}, {"7"}},
+        {"{\"type\": \"integer\", \"multipleOf\": 7, \"minimum\": 0}", {"0", "49", "7000000"}, {"8", "15"}},
+        {"{\"type\": \"number\", \"minimum\": 0, \"maximum\": 1}",
+         {"0", "1", "0.5", "1.0", "0.999"},
+         {"1.1", "-0.1", "1.01", "2", "1e0"}},
+        {"{\"type\": \"number\", \"exclusiveMinimum\": 0, \"exclusiveMaximum\": 2.25}",
+         {"0.001", "1.999", "2.2499", "2"},
+         {"0", "0.00", "2.25", "2.250", "2.3"}},
+        {"{\"type\": \"number\", \"minimum\": -1.5, \"maximum\": -0.25}",
+         {"-1.5", "-0.25", "-1", "-0.3"},
+         {"-1.51", "-0.2", "0", "1"}},
+        {"{\"type\": \"number\", \"minimum\": -2}", {"-2", "-1.5", "7.25", "0"}, {"-2.1", "-3"}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void objects_and_arrays(void **state)
+{
+    static const struct row rows[] = {
+        {"{\"properties\": {\"a\": {\"type\": \"integer\"}, \"b\": {\"type\": \"null\"}, \"c\": {\"type\": "
+         "\"integer\"}}, "
+         "\"required\": [\"b\"]}",
+         {"{\"b\":null}", "{\"a\": 1, \"b\": null}", "{\n  \"b\": null,\n  \"c\": 3\n}",
+          "{ \"a\":1,\"b\":null,\"c\":2 }"},
+         {"{}", "{\"a\":1}", "{\"b\":null,\"a\":1}", "{\"b\":null,\"d\":1}", "{\"b\":null,}",
+          "{\"b\" :null}"}},
+        {"{\"properties\": {\"ab\": {\"type\": \"integer\"}}, \"additionalProperties\": {\"type\": "
+         "\"null\"}}",
+         {"{}", "{\"ab\":1}", "{\"ab\":1,\"abc\":null}", "{\"a\":null,\"é\":null}", "{\"\":null}"},
+         {"{\"ab\":null}", "{\"a\":null,\"ab\":1}", "{\"x\":1}"}},
+        {"{\"type\": \"object\", \"additionalProperties\": {\"type\": \"null\"}, \"maxProperties\": 2}",
+         {"{}", "{\"x\":null}", "{\"x\":null,\"y\":null}"},
+         {"{\"x\":null,\"y\":null,\"z\":null}"}},
+        {"{\"type\": \"object\", \"required\": [\"x\"]}", {"{\"x\":[]}"}, {"{}", "{\"y\":1}"}},
+        {"{\"items\": {\"type\": \"integer\"}, \"minItems\": 1, \"maxItems\": 3}",
+         {"[1]", "[1, 2,3]", "[\n 1\n]"},
+         {"[]", "[1,2,3,4]", "[true]", "[1,]"}},
+        {"{\"prefixItems\": [{\"type\": \"integer\"}, {\"type\": \"null\"}], \"items\": {\"type\": "
+         "\"boolean\"}, \"minItems\": 1}",
+         {"[1]", "[1,null]", "[1,null,true,false]"},
+         {"[]", "[null]", "[1,true]", "[1,null,1]"}},
+        {"{\"type\": \"array\", \"maxItems\": 0}", {"[]"}, {"[1]"}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void unions_and_references(void **state)
+{
+    static const struct row rows[] = {
+        {"{\"anyOf\": [{\"type\": \"integer\"}, {\"const\": \"x\"}]}", {"4", "\"x\""}, {"\"y\""}},
+        {"{\"type\": \"object\", \"required\": [\"k\"], \"anyOf\": [{\"properties\": {\"k\": {\"const\": "
+         "1}}}, "
+         "{\"properties\": {\"k\": {\"const\": 2}, \"v\": true}}]}",
+         {"{\"k\":1}", "{\"k\":2,\"v\":[]}"},
+         {"{}", "{\"k\":1,\"v\":0}", "{\"k\":3}"}},
+        {"{\"oneOf\": [{\"type\": \"integer\"}, {\"type\": [\"null\", \"string\"]}]}",
+         {"1", "null", "\"a\""},
+         {"true"}},
+        {"{\"allOf\": [{\"type\": \"number\", \"minimum\": 2}, {\"type\": \"integer\", \"maximum\": 5}, "
+         "{\"minimum\": 1}]}",
+         {"2", "5"},
+         {"1", "6", "2.5"}},
+        {"{\"allOf\": [{\"properties\": {\"a\": {\"minimum\": 1}}, \"required\": [\"a\"]}, {\"properties\": "
+         "{\"a\": {\"type\": "
+         "\"integer\"}, \"b\": true}}]}",
+         {"{\"a\":1}", "{\"a\":2,\"b\":null}"},
+         {"{\"a\":0}", "{\"b\":null}"}},
+        {"{\"$defs\": {\"n\": {\"type\": \"object\", \"properties\": {\"c\": {\"type\": \"array\", "
+         "\"items\": {\"$ref\": "
+         "\"#/$defs/n\"}}}, \"required\": [\"c\"]}}, \"$ref\": \"#/$defs/n\"}",
+         {"{\"c\":[]}", "{\"c\":[{\"c\":[]},{\"c\":[{\"c\":[]}]}]}"},
+         {"{}", "{\"c\":[1]}"}},
+        {"{\"anyOf\": [{\"type\": \"null\"}, {\"type\": \"array\", \"items\": {\"$ref\": \"#\"}}]}",
+         {"null", "[[null],[]]"},
+         {"[1]"}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void patterns(void **state)
+{
+    static const struct row rows[] = {
+        {"{\"pattern\": \"^[a-z]+[0-9]{2,3}$\"}",
+         {"\"ab12\"", "\"z999\""},
+         {"\"ab1\"", "\"ab1234\"", "\"12\""}},
+        {"{\"pattern\": \"b\"}", {"\"abc\"", "\"b\""}, {"\"ac\"", "\"\""}},
+        {"{\"pattern\": \"^a|b$\"}", {"\"ax\"", "\"xb\""}, {"\"xa\"", "\"bx\""}},
+        {"{\"pattern\": \"^(?:ab|c)*d?$\"}", {"\"\"", "\"abccd\""}, {"\"a\"", "\"dd\""}},
+        {"{\"pattern\": \"^\\\\d\\\\D\\\\w\\\\W\\\\s\\\\S$\"}", {"\"1xa- b\""}, {"\"11a- b\""}},
+        {"{\"pattern\": \"^[^a-y]\\\\.\\\\x41\\\\u00e9$\"}",
+         {"\"z.Aé\"", "\"é.Aé\""},
+         {"\"b.Aé\"", "\"zxAé\""}},
+        {"{\"pattern\": \"^.$\"}",
+         {"\"x\"", "\"日\"", "\"\\\"\"", "\"\\\\\"", "\"\\t\""},
+         {"\"\\n\"", "\"\"", "\"\\u0041\""}},
+        {"{\"pattern\": \"^[\\\\w.-]{3}$\", \"maxLength\": 3}", {"\"a.-\""}, {"\"a.-b\""}},
+        {"{\"pattern\": \"^a*$\", \"minLength\": 2, \"maxLength\": 4}",
+         {"\"aa\"", "\"aaaa\""},
+         {"\"a\"", "\"aaaaa\"", "\"ab\""}},
+        {"{\"pattern\": \"^a*$\", \"minLength\": 3}", {"\"aaa\"", "\"aaaaaaaa\""}, {"\"aa\""}},
+        {"{\"pattern\": \"x{2}|^$\"}", {"\"\"", "\"axxb\""}, {"\"x\""}},
+        {"{\"format\": \"date\"}",
+         {"\"2024-02-29\"", "\"2023-12-31\""},
+         {"\"2023-02-29\"", "\"2023-13-01\"", "\"2023-04-31\""}},
+        {"{\"format\": \"ipv6\"}", {"\"::\"", "\"1::8\"", "\"1:2:3:4:5:6:7:8\""}, {"\"1:2\"", "\"1:::2\""}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void refusals_name_the_place(void **state)
+{
+    static const char *const rows[][2] = {
+        {"{\"properties\": {\"a\": {\"items\": {\"pattern\": \"(?=x)\"}}}}",
+         "$.properties.a.items.pattern: look-around is not supported"},
+        {"{\"pattern\": \"(a)\\\\1\"}", "$.pattern: back-references are not supported"},
+        {"{\"pattern\": \"\\\\bfoo\"}", "$.pattern: word boundaries (\\b) are not supported"},
+        {"{\"pattern\": \"(a\"}", "$.pattern: a ( without its )"},
+        {"{\"patternProperties\": {\"a\": {}}}", "$.patternProperties: cannot be held to"},
+        {"{\"anyOf\": [{\"type\": \"null\"}, {\"items\": {\"not\": {}}}]}",
+         "$.anyOf.1.items.not: cannot be held to"},
+        {"{\"$defs\": {\"x\": {\"format\": \"color\", \"type\": \"string\"}}, \"$ref\": \"#/$defs/x\"}",
+         "$.$defs.x.format: 'color' is not known"},
+        {"{\"type\": \"number\", \"multipleOf\": 0.5}",
+         "$.multipleOf: only whole ones of integers can be held to"},
+        {"{\"type\": \"array\", \"uniqueItems\": true}", "$.uniqueItems: cannot be held to"},
+        {"{\"$ref\": \"other.json\"}", "$.$ref: 'other.json' is not within this schema (#/...)"},
+        {"{\"$ref\": \"#/$defs/none\"}", "$.$ref: '#/$defs/none' leads nowhere"},
+        {"{\"type\": \"text\"}", "$.type: must be the name of a type, or a list of them"},
+        {"{\"type\": \"string\", \"enum\": [\"a\"], \"pattern\": \"b\"}",
+         "$.pattern: cannot be held to beside enum or const"},
+        {"{\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"number\"}]}",
+         "$.oneOf: branches 0 and 1 cannot be told apart by type, const, enum, or a required property"},
+        {"{\"type\": \"object\", \"required\": [\"a\"], \"additionalProperties\": false}",
+         "nothing can ever satisfy this, or only what is too long"},
+        {"[]", "$: a schema is an object, true or false"},
+        {"{\"a\": 1, \"a\": 2}", "$: not JSON: duplicate object key near '\"a\"'"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct fault fault = {0};
+        assert_true(grammar_check_schema(bytes_str(rows[i][0]), &fault) < 0);
+        assert_string_equal(fault.text, rows[i][1]);
+    }
+}
+
+/* Schemas that would take for ever, or all memory: refused by name, soon. */
+static void hostile_schemas_are_refused_soon(void **state)
+{
+    static const char *const rows[] = {
+        "{\"pattern\": \"(a|b)*a(a|b){20}\"}",
+        "{\"pattern\": \"((((a{30}){30}){30}){30}){30}\"}",
+        "{\"pattern\": \"^.{900}$\", \"minLength\": 800}",
+        "{\"$defs\": {\"a\": {\"allOf\": [{\"$ref\": \"#/$defs/a\"}, {\"minimum\": 1}]}}, \"$ref\": "
+        "\"#/$defs/a\"}",
+        "{\"type\": \"array\", \"minItems\": 1000000, \"items\": {\"type\": \"string\", \"minLength\": "
+        "1000000}}",
+        "{\"type\": \"array\", \"minItems\": 4000000000}",
+        "{\"anyOf\": [{\"$ref\": \"#\"}, {\"type\": \"null\"}]}",
+        "{\"type\": \"integer\", \"multipleOf\": 101}",
+    };
+    uint64_t began_ns = clock_now_ns();
+    struct buf deep = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct fault fault = {0};
+        assert_true(grammar_check_schema(bytes_str(rows[i]), &fault) < 0);
+        assert_true(strlen(fault.text) > 0);
+    }
+    for (uint32_t i = 0; i < 100000; i++)
+        buf_append_str(&deep, "{\"items\":");
+    struct fault fault = {0};
+    assert_int_equal(grammar_check_schema(buf_view(&deep), &fault), E_LIMIT);
+    buf_fini(&deep);
+    /* measured: 40 ms for all of them; a machine may be busy, or run under a sanitizer */
+    assert_true(clock_now_ns() - began_ns < 5 * NS_PER_S);
+}
+
+/* Values nested without end come back before the depth that JSON readers refuse. */
+static void nesting_is_bounded(void **state)
+{
+    struct grammar *grammar = grammar_must(vocab, "{\"json\": true}");
+    struct grammar_run *run;
+    uint32_t n = 0;
+
+    (void)state;
+    assert_int_equal(grammar_run_new(grammar, &run), 0);
+    while (n < 1000 && grammar_accept(run, '[') == 0)
+        n++;
+    assert_in_range(n, 60, 127);
+    while (!grammar_is_complete(run)) {
+        const uint64_t *mask = grammar_mask(run, 1000);
+        assert_true(mask[']' / 64] >> (']' % 64) & 1);
+        assert_int_equal(grammar_accept(run, ']'), 0);
+    }
+    grammar_run_free(run);
+    grammar_unref(grammar);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values),
+        cmocka_unit_test(bounds),
+        cmocka_unit_test(objects_and_arrays),
+        cmocka_unit_test(unions_and_references),
+        cmocka_unit_test(patterns),
+        cmocka_unit_test(refusals_name_the_place),
+        cmocka_unit_test(hostile_schemas_are_refused_soon),
+        cmocka_unit_test(nesting_is_bounded),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -250,6 +250,7 @@ static void tick(struct worker_engine *engine)
     }
     if (now_ns - engine->reported_ns >= LOAD_NS) {
         engine->reported_ns = now_ns;
+        worker_shapes_tick(engine, now_ns);
         report_load(engine);
     }
 }

@@ -27,9 +27,9 @@ struct worker_engine {
     void *departing, *arriving; /* the sides' own state */
     struct list tasks;
     uint32_t n_tasks;
-    struct hashmap *by_key; /* struct task_key -> struct task */
-    struct list shapes;     /* shapes.c */
-    uint32_t n_shapes;
+    struct hashmap *by_key;        /* struct task_key -> struct task */
+    struct list shapes;            /* shapes.c */
+    uint32_t n_shapes, n_unshaped; /* n_unshaped: tasks that wait for one */
     size_t shape_bytes;
     uint64_t next_shape;
     struct report *pending[N_ORIGINS];
@@ -63,7 +63,8 @@ void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct g
 int worker_shapes_get(struct worker_engine *engine, struct bytes text, struct grammar **out,
                       uint64_t *number_out);
 void worker_shapes_compiled(struct worker_engine *engine,
-                            struct shape_command *command); /* takes its grammar */
+                            struct shape_command *command);             /* takes its grammar */
+void worker_shapes_tick(struct worker_engine *engine, uint64_t now_ns); /* gives up what never came */
 void worker_shapes_close(struct worker_engine *engine);
 
 /* engine_thread.c */

@@ -10,23 +10,29 @@
  * thread of the pool, handed over, and touched by the engine thread only from then on.  The latest SHAPES_MAX
  * are kept, by their whole text; those that leave while sequences use them live until those end.
  *
+ * What waits is bounded: so many shapes at once, so many tasks (the scheduler's queue, again), and a time
+ * after which a shape that never came is given up.
+ *
  * What does not compile here was let through by somebody who thought it would: the request fails with the
  * reason. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "worker/engine_thread_priv.h"
 
 #define SHAPES_MAX       32
 #define SHAPES_MAX_BYTES (16u << 20) /* of text */
+#define COMPILE_WAIT_NS  (60 * NS_PER_S)
 
 struct shape {
     struct list all; /* in engine.shapes, latest use first */
     uint64_t number;
     struct buf text;
     struct grammar *grammar; /* NULL: is being compiled */
+    uint64_t ordered_ns;
 };
 
 static struct shape *shape_of(struct list *node)
@@ -69,10 +75,14 @@ static void make_room(struct worker_engine *engine, size_t more_bytes)
 
 static int order(struct worker_engine *engine, struct bytes text, struct shape **out)
 {
-    struct report *report = report_new(REPORT_SHAPE, 0);
-    struct shape *shape = calloc(1, sizeof(*shape));
+    struct report *report;
+    struct shape *shape;
 
     make_room(engine, text.len_bytes);
+    if (engine->n_shapes >= SHAPES_MAX)
+        return E_OVERLOADED; /* all of them are being compiled */
+    report = report_new(REPORT_SHAPE, 0);
+    shape = calloc(1, sizeof(*shape));
     if (report == NULL || shape == NULL || buf_append(&shape->text, text.data, text.len_bytes) < 0 ||
         buf_append(&report->shape, text.data, text.len_bytes) < 0) {
         if (shape != NULL)
@@ -82,6 +92,7 @@ static int order(struct worker_engine *engine, struct bytes text, struct shape *
         return E_NOMEM;
     }
     shape->number = report->shape_number = ++engine->next_shape;
+    shape->ordered_ns = clock_now_ns();
     list_push_front(&engine->shapes, &shape->all);
     engine->n_shapes++;
     engine->shape_bytes += text.len_bytes;
@@ -124,6 +135,21 @@ void worker_shapes_compiled(struct worker_engine *engine, struct shape_command *
             shape_free(engine, shape);
         }
         return;
+    }
+}
+
+void worker_shapes_tick(struct worker_engine *engine, uint64_t now_ns)
+{
+    static const struct shape_command never = {.code = E_OVERLOADED,
+                                               .reason = "the shape was not compiled in time"};
+
+    list_for_each_safe (node, spare, &engine->shapes) {
+        struct shape *shape = shape_of(node);
+
+        if (shape->grammar != NULL || now_ns - shape->ordered_ns < COMPILE_WAIT_NS)
+            continue;
+        worker_tasks_shaped(engine, shape->number, NULL, &never);
+        shape_free(engine, shape);
     }
 }
 

@@ -84,8 +84,16 @@ static void put_proof(const struct task *task, struct answer *answer)
 
 /* ---- begin and end ---- */
 
+static void stop_waiting(struct worker_engine *engine, struct task *task)
+{
+    if (task->shape_number != 0)
+        engine->n_unshaped--;
+    task->shape_number = 0;
+}
+
 static void task_free(struct worker_engine *engine, struct task *task)
 {
+    stop_waiting(engine, task);
     hashmap_remove(engine->by_key, &task->spec.key);
     list_remove(&task->all);
     engine->n_tasks--;
@@ -137,9 +145,10 @@ static void refuse(struct worker_engine *engine, struct task *task, int error, c
 /* Into the scheduler; its shape, if it has one, is there. */
 static void begin(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
-    int rc = submit_seq(engine, task, grammar);
+    int rc;
 
-    task->shape_number = 0;
+    stop_waiting(engine, task);
+    rc = submit_seq(engine, task, grammar);
     if (rc < 0) {
         refuse(engine, task, rc,
                rc == E_SHAPE ? "what was answered before is not of the answer's shape" : "");
@@ -173,6 +182,21 @@ void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct g
     }
 }
 
+/* E_AGAIN: the task waits for it.  As many may wait as the scheduler's queue would take. */
+static int get_shape(struct worker_engine *engine, struct task *task, struct grammar **out)
+{
+    uint64_t number;
+    int rc = worker_shapes_get(engine, buf_view(&task->spec.constraint), out, &number);
+
+    if (rc != E_AGAIN)
+        return rc;
+    if (engine->n_unshaped >= engine->opts.max_queue)
+        return E_OVERLOADED;
+    task->shape_number = number;
+    engine->n_unshaped++;
+    return rc;
+}
+
 void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
 {
     struct task *task = calloc(1, sizeof(*task));
@@ -191,10 +215,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     task->n_begun = task->n_answered = task->spec.n_tokens - task->spec.n_prompt;
     list_push_back(&engine->tasks, &task->all);
     engine->n_tasks++;
-    if (task->spec.constraint.len_bytes > 0)
-        rc = worker_shapes_get(engine, buf_view(&task->spec.constraint), &grammar, &task->shape_number);
-    else
-        rc = 0;
+    rc = task->spec.constraint.len_bytes > 0 ? get_shape(engine, task, &grammar) : 0;
     if (rc == 0)
         begin(engine, task, grammar);
     else if (rc != E_AGAIN)

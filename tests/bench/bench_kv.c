@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "kv/pool.h"
-#include "sample/sampler.h"
+#include "sample/state.h"
 
 #define N_BLOCKS     100000
 #define CHAIN        1000
@@ -29,7 +29,7 @@ static void *grab(size_t n, size_t size)
 
 static void report(const char *what, uint64_t best_ns, double n, const char *unit)
 {
-    printf("%-34s %12.1f ns per %-8s %14.0f per s\n", what, (double)best_ns / n, unit,
+    printf("%-44s %12.1f ns per %-8s %14.0f per s\n", what, (double)best_ns / n, unit,
            n * (double)NS_PER_S / (double)best_ns);
 }
 
@@ -135,10 +135,56 @@ static void bench_sampler(void)
     free(logits);
 }
 
+/* What the tokens of a sequence add to a draw. */
+static void bench_state(const char *name, const struct sample_opts *opts, float *logits, uint32_t n_distinct)
+{
+    struct sample_place place = {.tokens_left = 1000};
+    struct sampler *sampler;
+    uint64_t best_ns = UINT64_MAX;
+
+    ASSERT(sampler_new(VOCAB, &sampler) == 0);
+    ASSERT(sample_state_new(opts, NULL, VOCAB, 2 * n_distinct + 1, &place.state) == 0);
+    for (uint32_t i = 0; i < n_distinct; i++) {
+        token_id id = i * 7919 % VOCAB;
+
+        sample_state_prompt(place.state, &id, 1);
+        ASSERT(sample_state_push(place.state, id) == 0);
+    }
+    for (; place.position < DRAWS; place.position++) {
+        struct sample_result result;
+        uint64_t begin_ns = clock_now_ns();
+
+        sampler_draw_at(sampler, logits, opts, &place, &result);
+        uint64_t took_ns = clock_now_ns() - begin_ns;
+        best_ns = took_ns < best_ns ? took_ns : best_ns;
+    }
+    report(name, best_ns, 1, "token");
+    sample_state_free(place.state);
+    sampler_free(sampler);
+}
+
+static void bench_states(void)
+{
+    struct sample_opts penalties = {
+        .temperature = 1, .top_p = 1, .frequency_penalty = 0.5f, .repetition_penalty = 1.1f};
+    struct sample_opts tops = {.temperature = 1, .top_p = 1, .wants_logprob = true, .n_top = SAMPLE_MAX_TOP};
+    float *logits = grab(VOCAB, sizeof(*logits));
+    struct rng rng;
+
+    rng_init(&rng, 3);
+    for (uint32_t i = 0; i < VOCAB; i++)
+        logits[i] = (float)(rng_unit(&rng) * 20 - 10);
+    bench_state("draw: temperature 1, penalties, 100 tokens", &penalties, logits, 100);
+    bench_state("draw: temperature 1, penalties, 4000 tokens", &penalties, logits, 4000);
+    bench_state("draw: temperature 1, 20 likeliest", &tops, logits, 0);
+    free(logits);
+}
+
 int main(void)
 {
     printf("%u blocks of %u tokens, vocabulary of %u\n", N_BLOCKS, BLOCK_TOKENS, VOCAB);
     bench_pool();
     bench_sampler();
+    bench_states();
     return 0;
 }

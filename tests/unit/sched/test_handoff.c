@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "tests/unit/sched/rig.h"
@@ -229,6 +230,35 @@ static void peers_are_not_believed(void **state)
     sched_cancel(p.sched, at_p.seq);
 }
 
+/* Both workers of a pair keep what the request wants kept: the one that computed it, the one it came to. */
+static void both_sides_keep_what_is_marked(void **state)
+{
+    struct track at_d = {0}, at_p = {0};
+    struct seq_spec from = departing(18, 9), to = arriving(18, 9);
+    struct kv_pool_counts counts;
+
+    from.keep_tokens = to.keep_tokens = 14; /* three blocks and a half */
+    from.keep_1h_tokens = to.keep_1h_tokens = 4;
+    assert_int_equal(rig_submit(&p, from, &at_p), 0);
+    rig_run(&p);
+    assert_int_equal(rig_submit(&d, to, &at_d), 0);
+    transfer(&at_p, &at_d, 5);
+    assert_int_equal(sched_release(p.sched, at_p.seq), 0);
+    assert_int_equal(sched_arrived(d.sched, at_d.seq, 18, &at_p.draws[0], false), 0);
+    rig_run(&d);
+    kv_pool_counts(p.pool, &counts);
+    assert_int_equal(counts.n_kept, 3);
+    kv_pool_counts(d.pool, &counts);
+    assert_int_equal(counts.n_kept, 3);
+    rig_now_ns += 6 * 60 * NS_PER_S;
+    kv_expire(p.pool);
+    kv_expire(d.pool);
+    kv_pool_counts(p.pool, &counts);
+    assert_int_equal(counts.n_cached, 1);
+    kv_pool_counts(d.pool, &counts);
+    assert_int_equal(counts.n_cached, 1);
+}
+
 static void first_token_may_end_the_answer(void **state)
 {
     struct sample_result stop = {.id = RIG_STOP_ID}, text = {.id = 77};
@@ -426,6 +456,7 @@ int main(void)
         HANDOFF_TEST(any_part_of_an_arrival_is_enough),
         HANDOFF_TEST(last_full_block_is_not_sealed_before_it_is_fed_again),
         HANDOFF_TEST(peers_are_not_believed),
+        HANDOFF_TEST(both_sides_keep_what_is_marked),
         HANDOFF_TEST(first_token_may_end_the_answer),
         HANDOFF_TEST(an_arrival_may_be_cancelled_by_its_own_event),
         HANDOFF_TEST(leases_outlive_a_cancelled_arrival),

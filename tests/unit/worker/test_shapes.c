@@ -16,8 +16,9 @@
 #include "tests/unit/sample/grammar_help.h"
 #include "worker/engine_thread.h"
 
-#define BLOCKS 64
-#define WAIT_S 10
+#define BLOCKS    64
+#define WAIT_S    10
+#define MAX_QUEUE 24
 
 #define OBJECT                                                                                               \
     "{\"json\": {\"type\": \"object\", \"properties\": {\"abc\": {\"type\": \"integer\"}, \"xy\": "          \
@@ -168,7 +169,7 @@ static int open_engine(void **state)
     struct worker_engine_opts opts = {.arena = {.fd = -1},
                                       .n_blocks = BLOCKS,
                                       .max_seqs = 8,
-                                      .max_queue = 64,
+                                      .max_queue = MAX_QUEUE,
                                       .chunk_tokens = 64,
                                       .draft_tokens = 8,
                                       .speculate = SPECULATE_ALWAYS,
@@ -326,6 +327,29 @@ static void only_the_latest_shapes_are_kept(void **state)
     assert_shaped(&heard[1], "{\"text\": \"abc0\"}");
 }
 
+/* More that wait than may: those beyond are refused at once, as by a full queue; those that wait go on. */
+static void as_many_wait_as_a_queue_takes(void **state)
+{
+    uint32_t n_refused = 0;
+
+    for (uint32_t i = 0; i < 40; i++)
+        submit(i, OBJECT, NULL, 0);
+    listen_until(true, 0, 0);
+    listen_until(false, MAX_QUEUE, 40);
+    for (uint32_t i = 0; i < 40; i++) {
+        n_refused += heard[i].finish == BATON__FINISH__FINISH_FAILED;
+        assert_true(heard[i].finish == BATON__FINISH__FINISH_NONE || heard[i].error == E_OVERLOADED);
+    }
+    assert_int_equal(n_refused, 40 - MAX_QUEUE);
+    for (uint32_t i = 0; i < MAX_QUEUE; i++)
+        cancel(i);
+    compile();
+    submit(1, OBJECT, NULL, 0);
+    listen_until(false, 1, 2);
+    assert_shaped(&heard[1], OBJECT);
+    assert_int_equal(n_asked, 1);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_engine, close_engine)
@@ -335,6 +359,7 @@ int main(void)
         T(what_does_not_compile_fails_with_the_reason),
         T(who_waits_may_be_cancelled),
         T(only_the_latest_shapes_are_kept),
+        T(as_many_wait_as_a_queue_takes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be asked of the sampler, through real daemons: penalties, biases, shapes, log probabilities.  The same tokens
+with the same log probabilities come from one worker, from a pair, in company, from a cached prefix, with guesses and without, and
+when the worker that answers dies in the middle."""
+import http.client
+import json
+import threading
+import time
+
+from cluster import Cluster, fetch, in_threads, main, patience
+
+LONG = ("Please remember: my name is Ada Lovelace, my favourite colour is teal and the port is 4711. "
+        "Tell me, what is the KV cache, what is a hand-off, and why are prefill and decode pulled apart in Baton? ")
+SCHEMA = {"type": "object", "properties": {
+    "name": {"type": "string", "maxLength": 20}, "tags": {"type": "array", "items": {"enum": ["red", "green"]}, "minItems": 2},
+    "size": {"type": "integer"}}, "required": ["name", "tags", "size"], "additionalProperties": False}
+ALL = {"temperature": 1.3, "seed": 3, "frequency_penalty": 1.1, "presence_penalty": 0.6, "repetition_penalty": 1.4,
+       "logit_bias": {"300": 4, "7": -100, "500": 1.5}}
+CASES = [
+    {"temperature": 0},
+    {"temperature": 0, "frequency_penalty": 2, "presence_penalty": 2, "repetition_penalty": 2},
+    ALL,
+    {"temperature": 1, "seed": 11, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
+    dict(ALL, response_format={"type": "json_object"}, max_tokens=120),
+]
+
+
+def body(text, fields):
+    return {"model": "baton-demo", "max_tokens": 60, "logprobs": True, "top_logprobs": 4,
+            "messages": [{"role": "user", "content": text}], **fields}
+
+
+def ask(port, text, fields):
+    status, _, answer = fetch(port, "POST", "/v1/chat/completions", body(text, fields), timeout=120)
+    assert status == 200, (status, answer)
+    choice = json.loads(answer)["choices"][0]
+    return choice["message"]["content"], choice["logprobs"]["content"], choice["finish_reason"]
+
+
+def stream(port, text, fields, on_chunk):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience(120))
+    connection.request("POST", "/v1/chat/completions", json.dumps(body(text, dict(fields, stream=True))))
+    response = connection.getresponse()
+    assert response.status == 200, response.read()
+    content, draws, finish, n = "", [], None, 0
+    while True:
+        line = response.readline()
+        assert line, "the stream broke off"
+        if not line.startswith(b"data: "):
+            continue
+        if line.strip() == b"data: [DONE]":
+            connection.close()
+            return content, draws, finish
+        data = json.loads(line[6:])
+        assert "error" not in data, data
+        for choice in data.get("choices", []):
+            content += choice["delta"].get("content") or ""
+            draws += (choice.get("logprobs") or {}).get("content") or []
+            finish = choice.get("finish_reason") or finish
+        n += 1
+        on_chunk(n)
+
+
+def look(answers):
+    """Draws are drawn: each has its log probability, and four likeliest ones in order."""
+    for content, draws, finish in answers:
+        assert draws, content
+        for draw in draws:
+            tops = [t["logprob"] for t in draw["top_logprobs"]]
+            assert len(tops) == 4 and tops == sorted(tops, reverse=True), draw
+            assert draw["logprob"] <= tops[0] and tops[0] <= 0, draw
+
+
+def same(a, b):
+    assert a[0] == b[0] and a[2] == b[2], (a[0], b[0], a[2], b[2])
+    assert len(a[1]) == len(b[1]), (len(a[1]), len(b[1]))
+    for x, y in zip(a[1], b[1]):
+        assert x == y, (x, y)
+
+
+def the_same_draws_however_served():
+    with Cluster() as c:
+        c.router()
+        c.worker("prefill")
+        c.worker("decode")
+        c.wait_ready(prefill=1, decode=1)
+        router, decode = c.routers[0].http, c.workers[1]
+        fresh = [ask(router, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)]
+        assert decode.metric('baton_worker_prompt_tokens_total{how="transferred"}') > 0
+        cached = [ask(router, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)]
+        company = in_threads([lambda i=i, f=f: ask(router, f"{i}. " + LONG, f) for i, f in enumerate(CASES)])
+        alone = [ask(c.workers[0].http, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)]
+        look(fresh)
+        for i in range(len(CASES)):
+            same(fresh[i], cached[i])
+            same(fresh[i], company[i])
+            same(fresh[i], alone[i])
+        texts = [content for content, _, _ in fresh]
+        assert len(set(texts)) == len(CASES), texts  # all that was asked for made a difference
+        for content, _, finish in fresh[3:]:
+            if finish == "stop":
+                json.loads(content)
+        value = json.loads(fresh[3][0])
+        assert set(value) == {"name", "tags", "size"} and len(value["tags"]) >= 2, value
+        c.assert_quiet()
+
+
+def guesses_change_no_draw():
+    answers = []
+    for speculate in ("off", "always"):
+        with Cluster() as c:
+            c.router()
+            worker = c.worker("decode", sched__speculate=speculate)
+            c.wait_ready(decode=1)
+            answers.append([ask(worker.http, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)])
+            time.sleep(0.5)  # a worker counts ten times a second
+            n_right = worker.metric('baton_worker_drafted_tokens_total{was="right"}')
+            assert (n_right > 0) == (speculate == "always"), (speculate, n_right)
+    for a, b in zip(*answers):
+        same(a, b)
+
+
+def a_worker_dies_in_mid_answer():
+    with Cluster() as c:
+        c.router()
+        c.worker("prefill")
+        c.worker("decode")
+        c.worker("decode")
+        c.wait_ready(prefill=1, decode=2)
+        router = c.routers[0].http
+        for i in (2, 3):
+            text = f"{i}. " + LONG
+            want = ask(c.workers[0].http, text, CASES[i])
+            killed = threading.Event()
+
+            def kill_the_one_that_answers(n):
+                if n == 8 and not killed.is_set():
+                    killed.set()
+                    busy = [w for w in c.workers[1:] if w.process.poll() is None and w.status()["tasks"] > 0]
+                    if busy:
+                        busy[0].kill()
+
+            got = stream(router, text, CASES[i], kill_the_one_that_answers)
+            same(got, want)
+        assert any(w.process.poll() is not None for w in c.workers[1:]), "nobody was hit"
+        c.assert_quiet()
+
+
+if __name__ == "__main__":
+    main([the_same_draws_however_served, guesses_change_no_draw, a_worker_dies_in_mid_answer])

@@ -30,7 +30,7 @@ batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/admin_call.h clients/ctl/admin_call.c \
 	clients/ctl/status.h clients/ctl/status.c \
 	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c
-batonctl_LDADD = $(link_clients)
+batonctl_LDADD = libclients.a $(link_front)
 
 bin_PROGRAMS += baton-chat
 baton_chat_SOURCES = clients/chat/main.c clients/chat/chat.h \

@@ -26,6 +26,7 @@ include tests/fuzz/config.mk
 include tests/fuzz/api.mk
 include tests/fuzz/calls.mk
 include tests/fuzz/openai.mk
+include tests/fuzz/admit.mk
 include tests/fuzz/kvframe.mk
 include tests/fuzz/template.mk
 include tests/fuzz/jinja.mk

@@ -7,16 +7,22 @@
  * http.api_keys names (src/front/auth.h has the format), so the key itself is shown here once and stored
  * nowhere.  It is 256 random bits, against which guessing is hopeless and a plain fast hash enough. */
 #include <getopt.h>
+#include <inttypes.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "clients/ctl/commands.h"
+#include "front/auth.h"
 #include "net/tls.h"
+
+#define KEY_ID_BYTES 4 /* of the hash; enough to tell keys apart, and no secret */
 
 int cmd_new_cluster_key(const struct ctl *ctl, int argc, char **argv)
 {
@@ -43,7 +49,7 @@ static bool is_name(const char *text)
            strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n;
 }
 
-static int print_key(const char *tenant, const char *id)
+static int print_key(const char *tenant, const char *id, char *const *limits)
 {
     uint8_t secret[32];
     uint8_t hash[EVP_MAX_MD_SIZE];
@@ -58,7 +64,10 @@ static int print_key(const char *tenant, const char *id)
         status = complain(CTL_NAME, "cannot hash: OpenSSL has no SHA-256");
     } else {
         hex_encode(hash, 32, hex);
-        printf("%s\n%s  %s%s%s\n", key, hex, tenant, id[0] != '\0' ? "  " : "", id);
+        printf("%s\n%s  %s%s%s", key, hex, tenant, id[0] != '\0' ? "  " : "", id);
+        for (; *limits != NULL; limits++)
+            printf("  %s", *limits);
+        putchar('\n');
         fprintf(stderr, "The first line is the key: give it to its user, it is not shown again.  The second "
                         "goes into the file\n"
                         "that http.api_keys names; then batonctl reload.\n");
@@ -75,6 +84,8 @@ int cmd_new_key(const struct ctl *ctl, int argc, char **argv)
         {"id", required_argument, NULL, 'i'}, {"tenant", required_argument, NULL, 't'}, {NULL, 0, NULL, 0}};
     const char *tenant = "default";
     const char *id = "";
+    struct auth_rule rule = {0};
+    struct fault fault = {0};
     int c;
 
     while ((c = getopt_long(argc, argv, "i:t:", options, NULL)) != -1) {
@@ -88,7 +99,72 @@ int cmd_new_key(const struct ctl *ctl, int argc, char **argv)
         else
             id = optarg;
     }
-    if (optind < argc)
-        return complain_usage(CTL_NAME, "new-key: unexpected argument: %s", argv[optind]);
-    return print_key(tenant, id);
+    for (int i = optind; i < argc; i++)
+        if (auth_rule_parse(&rule, argv[i], &fault) < 0)
+            return complain_usage(CTL_NAME, "new-key: %s", fault.text);
+    return print_key(tenant, id, argv + optind);
+}
+
+/* ---- looking ---- */
+
+static void print_time(uint64_t unix_s)
+{
+    char text[21];
+
+    clock_rfc3339(unix_s, text);
+    printf("%s=%s", unix_s <= clock_unix_ns() / NS_PER_S ? "EXPIRED" : "expires", text);
+}
+
+static void print_rule(const struct auth_rule *rule)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {{"rpm", rule->requests_per_min},
+                   {"tpm", rule->tokens_per_min},
+                   {"tpm_in", rule->input_tokens_per_min},
+                   {"tpm_out", rule->output_tokens_per_min},
+                   {"concurrent", rule->concurrent}};
+
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        if (numbers[i].value > 0)
+            printf(" %s=%" PRIu64, numbers[i].name, numbers[i].value);
+    if (rule->models[0] != '\0')
+        printf(" models=%s", rule->models);
+    if (rule->expires_unix_s > 0) {
+        putchar(' ');
+        print_time(rule->expires_unix_s);
+    }
+}
+
+static void print_entry(const struct auth_entry *entry)
+{
+    char id[2 * KEY_ID_BYTES + 1] = "tenant";
+
+    if (entry->hash != NULL)
+        hex_encode(entry->hash, KEY_ID_BYTES, id);
+    printf("%-8s  %-16s  %-16s ", id, entry->tenant, entry->name[0] != '\0' ? entry->name : "-");
+    if (entry->rule != NULL)
+        print_rule(entry->rule);
+    else
+        printf(" no limits");
+    putchar('\n');
+}
+
+int cmd_keys(const struct ctl *ctl, int argc, char **argv)
+{
+    struct auth_keys *keys;
+    struct auth_entry entry;
+    struct fault fault = {0};
+
+    if (argc != 2 || argv[1][0] == '-')
+        return complain_usage(CTL_NAME, "keys wants one argument, the file that http.api_keys names");
+    if (auth_keys_load(argv[1], &fault, &keys) < 0)
+        return complain(CTL_NAME, "%s", fault.text);
+    for (size_t i = 0; auth_tenant_at(keys, i, &entry); i++)
+        print_entry(&entry);
+    for (size_t i = 0; auth_key_at(keys, i, &entry); i++)
+        print_entry(&entry);
+    auth_keys_free(keys);
+    return finish_output(CTL_NAME);
 }

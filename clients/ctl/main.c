@@ -25,7 +25,8 @@ static const struct command commands[] = {
     {"drain", "take no new requests, finish those that run: drain [--wait [--timeout 5min]]", cmd_drain},
     {"undrain", "take requests again", cmd_verb},
     {"reload", "read the configuration again, as SIGHUP does", cmd_verb},
-    {"new-key", "make an API key: new-key [--tenant NAME] [--id NAME]", cmd_new_key},
+    {"new-key", "make an API key: new-key [--tenant NAME] [--id NAME] [LIMIT=VALUE]...", cmd_new_key},
+    {"keys", "what a key file allows, without its secrets: keys FILE", cmd_keys},
     {"new-cluster-key", "make the key that a cluster's daemons share: new-cluster-key FILE",
      cmd_new_cluster_key},
 };

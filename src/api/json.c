@@ -2,7 +2,9 @@
 /* Loading JSON within bounds, and writing it always the same way.
  *
  * Jansson needs up to eighty times a body's size for a body of empty objects, so the bytes are walked first
- * and refused when there are too many values in them or they nest too deeply.
+ * and refused when there are too many values in them or they nest too deeply.  Many values are wanted (a
+ * prompt may be a list of tokens), and what they cost depends on their kind: so there is a bound on the
+ * memory of the loaded document, too.  It leaves room for any text and for a list of a million numbers.
  *
  * The serialisation matters: it becomes prompt, and a prompt that differs in one blank finds nothing in the
  * prefix cache. Clients re-serialise what they got (other blanks, other number formats), so everything is
@@ -15,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/json_budget.h"
 #include "api/json_walk.h"
 #include "base/err.h"
 #include "base/str.h"
@@ -38,22 +41,48 @@ static int check_bounds(struct bytes text, struct fault *fault)
     return 0;
 }
 
+/* The library's own buffers grow by doubling, so a long string needs four times its size for a moment. */
+static size_t memory_bound(struct bytes text)
+{
+    return API_JSON_MEMORY_BYTES + 4 * text.len_bytes;
+}
+
+static int load(struct bytes text, size_t flags, struct fault *fault, json_t **out)
+{
+    json_error_t error;
+    bool is_over;
+
+    json_budget_begin(memory_bound(text));
+    *out = json_loadb((const char *)text.data, text.len_bytes, flags, &error);
+    is_over = json_budget_end();
+    if (*out != NULL)
+        return 0;
+    if (is_over)
+        return fault_set(fault, E_LIMIT, "JSON that needs more than %zu MiB of memory",
+                         memory_bound(text) >> 20);
+    if (json_error_code(&error) == json_error_numeric_overflow)
+        return fault_set(fault, E_RANGE, "JSON with a number out of range");
+    if (json_error_code(&error) == json_error_out_of_memory)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    return fault_set(fault, E_FORMAT, "not valid JSON: %s at byte %d", error.text, error.position);
+}
+
 int api_json_load(struct bytes text, struct fault *fault, json_t **out)
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
-    json_error_t error;
     json_t *root;
     int rc = check_bounds(text, fault);
 
     if (rc < 0)
         return rc;
-    root = json_loadb((const char *)text.data, text.len_bytes, flags, &error);
-    if (root == NULL && json_error_code(&error) == json_error_numeric_overflow)
-        root = json_loadb((const char *)text.data, text.len_bytes, flags | JSON_DECODE_INT_AS_REAL, &error);
-    if (root == NULL)
-        return fault_set(fault, E_FORMAT, "not valid JSON: %s at byte %d", error.text, error.position);
-    *out = root;
-    return 0;
+    rc = load(text, flags, fault, &root);
+    if (rc == E_RANGE)
+        rc = load(text, flags | JSON_DECODE_INT_AS_REAL, fault, &root);
+    if (rc == E_RANGE)
+        rc = E_FORMAT;
+    if (rc == 0)
+        *out = root;
+    return rc;
 }
 
 static int put_real(struct buf *out, double value)

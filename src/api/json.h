@@ -8,11 +8,12 @@
 #include "base/bytes.h"
 #include "base/fault.h"
 
-#define API_MAX_JSON_VALUES 1000000
+#define API_MAX_JSON_VALUES   1000000
+#define API_JSON_MEMORY_BYTES ((size_t)64 << 20) /* of a loaded document, beside 4 times its text */
 
-/* Loads text, after checking depth (128) and number of values.  Duplicate keys, lone surrogates, invalid
- * UTF-8 and trailing data are refused.  Integers beyond 64 bits make all numbers of the document doubles.
- * E_FORMAT, E_LIMIT, with the fault. */
+/* Loads text, after checking depth (128) and number of values, within a bound on memory.  Duplicate keys,
+ * lone surrogates, invalid UTF-8 and trailing data are refused.  Integers beyond 64 bits make all numbers of
+ * the document doubles. E_FORMAT, E_LIMIT, E_NOMEM, with the fault. */
 int api_json_load(struct bytes text, struct fault *fault, json_t **out);
 
 /* Appends value as text the way most chat templates do: keys in their order, ", " and ": " between, non-ASCII

@@ -3,8 +3,9 @@
  *
  *     pages -> [ header | used ....... | free ] -> [ header | used ............ ] -> NULL
  *
- * Only the first page is filled.  A piece larger than a quarter page gets a page of its own, put behind the
- * first one, so that a big piece does not strand the room left in the current page.
+ * Only the first page is filled.  Pages begin small, since most requests are and ten thousand of them may be
+ * there at once, and grow with what was handed out.  A piece larger than a quarter page gets a page of its
+ * own, put behind the first one, so that a big piece does not strand the room left in the current page.
  */
 #include "base/arena.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_BYTES = 16 * 1024, ALIGN = 16 };
+enum { FIRST_PAGE_BYTES = 1024, PAGE_BYTES = 16 * 1024, ALIGN = 16 };
 
 struct arena_page {
     struct arena_page *next;
@@ -44,6 +45,16 @@ static struct arena_page *page_new(size_t cap_bytes)
     return page;
 }
 
+/* For a piece of at most a quarter of the largest page. */
+static size_t next_page_bytes(const struct arena *arena, size_t len_bytes)
+{
+    size_t bytes = FIRST_PAGE_BYTES;
+
+    while (bytes < PAGE_BYTES && (bytes < arena->used_bytes || bytes < 4 * len_bytes))
+        bytes *= 2;
+    return bytes;
+}
+
 /* The page that has room for len_bytes, made when there is none. */
 static struct arena_page *page_with_room(struct arena *arena, size_t len_bytes)
 {
@@ -53,7 +64,7 @@ static struct arena_page *page_with_room(struct arena *arena, size_t len_bytes)
         return first;
 
     bool is_big = len_bytes > PAGE_BYTES / 4;
-    struct arena_page *page = page_new(is_big ? len_bytes : PAGE_BYTES);
+    struct arena_page *page = page_new(is_big ? len_bytes : next_page_bytes(arena, len_bytes));
     if (page == NULL)
         return NULL;
     if (is_big && first != NULL) {

@@ -126,6 +126,11 @@ void ev_jobs_free(struct ev_jobs *jobs)
     free(jobs);
 }
 
+unsigned ev_jobs_n_threads(const struct ev_jobs *jobs)
+{
+    return jobs->n_threads;
+}
+
 static struct job_thread *least_busy(struct ev_jobs *jobs)
 {
     struct job_thread *best = &jobs->threads[0];

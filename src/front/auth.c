@@ -17,21 +17,29 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define HASH_BYTES     32
+#define HASH_BYTES     AUTH_HASH_BYTES
+#define BLANKS         " \t\r"
 #define MAX_KEYS       100000
 #define MAX_FILE_BYTES (32u << 20)
-#define MAX_LINE_BYTES 1024
+#define MAX_LINE_BYTES 2048
 #define MAX_KEY_BYTES  1024
 
 struct entry {
     uint8_t hash[HASH_BYTES];
-    struct auth_key who;
+    char tenant[64];
+    char name[64];
+    struct auth_rule *rule; /* NULL: none */
+};
+
+struct entries {
+    struct entry *items;
+    size_t n;
+    size_t cap;
 };
 
 struct auth_keys {
-    struct entry *entries;
-    size_t n;
-    size_t cap;
+    struct entries keys;
+    struct entries tenants; /* those with a line of their own */
 };
 
 static void hash_key(struct bytes key, uint8_t out[HASH_BYTES])
@@ -58,50 +66,86 @@ static bool is_name(const char *text)
            strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n;
 }
 
-static int add_entry(struct auth_keys *keys, const struct entry *entry)
+static int add_entry(struct entries *list, const struct entry *entry)
 {
-    if (keys->n == MAX_KEYS)
+    if (list->n == MAX_KEYS)
         return E_LIMIT;
-    if (keys->n == keys->cap) {
-        size_t cap = keys->cap == 0 ? 16 : keys->cap * 2;
-        struct entry *grown = realloc(keys->entries, cap * sizeof(*grown));
+    if (list->n == list->cap) {
+        size_t cap = list->cap == 0 ? 16 : list->cap * 2;
+        struct entry *grown = realloc(list->items, cap * sizeof(*grown));
 
         if (grown == NULL)
             return E_NOMEM;
-        keys->entries = grown;
-        keys->cap = cap;
+        list->items = grown;
+        list->cap = cap;
     }
-    keys->entries[keys->n++] = *entry;
+    list->items[list->n++] = *entry;
+    return 0;
+}
+
+static void drop_entries(struct entries *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->items[i].rule);
+    free(list->items);
+}
+
+/* The words after the names.  An entry without any gets no rule. */
+static int parse_rule(struct entry *entry, const char *word, char **rest, struct fault *fault,
+                      const char *place)
+{
+    struct auth_rule rule = {0};
+    struct fault why = {0};
+
+    if (word == NULL)
+        return 0;
+    for (; word != NULL; word = strtok_r(NULL, BLANKS, rest))
+        if (auth_rule_parse(&rule, word, &why) < 0)
+            return fault_set(fault, E_FORMAT, "%s: %s", place, why.text);
+    entry->rule = malloc(sizeof(rule));
+    if (entry->rule == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    *entry->rule = rule;
     return 0;
 }
 
 static int parse_line(struct auth_keys *keys, char *line, struct fault *fault, const char *place)
 {
-    static const char blanks[] = " \t\r";
     struct entry entry = {0};
     char *rest = NULL;
-    const char *hash = strtok_r(line, blanks, &rest);
+    const char *hash = strtok_r(line, BLANKS, &rest);
     const char *tenant;
-    const char *name;
+    const char *word;
+    bool is_tenant;
 
     if (hash == NULL || hash[0] == '#')
         return 0;
-    tenant = strtok_r(NULL, blanks, &rest);
-    name = strtok_r(NULL, blanks, &rest);
-    if (strlen(hash) != 2 * HASH_BYTES || hex_decode(bytes_str(hash), entry.hash, HASH_BYTES) < 0)
-        return fault_set(fault, E_FORMAT, "%s: the first word must be a SHA-256 in 64 hex digits", place);
+    is_tenant = strcmp(hash, "tenant") == 0;
+    tenant = strtok_r(NULL, BLANKS, &rest);
+    word = strtok_r(NULL, BLANKS, &rest);
+    if (!is_tenant &&
+        (strlen(hash) != 2 * HASH_BYTES || hex_decode(bytes_str(hash), entry.hash, HASH_BYTES) < 0))
+        return fault_set(fault, E_FORMAT,
+                         "%s: the first word must be a SHA-256 in 64 hex digits, or \"tenant\"", place);
     if (tenant == NULL || !is_name(tenant))
         return fault_set(fault, E_FORMAT, "%s: the second word must name a tenant ([A-Za-z0-9._-]{1,63})",
                          place);
-    if (name != NULL && !is_name(name))
-        return fault_set(fault, E_FORMAT, "%s: the third word must name the key ([A-Za-z0-9._-]{1,63})",
-                         place);
-    if (strtok_r(NULL, blanks, &rest) != NULL)
-        return fault_set(fault, E_FORMAT, "%s: more than three words", place);
-    str_copy(entry.who.tenant, sizeof(entry.who.tenant), tenant);
-    str_copy(entry.who.name, sizeof(entry.who.name), name == NULL ? "" : name);
-    if (add_entry(keys, &entry) < 0)
+    if (!is_tenant && word != NULL && strchr(word, '=') == NULL) {
+        if (!is_name(word))
+            return fault_set(fault, E_FORMAT, "%s: the third word must name the key ([A-Za-z0-9._-]{1,63})",
+                             place);
+        str_copy(entry.name, sizeof(entry.name), word);
+        word = strtok_r(NULL, BLANKS, &rest);
+    }
+    str_copy(entry.tenant, sizeof(entry.tenant), tenant);
+    int rc = parse_rule(&entry, word, &rest, fault, place);
+
+    if (rc < 0)
+        return rc;
+    if (add_entry(is_tenant ? &keys->tenants : &keys->keys, &entry) < 0) {
+        free(entry.rule);
         return fault_set(fault, E_LIMIT, "%s: too many keys", place);
+    }
     return 0;
 }
 
@@ -173,13 +217,40 @@ void auth_keys_free(struct auth_keys *keys)
 {
     if (keys == NULL)
         return;
-    free(keys->entries);
+    drop_entries(&keys->keys);
+    drop_entries(&keys->tenants);
     free(keys);
 }
 
 size_t auth_keys_count(const struct auth_keys *keys)
 {
-    return keys->n;
+    return keys->keys.n;
+}
+
+static bool entry_at(const struct entries *list, size_t index, struct auth_entry *out)
+{
+    const struct entry *entry;
+
+    if (index >= list->n)
+        return false;
+    entry = &list->items[index];
+    *out = (struct auth_entry){
+        .hash = entry->hash, .tenant = entry->tenant, .name = entry->name, .rule = entry->rule};
+    return true;
+}
+
+bool auth_key_at(const struct auth_keys *keys, size_t index, struct auth_entry *out)
+{
+    return entry_at(&keys->keys, index, out);
+}
+
+bool auth_tenant_at(const struct auth_keys *keys, size_t index, struct auth_entry *out)
+{
+    bool is_there = entry_at(&keys->tenants, index, out);
+
+    if (is_there)
+        out->hash = NULL;
+    return is_there;
 }
 
 int auth_check(const struct auth_keys *keys, struct bytes key, struct auth_key *out)
@@ -190,13 +261,16 @@ int auth_check(const struct auth_keys *keys, struct bytes key, struct auth_key *
     if (key.len_bytes > MAX_KEY_BYTES)
         key.len_bytes = MAX_KEY_BYTES; /* no key is that long; hash no more of it */
     hash_key(key, hash);
-    for (size_t i = 0; i < keys->n; i++) {
-        size_t is_same = (size_t)(CRYPTO_memcmp(hash, keys->entries[i].hash, HASH_BYTES) == 0);
+    for (size_t i = 0; i < keys->keys.n; i++) {
+        size_t is_same = (size_t)(CRYPTO_memcmp(hash, keys->keys.items[i].hash, HASH_BYTES) == 0);
 
         found = (found & (is_same - 1)) | (i & (0 - is_same));
     }
     if (key.len_bytes == 0 || found == SIZE_MAX)
         return E_AUTH;
-    *out = keys->entries[found].who;
+    memset(out, 0, sizeof(*out));
+    memcpy(out->tenant, keys->keys.items[found].tenant, sizeof(out->tenant));
+    memcpy(out->name, keys->keys.items[found].name, sizeof(out->name));
+    out->index = found;
     return 0;
 }

@@ -10,16 +10,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "front/front_priv.h"
+#include "front/admit.h"
 
 #define MAX_LISTED_MODELS   1000
 #define MAX_LOGGED_REFUSALS 10 /* per second */
+#define MAX_GUESSERS        65536
 
 /* ---- routes ---- */
 
@@ -64,15 +66,14 @@ static void refuse_unready(struct front *front, struct http_exchange *exchange)
     reply_error(exchange, &error, NULL, NULL);
 }
 
-static int check_key(struct front *front, struct http_exchange *exchange, struct auth_key *who);
-
 static void show_ready(struct front *front, struct http_exchange *exchange)
 {
     struct auth_key who;
+    struct api_error error;
     struct buf detail = {0};
     char flag[8];
     bool is_verbose = http_query_get(http_exchange_query(exchange), "verbose", flag, sizeof(flag)) &&
-                      check_key(front, exchange, &who) == 0;
+                      admit_key(front, exchange, &who, &error) == 0;
     bool is_up = is_ready(front, is_verbose ? &detail : NULL);
 
     if (is_verbose)
@@ -129,6 +130,18 @@ static int parse_page(struct http_exchange *exchange, char after[256], char befo
     return 0;
 }
 
+/* 200 with JSON, and the fields of the key's limits. */
+static void reply_limited(struct http_exchange *exchange, const struct auth_key *who, struct bytes body)
+{
+    struct http_fields fields = {0};
+    char id[IDS_BYTES];
+
+    ids_make("req_", id);
+    admit_put_fields_of(exchange, who, &fields);
+    reply_json(exchange, id, &fields, body);
+    http_fields_fini(&fields);
+}
+
 static void list_models(struct front *front, struct http_exchange *exchange)
 {
     const struct backend *backend = &front->opts.backend;
@@ -139,17 +152,21 @@ static void list_models(struct front *front, struct http_exchange *exchange)
     struct api_error error;
     struct api_page page;
     struct buf body = {0};
+    struct auth_key who;
     size_t n = 0;
 
-    if (parse_page(exchange, after, before, &page, &error) < 0) {
+    if (admit_key(front, exchange, &who, &error) < 0 ||
+        parse_page(exchange, after, before, &page, &error) < 0) {
         reply_error(exchange, &error, NULL, NULL);
     } else {
         /* All of one loop turn: the models stay where they are between these calls. */
-        while (models != NULL && n < MAX_LISTED_MODELS &&
-               (model = backend->ops->model_at(backend->self, n)) != NULL)
-            models[n++] = describe(front, model);
+        for (size_t i = 0; models != NULL && n < MAX_LISTED_MODELS &&
+                           (model = backend->ops->model_at(backend->self, i)) != NULL;
+             i++)
+            if (limits_allow_model(who.account, model->name))
+                models[n++] = describe(front, model);
         api_put_models(&body, models, n, &page);
-        reply_body(exchange, 200, "application/json", buf_view(&body));
+        reply_limited(exchange, &who, buf_view(&body));
     }
     buf_fini(&body);
     free(models);
@@ -163,12 +180,17 @@ static void show_model(struct front *front, struct http_exchange *exchange)
     const struct gen_model *model = NULL;
     struct buf body = {0};
     struct api_error error;
+    struct auth_key who;
     char name[256];
     int n = http_percent_decode(bytes_of(path.data + skip, path.len_bytes - skip), name, sizeof(name) - 1);
 
+    if (admit_key(front, exchange, &who, &error) < 0) {
+        reply_error(exchange, &error, NULL, NULL);
+        return;
+    }
     if (n > 0) {
         name[n] = '\0';
-        model = backend->ops->model(backend->self, name);
+        model = limits_allow_model(who.account, name) ? backend->ops->model(backend->self, name) : NULL;
     }
     if (model == NULL) {
         api_fail(&error, 404, "model: %s", n > 0 ? name : "");
@@ -178,7 +200,7 @@ static void show_model(struct front *front, struct http_exchange *exchange)
     const struct api_model described = describe(front, model);
 
     api_put_model(&body, &described);
-    reply_body(exchange, 200, "application/json", buf_view(&body));
+    reply_limited(exchange, &who, buf_view(&body));
     buf_fini(&body);
 }
 
@@ -211,34 +233,6 @@ static const struct route *find_route(const struct http_exchange *exchange)
     return NULL;
 }
 
-/* ---- who asks ---- */
-
-static struct bytes bearer(struct bytes value)
-{
-    static const char scheme[] = "bearer ";
-    size_t n = sizeof(scheme) - 1;
-
-    if (value.len_bytes <= n)
-        return bytes_of(NULL, 0);
-    for (size_t i = 0; i < n; i++)
-        if ((value.data[i] | (i + 1 < n ? 0x20 : 0)) != (uint8_t)scheme[i])
-            return bytes_of(NULL, 0);
-    while (n < value.len_bytes && value.data[n] == ' ')
-        n++;
-    return bytes_of(value.data + n, value.len_bytes - n);
-}
-
-/* Either header will do.  0 or E_AUTH. */
-static int check_key(struct front *front, struct http_exchange *exchange, struct auth_key *who)
-{
-    memset(who, 0, sizeof(*who));
-    if (front->keys == NULL)
-        return 0;
-    if (auth_check(front->keys, http_exchange_field(exchange, "x-api-key"), who) == 0)
-        return 0;
-    return auth_check(front->keys, bearer(http_exchange_field(exchange, "authorization")), who);
-}
-
 /* ---- the server's calls ---- */
 
 static void refuse(struct front *front, struct http_exchange *exchange, const struct api_error *error,
@@ -263,16 +257,22 @@ static void refuse(struct front *front, struct http_exchange *exchange, const st
     reply_error(exchange, error, NULL, allow);
 }
 
+static bool is_word(struct bytes text, const char *word)
+{
+    return text.len_bytes == strlen(word) && strncasecmp((const char *)text.data, word, text.len_bytes) == 0;
+}
+
 static void begin_request(struct front *front, struct http_exchange *exchange, const struct route *route,
                           const struct auth_key *who)
 {
     struct bytes coding = http_exchange_field(exchange, "content-encoding");
+    bool is_gzip = is_word(coding, "gzip") || is_word(coding, "x-gzip");
     struct request *request;
     struct api_error error;
     int rc;
 
-    if (coding.len_bytes > 0 && !bytes_is(coding, "identity")) {
-        api_fail(&error, 400, "content-encoding: only identity is decoded by this server");
+    if (coding.len_bytes > 0 && !is_gzip && !is_word(coding, "identity")) {
+        api_fail(&error, 400, "content-encoding: only gzip and identity are decoded by this server");
         error.code = "request_body_encoding_unsupported";
         refuse(front, exchange, &error, NULL);
         return;
@@ -283,7 +283,12 @@ static void begin_request(struct front *front, struct http_exchange *exchange, c
         refuse(front, exchange, &error, NULL);
         return;
     }
+    request->is_gzip = is_gzip;
     http_exchange_set_user(exchange, request);
+    if (admit_begin(request, &error) < 0) {
+        request_refused(request, &error);
+        http_exchange_set_user(exchange, NULL);
+    }
 }
 
 static void on_head(void *arg, struct http_exchange *exchange)
@@ -306,9 +311,7 @@ static void on_head(void *arg, struct http_exchange *exchange)
         return;
     }
     needs_key = route->access == KEYED || (route->access == METRICS && !front->opts.has_open_metrics);
-    if (needs_key && check_key(front, exchange, &who) < 0) {
-        metric_add(front->metrics.auth_failures, 1);
-        api_fail(&error, 401, "invalid x-api-key or authorization");
+    if (needs_key && admit_key(front, exchange, &who, &error) < 0) {
         refuse(front, exchange, &error, NULL);
         return;
     }
@@ -364,6 +367,9 @@ void front_opts_init(struct front_opts *opts)
     memset(opts, 0, sizeof(*opts));
     opts->ping_ns = 9 * NS_PER_S; /* ten is what clients were promised */
     opts->max_requests = 4096;
+    opts->guesses_per_min = 30;
+    opts->max_waiting = 4096;
+    opts->max_waiting_bytes = UINT64_C(1) << 30;
     opts->inline_bytes = 64 << 10;
     opts->default_temperature = 1;
     opts->created_unix_s = clock_unix_ns() / NS_PER_S;
@@ -383,6 +389,16 @@ static int open_server(struct front *front)
     return rc < 0 ? rc : http_server_new(&opts, &front->server);
 }
 
+static int open_pool(struct front *front)
+{
+    struct pool_opts opts = {.jobs = front->opts.jobs,
+                             .loop = front->opts.loop,
+                             .max_waiting = front->opts.max_waiting,
+                             .max_waiting_bytes = front->opts.max_waiting_bytes};
+
+    return opts.jobs == NULL ? 0 : pool_new(&opts, &front->pool);
+}
+
 int front_new(const struct front_opts *opts, struct fault *fault, struct front **out)
 {
     struct front *front = calloc(1, sizeof(*front));
@@ -393,7 +409,10 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     front->opts = *opts;
     list_init(&front->requests);
     report_init(front);
-    if (opts->keys_path != NULL)
+    if (limits_new(&front->limits) < 0 ||
+        guesses_new(opts->guesses_per_min, MAX_GUESSERS, &front->guesses) < 0 || open_pool(front) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && opts->keys_path != NULL)
         rc = front_reload_keys(front, opts->keys_path, fault);
     if (rc == 0 && open_server(front) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
@@ -414,6 +433,9 @@ void front_free(struct front *front)
         atomic_store(&container_of(node, struct request, node)->is_abandoned, true);
     list_for_each_safe (node, spare, &front->requests)
         request_free(container_of(node, struct request, node));
+    pool_free(front->pool);
+    guesses_free(front->guesses);
+    limits_free(front->limits);
     auth_keys_free(front->keys);
     buf_fini(&front->busy_answer);
     free(front);
@@ -441,6 +463,10 @@ int front_reload_keys(struct front *front, const char *keys_path, struct fault *
 
     if (keys_path == NULL && front->keys != NULL) /* it may listen where only keys keep the world out */
         return fault_set(fault, E_AUTH, "http.api_keys cannot be taken away by a reload; restart");
+    if (rc == 0 && keys != NULL && limits_load(front->limits, keys) < 0) {
+        auth_keys_free(keys);
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    }
     if (rc < 0)
         return rc;
     auth_keys_free(front->keys);

@@ -31,12 +31,15 @@
 struct front;
 
 struct front_opts {
-    struct ev_loop *loop;    /* borrowed */
-    struct ev_jobs *jobs;    /* borrowed; NULL: all work inline */
-    struct backend backend;  /* by value; what it points to is borrowed */
-    struct metrics *metrics; /* borrowed, wanted */
-    const char *keys_path;   /* API keys (front/auth.h says the format); NULL: no key is asked for */
-    bool has_open_metrics;   /* /metrics needs no key although keys are configured */
+    struct ev_loop *loop;       /* borrowed */
+    struct ev_jobs *jobs;       /* borrowed; NULL: all work inline */
+    struct backend backend;     /* by value; what it points to is borrowed */
+    struct metrics *metrics;    /* borrowed, wanted */
+    const char *keys_path;      /* API keys (front/auth.h says the format); NULL: no key is asked for */
+    bool has_open_metrics;      /* /metrics needs no key although keys are configured */
+    uint32_t guesses_per_min;   /* different wrong keys from one address; beyond: 429; 0: no bound */
+    uint32_t max_waiting;       /* large requests that wait for a job thread, of one tenant half of them */
+    uint64_t max_waiting_bytes; /* and their bodies */
     struct http_limits limits;
     bool shares_port;           /* several fronts listen on the same address */
     uint64_t ping_ns;           /* silence on a stream before a ping event */
@@ -46,7 +49,8 @@ struct front_opts {
     uint64_t created_unix_s;    /* for model listings without a date of their own */
 };
 
-/* Sets what is not a pointer to its default: ping 9 s, 4096 requests, 64 KiB inline, temperature 1. */
+/* Sets what is not a pointer to its default: ping 9 s, 4096 requests, 64 KiB inline, temperature 1, 30
+ * guesses, 4096 waiting with 1 GiB. */
 void front_opts_init(struct front_opts *opts);
 
 int front_new(const struct front_opts *opts, struct fault *fault, struct front **out);
@@ -59,7 +63,7 @@ int front_listen(struct front *front, const char *address, struct fault *fault);
 int front_listen_fd(struct front *front, int fd); /* takes a listening socket (socket activation) */
 uint16_t front_port(const struct front *front);   /* of the first listener */
 
-/* Reads the key file again; on failure the old keys stay. */
+/* Reads the key file again; what keys have used of their limits is kept.  On failure the old keys stay. */
 int front_reload_keys(struct front *front, const char *keys_path, struct fault *fault);
 
 /* /readyz turns 503; running answers go on. */

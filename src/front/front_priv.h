@@ -12,8 +12,11 @@
 #include "front/answer.h"
 #include "front/auth.h"
 #include "front/front.h"
+#include "front/guesses.h"
 #include "front/ids.h"
+#include "front/limits.h"
 #include "front/logprobs.h"
+#include "front/pool.h"
 #include "front/prompt.h"
 #include "http/response.h"
 
@@ -39,6 +42,7 @@ struct front_metrics {
     struct metric *stages[REQUEST_N_STAGES];
     struct metric *auth_failures;
     struct metric *aborts;
+    struct metric_family *limit_refusals; /* tenant reason */
     struct metric_family *requests;
     struct metric_family *running, *waiting; /* by model */
     struct metric_family *v_running, *v_waiting, *v_success;
@@ -52,6 +56,9 @@ struct front {
     struct front_opts opts;
     struct http_server *server;
     struct auth_keys *keys; /* NULL: nobody is asked for one */
+    struct limits *limits;
+    struct guesses *guesses;
+    struct pool *pool; /* NULL: all work is done at once */
     struct list requests;
     uint32_t n_running;
     bool is_draining;
@@ -109,16 +116,19 @@ struct request {
     char trace_id[33];
     char peer[64];
     struct auth_key who;
+    struct limit_lease lease;
     bool wants_proof; /* in the stream */
     bool is_paused;   /* the client reads too slowly */
     bool is_held;     /* its end must leave it to whoever holds it */
 
     /* While a job of it is in the pool, only the job touches body, gen, error and prompts. */
-    bool is_in_pool;
+    bool is_in_pool; /* or waits for it */
+    struct pool_job job;
     atomic_bool is_working;   /* the pool's thread has not finished with it */
     atomic_bool is_abandoned; /* do not begin */
     int work_rc;
     struct buf body;
+    bool is_gzip; /* the body */
     struct gen_request gen;
     struct api_error error;
     struct prompt prompt;

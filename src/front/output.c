@@ -14,6 +14,7 @@
 #include "api/json_walk.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "front/admit.h"
 #include "front/output_priv.h"
 #include "http/sse.h"
 
@@ -47,6 +48,7 @@ void output_begin_stream(struct request *request)
     http_fields_add_str(&fields, "cache-control", "no-cache");
     http_fields_add_str(&fields, "x-accel-buffering", "no");
     reply_add_id(&fields, request->exchange, request->id);
+    admit_put_fields(request->exchange, &fields);
     request->is_stream = true;
     request->is_mute = http_reply_begin(request->exchange, 200, &fields) < 0;
     http_fields_fini(&fields);

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "front/front_priv.h"
+#include "front/admit.h"
 
 #define DEFAULT_RETRY_AFTER_S 1u
 
@@ -58,6 +58,7 @@ void reply_error(struct http_exchange *exchange, const struct api_error *error, 
     }
     add_error_fields(&fields, error);
     reply_add_id(&fields, exchange, id);
+    admit_put_fields(exchange, &fields);
     if (allow != NULL)
         http_fields_add_str(&fields, "allow", allow);
     if (error->status == 401)
@@ -87,6 +88,7 @@ void reply_json(struct http_exchange *exchange, const char *id, struct http_fiel
 {
     http_fields_add_str(fields, "content-type", "application/json");
     reply_add_id(fields, exchange, id);
+    admit_put_fields(exchange, fields);
     http_reply(exchange, 200, fields, body);
 }
 

@@ -103,6 +103,9 @@ void report_init(struct front *front)
     m->aborts = metric_series(
         counter(front, "baton_client_aborts_total", "Requests whose client went away before the end.", ""),
         NULL);
+    m->limit_refusals =
+        counter(front, "baton_limit_refusals_total",
+                "Requests refused by a key's or tenant's rule, or for guessing keys.", "tenant reason");
     init_own(front, m);
     init_compatible(front, m);
 }

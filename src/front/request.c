@@ -18,9 +18,13 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "front/admit.h"
 #include "front/output_priv.h"
+#include "front/unzip.h"
 
-#define MAX_ECHOED_BYTES (32u << 20)
+#define GZIP_WORK          8                  /* what a byte of gzip may well become */
+#define MAX_UNZIPPED_BYTES ((size_t)32 << 20) /* when no other bound on bodies was given */
+#define MAX_ECHOED_BYTES   (32u << 20)
 
 const struct backend *request_backend(const struct request *request)
 {
@@ -100,10 +104,13 @@ void request_free(struct request *request)
     struct front *front = request->front;
 
     atomic_store(&request->is_abandoned, true);
+    if (pool_withdraw(&request->job))
+        atomic_store(&request->is_working, false);
     while (atomic_load(&request->is_working))
         clock_sleep_ns(NS_PER_MS);
     if (request->model != NULL && request_backend(request)->ops->model_drop != NULL)
         request_backend(request)->ops->model_drop(request_backend(request)->self, request->model);
+    admit_settle(request);
     list_remove(&request->node);
     front->n_running--;
     ev_timer_free(request->ping);
@@ -124,7 +131,8 @@ static void request_end(struct request *request, enum request_state state)
     request->last_ns = clock_now_ns();
     request_enter(request, state);
     report_end(request);
-    if (!request->is_in_pool && !request->is_held)
+    admit_settle(request);
+    if ((!request->is_in_pool || request->job.is_waiting) && !request->is_held)
         request_free(request);
 }
 
@@ -189,11 +197,37 @@ void request_pause(struct request *request, bool is_paused)
 
 /* ---- work, on the loop or in the pool ---- */
 
+/* The body as it was before its coding. */
+static int unpack(struct request *request)
+{
+    size_t max_bytes = request->front->opts.limits.max_body_bytes;
+    struct buf plain = {0};
+    int rc;
+
+    if (!request->is_gzip)
+        return 0;
+    rc = unzip_body(buf_view(&request->body), max_bytes > 0 ? max_bytes : MAX_UNZIPPED_BYTES, &plain);
+    buf_fini(&request->body);
+    request->body = plain;
+    if (rc == E_NOMEM) {
+        api_fail(&request->error, 503, "out of memory");
+    } else if (rc == E_RANGE) {
+        api_fail(&request->error, 413, "the decoded request body is too large");
+        request->error.code = "request_body_too_large_after_decoding";
+    } else if (rc < 0) {
+        api_fail(&request->error, 400, "the request body is not valid gzip");
+        request->error.code = "request_body_encoding_invalid";
+    }
+    return rc;
+}
+
 static void parse_work(void *arg)
 {
     struct request *request = arg;
 
     if (!atomic_load(&request->is_abandoned))
+        request->work_rc = unpack(request);
+    if (!atomic_load(&request->is_abandoned) && request->work_rc == 0)
         request->work_rc =
             api_parse_request(buf_view(&request->body), request->call, &request->gen, &request->error);
     buf_fini(&request->body);
@@ -265,22 +299,33 @@ static void tokenise_work(void *arg)
 static void parse_done(void *arg);
 static void tokenise_done(void *arg);
 
-static void run(struct request *request, bool is_long, ev_call work, ev_call done)
+/* size_bytes: a rough measure of how long it takes; more than inline_bytes goes to the pool. */
+static void run(struct request *request, size_t size_bytes, ev_call work, ev_call done)
 {
     struct api_error error;
+    int rc;
 
     atomic_store(&request->is_working, true);
-    if (!is_long || request->front->opts.jobs == NULL) {
+    if (size_bytes <= request->front->opts.inline_bytes || request->front->pool == NULL) {
         work(request);
         done(request);
         return;
     }
     request->is_in_pool = true;
-    if (ev_jobs_submit(request->front->opts.jobs, request->front->opts.loop, work, done, request) == 0)
+    request->job = (struct pool_job){.owner = limits_tenant(request->lease.account),
+                                     .size_bytes = size_bytes,
+                                     .work = work,
+                                     .done = done,
+                                     .arg = request};
+    rc = pool_submit(request->front->pool, &request->job);
+    if (rc == 0)
         return;
     request->is_in_pool = false;
     atomic_store(&request->is_working, false);
-    api_fail(&error, 529, "Overloaded");
+    if (rc == E_LIMIT)
+        api_fail(&error, 429, "too many large requests of this tenant wait already");
+    else
+        api_fail(&error, 529, "Overloaded");
     request_fail(request, &error);
 }
 
@@ -296,17 +341,8 @@ static bool is_back(struct request *request)
 
 void request_begin(struct request *request)
 {
-    bool is_long;
-
     http_exchange_take_body(request->exchange, &request->body);
-    is_long = request->body.len_bytes > request->front->opts.inline_bytes;
-    run(request, is_long, parse_work, parse_done);
-}
-
-/* A rough measure of how long tokenising will take. */
-static bool is_long_prompt(const struct request *request)
-{
-    return request->gen.arena.used_bytes > request->front->opts.inline_bytes;
+    run(request, request->body.len_bytes * (request->is_gzip ? GZIP_WORK : 1), parse_work, parse_done);
 }
 
 static const struct gen_model *find_model(const struct request *request)
@@ -337,6 +373,11 @@ static void parse_done(void *arg)
         return;
     }
     request->model = find_model(request);
+    if (request->model != NULL && admit_model(request, request->model->name, &error) < 0) {
+        request->model = NULL;
+        request_fail(request, &error);
+        return;
+    }
     if (request->model == NULL) {
         api_fail(&error, 404, "model: %.*s", (int)request->gen.model.len_bytes,
                  (const char *)request->gen.model.data);
@@ -348,7 +389,7 @@ static void parse_done(void *arg)
     if (backend->ops->model_keep != NULL)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
-    run(request, is_long_prompt(request), tokenise_work, tokenise_done);
+    run(request, request->gen.arena.used_bytes, tokenise_work, tokenise_done);
 }
 
 /* The answer is known without a backend. */
@@ -382,6 +423,7 @@ static void fail_too_long(struct request *request, size_t n)
 static void tokenise_done(void *arg)
 {
     struct request *request = arg;
+    struct api_error error;
 
     if (!is_back(request))
         return;
@@ -404,5 +446,8 @@ static void tokenise_done(void *arg)
             return;
         }
     }
-    choices_submit(request);
+    if (admit_reserve(request, &error) < 0)
+        request_fail(request, &error);
+    else
+        choices_submit(request);
 }

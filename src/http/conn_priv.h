@@ -66,6 +66,8 @@ struct http_conn {
     uint64_t state_began_ns;
     uint64_t progress_ns;   /* when output last went out, or was first queued */
     uint64_t over_since_ns; /* since when more than max_queue_bytes wait; 0: they do not */
+    int direct_fd;          /* 0: not looked up yet; -1: not a plain socket (direct.c) */
+    bool has_unsent;        /* the output is not empty */
     size_t scanned_bytes;   /* of an unfinished head, no line end beyond the last one parsed is in here */
     uint64_t discarded_bytes;
     uint32_t n_requests;
@@ -113,6 +115,11 @@ void http_conn_break(struct http_conn *conn, enum http_abort why);
 void http_conn_wrote(struct http_conn *conn);
 size_t http_conn_unsent(const struct http_conn *conn);
 void http_conn_drain(struct http_conn *conn);
+
+/* direct.c */
+/* Sends a piece of a stream (with its chunk's frame) past the empty output of a plain socket; what the kernel
+ * leaves waits in the output.  False: nothing was sent. */
+bool http_conn_send_now(struct http_conn *conn, struct bytes piece, bool is_chunking);
 
 /* body.c */
 /* Takes what the input has of the body (CONN_DISCARD: drops it).  1: the body is whole; 0: more is needed;

@@ -186,8 +186,8 @@ int http_reply_begin(struct http_exchange *exchange, int status, const struct ht
 int http_reply_write(struct http_exchange *exchange, struct bytes piece)
 {
     struct http_conn *conn = conn_of(exchange);
-    struct evbuffer *output = bufferevent_get_output(conn->bev);
     size_t max_bytes = conn->server->limits.max_queue_bytes;
+    struct evbuffer *output;
     int rc = 0;
 
     ASSERT(exchange->answer == ANSWER_STREAMING);
@@ -195,6 +195,9 @@ int http_reply_write(struct http_exchange *exchange, struct bytes piece)
         return E_CLOSED;
     if (piece.len_bytes == 0 || exchange->head.method == HTTP_HEAD)
         return 0;
+    if (http_conn_send_now(conn, piece, exchange->is_chunking))
+        return conn->is_broken ? E_CLOSED : 0;
+    output = bufferevent_get_output(conn->bev);
     if (exchange->is_chunking)
         rc |= evbuffer_add_printf(output, "%zx\r\n", piece.len_bytes) < 0;
     rc |= evbuffer_add(output, piece.data, piece.len_bytes) < 0;

@@ -3,7 +3,7 @@ noinst_LIBRARIES += libhttp.a
 libhttp_a_SOURCES = src/http/parse.h src/http/parse_priv.h src/http/parse.c src/http/parse_response.c \
 	src/http/chunked.h src/http/chunked.c src/http/response.h src/http/response.c src/http/sse.h src/http/sse.c \
 	src/http/sse_parse.h src/http/sse_parse.c src/http/server.h src/http/server.c src/http/conn_priv.h \
-	src/http/conn.c src/http/body.c src/http/exchange.c \
+	src/http/conn.c src/http/body.c src/http/exchange.c src/http/direct.c \
 	src/http/client.h src/http/client.c src/http/client_priv.h src/http/client_conn.c
 
 # libnet carries nothing that libhttp calls, so its tests link without it.

@@ -297,6 +297,8 @@ void router_job_free(struct gen_handle *job)
     if (job->router->next_job == &job->all)
         job->router->next_job = job->all.next;
     list_remove(&job->all);
+    job->router->n_freed++;
+    job->router->n_ended -= job->ended.is_set;
     free(job->job.tokens);
     buf_fini(&job->job.constraint);
     free(job->bias);
@@ -449,6 +451,7 @@ void router_job_end(struct gen_handle *job, enum gen_end end)
     struct gen_proof proof;
 
     if (job->is_paused) { /* the client hears of it later, the workers are free now */
+        router->n_ended += !job->ended.is_set;
         job->ended.is_set = true;
         job->ended.end = end;
         leave(job);

@@ -14,3 +14,9 @@ tests_unit_router_test_jobs_LDADD = tests/unit/front/libsim.a $(link_router) $(C
 tests_unit_router_test_jobs_model_SOURCES = tests/unit/router/test_jobs_model.c $(router_rig)
 tests_unit_router_test_jobs_model_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
 endif
+
+# Not a test: run it by hand on a quiet machine, beside nginx if that is there.
+noinst_PROGRAMS += tests/bench/bench_streams
+tests_bench_bench_streams_SOURCES = tests/bench/streams/main.c tests/bench/streams/streams.h \
+	tests/bench/streams/upstream.c tests/bench/streams/load.c
+tests_bench_bench_streams_LDADD = $(link_router)

@@ -264,6 +264,8 @@ static int build_front(struct daemon *daemon, struct fault *fault)
     opts.backend = router_backend(&daemon->router);
     opts.metrics = daemon->router.metrics;
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
+    opts.max_requests = (uint32_t)conf->http_max_requests;
+    opts.guesses_per_min = (uint32_t)conf->http_wrong_keys;
     set_limits(conf, &opts.limits);
     if (ev_jobs_new((unsigned)conf->http_job_threads, 4096, &daemon->jobs) < 0)
         return fault_set(fault, E_NOMEM, "cannot start job threads");

@@ -14,7 +14,8 @@ static const struct config_key keys[] = {
      "API key "
      "file is given."},
     {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "", 0, 0, NULL, true,
-     "File of API key hashes, one 'sha256-hex tenant [name]' per line (make one with 'batonctl new-key'). "
+     "File of API key hashes, one 'sha256-hex tenant [name] [limit=value ...]' per line (make one with "
+     "'batonctl new-key'). "
      "Empty: "
      "no key is "
      "asked for, which is allowed on loopback only."},
@@ -27,6 +28,11 @@ static const struct config_key keys[] = {
     {"http", "max_per_address", CONFIG_U64, KEY(http_max_per_address), "256", 1, 1e6, NULL, false,
      "Client connections from one address (an IPv6 /64 counts as one). A proxy, or a load generator on this "
      "host, wants more."},
+    {"http", "max_requests", CONFIG_U64, KEY(http_max_requests), "16384", 1, 1e6, NULL, false,
+     "Requests under way at once; beyond it a client gets 529."},
+    {"http", "wrong_keys", CONFIG_U64, KEY(http_wrong_keys), "30", 0, 1e6, NULL, false,
+     "Different wrong API keys that one address may present in a minute before it is refused with 429 for a "
+     "while; 0: as many as it likes, for routers behind a proxy that hides addresses."},
     {"http", "head_timeout", CONFIG_DURATION, KEY(http_head_timeout_ns), "10s", S(0.1), S(3600), NULL, false,
      "Deadline for a complete request head."},
     {"http", "body_timeout", CONFIG_DURATION, KEY(http_body_timeout_ns), "30s", S(0.1), S(3600), NULL, false,

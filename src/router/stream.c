@@ -105,6 +105,14 @@ static int keep_token(struct gen_handle *job, token_id id)
     return 0;
 }
 
+/* Whether the job ended in a call that was made when so many had been freed.  Nearly always none was
+ * meanwhile, and this is asked for every token. */
+static bool is_gone(const struct router *router, const struct gen_handle *job, uint64_t number,
+                    uint64_t n_freed)
+{
+    return router->n_freed != n_freed && hashmap_get(router->by_number, &number) != job;
+}
+
 void router_stream_deliver(struct gen_handle *job)
 {
     uint32_t n = router_job_answered(job) - job->n_delivered;
@@ -114,15 +122,16 @@ void router_stream_deliver(struct gen_handle *job)
         return;
     if (n > 0) {
         uint32_t from = job->n_prompt + job->n_delivered;
-        uint64_t number = job->number;
         struct router *router = job->router;
+        uint64_t n_freed = router->n_freed;
+        uint64_t number = job->number;
 
         job->n_delivered += n;
         if (job->first_token_ns == 0)
             job->first_token_ns = clock_now_ns();
         events.on_tokens(job->arg,
                          &(struct gen_tokens){.ids = job->job.tokens + from, .n = n, .draws = job->draws});
-        if (hashmap_get(router->by_number, &number) != job)
+        if (is_gone(router, job, number, n_freed))
             return; /* cancelled from inside */
     }
     if (job->ended.is_set)
@@ -254,6 +263,7 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
     router_job_uncharge(job, &job->decode);
     if (is_end(answer->finish) && first->slot != PICKER_NONE && !first->is_over && !first->has_proof) {
         /* A short answer overtook the word of who prefilled, on another link: the proof waits for it. */
+        job->router->n_ended += !job->ended.is_set;
         job->ended.is_set = true;
         job->ended.end = end_of(answer->finish);
         job->ended.since_ns = clock_now_ns();
@@ -290,6 +300,7 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
     struct gen_handle *job = hashmap_get(router->by_number, &answer->request);
     struct job_part *part = job ? part_of(job, slot) : NULL;
     uint64_t number = answer->request;
+    uint64_t n_freed = router->n_freed;
 
     if (part == NULL || part->is_over)
         return; /* an earlier attempt, or cancelled meanwhile */
@@ -297,14 +308,14 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
         take_proof(part, answer->proof);
     if (answer->is_accepted) {
         on_accepted(job, slot, answer->cached_tokens);
-        if (hashmap_get(router->by_number, &number) != job)
+        if (is_gone(router, job, number, n_freed))
             return;
     }
     if (answer->n_ids > 0) {
         if (!job->is_accepted) { /* its prefill worker was lost before it said so */
             job->state = JOB_ANSWERING;
             say_accepted(job, part->has_proof ? part->proof.reused_tokens : 0);
-            if (hashmap_get(router->by_number, &number) != job)
+            if (is_gone(router, job, number, n_freed))
                 return;
         }
         if (accept_tokens(job, answer) < 0) {
@@ -319,7 +330,7 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
             part->charged_tokens = part->charged_context = 0;
         }
         router_stream_deliver(job);
-        if (hashmap_get(router->by_number, &number) != job)
+        if (is_gone(router, job, number, n_freed))
             return;
     }
     if (answer->finish == BATON__FINISH__FINISH_NONE)
@@ -378,6 +389,8 @@ void router_stream_end_unproved(struct router *router)
     struct list *node = router->jobs.next;
     uint64_t now_ns = clock_now_ns();
 
+    if (router->n_ended == 0)
+        return; /* all of ten thousand need not be looked at */
     for (; node != &router->jobs; node = router->next_job) {
         struct gen_handle *job = container_of(node, struct gen_handle, all);
 

@@ -73,6 +73,32 @@ def api_keys():
     assert run("batonctl", "new-key", "--tenant", "a b").returncode == 2
 
 
+def api_key_limits():
+    made = run("batonctl", "new-key", "--tenant", "team-a", "--id", "laptop", "rpm=60", "tpm_out=40k",
+               "models=big,small-*", "expires=2099-12-31")
+    key, line = made.stdout.decode().splitlines()
+    assert made.returncode == 0
+    assert line.split()[1:] == ["team-a", "laptop", "rpm=60", "tpm_out=40k", "models=big,small-*", "expires=2099-12-31"]
+    for bad in ("rpm=0", "speed=1", "expires=tomorrow", "rpm"):
+        refused = run("batonctl", "new-key", bad)
+        assert refused.returncode == 2 and bad.split("=")[0].encode() in refused.stderr and not refused.stdout, refused
+    with tempfile.TemporaryDirectory() as home:
+        path = os.path.join(home, "keys")
+        with open(path, "w") as f:
+            f.write(f"# all\n{line}\n{hashlib.sha256(b'x').hexdigest()} old expires=2020-01-01\ntenant team-a tpm_in=2m\n")
+        os.chmod(path, 0o640)
+        shown = run("batonctl", "keys", path)
+        assert shown.returncode == 0, shown
+        rows = [row.split() for row in shown.stdout.decode().splitlines()]
+        assert rows == [["tenant", "team-a", "-", "tpm_in=2000000"],
+                        [line[:8], "team-a", "laptop", "rpm=60", "tpm_out=40000", "models=big,small-*",
+                         "expires=2099-12-31T00:00:00Z"],
+                        [hashlib.sha256(b"x").hexdigest()[:8], "old", "-", "EXPIRED=2020-01-01T00:00:00Z"]], rows
+        assert line[:64] not in shown.stdout.decode() and key not in shown.stdout.decode()
+        os.chmod(path, 0o644)
+        assert b"chmod" in run("batonctl", "keys", path).stderr
+
+
 def status_of_a_router():
     with Door() as door:
         shown = door.ctl("status")
@@ -142,4 +168,4 @@ def top_on_a_terminal():
         assert door.ctl("top").returncode == 1  # no terminal
 
 
-main([cluster_keys, api_keys, status_of_a_router, failures_say_what_to_do, acting, waiting_for_a_drain, top_on_a_terminal])
+main([cluster_keys, api_keys, api_key_limits, status_of_a_router, failures_say_what_to_do, acting, waiting_for_a_drain, top_on_a_terminal])

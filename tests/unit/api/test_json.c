@@ -133,6 +133,54 @@ static void load_is_bounded(void **state)
     buf_fini(&text);
 }
 
+/* n times what, between brackets. */
+static int load_list(const char *what, size_t n, struct fault *fault)
+{
+    struct buf text = {0};
+    json_t *root = NULL;
+    int rc;
+
+    buf_append_byte(&text, '[');
+    for (size_t i = 0; i < n; i++) {
+        buf_append_str(&text, i == 0 ? "" : ",");
+        buf_append_str(&text, what);
+    }
+    buf_append_byte(&text, ']');
+    rc = api_json_load(buf_view(&text), fault, &root);
+    if (rc == 0)
+        assert_int_equal(json_array_size(root), n);
+    json_decref(root);
+    buf_fini(&text);
+    return rc;
+}
+
+static void memory_is_bounded_and_long_prompts_fit(void **state)
+{
+    struct fault fault = {0};
+    struct buf text = {0};
+    json_t *root;
+
+    /* A prompt of token ids, and one of text, as large as they may come. */
+    assert_int_equal(load_list("151643", 900000, NULL), 0);
+    buf_append_byte(&text, '"');
+    assert_int_equal(buf_reserve(&text, (32 << 20) + 2), 0);
+    memset(text.data + 1, 'x', 32 << 20);
+    text.len_bytes = (32 << 20) + 1;
+    buf_append_byte(&text, '"');
+    assert_int_equal(api_json_load(buf_view(&text), NULL, &root), 0);
+    json_decref(root);
+    /* As many bytes, made to cost most. */
+    assert_int_equal(load_list("{}", 500000, &fault), E_LIMIT);
+    assert_non_null(strstr(fault.text, "JSON that needs more than "));
+    assert_int_equal(load_list("{\"a\":{}}", 400000, &fault), E_LIMIT);
+    /* What is small may be made of anything, also after a refusal. */
+    assert_int_equal(load_list("{}", 100000, NULL), 0);
+    /* Numbers beyond 64 bits go the second way and are held to the same. */
+    assert_int_equal(load_list("99999999999999999999", 100000, NULL), 0);
+    assert_int_equal(load_list("1e999", 2, NULL), E_FORMAT);
+    buf_fini(&text);
+}
+
 static void hostile_documents_are_refused(void **state)
 {
     static const char *const bad[] = {"{\"a\":1,\"a\":2}", "\"\\ud83d\"", "\"\xff\"", "{} x",
@@ -201,10 +249,14 @@ static void integers_may_be_doubles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_walker_knows_json),         cmocka_unit_test(the_walker_agrees_with_the_library),
-        cmocka_unit_test(a_cut_text_can_be_closed),      cmocka_unit_test(load_is_bounded),
-        cmocka_unit_test(hostile_documents_are_refused), cmocka_unit_test(the_serialisation_is_fixed),
+        cmocka_unit_test(the_walker_knows_json),
+        cmocka_unit_test(the_walker_agrees_with_the_library),
+        cmocka_unit_test(a_cut_text_can_be_closed),
+        cmocka_unit_test(load_is_bounded),
+        cmocka_unit_test(hostile_documents_are_refused),
+        cmocka_unit_test(the_serialisation_is_fixed),
         cmocka_unit_test(integers_may_be_doubles),
+        cmocka_unit_test(memory_is_bounded_and_long_prompts_fit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who reads the tokens: all streams of one process over epoll, as little work for each event as can be.
+ *
+ * It looks at its sockets every LOOK_NS and not at each event: clients far away do not interrupt the front's
+ * core to be woken, and a process on the next core that sleeps between any two events would, at a cost larger
+ * than the front's own.  What that adds is in the figures.
+ *
+ * Every event of text is one token; counting them tells which token it is, and the shared table when it left.
+ * So the latency includes everything between the upstream's decision to send and this process's having read
+ * it: the upstream's writing, two passages through the kernel, the front, and this process's waiting for its
+ * turn on a core that it shares with the upstream.  It is the same for every front. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "tests/bench/streams/streams.h"
+
+#define MARK          "_delta\ndata" /* once in each event with text, and '_' once in it */
+#define MAX_OPENING   64             /* streams asked for that have not begun */
+#define HISTOGRAM_US  200000
+#define LONG_BYTES    220000
+#define N_LONG        15
+#define LOOK_NS       (250 * NS_PER_US)
+#define SETTLE_NS     (2 * NS_PER_S)
+#define OPEN_LIMIT_NS (60 * NS_PER_S)
+
+struct client {
+    int fd; /* -1: ended */
+    uint32_t n_events;
+    uint8_t n_matched;
+    bool has_begun;
+};
+
+struct load {
+    const struct load_opts *opts;
+    struct client *clients;
+    int epoll;
+    uint32_t n_open; /* asked for */
+    uint32_t n_begun;
+    bool is_measuring;
+    uint64_t n_events, n_lost;
+    uint32_t *histogram; /* [HISTOGRAM_US + 1], the last one for all beyond */
+    uint64_t worst_ns;
+};
+
+/* ---- the front's process ---- */
+
+static double rss_bytes(pid_t pid)
+{
+    char path[64];
+    unsigned long pages = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%*u %lu", &pages) != 1)
+        pages = 0;
+    fclose(file);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+static double cpu_s(pid_t pid)
+{
+    char path[64];
+    unsigned long user = 0;
+    unsigned long system = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
+        user = system = 0;
+    fclose(file);
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* ---- asking ---- */
+
+static int dial(uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int one = 1;
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    return fd;
+}
+
+static void put_request(struct buf *out, const char *model, uint64_t seed, const char *text)
+{
+    struct buf body = {0};
+
+    buf_printf(&body,
+               "{\"model\":\"%s\",\"seed\":%llu,\"max_tokens\":100000,\"stream\":true,\"messages\":[{"
+               "\"role\":\"user\","
+               "\"content\":\"%s\"}]}",
+               model, (unsigned long long)seed, text);
+    buf_printf(out,
+               "POST /v1/messages HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
+               "content-length: %zu\r\n\r\n",
+               body.len_bytes);
+    buf_append(out, body.data, body.len_bytes);
+    buf_fini(&body);
+}
+
+static bool ask(int fd, const char *model, uint64_t seed, const char *text)
+{
+    struct buf request = {0};
+    bool is_sent;
+
+    put_request(&request, model, seed, text);
+    is_sent = send(fd, request.data, request.len_bytes, MSG_NOSIGNAL) == (ssize_t)request.len_bytes;
+    buf_fini(&request);
+    return is_sent;
+}
+
+static int open_next(struct load *load)
+{
+    uint32_t i = load->n_open;
+    struct client *client = &load->clients[i];
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+
+    client->fd = dial(load->opts->port);
+    if (client->fd < 0 || !ask(client->fd, load->opts->model, i, "Count the ships that pass.") ||
+        epoll_ctl(load->epoll, EPOLL_CTL_ADD, client->fd, &event) < 0) {
+        fprintf(stderr, "stream %u: %s\n", i, strerror(errno));
+        return -1;
+    }
+    load->n_open++;
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static void take_event(struct load *load, uint32_t number, uint64_t now_ns)
+{
+    struct client *client = &load->clients[number];
+    uint64_t sent_ns =
+        atomic_load_explicit(&load->opts->shared->streams[number].sent_ns[client->n_events++ % STREAMS_RING],
+                             memory_order_relaxed);
+    uint64_t us = now_ns > sent_ns ? (now_ns - sent_ns) / NS_PER_US : 0;
+
+    if (!load->is_measuring)
+        return;
+    load->n_events++;
+    load->histogram[us < HISTOGRAM_US ? us : HISTOGRAM_US]++;
+    if (now_ns > sent_ns && now_ns - sent_ns > load->worst_ns)
+        load->worst_ns = now_ns - sent_ns;
+}
+
+static void take_bytes(struct load *load, uint32_t number, const char *data, size_t n, uint64_t now_ns)
+{
+    static const char mark[] = MARK;
+    struct client *client = &load->clients[number];
+    uint8_t at = client->n_matched;
+
+    for (size_t i = 0; i < n; i++) {
+        if (data[i] != mark[at]) {
+            at = data[i] == mark[0];
+        } else if (++at == sizeof(mark) - 1) {
+            take_event(load, number, now_ns);
+            at = 0;
+        }
+    }
+    client->n_matched = at;
+}
+
+static void read_client(struct load *load, uint32_t number)
+{
+    struct client *client = &load->clients[number];
+    char data[16384];
+    ssize_t n = recv(client->fd, data, sizeof(data), MSG_DONTWAIT);
+
+    if (n <= 0) {
+        if (n < 0 && errno == EAGAIN)
+            return;
+        close(client->fd);
+        client->fd = -1;
+        load->n_lost++;
+        return;
+    }
+    if (!client->has_begun) {
+        client->has_begun = true;
+        load->n_begun++;
+        if (n < 12 || memcmp(data + 9, "200", 3) != 0) {
+            fprintf(stderr, "stream %u: %.*s\n", number, (int)n, data);
+            load->n_lost++;
+        }
+    }
+    take_bytes(load, number, data, (size_t)n, clock_now_ns());
+}
+
+static void turn(struct load *load)
+{
+    struct epoll_event events[1024];
+    int n;
+
+    clock_sleep_ns(LOOK_NS);
+    do {
+        n = epoll_wait(load->epoll, events, 1024, 0);
+        for (int i = 0; i < n; i++)
+            if (load->clients[events[i].data.u32].fd >= 0)
+                read_client(load, events[i].data.u32);
+    } while (n == 1024);
+}
+
+static void turn_for(struct load *load, uint64_t ns)
+{
+    uint64_t until_ns = clock_now_ns() + ns;
+
+    while (clock_now_ns() < until_ns)
+        turn(load);
+}
+
+/* ---- bad company ---- */
+
+static void open_bad_company(struct load *load)
+{
+    const struct load_opts *opts = load->opts;
+    int small = 4096;
+
+    for (uint32_t i = 0; i < opts->n_slow; i++) {
+        int fd = dial(opts->port);
+
+        if (fd >= 0 && send(fd, "POST /v1/mess", 13, MSG_NOSIGNAL) < 0)
+            close(fd);
+    }
+    for (uint32_t i = 0; i < opts->n_deaf; i++) {
+        int fd = dial(opts->port);
+
+        if (fd < 0)
+            continue;
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+        (void)ask(fd, opts->model, STREAMS_DEAF + i, "Speak to the deaf.");
+    }
+}
+
+/* ---- long prompts ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Words that are no pattern of a few, as in a repository's text. */
+static void make_text(struct buf *out, uint64_t seed)
+{
+    static const char *const syllables[] = {"ba", "con", "der", "el", "fi", "ga",
+                                            "ho", "in",  "ju",  "ka", "lo", "mi"};
+    uint64_t state = seed * 2654435761u + 1;
+
+    while (out->len_bytes < LONG_BYTES) {
+        state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        for (unsigned i = 0; i <= (state >> 33) % 4; i++)
+            buf_append_str(out, syllables[(state >> (36 + 5 * i)) % 12]);
+        buf_append_str(out, (state >> 60) == 0 ? ".\\n" : (state >> 60) == 1 ? "(x, 1);\\n    " : " ");
+    }
+}
+
+/* Last byte sent -> the request has reached a worker, and the worker's token -> first byte here; their sum.
+ */
+static double one_long(struct load *load, uint64_t seed)
+{
+    const struct load_opts *opts = load->opts;
+    struct buf text = {0};
+    int fd = dial(opts->port);
+    uint64_t sent_ns, first_ns;
+    char data[4096];
+    bool is_there = false;
+    size_t kept = 0;
+
+    make_text(&text, seed);
+    if (fd < 0 || !ask(fd, opts->model, STREAMS_LONG + seed, (const char *)text.data))
+        return -1;
+    sent_ns = clock_now_ns();
+    while (!is_there && clock_now_ns() - sent_ns < 2 * NS_PER_S) {
+        ssize_t n = recv(fd, data + kept, sizeof(data) - 1 - kept, MSG_DONTWAIT);
+
+        turn(load);
+        if (n == 0 || (n < 0 && errno != EAGAIN))
+            return -1;
+        if (n > 0) {
+            kept += (size_t)n;
+            data[kept] = '\0';
+            is_there = strstr(data, "_delta") != NULL;
+        }
+    }
+    first_ns = clock_now_ns();
+    close(fd);
+    buf_fini(&text);
+    /* All of it but the moment the worker held it. */
+    return (double)(first_ns - sent_ns -
+                    (atomic_load(&opts->shared->long_arrived_ns) -
+                     atomic_load(&opts->shared->long_left_ns))) /
+           1e6;
+}
+
+static void try_long(struct load *load, double out[3])
+{
+    double ms[N_LONG];
+
+    for (unsigned i = 0; i < N_LONG; i++) {
+        ms[i] = one_long(load, i);
+        turn_for(load, 50 * NS_PER_MS);
+    }
+    qsort(ms, N_LONG, sizeof(ms[0]), by_value);
+    out[0] = ms[0];
+    out[1] = ms[N_LONG / 2];
+    out[2] = ms[N_LONG - 1];
+}
+
+/* ---- all together ---- */
+
+static double quantile_us(const struct load *load, double q)
+{
+    uint64_t rank = (uint64_t)(q * (double)load->n_events);
+    uint64_t seen = 0;
+
+    for (uint32_t us = 0; us <= HISTOGRAM_US; us++) {
+        seen += load->histogram[us];
+        if (seen > rank)
+            return us;
+    }
+    return 0;
+}
+
+static int open_all(struct load *load)
+{
+    uint64_t until_ns = clock_now_ns() + OPEN_LIMIT_NS;
+
+    while (load->n_open < load->opts->n_streams || load->n_begun < load->n_open) {
+        while (load->n_open < load->opts->n_streams && load->n_open - load->n_begun < MAX_OPENING)
+            if (open_next(load) < 0)
+                return -1;
+        turn(load);
+        if (clock_now_ns() > until_ns) {
+            fprintf(stderr, "only %u of %u streams began\n", load->n_begun, load->n_open);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int load_run(const struct load_opts *opts, struct load_result *out)
+{
+    struct load load = {.opts = opts, .epoll = epoll_create1(0)};
+    double idle_rss = rss_bytes(opts->front);
+    uint64_t began_ns = clock_now_ns();
+    double began_cpu;
+
+    memset(out, 0, sizeof(*out));
+    load.clients = calloc(opts->n_streams, sizeof(*load.clients));
+    load.histogram = calloc(HISTOGRAM_US + 1, sizeof(*load.histogram));
+    if (load.clients == NULL || load.histogram == NULL || load.epoll < 0 || open_all(&load) < 0)
+        return -1;
+    out->open_s = (double)(clock_now_ns() - began_ns) / 1e9;
+    out->n_streams = opts->n_streams;
+    turn_for(&load, SETTLE_NS);
+    out->rss_per_stream_bytes = (rss_bytes(opts->front) - idle_rss) / opts->n_streams;
+    open_bad_company(&load);
+    turn_for(&load, SETTLE_NS);
+    atomic_store(&opts->shared->late_ns, 0);
+    began_cpu = cpu_s(opts->front);
+    began_ns = clock_now_ns();
+    load.is_measuring = true;
+    turn_for(&load, opts->measure_ns);
+    load.is_measuring = false;
+    out->cpu = (cpu_s(opts->front) - began_cpu) / ((double)(clock_now_ns() - began_ns) / 1e9);
+    out->upstream_ms = (double)atomic_load(&opts->shared->late_ns) / 1e6;
+    out->n_events = load.n_events;
+    out->n_lost = load.n_lost;
+    out->us[0] = quantile_us(&load, 0.5);
+    out->us[1] = quantile_us(&load, 0.99);
+    out->us[2] = quantile_us(&load, 0.999);
+    out->us[3] = (double)load.worst_ns / 1e3;
+    if (strcmp(opts->model, "sim") == 0)
+        try_long(&load, out->long_ms);
+    free(load.clients);
+    free(load.histogram);
+    close(load.epoll);
+    return 0; /* the sockets go with the process */
+}

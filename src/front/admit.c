@@ -107,13 +107,19 @@ int admit_model(struct request *request, const char *model, struct api_error *er
 
 int admit_reserve(struct request *request, struct api_error *error)
 {
-    uint64_t n_prompt = request->prompt.ids.n;
-    uint64_t room = request->model->context_length > n_prompt ? request->model->context_length - n_prompt : 0;
-    uint64_t most = request->gen.max_tokens < room ? request->gen.max_tokens : room;
     uint64_t n_choices = request->gen.n_choices > 1 ? request->gen.n_choices : 1;
+    uint64_t n_all = 0;
+    uint64_t most = 0;
     struct limit_refusal refusal;
 
-    if (limits_reserve(&request->lease, n_prompt, most * n_choices, clock_now_ns(), &refusal) < 0)
+    for (size_t i = 0; i < request_n_prompts(request); i++) {
+        uint64_t n = request_prompt(request, i)->ids.n;
+        uint64_t room = request->model->context_length > n ? request->model->context_length - n : 0;
+
+        n_all += n;
+        most += request->gen.max_tokens < room ? request->gen.max_tokens : room;
+    }
+    if (limits_reserve(&request->lease, n_all, most * n_choices, clock_now_ns(), &refusal) < 0)
         return refuse(request, &refusal, error);
     return 0;
 }

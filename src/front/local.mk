@@ -22,8 +22,7 @@ check_PROGRAMS += tests/unit/front/test_auth tests/unit/front/test_blocks tests/
 	tests/unit/front/test_answer tests/unit/front/test_prompt tests/unit/front/test_answers \
 	tests/unit/front/test_front tests/unit/front/test_logprobs tests/unit/front/test_openai \
 	tests/unit/front/test_choices tests/unit/front/test_limits tests/unit/front/test_pool \
-	tests/unit/front/test_admit \
-	tests/unit/front/test_replay
+	tests/unit/front/test_admit tests/unit/front/test_replay
 TESTS += tests/unit/front/test_auth tests/unit/front/test_blocks tests/unit/front/test_shape \
 	tests/unit/front/test_answer tests/unit/front/test_prompt tests/unit/front/test_replay \
 	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \

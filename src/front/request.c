@@ -18,15 +18,13 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/log.h"
 #include "front/admit.h"
 #include "front/output_priv.h"
 #include "front/unzip.h"
 
 #define GZIP_WORK          8                  /* what a byte of gzip may well become */
 #define MAX_UNZIPPED_BYTES ((size_t)32 << 20) /* when no other bound on bodies was given */
-
-#define MAX_ECHOED_BYTES (32u << 20)
+#define MAX_ECHOED_BYTES   (32u << 20)
 
 const struct backend *request_backend(const struct request *request)
 {

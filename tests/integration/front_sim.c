@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     struct ev_signal *on_int = NULL;
     struct fault fault = {0};
 
-    signal(SIGPIPE, SIG_IGN); /* TLS writes without MSG_NOSIGNAL */
+    signal(SIGPIPE, SIG_IGN); /* as the daemons do: a client may be gone when it is written to */
     log_setup("front_sim", LOG_LEVEL_WARN, LOG_FORMAT_TEXT);
     if (!parse_arguments(&program, argc, argv)) {
         fprintf(stderr,

@@ -20,35 +20,23 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "token/word_cache.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-/* Words come again: what short ones were encoded to last, found by hash, each in one place only. */
-#define KNOWN_WORDS    2048
-#define KNOWN_FROM     4096 /* bytes of text, that filling it be worth while */
-#define KNOWN_MAX_IDS  8
-#define KNOWN_MAX_TEXT 30
-
-struct known {
-    uint8_t len_bytes, n;
-    uint8_t text[KNOWN_MAX_TEXT];
-    token_id ids[KNOWN_MAX_IDS];
-};
+#define MIN_CACHED_BYTES 4096 /* a text so long says words again */
 
 struct run { /* one call */
     const struct tokenizer *tokenizer;
     struct token_ids *out;
     size_t max_n; /* of out */
     struct merge_work work;
+    struct word_cache *cache;      /* NULL: a short text */
     size_t from;                   /* what spans and watches count from lies so far before the text */
     const struct text_span *spans; /* those not yet passed */
     size_t n_spans;
     struct token_watch *watches; /* those not yet passed */
     size_t n_watches;
-    size_t piece_end;    /* SentencePiece: of what is in work, as from counts */
-    struct known *known; /* [KNOWN_WORDS]; NULL: the text is short */
-    bool takes_control;  /* control tokens are looked for */
+    size_t piece_end;   /* SentencePiece: of what is in work, as from counts */
+    bool takes_control; /* control tokens are looked for */
 };
 
 static int emit(struct run *run, token_id id)
@@ -82,13 +70,11 @@ static token_id find_word(const struct tokenizer *tokenizer, struct bytes word)
     return id != TOKEN_NONE && tokenizer->types[id] == TOKEN_NORMAL ? id : TOKEN_NONE;
 }
 
-static int encode_word(struct run *run, struct bytes word)
+static int merge_word(struct run *run, struct bytes word)
 {
     const struct tokenizer *tokenizer = run->tokenizer;
     int rc = 0;
 
-    if (word.len_bytes == 1)
-        return emit(run, tokenizer->byte_ids[word.data[0]]);
     if (tokenizer->ignores_merges) {
         token_id id = find_word(tokenizer, word);
         if (id != TOKEN_NONE)
@@ -106,38 +92,23 @@ static int encode_word(struct run *run, struct bytes word)
     return rc;
 }
 
-static struct known *known_of(struct run *run, struct bytes word)
+static int encode_word(struct run *run, struct bytes word)
 {
-    uint64_t hash = word.len_bytes;
-
-    for (size_t i = 0; i < word.len_bytes; i++)
-        hash = (hash ^ word.data[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    return &run->known[hash >> 40 & (KNOWN_WORDS - 1)];
-}
-
-/* A word that may have come before. */
-static int encode_word_again(struct run *run, struct bytes word)
-{
-    struct known *known;
+    const token_id *ids = NULL;
+    unsigned n = word_cache_get(run->cache, word, &ids);
     size_t before = run->out->n;
     int rc = 0;
 
-    if (run->known == NULL || word.len_bytes < 2 || word.len_bytes > KNOWN_MAX_TEXT)
-        return encode_word(run, word);
-    known = known_of(run, word);
-    if (known->len_bytes == word.len_bytes && memcmp(known->text, word.data, word.len_bytes) == 0) {
-        for (size_t i = 0; i < known->n && rc == 0; i++)
-            rc = emit(run, known->ids[i]);
+    if (word.len_bytes == 1)
+        return emit(run, run->tokenizer->byte_ids[word.data[0]]);
+    for (unsigned i = 0; i < n && rc == 0; i++)
+        rc = emit(run, ids[i]);
+    if (n > 0)
         return rc;
-    }
-    rc = encode_word(run, word);
-    if (rc != 0 || run->out->n - before > KNOWN_MAX_IDS)
-        return rc;
-    known->len_bytes = (uint8_t)word.len_bytes;
-    known->n = (uint8_t)(run->out->n - before);
-    memcpy(known->text, word.data, word.len_bytes);
-    memcpy(known->ids, run->out->ids + before, known->n * sizeof(*known->ids));
-    return 0;
+    rc = merge_word(run, word);
+    if (rc == 0)
+        word_cache_put(run->cache, word, run->out->ids + before, run->out->n - before);
+    return rc;
 }
 
 static int encode_words(struct run *run, struct bytes text, size_t from)
@@ -149,7 +120,7 @@ static int encode_words(struct run *run, struct bytes text, size_t from)
     for (size_t at = 0; at < text.len_bytes && rc == 0;) {
         size_t end = pretok_next(&words);
         pass(run, from + end);
-        rc = encode_word_again(run, bytes_of(text.data + at, end - at));
+        rc = encode_word(run, bytes_of(text.data + at, end - at));
         at = end;
     }
     return rc;
@@ -330,17 +301,17 @@ static int run_text(struct run *run, struct bytes text, size_t max_ids, bool add
     if (text.len_bytes == 0)
         text = bytes_str(""); /* pointers into it are compared and moved */
     run->max_n = max_ids > SIZE_MAX - before ? SIZE_MAX : before + max_ids;
+    if (text.len_bytes >= MIN_CACHED_BYTES && run->tokenizer->family == TOKEN_FAMILY_BPE)
+        run->cache = word_cache_new();
     if (rc == 0 && adds_bos)
         rc = emit(run, run->tokenizer->bos);
-    if (text.len_bytes >= KNOWN_FROM && run->tokenizer->family == TOKEN_FAMILY_BPE)
-        run->known = calloc(KNOWN_WORDS, sizeof(*run->known)); /* does without */
     if (rc == 0)
         rc = encode_text(run, text);
     if (rc != 0)
         run->out->n = before;
     pass(run, text.len_bytes + 1);
     merge_work_fini(&run->work);
-    free(run->known);
+    word_cache_free(run->cache);
     return rc;
 }
 

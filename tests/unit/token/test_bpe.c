@@ -50,37 +50,6 @@ static void merges_go_by_rank_then_from_the_left(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* Words of a long text are remembered while it is encoded: it must come to the same as its lines alone. */
-static void words_that_come_again_are_the_same(void **state)
-{
-    static const char *const merges[] = {"b c", "a b", "a a", "aa a", "bc d", "ab c", "c d", NULL};
-    static const struct token_spec extra[] = {{"<end>", 3, 0}, {NULL, 0, 0}};
-    struct tokenizer *tokenizer = tokenizer_with("qwen2", merges, extra);
-    struct token_ids whole = {0}, lines = {0};
-    struct buf text = {0}, line = {0};
-    struct rng rng;
-
-    rng_init(&rng, 3);
-    for (int i = 0; i < 400; i++) {
-        buf_clear(&line);
-        for (uint64_t n = rng_below(&rng, 60); n > 0; n--)
-            buf_append_byte(&line, (uint8_t) "abcd \nabcdXa"[rng_below(&rng, 12)]);
-        buf_append_str(&line, "<end>");
-        buf_append(&text, line.data, line.len_bytes);
-        assert_int_equal(tokenizer_encode(tokenizer, buf_view(&line), TOKEN_PARSE_SPECIAL, SIZE_MAX, &lines),
-                         0);
-    }
-    assert_true(text.len_bytes > 3 * 4096);
-    assert_int_equal(tokenizer_encode(tokenizer, buf_view(&text), TOKEN_PARSE_SPECIAL, SIZE_MAX, &whole), 0);
-    assert_int_equal(whole.n, lines.n);
-    assert_memory_equal(whole.ids, lines.ids, whole.n * sizeof(*whole.ids));
-    token_ids_fini(&whole);
-    token_ids_fini(&lines);
-    buf_fini(&text);
-    buf_fini(&line);
-    tokenizer_unref(tokenizer);
-}
-
 /* The textbook's algorithm: find the best pair, merge it, begin anew. */
 static size_t merge_slowly(char pieces[][16], size_t n, const char *const *merges)
 {
@@ -147,6 +116,45 @@ static void a_very_long_word_is_merged(void **state)
     assert_int_equal(ids.n, len_bytes / 8);
     token_ids_fini(&ids);
     free(text);
+    tokenizer_unref(tokenizer);
+}
+
+/* Words said again are not merged again: a long text is the sum of its lines, each of which is too short for
+ * anything to be remembered in. */
+static void what_is_remembered_is_what_would_be_merged(void **state)
+{
+    static const char *const merges[] = {"a b", "b c", "ab c", "a a", "abc d", "aa ab", NULL};
+    struct tokenizer *tokenizer = tokenizer_with("gpt-2", merges, NULL);
+    struct token_ids whole = {0};
+    struct token_ids parts = {0};
+    struct buf text = {0};
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (int i = 0; i < 3000; i++) {
+        size_t from = text.len_bytes;
+
+        for (uint64_t n = 1 + rng_below(&rng, 8); n > 0; n--) {
+            uint64_t len = rng_below(&rng, 10) == 0 ? rng_below(&rng, 40) : 1 + rng_below(&rng, 4);
+
+            while (len-- > 0)
+                buf_append_byte(&text, (uint8_t) "abcd"[rng_below(&rng, 4)]);
+            buf_append_byte(&text, n == 1 ? '.' : ' ');
+        }
+        assert_int_equal(tokenizer_encode(tokenizer, bytes_of(text.data + from, text.len_bytes - from), 0,
+                                          SIZE_MAX, &parts),
+                         0);
+    }
+    assert_int_equal(tokenizer_encode(tokenizer, buf_view(&text), 0, SIZE_MAX, &whole), 0);
+    assert_int_equal(whole.n, parts.n);
+    assert_memory_equal(whole.ids, parts.ids, whole.n * sizeof(*whole.ids));
+    /* The bound holds for remembered words, too. */
+    whole.n = 0;
+    assert_int_equal(tokenizer_encode(tokenizer, buf_view(&text), 0, parts.n - 1, &whole), E_LIMIT);
+    assert_int_equal(whole.n, 0);
+    token_ids_fini(&whole);
+    token_ids_fini(&parts);
+    buf_fini(&text);
     tokenizer_unref(tokenizer);
 }
 
@@ -400,9 +408,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_go_by_rank_then_from_the_left),
         cmocka_unit_test(long_and_short_words_merge_alike),
-        cmocka_unit_test(words_that_come_again_are_the_same),
         cmocka_unit_test(a_very_long_word_is_merged),
         cmocka_unit_test(llama3_takes_whole_words_first),
+        cmocka_unit_test(what_is_remembered_is_what_would_be_merged),
         cmocka_unit_test(control_tokens_need_permission),
         cmocka_unit_test(the_longest_special_wins),
         cmocka_unit_test(user_tokens_are_found_in_any_text),

@@ -25,12 +25,16 @@ include tests/fuzz/cut.mk
 include tests/fuzz/config.mk
 include tests/fuzz/api.mk
 include tests/fuzz/calls.mk
+include tests/fuzz/shape.mk
 include tests/fuzz/openai.mk
 include tests/fuzz/kvframe.mk
 include tests/fuzz/template.mk
 include tests/fuzz/jinja.mk
 include tests/fuzz/sse.mk
 include tests/fuzz/clients.mk
+include tests/fuzz/grammar_run.mk
+include tests/fuzz/grammar_regex.mk
+include tests/fuzz/grammar_schema.mk
 include tests/integration/local.mk
 include tests/cross/local.mk
 

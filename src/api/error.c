@@ -93,24 +93,35 @@ static const char *openai_code(const struct api_error *error)
     }
 }
 
+/* How long is the path that the message begins with?  0: it begins with words. */
+static size_t path_length(const char *message)
+{
+    size_t n = 0;
+
+    while ((message[n] >= 'a' && message[n] <= 'z') || (message[n] >= 'A' && message[n] <= 'Z') ||
+           (message[n] >= '0' && message[n] <= '9') ||
+           (message[n] != '\0' && strchr("_.$-", message[n]) != NULL))
+        n++;
+    return message[n] == ':' && message[n + 1] == ' ' ? n : 0;
+}
+
 /* "messages.0.content.1" -> "messages[0].content[1]" */
-static void put_param(struct buf *out, const char *path)
+static void put_param(struct buf *out, const char *path, size_t len)
 {
     struct buf text = {0};
 
-    for (const char *at = path; *at != '\0';) {
-        size_t n = strcspn(at, ".");
-        bool is_index = n > 0 && strspn(at, "0123456789") == n;
+    for (size_t at = 0; at < len;) {
+        size_t n = strcspn(path + at, ".:");
+        bool is_index = n > 0 && strspn(path + at, "0123456789") == n;
 
         if (is_index)
             buf_append_byte(&text, '[');
-        else if (at != path)
+        else if (at > 0)
             buf_append_byte(&text, '.');
-        buf_append(&text, at, n);
+        buf_append(&text, path + at, n);
         if (is_index)
             buf_append_byte(&text, ']');
-        at += n;
-        at += *at == '.';
+        at += n + 1;
     }
     json_put_str(out, buf_view(&text));
     buf_fini(&text);
@@ -119,14 +130,15 @@ static void put_param(struct buf *out, const char *path)
 int api_put_openai_error(struct buf *out, const struct api_error *error)
 {
     const char *code = openai_code(error);
+    size_t n_path = error->status == 400 || error->status == 404 ? path_length(error->message) : 0;
 
     buf_append_str(out, "{\"error\":{\"message\":");
     json_put_str(out, bytes_str(error->message));
     buf_printf(out, ",\"type\":\"%s\",\"param\":", openai_type(error->status));
-    if (error->param[0] == '\0')
+    if (n_path == 0)
         buf_append_str(out, "null");
     else
-        put_param(out, error->param);
+        put_param(out, error->message, n_path);
     if (code == NULL)
         buf_append_str(out, ",\"code\":null}}");
     else

@@ -11,7 +11,6 @@ struct api_error {
     const char *code;  /* details.error_code, static; NULL: none */
     bool names_thread; /* details.unsupported is ["thread"] */
     uint32_t retry_after_s;
-    char param[160];    /* path of the field that is to blame ("messages.0.role"); empty: none */
     char message[1024]; /* may be cut; made valid UTF-8 when rendered */
 };
 
@@ -20,7 +19,8 @@ const char *api_error_type(int status); /* the type that goes with a status */
 __attribute__((format(printf, 3, 4))) int api_fail(struct api_error *error, int status, const char *format,
                                                    ...);
 
-/* {"error":{"message":...,"type":...,"param":...,"code":...}}, as OpenAI's clients read it. */
+/* {"error":{"message":...,"type":...,"param":...,"code":...}}, as OpenAI's clients read it.  A message that
+ * begins with the path of a field ("messages.0.role: ...") has it as param ("messages[0].role"). */
 int api_put_openai_error(struct buf *out, const struct api_error *error);
 
 /* {"type":"error","error":{...},"request_id":"..."}; request_id NULL: left out (error events). */

@@ -17,7 +17,6 @@
 
 #include "api/parse_priv.h"
 #include "base/err.h"
-#include "base/str.h"
 
 #define MAX_STOP_SEQUENCES  256
 #define MAX_STOP_BYTES      65536 /* all together, as the matcher takes */
@@ -50,19 +49,14 @@ void parse_pop(struct parse *parse, size_t was)
 
 int parse_fail(struct parse *parse, const char *field, const char *format, ...)
 {
-    size_t was = parse->path_len;
     char text[768];
     va_list args;
 
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    if (field != NULL)
-        parse_push(parse, field);
-    api_fail(parse->error, 400, "%s: %s", parse->path, text);
-    str_copy(parse->error->param, sizeof(parse->error->param), parse->path);
-    parse_pop(parse, was);
-    return E_FORMAT;
+    return api_fail(parse->error, 400, "%s%s%s: %s", parse->path,
+                    field == NULL || parse->path_len == 0 ? "" : ".", field == NULL ? "" : field, text);
 }
 
 int parse_no_memory(struct parse *parse)

@@ -19,6 +19,8 @@
 #include "base/rng.h"
 #include "front/output_priv.h"
 
+#define MAX_WHOLE_LOGPROBS 2000000u /* of tokens and of the likeliest at each, all choices together */
+
 static const struct gen_events events;
 
 /* ---- proof ---- */
@@ -70,6 +72,18 @@ static void sum_proof(struct request *request)
 
 /* ---- handing on ---- */
 
+/* Has the choice before this one the same prompt? */
+static bool is_repeated(const struct choice *choice)
+{
+    return choice->index > 0 && choice[-1].prompt == choice->prompt;
+}
+
+/* Of those with its prompt. */
+static uint32_t number_of(const struct choice *choice)
+{
+    return choice->index % (choice->request->n_choices / (uint32_t)request_n_prompts(choice->request));
+}
+
 static uint64_t seed_of(const struct choice *choice)
 {
     const struct gen_request *gen = &choice->request->gen;
@@ -77,7 +91,7 @@ static uint64_t seed_of(const struct choice *choice)
 
     /* The same request with a seed gives the same choices, which differ from each other. */
     if (gen->has_seed)
-        return gen->seed + choice->index * UINT64_C(0x9e3779b97f4a7c15);
+        return gen->seed + number_of(choice) * UINT64_C(0x9e3779b97f4a7c15);
     rng_system(&seed, sizeof(seed));
     return seed;
 }
@@ -167,6 +181,8 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     }
     choice->state = CHOICE_PLACED;
     request->n_waiting--;
+    if (request->is_paused)
+        backend->ops->pause(backend->self, choice->handle, true);
     return 0;
 }
 
@@ -178,12 +194,6 @@ static void fail_placing(struct request *request, const struct gen_failure *fail
     error.type = failure->type;
     error.retry_after_s = failure->retry_after_s;
     request_fail(request, &error);
-}
-
-/* Has a choice before this one the same prompt? */
-static bool is_repeated(const struct choice *choice)
-{
-    return choice->index > 0 && choice[-1].prompt == choice->prompt;
 }
 
 /* Is the first choice with the same prompt past it? */
@@ -313,6 +323,7 @@ void choices_pause(struct request *request, bool is_paused)
 {
     const struct backend *backend = request_backend(request);
 
+    request->is_paused = is_paused;
     /* What was held back may come from inside, and end the request. */
     request->is_held = true;
     for (uint32_t i = 0; i < request->n_choices; i++)
@@ -436,14 +447,28 @@ static void finish_early(struct choice *choice)
                                     : bytes_of(NULL, 0));
 }
 
+static void fail_too_likely(struct request *request)
+{
+    struct api_error error;
+
+    api_fail(&error, 400, "logprobs: more than %u in one answer; ask for fewer, or for a stream",
+             MAX_WHOLE_LOGPROBS);
+    request_fail(request, &error);
+}
+
 /* With log probabilities each token goes alone, so that its text can be told from its neighbours'. */
 static int push(struct choice *choice, const struct gen_tokens *tokens)
 {
+    struct request *request = choice->request;
     int rc = 0;
 
     choice->has_logprobs = choice->logprobs != NULL && tokens->draws != NULL;
     if (!choice->has_logprobs)
         return answer_push(choice->answer, tokens->ids, tokens->n);
+    /* A stream sends them at once; a whole answer has to hold them all. */
+    request->n_logprobs += (1 + request->gen.n_top_logprobs) * tokens->n;
+    if (!request->gen.is_stream && request->n_logprobs > MAX_WHOLE_LOGPROBS)
+        return E_LIMIT;
     for (size_t i = 0; i < tokens->n && rc == 0; i++) {
         rc = logprobs_push(choice->logprobs, &tokens->draws[i]);
         if (rc == 0)
@@ -479,7 +504,9 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
         record_tokens(choice->record, tokens->ids, tokens->n);
     rc = push(choice, tokens);
     output_flush(request);
-    if (rc < 0)
+    if (rc == E_LIMIT)
+        fail_too_likely(request);
+    else if (rc < 0)
         request_fail_no_memory(request);
     else if (rc == 1)
         finish_early(choice);

@@ -117,6 +117,7 @@ struct request {
     struct auth_key who;
     char owner[64];   /* of cached KV and remembered answers: see replay_owner() */
     bool wants_proof; /* in the stream */
+    bool is_paused;   /* the client reads too slowly */
     bool is_held;     /* its end must leave it to whoever holds it */
 
     /* While a job of it is in the pool, only the job touches body, gen, error and prompts. */
@@ -149,6 +150,7 @@ struct request {
     const char *reason;
     uint64_t received_ns, tokenised_ns, submitted_ns, first_ns, last_ns;
     uint32_t n_output;
+    uint64_t n_logprobs;            /* that came */
     struct metric *gauge, *v_gauge; /* running or waiting, as counted now */
     struct model_metrics series;
 };

@@ -16,10 +16,10 @@ tests_unit_front_libsim_a_SOURCES = tests/unit/front/sim_backend.c tests/unit/fr
 	tests/unit/front/sim_model.c tests/unit/front/sim_model.h
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/front/test_auth tests/unit/front/test_shape tests/unit/front/test_answer tests/unit/front/test_prompt \
+check_PROGRAMS += tests/unit/front/test_auth tests/unit/front/test_blocks tests/unit/front/test_shape tests/unit/front/test_answer tests/unit/front/test_prompt \
 	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
 	tests/unit/front/test_openai tests/unit/front/test_choices tests/unit/front/test_replay
-TESTS += tests/unit/front/test_auth tests/unit/front/test_shape tests/unit/front/test_answer tests/unit/front/test_prompt \
+TESTS += tests/unit/front/test_auth tests/unit/front/test_blocks tests/unit/front/test_shape tests/unit/front/test_answer tests/unit/front/test_prompt \
 	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
 	tests/unit/front/test_openai tests/unit/front/test_choices tests/unit/front/test_replay
 tests_unit_front_test_logprobs_SOURCES = tests/unit/front/test_logprobs.c
@@ -43,6 +43,8 @@ tests_unit_front_test_replay_LDADD = $(link_front) $(CMOCKA_LIBS)
 front_rig = tests/unit/front/rig.c tests/unit/front/rig.h tests/unit/http/raw.c tests/unit/http/raw.h
 tests_unit_front_test_answers_SOURCES = tests/unit/front/test_answers.c $(front_rig)
 tests_unit_front_test_answers_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
+tests_unit_front_test_blocks_SOURCES = tests/unit/front/test_blocks.c $(front_rig)
+tests_unit_front_test_blocks_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_front_SOURCES = tests/unit/front/test_front.c $(front_rig)
 tests_unit_front_test_front_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 endif

@@ -250,6 +250,9 @@ static void log_access(const struct request *request)
     const struct gen_proof *proof = &request->proof;
     uint64_t n_prompt = request->is_in_pool ? 0 : request->prompt.ids.n; /* the job's own while it works */
 
+    for (size_t i = 1; !request->is_in_pool && i < request_n_prompts(request); i++)
+        n_prompt += request->more_prompts[i - 1].ids.n;
+
     log_info("access", LOG_STR("request_id", request->id), LOG_STR("trace_id", request->trace_id),
              LOG_STR("peer", request->peer), LOG_STR("tenant", request->who.tenant),
              LOG_STR("key", request->who.name), LOG_STR("call", call_names[request->call]),

@@ -20,6 +20,8 @@
 #include "base/err.h"
 #include "front/output_priv.h"
 
+#define MAX_ECHOED_BYTES (32u << 20)
+
 const struct backend *request_backend(const struct request *request)
 {
     return &request->front->opts.backend;
@@ -204,6 +206,7 @@ static void parse_work(void *arg)
 static int tokenise_prompts(struct request *request)
 {
     size_t n = request->gen.n_prompts;
+    size_t echoed_bytes = 0;
     int rc = 0;
 
     if (n > 1) {
@@ -219,7 +222,10 @@ static int tokenise_prompts(struct request *request)
         rc = prompt_make_raw(request->model, &request->gen, i, prompt, &request->error);
         if (rc == 0 && prompt->ids.n == 0 && request->call == API_COMPLETIONS)
             rc = api_fail(&request->error, 400, "prompt: at least one token is needed");
+        echoed_bytes += prompt->text.len_bytes;
     }
+    if (rc == 0 && echoed_bytes > MAX_ECHOED_BYTES / (request->gen.n_choices + 1))
+        rc = api_fail(&request->error, 400, "echo: more than %u bytes would be repeated", MAX_ECHOED_BYTES);
     return rc;
 }
 

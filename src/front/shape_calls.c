@@ -235,6 +235,17 @@ static void put_deepseek_call(struct shape *shape, bool is_old, bool is_held)
     shape_close(shape);
 }
 
+/* Mistral's models give their calls ids, which nobody needs. */
+static void put_id(struct shape *shape)
+{
+    shape_open_rep(shape);
+    shape_open_seq(shape);
+    shape_text(shape, ", \"id\": ");
+    shape_json(shape, bytes_str("{\"type\":\"string\",\"minLength\":9,\"maxLength\":9}"));
+    shape_close(shape);
+    shape_close_rep(shape, 0, 1);
+}
+
 static void put_call(struct shape *shape, bool is_held)
 {
     switch (shape->manner->calls) {
@@ -251,6 +262,8 @@ static void put_call(struct shape *shape, bool is_held)
     case CHAT_CALLS_LLAMA:
         shape_open_seq(shape);
         put_tools(shape, shape->manner->calls == CHAT_CALLS_LLAMA ? &llama_words : &list_words, is_held);
+        if (shape->manner->calls == CHAT_CALLS_MISTRAL)
+            put_id(shape);
         shape_text(shape, "}");
         shape_close(shape);
         break;

@@ -303,32 +303,120 @@ static uint32_t dist_now(const struct graph *graph, uint32_t pc)
     return GRAPH_FAR;
 }
 
-/* Distances only ever fall.  Nodes mostly come after what they lead to, calls either way: sweeps go up and
- * down by turns. */
-static int find_distances(struct graph *graph)
+/* Nodes in the order of their distances (Knuth's generalisation of Dijkstra's algorithm): a node's distance
+ * is never less than one it is made of, so the nearest node that is not settled yet can be settled. */
+struct nearest {
+    uint64_t *heap; /* distance << 32 | pc */
+    size_t n, cap;
+    uint32_t *users; /* nodes that lead to node pc: users[from[pc] .. from[pc + 1]) */
+    uint32_t *from;
+};
+
+static bool heap_push(struct nearest *nearest, uint64_t item)
 {
-    bool is_changed = true;
+    if (nearest->n == nearest->cap) {
+        size_t cap = nearest->cap == 0 ? 256 : nearest->cap * 2;
+        uint64_t *grown = realloc(nearest->heap, cap * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        nearest->heap = grown;
+        nearest->cap = cap;
+    }
+    size_t at = nearest->n++;
+    for (; at > 0 && nearest->heap[(at - 1) / 2] > item; at = (at - 1) / 2)
+        nearest->heap[at] = nearest->heap[(at - 1) / 2];
+    nearest->heap[at] = item;
+    return true;
+}
 
-    graph->dist = malloc(graph->n_nodes * sizeof(*graph->dist));
-    if (graph->dist == NULL)
-        return E_NOMEM;
-    for (uint32_t i = 0; i < graph->n_nodes; i++)
-        graph->dist[i] = GRAPH_FAR;
-    for (uint32_t round = 0; is_changed; round++) {
-        if ((uint64_t)round * graph->n_nodes > 100000000)
-            return E_LIMIT;
-        is_changed = false;
-        for (uint32_t i = 0; i < graph->n_nodes; i++) {
-            uint32_t pc = round % 2 == 0 ? i : graph->n_nodes - 1 - i;
-            uint32_t now = dist_now(graph, pc);
+static uint64_t heap_pop(struct nearest *nearest)
+{
+    uint64_t top = nearest->heap[0], item = nearest->heap[--nearest->n];
+    size_t at = 0;
 
-            if (now < graph->dist[pc]) {
-                graph->dist[pc] = now;
-                is_changed = true;
-            }
-        }
+    for (size_t child = 1; child < nearest->n; child = 2 * at + 1) {
+        child += child + 1 < nearest->n && nearest->heap[child + 1] < nearest->heap[child];
+        if (nearest->heap[child] >= item)
+            break;
+        nearest->heap[at] = nearest->heap[child];
+        at = child;
+    }
+    nearest->heap[at] = item;
+    return top;
+}
+
+/* The nodes that node's distance is made of. */
+static uint32_t parts_of(const struct graph *graph, const struct node *node, uint32_t parts[2])
+{
+    switch ((enum node_kind)node->kind) {
+    case NODE_STR:
+    case NODE_RET:
+    case NODE_DEAD:
+        return 0;
+    case NODE_BYTE:
+    case NODE_TOKEN:
+    case NODE_FREE:
+        parts[0] = node->next;
+        return 1;
+    case NODE_SPLIT:
+        parts[0] = node->next;
+        parts[1] = node->a;
+        return 2;
+    case NODE_CALL:
+    case NODE_LOOP:
+        parts[0] = node->next;
+        parts[1] = graph->rules[node->a];
+        return 2;
     }
     return 0;
+}
+
+static bool list_users(const struct graph *graph, struct nearest *nearest)
+{
+    uint32_t parts[2];
+
+    nearest->from = calloc((size_t)graph->n_nodes + 2, sizeof(*nearest->from));
+    nearest->users = malloc(2 * (size_t)graph->n_nodes * sizeof(*nearest->users));
+    if (nearest->from == NULL || nearest->users == NULL)
+        return false;
+    for (uint32_t pc = 0; pc < graph->n_nodes; pc++)
+        for (uint32_t i = parts_of(graph, &graph->nodes[pc], parts); i > 0; i--)
+            nearest->from[parts[i - 1] + 2]++;
+    for (uint32_t pc = 2; pc <= graph->n_nodes; pc++)
+        nearest->from[pc] += nearest->from[pc - 1];
+    for (uint32_t pc = 0; pc < graph->n_nodes; pc++)
+        for (uint32_t i = parts_of(graph, &graph->nodes[pc], parts); i > 0; i--)
+            nearest->users[nearest->from[parts[i - 1] + 1]++] = pc;
+    return true;
+}
+
+static int find_distances(struct graph *graph)
+{
+    struct nearest nearest = {0};
+
+    graph->dist = malloc(graph->n_nodes * sizeof(*graph->dist));
+    bool is_well = graph->dist != NULL && list_users(graph, &nearest);
+    for (uint32_t i = 0; i < graph->n_nodes && is_well; i++)
+        graph->dist[i] = GRAPH_FAR;
+    for (uint32_t pc = 0; pc <= PC_RET && is_well; pc++)
+        is_well = heap_push(&nearest, (uint64_t)dist_now(graph, pc) << 32 | pc);
+    while (is_well && nearest.n > 0) {
+        uint64_t top = heap_pop(&nearest);
+        uint32_t pc = (uint32_t)top;
+
+        if (graph->dist[pc] < GRAPH_FAR || top >> 32 >= GRAPH_FAR)
+            continue;
+        graph->dist[pc] = (uint32_t)(top >> 32);
+        for (uint32_t i = nearest.from[pc]; i < nearest.from[pc + 1] && is_well; i++) {
+            uint32_t user = nearest.users[i], dist = dist_now(graph, user);
+            if (dist < GRAPH_FAR && graph->dist[user] >= GRAPH_FAR)
+                is_well = heap_push(&nearest, (uint64_t)dist << 32 | user);
+        }
+    }
+    free(nearest.heap);
+    free(nearest.users);
+    free(nearest.from);
+    return is_well ? 0 : E_NOMEM;
 }
 
 /* Does anything come back to where it was without reading?  Depth first; a node is OPEN while the way from it
@@ -413,9 +501,9 @@ int graph_finish(struct graph *graph, struct fault *fault)
         return rc;
     rc = find_distances(graph);
     if (rc != 0)
-        return fault_set(fault, rc, rc == E_LIMIT ? "grammar too large" : "out of memory");
+        return fault_set(fault, rc, "out of memory");
     if (graph->dist[graph->rules[graph->start]] >= GRAPH_FAR)
-        return fault_set(fault, E_FORMAT, "nothing can ever satisfy this");
+        return fault_set(fault, E_FORMAT, "nothing can ever satisfy this, or only what is too long");
     for (uint32_t i = 0; i < graph->n_nodes; i++)
         if (graph->nodes[i].kind == NODE_LOOP && graph->dist[graph->rules[graph->nodes[i].a]] == 0)
             return fault_set(fault, E_UNSUPPORTED, "a repetition of something that may be empty");

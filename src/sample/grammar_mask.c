@@ -147,6 +147,7 @@ static void walk_below(struct walk *walk, uint32_t node, uint32_t state)
         uint32_t depth = nodes[i].depth - top;
         uint32_t to = machine_next(machine, way[depth - 1], nodes[i].byte);
 
+        machine->is_tired = machine->n_visits > VISITS_MAX;
         if (to == STATE_DEAD) {
             i = nodes[i].skip;
             continue;
@@ -233,6 +234,7 @@ static bool fill_part(struct grammar *grammar, struct part *part)
     if (!is_free)
         walk_below(&walk, 0, state);
     part->mask.far = walk.far;
+    part->mask.is_cut = grammar->machine.is_tired;
     return keep_bits(grammar, walk.bits, &part->mask) && !grammar->machine.is_bad;
 }
 
@@ -278,6 +280,17 @@ static bool grow_parts(struct grammar *grammar)
     return true;
 }
 
+/* What was cut short is done again, with all the steps that are known by now. */
+static struct part *go_on_with(struct grammar *grammar, struct part *part)
+{
+    if (!part->mask.is_cut || grammar->machine.is_tired)
+        return part;
+    mask_fini(&part->mask);
+    free(part->escapes);
+    *part = (struct part){.key = part->key};
+    return fill_part(grammar, part) ? part : NULL;
+}
+
 /* The part of config; NULL: no memory. */
 static struct part *part_of(struct grammar *grammar, const struct config *config)
 {
@@ -288,7 +301,7 @@ static struct part *part_of(struct grammar *grammar, const struct config *config
     uint32_t at = hash_key(&key) & (grammar->cap_parts - 1);
     for (; grammar->parts[at] != NULL; at = (at + 1) & (grammar->cap_parts - 1))
         if (memcmp(&grammar->parts[at]->key, &key, sizeof(key)) == 0)
-            return grammar->parts[at];
+            return go_on_with(grammar, grammar->parts[at]);
 
     struct part *part = calloc(1, sizeof(*part));
     if (part == NULL)
@@ -369,6 +382,29 @@ static void walk_state(struct walk *walk, uint32_t state)
     add_tokens(walk, state);
 }
 
+/* Where the search was cut short, one way on is there all the same: the shortest. */
+static void rest(struct walk *walk, uint32_t state)
+{
+    struct machine *machine = &walk->grammar->machine;
+    bool was_tired = machine->is_tired;
+    token_id id;
+
+    machine->is_tired = false;
+    if (was_tired && (id = mask_first_token(walk->grammar, state)) != TOKEN_NONE) {
+        set_ids(walk->bits, &id, 1);
+        walk->far = machine->states[state].dist > walk->far ? machine->states[state].dist : walk->far;
+    }
+    machine->n_visits = 0;
+}
+
+static void forget_mask(struct state *state)
+{
+    if (state->mask != NULL)
+        mask_fini(state->mask);
+    free(state->mask);
+    state->mask = NULL;
+}
+
 static bool is_empty(const struct grammar *grammar, const uint64_t *bits)
 {
     for (uint32_t i = 0; i < grammar->vocab->n_words; i++)
@@ -382,8 +418,11 @@ const struct mask *mask_of(struct grammar *grammar, uint32_t state)
     struct machine *machine = &grammar->machine;
     struct walk walk = {grammar, &grammar->vocab->all, NULL, grammar->state_bits, 0, GRAPH_FAR};
 
-    if (machine->states[state].mask != NULL)
+    if (machine->states[state].mask != NULL && !machine->states[state].mask->is_cut)
         return machine->states[state].mask;
+    if (machine->states[state].mask != NULL)
+        forget_mask(&machine->states[state]);
+    machine->n_visits = 0;
     memset(walk.bits, 0, grammar->vocab->n_words * sizeof(*walk.bits));
     if (machine->states[state].is_deep)
         walk_state(&walk, state);
@@ -392,6 +431,8 @@ const struct mask *mask_of(struct grammar *grammar, uint32_t state)
             struct config config = machine->configs[machine->states[state].configs + i];
             add_config(&walk, &config);
         }
+    bool is_cut = machine->is_tired;
+    rest(&walk, state);
     if (machine->states[state].is_complete)
         add_stops(grammar, walk.bits);
     else if (is_empty(grammar, walk.bits)) { /* the vocabulary lacks bytes that would be needed */
@@ -407,6 +448,7 @@ const struct mask *mask_of(struct grammar *grammar, uint32_t state)
         return NULL;
     }
     mask->far = walk.far;
+    mask->is_cut = is_cut;
     machine->states[state].mask = mask;
     return mask;
 }
@@ -416,20 +458,17 @@ void mask_within(struct grammar *grammar, uint32_t state, uint32_t left, uint64_
     struct walk walk = {grammar, &grammar->vocab->all, NULL, bits, 0, left};
 
     memset(bits, 0, grammar->vocab->n_words * sizeof(*bits));
+    grammar->machine.n_visits = 0;
     walk_state(&walk, state);
+    rest(&walk, state);
     if (grammar->machine.states[state].is_complete)
         add_stops(grammar, bits);
 }
 
 void masks_forget(struct grammar *grammar)
 {
-    for (uint32_t i = 0; i < grammar->machine.n_states; i++) {
-        struct mask *mask = grammar->machine.states[i].mask;
-        if (mask != NULL)
-            mask_fini(mask);
-        free(mask);
-        grammar->machine.states[i].mask = NULL;
-    }
+    for (uint32_t i = 0; i < grammar->machine.n_states; i++)
+        forget_mask(&grammar->machine.states[i]);
     for (uint32_t i = 0; i < grammar->cap_parts; i++) {
         if (grammar->parts[i] == NULL)
             continue;

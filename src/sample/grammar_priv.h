@@ -17,7 +17,7 @@
 
 /* ---- the graph (grammar_graph.c) ---- */
 
-#define GRAPH_MAX_TEXT_BYTES (4u << 20)
+#define GRAPH_MAX_TEXT_BYTES (1u << 20)
 #define GRAPH_MAX_NODES      300000u
 #define GRAPH_MAX_RULES      100000u
 #define GRAPH_MAX_NESTING    100u

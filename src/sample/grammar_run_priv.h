@@ -48,6 +48,7 @@ struct grammar_vocab *grammar_vocab_hold(struct grammar_vocab *vocab);
 #define FRAME_BOTTOM 1u /* returning from it leaves the part that is looked at (grammar_mask.c) */
 
 #define CONFIGS_MAX    2048u /* of one state; those beyond are left out, which only forbids more */
+#define VISITS_MAX     150000u
 #define FRAMES_SHALLOW 100u
 #define FRAMES_LOCAL   150u
 #define FRAMES_MAX     300u
@@ -74,6 +75,7 @@ struct mask { /* few tokens are a list, many a bitmap */
     token_id *ids;
     uint32_t n;   /* tokens */
     uint32_t far; /* distance to the end after any of them, at most */
+    bool is_cut;  /* the search for it was too much work: to be gone on with when asked for again */
 };
 
 struct state {
@@ -117,7 +119,9 @@ struct machine {
     } * seen;
     uint32_t round, seen_mask;
     bool found_end, found_escape;
-    bool is_bad; /* out of memory; what was found is not all */
+    uint32_t n_visits; /* nodes looked at since a mask was begun */
+    bool is_tired;     /* they were too many: steps that are not known yet lead nowhere for now */
+    bool is_bad;       /* out of memory; what was found is not all */
 };
 
 int machine_init(struct machine *machine, const struct graph *graph);
@@ -186,7 +190,9 @@ const uint64_t *mask_bits(struct grammar *grammar, const struct mask *mask);
 /* Only tokens after which at most left more are enough to end. */
 void mask_within(struct grammar *grammar, uint32_t state, uint32_t left, uint64_t *bits);
 void masks_forget(struct grammar *grammar);
-/* grammar_short.c: tokens that are surely enough to end. */
+/* grammar_short.c: tokens that are surely enough to end, and the first of them (TOKEN_NONE: there is none).
+ */
 uint32_t mask_tokens_to_end(struct grammar *grammar, uint32_t state);
+token_id mask_first_token(struct grammar *grammar, uint32_t state);
 
 #endif

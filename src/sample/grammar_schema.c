@@ -327,8 +327,13 @@ static int compile_waiting(struct schema *s)
 
 int schema_compile(struct shape_ctx *ctx, json_t *schema, uint32_t *rule_out)
 {
-    struct schema s = {.graph = ctx->graph, .fault = ctx->fault, .root = schema, .made = json_array()};
-    int rc = s.made == NULL ? E_NOMEM : hashmap_new(sizeof(json_t *), &s.rules);
+    struct schema s = {.graph = ctx->graph,
+                       .fault = ctx->fault,
+                       .root = schema,
+                       .made = json_array(),
+                       .texts = json_object(),
+                       .budget = SCHEMA_MAX_STEPS};
+    int rc = s.made == NULL || s.texts == NULL ? E_NOMEM : hashmap_new(sizeof(json_t *), &s.rules);
 
     buf_append_str(&s.path, "$");
     if (rc == 0)
@@ -342,6 +347,7 @@ int schema_compile(struct shape_ctx *ctx, json_t *schema, uint32_t *rule_out)
     free(s.waiting);
     hashmap_free(s.rules);
     json_decref(s.made);
+    json_decref(s.texts);
     buf_fini(&s.path);
     return rc;
 }

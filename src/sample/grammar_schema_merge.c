@@ -13,6 +13,9 @@
 
 #include <string.h>
 
+#define COMPARE_STEPS 20u /* what comparing two values takes from the budget */
+#define ONE_OF_MAX    200u
+
 /* Both, later. */
 static json_t *both(json_t *left, json_t *right)
 {
@@ -246,26 +249,34 @@ int schema_all_of(struct schema *s, json_t *schema, json_t **out)
 
 /* ---- oneOf ---- */
 
-/* The values that a schema's const or enum leaves; NULL: no such keyword. */
-static json_t *values_of(struct schema *s, json_t *schema)
+/* The values that a schema's const or enum leaves, by number; NULL: no more. */
+static json_t *value_at(json_t *schema, size_t index)
 {
-    json_t *one = json_object_get(schema, "const"), *list;
+    json_t *one = json_object_get(schema, "const");
 
-    if (one == NULL)
-        return json_object_get(schema, "enum");
-    list = json_pack("[O]", one);
-    return schema_keep(s, list) == 0 ? list : NULL;
+    if (one != NULL)
+        return index == 0 ? one : NULL;
+    return json_array_get(json_object_get(schema, "enum"), index);
 }
 
-static bool share_a_value(json_t *left, json_t *right)
+static bool has_values(json_t *schema)
+{
+    return json_object_get(schema, "const") != NULL || json_is_array(json_object_get(schema, "enum"));
+}
+
+/* Comparing takes from the budget; when it is spent, all is taken for shared. */
+static bool share_a_value(struct schema *s, json_t *left, json_t *right)
 {
     json_t *mine, *theirs;
-    size_t i, j;
 
-    json_array_foreach(left, i, mine) json_array_foreach(
-        right, j, theirs) if (json_equal(mine, theirs) ||
-                              (json_is_number(mine) && json_is_number(theirs) &&
-                               json_number_value(mine) == json_number_value(theirs))) return true;
+    for (size_t i = 0; (mine = value_at(left, i)) != NULL; i++)
+        for (size_t j = 0; (theirs = value_at(right, j)) != NULL; j++) {
+            s->budget -= s->budget > COMPARE_STEPS ? COMPARE_STEPS : s->budget;
+            if (s->budget == 0 || json_equal(mine, theirs) ||
+                (json_is_number(mine) && json_is_number(theirs) &&
+                 json_number_value(mine) == json_number_value(theirs)))
+                return true;
+        }
     return false;
 }
 
@@ -281,22 +292,22 @@ static bool requires(json_t *schema, const char *name)
 }
 
 /* Kinds that its const or enum leaves, else its types. */
-static unsigned kinds_left(struct schema *s, json_t *schema)
+static unsigned kinds_left(json_t *schema)
 {
     static const unsigned kinds[] = {[JSON_OBJECT] = 1u << KIND_OBJECT, [JSON_ARRAY] = 1u << KIND_ARRAY,
                                      [JSON_STRING] = 1u << KIND_STRING, [JSON_INTEGER] = 1u << KIND_NUMBER,
                                      [JSON_REAL] = 1u << KIND_NUMBER,   [JSON_TRUE] = 1u << KIND_BOOLEAN,
                                      [JSON_FALSE] = 1u << KIND_BOOLEAN, [JSON_NULL] = 1u << KIND_NULL};
-    json_t *values = values_of(s, schema), *value;
+    json_t *value;
     unsigned left = 0;
-    size_t i;
 
-    if (values == NULL) {
+    if (!has_values(schema)) {
         unsigned declared =
             json_object_get(schema, "type") == NULL ? (1u << N_KINDS) - 1 : schema_kinds(schema);
         return declared & 1u << KIND_INTEGER ? declared | 1u << KIND_NUMBER : declared;
     }
-    json_array_foreach(values, i, value) left |= kinds[json_typeof(value)];
+    for (size_t i = 0; (value = value_at(schema, i)) != NULL; i++)
+        left |= kinds[json_typeof(value)];
     return left;
 }
 
@@ -305,14 +316,13 @@ static bool exclude_each_other(struct schema *s, json_t *left, json_t *right)
 {
     json_t *mine = json_object_get(left, "properties"), *theirs = json_object_get(right, "properties"),
            *value;
-    json_t *left_values = values_of(s, left), *right_values = values_of(s, right);
     const char *name;
 
-    if ((kinds_left(s, left) & kinds_left(s, right)) == 0)
+    if ((kinds_left(left) & kinds_left(right)) == 0)
         return true;
-    if (left_values != NULL && right_values != NULL && !share_a_value(left_values, right_values))
+    if (has_values(left) && has_values(right) && !share_a_value(s, left, right))
         return true;
-    if (kinds_left(s, left) != 1u << KIND_OBJECT || kinds_left(s, right) != 1u << KIND_OBJECT)
+    if (kinds_left(left) != 1u << KIND_OBJECT || kinds_left(right) != 1u << KIND_OBJECT)
         return false;
     json_object_foreach(mine, name, value)
     { /* a property that both have and that tells */
@@ -320,9 +330,8 @@ static bool exclude_each_other(struct schema *s, json_t *left, json_t *right)
         if (other == NULL || !requires(left, name) || !requires(right, name) ||
             schema_deref(s, value, &value) != 0 || schema_deref(s, other, &other) != 0)
             continue;
-        json_t *here = values_of(s, value), *there = values_of(s, other);
-        if ((kinds_left(s, value) & kinds_left(s, other)) == 0 ||
-            (here != NULL && there != NULL && !share_a_value(here, there)))
+        if ((kinds_left(value) & kinds_left(other)) == 0 ||
+            (has_values(value) && has_values(other) && !share_a_value(s, value, other)))
             return true;
     }
     /* one requires what the other rules out */
@@ -340,17 +349,22 @@ int schema_one_of(struct schema *s, json_t *branches)
     json_t *left, *right;
     size_t i, j;
 
+    if (json_array_size(branches) > ONE_OF_MAX)
+        return schema_fault(s, E_LIMIT, "oneOf", "more than %u branches", ONE_OF_MAX);
     json_array_foreach(branches, i, left)
     {
         int rc = schema_deref(s, left, &left);
         for (j = 0; j < i && rc == 0; j++) {
             rc = schema_deref(s, json_array_get(branches, j), &right);
-            if (rc == 0 && !exclude_each_other(s, left, right))
-                return schema_fault(
-                    s, E_UNSUPPORTED, "oneOf",
-                    "branches %zu and %zu cannot be told apart by type, const, enum, or a required "
-                    "property",
-                    j, i);
+            if (rc != 0 || exclude_each_other(s, left, right))
+                continue;
+            if (s->budget == 0)
+                return schema_fault(s, E_LIMIT, "oneOf", "too much to compare");
+            return schema_fault(
+                s, E_UNSUPPORTED, "oneOf",
+                "branches %zu and %zu cannot be told apart by type, const, enum, or a required "
+                "property",
+                j, i);
         }
         if (rc != 0)
             return rc;

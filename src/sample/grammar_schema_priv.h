@@ -13,6 +13,7 @@
 #define SCHEMA_MAX_WORK     20000u /* schemas made by merging others */
 #define SCHEMA_MAX_PATH     4096u
 #define SCHEMA_MAX_BRANCHES 500u
+#define SCHEMA_MAX_STEPS    6000000u
 
 struct waiting {
     json_t *schema;
@@ -34,7 +35,8 @@ struct schema {
     uint32_t depth;
     /* rules that many need; 0: not made yet */
     uint32_t blank, any, number, integer;
-    bool is_strict_made;
+    json_t *texts;   /* object: pattern and lengths -> the rule of their strings */
+    uint64_t budget; /* steps left for making automata */
 };
 
 enum json_kind {
@@ -81,6 +83,7 @@ int schema_any(struct schema *s, uint32_t *rule_out);
 uint32_t schema_blank(struct schema *s, uint32_t next); /* bounded white space */
 
 /* ---- grammar_schema_value.c ---- */
+/* grammar_schema_enum.c */
 int schema_enum(struct schema *s, json_t *schema, uint32_t *pc_out);
 int schema_string(struct schema *s, json_t *schema, uint32_t *pc_out);
 int schema_number(struct schema *s, json_t *schema, bool is_integer, uint32_t *pc_out);

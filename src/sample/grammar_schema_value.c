@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values without parts: strings, numbers, enumerations, and any value at all.
+/* Values without parts: strings, numbers, and any value at all.
  *
  * Numbers have a bounded number of digits, so that none goes on for ever and all fit the number types of
  * those who read them: 18 before and after the point, an exponent of two.
  */
+#include "sample/grammar_auto_priv.h"
 #include "sample/grammar_schema_priv.h"
 
 #include "base/err.h"
@@ -64,22 +65,133 @@ static uint32_t number_rule(struct schema *s, bool is_integer)
     return *rule;
 }
 
+/* The bound that keyword or its exclusive kin set. */
+static int read_bound(struct schema *s, json_t *schema, const char *const names[2], int sense, double *bound,
+                      bool *is_open)
+{
+    json_t *closed = json_object_get(schema, names[0]), *open = json_object_get(schema, names[1]);
+    bool is_flag = json_is_boolean(open); /* as in the fourth draft and OpenAPI 3.0 */
+
+    if ((closed != NULL && !json_is_number(closed)) || (open != NULL && !is_flag && !json_is_number(open)))
+        return schema_fault(s, E_FORMAT, closed != NULL && !json_is_number(closed) ? names[0] : names[1],
+                            "must be a number");
+    *bound = json_number_value(closed);
+    *is_open = is_flag && json_is_true(open);
+    if (open == NULL || is_flag)
+        return closed != NULL;
+    double other = json_number_value(open);
+    if (closed == NULL || sense * other >= sense * *bound) {
+        *bound = other;
+        *is_open = true;
+    }
+    return 1;
+}
+
+static int read_multiple(struct schema *s, json_t *schema, struct number_bounds *bounds)
+{
+    json_t *value = json_object_get(schema, "multipleOf");
+    double multiple = json_number_value(value);
+
+    if (value == NULL || (bounds->is_integer && multiple == 1))
+        return 0;
+    if (!json_is_number(value) || multiple <= 0)
+        return schema_fault(s, E_FORMAT, "multipleOf", "must be a number above 0");
+    if (!bounds->is_integer || multiple != (uint32_t)(multiple < 1e9 ? multiple : 0))
+        return schema_fault(s, E_UNSUPPORTED, "multipleOf", "only whole ones of integers can be held to");
+    bounds->multiple = (uint32_t)multiple;
+    return 0;
+}
+
 int schema_number(struct schema *s, json_t *schema, bool is_integer, uint32_t *pc_out)
 {
-    static const char *const names[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
-                                        "multipleOf"};
+    static const char *const least[] = {"minimum", "exclusiveMinimum"}, *const most[] = {"maximum",
+                                                                                         "exclusiveMaximum"};
+    struct number_bounds bounds = {.is_integer = is_integer};
+    const char *reason = NULL;
+    int rc = read_bound(s, schema, least, 1, &bounds.min, &bounds.is_min_open);
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (json_object_get(schema, names[i]) != NULL)
-            return schema_fault(s, E_UNSUPPORTED, names[i], "cannot be held to");
-    *pc_out = graph_call(s->graph, number_rule(s, is_integer), PC_RET);
-    return 0;
+    if (rc < 0)
+        return rc;
+    bounds.has_min = rc > 0;
+    rc = read_bound(s, schema, most, -1, &bounds.max, &bounds.is_max_open);
+    if (rc < 0)
+        return rc;
+    bounds.has_max = rc > 0;
+    rc = read_multiple(s, schema, &bounds);
+    if (rc != 0)
+        return rc;
+    if (!bounds.has_min && !bounds.has_max && bounds.multiple == 0) {
+        *pc_out = graph_call(s->graph, number_rule(s, is_integer), PC_RET);
+        return 0;
+    }
+    rc = digits_write(s->graph, &bounds, PC_RET, &reason, pc_out);
+    if (rc == E_UNSUPPORTED)
+        return schema_fault(s, rc,
+                            bounds.multiple != 0 ? "multipleOf"
+                            : bounds.has_min     ? "minimum"
+                                                 : "maximum",
+                            "%s", reason);
+    return rc;
 }
 
 /* ---- strings ---- */
 
+static int build_texts(struct schema *s, struct bytes pattern, struct bounds chars, const char **reason,
+                       uint32_t *pc)
+{
+    struct nfa nfa;
+    struct dfa dfa;
+    int rc = regex_parse(pattern, &nfa, reason);
+
+    if (rc != 0)
+        return rc;
+    *reason = "too complex";
+    rc = dfa_build(&nfa, &s->budget, &dfa);
+    nfa_fini(&nfa);
+    if (rc != 0)
+        return rc;
+    *reason = "too long together with minLength or maxLength";
+    rc = dfa_write(s->graph, &dfa, chars, PC_RET, pc);
+    dfa_fini(&dfa);
+    return rc;
+}
+
+/* Strings of a pattern; the same ones are written once. */
+static int patterned(struct schema *s, struct bytes pattern, const char *keyword, struct bounds chars,
+                     uint32_t *pc_out)
+{
+    const char *reason = NULL;
+    struct buf key = {0};
+    uint32_t pc, rule;
+
+    buf_printf(&key, "%u %u ", chars.min, chars.max);
+    buf_append(&key, pattern.data, pattern.len_bytes);
+    char *name = buf_take_str(&key);
+    if (name == NULL)
+        return E_NOMEM;
+    bool is_name = memchr(pattern.data, 0, pattern.len_bytes) == NULL;
+    json_t *known = is_name ? json_object_get(s->texts, name) : NULL;
+    int rc = 0;
+    if (known == NULL) {
+        rc = build_texts(s, pattern, chars, &reason, &pc);
+        if (rc == 0) {
+            rule = new_rule(s, pc);
+            rc = is_name ? json_object_set_new_nocheck(s->texts, name, json_integer(rule)) : 0;
+        } else if (rc != E_NOMEM) {
+            schema_fault(s, rc, keyword, "%s", reason);
+        }
+    } else {
+        rule = (uint32_t)json_integer_value(known);
+    }
+    free(name);
+    if (rc == 0)
+        *pc_out = graph_byte(s->graph, '"', '"', graph_call(s->graph, rule, PC_RET));
+    return rc;
+}
+
 int schema_string(struct schema *s, json_t *schema, uint32_t *pc_out)
 {
+    json_t *pattern = json_object_get(schema, "pattern"), *format = json_object_get(schema, "format");
     struct bounds chars;
     int rc = schema_count(s, schema, "minLength", 0, &chars.min);
 
@@ -87,71 +199,26 @@ int schema_string(struct schema *s, json_t *schema, uint32_t *pc_out)
         rc = schema_count(s, schema, "maxLength", GRAPH_UNBOUNDED, &chars.max);
     if (rc != 0)
         return rc;
-    if (json_object_get(schema, "pattern") != NULL)
-        return schema_fault(s, E_UNSUPPORTED, "pattern", "cannot be held to");
-    if (json_object_get(schema, "format") != NULL)
-        return schema_fault(s, E_UNSUPPORTED, "format", "cannot be held to");
+    if ((pattern != NULL && !json_is_string(pattern)) || (format != NULL && !json_is_string(format)))
+        return schema_fault(s, E_FORMAT, pattern != NULL ? "pattern" : "format", "must be a text");
     if (chars.min > GRAPH_MAX_REPEAT)
         return schema_fault(s, E_LIMIT, "minLength", "more than %u", GRAPH_MAX_REPEAT);
     if (chars.max > GRAPH_MAX_REPEAT)
         chars.max = GRAPH_UNBOUNDED;
+    if (pattern != NULL && format != NULL)
+        return schema_fault(s, E_UNSUPPORTED, "pattern", "cannot be held to together with a format");
+    if (pattern != NULL)
+        return patterned(s, bytes_of(json_string_value(pattern), json_string_length(pattern)), "pattern",
+                         chars, pc_out);
+    if (format != NULL) {
+        const char *text = format_pattern(json_string_value(format));
+        if (text == NULL)
+            return schema_fault(s, E_UNSUPPORTED, "format", "'%.40s' is not known",
+                                json_string_value(format));
+        return patterned(s, bytes_str(text), "format", chars, pc_out);
+    }
     *pc_out = graph_byte(s->graph, '"', '"', graph_string(s->graph, chars, PC_RET));
     return 0;
-}
-
-/* ---- enumerations ---- */
-
-static unsigned kind_of(const json_t *value)
-{
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return 1u << KIND_OBJECT;
-    case JSON_ARRAY:
-        return 1u << KIND_ARRAY;
-    case JSON_STRING:
-        return 1u << KIND_STRING;
-    case JSON_INTEGER:
-        return 1u << KIND_INTEGER | 1u << KIND_NUMBER;
-    case JSON_REAL:
-        return 1u << KIND_NUMBER;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return 1u << KIND_BOOLEAN;
-    case JSON_NULL:
-        return 1u << KIND_NULL;
-    }
-    return 0;
-}
-
-int schema_enum(struct schema *s, json_t *schema, uint32_t *pc_out)
-{
-    json_t *values = json_object_get(schema, "enum"), *one = json_object_get(schema, "const"), *value;
-    unsigned kinds = json_object_get(schema, "type") != NULL ? schema_kinds(schema) : (1u << N_KINDS) - 1;
-    size_t n = 0, i;
-    int rc = 0;
-
-    if (values != NULL && !json_is_array(values))
-        return schema_fault(s, E_FORMAT, "enum", "must be a list of values");
-    struct bytes *texts = calloc(json_array_size(values) + 1, sizeof(*texts));
-    if (texts == NULL)
-        return E_NOMEM;
-    for (i = 0; i < (values == NULL ? 1 : json_array_size(values)); i++) {
-        value = values == NULL ? one : json_array_get(values, i);
-        if ((kind_of(value) & kinds) == 0 || (values != NULL && one != NULL && !json_equal(value, one)))
-            continue;
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        if (text == NULL) {
-            rc = E_NOMEM;
-            break;
-        }
-        texts[n++] = bytes_str(text);
-    }
-    if (rc == 0)
-        *pc_out = graph_texts(s->graph, texts, n, PC_RET);
-    while (n > 0)
-        free((void *)(uintptr_t)texts[--n].data);
-    free(texts);
-    return rc;
 }
 
 /* ---- any value ---- */

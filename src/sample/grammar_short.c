@@ -78,16 +78,41 @@ static uint32_t fewest_from(const struct trie *trie, const struct way *way, uint
     return fewest;
 }
 
+token_id mask_first_token(struct grammar *grammar, uint32_t state)
+{
+    const struct trie *trie = &grammar->vocab->all;
+    uint32_t wanted = mask_tokens_to_end(grammar, state), node = 0;
+
+    for (uint32_t at = state; wanted > 0 && wanted < GRAPH_FAR;) {
+        uint32_t symbol = machine_best(&grammar->machine, at);
+
+        if (symbol >= 256)
+            return node == 0 ? symbol - 256 : TOKEN_NONE;
+        node = child_of(trie, node, (uint8_t)symbol);
+        at = machine_next(&grammar->machine, at, (uint8_t)symbol);
+        if (node == 0 || at == STATE_DEAD)
+            return TOKEN_NONE;
+        if (trie->nodes[node].ids < trie->nodes[node + 1].ids &&
+            mask_tokens_to_end(grammar, at) + 1 == wanted)
+            return trie->ids[trie->nodes[node].ids];
+        if (grammar->machine.states[at].dist == 0)
+            return TOKEN_NONE;
+    }
+    return TOKEN_NONE;
+}
+
 uint32_t mask_tokens_to_end(struct grammar *grammar, uint32_t state)
 {
     struct way way = {0};
     struct state *states = grammar->machine.states;
     uint32_t tokens = GRAPH_FAR;
+    bool was_tired = grammar->machine.is_tired;
 
     if (states[state].tokens != 0)
         return states[state].tokens - 1;
     if (state == STATE_DEAD || states[state].dist > WAY_MAX)
         return GRAPH_FAR;
+    grammar->machine.is_tired = false; /* the way out is looked for in any case */
     if (find_way(grammar, state, &way)) {
         states = grammar->machine.states; /* may have moved */
         way.tokens[way.n] = 0;
@@ -100,6 +125,7 @@ uint32_t mask_tokens_to_end(struct grammar *grammar, uint32_t state)
             states[way.states[at]].tokens = way.tokens[at] + 1;
         tokens = way.tokens[0];
     }
+    grammar->machine.is_tired = was_tired;
     free(way.states);
     free(way.symbols);
     free(way.tokens);

@@ -279,6 +279,7 @@ void machine_reach(struct machine *machine, struct config config)
     push(machine, &n, config);
     while (n > 0 && !machine->is_bad) {
         struct config now = machine->todo[--n];
+        machine->n_visits++;
         if (is_new(machine, &now))
             visit(machine, &n, &now);
     }

@@ -62,6 +62,8 @@ static void read_byte(struct machine *machine, const struct config *config, uint
 
 uint32_t machine_step(struct machine *machine, uint32_t state, uint8_t byte)
 {
+    if (machine->is_tired)
+        return STATE_DEAD;
     if (machine->states[state].row == NULL) {
         uint32_t *row = malloc(256 * sizeof(*row));
         if (row == NULL) {

@@ -20,7 +20,7 @@ tests_unit_sched_test_handoff_SOURCES = tests/unit/sched/test_handoff.c tests/un
 	tests/unit/sched/rig.c
 tests_unit_sched_test_handoff_LDADD = $(link_sched) $(CMOCKA_LIBS)
 tests_unit_sched_test_sched_model_SOURCES = tests/unit/sched/test_sched_model.c tests/unit/sched/rig.h \
-	tests/unit/sched/rig.c
+	tests/unit/sched/rig.c $(grammar_test_help)
 tests_unit_sched_test_sched_model_LDADD = $(link_sched) $(CMOCKA_LIBS)
 tests_unit_sched_test_cost_SOURCES = tests/unit/sched/test_cost.c
 tests_unit_sched_test_cost_LDADD = $(link_sched) $(CMOCKA_LIBS)
@@ -33,7 +33,7 @@ tests_unit_sched_test_planner_SOURCES = tests/unit/sched/test_planner.c tests/un
 	tests/unit/sched/rig.c
 tests_unit_sched_test_planner_LDADD = $(link_sched) $(CMOCKA_LIBS)
 tests_unit_sched_test_speculate_cpu_SOURCES = tests/unit/sched/test_speculate_cpu.c tests/unit/model/tiny.c \
-	tests/unit/model/tiny.h
+	tests/unit/model/tiny.h $(grammar_test_help)
 tests_unit_sched_test_speculate_cpu_LDADD = $(link_sched) $(CMOCKA_LIBS)
 endif
 

@@ -7,11 +7,13 @@ libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_
 	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c
 
 if HAVE_CMOCKA
-worker_tests = tests/unit/worker/test_messages tests/unit/worker/test_routers
+worker_tests = tests/unit/worker/test_messages tests/unit/worker/test_routers tests/unit/worker/test_shapes
 check_PROGRAMS += $(worker_tests)
 TESTS += $(worker_tests)
 tests_unit_worker_test_messages_SOURCES = tests/unit/worker/test_messages.c
 tests_unit_worker_test_messages_LDADD = $(link_worker) $(CMOCKA_LIBS)
 tests_unit_worker_test_routers_SOURCES = tests/unit/worker/test_routers.c
 tests_unit_worker_test_routers_LDADD = $(link_worker) $(CMOCKA_LIBS)
+tests_unit_worker_test_shapes_SOURCES = tests/unit/worker/test_shapes.c $(grammar_test_help)
+tests_unit_worker_test_shapes_LDADD = $(link_worker) $(CMOCKA_LIBS)
 endif

@@ -92,6 +92,8 @@ def answers_without_stream_carry_their_proof():
         assert status == 200, body
         assert "prefill;dur=" in headers["server-timing"], headers
         assert "transferred=" in headers["baton-proof"], headers
+        proof = dict(part.split("=", 1) for part in headers["baton-proof"].split("; "))
+        assert 0 <= int(proof["accepted"]) <= int(proof["drafted"]), headers
         assert headers["request-id"].startswith("req_")
 
 

@@ -9,7 +9,7 @@ TOOLS = [
         "type": "object", "properties": {"path": {"type": "string", "maxLength": 20}, "line": {"type": "integer"}},
         "required": ["path"], "additionalProperties": False}},
     {"name": "set_mode", "description": "Switches.", "input_schema": {
-        "type": "object", "properties": {"mode": {"enum": ["on", "off"]}, "level": {"enum": [1, 2, 3]}},
+        "type": "object", "properties": {"mode": {"enum": ["on", "off"]}, "level": {"type": "integer", "minimum": 1, "maximum": 9}},
         "required": ["mode", "level"], "additionalProperties": False}},
 ]
 SCHEMA = {"type": "object", "properties": {
@@ -22,7 +22,7 @@ SCHEMA = {"type": "object", "properties": {
 def is_good_call(name, value):
     if name == "set_mode":
         return set(value) == {"mode", "level"} and value["mode"] in ("on", "off") and \
-            value["level"] in (1, 2, 3)
+            isinstance(value["level"], int) and 1 <= value["level"] <= 9
     return name == "read_file" and "path" in value and set(value) <= {"path", "line"} and \
         isinstance(value["path"], str) and len(value["path"]) <= 20 and isinstance(value.get("line", 0), int)
 

@@ -269,8 +269,11 @@ for (const [generation, sdk] of [["1.x", sdk1], ["0.x", sdk0]]) {
       });
       assert.equal(next.content[0].text, "Done.");
       assert.ok(next.usage.cache_read_input_tokens > 0);
+      const forced = await client.messages.create(ask(say, { tools: [weather], tool_choice: { type: "any" }, max_tokens: 500 }));
+      assert.equal(forced.stop_reason, "tool_use");
+      assert.equal(forced.content.at(-1).name, "get_weather");
       await assert.rejects(
-        client.messages.create(ask("x", { tools: [weather], tool_choice: { type: "any" } })),
+        client.messages.create(ask("x", { tools: [weather], tool_choice: { type: "tool", name: "other" } })),
         sdk.BadRequestError,
       );
     });

@@ -130,8 +130,12 @@ static void thinking_has_its_shape(void **state)
 
 static void events_have_their_shapes(void **state)
 {
-    struct gen_proof proof = {
-        .computed_tokens = 5, .transferred_tokens = 4, .prefill_worker = "p\"1", .transport = "shm"};
+    struct gen_proof proof = {.computed_tokens = 5,
+                              .transferred_tokens = 4,
+                              .drafted_tokens = 9,
+                              .accepted_tokens = 3,
+                              .prefill_worker = "p\"1",
+                              .transport = "shm"};
     struct buf text = {0};
     json_t *root;
 
@@ -182,6 +186,8 @@ static void events_have_their_shapes(void **state)
     api_put_message_delta(&text, GEN_STOP_CONTEXT, bytes_str(""), &usage, &proof);
     root = load(&text);
     assert_int_equal(num(json_object_get(json_object_get(root, "usage"), "baton"), "transferred"), 4);
+    assert_int_equal(num(json_object_get(json_object_get(root, "usage"), "baton"), "drafted"), 9);
+    assert_int_equal(num(json_object_get(json_object_get(root, "usage"), "baton"), "accepted"), 3);
     json_decref(root);
 
     buf_append_str(&text, API_PING);

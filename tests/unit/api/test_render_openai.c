@@ -157,25 +157,34 @@ static void errors_have_four_members(void **state)
 {
     static const struct {
         int status;
-        const char *param, *want;
+        const char *message, *want;
     } errors[] = {
-        {400, "messages.0.content.12.type",
-         "{\"error\":{\"message\":\"a \\\"b\\\"\",\"type\":\"invalid_request_error\",\"param\":"
-         "\"messages[0].content[12].type\",\"code\":null}}"},
-        {401, "",
-         "{\"error\":{\"message\":\"a \\\"b\\\"\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":"
+        {400, "messages.0.content.12.type: no \"b\"",
+         "{\"error\":{\"message\":\"messages.0.content.12.type: no "
+         "\\\"b\\\"\",\"type\":\"invalid_request_error\","
+         "\"param\":\"messages[0].content[12].type\",\"code\":null}}"},
+        {400, "The body: is bad",
+         "{\"error\":{\"message\":\"The body: is "
+         "bad\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":"
+         "null}}"},
+        {400, "",
+         "{\"error\":{\"message\":\"\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}"},
+        {404, "model: m",
+         "{\"error\":{\"message\":\"model: "
+         "m\",\"type\":\"invalid_request_error\",\"param\":\"model\",\"code\":"
+         "null}}"},
+        {401, "x",
+         "{\"error\":{\"message\":\"x\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":"
          "\"invalid_api_key\"}}"},
-        {413, "",
-         "{\"error\":{\"message\":\"a \\\"b\\\"\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":"
+        {413, "x",
+         "{\"error\":{\"message\":\"x\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":"
          "\"request_too_large\"}}"},
-        {429, "",
-         "{\"error\":{\"message\":\"a \\\"b\\\"\",\"type\":\"rate_limit_error\",\"param\":null,\"code\":"
+        {429, "x",
+         "{\"error\":{\"message\":\"x\",\"type\":\"rate_limit_error\",\"param\":null,\"code\":"
          "\"rate_limit_exceeded\"}}"},
-        {503, "stop",
-         "{\"error\":{\"message\":\"a "
-         "\\\"b\\\"\",\"type\":\"server_error\",\"param\":\"stop\",\"code\":null}}"},
-        {529, "",
-         "{\"error\":{\"message\":\"a \\\"b\\\"\",\"type\":\"server_error\",\"param\":null,\"code\":"
+        {503, "x", "{\"error\":{\"message\":\"x\",\"type\":\"server_error\",\"param\":null,\"code\":null}}"},
+        {529, "Overloaded: x",
+         "{\"error\":{\"message\":\"Overloaded: x\",\"type\":\"server_error\",\"param\":null,\"code\":"
          "\"overloaded\"}}"},
     };
 
@@ -183,8 +192,7 @@ static void errors_have_four_members(void **state)
         struct api_error error;
         struct buf text = {0};
 
-        api_fail(&error, errors[i].status, "a \"b\"");
-        strcpy(error.param, errors[i].param);
+        api_fail(&error, errors[i].status, "%s", errors[i].message);
         assert_int_equal(api_put_openai_error(&text, &error), 0);
         is(&text, errors[i].want);
     }

@@ -16,14 +16,12 @@
 #include "http/sse_parse.h"
 #include "sim_model.h"
 
-void rig_begin(struct rig *rig, void (*change)(struct front_opts *opts, struct sim_opts *sim))
+static void begin(struct rig *rig, void (*change)(struct front_opts *opts, struct sim_opts *sim))
 {
     struct sim_opts sim = {.model = &rig->model, .accept_ns = NS_PER_MS, .token_ns = 100 * NS_PER_US};
     struct front_opts opts;
 
-    memset(rig, 0, sizeof(*rig));
     raw_loop_init(&rig->raw);
-    assert_int_equal(sim_model_open(CONTEXT, &rig->model), 0);
     assert_int_equal(metrics_new(&rig->metrics), 0);
     assert_int_equal(ev_jobs_new(1, 64, &rig->jobs), 0);
     front_opts_init(&opts);
@@ -40,6 +38,20 @@ void rig_begin(struct rig *rig, void (*change)(struct front_opts *opts, struct s
     assert_int_equal(front_listen(rig->front, "127.0.0.1:0", NULL), 0);
     rig->port = front_port(rig->front);
     raw_loop_run(&rig->raw);
+}
+
+void rig_begin(struct rig *rig, void (*change)(struct front_opts *opts, struct sim_opts *sim))
+{
+    memset(rig, 0, sizeof(*rig));
+    assert_int_equal(sim_model_open(CONTEXT, &rig->model), 0);
+    begin(rig, change);
+}
+
+void rig_begin_with(struct rig *rig, const char *chat_template)
+{
+    memset(rig, 0, sizeof(*rig));
+    assert_int_equal(sim_model_open_with(chat_template, CONTEXT, &rig->model), 0);
+    begin(rig, NULL);
 }
 
 void rig_end(struct rig *rig)

@@ -25,6 +25,8 @@ struct rig {
 
 /* change (may be NULL) sees the options before they are used. */
 void rig_begin(struct rig *rig, void (*change)(struct front_opts *opts, struct sim_opts *sim));
+/* The same with a model of this chat template. */
+void rig_begin_with(struct rig *rig, const char *chat_template);
 void rig_end(struct rig *rig);
 /* Waits up to three seconds for the counter to have this value. */
 bool reaches(atomic_uint *counter, unsigned value);

@@ -64,6 +64,8 @@ static void fill_proof(const struct gen_handle *job, struct gen_proof *proof)
     proof->computed_tokens = job->n_prompt - job->n_cached;
     proof->transferred_tokens = job->n_prompt;
     proof->drawn_tokens = (uint32_t)job->n_given;
+    proof->drafted_tokens = 8;
+    proof->accepted_tokens = 6;
     proof->prefill_ns = job->first_ns > 0 ? job->first_ns - job->submitted_ns : 0;
     proof->decode_ns = job->first_ns > 0 ? clock_now_ns() - job->first_ns : 0;
     snprintf(proof->prefill_worker, sizeof(proof->prefill_worker), "sim-p");

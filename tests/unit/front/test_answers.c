@@ -36,6 +36,7 @@ static void a_whole_answer_has_its_proof(void **state)
     assert_true(raw_holds(&head, "content-type: application/json\r\n"));
     assert_true(raw_holds(&head, "server-timing: tokenise;dur="));
     assert_true(raw_holds(&head, "prefill;dur="));
+    assert_true(raw_holds(&head, "; drafted=8; accepted=6; "));
     assert_true(raw_holds(&head, "prefill=sim-p; decode=sim-d; transport=shm"));
     assert_true(raw_holds(&head, "baton-proof: prompt="));
     json_decref(root);

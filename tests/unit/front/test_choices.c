@@ -152,6 +152,31 @@ static void slow_readers_hold_every_choice_up(void **state)
     rig_end(&rig);
 }
 
+/* What a whole answer must hold until its end is bounded, whatever is asked for. */
+static void answers_do_not_grow_without_bound(void **state)
+{
+    struct buf body = {0};
+    struct rig rig;
+    json_t *root;
+
+    rig_begin(&rig, NULL);
+    root = ask_chat(&rig, "flood", ",'n':30,'logprobs':true,'top_logprobs':20", 400);
+    assert_string_equal(str_at(root, "error", "message"),
+                        "logprobs: more than 2000000 in one answer; ask for fewer, or for a stream");
+    assert_string_equal(str_at(root, "error", "param"), "logprobs");
+    assert_int_equal(rig.counts->n_running, 0);
+    json_decref(root);
+    buf_append_str(&body, "{'model':'sim','echo':true,'n':128,'prompt':'");
+    for (int i = 0; i < 300000; i++)
+        buf_append_byte(&body, 'x');
+    buf_append_str(&body, "'}");
+    root = ask_at(&rig, "/v1/completions", (const char *)body.data, 400);
+    assert_string_equal(str_at(root, "error", "message"), "echo: more than 33554432 bytes would be repeated");
+    json_decref(root);
+    buf_fini(&body);
+    rig_end(&rig);
+}
+
 static void few(struct front_opts *opts, struct sim_opts *sim)
 {
     opts->max_requests = 4;
@@ -177,6 +202,7 @@ int main(void)
         cmocka_unit_test(a_failing_choice_fails_the_request),
         cmocka_unit_test(leaving_cancels_every_choice),
         cmocka_unit_test(slow_readers_hold_every_choice_up),
+        cmocka_unit_test(answers_do_not_grow_without_bound),
         cmocka_unit_test(choices_count_as_requests),
     };
 

@@ -302,6 +302,22 @@ static void calls_are_allowed_as_they_are_written(void **state)
     }
 }
 
+/* Mistral's models write ids as well. */
+static void calls_of_mistral_may_have_ids(void **state)
+{
+    struct gen_model model;
+    struct ask forced;
+
+    assert_int_equal(sim_model_open_with(FAMILY("[TOOL_CALLS]"), 4096, &model), 0);
+    ask(&model, TOOLS("true") ANY, false, &forced);
+    assert_true(takes(&forced, "[TOOL_CALLS][{\"name\": \"set\", \"arguments\": " ARGS
+                               ", \"id\": \"abc123XYZ\"}, {\"name\": \"get\", \"arguments\": {\"id\": 1}}]"));
+    assert_false(
+        takes(&forced, "[TOOL_CALLS][{\"name\": \"set\", \"arguments\": " ARGS ", \"id\": \"abc\"}]"));
+    ask_fini(&forced);
+    sim_model_close(&model);
+}
+
 /* tool_choice any and tool, with one call or more: at any temperature there are calls, and good ones. */
 static void forced_calls_come_whatever_is_drawn(void **state)
 {
@@ -551,6 +567,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_allowed_as_they_are_written),
+        cmocka_unit_test(calls_of_mistral_may_have_ids),
         cmocka_unit_test(forced_calls_come_whatever_is_drawn),
         cmocka_unit_test(strict_calls_are_good_calls),
         cmocka_unit_test(no_call_is_made_where_none_may_be),

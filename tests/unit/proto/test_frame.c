@@ -192,6 +192,152 @@ static void submit_limits(void **state)
     assert_refused(FRAME_SUBMIT, &submit, "Sampling.top_p");
 }
 
+static void sampling_limits(void **state)
+{
+    static uint32_t ids[1025];
+    static float bias[1025];
+    static uint8_t constraint[(1 << 20) + 1];
+    Baton__Submit submit = BATON__SUBMIT__INIT;
+    Baton__Sampling sampling = BATON__SAMPLING__INIT;
+    uint8_t tokens[4] = {0};
+
+    for (uint32_t i = 0; i < 1025; i++)
+        ids[i] = 3 * i;
+    submit.tokens = (ProtobufCBinaryData){.data = tokens, .len = 4};
+    submit.n_prompt = 1;
+    submit.sampling = &sampling;
+    submit.constraint = (ProtobufCBinaryData){.data = constraint, .len = 1 << 20};
+    submit.keep_tokens = submit.keep_1h_tokens = 4 << 20;
+    sampling.bias_ids = ids;
+    sampling.bias = bias;
+    sampling.n_bias = sampling.n_bias_ids = 1024;
+    sampling.n_top = 20;
+    sampling.frequency_penalty = -100;
+    sampling.presence_penalty = 100;
+    sampling.repetition_penalty = 100;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.constraint.len++;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.constraint");
+    submit.constraint.len = 0;
+    submit.keep_1h_tokens++;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.keep_1h_tokens");
+    submit.keep_1h_tokens = 0;
+    submit.keep_tokens++;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.keep_tokens");
+    submit.keep_tokens = 0;
+    sampling.n_bias = sampling.n_bias_ids = 1025;
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.bias_ids");
+    sampling.n_bias = sampling.n_bias_ids = 2;
+    sampling.n_bias--;
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.bias");
+    sampling.n_bias++;
+    ids[0] = ids[1];
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.bias_ids");
+    ids[0] = 0;
+    bias[1] = INFINITY;
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.bias");
+    bias[1] = -100;
+    assert_passes(FRAME_SUBMIT, &submit);
+    sampling.n_top = 21;
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.n_top");
+    sampling.n_top = 0;
+    sampling.frequency_penalty = -101;
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.frequency_penalty");
+    sampling.frequency_penalty = 0;
+    sampling.presence_penalty = NAN;
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.presence_penalty");
+    sampling.presence_penalty = 0;
+    sampling.repetition_penalty = -1;
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.repetition_penalty");
+}
+
+/* A sender of before these fields existed, and one of after the next: bytes as they are on the wire. */
+static void neighbouring_versions_understand_each_other(void **state)
+{
+    static const uint8_t golden[] = {
+        0x09, 5,    0,    0,   0, 0,    0,    0, 0, /* request */
+        0x32, 4,    7,    0,   0, 0,                /* tokens */
+        0x38, 1,                                    /* n_prompt */
+        0x4a, 5,    0x45, 0,   0, 0x80, 0x3f,       /* sampling: frequency_penalty 1 */
+        0x5a, 2,    '{',  '}',                      /* constraint */
+        0x60, 9,                                    /* keep_tokens */
+        0x68, 8,                                    /* keep_1h_tokens */
+        0xfa, 0x06, 1,    'x',                      /* field 111: of a version to come */
+    };
+    Baton__Submit *submit;
+    ProtobufCMessage *message;
+
+    assert_int_equal(frame_unpack(FRAME_SUBMIT, bytes_of(golden, sizeof(golden)), NULL, &message), 0);
+    submit = (Baton__Submit *)message;
+    assert_int_equal(submit->request, 5);
+    assert_true(submit->sampling->frequency_penalty == 1);
+    assert_int_equal(submit->constraint.len, 2);
+    assert_int_equal(submit->keep_tokens, 9);
+    assert_int_equal(submit->keep_1h_tokens, 8);
+    frame_message_free(message);
+    /* Up to n_prompt with an empty sampling: all that is newer is off. */
+    assert_int_equal(frame_unpack(FRAME_SUBMIT, bytes_of("\x32\4\7\0\0\0\x38\1\x4a\0", 10), NULL, &message),
+                     0);
+    submit = (Baton__Submit *)message;
+    assert_false(submit->sampling->wants_logprob);
+    assert_int_equal(submit->constraint.len, 0);
+    assert_int_equal(submit->sampling->n_bias, 0);
+    frame_message_free(message);
+}
+
+static void draws_fit_their_tokens(void **state)
+{
+    uint32_t ids[2] = {5, 6}, n_tops[2] = {1, 2}, top_ids[3] = {5, 6, 7};
+    float logprobs[2] = {-1, -2}, top_logprobs[3] = {-1, -2, -3};
+    Baton__Answer answer = BATON__ANSWER__INIT, *answers[1] = {&answer};
+    Baton__Tokens tokens = BATON__TOKENS__INIT;
+    Baton__PrefillDone done = BATON__PREFILL_DONE__INIT;
+    uint32_t many_ids[21] = {0};
+    float many[21] = {0};
+    char text[513];
+
+    answer.ids = ids;
+    answer.logprobs = logprobs;
+    answer.n_tops = n_tops;
+    answer.top_ids = top_ids;
+    answer.top_logprobs = top_logprobs;
+    answer.n_ids = answer.n_logprobs = answer.n_n_tops = 2;
+    answer.n_top_ids = answer.n_top_logprobs = 3;
+    tokens.n_answers = 1;
+    tokens.answers = answers;
+    assert_passes(FRAME_TOKENS, &tokens);
+    answer.n_logprobs = 1;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.logprobs");
+    answer.n_logprobs = 2;
+    answer.n_n_tops = 0;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.logprobs");
+    answer.n_n_tops = 2;
+    answer.n_top_logprobs = 2;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.top_ids");
+    answer.n_top_logprobs = 3;
+    n_tops[1] = 1;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.top_ids");
+    n_tops[1] = UINT32_MAX;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.n_tops");
+    n_tops[1] = 2;
+    logprobs[1] = -INFINITY;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.logprobs");
+    logprobs[1] = -2;
+    memset(text, 'x', sizeof(text) - 1);
+    text[512] = '\0';
+    answer.error_text = text;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.error_text");
+
+    done.top_ids = many_ids;
+    done.top_logprobs = many;
+    done.n_top_ids = done.n_top_logprobs = 20;
+    assert_passes(FRAME_PREFILL_DONE, &done);
+    done.n_top_ids = 19;
+    assert_refused(FRAME_PREFILL_DONE, &done, "PrefillDone.top_ids");
+    done.n_top_ids = done.n_top_logprobs = 21;
+    assert_refused(FRAME_PREFILL_DONE, &done, "PrefillDone.top_ids");
+}
+
 static void tokens_there_and_back(void **state)
 {
     uint32_t ids[3] = {5, 6, UINT32_MAX};
@@ -289,6 +435,9 @@ int main(void)
         cmocka_unit_test_setup(hello_there_and_back, set_up),
         cmocka_unit_test_setup(hello_limits, set_up),
         cmocka_unit_test(submit_limits),
+        cmocka_unit_test(sampling_limits),
+        cmocka_unit_test(neighbouring_versions_understand_each_other),
+        cmocka_unit_test(draws_fit_their_tokens),
         cmocka_unit_test(tokens_there_and_back),
         cmocka_unit_test(grant_limits),
         cmocka_unit_test(vocabulary_part_stays_inside),

@@ -67,6 +67,24 @@ void listener_release(struct listener *listener)
 {
 }
 
+static uint64_t digest_of(uint64_t digest, const void *data, size_t len_bytes)
+{
+    for (size_t i = 0; i < len_bytes; i++)
+        digest = (digest ^ ((const uint8_t *)data)[i]) * UINT64_C(0x100000001b3);
+    return digest;
+}
+
+static uint64_t digest_submit(const Baton__Submit *submit)
+{
+    const Baton__Sampling *sampling = submit->sampling;
+    uint64_t digest = digest_of(7, submit->constraint.data, submit->constraint.len);
+
+    if (sampling->n_bias != sampling->n_bias_ids)
+        abort();
+    digest = digest_of(digest, sampling->bias_ids, sampling->n_bias * sizeof(uint32_t));
+    return digest_of(digest, sampling->bias, sampling->n_bias * sizeof(float));
+}
+
 static void note_submit(struct link *link, const Baton__Submit *submit)
 {
     if (link->n_sent == RIG_MAX_SENT)
@@ -76,7 +94,17 @@ static void note_submit(struct link *link, const Baton__Submit *submit)
                                                      .mode = submit->mode,
                                                      .n_tokens = (uint32_t)(submit->tokens.len / 4),
                                                      .n_prompt = submit->n_prompt,
-                                                     .max_new_tokens = submit->max_new_tokens};
+                                                     .max_new_tokens = submit->max_new_tokens,
+                                                     .digest = digest_submit(submit),
+                                                     .keep_tokens = submit->keep_tokens,
+                                                     .keep_1h_tokens = submit->keep_1h_tokens};
+    link->sent[link->n_sent - 1].sample =
+        (struct sample_opts){.wants_logprob = submit->sampling->wants_logprob,
+                             .n_top = submit->sampling->n_top,
+                             .n_bias = (uint32_t)submit->sampling->n_bias,
+                             .frequency_penalty = submit->sampling->frequency_penalty,
+                             .presence_penalty = submit->sampling->presence_penalty,
+                             .repetition_penalty = submit->sampling->repetition_penalty};
 }
 
 static struct rig_submit *find_sent(struct link *link, uint64_t request)
@@ -258,6 +286,40 @@ void rig_accept(struct rig *rig, struct link *link, uint32_t cached_tokens)
     rig_answer(rig, link, &answer);
 }
 
+struct sample_result rig_draw(uint32_t index)
+{
+    struct sample_result draw = {.id = 'a' + index % 16, .logprob = -0.5f - (float)index};
+
+    for (; draw.n_top < index % 3; draw.n_top++)
+        draw.top[draw.n_top] =
+            (struct sample_top){.id = 'b' + draw.n_top, .logprob = -0.25f * (float)(index + draw.n_top)};
+    return draw;
+}
+
+void rig_put_draws(Baton__Answer *answer)
+{
+    static float logprobs[RIG_MAX_TOKENS], top_logprobs[2 * RIG_MAX_TOKENS];
+    static uint32_t n_tops[RIG_MAX_TOKENS], top_ids[2 * RIG_MAX_TOKENS];
+
+    answer->logprobs = logprobs;
+    answer->n_tops = n_tops;
+    answer->top_ids = top_ids;
+    answer->top_logprobs = top_logprobs;
+    answer->n_logprobs = answer->n_n_tops = answer->n_ids;
+    answer->n_top_ids = 0;
+    for (size_t i = 0; i < answer->n_ids; i++) {
+        struct sample_result draw = rig_draw(answer->first_index + (uint32_t)i);
+
+        logprobs[i] = draw.logprob;
+        n_tops[i] = draw.n_top;
+        for (uint32_t k = 0; k < draw.n_top; k++) {
+            top_ids[answer->n_top_ids] = draw.top[k].id;
+            top_logprobs[answer->n_top_ids++] = draw.top[k].logprob;
+        }
+    }
+    answer->n_top_logprobs = answer->n_top_ids;
+}
+
 void rig_tokens(struct rig *rig, struct link *link, uint32_t index, uint32_t n)
 {
     Baton__Answer answer = BATON__ANSWER__INIT;
@@ -269,6 +331,8 @@ void rig_tokens(struct rig *rig, struct link *link, uint32_t index, uint32_t n)
     answer.first_index = index;
     answer.ids = ids;
     answer.n_ids = n;
+    if (rig_last(link)->sample.wants_logprob)
+        rig_put_draws(&answer);
     rig_answer(rig, link, &answer);
 }
 
@@ -319,8 +383,13 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     struct rig_client *client = arg;
     struct backend backend = router_backend(&client->rig->router);
 
-    for (size_t i = 0; i < tokens->n && client->n_tokens < RIG_MAX_TOKENS; i++)
+    if ((tokens->draws != NULL) != client->wants_logprob)
+        abort();
+    for (size_t i = 0; i < tokens->n && client->n_tokens < RIG_MAX_TOKENS; i++) {
+        if (tokens->draws != NULL)
+            client->draws[client->n_tokens] = tokens->draws[i];
         client->tokens[client->n_tokens++] = tokens->ids[i];
+    }
     if (client->pauses_on_tokens)
         backend.ops->pause(backend.self, client->handle, true);
     if (client->cancels_on_tokens)
@@ -345,6 +414,7 @@ static void on_failure(void *arg, const struct gen_failure *failure)
     client->handle = NULL;
     client->has_failed = true;
     client->status = failure->status;
+    str_copy(client->message, sizeof(client->message), failure->message);
     if (other != NULL && other->handle != NULL)
         rig_cancel(other);
 }
@@ -356,10 +426,18 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
 {
     struct rig_client *client = &rig->clients[rig->n_clients++];
     struct backend backend = router_backend(&rig->router);
-    struct gen_job job = {.n_tokens = n_tokens, .max_new_tokens = max_new_tokens, .sample = {.seed = 77}};
+    struct gen_job job = {.n_tokens = n_tokens,
+                          .max_new_tokens = max_new_tokens,
+                          .sample = rig->sample,
+                          .keep_tokens = rig->keep_tokens,
+                          .keep_1h_tokens = rig->keep_1h_tokens};
     struct gen_failure failure = {0};
 
     client->rig = rig;
+    client->wants_logprob = rig->sample.wants_logprob;
+    job.sample.seed = 77;
+    if (rig->constraint != NULL)
+        buf_append_str(&job.constraint, rig->constraint);
     job.tokens = calloc(n_tokens, sizeof(*job.tokens));
     for (uint32_t i = 0; i < n_tokens; i++)
         job.tokens[i] = (i + rig->n_clients) % 100;

@@ -13,6 +13,9 @@ struct rig_submit { /* what a worker was asked to do */
     uint64_t request, seed;
     Baton__SubmitMode mode;
     uint32_t n_tokens, n_prompt, max_new_tokens;
+    struct sample_opts sample; /* but for the bias */
+    uint64_t digest;           /* of bias and shape */
+    uint32_t keep_tokens, keep_1h_tokens;
     bool is_over, may_proceed;
 };
 
@@ -21,9 +24,12 @@ struct rig_client { /* one request as the front sees it */
     struct gen_handle *handle;
     uint32_t n_accepted, cached_tokens, n_tokens;
     token_id tokens[RIG_MAX_TOKENS];
+    struct sample_result draws[RIG_MAX_TOKENS];
+    bool wants_logprob;
     bool has_ended, has_failed;
     enum gen_end end;
     int status;
+    char message[200];
     struct gen_proof proof;
     bool cancels_on_accepted, cancels_on_tokens, pauses_on_tokens;
     struct rig_client *cancels_on_failure; /* another one */
@@ -35,6 +41,9 @@ struct rig {
     struct gen_model sim;
     struct rig_client *clients;
     uint32_t n_clients;
+    struct sample_opts sample; /* what the next clients ask of the sampler */
+    const char *constraint;    /* NULL: any shape */
+    uint32_t keep_tokens, keep_1h_tokens;
 };
 
 int rig_open(struct rig *rig);
@@ -57,6 +66,10 @@ void rig_cancel(struct rig_client *client);
 
 void rig_answer(struct rig *rig, struct link *link, Baton__Answer *answer);
 void rig_accept(struct rig *rig, struct link *link, uint32_t cached_tokens);
+/* How the token of this index was drawn. */
+struct sample_result rig_draw(uint32_t index);
+/* Log probabilities for an answer's tokens; what they need is in lists until the next call. */
+void rig_put_draws(Baton__Answer *answer);
 /* n tokens from index on, each of value 'a' + its index % 16, for the last request the link was sent. */
 void rig_tokens(struct rig *rig, struct link *link, uint32_t index, uint32_t n);
 void rig_finish(struct rig *rig, struct link *link, Baton__Finish finish, int error);

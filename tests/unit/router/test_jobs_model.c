@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random events against the router: whatever happens, every client hears of an end at most once, is told
- * "accepted" at most once and before its tokens, gets the right tokens in order, and the ledgers come back
+ * "accepted" at most once and before its tokens, gets the right tokens in order and, if it asked, how they
+ * were drawn, and the ledgers come back
  * to nothing. */
 #include "tests/unit/check.h"
 
@@ -39,6 +40,8 @@ static void begin(void)
 
     if (rig.n_clients == RIG_MAX_CLIENTS)
         return;
+    rig.sample.wants_logprob = rng_below(&dice, 2);
+    rig.constraint = rng_below(&dice, 2) ? "{\"json\": {}}" : NULL;
     client = rig_submit(&rig, 1 + (uint32_t)rng_below(&dice, 300), 1 + (uint32_t)rng_below(&dice, 40));
     client->cancels_on_accepted = rng_below(&dice, 20) == 0;
     client->cancels_on_tokens = rng_below(&dice, 20) == 0;
@@ -69,6 +72,8 @@ static void speak(struct link *link, uint32_t at)
     answer.ids = ids;
     for (size_t i = 0; i < answer.n_ids; i++)
         ids[i] = 'a' + (answer.first_index + (uint32_t)i) % 16;
+    if (sent->sample.wants_logprob)
+        rig_put_draws(&answer);
     if (rng_below(&dice, 6) == 0) {
         answer.finish = ends[rng_below(&dice, 4)];
         answer.error = rng_below(&dice, 8) == 0 ? E_LIMIT : E_OVERLOADED;
@@ -127,8 +132,13 @@ static void look(void)
         assert_true(client->n_tokens == 0 || client->n_accepted == 1);
         assert_false(client->has_ended && client->has_failed);
         assert_true(client->n_tokens <= 40);
-        for (uint32_t k = 0; k < client->n_tokens; k++)
+        for (uint32_t k = 0; k < client->n_tokens; k++) {
+            struct sample_result draw = rig_draw(k);
+
             assert_int_equal(client->tokens[k], 'a' + k % 16);
+            if (client->wants_logprob)
+                assert_memory_equal(&client->draws[k], &draw, sizeof(draw));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 /* What a sequence's own tokens do to a draw: the rules by example, and over random histories against a plain
  * count of the tokens.  However a history came about, the draw is the same, and the logits are put back. */
 #include "tests/unit/check.h"
+#include "tests/unit/sample/grammar_help.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -225,6 +226,100 @@ static void draws_follow_from_the_tokens_alone(void **state)
     }
 }
 
+/* ---- shapes ---- */
+
+#define ROWS 400 /* more than the shapes' vocabulary has: rows that no token stands for are never drawn */
+
+static bool is_set(const uint64_t *mask, token_id id)
+{
+    return (mask[id / 64] >> id % 64 & 1) != 0;
+}
+
+/* The mask is the same as -inf for all it forbids, whatever else is asked. */
+static void a_masked_draw_is_a_draw_without_the_others(void **state)
+{
+    struct tokenizer *tokenizer;
+    struct grammar_vocab *vocab = small_vocab(&tokenizer);
+    struct grammar *grammar = grammar_must(vocab, "{\"json\": {}}");
+
+    rng_init(&dice, 9);
+    for (uint32_t round = 0; round < 60; round++) {
+        struct sample_opts opts = {.temperature = (float)below(3) / 2,
+                                   .top_p = below(2) ? 1 : 0.8f,
+                                   .top_k = below(2) ? 0 : 1 + below(30),
+                                   .min_p = below(2) ? 0 : 0.1f,
+                                   .wants_logprob = true,
+                                   .n_top = 3,
+                                   .presence_penalty = below(2) ? 0 : 0.5f};
+        float logits[ROWS], masked[ROWS];
+        struct sample_state *past;
+
+        assert_int_equal(sample_state_new(&opts, grammar, ROWS, TOKENS, &past), 0);
+        for (uint32_t left = 30; left > 0; left--) {
+            const uint64_t *mask = sample_state_mask(past, left);
+            struct sample_result got, plain;
+            struct sampler *sampler;
+
+            opts.seed = rng_u64(&dice);
+            for (uint32_t i = 0; i < ROWS; i++) {
+                logits[i] = (float)below(1000) / 100 - 5;
+                masked[i] = is_set(mask, i) ? sample_state_bent(past, i, logits[i]) : -INFINITY;
+                assert_true(i < grammar_vocab_size(grammar) || !is_set(mask, i));
+            }
+            struct sample_place place = {.position = 5, .state = past, .tokens_left = left};
+            assert_int_equal(sampler_new(ROWS, &sampler), 0);
+            sampler_draw_at(sampler, logits, &opts, &place, &got);
+            sampler_draw(sampler, masked, &opts, 5, &plain);
+            assert_int_equal(got.id, plain.id);
+            sampler_draw(sampler, logits, &opts, 5, &plain);
+            assert_int_equal(got.n_top, 3);
+            assert_memory_equal(got.top, plain.top, sizeof(got.top));
+            sampler_free(sampler);
+            if (sample_state_push(past, got.id) < 0)
+                fail_msg("%u was drawn and is not allowed", got.id);
+            if (sample_state_is_complete(past) && below(3) == 0)
+                break;
+        }
+        sample_state_free(past);
+    }
+    grammar_unref(grammar);
+    grammar_vocab_unref(vocab);
+    tokenizer_unref(tokenizer);
+}
+
+/* Infinities where the shape insists: one of what it allows.  Nothing allowed at all: said so. */
+static void a_shape_is_kept_whatever_the_logits(void **state)
+{
+    struct tokenizer *tokenizer;
+    struct grammar_vocab *vocab = small_vocab(&tokenizer);
+    struct grammar *grammar = grammar_must(vocab, "{\"text\": \"ab\"}");
+    struct sample_opts opts = {.temperature = 1, .top_p = 1, .wants_logprob = true};
+    struct sample_state *past;
+    float logits[ROWS];
+    size_t n;
+    const token_id *stop_ids = tokenizer_stop_ids(tokenizer, &n);
+
+    for (uint32_t i = 0; i < ROWS; i++)
+        logits[i] = i % 2 ? NAN : -INFINITY;
+    assert_int_equal(sample_state_new(&opts, grammar, ROWS, TOKENS, &past), 0);
+    while (!sample_state_is_complete(past)) {
+        const uint64_t *mask = sample_state_mask(past, 1); /* as draw() does */
+        token_id lowest = 0;
+
+        while (!is_set(mask, lowest))
+            lowest++;
+        struct sample_result result = draw(logits, ROWS, &opts, past);
+        assert_int_equal(result.id, lowest);
+        assert_int_equal(sample_state_push(past, result.id), 0);
+    }
+    assert_int_equal(draw(logits, ROWS, &opts, past).id, stop_ids[0]);
+    assert_int_equal(sample_state_push(past, stop_ids[0]), 0);
+    sample_state_free(past);
+    grammar_unref(grammar);
+    grammar_vocab_unref(vocab);
+    tokenizer_unref(tokenizer);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -233,6 +328,8 @@ int main(void)
         cmocka_unit_test(logprobs_are_of_the_logits_as_they_came),
         cmocka_unit_test(tops_are_the_head_of_a_sort),
         cmocka_unit_test(draws_follow_from_the_tokens_alone),
+        cmocka_unit_test(a_masked_draw_is_a_draw_without_the_others),
+        cmocka_unit_test(a_shape_is_kept_whatever_the_logits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,8 @@
  * transfers end in any order or in the middle.
  *
  * Texts repeat themselves in most histories, and workers speculate or do not.  Sequences ask for penalties,
- * biases and log probabilities, and some begin in the middle of their answer, which another worker gave.
- * Alone means: from the prompt, without guesses.
+ * biases, log probabilities and shapes (of a vocabulary smaller than the engine's), and some begin in the
+ * middle of their answer, which another worker gave. Alone means: from the prompt, without guesses.
  *
  * What must hold: each sequence that was not cancelled gives the answer it gives alone, each cancelled one a
  * beginning of it; proofs add up; and in the end every block is free or cached.  The rig checks more on the
@@ -24,10 +24,22 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "tests/unit/sample/grammar_help.h"
 #include "tests/unit/sched/rig.h"
 
 #define N_SEQS    24
 #define GIVEN_MAX 60
+
+static const char *const shapes[] = {
+    "{\"json\": {\"type\": \"object\", \"properties\": {\"abc\": {\"type\": \"integer\"}, "
+    "\"xy\": {\"enum\": [\"true\", \"a\"]}}, \"required\": [\"abc\", \"xy\"], "
+    "\"additionalProperties\": false}}",
+    "{\"json\": {\"type\": \"array\", \"items\": {\"type\": \"string\", \"maxLength\": 4}}}",
+    "{\"seq\": [{\"mark\": \"<tool>\"}, {\"text\": \"abcxyabc\"}, {\"rep\": {\"any\": [{\"text\": \"123\"}, "
+    "{\"text\": \"1\"}]}, \"min\": 2}]}",
+    "{\"json\": {}}",
+};
+#define N_GRAMMARS ARRAY_LEN(shapes)
 
 struct member { /* a sequence of the crowd */
     struct track track;
@@ -45,6 +57,10 @@ struct member { /* a sequence of the crowd */
 static struct rng rng;
 static uint64_t n_seeds = 60; /* BATON_TEST_SEEDS: more, for a long run */
 static struct member members[N_SEQS];
+static struct grammar *grammars[N_GRAMMARS];
+static const token_id *shape_stop_ids;
+static size_t n_shape_stop_ids;
+static uint32_t n_shaped, n_shaped_ends; /* answers with a shape that came back, and those that were whole */
 static uint32_t answer_mean;
 
 static uint32_t below(uint32_t n)
@@ -62,9 +78,21 @@ static void hook(struct track *track, const char *event)
     }
 }
 
+/* A third of the sequences must have a shape.  Shapes hold no choice at times, and long ones are asked for
+ * with few tokens left. */
+static void ask_for_shape(struct seq_spec *spec)
+{
+    if (below(3))
+        return;
+    spec->grammar = grammars[below(N_GRAMMARS)];
+    spec->stop_ids = shape_stop_ids;
+    spec->n_stop_ids = (uint32_t)n_shape_stop_ids;
+}
+
 /* What depends on the tokens that were there, in half of the sequences. */
 static void ask_of_sampler(struct seq_spec *spec, struct sample_bias bias[2])
 {
+    ask_for_shape(spec);
     spec->sample.wants_logprob = below(2);
     spec->sample.n_top = below(4);
     if (below(2))
@@ -197,6 +225,7 @@ static void check_member(const struct member *member)
     uint32_t n_proved = track->stats.n_computed + track->stats.n_reused + track->stats.n_transferred;
 
     assert_true(track->is_done);
+    assert_int_not_equal(track->finish, SEQ_FINISH_SHAPE);
     assert_true(track->n_answer <= n_due);
     assert_memory_equal(track->answer, alone->answer + member->n_begun, track->n_answer * sizeof(token_id));
     assert_memory_equal(track->draws, alone->draws + member->n_begun,
@@ -211,6 +240,8 @@ static void check_member(const struct member *member)
         assert_int_equal(track->n_answer, member->spec.max_new_tokens > 0);
     else
         assert_true(track->n_answer == n_due && track->finish == alone->finish);
+    n_shaped += member->spec.grammar != NULL;
+    n_shaped_ends += member->spec.grammar != NULL && track->finish == SEQ_FINISH_STOP;
     assert_int_equal(track->stats.n_drawn, track->n_answer + (track->finish == SEQ_FINISH_STOP));
     assert_true(track->stats.n_accepted <= track->stats.n_drafted);
 }
@@ -282,6 +313,8 @@ static void a_crowd_gets_what_each_gets_alone(void **state)
     print_message("%u preemptions, %u guesses, %u right\n", sums.n_preempted, sums.n_drafted,
                   sums.n_accepted);
     assert_true(sums.n_preempted > n_seeds); /* the pools were small enough to matter */
+    print_message("%u of %u shaped answers came to their end\n", n_shaped_ends, n_shaped);
+    assert_true(n_shaped_ends > n_seeds / 2);
     assert_true(sums.n_accepted > n_seeds && sums.n_drafted - sums.n_accepted > n_seeds);
 }
 
@@ -526,6 +559,27 @@ static void a_relay_gives_the_answer_of_one_worker(void **state)
     assert_true(n_handed > n_seeds);
 }
 
+static struct tokenizer *tokenizer;
+
+static int make_grammars(void **state)
+{
+    struct grammar_vocab *vocab = small_vocab(&tokenizer);
+
+    for (uint32_t i = 0; i < N_GRAMMARS; i++)
+        grammars[i] = grammar_must(vocab, shapes[i]);
+    grammar_vocab_unref(vocab);
+    shape_stop_ids = tokenizer_stop_ids(tokenizer, &n_shape_stop_ids);
+    return n_shape_stop_ids > 0 ? 0 : -1;
+}
+
+static int free_grammars(void **state)
+{
+    for (uint32_t i = 0; i < N_GRAMMARS; i++)
+        grammar_unref(grammars[i]);
+    tokenizer_unref(tokenizer);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -536,5 +590,5 @@ int main(void)
     if (getenv("BATON_TEST_SEEDS"))
         n_seeds = strtoull(getenv("BATON_TEST_SEEDS"), NULL, 10);
     log_setup("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
-    return cmocka_run_group_tests_name("sched properties", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("sched properties", tests, make_grammars, free_grammars);
 }

@@ -3,7 +3,8 @@
  *
  * Each sequence is first decoded alone, one token to a step, on one thread.  Then all of them together, with
  * guesses, in pools so small that sequences are preempted, with chunks and threads by dice, at temperatures
- * from greedy to hot.  The tokens must be the same ones, and so must the log probabilities, to the bit. */
+ * from greedy to hot, some with penalties, biases and shapes.  The tokens must be the same ones, and so must
+ * the log probabilities, to the bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@
 #include "engine/engine_cpu.h"
 #include "sched/sched.h"
 #include "tests/unit/model/tiny.h"
+#include "tests/unit/sample/grammar_help.h"
 
 enum {
     N_SEQS = 5,
@@ -27,7 +29,7 @@ enum {
     CONTEXT = 128,
     MAX_BLOCKS = 64,
     MAX_DRAFTS = 12,
-    VOCAB = 96
+    VOCAB = 300 /* a few more than the shapes' vocabulary has */
 };
 
 struct answer {
@@ -38,12 +40,26 @@ struct answer {
 
 struct request {
     token_id prompt[PROMPT_TOKENS];
+    struct sample_bias bias[1];
     token_id stop_ids[1];
     struct seq_spec spec;
     struct answer expected, got;
 };
 
+static const char *const shapes[] = {
+    "{\"json\": {\"type\": \"object\", \"properties\": {\"abc\": {\"type\": \"array\", \"items\": {\"type\": "
+    "\"integer\"}}, \"xy\": {\"type\": \"boolean\"}}, \"required\": [\"abc\", \"xy\"]}}",
+    "{\"json\": {}}",
+    "{\"seq\": [{\"free\": {\"until\": [\"<tool>\"], \"max_tokens\": 9}}, {\"mark\": \"<tool>\"}, {\"rep\": "
+    "{\"text\": "
+    "\"abcxy\"}}]}",
+};
+#define N_SHAPES ARRAY_LEN(shapes)
+
 struct world { /* a model, and what its sequences gave */
+    struct tokenizer *tokenizer;
+    struct grammar *grammars[N_SHAPES];
+    uint32_t n_shaped;
     struct model *model;
     struct team *teams[3];
     void *arena;
@@ -136,6 +152,29 @@ static void run(const struct setting *setting, uint32_t first, uint32_t n, bool 
     engine_free(&engine);
 }
 
+/* What depends on the tokens that were there. */
+static void ask(struct request *request)
+{
+    struct seq_spec *spec = &request->spec;
+    size_t n_stop_ids;
+
+    spec->sample.n_top = below(6);
+    if (below(3) == 0) {
+        request->bias[0] = (struct sample_bias){.id = below(VOCAB), .bias = 2};
+        spec->sample.frequency_penalty = 0.1f * (float)below(4);
+        spec->sample.presence_penalty = 0.2f;
+        spec->sample.repetition_penalty = 1.1f;
+        spec->sample.bias = request->bias;
+        spec->sample.n_bias = 1;
+    }
+    if (below(3) == 0) {
+        spec->grammar = world.grammars[below(N_SHAPES)];
+        spec->stop_ids = tokenizer_stop_ids(world.tokenizer, &n_stop_ids);
+        spec->n_stop_ids = (uint32_t)n_stop_ids;
+        world.n_shaped++;
+    }
+}
+
 static void make_requests(void)
 {
     static const float temperatures[] = {0, 0, 0.3f, 0.7f, 1.5f};
@@ -159,6 +198,7 @@ static void make_requests(void)
                                                      .wants_logprob = true,
                                                      .seed = rng_u64(&world.rng)}};
         request->spec.n_prompt = request->spec.n_tokens;
+        ask(request);
     }
 }
 
@@ -192,6 +232,22 @@ static void check_model(const struct tiny_shape *shape, const struct model_opts 
     model_free(world.model);
 }
 
+static void make_grammars(void)
+{
+    struct grammar_vocab *vocab = small_vocab(&world.tokenizer);
+
+    for (uint32_t i = 0; i < N_SHAPES; i++)
+        world.grammars[i] = grammar_must(vocab, shapes[i]);
+    grammar_vocab_unref(vocab);
+}
+
+static void free_grammars(void)
+{
+    for (uint32_t i = 0; i < N_SHAPES; i++)
+        grammar_unref(world.grammars[i]);
+    tokenizer_unref(world.tokenizer);
+}
+
 static void guesses_change_no_token(void **state)
 {
     static const enum dtype types[][3] = {{DTYPE_F32, DTYPE_F32, DTYPE_F32},
@@ -199,6 +255,7 @@ static void guesses_change_no_token(void **state)
                                           {DTYPE_BF16, DTYPE_Q8_0, DTYPE_F32}};
 
     (void)state;
+    make_grammars();
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(team_new(&(struct team_opts){.n_threads = i + 1}, &world.teams[i]), 0);
     for (uint32_t i = 0; i < 6; i++) {
@@ -216,8 +273,10 @@ static void guesses_change_no_token(void **state)
                   world.n_accepted);
     assert_true(world.n_preempted > 0 && world.n_accepted > 300);
     assert_true(world.n_drafted - world.n_accepted > 300);
+    assert_true(world.n_shaped > 10);
     for (unsigned i = 0; i < 3; i++)
         team_free(world.teams[i]);
+    free_grammars();
 }
 
 int main(void)

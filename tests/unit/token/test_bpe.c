@@ -249,6 +249,28 @@ static void stops_are_the_ends_of_turns(void **state)
     tokenizer_unref(tokenizer);
 }
 
+/* In harmony <|end|> ends a message of several; elsewhere it ends the answer. */
+static void an_end_may_be_that_of_a_message(void **state)
+{
+    static const struct token_spec phi[] = {
+        {"<s>", 3, 0}, {"<|im_end|>", 3, 0}, {"<|end|>", 3, 0}, {NULL, 0, 0}};
+    static const struct token_spec harmony[] = {{"<s>", 3, 0},      {"<|im_end|>", 3, 0},  {"<|end|>", 3, 0},
+                                                {"<|call|>", 3, 0}, {"<|channel|>", 3, 0}, {NULL, 0, 0}};
+    struct tokenizer *tokenizer = tokenizer_with("qwen2", NULL, phi);
+    size_t n;
+    const token_id *stops = tokenizer_stop_ids(tokenizer, &n);
+
+    assert_int_equal(n, 2);
+    assert_int_equal(stops[1], tokenizer_find(tokenizer, bytes_str("<|end|>")));
+    tokenizer_unref(tokenizer);
+
+    tokenizer = tokenizer_with("qwen2", NULL, harmony);
+    stops = tokenizer_stop_ids(tokenizer, &n);
+    assert_int_equal(n, 2);
+    assert_int_equal(stops[1], tokenizer_find(tokenizer, bytes_str("<|call|>")));
+    tokenizer_unref(tokenizer);
+}
+
 static void the_limit_leaves_the_list_alone(void **state)
 {
     struct tokenizer *tokenizer = tokenizer_with("gpt-2", NULL, NULL);
@@ -416,6 +438,7 @@ int main(void)
         cmocka_unit_test(user_tokens_are_found_in_any_text),
         cmocka_unit_test(bos_comes_first_when_wanted),
         cmocka_unit_test(stops_are_the_ends_of_turns),
+        cmocka_unit_test(an_end_may_be_that_of_a_message),
         cmocka_unit_test(the_limit_leaves_the_list_alone),
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(wrong_vocabularies_are_refused),

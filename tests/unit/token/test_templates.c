@@ -220,12 +220,57 @@ static void agents_turns_are_rendered(void **state)
     }
 }
 
+/* Within a tool loop a prompt begins with the one before it and with what the model then wrote, its thinking
+ * included; behind the next question the template leaves the thinking out. */
+static void thinking_stays_within_a_tool_loop(void **state)
+{
+    const struct chat_call call = {bytes_str("f"), bytes_str("{\"a\": 1}"), bytes_str("toolu_1")};
+    const struct chat_message messages[] = {
+        {.role = CHAT_USER, .text = bytes_str("question")},
+        {.role = CHAT_ASSISTANT, .thinking = bytes_str("First f."), .calls = &call, .n_calls = 1},
+        {.role = CHAT_TOOL, .text = bytes_str("result"), .call_id = bytes_str("toolu_1")},
+        {.role = CHAT_ASSISTANT, .thinking = bytes_str("Again f."), .calls = &call, .n_calls = 1},
+        {.role = CHAT_TOOL, .text = bytes_str("result"), .call_id = bytes_str("toolu_1")},
+        {.role = CHAT_ASSISTANT, .text = bytes_str("Done.")},
+        {.role = CHAT_USER, .text = bytes_str("next")},
+    };
+    static const char *const wrote[] = {"<think>\nFirst f.\n</think>\n\n<tool_call>\n{\"name\": \"f\", "
+                                        "\"arguments\": {\"a\": 1}}\n</tool_call>",
+                                        "<think>\nAgain f.\n</think>\n\n<tool_call>\n{\"name\": \"f\", "
+                                        "\"arguments\": {\"a\": 1}}\n</tool_call>"};
+    const struct chat_tool tool = {bytes_str("f"), bytes_str("d"), bytes_str("{\"type\": \"object\"}")};
+    struct chat_format *format = format_of_file("qwen3");
+    struct chat_prompt prompt = {.messages = messages, .tools = &tool, .n_tools = 1, .adds_generation = true};
+    struct buf before = {0}, text = {0};
+
+    for (size_t i = 0; i < 3; i++) {
+        prompt.n_messages = 1 + 2 * i;
+        buf_clear(&text);
+        assert_int_equal(chat_render_text(format, &prompt, NULL, &text), 0);
+        assert_true(text.len_bytes > before.len_bytes);
+        if (i > 0)
+            assert_memory_equal(text.data, before.data, before.len_bytes);
+        buf_clear(&before);
+        buf_append(&before, text.data, text.len_bytes);
+        if (i < 2)
+            buf_append_str(&before, wrote[i]);
+    }
+    prompt.n_messages = 7;
+    buf_clear(&text);
+    assert_int_equal(chat_render_text(format, &prompt, NULL, &text), 0);
+    assert_null(strstr((char *)text.data, "First f."));
+    buf_fini(&before);
+    buf_fini(&text);
+    chat_format_free(format);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_as_the_templates_do),
         cmocka_unit_test(formats_have_names),
         cmocka_unit_test(agents_turns_are_rendered),
+        cmocka_unit_test(thinking_stays_within_a_tool_loop),
     };
 
     if (!data_is_here()) {

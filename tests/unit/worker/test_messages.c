@@ -2,6 +2,8 @@
 /* Hand-off messages: what goes onto the wire comes back, and what peers may not say is refused. */
 #include "tests/unit/check.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -36,6 +38,9 @@ static void assert_round_trip(const struct kvxfer_message *said)
     assert_int_equal(heard.retry_after_ms, said->retry_after_ms);
     assert_int_equal(heard.from_sender, said->from_sender);
     assert_int_equal(heard.first.id, said->first.id);
+    assert_int_equal(heard.first.n_top, said->first.n_top);
+    assert_memory_equal(heard.first.top_ids, said->first.top_ids, sizeof(heard.first.top_ids));
+    assert_memory_equal(heard.first.top_logprobs, said->first.top_logprobs, sizeof(heard.first.top_logprobs));
     assert_int_equal(heard.is_finished, said->is_finished);
     peer_message_fini(&heard);
 }
@@ -56,6 +61,13 @@ static void every_message_comes_back(void **state)
         {.kind = KVXFER_GRANT, .transfer = 4, .blocks = blocks, .n_blocks = 1, .ticket = 5},
         {.kind = KVXFER_REFUSED, .transfer = 5, .code = E_FULL, .retry_after_ms = 20},
         {.kind = KVXFER_PREFILL_DONE, .transfer = 6, .first = {.id = 12}, .is_finished = true},
+        {.kind = KVXFER_PREFILL_DONE,
+         .transfer = 6,
+         .first = {.id = 12,
+                   .logprob = -0.5f,
+                   .n_top = 3,
+                   .top_ids = {12, 7, 900},
+                   .top_logprobs = {-0.5f, -2, -30}}},
         {.kind = KVXFER_DONE, .transfer = 7, .n_tokens = 64},
         {.kind = KVXFER_CANCEL, .transfer = 8, .code = E_PEER, .from_sender = true},
         {.kind = KVXFER_STOPPED, .transfer = 9},
@@ -104,12 +116,39 @@ static void a_report_holds_many_answers(void **state)
     command_free(NULL);
 }
 
+static void a_report_holds_how_tokens_were_drawn(void **state)
+{
+    struct report *report = report_new(REPORT_ANSWERS, 0);
+    struct sample_result draw = {.id = 4,
+                                 .logprob = -INFINITY,
+                                 .n_top = 2,
+                                 .top = {{.id = 4, .logprob = -1}, {.id = 5, .logprob = NAN}}};
+    token_id id = 4;
+
+    for (uint32_t i = 0; i < 100; i++) {
+        struct answer *answer = report_answer(report, &id, 1);
+
+        assert_non_null(answer);
+        if (i % 2)
+            assert_int_equal(report_draws(report, &draw), 0);
+        assert_int_equal(report->answers[i].n_draws, i % 2);
+    }
+    assert_int_equal(report->n_draws, 50);
+    for (uint32_t i = 0; i < 50; i++) { /* what no wire carries became what one does */
+        assert_true(report->draws[i].logprob == -FLT_MAX);
+        assert_true(report->draws[i].top[0].logprob == -1);
+        assert_true(report->draws[i].top[1].logprob == -FLT_MAX);
+    }
+    report_free(report);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_message_comes_back),
         cmocka_unit_test(absurd_grants_are_refused),
         cmocka_unit_test(a_report_holds_many_answers),
+        cmocka_unit_test(a_report_holds_how_tokens_were_drawn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

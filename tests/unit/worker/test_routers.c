@@ -19,7 +19,8 @@ static struct worker worker;
 static struct worker_conf conf;
 static struct link *dialled;
 static struct command *last_command;
-static uint32_t n_frames, n_answers;
+static uint32_t n_frames, n_answers, n_all_answers;
+static size_t most_bytes;
 static uint64_t first_request;
 static int32_t first_error;
 
@@ -55,6 +56,19 @@ int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *m
 
     if (type != FRAME_TOKENS)
         return 0;
+    size_t n_bytes = protobuf_c_message_get_packed_size(message);
+    struct fault fault = {0};
+    ProtobufCMessage *back;
+    struct buf frame = {0};
+
+    if (frame_pack(type, message, &frame) < 0 ||
+        frame_unpack(type, bytes_of(frame.data + FRAME_HEADER_BYTES, frame.len_bytes - FRAME_HEADER_BYTES),
+                     &fault, &back) < 0)
+        fail_msg("%zu bytes: %s", n_bytes, fault.text);
+    frame_message_free(back);
+    buf_fini(&frame);
+    most_bytes = n_bytes > most_bytes ? n_bytes : most_bytes;
+    n_all_answers += (uint32_t)tokens->n_answers;
     n_frames++;
     n_answers = (uint32_t)tokens->n_answers;
     first_request = tokens->answers[0]->request;
@@ -111,7 +125,8 @@ static int open_worker(void **state)
     conf.routers = (struct config_list){.items = addresses, .n = 1};
     worker.conf = &conf;
     worker.router_link_opts.events_arg = &worker;
-    n_frames = 0;
+    n_frames = n_all_answers = 0;
+    most_bytes = 0;
     last_command = NULL;
     if (worker_routers_open(&worker, &fault) < 0)
         return -1;
@@ -151,6 +166,63 @@ static void answers_for_a_former_life_stay_here(void **state)
     report_free(report);
 }
 
+/* A report of many steps with all that can be asked for is more than a frame holds. */
+static void much_news_goes_in_several_frames(void **state)
+{
+    struct report *report = report_new(REPORT_ANSWERS, 0);
+    struct sample_result draw = {.id = 70000, .logprob = -3.25f, .n_top = SAMPLE_MAX_TOP};
+
+    for (uint32_t k = 0; k < SAMPLE_MAX_TOP; k++)
+        draw.top[k] = (struct sample_top){.id = 4000000000u - k, .logprob = -1.5f * (float)k};
+    for (uint32_t i = 0; i < 10000; i++) {
+        struct answer *answer = report_answer(report, &draw.id, 1);
+
+        answer->router_epoch = i % 100 == 7 ? 4 : 5;
+        answer->request = UINT64_MAX - i;
+        answer->has_proof = i % 10 == 0;
+        assert_int_equal(report_draws(report, &draw), 0);
+    }
+    worker_routers_answers(&worker, report);
+    assert_int_equal(n_all_answers, 9900);
+    assert_in_range(n_frames, 4, 12);
+    assert_true(most_bytes < (768 << 10));
+    report_free(report);
+}
+
+static void what_is_asked_of_the_sampler_comes_in(void **state)
+{
+    Baton__Submit message = BATON__SUBMIT__INIT;
+    Baton__Sampling sampling = BATON__SAMPLING__INIT;
+    const struct task_spec *spec;
+    uint32_t tokens[3] = {1, 2, 3}, ids[2] = {4, 9};
+    float bias[2] = {-100, 0.5f};
+
+    message.tokens = (ProtobufCBinaryData){.data = (uint8_t *)tokens, .len = 12};
+    message.n_prompt = 3;
+    message.sampling = &sampling;
+    message.constraint = (ProtobufCBinaryData){.data = (uint8_t *)"{}", .len = 2};
+    message.keep_tokens = 2;
+    message.keep_1h_tokens = 1;
+    sampling.wants_logprob = true;
+    sampling.n_top = 7;
+    sampling.frequency_penalty = 0.25f;
+    sampling.presence_penalty = -0.5f;
+    sampling.repetition_penalty = 1.5f;
+    sampling.bias_ids = ids;
+    sampling.bias = bias;
+    sampling.n_bias = sampling.n_bias_ids = 2;
+    assert_int_equal(dialled->events->on_message(dialled->arg, dialled, FRAME_SUBMIT, &message.base), 0);
+    spec = &last_command->as.submit;
+    assert_true(spec->sample.wants_logprob && spec->sample.n_top == 7 && spec->sample.n_bias == 2);
+    assert_true(spec->sample.frequency_penalty == 0.25f && spec->sample.presence_penalty == -0.5f);
+    assert_true(spec->sample.repetition_penalty == 1.5f);
+    assert_int_equal(spec->sample.bias[1].id, 9);
+    assert_true(spec->sample.bias[1].bias == 0.5f);
+    assert_true(bytes_is(buf_view(&spec->constraint), "{}"));
+    assert_int_equal(spec->keep_tokens, 2);
+    assert_int_equal(spec->keep_1h_tokens, 1);
+}
+
 static void a_new_life_ends_what_the_old_one_asked_for(void **state)
 {
     dialled->events->on_up(dialled->arg, dialled);
@@ -182,6 +254,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         T(addresses_outlive_the_configuration),
         T(answers_for_a_former_life_stay_here),
+        T(much_news_goes_in_several_frames),
+        T(what_is_asked_of_the_sampler_comes_in),
         T(a_new_life_ends_what_the_old_one_asked_for),
         T(a_router_has_an_epoch),
         T(absurd_submits_are_refused),

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as a JSON Schema: it compiles, or the fault names what is wrong with it. */
+#include "sample/grammar.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fault fault = {0};
+    int rc = grammar_check_schema(bytes_of(data, size), &fault);
+
+    ASSERT(rc == 0 || rc == E_FORMAT || rc == E_UNSUPPORTED || rc == E_LIMIT);
+    ASSERT(rc == 0 || (fault.code == rc && strlen(fault.text) > 0));
+    return 0;
+}

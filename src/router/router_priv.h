@@ -97,6 +97,8 @@ struct gen_handle {      /* a job; the front knows it under this name */
     struct gen_events events;
     void *arg;
     bool is_accepted, is_paused;
+    uint64_t
+        unheard_since_ns; /* tokens wait for the word of who prefilled, what it found cached; 0: none do */
     struct {
         bool is_set;
         enum gen_end end;

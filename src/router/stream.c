@@ -118,7 +118,7 @@ void router_stream_deliver(struct gen_handle *job)
     uint32_t n = router_job_answered(job) - job->n_delivered;
     struct gen_events events = job->events;
 
-    if (job->is_paused)
+    if (job->is_paused || job->unheard_since_ns > 0)
         return;
     if (n > 0) {
         uint32_t from = job->n_prompt + job->n_delivered;
@@ -206,6 +206,7 @@ static void say_accepted(struct gen_handle *job, uint32_t cached_tokens)
     if (job->is_accepted)
         return;
     job->is_accepted = true;
+    job->unheard_since_ns = 0;
     job->events.on_accepted(job->arg, cached_tokens < job->n_prompt ? cached_tokens : job->n_prompt);
 }
 
@@ -217,6 +218,27 @@ static void on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cached_t
     if (job->state == JOB_PLACED)
         job->state = JOB_ANSWERING;
     say_accepted(job, cached_tokens);
+}
+
+/* Tokens of a decode worker overtook, on another link, what its prefill worker has to say of the prompt. */
+static bool is_overtaken(const struct gen_handle *job, const struct job_part *part)
+{
+    const struct job_part *first = &job->prefill;
+
+    return !job->is_accepted && part == &job->decode && first->slot != PICKER_NONE && !first->is_over;
+}
+
+/* It will not say it, or not soon: the answer goes on with what the decode worker said. */
+static void stop_waiting(struct gen_handle *job)
+{
+    struct router *router = job->router;
+    uint64_t number = job->number;
+
+    job->unheard_since_ns = 0;
+    job->state = job->state == JOB_PLACED ? JOB_ANSWERING : job->state;
+    say_accepted(job, job->decode.has_proof ? job->decode.proof.reused_tokens : 0);
+    if (hashmap_get(router->by_number, &number) == job)
+        router_stream_deliver(job);
 }
 
 static enum gen_end end_of(Baton__Finish finish)
@@ -239,7 +261,10 @@ static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answe
 
     router_job_uncharge(job, &job->prefill);
     if (job->ended.is_set) {
-        router_stream_deliver(job);
+        if (job->unheard_since_ns > 0)
+            stop_waiting(job);
+        else
+            router_stream_deliver(job);
         return;
     }
     if (answer->finish == BATON__FINISH__FINISH_HANDED_OFF)
@@ -254,6 +279,8 @@ static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answe
     proceed.request = job->number;
     if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
         router_job_replace(job, job->decode.slot);
+    else if (job->unheard_since_ns > 0)
+        stop_waiting(job);
 }
 
 static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer)
@@ -307,12 +334,20 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
     if (answer->proof != NULL)
         take_proof(part, answer->proof);
     if (answer->is_accepted) {
+        bool has_waited = job->unheard_since_ns > 0;
+
         on_accepted(job, slot, answer->cached_tokens);
         if (is_gone(router, job, number, n_freed))
             return;
+        if (has_waited && job->is_accepted && !job->ended.is_set)
+            router_stream_deliver(job);
+        if (hashmap_get(router->by_number, &number) != job)
+            return;
     }
     if (answer->n_ids > 0) {
-        if (!job->is_accepted) { /* its prefill worker was lost before it said so */
+        if (is_overtaken(job, part)) {
+            job->unheard_since_ns = job->unheard_since_ns > 0 ? job->unheard_since_ns : clock_now_ns();
+        } else if (!job->is_accepted) { /* its prefill worker was lost before it said so */
             job->state = JOB_ANSWERING;
             say_accepted(job, part->has_proof ? part->proof.reused_tokens : 0);
             if (is_gone(router, job, number, n_freed))
@@ -358,6 +393,8 @@ static void without_prefill(struct gen_handle *job)
     proceed.request = job->number;
     if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
         router_job_replace(job, job->decode.slot);
+    else if (job->unheard_since_ns > 0)
+        stop_waiting(job);
 }
 
 void router_stream_worker_lost(struct router *router, uint32_t slot)
@@ -370,7 +407,10 @@ void router_stream_worker_lost(struct router *router, uint32_t slot)
         router->next_job = node->next;
         if (job->ended.is_set && job->prefill.slot == slot && !job->prefill.is_over) {
             router_job_uncharge(job, &job->prefill);
-            router_stream_deliver(job);
+            if (job->unheard_since_ns > 0)
+                stop_waiting(job);
+            else
+                router_stream_deliver(job);
             continue;
         }
         if (job->state == JOB_QUEUED || job->ended.is_set)
@@ -395,7 +435,9 @@ void router_stream_end_unproved(struct router *router)
         struct gen_handle *job = container_of(node, struct gen_handle, all);
 
         router->next_job = node->next;
-        if (job->ended.is_set && !job->is_paused && now_ns - job->ended.since_ns > PROOF_WAIT_NS)
+        if (job->unheard_since_ns > 0 && now_ns - job->unheard_since_ns > PROOF_WAIT_NS)
+            stop_waiting(job);
+        else if (job->ended.is_set && !job->is_paused && now_ns - job->ended.since_ns > PROOF_WAIT_NS)
             router_stream_deliver(job);
     }
     router->next_job = NULL;

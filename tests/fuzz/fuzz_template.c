@@ -122,6 +122,44 @@ static void read_conversation(struct reader reader, struct arena *arena, struct 
     }
 }
 
+/* Looking for places changes no token, and a drawn answer stands behind the very tokens it says. */
+static void check_extras(const struct chat_format *format, const struct chat_prompt *prompt,
+                         const struct token_ids *ids)
+{
+    static const token_id answer[] = {7, 1, 0, 6};
+    struct chat_place places[CHAT_MAX_PLACES] = {{0}};
+    struct chat_drawn drawn[CHAT_MAX_PLACES];
+    struct chat_extras extras = {.max_ids = SIZE_MAX, .places = places, .drawn = drawn};
+    struct token_ids same = {0}, other = {0};
+
+    for (size_t i = 0; i < CHAT_MAX_PLACES && i < prompt->n_messages; i++)
+        places[extras.n_places++] = (struct chat_place){.n_messages = i, .text_bytes = i % 3};
+    ASSERT(chat_render_extras(format, prompt, &extras, NULL, &same) == 0);
+    ASSERT(same.n == ids->n && (ids->n == 0 || memcmp(same.ids, ids->ids, ids->n * sizeof(*ids->ids)) == 0));
+    for (size_t i = 0; i < extras.n_places; i++) {
+        ASSERT(places[i].n_tokens <= ids->n && (i == 0 || places[i].n_tokens >= places[i - 1].n_tokens));
+        ASSERT(places[i].sum == chat_sum(CHAT_SUM_EMPTY, ids->ids, places[i].n_tokens));
+        if (places[i].text_bytes > 0 || prompt->messages[i].role != CHAT_ASSISTANT || extras.n_drawn > 0)
+            continue;
+        drawn[extras.n_drawn++] = (struct chat_drawn){.message = i,
+                                                      .base_tokens = places[i].n_tokens,
+                                                      .base_sum = places[i].sum,
+                                                      .ids = answer,
+                                                      .n_ids = ARRAY_LEN(answer),
+                                                      .rest = bytes_str("ab")};
+    }
+    ASSERT(chat_render_extras(format, prompt, &extras, NULL, &other) == 0);
+    if (extras.n_drawn > 0 && drawn[0].is_used) {
+        size_t n = drawn[0].base_tokens;
+
+        ASSERT(other.n >= n + ARRAY_LEN(answer));
+        ASSERT(n == 0 || memcmp(other.ids, ids->ids, n * sizeof(*ids->ids)) == 0);
+        ASSERT(memcmp(other.ids + n, answer, sizeof(answer)) == 0);
+    }
+    token_ids_fini(&same);
+    token_ids_fini(&other);
+}
+
 static void check(const struct chat_format *format, struct reader reader, bool spells_secret)
 {
     struct conversation conversation = {0};
@@ -146,6 +184,8 @@ static void check(const struct chat_format *format, struct reader reader, bool s
     ASSERT(chat_render(format, &prompt, SIZE_MAX, NULL, &ids) == rc);
     for (size_t i = 0; i < ids.n && !spells_secret; i++)
         ASSERT(ids.ids[i] != SECRET_ID);
+    if (rc == 0)
+        check_extras(format, &prompt, &ids);
     buf_fini(&text);
     token_ids_fini(&ids);
     arena_fini(&arena);

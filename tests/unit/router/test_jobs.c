@@ -54,8 +54,8 @@ static void a_pair_answers(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-/* The decode worker's whole answer may overtake the prefill worker's first word: its end waits for the proof.
- */
+/* The decode worker's whole answer may overtake the prefill worker's first word: it waits for what that says
+ * was reused, which the client is told first, and its end for the proof. */
 static void a_short_answer_waits_for_its_proof(void **state)
 {
     struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 1000);
@@ -69,9 +69,11 @@ static void a_short_answer_waits_for_its_proof(void **state)
 
         rig_tokens(&rig, d, 0, 4);
         rig_finish(&rig, d, BATON__FINISH__FINISH_LENGTH, 0);
-        assert_int_equal(client->n_tokens, 4);
+        assert_int_equal(client->n_accepted, 0);
+        assert_int_equal(client->n_tokens, 0);
         assert_false(client->has_ended);
-        proof.computed = 200;
+        proof.computed = 136;
+        proof.reused = 64;
         first.request = rig_last(p)->request;
         first.n_ids = 1;
         first.ids = &id;
@@ -82,7 +84,9 @@ static void a_short_answer_waits_for_its_proof(void **state)
             rig_answer(&rig, p, &first);
         assert_true(client->has_ended);
         assert_int_equal(client->n_tokens, 4);
-        assert_int_equal(client->proof.computed_tokens, is_lost ? 0 : 200);
+        assert_int_equal(client->n_accepted, 1);
+        assert_int_equal(client->cached_tokens, is_lost ? 0 : 64);
+        assert_int_equal(client->proof.computed_tokens, is_lost ? 0 : 136);
     }
     assert_true(rig_ledgers_are_empty(&rig));
 }

@@ -50,37 +50,6 @@ static void merges_go_by_rank_then_from_the_left(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* Words of a long text are remembered while it is encoded: it must come to the same as its lines alone. */
-static void words_that_come_again_are_the_same(void **state)
-{
-    static const char *const merges[] = {"b c", "a b", "a a", "aa a", "bc d", "ab c", "c d", NULL};
-    static const struct token_spec extra[] = {{"<end>", 3, 0}, {NULL, 0, 0}};
-    struct tokenizer *tokenizer = tokenizer_with("qwen2", merges, extra);
-    struct token_ids whole = {0}, lines = {0};
-    struct buf text = {0}, line = {0};
-    struct rng rng;
-
-    rng_init(&rng, 3);
-    for (int i = 0; i < 400; i++) {
-        buf_clear(&line);
-        for (uint64_t n = rng_below(&rng, 60); n > 0; n--)
-            buf_append_byte(&line, (uint8_t) "abcd \nabcdXa"[rng_below(&rng, 12)]);
-        buf_append_str(&line, "<end>");
-        buf_append(&text, line.data, line.len_bytes);
-        assert_int_equal(tokenizer_encode(tokenizer, buf_view(&line), TOKEN_PARSE_SPECIAL, SIZE_MAX, &lines),
-                         0);
-    }
-    assert_true(text.len_bytes > 3 * 4096);
-    assert_int_equal(tokenizer_encode(tokenizer, buf_view(&text), TOKEN_PARSE_SPECIAL, SIZE_MAX, &whole), 0);
-    assert_int_equal(whole.n, lines.n);
-    assert_memory_equal(whole.ids, lines.ids, whole.n * sizeof(*whole.ids));
-    token_ids_fini(&whole);
-    token_ids_fini(&lines);
-    buf_fini(&text);
-    buf_fini(&line);
-    tokenizer_unref(tokenizer);
-}
-
 /* The textbook's algorithm: find the best pair, merge it, begin anew. */
 static size_t merge_slowly(char pieces[][16], size_t n, const char *const *merges)
 {
@@ -461,7 +430,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_go_by_rank_then_from_the_left),
         cmocka_unit_test(long_and_short_words_merge_alike),
-        cmocka_unit_test(words_that_come_again_are_the_same),
         cmocka_unit_test(a_very_long_word_is_merged),
         cmocka_unit_test(llama3_takes_whole_words_first),
         cmocka_unit_test(what_is_remembered_is_what_would_be_merged),

@@ -89,6 +89,24 @@ static double cpu_s(pid_t pid)
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* How long it was ready to run and did not, because other programs ran. */
+static double waited_s(pid_t pid)
+{
+    unsigned long long ran_ns = 0;
+    unsigned long long waited_ns = 0;
+    char path[64];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)pid);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%llu %llu", &ran_ns, &waited_ns) != 2)
+        waited_ns = 0;
+    fclose(file);
+    return (double)waited_ns / 1e9;
+}
+
 /* ---- asking ---- */
 
 static int dial(uint16_t port)
@@ -386,7 +404,7 @@ int load_run(const struct load_opts *opts, struct load_result *out)
     struct load load = {.opts = opts, .epoll = epoll_create1(0)};
     double idle_rss = rss_bytes(opts->front);
     uint64_t began_ns = clock_now_ns();
-    double began_cpu;
+    double began_cpu, began_waited, measured_s;
 
     memset(out, 0, sizeof(*out));
     load.clients = calloc(opts->n_streams, sizeof(*load.clients));
@@ -401,11 +419,14 @@ int load_run(const struct load_opts *opts, struct load_result *out)
     turn_for(&load, SETTLE_NS);
     atomic_store(&opts->shared->late_ns, 0);
     began_cpu = cpu_s(opts->front);
+    began_waited = waited_s(opts->front);
     began_ns = clock_now_ns();
     load.is_measuring = true;
     turn_for(&load, opts->measure_ns);
     load.is_measuring = false;
-    out->cpu = (cpu_s(opts->front) - began_cpu) / ((double)(clock_now_ns() - began_ns) / 1e9);
+    measured_s = (double)(clock_now_ns() - began_ns) / 1e9;
+    out->cpu = (cpu_s(opts->front) - began_cpu) / measured_s;
+    out->waited = (waited_s(opts->front) - began_waited) / measured_s;
     out->upstream_ms = (double)atomic_load(&opts->shared->late_ns) / 1e6;
     out->n_events = load.n_events;
     out->n_lost = load.n_lost;

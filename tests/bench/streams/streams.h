@@ -69,6 +69,7 @@ struct load_result {
     double us[4];      /* added latency: p50, p99, p99.9, most */
     double rss_per_stream_bytes;
     double cpu;         /* of one core, while measuring */
+    double waited;      /* the share of that time in which other programs kept the front from running */
     double open_s;      /* until all streams ran */
     double long_ms[3];  /* 220 KB prompts: least, median, most: last byte sent until a worker has it */
     double upstream_ms; /* the most that the upstream was late itself */

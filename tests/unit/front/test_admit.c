@@ -224,6 +224,50 @@ static void guessing_gets_429(void **state)
     rig_end(&rig);
 }
 
+/* ---- slow readers ---- */
+
+static void quick_tokens(struct front_opts *opts, struct sim_opts *sim)
+{
+    sim->token_ns = NS_PER_US;
+    opts->limits.max_queue_bytes = 1 << 20;
+}
+
+/* What does not fit into the socket goes another way than what does; the client sees one text in order. */
+static void a_late_reader_gets_every_token_in_order(void **state)
+{
+    static const char mark[] = "\"text_delta\",\"text\":\"";
+    struct buf request = {0};
+    struct buf answer = {0};
+    struct buf body = {0};
+    struct buf want = {0};
+    struct buf got = {0};
+    struct rig rig;
+    int fd;
+
+    rig_begin(&rig, quick_tokens);
+    for (int i = 1; i <= 800; i++)
+        buf_printf(&want, i == 1 ? "%d" : " %d", i);
+    put_post(&request, "/v1/messages", "",
+             "{\"model\":\"sim\",\"max_tokens\":4000,\"stream\":true,"
+             "\"messages\":[{\"role\":\"user\",\"content\":\"count 800\"}]}");
+    fd = raw_connect(rig.port);
+    raw_send(fd, request.data, request.len_bytes);
+    assert_true(reaches(&rig.counts->n_ended, 1)); /* nothing was read until here */
+    assert_int_equal(raw_read_answer(fd, &answer, &body), 200);
+    close(fd);
+    for (const char *at = (const char *)body.data; (at = strstr(at, mark)) != NULL;) {
+        at += sizeof(mark) - 1;
+        buf_append(&got, at, strcspn(at, "\""));
+    }
+    assert_true(bytes_equal(buf_view(&got), buf_view(&want)));
+    buf_fini(&request);
+    buf_fini(&answer);
+    buf_fini(&body);
+    buf_fini(&want);
+    buf_fini(&got);
+    rig_end(&rig);
+}
+
 /* ---- coded bodies ---- */
 
 static void put_gzip(struct buf *out, const char *fields, const void *data, size_t n)
@@ -480,9 +524,13 @@ static void every_refusal_has_shape_and_id(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(limits_are_kept_and_told),      cmocka_unit_test(one_at_once_means_one),
-        cmocka_unit_test(a_reload_keeps_counts),         cmocka_unit_test(guessing_gets_429),
-        cmocka_unit_test(gzip_is_decoded_within_bounds), cmocka_unit_test(every_refusal_has_shape_and_id),
+        cmocka_unit_test(limits_are_kept_and_told),
+        cmocka_unit_test(one_at_once_means_one),
+        cmocka_unit_test(a_reload_keeps_counts),
+        cmocka_unit_test(guessing_gets_429),
+        cmocka_unit_test(a_late_reader_gets_every_token_in_order),
+        cmocka_unit_test(gzip_is_decoded_within_bounds),
+        cmocka_unit_test(every_refusal_has_shape_and_id),
     };
 
     log_set_level(LOG_LEVEL_WARN);

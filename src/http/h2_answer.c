@@ -166,6 +166,9 @@ static int queue(struct h2_stream *stream, struct bytes piece)
 static void finish(struct h2_stream *stream)
 {
     stream->exchange.answer = ANSWER_DONE;
+    /* The stream may stay until the client has read all of the answer; the request need not. */
+    http_body_settle(&stream->exchange);
+    buf_fini(&stream->exchange.body);
     stream->is_out_ended = true;
     stream->over_since_ns = 0;
     h2_budget_give(&stream->h2->budget, H2_BUDGET_PER_ANSWER);

@@ -11,8 +11,7 @@ libsample_a_SOURCES = src/sample/sampler.h src/sample/sampler.c src/sample/stop.
 	src/sample/grammar_run.c
 
 if HAVE_CMOCKA
-sample_tests = tests/unit/sample/test_sampler tests/unit/sample/test_stop tests/unit/sample/test_grammar \
-	tests/unit/sample/test_grammar_schema
+sample_tests = tests/unit/sample/test_sampler tests/unit/sample/test_stop tests/unit/sample/test_grammar
 check_PROGRAMS += $(sample_tests)
 TESTS += $(sample_tests)
 tests_unit_sample_test_sampler_SOURCES = tests/unit/sample/test_sampler.c
@@ -24,6 +23,7 @@ grammar_test_help = tests/unit/sample/grammar_help.c tests/unit/sample/grammar_h
 tests_unit_sample_test_grammar_SOURCES = tests/unit/sample/test_grammar.c $(grammar_test_help)
 tests_unit_sample_test_grammar_LDADD = $(link_sample) $(CMOCKA_LIBS)
 
+sample_tests += tests/unit/sample/test_grammar_schema
 tests_unit_sample_test_grammar_schema_SOURCES = tests/unit/sample/test_grammar_schema.c $(grammar_test_help)
 tests_unit_sample_test_grammar_schema_LDADD = $(link_sample) $(CMOCKA_LIBS)
 

@@ -3,6 +3,7 @@
 #include "tests/unit/sample/grammar_help.h"
 
 #include "base/err.h"
+#include "sample/grammar_run_priv.h"
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -134,6 +135,44 @@ static void rewinding_takes_back(void **state)
     token_ids_fini(&ids);
 }
 
+/* More states than are kept: each item of a counted array has its own. */
+static void what_is_forgotten_comes_back(void **state)
+{
+    struct grammar *grammar = grammar_must(
+        vocab, "{\"json\": {\"type\": \"array\", \"maxItems\": 100000, \"items\": {\"type\": \"boolean\"}}}");
+    struct grammar_run *settled, *whole;
+    const char *item = "true,";
+
+    (void)state;
+    assert_int_equal(grammar_run_new(grammar, &settled), 0);
+    assert_int_equal(grammar_run_new(grammar, &whole), 0);
+    assert_int_equal(grammar_accept(settled, '['), 0);
+    assert_int_equal(grammar_accept(whole, '['), 0);
+    uint32_t n_bytes = grammar->machine.n_states; /* few as yet */
+    uint32_t most = 0, n = 0;
+    for (; n < 8000; n++) {
+        for (const char *at = item; *at != '\0'; at++) {
+            const uint64_t *mask = grammar_mask(settled, 1000000);
+            assert_true(mask[*at / 64] >> (*at % 64) & 1);
+            assert_int_equal(grammar_accept(settled, (token_id)*at), 0);
+            if (n < 50)
+                assert_int_equal(grammar_accept(whole, (token_id)*at), 0);
+        }
+        grammar_settle(settled);
+        most = grammar->machine.n_states > most ? grammar->machine.n_states : most;
+        n_bytes += 5;
+    }
+    assert_true(most < n_bytes); /* some were forgotten */
+    assert_int_equal(grammar_accept(settled, ']'), E_INVAL);
+    grammar_rewind(whole, 1 + 50 * 5); /* back to before all of it, through states that were made again */
+    assert_int_equal(grammar_accept(whole, '['), 0);
+    assert_int_equal(grammar_accept(whole, ']'), 0);
+    assert_true(grammar_is_complete(whole));
+    grammar_run_free(settled);
+    grammar_run_free(whole);
+    grammar_unref(grammar);
+}
+
 static void what_is_no_shape_is_refused(void **state)
 {
     static const char *const wrong[] = {"",
@@ -166,6 +205,7 @@ int main(void)
         cmocka_unit_test(free_text_has_a_number_of_tokens),
         cmocka_unit_test(marks_are_control_tokens_where_there_are_such),
         cmocka_unit_test(rewinding_takes_back),
+        cmocka_unit_test(what_is_forgotten_comes_back),
         cmocka_unit_test(what_is_no_shape_is_refused),
     };
 

@@ -3,6 +3,7 @@
 #ifndef MODEL_MODEL_PRIV_H
 #define MODEL_MODEL_PRIV_H
 
+#include "base/mem.h"
 #include "model/arch_priv.h"
 #include "model/model.h"
 #include "model/moe_priv.h"
@@ -135,15 +136,15 @@ struct model_state {
     uint32_t max_tokens, max_items, max_logits, max_context;
     uint32_t n_ranks;
     uint64_t share_from_bytes;
-    struct team *solo;   /* of the calling thread alone, for work too small to share; owned */
-    struct team **solos; /* [n_ranks] a team of one for each rank; the first is solo; owned */
-    void *memory;        /* owns all below */
-    float *x;            /* [max_tokens][hidden]  the residual stream */
-    float *normed;       /* [max_tokens][hidden]  a block's input; then its output */
-    float *qkv;          /* [max_tokens][(n_heads + 2 n_kv_heads) head_dim] */
-    float *attended;     /* [max_tokens][n_heads head_dim] */
-    float *gate_up;      /* [max_tokens][2 ffn] */
-    float *cos[N_ROPES]; /* [max_tokens][rope_dims/2] */
+    struct team *solo;        /* of the calling thread alone, for work too small to share; owned */
+    struct team **solos;      /* [n_ranks] a team of one for each rank; the first is solo; owned */
+    struct mem_region memory; /* owns all below */
+    float *x;                 /* [max_tokens][hidden]  the residual stream */
+    float *normed;            /* [max_tokens][hidden]  a block's input; then its output */
+    float *qkv;               /* [max_tokens][(n_heads + 2 n_kv_heads) head_dim] */
+    float *attended;          /* [max_tokens][n_heads head_dim] */
+    float *gate_up;           /* [max_tokens][2 ffn] */
+    float *cos[N_ROPES];      /* [max_tokens][rope_dims/2] */
     float *sin[N_ROPES];
     float *last;             /* [max_logits][hidden]  rows that want logits */
     float *logits;           /* [max_logits][vocab] */

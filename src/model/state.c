@@ -101,10 +101,11 @@ static int allocate(const struct model *model, struct model_state *state)
     }
     state->solo = state->solos[0];
     lay_out(model, state, &carving);
-    state->memory = mem_aligned(ALIGN_BYTES, carving.used_bytes);
-    if (state->memory == NULL)
-        return E_NOMEM;
-    carving = (struct carving){.base = state->memory};
+    /* Touched now, on huge pages where there are: no step waits for the kernel. */
+    int rc = mem_region_open(carving.used_bytes, false, true, "activations", &state->memory);
+    if (rc < 0)
+        return rc;
+    carving = (struct carving){.base = state->memory.base};
     lay_out(model, state, &carving);
     return 0;
 }
@@ -144,6 +145,6 @@ void model_state_free(struct model_state *state)
     for (uint32_t i = 0; state->solos && i < state->n_ranks; i++)
         team_free(state->solos[i]);
     free(state->solos);
-    free(state->memory);
+    mem_region_close(&state->memory);
     free(state);
 }

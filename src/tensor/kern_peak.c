@@ -7,23 +7,27 @@
  */
 #include "tensor/kern_set_priv.h"
 
-enum { LOADS = 8 };
+enum { LINE_FLOATS = 16, LINES = 2 };
 
-float KERN(read_memory)(const void *from, size_t len_bytes)
+float KERN(read_memory)(const void *from, size_t len_bytes, struct reading reading)
 {
-    const float *at = from, *end = at + len_bytes / sizeof(float);
-    v16 sums[LOADS];
+    const size_t stream = len_bytes / reading.n_streams / sizeof(float);
+    const size_t ahead = reading.ahead_bytes / sizeof(float);
+    v16 sums[LINES];
 
-    for (int i = 0; i < LOADS; i++)
+    for (int i = 0; i < LINES; i++)
         sums[i] = v16_zero();
-    for (; at < end; at += LOADS * 16) {
-#pragma GCC unroll 8
-        for (int i = 0; i < LOADS; i++) {
-            __builtin_prefetch(at + i * 16 + 1024, 0, 2);
-            sums[i] = v16_max(sums[i], v16_load(at + i * 16));
-        }
+    for (size_t at = 0; at < stream; at += LINES * LINE_FLOATS) {
+        const float *line = (const float *)from + at;
+
+        for (uint32_t s = 0; s < reading.n_streams; s++, line += stream)
+#pragma GCC unroll 2
+            for (int i = 0; i < LINES; i++) {
+                __builtin_prefetch(line + i * LINE_FLOATS + ahead, 0, 2);
+                sums[i] = v16_max(sums[i], v16_load(line + i * LINE_FLOATS));
+            }
     }
-    for (int i = 1; i < LOADS; i++)
+    for (int i = 1; i < LINES; i++)
         sums[0] = v16_add(sums[0], sums[i]);
     return v16_sum(sums[0]);
 }

@@ -87,6 +87,11 @@ struct rope_args { /* see rope_rotate */
  * compiler from leaving it out. */
 typedef float (*kern_peak)(uint32_t rounds);
 
+/* How to go through memory: so many equal stretches side by side (1, 2, 4 or 8), fetching so far ahead. */
+struct reading {
+    uint32_t n_streams, ahead_bytes;
+};
+
 /* What is made of the operations of one v16 header. */
 struct kern_vec {
     uint32_t tile_tokens;
@@ -112,8 +117,9 @@ struct kern_vec {
     void (*rope)(const struct rope_args *args);
     void (*mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 
-    float (*read_memory)(const void *from, size_t len_bytes); /* 64-aligned, whole KiB */
-    kern_peak peak;                                           /* fused multiply-adds, tile_tokens a round */
+    /* 64-aligned, whole KiB */
+    float (*read_memory)(const void *from, size_t len_bytes, struct reading reading);
+    kern_peak peak; /* fused multiply-adds, tile_tokens a round */
 };
 
 /* Integer dots: what is made of one q8 header. */

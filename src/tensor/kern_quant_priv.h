@@ -115,12 +115,19 @@ struct fetching {
     size_t done, due, step;
 };
 
-INLINED void fetch_some(struct fetching *fetching, uint32_t n_panels)
+/* Into the first-level cache, unless that is full of expanded weights which many tiles share. */
+INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels)
 {
-    for (fetching->due += fetching->step; fetching->done < fetching->due; fetching->done += 64)
+    for (fetching->due += fetching->step; fetching->done < fetching->due; fetching->done += 64) {
+        const uint8_t *from = fetching->from + fetching->done;
+
 #pragma GCC unroll 4
-        for (uint32_t p = 0; p < n_panels; p++)
-            __builtin_prefetch(fetching->from + p * fetching->panel_step + fetching->done, 0, 2);
+        for (uint32_t p = 0; p < n_panels; p++, from += fetching->panel_step)
+            if (form.scale != SCALE_F32)
+                __builtin_prefetch(from, 0, 3);
+            else
+                __builtin_prefetch(from, 0, 2);
+    }
 }
 
 /* ---- the step ---- */
@@ -175,7 +182,7 @@ INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, c
 {
     chunk_open(form, n_qblks, n_panels, chunk);
     for (uint32_t qblk = 0; qblk < n_qblks; qblk++) {
-        fetch_some(fetching, n_panels);
+        fetch_some(form, fetching, n_panels);
 #pragma GCC unroll 2
         for (uint32_t sub = 0; sub < form.n_subs; sub++)
             step_sub(form, chunk, qblk, sub, x, n_panels, n_tokens, sums);
@@ -186,7 +193,7 @@ INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, c
 
 /* ---- the tile ---- */
 
-enum { AHEAD_BYTES = 2048 };
+enum { AHEAD_BYTES = 4096 };
 
 /* What to fetch while a group of panels is read: as the caller says, or else what lies ahead in these panels.
  */

@@ -41,7 +41,7 @@ void KERN(vec_scale)(float *x, float by, uint32_t n);
 void KERN(rope)(const struct rope_args *args);
 void KERN(mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 
-float KERN(read_memory)(const void *from, size_t len_bytes);
+float KERN(read_memory)(const void *from, size_t len_bytes, struct reading reading);
 float KERN(peak)(uint32_t rounds);
 
 extern const struct kern_vec KERN(kern_vec);

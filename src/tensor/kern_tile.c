@@ -23,7 +23,7 @@
 
 enum source { FROM_F32, FROM_F16, FROM_BF16 };
 
-enum { AHEAD_K = 64 }; /* 2 KiB of F16 per panel */
+enum { AHEAD_K = 128 }; /* 4 KiB of F16 per panel */
 
 struct shape {
     enum source source;
@@ -97,7 +97,10 @@ static inline __attribute__((always_inline)) void tile_group(const struct tile *
             tile_step(tile, shape, at + PANEL_ROWS, k + 1, &sums);
 #pragma GCC unroll 4
             for (uint32_t p = 0; p < shape.n_panels; p++)
-                __builtin_prefetch(fetch.from + p * fetch.panel_bytes, 0, 2);
+                if (tile->next == NULL) /* read once */
+                    __builtin_prefetch(fetch.from + p * fetch.panel_bytes, 0, 3);
+                else
+                    __builtin_prefetch(fetch.from + p * fetch.panel_bytes, 0, 2);
             fetch.from += 2 * fetch.k_bytes;
         }
     }

@@ -23,6 +23,7 @@ struct drawn { /* a model */
     struct tiny_shape shape;
     struct model_opts opts;
     uint32_t longest;
+    uint32_t unit; /* widths are multiples of it: weights of the qblks of its types */
     char text[MAX_SET][64];
     const char *set[MAX_SET + 1];
     uint32_t n_set;
@@ -43,8 +44,25 @@ static void draw_key(struct drawn *d, const char *key, uint32_t value)
     d->n_set++;
 }
 
-/* Widths are multiples of 32 where a matrix may be quantised along them. */
-static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
+/* The first type is each one in turn.  Returns what widths must be multiples of where a matrix may be
+ * quantised along them. */
+static uint32_t draw_types(struct rng *rng, uint64_t turn, enum dtype types[3])
+{
+    static const enum dtype deck[] = {
+        DTYPE_Q4_0, DTYPE_Q4_K, DTYPE_BF16, DTYPE_Q6_K,  DTYPE_IQ4_NL, DTYPE_Q5_K, DTYPE_Q5_1,   DTYPE_Q2_K,
+        DTYPE_F16,  DTYPE_Q8_0, DTYPE_Q3_K, DTYPE_MXFP4, DTYPE_Q4_1,   DTYPE_Q5_0, DTYPE_IQ4_XS, DTYPE_F32};
+
+    types[0] = deck[turn % (sizeof(deck) / sizeof(deck[0]))];
+    const uint32_t unit = dtype_info(types[0])->qblk_weights == 256 ? 256 : 32;
+
+    for (unsigned i = 1; i < 3; i++)
+        do
+            types[i] = deck[rng_below(rng, sizeof(deck) / sizeof(deck[0]))];
+        while (dtype_info(types[i])->qblk_weights > unit);
+    return unit;
+}
+
+static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
 {
     struct tiny_shape *s = &d->shape;
     bool is_windowed = strcmp(arch, "llama") == 0 || strcmp(arch, "gemma3") == 0 ||
@@ -52,13 +70,17 @@ static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
                        strcmp(arch, "gpt-oss") == 0;
 
     *s = tiny_shape(arch);
+    d->unit = draw_types(rng, turn, s->types);
     s->n_kv_heads = 1 + (uint32_t)rng_below(rng, 3);
     s->n_heads = s->n_kv_heads * (1 + (uint32_t)rng_below(rng, 4));
-    s->head_dim = PICK(rng, 16, 20, 32, 40, 64, 128);
-    while (s->n_heads * s->head_dim % 32 != 0)
-        s->head_dim *= 2;
-    s->hidden = 32 * (1 + (uint32_t)rng_below(rng, 4));
-    s->ffn = 32 * (1 + (uint32_t)rng_below(rng, 5));
+    s->head_dim = d->unit == 32 ? PICK(rng, 16, 20, 32, 40, 64, 128) : PICK(rng, 32, 64, 128);
+    while (s->n_heads * s->head_dim % d->unit != 0)
+        if (s->head_dim < 128)
+            s->head_dim *= 2;
+        else
+            s->n_heads += s->n_kv_heads;
+    s->hidden = d->unit * (1 + (uint32_t)rng_below(rng, d->unit == 32 ? 4 : 2));
+    s->ffn = d->unit * (1 + (uint32_t)rng_below(rng, d->unit == 32 ? 5 : 2));
     s->vocab = 20 + (uint32_t)rng_below(rng, 60);
     s->n_layers = is_windowed ? 1 + (uint32_t)rng_below(rng, 7) : 1 + (uint32_t)rng_below(rng, 4);
     s->context = TRIAL_MAX_TOKENS;
@@ -66,8 +88,6 @@ static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
     s->has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "gpt-oss") == 0 ||
                   (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
     s->has_rope_freqs = rng_below(rng, 3) == 0;
-    for (unsigned i = 0; i < 3; i++)
-        s->types[i] = (enum dtype)PICK(rng, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q8_0);
     if (rng_below(rng, 4) == 0 && strcmp(arch, "deepseek2") != 0)
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
     if (is_windowed && rng_below(rng, 4) > 0)
@@ -75,8 +95,10 @@ static void draw_shape(struct rng *rng, const char *arch, struct drawn *d)
 }
 
 /* Experts, always where the architecture has nothing else. */
-static void draw_experts(struct rng *rng, const char *arch, struct tiny_shape *s)
+static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
 {
+    struct tiny_shape *s = &d->shape;
+    const uint32_t unit = d->unit;
     bool is_latent = strcmp(arch, "deepseek2") == 0;
 
     if (!is_latent && strcmp(arch, "qwen3moe") != 0 && strcmp(arch, "gpt-oss") != 0 &&
@@ -84,26 +106,28 @@ static void draw_experts(struct rng *rng, const char *arch, struct tiny_shape *s
         return;
     s->n_experts = 1 + (uint32_t)rng_below(rng, 40);
     s->n_used = 1 + (uint32_t)rng_below(rng, s->n_experts < 9 ? s->n_experts : 9);
-    s->expert_ffn = is_latent || strcmp(arch, "llama") != 0 ? 32 * (1 + (uint32_t)rng_below(rng, 3)) : s->ffn;
+    s->expert_ffn = is_latent || strcmp(arch, "llama") != 0
+                        ? unit * (1 + (uint32_t)rng_below(rng, unit == 32 ? 3 : 1))
+                        : s->ffn;
     if (!is_latent)
         return;
     s->n_shared = (uint32_t)rng_below(rng, 3);
     s->n_dense = (uint32_t)rng_below(rng, s->n_layers + 1);
-    s->latent = 32 * (1 + (uint32_t)rng_below(rng, 4));
-    s->q_latent = rng_below(rng, 2) ? 32 : 0;
+    s->latent = unit * (1 + (uint32_t)rng_below(rng, unit == 32 ? 4 : 1));
+    s->q_latent = rng_below(rng, 2) ? unit : 0;
     s->rope_dims = PICK(rng, 8, 16, 32);
     s->head_dim = s->rope_dims + 32 * (1 + (uint32_t)rng_below(rng, 2));
     s->value_dim = 32;
-    while (s->n_heads * s->head_dim == s->hidden || s->n_heads * s->head_dim % 32 != 0)
+    while (s->n_heads * s->head_dim == s->hidden || s->n_heads * s->value_dim % unit != 0)
         s->n_heads++;
     s->n_kv_heads = 1;
 }
 
-static void draw(struct rng *rng, const char *arch, struct drawn *d)
+static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
 {
     memset(d, 0, sizeof(*d));
-    draw_shape(rng, arch, d);
-    draw_experts(rng, arch, &d->shape);
+    draw_shape(rng, turn, arch, d);
+    draw_experts(rng, arch, d);
     d->shape.set = d->set;
     d->shape.seed = rng_u64(rng) >> 33;
     d->longest = SHORT;
@@ -154,6 +178,7 @@ static void bits_never_depend_on_company(void **state)
     static struct trial_bench b;
     uint64_t seed = from_environment("BATON_PROPERTY_SEED", 1);
     uint64_t n_rounds = from_environment("BATON_PROPERTY_ROUNDS", ROUNDS);
+    uint64_t turn = seed;
     const char *arch;
     struct rng rng;
 
@@ -164,14 +189,15 @@ static void bits_never_depend_on_company(void **state)
         for (uint32_t i = 0; (arch = model_arch_at(i)) != NULL; i++) {
             struct drawn d;
 
-            draw(&rng, arch, &d);
+            draw(&rng, turn++, arch, &d);
             print_message(
                 "seed %llu: %s, %u layers, %u/%u heads of %u, hidden %u, KV type %d in blocks of %u, "
-                "%u tokens%s%s%s%s\n",
+                "%u tokens, weights %s %s %s%s%s%s%s\n",
                 (unsigned long long)seed, arch, d.shape.n_layers, d.shape.n_heads, d.shape.n_kv_heads,
                 d.shape.head_dim, d.shape.hidden, (int)d.opts.kv_type, d.opts.block_tokens, d.longest,
-                d.n_set > 0 ? ", " : "", d.n_set > 0 ? d.text[0] : "", d.n_set > 1 ? ", " : "",
-                d.n_set > 1 ? d.text[1] : "");
+                dtype_info(d.shape.types[0])->name, dtype_info(d.shape.types[1])->name,
+                dtype_info(d.shape.types[2])->name, d.n_set > 0 ? ", " : "", d.n_set > 0 ? d.text[0] : "",
+                d.n_set > 1 ? ", " : "", d.n_set > 1 ? d.text[1] : "");
             check_drawn(&b, &d);
         }
     trial_fini(&b);

@@ -5,6 +5,7 @@
 #include "tests/unit/model/tiny.h"
 
 #include "base/rng.h"
+#include "gguf/qblk.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -246,6 +247,48 @@ static void put_weight(enum dtype type, float value, uint8_t *at)
         put_u16(at, type == DTYPE_F16 ? f32_to_f16(value) : f32_to_bf16(value));
 }
 
+/* Where a qblk has its scale and its min, 16-bit floats both; -1: none. */
+static void float_places(enum dtype type, int *scale, int *min)
+{
+    *min = -1;
+    switch ((uint32_t)type) {
+    case DTYPE_Q2_K:
+        *scale = offsetof(struct qblk_q2_k, scale);
+        *min = offsetof(struct qblk_q2_k, min);
+        break;
+    case DTYPE_Q3_K:
+        *scale = offsetof(struct qblk_q3_k, scale);
+        break;
+    case DTYPE_Q6_K:
+        *scale = offsetof(struct qblk_q6_k, scale);
+        break;
+    case DTYPE_MXFP4:
+        *scale = -1;
+        break;
+    default: /* begin with them */
+        *scale = 0;
+        *min = qblk_form(type)->has_min ? 2 : -1;
+    }
+}
+
+/* Any bits are a qblk; only its floats are chosen, so that weights are a quarter or less. */
+static void fill_qblk(struct rng *rng, enum dtype type, uint8_t *qblk)
+{
+    const struct qblk_form *form = qblk_form(type);
+    double step = (rng_unit(rng) + 0.5) / (form->n_subs > 1 ? 64 : 1);
+    int scale, min;
+
+    float_places(type, &scale, &min);
+    for (uint32_t i = 0; i < dtype_info(type)->qblk_bytes; i++)
+        qblk[i] = (uint8_t)rng_u64(rng);
+    if (type == DTYPE_MXFP4)
+        qblk[offsetof(struct qblk_mxfp4, exponent)] = (uint8_t)(119 + rng_below(rng, 5));
+    if (scale >= 0)
+        put_u16(qblk + scale, f32_to_f16((float)(step / 2 / (form->quant_high - form->quant_low))));
+    if (min >= 0)
+        put_u16(qblk + min, f32_to_f16((float)((rng_unit(rng) - 0.3) * step / 2)));
+}
+
 static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
 {
     struct writing *w = arg;
@@ -268,6 +311,8 @@ static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
             float value = (float)(rng_unit(&rng) - 0.5);
 
             put_weight(at->type, at->is_vector ? value + 1 : value * 0.5f, qblk);
+        } else if (qblk_form(at->type) != NULL) {
+            fill_qblk(&rng, at->type, qblk);
         }
     }
     rc = gguf_writer_data(writer, bytes, n_qblks * info->qblk_bytes);

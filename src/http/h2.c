@@ -119,8 +119,7 @@ void h2_drain(struct h2 *h2)
     if (h2->is_leaving || h2->is_calmed)
         return;
     h2->is_leaving = true;
-    nghttp2_submit_goaway(h2->session, NGHTTP2_FLAG_NONE,
-                          nghttp2_session_get_last_proc_stream_id(h2->session), NGHTTP2_NO_ERROR, NULL, 0);
+    nghttp2_submit_goaway(h2->session, NGHTTP2_FLAG_NONE, h2->newest_id, NGHTTP2_NO_ERROR, NULL, 0);
     http_conn_kick(h2->conn);
 }
 

@@ -41,6 +41,7 @@ struct h2 {
     struct list streams;
     uint32_t n_streams;
     uint32_t n_opened;
+    int32_t newest_id; /* of a stream that is or was served */
     struct h2_budget budget;
     uint64_t head_began_ns; /* of the header block that is arriving; 0: none */
     uint64_t idle_since_ns; /* no stream since then */

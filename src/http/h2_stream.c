@@ -153,6 +153,11 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     h2->is_stale = true;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
+    /* GOAWAY, on its way, says that this one was not served: its client may ask again elsewhere. */
+    if (h2->is_leaving) {
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
+        return 0;
+    }
     stream = calloc(1, sizeof(*stream));
     if (stream == NULL)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -164,6 +169,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     list_push_back(&h2->streams, &stream->node);
     h2->n_streams++;
     h2->n_opened++;
+    h2->newest_id = stream->id;
     nghttp2_session_set_stream_user_data(session, stream->id, stream);
     if (h2->n_opened >= h2->conn->server->limits.max_requests_per_conn)
         h2_drain(h2);

@@ -6,5 +6,4 @@ dist_doc_DATA = docs/architecture.md docs/operations.md docs/models.md docs/temp
 EXTRA_DIST += docs/man/baton-router.8.in docs/man/baton-prefill.8.in docs/man/baton-decode.8.in
 dist_check_SCRIPTS += docs/man/check-man
 TESTS += docs/man/check-man
-dist_doc_DATA += docs/grammars.md
 dist_man_MANS += docs/man/baton-chat.1 docs/man/baton-bench.1 docs/man/batonctl.8

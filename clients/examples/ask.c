@@ -104,8 +104,8 @@ int main(int argc, char **argv)
     is_good = is_good && json_is_string(json_object_get(list, "first_id"));
     if (is_good)
         body = json_pack("{s:O, s:i, s:i, s:b, s:[{s:s, s:s}]}", "model", json_object_get(list, "first_id"),
-                         "max_tokens", 256, "temperature", 0, "stream", 1, "messages", "role", "user", "content",
-                         argc > 1 ? argv[1] : "What is a hand-off?");
+                         "max_tokens", 256, "temperature", 0, "stream", 1, "messages", "role", "user",
+                         "content", argc > 1 ? argv[1] : "What is a hand-off?");
     if (body != NULL)
         json = json_dumps(body, 0);
     is_good = json != NULL && request("/v1/messages", json, (curl_write_callback)show, &rest);

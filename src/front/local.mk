@@ -27,11 +27,7 @@ TESTS += tests/unit/front/test_auth tests/unit/front/test_blocks tests/unit/fron
 	tests/unit/front/test_answer tests/unit/front/test_prompt tests/unit/front/test_replay \
 	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
 	tests/unit/front/test_openai tests/unit/front/test_choices tests/unit/front/test_limits \
-	tests/unit/front/test_pool tests/unit/front/test_admit tests/unit/front/test_replay
-TESTS += tests/unit/front/test_auth tests/unit/front/test_blocks tests/unit/front/test_shape \
-	tests/unit/front/test_answer tests/unit/front/test_prompt tests/unit/front/test_answers \
-	tests/unit/front/test_front tests/unit/front/test_logprobs tests/unit/front/test_openai \
-	tests/unit/front/test_choices tests/unit/front/test_replay
+	tests/unit/front/test_pool tests/unit/front/test_admit
 tests_unit_front_test_logprobs_SOURCES = tests/unit/front/test_logprobs.c
 tests_unit_front_test_logprobs_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 front_rig_openai = tests/unit/front/rig_openai.c tests/unit/front/rig_openai.h $(front_rig)

@@ -27,7 +27,6 @@ tests_unit_sample_test_state_LDADD = $(link_sample) $(CMOCKA_LIBS)
 tests_unit_sample_test_grammar_SOURCES = tests/unit/sample/test_grammar.c $(grammar_test_help)
 tests_unit_sample_test_grammar_LDADD = $(link_sample) $(CMOCKA_LIBS)
 
-sample_tests += tests/unit/sample/test_grammar_schema
 tests_unit_sample_test_grammar_schema_SOURCES = tests/unit/sample/test_grammar_schema.c $(grammar_test_help)
 tests_unit_sample_test_grammar_schema_LDADD = $(link_sample) $(CMOCKA_LIBS)
 

@@ -29,7 +29,6 @@ struct run { /* one call */
     struct token_ids *out;
     size_t max_n; /* of out */
     struct merge_work work;
-    struct word_cache *cache;      /* NULL: a short text */
     size_t from;                   /* what spans and watches count from lies so far before the text */
     struct word_cache *cache;      /* NULL: a short text */
     const struct text_span *spans; /* those not yet passed */

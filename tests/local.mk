@@ -6,6 +6,8 @@
 # main and looks for new inputs when run by hand; otherwise it gets replay.c's main, which replays the corpus (and
 # near misses of it) in `make check`.
 
+EXTRA_DIST += tests/model/handoff.pml
+
 if FUZZ
 fuzz_main =
 fuzz_ldflags = -fsanitize=fuzzer

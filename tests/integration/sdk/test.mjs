@@ -229,6 +229,39 @@ for (const [generation, sdk] of [["1.x", sdk1], ["0.x", sdk0]]) {
       await assert.rejects(client.messages.stream(ask("break 3")).finalMessage(), /the sim broke/);
     });
 
+    test("the client's patience ends the work", async (t) => {
+      if (!isSim) return t.skip("needs front_sim");
+      const hasty = new Anthropic({ baseURL, apiKey, maxRetries: 0, timeout: 300 });
+      await assert.rejects(hasty.messages.create(ask("hang")), sdk.APIConnectionTimeoutError);
+      assert.ok(await becomesIdle(1500), "still running after 1.5 s");
+    });
+
+    test("the parse helper's structured answer", async (t) => {
+      if (isSim) return t.skip("the sim draws no tokens");
+      const name = generation === "1.x" ? "@anthropic-ai/sdk" : "sdk-0";
+      const { jsonSchemaOutputFormat } = await import(`${name}/helpers/json-schema`);
+      const schema = {
+        type: "object",
+        properties: { sky: { type: "string", enum: ["clear", "cloudy"] }, is_warm: { type: "boolean" } },
+        required: ["sky", "is_warm"],
+        additionalProperties: false,
+      };
+      const message = await client.messages.parse(
+        ask("How is the weather?", { temperature: 1.5, max_tokens: 200, output_config: { format: jsonSchemaOutputFormat(schema) } }),
+      );
+      assert.equal(typeof message.parsed_output.sky, "string");
+      assert.equal(typeof message.parsed_output.is_warm, "boolean");
+    });
+
+    test("a forced call holds to its schema at any temperature", async (t) => {
+      if (isSim) return t.skip("the sim draws no tokens");
+      const message = await client.messages.create(
+        ask("Hello!", { temperature: 2, max_tokens: 200, tools: [weather], tool_choice: { type: "any" } }),
+      );
+      assert.equal(message.stop_reason, "tool_use");
+      assert.equal(typeof message.content.find((block) => block.type === "tool_use").input.city, "string");
+    });
+
     test("a tool loop as a real model drives it", async (t) => {
       if (isSim) return t.skip("needs a real model");
       const messages = user("What is the weather in Paris?");

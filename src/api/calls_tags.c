@@ -19,7 +19,8 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define MAX_REFS 8
+#define MAX_REFS   8
+#define MAX_LOOKED 1000 /* schemas looked at for one value: references may multiply them */
 
 struct tags {                             /* one family's words */
     const char *key_open, *key_close;     /* around a key */
@@ -98,17 +99,19 @@ static const json_t *follow_ref(const json_t *root, struct bytes ref)
     return root;
 }
 
-static unsigned types_of(const json_t *root, const json_t *schema, unsigned depth)
+static unsigned types_of(const json_t *root, const json_t *schema, unsigned depth, unsigned *n_left)
 {
     static const char *const choices[] = {"anyOf", "oneOf"};
     const json_t *type = json_object_get(schema, "type");
     const json_t *list = json_object_get(schema, "enum");
     unsigned types = 0;
 
-    if (depth > MAX_REFS)
+    if (depth > MAX_REFS || *n_left == 0)
         return AS_ANY;
+    --*n_left;
     if (json_is_string(json_object_get(schema, "$ref")))
-        return types_of(root, follow_ref(root, api_json_str(json_object_get(schema, "$ref"))), depth + 1);
+        return types_of(root, follow_ref(root, api_json_str(json_object_get(schema, "$ref"))), depth + 1,
+                        n_left);
     if (json_is_string(type))
         return type_of_word(api_json_str(type));
     for (size_t i = 0; i < json_array_size(type); i++)
@@ -118,8 +121,8 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
     for (size_t c = 0; c < 2 && types == 0; c++) {
         const json_t *branches = json_object_get(schema, choices[c]);
 
-        for (size_t i = 0; i < json_array_size(branches) && i < 64; i++)
-            types |= types_of(root, json_array_get(branches, i), depth + 1);
+        for (size_t i = 0; i < json_array_size(branches) && i < 64 && types != AS_ANY; i++)
+            types |= types_of(root, json_array_get(branches, i), depth + 1, n_left);
     }
     if (json_object_get(schema, "const") != NULL && types == 0)
         types = type_of_value(json_object_get(schema, "const"));
@@ -129,9 +132,11 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
 static unsigned types_of_key(const struct calls *calls)
 {
     const json_t *properties = json_object_get(calls->schema, "properties");
+    unsigned n_left = MAX_LOOKED;
 
     return types_of(calls->schema,
-                    json_object_getn(properties, (const char *)calls->key.data, calls->key.len_bytes), 0);
+                    json_object_getn(properties, (const char *)calls->key.data, calls->key.len_bytes), 0,
+                    &n_left);
 }
 
 static void learn_schema(struct calls *calls, struct bytes name)

@@ -19,6 +19,8 @@
 #include "base/rng.h"
 #include "front/output_priv.h"
 
+#define MAX_TURN_BYTES     ((size_t)4 << 20) /* handed on in one turn: links bound what they queue */
+#define NEXT_TURN_NS       (10 * NS_PER_MS)
 #define MAX_WHOLE_LOGPROBS 2000000u /* of tokens and of the likeliest at each, all choices together */
 
 static const struct gen_events events;
@@ -213,6 +215,7 @@ static void on_later(void *arg)
 {
     struct request *request = arg;
     struct gen_failure failure;
+    size_t n_bytes = 0;
 
     for (uint32_t i = 0; i < request->n_choices; i++) {
         struct choice *choice = &request->choices[i];
@@ -220,6 +223,11 @@ static void on_later(void *arg)
 
         if (choice->state != CHOICE_WAITING || !is_prompt_known(choice))
             continue;
+        if (n_bytes > MAX_TURN_BYTES) {
+            ev_timer_start(request->later, NEXT_TURN_NS);
+            return;
+        }
+        n_bytes += choice->prompt->ids.n * sizeof(token_id) + choice->prompt->shape.len_bytes;
         rc = submit_one(choice, &failure);
         if (rc == 0)
             continue;

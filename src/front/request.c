@@ -345,8 +345,13 @@ static bool is_back(struct request *request)
 
 void request_begin(struct request *request)
 {
+    size_t n;
+
     http_exchange_take_body(request->exchange, &request->body);
-    run(request, request->body.len_bytes * (request->is_gzip ? GZIP_WORK : 1), parse_work, parse_done);
+    n = request->body.len_bytes;
+    if (request->is_gzip) /* what it becomes is not known: never on the loop */
+        n = n * GZIP_WORK + request->front->opts.inline_bytes + 1;
+    run(request, n, parse_work, parse_done);
 }
 
 static const struct gen_model *find_model(const struct request *request)

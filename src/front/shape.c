@@ -369,8 +369,11 @@ int shape_make(const struct gen_model *model, const struct gen_request *request,
         put_plain(&shape, begins_thinking);
     else if (request->prefill.len_bytes == 0)
         put_harmony(&shape);
-    if (!out->is_bad)
-        return 0;
-    api_fail(error, 503, "out of memory");
-    return E_NOMEM;
+    if (out->is_bad) {
+        api_fail(error, 503, "out of memory");
+        return E_NOMEM;
+    }
+    if (out->len_bytes > SHAPE_MAX_BYTES)
+        return api_fail(error, 400, "the schemas of tools and answer come to more than 1 MiB");
+    return 0;
 }

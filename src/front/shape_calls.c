@@ -136,6 +136,8 @@ static void put_tags(struct shape *shape, const struct tags *tags, const struct 
     {
         bool is_needed = is_required(root, key);
 
+        if (shape->out->len_bytes > SHAPE_MAX_BYTES)
+            break; /* each may bring all of $defs; shape_make() refuses it */
         if (!is_needed)
             shape_open_rep(shape);
         shape_open_seq(shape);

@@ -5,6 +5,8 @@
 
 #include "front/shape.h"
 
+#define SHAPE_MAX_BYTES (1u << 20) /* what a worker takes; more would cost the router its link */
+
 struct shape {
     const struct gen_request *request;
     const struct chat_manner *manner;

@@ -533,7 +533,7 @@ static void on_output_change(struct evbuffer *output, const struct evbuffer_cb_i
     struct http_conn *conn = arg;
 
     conn->has_unsent = info->orig_size + info->n_added > info->n_deleted;
-    if (info->n_deleted > 0)
+    if (info->n_deleted > 0 || info->orig_size == 0)
         conn->progress_ns = clock_now_ns();
 }
 

@@ -81,6 +81,8 @@ int h2_new(struct http_conn *conn, struct h2 **out)
     }
     *out = h2;
     http_conn_kick(conn); /* the greeting waits for nobody */
+    if (conn->server->is_draining)
+        h2_drain(h2);
     return 0;
 }
 

@@ -300,6 +300,7 @@ void router_job_free(struct gen_handle *job)
     list_remove(&job->all);
     job->router->n_freed++;
     job->router->n_ended -= job->ended.is_set;
+    job->router->n_unheard -= job->unheard_since_ns > 0;
     free(job->job.tokens);
     buf_fini(&job->job.constraint);
     free(job->bias);

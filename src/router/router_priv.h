@@ -120,8 +120,9 @@ struct router {
     struct list *next_job; /* of the walk over jobs under way: a job that goes away moves it on */
     uint32_t n_queued;
     struct hashmap *by_number;
-    uint64_t n_freed; /* jobs, since the start */
-    uint32_t n_ended; /* jobs whose ended is set */
+    uint64_t n_freed;   /* jobs, since the start */
+    uint32_t n_ended;   /* jobs whose ended is set */
+    uint32_t n_unheard; /* jobs whose unheard_since_ns is set */
     uint64_t next_number, epoch;
     uint8_t prefix_key[32];
     struct router_worker workers[PICKER_MAX_WORKERS];

@@ -206,6 +206,7 @@ static void say_accepted(struct gen_handle *job, uint32_t cached_tokens)
     if (job->is_accepted)
         return;
     job->is_accepted = true;
+    job->router->n_unheard -= job->unheard_since_ns > 0;
     job->unheard_since_ns = 0;
     job->events.on_accepted(job->arg, cached_tokens < job->n_prompt ? cached_tokens : job->n_prompt);
 }
@@ -234,6 +235,7 @@ static void stop_waiting(struct gen_handle *job)
     struct router *router = job->router;
     uint64_t number = job->number;
 
+    job->router->n_unheard -= job->unheard_since_ns > 0;
     job->unheard_since_ns = 0;
     job->state = job->state == JOB_PLACED ? JOB_ANSWERING : job->state;
     say_accepted(job, job->decode.has_proof ? job->decode.proof.reused_tokens : 0);
@@ -346,6 +348,7 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
     }
     if (answer->n_ids > 0) {
         if (is_overtaken(job, part)) {
+            router->n_unheard += job->unheard_since_ns == 0;
             job->unheard_since_ns = job->unheard_since_ns > 0 ? job->unheard_since_ns : clock_now_ns();
         } else if (!job->is_accepted) { /* its prefill worker was lost before it said so */
             job->state = JOB_ANSWERING;
@@ -429,7 +432,7 @@ void router_stream_end_unproved(struct router *router)
     struct list *node = router->jobs.next;
     uint64_t now_ns = clock_now_ns();
 
-    if (router->n_ended == 0)
+    if (router->n_ended == 0 && router->n_unheard == 0)
         return; /* all of ten thousand need not be looked at */
     for (; node != &router->jobs; node = router->next_job) {
         struct gen_handle *job = container_of(node, struct gen_handle, all);

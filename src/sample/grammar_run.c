@@ -15,9 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MASK_BYTES_MAX (32u << 20)
-#define STATES_MAX     30000u
-#define ROWS_MAX       12000u
+#define MASK_BYTES_MAX   (32u << 20)
+#define STATES_MAX       30000u
+#define ROWS_MAX         12000u
+#define KEPT_CONFIGS_MAX (4u << 20) /* 64 MiB */
+#define KEPT_FRAMES_MAX  (2u << 20)
 
 int grammar_check_schema(struct bytes schema, struct fault *fault)
 {
@@ -58,6 +60,8 @@ static int compile(struct grammar *grammar, struct bytes text, struct fault *fau
     grammar->state_bits = calloc(vocab->n_words + 1, sizeof(uint64_t));
     grammar->walk = calloc((size_t)vocab->all.max_depth + 1, sizeof(uint32_t));
     grammar->states_max = STATES_MAX;
+    grammar->configs_max = KEPT_CONFIGS_MAX;
+    grammar->frames_max = KEPT_FRAMES_MAX;
     if (grammar->scratch == NULL || grammar->part_bits == NULL || grammar->state_bits == NULL ||
         grammar->walk == NULL || machine_init(&grammar->machine, &grammar->graph) != 0)
         return fault_set(fault, E_NOMEM, "out of memory");
@@ -130,6 +134,8 @@ static int rebuild(struct grammar *grammar)
     machine_fini(&grammar->machine);
     grammar->machine = fresh;
     grammar->states_max = fresh.n_states > STATES_MAX / 4 ? fresh.n_states * 4 : STATES_MAX;
+    grammar->configs_max = fresh.n_configs > KEPT_CONFIGS_MAX / 4 ? fresh.n_configs * 4 : KEPT_CONFIGS_MAX;
+    grammar->frames_max = fresh.n_frames > KEPT_FRAMES_MAX / 4 ? fresh.n_frames * 4 : KEPT_FRAMES_MAX;
     return 0;
 }
 
@@ -138,7 +144,8 @@ static void tidy(struct grammar *grammar)
     struct machine *machine = &grammar->machine;
 
     machine->is_bad = false;
-    if (machine->n_states > grammar->states_max || machine->n_rows > ROWS_MAX)
+    if (machine->n_states > grammar->states_max || machine->n_rows > ROWS_MAX ||
+        machine->n_configs > grammar->configs_max || machine->n_frames > grammar->frames_max)
         rebuild(grammar); /* without memory for it, all stays as it is */
     if (grammar->mask_bytes > MASK_BYTES_MAX)
         masks_forget(grammar);

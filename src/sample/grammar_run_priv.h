@@ -165,11 +165,11 @@ struct grammar {
     struct machine machine;
     struct part **parts; /* masks of single configs, by hash; see grammar_mask.c */
     uint32_t n_parts, cap_parts;
-    uint32_t states_max;
-    size_t mask_bytes;                          /* held by all masks */
-    uint64_t *scratch, *part_bits, *state_bits; /* [n_words] */
-    uint32_t *walk;                             /* [max_depth + 1] states on the way down */
-    struct grammar_run *runs;                   /* all of this grammar */
+    uint32_t states_max, configs_max, frames_max; /* beyond, what no run needs is forgotten */
+    size_t mask_bytes;                            /* held by all masks */
+    uint64_t *scratch, *part_bits, *state_bits;   /* [n_words] */
+    uint32_t *walk;                               /* [max_depth + 1] states on the way down */
+    struct grammar_run *runs;                     /* all of this grammar */
 };
 
 struct grammar_step {

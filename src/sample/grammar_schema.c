@@ -33,13 +33,19 @@ int schema_fault(struct schema *s, int code, const char *keyword, const char *fo
                      text);
 }
 
+int schema_spend(struct schema *s, uint64_t steps)
+{
+    s->budget -= steps < s->budget ? steps : s->budget;
+    return s->budget > 0 ? 0 : schema_fault(s, E_LIMIT, NULL, "too much to merge");
+}
+
 int schema_keep(struct schema *s, json_t *made)
 {
     if (made == NULL || json_array_append_new(s->made, made) != 0)
         return E_NOMEM;
     if (++s->n_made > SCHEMA_MAX_WORK)
         return schema_fault(s, E_LIMIT, NULL, "too much to merge");
-    return 0;
+    return schema_spend(s, COPY_STEPS * (uint64_t)(json_object_size(made) + json_array_size(made)));
 }
 
 static int wait_for(struct schema *s, json_t *schema, uint32_t rule, char *path, uint32_t depth)

@@ -44,6 +44,8 @@ static int merge_objects(struct schema *s, json_t *left, json_t *right, json_t *
     const char *name;
     int rc = schema_keep(s, all);
 
+    if (rc == 0)
+        rc = schema_spend(s, COPY_STEPS * (uint64_t)(json_object_size(mine) + json_object_size(theirs)));
     if (rc != 0)
         return rc;
     json_object_foreach(mine, name, value)
@@ -67,6 +69,10 @@ static int merge_lists(struct schema *s, json_t *left, json_t *right, bool is_un
     size_t i, j;
     int rc = schema_keep(s, list);
 
+    if (rc == 0)
+        rc = schema_spend(s, (uint64_t)json_array_size(left) * json_array_size(right));
+    if (rc != 0)
+        return rc;
     json_array_foreach(right, i, item)
     {
         bool is_in = false;

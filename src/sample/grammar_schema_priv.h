@@ -14,6 +14,7 @@
 #define SCHEMA_MAX_PATH     4096u
 #define SCHEMA_MAX_BRANCHES 500u
 #define SCHEMA_MAX_STEPS    6000000u
+#define COPY_STEPS          20u /* what a member of a schema made by merging takes of them */
 
 struct waiting {
     json_t *schema;
@@ -59,9 +60,11 @@ int schema_rule(struct schema *s, json_t *schema, const char *step, uint32_t *ru
 /* A value that schema allows, then the end of the rule. */
 int schema_value(struct schema *s, json_t *schema, uint32_t *pc_out);
 int schema_deref(struct schema *s, json_t *schema,
-                 json_t **out);                  /* borrowed: where its $ref leads, in the end */
-int schema_keep(struct schema *s, json_t *made); /* takes made; E_LIMIT when there are too many */
-bool schema_asserts(json_t *schema);             /* has keywords beyond annotations */
+                 json_t **out); /* borrowed: where its $ref leads, in the end */
+int schema_keep(struct schema *s,
+                json_t *made); /* takes made; E_LIMIT when there are too many, or too large */
+int schema_spend(struct schema *s, uint64_t steps); /* of the budget; E_LIMIT when it is used up */
+bool schema_asserts(json_t *schema);                /* has keywords beyond annotations */
 
 /* ---- grammar_schema_keywords.c ---- */
 int schema_check_keywords(struct schema *s, json_t *schema);

@@ -17,7 +17,9 @@
 
 #include <stdlib.h>
 
-#define WAY_MAX 65536u /* bytes; farther is as good as never */
+/* Bytes; farther is as good as never.  Well below what a grammar keeps of states, or each token would look
+ * anew. */
+#define WAY_MAX 4096u
 
 struct way {
     uint32_t *states;  /* [n + 1] */

@@ -295,6 +295,14 @@ static int put_drawn(struct splice *splice, struct chat_drawn *drawn, size_t clo
     return rc;
 }
 
+/* Encoded by itself, the text behind the drawn tokens would begin with a blank that nobody wrote. */
+static bool would_add_blank(const struct splice *splice, const struct chat_drawn *drawn)
+{
+    const struct tokenizer *tokenizer = splice->format->tokenizer;
+
+    return drawn->rest.len_bytes > 0 && tokenizer->family != TOKEN_FAMILY_BPE && tokenizer->adds_space_prefix;
+}
+
 static int try_drawn(struct splice *splice, struct chat_drawn *drawn)
 {
     size_t close = close_of(splice, drawn->message);
@@ -312,7 +320,7 @@ static int try_drawn(struct splice *splice, struct chat_drawn *drawn)
         chat_sum(splice->sum, splice->out->ids + splice->n_summed, splice->out->n - splice->n_summed);
     splice->n_summed = splice->out->n;
     if ((drawn->needs_thinking && !drawn->shows_thinking) || splice->out->n != drawn->base_tokens ||
-        splice->sum != drawn->base_sum ||
+        splice->sum != drawn->base_sum || would_add_blank(splice, drawn) ||
         !opens_alike(splice, drawn, boundary, splice->extents[drawn->message].first))
         return 0;
     return put_drawn(splice, drawn, close);

@@ -67,6 +67,9 @@ static void answer_failed_for(struct worker_engine *engine, const struct task_sp
     answer->error = error;
     if (reason[0] != '\0')
         answer->error_text = strdup(reason);
+    for (char *at = answer->error_text; at != NULL && *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?'; /* it may quote a client, and the wire takes printable text only */
 }
 
 static void answer_failed(struct worker_engine *engine, const struct task_spec *spec, int error)

@@ -214,6 +214,25 @@ static void strings_in_tags_stream(void **state)
     buf_fini(&sink.out);
 }
 
+/* References multiply what a value's schema is; looking at all of it would take minutes. */
+static void schemas_that_multiply_are_not_walked(void **state)
+{
+    struct calls_tool tool = {.name = bytes_str("f")};
+    const struct calls_opts opts = {.format = CALLS_XML, .tools = &tool, .n_tools = 1};
+    struct calls_sink sink = {0};
+    struct buf text = {0};
+
+    buf_append_str(&text, "{\"properties\":{\"s\":{\"$ref\":\"#/$defs/a\"}},\"$defs\":{\"a\":{\"anyOf\":[");
+    for (int i = 0; i < 64; i++)
+        buf_append_str(&text, i > 0 ? ",{\"$ref\":\"#/$defs/a\"}" : "{\"$ref\":\"#/$defs/a\"}");
+    buf_append_str(&text, "]}}}");
+    tool.schema = buf_view(&text);
+    calls_sink_run(&sink, &opts, bytes_str(FN("f", PAR("s", "x"))), 4, false);
+    assert_true(bytes_is(buf_view(&sink.out), "[f:{\"s\": \"x\"}]"));
+    buf_fini(&sink.out);
+    buf_fini(&text);
+}
+
 static void calls_may_be_ignored(void **state)
 {
     const struct calls_opts plain = {.format = CALLS_MISTRAL, .ignores_calls = true};
@@ -356,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_split_the_same_in_any_pieces),
         cmocka_unit_test(strings_in_tags_stream),
+        cmocka_unit_test(schemas_that_multiply_are_not_walked),
         cmocka_unit_test(calls_may_be_ignored),
         cmocka_unit_test(no_text_makes_it_fail),
         cmocka_unit_test(no_text_is_lost),

@@ -538,6 +538,26 @@ static void schemas_that_cannot_be_held_are_named(void **state)
                    "output_config.format.schema.properties.a.pattern: ");
 }
 
+/* More than a worker takes would cost the router its link to it, so it is refused here. */
+static void shapes_are_no_larger_than_workers_take(void **state)
+{
+    struct buf fields = {0};
+
+    buf_append_str(&fields, "\"tools\":[");
+    for (int i = 0; i < 2; i++) {
+        buf_printf(&fields, "%s{\"name\":\"f%d\",\"strict\":true,\"input_schema\":{\"type\":\"object\",",
+                   i ? "," : "", i);
+        buf_append_str(&fields, "\"properties\":{\"a\":{\"type\":\"integer\",\"description\":\"");
+        for (int n = 0; n < 60000; n++)
+            buf_append_str(&fields, "0123456789");
+        buf_append_str(&fields, "\"}},\"required\":[\"a\"],\"additionalProperties\":false}}");
+    }
+    buf_append_str(&fields, "],");
+    expect_refusal(*state, (const char *)fields.data,
+                   "the schemas of tools and answer come to more than 1 MiB");
+    buf_fini(&fields);
+}
+
 /* Tools that nobody forces may have any schema. */
 static void free_tools_may_have_any_schema(void **state)
 {
@@ -574,6 +594,7 @@ int main(void)
         cmocka_unit_test(documents_have_their_schema),
         cmocka_unit_test(thinking_is_held_to_its_budget),
         cmocka_unit_test(schemas_that_cannot_be_held_are_named),
+        cmocka_unit_test(shapes_are_no_larger_than_workers_take),
         cmocka_unit_test(free_tools_may_have_any_schema),
     };
 

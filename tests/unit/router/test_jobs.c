@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "rig.h"
 
@@ -88,6 +89,23 @@ static void a_short_answer_waits_for_its_proof(void **state)
         assert_int_equal(client->cached_tokens, is_lost ? 0 : 64);
         assert_int_equal(client->proof.computed_tokens, is_lost ? 0 : 136);
     }
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+/* Who prefilled says nothing, and is not lost either: what was decoded is not held back for long. */
+static void nobody_waits_long_for_a_word(void **state)
+{
+    rig_worker(&rig, "p", PICKER_PREFILL, 1, 1000);
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 1, 1000);
+    struct rig_client *client = rig_submit(&rig, 200, 40);
+
+    rig_tokens(&rig, d, 0, 4);
+    assert_int_equal(client->n_tokens, 0);
+    clock_sleep_ns(600 * NS_PER_MS);
+    router_stream_end_unproved(&rig.router);
+    assert_int_equal(client->n_accepted, 1);
+    assert_int_equal(client->n_tokens, 4);
+    rig_cancel(client);
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
@@ -431,6 +449,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         T(a_pair_answers),
         T(a_short_answer_waits_for_its_proof),
+        T(nobody_waits_long_for_a_word),
         T(a_model_without_workers_keeps_nobody_else_waiting),
         T(a_request_that_all_workers_failed_keeps_nobody_else_waiting),
         T(what_fits_no_worker_is_refused_at_once),

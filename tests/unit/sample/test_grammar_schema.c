@@ -285,6 +285,25 @@ static void hostile_schemas_are_refused_soon(void **state)
     assert_true(clock_now_ns() - began_ns < 5 * NS_PER_S);
 }
 
+/* Each merge would make the thousands of properties anew: gigabytes, before anything was counted. */
+static void merges_are_bounded_by_their_size(void **state)
+{
+    struct buf text = {0};
+    struct fault fault = {0};
+
+    (void)state;
+    buf_append_str(&text, "{\"$defs\":{\"a\":{\"properties\":{");
+    for (int i = 0; i < 5000; i++)
+        buf_printf(&text, "%s\"p%d\":true", i > 0 ? "," : "", i);
+    buf_append_str(&text, "}}},\"allOf\":[{}");
+    for (int i = 0; i < 6000; i++)
+        buf_append_str(&text, ",{\"$ref\":\"#/$defs/a\"}");
+    buf_append_str(&text, "]}");
+    assert_int_equal(grammar_check_schema(buf_view(&text), &fault), E_LIMIT);
+    assert_non_null(strstr(fault.text, "too much to merge"));
+    buf_fini(&text);
+}
+
 /* Values nested without end come back before the depth that JSON readers refuse. */
 static void nesting_is_bounded(void **state)
 {
@@ -316,6 +335,7 @@ int main(void)
         cmocka_unit_test(patterns),
         cmocka_unit_test(refusals_name_the_place),
         cmocka_unit_test(hostile_schemas_are_refused_soon),
+        cmocka_unit_test(merges_are_bounded_by_their_size),
         cmocka_unit_test(nesting_is_bounded),
     };
 

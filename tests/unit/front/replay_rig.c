@@ -567,8 +567,8 @@ void rig_answer_text(struct rig_talk *talk, struct rig_turn *turn, const char *t
         assert_int_equal(answer_finish(answer, stop), 0);
     remember(talk, turn, record, answer_stop(answer), rc == 1);
     come_next(talk, got.content);
-    json_array_insert(talk->messages, json_array_size(talk->messages) - 1,
-                      json_pack("{s:s,s:O}", "role", "assistant", "content", got.content));
+    json_array_insert_new(talk->messages, json_array_size(talk->messages) - 1,
+                          json_pack("{s:s,s:O}", "role", "assistant", "content", got.content));
     json_decref(got.content);
     answer_free(answer);
     record_free(record);

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -37,6 +38,7 @@ static void begin(struct rig *rig, void (*change)(struct front_opts *opts, struc
     assert_int_equal(front_new(&opts, NULL, &rig->front), 0);
     assert_int_equal(front_listen(rig->front, "127.0.0.1:0", NULL), 0);
     rig->port = front_port(rig->front);
+    signal(SIGPIPE, SIG_IGN); /* as the daemons do: a client may be gone when it is written to */
     raw_loop_run(&rig->raw);
 }
 

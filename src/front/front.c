@@ -458,6 +458,7 @@ void front_free(struct front *front)
     memory_free(front->memory);
     public_prefix_free(front->public_prefix);
     buf_fini(&front->busy_answer);
+    buf_fini(&front->json);
     free(front);
 }
 

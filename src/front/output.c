@@ -20,12 +20,15 @@
 
 /* ---- events ---- */
 
-int output_put_event(struct request *request, const char *name, struct buf *json)
+struct buf *output_json(const struct request *request)
 {
-    int rc = json->is_bad ? E_NOMEM : sse_put_event(&request->out, name, buf_view(json));
+    buf_clear(&request->front->json);
+    return &request->front->json;
+}
 
-    buf_fini(json);
-    return rc;
+int output_put_event(struct request *request, const char *name, const struct buf *json)
+{
+    return json->is_bad ? E_NOMEM : sse_put_event(&request->out, name, buf_view(json));
 }
 
 void output_flush(struct request *request)

@@ -12,73 +12,73 @@
 static int stream_open_text(void *arg)
 {
     struct choice *choice = arg;
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
-    api_put_text_start(&json, choice->n_blocks++);
-    return output_put_event(choice->request, "content_block_start", &json);
+    api_put_text_start(json, choice->n_blocks++);
+    return output_put_event(choice->request, "content_block_start", json);
 }
 
 static int stream_text(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
-    api_put_text_delta(&json, choice->n_blocks - 1, text);
-    return output_put_event(choice->request, "content_block_delta", &json);
+    api_put_text_delta(json, choice->n_blocks - 1, text);
+    return output_put_event(choice->request, "content_block_delta", json);
 }
 
 static int stream_open_thinking(void *arg)
 {
     struct choice *choice = arg;
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
-    api_put_thinking_start(&json, choice->n_blocks++);
-    return output_put_event(choice->request, "content_block_start", &json);
+    api_put_thinking_start(json, choice->n_blocks++);
+    return output_put_event(choice->request, "content_block_start", json);
 }
 
 static int stream_thinking(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
-    api_put_thinking_delta(&json, choice->n_blocks - 1, text);
-    return output_put_event(choice->request, "content_block_delta", &json);
+    api_put_thinking_delta(json, choice->n_blocks - 1, text);
+    return output_put_event(choice->request, "content_block_delta", json);
 }
 
 static int stream_signature(void *arg, struct bytes signature)
 {
     struct choice *choice = arg;
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
-    api_put_signature_delta(&json, choice->n_blocks - 1, signature);
-    return output_put_event(choice->request, "content_block_delta", &json);
+    api_put_signature_delta(json, choice->n_blocks - 1, signature);
+    return output_put_event(choice->request, "content_block_delta", json);
 }
 
 static int stream_open_call(void *arg, const char *id, struct bytes name)
 {
     struct choice *choice = arg;
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
-    api_put_call_start(&json, choice->n_blocks++, id, name);
-    return output_put_event(choice->request, "content_block_start", &json);
+    api_put_call_start(json, choice->n_blocks++, id, name);
+    return output_put_event(choice->request, "content_block_start", json);
 }
 
 static int stream_arguments(void *arg, struct bytes piece)
 {
     struct choice *choice = arg;
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
-    api_put_call_delta(&json, choice->n_blocks - 1, piece);
-    return output_put_event(choice->request, "content_block_delta", &json);
+    api_put_call_delta(json, choice->n_blocks - 1, piece);
+    return output_put_event(choice->request, "content_block_delta", json);
 }
 
 static int stream_close(void *arg, enum calls_end how)
 {
     struct choice *choice = arg;
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
-    api_put_block_stop(&json, choice->n_blocks - 1);
-    return output_put_event(choice->request, "content_block_stop", &json);
+    api_put_block_stop(json, choice->n_blocks - 1);
+    return output_put_event(choice->request, "content_block_stop", json);
 }
 
 static const struct answer_sink stream_sink = {stream_open_text, stream_text,      stream_open_thinking,
@@ -90,21 +90,21 @@ static const struct answer_sink stream_sink = {stream_open_text, stream_text,   
 static void begin(struct request *request)
 {
     struct api_usage usage = request->usage;
-    struct buf json = {0};
+    struct buf *json = output_json(request);
 
     usage.output_tokens = 1; /* clients want a number, and the service they know says 1 */
-    api_put_message_start(&json, request->message_id, request->gen.model, &usage);
-    output_put_event(request, "message_start", &json);
+    api_put_message_start(json, request->message_id, request->gen.model, &usage);
+    output_put_event(request, "message_start", json);
 }
 
 static void end(struct request *request)
 {
     const struct choice *choice = &request->choices[0];
-    struct buf json = {0};
+    struct buf *json = output_json(request);
 
-    api_put_message_delta(&json, choice->stop, choice->stop_sequence, &request->usage,
+    api_put_message_delta(json, choice->stop, choice->stop_sequence, &request->usage,
                           request->wants_proof ? &request->proof : NULL);
-    output_put_event(request, "message_delta", &json);
+    output_put_event(request, "message_delta", json);
     sse_put_event(&request->out, "message_stop", bytes_str(API_MESSAGE_STOP));
 }
 
@@ -115,10 +115,10 @@ static void ping(struct request *request)
 
 static void error_event(struct request *request, const struct api_error *error)
 {
-    struct buf json = {0};
+    struct buf *json = output_json(request);
 
-    api_put_error(&json, error, NULL);
-    output_put_event(request, "error", &json);
+    api_put_error(json, error, NULL);
+    output_put_event(request, "error", json);
 }
 
 /* ---- a whole answer ---- */

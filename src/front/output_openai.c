@@ -43,16 +43,16 @@ static int put_text(struct choice *choice, enum gen_block_kind kind, struct byte
 {
     struct api_chunk chunk = chunk_of(choice->request, choice->index);
     struct buf logprobs = {0};
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
     if (kind == GEN_TEXT && choice->has_logprobs) {
         put_logprobs(choice, &logprobs);
         chunk.logprobs = buf_view(&logprobs);
     }
-    api_put_chunk_text(&json, &chunk, kind, text);
-    json.is_bad |= logprobs.is_bad;
+    api_put_chunk_text(json, &chunk, kind, text);
+    json->is_bad |= logprobs.is_bad;
     buf_fini(&logprobs);
-    return output_put_event(choice->request, NULL, &json);
+    return output_put_event(choice->request, NULL, json);
 }
 
 static int stream_text(void *arg, struct bytes text)
@@ -82,24 +82,24 @@ static int stream_open_call(void *arg, const char *id, struct bytes name)
 {
     struct choice *choice = arg;
     const struct api_chunk chunk = chunk_of(choice->request, choice->index);
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
-    api_put_chunk_call(&json, &chunk, choice->n_calls++, id, name);
-    return output_put_event(choice->request, NULL, &json);
+    api_put_chunk_call(json, &chunk, choice->n_calls++, id, name);
+    return output_put_event(choice->request, NULL, json);
 }
 
 static int stream_arguments(void *arg, struct bytes piece)
 {
     struct choice *choice = arg;
     const struct api_chunk chunk = chunk_of(choice->request, choice->index);
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
-    api_put_chunk_arguments(&json, &chunk, choice->n_calls - 1, piece);
-    return output_put_event(choice->request, NULL, &json);
+    api_put_chunk_arguments(json, &chunk, choice->n_calls - 1, piece);
+    return output_put_event(choice->request, NULL, json);
 }
 
 static int stream_close(void *arg, enum calls_end how)
@@ -122,14 +122,14 @@ static void begin(struct request *request)
 static void begin_choice(struct choice *choice)
 {
     const struct api_chunk chunk = chunk_of(choice->request, choice->index);
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
     if (chunk.is_chat)
-        api_put_chunk_role(&json, &chunk);
+        api_put_chunk_role(json, &chunk);
     else if (choice->prompt->text.len_bytes > 0)
-        api_put_chunk_text(&json, &chunk, GEN_TEXT, buf_view(&choice->prompt->text));
-    if (json.len_bytes > 0 || json.is_bad)
-        output_put_event(choice->request, NULL, &json);
+        api_put_chunk_text(json, &chunk, GEN_TEXT, buf_view(&choice->prompt->text));
+    if (json->len_bytes > 0 || json->is_bad)
+        output_put_event(choice->request, NULL, json);
 }
 
 static void end_choice(struct choice *choice)
@@ -138,27 +138,27 @@ static void end_choice(struct choice *choice)
     struct api_chunk chunk = chunk_of(request, choice->index);
     bool is_last = request->n_over == request->n_choices && !request->gen.wants_usage;
     struct buf logprobs = {0};
-    struct buf json = {0};
+    struct buf *json = output_json(choice->request);
 
     if (choice->has_logprobs && logprobs_is_ready(choice->logprobs)) {
         put_logprobs(choice, &logprobs);
         chunk.logprobs = buf_view(&logprobs);
     }
     chunk.proof = is_last && request->wants_proof ? &request->proof : NULL;
-    api_put_chunk_end(&json, &chunk, choice->stop);
+    api_put_chunk_end(json, &chunk, choice->stop);
     buf_fini(&logprobs);
-    output_put_event(choice->request, NULL, &json);
+    output_put_event(choice->request, NULL, json);
 }
 
 static void end(struct request *request)
 {
     struct api_chunk chunk = chunk_of(request, 0);
-    struct buf json = {0};
+    struct buf *json = output_json(request);
 
     if (request->gen.wants_usage) {
         chunk.proof = request->wants_proof ? &request->proof : NULL;
-        api_put_chunk_usage(&json, &chunk, &request->usage);
-        output_put_event(request, NULL, &json);
+        api_put_chunk_usage(json, &chunk, &request->usage);
+        output_put_event(request, NULL, json);
     }
     sse_put_event(&request->out, NULL, bytes_str(API_DONE));
 }
@@ -170,10 +170,10 @@ static void ping(struct request *request)
 
 static void error_event(struct request *request, const struct api_error *error)
 {
-    struct buf json = {0};
+    struct buf *json = output_json(request);
 
-    api_put_openai_error(&json, error);
-    output_put_event(request, NULL, &json);
+    api_put_openai_error(json, error);
+    output_put_event(request, NULL, json);
 }
 
 /* ---- a whole answer ---- */

@@ -16,8 +16,10 @@ void output_error(struct request *request, const struct api_error *error); /* as
 void output_count(struct request *request);
 void output_body(struct request *request); /* request.body is the answer */
 void output_fini_choice(struct choice *choice);
-/* For dialects.  json is emptied. */
-int output_put_event(struct request *request, const char *name, struct buf *json);
+/* For dialects: where an event's JSON is written, empty and the front's own, good until the next call; an
+ * allocation for each of a hundred thousand events a second would be felt. */
+struct buf *output_json(const struct request *request);
+int output_put_event(struct request *request, const char *name, const struct buf *json);
 extern const struct answer_sink output_whole_sink; /* collects blocks in the choice */
 
 /* How answers are written: one table for each API.  What is written goes into request.out and is sent by the

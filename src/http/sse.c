@@ -11,10 +11,9 @@
 
 static bool is_line(struct bytes text)
 {
-    for (size_t i = 0; i < text.len_bytes; i++)
-        if (text.data[i] == '\n' || text.data[i] == '\r' || text.data[i] == '\0')
-            return false;
-    return true;
+    return text.len_bytes == 0 || (memchr(text.data, '\n', text.len_bytes) == NULL &&
+                                   memchr(text.data, '\r', text.len_bytes) == NULL &&
+                                   memchr(text.data, '\0', text.len_bytes) == NULL);
 }
 
 int sse_put_event(struct buf *out, const char *name, struct bytes data)

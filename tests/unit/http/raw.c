@@ -91,6 +91,11 @@ int raw_connect_small(uint16_t port)
     return connect_with(port, 4096);
 }
 
+int raw_connect_middling(uint16_t port)
+{
+    return connect_with(port, 256 << 10);
+}
+
 bool raw_send(int fd, const void *data, size_t len_bytes)
 {
     const uint8_t *at = data;
@@ -136,12 +141,17 @@ bool raw_holds(const struct buf *text, const char *needle)
 bool raw_read_until(int fd, const char *needle, unsigned timeout_ms, struct buf *out)
 {
     uint64_t until_ns = clock_now_ns() + timeout_ms * NS_PER_MS;
+    size_t looked = 0; /* bytes of out: what is looked through again and again makes a slow reader */
 
     for (;;) {
         int rc;
 
-        if (needle != NULL && raw_holds(out, needle))
+        if (needle != NULL && bytes_find(buf_view(out), bytes_str(needle), looked) != SIZE_MAX)
             return true;
+        if (needle != NULL && out->len_bytes > strlen(needle))
+            looked = out->len_bytes - strlen(needle);
+        if (looked > 0 && clock_now_ns() > until_ns)
+            return false; /* much came, and more may */
         rc = read_some(fd, until_ns, out);
         if (rc <= 0)
             return rc == 0 && needle == NULL;

@@ -25,6 +25,9 @@ void raw_loop_call(struct raw_loop *raw, ev_call call, void *arg);
 int raw_connect(uint16_t port);
 /* A small receive buffer, for slow readers. */
 int raw_connect_small(uint16_t port);
+/* So that a server soon has to wait, but the kernel moves on at once when something is read; through a very
+ * small window it sends in bits, and leaves pauses of its own between them. */
+int raw_connect_middling(uint16_t port);
 /* False: the peer closed. */
 bool raw_send(int fd, const void *data, size_t len_bytes);
 bool raw_send_str(int fd, const char *text);

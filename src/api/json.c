@@ -27,8 +27,12 @@ static int check_bounds(struct bytes text, struct fault *fault)
     struct json_walk walk = {0};
 
     for (size_t i = 0; i < text.len_bytes; i++) {
-        enum json_walk_result result = json_walk_byte(&walk, text.data[i]);
+        enum json_walk_result result;
 
+        i += json_walk_string(&walk, bytes_of(text.data + i, text.len_bytes - i));
+        if (i == text.len_bytes)
+            break;
+        result = json_walk_byte(&walk, text.data[i]);
         if (result == JSON_WALK_DEEP)
             return fault_set(fault, E_LIMIT, "JSON nested deeper than %d", JSON_WALK_MAX_DEPTH);
         if (result == JSON_WALK_BAD)

@@ -272,6 +272,18 @@ enum json_walk_result json_walk_byte(struct json_walk *walk, uint8_t c)
     return is_blank(c) ? JSON_WALK_DONE : JSON_WALK_BAD;
 }
 
+size_t json_walk_string(struct json_walk *walk, struct bytes text)
+{
+    size_t n = 0;
+
+    if (walk->state != WALK_STRING)
+        return 0;
+    while (n < text.len_bytes && text.data[n] >= ' ' && text.data[n] != '"' && text.data[n] != '\\')
+        n++;
+    walk->n_bytes += n;
+    return n;
+}
+
 bool json_walk_is_in_string(const struct json_walk *walk)
 {
     return walk->state == WALK_STRING || walk->state == WALK_ESCAPE || walk->state == WALK_UNICODE;

@@ -29,6 +29,9 @@ struct json_walk { /* zeroed: before the value */
 };
 
 enum json_walk_result json_walk_byte(struct json_walk *walk, uint8_t c);
+/* Takes as much of text as only goes on with a string, and says how much: the quick way through what most of
+ * a body is. */
+size_t json_walk_string(struct json_walk *walk, struct bytes text);
 bool json_walk_is_in_string(const struct json_walk *walk);
 /* After text was walked (not to BAD): appends its longest prefix that can be closed, closed. "{}" or "[]" at
  * the least; E_FORMAT when not even that. */

@@ -17,11 +17,17 @@
 
 static bool walks(const char *text)
 {
-    struct json_walk walk = {0};
+    struct json_walk walk = {0}, quick = {0}; /* quick takes strings in one piece */
     enum json_walk_result result = JSON_WALK_MORE;
 
-    for (const char *c = text; *c != '\0'; c++) {
+    for (const char *c = text, *ahead = text; *c != '\0'; c++) {
         result = json_walk_byte(&walk, (uint8_t)*c);
+        if (ahead <= c)
+            ahead += json_walk_string(&quick, bytes_str(ahead));
+        if (ahead == c) {
+            assert_int_equal(json_walk_byte(&quick, (uint8_t)*ahead++), result);
+            assert_memory_equal(&quick, &walk, sizeof(walk));
+        }
         if (result == JSON_WALK_BAD || result == JSON_WALK_DEEP)
             return false;
     }
@@ -33,12 +39,19 @@ static bool walks(const char *text)
 
 static void the_walker_knows_json(void **state)
 {
-    static const char *const good[] = {"{}",        "[]",
-                                       "[[],{}]",   "\"\"",
-                                       "0",         "-0.5e+10",
-                                       "1E5",       "true",
-                                       " null ",    "{\"a\":[1,2,{\"b\":\"\\u00e9\\n\"}],\"c\":false}",
-                                       "[1 , 2\n]", "\"\\\"\\\\\\/\""};
+    static const char *const good[] = {"{}",
+                                       "[]",
+                                       "[[],{}]",
+                                       "\"\"",
+                                       "0",
+                                       "-0.5e+10",
+                                       "1E5",
+                                       "true",
+                                       "[\"long enough to go on with\"]",
+                                       " null ",
+                                       "{\"a\":[1,2,{\"b\":\"\\u00e9\\n\"}],\"c\":false}",
+                                       "[1 , 2\n]",
+                                       "\"\\\"\\\\\\/\""};
     static const char *const bad[] = {"",           "{",           "[",      "\"",      "01",
                                       "+1",         "1.",          ".5",     "1e",      "-",
                                       "tru",        "nul ",        "[1,]",   "{\"a\"}", "{\"a\":}",

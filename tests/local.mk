@@ -47,3 +47,4 @@ include tests/cross/local.mk
 threaded_tests = tests/unit/base/test_mailbox tests/unit/base/test_team tests/unit/ev/test_loop \
 	tests/unit/metrics/test_metrics tests/conformance/test_transport tests/conformance/test_transport_users tests/integration/test_relay.py \
 	tests/integration/test_faults.py
+threaded_programs = $(filter-out %.py,$(threaded_tests))

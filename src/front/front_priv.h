@@ -69,7 +69,7 @@ struct front {
     bool is_draining;
     struct front_metrics metrics;
     struct buf busy_answer;
-    struct buf json; /* of the event being written: output_json() */
+    struct buf json;     /* of the event being written: output_json() */
     uint64_t refusals_s; /* the second in which n_refusals were logged */
     unsigned n_refusals;
 };

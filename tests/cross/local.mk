@@ -2,7 +2,7 @@
 # Kernels for machines that are not this one: see test-neon.
 EXTRA_DIST += tests/cross/cmocka.h
 dist_check_SCRIPTS += tests/cross/test-neon
-if CROSS_TESTS
+if PLAIN_BUILD
 TESTS += tests/cross/test-neon
 endif
 AM_TESTS_ENVIRONMENT += \

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # The mechanical rules of the project, as tests: tests/lint/check-X says at its top what it wants.  They read the
 # source tree (also an unpacked tarball) and look at what was built.
-lint_checks = \
+source_checks = \
 	tests/lint/check-format \
 	tests/lint/check-headers \
 	tests/lint/check-layers \
-	tests/lint/check-links \
 	tests/lint/check-lint \
-	tests/lint/check-router-light \
 	tests/lint/check-sizes \
 	tests/lint/check-spdx \
 	tests/lint/check-words
-dist_check_SCRIPTS += $(lint_checks) tests/lint/sources
-TESTS += $(lint_checks)
+build_checks = \
+	tests/lint/check-links \
+	tests/lint/check-router-light
+dist_check_SCRIPTS += $(source_checks) $(build_checks) tests/lint/sources
+if PLAIN_BUILD
+TESTS += $(source_checks)
+endif
+TESTS += $(build_checks)
 EXTRA_DIST += tests/lint/layers tests/lint/exceptions
 
 AM_TESTS_ENVIRONMENT = \

@@ -11,8 +11,8 @@ baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/mod
 	clients/model/cmd_bench.c clients/model/bench_priv.h clients/model/bench_limit.c clients/model/bench_run.c
 baton_model_LDADD = $(link_sched)
 
-dist_check_SCRIPTS += tests/integration/test-model-cli tests/integration/test_quality.py
-TESTS += tests/integration/test-model-cli tests/integration/test_quality.py
+dist_check_SCRIPTS += tests/integration/test-model-cli tests/integration/test_quality.py tests/integration/test-bench-kv
+TESTS += tests/integration/test-model-cli tests/integration/test_quality.py tests/integration/test-bench-kv
 tests/integration/test_quality.log: baton-model
 
 # Tools that speak HTTP to the daemons.
@@ -51,8 +51,9 @@ libbench_a_SOURCES = clients/bench/options.h clients/bench/options.c \
 	clients/bench/stats.h clients/bench/stats.c
 baton_bench_SOURCES = clients/bench/main.c \
 	clients/bench/run.h clients/bench/run.c \
-	clients/bench/report.h clients/bench/report.c
-baton_bench_LDADD = libbench.a $(link_clients)
+	clients/bench/report.h clients/bench/report.c \
+	clients/bench/kv.h clients/bench/kv_main.c clients/bench/kv_nodes.c clients/bench/kv_reference.c
+baton_bench_LDADD = libbench.a libtransport.a $(link_clients) $(XXHASH_LIBS)
 
 examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \
 	clients/examples/openai.mjs clients/examples/agent.mjs

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "clients/bench/kv.h"
 #include "clients/bench/report.h"
 #include "clients/bench/run.h"
 #include "clients/common/fetch.h"
@@ -172,6 +173,8 @@ int main(int argc, char **argv)
     int status;
 
     signal(SIGPIPE, SIG_IGN);
+    if (argc > 1 && strcmp(argv[1], "kv") == 0)
+        return kv_main(argc - 1, argv + 1);
     if (bench_options_read(argc, argv, &bench.opts, &status) == 0)
         return status;
     raise_descriptor_limit();

@@ -56,7 +56,8 @@ static const struct option options_long[] = {{"url", required_argument, NULL, 'u
 static void print_help(void)
 {
     printf(
-        "usage: baton-bench [OPTION]...\n\n"
+        "usage: baton-bench [OPTION]...\n"
+        "       baton-bench kv [OPTION]...   how fast KV moves on this host; see kv --help\n\n"
         "Loads a Messages endpoint and measures what its clients feel.\n\n"
         "  -u, --url URL               the server (http://127.0.0.1:8080)\n"
         "  -m, --model NAME            the model (the first that the server lists)\n"

@@ -21,6 +21,3 @@ tests_conformance_test_transport_hostile_LDADD = libnet.a $(link_transport) $(CM
 endif
 
 # Not a test: run it by hand on a quiet machine.
-noinst_PROGRAMS += tests/bench/bench_transport
-tests_bench_bench_transport_SOURCES = tests/bench/bench_transport.c
-tests_bench_bench_transport_LDADD = libnet.a $(link_transport)

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of `baton-bench kv`.
+ *
+ *     tcp        two nodes, plain, N connections       iperf3 -P N (without it: as the next)
+ *     tcp_arena  the same                              sockets, N connections, between the same arenas
+ *     tls        two nodes, encrypted, N connections   AES-256-GCM records sealed by one core
+ *     shm        two nodes, shared memory              memcpy, one thread
+ *
+ * iperf3 sends one buffer that stays in the cache and throws away what it receives; KV lies in memory at both
+ * ends.  Hence both references for tcp.
+ *
+ * A round measures the reference right before the transport, so that a machine shared with others treats both
+ * alike.  What is printed are medians, of the speeds and of the rounds' ratios. */
+#include <getopt.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "clients/bench/kv.h"
+#include "clients/bench/options.h"
+#include "clients/common/cli.h"
+
+struct row {
+    const char *name;
+    const char *reference;
+    double gbs, reference_gbs, fraction;
+};
+
+void kv_die(const char *format, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "%s: ", BENCH_NAME);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    exit(EXIT_FAILED);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, unsigned n)
+{
+    qsort(values, n, sizeof(*values), by_value);
+    return values[n / 2];
+}
+
+static struct row measure(const struct kv_bench *bench, enum kv_kind kind, const char *name,
+                          const char *reference, uint64_t (*reference_ns)(const struct kv_bench *bench))
+{
+    double gbs[KV_MAX_ROUNDS], reference_gbs[KV_MAX_ROUNDS], fractions[KV_MAX_ROUNDS];
+    struct row row = {.name = name, .reference = reference};
+    struct kv_pair *pair = kv_pair_open(bench, kind);
+
+    kv_pair_move(pair, bench); /* connects, and touches what was never touched */
+    for (unsigned i = 0; i < bench->n_rounds; i++) {
+        uint64_t limit_ns = reference_ns(bench);
+
+        if (limit_ns == 0)
+            kv_die("%s could not be measured", reference);
+        reference_gbs[i] = (double)bench->total_bytes / (double)limit_ns;
+        gbs[i] = (double)bench->total_bytes / (double)kv_pair_move(pair, bench);
+        fractions[i] = gbs[i] / reference_gbs[i];
+    }
+    kv_pair_close(pair);
+    row.gbs = median(gbs, bench->n_rounds);
+    row.reference_gbs = median(reference_gbs, bench->n_rounds);
+    row.fraction = median(fractions, bench->n_rounds);
+    return row;
+}
+
+static void print_row(const struct row *row)
+{
+    printf("%-9s %6.2f GB/s   %5.1f %% of %6.2f GB/s   %s\n", row->name, row->gbs, 100 * row->fraction,
+           row->reference_gbs, row->reference);
+    fflush(stdout);
+}
+
+static void add_json(json_t *root, const struct row *row)
+{
+    json_object_set_new(root, row->name,
+                        json_pack("{s:f, s:f, s:f, s:s}", "gbs", row->gbs, "reference_gbs",
+                                  row->reference_gbs, "fraction", row->fraction, "reference",
+                                  row->reference));
+}
+
+static void open_arenas(struct kv_bench *bench)
+{
+    for (unsigned i = 0; i < 2; i++)
+        if (mem_region_open(bench->total_bytes, true, true, "baton-bench", &bench->arenas[i]) != 0)
+            kv_die("no memory for two arenas of %zu MiB", bench->total_bytes >> 20);
+    for (size_t at = 0; at < bench->total_bytes; at += sizeof(uint64_t)) {
+        uint64_t word = at * UINT64_C(0x9e3779b97f4a7c15);
+
+        memcpy((uint8_t *)bench->arenas[0].base + at, &word, sizeof(word));
+    }
+    memset(bench->arenas[1].base, 0, bench->total_bytes);
+}
+
+struct line { /* of the table */
+    const char *name;
+    enum kv_kind kind;
+    const char *reference;
+    uint64_t (*reference_ns)(const struct kv_bench *bench);
+    bool is_of_iperf3;
+};
+
+static const struct line lines[] = {
+    {"tcp", KV_TCP, "iperf3", kv_reference_iperf3, true},
+    {"tcp_arena", KV_TCP, "sockets between the same arenas", kv_reference_sockets, false},
+    {"tls", KV_TLS, "AES-256-GCM records, one core", kv_reference_seal, false},
+    {"shm", KV_SHM, "memcpy, one core", kv_reference_memcpy, false}};
+
+static int run(struct kv_bench *bench)
+{
+    bool has_iperf3;
+    json_t *root = json_object();
+    int status;
+
+    open_arenas(bench);
+    has_iperf3 = kv_reference_iperf3(bench) > 0;
+    if (!bench->is_json)
+        printf("%zu MiB a transfer, %d layers, pieces of %zu KiB, %u connections, medians of %u\n",
+               bench->total_bytes >> 20, KV_LAYERS, KV_PIECE_BYTES >> 10, bench->n_connections,
+               bench->n_rounds);
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        const struct line *line = &lines[i];
+        bool is_bare = line->is_of_iperf3 && !has_iperf3;
+        struct row row =
+            measure(bench, line->kind, line->name, is_bare ? "sockets (no iperf3 here)" : line->reference,
+                    is_bare ? kv_reference_sockets : line->reference_ns);
+
+        if (!bench->is_json)
+            print_row(&row);
+        add_json(root, &row);
+    }
+    json_object_set_new(root, "rdma", json_null()); /* no device of it here */
+    if (bench->is_json) {
+        json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(4));
+        putchar('\n');
+    }
+    status = finish_output(BENCH_NAME);
+    json_decref(root);
+    for (unsigned i = 0; i < 2; i++)
+        mem_region_close(&bench->arenas[i]);
+    return status;
+}
+
+static void print_help(void)
+{
+    printf("usage: baton-bench kv [OPTION]...\n\n"
+           "Moves KV between two transport nodes of this process, each with a thread of its own, and sets "
+           "the speed\n"
+           "beside what the host does with the same bytes, measured in the same run.\n\n"
+           "      --mib N           moved in each transfer (256)\n"
+           "  -c, --connections N   of tcp and tls, at most 8 (2)\n"
+           "      --rounds N        medians of so many (5)\n"
+           "      --json            {\"tcp\": {\"gbs\", \"reference_gbs\", \"fraction\", ...}, ...}\n"
+           "  -h, --help            this\n");
+}
+
+static bool read_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+    if (!option_u64(BENCH_NAME, option, text, out))
+        return false;
+    if (*out >= min && *out <= max)
+        return true;
+    complain_usage(BENCH_NAME, "%s %s: %llu to %llu are possible", option, text, (unsigned long long)min,
+                   (unsigned long long)max);
+    return false;
+}
+
+int kv_main(int argc, char **argv)
+{
+    static const struct option longs[] = {
+        {"mib", required_argument, NULL, 'm'},    {"connections", required_argument, NULL, 'c'},
+        {"rounds", required_argument, NULL, 'r'}, {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    struct kv_bench bench = {0};
+    uint64_t mib = 256, n_connections = 2, n_rounds = 5;
+    bool is_good = true;
+    int c;
+
+    while (is_good && (c = getopt_long(argc, argv, "c:h", longs, NULL)) != -1) {
+        switch (c) {
+        case 'm':
+            is_good = read_number("--mib", optarg, 2, 1 << 20, &mib);
+            break;
+        case 'c':
+            is_good = read_number("--connections", optarg, 1, 8, &n_connections);
+            break;
+        case 'r':
+            is_good = read_number("--rounds", optarg, 1, KV_MAX_ROUNDS, &n_rounds);
+            break;
+        case 'j':
+            bench.is_json = true;
+            break;
+        case 'h':
+            print_help();
+            return finish_output(BENCH_NAME);
+        default:
+            is_good = false;
+        }
+    }
+    if (!is_good)
+        return EXIT_USAGE;
+    if (optind < argc)
+        return complain_usage(BENCH_NAME, "kv: '%s' is not an option", argv[optind]);
+    bench.n_connections = (unsigned)n_connections;
+    bench.n_rounds = (unsigned)n_rounds;
+    bench.total_bytes = (size_t)mib << 20;
+    log_setup(BENCH_NAME, LOG_LEVEL_WARN, LOG_FORMAT_TEXT);
+    return run(&bench);
+}

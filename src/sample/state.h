@@ -4,7 +4,9 @@
  *
  * Everything here is a function of the tokens alone: of the prompt, and of the answer so far in its order.
  * How the tokens came to be known (drawn here, answered by another worker, guessed and taken back) leaves no
- * trace, so a sequence that moves, is preempted or speculates draws the same tokens.
+ * trace, so a sequence that moves, is preempted or speculates draws the same tokens.  There is one exception:
+ * where a shape is so involved that a mask would take more looks than it may (docs/grammars.md), the mask
+ * holds what was found so far and the shortest way on, and what was found before by other sequences counts.
  *
  * A logit is bent in this order, each step in single precision:
  *

@@ -377,6 +377,50 @@ static void has_shape(const struct buf *answer, const struct buf *body, int stat
     json_decref(root);
 }
 
+/* The other dialect's. */
+static void has_openai_shape(const struct buf *answer, const struct buf *body, int status)
+{
+    const char *type = status == 429                                     ? "rate_limit_error"
+                       : status >= 500 && status != 501 && status != 505 ? "server_error"
+                                                                         : "invalid_request_error";
+    const char *code = status == 401   ? "invalid_api_key"
+                       : status == 429 ? "rate_limit_exceeded"
+                       : status == 529 ? "overloaded"
+                                       : NULL;
+    json_t *root = json_loadb((const char *)body->data, body->len_bytes, 0, NULL);
+    const json_t *error = json_object_get(root, "error");
+
+    if (root == NULL || json_object_size(root) != 1 || json_object_size(error) != 4)
+        fail_msg("%d has another shape: %s", status, (const char *)answer->data);
+    assert_true(str_at(root, "error", "message")[0] != '\0');
+    assert_string_equal(str_at(root, "error", "type"), type);
+    assert_non_null(json_object_get(error, "param"));
+    if (code != NULL)
+        assert_string_equal(str_at(root, "error", "code"), code);
+    json_decref(root);
+    assert_true(raw_holds(answer, "\r\nx-request-id: req_"));
+    assert_true(raw_holds(answer, "\r\nrequest-id: req_"));
+    assert_true(raw_holds(answer, "\r\ncontent-type: application/json\r\n"));
+    if (status == 429 || status == 503 || status == 529)
+        assert_true(raw_holds(answer, "\r\nretry-after: "));
+}
+
+/* A head that is not understood has no path. */
+static bool is_openai(const char *text)
+{
+    static const char *const broken[] = {"Encoding: gzip\r\n\r\n", "Expect: nothing", "Length: x\r\n"};
+    static const char *const paths[] = {" /v1/chat/", " /v1/completions ", " /v1/embeddings ", " /tokenize ",
+                                        " /detokenize "};
+
+    for (size_t i = 0; i < ARRAY_LEN(broken); i++)
+        if (strstr(text, broken[i]) != NULL)
+            return false;
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++)
+        if (strstr(text, paths[i]) != NULL)
+            return true;
+    return false;
+}
+
 /* Sends text as it is; the status, which must be one of those above when it is no success. */
 static int refusal(struct rig *rig, const char *text, size_t n)
 {
@@ -388,7 +432,9 @@ static int refusal(struct rig *rig, const char *text, size_t n)
     raw_send(fd, text, n);
     status = raw_read_answer(fd, &answer, &body);
     close(fd);
-    if (status >= 400)
+    if (status >= 400 && is_openai(text))
+        has_openai_shape(&answer, &body, status);
+    else if (status >= 400)
         has_shape(&answer, &body, status);
     buf_fini(&answer);
     buf_fini(&body);
@@ -429,6 +475,11 @@ static void sweep_routes(struct sweep *sweep)
                                         "/v1/messages/count_tokens",
                                         "/v1/models",
                                         "/v1/models/sim",
+                                        "/v1/chat/completions",
+                                        "/v1/completions",
+                                        "/v1/embeddings",
+                                        "/tokenize",
+                                        "/detokenize",
                                         "/v1/messages/batches",
                                         "/v1/nothing",
                                         "/",
@@ -456,7 +507,9 @@ static void sweep_routes(struct sweep *sweep)
 
 static void sweep_bodies(struct sweep *sweep)
 {
-    static const char *const paths[] = {"/v1/messages", "/v1/messages/count_tokens"};
+    static const char *const paths[] = {"/v1/messages",    "/v1/messages/count_tokens",
+                                        "/v1/completions", "/v1/chat/completions",
+                                        "/tokenize",       "/detokenize"};
     static const char *const bodies[] = {"Content-Length: 2\r\n\r\n{}",
                                          "Content-Length: 1\r\n\r\nx",
                                          "Content-Length: 100000\r\n\r\n",

@@ -1,157 +1,479 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash map from block hash to the set of workers (a bit per slot), with an LRU list through the entries.
+/* A hash table from block hash to the workers that hold it.
  *
- * A chain is matched from its first block on; the set of workers that hold block i is a subset of those that
- * hold block i-1 as far as a prefix cache is concerned, so the walk keeps an intersection and ends when it is
- * empty. */
+ *   table     [ tag,entry | 0 | tag,entry | tag,entry | 0 ... ]   8 bytes a place, at most half of them taken
+ *   entries   [ hash, holders, neighbours by use ... ]            one cache line each, never moved
+ *
+ * The table is made for max_entries at the start, so it is never rehashed, and memory that is not used yet is
+ * not there yet either.  A tag is 32 bits of the hash under a random key of this index; the place where a
+ * search begins follows from it, so an entry is removed by moving those behind it back, without looking at
+ * them.
+ *
+ * A chain is looked up from its first block on.  The workers that hold block i, as far as a prefix cache is
+ * concerned, are among those that hold block i-1, so the walk keeps an intersection, notes each worker once,
+ * where it drops out, and ends when nobody is left.  All hashes being known beforehand, memory is asked for a
+ * few blocks ahead.  The chain's end is the first to go where room is wanted: a beginning without its end is
+ * of use, an end without its beginning is not.
+ *
+ * Forgetting a worker marks its column dead and gives the slot another one (see index_priv.h).  The sweep
+ * goes through the entries in passes:
+ *
+ *   pass      |------------ p ------------|---------- p + 1 ----------|
+ *                       ^ a column dies here                          ^ and is free again here
+ *
+ * Hot path: no allocation, no log, no system call but the page faults of memory that is used first. */
 #include "picker/index.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
-#include "base/hashmap.h"
-#include "base/list.h"
-#include "picker/picker.h"
+#include "base/rng.h"
+#include "picker/index_priv.h"
 
-struct entry {
-    struct list lru; /* most recent last */
-    struct block_hash hash;
-    uint64_t holders;
-    uint64_t used_ns;
-};
+#define AHEAD       8  /* blocks; the table's line is asked for then, the entry's at half of it */
+#define SWEEP_SHARE 16 /* entries swept in each call, beside one for each block */
+#define NO_COLUMN   UINT16_MAX
 
 struct picker_index {
-    struct hashmap *map;
-    struct list lru;
-    uint32_t max_entries;
+    struct mem_region table_region, entries_region;
+    uint64_t *table; /* [mask + 1] tag << 32 | entry + 1; 0: free */
+    struct index_entry *entries;
+    struct index_pages pages;
+    uint64_t seed[2];
     uint64_t lifetime_ns;
+    uint32_t mask, max_entries;
+    uint32_t n_made, n_live, free; /* entries ever used; in use; first free one below n_made */
+    uint32_t oldest, newest;
+
+    uint16_t
+        column_of[PICKER_MAX_WORKERS]; /* NO_COLUMN: has to wait for the sweep, nothing is learned of it */
+    uint16_t owner[INDEX_COLUMNS];
+    bool is_used[INDEX_COLUMNS]; /* something was learned of it */
+    uint16_t free_columns[INDEX_COLUMNS];
+    uint32_t n_free_columns, n_dead, n_without;
+    struct index_set dead;
+    uint64_t died_in[INDEX_COLUMNS]; /* pass */
+    uint64_t pass;
+    uint32_t cursor;
 };
+
+/* ---- life ---- */
+
+static uint32_t table_places(uint32_t max_entries)
+{
+    uint32_t n = 16;
+
+    while (n < 2 * (uint64_t)max_entries)
+        n *= 2;
+    return n;
+}
 
 int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_index **out)
 {
-    struct picker_index *index = calloc(1, sizeof(*index));
+    struct picker_index *index;
+    uint32_t n_places;
 
+    if (max_entries == 0 || max_entries > UINT32_C(1) << 30)
+        return E_INVAL;
+    index = calloc(1, sizeof(*index));
     if (index == NULL)
         return E_NOMEM;
-    list_init(&index->lru);
-    index->max_entries = max_entries;
-    index->lifetime_ns = lifetime_ns;
-    if (hashmap_new(sizeof(struct block_hash), &index->map) < 0) {
-        free(index);
+    n_places = table_places(max_entries);
+    if (mem_region_open(n_places * sizeof(uint64_t), false, false, "index table", &index->table_region) < 0 ||
+        mem_region_open(max_entries * sizeof(struct index_entry), false, false, "index entries",
+                        &index->entries_region) < 0 ||
+        index_pages_open(max_entries, &index->pages) < 0) {
+        picker_index_free(index);
         return E_NOMEM;
     }
+    index->table = index->table_region.base;
+    index->entries = index->entries_region.base;
+    index->mask = n_places - 1;
+    index->max_entries = max_entries;
+    index->lifetime_ns = lifetime_ns;
+    index->free = index->oldest = index->newest = INDEX_NONE;
+    index->pass = 1;
+    rng_system(index->seed, sizeof(index->seed));
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        index->column_of[slot] = index->owner[slot] = (uint16_t)slot;
+    for (uint32_t column = PICKER_MAX_WORKERS; column < INDEX_COLUMNS; column++)
+        index->free_columns[index->n_free_columns++] = (uint16_t)column;
     *out = index;
     return 0;
-}
-
-static void drop(struct picker_index *index, struct entry *entry)
-{
-    hashmap_remove(index->map, &entry->hash);
-    list_remove(&entry->lru);
-    free(entry);
 }
 
 void picker_index_free(struct picker_index *index)
 {
     if (index == NULL)
         return;
-    while (!list_is_empty(&index->lru))
-        drop(index, container_of(index->lru.next, struct entry, lru));
-    hashmap_free(index->map);
+    mem_region_close(&index->table_region);
+    mem_region_close(&index->entries_region);
+    index_pages_close(&index->pages);
     free(index);
 }
 
-static struct entry *find_live(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
+size_t picker_index_count(const struct picker_index *index)
 {
-    struct entry *entry = hashmap_get(index->map, hash);
-
-    if (entry != NULL && now_ns - entry->used_ns > index->lifetime_ns) {
-        drop(index, entry);
-        return NULL;
-    }
-    return entry;
+    return index->n_live;
 }
 
-static struct entry *add(struct picker_index *index, const struct block_hash *hash)
+size_t picker_index_bytes(uint32_t max_entries)
 {
-    struct entry *entry;
+    return sizeof(struct picker_index) + table_places(max_entries) * sizeof(uint64_t) +
+           max_entries * sizeof(struct index_entry) +
+           index_pages_number(max_entries) * sizeof(struct index_set);
+}
 
-    if (hashmap_count(index->map) >= index->max_entries)
-        drop(index, container_of(index->lru.next, struct entry, lru));
-    entry = calloc(1, sizeof(*entry));
-    if (entry == NULL)
+/* ---- the table ---- */
+
+/* Block hashes come from a keyed hash, or from a worker; one multiplication under a random key of our own
+ * spreads what a worker may have made up. */
+static uint32_t tag_of(const struct picker_index *index, const struct block_hash *hash)
+{
+    uint64_t low, high;
+
+    memcpy(&low, hash->bytes, sizeof(low));
+    memcpy(&high, hash->bytes + sizeof(low), sizeof(high));
+
+    unsigned __int128 product =
+        (unsigned __int128)(low ^ index->seed[0]) * (high ^ index->seed[1] ^ UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t folded = (uint64_t)product ^ (uint64_t)(product >> 64);
+
+    return (uint32_t)(folded ^ folded >> 32);
+}
+
+/* The place of the hash in the table, or that of the free one where it would go (*entry_out INDEX_NONE). */
+static uint32_t find(const struct picker_index *index, const struct block_hash *hash, uint32_t tag,
+                     uint32_t *entry_out)
+{
+    uint32_t at = tag & index->mask;
+
+    for (; index->table[at] != 0; at = (at + 1) & index->mask) {
+        uint32_t entry = (uint32_t)index->table[at] - 1;
+
+        if (index->table[at] >> 32 != tag || !block_hash_equal(&index->entries[entry].hash, hash))
+            continue;
+        *entry_out = entry;
+        return at;
+    }
+    *entry_out = INDEX_NONE;
+    return at;
+}
+
+static void vacate(struct picker_index *index, uint32_t hole)
+{
+    uint32_t mask = index->mask;
+
+    for (uint32_t at = (hole + 1) & mask; index->table[at] != 0; at = (at + 1) & mask) {
+        uint32_t home = (uint32_t)(index->table[at] >> 32) & mask;
+
+        if (((at - home) & mask) < ((at - hole) & mask))
+            continue; /* it would come to stand before its home */
+        index->table[hole] = index->table[at];
+        hole = at;
+    }
+    index->table[hole] = 0;
+}
+
+/* Asks for the memory that hashes[at] will need; at beyond the chain: nothing. */
+static void ask_table(const struct picker_index *index, const struct block_hash *hashes, size_t n, size_t at)
+{
+    if (at < n)
+        __builtin_prefetch(&index->table[tag_of(index, &hashes[at]) & index->mask]);
+}
+
+static void ask_entry(const struct picker_index *index, const struct block_hash *hashes, size_t n, size_t at)
+{
+    uint64_t place;
+
+    if (at >= n)
+        return;
+    place = index->table[tag_of(index, &hashes[at]) & index->mask];
+    if (place != 0)
+        __builtin_prefetch(&index->entries[(uint32_t)place - 1]);
+}
+
+static void ask_first(const struct picker_index *index, const struct block_hash *hashes, size_t n,
+                      bool is_reverse)
+{
+    for (size_t i = 0; i < AHEAD && i < n; i++)
+        ask_table(index, hashes, n, is_reverse ? n - 1 - i : i);
+    for (size_t i = 0; i < AHEAD / 2 && i < n; i++)
+        ask_entry(index, hashes, n, is_reverse ? n - 1 - i : i);
+}
+
+/* ---- entries ---- */
+
+static void unlink_entry(struct picker_index *index, struct index_entry *entry)
+{
+    *(entry->older != INDEX_NONE ? &index->entries[entry->older].newer : &index->oldest) = entry->newer;
+    *(entry->newer != INDEX_NONE ? &index->entries[entry->newer].older : &index->newest) = entry->older;
+}
+
+static void link_newest(struct picker_index *index, struct index_entry *entry)
+{
+    uint32_t at = (uint32_t)(entry - index->entries);
+
+    entry->older = index->newest;
+    entry->newer = INDEX_NONE;
+    *(index->newest != INDEX_NONE ? &index->entries[index->newest].newer : &index->oldest) = at;
+    index->newest = at;
+}
+
+static void drop_at(struct picker_index *index, uint32_t place)
+{
+    uint32_t at = (uint32_t)index->table[place] - 1;
+    struct index_entry *entry = &index->entries[at];
+
+    vacate(index, place);
+    unlink_entry(index, entry);
+    index_holders_clear(&index->pages, entry);
+    entry->newer = index->free;
+    index->free = at;
+    index->n_live--;
+}
+
+static void drop(struct picker_index *index, const struct index_entry *entry)
+{
+    uint32_t at;
+
+    drop_at(index, find(index, &entry->hash, tag_of(index, &entry->hash), &at));
+}
+
+static bool is_expired(const struct picker_index *index, const struct index_entry *entry, uint64_t now_ns)
+{
+    return now_ns - entry->used_ns > index->lifetime_ns;
+}
+
+static struct index_entry *find_live(struct picker_index *index, const struct block_hash *hash,
+                                     uint64_t now_ns)
+{
+    uint32_t at, place = find(index, hash, tag_of(index, hash), &at);
+
+    if (at == INDEX_NONE)
         return NULL;
+    if (is_expired(index, &index->entries[at], now_ns)) {
+        drop_at(index, place);
+        return NULL;
+    }
+    return &index->entries[at];
+}
+
+/* A new entry without holders: the caller gives it one at once. */
+static struct index_entry *add(struct picker_index *index, const struct block_hash *hash)
+{
+    uint32_t tag = tag_of(index, hash), at, ignored;
+    struct index_entry *entry;
+
+    if (index->n_live == index->max_entries)
+        drop(index, &index->entries[index->oldest]);
+    at = index->free;
+    if (at != INDEX_NONE)
+        index->free = index->entries[at].newer;
+    else
+        at = index->n_made++;
+    entry = &index->entries[at];
     entry->hash = *hash;
-    list_init(&entry->lru);
-    if (hashmap_put(index->map, hash, entry, NULL) < 0) {
-        free(entry);
-        return NULL;
-    }
+    entry->n_holders = 0;
+    entry->page = INDEX_NONE;
+    link_newest(index, entry);
+    index->table[find(index, hash, tag, &ignored)] = (uint64_t)tag << 32 | (at + 1);
+    index->n_live++;
     return entry;
 }
+
+/* ---- what is known ---- */
 
 void picker_index_learn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns)
 {
-    for (size_t i = 0; i < n; i++) {
-        struct entry *entry = find_live(index, &hashes[i], now_ns);
+    uint16_t column = index->column_of[slot];
 
-        if (entry == NULL)
+    picker_index_sweep(index, SWEEP_SHARE + (uint32_t)n);
+    if (column == NO_COLUMN)
+        return;
+    index->is_used[column] = true;
+    ask_first(index, hashes, n, true);
+    for (size_t i = n; i-- > 0;) {
+        struct index_entry *entry = find_live(index, &hashes[i], now_ns);
+
+        ask_table(index, hashes, n, i - AHEAD);
+        ask_entry(index, hashes, n, i - AHEAD / 2);
+        if (entry == NULL) {
             entry = add(index, &hashes[i]);
-        if (entry == NULL)
-            return; /* an index that knows less is still right */
-        entry->holders |= UINT64_C(1) << slot;
-        entry->used_ns = now_ns;
-        list_remove(&entry->lru);
-        list_push_back(&index->lru, &entry->lru);
-    }
-}
-
-void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
-                        uint64_t now_ns, uint32_t *blocks_out, uint32_t n_slots)
-{
-    uint64_t holders = UINT64_MAX;
-
-    for (uint32_t slot = 0; slot < n_slots; slot++)
-        blocks_out[slot] = 0;
-    for (size_t i = 0; i < n && holders != 0; i++) {
-        struct entry *entry = find_live(index, &hashes[i], now_ns);
-
-        holders &= entry ? entry->holders : 0;
-        for (uint64_t left = holders; left != 0; left &= left - 1) {
-            uint32_t slot = (uint32_t)__builtin_ctzll(left);
-            if (slot < n_slots)
-                blocks_out[slot]++;
+        } else if (index->newest != (uint32_t)(entry - index->entries)) {
+            unlink_entry(index, entry);
+            link_newest(index, entry);
         }
+        entry->used_ns = now_ns;
+        index_holders_add(&index->pages, entry, column, &index->dead);
     }
 }
 
 void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
                           size_t from, size_t n)
 {
-    for (size_t i = from; i < n; i++) {
-        struct entry *entry = hashmap_get(index->map, &hashes[i]);
+    uint16_t column = index->column_of[slot];
 
-        if (entry == NULL)
+    if (from >= n)
+        return;
+    picker_index_sweep(index, SWEEP_SHARE + (uint32_t)(n - from));
+    if (column == NO_COLUMN)
+        return;
+    ask_first(index, hashes + from, n - from, false);
+    for (size_t i = from; i < n; i++) {
+        uint32_t at, place;
+
+        ask_table(index, hashes, n, i + AHEAD);
+        ask_entry(index, hashes, n, i + AHEAD / 2);
+        place = find(index, &hashes[i], tag_of(index, &hashes[i]), &at);
+        if (at == INDEX_NONE)
             continue;
-        entry->holders &= ~(UINT64_C(1) << slot);
-        if (entry->holders == 0)
-            drop(index, entry);
+        index_holders_remove(&index->pages, &index->entries[at], column);
+        if (index->entries[at].n_holders == 0)
+            drop_at(index, place);
     }
+}
+
+/* ---- a chain's holders ---- */
+
+/* Those of gone held n blocks of the chain. */
+static void note(const struct picker_index *index, const struct index_set *gone, uint32_t n,
+                 uint32_t *blocks_out, uint32_t n_slots)
+{
+    for (uint32_t i = 0; i < INDEX_WORDS; i++)
+        for (uint64_t left = gone->words[i]; left != 0; left &= left - 1) {
+            uint32_t slot = index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
+
+            if (slot < n_slots)
+                blocks_out[slot] = n;
+        }
+}
+
+static bool has_same_holders(const struct index_entry *a, const struct index_entry *b)
+{
+    return a->page == INDEX_NONE && b->page == INDEX_NONE && a->n_holders == b->n_holders &&
+           memcmp(a->holders, b->holders, a->n_holders * sizeof(a->holders[0])) == 0;
+}
+
+/* Leaves in live those who hold this block too; gone_out gets the others.  False: nobody is left. */
+static bool narrow(const struct picker_index *index, const struct index_entry *entry, struct index_set *live,
+                   struct index_set *gone_out, bool *has_gone_out)
+{
+    struct index_set holders;
+    uint64_t any_live = 0, any_gone = 0;
+
+    index_holders_load(&index->pages, entry, &holders);
+    for (uint32_t i = 0; i < INDEX_WORDS; i++) {
+        gone_out->words[i] = live->words[i] & ~holders.words[i];
+        live->words[i] &= holders.words[i];
+        any_gone |= gone_out->words[i];
+        any_live |= live->words[i];
+    }
+    *has_gone_out = any_gone != 0;
+    return any_live != 0;
+}
+
+void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
+                        uint64_t now_ns, uint32_t *blocks_out, uint32_t n_slots)
+{
+    const struct index_entry *entry, *last = NULL;
+    struct index_set live, gone;
+    bool has_gone = false;
+    size_t i = 0;
+
+    memset(blocks_out, 0, n_slots * sizeof(*blocks_out));
+    ask_first(index, hashes, n, false);
+    for (; i < n; i++, last = entry) {
+        ask_table(index, hashes, n, i + AHEAD);
+        ask_entry(index, hashes, n, i + AHEAD / 2);
+        entry = find_live(index, &hashes[i], now_ns);
+        if (entry == NULL)
+            break;
+        if (last == NULL) {
+            index_holders_load(&index->pages, entry, &live);
+            for (uint32_t k = 0; k < INDEX_WORDS; k++)
+                live.words[k] &= ~index->dead.words[k];
+            continue;
+        }
+        if (has_same_holders(entry, last))
+            continue;
+        bool is_left = narrow(index, entry, &live, &gone, &has_gone);
+        if (has_gone)
+            note(index, &gone, (uint32_t)i, blocks_out, n_slots);
+        if (!is_left)
+            return;
+    }
+    if (last != NULL)
+        note(index, &live, (uint32_t)i, blocks_out, n_slots);
+}
+
+/* ---- forgetting ---- */
+
+static void give_column(struct picker_index *index, uint32_t slot)
+{
+    uint16_t column = index->n_free_columns ? index->free_columns[--index->n_free_columns] : NO_COLUMN;
+
+    index->column_of[slot] = column;
+    if (column != NO_COLUMN)
+        index->owner[column] = (uint16_t)slot;
+    index->n_without += column == NO_COLUMN;
 }
 
 void picker_index_forget(struct picker_index *index, uint32_t slot)
 {
-    list_for_each_safe (node, spare, &index->lru) {
-        struct entry *entry = container_of(node, struct entry, lru);
+    uint16_t column = index->column_of[slot];
 
-        entry->holders &= ~(UINT64_C(1) << slot);
-        if (entry->holders == 0)
-            drop(index, entry);
+    if (column == NO_COLUMN || !index->is_used[column])
+        return;
+    if (index->n_dead++ == 0) { /* nothing was to be swept: a pass of its own begins */
+        index->cursor = 0;
+        index->pass++;
+        index->died_in[column] = index->pass - 1;
+    } else {
+        index->died_in[column] = index->pass;
     }
+    index_set_add(&index->dead, column);
+    give_column(index, slot);
 }
 
-size_t picker_index_count(const struct picker_index *index)
+/* Columns that died before this pass are in no entry any more. */
+static void end_pass(struct picker_index *index)
 {
-    return hashmap_count(index->map);
+    for (uint32_t column = 0; column < INDEX_COLUMNS; column++) {
+        if (!index_set_has(&index->dead, column) || index->died_in[column] >= index->pass)
+            continue;
+        index_set_remove(&index->dead, column);
+        index->is_used[column] = false;
+        index->free_columns[index->n_free_columns++] = (uint16_t)column;
+        index->n_dead--;
+    }
+    for (uint32_t slot = 0; index->n_without > 0 && index->n_free_columns > 0 && slot < PICKER_MAX_WORKERS;
+         slot++)
+        if (index->column_of[slot] == NO_COLUMN) {
+            index->n_without--;
+            give_column(index, slot);
+        }
+    index->pass++;
+    index->cursor = 0;
+}
+
+uint32_t picker_index_sweep(struct picker_index *index, uint32_t n_entries)
+{
+    uint32_t n = 0;
+
+    for (; index->n_dead > 0 && n < n_entries; n++) {
+        if (index->cursor >= index->n_made) {
+            end_pass(index);
+            continue;
+        }
+        struct index_entry *entry = &index->entries[index->cursor++];
+        if (entry->n_holders == 0)
+            continue;
+        index_holders_strip(&index->pages, entry, &index->dead);
+        if (entry->n_holders == 0)
+            drop(index, entry);
+    }
+    return n;
 }

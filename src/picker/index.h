@@ -2,8 +2,14 @@
 /* Which worker holds which prefix blocks, as far as this router knows.
  *
  * Learned from what the router itself dispatched (a worker that prefills or receives a prompt holds its
- * blocks afterwards); forgotten after the workers' cache lifetime, when a worker restarts, or when a worker's
- * answer shows fewer cached tokens than predicted.  A bound on entries with LRU eviction.  One thread. */
+ * blocks afterwards) and from what workers say; forgotten after the workers' cache lifetime, when a worker
+ * restarts, or when it turns out not to hold them.  A bound on entries with LRU eviction.  One thread.
+ *
+ * Bounds.  Memory is reserved once, at the start, and used as the index fills: picker_index_bytes() for
+ * max_entries, about 100 bytes for each block whatever the number of its holders.  No call takes longer than
+ * its own blocks: nothing is rehashed, and a worker that is forgotten vanishes at once, its traces being
+ * swept up by a few entries in each later call.  An index that knows less than is so is still right; that is
+ * what happens where a bound is met. */
 #ifndef PICKER_INDEX_H
 #define PICKER_INDEX_H
 
@@ -13,6 +19,7 @@
 
 struct picker_index;
 
+/* E_INVAL (no entries, or more than 2^30), E_NOMEM. */
 int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_index **out);
 void picker_index_free(struct picker_index *index);
 
@@ -25,8 +32,13 @@ void picker_index_match(struct picker_index *index, const struct block_hash *has
 /* The worker turned out not to hold hashes[from..n). */
 void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
                           size_t from, size_t n);
-/* The worker restarted or left. */
+/* The worker restarted or left.  At once, whatever it held. */
 void picker_index_forget(struct picker_index *index, uint32_t slot);
-size_t picker_index_count(const struct picker_index *index);
+/* Sweeps up to so many entries, if there is anything to sweep: for a timer, so that a quiet router ends it
+ * too. Returns how many it looked at. */
+uint32_t picker_index_sweep(struct picker_index *index, uint32_t n_entries);
+
+size_t picker_index_count(const struct picker_index *index); /* blocks known */
+size_t picker_index_bytes(uint32_t max_entries);             /* all memory that such an index may use */
 
 #endif

@@ -13,173 +13,323 @@
  * An objective that not even an idle worker could keep for this prompt is no reason to refuse: the limit for
  * TTFT is the larger of the objective and twice what the prompt takes alone.
  *
- * Ties go to the worker with less running, then to the lower slot, so the result depends on the world alone.
- */
+ * Ties go to the placement with less running, then to one worker before a pair, then to the lower rank of its
+ * slots (an order for each goals.order), so the result depends on the arguments alone.
+ *
+ * Why all pairs need not be tried.  A pair's cost is a sum of one term of P and one of D, and it keeps the
+ * objectives when P keeps its own (room, TTFT) and D keeps its own (room, a seat, ITL); only the layouts must
+ * be equal, and workers of one layout lie in one pool.  Order the halves of a pool by (cost, running): whole
+ * numbers, so (c1 + c2, r1 + r2) is least over all pairs of two pools exactly when both halves are least, and
+ * among those the lower ranks are found half by half too.  Of the keeping pairs the best is that of the best
+ * keeping halves; if there is none, no pair keeps, and the best is that of the best halves.  So one pass over
+ * the workers, and one comparison for each layout.  tests/unit/picker/test_pairs tries all pairs of random
+ * worlds beside it. */
 #include "picker/picker.h"
 
-#include <math.h>
-
 #include "base/err.h"
+#include "picker/fleet_priv.h"
 
 #define ANSWER_TOKENS_GUESS 64
-#define UNLOADED_SLACK      2.0
-#define OVERFLOW_SHARE      0.5
+#define UNLOADED_SLACK      2
+#define OVERFLOW_DIVISOR    2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
+#define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
 
-struct candidate {
-    struct picker_choice choice;
-    double cost_s;
-    bool keeps; /* both objectives */
-    uint32_t n_running;
+struct side { /* one worker's term */
+    int64_t cost_ns;
+    uint64_t n_running;
+    const struct pick_row *row; /* NULL: there is none */
 };
 
-static uint32_t uncached(const struct picker_worker *worker, uint32_t n_tokens)
-{
-    uint32_t cached = worker->cached_tokens < n_tokens ? worker->cached_tokens : n_tokens - 1;
+struct best_side {
+    struct side any, keeping;
+};
 
-    return n_tokens - cached;
+struct candidate {
+    int64_t cost_ns;
+    uint64_t n_running;
+    const struct pick_row *prefill, *decode; /* decode NULL: no candidate */
+    bool keeps;                              /* both objectives */
+};
+
+struct scan {
+    const struct picker_request *request;
+    int64_t ttft_slo_ns, itl_slo_ns;
+    uint32_t local_tokens, answer_tokens, order;
+    const uint32_t *cached_blocks;
+    const struct picker_slots *excluded; /* NULL: nobody */
+    struct candidate best;
+    bool has_any, has_decode;
+};
+
+/* ---- the order ---- */
+
+/* An odd factor makes it a permutation of all slots. */
+static uint32_t rank(const struct scan *scan, const struct pick_row *row)
+{
+    return (row->slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
 }
 
-static bool has_room(const struct picker_worker *worker, const struct picker_request *request)
+static void offer_side(const struct scan *scan, const struct pick_row *row, int64_t cost_ns,
+                       struct side *best)
 {
-    uint32_t answer =
-        request->max_new_tokens < ANSWER_TOKENS_GUESS ? request->max_new_tokens : ANSWER_TOKENS_GUESS;
-    uint32_t want = (uncached(worker, request->n_tokens) + answer) / worker->block_tokens + 1;
-
-    return worker->blocks_free >= want;
+    if (best->row != NULL) {
+        if (cost_ns != best->cost_ns) {
+            if (cost_ns > best->cost_ns)
+                return;
+        } else if (row->n_running != best->n_running) {
+            if (row->n_running > best->n_running)
+                return;
+        } else if (rank(scan, row) > rank(scan, best->row)) {
+            return;
+        }
+    }
+    *best = (struct side){cost_ns, row->n_running, row};
 }
 
-/* A sequence that arrives at a worker whose places are all taken would be computed there a second time:
- * better that it waits in the router's queue. */
-static bool has_seat(const struct picker_worker *worker)
+static bool is_better(const struct scan *scan, const struct candidate *a, const struct candidate *than)
 {
-    return worker->max_seqs == 0 || worker->n_running < worker->max_seqs;
-}
-
-static double answer_s(const struct picker_request *request, double itl_s)
-{
-    uint32_t n =
-        request->max_new_tokens < ANSWER_TOKENS_GUESS ? request->max_new_tokens : ANSWER_TOKENS_GUESS;
-
-    return n * itl_s;
-}
-
-static void judge(const struct picker_world *world, double alone_s, bool room, struct candidate *candidate)
-{
-    double limit_s = fmax(world->ttft_slo_s, UNLOADED_SLACK * alone_s);
-
-    candidate->keeps =
-        room && candidate->choice.ttft_s <= limit_s && candidate->choice.itl_s <= world->itl_slo_s;
-}
-
-static struct candidate alone(const struct picker_world *world, const struct picker_request *request,
-                              uint32_t slot)
-{
-    const struct picker_worker *worker = &world->workers[slot];
-    uint32_t n = uncached(worker, request->n_tokens);
-    double own_s = picker_prefill_s(worker, n);
-    struct candidate it = {.choice = {.prefill = PICKER_NONE, .decode = slot, .uncached_tokens = n}};
-
-    it.choice.itl_s = picker_itl_s(worker);
-    it.choice.ttft_s = picker_queue_s(worker) + own_s + it.choice.itl_s;
-    it.n_running = worker->n_running;
-    it.cost_s = it.choice.ttft_s + answer_s(request, it.choice.itl_s);
-    if (n > world->local_prefill_tokens)
-        it.cost_s += own_s * worker->n_running + OVERFLOW_SHARE * world->ttft_slo_s;
-    judge(world, own_s + it.choice.itl_s, has_room(worker, request) && has_seat(worker), &it);
-    return it;
-}
-
-static struct candidate pair(const struct picker_world *world, const struct picker_request *request,
-                             uint32_t p, uint32_t d)
-{
-    const struct picker_worker *prefill = &world->workers[p];
-    const struct picker_worker *decode = &world->workers[d];
-    uint32_t n = uncached(prefill, request->n_tokens);
-    uint32_t moved = uncached(decode, request->n_tokens);
-    double own_s = picker_prefill_s(prefill, n);
-    struct candidate it = {.choice = {.prefill = p, .decode = d, .uncached_tokens = n}};
-
-    it.choice.itl_s = picker_itl_s(decode);
-    it.choice.ttft_s = picker_queue_s(prefill) + own_s;
-    it.n_running = prefill->n_running + decode->n_running;
-    it.cost_s = it.choice.ttft_s + picker_transfer_s(decode, moved) + answer_s(request, it.choice.itl_s);
-    judge(world, own_s, has_room(prefill, request) && has_room(decode, request) && has_seat(decode), &it);
-    return it;
-}
-
-static bool is_better(const struct candidate *a, const struct candidate *than)
-{
+    if (than->decode == NULL)
+        return true;
     if (a->keeps != than->keeps)
         return a->keeps;
-    if (fabs(a->cost_s - than->cost_s) > 1e-9)
-        return a->cost_s < than->cost_s;
-    return a->n_running < than->n_running;
+    if (a->cost_ns != than->cost_ns)
+        return a->cost_ns < than->cost_ns;
+    if (a->n_running != than->n_running)
+        return a->n_running < than->n_running;
+    if ((a->prefill != NULL) != (than->prefill != NULL))
+        return a->prefill == NULL;
+    if (a->prefill != than->prefill)
+        return rank(scan, a->prefill) < rank(scan, than->prefill);
+    return rank(scan, a->decode) < rank(scan, than->decode);
 }
 
-static bool is_allowed(const struct picker_world *world, const struct picker_request *request, uint32_t slot)
+static void offer(struct scan *scan, const struct candidate *candidate)
 {
-    const struct picker_worker *worker = &world->workers[slot];
+    if (is_better(scan, candidate, &scan->best))
+        scan->best = *candidate;
+}
 
-    return worker->is_usable && !(request->excluded >> slot & 1) &&
-           (!request->keeps_layout || worker->layout == request->layout);
+/* ---- one worker ---- */
+
+static uint32_t uncached(const struct scan *scan, const struct pick_row *row)
+{
+    uint32_t n_tokens = scan->request->n_tokens;
+    uint64_t cached = (uint64_t)scan->cached_blocks[row->slot] * row->block_tokens;
+
+    return cached < n_tokens ? n_tokens - (uint32_t)cached : 1;
+}
+
+/* Blocks for the uncached tokens, the answer and one more: (n + answer) / block_tokens + 1 <= free. */
+static bool has_room(const struct scan *scan, const struct pick_row *row, uint32_t n)
+{
+    return (uint64_t)n + scan->answer_tokens < row->free_tokens;
 }
 
 /* Allowed, and the prompt and one token more would fit if nothing else were there. */
-static bool is_open(const struct picker_world *world, const struct picker_request *request, uint32_t slot)
+static bool is_open(struct scan *scan, const struct pick_row *row)
 {
-    const struct picker_worker *worker = &world->workers[slot];
-
-    return is_allowed(world, request, slot) &&
-           (worker->blocks_total == 0 ||
-            (uint64_t)worker->blocks_total * worker->block_tokens > request->n_tokens);
+    if (scan->excluded != NULL && picker_slots_has(scan->excluded, row->slot))
+        return false;
+    scan->has_any = true;
+    return row->total_tokens > scan->request->n_tokens;
 }
 
-/* Pairs of p with every decode worker it may hand to.  A decode worker that already holds nearly all of the
- * prompt needs no pair. */
-static void try_pairs(const struct picker_world *world, const struct picker_request *request, uint32_t p,
-                      struct candidate *best, bool *found)
+static int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
 {
-    for (uint32_t d = 0; d < world->n; d++) {
-        const struct picker_worker *decode = &world->workers[d];
-
-        if (!is_open(world, request, d) || decode->role != PICKER_DECODE ||
-            decode->layout != world->workers[p].layout)
-            continue;
-        if (uncached(decode, request->n_tokens) <= world->local_prefill_tokens)
-            continue;
-        struct candidate it = pair(world, request, p, d);
-        if (!*found || is_better(&it, best))
-            *best = it;
-        *found = true;
-    }
+    return UNLOADED_SLACK * alone_ns > scan->ttft_slo_ns ? UNLOADED_SLACK * alone_ns : scan->ttft_slo_ns;
 }
 
-int picker_pick(const struct picker_world *world, const struct picker_request *request,
-                struct picker_choice *choice_out)
+/* An arrival at a worker whose places are all taken would be computed there a second time: better that it
+ * waits in the router's queue, so a seat is wanted too. */
+static bool keeps_decode(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
-    struct candidate best = {0};
-    bool found = false, has_decode = false, has_any = false;
+    return row->itl_ns <= scan->itl_slo_ns && row->has_seat && has_room(scan, row, n);
+}
 
-    for (uint32_t i = 0; i < world->n; i++) {
-        has_any |= is_allowed(world, request, i);
-        has_decode |= is_open(world, request, i) && world->workers[i].role == PICKER_DECODE;
+static int64_t alone_cost_ns(const struct scan *scan, const struct pick_row *row, uint32_t n,
+                             int64_t *ttft_out, int64_t *own_out)
+{
+    int64_t own_ns = pick_ns(n * row->prefill_ns);
+    int64_t n_held = row->n_running < PICK_MAX_RUNNING ? row->n_running : PICK_MAX_RUNNING;
+
+    *own_out = own_ns;
+    *ttft_out = row->queue_ns + own_ns + row->itl_ns;
+    return *ttft_out + scan->answer_tokens * row->itl_ns +
+           (n > scan->local_tokens ? own_ns * n_held + scan->ttft_slo_ns / OVERFLOW_DIVISOR : 0);
+}
+
+static void try_alone(struct scan *scan, const struct pick_row *row, uint32_t n, struct best_side *best)
+{
+    int64_t ttft_ns, own_ns, cost_ns = alone_cost_ns(scan, row, n, &ttft_ns, &own_ns);
+
+    offer_side(scan, row, cost_ns, &best->any);
+    if (keeps_decode(scan, row, n) && ttft_ns <= limit_ns(scan, own_ns + row->itl_ns))
+        offer_side(scan, row, cost_ns, &best->keeping);
+}
+
+static void try_prefill(const struct scan *scan, const struct pick_row *row, uint32_t n,
+                        struct best_side *best)
+{
+    int64_t own_ns = pick_ns(n * row->prefill_ns), cost_ns = row->queue_ns + own_ns;
+
+    offer_side(scan, row, cost_ns, &best->any);
+    if (cost_ns <= limit_ns(scan, own_ns) && has_room(scan, row, n))
+        offer_side(scan, row, cost_ns, &best->keeping);
+}
+
+/* A decode worker that already holds nearly all of the prompt needs no pair. */
+static void try_decode(const struct scan *scan, const struct pick_row *row, uint32_t n,
+                       struct best_side *best)
+{
+    int64_t cost_ns;
+
+    if (n <= scan->local_tokens)
+        return;
+    cost_ns = pick_ns(n * row->transfer_ns) + scan->answer_tokens * row->itl_ns;
+    offer_side(scan, row, cost_ns, &best->any);
+    if (keeps_decode(scan, row, n))
+        offer_side(scan, row, cost_ns, &best->keeping);
+}
+
+/* ---- pools ---- */
+
+static void offer_alone(struct scan *scan, const struct best_side *best)
+{
+    const struct side *side = best->keeping.row ? &best->keeping : &best->any;
+
+    if (side->row != NULL)
+        offer(scan,
+              &(struct candidate){side->cost_ns, side->n_running, NULL, side->row, side == &best->keeping});
+}
+
+static void offer_pair(struct scan *scan, const struct best_side *prefill, const struct best_side *decode)
+{
+    bool keeps = prefill->keeping.row && decode->keeping.row;
+    const struct side *p = keeps ? &prefill->keeping : &prefill->any;
+    const struct side *d = keeps ? &decode->keeping : &decode->any;
+
+    if (p->row != NULL && d->row != NULL)
+        offer(scan, &(struct candidate){p->cost_ns + d->cost_ns, p->n_running + d->n_running, p->row, d->row,
+                                        keeps});
+}
+
+/* Prefill workers serve alone only when is_alone; the halves for pairs are in *half_out. */
+static void scan_pool(struct scan *scan, const struct pick_pool *pool, bool is_alone,
+                      struct best_side *half_out)
+{
+    struct best_side lone = {0}, half = {0};
+
+    for (uint32_t i = 0; i < pool->n; i++) {
+        const struct pick_row *row = &pool->rows[i];
+        uint32_t n;
+
+        if (!is_open(scan, row))
+            continue;
+        n = uncached(scan, row);
+        if (is_alone)
+            try_alone(scan, row, n, &lone);
+        if (pool->role == PICKER_PREFILL)
+            try_prefill(scan, row, n, &half);
+        else
+            try_decode(scan, row, n, &half);
     }
+    offer_alone(scan, &lone);
+    *half_out = half;
+}
 
-    for (uint32_t i = 0; i < world->n; i++) {
-        if (!is_open(world, request, i))
+static bool concerns(const struct pick_pool *pool, const struct picker_request *request,
+                     enum picker_role role)
+{
+    return pool->n > 0 && pool->role == role && pool->group == request->group &&
+           (!request->keeps_layout || pool->layout == request->layout);
+}
+
+static bool has_open(struct scan *scan, const struct pick_pool *pool)
+{
+    bool is_found = false;
+
+    for (uint32_t i = 0; i < pool->n && !is_found; i++)
+        is_found = is_open(scan, &pool->rows[i]);
+    return is_found;
+}
+
+static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
+{
+    const struct pick_pool *pools = fleet->pools;
+    struct best_side prefill, decode;
+
+    for (uint32_t i = 0; i < fleet->n_pools && !scan->has_decode; i++)
+        scan->has_decode = concerns(&pools[i], scan->request, PICKER_DECODE) && has_open(scan, &pools[i]);
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        if (concerns(&pools[i], scan->request, PICKER_DECODE) &&
+            (pools[i].partner == PICKER_NONE ||
+             !concerns(&pools[pools[i].partner], scan->request, PICKER_PREFILL)))
+            scan_pool(scan, &pools[i], true, &decode);
+        if (!concerns(&pools[i], scan->request, PICKER_PREFILL))
             continue;
         /* a prefill worker decodes only when nobody else can */
-        if (world->workers[i].role == PICKER_DECODE || !has_decode) {
-            struct candidate it = alone(world, request, i);
-            if (!found || is_better(&it, &best))
-                best = it;
-            found = true;
-        }
-        if (world->workers[i].role == PICKER_PREFILL)
-            try_pairs(world, request, i, &best, &found);
+        scan_pool(scan, &pools[i], !scan->has_decode, &prefill);
+        if (pools[i].partner == PICKER_NONE)
+            continue;
+        scan_pool(scan, &pools[pools[i].partner], true, &decode);
+        offer_pair(scan, &prefill, &decode);
     }
-    if (!found)
-        return has_any ? E_LIMIT : E_NOT_FOUND;
-    *choice_out = best.choice;
-    return best.keeps ? 0 : E_OVERLOADED;
+}
+
+int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
+                const struct picker_request *request, struct picker_choice *choice_out)
+{
+    static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
+    struct scan scan = {
+        .request = request,
+        .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
+        .itl_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
+        .local_tokens = goals->local_prefill_tokens,
+        .answer_tokens =
+            request->max_new_tokens < ANSWER_TOKENS_GUESS ? request->max_new_tokens : ANSWER_TOKENS_GUESS,
+        .order = goals->order,
+        .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
+        .excluded =
+            request->excluded && !picker_slots_is_empty(request->excluded) ? request->excluded : NULL};
+    const struct pick_row *first;
+    uint32_t n;
+
+    scan_all(&scan, fleet);
+    if (scan.best.decode == NULL)
+        return scan.has_any ? E_LIMIT : E_NOT_FOUND;
+    first = scan.best.prefill ? scan.best.prefill : scan.best.decode;
+    n = uncached(&scan, first);
+    choice_out->prefill = scan.best.prefill ? scan.best.prefill->slot : PICKER_NONE;
+    choice_out->decode = scan.best.decode->slot;
+    choice_out->uncached_tokens = n;
+    choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
+    choice_out->ttft_s = (double)(first->queue_ns + pick_ns(n * first->prefill_ns)) / 1e9 +
+                         (scan.best.prefill ? 0 : choice_out->itl_s);
+    return scan.best.keeps ? 0 : E_OVERLOADED;
+}
+
+/* ---- sets of slots ---- */
+
+void picker_slots_add(struct picker_slots *slots, uint32_t slot)
+{
+    slots->words[slot / 64] |= UINT64_C(1) << slot % 64;
+}
+
+void picker_slots_remove(struct picker_slots *slots, uint32_t slot)
+{
+    slots->words[slot / 64] &= ~(UINT64_C(1) << slot % 64);
+}
+
+bool picker_slots_has(const struct picker_slots *slots, uint32_t slot)
+{
+    return slots->words[slot / 64] >> slot % 64 & 1;
+}
+
+bool picker_slots_is_empty(const struct picker_slots *slots)
+{
+    uint64_t any = 0;
+
+    for (uint32_t i = 0; i < PICKER_MAX_WORKERS / 64; i++)
+        any |= slots->words[i];
+    return any == 0;
 }

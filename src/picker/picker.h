@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where should a request run?  Filter, estimate, choose: no I/O, no clock, no memory of its own, so that the
+/* Where should a request run?  Filter, estimate, choose: no I/O, no clock, no randomness, so that the
  * simulator runs the same code under a virtual clock.
  *
- * The world is a snapshot: one row per worker with what it last reported and what this router has dispatched
- * to it since.  A choice is a pair (prefill worker, decode worker) or one worker alone. */
+ * What is known of the workers is kept in a fleet (picker/fleet.h), who holds which blocks in an index
+ * (picker/index.h); picker/place.h puts the three together as the router uses them.  A choice is a pair
+ * (prefill worker, decode worker) or one worker alone. */
 #ifndef PICKER_PICKER_H
 #define PICKER_PICKER_H
 
@@ -11,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PICKER_MAX_WORKERS 64
+#define PICKER_MAX_WORKERS 1024 /* a power of two */
 #define PICKER_NONE        UINT32_MAX
 
 enum picker_role { PICKER_PREFILL, PICKER_DECODE };
@@ -19,6 +20,7 @@ enum picker_role { PICKER_PREFILL, PICKER_DECODE };
 struct picker_worker {
     bool is_usable; /* link up, model and KV layout agree, not draining */
     enum picker_role role;
+    uint32_t group;  /* the model, by any numbering: a request goes to workers of its own group only */
     uint64_t layout; /* KV layout fingerprint: a pair must agree */
     uint64_t host;   /* digest of the host id: equal means shared memory */
     uint32_t block_tokens;
@@ -33,21 +35,28 @@ struct picker_worker {
     double decode_step_s;
     double transfer_bytes_per_s;
     uint64_t kv_bytes_per_token;
-    uint32_t cached_tokens; /* of THIS request's prompt, per the prefix index */
+    uint32_t cached_tokens; /* of ONE request's prompt, per the prefix index; a fleet's rows have 0 */
 };
 
-struct picker_world {
-    const struct picker_worker *workers; /* [n], index = slot */
-    uint32_t n;
+/* A set of slots; zeroed: empty. */
+struct picker_slots {
+    uint64_t words[PICKER_MAX_WORKERS / 64];
+};
+
+struct picker_goals {
     double ttft_slo_s;
     double itl_slo_s;
     uint32_t local_prefill_tokens; /* up to so many uncached tokens the decode worker computes itself */
+    uint32_t order; /* in which equals are taken; 0: by slot.  Routers that have different ones do not all
+                       run to the same worker */
 };
 
 struct picker_request {
-    uint32_t n_tokens;
+    uint32_t n_tokens; /* > 0 */
     uint32_t max_new_tokens;
-    uint64_t excluded; /* bit per slot: workers that failed this request already */
+    uint32_t group;
+    const uint32_t *cached_blocks; /* [PICKER_MAX_WORKERS] leading blocks held; NULL: nobody holds any */
+    const struct picker_slots *excluded; /* workers that failed this request already; NULL: none */
     /* A part of the answer exists: only workers of this layout, hence of this arithmetic, would go on with
      * the same bits. */
     bool keeps_layout;
@@ -62,15 +71,23 @@ struct picker_choice {
     uint32_t uncached_tokens; /* to be computed by whoever prefills */
 };
 
+struct picker_fleet;
+
 /* 0; E_OVERLOADED: workers exist but none can keep the objectives (choice_out holds the best anyway);
- * E_NOT_FOUND: no worker could run it at all; E_LIMIT: none is large enough. */
-int picker_pick(const struct picker_world *world, const struct picker_request *request,
-                struct picker_choice *choice_out);
+ * E_NOT_FOUND: no worker could run it at all; E_LIMIT: none is large enough.  Time grows with the number of
+ * workers of the group, not of pairs; no allocation. */
+int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
+                const struct picker_request *request, struct picker_choice *choice_out);
 
 /* The estimates behind it, for tests and the planner. */
 double picker_queue_s(const struct picker_worker *worker);
 double picker_prefill_s(const struct picker_worker *worker, uint32_t n_tokens);
 double picker_itl_s(const struct picker_worker *worker);
 double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens);
+
+void picker_slots_add(struct picker_slots *slots, uint32_t slot);
+void picker_slots_remove(struct picker_slots *slots, uint32_t slot);
+bool picker_slots_has(const struct picker_slots *slots, uint32_t slot);
+bool picker_slots_is_empty(const struct picker_slots *slots);
 
 #endif

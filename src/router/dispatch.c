@@ -44,33 +44,11 @@ static const struct gen_failure too_large = {
     .message = "The prompt does not fit the workers' KV memory; a larger kv.memory would hold it",
 };
 
-/* ---- ledgers ---- */
-
-static void charge(struct gen_handle *job, struct job_part *part, uint64_t prefill_tokens, uint64_t context)
-{
-    struct ledger *ledger = &job->router->workers[part->slot].ledger;
-
-    part->charged_tokens = prefill_tokens;
-    part->charged_context = context;
-    ledger->prefill_tokens += prefill_tokens;
-    ledger->tokens += context;
-    ledger->n_seqs++;
-}
-
-static void discharge_prefill(struct gen_handle *job, struct job_part *part)
-{
-    job->router->workers[part->slot].ledger.prefill_tokens -= part->charged_tokens;
-    part->charged_tokens = 0;
-    job->router->workers[part->slot].ledger.tokens -= part->charged_context;
-    part->charged_context = 0;
-}
-
 void router_job_uncharge(struct gen_handle *job, struct job_part *part)
 {
     if (part->slot == PICKER_NONE || part->is_over)
         return;
-    discharge_prefill(job, part);
-    job->router->workers[part->slot].ledger.n_seqs--;
+    picker_booking_over(job->router->fleet, &part->booking);
     part->is_over = true;
 }
 
@@ -91,18 +69,10 @@ static void number_job(struct gen_handle *job)
 static int place(struct gen_handle *job)
 {
     struct router *router = job->router;
-    struct picker_worker rows[PICKER_MAX_WORKERS];
-    struct picker_world world;
-    struct picker_choice choice;
-    struct picker_request request = {.n_tokens = job->job.n_tokens,
-                                     .max_new_tokens = job->job.max_new_tokens - router_job_answered(job),
-                                     .excluded = job->excluded,
-                                     .keeps_layout = job->keeps_layout,
-                                     .layout = job->layout};
-    int rc;
+    struct picker_place found;
+    const struct picker_choice *choice = &found.choice;
+    int rc = router_choose(job, &found);
 
-    router_world(router, job, rows, &world);
-    rc = picker_pick(&world, &request, &choice);
     if (rc == E_OVERLOADED && job->is_accepted)
         rc = 0; /* a stream that has begun is not held up by objectives: finish it where it hurts least */
     if (rc < 0)
@@ -110,25 +80,17 @@ static int place(struct gen_handle *job)
     number_job(job);
     if (hashmap_put(router->by_number, &job->number, job, NULL) < 0)
         return E_NOMEM;
-    job->estimate = choice;
-    job->layout = router->workers[choice.decode].layout;
-    job->decode.slot = choice.decode;
-    job->prefill.slot = choice.prefill;
-    if (choice.prefill != PICKER_NONE) {
-        charge(job, &job->prefill, choice.uncached_tokens, job->job.n_tokens);
-        charge(job, &job->decode, 0, job->job.n_tokens);
-        metric_add(router->m_handed_off, 1);
-        picker_index_learn(router->index, choice.prefill, job->hashes, job->n_hashes, clock_now_ns());
-    } else {
-        charge(job, &job->decode, choice.uncached_tokens, job->job.n_tokens);
-        metric_add(router->m_local, 1);
-    }
-    picker_index_learn(router->index, choice.decode, job->hashes, job->n_hashes, clock_now_ns());
-    rc = router_job_send(job, &choice);
+    job->estimate = *choice;
+    job->layout = router->workers[choice->decode].layout;
+    job->decode.slot = choice->decode;
+    job->prefill.slot = choice->prefill;
+    picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
+    metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
+    rc = router_job_send(job, choice);
     if (rc < 0) { /* the decode worker's link is gone and its loss not yet known: not this one */
         router_job_uncharge(job, &job->prefill);
         router_job_uncharge(job, &job->decode);
-        job->excluded |= UINT64_C(1) << choice.decode;
+        picker_slots_add(&job->excluded, choice->decode);
         return E_OVERLOADED;
     }
     set_state(job, JOB_PLACED);
@@ -174,7 +136,8 @@ void router_place_queued(struct router *router)
             metric_set(router->m_queued, --router->n_queued);
         } else {
             is_busy[model] =
-                rc == E_OVERLOADED || (rc == E_NOT_FOUND && job->excluded == 0 && !job->keeps_layout);
+                rc == E_OVERLOADED ||
+                (rc == E_NOT_FOUND && picker_slots_is_empty(&job->excluded) && !job->keeps_layout);
         }
     }
 }
@@ -208,13 +171,10 @@ static const struct gen_model *backend_model(void *self, const char *name)
 
     for (uint32_t i = 0; i < router->n_models; i++) {
         struct router_model *model = &router->models[i];
-        bool is_served = false;
 
         if (!model->is_ready || (name != NULL && strcmp(name, model->gen.name) != 0))
             continue;
-        for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
-            is_served |= router->workers[slot].model == model && router_worker_usable(&router->workers[slot]);
-        if (is_served)
+        if (picker_fleet_n_usable(router->fleet, i) > 0)
             return &model->gen;
         found = &model->gen; /* known, its workers away: requests may wait for them */
     }
@@ -471,7 +431,7 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
     struct gen_proof proof;
 
     router_job_proof(job, &proof);
-    job->excluded |= UINT64_C(1) << failed_slot;
+    picker_slots_add(&job->excluded, failed_slot);
     tell_cancel(job, &job->prefill);
     tell_cancel(job, &job->decode);
     job->prefill = job->decode =

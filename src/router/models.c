@@ -97,6 +97,9 @@ static void build(struct router *router, struct router_model *model)
         model->is_failed = true;
     } else {
         model->is_ready = true;
+        for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+            if (router->workers[slot].model == model)
+                router_worker_refresh(router, &router->workers[slot]);
         log_info("model_ready", LOG_STR("model", model->gen.name),
                  LOG_STR("fingerprint", model->gen.fingerprint),
                  LOG_STR("chat", chat_format_name(model->gen.chat)),

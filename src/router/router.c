@@ -26,7 +26,8 @@
 #include "net/tls.h"
 #include "router/router_priv.h"
 
-#define TICK_NS (100 * NS_PER_MS)
+#define TICK_NS    (100 * NS_PER_MS)
+#define TICK_SWEEP 16384 /* entries of the prefix index in a tick, when there is something to sweep */
 
 struct daemon {
     struct router router;
@@ -64,6 +65,7 @@ static void on_tick(void *arg)
     router_place_queued(router);
     router_expire_queued(router);
     router_stream_end_unproved(router);
+    picker_index_sweep(router->index, TICK_SWEEP);
     for (uint32_t i = 0; i < router->n_models; i++)
         router_model_fetch(router, &router->models[i]);
 }
@@ -206,9 +208,10 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     list_init(&router->jobs);
     list_init(&router->queue);
     rng_system(&router->epoch, sizeof(router->epoch));
+    router->order = (uint32_t)router->epoch;
     router->next_number = 1;
     declare_metrics(router);
-    if (hashmap_new(sizeof(uint64_t), &router->by_number) < 0 ||
+    if (hashmap_new(sizeof(uint64_t), &router->by_number) < 0 || picker_fleet_new(&router->fleet) < 0 ||
         picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
                          &router->index) < 0 ||
         ev_timer_new(router->loop, on_tick, router, &router->tick) < 0 ||
@@ -317,6 +320,7 @@ static void tear_down(struct daemon *daemon)
         router_job_free(container_of(router->jobs.next, struct gen_handle, all));
     router_models_free(router);
     picker_index_free(router->index);
+    picker_fleet_free(router->fleet);
     hashmap_free(router->by_number);
     ev_timer_free(router->tick);
     ev_timer_free(daemon->drain_limit);

@@ -12,7 +12,7 @@
 #include "net/link.h"
 #include "net/listener.h"
 #include "picker/index.h"
-#include "picker/picker.h"
+#include "picker/place.h"
 #include "router/router_conf.h"
 
 #define ROUTER_MAX_MODELS 16
@@ -32,12 +32,6 @@ struct router_model {
 
 /* ---- workers: one slot per node name ---- */
 
-struct ledger { /* dispatched by this router and not finished: counted at dispatch, not at report */
-    uint64_t prefill_tokens;
-    uint32_t n_seqs;
-    uint64_t tokens; /* of context, not yet admitted there: will take blocks */
-};
-
 struct router_worker {
     bool is_taken;
     struct link *link; /* NULL: not connected now */
@@ -53,7 +47,6 @@ struct router_worker {
     bool is_draining;
     Baton__LoadReport report; /* scalars only */
     uint64_t reported_ns;
-    struct ledger ledger;
     uint64_t n_dispatched, n_lost; /* for status */
 };
 
@@ -70,8 +63,7 @@ struct job_part {  /* one worker's share of the current attempt */
     bool is_over;  /* its last word was heard */
     bool has_proof;
     struct gen_proof proof;
-    uint64_t charged_tokens; /* in its ledger's prefill_tokens */
-    uint64_t charged_context;
+    struct picker_booking booking; /* in its ledger */
 };
 
 struct gen_handle {      /* a job; the front knows it under this name */
@@ -91,7 +83,7 @@ struct gen_handle {      /* a job; the front knows it under this name */
     struct block_hash *hashes;
     size_t n_hashes;
     struct job_part prefill, decode;
-    uint64_t excluded;
+    struct picker_slots excluded;
     uint64_t layout;   /* of the workers it was placed on last */
     bool keeps_layout; /* since they answered a part */
     struct gen_events events;
@@ -129,7 +121,9 @@ struct router {
     struct link *greeting[ROUTER_MAX_LINKS]; /* accepted, no HELLO yet */
     struct router_model models[ROUTER_MAX_MODELS];
     uint32_t n_models;
+    struct picker_fleet *fleet; /* rows of workers, and their ledgers, by slot */
     struct picker_index *index;
+    uint32_t order; /* of equals among workers, this router's own */
     bool is_draining;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
     struct metric_family *f_workers;
@@ -151,8 +145,9 @@ int router_model_part(struct router *router, struct link *from, const Baton__Voc
 void router_models_free(struct router *router);
 
 /* world.c */
-void router_world(struct router *router, const struct gen_handle *job,
-                  struct picker_worker rows[PICKER_MAX_WORKERS], struct picker_world *out);
+/* Whatever of a worker was changed: the picker is told. */
+void router_worker_refresh(struct router *router, const struct router_worker *worker);
+int router_choose(struct gen_handle *job, struct picker_place *place); /* picker_place_choose's codes */
 
 /* dispatch.c: the backend, placement, the ends of a job */
 struct backend router_backend(struct router *router);

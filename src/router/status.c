@@ -8,7 +8,8 @@
 #include "base/err.h"
 #include "base/str.h"
 
-static void put_worker(const struct router_worker *worker, struct buf *out)
+static void put_worker(const struct router_worker *worker, const struct picker_ledger *ledger,
+                       struct buf *out)
 {
     const Baton__LoadReport *load = &worker->report;
     bool is_up = worker->link != NULL && link_is_up(worker->link);
@@ -28,7 +29,7 @@ static void put_worker(const struct router_worker *worker, struct buf *out)
     buf_printf(out,
                ", \"inflight\": %u, \"inflight_prefill_tokens\": %" PRIu64 ", \"dispatched\": %" PRIu64
                ", \"lost\": %" PRIu64 ", \"rtt_us\": %" PRIu64 "}",
-               worker->ledger.n_seqs, worker->ledger.prefill_tokens, worker->n_dispatched, worker->n_lost,
+               ledger->n_seqs, ledger->prefill_tokens, worker->n_dispatched, worker->n_lost,
                is_up ? link_rtt_ns(worker->link) / NS_PER_US : 0);
 }
 
@@ -50,7 +51,7 @@ int router_status_json(struct router *router, struct buf *out)
         if (!is_first)
             buf_append_str(out, ", ");
         is_first = false;
-        put_worker(&router->workers[slot], out);
+        put_worker(&router->workers[slot], picker_fleet_ledger(router->fleet, slot), out);
     }
     buf_append_str(out, "]}\n");
     return out->is_bad ? E_NOMEM : 0;

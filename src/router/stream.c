@@ -360,13 +360,7 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
             router_job_replace(job, slot);
             return;
         }
-        if (part->charged_tokens > 0 || part->charged_context > 0) {
-            struct ledger *ledger = &router->workers[slot].ledger;
-
-            ledger->prefill_tokens -= part->charged_tokens;
-            ledger->tokens -= part->charged_context;
-            part->charged_tokens = part->charged_context = 0;
-        }
+        picker_booking_started(router->fleet, &part->booking);
         router_stream_deliver(job);
         if (is_gone(router, job, number, n_freed))
             return;

@@ -73,6 +73,7 @@ static void lose(struct router *router, struct router_worker *worker)
     worker->link = NULL;
     worker->reported_ns = 0;
     worker->n_lost++;
+    router_worker_refresh(router, worker);
     router_model_limit(router, worker->model);
     picker_index_forget(router->index, slot);
     router_stream_worker_lost(router, slot);
@@ -132,10 +133,8 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
         link_close(old);
         listener_release(router->links);
     }
-    *worker = (struct router_worker){.is_taken = true,
-                                     .n_dispatched = worker->n_dispatched,
-                                     .n_lost = worker->n_lost,
-                                     .ledger = worker->ledger};
+    *worker = (struct router_worker){
+        .is_taken = true, .n_dispatched = worker->n_dispatched, .n_lost = worker->n_lost};
     worker->role = hello->role == BATON__ROLE__ROLE_PREFILL ? PICKER_PREFILL : PICKER_DECODE;
     worker->epoch = hello->epoch;
     str_copy(worker->node, sizeof(worker->node), hello->node);
@@ -160,14 +159,15 @@ static void on_up(void *arg, struct link *link)
 {
     struct router *router = arg;
     struct router_worker *worker = link_user(link);
-    uint64_t bit = UINT64_C(1) << slot_of(router, worker);
 
+    router_worker_refresh(router, worker);
     log_info("worker_up", LOG_STR("node", worker->node),
              LOG_STR("role", worker->role == PICKER_PREFILL ? "prefill" : "decode"),
              LOG_STR("model", worker->model->gen.name), LOG_STR("address", link_peer_address(link)),
              LOG_U64("blocks", worker->n_blocks));
     list_for_each (node, &router->jobs)
-        container_of(node, struct gen_handle, all)->excluded &= ~bit; /* a new life */
+        picker_slots_remove(&container_of(node, struct gen_handle, all)->excluded,
+                            slot_of(router, worker)); /* a new life */
     router_model_fetch(router, worker->model);
 }
 
@@ -192,6 +192,7 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     worker->report.base.n_unknown_fields = 0;
     worker->is_draining = load->is_draining;
     worker->reported_ns = clock_now_ns();
+    router_worker_refresh(router, worker);
     if (!was_usable || !list_is_empty(&router->queue))
         router_place_queued(router);
 }
@@ -211,6 +212,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         return router_model_part(router, link, (const Baton__VocabularyPart *)message);
     case FRAME_GOODBYE:
         worker->is_draining = true;
+        router_worker_refresh(router, worker);
         return 0;
     default:
         return E_PROTO; /* a worker has no business sending the rest */

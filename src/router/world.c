@@ -1,56 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picker's view of the cluster for one request: what each worker reported, what this router sent it
- * since, and how much of this prompt it should hold.
- *
- * A report is up to a heartbeat old.  Work dispatched meanwhile is in the ledger, and work of other routers
- * only in the report, so the larger of the two counts. */
+/* The picker's view of the cluster: the fleet's rows follow the workers, one row at a time, whenever
+ * something about a worker changes; a placement asks the fleet and the prefix index. */
 #include "router/router_priv.h"
 
 #include "base/clock.h"
+#include "base/err.h"
 
-static void fill_row(const struct router_worker *worker, uint32_t cached_blocks, struct picker_worker *row)
+static void fill_row(const struct router *router, const struct router_worker *worker,
+                     struct picker_worker *row)
 {
     const Baton__LoadReport *report = &worker->report;
-    uint64_t reserved = worker->ledger.tokens / worker->block_tokens;
     uint64_t n_reported = (uint64_t)report->waiting + report->running;
 
+    row->is_usable = true;
     row->role = worker->role;
+    row->group = (uint32_t)(worker->model - router->models);
     row->layout = worker->layout;
     row->host = worker->host;
     row->block_tokens = worker->block_tokens;
-    row->blocks_free = report->blocks_free > reserved ? report->blocks_free - (uint32_t)reserved : 0;
+    row->blocks_free = report->blocks_free;
     row->blocks_total = worker->n_blocks;
     row->max_seqs = worker->max_seqs;
-    row->queued_prefill_tokens = report->queued_prefill_tokens > worker->ledger.prefill_tokens
-                                     ? report->queued_prefill_tokens
-                                     : worker->ledger.prefill_tokens;
-    if (n_reported < worker->ledger.n_seqs)
-        n_reported = worker->ledger.n_seqs;
+    row->queued_prefill_tokens = report->queued_prefill_tokens;
     row->n_running = n_reported < UINT32_MAX ? (uint32_t)n_reported : UINT32_MAX;
     row->prefill_tokens_per_s = report->prefill_tokens_per_s;
     row->decode_step_s = report->decode_step_s;
     row->transfer_bytes_per_s = report->transfer_bytes_per_s;
     row->kv_bytes_per_token = worker->kv_bytes_per_token;
-    row->cached_tokens = cached_blocks * worker->block_tokens;
 }
 
-void router_world(struct router *router, const struct gen_handle *job,
-                  struct picker_worker rows[PICKER_MAX_WORKERS], struct picker_world *out)
+void router_worker_refresh(struct router *router, const struct router_worker *worker)
 {
-    uint32_t cached[PICKER_MAX_WORKERS];
+    struct picker_worker row = {.is_usable = false};
 
-    picker_index_match(router->index, job->hashes, job->n_hashes, clock_now_ns(), cached, PICKER_MAX_WORKERS);
-    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
-        const struct router_worker *worker = &router->workers[slot];
+    if (router_worker_usable(worker))
+        fill_row(router, worker, &row);
+    /* without memory for its row it is as if it were draining, until its next heartbeat */
+    (void)picker_fleet_set(router->fleet, (uint32_t)(worker - router->workers), &row);
+}
 
-        rows[slot] = (struct picker_worker){0};
-        rows[slot].is_usable = router_worker_usable(worker) && worker->model == job->model;
-        if (rows[slot].is_usable)
-            fill_row(worker, cached[slot], &rows[slot]);
-    }
-    out->workers = rows;
-    out->n = PICKER_MAX_WORKERS;
-    out->ttft_slo_s = (double)router->conf->ttft_slo_ns / 1e9;
-    out->itl_slo_s = (double)router->conf->itl_slo_ns / 1e9;
-    out->local_prefill_tokens = (uint32_t)router->conf->local_prefill_tokens;
+/* A link may have gone down that nobody has spoken of yet. */
+static bool is_stale(struct router *router, uint32_t slot)
+{
+    if (slot == PICKER_NONE || router_worker_usable(&router->workers[slot]))
+        return false;
+    router_worker_refresh(router, &router->workers[slot]);
+    return true;
+}
+
+int router_choose(struct gen_handle *job, struct picker_place *place)
+{
+    struct router *router = job->router;
+    struct picker_goals goals = {.ttft_slo_s = (double)router->conf->ttft_slo_ns / 1e9,
+                                 .itl_slo_s = (double)router->conf->itl_slo_ns / 1e9,
+                                 .local_prefill_tokens = (uint32_t)router->conf->local_prefill_tokens,
+                                 .order = router->order};
+    bool is_again;
+    int rc;
+
+    place->fleet = router->fleet;
+    place->index = router->index;
+    place->hashes = job->hashes;
+    place->n_hashes = job->n_hashes;
+    place->now_ns = clock_now_ns();
+    place->request =
+        (struct picker_request){.n_tokens = job->job.n_tokens,
+                                .max_new_tokens = job->job.max_new_tokens - router_job_answered(job),
+                                .group = (uint32_t)(job->model - router->models),
+                                .excluded = &job->excluded,
+                                .keeps_layout = job->keeps_layout,
+                                .layout = job->layout};
+    do {
+        rc = picker_place_choose(place, &goals);
+        is_again = (rc == 0 || rc == E_OVERLOADED) &&
+                   (is_stale(router, place->choice.decode) || is_stale(router, place->choice.prefill));
+    } while (is_again);
+    return rc;
 }

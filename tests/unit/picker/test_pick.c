@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "picker/picker.h"
+#include "picker/fleet.h"
 
 static struct picker_worker worker(enum picker_role role)
 {
@@ -27,20 +27,35 @@ static struct picker_worker worker(enum picker_role role)
     };
 }
 
-static struct picker_world world(const struct picker_worker *workers, uint32_t n)
+static const struct picker_goals goals = {.ttft_slo_s = 0.5, .itl_slo_s = 0.05, .local_prefill_tokens = 64};
+
+/* Rows as a fleet has them; what of the prompt they hold goes beside. */
+static int pick(const struct picker_worker *workers, uint32_t n, const struct picker_request *request,
+                struct picker_choice *out)
 {
-    return (struct picker_world){
-        .workers = workers, .n = n, .ttft_slo_s = 0.5, .itl_slo_s = 0.05, .local_prefill_tokens = 64};
+    uint32_t cached_blocks[PICKER_MAX_WORKERS] = {0};
+    struct picker_request known = *request;
+    struct picker_fleet *fleet;
+    int rc;
+
+    assert_int_equal(picker_fleet_new(&fleet), 0);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
+        cached_blocks[i] = workers[i].cached_tokens / workers[i].block_tokens;
+    }
+    known.cached_blocks = cached_blocks;
+    rc = picker_pick(fleet, &goals, &known, out);
+    picker_fleet_free(fleet);
+    return rc;
 }
 
 static struct picker_choice choose(const struct picker_worker *workers, uint32_t n, uint32_t n_tokens,
                                    int expect)
 {
-    struct picker_world w = world(workers, n);
     struct picker_request request = {.n_tokens = n_tokens, .max_new_tokens = 100};
     struct picker_choice choice = {0};
 
-    assert_int_equal(picker_pick(&w, &request, &choice), expect);
+    assert_int_equal(pick(workers, n, &request, &choice), expect);
     return choice;
 }
 
@@ -143,18 +158,45 @@ static void a_full_decode_worker_is_no_placement(void **state)
 static void excluded_and_unusable_workers_are_left_out(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE), worker(PICKER_DECODE)};
-    struct picker_world w = world(workers, 3);
-    struct picker_request request = {.n_tokens = 400, .max_new_tokens = 10, .excluded = 2};
+    struct picker_slots excluded = {{0}};
+    struct picker_request request = {.n_tokens = 400, .max_new_tokens = 10, .excluded = &excluded};
     struct picker_choice choice;
 
-    assert_int_equal(picker_pick(&w, &request, &choice), 0);
+    picker_slots_add(&excluded, 1);
+    assert_int_equal(pick(workers, 3, &request, &choice), 0);
     assert_int_equal(choice.decode, 2);
     workers[2].is_usable = false;
-    assert_int_equal(picker_pick(&w, &request, &choice), 0); /* the prefill worker does both */
+    assert_int_equal(pick(workers, 3, &request, &choice), 0); /* the prefill worker does both */
     assert_int_equal(choice.decode, 0);
     assert_int_equal(choice.prefill, PICKER_NONE);
     workers[0].is_usable = false;
-    assert_int_equal(picker_pick(&w, &request, &choice), E_NOT_FOUND);
+    assert_int_equal(pick(workers, 3, &request, &choice), E_NOT_FOUND);
+    picker_slots_remove(&excluded, 1);
+    assert_true(picker_slots_is_empty(&excluded));
+    assert_int_equal(pick(workers, 3, &request, &choice), 0);
+    assert_int_equal(choice.decode, 1);
+}
+
+static void a_prompt_that_fits_nowhere_is_said_to(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].blocks_total = workers[1].blocks_total = 10;
+    choose(workers, 2, 320, E_LIMIT);
+    choose(workers, 2, 319, 0);
+}
+
+static void groups_are_kept_apart(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE), worker(PICKER_DECODE)};
+    struct picker_request request = {.n_tokens = 400, .max_new_tokens = 10, .group = 1};
+    struct picker_choice choice;
+
+    assert_int_equal(pick(workers, 3, &request, &choice), E_NOT_FOUND);
+    workers[2].group = 1;
+    assert_int_equal(pick(workers, 3, &request, &choice), 0);
+    assert_int_equal(choice.decode, 2);
+    assert_int_equal(choice.prefill, PICKER_NONE);
 }
 
 static void pairs_agree_on_the_layout(void **state)
@@ -178,11 +220,11 @@ static void a_shared_prefix_does_not_herd(void **state)
     workers[8].max_seqs = 100000;
     workers[8].decode_step_s = 1e-6;
     for (int i = 0; i < 800; i++) {
-        workers[0].cached_tokens = 128;
-        struct picker_world w = world(workers, 9);
         struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 10};
         struct picker_choice choice;
-        picker_pick(&w, &request, &choice);
+
+        workers[0].cached_tokens = 128;
+        pick(workers, 9, &request, &choice);
         if (choice.prefill == PICKER_NONE)
             continue;
         taken[choice.prefill]++;
@@ -206,6 +248,8 @@ int main(void)
         cmocka_unit_test(no_room_is_no_placement),
         cmocka_unit_test(a_full_decode_worker_is_no_placement),
         cmocka_unit_test(excluded_and_unusable_workers_are_left_out),
+        cmocka_unit_test(a_prompt_that_fits_nowhere_is_said_to),
+        cmocka_unit_test(groups_are_kept_apart),
         cmocka_unit_test(pairs_agree_on_the_layout),
         cmocka_unit_test(a_shared_prefix_does_not_herd),
     };

@@ -176,7 +176,7 @@ int rig_open(struct rig *rig)
     list_init(&router->queue);
     if (rig->clients == NULL || metrics_new(&router->metrics) < 0 || sim_model_open(4096, &rig->sim) < 0 ||
         hashmap_new(sizeof(uint64_t), &router->by_number) < 0 ||
-        picker_index_new(1000, NS_PER_S, &router->index) < 0)
+        picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(&router->fleet) < 0)
         return E_NOMEM;
     router->m_queued =
         metric_series(metric_family(router->metrics, METRIC_GAUGE, "test_queued", "Test.", ""), NULL);
@@ -195,6 +195,7 @@ void rig_close(struct rig *rig)
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct gen_handle, all));
     picker_index_free(router->index);
+    picker_fleet_free(router->fleet);
     hashmap_free(router->by_number);
     metrics_free(router->metrics);
     sim_model_close(&rig->sim);
@@ -349,9 +350,9 @@ void rig_finish(struct rig *rig, struct link *link, Baton__Finish finish, int er
 bool rig_ledgers_are_empty(const struct rig *rig)
 {
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
-        const struct ledger *ledger = &rig->router.workers[slot].ledger;
+        const struct picker_ledger *ledger = picker_fleet_ledger(rig->router.fleet, slot);
 
-        if (ledger->prefill_tokens != 0 || ledger->n_seqs != 0 || ledger->tokens != 0)
+        if (ledger->prefill_tokens != 0 || ledger->n_seqs != 0 || ledger->context_tokens != 0)
             return false;
     }
     return true;

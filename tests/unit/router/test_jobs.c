@@ -253,21 +253,18 @@ static void absurd_reports_are_cut(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
     Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
-    struct picker_worker rows[PICKER_MAX_WORKERS];
-    struct picker_world world;
-    struct gen_handle job = {.model = &rig.router.models[0]};
+    struct picker_worker row;
 
     load.prefill_tokens_per_s = (double)INFINITY;
     load.decode_step_s = (double)NAN;
     load.transfer_bytes_per_s = -1;
     load.waiting = load.running = UINT32_MAX;
     rig_beat(&rig, d, &load);
-    router_world(&rig.router, &job, rows, &world);
-    assert_true(rows[0].is_usable);
-    assert_true(rows[0].prefill_tokens_per_s == 0 && rows[0].decode_step_s == 0 &&
-                rows[0].transfer_bytes_per_s == 0);
-    assert_int_equal(rows[0].n_running, UINT32_MAX);
-    assert_true(picker_itl_s(&rows[0]) > 1);
+    picker_fleet_row(rig.router.fleet, 0, &row);
+    assert_true(row.is_usable);
+    assert_true(row.prefill_tokens_per_s == 0 && row.decode_step_s == 0 && row.transfer_bytes_per_s == 0);
+    assert_int_equal(row.n_running, UINT32_MAX);
+    assert_true(picker_itl_s(&row) > 1);
 }
 
 static void hellos_are_looked_at(void **state)
@@ -392,8 +389,10 @@ static void a_restarted_worker_is_new(void **state)
 static void set_layout(const char *node, uint64_t layout)
 {
     for (uint32_t i = 0; i < PICKER_MAX_WORKERS; i++)
-        if (strcmp(rig.router.workers[i].node, node) == 0)
+        if (strcmp(rig.router.workers[i].node, node) == 0) {
             rig.router.workers[i].layout = layout;
+            router_worker_refresh(&rig.router, &rig.router.workers[i]);
+        }
 }
 
 /* The layout covers the numerics id: whoever goes on with an answer goes on with its bits. */

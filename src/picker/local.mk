@@ -2,6 +2,7 @@
 noinst_LIBRARIES += libpicker.a
 libpicker_a_SOURCES = src/picker/picker.h src/picker/pick.c src/picker/estimate.c \
 	src/picker/index.h src/picker/index.c
+libpicker_a_SOURCES += src/picker/holder.h src/picker/holder.c
 
 if HAVE_CMOCKA
 picker_tests = tests/unit/picker/test_pick tests/unit/picker/test_index

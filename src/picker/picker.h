@@ -18,6 +18,7 @@ enum picker_role { PICKER_PREFILL, PICKER_DECODE };
 
 struct picker_worker {
     bool is_usable; /* link up, model and KV layout agree, not draining */
+    bool can_push;  /* link up and the model agrees: may be asked for what it has cached */
     enum picker_role role;
     uint64_t layout; /* KV layout fingerprint: a pair must agree */
     uint64_t host;   /* digest of the host id: equal means shared memory */

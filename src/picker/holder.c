@@ -4,26 +4,29 @@
  *   push      latency + missing tokens x bytes per token / bandwidth       (measured by the receiver)
  *   compute   missing tokens / prefill speed                               (measured by the asker)
  *
- * The bandwidth is what the asker has seen arrive.  One that has seen nothing yet is given the picker's guess
- * for it, so that a first push is tried and teaches the rest.  The latency is our prior: the three messages
- * before the first byte each wait for the end of a step, the holder's decode step or the asker's own.  A push
- * must beat computing by a margin, since computing is certain and a push may fail.
+ * The bandwidth is that of pushes which the asker asked for; a hand-off's is no faster than prefill computes.
+ * One that has seen nothing lately is given a guess, so that a push is tried and teaches the rest.  The
+ * latency is our prior: the three messages before the first byte each wait for the end of a step, the
+ * holder's decode step or the asker's own.  A push must beat computing by a margin, since computing is
+ * certain and a push may fail.
  *
  * Of several holders the one with more is better as long as the additional tokens are worth it, which they
  * are whenever pushing a token beats computing it; so the most tokens win, then the same host, then who has
  * less to do. */
 #include "picker/holder.h"
 
-#define LATENCY_S                  0.002
-#define LATENCY_STEPS              2
-#define GUESS_TRANSFER_BYTES_PER_S 1e9
-#define MARGIN                     1.25
+#define LATENCY_S         0.002
+#define LATENCY_STEPS     2
+#define GUESS_BYTES_PER_S 1e9
+#define MARGIN            1.25
 
 double picker_push_s(const struct picker_worker *from, const struct picker_worker *to, uint32_t n_tokens)
 {
-    double rate = to->transfer_bytes_per_s > 0 ? to->transfer_bytes_per_s : GUESS_TRANSFER_BYTES_PER_S;
+    double rate = to->push_bytes_per_s;
     double step_s = from->n_running > 0 ? from->decode_step_s : 0;
 
+    if (rate <= 0)
+        rate = to->transfer_bytes_per_s > GUESS_BYTES_PER_S ? to->transfer_bytes_per_s : GUESS_BYTES_PER_S;
     return LATENCY_S + LATENCY_STEPS * step_s + (double)n_tokens * (double)to->kv_bytes_per_token / rate;
 }
 

@@ -33,6 +33,7 @@ struct picker_worker {
     double prefill_tokens_per_s;
     double decode_step_s;
     double transfer_bytes_per_s;
+    double push_bytes_per_s; /* of what it asked for */
     uint64_t kv_bytes_per_token;
     uint32_t cached_tokens; /* of THIS request's prompt, per the prefix index */
 };

@@ -11,8 +11,10 @@
 #include "metrics/metrics.h"
 #include "net/link.h"
 #include "net/listener.h"
+#include "picker/holder.h"
 #include "picker/index.h"
 #include "picker/picker.h"
+#include "prefix/block_events.h"
 #include "router/router_conf.h"
 
 #define ROUTER_MAX_MODELS 16
@@ -54,7 +56,8 @@ struct router_worker {
     Baton__LoadReport report; /* scalars only */
     uint64_t reported_ns;
     struct ledger ledger;
-    uint64_t n_dispatched, n_lost; /* for status */
+    struct block_follower follower; /* of its block events */
+    uint64_t n_dispatched, n_lost;  /* for status */
 };
 
 /* ---- jobs: one client request ---- */
@@ -107,6 +110,9 @@ struct gen_handle {      /* a job; the front knows it under this name */
     struct gen_proof sum; /* of earlier attempts */
     uint64_t submitted_ns, queued_ns, first_token_ns;
     struct picker_choice estimate;
+    struct picker_holder holder; /* whom the worker that computes may ask for cached blocks; slot
+                                    PICKER_NONE: nobody */
+    uint32_t ask_limit_ms;
 };
 
 struct router {
@@ -132,6 +138,7 @@ struct router {
     struct picker_index *index;
     bool is_draining;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
+    struct metric *m_asks, *m_resyncs;
     struct metric_family *f_workers;
 };
 
@@ -153,6 +160,15 @@ void router_models_free(struct router *router);
 /* world.c */
 void router_world(struct router *router, const struct gen_handle *job,
                   struct picker_worker rows[PICKER_MAX_WORKERS], struct picker_world *out);
+
+/* blocks.c: what workers have cached */
+void router_blocks_up(struct router *router, uint32_t slot);   /* a worker's link is up */
+void router_blocks_down(struct router *router, uint32_t slot); /* it is gone: nothing is known of it */
+void router_blocks_tick(struct router *router);
+void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
+/* Sets the job's holder for this placement, and takes off the choice what need not be computed then. */
+void router_blocks_choose(struct gen_handle *job, const struct picker_world *world,
+                          const struct picker_request *request, struct picker_choice *choice);
 
 /* dispatch.c: the backend, placement, the ends of a job */
 struct backend router_backend(struct router *router);

@@ -30,6 +30,7 @@ static void fill_row(const struct router_worker *worker, uint32_t cached_blocks,
     row->prefill_tokens_per_s = report->prefill_tokens_per_s;
     row->decode_step_s = report->decode_step_s;
     row->transfer_bytes_per_s = report->transfer_bytes_per_s;
+    row->push_bytes_per_s = report->push_bytes_per_s;
     row->kv_bytes_per_token = worker->kv_bytes_per_token;
     row->cached_tokens = cached_blocks * worker->block_tokens;
 }
@@ -45,7 +46,10 @@ void router_world(struct router *router, const struct gen_handle *job,
 
         rows[slot] = (struct picker_worker){0};
         rows[slot].is_usable = router_worker_usable(worker) && worker->model == job->model;
-        if (rows[slot].is_usable)
+        /* who drains takes no work, but may give away what it has */
+        rows[slot].can_push = worker->is_taken && worker->link != NULL && link_is_up(worker->link) &&
+                              worker->model == job->model;
+        if (rows[slot].is_usable || rows[slot].can_push)
             fill_row(worker, cached[slot], &rows[slot]);
     }
     out->workers = rows;

@@ -30,6 +30,8 @@ void command_free(struct command *command)
         task_spec_fini(&command->as.submit);
     if (command->kind == COMMAND_SHAPE)
         grammar_unref(command->as.shape.grammar);
+    if (command->kind == COMMAND_BLOCKS_SOLE)
+        free(command->as.sole.hashes);
     if (command->kind == COMMAND_PEER_MESSAGE)
         peer_message_fini(&command->as.peer);
     free(command);
@@ -75,6 +77,7 @@ void report_free(struct report *report)
     free(report->draws);
     peer_message_fini(&report->peer);
     buf_fini(&report->shape);
+    free(report->events);
     free(report);
 }
 

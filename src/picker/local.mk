@@ -12,4 +12,8 @@ tests_unit_picker_test_pick_SOURCES = tests/unit/picker/test_pick.c
 tests_unit_picker_test_pick_LDADD = $(link_picker) $(CMOCKA_LIBS)
 tests_unit_picker_test_index_SOURCES = tests/unit/picker/test_index.c
 tests_unit_picker_test_index_LDADD = $(link_picker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/picker/test_holder
+TESTS += tests/unit/picker/test_holder
+tests_unit_picker_test_holder_SOURCES = tests/unit/picker/test_holder.c
+tests_unit_picker_test_holder_LDADD = $(link_picker) $(CMOCKA_LIBS)
 endif

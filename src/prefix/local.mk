@@ -9,4 +9,8 @@ check_PROGRAMS += tests/unit/prefix/test_block_hash
 TESTS += tests/unit/prefix/test_block_hash
 tests_unit_prefix_test_block_hash_SOURCES = tests/unit/prefix/test_block_hash.c tests/unit/prefix/vectors.h
 tests_unit_prefix_test_block_hash_LDADD = $(link_prefix) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/prefix/test_block_events
+TESTS += tests/unit/prefix/test_block_events
+tests_unit_prefix_test_block_events_SOURCES = tests/unit/prefix/test_block_events.c
+tests_unit_prefix_test_block_events_LDADD = $(link_prefix) $(CMOCKA_LIBS)
 endif

@@ -50,6 +50,7 @@ struct ask {
     uint64_t number; /* ours, random */
     uint32_t peer;
     struct list waiters;       /* struct task, by in_ask */
+    const struct task *owner;  /* whose prompt it is; NULL: that one left */
     struct block_hash *hashes; /* [n_hashes] of the prompt's blocks from its first */
     uint32_t n_hashes, n_here;
     kv_block_id *blocks; /* a reference each: [0, n_here) found here, then those that the transfer fills */
@@ -94,21 +95,20 @@ static void ask_free(struct ask *ask)
 static void release(struct ask *ask, struct task *task)
 {
     struct worker_engine *engine = ask->engine;
-    uint32_t n = ask->n_arrived;
 
     list_remove(&task->in_ask);
     task->ask = NULL;
     engine->n_asking--;
-    if (n > 0) {
+    if (task == ask->owner && ask->n_arrived > 0) {
         task->fetched_from = ask->n_here * block_tokens(engine);
-        task->fetched_to = (ask->n_here + n) * block_tokens(engine);
+        task->fetched_to = (ask->n_here + ask->n_arrived) * block_tokens(engine);
         str_copy(task->transport, sizeof(task->transport), ask->is_shm ? "shm" : "tcp");
     }
     task->transfer_ns = clock_now_ns() - task->asked_ns;
     worker_tasks_go_on(engine, task);
 }
 
-/* Only the first of the tasks that waited is said to have had it transferred; the others found it here. */
+/* Only the task that asked is said to have had it transferred; who joined found it here. */
 static void finish(struct ask *ask)
 {
     struct asks *asks = ask->engine->asks;
@@ -119,10 +119,8 @@ static void finish(struct ask *ask)
     metric_add(ask->n_arrived > 0 ? asks->m_done : asks->m_in_vain, 1);
     metric_add(asks->m_tokens, (double)ask->n_arrived * block_tokens(ask->engine));
     give_back(ask);
-    while (!list_is_empty(&ask->waiters)) {
+    while (!list_is_empty(&ask->waiters))
         release(ask, container_of(ask->waiters.next, struct task, in_ask));
-        ask->n_arrived = 0;
-    }
 }
 
 static void give_up(struct ask *ask, int code)
@@ -269,6 +267,7 @@ bool worker_asks_begin(struct worker_engine *engine, struct task *task)
     ask = ask_new(engine, spec, hashes, n_hashes);
     if (ask == NULL)
         return false;
+    ask->owner = task;
     join(ask, task);
     if (worker_engine_peer(engine, ask->peer) != NULL)
         say(ask);
@@ -284,6 +283,8 @@ void worker_asks_leave(struct worker_engine *engine, struct task *task)
     list_remove(&task->in_ask);
     task->ask = NULL;
     engine->n_asking--;
+    if (ask->owner == task)
+        ask->owner = NULL;
     if (list_is_empty(&ask->waiters))
         give_up(ask, E_CANCELLED);
 }

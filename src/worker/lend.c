@@ -40,6 +40,7 @@ struct loan {
     kv_block_id *table; /* [n_blocks] a reference each */
     uint32_t n_blocks;
     uint32_t layer, n_given; /* of that layer; those before are given as a whole */
+    uint32_t n_pieces;       /* given in all: the turn ends when so many have left */
     uint64_t moved_ns;
     bool is_over;
 };
@@ -82,6 +83,7 @@ static void give_window(struct loan *loan)
         uint32_t n = loan->n_blocks - loan->n_given < n_left ? loan->n_blocks - loan->n_given : n_left;
 
         loan->n_given += n;
+        loan->n_pieces += n;
         n_left -= n;
         kvxfer_send_ready(loan->send, loan->layer, loan->n_given, loan->table);
         if (loan->n_given == loan->n_blocks) {
@@ -243,7 +245,7 @@ bool worker_loans_transport(struct worker_engine *engine, const struct tr_event 
         return false;
     loan->moved_ns = clock_now_ns();
     kvxfer_send_event(loan->send, event, loan->moved_ns);
-    if (event->kind == TR_PUSH_SENT || loan->is_over)
+    if (loan->is_over || (event->kind == TR_PUSH_SENT && event->n_pieces >= loan->n_pieces))
         end_turn(loan);
     return true;
 }

@@ -17,4 +17,9 @@ tests_unit_worker_test_routers_SOURCES = tests/unit/worker/test_routers.c
 tests_unit_worker_test_routers_LDADD = $(link_worker) $(CMOCKA_LIBS)
 tests_unit_worker_test_shapes_SOURCES = tests/unit/worker/test_shapes.c $(grammar_test_help)
 tests_unit_worker_test_shapes_LDADD = $(link_worker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/test_share
+TESTS += tests/unit/worker/test_share
+# transport, clock and the worker around are the test's own fakes
+tests_unit_worker_test_share_SOURCES = tests/unit/worker/test_share.c src/worker/ask.c src/worker/lend.c
+tests_unit_worker_test_share_LDADD = libkvxfer.a $(link_kv) $(CMOCKA_LIBS)
 endif

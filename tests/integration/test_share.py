@@ -5,12 +5,15 @@ A conversation of ten turns runs over two prefill and two decode workers, and ev
 test drains the others, so that the router has no choice.  What a worker lacks it asks for, and the counters of all four
 workers say what was computed.
 """
+import http.client
 import json
+import os
+import signal
 import subprocess
 import time
 
-from cluster import BUILD, Cluster, in_threads, main, patience
-from test_caching import BLOCK, Loop
+from cluster import BUILD, Cluster, main, patience
+from test_caching import BLOCK, PUBLIC, Loop, new_key, reads
 
 TURNS = 10
 
@@ -24,11 +27,14 @@ def drain(cluster, worker, is_drained):
 def use_only(cluster, names):
     """Drains all workers but these, and waits until the router knows, and knows what each has cached."""
     for worker in cluster.workers:
+        if worker.process.poll() is not None:
+            continue
         drain(cluster, worker, worker.name not in names)
     until = time.monotonic() + patience(30)
     while True:
         rows = cluster.routers[0].status()["workers"]
-        if {row["node"] for row in rows if row["usable"]} == set(names) and all(row["blocks_known"] for row in rows):
+        is_known = all(row["blocks_known"] for row in rows if row["up"])
+        if {row["node"] for row in rows if row["usable"]} == set(names) and is_known:
             return
         assert time.monotonic() < until, rows
         time.sleep(0.02)
@@ -97,6 +103,90 @@ def decode_workers_ask_each_other():
     ten_turns("auto", [("decode0",), ("decode1",)], placement__local_prefill_tokens="100000")
 
 
+def text(n):
+    return " ".join(f"Item {n}.{i} of the list is what it is." for i in range(40))
+
+
+def leave_early(cluster, asker, words):
+    """A client that hangs up while its prompt is being asked for (or just after, on a slow machine)."""
+    connection = http.client.HTTPConnection("127.0.0.1", cluster.routers[0].http, timeout=patience(60))
+    connection.request("POST", "/v1/messages", json.dumps(cluster.body(words)), {"content-type": "application/json"})
+    until = time.monotonic() + 1
+    while asker.status()["tasks"] == 0 and time.monotonic() < until:
+        time.sleep(0.01)
+    connection.close()
+
+
+def a_holder_that_hangs_or_dies_costs_no_answer():
+    """The holder stops in the middle of being asked, its client leaves meanwhile, it is killed: the prompt is computed,
+    with the same answer, and nothing stays pinned."""
+    with Cluster() as c:
+        c.router(placement__share="always", placement__local_prefill_tokens="100000")
+        holder, asker = c.worker("decode"), c.worker("decode")
+        c.wait_ready(decode=2)
+        received = lambda: asker.metric("baton_asks_received_tokens_total")
+
+        def computed_by_the_holder(n):
+            use_only(c, [holder.name])
+            answer = c.ask(text(n))
+            assert answer.proof["decode"] == holder.name, answer.proof
+            use_only(c, [asker.name])
+            return answer
+
+        want = computed_by_the_holder(1)
+        got = c.ask(text(1))
+        assert got.text == want.text and got.proof["transferred"] > 300, got.proof
+        assert got.proof["computed"] + got.proof["transferred"] + got.proof["reused"] == got.proof["prompt"], got.proof
+        n_received = received()
+        assert n_received == got.proof["transferred"], (n_received, got.proof)
+
+        want = computed_by_the_holder(2)
+        holder.kill(signal.SIGSTOP)
+        got = c.ask(text(2))  # until the link is known to be dead
+        assert got.text == want.text and got.proof["transferred"] == 0, got.proof
+        assert asker.metric('baton_asks_total{result="in_vain"}') == 1
+        holder.kill(signal.SIGCONT)
+
+        want = computed_by_the_holder(3)
+        holder.kill(signal.SIGSTOP)
+        leave_early(c, asker, text(3))
+        holder.kill(signal.SIGCONT)
+        c.assert_quiet()
+
+        want = computed_by_the_holder(4)
+        holder.kill()
+        got = c.ask(text(4))
+        assert got.text == want.text, (got.text, want.text)
+        c.assert_quiet()
+
+
+def tenants_stay_apart_and_what_is_public_is_pushed():
+    question = "What is the KV cache? " * 20
+    with Cluster() as c:
+        keys, public = os.path.join(c.dir, "keys"), os.path.join(c.dir, "public.json")
+        ann, bob = new_key(c, keys, "ann"), new_key(c, keys, "bob")
+        with open(public, "w") as f:
+            json.dump({"system": PUBLIC}, f)
+        port = c.router(placement__share="always", placement__local_prefill_tokens="100000", http__api_keys=keys,
+                        cache__public_prefix=public).http
+        c.worker("decode")
+        c.worker("decode")
+        c.wait_ready(decode=2)
+        use_only(c, ["decode0"])
+        _, prompt = reads(port, ann, PUBLIC, question)
+        reads(port, ann, "Private. " + PUBLIC, question)
+        use_only(c, ["decode1"])
+        assert reads(port, bob, "Private. " + PUBLIC, question)[0] == 0, "what is not declared is shared"
+        assert total(c, "baton_asks_received_tokens_total") == 0
+        shared = reads(port, bob, PUBLIC, question)[0]
+        received = total(c, "baton_asks_received_tokens_total")
+        assert 0 < shared == received < prompt - len(question) // 8, (shared, received, prompt)
+        again = reads(port, ann, PUBLIC, question)[0]  # ann's own question comes too
+        assert again == (prompt - 1) // BLOCK * BLOCK == total(c, "baton_asks_received_tokens_total"), (again, prompt)
+        c.assert_quiet()
+
+
 if __name__ == "__main__":
     main([a_conversation_is_computed_once_over_shm, a_conversation_is_computed_once_over_tcp,
-          decode_workers_ask_each_other])
+          decode_workers_ask_each_other, a_holder_that_hangs_or_dies_costs_no_answer,
+          tenants_stay_apart_and_what_is_public_is_pushed])

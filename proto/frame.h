@@ -38,7 +38,12 @@
     X(PREFILL_DONE, 33, PrefillDone, prefill_done, 64 << 10)                                                 \
     X(TRANSFER_DONE, 34, TransferDone, transfer_done, 4 << 10)                                               \
     X(TRANSFER_CANCEL, 35, TransferCancel, transfer_cancel, 4 << 10)                                         \
-    X(TRANSFER_STOPPED, 36, TransferStopped, transfer_stopped, 4 << 10)
+    X(TRANSFER_STOPPED, 36, TransferStopped, transfer_stopped, 4 << 10)                                      \
+    X(ASK, 40, Ask, ask, 4 << 20)                                                                            \
+    X(ASK_REFUSED, 41, AskRefused, ask_refused, 4 << 10)                                                     \
+    X(BLOCK_EVENTS, 50, BlockEvents, block_events, 1 << 20)                                                  \
+    X(BLOCKS_WANTED, 51, BlocksWanted, blocks_wanted, 4 << 10)                                               \
+    X(BLOCKS_SOLE, 52, BlocksSole, blocks_sole, 1 << 20)
 
 enum frame_type {
 #define X(name, number, ctype, snake, max_bytes) FRAME_##name = number,

@@ -15,6 +15,7 @@
  *   WITHIN reals                 value, either sign (max)
  *   BYTES  bytes                 length
  *   WORDS  bytes                 length, a multiple of four
+ *   HASHES bytes                 length, a multiple of sixteen
  *   COUNT  repeated              elements
  *   NEEDED message               must be there
  *
@@ -39,8 +40,11 @@
 #define MAX_PENALTY  100
 #define MAX_BIAS     1024 /* entries */
 #define MAX_TOP      20   /* likeliest tokens beside one drawn */
+#define HASH_BYTES   UINT64_C(16)
+#define MAX_ASKED    (UINT64_C(1) << 17) /* blocks of a prompt of MAX_TOKENS */
+#define MAX_EVENTS   (UINT64_C(1) << 15) /* in one frame */
 
-enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, WORDS, COUNT, NEEDED };
+enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, WORDS, HASHES, COUNT, NEEDED };
 
 struct limit {
     const char *field;
@@ -51,7 +55,7 @@ struct limit {
 /* A message's rows, in the order of the fields' numbers; the field named NULL ends them. */
 struct limits {
     const ProtobufCMessageDescriptor *message;
-    struct limit rows[12];
+    struct limit rows[16];
 };
 
 #define NODE_NAME NAME, 1, 63
@@ -74,7 +78,8 @@ static const struct limits table[] = {
     {&baton__load_report__descriptor,
      {{"prefill_tokens_per_s", RANGE, 0, MAX_REAL},
       {"decode_step_s", RANGE, 0, MAX_REAL},
-      {"transfer_bytes_per_s", RANGE, 0, MAX_REAL}}},
+      {"transfer_bytes_per_s", RANGE, 0, MAX_REAL},
+      {"push_bytes_per_s", RANGE, 0, MAX_REAL}}},
     {&baton__goodbye__descriptor, {{"text", TEXT, 0, 511}}},
     {&baton__vocabulary_wanted__descriptor, {{"fingerprint", HEX, 32, 32}}},
     {&baton__vocabulary_part__descriptor,
@@ -92,7 +97,9 @@ static const struct limits table[] = {
       {"constraint", BYTES, 0, MAX_SHAPE},
       {"keep_tokens", RANGE, 0, MAX_TOKENS},
       {"keep_1h_tokens", RANGE, 0, MAX_TOKENS},
-      {"public_tokens", RANGE, 0, MAX_TOKENS}}},
+      {"public_tokens", RANGE, 0, MAX_TOKENS},
+      {"holder_tokens", RANGE, 0, MAX_TOKENS},
+      {"ask_limit_ms", RANGE, 0, MAX_PAUSE_MS}}},
     {&baton__peer__descriptor, {{"node", NODE_NAME}, {"link_address", TEXT, 1, MAX_TEXT}}},
     {&baton__sampling__descriptor,
      {{"temperature", RANGE, 0, 100},
@@ -125,6 +132,15 @@ static const struct limits table[] = {
     {&baton__grant_refused__descriptor, {{"retry_after_ms", RANGE, 0, MAX_PAUSE_MS}}},
     {&baton__prefill_done__descriptor, {{"top_ids", COUNT, 0, MAX_TOP}, {"top_logprobs", COUNT, 0, MAX_TOP}}},
     {&baton__transfer_done__descriptor, {{"n_tokens", RANGE, 0, MAX_TOKENS}}},
+    {&baton__ask__descriptor,
+     {{"ask", RANGE, 1, UINT64_MAX}, {"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_ASKED}}},
+    {&baton__ask_refused__descriptor, {{"ask", RANGE, 1, UINT64_MAX}}},
+    {&baton__block_events__descriptor,
+     {{"first_number", RANGE, 1, UINT64_MAX / 2},
+      {"hashes", HASHES, 0, HASH_BYTES *MAX_EVENTS},
+      {"tiers", BYTES, 0, MAX_EVENTS},
+      {"part", RANGE, 0, MAX_BLOCKS}}},
+    {&baton__blocks_sole__descriptor, {{"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS}}},
 };
 
 /* Where the walk is, for the fault's text. */
@@ -288,6 +304,9 @@ static int check_bytes(const struct check *check, const ProtobufCBinaryData *dat
     if (limit != NULL && limit->rule == WORDS && data->len % 4 != 0)
         return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes are no whole number of tokens",
                          check->message, check->field, data->len);
+    if (limit != NULL && limit->rule == HASHES && data->len % HASH_BYTES != 0)
+        return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes are no whole number of hashes",
+                         check->message, check->field, data->len);
     return 0;
 }
 
@@ -406,12 +425,27 @@ static int check_tokens(const Baton__Tokens *tokens, struct fault *fault)
     return err;
 }
 
+/* Tiers go with hashes one to one, in events and in snapshots. */
+static int check_events(const Baton__BlockEvents *events, struct fault *fault)
+{
+    size_t n = events->hashes.len / HASH_BYTES;
+
+    if (events->tiers.len != n)
+        return fault_set(fault, E_PROTO, "BlockEvents.tiers: %zu for %zu blocks", events->tiers.len, n);
+    for (size_t i = 0; i < n; i++)
+        if (events->tiers.data[i] > BATON__BLOCK_TIER__TIER_DISK)
+            return fault_set(fault, E_PROTO, "BlockEvents.tiers: unknown tier %u", events->tiers.data[i]);
+    return 0;
+}
+
 static int check_relations(const ProtobufCMessage *message, struct fault *fault)
 {
     if (message->descriptor == &baton__submit__descriptor)
         return check_submit((const Baton__Submit *)message, fault);
     if (message->descriptor == &baton__tokens__descriptor)
         return check_tokens((const Baton__Tokens *)message, fault);
+    if (message->descriptor == &baton__block_events__descriptor)
+        return check_events((const Baton__BlockEvents *)message, fault);
     if (message->descriptor == &baton__prefill_done__descriptor) {
         const Baton__PrefillDone *done = (const Baton__PrefillDone *)message;
 

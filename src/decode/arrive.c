@@ -130,18 +130,6 @@ static void refuse(struct arrive *arrive, uint32_t peer, uint64_t transfer, int 
     worker_engine_to_peer(arrive->engine, peer, &refused);
 }
 
-static bool wants_shm(struct arrive *arrive, uint32_t peer)
-{
-    const struct worker_engine_opts *opts = worker_engine_opts(arrive->engine);
-    const struct peer_facts *facts = worker_engine_peer(arrive->engine, peer);
-    bool can_shm = facts != NULL && facts->is_same_host && facts->unix_path[0] != '\0' &&
-                   worker_engine_unix_path(arrive->engine)[0] != '\0';
-
-    if (opts->is_auto)
-        return can_shm;
-    return opts->preferred == TR_SHM;
-}
-
 static void grant(struct arrive *arrive, struct receipt *receipt, uint32_t peer,
                   const struct kvxfer_message *offer)
 {
@@ -165,7 +153,7 @@ static void grant(struct arrive *arrive, struct receipt *receipt, uint32_t peer,
     }
     receipt->peer = peer;
     receipt->transfer = offer->transfer;
-    receipt->is_shm = wants_shm(arrive, peer);
+    receipt->is_shm = worker_engine_wants_shm(arrive->engine, peer);
     recv.is_shm = receipt->is_shm;
     do
         rng_system(&receipt->ticket, sizeof(receipt->ticket));

@@ -108,6 +108,24 @@ static struct block *block_at(const struct kv_pool *pool, kv_block_id id)
 
 /* ---- states ---- */
 
+static void tell(const struct kv_pool *pool, kv_block_id id, bool is_here)
+{
+    if (pool->opts.on_block != NULL)
+        pool->opts.on_block(pool->opts.on_block_arg, &pool->hashes[id], is_here);
+}
+
+/* It can no longer be found. */
+static void drop_name(struct kv_pool *pool, kv_block_id id)
+{
+    struct block *block = &pool->blocks[id];
+
+    if (block->is_findable) {
+        hash_index_remove(&pool->index, id);
+        tell(pool, id, false);
+    }
+    block->is_findable = block->has_hash = false;
+}
+
 static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
 {
     static const bool may[N_STATES][N_STATES] = {
@@ -131,9 +149,7 @@ static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
         shelf_put(&pool->shelf, id, pool->opts.now_ns());
     if (to == KV_FREE) {
         ASSERT(block->n_refs == 0 && block->n_leases == 0);
-        if (block->is_findable)
-            hash_index_remove(&pool->index, id);
-        block->is_findable = block->has_hash = false;
+        drop_name(pool, id);
         shelf_unmark(&pool->shelf, id);
         free_map_put(&pool->free_map, id);
     }
@@ -147,6 +163,7 @@ static kv_block_id claim_hash(struct kv_pool *pool, kv_block_id id)
     if (holder == KV_BLOCK_NONE) {
         hash_index_add(&pool->index, id);
         pool->blocks[id].is_findable = true;
+        tell(pool, id, true);
     }
     return holder;
 }
@@ -289,9 +306,7 @@ void kv_forget(struct kv_pool *pool, kv_block_id id)
     struct block *block = block_at(pool, id);
 
     ASSERT(block->state == KV_SEALED);
-    if (block->is_findable)
-        hash_index_remove(&pool->index, id);
-    block->is_findable = block->has_hash = false;
+    drop_name(pool, id);
 }
 
 uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_t n, kv_block_id *ids_out)
@@ -341,7 +356,33 @@ void kv_expire(struct kv_pool *pool)
     }
 }
 
+void kv_share(struct kv_pool *pool, kv_block_id id, bool is_shared)
+{
+    ASSERT(block_at(pool, id)->n_refs > 0);
+    shelf_share(&pool->shelf, id, is_shared);
+}
+
+bool kv_is_shared(const struct kv_pool *pool, kv_block_id id)
+{
+    return pool->shelf.places[id].is_shared;
+}
+
+void kv_unshare(struct kv_pool *pool, const struct block_hash *hash)
+{
+    kv_block_id id = hash_index_find(&pool->index, hash);
+
+    if (id != KV_BLOCK_NONE)
+        shelf_share(&pool->shelf, id, false);
+}
+
 /* ---- looking ---- */
+
+void kv_each(const struct kv_pool *pool, void (*visit)(void *arg, const struct block_hash *hash), void *arg)
+{
+    for (kv_block_id id = 0; id < pool->opts.n_blocks; id++)
+        if (pool->blocks[id].is_findable)
+            visit(arg, &pool->hashes[id]);
+}
 
 enum kv_state kv_state_of(const struct kv_pool *pool, kv_block_id id)
 {
@@ -356,6 +397,7 @@ void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
         .n_sealed = pool->n_in_state[KV_SEALED],
         .n_cached = pool->n_in_state[KV_CACHED],
         .n_kept = pool->shelf.kept.n,
+        .n_shared = pool->shelf.shared.n,
         .n_zombie = pool->n_in_state[KV_ZOMBIE],
         .n_leased = pool->n_leased,
         .n_evicted = pool->n_evicted,

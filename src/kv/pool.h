@@ -11,7 +11,8 @@
  *
  * A SEALED block with a hash can be found by it; at zero references it becomes CACHED, stays findable, and is
  * evicted when kv_take needs room or when its lifetime ends.  Evicted are first those never marked by
- * kv_keep(), then those whose mark has run out, both in LRU order, then the others by when theirs does.  An
+ * kv_keep(), then those whose mark has run out, both in LRU order, then the others by when theirs does.  Of
+ * the unmarked ones those that other workers hold too (kv_share) count as twice as old as they are.  An
  * unsealed block goes to FREE at zero references.
  *
  * A lease (kv_lease / kv_unlease) pins a block for a transfer whatever its references: a FILLING block that
@@ -42,12 +43,17 @@ struct kv_pool_opts {
     uint32_t block_tokens;    /* what a block holds; the pool only remembers it */
     uint64_t lifetime_ns;     /* of a cached block since its last use; 0: five minutes */
     uint64_t (*now_ns)(void); /* NULL: the monotonic clock; simulators bring their own */
+    /* Content can be found here from now on, or can no longer.  From inside any call below that changes
+     * something; it must not call back.  NULL: nobody wants to know. */
+    void (*on_block)(void *arg, const struct block_hash *hash, bool is_here);
+    void *on_block_arg;
 };
 
 struct kv_pool_counts { /* blocks by state; cumulative counters */
     uint32_t n_free, n_filling, n_sealed, n_cached, n_zombie;
     uint32_t n_leased;
-    uint32_t n_kept; /* of the cached ones: marked for longer, as of the last look */
+    uint32_t n_kept;   /* of the cached ones: marked for longer, as of the last look */
+    uint32_t n_shared; /* of the cached ones: held elsewhere too */
     uint64_t n_evicted, n_expired, n_hits, n_misses; /* in blocks */
 };
 
@@ -80,6 +86,16 @@ void kv_forget(struct kv_pool *pool, kv_block_id id);
 uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_t n, kv_block_id *ids_out);
 /* The same without taking references: how much would hit. */
 uint32_t kv_peek(const struct kv_pool *pool, const struct block_hash *hashes, uint32_t n);
+
+/* Everything that can be found, in no order.  The visit must not change the pool. */
+void kv_each(const struct kv_pool *pool, void (*visit)(void *arg, const struct block_hash *hash), void *arg);
+
+/* Another worker is known to hold the same content: when it is cached here, it goes before others that were
+ * used as lately (see shelf.c).  Only a hint; ends when the block is freed.  The block has a reference. */
+void kv_share(struct kv_pool *pool, kv_block_id id, bool is_shared);
+bool kv_is_shared(const struct kv_pool *pool, kv_block_id id);
+/* Nobody else holds it any more: the hint was right once. */
+void kv_unshare(struct kv_pool *pool, const struct block_hash *hash);
 
 /* For each lease one unlease.  Only a block that has a reference can be leased. */
 void kv_lease(struct kv_pool *pool, kv_block_id id);

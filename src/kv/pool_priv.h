@@ -45,6 +45,7 @@ struct shelf_place {          /* one block's, whether it lies on the shelf or no
     uint8_t where;
     uint64_t used_ns, used_order;
     uint64_t keep_ns; /* it is wanted until then; 0: no mark */
+    bool is_shared;   /* other workers hold it too */
 };
 
 struct shelf_heap {
@@ -55,7 +56,7 @@ struct shelf_heap {
 struct shelf {
     struct shelf_place *places; /* [id] */
     kv_block_id oldest, newest; /* of those without a mark */
-    struct shelf_heap lapsed, kept;
+    struct shelf_heap shared, lapsed, kept;
     uint64_t n_used;
 };
 
@@ -65,7 +66,10 @@ void shelf_put(struct shelf *shelf, kv_block_id id, uint64_t now_ns); /* it was 
 void shelf_remove(struct shelf *shelf, kv_block_id id);
 /* Not while it lies on the shelf.  Until then or, if it was marked so already, longer. */
 void shelf_keep(struct shelf *shelf, kv_block_id id, uint64_t until_ns);
-void shelf_unmark(struct shelf *shelf, kv_block_id id);
+/* Others hold it too, or do no longer; anywhere, at any time.  One that turns sole on the shelf counts as
+ * lapsed, one that turns shared there does when it is put there again. */
+void shelf_share(struct shelf *shelf, kv_block_id id, bool is_shared);
+void shelf_unmark(struct shelf *shelf, kv_block_id id);       /* neither kept nor shared */
 kv_block_id shelf_next(struct shelf *shelf, uint64_t now_ns); /* the first to go; KV_BLOCK_NONE: empty */
 /* One whose lifetime ended; KV_BLOCK_NONE: there is none. */
 kv_block_id shelf_expired(struct shelf *shelf, uint64_t now_ns, uint64_t lifetime_ns);

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cached blocks in the order in which they go.
  *
+ *     shared   never marked, held by others too a heap, least recently used first
  *     plain    never marked                     a list, least recently used first
  *     lapsed   marked, and the mark has run out a heap, least recently used first
  *     kept     marked for a time to come        a heap, the mark that runs out first first
  *
- * Who needs room takes from the first of these that has any.  A block whose mark runs out while it lies here
+ * Who needs room takes from the first of these that has any; but of shared and plain, shared ones go first
+ * only when nobody used them for at least half as long as the oldest plain one.  So a copy that could be had
+ * back from elsewhere counts as twice as old as it is, and one that everybody has because everybody uses it
+ * does not leave all workers at once.  A shared one that is the last copy now must not go first any more; its
+ * place in the list is lost, so it goes with the lapsed ones.  A block whose mark runs out while it lies here
  * goes over from kept to lapsed when somebody looks.  Blocks that nobody used for their lifetime expire,
  * kept ones not before their mark has run out; time never runs back, so among the plain and among the lapsed
  * the next to expire is also the next to go, and both questions look at the first one only.
@@ -17,21 +22,23 @@
 #include "base/err.h"
 #include "kv/pool_priv.h"
 
-enum { NOWHERE, PLAIN, LAPSED, KEPT };
+enum { NOWHERE, SHARED, PLAIN, LAPSED, KEPT };
 
 int shelf_init(struct shelf *shelf, uint32_t n_ids)
 {
     *shelf = (struct shelf){.oldest = KV_BLOCK_NONE,
                             .newest = KV_BLOCK_NONE,
                             .places = calloc(n_ids, sizeof(*shelf->places)),
+                            .shared = {.ids = calloc(n_ids, sizeof(kv_block_id))},
                             .lapsed = {.ids = calloc(n_ids, sizeof(kv_block_id))},
                             .kept = {.ids = calloc(n_ids, sizeof(kv_block_id))}};
-    return shelf->places && shelf->lapsed.ids && shelf->kept.ids ? 0 : E_NOMEM;
+    return shelf->places && shelf->shared.ids && shelf->lapsed.ids && shelf->kept.ids ? 0 : E_NOMEM;
 }
 
 void shelf_fini(struct shelf *shelf)
 {
     free(shelf->places);
+    free(shelf->shared.ids);
     free(shelf->lapsed.ids);
     free(shelf->kept.ids);
 }
@@ -116,6 +123,11 @@ static void list_take_out(struct shelf *shelf, kv_block_id id)
 
 /* ---- the shelf ---- */
 
+static struct shelf_heap *heap_of(struct shelf *shelf, uint8_t where)
+{
+    return where == SHARED ? &shelf->shared : where == KEPT ? &shelf->kept : &shelf->lapsed;
+}
+
 void shelf_put(struct shelf *shelf, kv_block_id id, uint64_t now_ns)
 {
     struct shelf_place *place = &shelf->places[id];
@@ -123,11 +135,14 @@ void shelf_put(struct shelf *shelf, kv_block_id id, uint64_t now_ns)
     ASSERT(place->where == NOWHERE);
     place->used_ns = now_ns;
     place->used_order = shelf->n_used++;
-    place->where = place->keep_ns == 0 ? PLAIN : place->keep_ns > now_ns ? KEPT : LAPSED;
+    if (place->keep_ns == 0)
+        place->where = place->is_shared ? SHARED : PLAIN;
+    else
+        place->where = place->keep_ns > now_ns ? KEPT : LAPSED;
     if (place->where == PLAIN)
         list_add(shelf, id);
     else
-        heap_add(shelf, place->where == KEPT ? &shelf->kept : &shelf->lapsed, id);
+        heap_add(shelf, heap_of(shelf, place->where), id);
 }
 
 void shelf_remove(struct shelf *shelf, kv_block_id id)
@@ -138,7 +153,7 @@ void shelf_remove(struct shelf *shelf, kv_block_id id)
     if (place->where == PLAIN)
         list_take_out(shelf, id);
     else
-        heap_remove(shelf, place->where == KEPT ? &shelf->kept : &shelf->lapsed, id);
+        heap_remove(shelf, heap_of(shelf, place->where), id);
     place->where = NOWHERE;
 }
 
@@ -151,9 +166,22 @@ void shelf_keep(struct shelf *shelf, kv_block_id id, uint64_t until_ns)
         place->keep_ns = until_ns;
 }
 
+void shelf_share(struct shelf *shelf, kv_block_id id, bool is_shared)
+{
+    struct shelf_place *place = &shelf->places[id];
+
+    place->is_shared = is_shared;
+    if (place->where != SHARED || is_shared)
+        return;
+    heap_remove(shelf, &shelf->shared, id);
+    place->where = LAPSED;
+    heap_add(shelf, &shelf->lapsed, id);
+}
+
 void shelf_unmark(struct shelf *shelf, kv_block_id id)
 {
     shelf->places[id].keep_ns = 0;
+    shelf->places[id].is_shared = false;
 }
 
 /* Marks that have run out. */
@@ -168,9 +196,25 @@ static void let_lapse(struct shelf *shelf, uint64_t now_ns)
     }
 }
 
+static uint64_t age_ns(const struct shelf *shelf, kv_block_id id, uint64_t now_ns)
+{
+    return now_ns - shelf->places[id].used_ns;
+}
+
+/* Whether the oldest shared one goes before the oldest plain one. */
+static bool shared_goes_first(const struct shelf *shelf, uint64_t now_ns)
+{
+    if (shelf->shared.n == 0)
+        return false;
+    return shelf->oldest == KV_BLOCK_NONE ||
+           2 * age_ns(shelf, shelf->shared.ids[0], now_ns) >= age_ns(shelf, shelf->oldest, now_ns);
+}
+
 kv_block_id shelf_next(struct shelf *shelf, uint64_t now_ns)
 {
     let_lapse(shelf, now_ns);
+    if (shared_goes_first(shelf, now_ns))
+        return shelf->shared.ids[0];
     if (shelf->oldest != KV_BLOCK_NONE)
         return shelf->oldest;
     if (shelf->lapsed.n > 0)
@@ -190,6 +234,8 @@ kv_block_id shelf_expired(struct shelf *shelf, uint64_t now_ns, uint64_t lifetim
     let_lapse(shelf, now_ns);
     if (shelf->oldest != KV_BLOCK_NONE && shelf_is_expired(shelf, shelf->oldest, now_ns, lifetime_ns))
         return shelf->oldest;
+    if (shelf->shared.n > 0 && shelf_is_expired(shelf, shelf->shared.ids[0], now_ns, lifetime_ns))
+        return shelf->shared.ids[0];
     if (shelf->lapsed.n > 0 && shelf_is_expired(shelf, shelf->lapsed.ids[0], now_ns, lifetime_ns))
         return shelf->lapsed.ids[0];
     return KV_BLOCK_NONE;

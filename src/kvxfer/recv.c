@@ -97,6 +97,12 @@ void kvxfer_recv_free(struct kvxfer_recv *recv)
 
 /* ---- ends ---- */
 
+/* A hand-off is not over before the first token is here; what was asked for comes without one. */
+static bool has_word(const struct kvxfer_recv *recv)
+{
+    return recv->has_first || recv->opts.is_asked;
+}
+
 static void begin_closing(struct kvxfer_recv *recv, int code)
 {
     if (recv->state == RECV_CLOSING || recv->state == RECV_CLOSED)
@@ -111,7 +117,7 @@ static void finish_closing(struct kvxfer_recv *recv)
     struct kvxfer_arrival *arrival = &recv->arrival;
 
     recv->state = RECV_CLOSED;
-    arrival->is_whole = recv->has_all && recv->has_first && arrival->code == 0;
+    arrival->is_whole = recv->has_all && has_word(recv) && arrival->code == 0;
     arrival->n_blocks = recv->opts.skip_blocks + (recv->has_all ? recv->n_leased : recv->n_leading);
     drop_leases(recv);
     if (recv->must_confirm_stop)
@@ -146,7 +152,7 @@ void kvxfer_recv_peer_lost(struct kvxfer_recv *recv)
 
 static void look_whether_whole(struct kvxfer_recv *recv)
 {
-    if (recv->state == RECV_COMPLETE && recv->has_first)
+    if (recv->state == RECV_COMPLETE && has_word(recv))
         begin_closing(recv, 0);
 }
 
@@ -169,6 +175,8 @@ void kvxfer_recv_message(struct kvxfer_recv *recv, const struct kvxfer_message *
     case KVXFER_REFUSED:
     case KVXFER_DONE:
     case KVXFER_STOPPED:
+    case KVXFER_ASK:
+    case KVXFER_ASK_REFUSED:
         return;
     }
 }

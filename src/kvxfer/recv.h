@@ -21,7 +21,7 @@ struct kvxfer_recv;
 
 struct kvxfer_arrival {
     uint32_t n_blocks; /* leading blocks that are present, those skipped included */
-    bool is_whole;     /* every block, and first is set */
+    bool is_whole;     /* every block, and first is set (not when it was asked for) */
     struct kvxfer_first first;
     bool is_finished;
     int code; /* not whole: why */
@@ -47,6 +47,7 @@ struct kvxfer_recv_opts {
     uint32_t skip_blocks; /* found in the cache here */
     uint32_t n_tokens;
     bool is_shm;
+    bool is_asked;       /* no first token follows: whole when every piece is there */
     uint64_t timeout_ns; /* without progress: give up */
 };
 

@@ -52,6 +52,7 @@ static void offer(struct kvxfer_send *send, uint64_t now_ns)
     say(send, (struct kvxfer_message){.kind = KVXFER_OFFER,
                                       .router_epoch = send->opts.router_epoch,
                                       .request = send->opts.request,
+                                      .ask = send->opts.ask,
                                       .n_tokens = send->opts.n_tokens,
                                       .n_blocks = send->opts.n_blocks});
 }
@@ -278,6 +279,8 @@ void kvxfer_send_message(struct kvxfer_send *send, const struct kvxfer_message *
     case KVXFER_OFFER:
     case KVXFER_PREFILL_DONE:
     case KVXFER_STOPPED:
+    case KVXFER_ASK:
+    case KVXFER_ASK_REFUSED:
         return;
     }
 }

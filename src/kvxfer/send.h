@@ -34,6 +34,7 @@ struct kvxfer_send_opts {
     void *arg;
     uint64_t transfer; /* also the push's id; unique on this worker */
     uint64_t router_epoch, request;
+    uint64_t ask; /* not 0: answers that ask; cached blocks go, and no first token */
     uint32_t n_layers;
     uint32_t n_tokens, n_blocks;         /* of the prompt */
     const char *tcp_address, *unix_path; /* the receiver's; copied */

@@ -409,6 +409,27 @@ void picker_index_match(struct picker_index *index, const struct block_hash *has
         note(index, &live, (uint32_t)i, blocks_out, n_slots);
 }
 
+uint32_t picker_index_sole(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
+{
+    const struct index_entry *entry = find_live(index, hash, now_ns);
+    uint32_t found = PICKER_NONE;
+    struct index_set holders;
+
+    if (entry == NULL)
+        return PICKER_NONE;
+    index_holders_load(&index->pages, entry, &holders);
+    for (uint32_t i = 0; i < INDEX_WORDS; i++) {
+        uint64_t left = holders.words[i] & ~index->dead.words[i];
+
+        if (left == 0)
+            continue;
+        if (found != PICKER_NONE || (left & (left - 1)) != 0)
+            return PICKER_NONE;
+        found = index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
+    }
+    return found;
+}
+
 /* ---- forgetting ---- */
 
 static void give_column(struct picker_index *index, uint32_t slot)

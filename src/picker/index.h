@@ -29,6 +29,8 @@ void picker_index_learn(struct picker_index *index, uint32_t slot, const struct 
 /* For every slot < n_slots: how many leading blocks of the chain it holds. */
 void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns, uint32_t *blocks_out, uint32_t n_slots);
+/* The slot of the only worker that holds this block; PICKER_NONE: nobody does, or several do. */
+uint32_t picker_index_sole(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns);
 /* The worker turned out not to hold hashes[from..n). */
 void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
                           size_t from, size_t n);

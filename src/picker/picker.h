@@ -19,6 +19,7 @@ enum picker_role { PICKER_PREFILL, PICKER_DECODE };
 
 struct picker_worker {
     bool is_usable; /* link up, model and KV layout agree, not draining */
+    bool can_push;  /* link up and the model agrees: may be asked for what it has cached */
     enum picker_role role;
     uint32_t group;  /* the model, by any numbering: a request goes to workers of its own group only */
     uint64_t layout; /* KV layout fingerprint: a pair must agree */
@@ -34,6 +35,7 @@ struct picker_worker {
     double prefill_tokens_per_s;
     double decode_step_s;
     double transfer_bytes_per_s;
+    double push_bytes_per_s; /* of what it asked for */
     uint64_t kv_bytes_per_token;
     uint32_t cached_tokens; /* of ONE request's prompt, per the prefix index; a fleet's rows have 0 */
 };

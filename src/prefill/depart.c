@@ -71,6 +71,17 @@ static void on_message(void *arg, const struct kvxfer_message *message)
     worker_engine_to_peer(shipment->depart->engine, shipment->peer, message);
 }
 
+/* The peer has them too now: here they may go first. */
+static void share_blocks(const struct shipment *shipment)
+{
+    struct kv_pool *pool = worker_engine_pool(shipment->depart->engine);
+    uint32_t n;
+    const kv_block_id *table = seq_blocks(shipment->task->seq, &n, NULL);
+
+    for (uint32_t i = 0; i < n && i < shipment->n_blocks; i++)
+        kv_share(pool, table[i], true);
+}
+
 static void on_over(void *arg, int result)
 {
     struct shipment *shipment = arg;
@@ -85,6 +96,7 @@ static void on_over(void *arg, int result)
         shipment->failed = result; /* on_tick ends the task when it is held */
         return;
     }
+    share_blocks(shipment);
     sched_release(worker_engine_sched(shipment->depart->engine), task->seq);
 }
 

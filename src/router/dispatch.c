@@ -77,6 +77,7 @@ static int place(struct gen_handle *job)
         rc = 0; /* a stream that has begun is not held up by objectives: finish it where it hurts least */
     if (rc < 0)
         return rc;
+    router_blocks_choose(job, &found);
     number_job(job);
     if (hashmap_put(router->by_number, &job->number, job, NULL) < 0)
         return E_NOMEM;

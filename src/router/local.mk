@@ -3,6 +3,7 @@ noinst_LIBRARIES += librouter.a
 librouter_a_SOURCES = src/router/router.h src/router/router.c src/router/router_priv.h \
 	src/router/router_conf.h src/router/router_conf.c src/router/dispatch.c src/router/submit.c src/router/stream.c \
 	src/router/models.c src/router/workers.c src/router/world.c src/router/status.c
+librouter_a_SOURCES += src/router/blocks.c
 
 if HAVE_CMOCKA
 router_tests = tests/unit/router/test_jobs tests/unit/router/test_draws tests/unit/router/test_jobs_model
@@ -15,6 +16,10 @@ tests_unit_router_test_draws_SOURCES = tests/unit/router/test_draws.c $(router_r
 tests_unit_router_test_draws_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
 tests_unit_router_test_jobs_model_SOURCES = tests/unit/router/test_jobs_model.c $(router_rig)
 tests_unit_router_test_jobs_model_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/router/test_blocks
+TESTS += tests/unit/router/test_blocks
+tests_unit_router_test_blocks_SOURCES = tests/unit/router/test_blocks.c $(router_rig)
+tests_unit_router_test_blocks_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
 endif
 
 # Not a test: run it by hand on a quiet machine, beside nginx if that is there.

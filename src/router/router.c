@@ -66,6 +66,7 @@ static void on_tick(void *arg)
     router_expire_queued(router);
     router_stream_end_unproved(router);
     picker_index_sweep(router->index, TICK_SWEEP);
+    router_blocks_tick(router);
     for (uint32_t i = 0; i < router->n_models; i++)
         router_model_fetch(router, &router->models[i]);
 }
@@ -196,6 +197,13 @@ static void declare_metrics(struct router *router)
     router->m_refused = metric_series(
         metric_family(m, METRIC_COUNTER, "baton_router_refused_total", "Requests refused with 529.", ""),
         NULL);
+    router->m_asks =
+        metric_series(metric_family(m, METRIC_COUNTER, "baton_router_asks_total",
+                                    "Requests whose worker was told whom to ask for cached blocks.", ""),
+                      NULL);
+    router->m_resyncs = metric_series(metric_family(m, METRIC_COUNTER, "baton_router_block_resyncs_total",
+                                                    "Times that block events of a worker were missing.", ""),
+                                      NULL);
     router->m_lost = metric_series(metric_family(m, METRIC_COUNTER, "baton_router_workers_lost_total",
                                                  "Links to workers that went down.", ""),
                                    NULL);

@@ -86,6 +86,9 @@ static const struct config_key keys[] = {
      "How long a request may wait before it is refused with 529."},
     {"placement", "local_prefill_tokens", CONFIG_U64, KEY(local_prefill_tokens), "128", 0, 1e7, NULL, true,
      "Prompts with at most so many uncached tokens are computed on the decode worker itself."},
+    {"placement", "share", CONFIG_ENUM, KEY(share), "auto", 0, 0, "off|auto|always", true,
+     "Whether a worker that lacks a prefix asks another one to push its cached KV. auto: where that is "
+     "expected to beat computing it; always: wherever a block is to be had (for tests and measurements)."},
     {"placement", "index_entries", CONFIG_U64, KEY(index_entries), "1000000", 1000, 1e8, NULL, false,
      "Prefix blocks the router remembers the holders of (about 100 bytes each)."},
     {"placement", "index_lifetime", CONFIG_DURATION, KEY(index_lifetime_ns), "5min", S(1), S(86400), NULL,

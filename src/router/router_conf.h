@@ -25,6 +25,7 @@ struct router_conf {
     uint64_t ttft_slo_ns, itl_slo_ns;
     uint64_t queue_max, queue_timeout_ns;
     uint64_t local_prefill_tokens;
+    int share; /* enum picker_share */
     uint64_t index_entries, index_lifetime_ns;
     uint64_t default_max_tokens;
     uint64_t drain_timeout_ns;

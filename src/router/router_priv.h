@@ -11,8 +11,10 @@
 #include "metrics/metrics.h"
 #include "net/link.h"
 #include "net/listener.h"
+#include "picker/holder.h"
 #include "picker/index.h"
 #include "picker/place.h"
+#include "prefix/block_events.h"
 #include "router/router_conf.h"
 
 #define ROUTER_MAX_MODELS 16
@@ -47,7 +49,8 @@ struct router_worker {
     bool is_draining;
     Baton__LoadReport report; /* scalars only */
     uint64_t reported_ns;
-    uint64_t n_dispatched, n_lost; /* for status */
+    struct block_follower follower; /* of its block events */
+    uint64_t n_dispatched, n_lost;  /* for status */
 };
 
 /* ---- jobs: one client request ---- */
@@ -99,6 +102,9 @@ struct gen_handle {      /* a job; the front knows it under this name */
     struct gen_proof sum; /* of earlier attempts */
     uint64_t submitted_ns, queued_ns, first_token_ns;
     struct picker_choice estimate;
+    struct picker_holder holder; /* whom the worker that computes may ask for cached blocks; slot
+                                    PICKER_NONE: nobody */
+    uint32_t ask_limit_ms;
 };
 
 struct router {
@@ -126,6 +132,7 @@ struct router {
     uint32_t order; /* of equals among workers, this router's own */
     bool is_draining;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
+    struct metric *m_asks, *m_resyncs;
     struct metric_family *f_workers;
 };
 
@@ -147,7 +154,17 @@ void router_models_free(struct router *router);
 /* world.c */
 /* Whatever of a worker was changed: the picker is told. */
 void router_worker_refresh(struct router *router, const struct router_worker *worker);
+/* What is known of a worker that may be asked for what it has: also of one that drains. */
+bool router_worker_row(const struct router *router, uint32_t slot, struct picker_worker *out);
 int router_choose(struct gen_handle *job, struct picker_place *place); /* picker_place_choose's codes */
+
+/* blocks.c: what workers have cached */
+void router_blocks_up(struct router *router, uint32_t slot);   /* a worker's link is up */
+void router_blocks_down(struct router *router, uint32_t slot); /* it is gone: nothing is known of it */
+void router_blocks_tick(struct router *router);
+void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
+/* Sets the job's holder for this placement, and takes off the choice what need not be computed then. */
+void router_blocks_choose(struct gen_handle *job, struct picker_place *place);
 
 /* dispatch.c: the backend, placement, the ends of a job */
 struct backend router_backend(struct router *router);

@@ -75,21 +75,27 @@ static void fill_submit(const struct gen_handle *job, const struct lists *lists,
     submit->public_tokens = spec->public_tokens;
 }
 
+static Baton__Peer *fill_peer(const struct gen_handle *job, uint32_t slot, Baton__Peer *peer)
+{
+    struct router_worker *worker = &job->router->workers[slot];
+
+    peer->node = worker->node;
+    peer->epoch = worker->epoch;
+    peer->link_address = worker->link_address;
+    return peer;
+}
+
 static int submit_to(struct gen_handle *job, uint32_t slot, Baton__SubmitMode mode, uint32_t peer_slot,
                      Baton__Submit *submit)
 {
-    Baton__Peer peer = BATON__PEER__INIT;
+    Baton__Peer peer = BATON__PEER__INIT, holder = BATON__PEER__INIT;
+    bool may_ask = mode != BATON__SUBMIT_MODE__SUBMIT_DECODE && job->holder.slot != PICKER_NONE;
 
     submit->mode = mode;
-    submit->peer = NULL;
-    if (peer_slot != PICKER_NONE) {
-        struct router_worker *worker = &job->router->workers[peer_slot];
-
-        peer.node = worker->node;
-        peer.epoch = worker->epoch;
-        peer.link_address = worker->link_address;
-        submit->peer = &peer;
-    }
+    submit->peer = peer_slot != PICKER_NONE ? fill_peer(job, peer_slot, &peer) : NULL;
+    submit->holder = may_ask ? fill_peer(job, job->holder.slot, &holder) : NULL;
+    submit->holder_tokens = may_ask ? job->holder.tokens : 0;
+    submit->ask_limit_ms = may_ask ? job->ask_limit_ms : 0;
     job->router->workers[slot].n_dispatched++;
     return router_send(job->router, slot, FRAME_SUBMIT, &submit->base);
 }

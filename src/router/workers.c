@@ -75,7 +75,7 @@ static void lose(struct router *router, struct router_worker *worker)
     worker->n_lost++;
     router_worker_refresh(router, worker);
     router_model_limit(router, worker->model);
-    picker_index_forget(router->index, slot);
+    router_blocks_down(router, slot);
     router_stream_worker_lost(router, slot);
 }
 
@@ -169,6 +169,7 @@ static void on_up(void *arg, struct link *link)
         picker_slots_remove(&container_of(node, struct gen_handle, all)->excluded,
                             slot_of(router, worker)); /* a new life */
     router_model_fetch(router, worker->model);
+    router_blocks_up(router, slot_of(router, worker));
 }
 
 /* Rates come from outside: what is no rate counts as not known. */
@@ -188,6 +189,7 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     worker->report.prefill_tokens_per_s = rate(load->prefill_tokens_per_s);
     worker->report.decode_step_s = rate(load->decode_step_s);
     worker->report.transfer_bytes_per_s = rate(load->transfer_bytes_per_s);
+    worker->report.push_bytes_per_s = rate(load->push_bytes_per_s);
     worker->report.base.unknown_fields = NULL;
     worker->report.base.n_unknown_fields = 0;
     worker->is_draining = load->is_draining;
@@ -210,6 +212,9 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         return router_stream_tokens(router, slot_of(router, worker), (const Baton__Tokens *)message);
     case FRAME_VOCABULARY_PART:
         return router_model_part(router, link, (const Baton__VocabularyPart *)message);
+    case FRAME_BLOCK_EVENTS:
+        router_blocks_events(router, slot_of(router, worker), (const Baton__BlockEvents *)message);
+        return 0;
     case FRAME_GOODBYE:
         worker->is_draining = true;
         router_worker_refresh(router, worker);

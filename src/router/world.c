@@ -26,6 +26,7 @@ static void fill_row(const struct router *router, const struct router_worker *wo
     row->prefill_tokens_per_s = report->prefill_tokens_per_s;
     row->decode_step_s = report->decode_step_s;
     row->transfer_bytes_per_s = report->transfer_bytes_per_s;
+    row->push_bytes_per_s = report->push_bytes_per_s;
     row->kv_bytes_per_token = worker->kv_bytes_per_token;
 }
 
@@ -37,6 +38,17 @@ void router_worker_refresh(struct router *router, const struct router_worker *wo
         fill_row(router, worker, &row);
     /* without memory for its row it is as if it were draining, until its next heartbeat */
     (void)picker_fleet_set(router->fleet, (uint32_t)(worker - router->workers), &row);
+}
+
+bool router_worker_row(const struct router *router, uint32_t slot, struct picker_worker *out)
+{
+    const struct router_worker *worker = &router->workers[slot];
+
+    if (!worker->is_taken || worker->link == NULL || !link_is_up(worker->link) || worker->model == NULL)
+        return false;
+    *out = (struct picker_worker){.can_push = true};
+    fill_row(router, worker, out);
+    return true;
 }
 
 /* A link may have gone down that nobody has spoken of yet. */

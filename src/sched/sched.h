@@ -55,13 +55,15 @@ struct seq_spec {           /* copied on submit */
     uint32_t max_new_tokens;  /* still to be drawn; 0: prefill only */
     const token_id *stop_ids; /* end the answer; borrowed for the sequence's life */
     uint32_t n_stop_ids;
-    struct sample_opts sample;    /* its bias is copied */
-    struct grammar *grammar;      /* the answer's shape; a reference is taken; NULL: any */
-    uint32_t keep_tokens;         /* cached KV up to there is wanted for 5 minutes from submit ... */
-    uint32_t keep_1h_tokens;      /* ... and up to there for an hour */
-    struct prefix_key prefix_key; /* root of the tenant's hash chain ... */
-    struct prefix_key public_key; /* ... and of the public one, for ... */
-    uint32_t public_tokens;       /* ... so many tokens at the beginning, which all tenants share */
+    struct sample_opts sample;         /* its bias is copied */
+    struct grammar *grammar;           /* the answer's shape; a reference is taken; NULL: any */
+    uint32_t keep_tokens;              /* cached KV up to there is wanted for 5 minutes from submit ... */
+    uint32_t keep_1h_tokens;           /* ... and up to there for an hour */
+    struct prefix_key prefix_key;      /* root of the tenant's hash chain ... */
+    struct prefix_key public_key;      /* ... and of the public one, for ... */
+    uint32_t public_tokens;            /* ... so many tokens at the beginning, which all tenants share */
+    uint32_t fetched_from, fetched_to; /* tokens that a peer pushed into the cache for this sequence: what the
+                                          cache has of them counts as transferred, not as reused */
     bool departs; /* draw the first token, then hold the KV for a transfer instead of decoding */
     bool arrives; /* KV comes from elsewhere: blocks are taken at once, computing waits */
     void *user;   /* the caller's */
@@ -72,7 +74,7 @@ struct seq_spec {           /* copied on submit */
 struct seq_stats {
     uint32_t n_computed;    /* given tokens computed here */
     uint32_t n_reused;      /* given tokens found in the prefix cache */
-    uint32_t n_transferred; /* given tokens whose KV arrived from a peer */
+    uint32_t n_transferred; /* given tokens whose KV arrived from a peer, for this sequence */
     uint32_t n_recomputed;  /* tokens computed once more after a preemption */
     uint32_t n_drawn;       /* here, a stop id included */
     uint32_t n_drafted;     /* guesses fed to be verified */

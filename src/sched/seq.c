@@ -20,7 +20,8 @@
  * more in a block of its own.  The pool makes that a twin of the cached one.
  *
  * Blocks are given back last one first, so that the cache drops the end of a conversation before its
- * beginning.
+ * beginning.  For the same reason a block that other workers hold too goes early only if they also hold what
+ * comes after it: a tail that only this worker has is of no use without its beginning.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +169,17 @@ static void keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t t
     }
 }
 
+/* Tokens [from, to) were found in the cache. */
+static void count_found(struct seq *seq, uint32_t from, uint32_t to)
+{
+    uint32_t begin = seq->spec.fetched_from > from ? seq->spec.fetched_from : from;
+    uint32_t end = min_u32(seq->spec.fetched_to, to);
+    uint32_t n_fetched = end > begin ? end - begin : 0;
+
+    seq->stats.n_transferred += n_fetched;
+    seq->stats.n_reused += to - from - n_fetched;
+}
+
 int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
 {
     struct kv_pool *pool = sched->opts.pool;
@@ -189,7 +201,7 @@ int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
     keep(sched, seq, 0, seq->n_matched);
     seq->n_computed = seq->n_matched * sched->block_tokens;
     if (seq->n_computed > seq->n_reached) {
-        seq->stats.n_reused += seq->n_computed - seq->n_reached;
+        count_found(seq, seq->n_reached, seq->n_computed);
         seq->n_reached = seq->n_computed;
     }
     return 0;
@@ -197,8 +209,16 @@ int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
 
 void seq_give_back(struct sched *sched, struct seq *seq)
 {
-    while (seq->n_blocks > 0)
-        kv_unref(sched->opts.pool, seq->blocks[--seq->n_blocks]);
+    bool is_sole = false;
+
+    while (seq->n_blocks > 0) {
+        kv_block_id id = seq->blocks[--seq->n_blocks];
+
+        is_sole |= seq->n_blocks < seq->n_sealed && !kv_is_shared(sched->opts.pool, id);
+        if (is_sole)
+            kv_share(sched->opts.pool, id, false);
+        kv_unref(sched->opts.pool, id);
+    }
     seq->n_matched = seq->n_sealed = seq->n_computed = 0;
 }
 

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/rate.h"
+#include "worker/share_priv.h"
 
 #define MAILBOX_MESSAGES  65536
 #define TICK_NS           (5 * NS_PER_MS)
@@ -22,6 +23,7 @@
 #define IDLE_WAIT_NS      (100 * NS_PER_MS)
 #define WARM_UP_TOKENS    128
 #define WARM_UP_DRAWN     8
+#define PUSH_FORGOTTEN_NS (60 * NS_PER_S) /* a rate so old is no reason not to try again */
 #define STEPS_PER_TIMEOUT 3 /* a hand-off that waits for this thread shall not time out over one step */
 
 /* ---- accessors ---- */
@@ -86,6 +88,15 @@ const struct peer_facts *worker_engine_peer(const struct worker_engine *engine, 
     return peer < WORKER_MAX_PEERS && engine->peer_is_up[peer] ? &engine->peers[peer] : NULL;
 }
 
+bool worker_engine_wants_shm(const struct worker_engine *engine, uint32_t peer)
+{
+    const struct peer_facts *facts = worker_engine_peer(engine, peer);
+    bool can_shm = facts != NULL && facts->is_same_host && facts->unix_path[0] != '\0' &&
+                   worker_engine_unix_path(engine)[0] != '\0';
+
+    return engine->opts.is_auto ? can_shm : engine->opts.preferred == TR_SHM;
+}
+
 /* ---- reports ---- */
 
 struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
@@ -112,29 +123,38 @@ void worker_engine_draws(struct worker_engine *engine, uint32_t origin, const st
 
 static void flush(struct worker_engine *engine)
 {
+    worker_publish_flush(engine);
     for (uint32_t i = 0; i < N_ORIGINS; i++)
         if (engine->pending[i] != NULL && mailbox_send(engine->reports, engine->pending[i]) == 0)
             engine->pending[i] = NULL;
+}
+
+static void *copy(const void *from, size_t len_bytes)
+{
+    void *to = malloc(len_bytes);
+
+    if (to != NULL)
+        memcpy(to, from, len_bytes);
+    return to;
 }
 
 void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message)
 {
     struct report *report = report_new(REPORT_PEER_MESSAGE, peer);
     size_t len_bytes = message->n_blocks * sizeof(*message->blocks);
+    size_t hash_bytes = message->n_hashes * sizeof(*message->hashes);
 
     if (report == NULL)
         return; /* the hand-off's timers notice */
     report->peer = *message;
     report->peer.blocks = NULL;
-    if (message->blocks != NULL && len_bytes > 0) {
-        kv_block_id *blocks = malloc(len_bytes);
-
-        if (blocks == NULL) {
-            report_free(report);
-            return;
-        }
-        memcpy(blocks, message->blocks, len_bytes);
-        report->peer.blocks = blocks;
+    report->peer.hashes = NULL;
+    if ((message->blocks != NULL && len_bytes > 0 &&
+         (report->peer.blocks = copy(message->blocks, len_bytes)) == NULL) ||
+        (message->hashes != NULL && hash_bytes > 0 &&
+         (report->peer.hashes = copy(message->hashes, hash_bytes)) == NULL)) {
+        report_free(report);
+        return;
     }
     if (mailbox_send(engine->reports, report) < 0)
         report_free(report);
@@ -147,6 +167,17 @@ void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes
     if (rate > 0)
         engine->transfer_bytes_per_s =
             engine->transfer_bytes_per_s > 0 ? 0.8 * engine->transfer_bytes_per_s + 0.2 * rate : rate;
+}
+
+void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
+{
+    double rate = elapsed_ns > 0 ? (double)bytes * 1e9 / (double)elapsed_ns : 0;
+
+    if (rate <= 0)
+        return;
+    engine->push_bytes_per_s =
+        engine->push_bytes_per_s > 0 ? 0.7 * engine->push_bytes_per_s + 0.3 * rate : rate;
+    engine->pushed_ns = clock_now_ns();
 }
 
 /* The scheduler counts from its start; counters want what was added. */
@@ -175,6 +206,9 @@ static void report_load(struct worker_engine *engine)
     report->load.blocks_total = engine->opts.n_blocks;
     report->load.n_tasks = engine->n_tasks;
     report->load.transfer_bytes_per_s = engine->transfer_bytes_per_s;
+    if (clock_now_ns() - engine->pushed_ns > PUSH_FORGOTTEN_NS)
+        engine->push_bytes_per_s = 0;
+    report->load.push_bytes_per_s = engine->push_bytes_per_s;
     if (mailbox_send(engine->reports, report) < 0)
         report_free(report);
 }
@@ -190,6 +224,24 @@ static void on_peer(struct worker_engine *engine, struct command *command, bool 
         engine->peers[command->number] = command->as.facts;
     engine->opts.departing->on_peer(engine->departing, command->number, is_up);
     engine->opts.arriving->on_peer(engine->arriving, command->number, is_up);
+    worker_loans_peer(engine, command->number, is_up);
+    worker_asks_peer(engine, command->number, is_up);
+}
+
+static void on_peer_message(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message)
+{
+    if (worker_loans_message(engine, peer, message) || worker_asks_message(engine, peer, message))
+        return;
+    if (!engine->opts.departing->on_peer_message(engine->departing, peer, message))
+        (void)engine->opts.arriving->on_peer_message(engine->arriving, peer, message);
+}
+
+static void on_transport(struct worker_engine *engine, const struct tr_event *event)
+{
+    if (worker_loans_transport(engine, event) || worker_asks_transport(engine, event))
+        return;
+    if (!engine->opts.departing->on_transport(engine->departing, event))
+        (void)engine->opts.arriving->on_transport(engine->arriving, event);
 }
 
 static void on_command(struct worker_engine *engine, struct command *command)
@@ -214,16 +266,20 @@ static void on_command(struct worker_engine *engine, struct command *command)
         on_peer(engine, command, false);
         break;
     case COMMAND_PEER_MESSAGE:
-        if (!engine->opts.departing->on_peer_message(engine->departing, command->number, &command->as.peer))
-            (void)engine->opts.arriving->on_peer_message(engine->arriving, command->number,
-                                                         &command->as.peer);
+        on_peer_message(engine, command->number, &command->as.peer);
         break;
     case COMMAND_TRANSPORT:
-        if (!engine->opts.departing->on_transport(engine->departing, &command->as.transport))
-            (void)engine->opts.arriving->on_transport(engine->arriving, &command->as.transport);
+        on_transport(engine, &command->as.transport);
         break;
     case COMMAND_SHAPE:
         worker_shapes_compiled(engine, &command->as.shape);
+        break;
+    case COMMAND_BLOCKS_WANTED:
+        worker_publish_all(engine, command->number);
+        break;
+    case COMMAND_BLOCKS_SOLE:
+        for (uint32_t i = 0; i < command->as.sole.n; i++)
+            kv_unshare(engine->pool, &command->as.sole.hashes[i]);
         break;
     case COMMAND_DRAIN:
         sched_set_draining(engine->sched, command->flag);
@@ -243,6 +299,8 @@ static void tick(struct worker_engine *engine)
         engine->ticked_ns = now_ns;
         engine->opts.departing->on_tick(engine->departing, now_ns);
         engine->opts.arriving->on_tick(engine->arriving, now_ns);
+        worker_loans_tick(engine, now_ns);
+        worker_asks_tick(engine, now_ns);
     }
     if (now_ns - engine->expired_ns >= NS_PER_S) {
         engine->expired_ns = now_ns;
@@ -285,7 +343,8 @@ static void *run(void *arg)
             has_pending |= engine->pending[i] != NULL;
         if (n_fed <= 0) {
             bool has_timers = engine->opts.departing->n_active(engine->departing) +
-                                  engine->opts.arriving->n_active(engine->arriving) >
+                                  engine->opts.arriving->n_active(engine->arriving) +
+                                  worker_loans_count(engine) + worker_asks_count(engine) >
                               0;
             mailbox_wait(engine->commands, has_pending ? NS_PER_MS : has_timers ? TICK_NS : IDLE_WAIT_NS);
         }
@@ -376,7 +435,9 @@ static int open_parts(struct worker_engine *engine, struct fault *fault)
     const struct engine_info *info = &engine->opts.engine.info;
     struct kv_pool_opts pool = {.n_blocks = engine->opts.n_blocks,
                                 .block_tokens = info->layout.block_tokens,
-                                .lifetime_ns = engine->opts.kv_lifetime_ns};
+                                .lifetime_ns = engine->opts.kv_lifetime_ns,
+                                .on_block = worker_publish_block,
+                                .on_block_arg = engine};
     struct sched_opts sched = {.engine = &engine->opts.engine,
                                .max_seqs = engine->opts.max_seqs,
                                .max_queue = engine->opts.max_queue,
@@ -392,6 +453,7 @@ static int open_parts(struct worker_engine *engine, struct fault *fault)
 
     if (mailbox_new(MAILBOX_MESSAGES, &engine->commands) < 0 ||
         mailbox_new(MAILBOX_MESSAGES, &engine->reports) < 0 || worker_tasks_open(engine) < 0 ||
+        worker_loans_open(engine) < 0 || worker_asks_open(engine) < 0 ||
         kv_pool_new(&pool, &engine->pool) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     sched.pool = engine->pool;
@@ -478,10 +540,13 @@ void worker_engine_free(struct worker_engine *engine)
         engine->opts.departing->close(engine->departing);
     if (engine->arriving)
         engine->opts.arriving->close(engine->arriving);
+    worker_loans_close(engine);
+    worker_asks_close(engine);
     sched_free(engine->sched);
     worker_tasks_close(engine);
     worker_shapes_close(engine);
     kv_pool_free(engine->pool);
+    block_log_fini(&engine->block_log);
     empty_mailboxes(engine);
     worker_engine_opts_free(&engine->opts);
     free(engine);

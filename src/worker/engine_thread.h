@@ -32,6 +32,10 @@ struct task { /* one request on this worker; engine thread */
     bool has_first;        /* the first token was reported */
     uint64_t transfer_ns;
     char transport[16];
+    struct list in_ask; /* while it waits for a peer's cached blocks (ask.c) ... */
+    struct ask *ask;    /* ... NULL: it does not */
+    uint64_t asked_ns;
+    uint32_t fetched_from, fetched_to; /* tokens whose KV came so */
 };
 
 struct handoff_side {
@@ -105,6 +109,8 @@ const struct peer_facts *worker_engine_peer(const struct worker_engine *engine,
 void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message);
 /* The task failed here: FAILED is reported (unless it arrives elsewhere), its sequence is cancelled. */
 void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error);
+/* What a grant to this peer should ask for. */
+bool worker_engine_wants_shm(const struct worker_engine *engine, uint32_t peer);
 void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
 
 #endif

@@ -35,7 +35,12 @@ struct worker_engine {
     struct report *pending[N_ORIGINS];
     struct peer_facts peers[WORKER_MAX_PEERS];
     bool peer_is_up[WORKER_MAX_PEERS];
-    double transfer_bytes_per_s;
+    struct asks *asks;          /* ask.c */
+    struct loans *loans;        /* lend.c */
+    uint32_t n_asking;          /* tasks that wait for an ask */
+    struct block_log block_log; /* publish.c */
+    double transfer_bytes_per_s, push_bytes_per_s;
+    uint64_t pushed_ns; /* when the latest asked push came */
     uint64_t ticked_ns, expired_ns, reported_ns;
     uint64_t next_id;
     struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted, *m_step_s;
@@ -53,6 +58,8 @@ void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const s
 /* Cancels what this router asked for in other lives than this one (0: in all). */
 void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch);
 struct sched_events worker_tasks_events(void);
+/* What the task waited for before it was begun is there, or will not come. */
+void worker_tasks_go_on(struct worker_engine *engine, struct task *task);
 /* The shape that tasks wait for is there (grammar; else why says why not). */
 void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
                          const struct shape_command *why);
@@ -68,6 +75,7 @@ void worker_shapes_tick(struct worker_engine *engine, uint64_t now_ns); /* gives
 void worker_shapes_close(struct worker_engine *engine);
 
 /* engine_thread.c */
+void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
 struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
                                     uint32_t n_ids);
 /* How the tokens of this origin's latest answer were drawn. */

@@ -71,6 +71,7 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->blocks_free = worker->load.blocks_available;
     load->blocks_total = worker->load.blocks_total;
     load->transfer_bytes_per_s = worker->load.transfer_bytes_per_s;
+    load->push_bytes_per_s = worker->load.push_bytes_per_s;
     load->is_draining = worker->is_draining;
     return &load->base;
 }

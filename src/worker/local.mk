@@ -5,6 +5,7 @@ libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_
 	src/worker/routers.c src/worker/answers.c src/worker/peers.c src/worker/local.c src/worker/status.c \
 	src/worker/messages.h src/worker/messages.c src/worker/tasks.c src/worker/shapes.c src/worker/compile.c \
 	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c
+libworker_a_SOURCES += src/worker/share_priv.h src/worker/ask.c src/worker/lend.c src/worker/publish.c
 
 if HAVE_CMOCKA
 worker_tests = tests/unit/worker/test_messages tests/unit/worker/test_routers tests/unit/worker/test_shapes
@@ -16,4 +17,9 @@ tests_unit_worker_test_routers_SOURCES = tests/unit/worker/test_routers.c
 tests_unit_worker_test_routers_LDADD = $(link_worker) $(CMOCKA_LIBS)
 tests_unit_worker_test_shapes_SOURCES = tests/unit/worker/test_shapes.c $(grammar_test_help)
 tests_unit_worker_test_shapes_LDADD = $(link_worker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/test_share
+TESTS += tests/unit/worker/test_share
+# transport, clock and the worker around are the test's own fakes
+tests_unit_worker_test_share_SOURCES = tests/unit/worker/test_share.c src/worker/ask.c src/worker/lend.c
+tests_unit_worker_test_share_LDADD = libkvxfer.a $(link_kv) $(CMOCKA_LIBS)
 endif

@@ -30,6 +30,8 @@ void command_free(struct command *command)
         task_spec_fini(&command->as.submit);
     if (command->kind == COMMAND_SHAPE)
         grammar_unref(command->as.shape.grammar);
+    if (command->kind == COMMAND_BLOCKS_SOLE)
+        free(command->as.sole.hashes);
     if (command->kind == COMMAND_PEER_MESSAGE)
         peer_message_fini(&command->as.peer);
     free(command);
@@ -75,6 +77,7 @@ void report_free(struct report *report)
     free(report->draws);
     peer_message_fini(&report->peer);
     buf_fini(&report->shape);
+    free(report->events);
     free(report);
 }
 
@@ -141,7 +144,9 @@ int report_draws(struct report *report, const struct sample_result *draws)
 void peer_message_fini(struct kvxfer_message *message)
 {
     free((kv_block_id *)message->blocks);
+    free((struct block_hash *)message->hashes);
     message->blocks = NULL;
+    message->hashes = NULL;
 }
 
 /* ---- from the wire ---- */
@@ -173,12 +178,28 @@ static int read_grant(const Baton__Grant *grant, struct kvxfer_message *out)
     return 0;
 }
 
+/* The hashes are copied: the wire's have no alignment to speak of, and are gone with the frame. */
+static int read_ask(const Baton__Ask *ask, struct kvxfer_message *out)
+{
+    struct block_hash *hashes = malloc(ask->hashes.len ? ask->hashes.len : 1);
+
+    if (hashes == NULL)
+        return E_NOMEM;
+    memcpy(hashes, ask->hashes.data, ask->hashes.len);
+    *out = (struct kvxfer_message){.kind = KVXFER_ASK,
+                                   .ask = ask->ask,
+                                   .hashes = hashes,
+                                   .n_hashes = (uint32_t)(ask->hashes.len / sizeof(*hashes))};
+    return 0;
+}
+
 static struct kvxfer_message read_offer(const Baton__Offer *offer)
 {
     return (struct kvxfer_message){.kind = KVXFER_OFFER,
                                    .transfer = offer->transfer,
                                    .router_epoch = offer->router_epoch,
                                    .request = offer->request,
+                                   .ask = offer->ask,
                                    .n_tokens = offer->n_tokens,
                                    .n_blocks = offer->n_blocks};
 }
@@ -238,6 +259,13 @@ int peer_message_from_wire(enum frame_type type, const ProtobufCMessage *message
     case FRAME_TRANSFER_STOPPED:
         *out = (struct kvxfer_message){
             .kind = KVXFER_STOPPED, .transfer = stopped->transfer, .from_sender = stopped->from_sender};
+        return 0;
+    case FRAME_ASK:
+        return read_ask((const Baton__Ask *)message, out);
+    case FRAME_ASK_REFUSED:
+        *out = (struct kvxfer_message){.kind = KVXFER_ASK_REFUSED,
+                                       .ask = ((const Baton__AskRefused *)message)->ask,
+                                       .code = ((const Baton__AskRefused *)message)->code};
         return 0;
     default:
         return E_PROTO;
@@ -299,6 +327,7 @@ static int send_offer(const struct kvxfer_message *message, wire_send send, void
     offer.request = message->request;
     offer.n_tokens = message->n_tokens;
     offer.n_blocks = message->n_blocks;
+    offer.ask = message->ask;
     return send(arg, FRAME_OFFER, &offer.base);
 }
 
@@ -351,6 +380,25 @@ static int send_cancel(const struct kvxfer_message *message, wire_send send, voi
     return send(arg, FRAME_TRANSFER_STOPPED, &stopped.base);
 }
 
+static int send_ask(const struct kvxfer_message *message, wire_send send, void *arg)
+{
+    Baton__Ask ask = BATON__ASK__INIT;
+
+    ask.ask = message->ask;
+    ask.hashes.data = (uint8_t *)message->hashes;
+    ask.hashes.len = message->n_hashes * sizeof(*message->hashes);
+    return send(arg, FRAME_ASK, &ask.base);
+}
+
+static int send_ask_refused(const struct kvxfer_message *message, wire_send send, void *arg)
+{
+    Baton__AskRefused refused = BATON__ASK_REFUSED__INIT;
+
+    refused.ask = message->ask;
+    refused.code = message->code;
+    return send(arg, FRAME_ASK_REFUSED, &refused.base);
+}
+
 int peer_message_send(const struct kvxfer_message *message, wire_send send, void *arg)
 {
     switch (message->kind) {
@@ -367,6 +415,10 @@ int peer_message_send(const struct kvxfer_message *message, wire_send send, void
     case KVXFER_CANCEL:
     case KVXFER_STOPPED:
         return send_cancel(message, send, arg);
+    case KVXFER_ASK:
+        return send_ask(message, send, arg);
+    case KVXFER_ASK_REFUSED:
+        return send_ask_refused(message, send, arg);
     }
     return E_INVAL;
 }

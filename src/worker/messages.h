@@ -7,6 +7,7 @@
 
 #include "base/list.h"
 #include "kvxfer/kvxfer.h"
+#include "prefix/block_events.h"
 #include "proto/frame.h"
 #include "sched/sched.h"
 #include "transport/transport.h"
@@ -27,7 +28,10 @@ struct task_spec {
     struct task_key key;
     uint32_t origin; /* router number or ORIGIN_LOCAL */
     enum task_mode mode;
-    uint32_t peer; /* PREFILL: the link to the decode worker */
+    uint32_t peer;   /* PREFILL: the link to the decode worker */
+    uint32_t holder; /* LOCAL, PREFILL: the link to who may be asked for cached blocks; PEER_NONE: nobody */
+    uint32_t holder_tokens;
+    uint64_t ask_limit_ns; /* what has not come by then is computed */
     char request_id[40];
     char tenant[64];
     token_id *tokens; /* heap, owned */
@@ -55,6 +59,8 @@ enum command_kind {
     COMMAND_PEER_MESSAGE,
     COMMAND_TRANSPORT,
     COMMAND_SHAPE,
+    COMMAND_BLOCKS_WANTED,
+    COMMAND_BLOCKS_SOLE,
     COMMAND_DRAIN,
     COMMAND_STOP
 };
@@ -64,6 +70,11 @@ struct shape_command { /* a shape that the engine thread asked for, compiled */
     struct grammar *grammar; /* owned; NULL: code and reason say why */
     int code;
     char reason[400];
+};
+
+struct hash_list {
+    struct block_hash *hashes; /* heap, owned */
+    uint32_t n;
 };
 
 struct command {
@@ -77,6 +88,7 @@ struct command {
         struct peer_facts facts;
         struct tr_event transport;
         struct shape_command shape;
+        struct hash_list sole; /* BLOCKS_SOLE */
     } as;
 };
 
@@ -97,13 +109,13 @@ struct answer {            /* news of one request */
     char transport[16];
 };
 
-enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_SHAPE };
+enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_SHAPE, REPORT_BLOCKS };
 
 struct load_report {
     struct sched_load sched;
     struct kv_pool_counts blocks;
     uint32_t blocks_available, blocks_total, n_tasks;
-    double transfer_bytes_per_s;
+    double transfer_bytes_per_s, push_bytes_per_s;
     bool is_draining;
 };
 
@@ -120,6 +132,10 @@ struct report {
     struct load_report load;
     uint64_t shape_number; /* SHAPE: to be compiled; see worker/shapes.c */
     struct buf shape;
+    struct block_event *events; /* BLOCKS: heap, the report's */
+    uint32_t n_events;
+    uint64_t first_event; /* the number of the first; snapshot: of the event that comes next */
+    bool is_snapshot;     /* for router `number`; else for all of them */
 };
 
 struct command *command_new(enum command_kind kind, uint32_t number); /* NULL: no memory */

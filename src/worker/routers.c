@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -123,6 +124,17 @@ static int read_sampling(const Baton__Sampling *sampling, struct sample_opts *ou
     return n_bias > 0 && out->bias == NULL ? E_NOMEM : 0;
 }
 
+/* Without a slot for the holder the prompt is computed. */
+static void read_holder(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
+{
+    spec->holder = PEER_NONE;
+    if (submit->holder == NULL || submit->holder_tokens == 0 || spec->mode == TASK_DECODE)
+        return;
+    spec->holder = worker_peer_for(router->worker, submit->holder);
+    spec->holder_tokens = submit->holder_tokens;
+    spec->ask_limit_ns = submit->ask_limit_ms * NS_PER_MS;
+}
+
 static int read_submit(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
 {
     spec->key = (struct task_key){.router_epoch = router->epoch, .request = submit->request};
@@ -147,6 +159,7 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
         if (spec->peer == PEER_NONE)
             return E_LIMIT;
     }
+    read_holder(router, submit, spec);
     return copy_tokens(submit, spec);
 }
 
@@ -173,6 +186,22 @@ static int on_request_word(struct worker_router *router, enum command_kind kind,
         return E_NOMEM;
     command->key = (struct task_key){.router_epoch = router->epoch, .request = request};
     return worker_engine_send(router->worker->engine, command);
+}
+
+static int on_sole(struct worker_router *router, const Baton__BlocksSole *sole)
+{
+    struct command *command = command_new(COMMAND_BLOCKS_SOLE, number_of(router));
+
+    if (command != NULL)
+        command->as.sole.hashes = malloc(sole->hashes.len);
+    if (command == NULL || command->as.sole.hashes == NULL) {
+        command_free(command);
+        return 0; /* a hint */
+    }
+    memcpy(command->as.sole.hashes, sole->hashes.data, sole->hashes.len);
+    command->as.sole.n = (uint32_t)(sole->hashes.len / sizeof(struct block_hash));
+    (void)worker_engine_send(router->worker->engine, command);
+    return 0;
 }
 
 static int send_vocabulary(struct worker_router *router)
@@ -206,6 +235,10 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         return on_request_word(router, COMMAND_PROCEED, ((const Baton__Proceed *)message)->request);
     case FRAME_VOCABULARY_WANTED:
         return send_vocabulary(router);
+    case FRAME_BLOCKS_WANTED:
+        return on_request_word(router, COMMAND_BLOCKS_WANTED, 0);
+    case FRAME_BLOCKS_SOLE:
+        return on_sole(router, (const Baton__BlocksSole *)message);
     case FRAME_HEARTBEAT:
     case FRAME_GOODBYE:
     case FRAME_CONTROL:

@@ -8,12 +8,12 @@
  *   DECODE    arrives: the KV comes from a peer (decode/arrive.c); without blocks for it now, or without
  *             a peer in time, it becomes a local sequence and waits its turn like any other
  *
- * A task whose answer must have a shape waits until that is compiled (shapes.c); it is not in the scheduler
- * until then.
+ * A task whose prompt another worker has cached may wait for that (ask.c).  A task whose answer must have a
+ * shape waits until that is compiled (shapes.c); it is not in the scheduler until then.
  *
  * What the scheduler tells is turned into answers, one list for each router, sent to the loop once for each
  * step. */
-#include "worker/engine_thread_priv.h"
+#include "worker/share_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +89,7 @@ static void put_proof(const struct task *task, struct answer *answer)
 
 static void stop_waiting(struct worker_engine *engine, struct task *task)
 {
+    worker_asks_leave(engine, task);
     if (task->shape_number != 0)
         engine->n_unshaped--;
     task->shape_number = 0;
@@ -118,6 +119,8 @@ static int submit_seq(struct worker_engine *engine, struct task *task, struct gr
                            .grammar = grammar,
                            .keep_tokens = spec->keep_tokens,
                            .keep_1h_tokens = spec->keep_1h_tokens,
+                           .fetched_from = task->fetched_from,
+                           .fetched_to = task->fetched_to,
                            .departs = spec->mode == TASK_PREFILL,
                            .arrives = spec->mode == TASK_DECODE,
                            .user = task};
@@ -200,10 +203,20 @@ static int get_shape(struct worker_engine *engine, struct task *task, struct gra
     return rc;
 }
 
+void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
+{
+    struct grammar *grammar = NULL;
+    int rc = task->spec.constraint.len_bytes > 0 ? get_shape(engine, task, &grammar) : 0;
+
+    if (rc == 0)
+        begin(engine, task, grammar);
+    else if (rc != E_AGAIN)
+        refuse(engine, task, rc, "");
+}
+
 void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
 {
     struct task *task = calloc(1, sizeof(*task));
-    struct grammar *grammar = NULL;
     int rc = E_NOMEM;
 
     if (hashmap_get(engine->by_key, &spec->key) != NULL)
@@ -217,17 +230,15 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     *spec = (struct task_spec){.key = task->spec.key};
     task->n_begun = task->n_answered = task->spec.n_tokens - task->spec.n_prompt;
     list_push_back(&engine->tasks, &task->all);
+    list_init(&task->in_ask);
     engine->n_tasks++;
-    rc = task->spec.constraint.len_bytes > 0 ? get_shape(engine, task, &grammar) : 0;
-    if (rc == 0)
-        begin(engine, task, grammar);
-    else if (rc != E_AGAIN)
-        refuse(engine, task, rc, "");
+    if (!worker_asks_begin(engine, task))
+        worker_tasks_go_on(engine, task);
 }
 
 static void cancel(struct worker_engine *engine, struct task *task)
 {
-    if (task->shape_number != 0)
+    if (task->shape_number != 0 || task->ask != NULL)
         task_free(engine, task); /* the scheduler never had it */
     else
         sched_cancel(engine->sched, task->seq);
@@ -284,7 +295,7 @@ static void on_admitted(void *arg, struct seq *seq)
     if (answer != NULL) {
         name_answer(answer, &task->spec);
         answer->is_accepted = true;
-        answer->cached_tokens = seq_stats(seq)->n_reused;
+        answer->cached_tokens = seq_stats(seq)->n_reused + seq_stats(seq)->n_transferred;
     }
     if (task->spec.mode == TASK_PREFILL)
         engine->opts.departing->begin(engine->departing, task);

@@ -44,6 +44,9 @@ static void on_report(struct worker *worker, struct report *report)
     case REPORT_SHAPE:
         worker_compile(worker, report);
         break;
+    case REPORT_BLOCKS:
+        worker_routers_blocks(worker, report);
+        break;
     case REPORT_LOAD:
         worker->load = report->load;
         worker->has_load = true;

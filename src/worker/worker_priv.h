@@ -101,6 +101,9 @@ void worker_compiles_close(struct worker *worker);                 /* the job po
 /* answers.c */
 void worker_routers_answers(struct worker *worker, const struct report *report);
 
+/* publish.c */
+void worker_routers_blocks(struct worker *worker, const struct report *report);
+
 /* peers.c */
 int worker_peers_accept(struct worker *worker, int fd);
 void worker_peers_close(struct worker *worker);

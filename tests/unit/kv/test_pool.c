@@ -325,6 +325,120 @@ static void marks_keep_blocks_longer_and_make_them_go_last(void **state)
         kv_unref(pool, got[i]);
 }
 
+static void share(struct kv_pool *pool, uint32_t n, bool is_shared)
+{
+    struct block_hash hash = hash_of(n);
+    kv_block_id id;
+
+    assert_int_equal(kv_match(pool, &hash, 1, &id), 1);
+    kv_share(pool, id, is_shared);
+    kv_unref(pool, id);
+}
+
+static void evict_one(struct kv_pool *pool)
+{
+    kv_block_id got[N_BLOCKS];
+    struct kv_pool_counts counts;
+
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(kv_take(pool, counts.n_free + 1, got), 0);
+    for (uint32_t i = 0; i < counts.n_free + 1; i++)
+        kv_unref(pool, got[i]);
+}
+
+/* What others hold too goes first, unless it was used much later than what only this pool has. */
+static void shared_blocks_count_as_twice_as_old(void **state)
+{
+    struct kv_pool *pool = *state;
+    struct kv_pool_counts counts;
+
+    cache_one(pool, 1);
+    fake_now_ns += 10;
+    cache_one(pool, 2);
+    share(pool, 2, true);
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_shared, 1);
+    fake_now_ns += 9; /* 19 and 2 x 9 */
+    evict_one(pool);
+    assert_false(is_found(pool, 1));
+
+    fake_now_ns = 2000;
+    cache_one(pool, 3);
+    fake_now_ns += 10;
+    share(pool, 2, true); /* and is_found() above made it young */
+    fake_now_ns += 10;    /* 20 and 2 x 10 */
+    evict_one(pool);
+    assert_false(is_found(pool, 2));
+    assert_true(is_found(pool, 3));
+}
+
+static void the_last_copy_goes_first_no_more(void **state)
+{
+    struct kv_pool *pool = *state;
+    struct block_hash hash = hash_of(1);
+
+    cache_one(pool, 1);
+    share(pool, 1, true);
+    fake_now_ns += 10;
+    cache_one(pool, 2);
+    kv_unshare(pool, &hash);
+    hash = hash_of(99);
+    kv_unshare(pool, &hash); /* not here: a hint that came late */
+    evict_one(pool);
+    assert_true(is_found(pool, 1));
+    assert_false(is_found(pool, 2));
+}
+
+static struct told {
+    uint32_t n_came, n_went;
+    int32_t n_here;
+} told;
+
+static void note_block(void *arg, const struct block_hash *hash, bool is_here)
+{
+    told.n_came += is_here;
+    told.n_went += !is_here;
+    told.n_here += is_here ? 1 : -1;
+}
+
+static void count_block(void *arg, const struct block_hash *hash)
+{
+    ++*(int32_t *)arg;
+}
+
+static void whoever_listens_hears_of_each_block_that_comes_and_goes(void **state)
+{
+    struct kv_pool_opts opts = {.n_blocks = 4, .now_ns = fake_now, .on_block = note_block};
+    struct block_hash hash = hash_of(0);
+    struct kv_pool *pool;
+    kv_block_id twins[2], id;
+    int32_t n_found = 0;
+
+    told = (struct told){0};
+    assert_int_equal(kv_pool_new(&opts, &pool), 0);
+    assert_int_equal(kv_take(pool, 2, twins), 0);
+    kv_seal(pool, twins[0], &hash);
+    kv_seal(pool, twins[1], &hash); /* cannot be found: no news */
+    assert_int_equal(told.n_came, 1);
+    kv_forget(pool, twins[0]);
+    assert_int_equal(told.n_went, 1);
+    kv_unref(pool, twins[0]);
+    kv_unref(pool, twins[1]); /* it takes the name over */
+    assert_int_equal(told.n_came, 2);
+    for (uint32_t i = 1; i < 9; i++) {
+        cache_one(pool, i);
+        n_found = 0;
+        kv_each(pool, count_block, &n_found);
+        assert_int_equal(n_found, told.n_here);
+    }
+    assert_int_equal(kv_take(pool, 1, &id), 0);
+    fake_now_ns += 3600 * NS_PER_S;
+    kv_expire(pool);
+    assert_int_equal(told.n_here, 0);
+    kv_unref(pool, id);
+    kv_pool_free(pool);
+}
+
 static void senseless_pools_are_refused(void **state)
 {
     struct kv_pool_opts opts = {.n_blocks = 0};
@@ -342,6 +456,9 @@ static void senseless_pools_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        POOL_TEST(shared_blocks_count_as_twice_as_old),
+        POOL_TEST(the_last_copy_goes_first_no_more),
+        POOL_TEST(whoever_listens_hears_of_each_block_that_comes_and_goes),
         POOL_TEST(take_is_all_or_none),
         POOL_TEST(unsealed_blocks_go_back_to_free),
         POOL_TEST(cached_blocks_are_found_and_shared),

@@ -32,11 +32,14 @@ struct model_block {
     uint64_t used; /* serial number of the moment it became cached, or was touched */
     uint64_t used_ns;
     uint64_t keep_ns; /* marked until then; 0: never */
+    bool is_shared;   /* others hold it too */
+    bool went_shared; /* and did when it was put on the shelf */
+    bool is_last;     /* and no more while it lay there */
 };
 
 static struct model_block model[N_MAX];
 static uint32_t n_blocks;
-static uint64_t serial, fake_now_ns, n_evicted, n_expired, n_kept_evicted, n_outlived;
+static uint64_t serial, fake_now_ns, n_evicted, n_expired, n_kept_evicted, n_outlived, n_shared_choices;
 
 static uint64_t fake_now(void)
 {
@@ -89,6 +92,8 @@ static void touch(struct model_block *b)
 {
     b->used = ++serial;
     b->used_ns = fake_now_ns;
+    b->went_shared = b->is_shared;
+    b->is_last = false;
 }
 
 /* After a reference or lease went. */
@@ -125,10 +130,12 @@ static void model_expire(void)
     }
 }
 
-/* Never marked, then marked for a time that is over, then marked for longer. */
+/* Never marked, then marked for a time that is over (or the last copy), then marked for longer. */
 static uint64_t model_worth(const struct model_block *b)
 {
-    return b->keep_ns == 0 ? 0 : b->keep_ns <= fake_now_ns ? 1 : b->keep_ns;
+    if (b->keep_ns == 0)
+        return b->went_shared && b->is_last ? 1 : 0;
+    return b->keep_ns <= fake_now_ns ? 1 : b->keep_ns;
 }
 
 static bool model_goes_before(const struct model_block *a, const struct model_block *b)
@@ -138,12 +145,36 @@ static bool model_goes_before(const struct model_block *a, const struct model_bl
     return a->used < b->used;
 }
 
-static void model_evict_one(void)
+/* The one that goes first among those never marked, shared or not. */
+static struct model_block *model_oldest(bool is_shared)
 {
     struct model_block *first = NULL;
 
+    for (uint32_t i = 0; i < n_blocks; i++)
+        if (model_state(&model[i]) == KV_CACHED && model_worth(&model[i]) == 0 &&
+            model[i].went_shared == is_shared && (first == NULL || model[i].used < first->used))
+            first = &model[i];
+    return first;
+}
+
+static struct model_block *model_first_unmarked(void)
+{
+    struct model_block *shared = model_oldest(true), *plain = model_oldest(false);
+
+    if (shared == NULL || plain == NULL)
+        return shared ? shared : plain;
+    n_shared_choices++;
+    return 2 * (fake_now_ns - shared->used_ns) >= fake_now_ns - plain->used_ns ? shared : plain;
+}
+
+static void model_evict_one(void)
+{
+    struct model_block *first = model_first_unmarked();
+    bool is_unmarked = first != NULL;
+
     for (uint32_t i = 0; i < n_blocks; i++) {
-        if (model_state(&model[i]) == KV_CACHED && (first == NULL || model_goes_before(&model[i], first)))
+        if (!is_unmarked && model_state(&model[i]) == KV_CACHED &&
+            (first == NULL || model_goes_before(&model[i], first)))
             first = &model[i];
     }
     assert_non_null(first);
@@ -222,7 +253,21 @@ static void do_one_block(struct kv_pool *pool, struct rng *rng)
     struct model_block *b = &model[id];
     struct block_hash hash;
 
-    switch (rng_below(rng, 9)) {
+    switch (rng_below(rng, 11)) {
+    case 10:
+        if (b->refs) {
+            b->is_shared = rng_below(rng, 2);
+            kv_share(pool, id, b->is_shared);
+        }
+        break;
+    case 9:
+        if (b->is_findable && rng_below(rng, 4) == 0) {
+            hash = hash_of(b->content);
+            kv_unshare(pool, &hash);
+            b->is_shared = false;
+            b->is_last = true;
+        }
+        break;
     case 0:
         if (b->refs) {
             kv_ref(pool, id);
@@ -327,6 +372,7 @@ static void random_operations_agree_with_the_model(void **state)
                   (unsigned long long)n_outlived);
     assert_true(n_kept_evicted > 100); /* marks were in the way, and they did keep */
     assert_true(n_outlived > 200);
+    assert_true(n_shared_choices > 1000);
 }
 
 int main(void)

@@ -35,6 +35,29 @@ static uint32_t matched(struct picker_index *index, uint32_t slot, const struct 
     return blocks[slot];
 }
 
+static void knows_the_last_holder(void **state)
+{
+    struct picker_index *index;
+    struct block_hash a[2];
+
+    assert_int_equal(picker_index_new(100, LIFETIME_NS, &index), 0);
+    make_chain(a, 1, 2, 2);
+    assert_int_equal(picker_index_sole(index, &a[0], 10), PICKER_NONE);
+    picker_index_learn(index, 7, a, 2, 10);
+    assert_int_equal(picker_index_sole(index, &a[0], 10), 7);
+    picker_index_learn(index, 900, a, 1, 10);
+    assert_int_equal(picker_index_sole(index, &a[0], 10), PICKER_NONE);
+    assert_int_equal(picker_index_sole(index, &a[1], 10), 7);
+    picker_index_forget(index, 7);
+    assert_int_equal(picker_index_sole(index, &a[0], 10), 900);
+    assert_int_equal(picker_index_sole(index, &a[1], 10), PICKER_NONE);
+    picker_index_unlearn(index, 900, a, 0, 1);
+    assert_int_equal(picker_index_sole(index, &a[0], 10), PICKER_NONE);
+    picker_index_learn(index, 3, a, 2, 10);
+    assert_int_equal(picker_index_sole(index, &a[0], 11 + LIFETIME_NS), PICKER_NONE);
+    picker_index_free(index);
+}
+
 static void matches_the_leading_run_per_worker(void **state)
 {
     struct picker_index *index;
@@ -343,6 +366,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_the_leading_run_per_worker),
+        cmocka_unit_test(knows_the_last_holder),
         cmocka_unit_test(forgets_by_age_by_worker_and_by_bound),
         cmocka_unit_test(ends_go_before_beginnings),
         cmocka_unit_test(a_block_may_be_held_by_all),

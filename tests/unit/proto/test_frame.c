@@ -386,6 +386,44 @@ static void grant_limits(void **state)
     assert_refused(FRAME_GRANT, &grant, "Grant.deadline_ms");
 }
 
+static void blocks_come_as_whole_hashes(void **state)
+{
+    uint8_t hashes[64] = {1}, tiers[4] = {BATON__BLOCK_TIER__TIER_MEMORY, BATON__BLOCK_TIER__TIER_DISK};
+    Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
+    Baton__BlocksSole sole = BATON__BLOCKS_SOLE__INIT;
+    Baton__Ask ask = BATON__ASK__INIT;
+
+    ask.ask = 5;
+    ask.hashes = sole.hashes = events.hashes = (ProtobufCBinaryData){.data = hashes, .len = 64};
+    assert_passes(FRAME_ASK, &ask);
+    ask.ask = 0;
+    assert_refused(FRAME_ASK, &ask, "Ask.ask");
+    ask.ask = 5;
+    ask.hashes.len = 63;
+    assert_refused(FRAME_ASK, &ask, "Ask.hashes");
+    ask.hashes.len = 0;
+    assert_refused(FRAME_ASK, &ask, "Ask.hashes");
+
+    events.first_number = 1;
+    events.tiers = (ProtobufCBinaryData){.data = tiers, .len = 4};
+    assert_passes(FRAME_BLOCK_EVENTS, &events);
+    events.tiers.len = 3;
+    assert_refused(FRAME_BLOCK_EVENTS, &events, "BlockEvents.tiers");
+    events.tiers.len = 4;
+    tiers[3] = 3;
+    assert_refused(FRAME_BLOCK_EVENTS, &events, "BlockEvents.tiers");
+    tiers[3] = 0;
+    events.first_number = 0;
+    assert_refused(FRAME_BLOCK_EVENTS, &events, "BlockEvents.first_number");
+    events.first_number = 1;
+    events.hashes.len = events.tiers.len = 0; /* an empty snapshot */
+    assert_passes(FRAME_BLOCK_EVENTS, &events);
+
+    assert_passes(FRAME_BLOCKS_SOLE, &sole);
+    sole.hashes.len = 17;
+    assert_refused(FRAME_BLOCKS_SOLE, &sole, "BlocksSole.hashes");
+}
+
 static void vocabulary_part_stays_inside(void **state)
 {
     Baton__VocabularyPart part = BATON__VOCABULARY_PART__INIT;
@@ -440,6 +478,7 @@ int main(void)
         cmocka_unit_test(draws_fit_their_tokens),
         cmocka_unit_test(tokens_there_and_back),
         cmocka_unit_test(grant_limits),
+        cmocka_unit_test(blocks_come_as_whole_hashes),
         cmocka_unit_test(vocabulary_part_stays_inside),
         cmocka_unit_test(empty_elements_do_not_explode),
         cmocka_unit_test(too_long_is_refused),

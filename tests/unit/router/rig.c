@@ -18,6 +18,7 @@ struct link {
     bool is_up, fails;
     struct rig_submit sent[RIG_MAX_SENT];
     uint32_t n_sent;
+    uint32_t n_wanted, n_sole;
 };
 
 /* ---- net/, scripted ---- */
@@ -97,7 +98,10 @@ static void note_submit(struct link *link, const Baton__Submit *submit)
                                                      .max_new_tokens = submit->max_new_tokens,
                                                      .digest = digest_submit(submit),
                                                      .keep_tokens = submit->keep_tokens,
-                                                     .keep_1h_tokens = submit->keep_1h_tokens};
+                                                     .keep_1h_tokens = submit->keep_1h_tokens,
+                                                     .holder_tokens = submit->holder_tokens};
+    if (submit->holder != NULL)
+        str_copy(link->sent[link->n_sent - 1].holder, sizeof(link->sent->holder), submit->holder->node);
     link->sent[link->n_sent - 1].sample =
         (struct sample_opts){.wants_logprob = submit->sampling->wants_logprob,
                              .n_top = submit->sampling->n_top,
@@ -123,11 +127,25 @@ int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *m
         return E_CLOSED;
     if (type == FRAME_SUBMIT)
         note_submit(link, (const Baton__Submit *)message);
+    if (type == FRAME_BLOCKS_WANTED)
+        link->n_wanted++;
+    if (type == FRAME_BLOCKS_SOLE)
+        link->n_sole += (uint32_t)(((const Baton__BlocksSole *)message)->hashes.len / 16);
     if (type == FRAME_CANCEL && (sent = find_sent(link, ((const Baton__Cancel *)message)->request)) != NULL)
         sent->is_over = true;
     if (type == FRAME_PROCEED && (sent = find_sent(link, ((const Baton__Proceed *)message)->request)) != NULL)
         sent->may_proceed = true;
     return 0;
+}
+
+uint32_t rig_n_wanted(const struct link *link)
+{
+    return link->n_wanted;
+}
+
+uint32_t rig_n_sole(const struct link *link)
+{
+    return link->n_sole;
 }
 
 void rig_fail_sends(struct link *link, bool fails)
@@ -180,8 +198,9 @@ int rig_open(struct rig *rig)
         return E_NOMEM;
     router->m_queued =
         metric_series(metric_family(router->metrics, METRIC_GAUGE, "test_queued", "Test.", ""), NULL);
-    router->m_redispatched = router->m_handed_off = router->m_local = router->m_refused = router->m_lost =
-        metric_series(metric_family(router->metrics, METRIC_COUNTER, "test_total", "Test.", ""), NULL);
+    router->m_asks = router->m_resyncs = router->m_redispatched = router->m_handed_off = router->m_local =
+        router->m_refused = router->m_lost =
+            metric_series(metric_family(router->metrics, METRIC_COUNTER, "test_total", "Test.", ""), NULL);
     add_model(rig, "sim", '1');
     add_model(rig, "other", '2');
     return 0;
@@ -255,6 +274,11 @@ struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role
     link->opts.events->on_up(&rig->router, link);
     rig_beat(rig, link, &load);
     return link;
+}
+
+void rig_events(struct rig *rig, struct link *link, Baton__BlockEvents *events)
+{
+    link->opts.events->on_message(&rig->router, link, FRAME_BLOCK_EVENTS, &events->base);
 }
 
 void rig_lose(struct rig *rig, struct link *link)
@@ -441,7 +465,7 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
         buf_append_str(&job.constraint, rig->constraint);
     job.tokens = calloc(n_tokens, sizeof(*job.tokens));
     for (uint32_t i = 0; i < n_tokens; i++)
-        job.tokens[i] = (i + rig->n_clients) % 100;
+        job.tokens[i] = (i + (rig->has_same_prompts ? 0 : rig->n_clients)) % 100;
     if (backend.ops->submit(backend.self, &rig->router.models[model].gen, &job, &events, client,
                             &client->handle, &failure) < 0) {
         client->handle = NULL;

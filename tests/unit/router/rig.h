@@ -16,6 +16,8 @@ struct rig_submit { /* what a worker was asked to do */
     struct sample_opts sample; /* but for the bias */
     uint64_t digest;           /* of bias and shape */
     uint32_t keep_tokens, keep_1h_tokens;
+    char holder[64]; /* who may be asked; empty: nobody */
+    uint32_t holder_tokens;
     bool is_over, may_proceed;
 };
 
@@ -44,6 +46,7 @@ struct rig {
     struct sample_opts sample; /* what the next clients ask of the sampler */
     const char *constraint;    /* NULL: any shape */
     uint32_t keep_tokens, keep_1h_tokens;
+    bool has_same_prompts; /* else each client's is another one */
 };
 
 int rig_open(struct rig *rig);
@@ -54,10 +57,13 @@ struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role
                         uint32_t n_blocks);
 int rig_hello(struct rig *rig, struct link *link, Baton__Hello *hello);
 void rig_beat(struct rig *rig, struct link *link, Baton__LoadReport *load);
+void rig_events(struct rig *rig, struct link *link, Baton__BlockEvents *events);
 void rig_lose(struct rig *rig, struct link *link);
 void rig_fail_sends(struct link *link, bool fails);
 struct rig_submit *rig_sent(struct link *link, uint32_t index); /* NULL beyond */
 struct rig_submit *rig_last(struct link *link);
+uint32_t rig_n_wanted(const struct link *link); /* snapshots that the router asked for */
+uint32_t rig_n_sole(const struct link *link);   /* blocks it called the last copies */
 
 struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_tokens,
                                     uint32_t max_new_tokens);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who should be asked for the part of a prompt that a worker lacks?  Pure functions, as all of the picker. */
+#ifndef PICKER_HOLDER_H
+#define PICKER_HOLDER_H
+
+#include "picker/picker.h"
+
+enum picker_share {
+    PICKER_SHARE_OFF,
+    PICKER_SHARE_AUTO,  /* where the push is expected to beat computing */
+    PICKER_SHARE_ALWAYS /* wherever there is a block to be had: for tests and measurements */
+};
+
+struct picker_world { /* the asker and who may be asked */
+    const struct picker_worker *workers;
+    uint32_t n;
+};
+
+struct picker_holder {
+    uint32_t slot;     /* PICKER_NONE: compute */
+    uint32_t tokens;   /* at the prompt's beginning that it has: more than the asker */
+    double push_s;     /* estimates: to push what the asker lacks of them ... */
+    double computed_s; /* ... and to compute that instead */
+};
+
+/* Seconds until n_tokens of cached KV have come from one worker to another. */
+double picker_push_s(const struct picker_worker *from, const struct picker_worker *to, uint32_t n_tokens);
+
+/* The worker that `asker` (a slot) should ask for the beginning of this prompt.  Any worker of the same
+ * layout whose row has cached_tokens may be it, whatever its role, draining ones included. */
+struct picker_holder picker_find_holder(const struct picker_world *world,
+                                        const struct picker_request *request, uint32_t asker,
+                                        enum picker_share share);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which blocks the workers say they have, and who is asked for them.
+ *
+ *   BLOCK_EVENTS --follower--> picker/index: apply, or forget the worker first, or ask for a snapshot
+ *   placement ---------------> picker/holder: the worker that computes asks this one
+ *
+ * What the router learns when it dispatches stands beside it in the same index: a prompt that is being
+ * computed draws its like before its blocks are reported.  A snapshot, which is also asked for at half of the
+ * index's lifetime, takes back what was learned so and never came true, and keeps what is true from expiring.
+ *
+ * When a block leaves a worker and one other has it, that one is told that its copy is the last. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "router/router_priv.h"
+
+#define LIMIT_LEAST_S  0.02
+#define LIMIT_ALWAYS_S 10.0
+#define MAX_ASKED      64 /* the asker and those who have the same, most, of the prompt */
+
+static void ask(struct router *router, uint32_t slot)
+{
+    Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;
+
+    (void)router_send(router, slot, FRAME_BLOCKS_WANTED, &wanted.base);
+}
+
+void router_blocks_up(struct router *router, uint32_t slot)
+{
+    block_follower_begin(&router->workers[slot].follower, clock_now_ns());
+    ask(router, slot);
+}
+
+void router_blocks_down(struct router *router, uint32_t slot)
+{
+    block_follower_end(&router->workers[slot].follower);
+    picker_index_forget(router->index, slot);
+}
+
+void router_blocks_tick(struct router *router)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        if (block_follower_is_due(&router->workers[slot].follower, router->conf->index_lifetime_ns / 2,
+                                  now_ns))
+            ask(router, slot);
+}
+
+/* ---- events ---- */
+
+static void tell_sole(struct router *router, const struct block_hash *hashes, size_t n, uint64_t now_ns)
+{
+    struct buf lists[PICKER_MAX_WORKERS] = {{0}};
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t slot = picker_index_sole(router->index, &hashes[i], now_ns);
+
+        if (slot != PICKER_NONE)
+            (void)buf_append(&lists[slot], hashes[i].bytes, sizeof(hashes[i].bytes)); /* a hint */
+    }
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        Baton__BlocksSole sole = BATON__BLOCKS_SOLE__INIT;
+
+        sole.hashes.data = lists[slot].data;
+        sole.hashes.len = lists[slot].len_bytes;
+        if (sole.hashes.len > 0 && !lists[slot].is_bad)
+            (void)router_send(router, slot, FRAME_BLOCKS_SOLE, &sole.base);
+        buf_fini(&lists[slot]);
+    }
+}
+
+/* Blocks that came and went, run by run. */
+static void apply(struct router *router, uint32_t slot, const Baton__BlockEvents *events, uint64_t now_ns)
+{
+    const struct block_hash *hashes = (const struct block_hash *)(const void *)events->hashes.data;
+    const uint8_t *tiers = events->tiers.data;
+    size_t n = events->tiers.len, to;
+
+    for (size_t from = 0; from < n; from = to) {
+        bool is_gone = tiers[from] == BLOCK_GONE;
+
+        for (to = from + 1; to < n && (tiers[to] == BLOCK_GONE) == is_gone; to++)
+            ;
+        if (!is_gone) {
+            picker_index_learn(router->index, slot, hashes + from, to - from, now_ns);
+            continue;
+        }
+        picker_index_unlearn(router->index, slot, hashes + from, 0, to - from);
+        tell_sole(router, hashes + from, to - from, now_ns);
+    }
+}
+
+void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
+{
+    struct router_worker *worker = &router->workers[slot];
+    struct block_part part = {.first_number = events->first_number,
+                              .n_events = (uint32_t)events->tiers.len,
+                              .is_snapshot = events->is_snapshot,
+                              .is_last = events->is_last,
+                              .part = events->part};
+    uint64_t now_ns = clock_now_ns();
+
+    switch (block_follower_feed(&worker->follower, &part, now_ns)) {
+    case FOLLOW_DROP:
+        return;
+    case FOLLOW_ASK:
+        log_info("block_events_missed", LOG_STR("node", worker->node));
+        metric_add(router->m_resyncs, 1);
+        ask(router, slot);
+        return;
+    case FOLLOW_REPLACE:
+        picker_index_forget(router->index, slot);
+        break;
+    case FOLLOW_APPLY:
+        break;
+    }
+    apply(router, slot, events, now_ns);
+}
+
+/* ---- placement ---- */
+
+/* Rows of the asker (the first) and of those who hold most of the prompt; slots says who they are. */
+static uint32_t gather(const struct gen_handle *job, const struct picker_place *place, uint32_t asker,
+                       struct picker_worker rows[MAX_ASKED], uint32_t slots[MAX_ASKED])
+{
+    const struct router *router = job->router;
+    uint32_t most = 0, n = 0;
+    struct picker_worker row;
+
+    if (!router_worker_row(router, asker, &rows[0]))
+        return 0;
+    rows[0].cached_tokens = place->cached_blocks[asker] * rows[0].block_tokens;
+    slots[n++] = asker;
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        uint32_t blocks = place->cached_blocks[slot];
+
+        if (slot == asker || blocks == 0 || blocks < most || router->workers[slot].model != job->model ||
+            router->workers[slot].layout != router->workers[asker].layout ||
+            !router_worker_row(router, slot, &row))
+            continue;
+        if (blocks > most)
+            n = 1;
+        most = blocks;
+        if (n == MAX_ASKED)
+            continue;
+        row.cached_tokens = blocks * row.block_tokens;
+        slots[n] = slot;
+        rows[n++] = row;
+    }
+    return n;
+}
+
+void router_blocks_choose(struct gen_handle *job, struct picker_place *place)
+{
+    enum picker_share share = (enum picker_share)job->router->conf->share;
+    struct picker_choice *choice = &place->choice;
+    uint32_t asker = choice->prefill != PICKER_NONE ? choice->prefill : choice->decode;
+    struct picker_worker rows[MAX_ASKED];
+    uint32_t slots[MAX_ASKED];
+    struct picker_world world = {rows, 0};
+    double limit_s;
+
+    job->holder.slot = PICKER_NONE;
+    if (share != PICKER_SHARE_OFF)
+        world.n = gather(job, place, asker, rows, slots);
+    if (world.n < 2)
+        return;
+    job->holder = picker_find_holder(&world, &place->request, 0, share);
+    if (job->holder.slot == PICKER_NONE)
+        return;
+    job->holder.slot = slots[job->holder.slot];
+    limit_s = share == PICKER_SHARE_ALWAYS ? LIMIT_ALWAYS_S : job->holder.computed_s;
+    job->ask_limit_ms = (uint32_t)(1e3 * (limit_s > LIMIT_LEAST_S ? limit_s : LIMIT_LEAST_S));
+    if (job->ask_limit_ms > 1e3 * LIMIT_ALWAYS_S)
+        job->ask_limit_ms = (uint32_t)(1e3 * LIMIT_ALWAYS_S);
+    if (choice->uncached_tokens > place->request.n_tokens - job->holder.tokens)
+        choice->uncached_tokens = place->request.n_tokens - job->holder.tokens;
+    metric_add(job->router->m_asks, 1);
+}

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prefixes shared by all workers: no token's KV is computed twice while any worker has it.
+
+A conversation of ten turns runs over two prefill and two decode workers, and every turn lands on another pair: the
+test drains the others, so that the router has no choice.  What a worker lacks it asks for, and the counters of all four
+workers say what was computed.
+"""
+import http.client
+import json
+import os
+import signal
+import subprocess
+import time
+
+from cluster import BUILD, Cluster, main, patience
+from test_caching import BLOCK, PUBLIC, Loop, new_key, reads
+
+TURNS = 10
+
+
+def drain(cluster, worker, is_drained):
+    out = subprocess.run([f"{BUILD}/batonctl", "--cluster-key", cluster.key, "--admin", f"127.0.0.1:{worker.admin}",
+                          "drain" if is_drained else "undrain"], capture_output=True, timeout=patience(10))
+    assert out.returncode == 0, out.stderr
+
+
+def use_only(cluster, names):
+    """Drains all workers but these, and waits until the router knows, and knows what each has cached."""
+    for worker in cluster.workers:
+        if worker.process.poll() is not None:
+            continue
+        drain(cluster, worker, worker.name not in names)
+    until = time.monotonic() + patience(30)
+    while True:
+        rows = cluster.routers[0].status()["workers"]
+        is_known = all(row["blocks_known"] for row in rows if row["up"])
+        if {row["node"] for row in rows if row["usable"]} == set(names) and is_known:
+            return
+        assert time.monotonic() < until, rows
+        time.sleep(0.02)
+
+
+def total(cluster, name):
+    return int(sum(worker.metric(name) for worker in cluster.workers))
+
+
+def computed(cluster):
+    return total(cluster, 'baton_worker_prompt_tokens_total{how="computed"}')
+
+
+def ten_turns(transport, places, **settings):
+    """One conversation; places says which workers are open to each turn."""
+    with Cluster() as c:
+        c.router(placement__share="always", **settings)
+        for role in ("prefill", "decode") * 2:
+            c.worker(role, kv__transport=transport)
+        c.wait_ready(prefill=2, decode=2)
+        before = computed(c)
+        loop = Loop(c.routers[0].http)
+        for n in range(TURNS):
+            use_only(c, places[n % len(places)])
+            loop.turn(n)
+            assert {w for w in loop.rows[-1]["workers"] if w} <= set(places[n % len(places)]), loop.rows[-1]
+        loop.show(f"{TURNS} turns over four workers, {transport}")
+
+        # The KV of a turn's prompt and answer is there but for the last token drawn, which nobody fed.  Of that, what
+        # fills whole blocks can be found again; so a turn computes anew what came since, and of the tokens before it
+        # those of the last, partial block: fewer than BLOCK.
+        again = 0
+        for last, row in zip(loop.rows, loop.rows[1:]):
+            known = last["prompt"] + last["output"] - 1
+            assert row["read"] >= known // BLOCK * BLOCK, (last, row)
+            assert row["computed"] == row["prompt"] - row["read"], row
+            again += known - row["read"] if row["read"] < known else 0
+        n_computed = computed(c) - before
+        n_drawn_before = sum(row["output"] for row in loop.rows[:-1])
+        distinct = loop.rows[-1]["prompt"]  # every prompt and answer before it is its beginning
+        assert n_computed == sum(row["computed"] for row in loop.rows), (n_computed, loop.rows)
+        assert n_computed + n_drawn_before - (TURNS - 1) <= distinct + again, (n_computed, n_drawn_before, distinct, again)
+        assert again <= (TURNS - 1) * (BLOCK - 1)
+
+        received, pushed = total(c, "baton_asks_received_tokens_total"), total(c, "baton_loans_pushed_tokens_total")
+        print(f"{transport}: {n_computed} prompt tokens computed and {n_drawn_before} drawn for {distinct} distinct ones, "
+              f"{again} of them again; {received} received by asking, {pushed} pushed")
+        assert received == pushed > 0, (received, pushed)
+        assert total(c, 'baton_asks_total{result="in_vain"}') == 0
+        c.assert_quiet()
+        return loop
+
+
+PAIRS = [("prefill0", "decode0"), ("prefill1", "decode1"), ("prefill0", "decode1"), ("prefill1", "decode0")]
+
+
+def a_conversation_is_computed_once_over_shm():
+    ten_turns("shm", PAIRS, placement__local_prefill_tokens="1")
+
+
+def a_conversation_is_computed_once_over_tcp():
+    ten_turns("tcp", PAIRS, placement__local_prefill_tokens="1")
+
+
+def decode_workers_ask_each_other():
+    ten_turns("auto", [("decode0",), ("decode1",)], placement__local_prefill_tokens="100000")
+
+
+def text(n):
+    return " ".join(f"Item {n}.{i} of the list is what it is." for i in range(40))
+
+
+def leave_early(cluster, asker, words):
+    """A client that hangs up while its prompt is being asked for (or just after, on a slow machine)."""
+    connection = http.client.HTTPConnection("127.0.0.1", cluster.routers[0].http, timeout=patience(60))
+    connection.request("POST", "/v1/messages", json.dumps(cluster.body(words)), {"content-type": "application/json"})
+    until = time.monotonic() + 1
+    while asker.status()["tasks"] == 0 and time.monotonic() < until:
+        time.sleep(0.01)
+    connection.close()
+
+
+def a_holder_that_hangs_or_dies_costs_no_answer():
+    """The holder stops in the middle of being asked, its client leaves meanwhile, it is killed: the prompt is computed,
+    with the same answer, and nothing stays pinned."""
+    with Cluster() as c:
+        c.router(placement__share="always", placement__local_prefill_tokens="100000")
+        holder, asker = c.worker("decode"), c.worker("decode")
+        c.wait_ready(decode=2)
+        received = lambda: asker.metric("baton_asks_received_tokens_total")
+
+        def computed_by_the_holder(n):
+            use_only(c, [holder.name])
+            answer = c.ask(text(n))
+            assert answer.proof["decode"] == holder.name, answer.proof
+            use_only(c, [asker.name])
+            return answer
+
+        want = computed_by_the_holder(1)
+        got = c.ask(text(1))
+        assert got.text == want.text and got.proof["transferred"] > 300, got.proof
+        assert got.proof["computed"] + got.proof["transferred"] + got.proof["reused"] == got.proof["prompt"], got.proof
+        n_received = received()
+        assert n_received == got.proof["transferred"], (n_received, got.proof)
+
+        want = computed_by_the_holder(2)
+        holder.kill(signal.SIGSTOP)
+        got = c.ask(text(2))  # until the link is known to be dead
+        assert got.text == want.text and got.proof["transferred"] == 0, got.proof
+        assert asker.metric('baton_asks_total{result="in_vain"}') == 1
+        holder.kill(signal.SIGCONT)
+
+        want = computed_by_the_holder(3)
+        holder.kill(signal.SIGSTOP)
+        leave_early(c, asker, text(3))
+        holder.kill(signal.SIGCONT)
+        c.assert_quiet()
+
+        want = computed_by_the_holder(4)
+        holder.kill()
+        got = c.ask(text(4))
+        assert got.text == want.text, (got.text, want.text)
+        c.assert_quiet()
+
+
+def tenants_stay_apart_and_what_is_public_is_pushed():
+    question = "What is the KV cache? " * 20
+    with Cluster() as c:
+        keys, public = os.path.join(c.dir, "keys"), os.path.join(c.dir, "public.json")
+        ann, bob = new_key(c, keys, "ann"), new_key(c, keys, "bob")
+        with open(public, "w") as f:
+            json.dump({"system": PUBLIC}, f)
+        port = c.router(placement__share="always", placement__local_prefill_tokens="100000", http__api_keys=keys,
+                        cache__public_prefix=public).http
+        c.worker("decode")
+        c.worker("decode")
+        c.wait_ready(decode=2)
+        use_only(c, ["decode0"])
+        _, prompt = reads(port, ann, PUBLIC, question)
+        reads(port, ann, "Private. " + PUBLIC, question)
+        use_only(c, ["decode1"])
+        assert reads(port, bob, "Private. " + PUBLIC, question)[0] == 0, "what is not declared is shared"
+        assert total(c, "baton_asks_received_tokens_total") == 0
+        shared = reads(port, bob, PUBLIC, question)[0]
+        received = total(c, "baton_asks_received_tokens_total")
+        assert 0 < shared == received < prompt - len(question) // 8, (shared, received, prompt)
+        again = reads(port, ann, PUBLIC, question)[0]  # ann's own question comes too
+        assert again == (prompt - 1) // BLOCK * BLOCK == total(c, "baton_asks_received_tokens_total"), (again, prompt)
+        c.assert_quiet()
+
+
+if __name__ == "__main__":
+    main([a_conversation_is_computed_once_over_shm, a_conversation_is_computed_once_over_tcp,
+          decode_workers_ask_each_other, a_holder_that_hangs_or_dies_costs_no_answer,
+          tenants_stay_apart_and_what_is_public_is_pushed])

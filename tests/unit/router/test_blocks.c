@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the router makes of block events: whom it names to be asked, when it asks for a snapshot itself, and
+ * whom it tells that a copy is the last. */
+#include "tests/unit/check.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "rig.h"
+
+#define N_TOKENS 500
+#define N_BLOCKS 15 /* whole ones before the last token */
+
+static struct rig rig;
+static struct link *p0, *p1, *d0, *d1;
+static struct block_hash hashes[N_BLOCKS];
+
+static int open_rig(void **state)
+{
+    int rc = rig_open(&rig);
+
+    picker_index_free(rig.router.index); /* one that believes for longer than a busy machine takes */
+    return rc < 0 ? rc : picker_index_new(1000, 3600 * NS_PER_S, &rig.router.index);
+}
+
+static int close_rig(void **state)
+{
+    rig_close(&rig);
+    return 0;
+}
+
+static void drain(struct link *link, bool is_draining)
+{
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+
+    load.blocks_free = load.blocks_total = 1000;
+    load.is_draining = is_draining;
+    rig_beat(&rig, link, &load);
+}
+
+/* One request through p0 and d0; the others know nothing of it. */
+static void open_world(void)
+{
+    struct rig_client *client;
+
+    rig.conf.share = PICKER_SHARE_ALWAYS;
+    rig.has_same_prompts = true;
+    p0 = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 1000);
+    d0 = rig_worker(&rig, "d0", PICKER_DECODE, 2, 1000);
+    client = rig_submit(&rig, N_TOKENS, 20);
+    assert_true(client->handle->n_hashes >= N_BLOCKS);
+    memcpy(hashes, client->handle->hashes, sizeof(hashes));
+    assert_string_equal(rig_last(p0)->holder, "");
+    rig_finish(&rig, p0, BATON__FINISH__FINISH_HANDED_OFF, 0);
+    rig_finish(&rig, d0, BATON__FINISH__FINISH_STOP, 0);
+    p1 = rig_worker(&rig, "p1", PICKER_PREFILL, 3, 1000);
+    d1 = rig_worker(&rig, "d1", PICKER_DECODE, 4, 1000);
+    drain(p0, true);
+    drain(d0, true);
+}
+
+static void tell(struct link *link, Baton__BlockEvents *events, uint64_t first, uint32_t n, uint8_t tier)
+{
+    uint8_t tiers[N_BLOCKS];
+
+    memset(tiers, tier, sizeof(tiers));
+    events->first_number = first;
+    events->hashes.data = (uint8_t *)hashes;
+    events->hashes.len = n * sizeof(hashes[0]);
+    events->tiers.data = tiers;
+    events->tiers.len = n;
+    rig_events(&rig, link, events);
+}
+
+static void tell_events(struct link *link, uint64_t first, uint32_t n, uint8_t tier)
+{
+    Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
+
+    tell(link, &events, first, n, tier);
+}
+
+static void tell_all(struct link *link, uint64_t next, uint32_t n)
+{
+    Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
+
+    events.is_snapshot = events.is_last = true;
+    tell(link, &events, next, n, BLOCK_IN_MEMORY);
+}
+
+/* The same prompt again, through p1 and d1. */
+static const struct rig_submit *again(void)
+{
+    struct rig_client *client = rig_submit(&rig, N_TOKENS, 20);
+
+    assert_string_equal(rig_last(d1)->holder, ""); /* it gets everything from p1 */
+    rig_cancel(client);
+    return rig_last(p1);
+}
+
+static void forget_the_others(void)
+{
+    tell_all(p1, 1, 0);
+    tell_all(d1, 1, 0);
+}
+
+static void what_was_dispatched_is_asked_for(void **state)
+{
+    open_world();
+    assert_true(strcmp(again()->holder, "p0") == 0 || strcmp(rig_last(p1)->holder, "d0") == 0);
+    assert_int_equal(rig_last(p1)->holder_tokens, N_BLOCKS * 32);
+}
+
+static void events_say_who_is_asked(void **state)
+{
+    open_world();
+    tell_all(p0, 1, 0); /* nothing of it is there after all */
+    tell_all(d0, 1, 0);
+    assert_string_equal(again()->holder, "");
+    forget_the_others();
+    tell_events(d0, 1, 10, BLOCK_IN_MEMORY);
+    assert_string_equal(again()->holder, "d0");
+    assert_int_equal(rig_last(p1)->holder_tokens, 320);
+    forget_the_others();
+    tell_events(p0, 1, 12, BLOCK_ON_DISK);
+    assert_string_equal(again()->holder, "p0");
+    forget_the_others();
+    tell_events(p0, 13, 12, BLOCK_GONE);
+    assert_string_equal(again()->holder, "d0");
+    rig.conf.share = PICKER_SHARE_OFF;
+    forget_the_others();
+    assert_string_equal(again()->holder, "");
+}
+
+static void a_gap_is_followed_by_a_snapshot(void **state)
+{
+    open_world();
+    assert_int_equal(rig_n_wanted(d0), 1); /* its link came up */
+    tell_events(d0, 1, 5, BLOCK_IN_MEMORY);
+    assert_int_equal(rig_n_wanted(d0), 1); /* the snapshot is on its way */
+    tell_all(d0, 6, 5);
+    tell_all(p0, 1, 0);
+    assert_int_equal(again()->holder_tokens, 160);
+    forget_the_others();
+    tell_events(d0, 7, 15, BLOCK_IN_MEMORY); /* number 6 is missing */
+    assert_int_equal(rig_n_wanted(d0), 2);
+    assert_int_equal(again()->holder_tokens, 160);
+    forget_the_others();
+    tell_all(d0, 22, 15);
+    assert_int_equal(again()->holder_tokens, 480);
+    assert_int_equal(rig_n_wanted(d0), 2);
+}
+
+static void a_lost_worker_has_nothing(void **state)
+{
+    open_world();
+    tell_all(p0, 1, 0);
+    tell_all(d0, 1, 15);
+    assert_string_equal(again()->holder, "d0");
+    forget_the_others();
+    rig_lose(&rig, d0);
+    assert_string_equal(again()->holder, "");
+}
+
+static void the_last_copy_is_told_so(void **state)
+{
+    open_world();
+    tell_all(p0, 1, 8);
+    tell_all(d0, 1, 8);
+    forget_the_others();
+    tell_events(p0, 1, 3, BLOCK_GONE);
+    assert_int_equal(rig_n_sole(d0), 3);
+    assert_int_equal(rig_n_sole(p0), 0);
+    tell_all(d1, 1, 8);
+    tell_events(p0, 4, 8, BLOCK_GONE); /* d0 and d1 have them */
+    assert_int_equal(rig_n_sole(d0), 3);
+    tell_events(d0, 1, 8, BLOCK_GONE);
+    assert_int_equal(rig_n_sole(d1), 8);
+}
+
+#define RIG_TEST(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(what_was_dispatched_is_asked_for), RIG_TEST(events_say_who_is_asked),
+        RIG_TEST(a_gap_is_followed_by_a_snapshot),  RIG_TEST(a_lost_worker_has_nothing),
+        RIG_TEST(the_last_copy_is_told_so),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

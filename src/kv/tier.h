@@ -13,7 +13,8 @@
  * A log: records are only appended, to the newest segment of their retention.  When kv_tier_opts.size_bytes
  * is reached, whole segments leave: those of other generations (of another model, layout, version or key)
  * first, then plain ones and those whose marks have all run out, then those marked for five minutes, then
- * those marked for an hour; among equals the one not used for longest.
+ * those marked for an hour; among equals the one not used for longest.  Nothing leaves for what is wanted
+ * less.
  *
  * Nothing that a disk does is an error of the caller's: what cannot be written is not saved, what cannot be
  * read (or does not bear its seal) is forgotten, and both are counted.  After failed I/O the tier rests for
@@ -82,13 +83,17 @@ uint32_t kv_tier_peek(const struct kv_tier *tier, const struct block_hash *hashe
                       uint32_t n); /* leading ones */
 
 /* Saves a block, wanted until then (ns since 1970; 0: not marked).  E_EXISTS (it is there, or on its way; the
- * mark is not told), E_AGAIN (as many are under way as may), E_CLOSED (the tier rests), E_NOMEM. */
+ * mark is not told), E_AGAIN (as many are under way as may), E_FULL (all that is
+ * there is wanted more), E_CLOSED (the tier rests), E_NOMEM. */
 int kv_tier_write(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash,
                   uint64_t wanted_unix_ns);
-/* Reads one into block id.  E_NOT_FOUND, E_AGAIN, E_CLOSED, E_NOMEM. */
+/* Reads one into block id.  E_NOT_FOUND, E_AGAIN, E_NOMEM. */
 int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash, void *user);
 /* The next result; false: none for now. */
 bool kv_tier_poll(struct kv_tier *tier, struct kv_tier_event *out);
+
+/* Lets segments go whose lifetime has ended; call now and then. */
+void kv_tier_expire(struct kv_tier *tier);
 
 void kv_tier_counts(const struct kv_tier *tier, struct kv_tier_counts *out);
 /* What reading so many blocks now would take: what is queued, at the speed seen lately. */

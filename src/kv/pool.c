@@ -377,6 +377,17 @@ void kv_expire(struct kv_pool *pool)
     }
 }
 
+void kv_clear(struct kv_pool *pool)
+{
+    for (unsigned at = 0; at < pool->shares.n_seen; at++) {
+        struct share *share = &pool->shares.all[at];
+
+        while (share->n_cached > 0)
+            move(pool, shelf_next(&share->shelf, pool->opts.now_ns()), KV_FREE);
+    }
+    pool->n_lost = 0;
+}
+
 /* ---- the tier below ---- */
 
 bool kv_save_next(struct kv_pool *pool, kv_block_id *id_out, struct block_hash *hash_out,

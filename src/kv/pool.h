@@ -117,6 +117,7 @@ void kv_set_saved(struct kv_pool *pool, kv_block_id id);
 
 /* Frees cached blocks whose lifetime ended; call now and then.  (They are not found any more in any case.) */
 void kv_expire(struct kv_pool *pool);
+void kv_clear(struct kv_pool *pool); /* frees all cached blocks */
 enum kv_state kv_state_of(const struct kv_pool *pool, kv_block_id id);
 void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out);
 

@@ -33,6 +33,8 @@
 
 struct kv_tier;
 
+enum { KV_TIER_WRITES = 16 }; /* under way at once, at most */
+
 struct kv_tier_opts {
     const char *path;     /* a folder of this worker's own; made (0700) when missing */
     uint64_t size_bytes;  /* all files together, at most */

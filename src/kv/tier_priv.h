@@ -20,7 +20,12 @@
 #include "kv/tier.h"
 #include "kv/tier_record.h"
 
-enum { TIER_MAX_READERS = 32, TIER_MAX_READING = 4096, TIER_MAX_WRITING = 16, TIER_KEY_BYTES = 32 };
+enum {
+    TIER_MAX_READERS = 32,
+    TIER_MAX_READING = 4096,
+    TIER_MAX_WRITING = KV_TIER_WRITES,
+    TIER_KEY_BYTES = 32
+};
 
 struct tier_segment {
     struct tier_head head;

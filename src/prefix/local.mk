@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libprefix.a
 libprefix_a_SOURCES = src/prefix/block_hash.h src/prefix/block_hash.c
+libprefix_a_SOURCES += src/prefix/tenant.h src/prefix/tenant.c
 
 EXTRA_DIST += tests/unit/prefix/vectors.py
 if HAVE_CMOCKA
@@ -8,4 +9,8 @@ check_PROGRAMS += tests/unit/prefix/test_block_hash
 TESTS += tests/unit/prefix/test_block_hash
 tests_unit_prefix_test_block_hash_SOURCES = tests/unit/prefix/test_block_hash.c tests/unit/prefix/vectors.h
 tests_unit_prefix_test_block_hash_LDADD = $(link_prefix) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/prefix/test_tenant
+TESTS += tests/unit/prefix/test_tenant
+tests_unit_prefix_test_tenant_SOURCES = tests/unit/prefix/test_tenant.c
+tests_unit_prefix_test_tenant_LDADD = $(link_prefix) $(CMOCKA_LIBS)
 endif

@@ -244,6 +244,23 @@ static void a_flood_ends_at_the_others_share(void **state)
     kv_pool_free(pool);
 }
 
+/* Of two above their shares, the one whose blocks are wanted less gives first, though it has fewer. */
+static void marks_count_among_the_greedy(void **state)
+{
+    kv_block_id ids[8];
+
+    (void)state;
+    make(N_BLOCKS, false);
+    cache(1, 31, 100, fake_now_ns + 3600);
+    cache(2, 29, 1000, 0);
+    assert_int_equal(kv_take_for(pool, 3, 8, ids), 0); /* shares are 20 now */
+    assert_int_equal(kv_tenant_blocks(pool, 1), 31);
+    assert_int_equal(kv_tenant_blocks(pool, 2), 21);
+    for (uint32_t i = 0; i < 8; i++)
+        kv_unref(pool, ids[i]);
+    kv_pool_free(pool);
+}
+
 static void more_tenants_than_places_share_one(void **state)
 {
     struct kv_pool_counts counts;
@@ -311,10 +328,10 @@ static void blocks_are_offered_to_the_tier_once(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shares_hold),
-                                       cmocka_unit_test(a_flood_ends_at_the_others_share),
-                                       cmocka_unit_test(more_tenants_than_places_share_one),
-                                       cmocka_unit_test(blocks_are_offered_to_the_tier_once)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_hold), cmocka_unit_test(a_flood_ends_at_the_others_share),
+        cmocka_unit_test(marks_count_among_the_greedy), cmocka_unit_test(more_tenants_than_places_share_one),
+        cmocka_unit_test(blocks_are_offered_to_the_tier_once)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

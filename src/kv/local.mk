@@ -6,6 +6,10 @@ libkv_a_SOURCES += src/kv/shares.c src/kv/unsaved.c
 libkv_a_SOURCES += src/kv/tier.h src/kv/tier_priv.h src/kv/tier.c src/kv/tier_scan.c src/kv/tier_io.c \
 	src/kv/tier_seal.c src/kv/tier_record.h src/kv/tier_record.c
 
+noinst_PROGRAMS += tests/bench/bench_tier
+tests_bench_bench_tier_SOURCES = tests/bench/bench_tier.c
+tests_bench_bench_tier_LDADD = $(link_kv)
+
 if HAVE_CMOCKA
 kv_tests = tests/unit/kv/test_layout tests/unit/kv/test_pool tests/unit/kv/test_pool_model
 check_PROGRAMS += $(kv_tests)

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "prefix/tenant.h"
 
 static bool is_blank(uint8_t c)
 {
@@ -163,8 +164,7 @@ void replay_owner(const char *tenant, struct bytes salt, char out[64])
     if (hash(&text, &key) < 0) /* nobody's: nothing is found, nothing is shared */
         rng_system(&key, sizeof(key));
     buf_fini(&text);
-    out[0] = '~';
-    hex_encode(key.bytes, 24, out + 1);
+    tenant_salted_name(tenant, key.bytes, out);
 }
 
 /* ---- answers ---- */

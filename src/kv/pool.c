@@ -15,7 +15,8 @@
  * in the index, but it knows its hash.  When it is given back and the first one is gone by then, it takes its
  * place; if the first one is still there, that one counts as just used, since its content was.
  *
- * Cached blocks lie on a shelf (shelf.c) in the order in which they go.
+ * Each tenant's cached blocks lie on a shelf (shelf.c) in the order in which they go; shares.c says whose is
+ * next.  With a tier below, those not saved yet stand in a queue besides (unsaved.c).
  *
  * Hot path: no allocation after kv_pool_new, no log.
  */
@@ -37,6 +38,8 @@ struct block {
     uint8_t state;    /* enum kv_state */
     bool has_hash;    /* hashes[id] is this block's */
     bool is_findable; /* the index leads to it */
+    bool is_saved;    /* the tier below has it, or was offered it */
+    uint8_t share;    /* whose it is; shares.c */
 };
 
 struct kv_pool {
@@ -45,10 +48,11 @@ struct kv_pool {
     struct block_hash *hashes; /* [id], apart from the blocks: look-ups touch nothing else */
     struct free_map free_map;
     struct hash_index index;
-    struct shelf shelf; /* the cached ones */
+    struct shares shares; /* whose they are, and the cached ones */
+    struct unsaved unsaved;
     uint32_t n_in_state[N_STATES];
     uint32_t n_leased;
-    uint64_t n_evicted, n_expired, n_hits, n_misses;
+    uint64_t n_evicted, n_expired, n_hits, n_misses, n_lost;
 };
 
 int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out)
@@ -68,7 +72,8 @@ int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out)
 
     pool->blocks = calloc(opts->n_blocks, sizeof(*pool->blocks));
     pool->hashes = calloc(opts->n_blocks, sizeof(*pool->hashes));
-    if (pool->blocks == NULL || pool->hashes == NULL || shelf_init(&pool->shelf, opts->n_blocks) < 0 ||
+    if (pool->blocks == NULL || pool->hashes == NULL || shares_init(&pool->shares, opts->n_blocks) < 0 ||
+        (opts->has_tier && unsaved_init(&pool->unsaved, opts->n_blocks) < 0) ||
         free_map_init(&pool->free_map, opts->n_blocks) < 0 ||
         hash_index_init(&pool->index, pool->hashes, opts->n_blocks) < 0) {
         kv_pool_free(pool);
@@ -83,7 +88,8 @@ void kv_pool_free(struct kv_pool *pool)
     if (pool == NULL)
         return;
     free_map_fini(&pool->free_map);
-    shelf_fini(&pool->shelf);
+    shares_fini(&pool->shares);
+    unsaved_fini(&pool->unsaved);
     hash_index_fini(&pool->index);
     free(pool->hashes);
     free(pool->blocks);
@@ -126,6 +132,11 @@ static void drop_name(struct kv_pool *pool, kv_block_id id)
     block->is_findable = block->has_hash = false;
 }
 
+static struct shelf *shelf_of(struct kv_pool *pool, kv_block_id id)
+{
+    return &pool->shares.all[pool->blocks[id].share].shelf;
+}
+
 static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
 {
     static const bool may[N_STATES][N_STATES] = {
@@ -136,21 +147,32 @@ static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
         [KV_ZOMBIE] = {[KV_FREE] = true},
     };
     struct block *block = &pool->blocks[id];
+    struct share *share = &pool->shares.all[block->share];
     enum kv_state from = block->state;
 
     ASSERT(may[from][to]);
-    if (from == KV_CACHED)
-        shelf_remove(&pool->shelf, id);
+    if (from == KV_CACHED) {
+        shelf_remove(&share->shelf, id);
+        share->n_cached--;
+        if (unsaved_remove(&pool->unsaved, id) && to == KV_FREE)
+            pool->n_lost++;
+    }
     block->state = (uint8_t)to;
     pool->n_in_state[from]--;
     pool->n_in_state[to]++;
 
-    if (to == KV_CACHED)
-        shelf_put(&pool->shelf, id, pool->opts.now_ns());
+    if (to == KV_CACHED) {
+        shelf_put(&share->shelf, id, pool->opts.now_ns());
+        share->n_cached++;
+        if (pool->opts.has_tier && !block->is_saved)
+            unsaved_add(&pool->unsaved, id);
+    }
     if (to == KV_FREE) {
         ASSERT(block->n_refs == 0 && block->n_leases == 0);
         drop_name(pool, id);
-        shelf_unmark(&pool->shelf, id);
+        block->is_saved = false;
+        share->n_blocks--;
+        shelf_unmark(&share->shelf, id);
         free_map_put(&pool->free_map, id);
     }
 }
@@ -171,13 +193,14 @@ static kv_block_id claim_hash(struct kv_pool *pool, kv_block_id id)
 /* A twin of this block was used, and was wanted until then. */
 static void use_again(struct kv_pool *pool, kv_block_id holder, uint64_t keep_ns)
 {
+    struct shelf *shelf = shelf_of(pool, holder);
     bool is_cached = pool->blocks[holder].state == KV_CACHED;
 
     if (is_cached)
-        shelf_remove(&pool->shelf, holder);
-    shelf_keep(&pool->shelf, holder, keep_ns);
+        shelf_remove(shelf, holder);
+    shelf_keep(shelf, holder, keep_ns);
     if (is_cached)
-        shelf_put(&pool->shelf, holder, pool->opts.now_ns());
+        shelf_put(shelf, holder, pool->opts.now_ns());
 }
 
 /* A sealed block that nobody holds any more. */
@@ -189,7 +212,7 @@ static void retire(struct kv_pool *pool, kv_block_id id)
         kv_block_id holder = claim_hash(pool, id);
 
         if (holder != KV_BLOCK_NONE)
-            use_again(pool, holder, pool->shelf.places[id].keep_ns);
+            use_again(pool, holder, pool->shares.places[id].keep_ns);
     }
     move(pool, id, block->is_findable ? KV_CACHED : KV_FREE);
 }
@@ -228,17 +251,26 @@ uint32_t kv_available(const struct kv_pool *pool)
 
 int kv_take(struct kv_pool *pool, uint32_t n, kv_block_id *ids_out)
 {
+    return kv_take_for(pool, KV_TENANT_NONE, n, ids_out);
+}
+
+int kv_take_for(struct kv_pool *pool, kv_tenant tenant, uint32_t n, kv_block_id *ids_out)
+{
     uint64_t now_ns = pool->opts.now_ns();
 
     if (n > kv_available(pool))
         return E_KV_FULL;
+    unsigned at = shares_place(&pool->shares, tenant);
+
     while (pool->n_in_state[KV_FREE] < n) {
-        move(pool, shelf_next(&pool->shelf, now_ns), KV_FREE);
+        move(pool, shares_victim(&pool->shares, at, n, now_ns), KV_FREE);
         pool->n_evicted++;
     }
 
     free_map_take(&pool->free_map, n, ids_out);
+    pool->shares.all[at].n_blocks += n;
     for (uint32_t i = 0; i < n; i++) {
+        pool->blocks[ids_out[i]].share = (uint8_t)at;
         move(pool, ids_out[i], KV_FILLING);
         pool->blocks[ids_out[i]].n_refs = 1;
     }
@@ -298,7 +330,7 @@ void kv_seal(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash
 void kv_keep(struct kv_pool *pool, kv_block_id id, uint64_t until_ns)
 {
     ASSERT(block_at(pool, id)->n_refs > 0);
-    shelf_keep(&pool->shelf, id, until_ns);
+    shelf_keep(shelf_of(pool, id), id, until_ns);
 }
 
 void kv_forget(struct kv_pool *pool, kv_block_id id)
@@ -329,6 +361,12 @@ uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_
     return n_found;
 }
 
+static bool is_expired(const struct kv_pool *pool, kv_block_id id, uint64_t now_ns)
+{
+    return shelf_is_expired(&pool->shares.all[pool->blocks[id].share].shelf, id, now_ns,
+                            pool->opts.lifetime_ns);
+}
+
 uint32_t kv_peek(const struct kv_pool *pool, const struct block_hash *hashes, uint32_t n)
 {
     uint64_t now_ns = pool->opts.now_ns();
@@ -337,7 +375,7 @@ uint32_t kv_peek(const struct kv_pool *pool, const struct block_hash *hashes, ui
     while (n_found < n) {
         kv_block_id id = hash_index_find(&pool->index, &hashes[n_found]);
 
-        if (id == KV_BLOCK_NONE || shelf_is_expired(&pool->shelf, id, now_ns, pool->opts.lifetime_ns))
+        if (id == KV_BLOCK_NONE || is_expired(pool, id, now_ns))
             break;
         n_found++;
     }
@@ -350,21 +388,25 @@ void kv_expire(struct kv_pool *pool)
 
     kv_block_id id;
 
-    while ((id = shelf_expired(&pool->shelf, now_ns, pool->opts.lifetime_ns)) != KV_BLOCK_NONE) {
-        move(pool, id, KV_FREE);
-        pool->n_expired++;
+    for (unsigned at = 0; at < pool->shares.n_seen; at++) {
+        struct shelf *shelf = &pool->shares.all[at].shelf;
+
+        while ((id = shelf_expired(shelf, now_ns, pool->opts.lifetime_ns)) != KV_BLOCK_NONE) {
+            move(pool, id, KV_FREE);
+            pool->n_expired++;
+        }
     }
 }
 
 void kv_share(struct kv_pool *pool, kv_block_id id, bool is_shared)
 {
     ASSERT(block_at(pool, id)->n_refs > 0);
-    shelf_share(&pool->shelf, id, is_shared);
+    shelf_share(shelf_of(pool, id), id, is_shared);
 }
 
 bool kv_is_shared(const struct kv_pool *pool, kv_block_id id)
 {
-    return pool->shelf.places[id].is_shared;
+    return pool->shares.places[id].is_shared;
 }
 
 void kv_unshare(struct kv_pool *pool, const struct block_hash *hash)
@@ -372,7 +414,51 @@ void kv_unshare(struct kv_pool *pool, const struct block_hash *hash)
     kv_block_id id = hash_index_find(&pool->index, hash);
 
     if (id != KV_BLOCK_NONE)
-        shelf_share(&pool->shelf, id, false);
+        shelf_share(shelf_of(pool, id), id, false);
+}
+
+void kv_clear(struct kv_pool *pool)
+{
+    for (unsigned at = 0; at < pool->shares.n_seen; at++) {
+        struct share *share = &pool->shares.all[at];
+
+        while (share->n_cached > 0)
+            move(pool, shelf_next(&share->shelf, pool->opts.now_ns()), KV_FREE);
+    }
+    pool->n_lost = 0;
+}
+
+/* ---- the tier below ---- */
+
+bool kv_save_next(struct kv_pool *pool, kv_block_id *id_out, struct block_hash *hash_out,
+                  uint64_t *keep_ns_out)
+{
+    kv_block_id id = pool->opts.has_tier ? pool->unsaved.oldest : KV_BLOCK_NONE;
+
+    if (id == KV_BLOCK_NONE)
+        return false;
+    move(pool, id, KV_SEALED);
+    pool->blocks[id].n_refs = 1;
+    pool->blocks[id].is_saved = true;
+    kv_lease(pool, id);
+    *id_out = id;
+    *hash_out = pool->hashes[id];
+    *keep_ns_out = pool->shares.places[id].keep_ns;
+    return true;
+}
+
+void kv_save_end(struct kv_pool *pool, kv_block_id id, bool has_failed)
+{
+    if (has_failed)
+        block_at(pool, id)->is_saved = false;
+    kv_unlease(pool, id);
+    kv_unref(pool, id);
+}
+
+void kv_set_saved(struct kv_pool *pool, kv_block_id id)
+{
+    ASSERT(block_at(pool, id)->state == KV_SEALED);
+    pool->blocks[id].is_saved = true;
 }
 
 /* ---- looking ---- */
@@ -389,20 +475,56 @@ enum kv_state kv_state_of(const struct kv_pool *pool, kv_block_id id)
     return block_at(pool, id)->state;
 }
 
+uint32_t kv_available_to(const struct kv_pool *pool, kv_tenant tenant)
+{
+    unsigned at = shares_find(&pool->shares, tenant);
+    uint32_t each = shares_each(&pool->shares, at), n = pool->n_in_state[KV_FREE];
+
+    for (unsigned i = 0; i < pool->shares.n_seen; i++) {
+        const struct share *share = &pool->shares.all[i];
+        uint32_t beyond = share->n_blocks > each ? share->n_blocks - each : 0;
+
+        n += i == at || share->n_cached < beyond ? share->n_cached : beyond;
+    }
+    return n;
+}
+
+uint32_t kv_tenant_blocks(const struct kv_pool *pool, kv_tenant tenant)
+{
+    unsigned at = shares_find(&pool->shares, tenant);
+
+    return at < KV_MAX_TENANTS ? pool->shares.all[at].n_blocks : 0;
+}
+
+uint32_t kv_tenant_share(const struct kv_pool *pool, kv_tenant tenant)
+{
+    return shares_each(&pool->shares, shares_find(&pool->shares, tenant));
+}
+
 void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
 {
+    uint32_t n_kept = 0, n_shared = 0, n_tenants = 0;
+
+    for (unsigned at = 0; at < pool->shares.n_seen; at++) {
+        n_kept += pool->shares.all[at].shelf.kept.n;
+        n_shared += pool->shares.all[at].shelf.shared.n;
+        n_tenants += pool->shares.all[at].n_blocks > 0;
+    }
     *out = (struct kv_pool_counts){
         .n_free = pool->n_in_state[KV_FREE],
         .n_filling = pool->n_in_state[KV_FILLING],
         .n_sealed = pool->n_in_state[KV_SEALED],
         .n_cached = pool->n_in_state[KV_CACHED],
-        .n_kept = pool->shelf.kept.n,
-        .n_shared = pool->shelf.shared.n,
+        .n_kept = n_kept,
+        .n_shared = n_shared,
         .n_zombie = pool->n_in_state[KV_ZOMBIE],
         .n_leased = pool->n_leased,
         .n_evicted = pool->n_evicted,
         .n_expired = pool->n_expired,
         .n_hits = pool->n_hits,
         .n_misses = pool->n_misses,
+        .n_lost = pool->n_lost,
+        .n_unsaved = pool->unsaved.n,
+        .n_tenants = n_tenants,
     };
 }

@@ -15,6 +15,11 @@
  * the unmarked ones those that other workers hold too (kv_share) count as twice as old as they are.  An
  * unsealed block goes to FREE at zero references.
  *
+ * Blocks belong to the tenant that took them.  The pool is divided into equal shares among tenants that have
+ * blocks in it; who needs room takes it from tenants above their share (and there from those never marked,
+ * first), then from his own, and from others' shares only when nothing else is left.  kv_available_to() says
+ * how much a tenant could take without that last resort.
+ *
  * A lease (kv_lease / kv_unlease) pins a block for a transfer whatever its references: a FILLING block that
  * is given up waits as a ZOMBIE, a SEALED one stays SEALED, until the last lease is gone too.
  *
@@ -47,7 +52,14 @@ struct kv_pool_opts {
      * something; it must not call back.  NULL: nobody wants to know. */
     void (*on_block)(void *arg, const struct block_hash *hash, bool is_here);
     void *on_block_arg;
+    bool has_tier; /* cached blocks are saved to a tier below: kv_save_next() */
 };
+
+/* Who a block counts for.  Any number that stands for a tenant; tenants beyond the first KV_MAX_TENANTS that
+ * have blocks at a time count as one. */
+typedef uint64_t kv_tenant;
+#define KV_TENANT_NONE 0 /* nobody: counts as a tenant, too */
+enum { KV_MAX_TENANTS = 64 };
 
 struct kv_pool_counts { /* blocks by state; cumulative counters */
     uint32_t n_free, n_filling, n_sealed, n_cached, n_zombie;
@@ -55,6 +67,9 @@ struct kv_pool_counts { /* blocks by state; cumulative counters */
     uint32_t n_kept;   /* of the cached ones: marked for longer, as of the last look */
     uint32_t n_shared; /* of the cached ones: held elsewhere too */
     uint64_t n_evicted, n_expired, n_hits, n_misses; /* in blocks */
+    uint64_t n_lost;    /* with a tier: evicted or expired before they were saved */
+    uint32_t n_unsaved; /* with a tier: cached, to be saved */
+    uint32_t n_tenants; /* that have blocks */
 };
 
 int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out); /* E_INVAL, E_NOMEM */
@@ -65,8 +80,14 @@ uint32_t kv_pool_block_tokens(const struct kv_pool *pool);
 /* Takes n blocks for writing, all or none, evicting cached ones as needed.  On success ids_out holds n ids,
  * each FILLING with one reference.  Prefers runs of adjacent ids.  E_KV_FULL. */
 int kv_take(struct kv_pool *pool, uint32_t n, kv_block_id *ids_out);
+int kv_take_for(struct kv_pool *pool, kv_tenant tenant, uint32_t n, kv_block_id *ids_out);
 /* How many kv_take could give now (free + evictable). */
 uint32_t kv_available(const struct kv_pool *pool);
+/* The same, without what other tenants have within their shares. */
+uint32_t kv_available_to(const struct kv_pool *pool, kv_tenant tenant);
+/* What it has (held and cached), and what it could have before others may be served at its cost. */
+uint32_t kv_tenant_blocks(const struct kv_pool *pool, kv_tenant tenant);
+uint32_t kv_tenant_share(const struct kv_pool *pool, kv_tenant tenant);
 /* One more reference to a block that has one. */
 void kv_ref(struct kv_pool *pool, kv_block_id id);
 void kv_unref(struct kv_pool *pool, kv_block_id id);
@@ -101,8 +122,18 @@ void kv_unshare(struct kv_pool *pool, const struct block_hash *hash);
 void kv_lease(struct kv_pool *pool, kv_block_id id);
 void kv_unlease(struct kv_pool *pool, kv_block_id id);
 
+/* With a tier: the cached block that waits longest to be saved, and is not held otherwise.  It gets a
+ * reference and a lease, until kv_save_end() says that its bytes were read.  It is offered once, unless
+ * has_failed (and it is cached still or again).  False: none waits. */
+bool kv_save_next(struct kv_pool *pool, kv_block_id *id_out, struct block_hash *hash_out,
+                  uint64_t *keep_ns_out);
+void kv_save_end(struct kv_pool *pool, kv_block_id id, bool has_failed);
+/* A sealed block came from the tier: it need not be saved. */
+void kv_set_saved(struct kv_pool *pool, kv_block_id id);
+
 /* Frees cached blocks whose lifetime ended; call now and then.  (They are not found any more in any case.) */
 void kv_expire(struct kv_pool *pool);
+void kv_clear(struct kv_pool *pool); /* frees all cached blocks */
 enum kv_state kv_state_of(const struct kv_pool *pool, kv_block_id id);
 void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out);
 

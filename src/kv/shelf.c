@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cached blocks in the order in which they go.
+/* A tenant's cached blocks in the order in which they go.
  *
  *     shared   never marked, held by others too a heap, least recently used first
  *     plain    never marked                     a list, least recently used first
@@ -24,20 +24,19 @@
 
 enum { NOWHERE, SHARED, PLAIN, LAPSED, KEPT };
 
-int shelf_init(struct shelf *shelf, uint32_t n_ids)
+int shelf_init(struct shelf *shelf, struct shelf_place *places, uint32_t n_ids)
 {
     *shelf = (struct shelf){.oldest = KV_BLOCK_NONE,
                             .newest = KV_BLOCK_NONE,
-                            .places = calloc(n_ids, sizeof(*shelf->places)),
+                            .places = places,
                             .shared = {.ids = calloc(n_ids, sizeof(kv_block_id))},
                             .lapsed = {.ids = calloc(n_ids, sizeof(kv_block_id))},
                             .kept = {.ids = calloc(n_ids, sizeof(kv_block_id))}};
-    return shelf->places && shelf->shared.ids && shelf->lapsed.ids && shelf->kept.ids ? 0 : E_NOMEM;
+    return shelf->shared.ids && shelf->lapsed.ids && shelf->kept.ids ? 0 : E_NOMEM;
 }
 
 void shelf_fini(struct shelf *shelf)
 {
-    free(shelf->places);
     free(shelf->shared.ids);
     free(shelf->lapsed.ids);
     free(shelf->kept.ids);
@@ -220,6 +219,11 @@ kv_block_id shelf_next(struct shelf *shelf, uint64_t now_ns)
     if (shelf->lapsed.n > 0)
         return shelf->lapsed.ids[0];
     return shelf->kept.n > 0 ? shelf->kept.ids[0] : KV_BLOCK_NONE;
+}
+
+unsigned shelf_rank(const struct shelf *shelf, kv_block_id id)
+{
+    return shelf->places[id].where == SHARED ? PLAIN : shelf->places[id].where;
 }
 
 bool shelf_is_expired(const struct shelf *shelf, kv_block_id id, uint64_t now_ns, uint64_t lifetime_ns)

@@ -2,6 +2,7 @@
 noinst_LIBRARIES += libprefix.a
 libprefix_a_SOURCES = src/prefix/block_hash.h src/prefix/block_hash.c
 libprefix_a_SOURCES += src/prefix/block_events.h src/prefix/block_events.c
+libprefix_a_SOURCES += src/prefix/tenant.h src/prefix/tenant.c
 
 EXTRA_DIST += tests/unit/prefix/vectors.py
 if HAVE_CMOCKA
@@ -13,4 +14,8 @@ check_PROGRAMS += tests/unit/prefix/test_block_events
 TESTS += tests/unit/prefix/test_block_events
 tests_unit_prefix_test_block_events_SOURCES = tests/unit/prefix/test_block_events.c
 tests_unit_prefix_test_block_events_LDADD = $(link_prefix) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/prefix/test_tenant
+TESTS += tests/unit/prefix/test_tenant
+tests_unit_prefix_test_tenant_SOURCES = tests/unit/prefix/test_tenant.c
+tests_unit_prefix_test_tenant_LDADD = $(link_prefix) $(CMOCKA_LIBS)
 endif

@@ -281,8 +281,8 @@ static void choose(const struct sched *sched, struct choice *choices, uint32_t n
 static void settle_in(struct sched *sched, struct seq *seq, uint32_t n)
 {
     while (seq->n_blocks * sched->block_tokens < seq->spec.n_tokens + n) {
-        if (kv_available(sched->opts.pool) <= queue_n_active(sched) ||
-            kv_take(sched->opts.pool, 1, &seq->blocks[seq->n_blocks]) < 0) {
+        if (kv_available(sched->opts.pool) <= queue_n_active(sched) || queue_room(sched, seq) == 0 ||
+            kv_take_for(sched->opts.pool, seq->spec.tenant, 1, &seq->blocks[seq->n_blocks]) < 0) {
             n = seq->n_blocks * sched->block_tokens - seq->spec.n_tokens;
             break;
         }

@@ -5,6 +5,9 @@
  * active sequence gives all of its blocks back and waits again: the youngest has the least to lose, and the
  * oldest always gets on, so the whole always does.  If the youngest is the one in need, it preempts itself.
  *
+ * A tenant that would have to take the block out of others' shares gives up its own youngest instead, as long
+ * as it has another one running.
+ *
  * Nothing is lost but time.  The tokens drawn so far stay with the sequence and are prefilled as if they had
  * been given, with the same bits; nothing is drawn or reported twice.  The blocks that were sealed go to the
  * cache, where the sequence finds them again if nobody needed the room after all.
@@ -14,11 +17,14 @@
 #include "base/err.h"
 #include "sched/sched_priv.h"
 
-static struct seq *youngest_active(const struct sched *sched)
+/* NULL for a tenant: of all. */
+static struct seq *youngest_active(const struct sched *sched, const kv_tenant *tenant)
 {
     for (struct list *at = sched->running.prev; at != &sched->running; at = at->prev) {
-        if (seq_is_active(seq_of(at)))
-            return seq_of(at);
+        struct seq *seq = seq_of(at);
+
+        if (seq_is_active(seq) && (tenant == NULL || *tenant == seq->spec.tenant))
+            return seq;
     }
     return NULL;
 }
@@ -51,15 +57,19 @@ static bool give_spare_back(struct sched *sched)
 /* Returns whether seq still runs. */
 static bool grow(struct sched *sched, struct seq *seq)
 {
+    const kv_tenant *tenant = &seq->spec.tenant;
+
     while (seq->n_computed / sched->block_tokens >= seq->n_blocks) {
-        if (kv_take(sched->opts.pool, 1, &seq->blocks[seq->n_blocks]) == 0) {
+        bool is_modest = queue_room(sched, seq) > 0 || kv_available(sched->opts.pool) == 0;
+
+        if (is_modest && kv_take_for(sched->opts.pool, *tenant, 1, &seq->blocks[seq->n_blocks]) == 0) {
             seq->n_blocks++;
             continue;
         }
         if (give_spare_back(sched))
             continue;
 
-        struct seq *victim = youngest_active(sched);
+        struct seq *victim = youngest_active(sched, is_modest ? NULL : tenant);
 
         preempt(sched, victim);
         if (victim == seq)
@@ -74,6 +84,6 @@ void preempt_make_room(struct sched *sched)
         struct seq *seq = seq_of(at);
 
         if (seq->state == SEQ_DECODE && !grow(sched, seq))
-            return; /* it was the youngest: nobody behind it decodes */
+            at = &sched->running; /* it is not here any more: from the start, those before it have room */
     }
 }

@@ -4,8 +4,9 @@
  * Both are in order of submission, so "the oldest" is the front and "the youngest" the back.  A sequence that
  * was preempted goes back to where its age puts it, which is before everything younger that still waits.
  *
- * Admission is strictly first come, first served: when the head does not fit, nothing behind it is tried.  A
- * sequence is admitted when
+ * Admission is first come, first served: when the head does not fit, nothing behind it is tried, but for one
+ * reason.  A sequence that would cost other tenants the cache within their shares, while its own tenant has
+ * something running, waits with all of its tenant behind it, and others pass.  A sequence is admitted when
  *
  *   - the next step has prompt tokens left for it after those already admitted.  Earlier would only
  *     tie up blocks, and would miss what the sequences before it are about to put into the cache;
@@ -19,6 +20,7 @@
  */
 #include <string.h>
 
+#include "base/err.h"
 #include "sched/sched_priv.h"
 
 void queue_insert(struct list *list, struct seq *seq)
@@ -77,24 +79,73 @@ static bool is_under_way(const struct sched *sched, const struct seq *seq)
     return false;
 }
 
+uint32_t queue_room(const struct sched *sched, const struct seq *seq)
+{
+    list_for_each (at, &sched->running) {
+        if (seq_of(at) != seq && seq_of(at)->spec.tenant == seq->spec.tenant)
+            return kv_available_to(sched->opts.pool, seq->spec.tenant);
+    }
+    return kv_available(sched->opts.pool);
+}
+
+/* Tenants that have to wait for themselves; those beyond are found out one by one. */
+struct held_back {
+    kv_tenant tenants[8];
+    unsigned n;
+};
+
+static bool is_held_back(const struct held_back *held, const struct seq *seq)
+{
+    for (unsigned i = 0; i < held->n; i++) {
+        if (held->tenants[i] == seq->spec.tenant)
+            return true;
+    }
+    return false;
+}
+
+/* The first in the queue that no other of its tenant waits before; NULL: none. */
+static struct seq *next_in_queue(const struct sched *sched, const struct held_back *held)
+{
+    list_for_each (at, &sched->queue) {
+        if (!is_held_back(held, seq_of(at)))
+            return seq_of(at);
+    }
+    return NULL;
+}
+
+static void admit(struct sched *sched, struct seq *seq)
+{
+    bool is_first = seq->stats.n_preempted == 0;
+
+    sched->n_waiting--;
+    queue_run(sched, seq, SEQ_PREFILL);
+    if (is_first) {
+        seq->stats.queue_ns = seq->admitted_ns - seq->submitted_ns;
+        EVENT(sched, on_admitted, seq); /* may end it */
+    }
+}
+
 void queue_admit(struct sched *sched)
 {
+    struct held_back held = {.n = 0};
+    struct seq *seq;
+
     sched->is_short = false;
-    while (!list_is_empty(&sched->queue) && plan_budget_left(sched) > 0) {
-        struct seq *seq = seq_of(sched->queue.next);
-        bool is_first = seq->stats.n_preempted == 0;
+    while (plan_budget_left(sched) > 0 && (seq = next_in_queue(sched, &held)) != NULL) {
+        int code;
 
         if (is_under_way(sched, seq))
             return;
-        if (sched->n_running >= sched->opts.max_seqs || seq_settle(sched, seq, queue_n_active(sched)) < 0) {
+        code = sched->n_running < sched->opts.max_seqs ? seq_settle(sched, seq, queue_n_active(sched))
+                                                       : E_KV_FULL;
+        if (code == E_OVERLOADED && held.n < 8) {
+            held.tenants[held.n++] = seq->spec.tenant;
+            continue;
+        }
+        if (code < 0) {
             sched->is_short = true;
             return;
         }
-        sched->n_waiting--;
-        queue_run(sched, seq, SEQ_PREFILL);
-        if (is_first) {
-            seq->stats.queue_ns = seq->admitted_ns - seq->submitted_ns;
-            EVENT(sched, on_admitted, seq); /* may end it */
-        }
+        admit(sched, seq);
     }
 }

@@ -133,7 +133,8 @@ void seq_free(struct seq *seq);
 uint32_t sched_blocks_for(const struct sched *sched, uint32_t n_tokens);
 /* Leading blocks that may come from the cache. */
 uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq);
-/* Cached prefix and fresh blocks for all tokens; leaves n_spare blocks to others.  E_KV_FULL. */
+/* Cached prefix and fresh blocks for all tokens; leaves n_spare blocks to others.  E_KV_FULL; E_OVERLOADED:
+ * others' shares of the pool would pay for it, and its tenant has something else running. */
 int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare);
 void seq_give_back(struct sched *sched, struct seq *seq);
 void seq_seal(struct sched *sched, struct seq *seq);
@@ -146,6 +147,10 @@ void queue_wait(struct sched *sched, struct seq *seq);
 void queue_run(struct sched *sched, struct seq *seq, enum seq_state state);
 uint32_t queue_n_active(const struct sched *sched);
 void queue_admit(struct sched *sched);
+
+/* Blocks that a sequence may take now: all there are, for the only one of its tenant that runs, else what
+ * others do not need for their shares.  So nobody's flood costs others their cache, and everybody gets on. */
+uint32_t queue_room(const struct sched *sched, const struct seq *seq);
 
 /* ---- preempt.c ---- */
 void preempt_make_room(struct sched *sched);

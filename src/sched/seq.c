@@ -187,14 +187,19 @@ int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
     uint32_t n_most = seq_n_shareable(sched, seq);
 
     /* A look that changes nothing first: whoever waits at the head of the queue asks before every step. */
-    if (n_total - kv_peek(pool, seq->hashes, n_most) + n_spare > kv_available(pool))
+    uint32_t n_missing = n_total - kv_peek(pool, seq->hashes, n_most);
+    if (n_missing + n_spare > kv_available(pool))
         return E_KV_FULL;
+    if (n_missing > queue_room(sched, seq))
+        return E_OVERLOADED;
 
     seq->n_blocks = kv_match(pool, seq->hashes, n_most, seq->blocks);
     uint32_t n_fresh = n_total - seq->n_blocks;
-    if (n_fresh + n_spare > kv_available(pool) || kv_take(pool, n_fresh, seq->blocks + seq->n_blocks) < 0) {
+    bool is_modest = n_fresh <= queue_room(sched, seq);
+    if (!is_modest || n_fresh + n_spare > kv_available(pool) ||
+        kv_take_for(pool, seq->spec.tenant, n_fresh, seq->blocks + seq->n_blocks) < 0) {
         seq_give_back(sched, seq);
-        return E_KV_FULL;
+        return is_modest ? E_KV_FULL : E_OVERLOADED;
     }
     seq->n_matched = seq->n_sealed = seq->n_blocks;
     seq->n_blocks = n_total;

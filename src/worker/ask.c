@@ -25,6 +25,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "kvxfer/recv.h"
+#include "prefix/tenant.h"
 #include "worker/share_priv.h"
 
 #define MAX_ASKS 32
@@ -49,6 +50,7 @@ struct ask {
     enum ask_state state;
     uint64_t number; /* ours, random */
     uint32_t peer;
+    kv_tenant tenant;          /* whose share of the pool it counts for */
     struct list waiters;       /* struct task, by in_ask */
     const struct task *owner;  /* whose prompt it is; NULL: that one left */
     struct block_hash *hashes; /* [n_hashes] of the prompt's blocks from its first */
@@ -231,6 +233,7 @@ static struct ask *ask_new(struct worker_engine *engine, const struct task_spec 
     ask->hashes = hashes;
     ask->n_hashes = n_hashes;
     ask->peer = spec->holder;
+    ask->tenant = tenant_number(spec->tenant);
     ask->began_ns = clock_now_ns();
     ask->limit_ns = spec->ask_limit_ns;
     list_init(&ask->waiters);
@@ -305,7 +308,7 @@ static int take_blocks(struct ask *ask, uint32_t n)
     int rc = E_KV_FULL;
 
     if (kv_available(pool) >= n + ask->engine->opts.max_seqs)
-        rc = kv_take(pool, n, ask->blocks + ask->n_here);
+        rc = kv_take_for(pool, ask->tenant, n, ask->blocks + ask->n_here);
     if (rc == 0)
         ask->n_blocks = ask->n_here + n;
     return rc;

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/rate.h"
+#include "worker/disk.h"
 #include "worker/share_priv.h"
 
 #define MAILBOX_MESSAGES  65536
@@ -301,6 +302,7 @@ static void tick(struct worker_engine *engine)
         engine->opts.arriving->on_tick(engine->arriving, now_ns);
         worker_loans_tick(engine, now_ns);
         worker_asks_tick(engine, now_ns);
+        worker_disk_tick(engine, now_ns);
     }
     if (now_ns - engine->expired_ns >= NS_PER_S) {
         engine->expired_ns = now_ns;
@@ -330,12 +332,14 @@ static void *run(void *arg)
         mailbox_drain_fd(engine->commands);
         while ((command = mailbox_receive(engine->commands)) != NULL)
             on_command(engine, command);
+        worker_disk_turn(engine);
         note_busy(engine); /* before a step that may take long: a drain looks at it */
         n_fed = sched_run_step(engine->sched);
         if (n_fed < 0 && !atomic_load_explicit(&engine->is_given_up, memory_order_relaxed))
             log_error("step_failed", LOG_ERR(n_fed));
         atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
         flush(engine);
+        worker_disk_turn(engine);
         tick(engine);
         flush(engine);
         note_busy(engine);
@@ -344,7 +348,8 @@ static void *run(void *arg)
         if (n_fed <= 0) {
             bool has_timers = engine->opts.departing->n_active(engine->departing) +
                                   engine->opts.arriving->n_active(engine->arriving) +
-                                  worker_loans_count(engine) + worker_asks_count(engine) >
+                                  worker_loans_count(engine) + worker_asks_count(engine) +
+                                  worker_disk_is_waited_for(engine) >
                               0;
             mailbox_wait(engine->commands, has_pending ? NS_PER_MS : has_timers ? TICK_NS : IDLE_WAIT_NS);
         }
@@ -437,7 +442,8 @@ static int open_parts(struct worker_engine *engine, struct fault *fault)
                                 .block_tokens = info->layout.block_tokens,
                                 .lifetime_ns = engine->opts.kv_lifetime_ns,
                                 .on_block = worker_publish_block,
-                                .on_block_arg = engine};
+                                .on_block_arg = engine,
+                                .has_tier = engine->opts.disk.path != NULL && engine->opts.disk.path[0]};
     struct sched_opts sched = {.engine = &engine->opts.engine,
                                .max_seqs = engine->opts.max_seqs,
                                .max_queue = engine->opts.max_queue,
@@ -487,6 +493,8 @@ int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0) {
         warm_up(engine);
+        kv_clear(engine->pool); /* it was nobody's prompt */
+        worker_disk_open(engine);
         if (pthread_create(&engine->thread, NULL, run, engine) != 0)
             rc = fault_set(fault, E_NOMEM, "cannot start the engine thread");
     }
@@ -521,7 +529,7 @@ static void empty_mailboxes(struct worker_engine *engine)
     mailbox_free(engine->reports);
 }
 
-/* The transport goes first: after it nobody reads or writes the arena but us. */
+/* The transport and the disk go first: after them nobody reads or writes the arena but us. */
 void worker_engine_free(struct worker_engine *engine)
 {
     if (engine == NULL)
@@ -536,6 +544,7 @@ void worker_engine_free(struct worker_engine *engine)
         mailbox_close(engine->commands);
     }
     tr_node_free(engine->transport);
+    worker_disk_close(engine);
     if (engine->departing)
         engine->opts.departing->close(engine->departing);
     if (engine->arriving)

@@ -25,11 +25,14 @@ struct task { /* one request on this worker; engine thread */
     struct task_spec spec; /* tokens are given to the sequence and freed */
     struct seq *seq;       /* NULL: not (or no longer) in the scheduler */
     uint64_t shape_number; /* of the shape that is being compiled for it; 0: it does not wait for one */
-    bool may_proceed;      /* said while it waited */
-    uint32_t n_begun;      /* answer tokens that the request brought along (a resumed stream) */
-    uint32_t n_answered;   /* indices given out, those included */
-    void *handoff;         /* the side's own */
-    bool has_first;        /* the first token was reported */
+    uint64_t disk_read;    /* number of the read that it waits for; 0: none */
+    uint32_t n_disk_looks;
+    struct grammar *grammar; /* while it waits for a read: its shape, a reference */
+    bool may_proceed;        /* said while it waited */
+    uint32_t n_begun;        /* answer tokens that the request brought along (a resumed stream) */
+    uint32_t n_answered;     /* indices given out, those included */
+    void *handoff;           /* the side's own */
+    bool has_first;          /* the first token was reported */
     uint64_t transfer_ns;
     char transport[16];
     struct list in_ask; /* while it waits for a peer's cached blocks (ask.c) ... */
@@ -59,12 +62,20 @@ struct handoff_side {
     uint32_t (*n_active)(const void *self);
 };
 
+struct worker_disk_opts {
+    const char *path; /* empty: there is no disk tier */
+    uint64_t size_bytes, lifetime_ns;
+    unsigned n_threads;
+    uint8_t key[32];
+};
+
 struct worker_engine_opts {
     struct engine engine;    /* taken */
     struct team *team;       /* taken; NULL for sim */
     struct mem_region arena; /* taken */
     uint32_t n_blocks;
     uint64_t kv_lifetime_ns;
+    struct worker_disk_opts disk;
     uint32_t max_seqs, max_queue, chunk_tokens, draft_tokens;
     uint64_t itl_ns;
     enum sched_speculate speculate;

@@ -28,6 +28,7 @@ struct worker_engine {
     struct list tasks;
     uint32_t n_tasks;
     struct hashmap *by_key;        /* struct task_key -> struct task */
+    struct worker_disk *disk;      /* disk.c; NULL: there is no disk tier */
     struct list shapes;            /* shapes.c */
     uint32_t n_shapes, n_unshaped; /* n_unshaped: tasks that wait for one */
     size_t shape_bytes;
@@ -57,6 +58,8 @@ void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *ke
 void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key);
 /* Cancels what this router asked for in other lives than this one (0: in all). */
 void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch);
+/* The blocks that tasks wait for are there, or will not be in time. */
+void worker_tasks_read(struct worker_engine *engine, uint64_t number);
 struct sched_events worker_tasks_events(void);
 /* What the task waited for before it was begun is there, or will not come. */
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task);

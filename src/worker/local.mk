@@ -6,6 +6,7 @@ libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_
 	src/worker/messages.h src/worker/messages.c src/worker/tasks.c src/worker/shapes.c src/worker/compile.c \
 	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c
 libworker_a_SOURCES += src/worker/share_priv.h src/worker/ask.c src/worker/lend.c src/worker/publish.c
+libworker_a_SOURCES += src/worker/disk.h src/worker/disk.c
 
 if HAVE_CMOCKA
 worker_tests = tests/unit/worker/test_messages tests/unit/worker/test_routers tests/unit/worker/test_shapes

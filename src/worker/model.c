@@ -236,6 +236,8 @@ static int fill_transport(struct worker *worker, struct worker_engine_opts *opts
 
     if (cluster_key_derive(cluster_key, "kv", tr->auth_key) < 0)
         return fault_set(fault, E_INTERNAL, "key derivation failed");
+    if (cluster_key_derive(cluster_key, "kv disk", opts->disk.key) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
     tr->node = conf->node;
     tr->tcp_listen = conf->tcp_listen[0] ? conf->tcp_listen : NULL;
     tr->unix_listen = conf->unix_path[0] && conf->transport != WORKER_TRANSPORT_TCP ? conf->unix_path : NULL;
@@ -256,6 +258,10 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
     const struct worker_conf *conf = worker->conf;
     struct worker_engine_opts opts = {.arena = {.fd = -1},
                                       .kv_lifetime_ns = conf->kv_lifetime_ns,
+                                      .disk = {.path = conf->disk_path,
+                                               .size_bytes = conf->disk_size,
+                                               .lifetime_ns = conf->disk_lifetime_ns,
+                                               .n_threads = (unsigned)conf->disk_threads},
                                       .max_seqs = (uint32_t)conf->max_seqs,
                                       .max_queue = (uint32_t)conf->max_queue,
                                       .chunk_tokens = (uint32_t)conf->chunk_tokens,

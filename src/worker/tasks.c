@@ -8,8 +8,9 @@
  *   DECODE    arrives: the KV comes from a peer (decode/arrive.c); without blocks for it now, or without
  *             a peer in time, it becomes a local sequence and waits its turn like any other
  *
- * A task whose prompt another worker has cached may wait for that (ask.c).  A task whose answer must have a
- * shape waits until that is compiled (shapes.c); it is not in the scheduler until then.
+ * A task whose prompt another worker has cached may wait for that (ask.c), and one whose prompt is continued
+ * by blocks on disk for those (disk.c).  A task whose answer must have a shape waits until that is compiled
+ * (shapes.c). It is not in the scheduler until then.
  *
  * What the scheduler tells is turned into answers, one list for each router, sent to the loop once for each
  * step. */
@@ -21,6 +22,8 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "prefix/tenant.h"
+#include "worker/disk.h"
 
 static const struct handoff_side *side_of(const struct worker_engine *engine, const struct task *task,
                                           void **self_out)
@@ -93,6 +96,9 @@ static void stop_waiting(struct worker_engine *engine, struct task *task)
     if (task->shape_number != 0)
         engine->n_unshaped--;
     task->shape_number = 0;
+    worker_disk_stop_waiting(engine, task);
+    grammar_unref(task->grammar);
+    task->grammar = NULL;
 }
 
 static void task_free(struct worker_engine *engine, struct task *task)
@@ -105,6 +111,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
     free(task);
 }
 
+/* E_AGAIN: it waits for blocks from disk. */
 static int submit_seq(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
     const struct task_spec *spec = &task->spec;
@@ -121,6 +128,7 @@ static int submit_seq(struct worker_engine *engine, struct task *task, struct gr
                            .keep_1h_tokens = spec->keep_1h_tokens,
                            .fetched_from = task->fetched_from,
                            .fetched_to = task->fetched_to,
+                           .tenant = tenant_number(spec->tenant),
                            .departs = spec->mode == TASK_PREFILL,
                            .arrives = spec->mode == TASK_DECODE,
                            .user = task};
@@ -133,6 +141,8 @@ static int submit_seq(struct worker_engine *engine, struct task *task, struct gr
     seq.prefix_key = roots.own;
     seq.public_key = roots.open;
     seq.public_tokens = spec->public_tokens;
+    if (worker_disk_wait(engine, task, &roots))
+        return E_AGAIN;
     rc = sched_submit(engine->sched, &seq, &task->seq);
     if ((rc == E_KV_FULL || rc == E_OVERLOADED) && spec->mode == TASK_DECODE) {
         task->spec.mode = TASK_LOCAL; /* no room for an arrival now: compute when there is */
@@ -153,8 +163,15 @@ static void begin(struct worker_engine *engine, struct task *task, struct gramma
 {
     int rc;
 
+    if (grammar != NULL)
+        grammar = grammar_ref(grammar);
     stop_waiting(engine, task);
     rc = submit_seq(engine, task, grammar);
+    if (rc == E_AGAIN) {
+        task->grammar = grammar;
+        return;
+    }
+    grammar_unref(grammar);
     if (rc < 0) {
         refuse(engine, task, rc,
                rc == E_SHAPE ? "what was answered before is not of the answer's shape" : "");
@@ -185,6 +202,16 @@ void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct g
             begin(engine, task, grammar);
         else
             refuse(engine, task, is_fault ? E_FORMAT : why->code, why->reason);
+    }
+}
+
+void worker_tasks_read(struct worker_engine *engine, uint64_t number)
+{
+    list_for_each_safe (node, spare, &engine->tasks) {
+        struct task *task = container_of(node, struct task, all);
+
+        if (task->disk_read == number)
+            begin(engine, task, task->grammar);
     }
 }
 
@@ -238,7 +265,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
 
 static void cancel(struct worker_engine *engine, struct task *task)
 {
-    if (task->shape_number != 0 || task->ask != NULL)
+    if (task->shape_number != 0 || task->ask != NULL || task->disk_read != 0)
         task_free(engine, task); /* the scheduler never had it */
     else
         sched_cancel(engine->sched, task->seq);
@@ -259,7 +286,7 @@ void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const s
 
     if (task == NULL)
         answer_failed(engine, &unknown, E_NOT_FOUND); /* silence would be waited for */
-    else if (task->shape_number != 0)
+    else if (task->shape_number != 0 || task->ask != NULL || task->disk_read != 0)
         task->may_proceed = true;
     else if (task->spec.mode == TASK_DECODE)
         engine->opts.arriving->proceed(engine->arriving, task);

@@ -172,6 +172,39 @@
          0,           NULL,                                                                                  \
          false,       "Touch all KV memory at start instead of when first used."},                           \
         {"kv",                                                                                               \
+         "disk_path",                                                                                        \
+         CONFIG_PATH,                                                                                        \
+         KEY(disk_path),                                                                                     \
+         "",                                                                                                 \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Folder of this worker's own in which cached KV is kept when it leaves memory and when the worker " \
+         "restarts, encrypted under the cluster's key. Made when missing; an existing one must belong to "   \
+         "the "                                                                                              \
+         "daemon's user and be closed to others (0700). Empty: none; what prompts said stays in memory."},   \
+        {"kv",        "disk_size",                                                                           \
+         CONFIG_SIZE, KEY(disk_size),                                                                        \
+         "16GiB",     1048576,                                                                               \
+         1e15,        NULL,                                                                                  \
+         false,       "How much the files in kv.disk_path may take together."},                              \
+        {"kv",       "disk_threads",                                                                         \
+         CONFIG_U64, KEY(disk_threads),                                                                      \
+         "2",        1,                                                                                      \
+         32,         NULL,                                                                                   \
+         false,      "Threads that read from kv.disk_path; one more writes."},                               \
+        {"kv",                                                                                               \
+         "disk_lifetime",                                                                                    \
+         CONFIG_DURATION,                                                                                    \
+         KEY(disk_lifetime_ns),                                                                              \
+         "1d",                                                                                               \
+         S(1),                                                                                               \
+         S(31536000),                                                                                        \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Files in kv.disk_path that nothing was written to or read from for so long are deleted."},         \
+        {"kv",                                                                                               \
          "transport",                                                                                        \
          CONFIG_ENUM,                                                                                        \
          KEY(transport),                                                                                     \

@@ -23,6 +23,8 @@ struct worker_conf {
     uint64_t kv_memory, kv_block_tokens, kv_lifetime_ns;
     int kv_type;
     bool kv_populate;
+    char *disk_path;
+    uint64_t disk_size, disk_threads, disk_lifetime_ns;
     int transport;
     char *tcp_listen, *unix_path;
     bool tcp_encrypt;

@@ -39,6 +39,7 @@ struct model_block {
 
 static struct model_block model[N_MAX];
 static uint32_t n_blocks;
+static uint64_t mark_one_in; /* of those that could be kept */
 static uint64_t serial, fake_now_ns, n_evicted, n_expired, n_kept_evicted, n_outlived, n_shared_choices;
 
 static uint64_t fake_now(void)
@@ -261,7 +262,7 @@ static void do_one_block(struct kv_pool *pool, struct rng *rng)
         }
         break;
     case 9:
-        if (b->is_findable && rng_below(rng, 4) == 0) {
+        if (b->is_findable && rng_below(rng, 16) == 0) {
             hash = hash_of(b->content);
             kv_unshare(pool, &hash);
             b->is_shared = false;
@@ -275,7 +276,7 @@ static void do_one_block(struct kv_pool *pool, struct rng *rng)
         }
         break;
     case 8:
-        if (b->refs && rng_below(rng, 2)) {
+        if (b->refs && rng_below(rng, mark_one_in) == 0) {
             uint64_t until_ns = fake_now_ns + rng_below(rng, (rng_below(rng, 2) ? 3 : 60) * LIFETIME_NS);
 
             kv_keep(pool, id, until_ns);
@@ -332,6 +333,7 @@ static void run(uint64_t seed)
     memset(model, 0, sizeof(model));
     serial = n_evicted = n_expired = 0;
     fake_now_ns = 1;
+    mark_one_in = seed % 3 == 0 ? 1000 : 2;
     struct kv_pool_opts opts = {.n_blocks = n_blocks, .lifetime_ns = LIFETIME_NS, .now_ns = fake_now};
     assert_int_equal(kv_pool_new(&opts, &pool), 0);
 
@@ -366,13 +368,14 @@ static void run(uint64_t seed)
 
 static void random_operations_agree_with_the_model(void **state)
 {
-    for (uint64_t seed = 1; seed <= 6; seed++)
+    for (uint64_t seed = 1; seed <= 12; seed++)
         run(seed);
-    print_message("%llu kept ones evicted, %llu outlived\n", (unsigned long long)n_kept_evicted,
-                  (unsigned long long)n_outlived);
+    print_message("%llu kept ones evicted, %llu outlived, %llu choices of shared or plain\n",
+                  (unsigned long long)n_kept_evicted, (unsigned long long)n_outlived,
+                  (unsigned long long)n_shared_choices);
     assert_true(n_kept_evicted > 100); /* marks were in the way, and they did keep */
     assert_true(n_outlived > 200);
-    assert_true(n_shared_choices > 1000);
+    assert_true(n_shared_choices > 100);
 }
 
 int main(void)

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The disk tier as its user sees it: the index, the segments, and what is under way.
+ *
+ *     index      hash -> slot of a segment
+ *     segments   least recently used first; up to three take slots, one for each retention
+ *
+ *            slots given out            full             no room, lifetime over      no job on it
+ *     OPEN ------------------> OPEN ----------> CLOSED ----------------------> LEAVING ----------> deleted
+ *
+ * A segment counts with all that it may come to take from when it is begun, and until its file is gone: the
+ * folder never holds more than it may.  Segments are small against the whole, so what leaves is not much at
+ * a time, and a log needs no compaction: what is still wanted of a segment that leaves is in the pool, from
+ * where it is written again, or is not wanted much.
+ *
+ * A slot is in the index from the call that writes it, so that nothing is written twice, but is read only
+ * when the write is done.
+ *
+ * Jobs are bounded (TIER_MAX_READING, TIER_MAX_WRITING), each is a heap object that goes to a thread and
+ * comes back through the mailbox of what is done. */
+#include "kv/tier.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "kv/tier_priv.h"
+
+#define SEGMENTS_AIM     16  /* a full folder has about so many */
+#define SEGMENTS_MIN     8   /* and room for so many at least */
+#define SEGMENTS_MAX     256 /* small ones, of many restarts: each holds a descriptor */
+#define REST_NS          (30 * NS_PER_S)
+#define KEPT_NS          (300 * NS_PER_S) /* marks for longer are long ones */
+#define READ_BYTES_PER_S (500.0 * 1e6)    /* of a thread, until measured */
+#define READ_ALPHA       0.1
+
+/* ---- open and close ---- */
+
+static int check(const struct kv_tier_opts *opts, struct kv_tier *tier, struct fault *fault)
+{
+    struct tier_head one = {.n_slots = 1, .payload_bytes = tier->payload_bytes};
+    uint64_t slot_bytes = tier->payload_bytes + TIER_ENTRY_BYTES, n;
+
+    if (opts->n_readers == 0 || opts->n_readers > TIER_MAX_READERS || tier->payload_bytes == 0 ||
+        tier->payload_bytes > TIER_MAX_PAYLOAD)
+        return fault_set(fault, E_INVAL, "a tier cannot have such blocks or threads");
+    if (opts->size_bytes < SEGMENTS_MIN * tier_segment_bytes(&one, 1))
+        return fault_set(fault, E_INVAL, "the disk tier wants %llu bytes at least for blocks of %llu",
+                         (unsigned long long)(SEGMENTS_MIN * tier_segment_bytes(&one, 1)),
+                         (unsigned long long)tier->payload_bytes);
+    n = (opts->size_bytes / SEGMENTS_AIM - 2 * TIER_TABLE_AT) / slot_bytes;
+    if (opts->size_bytes / SEGMENTS_AIM < 2 * TIER_TABLE_AT || n == 0)
+        n = 1;
+    tier->slots_per_segment = n < TIER_MAX_SLOTS ? (uint32_t)n : TIER_MAX_SLOTS;
+    return 0;
+}
+
+static int open_parts(struct kv_tier *tier, struct fault *fault)
+{
+    int rc = check(&tier->opts, tier, fault);
+
+    if (rc < 0)
+        return rc;
+    if (tier_generation(tier->opts.key, tier->opts.generation, tier->generation) < 0 ||
+        hashmap_new(sizeof(struct block_hash), &tier->index) < 0 ||
+        mailbox_new(2 * (TIER_MAX_READING + TIER_MAX_WRITING + SEGMENTS_MAX), &tier->done) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    tier->dir = tier_folder_open(tier->opts.path, fault);
+    if (tier->dir < 0)
+        return tier->dir;
+    rc = tier_scan(tier);
+    if (rc < 0)
+        return fault_set(fault, rc, "cannot read %s: %s", tier->opts.path, err_text(rc));
+    if (tier_threads_start(tier) < 0)
+        return fault_set(fault, E_NOMEM, "cannot start the disk tier's threads");
+    return 0;
+}
+
+int kv_tier_open(const struct kv_tier_opts *opts, struct fault *fault, struct kv_tier **out)
+{
+    struct kv_tier *tier = calloc(1, sizeof(*tier));
+    int rc;
+
+    if (tier == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    tier->opts = *opts;
+    tier->payload_bytes = opts->n_layers * (uint64_t)opts->piece_bytes;
+    tier->dir = -1;
+    list_init(&tier->segments);
+    rc = open_parts(tier, fault);
+    tier->opts.path = tier->opts.generation = NULL;
+    if (rc < 0) {
+        kv_tier_close(tier);
+        return rc;
+    }
+    kv_tier_expire(tier);
+    *out = tier;
+    return 0;
+}
+
+void tier_segment_free(struct tier_segment *segment)
+{
+    if (segment->fd >= 0)
+        close(segment->fd);
+    free(segment->slots);
+    memset(segment->key, 0, sizeof(segment->key));
+    free(segment);
+}
+
+void kv_tier_close(struct kv_tier *tier)
+{
+    if (tier == NULL)
+        return;
+    tier_threads_stop(tier);
+    list_for_each_safe (node, spare, &tier->segments)
+        tier_segment_free(container_of(node, struct tier_segment, all));
+    hashmap_free(tier->index);
+    if (tier->dir >= 0)
+        close(tier->dir); /* and unlocks */
+    memset(tier->opts.key, 0, sizeof(tier->opts.key));
+    free(tier);
+}
+
+/* ---- segments ---- */
+
+/* By last use: those found in a folder come in the order of their names. */
+void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment)
+{
+    struct list *at = tier->segments.prev;
+
+    while (at != &tier->segments &&
+           container_of(at, struct tier_segment, all)->used_unix_ns > segment->used_unix_ns)
+        at = at->prev;
+    list_insert_before(at->next, &segment->all);
+    tier->total_bytes += segment->file_bytes;
+    tier->counts.n_segments++;
+}
+
+static int post(struct kv_tier *tier, struct tier_segment *segment, const struct tier_job *what)
+{
+    struct tier_job *job = malloc(sizeof(*job));
+    int rc;
+
+    if (job == NULL)
+        return E_NOMEM;
+    *job = *what;
+    job->segment = segment;
+    job->began_ns = clock_now_ns();
+    rc = tier_send(tier, job);
+    if (rc == 0)
+        segment->n_jobs++;
+    return rc;
+}
+
+static void drop_when_quiet(struct kv_tier *tier, struct tier_segment *segment)
+{
+    if (segment->is_leaving && segment->n_jobs == 0)
+        (void)post(tier, segment, &(struct tier_job){.kind = TIER_JOB_DROP}); /* else with the next expire */
+}
+
+static void close_head(struct kv_tier *tier, struct tier_segment *segment)
+{
+    if (!segment->is_open)
+        return;
+    segment->is_open = false;
+    tier->open[segment->head.retention] = NULL;
+    (void)post(tier, segment, &(struct tier_job){.kind = TIER_JOB_FINISH});
+}
+
+static void forget(struct kv_tier *tier, struct tier_slot *slot)
+{
+    if (hashmap_get(tier->index, &slot->entry.hash) != slot)
+        return;
+    hashmap_remove(tier->index, &slot->entry.hash);
+    slot->segment->n_there--;
+}
+
+static void leave(struct kv_tier *tier, struct tier_segment *segment)
+{
+    if (segment->is_open) {
+        segment->is_open = false;
+        tier->open[segment->head.retention] = NULL;
+    }
+    tier->counts.n_dropped += segment->n_there;
+    for (uint32_t i = 0; segment->slots != NULL && i < segment->n_used; i++)
+        if (segment->slots[i].segment != NULL)
+            forget(tier, &segment->slots[i]);
+    segment->is_leaving = true;
+    tier->leaving_bytes += segment->file_bytes;
+    drop_when_quiet(tier, segment);
+}
+
+/* 0: of another generation, 1: plain or lapsed, and so on.  The lower the sooner it goes. */
+static unsigned class_of(const struct tier_segment *segment, uint64_t now_unix_ns)
+{
+    if (segment->slots == NULL)
+        return 0;
+    return 1 + (segment->wanted_unix_ns > now_unix_ns ? (unsigned)segment->head.retention : 0);
+}
+
+/* The first to go of those that are wanted no more than that; among equals not the one that is being filled.
+ */
+static struct tier_segment *next_to_leave(const struct kv_tier *tier, unsigned most_class)
+{
+    uint64_t now_unix_ns = clock_unix_ns();
+    struct tier_segment *best = NULL;
+    unsigned best_rank = 2 * most_class + 2;
+
+    list_for_each (node, &tier->segments) {
+        struct tier_segment *segment = container_of(node, struct tier_segment, all);
+        unsigned rank = 2 * class_of(segment, now_unix_ns) + segment->is_open;
+
+        if (!segment->is_leaving && rank < best_rank) {
+            best = segment;
+            best_rank = rank;
+        }
+    }
+    return best;
+}
+
+/* Whether so many bytes may be begun.  What is in their way and wanted no more leaves.  E_AGAIN: it has not
+ * gone yet. E_FULL: all that is there is wanted more. */
+static int make_room(struct kv_tier *tier, uint64_t more_bytes, unsigned most_class)
+{
+    struct tier_segment *segment;
+
+    while (tier->total_bytes - tier->leaving_bytes + more_bytes > tier->opts.size_bytes) {
+        segment = next_to_leave(tier, most_class);
+        if (segment == NULL)
+            return E_FULL;
+        leave(tier, segment);
+    }
+    if (tier->counts.n_segments >= SEGMENTS_MAX && tier->leaving_bytes == 0) {
+        segment = next_to_leave(tier, most_class);
+        if (segment == NULL)
+            return E_FULL;
+        leave(tier, segment);
+    }
+    return tier->total_bytes + more_bytes > tier->opts.size_bytes || tier->counts.n_segments >= SEGMENTS_MAX
+               ? E_AGAIN
+               : 0;
+}
+
+static int begin_segment(struct kv_tier *tier, enum tier_retention retention)
+{
+    struct tier_head head = {.n_slots = tier->slots_per_segment,
+                             .payload_bytes = tier->payload_bytes,
+                             .made_unix_ns = clock_unix_ns(),
+                             .retention = retention};
+    uint64_t file_bytes = tier_segment_bytes(&head, head.n_slots);
+    struct tier_segment *segment;
+    int rc = make_room(tier, file_bytes, 1 + (unsigned)retention);
+
+    if (rc < 0)
+        return rc;
+    segment = calloc(1, sizeof(*segment));
+    if (segment == NULL)
+        return E_NOMEM;
+    memcpy(head.generation, tier->generation, sizeof(head.generation));
+    rng_system(head.salt, sizeof(head.salt));
+    *segment = (struct tier_segment){.head = head,
+                                     .number = tier->next_number,
+                                     .fd = -1,
+                                     .slots = calloc(head.n_slots, sizeof(*segment->slots)),
+                                     .file_bytes = file_bytes,
+                                     .used_unix_ns = head.made_unix_ns,
+                                     .is_open = true};
+    list_init(&segment->all);
+    if (segment->slots == NULL || tier_segment_key(tier->opts.key, &head, segment->key) < 0) {
+        tier_segment_free(segment);
+        return E_NOMEM;
+    }
+    tier->next_number++;
+    tier_segment_add(tier, segment);
+    tier->open[retention] = segment;
+    return 0;
+}
+
+/* ---- reading and writing ---- */
+
+static void use(struct kv_tier *tier, struct tier_segment *segment)
+{
+    segment->used_unix_ns = clock_unix_ns();
+    list_remove(&segment->all);
+    list_push_back(&tier->segments, &segment->all);
+}
+
+static enum tier_retention retention_of(uint64_t wanted_unix_ns, uint64_t now_unix_ns)
+{
+    if (wanted_unix_ns <= now_unix_ns)
+        return TIER_PLAIN;
+    return wanted_unix_ns - now_unix_ns <= KEPT_NS ? TIER_KEPT : TIER_KEPT_LONG;
+}
+
+int kv_tier_write(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash,
+                  uint64_t wanted_unix_ns)
+{
+    uint64_t now_unix_ns = clock_unix_ns();
+    enum tier_retention retention = retention_of(wanted_unix_ns, now_unix_ns);
+    struct tier_job job = {.kind = TIER_JOB_WRITE, .id = id};
+    int rc;
+
+    if (hashmap_get(tier->index, hash) != NULL)
+        return E_EXISTS;
+    if (clock_now_ns() < tier->rests_until_ns)
+        return E_CLOSED;
+    if (tier->counts.n_writing >= TIER_MAX_WRITING)
+        return E_AGAIN;
+    rc = tier->open[retention] == NULL ? begin_segment(tier, retention) : 0;
+    if (rc < 0)
+        return rc;
+
+    struct tier_segment *segment = tier->open[retention];
+    struct tier_slot *slot = &segment->slots[segment->n_used];
+    *slot = (struct tier_slot){.segment = segment, .is_writing = true};
+    slot->entry = (struct tier_entry){.slot = segment->n_used,
+                                      .hash = *hash,
+                                      .written_unix_ns = now_unix_ns,
+                                      .wanted_unix_ns = wanted_unix_ns};
+    job.makes_file = segment->n_used == 0;
+    job.entry = slot->entry;
+    rc = hashmap_put(tier->index, &slot->entry.hash, slot, NULL);
+    if (rc < 0)
+        return rc;
+    segment->n_there++;
+    rc = post(tier, segment, &job);
+    if (rc < 0) {
+        forget(tier, slot);
+        return rc;
+    }
+    segment->n_used++;
+    tier->counts.n_writing++;
+    if (wanted_unix_ns > segment->wanted_unix_ns)
+        segment->wanted_unix_ns = wanted_unix_ns;
+    use(tier, segment);
+    if (segment->n_used == segment->head.n_slots)
+        close_head(tier, segment);
+    return 0;
+}
+
+static struct tier_slot *find(const struct kv_tier *tier, const struct block_hash *hash)
+{
+    struct tier_slot *slot = hashmap_get(tier->index, hash);
+
+    return slot != NULL && !slot->is_writing ? slot : NULL;
+}
+
+bool kv_tier_has(const struct kv_tier *tier, const struct block_hash *hash)
+{
+    return find(tier, hash) != NULL;
+}
+
+uint32_t kv_tier_peek(const struct kv_tier *tier, const struct block_hash *hashes, uint32_t n)
+{
+    uint32_t n_found = 0;
+
+    while (n_found < n && kv_tier_has(tier, &hashes[n_found]))
+        n_found++;
+    return n_found;
+}
+
+int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash, void *user)
+{
+    struct tier_slot *slot = find(tier, hash);
+    struct tier_job job = {.kind = TIER_JOB_READ, .id = id, .user = user};
+    int rc;
+
+    if (slot == NULL)
+        return E_NOT_FOUND;
+    if (tier->counts.n_reading >= TIER_MAX_READING)
+        return E_AGAIN;
+    job.entry = slot->entry;
+    rc = post(tier, slot->segment, &job);
+    if (rc < 0)
+        return rc;
+    tier->counts.n_reading++;
+    use(tier, slot->segment);
+    return 0;
+}
+
+/* ---- what is done ---- */
+
+static void rest(struct kv_tier *tier, const char *what, int error)
+{
+    if (clock_now_ns() >= tier->rests_until_ns)
+        log_warn("kv_disk_failing", LOG_STR("what", what), LOG_ERR(error),
+                 LOG_STR("effect", "blocks are not saved"), LOG_U64("rest_s", REST_NS / NS_PER_S));
+    tier->rests_until_ns = clock_now_ns() + REST_NS;
+}
+
+static void on_written(struct kv_tier *tier, const struct tier_job *job)
+{
+    struct tier_slot *slot = &job->segment->slots[job->entry.slot];
+
+    tier->counts.n_writing--;
+    if (job->result == 0) {
+        slot->entry = job->entry;
+        slot->is_writing = false;
+        tier->counts.n_written++;
+        tier->counts.written_bytes += tier->payload_bytes;
+        return;
+    }
+    tier->counts.n_write_failed++;
+    rest(tier, "write", job->result);
+    forget(tier, slot);
+    if (job->segment->is_open)
+        close_head(tier, job->segment);
+    if (job->segment->n_there == 0 && !job->segment->is_leaving)
+        leave(tier, job->segment);
+}
+
+static void on_read(struct kv_tier *tier, const struct tier_job *job)
+{
+    double rate = (double)tier->payload_bytes * 1e9 / (double)(job->busy_ns ? job->busy_ns : 1);
+
+    tier->counts.n_reading--;
+    if (job->result == 0) {
+        tier->counts.n_read++;
+        tier->counts.read_bytes += tier->payload_bytes;
+        tier->read_bytes_per_s =
+            tier->read_bytes_per_s > 0 ? (1 - READ_ALPHA) * tier->read_bytes_per_s + READ_ALPHA * rate : rate;
+        return;
+    }
+    if (job->result == E_IO)
+        tier->counts.n_read_failed++;
+    else
+        tier->counts.n_damaged++;
+    log_warn("kv_disk_block_lost", LOG_ERR(job->result), LOG_U64("segment", job->segment->number),
+             LOG_U64("slot", job->entry.slot));
+    forget(tier, &job->segment->slots[job->entry.slot]);
+}
+
+static void on_dropped(struct kv_tier *tier, struct tier_segment *segment, int result)
+{
+    if (result < 0) {
+        rest(tier, "delete", result);
+        return; /* it counts still, and is tried again by kv_tier_expire() */
+    }
+    tier->total_bytes -= segment->file_bytes;
+    tier->leaving_bytes -= segment->file_bytes;
+    tier->counts.n_segments--;
+    list_remove(&segment->all);
+    tier_segment_free(segment);
+}
+
+bool kv_tier_poll(struct kv_tier *tier, struct kv_tier_event *out)
+{
+    struct tier_job *job;
+    bool is_event = false;
+
+    while (!is_event && (job = mailbox_receive(tier->done)) != NULL) {
+        struct tier_segment *segment = job->segment;
+
+        segment->n_jobs--;
+        is_event = job->kind == TIER_JOB_WRITE || job->kind == TIER_JOB_READ;
+        *out = (struct kv_tier_event){.kind = job->kind == TIER_JOB_READ ? KV_TIER_READ : KV_TIER_WRITTEN,
+                                      .id = job->id,
+                                      .hash = job->entry.hash,
+                                      .result = job->result,
+                                      .elapsed_ns = clock_now_ns() - job->began_ns,
+                                      .user = job->user};
+        if (job->kind == TIER_JOB_WRITE)
+            on_written(tier, job);
+        else if (job->kind == TIER_JOB_READ)
+            on_read(tier, job);
+        if (job->kind == TIER_JOB_DROP)
+            on_dropped(tier, segment, job->result);
+        else
+            drop_when_quiet(tier, segment);
+        free(job);
+    }
+    return is_event;
+}
+
+void kv_tier_expire(struct kv_tier *tier)
+{
+    uint64_t now_unix_ns = clock_unix_ns(), lifetime_ns = tier->opts.lifetime_ns;
+
+    list_for_each_safe (node, spare, &tier->segments) {
+        struct tier_segment *segment = container_of(node, struct tier_segment, all);
+
+        if (segment->is_leaving)
+            drop_when_quiet(tier, segment);
+        else if (lifetime_ns > 0 && now_unix_ns > segment->used_unix_ns &&
+                 now_unix_ns - segment->used_unix_ns > lifetime_ns && segment->wanted_unix_ns <= now_unix_ns)
+            leave(tier, segment);
+    }
+    (void)make_room(tier, 0, TIER_N_RETENTIONS); /* a size that was made smaller */
+}
+
+/* ---- looking ---- */
+
+void kv_tier_counts(const struct kv_tier *tier, struct kv_tier_counts *out)
+{
+    *out = tier->counts;
+    out->n_blocks = hashmap_count(tier->index);
+    out->used_bytes = 0;
+    list_for_each (node, &tier->segments) {
+        const struct tier_segment *segment = container_of(node, struct tier_segment, all);
+
+        out->used_bytes += segment->slots != NULL && segment->n_used > 0
+                               ? tier_segment_bytes(&segment->head, segment->n_used)
+                               : segment->file_bytes;
+    }
+    out->is_resting = clock_now_ns() < tier->rests_until_ns;
+}
+
+uint64_t kv_tier_read_ns(const struct kv_tier *tier, uint32_t n_blocks)
+{
+    double rate = tier->read_bytes_per_s > 0 ? tier->read_bytes_per_s : READ_BYTES_PER_S;
+    double bytes = (double)(tier->counts.n_reading + n_blocks) * (double)tier->payload_bytes;
+    unsigned n_threads = tier->opts.n_readers < n_blocks ? tier->opts.n_readers : n_blocks;
+
+    return n_blocks == 0 ? 0 : (uint64_t)(bytes / (rate * n_threads) * 1e9);
+}

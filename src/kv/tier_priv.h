@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the disk tier's files share.
+ *
+ *   tier.c       the caller's side: index, segments, what leaves, what is under way
+ *   tier_scan.c  what a folder holds when it is opened
+ *   tier_io.c    the threads, and each job's system calls
+ *   tier_seal.c  keys, sealing and opening of payloads
+ *
+ * Segments and slots belong to the caller's thread.  A thread that works on a job reads the segment's fields
+ * above the line only, which do not change while a job on the segment is under way. */
+#ifndef KV_TIER_PRIV_H
+#define KV_TIER_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/hashmap.h"
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "kv/tier.h"
+#include "kv/tier_record.h"
+
+enum {
+    TIER_MAX_READERS = 32,
+    TIER_MAX_READING = 4096,
+    TIER_MAX_WRITING = KV_TIER_WRITES,
+    TIER_KEY_BYTES = 32
+};
+
+struct tier_segment {
+    struct tier_head head;
+    uint64_t number;
+    int fd; /* set by the job that makes the file, before any other on it; -1: none */
+    uint8_t key[TIER_KEY_BYTES];
+    /* ---- */
+    struct list all;         /* in kv_tier.segments, least recently used first */
+    struct tier_slot *slots; /* [head.n_slots]; NULL: of another generation */
+    uint32_t n_used;         /* slots given out */
+    uint32_t n_there;        /* slots that the index leads to */
+    uint32_t n_jobs;         /* under way */
+    uint64_t file_bytes;     /* what it may come to take */
+    uint64_t wanted_unix_ns; /* the latest mark in it */
+    uint64_t used_unix_ns;
+    bool is_open;    /* takes more slots */
+    bool is_leaving; /* not in the index any more; dropped when no job is left */
+};
+
+struct tier_slot {
+    struct tier_segment *segment;
+    struct tier_entry entry; /* its tag is set when the write is done */
+    bool is_writing;         /* in the index so that nobody writes it twice, but not to be read */
+};
+
+enum tier_job_kind { TIER_JOB_WRITE, TIER_JOB_READ, TIER_JOB_FINISH, TIER_JOB_DROP };
+
+/* FINISH: a full segment is synced.  DROP: the file goes, and the segment with it. */
+struct tier_job {
+    enum tier_job_kind kind;
+    struct tier_segment *segment;
+    bool makes_file; /* the first write of a segment */
+    struct tier_entry entry;
+    kv_block_id id;
+    void *user;
+    uint64_t began_ns;
+    uint64_t busy_ns; /* of the thread */
+    int result;
+};
+
+struct tier_thread {
+    struct kv_tier *tier;
+    struct mailbox *jobs;
+    pthread_t thread;
+    bool is_started;
+    uint8_t *payload; /* [payload_bytes] */
+    void *cipher;     /* EVP_CIPHER_CTX */
+};
+
+struct kv_tier {
+    struct kv_tier_opts opts;
+    uint64_t payload_bytes;
+    uint32_t slots_per_segment;
+    uint8_t generation[TIER_GENERATION_BYTES];
+    int dir;
+    struct hashmap *index; /* block_hash -> tier_slot */
+    struct list segments;
+    struct tier_segment *open[TIER_N_RETENTIONS];
+    uint64_t next_number;
+    uint64_t total_bytes;                             /* of all segments' file_bytes */
+    uint64_t leaving_bytes;                           /* of those that leave */
+    struct tier_thread threads[1 + TIER_MAX_READERS]; /* the first writes */
+    uint32_t next_reader;
+    struct mailbox *done;
+    atomic_bool is_ending;
+    uint64_t rests_until_ns;
+    double read_bytes_per_s; /* of one thread; 0: not seen yet */
+    struct kv_tier_counts counts;
+};
+
+/* ---- tier.c ---- */
+void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment);
+void tier_segment_free(struct tier_segment *segment); /* closes its file */
+
+/* ---- tier_scan.c ---- */
+int tier_folder_open(const char *path, struct fault *fault); /* a locked descriptor */
+int tier_scan(struct kv_tier *tier); /* E_NOMEM; what is damaged or nobody's is deleted or left out */
+
+/* ---- tier_io.c ---- */
+int tier_threads_start(struct kv_tier *tier); /* E_NOMEM */
+void tier_threads_stop(struct kv_tier *tier);
+int tier_send(struct kv_tier *tier, struct tier_job *job); /* takes it; E_AGAIN: it was freed */
+
+/* ---- tier_seal.c ---- */
+int tier_generation(const uint8_t key[TIER_KEY_BYTES], const char *text, uint8_t out[TIER_GENERATION_BYTES]);
+int tier_segment_key(const uint8_t key[TIER_KEY_BYTES], const struct tier_head *head,
+                     uint8_t out[TIER_KEY_BYTES]);
+void *tier_cipher_new(void);
+void tier_cipher_free(void *cipher);
+/* Gathers the block's pieces into payload, sealed; sets entry->tag.  E_INTERNAL. */
+int tier_seal(const struct kv_tier *tier, void *cipher, const struct tier_segment *segment, kv_block_id id,
+              struct tier_entry *entry, uint8_t *payload);
+/* The reverse.  E_AUTH: the payload is not what was written; the block holds nothing of use. */
+int tier_unseal(const struct kv_tier *tier, void *cipher, const struct tier_segment *segment, kv_block_id id,
+                const struct tier_entry *entry, const uint8_t *payload);
+
+#endif

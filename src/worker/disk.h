@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The disk tier of a worker: which cached blocks are saved, and which prompts wait for blocks that are read
+ * back. Engine thread only, but for open and close. */
+#ifndef WORKER_DISK_H
+#define WORKER_DISK_H
+
+#include "worker/engine_thread_priv.h"
+
+/* A store that cannot be opened is logged (kv_disk_off) and done without: a worker starts all the same. */
+void worker_disk_open(struct worker_engine *engine);
+void worker_disk_close(struct worker_engine *engine);
+
+/* Whether the task waits for blocks of its prompt: worker_tasks_read() will be called.  False: nothing there,
+ * or nothing that pays. */
+bool worker_disk_wait(struct worker_engine *engine, struct task *task, const struct prefix_roots *roots);
+void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task); /* also one that does not */
+/* What is done is booked, what was cached is saved; before and after each step. */
+void worker_disk_turn(struct worker_engine *engine);
+void worker_disk_tick(struct worker_engine *engine,
+                      uint64_t now_ns); /* reads that take too long; lifetimes */
+bool worker_disk_is_waited_for(const struct worker_engine *engine);
+
+#endif

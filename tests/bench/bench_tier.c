@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The disk tier's speed beside what bounds it: AES-256-GCM on one core, and copying memory.
+ *
+ *     bench_tier [FOLDER [BLOCK_MIB [BLOCKS]]]
+ *
+ * Blocks of 22 layers are written and read through kv/tier as a worker does, with one writer and two readers.
+ * Reads come from the page cache, so they say what sealing, threads and copies cost, not what the device
+ * does. */
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "kv/tier.h"
+
+enum { LAYERS = 22, ROUNDS = 5 };
+
+static double gbs(uint64_t bytes, uint64_t ns)
+{
+    return (double)bytes / (double)ns;
+}
+
+static double seal_speed(uint8_t *from, uint8_t *to, size_t len_bytes)
+{
+    EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
+    uint8_t key[32] = {1}, nonce[12] = {2};
+    uint64_t best_ns = UINT64_MAX;
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint64_t began_ns = clock_now_ns(), took_ns;
+        int len = 0;
+
+        ASSERT(EVP_EncryptInit_ex(ctx, EVP_aes_256_gcm(), NULL, key, nonce) == 1);
+        ASSERT(EVP_EncryptUpdate(ctx, to, &len, from, (int)len_bytes) == 1);
+        took_ns = clock_now_ns() - began_ns;
+        best_ns = took_ns < best_ns ? took_ns : best_ns;
+    }
+    EVP_CIPHER_CTX_free(ctx);
+    return gbs(len_bytes, best_ns);
+}
+
+static double copy_speed(uint8_t *from, uint8_t *to, size_t len_bytes)
+{
+    uint64_t best_ns = UINT64_MAX;
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint64_t began_ns = clock_now_ns(), took_ns;
+
+        memcpy(to, from, len_bytes);
+        took_ns = clock_now_ns() - began_ns;
+        best_ns = took_ns < best_ns ? took_ns : best_ns;
+    }
+    return gbs(len_bytes, best_ns);
+}
+
+static uint32_t wait_for(struct kv_tier *tier, uint32_t least)
+{
+    struct kv_tier_event event;
+    uint32_t n = 0;
+
+    do {
+        while (kv_tier_poll(tier, &event)) {
+            ASSERT(event.result == 0);
+            n++;
+        }
+        if (n < least)
+            clock_sleep_ns(50 * NS_PER_US); /* the threads may want this core */
+    } while (n < least);
+    return n;
+}
+
+static struct block_hash hash_of(uint64_t number)
+{
+    struct block_hash hash = {{0}};
+
+    memcpy(hash.bytes, &number, sizeof(number));
+    return hash;
+}
+
+static void run(const char *path, size_t block_bytes, uint32_t n_blocks)
+{
+    size_t piece_bytes = block_bytes / LAYERS, total = piece_bytes * LAYERS * n_blocks;
+    uint8_t *arena = malloc(total), *other = malloc(total);
+    struct kv_tier_opts opts = {.path = path,
+                                .size_bytes = 8 * (uint64_t)total,
+                                .n_readers = 2,
+                                .arena = arena,
+                                .n_blocks = n_blocks,
+                                .n_layers = LAYERS,
+                                .piece_bytes = piece_bytes,
+                                .generation = "bench"};
+    double best_write = 0, best_read = 0;
+    struct fault fault = {0};
+    struct kv_tier *tier;
+    uint64_t number = (uint64_t)clock_now_ns();
+
+    ASSERT(arena != NULL && other != NULL);
+    memset(arena, 3, total);
+    memset(other, 4, total);
+    if (kv_tier_open(&opts, &fault, &tier) < 0) {
+        fprintf(stderr, "%s\n", fault.text);
+        exit(1);
+    }
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        uint64_t began_ns = clock_now_ns(), first = number;
+        uint32_t n_open = 0;
+
+        for (uint32_t id = 0; id < n_blocks; id++, number++) {
+            struct block_hash hash = hash_of(number);
+            int rc;
+
+            while ((rc = kv_tier_write(tier, id, &hash, 0)) == E_AGAIN)
+                n_open -= wait_for(tier, n_open > 0);
+            ASSERT(rc == 0);
+            n_open++;
+        }
+        wait_for(tier, n_open);
+        double speed = gbs(total, clock_now_ns() - began_ns);
+        best_write = speed > best_write ? speed : best_write;
+        began_ns = clock_now_ns();
+        for (uint32_t id = 0; id < n_blocks; id++) {
+            struct block_hash hash = hash_of(first + id);
+
+            ASSERT(kv_tier_read(tier, id, &hash, NULL) == 0);
+        }
+        wait_for(tier, n_blocks);
+        speed = gbs(total, clock_now_ns() - began_ns);
+        best_read = speed > best_read ? speed : best_read;
+    }
+    kv_tier_close(tier);
+    printf("%u blocks of %zu KiB, best of %u: write %.2f GB/s, read %.2f GB/s (2 threads); seal alone %.2f "
+           "GB/s, "
+           "copy %.2f GB/s\n",
+           n_blocks, piece_bytes * LAYERS >> 10, ROUNDS, best_write, best_read,
+           seal_speed(arena, other, total), copy_speed(arena, other, total));
+    free(arena);
+    free(other);
+}
+
+int main(int argc, char **argv)
+{
+    char path[64] = "/tmp/baton-bench-tier-XXXXXX", command[128];
+    size_t mib = argc > 2 ? (size_t)atoi(argv[2]) : 1;
+    uint32_t n_blocks = argc > 3 ? (uint32_t)atoi(argv[3]) : 64;
+
+    if (argc < 2 && mkdtemp(path) == NULL)
+        return 1;
+    run(argc > 1 ? argv[1] : path, mib << 20, n_blocks);
+    snprintf(command, sizeof(command), "rm -rf %s", path);
+    return argc > 1 ? 0 : system(command) != 0;
+}

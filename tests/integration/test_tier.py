@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The disk tier with real daemons: a worker that was restarted, or killed, answers its first repeated prompt from disk,
+with the same tokens; what cannot be a store is done without; and one tenant's flood leaves another's prefix alone.
+"""
+import glob
+import hashlib
+import os
+import time
+
+from cluster import Cluster, Stream, fetch, main, patience
+
+BLOCK = 32
+TEXT = " ".join(f"Line {i} of a long document that is asked about more than once." for i in range(60))
+
+
+def until(what, true, timeout=30):
+    end = time.monotonic() + patience(timeout)
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def ready(worker):
+    def is_ready():
+        try:
+            return fetch(worker.http, "GET", "/readyz", timeout=2)[0] == 200
+        except OSError:
+            assert worker.process.poll() is None, worker.tail()
+            return False
+    until("worker is not ready", is_ready)
+    return worker
+
+
+def start(cluster, **settings):
+    cluster.router()
+    return ready(cluster.worker("decode", **{"kv.disk_size": "256MiB", "kv.disk_path": cluster.dir + "/store",
+                                             **{k.replace("__", "."): v for k, v in settings.items()}}))
+
+
+def disk(worker, what):
+    return worker.metric('baton_kv_disk_blocks_total{what="%s"}' % what)
+
+
+def saved(worker):
+    """Everything cached is on disk."""
+    until("blocks are not saved", lambda: disk(worker, "written") >= worker.status()["blocks"]["cached"] > 0)
+
+
+def ask(cluster, worker, text=TEXT):
+    return cluster.ask(text, port=worker.http, max_tokens=24)
+
+
+def restarts_read_from_disk():
+    with Cluster() as c:
+        worker = start(c)
+        first = ask(c, worker)
+        assert first.proof["reused"] == 0, first.proof
+        again = ask(c, worker)
+        saved(worker)
+        assert again.proof["reused"] > 0 and disk(worker, "read") == 0
+        for how in ("stop", "kill"):
+            worker.stop() if how == "stop" else worker.kill()
+            ready(worker.start())
+            answer = ask(c, worker)
+            n_blocks = answer.proof["reused"] // BLOCK
+            # All of the prompt's blocks but what the last token needs; nothing of it was in memory.
+            assert answer.proof["reused"] == again.proof["reused"], (how, answer.proof, again.proof)
+            assert answer.proof["computed"] + answer.proof["reused"] == first.proof["computed"], answer.proof
+            assert (answer.text, answer.usage["output_tokens"]) == (first.text, first.usage["output_tokens"]), how
+            until("not counted", lambda: disk(worker, "read") == disk(worker, "hit") == n_blocks)
+            assert disk(worker, "damaged") == disk(worker, "failed") == 0
+        c.assert_quiet()
+        modes = {oct(os.stat(f).st_mode & 0o777) for f in glob.glob(c.dir + "/store/*")}
+        assert modes == {"0o600"} and os.stat(c.dir + "/store").st_mode & 0o777 == 0o700, modes
+
+
+def evicted_blocks_come_back():
+    """A pool of little memory: other prompts push the first one out, the disk has it."""
+    with Cluster() as c:
+        worker = start(c, kv__memory="6MiB")
+        first = ask(c, worker)
+        saved(worker)
+        for i in range(4):
+            ask(c, worker, f"{i} {TEXT}")
+        answer = ask(c, worker)
+        assert answer.text == first.text
+        until("nothing was read", lambda: disk(worker, "read") > 0)
+        assert answer.proof["reused"] >= BLOCK, answer.proof
+        c.assert_quiet()
+
+
+def damage_is_not_believed():
+    with Cluster() as c:
+        worker = start(c)
+        first = ask(c, worker)
+        saved(worker)
+        worker.stop()
+        for path in glob.glob(c.dir + "/store/seg-*"):
+            with open(path, "r+b") as f:
+                size = os.path.getsize(path)
+                for at in range(4096 * 40, size, 4096):
+                    f.seek(at)
+                    f.write(os.urandom(64))
+        ready(worker.start())
+        answer = ask(c, worker)
+        assert answer.text == first.text
+        until("nothing was found damaged", lambda: disk(worker, "damaged") > 0)
+        c.assert_quiet()
+
+
+def no_store_is_no_obstacle():
+    with Cluster() as c:
+        with open(c.dir + "/file", "w") as f:
+            f.write("not a folder")
+        worker = start(c, kv__disk_path=c.dir + "/file")
+        assert ask(c, worker).is_whole
+        with open(worker.log_path) as f:
+            assert "kv_disk_off" in f.read()
+        # A folder that another worker has.
+        worker.settings["kv.disk_path"] = c.dir + "/store"
+        worker.stop()
+        ready(worker.start())
+        other = ready(c.worker("prefill", kv__disk_path=c.dir + "/store"))
+        with open(other.log_path) as f:
+            assert "in use by another worker" in f.read()
+        assert ask(c, other).is_whole
+
+
+def types_shrink_what_is_saved():
+    """Bytes on disk of a block follow kv.type."""
+    bytes_of = {}
+    for kind in ("f16", "q8_0", "q4_0"):
+        with Cluster() as c:
+            worker = start(c, kv__type=kind)
+            ask(c, worker)
+            saved(worker)
+            until("no bytes", lambda: worker.metric('baton_kv_disk_bytes_total{way="written"}') > 0)
+            bytes_of[kind] = worker.metric('baton_kv_disk_bytes_total{way="written"}') / disk(worker, "written") / BLOCK
+    print("bytes per token on disk:", bytes_of)
+    assert bytes_of["q8_0"] / bytes_of["f16"] < 0.56, bytes_of
+    assert bytes_of["q4_0"] / bytes_of["f16"] < 0.32, bytes_of
+
+
+def transfers_shrink_alike():
+    bytes_of = {}
+    for kind in ("f16", "q8_0", "q4_0"):
+        with Cluster() as c:
+            c.router(placement__local_prefill_tokens="1")
+            c.worker("prefill", kv__type=kind)
+            decode = c.worker("decode", kv__type=kind)
+            c.wait_ready(prefill=1, decode=1)
+            answer = c.ask(TEXT, max_tokens=4)
+            assert answer.proof["transferred"] > 0, answer.proof
+            blocks = -(-answer.proof["transferred"] // BLOCK)
+            bytes_of[kind] = decode.metric("baton_transfer_received_bytes_total") / blocks / BLOCK
+    print("bytes per token on the wire:", bytes_of)
+    assert bytes_of["q8_0"] / bytes_of["f16"] < 0.56, bytes_of
+    assert bytes_of["q4_0"] / bytes_of["f16"] < 0.32, bytes_of
+
+
+def a_flood_leaves_others_alone():
+    """Two API keys: one asks once, the other floods a small pool; the first one's prefix stays."""
+    with Cluster() as c:
+        path = c.dir + "/keys"
+        with open(path, "w") as f:
+            for name in ("calm", "loud"):
+                f.write(f"{hashlib.sha256(('key-' + name).encode()).hexdigest()} {name}\n")
+        os.chmod(path, 0o600)
+        c.router()
+        worker = ready(c.worker("decode", kv__memory="6MiB", http__api_keys=path))
+
+        def say(key, text):
+            stream = Stream(worker.http, c.body(text, max_tokens=8), {"x-api-key": "key-" + key})
+            assert stream.status == 200, stream.response.read()
+            return stream.finish()
+
+        calm = TEXT[:1200]
+        say("calm", calm)
+        before = say("calm", calm).proof["reused"]
+        assert before > 0
+        for i in range(4):
+            say("loud", f"{i} {TEXT}")
+        assert worker.status()["blocks"]["evicted"] > 0
+        assert say("calm", calm).proof["reused"] == before
+        # Alone it would have had to go: the loud one's own first prompt has.
+        assert say("loud", f"0 {TEXT}").proof["reused"] < 2 * BLOCK
+
+
+if __name__ == "__main__":
+    main([restarts_read_from_disk, evicted_blocks_come_back, damage_is_not_believed, no_store_is_no_obstacle,
+          types_shrink_what_is_saved, transfers_shrink_alike, a_flood_leaves_others_alone])

@@ -4,17 +4,18 @@
 The answer is compared token by token, and so are the log probabilities with all their digits: they come from every byte of
 KV that the decode worker was given.
 """
-import sys
+import time
 
 from cluster import Cluster, main
 
 TRANSPORT = "tcp"
 ADDRESS = "10.9.0.1"
-LONG = ("Please remember: my name is Ada Lovelace, my favourite colour is teal and the port is 4711. "
-        "Tell me, what is the KV cache, what is a hand-off, and why are prefill and decode pulled apart in Baton? ")
+PROMPT = "My name is Ada. What is the KV cache, and what is a hand-off?" # two blocks; an emulated machine computes slowly
+FIELDS = {"max_tokens": 8, "temperature": 0}
 
 
 def handed_off():
+    began = time.monotonic()
     with Cluster() as c:
         c.router()
         settings = {"kv__transport": TRANSPORT}
@@ -22,14 +23,15 @@ def handed_off():
         c.worker("decode", **settings)
         c.wait_ready(prefill=1, decode=1)
         prefill, decode = c.workers
-        answer = c.ask(LONG, max_tokens=24)
-        alone = c.ask(LONG, port=prefill.http, max_tokens=24)
+        print(f"  ready after {time.monotonic() - began:.1f} s", flush=True)
+        answer = c.ask(PROMPT, **FIELDS)
+        print(f"  {answer.proof}", flush=True)
+        alone = c.ask(PROMPT, port=prefill.http, **FIELDS)
         assert answer.text and answer.text == alone.text, (answer.text, alone.text)
         proof = answer.proof
         assert proof["transport"] == TRANSPORT and proof["transferred"] > 0, proof
         assert proof["prefill"] == "prefill0" and proof["decode"] == "decode0", proof
         assert proof["computed"] + proof["reused"] == proof["prompt"], proof
-        print(f"  {proof}", flush=True)
         c.assert_quiet()
 
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of RDMA.  Everything belongs to the transport thread.
  *
- *   tr_rdma.c        the connection kind: setting up over the socket, what the two ends say, ending
+ *   tr_rdma.c        the connection kind: what the two ends say to each other once it is READY
+ *   tr_rdma_share.c  how it becomes READY: rails are paired, queue pairs connected
  *   tr_rdma_send.c   sender: shipments (a push on its way), chunks, posting, completions
  *   tr_rdma_recv.c   receiver: slots (a ticket handed out), immediates, credits, stopping
  *   tr_rdma_fall.c   the end of the queue pairs, and going on over TCP
@@ -54,7 +55,8 @@ struct rdma_shipment {
     struct list node; /* side->shipments */
     struct list due;  /* side->due while it has chunks to post */
     enum rdma_shipment_state state;
-    struct tr_push *push; /* held; NULL once it let go */
+    struct rdma_side *side;
+    struct tr_push *push; /* held */
     uint64_t ticket;
     uint32_t slot, n_layers, n_blocks, n_per_chunk, n_groups, n_chunks;
     uint32_t *there;   /* [n_blocks] block ids of the receiver */
@@ -67,12 +69,13 @@ struct rdma_shipment {
 struct rdma_side { /* one connection's end */
     struct list undead;
     struct tr_node *node;
-    struct tr_conn *conn;                                   /* NULL: undead */
-    bool is_dialler, has_said_rails, has_answered, is_dead; /* dead: no queue pair is left */
-    bool is_broken; /* a queue pair failed: to be ended by the next step */
+    struct tr_conn *conn;     /* NULL: undead */
+    bool is_dialler, is_dead; /* dead: no queue pair is left */
+    bool is_mute;             /* the socket takes no more: the connection is lost */
+    bool is_broken;           /* a queue pair failed: to be ended by the next step */
     struct fault fault;
     struct rdma_pair pairs[KV_RDMA_MAX_RAILS];
-    unsigned n_pairs;
+    unsigned n_pairs, n_answered;
     struct kv_frame payload_of; /* the frame whose payload is being read */
     uint8_t *payload;
     size_t payload_bytes, payload_at;
@@ -82,18 +85,23 @@ struct rdma_side { /* one connection's end */
     struct rdma_slot *slots; /* [KV_RDMA_MAX_SLOTS], made with the first ASK */
     uint32_t *free_slots;    /* ring: used in turn, so that a slot rests as long as can be */
     uint32_t first_free, n_free;
+    struct hashmap *by_ticket; /* ticket -> struct rdma_slot */
     unsigned n_stopping;
     struct ev_timer *stop_timer;
 };
 
 /* tr_rdma_send.c */
-int rdma_send_pump(struct rdma_side *side, struct fault *fault); /* takes work, asks, posts */
-void rdma_send_done(struct rdma_qp *qp, uint64_t flight);        /* a chunk is complete */
+void rdma_send_take(struct rdma_side *side); /* work of the peer's pushes: asks for tickets, files pieces */
+void rdma_send_post(struct rdma_side *side); /* writes what is due, as far as there is room */
+void rdma_send_done(struct rdma_qp *qp);     /* the oldest flight of it is complete */
 int rdma_send_on_slot(struct rdma_side *side, const struct kv_frame_slot *slot, const uint8_t *ids,
                       struct fault *fault);
+void rdma_send_on_stop(struct rdma_side *side, uint64_t ticket);
 void rdma_send_forget(struct rdma_side *side, const struct tr_push *push);
-int rdma_send_on_stop(struct rdma_side *side, uint64_t ticket, struct fault *fault);
-struct rdma_shipment *rdma_send_find(struct rdma_side *side, uint64_t ticket);
+bool rdma_send_is_busy(const struct rdma_side *side);
+struct rdma_shipment *rdma_send_find(struct rdma_side *side, uint64_t ticket); /* not those that stop */
+void rdma_shipment_end(struct rdma_side *side,
+                       struct rdma_shipment *shipment); /* nothing is read; lets the push go */
 void rdma_shipment_free(struct rdma_shipment *shipment);
 
 /* tr_rdma_recv.c */
@@ -101,20 +109,21 @@ int rdma_recv_on_ask(struct rdma_side *side, uint64_t ticket, struct fault *faul
 int rdma_recv_on_which(struct rdma_side *side, uint64_t ticket, struct fault *fault);
 void rdma_recv_on_stopped(struct rdma_side *side, uint64_t ticket);
 void rdma_recv_arrived(struct rdma_qp *qp, uint32_t immediate);
+void rdma_recv_credit(struct rdma_qp *qp); /* posts receives again, and says so now and then */
 void rdma_recv_forget(struct rdma_side *side, const struct tr_ticket *ticket);
-void rdma_recv_credit(struct rdma_qp *qp);
 void rdma_recv_let_all_go(struct rdma_side *side);
 
 /* tr_rdma_fall.c */
-void rdma_break(struct rdma_qp *qp, const struct ibv_wc *wc,
-                const char *what); /* the next step ends the side */
+bool rdma_kill_all(struct rdma_side *side); /* false: the device would not end all; call again */
 int rdma_fall(struct rdma_side *side,
               struct fault *fault); /* ends the queue pairs, begins to move pushes away */
-bool rdma_kill_all(struct rdma_side *side);
 int rdma_fall_on_have(struct rdma_side *side, const struct kv_frame_have *have, const uint8_t *bits,
                       struct fault *fault);
+void rdma_lost(struct tr_conn *conn);
 void rdma_side_free(struct rdma_side *side);
 
-int rdma_say(struct rdma_side *side, const struct kv_frame *frame, struct fault *fault);
+/* tr_rdma.c; a failure to say breaks the side */
+int rdma_say(struct rdma_side *side, const struct kv_frame *frame);
+int rdma_say_with(struct rdma_side *side, const struct kv_frame *frame, struct bytes payload);
 
 #endif

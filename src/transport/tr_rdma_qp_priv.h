@@ -33,12 +33,19 @@ struct rdma_regions { /* the arena on one rail */
 
 int rdma_regions_open(struct rdma_rail *rail, struct fault *fault);
 void rdma_regions_close(struct rdma_rail *rail);
+size_t rdma_region_bytes(const struct rdma_regions *regions, unsigned i);
 
 struct rdma_windows { /* over all regions, for one queue pair */
     struct ibv_mw *mws[KV_RDMA_MAX_REGIONS];
     uint32_t rkeys[KV_RDMA_MAX_REGIONS];
     unsigned n, n_bound;
 };
+
+struct rdma_qp;
+
+int rdma_windows_open(struct rdma_qp *qp, struct fault *fault);
+int rdma_windows_bind(struct rdma_qp *qp, struct fault *fault); /* posts; n_bound counts the completions */
+bool rdma_windows_close(struct rdma_qp *qp);                    /* revokes; false: the device would not */
 
 /* ---- tr_rdma_qp.c ---- */
 
@@ -74,8 +81,7 @@ int rdma_qp_new(struct rdma_side *side, struct rdma_rail *rail, bool is_receiver
 /* To RTS, towards the queue pair that peer describes under this index. */
 int rdma_qp_connect(struct rdma_qp *qp, const struct kv_frame_rail *peer, struct fault *fault);
 int rdma_qp_post_receives(struct rdma_qp *qp, unsigned n, struct fault *fault);
-int rdma_qp_bind(struct rdma_qp *qp, struct fault *fault); /* posts; completions come */
-unsigned rdma_qp_poll(struct rdma_qp *qp);                 /* completions handled; kills nothing */
+unsigned rdma_qp_poll(struct rdma_qp *qp); /* completions handled; kills nothing */
 /* After true nothing of it reads or writes memory any more, and it is freed.  False: the device would not do
  * it; call again. */
 bool rdma_qp_kill(struct rdma_qp *qp);
@@ -112,7 +118,12 @@ struct rdma_rail_name {
 int rdma_rail_open(struct tr_node *node, struct ibv_device *device, uint8_t port, const char *address,
                    struct fault *fault, struct rdma_rail **out);
 void rdma_rail_close(struct rdma_rail *rail);
-void rdma_rail_heat(struct rdma_qp *qp); /* poll it from now on, until it is silent */
+void rdma_side_moved(struct rdma_qp *qp); /* completions came: post what has room now */
+/* Something is wrong with the queue pair: logged, and the next step of the connection ends all of them.  wc
+ * NULL: no completion said so. */
+void rdma_break(struct rdma_qp *qp, const struct ibv_wc *wc, const char *what);
+void rdma_break_rail(struct rdma_rail *rail, const char *what); /* all that use it */
+void rdma_rail_heat(struct rdma_qp *qp);                        /* poll it from now on, until it is silent */
 /* Index of the RoCE v2 entry (InfiniBand: of the first) whose GID is that of the address, E_NOT_FOUND. */
 int rdma_gid_find(const struct ibv_gid_entry *entries, size_t n, uint8_t port, const char *address);
 
@@ -124,7 +135,6 @@ struct tr_rdma {
     unsigned n_rails;
     struct list rests;  /* struct rdma_rest: rails that failed towards a peer */
     struct list undead; /* struct rdma_side: queue pairs the device would not end */
-    char text[512];
 };
 
 /* One entry of the list in the configuration; pure.  E_FORMAT. */

@@ -19,7 +19,12 @@ struct kind_case {
 };
 
 extern const struct kind_case kind_cases[];
-extern const unsigned n_kind_cases;
+extern const unsigned n_kind_cases; /* those of sockets, over which a test can speak itself */
+extern const struct kind_case rdma_cases[];
+extern const struct verbs *const world_verbs; /* a fake device; NULL: built without libibverbs */
+/* Of rdma_cases: none without libibverbs.  With BATON_TEST_RDMA=ADDRESS in the environment the system's own
+ * devices are used, at that address, and is_alone says that nothing else is wanted. */
+unsigned world_rdma_cases(bool *is_alone);
 extern const struct kind_case *kind_now; /* the one being tested */
 
 struct worker {
@@ -39,6 +44,7 @@ struct worker_opts {
     uint8_t key;            /* first byte of auth_key; 0: the usual */
     const char *tcp_listen; /* NULL: any port */
     unsigned tcp_connections;
+    void (*adjust)(struct tr_opts *opts); /* NULL, or the last word before the node is made */
 };
 
 extern const uint64_t world_layout;

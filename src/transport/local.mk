@@ -28,6 +28,10 @@ TESTS += tests/conformance/test_transport tests/conformance/test_transport_hosti
 	tests/conformance/test_transport_users
 tests_conformance_test_transport_SOURCES = tests/conformance/test_transport.c $(conformance_sources)
 tests_conformance_test_transport_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/conformance/test_transport_peers
+TESTS += tests/conformance/test_transport_peers
+tests_conformance_test_transport_peers_SOURCES = tests/conformance/test_transport_peers.c $(conformance_sources)
+tests_conformance_test_transport_peers_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
 tests_conformance_test_transport_users_SOURCES = tests/conformance/test_transport_users.c $(conformance_sources)
 tests_conformance_test_transport_users_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
 tests_conformance_test_transport_hostile_SOURCES = tests/conformance/test_transport_hostile.c \

@@ -191,6 +191,13 @@ bool worker_wait_pieces(struct worker *worker, uint64_t ticket, uint32_t n_piece
     return found;
 }
 
+void worker_forget(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->n_events = 0;
+    pthread_mutex_unlock(&worker->lock);
+}
+
 unsigned worker_count(struct worker *worker, enum tr_event_kind kind, uint64_t id)
 {
     unsigned n = 0;

@@ -9,7 +9,7 @@
 #include "net/tls.h"
 #include "transport/transport.h"
 
-#define WORLD_MAX_EVENTS 4096
+#define WORLD_MAX_EVENTS 32768 /* three of each of 4,096 tickets, and some */
 #define WORLD_POISON     0xa5
 
 struct kind_case {
@@ -59,6 +59,8 @@ const char *worker_address(const struct worker *worker); /* for kind_now */
 /* The first event of this kind and id; false when none came within the time. */
 bool worker_wait(struct worker *worker, enum tr_event_kind kind, uint64_t id, unsigned limit_ms,
                  struct tr_event *out);
+/* Drops the events so far. */
+void worker_forget(struct worker *worker);
 unsigned worker_count(struct worker *worker, enum tr_event_kind kind, uint64_t id);
 /* Waits until n_pieces of the ticket have been reported. */
 bool worker_wait_pieces(struct worker *worker, uint64_t ticket, uint32_t n_pieces, unsigned limit_ms);

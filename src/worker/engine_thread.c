@@ -81,6 +81,24 @@ const char *worker_engine_unix_path(const struct worker_engine *engine)
     return tr_node_unix_path(engine->transport);
 }
 
+const char *worker_engine_rdma_text(const struct worker_engine *engine)
+{
+    return tr_node_rdma_text(engine->transport);
+}
+
+unsigned worker_engine_rdma_rails(const struct worker_engine *engine)
+{
+    return tr_node_rdma_rails(engine->transport);
+}
+
+struct transport_offer worker_engine_offer(const struct worker_engine *engine)
+{
+    return (struct transport_offer){.is_auto = engine->opts.is_auto,
+                                    .preferred = engine->opts.preferred,
+                                    .has_unix = worker_engine_unix_path(engine)[0] != '\0',
+                                    .rdma_rails = worker_engine_rdma_rails(engine)};
+}
+
 const struct peer_facts *worker_engine_peer(const struct worker_engine *engine, uint32_t peer)
 {
     return peer < WORKER_MAX_PEERS && engine->peer_is_up[peer] ? &engine->peers[peer] : NULL;

@@ -28,6 +28,12 @@ TESTS += tests/conformance/test_transport tests/conformance/test_transport_hosti
 	tests/conformance/test_transport_users
 tests_conformance_test_transport_SOURCES = tests/conformance/test_transport.c $(conformance_sources)
 tests_conformance_test_transport_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
+if HAVE_VERBS
+check_PROGRAMS += tests/unit/transport/test_rdma
+TESTS += tests/unit/transport/test_rdma
+tests_unit_transport_test_rdma_SOURCES = tests/unit/transport/test_rdma.c $(conformance_sources)
+tests_unit_transport_test_rdma_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
+endif
 tests_conformance_test_transport_users_SOURCES = tests/conformance/test_transport_users.c $(conformance_sources)
 tests_conformance_test_transport_users_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
 tests_conformance_test_transport_hostile_SOURCES = tests/conformance/test_transport_hostile.c \

@@ -43,7 +43,7 @@ struct receipt { /* one task's way in */
     uint64_t transfer;
     uint64_t ticket; /* 0: no offer yet */
     struct kvxfer_recv *recv;
-    bool is_shm;
+    enum tr_kind transport;
     uint64_t began_ns;
 };
 
@@ -103,7 +103,7 @@ static void on_arrived(void *arg, const struct kvxfer_arrival *arrival)
     if (task == NULL)
         return;
     task->transfer_ns = arrival->elapsed_ns;
-    str_copy(task->transport, sizeof(task->transport), receipt->is_shm ? "shm" : "tcp");
+    str_copy(task->transport, sizeof(task->transport), worker_transport_name(receipt->transport));
     if (n_tokens > task->spec.n_tokens)
         n_tokens = task->spec.n_tokens;
     if (!arrival->is_whole)
@@ -130,16 +130,14 @@ static void refuse(struct arrive *arrive, uint32_t peer, uint64_t transfer, int 
     worker_engine_to_peer(arrive->engine, peer, &refused);
 }
 
-static bool wants_shm(struct arrive *arrive, uint32_t peer)
+static enum tr_kind choose_transport(struct arrive *arrive, uint32_t peer)
 {
-    const struct worker_engine_opts *opts = worker_engine_opts(arrive->engine);
+    static const struct peer_facts unknown;
     const struct peer_facts *facts = worker_engine_peer(arrive->engine, peer);
-    bool can_shm = facts != NULL && facts->is_same_host && facts->unix_path[0] != '\0' &&
-                   worker_engine_unix_path(arrive->engine)[0] != '\0';
+    struct transport_offer own = worker_engine_offer(arrive->engine);
+    const char *why;
 
-    if (opts->is_auto)
-        return can_shm;
-    return opts->preferred == TR_SHM;
+    return worker_choose_transport(&own, facts != NULL ? facts : &unknown, &why);
 }
 
 static void grant(struct arrive *arrive, struct receipt *receipt, uint32_t peer,
@@ -165,8 +163,8 @@ static void grant(struct arrive *arrive, struct receipt *receipt, uint32_t peer,
     }
     receipt->peer = peer;
     receipt->transfer = offer->transfer;
-    receipt->is_shm = wants_shm(arrive, peer);
-    recv.is_shm = receipt->is_shm;
+    receipt->transport = choose_transport(arrive, peer);
+    recv.kind = receipt->transport;
     do
         rng_system(&receipt->ticket, sizeof(receipt->ticket));
     while (receipt->ticket == 0);

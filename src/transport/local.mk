@@ -32,6 +32,12 @@ check_PROGRAMS += tests/conformance/test_transport_peers
 TESTS += tests/conformance/test_transport_peers
 tests_conformance_test_transport_peers_SOURCES = tests/conformance/test_transport_peers.c $(conformance_sources)
 tests_conformance_test_transport_peers_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
+if HAVE_VERBS
+check_PROGRAMS += tests/unit/transport/test_rdma
+TESTS += tests/unit/transport/test_rdma
+tests_unit_transport_test_rdma_SOURCES = tests/unit/transport/test_rdma.c $(conformance_sources)
+tests_unit_transport_test_rdma_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
+endif
 tests_conformance_test_transport_users_SOURCES = tests/conformance/test_transport_users.c $(conformance_sources)
 tests_conformance_test_transport_users_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
 tests_conformance_test_transport_hostile_SOURCES = tests/conformance/test_transport_hostile.c \

@@ -121,7 +121,9 @@ void rdma_side_free(struct rdma_side *side)
 {
     if (side == NULL)
         return;
-    (void)rdma_kill_all(side); /* at the node's end the device goes, whatever it says */
+    if (!side->is_dead && !rdma_kill_all(side))
+        (void)rdma_kill_all(
+            side); /* at the node's end the device is closed, whatever it says, and they with it */
     side->is_dead = true;
     rdma_recv_let_all_go(side);
     end_shipments(side);

@@ -146,6 +146,12 @@ static void open_auto(struct tr_node *node, struct ibv_device **devices, int n)
             n_ports = device.phys_port_cnt;
         if (context != NULL)
             node->rdma->verbs->close_device(context);
+        if (n_ports == 0) {
+            struct fault fault;
+
+            fault_set(&fault, E_IO, "%s cannot be opened", node->rdma->verbs->get_device_name(devices[i]));
+            note(node, fault.text);
+        }
         for (unsigned port = 1; port <= n_ports; port++) {
             struct fault fault = {0};
 

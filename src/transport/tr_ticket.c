@@ -236,6 +236,8 @@ int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_
                          run->first + run->n_pieces, ticket->n_blocks);
     if (ticket->state != TR_TICKET_IS_OPEN)
         return E_CLOSED;
+    if (conn->kind != TR_RDMA && node->opts.arena_kind != TR_ARENA_HOST)
+        return E_UNSUPPORTED; /* this process cannot touch the arena */
 
     from = (size_t)run->layer * ticket->n_blocks + run->first;
     for (size_t i = from; i < from + run->n_pieces; i++)

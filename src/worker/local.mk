@@ -5,11 +5,16 @@ libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_
 	src/worker/routers.c src/worker/answers.c src/worker/peers.c src/worker/local.c src/worker/status.c \
 	src/worker/messages.h src/worker/messages.c src/worker/tasks.c src/worker/shapes.c src/worker/compile.c \
 	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c
+libworker_a_SOURCES += src/worker/transport_choice.c
 
 if HAVE_CMOCKA
 worker_tests = tests/unit/worker/test_messages tests/unit/worker/test_routers tests/unit/worker/test_shapes
 check_PROGRAMS += $(worker_tests)
 TESTS += $(worker_tests)
+check_PROGRAMS += tests/unit/worker/test_transport_choice
+TESTS += tests/unit/worker/test_transport_choice
+tests_unit_worker_test_transport_choice_SOURCES = tests/unit/worker/test_transport_choice.c
+tests_unit_worker_test_transport_choice_LDADD = $(link_worker) $(CMOCKA_LIBS)
 tests_unit_worker_test_messages_SOURCES = tests/unit/worker/test_messages.c
 tests_unit_worker_test_messages_LDADD = $(link_worker) $(CMOCKA_LIBS)
 tests_unit_worker_test_routers_SOURCES = tests/unit/worker/test_routers.c

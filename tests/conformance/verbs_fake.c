@@ -1077,6 +1077,9 @@ struct fake_counts fake_count(void)
 
     enter();
     copy = counts;
+    copy.waiting = 0;
+    list_for_each (at, &pairs)
+        copy.waiting += container_of(at, struct pair, node)->n_wrs;
     leave();
     return copy;
 }

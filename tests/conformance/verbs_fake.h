@@ -38,6 +38,7 @@ enum fake_side { FAKE_SENDER, FAKE_RECEIVER };
 struct fake_counts { /* of what exists now, unless said otherwise */
     unsigned contexts, pds, mrs, mws, channels, cqs, qps;
     unsigned bound_windows;
+    unsigned waiting;            /* work requests posted and not begun */
     uint64_t n_writes, n_bytes;  /* done in all times */
     unsigned n_rnr, n_overflows; /* receiver-not-ready, full queues: bugs of the user */
     unsigned remote_mrs;         /* regions with remote rights */

@@ -53,7 +53,7 @@ baton_bench_SOURCES = clients/bench/main.c \
 	clients/bench/run.h clients/bench/run.c \
 	clients/bench/report.h clients/bench/report.c \
 	clients/bench/kv.h clients/bench/kv_main.c clients/bench/kv_nodes.c clients/bench/kv_reference.c
-baton_bench_LDADD = libbench.a libtransport.a $(link_clients) $(XXHASH_LIBS)
+baton_bench_LDADD = libbench.a libtransport.a $(link_clients) $(XXHASH_LIBS) $(VERBS_LIBS)
 
 examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \
 	clients/examples/openai.mjs clients/examples/agent.mjs

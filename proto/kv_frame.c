@@ -65,7 +65,7 @@ static int body_bytes(unsigned type)
     case KV_FRAME_REJECT:
         return KV_FRAME_REJECT_BYTES;
     }
-    return -1;
+    return kv_frame_rdma_body_bytes(type);
 }
 
 int kv_frame_size(const uint8_t prefix[KV_FRAME_PREFIX_BYTES], struct fault *fault)
@@ -113,7 +113,7 @@ size_t kv_frame_pack(const struct kv_frame *frame, uint8_t out[KV_FRAME_MAX_BYTE
     put_u32(out + AT_MAGIC, KV_FRAME_MAGIC);
     out[AT_TYPE] = (uint8_t)frame->type;
     out[AT_FLAGS] = frame->flags;
-    switch (frame->type) {
+    switch ((unsigned)frame->type) {
     case KV_FRAME_HELLO:
         pack_hello(&frame->as.hello, body);
         break;
@@ -136,6 +136,9 @@ size_t kv_frame_pack(const struct kv_frame *frame, uint8_t out[KV_FRAME_MAX_BYTE
     case KV_FRAME_REJECT:
         put_u64(body + REJECT_TICKET, frame->as.reject.ticket);
         put_u32(body + REJECT_CODE, (uint32_t)frame->as.reject.code);
+        break;
+    default:
+        kv_frame_rdma_pack(frame, body);
         break;
     }
     return len_bytes;
@@ -161,7 +164,7 @@ static int unpack_hello(const uint8_t *body, struct fault *fault, struct kv_fram
         out->node[strspn(out->node, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")] !=
             '\0')
         return fault_set(fault, E_PROTO, "KV HELLO without a node name");
-    if (out->kind < KV_FRAME_TCP || out->kind > KV_FRAME_SHM || out->side < KV_FRAME_DIALER ||
+    if (out->kind < KV_FRAME_TCP || out->kind > KV_FRAME_RDMA || out->side < KV_FRAME_DIALER ||
         out->side > KV_FRAME_ACCEPTOR)
         return fault_set(fault, E_PROTO, "KV HELLO of kind %u, side %u", out->kind, out->side);
     if (out->n_layers == 0 || out->n_blocks == 0 || out->piece_bytes == 0 ||
@@ -218,7 +221,7 @@ static int unpack_reject(const uint8_t *body, struct fault *fault, struct kv_fra
 
 static int unpack_body(const uint8_t *body, struct fault *fault, struct kv_frame *out)
 {
-    switch (out->type) {
+    switch ((unsigned)out->type) {
     case KV_FRAME_HELLO:
         return unpack_hello(body, fault, &out->as.hello);
     case KV_FRAME_PROOF:
@@ -233,7 +236,7 @@ static int unpack_body(const uint8_t *body, struct fault *fault, struct kv_frame
     case KV_FRAME_REJECT:
         return unpack_reject(body, fault, &out->as.reject);
     }
-    return E_PROTO;
+    return kv_frame_rdma_unpack(body, fault, out);
 }
 
 int kv_frame_unpack(struct bytes view, struct fault *fault, struct kv_frame *out)

@@ -19,6 +19,7 @@
 
 #include "base/bytes.h"
 #include "base/fault.h"
+#include "proto/kv_frame_rdma.h"
 
 #define KV_FRAME_MAGIC         UINT32_C(0x31564b42)
 #define KV_FRAME_VERSION       1
@@ -39,10 +40,20 @@ enum kv_frame_type {
     KV_FRAME_SHARE = 3,
     KV_FRAME_DATA = 4,
     KV_FRAME_ANNOUNCE = 5,
-    KV_FRAME_REJECT = 6
+    KV_FRAME_REJECT = 6,
+    KV_FRAME_RAIL = 7, /* from here on: RDMA, bodies in proto/kv_frame_rdma.h */
+    KV_FRAME_REGION = 8,
+    KV_FRAME_ASK = 9,
+    KV_FRAME_SLOT = 10,
+    KV_FRAME_CREDIT = 11,
+    KV_FRAME_STOP = 12,
+    KV_FRAME_STOPPED = 13,
+    KV_FRAME_END = 14,
+    KV_FRAME_WHICH = 15,
+    KV_FRAME_HAVE = 16
 };
 
-enum kv_frame_kind { KV_FRAME_TCP = 1, KV_FRAME_SHM = 2 };
+enum kv_frame_kind { KV_FRAME_TCP = 1, KV_FRAME_SHM = 2, KV_FRAME_RDMA = 3 };
 enum kv_frame_side { KV_FRAME_DIALER = 1, KV_FRAME_ACCEPTOR = 2 };
 
 #define KV_FRAME_FLAG_DIGEST 1 /* DATA: the trailer's digest is XXH3-64 of the payload */
@@ -95,6 +106,13 @@ struct kv_frame {
         struct kv_frame_data data;
         struct kv_frame_announce announce;
         struct kv_frame_reject reject;
+        struct kv_frame_rail rail;
+        struct kv_frame_region region;
+        struct kv_frame_slot slot;
+        struct kv_frame_credit credit;
+        struct kv_frame_end end;
+        struct kv_frame_have have;
+        struct kv_frame_ticket ticket; /* ASK, STOP, STOPPED, WHICH */
     } as;
 };
 

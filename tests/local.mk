@@ -43,6 +43,7 @@ include tests/fuzz/grammar_regex.mk
 include tests/fuzz/grammar_schema.mk
 include tests/integration/local.mk
 include tests/cross/local.mk
+include tests/rdma/local.mk
 
 # What ThreadSanitizer runs (see ./check): everything in which threads meet.
 threaded_tests = tests/unit/base/test_mailbox tests/unit/base/test_team tests/unit/ev/test_loop \

@@ -180,6 +180,18 @@ static void put_links(const json_t *list, const char *what, const char *name, st
     buf_append_str(out, "\n");
 }
 
+/* Over what KV comes from each peer, and why. */
+static void put_kv_from(const json_t *peers, struct buf *out)
+{
+    char node[64], transport[64], why[64];
+    size_t i;
+    json_t *peer;
+
+    json_array_foreach(peers, i, peer) if (json_object_get(peer, "transport") != NULL)
+        buf_printf(out, "  kv from   %s over %s (%s)\n", text_of(peer, "node", node),
+                   text_of(peer, "transport", transport), text_of(peer, "transport_why", why));
+}
+
 static void put_worker_table(const json_t *root, struct buf *out)
 {
     const json_t *blocks = json_object_get(root, "blocks");
@@ -219,6 +231,10 @@ static void put_worker_table(const json_t *root, struct buf *out)
                count_of(blocks, "evicted"), count_of(blocks, "expired"));
     buf_printf(out, "  transfer  tcp %s, unix %s\n", text_of(root, "kv_tcp", one),
                text_of(root, "kv_unix", two));
+    if (json_object_get(root, "kv_rdma") != NULL)
+        buf_printf(out, "  rdma      %" PRIu64 " up: %s\n", count_of(root, "kv_rdma_rails_up"),
+                   text_of(root, "kv_rdma", one));
+    put_kv_from(json_object_get(root, "peers"), out);
     put_links(json_object_get(root, "routers"), "routers", "address", out);
     put_links(json_object_get(root, "peers"), "peers", "node", out);
 }

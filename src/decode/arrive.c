@@ -43,7 +43,7 @@ struct receipt { /* one task's way in */
     uint64_t transfer;
     uint64_t ticket; /* 0: no offer yet */
     struct kvxfer_recv *recv;
-    bool is_shm;
+    enum tr_kind transport;
     uint64_t began_ns;
 };
 
@@ -103,7 +103,7 @@ static void on_arrived(void *arg, const struct kvxfer_arrival *arrival)
     if (task == NULL)
         return;
     task->transfer_ns = arrival->elapsed_ns;
-    str_copy(task->transport, sizeof(task->transport), receipt->is_shm ? "shm" : "tcp");
+    str_copy(task->transport, sizeof(task->transport), worker_transport_name(receipt->transport));
     if (n_tokens > task->spec.n_tokens)
         n_tokens = task->spec.n_tokens;
     if (!arrival->is_whole)
@@ -153,8 +153,8 @@ static void grant(struct arrive *arrive, struct receipt *receipt, uint32_t peer,
     }
     receipt->peer = peer;
     receipt->transfer = offer->transfer;
-    receipt->is_shm = worker_engine_wants_shm(arrive->engine, peer);
-    recv.is_shm = receipt->is_shm;
+    receipt->transport = worker_engine_kind_for(arrive->engine, peer);
+    recv.kind = receipt->transport;
     do
         rng_system(&receipt->ticket, sizeof(receipt->ticket));
     while (receipt->ticket == 0);

@@ -12,6 +12,7 @@
 
 #include "kv/layout.h"
 #include "prefix/block_hash.h"
+#include "transport/transport.h"
 
 #define KVXFER_ALL_LAYERS UINT32_MAX
 #define KVXFER_MAX_TOP    20
@@ -50,7 +51,7 @@ struct kvxfer_message {
     uint32_t skip_blocks;      /* GRANT: the receiver has so many already */
     uint64_t ticket;           /* GRANT */
     uint32_t deadline_ms;      /* GRANT */
-    bool is_shm;               /* GRANT: shared memory, else TCP */
+    enum tr_kind transport;    /* GRANT: over what the pieces are to come */
     int code;                  /* REFUSED, CANCEL, ASK_REFUSED */
     uint32_t retry_after_ms;   /* REFUSED; 0: never */
     struct kvxfer_first first; /* PREFILL_DONE */

@@ -81,7 +81,7 @@ int kvxfer_recv_new(const struct kvxfer_recv_opts *opts, uint64_t now_ns, struct
                                       .skip_blocks = opts->skip_blocks,
                                       .ticket = opts->ticket,
                                       .deadline_ms = (uint32_t)(opts->timeout_ns / NS_PER_MS),
-                                      .is_shm = opts->is_shm});
+                                      .transport = opts->kind});
     return 0;
 }
 

@@ -46,7 +46,7 @@ struct kvxfer_recv_opts {
     uint32_t n_blocks;
     uint32_t skip_blocks; /* found in the cache here */
     uint32_t n_tokens;
-    bool is_shm;
+    enum tr_kind kind;   /* over what the pieces are to come */
     bool is_asked;       /* no first token follows: whole when every piece is there */
     uint64_t timeout_ns; /* without progress: give up */
 };

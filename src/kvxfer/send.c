@@ -221,7 +221,7 @@ void kvxfer_send_first(struct kvxfer_send *send, const struct kvxfer_first *firs
 
 static void on_grant(struct kvxfer_send *send, const struct kvxfer_message *grant, uint64_t now_ns)
 {
-    struct tr_target target = {.kind = grant->is_shm ? TR_SHM : TR_TCP, .ticket = grant->ticket};
+    struct tr_target target = {.kind = grant->transport, .ticket = grant->ticket};
     uint32_t wanted;
 
     if (send->state != SEND_OFFERED || send->is_over)
@@ -231,7 +231,7 @@ static void on_grant(struct kvxfer_send *send, const struct kvxfer_message *gran
         give_up(send, E_PROTO);
         return;
     }
-    target.address = grant->is_shm ? send->unix_path : send->tcp_address;
+    target.address = grant->transport == TR_SHM ? send->unix_path : send->tcp_address;
     wanted = send->opts.n_layers * grant->n_blocks;
     if (tr_start_push(send->opts.transport, send->opts.transfer, &target, wanted) < 0) {
         give_up(send, E_FULL);

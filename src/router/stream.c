@@ -44,7 +44,8 @@ static void take_proof(struct job_part *part, const Baton__Proof *proof)
     part->proof.transfer_ns = proof->transfer_ns;
     part->proof.decode_ns = proof->decode_ns;
     part->proof.transport[0] = '\0'; /* goes into answers and headers: one of ours or nothing */
-    if (strcmp(proof->transport, "shm") == 0 || strcmp(proof->transport, "tcp") == 0)
+    if (strcmp(proof->transport, "shm") == 0 || strcmp(proof->transport, "tcp") == 0 ||
+        strcmp(proof->transport, "rdma") == 0)
         str_copy(part->proof.transport, sizeof(part->proof.transport), proof->transport);
 }
 

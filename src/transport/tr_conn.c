@@ -6,8 +6,9 @@
  *   SHAKING   <------------- TLS ------------->  SHAKING       skipped without TLS
  *   GREETING  HELLO ------------------> <------ HELLO  GREETING
  *   PROVING   PROOF ------------------> <------ PROOF  PROVING
- *   SHARING   SHARE + descriptors ------------>        SHARING  shared memory only
- *   READY     DATA | ANNOUNCE ----------------->       READY
+ *   SHARING   SHARE + descriptors ------------>        SHARING  shared memory
+ *             RAIL -------> <------- RAIL, REGION               RDMA
+ *   READY     DATA | ANNOUNCE | ASK ----------->       READY
  *             <---------------- REJECT (a ticket not wanted)
  *   any ---- error, end of stream, time-out ----> DEAD
  *
@@ -38,6 +39,8 @@
 
 static const char *const state_names[] = {"connecting", "shaking", "greeting", "proving",
                                           "sharing",    "ready",   "dead"};
+
+static const char *const kind_names[] = {[TR_SHM] = "shm", [TR_TCP] = "tcp", [TR_RDMA] = "rdma"};
 
 static void step(struct tr_conn *conn);
 
@@ -91,11 +94,11 @@ int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer 
     list_init(&conn->peer_node);
     conn->owner = node;
     conn->kind = kind;
-    conn->ops = kind == TR_SHM ? &tr_shm_ops : &tr_tcp_ops;
+    conn->ops = kind == TR_SHM ? &tr_shm_ops : kind == TR_TCP ? &tr_tcp_ops : &tr_rdma_ops;
     conn->peer = peer;
     conn->progress_ns = clock_now_ns();
     conn->wants = EV_FD_READ;
-    err = tr_stream_init(&conn->stream, fd, kind == TR_SHM, kind == TR_TCP ? tls : NULL, peer == NULL);
+    err = tr_stream_init(&conn->stream, fd, kind == TR_SHM, kind != TR_SHM ? tls : NULL, peer == NULL);
     if (err == 0)
         err = ev_timer_new(node->loop, on_again, conn, &conn->again);
     if (err == 0)
@@ -124,6 +127,8 @@ void tr_conn_fail(struct tr_conn *conn, const struct fault *fault)
 
     if (conn->state == TR_CONN_DEAD)
         return;
+    if (conn->ops->lost != NULL)
+        conn->ops->lost(conn);
     if (is_plain_end)
         log_info("kv_connection_closed", LOG_STR("peer", tr_conn_name(conn)));
     else
@@ -198,7 +203,7 @@ int tr_conn_read_frame(struct tr_conn *conn, struct fault *fault, struct kv_fram
     }
 }
 
-static int say(struct tr_conn *conn, const struct kv_frame *frame, struct fault *fault)
+int tr_conn_say(struct tr_conn *conn, const struct kv_frame *frame, struct fault *fault)
 {
     uint8_t bytes[KV_FRAME_MAX_BYTES];
     size_t len_bytes = kv_frame_pack(frame, bytes);
@@ -213,6 +218,27 @@ static int say(struct tr_conn *conn, const struct kv_frame *frame, struct fault 
     return err != 0 ? fault_set(fault, err, "cannot send: %s", err_text(err)) : 0;
 }
 
+/* A listener does not know yet what the dialler wants: its HELLO names the kind of the socket. */
+static uint8_t kind_on_wire(enum tr_kind kind)
+{
+    switch (kind) {
+    case TR_SHM:
+        return KV_FRAME_SHM;
+    case TR_TCP:
+        return KV_FRAME_TCP;
+    case TR_RDMA:
+        return KV_FRAME_RDMA;
+    }
+    return 0;
+}
+
+static bool is_kind_expected(const struct tr_conn *conn, uint8_t kind)
+{
+    if (conn->kind == TR_SHM)
+        return kind == KV_FRAME_SHM;
+    return kind == KV_FRAME_TCP || (conn->peer == NULL && kind == KV_FRAME_RDMA);
+}
+
 static int say_hello(struct tr_conn *conn, struct fault *fault)
 {
     const struct tr_node *node = conn->owner;
@@ -220,7 +246,7 @@ static int say_hello(struct tr_conn *conn, struct fault *fault)
     struct kv_frame_hello *hello = &frame.as.hello;
 
     hello->version = KV_FRAME_VERSION;
-    hello->kind = conn->kind == TR_SHM ? KV_FRAME_SHM : KV_FRAME_TCP;
+    hello->kind = kind_on_wire(conn->kind);
     hello->side = conn->peer != NULL ? KV_FRAME_DIALER : KV_FRAME_ACCEPTOR;
     hello->n_layers = node->opts.geometry.n_layers;
     hello->piece_bytes = node->opts.geometry.piece_bytes;
@@ -229,7 +255,7 @@ static int say_hello(struct tr_conn *conn, struct fault *fault)
     hello->n_slots = conn->kind == TR_SHM && conn->peer != NULL ? TR_CONTROL_SLOTS : 0;
     rng_system(hello->nonce, sizeof(hello->nonce));
     memcpy(hello->node, node->name, sizeof(hello->node));
-    return say(conn, &frame, fault);
+    return tr_conn_say(conn, &frame, fault);
 }
 
 static int check_hello(const struct tr_conn *conn, const struct kv_frame_hello *hello, struct fault *fault)
@@ -237,7 +263,7 @@ static int check_hello(const struct tr_conn *conn, const struct kv_frame_hello *
     const struct tr_node *node = conn->owner;
     unsigned side = conn->peer != NULL ? KV_FRAME_ACCEPTOR : KV_FRAME_DIALER;
 
-    if (hello->kind != (conn->kind == TR_SHM ? KV_FRAME_SHM : KV_FRAME_TCP) || hello->side != side)
+    if (!is_kind_expected(conn, hello->kind) || hello->side != side)
         return fault_set(fault, E_PROTO, "%s greets as kind %u, side %u", hello->node, hello->kind,
                          hello->side);
     if (hello->layout != node->opts.layout || hello->n_layers != node->opts.geometry.n_layers ||
@@ -247,6 +273,9 @@ static int check_hello(const struct tr_conn *conn, const struct kv_frame_hello *
                          hello->node, (unsigned long long)hello->layout, hello->n_layers,
                          (unsigned long long)hello->piece_bytes, (unsigned long long)node->opts.layout,
                          node->opts.geometry.n_layers, node->opts.geometry.piece_bytes);
+    if (hello->kind == KV_FRAME_RDMA && conn->peer == NULL &&
+        (node->rdma == NULL || node->opts.rdma_sends_only))
+        return fault_set(fault, E_UNSUPPORTED, "%s wants RDMA, which this side does not offer", hello->node);
     return 0;
 }
 
@@ -316,10 +345,14 @@ static int in_greeting(struct tr_conn *conn, struct fault *fault)
         return rc;
     conn->peer_geometry = frame.as.hello;
     memcpy(conn->peer_hello, conn->head, sizeof(conn->peer_hello));
+    if (frame.as.hello.kind == KV_FRAME_RDMA) {
+        conn->kind = TR_RDMA;
+        conn->ops = &tr_rdma_ops;
+    }
     rc = compute_proof(conn, false, proof.as.proof.mac);
     if (rc != 0)
         return fault_set(fault, rc, "cannot compute a proof");
-    rc = say(conn, &proof, fault);
+    rc = tr_conn_say(conn, &proof, fault);
     if (rc != 0)
         return rc;
     conn_set_state(conn, TR_CONN_PROVING);
@@ -337,7 +370,7 @@ static int in_proving(struct tr_conn *conn, struct fault *fault)
     if (frame.type != KV_FRAME_PROOF || compute_proof(conn, true, mac) != 0 ||
         CRYPTO_memcmp(mac, frame.as.proof.mac, sizeof(mac)) != 0)
         return fault_set(fault, E_AUTH, "%s does not know the cluster's key", conn->peer_geometry.node);
-    conn_set_state(conn, conn->kind == TR_SHM ? TR_CONN_SHARING : TR_CONN_READY);
+    conn_set_state(conn, conn->kind != TR_TCP ? TR_CONN_SHARING : TR_CONN_READY);
     return conn->state == TR_CONN_READY ? conn->ops->ready(conn, fault) : 1;
 }
 
@@ -347,7 +380,9 @@ static int in_sharing(struct tr_conn *conn, struct fault *fault)
     uint8_t bytes[KV_FRAME_MAX_BYTES];
     int rc;
 
-    if (conn->peer != NULL) {
+    if (conn->kind == TR_RDMA) {
+        rc = tr_rdma_share(conn, fault);
+    } else if (conn->peer != NULL) {
         const int fds[2] = {conn->owner->arena_fd, tr_control_fd(conn->owner->control)};
         size_t len_bytes = kv_frame_pack(&frame, bytes);
 
@@ -389,11 +424,11 @@ static int in_ready(struct tr_conn *conn, struct fault *fault)
         conn->is_counted = false;
         conn->owner->n_strangers--;
         log_info("kv_connection_ready", LOG_STR("peer", conn->peer_geometry.node),
-                 LOG_STR("kind", conn->kind == TR_SHM ? "shm" : "tcp"));
+                 LOG_STR("kind", kind_names[conn->kind]));
     }
     if (conn->peer == NULL)
         return conn->ops->receive(conn, fault);
-    rc = read_rejects(conn, fault);
+    rc = conn->ops->listen != NULL ? conn->ops->listen(conn, fault) : read_rejects(conn, fault);
     return rc < 0 ? rc : conn->ops->send(conn, fault);
 }
 
@@ -470,7 +505,7 @@ void tr_conn_reject(struct tr_conn *conn, uint64_t ticket, int code)
     if (conn->last_rejected == ticket)
         return;
     conn->last_rejected = ticket;
-    say(conn, &frame, NULL); /* a connection that cannot take it will be found dead soon enough */
+    tr_conn_say(conn, &frame, NULL); /* a connection that cannot take it will be found dead soon enough */
 }
 
 void tr_conns_check(struct tr_node *node)

@@ -19,7 +19,7 @@ enum tr_conn_state {
     TR_CONN_SHAKING,    /* TLS */
     TR_CONN_GREETING,   /* our HELLO is out, theirs awaited */
     TR_CONN_PROVING,    /* our PROOF is out, theirs awaited */
-    TR_CONN_SHARING,    /* shared memory: descriptors go over */
+    TR_CONN_SHARING,    /* shared memory: descriptors go over; RDMA: queue pairs are connected */
     TR_CONN_READY,      /* moving KV */
     TR_CONN_DEAD        /* freed when the call that killed it returns */
 };
@@ -31,12 +31,17 @@ struct tr_conn_ops { /* what differs between kinds once a connection is READY */
     void (*forget_push)(struct tr_conn *conn,
                         const struct tr_push *push); /* no byte of it is read from now on */
     void (*forget_ticket)(struct tr_conn *conn, const struct tr_ticket *ticket); /* ... is written ... */
+    int (*listen)(struct tr_conn *conn,
+                  struct fault *fault); /* dialler: there is input; NULL: nothing but REJECT comes */
+    /* It is about to be declared dead: end what could still move bytes without it.  NULL: nothing could. */
+    void (*lost)(struct tr_conn *conn);
     bool (*is_busy)(const struct tr_conn *conn); /* in the middle of a frame */
     void (*fini)(struct tr_conn *conn);
 };
 
 extern const struct tr_conn_ops tr_tcp_ops;
 extern const struct tr_conn_ops tr_shm_ops;
+extern const struct tr_conn_ops tr_rdma_ops;
 
 struct tr_conn {
     struct list node;      /* node->conns */
@@ -59,12 +64,15 @@ struct tr_conn {
     unsigned wants;  /* what watch is set to */
     bool is_kicked;  /* again is running */
     bool is_counted; /* in node->n_strangers */
+    bool is_leaving; /* takes no new work, and is closed when what it has is settled */
     void *moving;    /* the kind's own state, made by ops->ready */
 };
 
 int tr_conn_dial(struct tr_node *node, struct tr_peer *peer, struct fault *fault);
 /* peer NULL: accepted.  fd is taken on success only. */
 int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer *peer, struct tr_conn **out);
+int tr_conn_say(struct tr_conn *conn, const struct kv_frame *frame,
+                struct fault *fault); /* queues, flushes */
 const char *tr_conn_name(const struct tr_conn *conn);
 void tr_conn_fail(struct tr_conn *conn, const struct fault *fault);
 void tr_conn_wake(struct tr_conn *conn); /* dialler: there is something to send */

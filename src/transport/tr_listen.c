@@ -98,7 +98,7 @@ static int open_socket(const struct tr_node *node, enum tr_kind kind, const char
     fd = socket(to.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return fault_set(fault, E_IO, "no socket: %s", strerror(errno));
-    if (kind == TR_TCP)
+    if (kind != TR_SHM)
         tune_tcp(node, fd);
     if (connect(fd, &to.sa, len_bytes) != 0 && errno != EINPROGRESS) {
         err = fault_set(fault, E_CLOSED, "cannot connect to %s: %s", address, strerror(errno));

@@ -119,6 +119,7 @@ static void on_commands(void *arg, int fd, unsigned ready)
 static void on_check(void *arg)
 {
     tr_conns_check(arg);
+    tr_rdma_check(arg);
 }
 
 static void *thread_main(void *arg)
@@ -226,6 +227,7 @@ int tr_node_new(const struct tr_opts *opts, struct fault *fault, struct tr_node 
     node->opts.node = node->name;
     node->arena_fd = node->tcp.fd = node->unix_.fd = -1;
     list_init(&node->dirty_tickets);
+    list_init(&node->closing_tickets);
     list_init(&node->peers);
     list_init(&node->conns);
     list_init(&node->dead_conns);
@@ -236,6 +238,8 @@ int tr_node_new(const struct tr_opts *opts, struct fault *fault, struct tr_node 
         err = tr_listen_tcp(node, opts->tcp_listen, fault);
     if (err == 0 && opts->unix_listen != NULL)
         err = tr_listen_unix(node, opts->unix_listen, fault);
+    if (err == 0)
+        err = tr_rdma_open(node, fault);
     if (err == 0) {
         ev_timer_repeat(node->check_timer, node->opts.io_timeout_ns / 8 + NS_PER_MS);
         err = start_thread(node);
@@ -246,6 +250,10 @@ int tr_node_new(const struct tr_opts *opts, struct fault *fault, struct tr_node 
     }
     *out = node;
     return 0;
+}
+
+static void no_event(void *arg, const struct tr_event *event)
+{
 }
 
 void tr_node_free(struct tr_node *node)
@@ -261,8 +269,10 @@ void tr_node_free(struct tr_node *node)
     if (node->commands != NULL)
         while ((command = mailbox_receive(node->commands)) != NULL)
             free_command(command);
+    node->opts.on_event = no_event;
     tr_listen_close(node);
     tr_conns_free(node);
+    tr_rdma_close(node);
     tr_pushes_free(node);
     tr_tickets_free(node);
     tr_control_close(node->control);
@@ -283,6 +293,16 @@ const char *tr_node_tcp_address(const struct tr_node *node)
     return node->tcp_address;
 }
 
+const char *tr_node_rdma_text(const struct tr_node *node)
+{
+    return node->rdma_text;
+}
+
+unsigned tr_node_rdma_rails(const struct tr_node *node)
+{
+    return atomic_load_explicit(&node->totals.rdma_rails_up, memory_order_relaxed);
+}
+
 const char *tr_node_unix_path(const struct tr_node *node)
 {
     return node->unix_path;
@@ -296,7 +316,7 @@ void tr_node_counts(const struct tr_node *node, struct tr_counts *out)
     *out = (struct tr_counts){GET(bytes_sent),         GET(bytes_received),   GET(pieces_sent),
                               GET(pieces_received),    GET(connections_made), GET(connections_accepted),
                               GET(connections_failed), GET(frames_rejected),  GET(copies_revoked),
-                              GET(connections_open)};
+                              GET(rdma_failures),      GET(connections_open)};
 #undef GET
 }
 

@@ -7,8 +7,7 @@
  *   tr_conn.c    a data connection's life: dialling, accepting, proving, dying
  *   tr_stream.c  bytes in and out of a socket, through TLS or not
  *   tr_tcp.c     READY connections of kind TCP;  tr_shm.c  of kind shared memory
- *
- * A further kind (RDMA) is another struct tr_conn_ops. */
+ *   tr_rdma*.c   of kind RDMA (see tr_rdma_priv.h) */
 #ifndef TRANSPORT_TR_PRIV_H
 #define TRANSPORT_TR_PRIV_H
 
@@ -49,7 +48,9 @@ struct tr_ticket {
     uint64_t n_bytes, first_ns, last_ns;
     struct tr_conn *carriers[TR_MAX_CONNECTIONS];
     unsigned n_carriers;
-    struct list dirty; /* in node->dirty_tickets: progress not told yet */
+    struct list dirty;   /* in node->dirty_tickets: progress not told yet */
+    unsigned n_holders;  /* connections that can write it by themselves (RDMA): CLOSED waits for them */
+    struct list closing; /* in node->closing_tickets: its owner closed it, and it is held */
 };
 
 void tr_ticket_open(struct tr_node *node, uint64_t id, uint32_t *blocks,
@@ -62,9 +63,17 @@ int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_
 /* They were written; is_good: and count. */
 void tr_ticket_settle(struct tr_node *node, struct tr_ticket *ticket, const struct kv_frame_data *run,
                       bool is_good);
+/* An open ticket, E_NOT_FOUND or E_CLOSED. */
+int tr_ticket_find(struct tr_node *node, uint64_t id, struct tr_ticket **out);
+/* From now on conn's peer can write the ticket without being asked, until let go.  E_LIMIT. */
+int tr_ticket_hold(struct tr_ticket *ticket, struct tr_conn *conn);
+void tr_ticket_let_go(struct tr_node *node, struct tr_ticket *ticket); /* may free it */
+bool tr_ticket_has(const struct tr_ticket *ticket, uint32_t layer, uint32_t index);
 uint8_t *tr_ticket_piece(const struct tr_node *node, const struct tr_ticket *ticket, uint32_t layer,
                          uint32_t index);
 void tr_tickets_lost_connection(struct tr_node *node, const struct tr_conn *conn, const struct fault *fault);
+/* What conn carried is all there or was never begun: its end puts nothing in doubt. */
+void tr_tickets_forget_carrier(struct tr_node *node, const struct tr_conn *conn);
 void tr_tickets_tell(struct tr_node *node); /* progress events for all dirty ones */
 void tr_tickets_free(struct tr_node *node);
 
@@ -93,8 +102,11 @@ struct tr_push {
     uint64_t n_bytes, first_ns, last_ns;
     struct list jobs;
     bool is_failed;
-    unsigned carriers; /* bit i: connection i of the peer carried some of it */
-    uint32_t slot;     /* shared memory */
+    bool is_held;                   /* a NIC may be reading for it: STOPPED waits until it is let go */
+    bool is_stopping;               /* its owner stopped it, and it is held; in no table any more */
+    struct rdma_shipment *shipment; /* RDMA: what its connection made of it */
+    unsigned carriers;              /* bit i: connection i of the peer carried some of it */
+    uint32_t slot;                  /* shared memory */
     uint64_t generation;
 };
 
@@ -109,7 +121,14 @@ void tr_push_give(struct tr_node *node, uint64_t id, struct tr_job *job); /* tak
 void tr_push_stop(struct tr_node *node, uint64_t id);
 bool tr_push_take(struct tr_node *node, struct tr_conn *conn,
                   struct tr_batch *out); /* false: nothing to send */
+/* The same for one push; connections that serve pushes in an order of their own. */
+bool tr_push_take_of(struct tr_node *node, struct tr_conn *conn, struct tr_push *push, struct tr_batch *out);
 void tr_push_sent(struct tr_node *node, const struct tr_batch *batch);
+void tr_push_fail(struct tr_node *node, struct tr_push *push, const struct fault *fault);
+void tr_push_let_go(struct tr_node *node, struct tr_push *push); /* may free it */
+/* On over TCP, on the same ticket: jobs (taken, struct tr_job) are what was given and is not there; n_there
+ * pieces are. */
+void tr_push_over_tcp(struct tr_node *node, struct tr_push *push, struct list *jobs, uint32_t n_there);
 void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticket, int code);
 void tr_peer_wake(struct tr_node *node, struct tr_peer *peer);
 void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const struct fault *fault);
@@ -123,12 +142,25 @@ void tr_control_close(struct tr_control *control);
 int tr_control_take(struct tr_control *control, uint32_t *slot_out, uint64_t *generation_out); /* E_FULL */
 void tr_control_revoke(struct tr_control *control, uint32_t slot);
 
+/* ---- RDMA: tr_rdma*.c, or tr_rdma_none.c where libibverbs is missing ---- */
+
+struct tr_rdma;
+
+/* Opens the rails of opts.rdma_devices; none usable is no error.  E_FORMAT, E_NOMEM. */
+int tr_rdma_open(struct tr_node *node, struct fault *fault);
+void tr_rdma_close(struct tr_node *node);                             /* after the connections */
+void tr_rdma_check(struct tr_node *node);                             /* now and then */
+bool tr_rdma_may_reach(const struct tr_node *node, const char *peer); /* some rail is up and does not rest */
+void tr_rdma_rest_all(struct tr_node *node, const char *peer);        /* the peer would not pair */
+int tr_rdma_share(struct tr_conn *conn, struct fault *fault);         /* SHARING: 1: through, 0: wait */
+
 /* ---- the node ---- */
 
 struct tr_totals { /* struct tr_counts as other threads may read it */
     _Atomic uint64_t bytes_sent, bytes_received, pieces_sent, pieces_received;
     _Atomic uint64_t connections_made, connections_accepted, connections_failed, frames_rejected,
-        copies_revoked;
+        copies_revoked, rdma_failures;
+    _Atomic uint32_t rdma_rails_up;
     _Atomic uint32_t connections_open;
 };
 
@@ -147,7 +179,9 @@ struct tr_node {
     struct tr_listener tcp, unix_;
     struct hashmap *tickets; /* id -> struct tr_ticket */
     struct hashmap *pushes;  /* id -> struct tr_push */
-    struct list dirty_tickets, peers, conns, dead_conns;
+    struct list dirty_tickets, closing_tickets, peers, conns, dead_conns;
+    struct tr_rdma *rdma; /* NULL: not configured, or not built */
+    char rdma_text[512];
     unsigned n_strangers; /* accepted and not READY yet */
     uint8_t *scratch;     /* [TR_SCRATCH_BYTES] where unwanted payload goes */
     struct tr_totals totals;

@@ -13,8 +13,12 @@
  * others, or over a new one. A failed push stays in the table, doing nothing, until its owner stops it.
  *
  * Stopping is immediate: every connection forgets the push (a frame under way is filled up with zeros and
- * marked void), the shared-memory generation is revoked, the jobs are dropped.  Nothing waits for the peer.
- */
+ * marked void), the shared-memory generation is revoked, the jobs are dropped.  Nothing waits for the peer,
+ * with one exception: what a NIC was told to read it reads to the end, so over RDMA STOPPED waits until the
+ * connection lets the push go.
+ *
+ * A push over RDMA never fails for want of RDMA: it is moved to the TCP peer of the same address, where it
+ * goes on with the pieces that the receiver says it lacks. */
 #include "transport/tr_priv.h"
 
 #include <stdlib.h>
@@ -64,7 +68,7 @@ static void silence(struct tr_node *node, struct tr_push *push)
         free(container_of(at, struct tr_job, node));
 }
 
-static void fail_push(struct tr_node *node, struct tr_push *push, const struct fault *fault)
+void tr_push_fail(struct tr_node *node, struct tr_push *push, const struct fault *fault)
 {
     if (push->is_failed)
         return;
@@ -91,6 +95,12 @@ static void free_push(struct tr_push *push)
         free_peer_if_unused(peer);
 }
 
+static void finish_stop(struct tr_node *node, struct tr_push *push)
+{
+    send_event(node, push, TR_PUSH_STOPPED, NULL);
+    free_push(push);
+}
+
 void tr_push_stop(struct tr_node *node, uint64_t id)
 {
     struct tr_push *push = hashmap_remove(node->pushes, &id);
@@ -101,8 +111,17 @@ void tr_push_stop(struct tr_node *node, uint64_t id)
         return;
     }
     silence(node, push);
-    send_event(node, push, TR_PUSH_STOPPED, NULL);
-    free_push(push);
+    push->is_stopping = push->is_failed = true;
+    if (!push->is_held)
+        finish_stop(node, push);
+}
+
+void tr_push_let_go(struct tr_node *node, struct tr_push *push)
+{
+    push->is_held = false;
+    push->shipment = NULL;
+    if (push->is_stopping)
+        finish_stop(node, push);
 }
 
 /* ---- beginning ---- */
@@ -130,10 +149,10 @@ static struct tr_peer *find_peer(struct tr_node *node, enum tr_kind kind, const 
 /* As many connections as the peer should have.  Fails only when there is none at all. */
 static int connect_peer(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
 {
-    unsigned n_wanted = peer->kind == TR_SHM ? 1 : node->opts.tcp_connections, n = 0;
+    unsigned n_wanted = peer->kind == TR_TCP ? node->opts.tcp_connections : 1, n = 0;
 
     list_for_each (at, &peer->conns)
-        n++;
+        n += !container_of(at, struct tr_conn, peer_node)->is_leaving;
     for (; n < n_wanted; n++) {
         int err = tr_conn_dial(node, peer, fault);
 
@@ -146,11 +165,16 @@ static int connect_peer(struct tr_node *node, struct tr_peer *peer, struct fault
 static int begin(struct tr_node *node, struct tr_push *push, const struct tr_target *target,
                  struct fault *fault)
 {
+    enum tr_kind kind = target->kind;
     int err;
 
+    if (kind == TR_RDMA && !tr_rdma_may_reach(node, target->address))
+        kind = TR_TCP;
+    if (kind != TR_RDMA && node->opts.arena_kind != TR_ARENA_HOST)
+        return fault_set(fault, E_UNSUPPORTED, "only RDMA moves device memory, and it cannot be used now");
     if (target->kind == TR_SHM && (node->arena_fd < 0 || node->control == NULL))
         return fault_set(fault, E_UNSUPPORTED, "our arena is not shareable memory");
-    push->peer = find_peer(node, target->kind, target->address);
+    push->peer = find_peer(node, kind, target->address);
     if (push->peer == NULL)
         return fault_set(fault, E_NOMEM, "no memory for a peer");
     list_push_back(&push->peer->pushes, &push->node);
@@ -184,7 +208,7 @@ void tr_push_start(struct tr_node *node, uint64_t id, const struct tr_target *ta
     push->ticket = target->ticket;
     push->n_total = n_pieces;
     if (begin(node, push, target, &fault) != 0)
-        fail_push(node, push, &fault);
+        tr_push_fail(node, push, &fault);
 }
 
 void tr_push_give(struct tr_node *node, uint64_t id, struct tr_job *job)
@@ -207,6 +231,36 @@ void tr_peer_wake(struct tr_node *node, struct tr_peer *peer)
         tr_conn_wake(container_of(at, struct tr_conn, peer_node));
 }
 
+void tr_push_over_tcp(struct tr_node *node, struct tr_push *push, struct list *jobs, uint32_t n_there)
+{
+    struct fault fault = {0};
+    struct list *at;
+
+    if (push->is_failed) {
+        while ((at = list_pop_front(jobs)) != NULL)
+            free(container_of(at, struct tr_job, node));
+        return;
+    }
+    while ((at = jobs->prev) != jobs) { /* in front of what was given since */
+        list_remove(at);
+        list_push_front(&push->jobs, at);
+    }
+    push->n_flying = 0;
+    push->carriers = 0;
+    push->n_sent = n_there;
+    list_remove(&push->node);
+    if (node->opts.arena_kind != TR_ARENA_HOST)
+        fault_set(&fault, E_UNSUPPORTED, "RDMA failed, and nothing else moves device memory");
+    else if ((push->peer = find_peer(node, TR_TCP, push->peer->address)) == NULL)
+        fault_set(&fault, E_NOMEM, "no memory for a peer");
+    if (push->peer != NULL)
+        list_push_back(&push->peer->pushes, &push->node);
+    if (fault.code != 0 || connect_peer(node, push->peer, &fault) != 0)
+        tr_push_fail(node, push, &fault);
+    else
+        tr_peer_wake(node, push->peer);
+}
+
 /* ---- sending ---- */
 
 static uint32_t pieces_per_frame(const struct tr_node *node, enum tr_kind kind)
@@ -216,34 +270,41 @@ static uint32_t pieces_per_frame(const struct tr_node *node, enum tr_kind kind)
     return n == 0 ? 1 : n > KV_FRAME_MAX_PIECES ? KV_FRAME_MAX_PIECES : (uint32_t)n;
 }
 
-bool tr_push_take(struct tr_node *node, struct tr_conn *conn, struct tr_batch *out)
+bool tr_push_take_of(struct tr_node *node, struct tr_conn *conn, struct tr_push *push, struct tr_batch *out)
 {
     uint32_t most = pieces_per_frame(node, conn->kind);
+    struct tr_job *job;
 
+    if (list_is_empty(&push->jobs))
+        return false;
+    job = container_of(push->jobs.next, struct tr_job, node);
+    out->push = push;
+    out->layer = job->layer;
+    out->first = job->first + job->n_taken;
+    out->n = job->n - job->n_taken < most ? job->n - job->n_taken : most;
+    memcpy(out->blocks, job->blocks + job->n_taken, out->n * sizeof(out->blocks[0]));
+    job->n_taken += out->n;
+    if (job->n_taken == job->n) {
+        list_remove(&job->node);
+        free(job);
+    }
+    push->n_flying += out->n;
+    push->carriers |= 1u << conn->index;
+    if (push->first_ns == 0)
+        push->first_ns = push->last_ns = clock_now_ns();
+    return true;
+}
+
+bool tr_push_take(struct tr_node *node, struct tr_conn *conn, struct tr_batch *out)
+{
     list_for_each (at, &conn->peer->pushes) {
         struct tr_push *push = container_of(at, struct tr_push, node);
-        struct tr_job *job;
 
-        if (list_is_empty(&push->jobs))
-            continue;
-        job = container_of(push->jobs.next, struct tr_job, node);
-        out->push = push;
-        out->layer = job->layer;
-        out->first = job->first + job->n_taken;
-        out->n = job->n - job->n_taken < most ? job->n - job->n_taken : most;
-        memcpy(out->blocks, job->blocks + job->n_taken, out->n * sizeof(out->blocks[0]));
-        job->n_taken += out->n;
-        if (job->n_taken == job->n) {
-            list_remove(&job->node);
-            free(job);
+        if (tr_push_take_of(node, conn, push, out)) {
+            list_remove(&push->node);
+            list_push_back(&conn->peer->pushes, &push->node);
+            return true;
         }
-        push->n_flying += out->n;
-        push->carriers |= 1u << conn->index;
-        if (push->first_ns == 0)
-            push->first_ns = push->last_ns = clock_now_ns();
-        list_remove(&push->node);
-        list_push_back(&conn->peer->pushes, &push->node);
-        return true;
     }
     return false;
 }
@@ -274,7 +335,24 @@ void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticke
         struct tr_push *push = container_of(at, struct tr_push, node);
 
         if (push->ticket == ticket)
-            fail_push(node, push, &fault);
+            tr_push_fail(node, push, &fault);
+    }
+}
+
+/* RDMA could not be set up: everything goes by TCP, which also finds out whether the peer is there at all. */
+static void leave_rdma(struct tr_node *node, struct tr_peer *peer, enum tr_conn_state reached)
+{
+    struct list none;
+
+    list_init(&none);
+    if (reached != TR_CONN_CONNECTING && reached != TR_CONN_SHAKING)
+        tr_rdma_rest_all(node, peer->address);
+    atomic_fetch_add_explicit(&node->totals.rdma_failures, 1, memory_order_relaxed);
+    list_for_each_safe (at, spare, &peer->pushes) {
+        struct tr_push *push = container_of(at, struct tr_push, node);
+
+        if (push->shipment == NULL) /* others are with a connection that is leaving */
+            tr_push_over_tcp(node, push, &none, push->n_sent);
     }
 }
 
@@ -288,17 +366,22 @@ void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const s
 
     list_remove(&conn->peer_node);
     peer->used_indexes &= ~bit;
+    if (peer->kind == TR_RDMA && conn->state != TR_CONN_READY) {
+        leave_rdma(node, peer, conn->state);
+        free_peer_if_unused(peer);
+        return;
+    }
     list_for_each (at, &peer->pushes) {
         struct tr_push *push = container_of(at, struct tr_push, node);
 
         if ((push->carriers & bit) != 0 || (!may_retry && list_is_empty(&peer->conns)))
-            fail_push(node, push, fault);
+            tr_push_fail(node, push, fault);
         push->carriers &= ~bit; /* the index may be used again */
         is_idle = is_idle && push->is_failed;
     }
     if (!is_idle && list_is_empty(&peer->conns) && connect_peer(node, peer, &why) != 0)
         list_for_each (at, &peer->pushes)
-            fail_push(node, container_of(at, struct tr_push, node), &why);
+            tr_push_fail(node, container_of(at, struct tr_push, node), &why);
     free_peer_if_unused(peer);
 }
 
@@ -320,6 +403,11 @@ void tr_pushes_free(struct tr_node *node)
         }
     hashmap_free(node->pushes);
     node->pushes = NULL;
-    while ((at = list_pop_front(&node->peers)) != NULL)
-        free(container_of(at, struct tr_peer, node));
+    while ((at = list_pop_front(&node->peers)) != NULL) {
+        struct tr_peer *peer = container_of(at, struct tr_peer, node);
+
+        while ((at = list_pop_front(&peer->pushes)) != NULL) /* stopping ones */
+            free(container_of(at, struct tr_push, node));
+        free(peer);
+    }
 }

@@ -15,9 +15,11 @@
  *         |                                    |        close from any state: forgotten
  *         +--- bad frame, lost connection ---> IS_BROKEN
  *
- * In the last two nothing is written any more; in each a ticket says so once (COMPLETE or FAILED), and CLOSED
- * when its owner closed it.  This thread does all the writing, between two messages of its mailbox, so once
- * the ticket is out of the table and every connection has forgotten it, CLOSED is true. */
+ * In the last two nothing more counts; in each a ticket says so once (COMPLETE or FAILED), and CLOSED when
+ * its owner closed it and nothing can be written any more.  Over TCP and shared memory this thread does all
+ * the writing, between two messages of its mailbox, so once the ticket is out of the table and every
+ * connection has forgotten it, CLOSED is true.  Over RDMA the peer's NIC writes: a connection that let it in
+ * holds the ticket, and CLOSED waits until it lets go. */
 #include "transport/tr_priv.h"
 
 #include <stdlib.h>
@@ -47,6 +49,7 @@ static void free_ticket(struct tr_ticket *ticket)
     if (ticket == NULL)
         return;
     list_remove(&ticket->dirty);
+    list_remove(&ticket->closing);
     free(ticket->blocks);
     free(ticket->claimed);
     free(ticket->n_layers);
@@ -63,6 +66,7 @@ static struct tr_ticket *new_ticket(struct tr_node *node, uint64_t id, uint32_t 
         return NULL;
     }
     list_init(&ticket->dirty);
+    list_init(&ticket->closing);
     ticket->id = id;
     ticket->n_blocks = n_blocks;
     ticket->blocks = blocks;
@@ -112,6 +116,20 @@ void tr_ticket_close(struct tr_node *node, uint64_t id)
         return;
     }
     forget_everywhere(node, ticket);
+    if (ticket->n_holders > 0) {
+        list_push_back(&node->closing_tickets, &ticket->closing);
+        return;
+    }
+    send_event(node, ticket, TR_TICKET_CLOSED, NULL);
+    free_ticket(ticket);
+}
+
+void tr_ticket_let_go(struct tr_node *node, struct tr_ticket *ticket)
+{
+    ASSERT(ticket->n_holders > 0);
+    ticket->n_holders--;
+    if (ticket->n_holders > 0 || list_is_empty(&ticket->closing))
+        return;
     send_event(node, ticket, TR_TICKET_CLOSED, NULL);
     free_ticket(ticket);
 }
@@ -131,12 +149,67 @@ static bool get_bit(const uint64_t *bits, size_t at)
     return (bits[at / 64] >> at % 64 & 1) != 0;
 }
 
+bool tr_ticket_has(const struct tr_ticket *ticket, uint32_t layer, uint32_t index)
+{
+    return get_bit(ticket->claimed, (size_t)layer * ticket->n_blocks + index);
+}
+
+int tr_ticket_find(struct tr_node *node, uint64_t id, struct tr_ticket **out)
+{
+    struct tr_ticket *ticket = hashmap_get(node->tickets, &id);
+
+    if (ticket == NULL) {
+        tr_node_catch_up(node); /* the owner opened it before it told the peer */
+        ticket = hashmap_get(node->tickets, &id);
+    }
+    if (ticket == NULL)
+        return E_NOT_FOUND;
+    if (ticket->state == TR_TICKET_IS_BROKEN)
+        return E_CLOSED;
+    *out = ticket;
+    return 0;
+}
+
 static bool is_carrier(const struct tr_ticket *ticket, const struct tr_conn *conn)
 {
     for (unsigned i = 0; i < ticket->n_carriers; i++)
         if (ticket->carriers[i] == conn)
             return true;
     return false;
+}
+
+static int add_carrier(struct tr_ticket *ticket, struct tr_conn *conn)
+{
+    if (is_carrier(ticket, conn))
+        return 0;
+    if (ticket->n_carriers == TR_MAX_CONNECTIONS)
+        return E_LIMIT;
+    ticket->carriers[ticket->n_carriers++] = conn;
+    return 0;
+}
+
+int tr_ticket_hold(struct tr_ticket *ticket, struct tr_conn *conn)
+{
+    int err = add_carrier(ticket, conn);
+
+    if (err == 0)
+        ticket->n_holders++;
+    return err;
+}
+
+void tr_tickets_forget_carrier(struct tr_node *node, const struct tr_conn *conn)
+{
+    size_t cursor = 0;
+    const void *key;
+    void *value;
+
+    while (hashmap_next(node->tickets, &cursor, &key, &value)) {
+        struct tr_ticket *ticket = value;
+
+        for (unsigned i = 0; i < ticket->n_carriers; i++)
+            if (ticket->carriers[i] == conn)
+                ticket->carriers[i--] = ticket->carriers[--ticket->n_carriers];
+    }
 }
 
 int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_frame_data *run,
@@ -163,16 +236,15 @@ int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_
                          run->first + run->n_pieces, ticket->n_blocks);
     if (ticket->state != TR_TICKET_IS_OPEN)
         return E_CLOSED;
+    if (conn->kind != TR_RDMA && node->opts.arena_kind != TR_ARENA_HOST)
+        return E_UNSUPPORTED; /* this process cannot touch the arena */
 
     from = (size_t)run->layer * ticket->n_blocks + run->first;
     for (size_t i = from; i < from + run->n_pieces; i++)
         if (get_bit(ticket->claimed, i))
             return E_EXISTS;
-    if (!is_carrier(ticket, conn)) {
-        if (ticket->n_carriers == TR_MAX_CONNECTIONS)
-            return E_LIMIT;
-        ticket->carriers[ticket->n_carriers++] = conn;
-    }
+    if (add_carrier(ticket, conn) != 0)
+        return E_LIMIT;
     for (size_t i = from; i < from + run->n_pieces; i++)
         ticket->claimed[i / 64] |= UINT64_C(1) << i % 64;
     if (ticket->first_ns == 0)
@@ -247,6 +319,10 @@ void tr_tickets_free(struct tr_node *node)
     const void *key;
     void *value;
 
+    struct list *at;
+
+    while ((at = list_pop_front(&node->closing_tickets)) != NULL)
+        free_ticket(container_of(at, struct tr_ticket, closing));
     if (node->tickets == NULL)
         return;
     while (hashmap_next(node->tickets, &cursor, &key, &value))

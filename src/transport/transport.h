@@ -16,6 +16,12 @@
  * then with a digest. Both ends of every data connection prove that they know auth_key before anything else
  * is said.
  *
+ * RDMA: the sender's NIC writes straight into the arena, through queue pairs set up over a data connection
+ * like those of TCP, which stays beside them for everything that is no payload.  What the receiver allows is
+ * revoked before a ticket counts as closed.  When RDMA cannot be had, or fails on the way, the push goes on
+ * over TCP under the same ticket, with the pieces that are missing; its owner sees nothing of it but the
+ * time.
+ *
  * The rule that prevents the worst bug: tr_close_ticket() is answered by TR_TICKET_CLOSED only when no byte
  * of that ticket can be written any more; only then may the owner give the blocks back. */
 #ifndef TRANSPORT_TRANSPORT_H
@@ -39,14 +45,22 @@ struct tr_geometry { /* of an arena: [layer][block][piece_bytes]; a piece is one
     size_t piece_bytes; /* at most 64 MiB */
 };
 
-enum tr_kind { TR_SHM, TR_TCP };
+enum tr_kind { TR_SHM, TR_TCP, TR_RDMA };
+
+enum tr_arena_kind {
+    TR_ARENA_HOST,  /* ordinary memory at arena.base */
+    TR_ARENA_DMABUF /* a device's memory behind a dma-buf; this process cannot touch it, so only RDMA moves it
+                     */
+};
+
+struct verbs; /* transport/verbs.h */
 
 enum tr_event_kind {
     TR_PIECES_ARRIVED,  /* receiver: progress; a later event says all an earlier one did, so they may be
                            dropped */
     TR_TICKET_COMPLETE, /* receiver: every piece is in memory and verified; nothing is written from here on */
-    TR_TICKET_FAILED,   /* receiver: bad frame, or a data connection that carried it died; nothing is written
-                           any more */
+    TR_TICKET_FAILED,   /* receiver: bad frame, or a data connection that carried it died; nothing more counts
+                         */
     TR_TICKET_CLOSED,   /* receiver: answer to tr_close_ticket; the last event of a ticket */
     TR_PUSH_SENT,       /* sender: everything pushed so far left this process (not: arrived) */
     TR_PUSH_FAILED, /* sender: cannot connect, the connection is gone, or the receiver refused (fault); once
@@ -79,7 +93,17 @@ struct tr_opts {
     SSL_CTX *tls_client;
     uint8_t auth_key[32];     /* cluster_key_derive(..., "kv", ...) */
     unsigned tcp_connections; /* per peer, at most 8; 0: 2 */
-    uint64_t io_timeout_ns;   /* a connection with work and no progress for so long is dead; 0: 10 s */
+    /* RDMA rails: "auto" (every port that has the address of tcp_listen), or a list "mlx5_0, mlx5_1:2,
+     * mlx5_2@10.0.0.3" of device, port (1) and the rail's own address (that of tcp_listen).  NULL or "":
+     * none.  No usable rail is no error here: tr_node_rdma_rails() tells. */
+    const char *rdma_devices;
+    const struct verbs *verbs;     /* NULL: the system's */
+    bool rdma_sends_only;          /* peers never write into our arena over RDMA */
+    uint64_t rdma_rest_ns;         /* how long a rail that failed towards a peer rests first; 0: 30 s */
+    enum tr_arena_kind arena_kind; /* DMABUF: arena.base is the address within the device, fds below */
+    int dmabuf_fd;
+    uint64_t dmabuf_offset;
+    uint64_t io_timeout_ns; /* a connection with work and no progress for so long is dead; 0: 10 s */
     void (*on_event)(void *arg, const struct tr_event *event); /* on the transport thread; must not block */
     void *on_event_arg;
 };
@@ -90,6 +114,7 @@ struct tr_counts {                       /* since the start; any thread */
     uint64_t connections_made, connections_accepted, connections_failed; /* failed: ended with an error */
     uint64_t frames_rejected;                                            /* for tickets unknown or given up */
     uint64_t copies_revoked; /* shared memory: copied, then found given back */
+    uint64_t rdma_failures;  /* connections whose queue pairs failed, or could not be had: TCP took over */
     uint32_t connections_open;
 };
 
@@ -99,6 +124,10 @@ void tr_node_free(struct tr_node *node);                     /* stops and joins 
 const char *tr_node_tcp_address(const struct tr_node *node); /* as bound, "127.0.0.1:41234"; "" none */
 const char *tr_node_unix_path(const struct tr_node *node);   /* "" none */
 void tr_node_counts(const struct tr_node *node, struct tr_counts *out);
+/* What there is of RDMA, one line of text for people, fixed at start: "rxe0:1 10.9.0.1 MTU 4096, windows", or
+ * why there is none.  Any thread. */
+const char *tr_node_rdma_text(const struct tr_node *node);
+unsigned tr_node_rdma_rails(const struct tr_node *node); /* up now; any thread */
 
 /* All calls below: E_FULL when the transport thread is far behind (nothing was done; try again), E_NOMEM.
  * Closing and stopping have room reserved in its mailbox, so that they fail only when it is hung. */
@@ -116,7 +145,7 @@ int tr_close_ticket(struct tr_node *node, uint64_t ticket);
 
 struct tr_target { /* where a push goes; text is copied */
     enum tr_kind kind;
-    const char *address; /* numeric TCP address or UNIX path of the peer's tr_node */
+    const char *address; /* numeric TCP address (also for RDMA) or UNIX path of the peer's tr_node */
     uint64_t ticket;
 };
 /* Begins a push; connects if there is no connection yet.  push: the caller's id, unique.  n_pieces: how many

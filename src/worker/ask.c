@@ -60,7 +60,7 @@ struct ask {
     uint32_t n_arrived; /* of the latter */
     uint64_t transfer, ticket;
     struct kvxfer_recv *recv;
-    bool is_shm;
+    enum tr_kind transport;
     uint64_t began_ns, limit_ns;
 };
 
@@ -104,7 +104,7 @@ static void release(struct ask *ask, struct task *task)
     if (task == ask->owner && ask->n_arrived > 0) {
         task->fetched_from = ask->n_here * block_tokens(engine);
         task->fetched_to = (ask->n_here + ask->n_arrived) * block_tokens(engine);
-        str_copy(task->transport, sizeof(task->transport), ask->is_shm ? "shm" : "tcp");
+        str_copy(task->transport, sizeof(task->transport), worker_transport_name(ask->transport));
     }
     task->transfer_ns = clock_now_ns() - task->asked_ns;
     worker_tasks_go_on(engine, task);
@@ -333,7 +333,7 @@ static int grant(struct ask *ask, const struct kvxfer_message *offer)
         rc = take_blocks(ask, offer->n_blocks);
     if (rc < 0)
         return rc;
-    recv.is_shm = ask->is_shm = worker_engine_wants_shm(engine, ask->peer);
+    recv.kind = ask->transport = worker_engine_kind_for(engine, ask->peer);
     while (ask->ticket == 0)
         rng_system(&ask->ticket, sizeof(ask->ticket));
     recv.ticket = ask->ticket;

@@ -84,18 +84,38 @@ const char *worker_engine_unix_path(const struct worker_engine *engine)
     return tr_node_unix_path(engine->transport);
 }
 
+const char *worker_engine_rdma_text(const struct worker_engine *engine)
+{
+    return tr_node_rdma_text(engine->transport);
+}
+
+unsigned worker_engine_rdma_rails(const struct worker_engine *engine)
+{
+    return tr_node_rdma_rails(engine->transport);
+}
+
+struct transport_offer worker_engine_offer(const struct worker_engine *engine)
+{
+    return (struct transport_offer){
+        .is_auto = engine->opts.is_auto,
+        .preferred = engine->opts.preferred,
+        .has_unix = worker_engine_unix_path(engine)[0] != '\0',
+        .rdma_rails = engine->opts.transport.rdma_sends_only ? 0 : worker_engine_rdma_rails(engine)};
+}
+
 const struct peer_facts *worker_engine_peer(const struct worker_engine *engine, uint32_t peer)
 {
     return peer < WORKER_MAX_PEERS && engine->peer_is_up[peer] ? &engine->peers[peer] : NULL;
 }
 
-bool worker_engine_wants_shm(const struct worker_engine *engine, uint32_t peer)
+enum tr_kind worker_engine_kind_for(const struct worker_engine *engine, uint32_t peer)
 {
+    static const struct peer_facts unknown;
     const struct peer_facts *facts = worker_engine_peer(engine, peer);
-    bool can_shm = facts != NULL && facts->is_same_host && facts->unix_path[0] != '\0' &&
-                   worker_engine_unix_path(engine)[0] != '\0';
+    struct transport_offer own = worker_engine_offer(engine);
+    const char *why;
 
-    return engine->opts.is_auto ? can_shm : engine->opts.preferred == TR_SHM;
+    return worker_choose_transport(&own, facts != NULL ? facts : &unknown, &why);
 }
 
 /* ---- reports ---- */
@@ -472,7 +492,12 @@ static int open_parts(struct worker_engine *engine, struct fault *fault)
     tr->layout = kv_layout_fingerprint(&info->layout, info->numerics_id);
     tr->on_event = on_transport_event;
     tr->on_event_arg = engine;
-    return tr_node_new(tr, fault, &engine->transport);
+    if (tr_node_new(tr, fault, &engine->transport) < 0)
+        return fault->code;
+    if (!engine->opts.is_auto && engine->opts.preferred == TR_RDMA && worker_engine_rdma_rails(engine) == 0)
+        return fault_set(fault, E_UNSUPPORTED, "kv.transport = rdma, and no rail can be used: %.400s",
+                         worker_engine_rdma_text(engine));
+    return 0;
 }
 
 int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault, struct worker_engine **out)

@@ -106,6 +106,19 @@ const struct engine_info *worker_engine_info(const struct worker_engine *engine)
 uint32_t worker_engine_n_blocks(const struct worker_engine *engine);
 const char *worker_engine_tcp_address(const struct worker_engine *engine);
 const char *worker_engine_unix_path(const struct worker_engine *engine);
+const char *worker_engine_rdma_text(const struct worker_engine *engine); /* what there is, or why nothing */
+unsigned worker_engine_rdma_rails(const struct worker_engine *engine);   /* up now */
+
+/* Over what KV comes from a peer.  Any thread. */
+struct transport_offer {
+    bool is_auto;
+    enum tr_kind preferred;
+    bool has_unix;
+    unsigned rdma_rails;
+};
+struct transport_offer worker_engine_offer(const struct worker_engine *engine);
+enum tr_kind worker_choose_transport(const struct transport_offer *own, const struct peer_facts *peer,
+                                     const char **why_out);
 
 /* ---- engine thread: for the hand-off sides ---- */
 struct sched *worker_engine_sched(struct worker_engine *engine);
@@ -121,7 +134,7 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
 /* The task failed here: FAILED is reported (unless it arrives elsewhere), its sequence is cancelled. */
 void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error);
 /* What a grant to this peer should ask for. */
-bool worker_engine_wants_shm(const struct worker_engine *engine, uint32_t peer);
+enum tr_kind worker_engine_kind_for(const struct worker_engine *engine, uint32_t peer);
 void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
 
 #endif

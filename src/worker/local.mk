@@ -7,11 +7,16 @@ libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_
 	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c
 libworker_a_SOURCES += src/worker/share_priv.h src/worker/ask.c src/worker/lend.c src/worker/publish.c
 libworker_a_SOURCES += src/worker/disk.h src/worker/disk.c
+libworker_a_SOURCES += src/worker/transport_choice.c
 
 if HAVE_CMOCKA
 worker_tests = tests/unit/worker/test_messages tests/unit/worker/test_routers tests/unit/worker/test_shapes
 check_PROGRAMS += $(worker_tests)
 TESTS += $(worker_tests)
+check_PROGRAMS += tests/unit/worker/test_transport_choice
+TESTS += tests/unit/worker/test_transport_choice
+tests_unit_worker_test_transport_choice_SOURCES = tests/unit/worker/test_transport_choice.c
+tests_unit_worker_test_transport_choice_LDADD = $(link_worker) $(CMOCKA_LIBS)
 tests_unit_worker_test_messages_SOURCES = tests/unit/worker/test_messages.c
 tests_unit_worker_test_messages_LDADD = $(link_worker) $(CMOCKA_LIBS)
 tests_unit_worker_test_routers_SOURCES = tests/unit/worker/test_routers.c
@@ -21,6 +26,7 @@ tests_unit_worker_test_shapes_LDADD = $(link_worker) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/test_share
 TESTS += tests/unit/worker/test_share
 # transport, clock and the worker around are the test's own fakes
-tests_unit_worker_test_share_SOURCES = tests/unit/worker/test_share.c src/worker/ask.c src/worker/lend.c
+tests_unit_worker_test_share_SOURCES = tests/unit/worker/test_share.c src/worker/ask.c src/worker/lend.c \
+	src/worker/transport_choice.c
 tests_unit_worker_test_share_LDADD = libkvxfer.a $(link_kv) $(CMOCKA_LIBS)
 endif

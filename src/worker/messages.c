@@ -151,6 +151,14 @@ void peer_message_fini(struct kvxfer_message *message)
 
 /* ---- from the wire ---- */
 
+/* A word that is not known means what every worker can: a newer one may know more. */
+static enum tr_kind transport_of(const char *name)
+{
+    if (strcmp(name, "shm") == 0)
+        return TR_SHM;
+    return strcmp(name, "rdma") == 0 ? TR_RDMA : TR_TCP;
+}
+
 static int read_grant(const Baton__Grant *grant, struct kvxfer_message *out)
 {
     kv_block_id *blocks;
@@ -174,7 +182,7 @@ static int read_grant(const Baton__Grant *grant, struct kvxfer_message *out)
                                    .skip_blocks = grant->skip_blocks,
                                    .ticket = grant->ticket,
                                    .deadline_ms = grant->deadline_ms,
-                                   .is_shm = strcmp(grant->transport, "shm") == 0};
+                                   .transport = transport_of(grant->transport)};
     return 0;
 }
 
@@ -310,7 +318,7 @@ static int send_grant(const struct kvxfer_message *message, wire_send send, void
         grant.skip_blocks = message->skip_blocks;
         grant.ticket = message->ticket;
         grant.deadline_ms = message->deadline_ms;
-        grant.transport = (char *)(message->is_shm ? "shm" : "tcp");
+        grant.transport = (char *)(uintptr_t)worker_transport_name(message->transport);
         rc = send(arg, FRAME_GRANT, &grant.base);
     }
     free(runs);

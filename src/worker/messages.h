@@ -42,11 +42,14 @@ struct task_spec {
     uint32_t public_tokens;
 };
 
+const char *worker_transport_name(enum tr_kind kind); /* "shm", "tcp", "rdma" */
+
 struct peer_facts { /* what the engine thread must know of a peer */
     char node[64];
     bool is_same_host;
     char tcp_address[128];
     char unix_path[108];
+    uint32_t rdma_rails;
 };
 
 enum command_kind {

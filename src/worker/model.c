@@ -240,14 +240,24 @@ static int fill_transport(struct worker *worker, struct worker_engine_opts *opts
         return fault_set(fault, E_INTERNAL, "key derivation failed");
     tr->node = conf->node;
     tr->tcp_listen = conf->tcp_listen[0] ? conf->tcp_listen : NULL;
-    tr->unix_listen = conf->unix_path[0] && conf->transport != WORKER_TRANSPORT_TCP ? conf->unix_path : NULL;
+    tr->unix_listen = conf->unix_path[0] && conf->transport != WORKER_TRANSPORT_TCP &&
+                              conf->transport != WORKER_TRANSPORT_RDMA
+                          ? conf->unix_path
+                          : NULL;
     if (conf->tcp_encrypt) {
         tr->tls_server = tls_server(worker->tls);
         tr->tls_client = tls_client(worker->tls);
     }
     tr->tcp_connections = (unsigned)conf->tcp_connections;
+    tr->rdma_sends_only = worker->role == WORKER_PREFILL; /* nothing of it is registered for others then */
     opts->is_auto = conf->transport == WORKER_TRANSPORT_AUTO;
-    opts->preferred = conf->transport == WORKER_TRANSPORT_TCP ? TR_TCP : TR_SHM;
+    opts->preferred = conf->transport == WORKER_TRANSPORT_TCP    ? TR_TCP
+                      : conf->transport == WORKER_TRANSPORT_RDMA ? TR_RDMA
+                                                                 : TR_SHM;
+    if (conf->transport == WORKER_TRANSPORT_AUTO || conf->transport == WORKER_TRANSPORT_RDMA)
+        tr->rdma_devices = conf->rdma_devices;
+    if (conf->transport == WORKER_TRANSPORT_RDMA && (tr->tcp_listen == NULL || conf->rdma_devices[0] == '\0'))
+        return fault_set(fault, E_INVAL, "kv.transport = rdma wants kv.tcp_listen and kv.rdma_devices");
     if (conf->transport == WORKER_TRANSPORT_SHM && tr->unix_listen == NULL)
         return fault_set(fault, E_INVAL, "kv.transport = shm wants kv.unix_path");
     return 0;

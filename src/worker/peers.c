@@ -77,6 +77,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     str_copy(command->as.facts.node, sizeof(command->as.facts.node), hello->node);
     str_copy(command->as.facts.tcp_address, sizeof(command->as.facts.tcp_address), hello->kv->tcp_address);
     str_copy(command->as.facts.unix_path, sizeof(command->as.facts.unix_path), hello->kv->unix_path);
+    command->as.facts.rdma_rails = hello->kv->rdma_rails;
     command->as.facts.is_same_host =
         hello->host_id[0] != '\0' && strcmp(hello->host_id, worker->host_id) == 0;
     command_free(link_user(link)); /* of an attempt that ended before it was up */
@@ -90,10 +91,15 @@ static void on_up(void *arg, struct link *link)
     struct worker_peer *peer = find(worker, link);
     struct command *command = link_user(link);
 
+    struct transport_offer offer = worker_engine_offer(worker->engine);
+
     link_set_user(link, NULL);
     peer->is_up = true;
+    peer->transport = worker_choose_transport(&offer, &command->as.facts, &peer->transport_why);
     log_info("peer_up", LOG_STR("node", peer->node), LOG_STR("address", link_peer_address(link)),
-             LOG_BOOL("dialled", peer->is_dialled));
+             LOG_BOOL("dialled", peer->is_dialled),
+             LOG_STR("kv_from_it", worker_transport_name(peer->transport)),
+             LOG_STR("reason", peer->transport_why));
     if (worker_engine_send(worker->engine, command) < 0)
         log_error("engine_mailbox_full", LOG_STR("lost", "peer_up"));
 }

@@ -50,8 +50,12 @@ static void put_links(const struct worker *worker, struct buf *out)
             continue;
         buf_printf(out, "%s{\"node\": ", comma);
         json_put_str(out, bytes_str(peer->node));
-        buf_printf(out, ", \"up\": %s, \"dialled\": %s}", peer->is_up ? "true" : "false",
+        buf_printf(out, ", \"up\": %s, \"dialled\": %s", peer->is_up ? "true" : "false",
                    peer->is_dialled ? "true" : "false");
+        if (peer->is_up)
+            buf_printf(out, ", \"transport\": \"%s\", \"transport_why\": \"%s\"",
+                       worker_transport_name(peer->transport), peer->transport_why);
+        buf_append_str(out, "}");
         comma = ", ";
     }
     buf_append_str(out, "]");
@@ -70,6 +74,9 @@ int worker_status_json(struct worker *worker, struct buf *out)
     put_load(&worker->load, out);
     buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),
                worker_engine_unix_path(worker->engine));
+    buf_append_str(out, ", \"kv_rdma\": ");
+    json_put_str(out, bytes_str(worker_engine_rdma_text(worker->engine)));
+    buf_printf(out, ", \"kv_rdma_rails_up\": %u", worker_engine_rdma_rails(worker->engine));
     put_links(worker, out);
     buf_append_str(out, "}\n");
     return out->is_bad ? E_NOMEM : 0;

@@ -394,6 +394,7 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
                  LOG_STR("links", listener_address(worker->peer_listener)),
                  LOG_STR("kv_tcp", worker_engine_tcp_address(worker->engine)),
                  LOG_STR("kv_unix", worker_engine_unix_path(worker->engine)),
+                 LOG_STR("kv_rdma", worker_engine_rdma_text(worker->engine)),
                  LOG_STR("version", PACKAGE_VERSION));
         service_ready(worker->service);
         rc = ev_loop_run(worker->loop);

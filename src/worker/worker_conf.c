@@ -211,10 +211,23 @@
          "auto",                                                                                             \
          0,                                                                                                  \
          0,                                                                                                  \
-         "auto|shm|tcp",                                                                                     \
+         "auto|shm|tcp|rdma",                                                                                \
          false,                                                                                              \
-         "How KV reaches this worker: shm (workers of one host), tcp, or auto: shm where the peer shares"    \
-         " the host and both have a unix_path, else tcp."},                                                  \
+         "How KV reaches this worker: shm (workers of one host), rdma, tcp, or auto: shm where the peer"     \
+         " shares the host and both have a unix_path, rdma where both have a rail, else tcp. RDMA that"      \
+         " fails goes on over tcp. The RDMA fabric must be trusted: what crosses it is not encrypted."},     \
+        {"kv",                                                                                               \
+         "rdma_devices",                                                                                     \
+         CONFIG_STR,                                                                                         \
+         KEY(rdma_devices),                                                                                  \
+         "auto",                                                                                             \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "RDMA rails: auto (every port that has the address of kv.tcp_listen), or a list of device,"         \
+         " device:port or device:port@address, such as mlx5_0, mlx5_1:1@10.0.1.5. Used where kv.transport"   \
+         " is auto or rdma. Empty: none."},                                                                  \
         {"kv",                                                                                               \
          "tcp_listen",                                                                                       \
          CONFIG_ADDRESS,                                                                                     \

@@ -9,7 +9,12 @@
 enum worker_engine_kind { WORKER_ENGINE_CPU, WORKER_ENGINE_SIM };
 enum worker_bf16 { WORKER_BF16_DOTS, WORKER_BF16_EXACT };
 enum worker_convert { WORKER_CONVERT_NO, WORKER_CONVERT_BF16 };
-enum worker_transport { WORKER_TRANSPORT_AUTO, WORKER_TRANSPORT_SHM, WORKER_TRANSPORT_TCP };
+enum worker_transport {
+    WORKER_TRANSPORT_AUTO,
+    WORKER_TRANSPORT_SHM,
+    WORKER_TRANSPORT_TCP,
+    WORKER_TRANSPORT_RDMA
+};
 
 struct worker_conf {
     char *node;
@@ -26,7 +31,7 @@ struct worker_conf {
     char *disk_path;
     uint64_t disk_size, disk_threads, disk_lifetime_ns;
     int transport;
-    char *tcp_listen, *unix_path;
+    char *tcp_listen, *unix_path, *rdma_devices;
     bool tcp_encrypt;
     uint64_t tcp_connections, grant_timeout_ns;
     uint64_t max_seqs, max_queue, chunk_tokens, batch_tokens;

@@ -32,6 +32,8 @@ struct worker_peer { /* a link to another worker; dialled by us (we prefill) or 
     bool is_up;
     char node[64];
     uint64_t used_ns;
+    enum tr_kind transport;    /* KV from it comes over this, as things stood when it came up */
+    const char *transport_why; /* static */
 };
 
 struct worker { /* one process */

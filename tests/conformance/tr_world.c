@@ -24,6 +24,10 @@ const struct kind_case kind_cases[] = {
     {"tcp, plain", TR_TCP, false},
 };
 const unsigned n_kind_cases = sizeof(kind_cases) / sizeof(kind_cases[0]);
+const struct kind_case rdma_cases[] = {
+    {"rdma, TLS beside", TR_RDMA, true},
+    {"rdma, plain beside", TR_RDMA, false},
+};
 const struct kind_case *kind_now = kind_cases;
 const uint64_t world_layout = UINT64_C(0x1122334455667788);
 const uint8_t world_key[32] = {9, 8, 7};
@@ -35,6 +39,28 @@ struct tls_context *world_tls(void)
     if (tls == NULL)
         assert_int_equal(tls_context_new(world_key, NULL, &tls), 0);
     return tls;
+}
+
+unsigned world_rdma_cases(bool *is_alone)
+{
+    *is_alone = getenv("BATON_TEST_RDMA") != NULL;
+    return *is_alone || world_verbs != NULL ? sizeof(rdma_cases) / sizeof(rdma_cases[0]) : 0;
+}
+
+static void add_rdma(struct tr_opts *tr, const struct worker_opts *opts)
+{
+    static char listen[64];
+    const char *address = getenv("BATON_TEST_RDMA");
+
+    tr->rdma_devices = "auto";
+    tr->rdma_rest_ns = NS_PER_MS; /* a test that ends queue pairs wants the next push over RDMA again */
+    if (address == NULL) {
+        tr->verbs = world_verbs;
+        return;
+    }
+    snprintf(listen, sizeof(listen), "%s:0", address);
+    if (opts->tcp_listen == NULL)
+        tr->tcp_listen = listen;
 }
 
 static void on_event(void *arg, const struct tr_event *event)
@@ -89,6 +115,10 @@ struct worker *worker_new(const struct worker_opts *opts)
         tr.tls_server = tls_server(world_tls());
         tr.tls_client = tls_client(world_tls());
     }
+    if (kind_now->kind == TR_RDMA)
+        add_rdma(&tr, opts);
+    if (opts->adjust != NULL)
+        opts->adjust(&tr);
     if (tr_node_new(&tr, &fault, &worker->node) != 0)
         fail_msg("%s", fault.text);
     return worker;
@@ -159,6 +189,13 @@ bool worker_wait_pieces(struct worker *worker, uint64_t ticket, uint32_t n_piece
     }
     pthread_mutex_unlock(&worker->lock);
     return found;
+}
+
+void worker_forget(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->n_events = 0;
+    pthread_mutex_unlock(&worker->lock);
 }
 
 unsigned worker_count(struct worker *worker, enum tr_event_kind kind, uint64_t id)

@@ -9,7 +9,7 @@
 #include "net/tls.h"
 #include "transport/transport.h"
 
-#define WORLD_MAX_EVENTS 4096
+#define WORLD_MAX_EVENTS 32768 /* three of each of 4,096 tickets, and some */
 #define WORLD_POISON     0xa5
 
 struct kind_case {
@@ -19,7 +19,12 @@ struct kind_case {
 };
 
 extern const struct kind_case kind_cases[];
-extern const unsigned n_kind_cases;
+extern const unsigned n_kind_cases; /* those of sockets, over which a test can speak itself */
+extern const struct kind_case rdma_cases[];
+extern const struct verbs *const world_verbs; /* a fake device; NULL: built without libibverbs */
+/* Of rdma_cases: none without libibverbs.  With BATON_TEST_RDMA=ADDRESS in the environment the system's own
+ * devices are used, at that address, and is_alone says that nothing else is wanted. */
+unsigned world_rdma_cases(bool *is_alone);
 extern const struct kind_case *kind_now; /* the one being tested */
 
 struct worker {
@@ -39,6 +44,7 @@ struct worker_opts {
     uint8_t key;            /* first byte of auth_key; 0: the usual */
     const char *tcp_listen; /* NULL: any port */
     unsigned tcp_connections;
+    void (*adjust)(struct tr_opts *opts); /* NULL, or the last word before the node is made */
 };
 
 extern const uint64_t world_layout;
@@ -53,6 +59,8 @@ const char *worker_address(const struct worker *worker); /* for kind_now */
 /* The first event of this kind and id; false when none came within the time. */
 bool worker_wait(struct worker *worker, enum tr_event_kind kind, uint64_t id, unsigned limit_ms,
                  struct tr_event *out);
+/* Drops the events so far. */
+void worker_forget(struct worker *worker);
 unsigned worker_count(struct worker *worker, enum tr_event_kind kind, uint64_t id);
 /* Waits until n_pieces of the ticket have been reported. */
 bool worker_wait_pieces(struct worker *worker, uint64_t ticket, uint32_t n_pieces, unsigned limit_ms);

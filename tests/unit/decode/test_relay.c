@@ -62,6 +62,16 @@ const char *tr_node_tcp_address(const struct tr_node *node)
     return "";
 }
 
+const char *tr_node_rdma_text(const struct tr_node *node)
+{
+    return "";
+}
+
+unsigned tr_node_rdma_rails(const struct tr_node *node)
+{
+    return 0;
+}
+
 const char *tr_node_unix_path(const struct tr_node *node)
 {
     return "";

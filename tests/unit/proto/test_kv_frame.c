@@ -142,7 +142,7 @@ static void bad_bytes_are_refused(void **state)
 
     assert_int_equal(unpack(&data, 0, 'X'), E_PROTO); /* magic */
     assert_int_equal(unpack(&data, 4, 0), E_PROTO);   /* type */
-    assert_int_equal(unpack(&data, 4, 7), E_PROTO);
+    assert_int_equal(unpack(&data, 4, 17), E_PROTO);
     assert_int_equal(unpack(&data, 5, 3), E_PROTO); /* flags */
     assert_int_equal(unpack(&hello, 5, 1), E_PROTO);
     assert_int_equal(unpack(&data, 7, 1), E_PROTO); /* reserved */
@@ -154,7 +154,7 @@ static void bad_bytes_are_refused(void **state)
     assert_int_equal(unpack(&reject, 8 + 12, 1), E_PROTO);
     assert_int_equal(unpack(&hello, 8, 2), E_VERSION);
     assert_int_equal(unpack(&hello, 8 + 2, 0), E_PROTO); /* kind */
-    assert_int_equal(unpack(&hello, 8 + 2, 3), E_PROTO);
+    assert_int_equal(unpack(&hello, 8 + 2, 4), E_PROTO);
     assert_int_equal(unpack(&hello, 8 + 3, 3), E_PROTO);  /* side */
     assert_int_equal(unpack(&hello, 8 + 64, 0), E_PROTO); /* node */
     assert_int_equal(unpack(&hello, 8 + 64, ' '), E_PROTO);

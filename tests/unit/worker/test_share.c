@@ -313,9 +313,9 @@ const struct peer_facts *worker_engine_peer(const struct worker_engine *engine, 
     return link_is_up ? &engine->peers[peer] : NULL;
 }
 
-bool worker_engine_wants_shm(const struct worker_engine *engine, uint32_t peer)
+enum tr_kind worker_engine_kind_for(const struct worker_engine *engine, uint32_t peer)
 {
-    return false;
+    return TR_TCP;
 }
 
 void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)

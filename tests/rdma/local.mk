@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# RDMA for real, in a small emulated machine: `make check-rdma`, which ./check calls once, and which `make check` does not
+# (a machine takes as long under the sanitizers, and says no more).
+EXTRA_DIST += tests/rdma/init tests/rdma/conformance tests/rdma/relay.py
+dist_check_SCRIPTS += tests/rdma/stock-kernel tests/rdma/vm tests/rdma/check-rdma
+rdma_programs =
+if HAVE_VERBS
+if HAVE_CMOCKA
+check_PROGRAMS += tests/rdma/test_provider
+tests_rdma_test_provider_SOURCES = tests/rdma/test_provider.c
+tests_rdma_test_provider_LDADD = $(VERBS_LIBS) -lpthread $(CMOCKA_LIBS)
+rdma_programs += tests/rdma/test_provider tests/conformance/test_transport baton-router baton-prefill baton-decode batonctl
+endif
+endif
+AM_TESTS_ENVIRONMENT += RDMA_PROGRAMS='$(rdma_programs)'; export RDMA_PROGRAMS;
+
+check-rdma:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS=tests/rdma/check-rdma
+.PHONY: check-rdma

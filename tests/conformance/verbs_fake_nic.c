@@ -161,7 +161,7 @@ static uint8_t *remote_memory(const struct pair *to, uint32_t rkey, uint64_t add
     list_for_each (at, &fake.windows) {
         struct window *window = container_of(at, struct window, node);
 
-        if (window->region != NULL && window->base.rkey == rkey && window->qpn == to->base.qp_num &&
+        if (window->region != NULL && window->rkey == rkey && window->qpn == to->base.qp_num &&
             address >= window->address && length <= window->length &&
             address - window->address <= window->length - length)
             return inside(window->region, address, length);
@@ -187,7 +187,7 @@ static enum ibv_wc_status bind_window(struct pair *pair, const struct ibv_send_w
     if ((wr->bind_mw.bind_info.mw_access_flags & ~(unsigned)IBV_ACCESS_REMOTE_WRITE) != 0)
         fake.counts.readable++;
     window->region = region;
-    window->base.rkey = wr->bind_mw.rkey;
+    window->rkey = wr->bind_mw.rkey;
     window->qpn = pair->base.qp_num;
     window->address = wr->bind_mw.bind_info.addr;
     window->length = wr->bind_mw.bind_info.length;

@@ -39,6 +39,7 @@ struct window {
     struct ibv_mw base;
     struct list node;
     struct region *region; /* NULL: not bound */
+    uint32_t rkey;         /* as bound; that in base is the user's to keep */
     uint32_t qpn;
     uint64_t address, length;
 };

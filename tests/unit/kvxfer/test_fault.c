@@ -54,6 +54,7 @@ static struct {
     uint32_t from_arena[N_LAYERS][N_POOL], to_arena[N_LAYERS][N_POOL];
     struct xfer xfers[N_AT_ONCE];
     uint64_t next_id;
+    bool is_full; /* the receiver has no room, ever, and says "later" */
     uint32_t n_whole, n_part, n_fates[N_FATES];
 } w;
 
@@ -172,7 +173,7 @@ static void refuse(uint64_t transfer)
     struct kvxfer_message refused = {.kind = KVXFER_REFUSED,
                                      .transfer = transfer,
                                      .code = E_FULL,
-                                     .retry_after_ms = tr_fault_random(2) ? 7 : 0};
+                                     .retry_after_ms = w.is_full || tr_fault_random(2) ? 7 : 0};
 
     tr_fault_post(true, &refused);
 }
@@ -190,7 +191,7 @@ static void on_offer(struct xfer *x)
                                     .n_tokens = N_PROMPT * 32,
                                     .timeout_ns = TIMEOUT_NS};
 
-    if (x->recv != NULL || x->recv_dead || !x->has_to || tr_fault_random(5) == 0) {
+    if (x->recv != NULL || x->recv_dead || !x->has_to || w.is_full || tr_fault_random(5) == 0) {
         refuse(x->id);
         return;
     }
@@ -425,16 +426,39 @@ static uint32_t n_descriptors(void)
     return n;
 }
 
-static void every_transfer_ends_and_nothing_grows(void **state)
+static int open_pools(void **state)
 {
     struct kv_pool_opts pool = {.n_blocks = N_POOL, .block_tokens = 32};
+
+    (void)state;
+    memset(&w, 0, sizeof(w));
+    return kv_pool_new(&pool, &w.from) < 0 || kv_pool_new(&pool, &w.to) < 0 ? -1 : 0;
+}
+
+static int close_pools(void **state)
+{
+    (void)state;
+    kv_pool_free(w.from);
+    kv_pool_free(w.to);
+    return 0;
+}
+
+/* "Later" may not be the answer for ever. */
+static void a_receiver_that_never_has_room_is_given_up(void **state)
+{
+    (void)state;
+    w.is_full = true;
+    for (uint64_t seed = 1; seed <= 50; seed++)
+        play(seed);
+    assert_int_equal(w.n_whole, 0);
+}
+
+static void every_transfer_ends_and_nothing_grows(void **state)
+{
     size_t used_bytes;
     uint32_t n_open;
 
     (void)state;
-    memset(&w, 0, sizeof(w));
-    assert_int_equal(kv_pool_new(&pool, &w.from), 0);
-    assert_int_equal(kv_pool_new(&pool, &w.to), 0);
     for (uint64_t seed = 1; seed <= 50; seed++)
         play(seed);
     n_open = n_descriptors();
@@ -448,14 +472,13 @@ static void every_transfer_ends_and_nothing_grows(void **state)
     assert_true(w.n_part > 50);
     for (uint32_t i = F_SENDER_CANCELS; i < N_FATES; i++)
         assert_true(w.n_fates[i] > 50);
-    kv_pool_free(w.from);
-    kv_pool_free(w.to);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_transfer_ends_and_nothing_grows),
+        cmocka_unit_test_setup_teardown(every_transfer_ends_and_nothing_grows, open_pools, close_pools),
+        cmocka_unit_test_setup_teardown(a_receiver_that_never_has_room_is_given_up, open_pools, close_pools),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

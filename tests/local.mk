@@ -6,6 +6,9 @@
 # main and looks for new inputs when run by hand; otherwise it gets replay.c's main, which replays the corpus (and
 # near misses of it) in `make check`.
 
+# The life-cycle of a hand-off, visited exhaustively by Spin.
+dist_check_SCRIPTS += tests/model/check-handoff
+TESTS += tests/model/check-handoff
 EXTRA_DIST += tests/model/handoff.pml
 
 if FUZZ

@@ -8,4 +8,10 @@ TESTS += tests/unit/kvxfer/test_handoff
 # the transport is the test's own fake
 tests_unit_kvxfer_test_handoff_SOURCES = tests/unit/kvxfer/test_handoff.c
 tests_unit_kvxfer_test_handoff_LDADD = libkvxfer.a $(link_kv) $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/kvxfer/test_fault
+TESTS += tests/unit/kvxfer/test_fault
+tests_unit_kvxfer_test_fault_SOURCES = tests/unit/kvxfer/test_fault.c tests/unit/kvxfer/tr_fault.c tests/unit/kvxfer/tr_fault.h
+tests_unit_kvxfer_test_fault_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/unit/kvxfer
+tests_unit_kvxfer_test_fault_LDADD = libkvxfer.a $(link_kv) $(CMOCKA_LIBS)
 endif

@@ -35,7 +35,7 @@ struct kvxfer_send {
     uint32_t skip_blocks;
     bool has_first, is_finished, is_over, must_confirm_stop;
     struct kvxfer_first first;
-    uint64_t moved_ns, retry_ns;
+    uint64_t began_ns, moved_ns, retry_ns;
 };
 
 static void say(struct kvxfer_send *send, struct kvxfer_message message)
@@ -73,6 +73,7 @@ int kvxfer_send_new(const struct kvxfer_send_opts *opts, uint64_t now_ns, struct
         kvxfer_send_free(send);
         return E_NOMEM;
     }
+    send->began_ns = now_ns;
     *out = send;
     offer(send, now_ns);
     return 0;
@@ -314,8 +315,10 @@ void kvxfer_send_tick(struct kvxfer_send *send, uint64_t now_ns)
         if (now_ns - send->moved_ns > send->opts.timeout_ns)
             give_up(send, E_TIMEOUT);
         return;
-    case SEND_WAITING:
-        if (now_ns >= send->retry_ns)
+    case SEND_WAITING: /* "later" may not be the answer for ever */
+        if (now_ns - send->began_ns > send->opts.timeout_ns)
+            over(send, E_TIMEOUT);
+        else if (now_ns >= send->retry_ns)
             offer(send, now_ns);
         return;
     case SEND_PUSHING:

@@ -1,130 +1,200 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hand-off of KV from a prefill worker P to a decode worker D, for Spin.  docs/handoff.md is its prose.
+/* The hand-off of KV from a prefill worker P to a decode worker D, for Spin.  docs/handoff.md is its prose; check-handoff runs it.
  *
  *     Router ---- submit, cancel, proceed ----------------> P, D     engine threads
- *     P  == to_d: OFFER FIRST CANCEL STOPPED ============>  D        control link: in order; a cut loses what is under way
- *     P  <= to_p: GRANT REFUSED DONE CANCEL STOPPED ======  D
+ *     P  == to_d: OFFER FIRST CANCEL ====================>  D        control link: in order; a cut loses what is under way
+ *     P  <= to_p: GRANT REFUSED DONE CANCEL ==============  D
  *     Ptr ------- wire: pieces with their ticket --------> Dtr       data connection, transport threads
+ *     Router <--- tokens, by position -------------------- D
  *
  * One request is placed up to TRIES times on the pair.  The client may cancel at any moment, and FAULTS times one of these
- * happens, at any moment: P or D crashes and comes back with nothing, the control link is cut (it comes up again), the
- * data connection breaks.  A timer may fire whenever it is armed: what is checked must not depend on how long it is.
+ * happens, at any moment: P or D crashes and comes back with nothing, the control link is cut (it comes up again), one message
+ * on it is lost and nobody is told, the data connection breaks, the router gives a placement up (its link to D is gone) while D lives.
+ * A timer may fire whenever it is armed: what is checked must not depend on how long it is.
  *
  * Names follow src/kvxfer and src/transport: p_state is enum send_state, d_state is enum recv_state, and an inline is the function of
  * send.c or recv.c of that name.  A transfer, its ticket and its push have one number t, the attempt's: in the code they
- * are drawn so that no two are the same.  Two pieces, each a block of its own, stand for the prompt.
+ * are drawn so that no two are the same.  Two pieces, each a block of its own, stand for the prompt, two tokens for the answer.
  *
  * Checked:
  *   - Dtr writes only into blocks that are leased for that ticket: no write into a freed block, also not by a late piece;
  *   - Ptr reads only blocks that are leased;
- *   - D decodes from "whole" only with every piece and the first token, and else counts only leading pieces that are there;
- *   - at most one answer is accepted: exactly one owner;
+ *   - D decodes from "whole" only with every piece and the first token;
+ *   - each position of the answer is taken once, in order: exactly one owner;
  *   - when nothing can move any more (Monitor), every transfer is closed, no lease is left and no block is pinned, and the request was
- *     answered, unless it was cancelled or D was lost on the last try;
- *   - no cycle without progress: pan -l. */
+ *     answered, unless it was cancelled or D was lost on the last try.  An armed timer can move, so this is "every transfer ends"; a client
+ *     that may cancel and a fault that may happen cannot save a request that hangs, because both may also decide not to;
+ *   - and nothing moves for ever: no cycle without progress (pan -l), where no state is called progress.
+ *
+ * Left out, because nothing follows from it: STOPPED (both ends ignore it), "refused for now" (nobody says it; send.c has a timer for
+ * it), the first token on its way from P to the router, D's two minutes without an offer (PROCEED must do without).
+ *
+ * Links are in order, so a worker hears that a placement is over before it hears of the next one.  An event of a transport that its
+ * reader can only answer in one way is one step with its cause (TR_PUSH_STOPPED, TR_TICKET_CLOSED), and so is what the router hears; what
+ * it says, and every other event, takes as long as it likes.  What is finished is set back to zero, and messages to it are taken away, so that states that differ in what nobody will look at again are
+ * one state: that is what lets two placements be visited exhaustively.
+ *
+ * WRONG builds one mistake in; check-handoff sees that each of them is found. */
 
 #ifndef TRIES
 #define TRIES 2
 #endif
 #ifndef FAULTS
-#define FAULTS 2
+#define FAULTS 1
 #endif
-#define T   3 /* transfers 1 and 2; 0 is none */
-#define ALL 3 /* both pieces */
+#ifndef ONLY_MOVES /* 1: of the faults only that the router gives a placement up, a client that stays, no timer of a transfer */
+#define ONLY_MOVES 0
+#endif
+#define T      (TRIES + 1) /* transfers 1 ..; 0 is none */
+#define ALL    3           /* both pieces */
+#define ANSWER 2           /* tokens */
 
-mtype = { OFFER, GRANT, REFUSED, FIRST, DONE, CANCEL, STOPPED };
+byte WRONG = 0; /* from the environment, so that one pan does for all; the first step sets it */
+#define UNLEASE_EARLY      1  /* D gives its blocks back before the transport has closed the ticket */
+#define RELEASE_EARLY      2  /* P gives its blocks back before the transport has stopped the push */
+#define LATE_PIECE         3  /* D's transport writes without looking whether the ticket is open */
+#define SENT_IS_ARRIVED    4  /* D takes the first token as the word that all pieces are there */
+#define WITHOUT_FIRST      5  /* D decodes from the pieces alone */
+#define NO_OFFER_TIMER     6  /* P waits for ever for an answer to its offer */
+#define NO_PROGRESS_TIMERS 7  /* P waits for ever for TRANSFER_DONE, and D for pieces and the first token; one of the two would do */
+#define PROCEED_IGNORED    8  /* D waits for an offer although the router said that none will come */
+#define PARKED_FOR_EVER    9  /* an offer that overtook its SUBMIT is kept and never refused */
+#define OFFERS_FOR_EVER    10 /* P answers each refusal with the next offer */
+#define OLD_TOKENS         11 /* the router takes tokens of a placement that it gave up; wants TRIES=2 */
+#define ZOMBIES_TAKEN      12 /* blocks that are given up but leased count as free; wants TRIES=2 */
+
+mtype = { OFFER, GRANT, REFUSED, FIRST, DONE, CANCEL };
 mtype = { NONE, OFFERED, PUSHING, PUSHED, STOPPING, CLOSED, GRANTED, COMPLETE, CLOSING };
 
 chan to_d[T] = [3] of { mtype };
 chan to_p[T] = [3] of { mtype };
 chan wire[T] = [2] of { byte };
 
+mtype kind = 0; /* these three are used within one step only, and 0 between steps */
+byte piece = 0, i = 0;
+
 byte faults = FAULTS;
 bool link_up = true;
 
-/* what the router says, and what it hears */
-byte attempt = 0;
-byte answers = 0;
+/* what the router says, and what it took */
+byte attempt = 0, n_taken = 0;
+bool is_patient = ONLY_MOVES; /* the client does not cancel any more */
 bool is_over = false, was_cancelled = false, was_failed = false;
 bool submit_p[T], submit_d[T], cancel_p[T], cancel_d[T], proceed_d[T];
-bool heard_p_failed[T], heard_d_answer[T], heard_d_lost[T];
 
 /* P, engine thread */
 mtype p_state[T];
-bool p_task[T], p_has_first[T], p_bad[T], p_over[T], p_must_confirm[T], p_lease[T], p_peer_lost[T];
-byte p_computed[T];
-/* P, transport thread */
-bool ptr_open[T], ptr_stop[T], ev_push_failed[T], ev_push_stopped[T];
-byte ptr_limit[T], ptr_sent[T];
+bool p_task[T], p_bad[T], p_lease[T], p_peer_lost[T];
+byte p_computed[T]; /* 2: the first token is drawn too */
+/* P, transport thread; p_computed pieces were handed to it */
+bool ptr_open[T], ptr_stop[T], ev_push_failed[T];
+byte ptr_sent[T];
 
 /* D, engine thread */
 mtype d_state[T];
-bool d_task[T], d_parked[T], d_running[T], d_has_first[T], d_has_all[T], d_gone[T], d_must_confirm[T], d_good[T], d_peer_lost[T];
+bool d_task[T], d_parked[T], d_running[T], d_has_first[T], d_gone[T], d_good[T], d_peer_lost[T];
+byte d_next[T];   /* position of the next token */
 byte d_lease = 0; /* the transfer that the destination blocks are leased for */
 byte d_owner = 0; /* the attempt whose sequence holds them */
 /* D, transport thread */
-bool dtr_open[T], dtr_close[T], dtr_dead[T], ev_complete[T], ev_ticket_failed[T], ev_closed[T];
+bool dtr_open[T], dtr_close[T], dtr_dead[T], ev_complete[T], ev_ticket_failed[T];
 byte dtr_bits[T];
 
-inline say_d(what) { if :: link_up && len(to_d[t]) < 3 -> to_d[t]!what :: !link_up || len(to_d[t]) == 3 -> skip fi }
-inline say_p(what) { if :: link_up && len(to_p[t]) < 3 -> to_p[t]!what :: !link_up || len(to_p[t]) == 3 -> skip fi }
+inline say_d(what) { if :: link_up && len(to_d[t]) < 3 -> to_d[t]!what :: else -> skip fi }
+inline say_p(what) {
+    if
+    :: link_up && len(to_p[t]) < 3 && (p_task[t] || p_state[t] != NONE || submit_p[t]) -> to_p[t]!what
+    :: else -> skip /* P has forgotten it: dropped on arrival */
+    fi
+}
+inline drain(c) { do :: nempty(c) -> c?_ :: empty(c) -> break od }
 
-/* ---- kvxfer/send.c ---- */
+/* ---- the router: router/dispatch.c, router/stream.c; what it hears it acts on at once, what it says takes its time ---- */
 
-inline p_close_now() {
-    p_state[t] = CLOSED;
-    p_lease[t] = false;
-    if :: p_must_confirm[t] -> say_d(STOPPED) :: else -> skip fi
+inline place() {
+    attempt++;
+    submit_d[attempt] = true;
+    submit_p[attempt] = true;
+    d_next[attempt] = n_taken
 }
 
-inline p_over_with(is_good) {
+inline placement_lost() { /* D is gone for the router */
     if
-    :: !p_over[t] ->
-        p_over[t] = true;
+    :: !is_over ->
+        cancel_p[attempt] = p_task[attempt] || submit_p[attempt];
+        if :: attempt < TRIES -> place() :: else -> is_over = true; was_failed = true fi
+    :: else -> skip
+    fi
+}
+
+inline heard_p_failed(a) { if :: !is_over && a == attempt -> proceed_d[a] = true :: else -> skip fi }
+
+inline router_takes() { /* a token of placement t */
+    if
+    :: !is_over && (t == attempt || WRONG == OLD_TOKENS) ->
+        assert(d_next[t] == n_taken);
+        n_taken++;
         if
-        :: is_good -> p_task[t] = false /* sched_release(): HANDED_OFF */
-        :: else -> p_bad[t] = true      /* the task goes on to its first token, then fails */
-        fi;
-        if
-        :: p_state[t] == PUSHING || p_state[t] == PUSHED -> p_state[t] = STOPPING; ptr_stop[t] = true
-        :: else -> p_close_now()
+        :: n_taken == ANSWER -> is_over = true; cancel_p[attempt] = p_task[attempt] || submit_p[attempt]
+        :: else -> skip
         fi
     :: else -> skip
     fi
 }
 
-inline p_give_up() {
-    if :: !p_over[t] -> say_d(CANCEL); p_over_with(false) :: else -> skip fi
-}
+/* ---- kvxfer/send.c ---- */
 
-inline p_offer() {
-    p_state[t] = OFFERED;
-    if :: p_computed[t] > 0 -> p_lease[t] = true :: else -> skip fi;
-    say_d(OFFER)
-}
-
-inline p_pump() {
+inline p_forget() { /* nothing of it is left: as if it had never been */
     if
-    :: p_state[t] == PUSHING ->
-        ptr_limit[t] = p_computed[t];
-        if :: p_computed[t] == 2 -> p_state[t] = PUSHED :: else -> skip fi
+    :: !p_task[t] && p_state[t] == CLOSED ->
+        p_state[t] = NONE; p_computed[t] = 0; p_bad[t] = false;
+        ev_push_failed[t] = false; drain(to_p[t])
     :: else -> skip
     fi
 }
 
+inline p_over_with(is_good) {
+    if
+    :: p_state[t] == OFFERED || p_state[t] == PUSHING || p_state[t] == PUSHED ->
+        if
+        :: is_good -> p_task[t] = false /* sched_release(): HANDED_OFF */
+        :: else -> p_bad[t] = p_task[t] /* the task goes on to its first token, then fails */
+        fi;
+        if
+        :: p_state[t] == OFFERED -> p_state[t] = CLOSED; p_lease[t] = false
+        :: else -> p_state[t] = STOPPING; ptr_stop[t] = true;
+            if :: WRONG == RELEASE_EARLY -> p_lease[t] = false :: else -> skip fi
+        fi;
+        p_forget()
+    :: else -> skip
+    fi
+}
+
+inline p_give_up() {
+    if :: p_state[t] == OFFERED || p_state[t] == PUSHING || p_state[t] == PUSHED -> say_d(CANCEL) :: else -> skip fi;
+    p_over_with(false)
+}
+
+inline p_offer() {
+    p_state[t] = OFFERED;
+    p_lease[t] = p_computed[t] > 0;
+    say_d(OFFER)
+}
+
+inline p_pump() { if :: p_state[t] == PUSHING && p_computed[t] == 2 -> p_state[t] = PUSHED :: else -> skip fi }
+
 inline p_say_first() {
-    if :: p_has_first[t] && (p_state[t] == PUSHING || p_state[t] == PUSHED) -> say_d(FIRST) :: else -> skip fi
+    if :: p_computed[t] == 2 && (p_state[t] == PUSHING || p_state[t] == PUSHED) -> say_d(FIRST) :: else -> skip fi
 }
 
 inline p_message() {
     if
     :: kind == GRANT && p_state[t] == OFFERED -> p_state[t] = PUSHING; ptr_open[t] = true; p_pump(); p_say_first()
-    :: kind == REFUSED && p_state[t] == OFFERED -> p_over_with(false)
+    :: kind == REFUSED && p_state[t] == OFFERED && WRONG == OFFERS_FOR_EVER -> p_offer()
+    :: kind == REFUSED && p_state[t] == OFFERED && WRONG != OFFERS_FOR_EVER -> p_over_with(false)
     :: kind == DONE && p_state[t] == PUSHED -> p_over_with(true)
     :: kind == DONE && p_state[t] == PUSHING -> p_over_with(false)
-    :: kind == CANCEL && p_state[t] != NONE ->
-        p_must_confirm[t] = (p_state[t] == PUSHING || p_state[t] == PUSHED || p_state[t] == STOPPING);
-        p_over_with(false)
+    :: kind == CANCEL -> p_over_with(false)
     :: else -> skip
     fi
 }
@@ -133,25 +203,27 @@ inline p_message() {
 
 proctype P(byte t)
 {
-    mtype kind;
 end:
     do
-    :: atomic { submit_p[t] -> submit_p[t] = false; p_task[t] = true; if :: link_up -> p_offer() :: else -> skip fi }
-    :: atomic { p_task[t] && p_state[t] == NONE && !p_bad[t] && link_up && !submit_p[t] -> p_offer() } /* the link came up */
-    :: atomic { p_task[t] && p_state[t] == NONE && !p_bad[t] && !link_up -> p_bad[t] = true }           /* it did not in time */
+    :: atomic { submit_p[t] && !cancel_p[t - 1] -> submit_p[t] = false; p_task[t] = true; if :: link_up -> p_offer() :: else -> skip fi }
+    :: atomic { p_task[t] && p_state[t] == NONE && !p_bad[t] && link_up -> p_offer() }        /* the link came up */
+    :: atomic { p_task[t] && p_state[t] == NONE && !p_bad[t] && !link_up -> p_bad[t] = true } /* it did not in time */
     :: atomic { p_task[t] && p_computed[t] < 2 -> /* a step */
         p_computed[t]++;
-        if :: p_state[t] != NONE && !p_over[t] -> p_lease[t] = true; p_pump() :: else -> skip fi }
-    :: atomic { p_task[t] && p_computed[t] == 2 && !p_has_first[t] -> p_has_first[t] = true; p_say_first() }
-    :: atomic { p_task[t] && p_has_first[t] && p_bad[t] -> p_task[t] = false; heard_p_failed[t] = true }
-    :: atomic { p_state[t] == OFFERED -> p_give_up() } /* tick */
-    :: atomic { p_state[t] == PUSHED -> p_give_up() }  /* tick */
-    :: atomic { nempty(to_p[t]) && !p_peer_lost[t] -> to_p[t]?kind; p_message() }
-    :: atomic { p_peer_lost[t] -> p_peer_lost[t] = false; if :: p_state[t] != NONE -> p_over_with(false) :: else -> skip fi }
-    :: atomic { cancel_p[t] && !submit_p[t] -> cancel_p[t] = false; p_task[t] = false;
-        if :: p_state[t] != NONE -> p_give_up() :: else -> skip fi }
-    :: atomic { ev_push_failed[t] -> ev_push_failed[t] = false; if :: p_state[t] != NONE -> p_give_up() :: else -> skip fi }
-    :: atomic { ev_push_stopped[t] -> ev_push_stopped[t] = false; if :: p_state[t] == STOPPING -> p_close_now() :: else -> skip fi }
+        if :: p_state[t] == OFFERED || p_state[t] == PUSHING -> p_lease[t] = true; p_pump(); p_say_first() :: else -> skip fi }
+    :: atomic { p_task[t] && p_computed[t] == 2 && p_bad[t] ->
+        p_task[t] = false; p_bad[t] = false;
+        if :: p_state[t] == NONE -> p_state[t] = CLOSED :: else -> skip fi;
+        p_forget(); heard_p_failed(t) }
+    :: atomic { p_state[t] == OFFERED && WRONG != NO_OFFER_TIMER && !ONLY_MOVES -> p_give_up() } /* tick */
+    :: atomic { p_state[t] == PUSHED && WRONG != NO_PROGRESS_TIMERS && !ONLY_MOVES -> p_give_up() }   /* tick */
+    :: atomic { nempty(to_p[t]) && !p_peer_lost[t] -> to_p[t]?kind; p_message(); kind = 0 }
+    :: atomic { p_peer_lost[t] -> p_peer_lost[t] = false; p_over_with(false) }
+    :: atomic { cancel_p[t] && !submit_p[t] -> cancel_p[t] = false;
+        p_task[t] = false; p_bad[t] = false;
+        if :: p_state[t] == NONE -> p_state[t] = CLOSED :: else -> skip fi;
+        p_give_up(); p_forget() }
+    :: atomic { ev_push_failed[t] -> ev_push_failed[t] = false; p_give_up() }
     od
 }
 
@@ -159,10 +231,12 @@ proctype Ptr(byte t)
 {
 end:
     do
-    :: atomic { ptr_open[t] && !ptr_stop[t] && ptr_sent[t] < ptr_limit[t] && nfull(wire[t]) ->
+    :: atomic { ptr_open[t] && !ptr_stop[t] && ptr_sent[t] < p_computed[t] && nfull(wire[t]) ->
         assert(p_lease[t]); /* it reads the block now */
         wire[t]!ptr_sent[t]; ptr_sent[t]++ }
-    :: atomic { ptr_stop[t] -> ptr_stop[t] = false; ptr_open[t] = false; ev_push_stopped[t] = true }
+    :: atomic { ptr_open[t] && ptr_stop[t] && WRONG == RELEASE_EARLY && ptr_sent[t] < p_computed[t] -> assert(p_lease[t]) }
+    :: atomic { ptr_stop[t] -> ptr_stop[t] = false; ptr_open[t] = false; ptr_sent[t] = 0;
+        p_state[t] = CLOSED; p_lease[t] = false; p_forget() } /* TR_PUSH_STOPPED */
     od
 }
 
@@ -170,7 +244,9 @@ end:
 
 inline d_begin_closing(is_good) {
     if
-    :: d_state[t] == GRANTED || d_state[t] == COMPLETE -> d_state[t] = CLOSING; d_good[t] = is_good; dtr_close[t] = true
+    :: d_state[t] == GRANTED || d_state[t] == COMPLETE ->
+        d_state[t] = CLOSING; d_good[t] = is_good; dtr_close[t] = true;
+        if :: WRONG == UNLEASE_EARLY -> d_lease = 0 :: else -> skip fi
     :: else -> skip
     fi
 }
@@ -183,7 +259,11 @@ inline d_give_up() {
 }
 
 inline d_look_whether_whole() {
-    if :: d_state[t] == COMPLETE && d_has_first[t] -> d_begin_closing(true) :: else -> skip fi
+    if
+    :: d_state[t] == COMPLETE && (d_has_first[t] || WRONG == WITHOUT_FIRST) -> d_begin_closing(true)
+    :: d_state[t] == GRANTED && d_has_first[t] && WRONG == SENT_IS_ARRIVED -> d_begin_closing(true)
+    :: else -> skip
+    fi
 }
 
 inline d_grant() {
@@ -195,14 +275,14 @@ inline d_grant() {
 }
 
 inline d_finish_closing() {
-    d_state[t] = CLOSED;
-    d_lease = 0;
-    if :: d_must_confirm[t] -> say_p(STOPPED) :: else -> skip fi;
     if
-    :: d_has_all[t] && d_has_first[t] && d_good[t] -> assert(dtr_bits[t] == ALL); say_p(DONE)
+    :: d_good[t] -> assert(dtr_bits[t] == ALL && d_has_first[t]); say_p(DONE)
     :: else -> skip
     fi;
-    if :: !d_gone[t] -> assert(d_task[t]); d_task[t] = false; d_running[t] = true :: else -> skip fi
+    d_state[t] = NONE;
+    d_lease = 0;
+    if :: !d_gone[t] -> assert(d_task[t]); d_task[t] = false; d_running[t] = true :: else -> skip fi;
+    dtr_bits[t] = 0; d_good[t] = false; d_has_first[t] = false; d_gone[t] = false
 }
 
 inline d_message() {
@@ -210,8 +290,8 @@ inline d_message() {
     :: kind == OFFER && d_task[t] && d_state[t] == NONE -> d_grant()
     :: kind == OFFER && !d_task[t] && d_state[t] == NONE && !d_running[t] -> d_parked[t] = true
     :: kind == OFFER && (d_state[t] != NONE || d_running[t]) -> say_p(REFUSED)
-    :: kind == FIRST && d_state[t] != NONE -> d_has_first[t] = true; d_look_whether_whole()
-    :: kind == CANCEL && d_state[t] != NONE -> d_must_confirm[t] = true; d_begin_closing(false)
+    :: kind == FIRST && (d_state[t] == GRANTED || d_state[t] == COMPLETE) -> d_has_first[t] = true; d_look_whether_whole()
+    :: kind == CANCEL -> d_begin_closing(false)
     :: else -> skip
     fi
 }
@@ -221,84 +301,72 @@ inline d_message() {
 inline d_end_task() { /* its blocks go back to the pool, or become zombies while leased */
     d_task[t] = false;
     d_running[t] = false;
+    d_next[t] = 0;
+    proceed_d[t] = false;
     if :: d_owner == t -> d_owner = 0 :: else -> skip fi
 }
 
 proctype D(byte t)
 {
-    mtype kind;
 end:
     do
-    :: atomic { submit_d[t] -> submit_d[t] = false;
+    :: atomic { submit_d[t] && !cancel_d[t - 1] -> submit_d[t] = false;
         if
-        :: d_owner == 0 && d_lease == 0 -> d_owner = t; d_task[t] = true;
+        :: d_owner == 0 && (d_lease == 0 || WRONG == ZOMBIES_TAKEN) -> d_owner = t; d_task[t] = true;
             if :: d_parked[t] -> d_parked[t] = false; d_grant() :: else -> skip fi
         :: else -> d_running[t] = true /* no room for an arrival: computed when there is */
         fi }
-    :: atomic { d_parked[t] && !submit_d[t] -> d_parked[t] = false; say_p(REFUSED) } /* PARK_NS */
-    :: atomic { d_task[t] && d_state[t] == NONE -> d_task[t] = false; d_running[t] = true } /* OFFER_WAIT_NS */
+    :: atomic { d_parked[t] && !submit_d[t] && WRONG != PARKED_FOR_EVER -> d_parked[t] = false; say_p(REFUSED) } /* PARK_NS */
     :: atomic { proceed_d[t] && !submit_d[t] -> proceed_d[t] = false;
         if
-        :: d_task[t] && d_state[t] == NONE -> d_task[t] = false; d_running[t] = true
+        :: d_task[t] && d_state[t] == NONE && WRONG != PROCEED_IGNORED -> d_task[t] = false; d_running[t] = true
         :: d_task[t] && d_state[t] != NONE -> d_give_up()
         :: else -> skip
         fi }
-    :: atomic { d_running[t] -> d_end_task(); heard_d_answer[t] = true } /* decoded to the end */
+    :: atomic { d_running[t] -> router_takes(); d_next[t]++; if :: d_next[t] == ANSWER -> d_end_task() :: else -> skip fi }
     :: atomic { cancel_d[t] && !submit_d[t] -> cancel_d[t] = false;
         if :: d_task[t] && d_state[t] != NONE -> d_gone[t] = true; d_give_up() :: else -> skip fi;
         d_end_task() }
-    :: atomic { d_state[t] == GRANTED || d_state[t] == COMPLETE -> d_give_up() } /* tick */
-    :: atomic { nempty(to_d[t]) && !d_peer_lost[t] -> to_d[t]?kind; d_message() }
+    :: atomic { (d_state[t] == GRANTED || d_state[t] == COMPLETE) && WRONG != NO_PROGRESS_TIMERS && !ONLY_MOVES -> d_give_up() } /* tick */
+    :: atomic { nempty(to_d[t]) && !d_peer_lost[t] -> to_d[t]?kind; d_message(); kind = 0 }
     :: atomic { d_peer_lost[t] -> d_peer_lost[t] = false; d_parked[t] = false; d_begin_closing(false) }
-    :: atomic { ev_complete[t] -> ev_complete[t] = false; d_has_all[t] = true;
+    :: atomic { ev_complete[t] -> ev_complete[t] = false;
         if :: d_state[t] == GRANTED -> d_state[t] = COMPLETE :: else -> skip fi; d_look_whether_whole() }
     :: atomic { ev_ticket_failed[t] -> ev_ticket_failed[t] = false; d_give_up() }
-    :: atomic { ev_closed[t] && !ev_complete[t] && !ev_ticket_failed[t] -> ev_closed[t] = false;
-        if :: d_state[t] == CLOSING -> d_finish_closing() :: else -> skip fi }
     od
 }
 
 proctype Dtr(byte t)
 {
-    byte piece;
 end:
     do
     :: atomic { nempty(wire[t]) -> wire[t]?piece;
         if
-        :: dtr_open[t] ->
+        :: dtr_open[t] || WRONG == LATE_PIECE ->
             assert(d_lease == t); /* it writes into the block now */
             dtr_bits[t] = dtr_bits[t] | (1 << piece);
             if :: dtr_bits[t] == ALL -> dtr_open[t] = false; ev_complete[t] = true :: else -> skip fi
-        :: else -> if :: ptr_open[t] -> ev_push_failed[t] = true :: else -> skip fi /* rejected; the sender hears of it */
-        fi }
+        :: else -> ev_push_failed[t] = ptr_open[t] /* rejected; the sender hears of it */
+        fi;
+        piece = 0 }
     :: atomic { dtr_dead[t] && empty(wire[t]) -> dtr_dead[t] = false;
         if :: dtr_open[t] -> dtr_open[t] = false; ev_ticket_failed[t] = true :: else -> skip fi }
-    :: atomic { dtr_close[t] -> dtr_close[t] = false; dtr_open[t] = false; ev_closed[t] = true }
+    :: atomic { dtr_close[t] -> dtr_close[t] = false; dtr_open[t] = false;
+        ev_complete[t] = false; ev_ticket_failed[t] = false; d_finish_closing() } /* TR_TICKET_CLOSED, and what came before it */
     od
 }
 
-/* ---- the router: router/dispatch.c, router/stream.c ---- */
+/* ---- the client that goes away ---- */
 
-inline place() { attempt++; submit_d[attempt] = true; submit_p[attempt] = true }
-
-active proctype Router()
+active proctype Client()
 {
-    byte a;
-    atomic { place() }
+    attempt > 0; /* init has placed it */
 end:
     do
-    :: atomic { heard_p_failed[attempt] -> heard_p_failed[attempt] = false;
-        if :: !is_over -> proceed_d[attempt] = true :: else -> skip fi }
-    :: atomic { heard_d_answer[attempt] -> heard_d_answer[attempt] = false;
-        if :: !is_over -> answers++; is_over = true; cancel_p[attempt] = p_task[attempt] || submit_p[attempt] :: else -> skip fi }
-    :: atomic { heard_d_lost[attempt] -> heard_d_lost[attempt] = false;
-        if
-        :: !is_over ->
-            cancel_p[attempt] = true;
-            if :: attempt < TRIES -> place() :: else -> is_over = true; was_failed = true fi
-        :: else -> skip
-        fi }
-    :: atomic { !is_over -> is_over = true; was_cancelled = true; cancel_p[attempt] = true; cancel_d[attempt] = true }
+    :: !is_over && !is_patient -> is_patient = true
+    :: atomic { !is_over && !is_patient -> is_over = true; was_cancelled = true;
+        cancel_p[attempt] = p_task[attempt] || submit_p[attempt];
+        cancel_d[attempt] = d_task[attempt] || d_running[attempt] || submit_d[attempt] }
     od
 }
 
@@ -309,9 +377,9 @@ inline cut_link() { /* what was under way is gone, both ends are told, and it co
     i = 1;
     do
     :: i < T ->
-        do :: nempty(to_d[i]) -> to_d[i]?_ :: empty(to_d[i]) -> break od;
-        do :: nempty(to_p[i]) -> to_p[i]?_ :: empty(to_p[i]) -> break od;
-        p_peer_lost[i] = true; d_peer_lost[i] = true; i++
+        drain(to_d[i]); drain(to_p[i]);
+        p_peer_lost[i] = p_state[i] != NONE;
+        d_peer_lost[i] = d_parked[i] || d_state[i] != NONE; i++
     :: else -> break
     od
 }
@@ -321,47 +389,64 @@ inline crash_p() {
     i = 1;
     do
     :: i < T ->
-        if :: p_task[i] || submit_p[i] -> heard_p_failed[i] = true :: else -> skip fi;
+        if :: p_task[i] || submit_p[i] -> heard_p_failed(i) :: else -> skip fi;
         submit_p[i] = false; cancel_p[i] = false;
-        p_state[i] = NONE; p_task[i] = false; p_has_first[i] = false; p_bad[i] = false; p_over[i] = false;
-        p_must_confirm[i] = false; p_lease[i] = false; p_computed[i] = 0; p_peer_lost[i] = false;
-        if :: ptr_open[i] -> dtr_dead[i] = true :: else -> skip fi; /* what is on the wire may still arrive */
-        ptr_open[i] = false; ptr_stop[i] = false; ptr_limit[i] = 0; ptr_sent[i] = 0;
-        ev_push_failed[i] = false; ev_push_stopped[i] = false; i++
+        p_state[i] = NONE; p_task[i] = false; p_bad[i] = false;
+        p_lease[i] = false; p_computed[i] = 0; p_peer_lost[i] = false;
+        dtr_dead[i] = dtr_dead[i] || ptr_open[i]; /* what is on the wire may still arrive */
+        ptr_open[i] = false; ptr_stop[i] = false; ptr_sent[i] = 0;
+        ev_push_failed[i] = false; i++
     :: else -> break
     od
 }
 
 inline crash_d() {
+    bool was_here = d_task[attempt] || d_running[attempt] || submit_d[attempt];
     cut_link();
     i = 1;
     do
     :: i < T ->
-        if :: i == attempt && (d_task[i] || d_running[i] || submit_d[i]) -> heard_d_lost[i] = true :: else -> skip fi;
         submit_d[i] = false; cancel_d[i] = false; proceed_d[i] = false;
         d_state[i] = NONE; d_task[i] = false; d_parked[i] = false; d_running[i] = false; d_has_first[i] = false;
-        d_has_all[i] = false; d_gone[i] = false; d_must_confirm[i] = false; d_good[i] = false; d_peer_lost[i] = false;
+        d_gone[i] = false; d_good[i] = false; d_peer_lost[i] = false; d_next[i] = 0;
         dtr_open[i] = false; dtr_close[i] = false; dtr_dead[i] = false; dtr_bits[i] = 0;
-        ev_complete[i] = false; ev_ticket_failed[i] = false; ev_closed[i] = false;
-        do :: nempty(wire[i]) -> wire[i]?_ :: empty(wire[i]) -> break od;
-        if :: ptr_open[i] -> ev_push_failed[i] = true :: else -> skip fi; i++
+        ev_complete[i] = false; ev_ticket_failed[i] = false;
+        drain(wire[i]);
+        ev_push_failed[i] = ptr_open[i]; i++
     :: else -> break
     od;
-    d_lease = 0; d_owner = 0
+    d_lease = 0; d_owner = 0;
+    if :: was_here -> placement_lost() :: else -> skip fi;
+    was_here = false
 }
 
 active proctype Faults()
 {
-    byte i;
+    attempt > 0;
 end:
     do
+#if !ONLY_MOVES
     :: d_step { faults > 0 && link_up -> faults--; cut_link(); i = 0 }
     :: d_step { faults > 0 -> faults--; crash_p(); i = 0 }
     :: d_step { faults > 0 -> faults--; crash_d(); i = 0 }
-    :: atomic { faults > 0 && (ptr_open[1] || ptr_open[2]) -> faults--;
-        if :: ptr_open[1] -> i = 1 :: ptr_open[2] -> i = 2 fi;
-        do :: nempty(wire[i]) -> wire[i]?_ :: empty(wire[i]) -> break od;
-        ev_push_failed[i] = true; dtr_dead[i] = true; i = 0 }
+    :: atomic { faults > 0 -> faults--; /* a message is lost; a full queue does so too */
+        if
+        :: len(to_d[1]) > 0 -> to_d[1]?_
+        :: len(to_p[1]) > 0 -> to_p[1]?_
+#if TRIES > 1
+        :: len(to_d[2]) > 0 -> to_d[2]?_
+        :: len(to_p[2]) > 0 -> to_p[2]?_
+#endif
+        :: else -> skip
+        fi }
+    :: atomic { faults > 0 && ptr_open[1] -> faults--; drain(wire[1]); ev_push_failed[1] = true; dtr_dead[1] = true }
+#if TRIES > 1
+    :: atomic { faults > 0 && ptr_open[2] -> faults--; drain(wire[2]); ev_push_failed[2] = true; dtr_dead[2] = true }
+#endif
+#endif
+    :: d_step { faults > 0 && !is_over -> faults--;
+        cancel_d[attempt] = d_task[attempt] || d_running[attempt] || submit_d[attempt]; placement_lost() }
+    :: faults > 0 -> faults-- /* it does not happen */
     :: atomic { !link_up -> link_up = true }
     od
 }
@@ -370,29 +455,34 @@ end:
 
 active proctype Monitor()
 {
-    byte i;
+    attempt > 0;
     timeout -> /* nothing else can move */
-    assert(is_over);
-    assert(answers == (was_cancelled || was_failed -> 0 : 1));
-    assert(d_lease == 0 && d_owner == 0);
-    i = 1;
-    do
-    :: i < T ->
-        assert(p_state[i] == NONE || p_state[i] == CLOSED);
-        assert(d_state[i] == NONE || d_state[i] == CLOSED);
-        assert(!p_lease[i] && !p_task[i] && !d_task[i] && !d_running[i] && !d_parked[i]);
-        assert(!ptr_open[i] && !dtr_open[i] && empty(wire[i]));
-        i++
-    :: else -> break
-    od
+    d_step {
+        assert(is_over);
+        assert(was_cancelled || was_failed || n_taken == ANSWER);
+        assert(d_lease == 0 && d_owner == 0);
+        i = 1;
+        do
+        :: i < T ->
+            assert(p_state[i] == NONE && d_state[i] == NONE);
+            assert(!p_lease[i] && !p_task[i] && !d_task[i] && !d_running[i] && !d_parked[i]);
+            assert(!ptr_open[i] && !dtr_open[i] && empty(wire[i]));
+            i++
+        :: else -> break
+        od;
+        i = 0
+    }
 }
 
 init {
-    byte i = 1;
     atomic {
+        c_code { now.WRONG = getenv("WRONG") != NULL ? (uchar)atoi(getenv("WRONG")) : 0; };
+        i = 1;
         do
         :: i < T -> p_state[i] = NONE; d_state[i] = NONE; run P(i); run Ptr(i); run D(i); run Dtr(i); i++
         :: else -> break
-        od
+        od;
+        i = 0;
+        place()
     }
 }

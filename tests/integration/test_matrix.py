@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fault matrix: whatever fails at whatever moment of a hand-off, the answer is right or ends cleanly, and nothing is left behind.
+
+One router, one prefill and two decode workers with the simulated engine, which checks the KV it stands on in every step and whose tokens
+are known from an undisturbed run.  A cell of the matrix is (what is hurt, how, in which phase, whether the client stays):
+
+    before the grant     the wires between the workers hold everything back, so that the offer is under way
+    mid-transfer         blocks are leased on a decode worker: the ticket is open, the prompt is still being computed
+    after the last       the wires hold since the grant, so every piece is there and the word of it is not
+    mid-decode           ten pieces of text have come
+
+After each cell: the client that stayed has the tokens of the undisturbed run, or an error or a closed connection where its router
+died; a proof line that adds up; every worker that lives holds no task, lease, half-filled or zombie block, and free and
+cached blocks are all there are; what was killed comes back at its old addresses under a new epoch; and no process gains
+descriptors from cell to cell.
+
+`make check` runs a sample of the cells; all of them: BATON_FULL=1, or --full.  --only=WORD picks by name, --transport=tcp|shm.
+"""
+import os
+import signal
+import socket
+import sys
+import time
+
+import cluster
+from cluster import Cluster, patience
+from hurt import Wire, cut_data
+
+PROMPT = "The prefill worker reads the prompt and the decode worker writes the answer. " * 24
+SIM = {"engine__kind": "sim", "engine__sim_prefill_token": "2ms", "engine__sim_decode_seq": "3ms", "engine__sim_step": "2ms",
+       "engine__sim_answer_tokens": "100000", "sched__chunk_tokens": "64", "link__heartbeat": "300ms"}
+PHASES = ("before the grant", "mid-transfer", "after the last", "mid-decode")
+ASK = {"max_tokens": 40, "temperature": 1, "seed": 3}
+
+
+class Cell:
+    def __init__(self, victim, how, phase, stays):
+        self.victim, self.how, self.phase, self.stays = victim, how, phase, stays
+        self.gap_s, self.result = 0.0, ""
+
+    def __str__(self):
+        return f"{self.victim} {self.how}, {self.phase}, client {'stays' if self.stays else 'cancels'}"
+
+
+class Rig:
+    """The cluster of one transport, used by all its cells."""
+
+    def __init__(self, c, transport):
+        self.c, self.transport, self.n = c, transport, 0
+        settings = dict(SIM, kv__transport=transport, kv__tcp_encrypt="no")
+        c.router(link__heartbeat="300ms")
+        self.prefill = c.worker("prefill", **settings)
+        self.decodes, self.wires = [], []
+        for _ in range(2):
+            wire = Wire(0)
+            kv_port = cluster.free_port()
+            decode = c.worker("decode", **settings, link__advertise=f"127.0.0.1:{wire.port}", kv__tcp_listen=f"127.0.0.1:{kv_port}")
+            decode.kv_port = kv_port if transport == "tcp" else 0
+            wire.to_port = decode.link
+            self.decodes.append(decode)
+            self.wires.append(wire)
+        self.all = c.routers + c.workers
+        c.wait_ready(prefill=1, decode=2)
+
+    def prompt(self):
+        self.n += 1
+        return f"{self.transport} {self.n} " + PROMPT
+
+    def hold(self, is_held):
+        for wire in self.wires:
+            wire.is_held = is_held
+
+    def leased(self):
+        return [d for d in self.decodes if d.process.poll() is None and d.metric('baton_kv_blocks{state="leased"}') > 0]
+
+    def receiver(self):
+        """The decode worker that the present request was placed on, as soon as it has leased blocks."""
+        until = time.monotonic() + patience(10)
+        while time.monotonic() < until:
+            for decode in self.leased():
+                return decode
+        raise AssertionError("no hand-off began")
+
+    def busy(self):
+        until = time.monotonic() + patience(10)
+        while time.monotonic() < until:
+            for decode in self.decodes:
+                if decode.process.poll() is None and decode.metric("baton_worker_running") + decode.metric("baton_worker_waiting") > 0:
+                    return decode
+        return self.decodes[0]
+
+    def heal(self):
+        self.hold(False)
+        for wire in self.wires:
+            wire.is_cut = False
+        for daemon in self.all:
+            if daemon.process.poll() is None:
+                daemon.kill(signal.SIGCONT)
+            else:
+                daemon.start()
+        self.c.wait_ready(prefill=1, decode=2, timeout=60)
+
+    def look_at_descriptors(self, first):
+        """No process may have more than when it was first seen idle, but for connections that close by and by."""
+        for daemon in self.all:
+            n = daemon.n_descriptors()
+            assert n <= first.setdefault(daemon.process.pid, n) + 12, (daemon.name, first[daemon.process.pid], n)
+
+    def n_failed(self):
+        return sum(d.metric('baton_handoffs_received_total{result="failed"}') for d in self.decodes)
+
+    def assert_nothing_left(self):
+        self.c.assert_quiet(timeout=30)
+        for worker in self.c.workers:
+            blocks = worker.status()["blocks"]
+            assert blocks["free"] + blocks["cached"] == blocks["total"], (worker.name, blocks)
+
+
+def reference(rig, prompt):
+    """On the prefill worker: what it computes here it would have cached, so it is asked after the cell."""
+    return rig.c.ask(prompt, port=rig.prefill.http, **ASK).text
+
+
+def hurt(rig, cell, decode):
+    victims = {"prefill": [rig.prefill], "decode": [decode], "router": rig.c.routers, "both": [rig.prefill, decode]}.get(cell.victim)
+    if cell.victim == "link":
+        for wire in rig.wires:
+            wire.is_cut = True
+        time.sleep(0.05)
+    elif cell.victim == "data":
+        until = time.monotonic() + patience(5)
+        while cut_data(rig.prefill, decode) == 0: # the first push to a restarted worker connects
+            assert time.monotonic() < until, "no data connection to cut"
+    else:
+        for daemon in victims:
+            daemon.kill(signal.SIGSTOP if cell.how == "SIGSTOP" else signal.SIGKILL)
+        if cell.how == "restart":
+            for daemon in victims:
+                daemon.start()
+
+
+class Gone(Exception):
+    """The client hung up."""
+
+
+def strike(rig, cell, stream, decode):
+    hurt(rig, cell, decode)
+    if not cell.stays:
+        stream.close()
+        raise Gone
+    rig.hold(False)
+    if cell.victim == "router" and cell.how == "SIGSTOP":
+        time.sleep(patience(1.5))
+        rig.c.routers[0].kill(signal.SIGCONT)
+
+
+def ask_and_strike(rig, cell, prompt, answer):
+    """Fills answer as it comes."""
+    if cell.phase == "before the grant":
+        rig.hold(True)
+    stream = rig.c.stream(prompt, timeout=30, **ASK)
+    assert stream.status == 200, (stream.status, stream.response.read())
+    decode, n = None, 0
+    if cell.phase == "before the grant":
+        strike(rig, cell, stream, rig.busy())
+    elif cell.phase != "mid-decode":
+        decode = rig.receiver()
+        if cell.phase == "mid-transfer":
+            strike(rig, cell, stream, decode)
+        else:
+            rig.hold(True)
+    last = time.monotonic()
+    for name, data in stream:
+        answer.add(name, data)
+        now = time.monotonic()
+        cell.gap_s, last = max(cell.gap_s, now - last), now
+        n += name == "content_block_delta"
+        if n == 1 and name == "content_block_delta" and cell.phase == "after the last":
+            strike(rig, cell, stream, decode)
+        if n == 10 and name == "content_block_delta" and cell.phase == "mid-decode":
+            strike(rig, cell, stream, rig.busy())
+    stream.connection.close()
+
+
+def check_proof(cell, answer):
+    """Each prompt token was computed, found cached, or came over the wire from a worker that can no longer say that it computed it; a
+    placement that failed may compute it once more, and the sum then shows it."""
+    proof = answer.proof
+    here = proof["computed"] + proof["reused"]
+    most = (proof["prompt"] + proof["drawn"]) * (1 + proof["redispatched"]) # a placement in mid-answer reads the answer so far too
+    assert proof["transferred"] <= most, (str(cell), proof)
+    assert here + proof["transferred"] >= proof["prompt"], (str(cell), proof)
+    assert here <= most + proof["prompt"], (str(cell), proof)
+
+
+def run_cell(rig, cell):
+    answer, prompt, broken, n_failed = cluster.Answer(), rig.prompt(), None, rig.n_failed()
+    try:
+        ask_and_strike(rig, cell, prompt, answer)
+    except Gone:
+        cell.result = "cancelled"
+    except (OSError, cluster.http.client.HTTPException) as e:
+        broken = e
+    rig.heal()
+    rig.assert_nothing_left()
+    if cell.result:
+        return
+    if answer.is_whole and cell.victim in ("link", "data") and cell.phase == "mid-transfer":
+        assert rig.n_failed() > n_failed, f"{cell}: the hand-off did not notice"
+    if answer.is_whole:
+        want = reference(rig, prompt)
+        assert answer.text == want, (str(cell), answer.text, want)
+        check_proof(cell, answer)
+        cell.result = "same tokens"
+    elif answer.error is not None:
+        assert cell.victim == "router", (str(cell), answer.error)
+        cell.result = "clean error"
+    else:
+        assert cell.victim == "router", (str(cell), answer.names, broken)
+        cell.result = "connection closed"
+
+
+def all_cells():
+    for phase in PHASES:
+        for stays in (True, False):
+            for victim in ("prefill", "decode", "router"):
+                for how in ("kill -9", "SIGSTOP", "restart"):
+                    yield Cell(victim, how, phase, stays)
+            yield Cell("link", "cut", phase, stays)
+            yield Cell("both", "restart", phase, stays)
+            if phase in ("mid-transfer", "after the last"):
+                yield Cell("data", "cut", phase, stays)
+
+
+SAMPLE = {("tcp", "prefill", "kill -9", "mid-transfer", True), ("tcp", "decode", "restart", "after the last", True),
+          ("tcp", "data", "cut", "mid-transfer", True), ("tcp", "link", "cut", "before the grant", False),
+          ("shm", "both", "restart", "mid-transfer", True), ("shm", "decode", "SIGSTOP", "mid-transfer", True),
+          ("shm", "link", "cut", "after the last", True), ("shm", "router", "kill -9", "mid-transfer", True)}
+
+
+def chosen(transport, is_full, only):
+    return [cell for cell in all_cells() if only in str(cell) and
+            (is_full or (transport, cell.victim, cell.how, cell.phase, cell.stays) in SAMPLE)]
+
+
+def run_all(transport, cells):
+    with Cluster() as c:
+        rig = Rig(c, transport)
+        for _ in range(3): # connections of all pairs, caches of all sizes
+            rig.c.ask(rig.prompt(), **ASK)
+        first = {}
+        rig.look_at_descriptors(first)
+        for cell in cells:
+            began = time.monotonic()
+            try:
+                run_cell(rig, cell)
+            except PermissionError as e:
+                cell.result = f"skipped: {e}"
+            print(f"  {transport}: {cell}: {cell.result}, longest silence {cell.gap_s:.2f} s ({time.monotonic() - began:.1f} s)", flush=True)
+            rig.look_at_descriptors(first)
+        for wire in rig.wires:
+            wire.stop()
+    return cells
+
+
+def another_layout_is_refused_with_a_reason():
+    """Same model, KV of another type: the workers do not hand over to each other, the log says why, and the answer comes."""
+    with Cluster() as c:
+        c.router()
+        prefill = c.worker("prefill", **SIM, kv__type="f16")
+        decode = c.worker("decode", **SIM, kv__type="f32")
+        c.wait_ready(prefill=1, decode=1)
+        got = c.ask("other " + PROMPT, **ASK)
+        assert got.proof["transferred"] == 0, got.proof
+        assert got.text == c.ask("other " + PROMPT, port=decode.http, **ASK).text
+        logs = "".join(open(w.log_path, errors="replace").read() for w in (prefill, decode))
+        assert "another layout" in logs
+        c.assert_quiet()
+
+
+def another_version_is_refused():
+    """Bytes that are no link of this version: the connection is closed, and the worker serves on."""
+    with Cluster() as c:
+        c.router()
+        decode = c.worker("decode", **SIM)
+        c.wait_ready(decode=1)
+        before = decode.n_descriptors()
+        for junk in (b"BTN1\x02\x00\x01\x00\x00\x00\x00\x00", b"BTN9" * 8, b"\x16\x03\x01\x00\x05hello"):
+            with socket.create_connection(("127.0.0.1", decode.link)) as s:
+                s.settimeout(patience(20))
+                s.sendall(junk)
+                s.shutdown(socket.SHUT_WR)
+                while s.recv(4096):
+                    pass
+        assert c.ask("version " + PROMPT, **ASK).is_whole
+        assert decode.n_descriptors() <= before + 2
+        c.assert_quiet()
+
+
+def table(done):
+    hurts = sorted({(cell.victim, cell.how) for _, cell in done})
+    print("\n| hurt | " + " | ".join(PHASES) + " |\n|---|" + "---|" * len(PHASES))
+    for victim, how in hurts:
+        row = []
+        for phase in PHASES:
+            results = [cell.result for _, cell in done if (cell.victim, cell.how, cell.phase) == (victim, how, phase)]
+            row.append(", ".join(f"{results.count(r)} {r}" for r in sorted(set(results))))
+        print(f"| {victim} {how} | " + " | ".join(row) + " |")
+    results = [cell.result for _, cell in done]
+    print(f"{len(done)} cells: " + ", ".join(f"{results.count(r)} {r}" for r in sorted(set(results))))
+
+
+def main():
+    args = dict(a.lstrip("-").partition("=")[::2] for a in sys.argv[1:])
+    is_full = "full" in args or bool(os.environ.get("BATON_FULL"))
+    if not os.path.exists(cluster.MODEL):
+        print(f"no bundled model at {cluster.MODEL}")
+        sys.exit(77)
+    done = []
+    for transport in [args["transport"]] if "transport" in args else ["tcp", "shm"]:
+        cells = chosen(transport, is_full or "only" in args, args.get("only", ""))
+        done += [(transport, cell) for cell in run_all(transport, cells)]
+    table(done)
+    if "only" not in args:
+        another_layout_is_refused_with_a_reason()
+        another_version_is_refused()
+
+
+main()

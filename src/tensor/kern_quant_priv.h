@@ -25,17 +25,26 @@ extern const struct kern_q8 Q8(kern_q8);
 
 /* ---- reading a chunk ---- */
 
-enum { MAX_CHUNK_SUBS = 2 * CHUNK_QBLKS };
+/* Small scales times a half, exactly: v16_second_bytes gives 2^15 + small, and one multiply-add takes the
+ * 2^15 (and what the scales are biased by) off again, all of it with few enough bits to be exact. */
+struct smalls {
+    v16 by, less; /* the half, and minus the half times what is to go */
+};
 
 struct chunk { /* of a group of panels */
     const uint8_t *at;
     size_t panel_step;
     const uint8_t *lookup;
     struct quant_chunk parts;
-    v16 d[MAX_GROUP_PANELS], dmin[MAX_GROUP_PANELS];
-    /* SCALE_NIBBLES taken apart: scales, then mins */
-    int8_t subs[MAX_GROUP_PANELS][2][MAX_CHUNK_SUBS * PANEL_ROWS];
+    struct smalls scale[MAX_GROUP_PANELS], min[MAX_GROUP_PANELS];
 };
+
+INLINED struct smalls smalls_of(const uint8_t *halves, float unit, float bias)
+{
+    v16 d = v16_mul(v16_from_f16((const uint16_t *)halves), v16_set1(unit));
+
+    return (struct smalls){d, v16_mul(d, v16_set1(-(0x1p15f + bias)))};
+}
 
 INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_panels, struct chunk *chunk)
 {
@@ -44,38 +53,78 @@ INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_pan
     for (uint32_t p = 0; p < n_panels; p++) {
         const uint8_t *at = chunk->at + p * chunk->panel_step;
 
-        if (form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES)
-            chunk->d[p] = v16_from_f16((const uint16_t *)(at + chunk->parts.d));
-        if ((form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES) && form.has_min)
-            chunk->dmin[p] = v16_from_f16((const uint16_t *)(at + chunk->parts.dmin));
-        for (uint32_t i = 0; form.scale == SCALE_NIBBLES && i < n_qblks * form.n_subs * PANEL_ROWS; i += 64) {
-            b64 both = b64_load(at + chunk->parts.scale + i);
-
-            b64_store(chunk->subs[p][0] + i, b64_right(both, 0, 15));
-            b64_store(chunk->subs[p][1] + i, b64_right(both, 4, 15));
+        if (form.scale == SCALE_I8)
+            chunk->scale[p] = smalls_of(at + chunk->parts.d, 1.0f, SMALL_BIAS);
+        if (form.scale == SCALE_I8 && form.has_min)
+            chunk->min[p] = smalls_of(at + chunk->parts.dmin, 1.0f, 0.0f);
+        if (form.scale == SCALE_NIBBLES) {
+            chunk->scale[p] = smalls_of(at + chunk->parts.d, 1.0f, 0.0f);
+            chunk->min[p] = smalls_of(at + chunk->parts.dmin, 0x1p-4f, 0.0f);
         }
     }
 }
 
-/* Four columns of each lane as whole bytes. */
+/* Four columns of each lane as whole bytes, shifted (quant_shift).  at: the rows of two qblks. */
+INLINED b64 four_of_3(const uint8_t *at, uint32_t i)
+{
+    const uint32_t f = i % 4;
+    b64 row = b64_load(at + (size_t)f * 64), more = b64_load(at + (size_t)(4 + f % 2) * 64);
+
+    if (i < 8)
+        return b64_right(row, 0, i < 4 ? 0x07 : 0x38);
+    if (i < 12)
+        return b64_right(more, 3 * (f / 2), 0x07);
+    return b64_join(row, 0xc0, b64_right(more, 1 + f / 2, 0x20));
+}
+
+INLINED b64 four_of_5(const uint8_t *at, uint32_t i)
+{
+    const uint32_t f = i % 8, bit = 2 * (i % 4);
+    b64 row = b64_load(at + (size_t)f * 64), more;
+
+    if (i < 8)
+        return b64_right(row, 0, 0x1f);
+    more = b64_load(at + (size_t)(8 + f / 4) * 64);
+    return b64_join(row, 0xe0, bit < 3 ? b64_left(more, 3 - bit, 0x18) : b64_right(more, bit - 3, 0x18));
+}
+
+INLINED b64 four_of_6(const uint8_t *at, uint32_t i)
+{
+    if (i < 12)
+        return b64_right(b64_load(at + (size_t)i * 64), 0, 0x3f);
+
+    b64 low = b64_right(b64_load(at + (size_t)(i - 4) * 64), 4, 0x0c);
+    b64 middle = b64_right(b64_load(at + (size_t)(i - 8) * 64), 2, 0x30);
+    return b64_join(b64_load(at + (size_t)(i - 12) * 64), 0xc0, b64_or(middle, low));
+}
+
+/* parity: of qblk, a constant where this is expanded. */
 INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32_t panel, uint32_t qblk,
-                       uint32_t four)
+                       uint32_t parity, uint32_t four)
 {
     const uint8_t *at = chunk->at + panel * chunk->panel_step;
-    const uint32_t per_row = 8u / form.low_bits;
-    b64 u = b64_load(at + ((size_t)qblk * form.low_bits + four / per_row) * 64);
+    const uint32_t i = parity * FOURS + four;
 
-    if (form.low_bits < 8)
-        u = b64_right(u, four % per_row * form.low_bits, (uint8_t)((1u << form.low_bits) - 1));
-    if (form.high_bits > 0) {
-        const uint32_t fields = 8u / form.high_bits, bit = four % fields * form.high_bits;
-        const uint8_t mask = (uint8_t)(((1u << form.high_bits) - 1) << form.low_bits);
-        b64 high = b64_load(at + chunk->parts.high + ((size_t)qblk * form.high_bits + four / fields) * 64);
+    if (form.bits == 8)
+        return b64_load(at + ((size_t)qblk * FOURS + four) * 64);
+    at += (size_t)(qblk / 2) * 2 * form.bits * 64;
+    if (form.bits == 2)
+        return b64_right(b64_load(at + (size_t)(i % 4) * 64), 0, (uint8_t)(3 << i / 4 * 2));
+    if (form.bits == 3)
+        return four_of_3(at, i);
+    if (form.bits == 5)
+        return four_of_5(at, i);
+    if (form.bits == 6)
+        return four_of_6(at, i);
+    if (form.is_table)
+        return b64_lookup(b64_right(b64_load(at + (size_t)four * 64), 4 * parity, 15), chunk->lookup);
+    return b64_right(b64_load(at + (size_t)four * 64), 0, (uint8_t)(15 << 4 * parity));
+}
 
-        u = b64_or(u, bit < form.low_bits ? b64_left(high, form.low_bits - bit, mask)
-                                          : b64_right(high, bit - form.low_bits, mask));
-    }
-    return form.is_table ? b64_lookup(u, chunk->lookup) : u;
+INLINED v16 chunk_small(const uint8_t *at, uint32_t sub, uint32_t mask, const struct smalls *smalls)
+{
+    return v16_fma(v16_second_bytes(at + (size_t)(sub / 4) * 64 + sub % 4 - 1, mask), smalls->by,
+                   smalls->less);
 }
 
 INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint32_t panel, uint32_t sub)
@@ -89,8 +138,7 @@ INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint3
         return v16_from_f16((const uint16_t *)at + i);
     if (form.scale == SCALE_BF16)
         return v16_from_bf16((const uint16_t *)at + i);
-    return v16_mul(chunk->d[panel],
-                   v16_from_i8(form.scale == SCALE_I8 ? (const int8_t *)at + i : chunk->subs[panel][0] + i));
+    return chunk_small(at, sub, form.scale == SCALE_I8 ? 0xff00 : 0x0f00, &chunk->scale[panel]);
 }
 
 INLINED v16 chunk_min(struct quant_form form, const struct chunk *chunk, uint32_t panel, uint32_t sub)
@@ -102,8 +150,7 @@ INLINED v16 chunk_min(struct quant_form form, const struct chunk *chunk, uint32_
         return v16_load((const float *)at + i);
     if (form.scale == SCALE_F16)
         return v16_from_f16((const uint16_t *)at + i);
-    return v16_mul(chunk->dmin[panel],
-                   v16_from_i8(form.scale == SCALE_I8 ? (const int8_t *)at + i : chunk->subs[panel][1] + i));
+    return chunk_small(at, sub, form.scale == SCALE_I8 ? 0xff00 : 0xf000, &chunk->min[panel]);
 }
 
 /* ---- fetching ---- */
@@ -132,12 +179,17 @@ INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint3
 
 /* ---- the step ---- */
 
+struct qblk_step { /* which qblk, as a constant where it can be one: */
+    uint32_t qblk, parity;
+};
+
 /* One sub of a qblk: dots in whole numbers, then their part of the sums.  x: the qblk's activations. */
-INLINED void step_sub(struct quant_form form, const struct chunk *chunk, uint32_t qblk, uint32_t sub,
+INLINED void step_sub(struct quant_form form, const struct chunk *chunk, struct qblk_step at, uint32_t sub,
                       const uint8_t *x, uint32_t n_panels, uint32_t n_tokens, struct sums *sums)
 {
     const int32_t *start = (const int32_t *)(x + (size_t)FOURS * n_tokens * Q8_QUANT_BYTES);
-    const float *magic = (const float *)(start + form.n_subs * n_tokens), *base = magic + n_tokens;
+    const float *magic = (const float *)(start + form.n_subs * n_tokens),
+                *base = magic + form.n_subs * n_tokens;
     const uint32_t fours = FOURS / form.n_subs;
     q8_sums dots[MAX_GROUP_PANELS][MAX_TILE_TOKENS];
 
@@ -154,7 +206,7 @@ INLINED void step_sub(struct quant_form form, const struct chunk *chunk, uint32_
             quants[t] = q8_load_x(x + ((size_t)four * n_tokens + t) * Q8_QUANT_BYTES);
 #pragma GCC unroll 4
         for (uint32_t p = 0; p < n_panels; p++) {
-            q8_weights u = q8_of_bytes(chunk_four(form, chunk, p, qblk, four));
+            q8_weights u = q8_of_bytes(chunk_four(form, chunk, p, at.qblk, at.parity, four));
 #pragma GCC unroll 12
             for (uint32_t t = 0; t < n_tokens; t++)
                 dots[p][t] = q8_dot(dots[p][t], u, quants[t]);
@@ -162,31 +214,40 @@ INLINED void step_sub(struct quant_form form, const struct chunk *chunk, uint32_
     }
 #pragma GCC unroll 4
     for (uint32_t p = 0; p < n_panels; p++) {
-        v16 scale = chunk_scale(form, chunk, p, qblk * form.n_subs + sub);
+        v16 scale = chunk_scale(form, chunk, p, at.qblk * form.n_subs + sub);
 #pragma GCC unroll 12
         for (uint32_t t = 0; t < n_tokens; t++)
-            sums->at[p][t] = v16_fma(q8_minus(dots[p][t], magic[t]), scale, sums->at[p][t]);
+            sums->at[p][t] = v16_fma(q8_minus(dots[p][t], magic[sub * n_tokens + t]), scale, sums->at[p][t]);
         if (!form.has_min)
             continue;
-        v16 min = chunk_min(form, chunk, p, qblk * form.n_subs + sub);
+        v16 min = chunk_min(form, chunk, p, at.qblk * form.n_subs + sub);
 #pragma GCC unroll 12
         for (uint32_t t = 0; t < n_tokens; t++)
             sums->at[p][t] = v16_fma(v16_set1(base[sub * n_tokens + t]), min, sums->at[p][t]);
     }
 }
 
-/* A chunk of n_qblks; returns the activations behind it. */
+INLINED const uint8_t *step_qblk(struct quant_form form, const struct chunk *chunk, struct qblk_step at,
+                                 const uint8_t *x, uint32_t n_panels, uint32_t n_tokens, struct sums *sums,
+                                 struct fetching *fetching)
+{
+    fetch_some(form, fetching, n_panels);
+#pragma GCC unroll 2
+    for (uint32_t sub = 0; sub < form.n_subs; sub++)
+        step_sub(form, chunk, at, sub, x, n_panels, n_tokens, sums);
+    return x + (size_t)n_tokens * quant_act_bytes(form, Q8_QUANT_BYTES);
+}
+
+/* A chunk of n_qblks; returns the activations behind it.  Qblks come in pairs where they share rows. */
 INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, const uint8_t *x,
                                   uint32_t n_qblks, uint32_t n_panels, uint32_t n_tokens, struct sums *sums,
                                   struct fetching *fetching)
 {
     chunk_open(form, n_qblks, n_panels, chunk);
     for (uint32_t qblk = 0; qblk < n_qblks; qblk++) {
-        fetch_some(form, fetching, n_panels);
-#pragma GCC unroll 2
-        for (uint32_t sub = 0; sub < form.n_subs; sub++)
-            step_sub(form, chunk, qblk, sub, x, n_panels, n_tokens, sums);
-        x += (size_t)n_tokens * quant_act_bytes(form, Q8_QUANT_BYTES);
+        x = step_qblk(form, chunk, (struct qblk_step){qblk, 0}, x, n_panels, n_tokens, sums, fetching);
+        if (form.bits < 8 && ++qblk < n_qblks)
+            x = step_qblk(form, chunk, (struct qblk_step){qblk, 1}, x, n_panels, n_tokens, sums, fetching);
     }
     return x;
 }

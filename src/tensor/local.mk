@@ -78,6 +78,10 @@ noinst_PROGRAMS += tests/bench/bench_tensor
 tests_bench_bench_tensor_SOURCES = tests/bench/bench_tensor.c
 tests_bench_bench_tensor_LDADD = $(link_tensor)
 
+noinst_PROGRAMS += tests/bench/bench_decode
+tests_bench_bench_decode_SOURCES = tests/bench/bench_decode.c
+tests_bench_bench_decode_LDADD = $(link_tensor)
+
 if HAVE_CMOCKA
 tensor_tests = tests/unit/tensor/test_matmul tests/unit/tensor/test_attention tests/unit/tensor/test_ops \
 	tests/unit/tensor/test_dots tests/unit/tensor/test_many

@@ -31,7 +31,6 @@ token_test_programs = \
 	tests/unit/token/test_vectors \
 	tests/unit/token/test_pretok \
 	tests/unit/token/test_bpe \
-	tests/unit/token/test_linear \
 	tests/unit/token/test_merge \
 	tests/unit/token/test_spm \
 	tests/unit/token/test_detok \
@@ -43,6 +42,11 @@ token_test_help = tests/unit/token/vocabularies.c tests/unit/token/vocabularies.
 	tests/unit/token/chat_templates.h
 check_PROGRAMS += $(token_test_programs)
 TESTS += $(token_test_programs)
+# it measures time, of which sanitizers say nothing
+check_PROGRAMS += tests/unit/token/test_linear
+if PLAIN_BUILD
+TESTS += tests/unit/token/test_linear
+endif
 tests_unit_token_test_vectors_SOURCES = tests/unit/token/test_vectors.c $(token_test_help)
 tests_unit_token_test_vectors_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_pretok_SOURCES = tests/unit/token/test_pretok.c

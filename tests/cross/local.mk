@@ -5,6 +5,9 @@ dist_check_SCRIPTS += tests/cross/test-neon
 if PLAIN_BUILD
 TESTS += tests/cross/test-neon
 endif
+if !PLAIN_BUILD
+AM_TESTS_ENVIRONMENT += BATON_SANITIZED=1; export BATON_SANITIZED;
+endif
 AM_TESTS_ENVIRONMENT += \
 	CROSS_KERNELS='$(filter %.c,$(kern_vec_sources))'; export CROSS_KERNELS; \
 	CROSS_DOTS='$(filter %.c,$(kern_q8_sources))'; export CROSS_DOTS; \

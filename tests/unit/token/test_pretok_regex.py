@@ -128,7 +128,9 @@ def main():
     program = os.path.join(os.getcwd(), "tests/unit/token/cut_words")
     thorough = len(sys.argv) > 1
     rng = random.Random(sys.argv[1] if thorough else 4)
-    batch = list(texts(rng, 200000 if thorough else 4000, 1 if thorough else 23))
+    # Sanitizers look at how, not at what: a part of the texts does for them.
+    every = 1 if thorough else 230 if os.environ.get("BATON_SANITIZED") else 23
+    batch = list(texts(rng, 200000 if thorough else 92000 // every, every))
     compiled = {name: [regex.compile(e) for e in passes] for name, passes in RULES.items()}
     same = {name: rule for rule, names in SAME.items() for name in names.split()}
     known = subprocess.run([program], capture_output=True, check=True).stdout.decode().split()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libprefix.a
 libprefix_a_SOURCES = src/prefix/block_hash.h src/prefix/block_hash.c
+libprefix_a_SOURCES += src/prefix/blake2s_priv.h src/prefix/blake2s.c
 
 EXTRA_DIST += tests/unit/prefix/vectors.py
 if HAVE_CMOCKA

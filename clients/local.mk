@@ -82,3 +82,9 @@ tests_unit_clients_test_tools_SOURCES = tests/unit/clients/test_tools.c clients/
 	clients/chat/run_tests.c clients/chat/scratch.c
 tests_unit_clients_test_tools_LDADD = $(link_clients) $(CMOCKA_LIBS)
 endif
+
+# Not a test: run it by hand.  It reads recorded traces as baton-bench does.
+noinst_PROGRAMS += tests/bench/bench_route
+tests_bench_bench_route_SOURCES = tests/bench/route/route.h tests/bench/route/main.c tests/bench/route/drive.c \
+	tests/bench/route/crew.c tests/bench/route/traffic.c
+tests_bench_bench_route_LDADD = libbench.a $(link_picker) $(JANSSON_LIBS)

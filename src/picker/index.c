@@ -143,6 +143,15 @@ static uint32_t tag_of(const struct picker_index *index, const struct block_hash
     return (uint32_t)(folded ^ folded >> 32);
 }
 
+static bool is_same(const struct block_hash *a, const struct block_hash *b)
+{
+    uint64_t x[2], y[2];
+
+    memcpy(x, a->bytes, sizeof(x));
+    memcpy(y, b->bytes, sizeof(y));
+    return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
+}
+
 /* The place of the hash in the table, or that of the free one where it would go (*entry_out INDEX_NONE). */
 static uint32_t find(const struct picker_index *index, const struct block_hash *hash, uint32_t tag,
                      uint32_t *entry_out)
@@ -152,7 +161,7 @@ static uint32_t find(const struct picker_index *index, const struct block_hash *
     for (; index->table[at] != 0; at = (at + 1) & index->mask) {
         uint32_t entry = (uint32_t)index->table[at] - 1;
 
-        if (index->table[at] >> 32 != tag || !block_hash_equal(&index->entries[entry].hash, hash))
+        if (index->table[at] >> 32 != tag || !is_same(&index->entries[entry].hash, hash))
             continue;
         *entry_out = entry;
         return at;
@@ -260,6 +269,20 @@ static struct index_entry *find_live(struct picker_index *index, const struct bl
     return &index->entries[at];
 }
 
+/* The one that has not been used for longest goes; what its successors in that will need is asked for. */
+static void evict(struct picker_index *index)
+{
+    const struct index_entry *next;
+
+    drop(index, &index->entries[index->oldest]);
+    if (index->oldest == INDEX_NONE)
+        return;
+    next = &index->entries[index->oldest];
+    ask_table(index, &next->hash, 1, 0);
+    if (next->newer != INDEX_NONE)
+        __builtin_prefetch(&index->entries[next->newer]);
+}
+
 /* A new entry without holders: the caller gives it one at once. */
 static struct index_entry *add(struct picker_index *index, const struct block_hash *hash)
 {
@@ -267,7 +290,7 @@ static struct index_entry *add(struct picker_index *index, const struct block_ha
     struct index_entry *entry;
 
     if (index->n_live == index->max_entries)
-        drop(index, &index->entries[index->oldest]);
+        evict(index);
     at = index->free;
     if (at != INDEX_NONE)
         index->free = index->entries[at].newer;

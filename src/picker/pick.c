@@ -20,10 +20,11 @@
  * objectives when P keeps its own (room, TTFT) and D keeps its own (room, a seat, ITL); only the layouts must
  * be equal, and workers of one layout lie in one pool.  Order the halves of a pool by (cost, running): whole
  * numbers, so (c1 + c2, r1 + r2) is least over all pairs of two pools exactly when both halves are least, and
- * among those the lower ranks are found half by half too.  Of the keeping pairs the best is that of the best
- * keeping halves; if there is none, no pair keeps, and the best is that of the best halves.  So one pass over
- * the workers, and one comparison for each layout.  tests/unit/picker/test_pairs tries all pairs of random
- * worlds beside it. */
+ * among those the lower ranks are found half by half too.  So the best of those that keep the objectives
+ * comes from one pass over the workers that keep theirs, and one comparison for each layout.  Only if there
+ * is none, a second pass looks at all workers: then no pair keeps them, so all are equal in that.
+ * tests/unit/picker/test_pairs tries all pairs of random worlds beside it.
+ */
 #include "picker/picker.h"
 
 #include "base/err.h"
@@ -40,49 +41,46 @@ struct side { /* one worker's term */
     const struct pick_row *row; /* NULL: there is none */
 };
 
-struct best_side {
-    struct side any, keeping;
-};
-
 struct candidate {
     int64_t cost_ns;
     uint64_t n_running;
     const struct pick_row *prefill, *decode; /* decode NULL: no candidate */
-    bool keeps;                              /* both objectives */
 };
 
 struct scan {
     const struct picker_request *request;
+    uint32_t n_tokens;
     int64_t ttft_slo_ns, itl_slo_ns;
     uint32_t local_tokens, answer_tokens, order;
     const uint32_t *cached_blocks;
     const struct picker_slots *excluded; /* NULL: nobody */
     struct candidate best;
-    bool has_any, has_decode;
+    bool has_any;
+    bool wants_keeping; /* workers that do not keep the objectives are passed over */
 };
 
 /* ---- the order ---- */
 
 /* An odd factor makes it a permutation of all slots. */
-static uint32_t rank(const struct scan *scan, const struct pick_row *row)
+static inline uint32_t rank(const struct scan *scan, const struct pick_row *row)
 {
     return (row->slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
 }
 
-static void offer_side(const struct scan *scan, const struct pick_row *row, int64_t cost_ns,
-                       struct side *best)
+/* Whether a side of this cost is the best so far.  Nearly all are not, and most of them by their cost alone.
+ */
+static inline bool is_first(const struct scan *scan, const struct pick_row *row, int64_t cost_ns,
+                            const struct side *best)
 {
-    if (best->row != NULL) {
-        if (cost_ns != best->cost_ns) {
-            if (cost_ns > best->cost_ns)
-                return;
-        } else if (row->n_running != best->n_running) {
-            if (row->n_running > best->n_running)
-                return;
-        } else if (rank(scan, row) > rank(scan, best->row)) {
-            return;
-        }
-    }
+    if (cost_ns != best->cost_ns || best->row == NULL)
+        return cost_ns < best->cost_ns;
+    if (row->n_running != best->n_running)
+        return row->n_running < best->n_running;
+    return rank(scan, row) < rank(scan, best->row);
+}
+
+static inline void take_side(const struct pick_row *row, int64_t cost_ns, struct side *best)
+{
     *best = (struct side){cost_ns, row->n_running, row};
 }
 
@@ -90,8 +88,6 @@ static bool is_better(const struct scan *scan, const struct candidate *a, const 
 {
     if (than->decode == NULL)
         return true;
-    if (a->keeps != than->keeps)
-        return a->keeps;
     if (a->cost_ns != than->cost_ns)
         return a->cost_ns < than->cost_ns;
     if (a->n_running != than->n_running)
@@ -111,130 +107,144 @@ static void offer(struct scan *scan, const struct candidate *candidate)
 
 /* ---- one worker ---- */
 
-static uint32_t uncached(const struct scan *scan, const struct pick_row *row)
+static inline uint32_t uncached(const struct scan *scan, const struct pick_row *row)
 {
-    uint32_t n_tokens = scan->request->n_tokens;
+    uint32_t n_tokens = scan->n_tokens;
     uint64_t cached = (uint64_t)scan->cached_blocks[row->slot] * row->block_tokens;
 
     return cached < n_tokens ? n_tokens - (uint32_t)cached : 1;
 }
 
 /* Blocks for the uncached tokens, the answer and one more: (n + answer) / block_tokens + 1 <= free. */
-static bool has_room(const struct scan *scan, const struct pick_row *row, uint32_t n)
+static inline bool has_room(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
     return (uint64_t)n + scan->answer_tokens < row->free_tokens;
 }
 
-/* Allowed, and the prompt and one token more would fit if nothing else were there. */
-static bool is_open(struct scan *scan, const struct pick_row *row)
+static inline bool is_allowed(const struct scan *scan, const struct pick_row *row)
 {
-    if (scan->excluded != NULL && picker_slots_has(scan->excluded, row->slot))
-        return false;
-    scan->has_any = true;
-    return row->total_tokens > scan->request->n_tokens;
+    return scan->excluded == NULL || !picker_slots_has(scan->excluded, row->slot);
 }
 
-static int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
+/* The prompt and one token more would fit if nothing else were there. */
+static inline bool is_large(const struct scan *scan, const struct pick_row *row)
+{
+    return row->total_tokens > scan->n_tokens;
+}
+
+static inline int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
 {
     return UNLOADED_SLACK * alone_ns > scan->ttft_slo_ns ? UNLOADED_SLACK * alone_ns : scan->ttft_slo_ns;
 }
 
 /* An arrival at a worker whose places are all taken would be computed there a second time: better that it
  * waits in the router's queue, so a seat is wanted too. */
-static bool keeps_decode(const struct scan *scan, const struct pick_row *row, uint32_t n)
+static inline bool keeps_decode(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
     return row->itl_ns <= scan->itl_slo_ns && row->has_seat && has_room(scan, row, n);
 }
 
-static int64_t alone_cost_ns(const struct scan *scan, const struct pick_row *row, uint32_t n,
-                             int64_t *ttft_out, int64_t *own_out)
+static inline void try_alone(const struct scan *scan, const struct pick_row *row, uint32_t n,
+                             struct side *best)
 {
-    int64_t own_ns = pick_ns(n * row->prefill_ns);
-    int64_t n_held = row->n_running < PICK_MAX_RUNNING ? row->n_running : PICK_MAX_RUNNING;
+    int64_t own_ns = pick_ns(n * row->prefill_ns), ttft_ns = row->queue_ns + own_ns + row->itl_ns;
+    int64_t cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
 
-    *own_out = own_ns;
-    *ttft_out = row->queue_ns + own_ns + row->itl_ns;
-    return *ttft_out + scan->answer_tokens * row->itl_ns +
-           (n > scan->local_tokens ? own_ns * n_held + scan->ttft_slo_ns / OVERFLOW_DIVISOR : 0);
+    if (n > scan->local_tokens)
+        cost_ns += own_ns * (row->n_running < PICK_MAX_RUNNING ? row->n_running : PICK_MAX_RUNNING) +
+                   scan->ttft_slo_ns / OVERFLOW_DIVISOR;
+    if (is_first(scan, row, cost_ns, best) &&
+        (!scan->wants_keeping ||
+         (keeps_decode(scan, row, n) && ttft_ns <= limit_ns(scan, own_ns + row->itl_ns))))
+        take_side(row, cost_ns, best);
 }
 
-static void try_alone(struct scan *scan, const struct pick_row *row, uint32_t n, struct best_side *best)
-{
-    int64_t ttft_ns, own_ns, cost_ns = alone_cost_ns(scan, row, n, &ttft_ns, &own_ns);
-
-    offer_side(scan, row, cost_ns, &best->any);
-    if (keeps_decode(scan, row, n) && ttft_ns <= limit_ns(scan, own_ns + row->itl_ns))
-        offer_side(scan, row, cost_ns, &best->keeping);
-}
-
-static void try_prefill(const struct scan *scan, const struct pick_row *row, uint32_t n,
-                        struct best_side *best)
+static inline void try_prefill(const struct scan *scan, const struct pick_row *row, uint32_t n,
+                               struct side *best)
 {
     int64_t own_ns = pick_ns(n * row->prefill_ns), cost_ns = row->queue_ns + own_ns;
 
-    offer_side(scan, row, cost_ns, &best->any);
-    if (cost_ns <= limit_ns(scan, own_ns) && has_room(scan, row, n))
-        offer_side(scan, row, cost_ns, &best->keeping);
+    if (is_first(scan, row, cost_ns, best) &&
+        (!scan->wants_keeping || (cost_ns <= limit_ns(scan, own_ns) && has_room(scan, row, n))))
+        take_side(row, cost_ns, best);
 }
 
-/* A decode worker that already holds nearly all of the prompt needs no pair. */
-static void try_decode(const struct scan *scan, const struct pick_row *row, uint32_t n,
-                       struct best_side *best)
+static inline void try_decode(const struct scan *scan, const struct pick_row *row, uint32_t n,
+                              struct side *best)
 {
-    int64_t cost_ns;
+    int64_t cost_ns = pick_ns(n * row->transfer_ns) + scan->answer_tokens * row->itl_ns;
 
-    if (n <= scan->local_tokens)
-        return;
-    cost_ns = pick_ns(n * row->transfer_ns) + scan->answer_tokens * row->itl_ns;
-    offer_side(scan, row, cost_ns, &best->any);
-    if (keeps_decode(scan, row, n))
-        offer_side(scan, row, cost_ns, &best->keeping);
+    if (is_first(scan, row, cost_ns, best) && (!scan->wants_keeping || keeps_decode(scan, row, n)))
+        take_side(row, cost_ns, best);
 }
 
 /* ---- pools ---- */
 
-static void offer_alone(struct scan *scan, const struct best_side *best)
+static void offer_alone(struct scan *scan, const struct side *side)
 {
-    const struct side *side = best->keeping.row ? &best->keeping : &best->any;
-
     if (side->row != NULL)
-        offer(scan,
-              &(struct candidate){side->cost_ns, side->n_running, NULL, side->row, side == &best->keeping});
+        offer(scan, &(struct candidate){side->cost_ns, side->n_running, NULL, side->row});
 }
 
-static void offer_pair(struct scan *scan, const struct best_side *prefill, const struct best_side *decode)
+static void offer_pair(struct scan *scan, const struct side *p, const struct side *d)
 {
-    bool keeps = prefill->keeping.row && decode->keeping.row;
-    const struct side *p = keeps ? &prefill->keeping : &prefill->any;
-    const struct side *d = keeps ? &decode->keeping : &decode->any;
-
     if (p->row != NULL && d->row != NULL)
-        offer(scan, &(struct candidate){p->cost_ns + d->cost_ns, p->n_running + d->n_running, p->row, d->row,
-                                        keeps});
+        offer(scan,
+              &(struct candidate){p->cost_ns + d->cost_ns, p->n_running + d->n_running, p->row, d->row});
 }
 
-/* Prefill workers serve alone only when is_alone; the halves for pairs are in *half_out. */
-static void scan_pool(struct scan *scan, const struct pick_pool *pool, bool is_alone,
-                      struct best_side *half_out)
+enum what {
+    PREFILL_HALVES,   /* prefill workers, for pairs */
+    DECODE_HALVES,    /* decode workers, for pairs; alone where nearly all of the prompt is there: no pair is
+                         needed */
+    ALONE_BY_OVERFLOW /* any worker that would compute more than a little of the prompt, alone */
+};
+
+/* The best of one pool.  The copy of scan is what the compiler may keep in registers. */
+static inline __attribute__((always_inline)) void scan_pool(struct scan *all, const struct pick_pool *pool,
+                                                            enum what what, struct side *half_out)
 {
-    struct best_side lone = {0}, half = {0};
+    struct side lone = {.cost_ns = INT64_MAX}, half = {.cost_ns = INT64_MAX};
+    const struct scan scan = *all;
+    bool has_any = false;
 
     for (uint32_t i = 0; i < pool->n; i++) {
         const struct pick_row *row = &pool->rows[i];
         uint32_t n;
 
-        if (!is_open(scan, row))
+        if (!is_allowed(&scan, row))
             continue;
-        n = uncached(scan, row);
-        if (is_alone)
-            try_alone(scan, row, n, &lone);
-        if (pool->role == PICKER_PREFILL)
-            try_prefill(scan, row, n, &half);
-        else
-            try_decode(scan, row, n, &half);
+        has_any = true;
+        if (!is_large(&scan, row))
+            continue;
+        n = uncached(&scan, row);
+        if (what == PREFILL_HALVES)
+            try_prefill(&scan, row, n, &half);
+        else if ((n <= scan.local_tokens) == (what == DECODE_HALVES))
+            try_alone(&scan, row, n, &lone);
+        else if (what == DECODE_HALVES)
+            try_decode(&scan, row, n, &half);
     }
-    offer_alone(scan, &lone);
+    all->has_any |= has_any;
+    offer_alone(all, &lone);
     *half_out = half;
+}
+
+static void scan_prefill(struct scan *scan, const struct pick_pool *pool, struct side *half_out)
+{
+    scan_pool(scan, pool, PREFILL_HALVES, half_out);
+}
+
+static void scan_decode(struct scan *scan, const struct pick_pool *pool, struct side *half_out)
+{
+    scan_pool(scan, pool, DECODE_HALVES, half_out);
+}
+
+static void scan_overflow(struct scan *scan, const struct pick_pool *pool)
+{
+    struct side none;
+
+    scan_pool(scan, pool, ALONE_BY_OVERFLOW, &none);
 }
 
 static bool concerns(const struct pick_pool *pool, const struct picker_request *request,
@@ -244,36 +254,62 @@ static bool concerns(const struct pick_pool *pool, const struct picker_request *
            (!request->keeps_layout || pool->layout == request->layout);
 }
 
-static bool has_open(struct scan *scan, const struct pick_pool *pool)
+static bool has_open(const struct scan *scan, const struct pick_pool *pool)
 {
     bool is_found = false;
 
     for (uint32_t i = 0; i < pool->n && !is_found; i++)
-        is_found = is_open(scan, &pool->rows[i]);
+        is_found = is_allowed(scan, &pool->rows[i]) && is_large(scan, &pool->rows[i]);
     return is_found;
+}
+
+static void scan_pairs(struct scan *scan, const struct picker_fleet *fleet)
+{
+    const struct pick_pool *pools = fleet->pools;
+    struct side prefill, decode;
+
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        if (concerns(&pools[i], scan->request, PICKER_DECODE)) {
+            uint32_t partner = pools[i].partner;
+
+            scan_decode(scan, &pools[i], &decode);
+            if (partner == PICKER_NONE || !concerns(&pools[partner], scan->request, PICKER_PREFILL))
+                continue;
+            scan_prefill(scan, &pools[partner], &prefill);
+            offer_pair(scan, &prefill, &decode);
+        }
+    }
+}
+
+/* A prefill worker decodes only when nobody else can, and then it does everything. */
+static void scan_lone_prefill(struct scan *scan, const struct picker_fleet *fleet)
+{
+    struct side none;
+
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        if (!concerns(&fleet->pools[i], scan->request, PICKER_PREFILL))
+            continue;
+        scan_decode(scan, &fleet->pools[i], &none);
+        scan_overflow(scan, &fleet->pools[i]);
+    }
 }
 
 static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
 {
-    const struct pick_pool *pools = fleet->pools;
-    struct best_side prefill, decode;
+    bool has_decode = false;
 
-    for (uint32_t i = 0; i < fleet->n_pools && !scan->has_decode; i++)
-        scan->has_decode = concerns(&pools[i], scan->request, PICKER_DECODE) && has_open(scan, &pools[i]);
-    for (uint32_t i = 0; i < fleet->n_pools; i++) {
-        if (concerns(&pools[i], scan->request, PICKER_DECODE) &&
-            (pools[i].partner == PICKER_NONE ||
-             !concerns(&pools[pools[i].partner], scan->request, PICKER_PREFILL)))
-            scan_pool(scan, &pools[i], true, &decode);
-        if (!concerns(&pools[i], scan->request, PICKER_PREFILL))
-            continue;
-        /* a prefill worker decodes only when nobody else can */
-        scan_pool(scan, &pools[i], !scan->has_decode, &prefill);
-        if (pools[i].partner == PICKER_NONE)
-            continue;
-        scan_pool(scan, &pools[pools[i].partner], true, &decode);
-        offer_pair(scan, &prefill, &decode);
-    }
+    for (uint32_t i = 0; i < fleet->n_pools && !has_decode; i++)
+        has_decode =
+            concerns(&fleet->pools[i], scan->request, PICKER_DECODE) && has_open(scan, &fleet->pools[i]);
+    if (!has_decode)
+        scan_lone_prefill(scan, fleet);
+    scan_pairs(scan, fleet);
+    /* overflow costs a part of the objective more than nothing: what is better than that need not look */
+    if (scan->best.decode != NULL && scan->best.cost_ns < scan->ttft_slo_ns / OVERFLOW_DIVISOR)
+        return;
+    for (uint32_t i = 0; i < fleet->n_pools; i++)
+        if (concerns(&fleet->pools[i], scan->request, PICKER_DECODE))
+            scan_overflow(scan, &fleet->pools[i]);
 }
 
 int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
@@ -282,12 +318,14 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
     struct scan scan = {
         .request = request,
+        .n_tokens = request->n_tokens,
         .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
         .itl_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
         .local_tokens = goals->local_prefill_tokens,
         .answer_tokens =
             request->max_new_tokens < ANSWER_TOKENS_GUESS ? request->max_new_tokens : ANSWER_TOKENS_GUESS,
         .order = goals->order,
+        .wants_keeping = true,
         .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
         .excluded =
             request->excluded && !picker_slots_is_empty(request->excluded) ? request->excluded : NULL};
@@ -295,6 +333,10 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     uint32_t n;
 
     scan_all(&scan, fleet);
+    if (scan.best.decode == NULL) { /* nothing keeps them: the best of all */
+        scan.wants_keeping = false;
+        scan_all(&scan, fleet);
+    }
     if (scan.best.decode == NULL)
         return scan.has_any ? E_LIMIT : E_NOT_FOUND;
     first = scan.best.prefill ? scan.best.prefill : scan.best.decode;
@@ -305,7 +347,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
     choice_out->ttft_s = (double)(first->queue_ns + pick_ns(n * first->prefill_ns)) / 1e9 +
                          (scan.best.prefill ? 0 : choice_out->itl_s);
-    return scan.best.keeps ? 0 : E_OVERLOADED;
+    return scan.wants_keeping ? 0 : E_OVERLOADED;
 }
 
 /* ---- sets of slots ---- */

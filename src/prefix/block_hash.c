@@ -16,115 +16,86 @@
  * The public root is that of a tenant whose name no tenant can have.  Where a public beginning ends, the
  * tenant's chain goes on from the public hash: its own key keeps it apart from everybody else's.
  *
- * One MAC context serves a whole chain: it is set up again with the key it already has for each block.
+ * One keyed state serves a whole chain: it is copied for each block, so the key is compressed once.
+ * libcrypto's BLAKE2s, which the tests hold ours to, took 2.3 times as long for blocks of 32 tokens.
  */
 #include "prefix/block_hash.h"
 
-#include <openssl/core_names.h>
-#include <openssl/evp.h>
-#include <openssl/params.h>
+#include <endian.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/err.h"
+#include "prefix/blake2s_priv.h"
 
 #define ROOT_LABEL  "baton prefix 1"
 #define PUBLIC_NAME "\npublic"
 #define HASH_BYTES  sizeof(((struct block_hash *)0)->bytes)
 #define KEY_BYTES   sizeof(((struct prefix_key *)0)->bytes)
 
-/* A keyed BLAKE2s with the given output size, or NULL. */
-static EVP_MAC_CTX *mac_new(const uint8_t key[KEY_BYTES], size_t out_bytes)
-{
-    OSSL_PARAM params[] = {OSSL_PARAM_construct_size_t(OSSL_MAC_PARAM_SIZE, &out_bytes),
-                           OSSL_PARAM_construct_end()};
-    EVP_MAC *mac = EVP_MAC_fetch(NULL, OSSL_MAC_NAME_BLAKE2SMAC, NULL);
-    EVP_MAC_CTX *ctx = mac ? EVP_MAC_CTX_new(mac) : NULL;
+_Static_assert(KEY_BYTES == BLAKE2S_KEY_BYTES, "a root is a key");
 
-    EVP_MAC_free(mac); /* the context holds its own reference */
-    if (ctx && !EVP_MAC_init(ctx, key, KEY_BYTES, params)) {
-        EVP_MAC_CTX_free(ctx);
-        return NULL;
-    }
-    return ctx;
-}
-
-static bool mac_text(EVP_MAC_CTX *ctx, const char *text)
+static void mac_text(struct blake2s *mac, const char *text)
 {
     uint8_t len[4];
 
     put_u32(len, (uint32_t)strlen(text));
-    return EVP_MAC_update(ctx, len, sizeof(len)) && EVP_MAC_update(ctx, (const uint8_t *)text, strlen(text));
+    blake2s_update(mac, len, sizeof(len));
+    blake2s_update(mac, text, strlen(text));
 }
 
 int prefix_key_derive(const uint8_t cluster_key[32], const char *model_fingerprint, const char *tenant,
                       struct prefix_key *out)
 {
-    struct prefix_key root;
-    EVP_MAC_CTX *ctx = mac_new(cluster_key, KEY_BYTES);
+    struct blake2s mac;
 
-    if (ctx == NULL)
-        return E_NOMEM;
-
-    bool is_done = EVP_MAC_update(ctx, (const uint8_t *)ROOT_LABEL, strlen(ROOT_LABEL)) &&
-                   mac_text(ctx, model_fingerprint) && mac_text(ctx, tenant) &&
-                   EVP_MAC_final(ctx, root.bytes, NULL, KEY_BYTES);
-
-    EVP_MAC_CTX_free(ctx);
-    if (!is_done)
-        return E_NOMEM;
-    *out = root;
+    blake2s_init(&mac, cluster_key, KEY_BYTES);
+    blake2s_update(&mac, ROOT_LABEL, strlen(ROOT_LABEL));
+    mac_text(&mac, model_fingerprint);
+    mac_text(&mac, tenant);
+    blake2s_final(&mac, out->bytes, KEY_BYTES);
+    explicit_bzero(&mac, sizeof(mac));
     return 0;
 }
 
 /* Tokens pass through a small buffer that fixes their byte order. */
-static bool mac_tokens(EVP_MAC_CTX *ctx, const uint32_t *tokens, uint32_t n_tokens)
+static void mac_tokens(struct blake2s *mac, const uint32_t *tokens, uint32_t n_tokens)
 {
-    uint8_t image[64 * 4];
+    uint32_t image[64];
 
     for (uint32_t from = 0; from < n_tokens;) {
         uint32_t n = n_tokens - from < 64 ? n_tokens - from : 64;
 
         for (uint32_t i = 0; i < n; i++)
-            put_u32(image + 4 * (size_t)i, tokens[from + i]);
-        if (!EVP_MAC_update(ctx, image, 4 * (size_t)n))
-            return false;
+            image[i] = htole32(tokens[from + i]);
+        blake2s_update(mac, image, 4 * (size_t)n);
         from += n;
     }
-    return true;
 }
 
-/* ctx is set up with the root key and fresh. */
-static bool mac_block(EVP_MAC_CTX *ctx, const struct block_hash *parent, const uint32_t *tokens,
+static void mac_block(const struct blake2s *keyed, const struct block_hash *parent, const uint32_t *tokens,
                       uint32_t n_tokens, struct block_hash *out)
 {
     static const struct block_hash none;
-    struct block_hash hash;
+    struct blake2s mac = *keyed;
 
-    if (!EVP_MAC_update(ctx, (parent ? parent : &none)->bytes, HASH_BYTES) ||
-        !mac_tokens(ctx, tokens, n_tokens) || !EVP_MAC_final(ctx, hash.bytes, NULL, HASH_BYTES))
-        return false;
-    *out = hash;
-    return true;
+    blake2s_update(&mac, (parent ? parent : &none)->bytes, HASH_BYTES);
+    mac_tokens(&mac, tokens, n_tokens);
+    blake2s_final(&mac, out->bytes, HASH_BYTES);
 }
 
 /* Goes on with a chain of which n_done blocks are there already; returns how many are there then. */
 static size_t chain_on(const struct prefix_key *key, const uint32_t *tokens, size_t n_blocks,
                        uint32_t block_tokens, struct block_hash *hashes, size_t n_done)
 {
-    EVP_MAC_CTX *ctx = n_blocks > n_done ? mac_new(key->bytes, HASH_BYTES) : NULL;
-    size_t n_before = n_done;
+    struct blake2s keyed;
 
-    while (ctx && n_done < n_blocks) {
-        const struct block_hash *parent = n_done ? &hashes[n_done - 1] : NULL;
-
-        if (n_done > n_before && !EVP_MAC_init(ctx, NULL, 0, NULL))
-            break;
-        if (!mac_block(ctx, parent, tokens + n_done * block_tokens, block_tokens, &hashes[n_done]))
-            break;
-        n_done++;
-    }
-    EVP_MAC_CTX_free(ctx);
+    if (n_done >= n_blocks)
+        return n_done;
+    blake2s_init(&keyed, key->bytes, HASH_BYTES);
+    for (; n_done < n_blocks; n_done++)
+        mac_block(&keyed, n_done ? &hashes[n_done - 1] : NULL, tokens + n_done * block_tokens, block_tokens,
+                  &hashes[n_done]);
+    explicit_bzero(&keyed, sizeof(keyed));
     return n_done;
 }
 
@@ -163,11 +134,14 @@ size_t prefix_roots_chain(const struct prefix_roots *roots, const uint32_t *toke
 int prefix_hash_block(const struct prefix_key *key, const struct block_hash *parent, const uint32_t *tokens,
                       uint32_t n_tokens, struct block_hash *out)
 {
-    EVP_MAC_CTX *ctx = mac_new(key->bytes, HASH_BYTES);
-    bool is_done = ctx && mac_block(ctx, parent, tokens, n_tokens, out);
+    struct block_hash hash;
+    struct blake2s keyed;
 
-    EVP_MAC_CTX_free(ctx);
-    return is_done ? 0 : E_NOMEM;
+    blake2s_init(&keyed, key->bytes, HASH_BYTES);
+    mac_block(&keyed, parent, tokens, n_tokens, &hash);
+    explicit_bzero(&keyed, sizeof(keyed));
+    *out = hash; /* which may be the parent's place */
+    return 0;
 }
 
 bool block_hash_equal(const struct block_hash *a, const struct block_hash *b)

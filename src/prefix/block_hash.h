@@ -20,15 +20,14 @@ struct prefix_key { /* the cluster's key with model and tenant mixed in: the roo
 };
 
 /* Derives the root from the cluster key, the model fingerprint (hex text) and the tenant's salt (any text).
- * E_NOMEM (libcrypto had none, or lacks BLAKE2s). */
+ * Returns 0. */
 int prefix_key_derive(const uint8_t cluster_key[32], const char *model_fingerprint, const char *tenant,
                       struct prefix_key *out);
 
-/* Hashes the full blocks of tokens; hashes_out has room for n_tokens / block_tokens.  Returns how many were
- * hashed: all, or fewer when libcrypto ran out of memory (a shorter prefix is always a right answer). */
+/* Hashes the full blocks of tokens; hashes_out has room for n_tokens / block_tokens.  Returns how many. */
 size_t prefix_hash_chain(const struct prefix_key *key, const uint32_t *tokens, size_t n_tokens,
                          uint32_t block_tokens, struct block_hash *hashes_out);
-/* One step: the hash of a block given its parent's (NULL for the first).  E_NOMEM. */
+/* One step: the hash of a block given its parent's (NULL for the first).  Returns 0. */
 int prefix_hash_block(const struct prefix_key *key, const struct block_hash *parent, const uint32_t *tokens,
                       uint32_t n_tokens, struct block_hash *out);
 
@@ -39,7 +38,7 @@ struct prefix_roots {
     uint32_t n_public;
 };
 
-/* E_NOMEM. */
+/* Returns 0. */
 int prefix_roots_derive(const uint8_t cluster_key[32], const char *model_fingerprint, const char *tenant,
                         uint32_t n_public, struct prefix_roots *out);
 /* As prefix_hash_chain(). */

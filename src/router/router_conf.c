@@ -90,7 +90,8 @@ static const struct config_key keys[] = {
      "Whether a worker that lacks a prefix asks another one to push its cached KV. auto: where that is "
      "expected to beat computing it; always: wherever a block is to be had (for tests and measurements)."},
     {"placement", "index_entries", CONFIG_U64, KEY(index_entries), "1000000", 1000, 1e8, NULL, false,
-     "Prefix blocks the router remembers the holders of (about 100 bytes each)."},
+     "Prefix blocks the router remembers the holders of (up to 112 bytes each, whatever the number of "
+     "holders; reserved at the start, used as they come)."},
     {"placement", "index_lifetime", CONFIG_DURATION, KEY(index_lifetime_ns), "5min", S(1), S(86400), NULL,
      false, "How long it believes them; the workers' cache lifetime."},
     {"stop", "drain_timeout", CONFIG_DURATION, KEY(drain_timeout_ns), "5min", 0, S(86400), NULL, true,

@@ -6,7 +6,11 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
+#include <openssl/core_names.h>
+#include <openssl/evp.h>
+#include <openssl/params.h>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/str.h"
 #include "prefix/block_hash.h"
@@ -49,6 +53,35 @@ static void agrees_with_hashlib(void **state)
         for (size_t b = 0; b < n; b++)
             assert_hex(hashes[b].bytes, sizeof(hashes[b].bytes), v->hashes[b]);
     }
+}
+
+/* libcrypto's BLAKE2s on the same bytes, for all lengths around the ends of its blocks. */
+static void agrees_with_libcrypto(void **state)
+{
+    size_t out_bytes = sizeof(struct block_hash);
+    OSSL_PARAM params[] = {OSSL_PARAM_construct_size_t(OSSL_MAC_PARAM_SIZE, &out_bytes),
+                           OSSL_PARAM_construct_end()};
+    EVP_MAC *mac = EVP_MAC_fetch(NULL, OSSL_MAC_NAME_BLAKE2SMAC, NULL);
+    EVP_MAC_CTX *ctx = EVP_MAC_CTX_new(mac);
+    struct block_hash parent = {{7, 1, 200}}, ours, theirs;
+    struct prefix_key key;
+    uint8_t image[4 * N_MAX];
+
+    for (uint32_t i = 0; i < N_MAX; i++)
+        put_u32(image + (size_t)4 * i, tokens[i]);
+    for (uint32_t n = 0; n <= N_MAX; n++) {
+        for (size_t i = 0; i < sizeof(key.bytes); i++)
+            key.bytes[i] = (uint8_t)(n * 31 + i);
+        assert_true(EVP_MAC_init(ctx, key.bytes, sizeof(key.bytes), params));
+        assert_true(EVP_MAC_update(ctx, parent.bytes, sizeof(parent.bytes)));
+        assert_true(EVP_MAC_update(ctx, image, (size_t)4 * n));
+        assert_true(EVP_MAC_final(ctx, theirs.bytes, NULL, sizeof(theirs.bytes)));
+        assert_int_equal(prefix_hash_block(&key, &parent, tokens, n, &ours), 0);
+        assert_true(block_hash_equal(&ours, &theirs));
+        parent = ours;
+    }
+    EVP_MAC_CTX_free(ctx);
+    EVP_MAC_free(mac);
 }
 
 static void block_by_block_gives_the_chain(void **state)
@@ -141,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_hashlib),
+        cmocka_unit_test(agrees_with_libcrypto),
         cmocka_unit_test(block_by_block_gives_the_chain),
         cmocka_unit_test(a_public_beginning_is_shared),
         cmocka_unit_test(only_full_blocks_have_hashes),

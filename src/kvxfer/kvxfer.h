@@ -11,8 +11,9 @@
 #include <stdbool.h>
 
 #include "kv/layout.h"
-#include "prefix/block_hash.h"
 #include "transport/transport.h"
+
+struct block_hash;
 
 #define KVXFER_ALL_LAYERS UINT32_MAX
 #define KVXFER_MAX_TOP    20

@@ -50,8 +50,7 @@ struct seq_spec {           /* copied on submit */
     uint64_t id;            /* the caller's, for logs */
     const token_id *tokens; /* prompt, then tokens already answered when a stream is resumed; at least one */
     uint32_t n_tokens;
-    uint32_t n_prompt;        /* <= n_tokens: where the prompt ends and the answer begins, for penalties and
-                                 shape */
+    uint32_t n_prompt;        /* <= n_tokens: where the answer begins, for penalties and shape */
     uint32_t max_new_tokens;  /* still to be drawn; 0: prefill only */
     const token_id *stop_ids; /* end the answer; borrowed for the sequence's life */
     uint32_t n_stop_ids;
@@ -63,8 +62,7 @@ struct seq_spec {           /* copied on submit */
     struct prefix_key prefix_key;      /* root of the tenant's hash chain ... */
     struct prefix_key public_key;      /* ... and of the public one, for ... */
     uint32_t public_tokens;            /* ... so many tokens at the beginning, which all tenants share */
-    uint32_t fetched_from, fetched_to; /* tokens that a peer pushed into the cache for this sequence: what the
-                                          cache has of them counts as transferred, not as reused */
+    uint32_t fetched_from, fetched_to; /* tokens that a peer pushed for it: transferred, if found */
     bool departs; /* draw the first token, then hold the KV for a transfer instead of decoding */
     bool arrives; /* KV comes from elsewhere: blocks are taken at once, computing waits */
     void *user;   /* the caller's */

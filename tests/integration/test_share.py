@@ -160,6 +160,27 @@ def a_holder_that_hangs_or_dies_costs_no_answer():
         c.assert_quiet()
 
 
+def a_push_is_asked_for_where_it_pays():
+    """The default: a thousand tokens are pushed sooner than they are computed, on any machine; with "off" nobody asks."""
+    words = " ".join(text(n) for n in (7, 8, 9))
+    for share in ("auto", "off"):
+        with Cluster() as c:
+            c.router(placement__share=share, placement__local_prefill_tokens="100000")
+            c.worker("decode")
+            c.worker("decode")
+            c.wait_ready(decode=2)
+            use_only(c, ["decode0"])
+            want = c.ask(words, max_tokens=8)
+            use_only(c, ["decode1"])
+            got = c.ask(words, max_tokens=8)
+            assert got.text == want.text, (got.text, want.text)
+            n_asks = c.routers[0].metric("baton_router_asks_total")
+            print(f"{share}: {got.proof['prompt']} tokens computed in {want.proof['prefill_ms']:.0f} ms; then "
+                  f"{got.proof['computed']} computed, {got.proof['transferred']} transferred")
+            assert n_asks == (1 if share == "auto" else 0), (share, n_asks)
+            c.assert_quiet()
+
+
 def tenants_stay_apart_and_what_is_public_is_pushed():
     question = "What is the KV cache? " * 20
     with Cluster() as c:
@@ -189,4 +210,4 @@ def tenants_stay_apart_and_what_is_public_is_pushed():
 if __name__ == "__main__":
     main([a_conversation_is_computed_once_over_shm, a_conversation_is_computed_once_over_tcp,
           decode_workers_ask_each_other, a_holder_that_hangs_or_dies_costs_no_answer,
-          tenants_stay_apart_and_what_is_public_is_pushed])
+          a_push_is_asked_for_where_it_pays, tenants_stay_apart_and_what_is_public_is_pushed])

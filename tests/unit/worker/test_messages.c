@@ -34,6 +34,10 @@ static void assert_round_trip(const struct kvxfer_message *said)
     assert_int_equal(heard.router_epoch, said->router_epoch);
     assert_int_equal(heard.request, said->request);
     assert_int_equal(heard.n_tokens, said->n_tokens);
+    assert_int_equal(heard.ask, said->ask);
+    assert_int_equal(heard.n_hashes, said->n_hashes);
+    for (uint32_t i = 0; i < said->n_hashes; i++)
+        assert_true(block_hash_equal(&heard.hashes[i], &said->hashes[i]));
     assert_int_equal(heard.code, said->code);
     assert_int_equal(heard.retry_after_ms, said->retry_after_ms);
     assert_int_equal(heard.from_sender, said->from_sender);
@@ -48,6 +52,7 @@ static void assert_round_trip(const struct kvxfer_message *said)
 static void every_message_comes_back(void **state)
 {
     static const kv_block_id blocks[] = {7, 8, 9, 3, 100, 101, 2};
+    static const struct block_hash hashes[] = {{{1, 2, 3}}, {{4, 5, 6}}};
     const struct kvxfer_message messages[] = {
         {.kind = KVXFER_OFFER, .transfer = 1, .router_epoch = 2, .request = 3, .n_tokens = 65, .n_blocks = 3},
         {.kind = KVXFER_GRANT,
@@ -71,6 +76,9 @@ static void every_message_comes_back(void **state)
         {.kind = KVXFER_DONE, .transfer = 7, .n_tokens = 64},
         {.kind = KVXFER_CANCEL, .transfer = 8, .code = E_PEER, .from_sender = true},
         {.kind = KVXFER_STOPPED, .transfer = 9},
+        {.kind = KVXFER_ASK, .ask = 10, .hashes = hashes, .n_hashes = 2},
+        {.kind = KVXFER_ASK_REFUSED, .ask = 11, .code = E_NOT_FOUND},
+        {.kind = KVXFER_OFFER, .transfer = 12, .ask = 10, .n_tokens = 64, .n_blocks = 2},
     };
 
     for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)

@@ -238,8 +238,8 @@ static void copy_one(struct push *push)
     struct piece *piece;
     kv_block_id to;
 
-    if (push->n_pieces == 0 || push->is_broken || push->is_stopping)
-        return;
+    if (push->n_pieces == 0 || push->is_broken)
+        return;           /* one that was told to stop may still be at it until it says so */
     if (ticket == NULL) { /* rejected */
         push->is_broken = true;
         tell_sender(push, TR_PUSH_FAILED);
@@ -251,7 +251,8 @@ static void copy_one(struct push *push)
     assert_true(piece->index < ticket->n_blocks);
     to = ticket->blocks[piece->index];
     assert_int_equal(kv_state_of(nodes[push->node].engine.pool, piece->source), KV_SEALED);
-    assert_int_equal(kv_state_of(nodes[ticket->node].engine.pool, to), KV_FILLING);
+    assert_true(kv_state_of(nodes[ticket->node].engine.pool, to) == KV_FILLING ||
+                kv_state_of(nodes[ticket->node].engine.pool, to) == KV_ZOMBIE);
     nodes[ticket->node].arena[piece->layer][to] = nodes[push->node].arena[piece->layer][piece->source];
     ticket->n_done += !ticket->is_done[piece->layer][piece->index];
     ticket->is_done[piece->layer][piece->index] = true;

@@ -59,7 +59,7 @@ struct seq_spec {           /* copied on submit */
     struct grammar *grammar;      /* the answer's shape; a reference is taken; NULL: any */
     uint32_t keep_tokens;         /* cached KV up to there is wanted for 5 minutes from submit ... */
     uint32_t keep_1h_tokens;      /* ... and up to there for an hour */
-    kv_tenant tenant;             /* whose share of the pool its blocks count for */
+    kv_tenant tenant;             /* whose share its blocks count for */
     struct prefix_key prefix_key; /* root of the tenant's hash chain ... */
     struct prefix_key public_key; /* ... and of the public one, for ... */
     uint32_t public_tokens;       /* ... so many tokens at the beginning, which all tenants share */

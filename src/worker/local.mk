@@ -17,4 +17,8 @@ tests_unit_worker_test_routers_SOURCES = tests/unit/worker/test_routers.c
 tests_unit_worker_test_routers_LDADD = $(link_worker) $(CMOCKA_LIBS)
 tests_unit_worker_test_shapes_SOURCES = tests/unit/worker/test_shapes.c $(grammar_test_help)
 tests_unit_worker_test_shapes_LDADD = $(link_worker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/test_disk
+TESTS += tests/unit/worker/test_disk
+tests_unit_worker_test_disk_SOURCES = tests/unit/worker/test_disk.c
+tests_unit_worker_test_disk_LDADD = $(link_worker) $(CMOCKA_LIBS)
 endif

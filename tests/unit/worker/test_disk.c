@@ -220,8 +220,15 @@ static void computing_is_quicker_sometimes(void **state)
 {
     put_on_disk(9);
     tier.read_ns = 9 * NS_PER_MS; /* 8 ms to compute */
-    assert_false(waits(0));
+    for (unsigned i = 0; i < 15; i++)
+        assert_false(waits(0));
     assert_int_equal(tier.n_begun, 0);
+    assert_true(waits(0)); /* now and then one is read all the same: how else would its speed be known? */
+    tier.n_done = tier.n_begun;
+    worker_disk_turn(&engine);
+    kv_clear(engine.pool);
+    tasks[0].n_disk_looks = 0;
+    assert_false(waits(0));
     tier.read_ns = 7 * NS_PER_MS;
     assert_true(waits(0));
 }

@@ -453,6 +453,13 @@ void worker_disk_tick(struct worker_engine *engine, uint64_t now_ns)
     }
 }
 
+void worker_disk_report(const struct worker_engine *engine, struct load_report *out)
+{
+    out->has_disk = engine->disk != NULL;
+    if (out->has_disk)
+        kv_tier_counts(engine->disk->tier, &out->disk);
+}
+
 bool worker_disk_is_waited_for(const struct worker_engine *engine)
 {
     return engine->disk != NULL && engine->disk->n_waiting > 0;

@@ -175,6 +175,7 @@ static void report_load(struct worker_engine *engine)
     report->load.blocks_available = kv_available(engine->pool);
     report->load.blocks_total = engine->opts.n_blocks;
     report->load.n_tasks = engine->n_tasks;
+    worker_disk_report(engine, &report->load);
     report->load.transfer_bytes_per_s = engine->transfer_bytes_per_s;
     if (mailbox_send(engine->reports, report) < 0)
         report_free(report);

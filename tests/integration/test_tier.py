@@ -43,7 +43,11 @@ def disk(worker, what):
 
 def saved(worker):
     """Everything cached is on disk."""
-    until("blocks are not saved", lambda: disk(worker, "written") >= worker.status()["blocks"]["cached"] > 0)
+    def is_saved():
+        status = worker.status()
+        return status["disk"]["blocks"] >= status["blocks"]["cached"] > 0 == status["disk"]["unsaved"]
+    until("blocks are not saved", is_saved)
+    until("not counted", lambda: disk(worker, "written") > 0)
 
 
 def ask(cluster, worker, text=TEXT):

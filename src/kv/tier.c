@@ -30,6 +30,8 @@
 #include "base/rng.h"
 #include "kv/tier_priv.h"
 
+/* A segment that leaves is taken out of the index slot by slot: TIER_MAX_SLOTS is what the caller's thread
+ * may be kept for, some milliseconds. */
 #define SEGMENTS_AIM     16  /* a full folder has about so many */
 #define SEGMENTS_MIN     8   /* and room for so many at least */
 #define SEGMENTS_MAX     256 /* small ones, of many restarts: each holds a descriptor */

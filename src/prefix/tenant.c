@@ -19,8 +19,14 @@
 
 static bool is_salted(const char *name)
 {
-    return name[0] == '~' && strlen(name) == AT_NUMBER + 1 + NUMBER_DIGITS && name[AT_NUMBER] == '@' &&
-           strspn(name + AT_NUMBER + 1, "0123456789abcdef") == NUMBER_DIGITS;
+    size_t len = strlen(name);
+
+    if (len != AT_NUMBER + 1 + NUMBER_DIGITS || name[0] != '~' || name[AT_NUMBER] != '@')
+        return false;
+    for (size_t i = AT_NUMBER + 1; i < len; i++)
+        if (!((name[i] >= '0' && name[i] <= '9') || (name[i] >= 'a' && name[i] <= 'f')))
+            return false;
+    return true;
 }
 
 uint64_t tenant_number(const char *name)

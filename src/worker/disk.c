@@ -33,8 +33,9 @@
 #define SAVE_PAUSE_NS    (100 * NS_PER_MS) /* after one that could not be begun */
 #define WAIT_LEAST_NS    (100 * NS_PER_MS)
 #define WAIT_MOST_NS     (5 * NS_PER_S)
-#define LOOKS_PER_TASK   2 /* the second for what others' reads did not cover */
-#define POOL_SHARE_READS 4 /* one in so many blocks may be in a read */
+#define LOOKS_PER_TASK   2  /* the second for what others' reads did not cover */
+#define LOOK_AGAIN       16 /* one in so many reads that would not pay is made: the disk may be quick again */
+#define POOL_SHARE_READS 4  /* one in so many blocks may be in a read */
 #define POOL_SHARE_SAVES 8
 
 struct disk_block {
@@ -59,6 +60,7 @@ struct worker_disk {
     uint64_t next_number;
     uint32_t n_reading, n_saving, n_waiting; /* blocks, blocks, tasks */
     uint64_t paused_until_ns, expired_ns;
+    uint64_t n_passed_over;        /* reads that would not have paid */
     struct kv_tier_counts counted; /* what the counters stand for */
     struct metric *m_written, *m_read, *m_hit, *m_slow, *m_lost, *m_dropped, *m_failed, *m_damaged;
     struct metric *m_bytes_written, *m_bytes_read, *m_blocks, *m_bytes, *m_wait_s, *m_write_s;
@@ -264,7 +266,7 @@ static struct disk_read *read_for(struct worker_engine *engine, kv_tenant tenant
     metric_add(disk->m_hit, n_disk);
     read_ns = kv_tier_read_ns(disk->tier, n_disk);
     saved_ns = compute_ns(engine, n_disk);
-    if (read_ns >= saved_ns) {
+    if (read_ns >= saved_ns && ++disk->n_passed_over % LOOK_AGAIN != 0) {
         metric_add(disk->m_slow, n_disk);
         return NULL;
     }
@@ -449,6 +451,13 @@ void worker_disk_tick(struct worker_engine *engine, uint64_t now_ns)
         kv_tier_expire(disk->tier);
         count(engine);
     }
+}
+
+void worker_disk_report(const struct worker_engine *engine, struct load_report *out)
+{
+    out->has_disk = engine->disk != NULL;
+    if (out->has_disk)
+        kv_tier_counts(engine->disk->tier, &out->disk);
 }
 
 bool worker_disk_is_waited_for(const struct worker_engine *engine)

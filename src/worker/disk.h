@@ -18,6 +18,7 @@ void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task); 
 void worker_disk_turn(struct worker_engine *engine);
 void worker_disk_tick(struct worker_engine *engine,
                       uint64_t now_ns); /* reads that take too long; lifetimes */
+void worker_disk_report(const struct worker_engine *engine, struct load_report *out);
 bool worker_disk_is_waited_for(const struct worker_engine *engine);
 
 #endif

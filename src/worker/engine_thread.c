@@ -226,6 +226,7 @@ static void report_load(struct worker_engine *engine)
     report->load.blocks_available = kv_available(engine->pool);
     report->load.blocks_total = engine->opts.n_blocks;
     report->load.n_tasks = engine->n_tasks;
+    worker_disk_report(engine, &report->load);
     report->load.transfer_bytes_per_s = engine->transfer_bytes_per_s;
     if (clock_now_ns() - engine->pushed_ns > PUSH_FORGOTTEN_NS)
         engine->push_bytes_per_s = 0;

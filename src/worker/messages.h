@@ -6,6 +6,7 @@
 #define WORKER_MESSAGES_H
 
 #include "base/list.h"
+#include "kv/tier.h"
 #include "kvxfer/kvxfer.h"
 #include "prefix/block_events.h"
 #include "proto/frame.h"
@@ -118,6 +119,8 @@ struct load_report {
     struct sched_load sched;
     struct kv_pool_counts blocks;
     uint32_t blocks_available, blocks_total, n_tasks;
+    bool has_disk;
+    struct kv_tier_counts disk;
     double transfer_bytes_per_s, push_bytes_per_s;
     bool is_draining;
 };

@@ -23,11 +23,27 @@ static void put_load(const struct load_report *load, struct buf *out)
                load->sched.n_drafted, load->sched.n_accepted);
     buf_printf(out,
                ", \"blocks\": {\"total\": %u, \"free\": %u, \"filling\": %u, \"sealed\": %u, \"cached\": %u, "
-               "\"zombie\": %u, \"leased\": %u, \"evicted\": %" PRIu64 ", \"expired\": %" PRIu64
-               ", \"hits\": %" PRIu64 ", \"misses\": %" PRIu64 "}",
+               "\"zombie\": %u, \"leased\": %u, \"tenants\": %u, \"evicted\": %" PRIu64
+               ", \"expired\": %" PRIu64 ", \"hits\": %" PRIu64 ", \"misses\": %" PRIu64 "}",
                load->blocks_total, blocks->n_free, blocks->n_filling, blocks->n_sealed, blocks->n_cached,
-               blocks->n_zombie, blocks->n_leased, blocks->n_evicted, blocks->n_expired, blocks->n_hits,
-               blocks->n_misses);
+               blocks->n_zombie, blocks->n_leased, blocks->n_tenants, blocks->n_evicted, blocks->n_expired,
+               blocks->n_hits, blocks->n_misses);
+}
+
+static void put_disk(const struct load_report *load, struct buf *out)
+{
+    const struct kv_tier_counts *disk = &load->disk;
+
+    if (!load->has_disk)
+        return;
+    buf_printf(
+        out,
+        ", \"disk\": {\"blocks\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"files\": %u, \"writing\": %u, "
+        "\"reading\": %u, \"resting\": %s, \"unsaved\": %u, \"written\": %" PRIu64 ", \"read\": %" PRIu64
+        ", \"dropped\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"damaged\": %" PRIu64 "}",
+        disk->n_blocks, disk->used_bytes, disk->n_segments, disk->n_writing, disk->n_reading,
+        disk->is_resting ? "true" : "false", load->blocks.n_unsaved, disk->n_written, disk->n_read,
+        disk->n_dropped, disk->n_write_failed + disk->n_read_failed, disk->n_damaged);
 }
 
 static void put_links(const struct worker *worker, struct buf *out)
@@ -72,6 +88,7 @@ int worker_status_json(struct worker *worker, struct buf *out)
                worker->model.fingerprint, worker_engine_info(worker->engine)->name,
                worker->is_draining ? "true" : "false", worker->load.n_tasks);
     put_load(&worker->load, out);
+    put_disk(&worker->load, out);
     buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),
                worker_engine_unix_path(worker->engine));
     buf_append_str(out, ", \"kv_rdma\": ");

@@ -43,7 +43,11 @@ def disk(worker, what):
 
 def saved(worker):
     """Everything cached is on disk."""
-    until("blocks are not saved", lambda: disk(worker, "written") >= worker.status()["blocks"]["cached"] > 0)
+    def is_saved():
+        status = worker.status()
+        return status["disk"]["blocks"] >= status["blocks"]["cached"] > 0 == status["disk"]["unsaved"]
+    until("blocks are not saved", is_saved)
+    until("not counted", lambda: disk(worker, "written") > 0)
 
 
 def ask(cluster, worker, text=TEXT):
@@ -86,6 +90,26 @@ def evicted_blocks_come_back():
         assert answer.text == first.text
         until("nothing was read", lambda: disk(worker, "read") > 0)
         assert answer.proof["reused"] >= BLOCK, answer.proof
+        c.assert_quiet()
+
+
+def company_waits_for_the_same_reads():
+    """Several at once after a restart: blocks are read once, and who hangs up meanwhile leaves nothing behind."""
+    with Cluster() as c:
+        worker = start(c)
+        first = ask(c, worker)
+        saved(worker)
+        worker.kill()
+        ready(worker.start())
+        streams = [Stream(worker.http, c.body(TEXT, max_tokens=24)) for _ in range(6)]
+        for stream in streams[:2]:
+            stream.close()
+        for stream in streams[2:]:
+            answer = stream.finish()
+            assert answer.text == first.text, answer.error
+        n_blocks = first.proof["computed"] // BLOCK
+        until("not counted", lambda: 0 < disk(worker, "read"))
+        assert disk(worker, "read") <= n_blocks, (disk(worker, "read"), n_blocks)
         c.assert_quiet()
 
 
@@ -187,5 +211,6 @@ def a_flood_leaves_others_alone():
 
 
 if __name__ == "__main__":
-    main([restarts_read_from_disk, evicted_blocks_come_back, damage_is_not_believed, no_store_is_no_obstacle,
+    main([restarts_read_from_disk, evicted_blocks_come_back, company_waits_for_the_same_reads,
+          damage_is_not_believed, no_store_is_no_obstacle,
           types_shrink_what_is_saved, transfers_shrink_alike, a_flood_leaves_others_alone])

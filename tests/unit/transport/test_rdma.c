@@ -467,6 +467,30 @@ static void a_stuck_queue_pair_keeps_its_tickets(void **state)
     leave(&duo);
 }
 
+static void a_stuck_queue_pair_keeps_its_pushes(void **state)
+{
+    struct duo duo = duo_of(&usual, &usual);
+
+    begin(&duo);
+    push(&duo, 0, 1);
+    assert_true(worker_wait_pieces(duo.receiver, TICKET, 32, LIMIT_MS));
+    fake_hold(true);
+    push(&duo, 1, 8);
+    wait_for_posted();
+    worker_stop(duo.receiver);
+    fake_fail_call(FAKE_DESTROY_QP, 0, 1000000);
+    assert_true(worker_wait(duo.sender, TR_PUSH_FAILED, TICKET, LIMIT_MS, NULL));
+    assert_int_equal(tr_stop_push(duo.sender->node, TICKET), 0);
+    assert_int_equal(tr_stop_push(duo.sender->node, 99), 0);
+    assert_true(worker_wait(duo.sender, TR_PUSH_STOPPED, 99, LIMIT_MS, NULL));
+    fake_hold(false);
+    fake_fail_call(FAKE_DESTROY_QP, 0, 0);
+    assert_true(worker_wait(duo.sender, TR_PUSH_STOPPED, TICKET, LIMIT_MS, NULL));
+    while (fake_count().qps > 0)
+        clock_sleep_ns(NS_PER_MS);
+    leave(&duo);
+}
+
 /* ---- names and addresses ---- */
 
 static void rails_are_named(void **state)
@@ -553,6 +577,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(a_closed_ticket_is_never_written, reset),
         cmocka_unit_test_setup(a_stopped_push_is_never_read, reset),
         cmocka_unit_test_setup(a_stuck_queue_pair_keeps_its_tickets, reset),
+        cmocka_unit_test_setup(a_stuck_queue_pair_keeps_its_pushes, reset),
         cmocka_unit_test_setup(rails_are_named, reset),
         cmocka_unit_test_setup(a_gid_is_found_by_address_only, reset),
         cmocka_unit_test_setup(refused_rails_say_why, reset),

@@ -9,7 +9,8 @@ if HAVE_CMOCKA
 check_PROGRAMS += tests/rdma/test_provider
 tests_rdma_test_provider_SOURCES = tests/rdma/test_provider.c
 tests_rdma_test_provider_LDADD = $(VERBS_LIBS) -lpthread $(CMOCKA_LIBS)
-rdma_programs += tests/rdma/test_provider tests/conformance/test_transport baton-router baton-prefill baton-decode batonctl
+rdma_programs += tests/rdma/test_provider tests/conformance/test_transport \
+	tests/conformance/test_transport_peers baton-router baton-prefill baton-decode batonctl
 endif
 endif
 AM_TESTS_ENVIRONMENT += RDMA_PROGRAMS='$(rdma_programs)'; export RDMA_PROGRAMS;

@@ -18,6 +18,8 @@ PROMPT = "My name is Ada. What is the KV cache, and what is a hand-off?"  # shor
 # Each look at a daemon's state is a program started, a second of this machine: so look seldom, and let heartbeats wait.
 cluster.time = types.SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(max(seconds, 1)))
 CALM = {"link__heartbeat": "3s", "log__level": "info"}
+# A worker computes half a context when it starts, to know its speed.
+SMALL = {"model__context": "48", "kv__block_tokens": "16", "kv__memory": "1MiB", "kv__grant_timeout": "60s"}
 
 
 def ask(daemon):
@@ -37,7 +39,7 @@ def handed_off():
         c.router(**CALM)
         for role in ("prefill", "decode"):
             c.worker(role, kv__transport=TRANSPORT, kv__tcp_listen=f"{ADDRESS}:0", kv__rdma_devices="auto",
-                     kv__grant_timeout="60s", **CALM)
+                     **SMALL, **CALM)
         c.wait_ready(prefill=1, decode=1)
         print(f"  ready after {time.monotonic() - began:.1f} s", flush=True)
         prefill, decode = c.workers

@@ -18,7 +18,8 @@ EXTRA_DIST += src/transport/tr_rdma_none.c tests/conformance/verbs_none.c
 if HAVE_CMOCKA
 conformance_sources = tests/conformance/tr_world.c tests/conformance/tr_world.h $(conformance_verbs)
 if HAVE_VERBS
-conformance_verbs = tests/conformance/verbs_fake.c tests/conformance/verbs_fake.h
+conformance_verbs = tests/conformance/verbs_fake.c tests/conformance/verbs_fake_nic.c \
+	tests/conformance/verbs_fake.h tests/conformance/verbs_fake_priv.h
 else
 conformance_verbs = tests/conformance/verbs_none.c
 endif

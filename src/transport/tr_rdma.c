@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/log.h"
 
-#define MAX_OUTPUT ((size_t)64 << 10) /* unsent: then the peer's next question waits */
+#define MAX_OUTPUT ((size_t)32 << 10) /* unsent: then the peer's next question waits */
 
 /* ---- saying ---- */
 
@@ -76,10 +76,12 @@ static void on_reject(struct rdma_side *side, const struct kv_frame_reject *reje
     if (shipment == NULL)
         return;
     push = shipment->push;
-    if (shipment->state == RDMA_WHICH && shipment->n_done == shipment->n_chunks)
+    if (shipment->state == RDMA_WHICH && shipment->n_done == shipment->n_chunks) {
+        push->carriers = 0; /* all of it is there: the connection's end puts nothing in doubt */
         rdma_shipment_end(side, shipment);
-    else
+    } else {
         tr_push_rejected(side->node, side->conn->peer, push->ticket, reject->code);
+    }
 }
 
 static int begin_payload(struct rdma_side *side, const struct kv_frame *frame, size_t len_bytes,

@@ -110,6 +110,12 @@ void rdma_lost(struct tr_conn *conn)
         end_shipments(side);
         return;
     }
+    list_for_each (at, &side->shipments) { /* their pushes fail; only letting go is left to do */
+        struct rdma_shipment *shipment = container_of(at, struct rdma_shipment, node);
+
+        list_remove(&shipment->due);
+        shipment->state = RDMA_STOPPED;
+    }
     conn->moving = NULL;
     side->conn = NULL;
     if (side->stop_timer != NULL)

@@ -162,7 +162,8 @@ static void take_good(struct rdma_qp *qp, const struct ibv_wc *wc)
     switch ((unsigned)wc->opcode) {
     case IBV_WC_BIND_MW:
         qp->windows->n_bound++;
-        tr_conn_wake(qp->side->conn);
+        if (qp->side->conn != NULL)
+            tr_conn_wake(qp->side->conn);
         break;
     case IBV_WC_RECV_RDMA_WITH_IMM:
         qp->n_consumed++;

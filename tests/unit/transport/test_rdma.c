@@ -21,8 +21,9 @@
 
 #define LIMIT_MS 20000
 #define TICKET   7
+#define PIECE    8192
 
-static const struct worker_opts usual = {.geometry = {.n_layers = 4, .n_blocks = 32, .piece_bytes = 65536}};
+static const struct worker_opts usual = {.geometry = {.n_layers = 8, .n_blocks = 32, .piece_bytes = PIECE}};
 
 struct duo { /* blocks i of the sender go to blocks n - 1 - i of the receiver */
     struct worker *sender, *receiver;
@@ -148,10 +149,10 @@ static void queue_pairs_are_as_they_should_be(void **state)
     worker_free(duo.sender);
     duo.sender = first;
     for (uint32_t i = 0; i < duo.n; i++)
-        for (uint32_t layer = 0; layer < 4; layer++)
-            piece_fill(worker_piece(first, layer, i), 65536, layer * 1000 + i);
+        for (uint32_t layer = 0; layer < 8; layer++)
+            piece_fill(worker_piece(first, layer, i), PIECE, layer * 1000 + i);
     begin(&duo);
-    push(&duo, 0, 4);
+    push(&duo, 0, 8);
     expect_all(&duo);
     assert_int_equal(failures(duo.sender), 0);
     fake_last_connect(&rtr, &rts);
@@ -170,7 +171,7 @@ static void queue_pairs_are_as_they_should_be(void **state)
     fake_reset();
     duo = duo_of(&usual, &usual);
     begin(&duo);
-    push(&duo, 0, 4);
+    push(&duo, 0, 8);
     expect_all(&duo);
     fake_last_connect(&rtr, &rts);
     assert_int_not_equal(rts.sq_psn, psn);
@@ -182,13 +183,13 @@ static void regions_end_between_pieces(void **state)
 {
     struct duo duo;
 
-    fake_set_max_mr(10 * 65536 + 100);
+    fake_set_max_mr(10 * PIECE + 100);
     duo = duo_of(&usual, &usual);
     begin(&duo);
-    push(&duo, 0, 4);
+    push(&duo, 0, 8);
     expect_all(&duo);
     assert_int_equal(failures(duo.sender), 0);
-    assert_int_equal(fake_count().mrs, 2 * 13);
+    assert_int_equal(fake_count().mrs, 2 * 26);
     end(&duo);
     leave(&duo);
 }
@@ -209,7 +210,7 @@ static void devices_without_windows_work_too(void **state)
     assert_non_null(strstr(tr_node_rdma_text(duo.receiver->node), "keys of the whole arena"));
     assert_int_equal(fake_count().remote_mrs, 1); /* the receiver's; the sender's has no rights at all */
     begin(&duo);
-    push(&duo, 0, 4);
+    push(&duo, 0, 8);
     expect_all(&duo);
     assert_int_equal(failures(duo.sender), 0);
     end(&duo);
@@ -237,7 +238,7 @@ static void two_rails_share_the_work(void **state)
     duo = duo_of(&usual, &usual);
     assert_int_equal(tr_node_rdma_rails(duo.sender->node), 2);
     begin(&duo);
-    push(&duo, 0, 4);
+    push(&duo, 0, 8);
     expect_all(&duo);
     assert_int_equal(failures(duo.sender), 0);
     assert_int_equal(fake_count().qps, 2 * 2 * 2);
@@ -251,7 +252,7 @@ static void two_rails_share_the_work(void **state)
     }
     duo.id++;
     begin(&duo);
-    push(&duo, 0, 4);
+    push(&duo, 0, 8);
     expect_all(&duo); /* over fake0, or by TCP while the old connection is leaving */
     end(&duo);
     leave(&duo);
@@ -272,7 +273,7 @@ static void be_a_device(struct tr_opts *opts)
 
 static void device_memory_moves_by_rdma_only(void **state)
 {
-    static uint8_t memory[4 * 32 * 65536];
+    static uint8_t memory[8 * 32 * PIECE];
     struct worker_opts device = usual;
     struct tr_event event;
     struct duo duo;
@@ -281,16 +282,16 @@ static void device_memory_moves_by_rdma_only(void **state)
     fake_set_dmabuf(DEVICE_FD, memory);
     duo = duo_of(&usual, &device);
     begin(&duo);
-    push(&duo, 0, 4);
+    push(&duo, 0, 8);
     assert_true(worker_wait(duo.receiver, TR_TICKET_COMPLETE, duo.id, LIMIT_MS, NULL));
-    for (uint32_t layer = 0; layer < 4; layer++)
+    for (uint32_t layer = 0; layer < 8; layer++)
         for (uint32_t i = 0; i < 32; i++)
-            assert_true(piece_is(memory + (layer * 32 + duo.to[i]) * 65536, 65536, layer * 1000 + i));
+            assert_true(piece_is(memory + (layer * 32 + duo.to[i]) * PIECE, PIECE, layer * 1000 + i));
     end(&duo);
     duo.id++;
     fake_fail_completion(FAKE_SENDER, IBV_WC_RETRY_EXC_ERR, 1);
     begin(&duo);
-    push(&duo, 0, 4); /* TCP cannot take over, and must not try */
+    push(&duo, 0, 8); /* TCP cannot take over, and must not try */
     assert_true(worker_wait(duo.sender, TR_PUSH_FAILED, duo.id, LIMIT_MS, &event));
     assert_int_equal(event.fault.code, E_UNSUPPORTED);
     end(&duo);
@@ -308,7 +309,7 @@ static void every_bad_completion_on_either_end(void **state)
             fake_fail_completion(side, (enum ibv_wc_status)status, status % 7);
             begin(&duo);
             push(&duo, 0, 2);
-            push(&duo, 2, 4);
+            push(&duo, 2, 8);
             expect_all(&duo);
             assert_int_equal(failures(duo.sender), 1);
             end(&duo);
@@ -330,7 +331,7 @@ static void every_event_in_mid_transfer(void **state)
         push(&duo, 0, 1);
         assert_true(worker_wait_pieces(duo.receiver, TICKET, 32, LIMIT_MS));
         fake_hold(true);
-        push(&duo, 1, 4);
+        push(&duo, 1, 8);
         wait_for_posted();
         if (i == 0) {
             fake_set_port("fake0", IBV_PORT_DOWN, IBV_MTU_4096);
@@ -352,14 +353,14 @@ static void every_event_in_mid_transfer(void **state)
 static void every_failing_call(void **state)
 {
     for (enum fake_call call = 0; call < FAKE_N_CALLS; call++)
-        for (unsigned after = 0; after < 6; after++) {
+        for (unsigned after = 0; after < 4; after++) {
             struct duo duo;
 
             fake_fail_call(call, after, 1);
             duo = duo_of(&usual, &usual);
             assert_string_not_equal(tr_node_rdma_text(duo.sender->node), "");
             begin(&duo);
-            push(&duo, 0, 4);
+            push(&duo, 0, 8);
             expect_all(&duo);
             end(&duo);
             leave_with(&duo, call == FAKE_DESTROY_CQ ? 1 : 0);
@@ -374,7 +375,7 @@ static void a_rail_that_failed_rests_and_comes_back(void **state)
     for (unsigned round = 0; round < 3; round++, duo.id++) {
         fake_fail_completion(FAKE_SENDER, IBV_WC_RETRY_EXC_ERR, 2);
         begin(&duo);
-        push(&duo, 0, 4);
+        push(&duo, 0, 8);
         expect_all(&duo);
         end(&duo);
         while (!tr_rdma_may_reach(duo.sender->node, tr_node_tcp_address(duo.receiver->node)))
@@ -397,7 +398,7 @@ static void a_closed_ticket_is_never_written(void **state)
         push(&duo, 0, 1);
         assert_true(worker_wait_pieces(receiver, TICKET, 32, LIMIT_MS));
         fake_hold(true);
-        push(&duo, 1, 4);
+        push(&duo, 1, 8);
         wait_for_posted();
         assert_int_equal(tr_close_ticket(receiver->node, TICKET), 0);
         assert_int_equal(tr_close_ticket(receiver->node, 99),
@@ -412,7 +413,7 @@ static void a_closed_ticket_is_never_written(void **state)
         fake_hold(false);
         assert_int_equal(tr_stop_push(duo.sender->node, TICKET), 0);
         assert_true(worker_wait(duo.sender, TR_PUSH_STOPPED, TICKET, LIMIT_MS, NULL));
-        assert_true(piece_is_poison(receiver->arena.base, (size_t)4 * 32 * 65536));
+        assert_true(piece_is_poison(receiver->arena.base, (size_t)8 * 32 * PIECE));
         leave(&duo);
     }
 }
@@ -426,7 +427,7 @@ static void a_stopped_push_is_never_read(void **state)
     push(&duo, 0, 1);
     assert_true(worker_wait_pieces(duo.receiver, TICKET, 32, LIMIT_MS));
     fake_hold(true);
-    push(&duo, 1, 4);
+    push(&duo, 1, 8);
     wait_for_posted();
     assert_int_equal(tr_stop_push(duo.sender->node, TICKET), 0);
     assert_int_equal(tr_stop_push(duo.sender->node, 99), 0);
@@ -449,7 +450,7 @@ static void a_stuck_queue_pair_keeps_its_tickets(void **state)
     push(&duo, 0, 1);
     assert_true(worker_wait_pieces(duo.receiver, TICKET, 32, LIMIT_MS));
     fake_hold(true);
-    push(&duo, 1, 4);
+    push(&duo, 1, 8);
     wait_for_posted();
     worker_stop(duo.sender);
     fake_fail_call(FAKE_DESTROY_QP, 0, 1000000);
@@ -463,6 +464,30 @@ static void a_stuck_queue_pair_keeps_its_tickets(void **state)
     fake_fail_call(FAKE_DESTROY_QP, 0, 0);
     assert_true(worker_wait(duo.receiver, TR_TICKET_CLOSED, TICKET, LIMIT_MS, NULL));
     assert_int_equal(fake_count().qps, 0);
+    leave(&duo);
+}
+
+static void a_stuck_queue_pair_keeps_its_pushes(void **state)
+{
+    struct duo duo = duo_of(&usual, &usual);
+
+    begin(&duo);
+    push(&duo, 0, 1);
+    assert_true(worker_wait_pieces(duo.receiver, TICKET, 32, LIMIT_MS));
+    fake_hold(true);
+    push(&duo, 1, 8);
+    wait_for_posted();
+    worker_stop(duo.receiver);
+    fake_fail_call(FAKE_DESTROY_QP, 0, 1000000);
+    assert_true(worker_wait(duo.sender, TR_PUSH_FAILED, TICKET, LIMIT_MS, NULL));
+    assert_int_equal(tr_stop_push(duo.sender->node, TICKET), 0);
+    assert_int_equal(tr_stop_push(duo.sender->node, 99), 0);
+    assert_true(worker_wait(duo.sender, TR_PUSH_STOPPED, 99, LIMIT_MS, NULL));
+    fake_hold(false);
+    fake_fail_call(FAKE_DESTROY_QP, 0, 0);
+    assert_true(worker_wait(duo.sender, TR_PUSH_STOPPED, TICKET, LIMIT_MS, NULL));
+    while (fake_count().qps > 0)
+        clock_sleep_ns(NS_PER_MS);
     leave(&duo);
 }
 
@@ -552,6 +577,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(a_closed_ticket_is_never_written, reset),
         cmocka_unit_test_setup(a_stopped_push_is_never_read, reset),
         cmocka_unit_test_setup(a_stuck_queue_pair_keeps_its_tickets, reset),
+        cmocka_unit_test_setup(a_stuck_queue_pair_keeps_its_pushes, reset),
         cmocka_unit_test_setup(rails_are_named, reset),
         cmocka_unit_test_setup(a_gid_is_found_by_address_only, reset),
         cmocka_unit_test_setup(refused_rails_say_why, reset),

@@ -7,9 +7,13 @@ rdma_programs =
 if HAVE_VERBS
 if HAVE_CMOCKA
 check_PROGRAMS += tests/rdma/test_provider
-tests_rdma_test_provider_SOURCES = tests/rdma/test_provider.c
+tests_rdma_test_provider_SOURCES = tests/rdma/test_provider.c tests/rdma/pair.c tests/rdma/pair.h
 tests_rdma_test_provider_LDADD = $(VERBS_LIBS) -lpthread $(CMOCKA_LIBS)
-rdma_programs += tests/rdma/test_provider tests/conformance/test_transport baton-router baton-prefill baton-decode batonctl
+check_PROGRAMS += tests/rdma/test_rails
+tests_rdma_test_rails_SOURCES = tests/rdma/test_rails.c $(conformance_sources)
+tests_rdma_test_rails_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
+rdma_programs += tests/rdma/test_provider tests/rdma/test_rails tests/conformance/test_transport \
+	tests/conformance/test_transport_peers baton-router baton-prefill baton-decode batonctl
 endif
 endif
 AM_TESTS_ENVIRONMENT += RDMA_PROGRAMS='$(rdma_programs)'; export RDMA_PROGRAMS;

@@ -14,7 +14,7 @@
 #include "transport/transport.h"
 
 #define WORKER_MAX_ROUTERS 8
-#define WORKER_MAX_PEERS   64
+#define WORKER_MAX_PEERS   128        /* links: each of 64 workers may dial each other one */
 #define ORIGIN_LOCAL       UINT32_MAX /* the worker's own endpoint, as opposed to router number 0.. */
 #define PEER_NONE          UINT32_MAX
 

@@ -196,6 +196,15 @@ uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *wanted)
     return (uint32_t)(peer - worker->peers);
 }
 
+bool worker_peers_have_room(const struct worker *worker)
+{
+    uint32_t n_used = 0;
+
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+        n_used += worker->peers[i].link != NULL;
+    return n_used < WORKER_MAX_PEERS * 3 / 4;
+}
+
 static int send_frame(void *arg, enum frame_type type, const ProtobufCMessage *wire)
 {
     struct worker_peer *peer = arg;

@@ -128,7 +128,8 @@ static int read_sampling(const Baton__Sampling *sampling, struct sample_opts *ou
 static void read_holder(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
 {
     spec->holder = PEER_NONE;
-    if (submit->holder == NULL || submit->holder_tokens == 0 || spec->mode == TASK_DECODE)
+    if (submit->holder == NULL || submit->holder_tokens == 0 || spec->mode == TASK_DECODE ||
+        !worker_peers_have_room(router->worker))
         return;
     spec->holder = worker_peer_for(router->worker, submit->holder);
     spec->holder_tokens = submit->holder_tokens;

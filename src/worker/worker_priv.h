@@ -111,6 +111,8 @@ int worker_peers_accept(struct worker *worker, int fd);
 void worker_peers_close(struct worker *worker);
 /* The slot of a dialled link to this peer, dialling if there is none; PEER_NONE when all slots are busy. */
 uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *peer);
+/* Whether a link more would leave enough of them to hand-offs, which cannot do without. */
+bool worker_peers_have_room(const struct worker *worker);
 void worker_peers_send(struct worker *worker, const struct report *report);
 
 /* local.c */

@@ -88,6 +88,11 @@ uint32_t worker_peer_for(struct worker *self, const Baton__Peer *peer)
     return PEER_NONE;
 }
 
+bool worker_peers_have_room(const struct worker *self)
+{
+    return true;
+}
+
 /* ---- the tests ---- */
 
 static int hello(uint64_t epoch)

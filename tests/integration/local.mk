@@ -6,5 +6,5 @@ integration_tests = tests/integration/test_relay.py tests/integration/test_fault
 	tests/integration/test_api_md.py tests/integration/test_examples.py
 TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py
-TEST_EXTENSIONS = .py
+TEST_EXTENSIONS = .py .vm
 PY_LOG_COMPILER = env BATON_BUILD=$(abs_top_builddir) BATON_SOURCE=$(abs_top_srcdir) PYTHONDONTWRITEBYTECODE=1 python3

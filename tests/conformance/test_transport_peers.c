@@ -360,7 +360,8 @@ static void a_thousand_rounds_leave_nothing(void **state)
     }
     assert_true(n_whole >= n_rounds / 3);
     assert_true(n_descriptors() <= fds);
-    assert_true(mallinfo2().uordblks <= heap_bytes + 65536);
+    printf("  the heap grew by %td bytes\n", (ptrdiff_t)(mallinfo2().uordblks - heap_bytes));
+    assert_true(mallinfo2().uordblks <= heap_bytes + 8192); /* 9 bytes a round show */
     worker_free(sender);
     worker_free(receiver);
 }

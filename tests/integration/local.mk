@@ -9,7 +9,7 @@ integration_tests += tests/integration/test_matrix.py
 EXTRA_DIST += tests/integration/hurt.py
 TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py
-TEST_EXTENSIONS = .py
+TEST_EXTENSIONS = .py .vm
 PY_LOG_COMPILER = env BATON_BUILD=$(abs_top_builddir) BATON_SOURCE=$(abs_top_srcdir) PYTHONDONTWRITEBYTECODE=1 python3
 TESTS += tests/integration/test_share.py
 EXTRA_DIST += tests/integration/test_share.py

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # RDMA for real, in a small emulated machine: `make check-rdma`, which ./check calls once, and which `make check` does not
-# (a machine takes as long under the sanitizers, and says no more).
+# (a machine takes as long under the sanitizers, and says no more).  Its extension is why make knows how to run it although it
+# is not among TESTS.
 EXTRA_DIST += tests/rdma/init tests/rdma/conformance tests/rdma/relay.py
-dist_check_SCRIPTS += tests/rdma/stock-kernel tests/rdma/vm tests/rdma/check-rdma
+dist_check_SCRIPTS += tests/rdma/stock-kernel tests/rdma/vm tests/rdma/check-rdma.vm
 rdma_programs =
 if HAVE_VERBS
 if HAVE_CMOCKA
@@ -19,5 +20,5 @@ endif
 AM_TESTS_ENVIRONMENT += RDMA_PROGRAMS='$(rdma_programs)'; export RDMA_PROGRAMS;
 
 check-rdma:
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS=tests/rdma/check-rdma
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS=tests/rdma/check-rdma.vm
 .PHONY: check-rdma

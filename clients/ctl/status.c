@@ -36,16 +36,21 @@ static bool is_set(const json_t *object, const char *name)
 }
 
 /* A text to show: cut to fit, without anything that a terminal could take for a command. */
-static const char *text_of(const json_t *object, const char *name, char out[64])
+static const char *long_text_of(const json_t *object, const char *name, size_t cap, char *out)
 {
     const char *value = json_string_value(json_object_get(object, name));
 
-    str_copy(out, 64, value != NULL ? value : "");
+    str_copy(out, cap, value != NULL ? value : "");
     out[utf8_valid_prefix(bytes_str(out))] = '\0';
     for (char *c = out; *c != '\0'; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = '?';
     return out;
+}
+
+static const char *text_of(const json_t *object, const char *name, char out[64])
+{
+    return long_text_of(object, name, 64, out);
 }
 
 static double percent(uint64_t part, uint64_t whole)
@@ -198,6 +203,7 @@ static void put_worker_table(const json_t *root, struct buf *out)
     uint64_t hits = count_of(blocks, "hits");
     char one[64];
     char two[64];
+    char rails[512];
 
     buf_printf(out, "%s %s%s\n", text_of(root, "daemon", one), text_of(root, "node", two),
                is_set(root, "draining") ? ", draining" : "");
@@ -233,7 +239,7 @@ static void put_worker_table(const json_t *root, struct buf *out)
                text_of(root, "kv_unix", two));
     if (json_object_get(root, "kv_rdma") != NULL)
         buf_printf(out, "  rdma      %" PRIu64 " up: %s\n", count_of(root, "kv_rdma_rails_up"),
-                   text_of(root, "kv_rdma", one));
+                   long_text_of(root, "kv_rdma", sizeof(rails), rails));
     put_kv_from(json_object_get(root, "peers"), out);
     put_links(json_object_get(root, "routers"), "routers", "address", out);
     put_links(json_object_get(root, "peers"), "peers", "node", out);

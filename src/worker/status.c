@@ -87,6 +87,20 @@ static void set_gauge(struct worker *worker, const char *name, const char *help,
     metric_set(metric_series(metric_family(worker->metrics, METRIC_GAUGE, name, help, ""), NULL), value);
 }
 
+static void note_rdma(struct worker *worker)
+{
+    struct metric_family *failures =
+        metric_family(worker->metrics, METRIC_COUNTER, "baton_kv_rdma_failures_total",
+                      "Connections whose RDMA failed or could not be had; TCP took over.", "");
+    struct tr_counts counts;
+
+    tr_node_counts(worker_engine_transport(worker->engine), &counts);
+    metric_add(metric_series(failures, NULL), (double)(counts.rdma_failures - worker->rdma_failures_told));
+    worker->rdma_failures_told = counts.rdma_failures;
+    set_gauge(worker, "baton_kv_rdma_rails", "RDMA rails that are up.",
+              worker_engine_rdma_rails(worker->engine));
+}
+
 void worker_metrics_load(struct worker *worker, const struct load_report *load)
 {
     struct metric_family *blocks =
@@ -108,4 +122,5 @@ void worker_metrics_load(struct worker *worker, const struct load_report *load)
               load->sched.decode_step_s);
     set_gauge(worker, "baton_transfer_bytes_per_second", "Learned speed of KV transfers that arrived here.",
               load->transfer_bytes_per_s);
+    note_rdma(worker);
 }

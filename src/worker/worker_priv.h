@@ -68,6 +68,7 @@ struct worker { /* one process */
     uint32_t n_routers;
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
+    uint64_t rdma_failures_told; /* to the metrics */
     bool has_load;
     bool is_draining, is_stopping;
     uint32_t n_quiet_looks; /* of the drain timer, in a row */

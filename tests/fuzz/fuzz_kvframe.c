@@ -30,6 +30,16 @@ static void check_frame(const uint8_t *data, size_t size)
         ASSERT(frame.as.data.payload_bytes / frame.as.data.n_pieces <= KV_FRAME_MAX_PIECE);
         ASSERT(frame.as.data.first + frame.as.data.n_pieces > frame.as.data.first);
     }
+    if (frame.type == KV_FRAME_RAIL)
+        ASSERT(frame.as.rail.index < frame.as.rail.n_rails && frame.as.rail.n_rails <= KV_RDMA_MAX_RAILS &&
+               frame.as.rail.n_qps <= KV_RDMA_MAX_QPS && frame.as.rail.n_regions <= KV_RDMA_MAX_REGIONS);
+    if (frame.type == KV_FRAME_REGION)
+        ASSERT(frame.as.region.rail < KV_RDMA_MAX_RAILS && frame.as.region.len_bytes > 0);
+    if (frame.type == KV_FRAME_SLOT)
+        ASSERT(frame.as.slot.slot < KV_RDMA_MAX_SLOTS && frame.as.slot.n_blocks > 0 &&
+               frame.as.slot.n_per_chunk > 0);
+    if (frame.type == KV_FRAME_CREDIT)
+        ASSERT(frame.as.credit.rail < KV_RDMA_MAX_RAILS && frame.as.credit.qp < KV_RDMA_MAX_QPS);
     if (frame.type == KV_FRAME_ANNOUNCE)
         ASSERT(frame.as.announce.first + frame.as.announce.n_pieces > frame.as.announce.first);
 }

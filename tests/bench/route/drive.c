@@ -136,18 +136,6 @@ static uint64_t between_ns(const struct drive *drive, uint64_t began_ns, uint64_
     return took_ns > drive->look_ns ? took_ns - drive->look_ns : 0;
 }
 
-static uint64_t measure_look(const struct drive *drive)
-{
-    uint64_t least_ns = UINT64_MAX;
-
-    for (int i = 0; i < 1000; i++) {
-        uint64_t began_ns = stamp_ns(drive), took_ns = stamp_ns(drive) - began_ns;
-
-        least_ns = took_ns < least_ns ? took_ns : least_ns;
-    }
-    return least_ns;
-}
-
 static uint64_t occupy(struct drive *drive, uint64_t at_ns, uint64_t took_ns)
 {
     drive->free_ns = (drive->free_ns > at_ns ? drive->free_ns : at_ns) + took_ns;
@@ -350,6 +338,20 @@ static int by_size(const void *a, const void *b)
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return (x > y) - (x < y);
+}
+
+static uint64_t measure_look(const struct drive *drive)
+{
+    enum { N = 1001 };
+    uint64_t looks_ns[N];
+
+    for (int i = 0; i < N; i++) {
+        uint64_t began_ns = stamp_ns(drive);
+
+        looks_ns[i] = stamp_ns(drive) - began_ns;
+    }
+    qsort(looks_ns, N, sizeof(*looks_ns), by_size);
+    return looks_ns[N / 2];
 }
 
 static void percentiles(uint64_t *values, size_t n, double out[4])

@@ -122,8 +122,8 @@ static void print_results(const struct route_opts *opts, const struct route_resu
     printf("           ends, reports, events, losses     %9.2f us\n", MEDIAN(other_us));
     printf("%-44s %9s %9s %9s %9s\n", "", "p50", "p99", "p99.9", "most");
     print_times("a request's own work", results, n, offsetof(struct route_result, service_us));
-    printf("arrival to booking, %6.0f/s offered         ", opts->rate_per_s);
-    print_times("", results, n, offsetof(struct route_result, wait_us));
+    printf("(offered: %.0f per s)\n", opts->rate_per_s);
+    print_times("from its arrival to its booking", results, n, offsetof(struct route_result, wait_us));
     printf("longest piece of other work                  %9.1f us\n", MEDIAN(longest_other_us));
     printf("hit share of blocks: expected, found         %9.1f %% %6.1f %%\n", 100 * MEDIAN(hoped),
            100 * MEDIAN(hit));

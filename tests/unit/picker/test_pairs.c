@@ -305,6 +305,20 @@ static void chooses_what_trying_everything_chooses(void **state)
     picker_fleet_free(fleet);
 }
 
+/* Slot 0 has taken another layout, slot 1 has not: nothing is left of their having been partners. */
+static void assert_no_pair(const struct picker_fleet *fleet, const struct picker_goals *goals)
+{
+    struct picker_slots others = {{0}};
+    struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 10, .excluded = &others};
+    struct picker_choice choice;
+
+    for (uint32_t slot = 2; slot < PICKER_MAX_WORKERS; slot++)
+        picker_slots_add(&others, slot);
+    assert_int_equal(picker_pick(fleet, goals, &request, &choice), 0);
+    assert_int_equal(choice.prefill, PICKER_NONE);
+    assert_int_equal(choice.decode, 1);
+}
+
 /* As many kinds of workers as there are workers, and again others: places of kinds are used again. */
 static void every_worker_may_be_of_its_own_kind(void **state)
 {
@@ -324,6 +338,8 @@ static void every_worker_may_be_of_its_own_kind(void **state)
                                         .prefill_tokens_per_s = 1000};
 
             assert_int_equal(picker_fleet_set(fleet, slot, &row), 0);
+            if (round == 1 && slot == 0)
+                assert_no_pair(fleet, &goals);
         }
         assert_int_equal(picker_fleet_n_usable(fleet, 0), PICKER_MAX_WORKERS);
         for (uint32_t i = 0; i < PICKER_MAX_WORKERS / 2; i++) {

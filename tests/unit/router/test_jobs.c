@@ -3,6 +3,7 @@
 #include "tests/unit/check.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -267,6 +268,31 @@ static void absurd_reports_are_cut(void **state)
     assert_true(picker_itl_s(&row) > 1);
 }
 
+/* Each takes one of as many requests; when one goes, what it had goes to another. */
+static void many_workers_share_the_work(void **state)
+{
+    enum { N = 99 }; /* prompts of the rig are different up to there */
+    static struct link *links[N];
+    char node[16];
+
+    for (uint32_t i = 0; i < N; i++) {
+        snprintf(node, sizeof(node), "d%u", i);
+        links[i] = rig_worker(&rig, node, PICKER_DECODE, i + 1, 100);
+        assert_non_null(links[i]);
+    }
+    for (uint32_t i = 0; i < N; i++)
+        assert_non_null(rig_submit(&rig, 40, 20)->handle);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_non_null(rig_sent(links[i], 0));
+        assert_null(rig_sent(links[i], 1));
+    }
+    rig_lose(&rig, links[N - 1]);
+    assert_int_equal(rig.router.n_queued, 0);
+    for (uint32_t i = 0; i < N; i++)
+        rig_cancel(&rig.clients[i]);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
 static void hellos_are_looked_at(void **state)
 {
     static const char *const bad[] = {"", "a b", "x\r\ny",
@@ -459,6 +485,7 @@ int main(void)
         T(an_end_that_is_none_moves_the_job),
         T(absurd_proofs_are_cut),
         T(absurd_reports_are_cut),
+        T(many_workers_share_the_work),
         T(hellos_are_looked_at),
         T(a_paused_stream_is_resumed_at_its_length),
         T(a_whole_answer_needs_no_worker_for_its_end),

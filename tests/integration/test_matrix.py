@@ -109,11 +109,23 @@ class Rig:
     def n_failed(self):
         return sum(d.metric('baton_handoffs_received_total{result="failed"}') for d in self.decodes)
 
-    def assert_nothing_left(self):
-        self.c.assert_quiet(timeout=30)
+    def what_is_left(self):
+        left = {}
         for worker in self.c.workers:
-            blocks = worker.status()["blocks"]
-            assert blocks["free"] + blocks["cached"] == blocks["total"], (worker.name, blocks)
+            status = worker.status()
+            blocks = status["blocks"]
+            if status["tasks"] or blocks["leased"] or blocks["free"] + blocks["cached"] != blocks["total"]:
+                left[worker.name] = (status["tasks"], blocks)
+        return left
+
+    def assert_nothing_left(self):
+        """Seen three times in a row: workers report every 100 ms, and a request that was placed anew may be cancelled only then."""
+        until, n_clean, left = time.monotonic() + patience(20), 0, {}
+        while n_clean < 3:
+            left = self.what_is_left()
+            n_clean = 0 if left else n_clean + 1
+            assert time.monotonic() < until, left
+            time.sleep(0.1)
 
 
 def reference(rig, prompt):
@@ -264,18 +276,22 @@ def run_all(transport, cells):
 
 
 def another_layout_is_refused_with_a_reason():
-    """Same model, KV of another type: the workers do not hand over to each other, the log says why, and the answer comes."""
+    """Same model, KV of another type: the workers are not paired, and the answer comes.  Blocks of another size: the router refuses the
+    worker's HELLO, and the worker's log says why."""
     with Cluster() as c:
         c.router()
-        prefill = c.worker("prefill", **SIM, kv__type="f16")
-        decode = c.worker("decode", **SIM, kv__type="f32")
+        c.worker("prefill", kv__type="f16")
+        c.worker("decode", kv__type="f32")
         c.wait_ready(prefill=1, decode=1)
-        got = c.ask("other " + PROMPT, **ASK)
+        got = c.ask("other " + PROMPT, max_tokens=8)
         assert got.proof["transferred"] == 0, got.proof
-        assert got.text == c.ask("other " + PROMPT, port=decode.http, **ASK).text
-        logs = "".join(open(w.log_path, errors="replace").read() for w in (prefill, decode))
-        assert "another layout" in logs
-        c.assert_quiet()
+        stranger = c.worker("decode", kv__block_tokens="16")
+        until = time.monotonic() + patience(20)
+        while "another block size" not in open(stranger.log_path, errors="replace").read():
+            assert time.monotonic() < until, stranger.tail()
+            time.sleep(0.05)
+        assert c.ask("again " + PROMPT, max_tokens=8).is_whole
+        assert [w["usable"] for w in c.routers[0].status()["workers"]].count(True) == 2
 
 
 def another_version_is_refused():
@@ -288,10 +304,13 @@ def another_version_is_refused():
         for junk in (b"BTN1\x02\x00\x01\x00\x00\x00\x00\x00", b"BTN9" * 8, b"\x16\x03\x01\x00\x05hello"):
             with socket.create_connection(("127.0.0.1", decode.link)) as s:
                 s.settimeout(patience(20))
-                s.sendall(junk)
-                s.shutdown(socket.SHUT_WR)
-                while s.recv(4096):
-                    pass
+                try:
+                    s.sendall(junk)
+                    s.shutdown(socket.SHUT_WR)
+                    while s.recv(4096):
+                        pass
+                except (ConnectionError, OSError) as e:
+                    assert not isinstance(e, TimeoutError), "the connection was kept"
         assert c.ask("version " + PROMPT, **ASK).is_whole
         assert decode.n_descriptors() <= before + 2
         c.assert_quiet()

@@ -48,6 +48,11 @@ static inline b64 b64_or(b64 a, b64 b)
     return (b64){_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)};
 }
 
+static inline b64 b64_join(b64 a, uint8_t mask, b64 b)
+{
+    return b64_or(b64_and(a, mask), b);
+}
+
 static inline b64 b64_lookup(b64 a, const uint8_t table[16])
 {
     __m256i entries = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));

@@ -38,6 +38,11 @@ static inline b64 b64_or(b64 a, b64 b)
     return _mm512_or_si512(a, b);
 }
 
+static inline b64 b64_join(b64 a, uint8_t mask, b64 b)
+{
+    return _mm512_ternarylogic_epi32(a, _mm512_set1_epi8((char)mask), b, 0xea);
+}
+
 static inline b64 b64_lookup(b64 a, const uint8_t table[16])
 {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), a);

@@ -48,6 +48,11 @@ static inline b64 b64_or(b64 a, b64 b)
     return a;
 }
 
+static inline b64 b64_join(b64 a, uint8_t mask, b64 b)
+{
+    return b64_or(b64_right(a, 0, mask), b);
+}
+
 static inline b64 b64_lookup(b64 a, const uint8_t table[16])
 {
     for (int i = 0; i < 4; i++)

@@ -48,6 +48,14 @@ static inline b64 b64_or(b64 a, b64 b)
     return a;
 }
 
+/* a's bits in the mask, b's all. */
+static inline b64 b64_join(b64 a, uint8_t mask, b64 b)
+{
+    for (int i = 0; i < 64; i++)
+        a.at[i] = (uint8_t)((a.at[i] & mask) | b.at[i]);
+    return a;
+}
+
 /* Each byte of a (0..15) replaced by that entry of the table. */
 static inline b64 b64_lookup(b64 a, const uint8_t table[16])
 {

@@ -13,7 +13,11 @@
  * bit of the quants on average against a free scale and saves a tenth of the time.  All instruction sets give
  * the same bits: two float operations per sub without a min, three with one.
  *
- *     activations packed   [qblk] { [k/4: 8][token][4 quants]  start[sub][token]  magic[token]
+ * Where u comes 2^s times too large (a bit field that was not moved: quant_shift), the dots start at
+ * bits(1.5 * 2^(23+e-s)) - 2^s * zero * sum of q, and the same subtraction leaves the same 2^e * dot, since
+ * |2^s * dot| < 2^22 for all fields.
+ *
+ *     activations packed   [qblk] { [k/4: 8][token][4 quants]  start[sub][token]  magic[sub][token]
  *                                   base[sub][token] with a min: -2^e * sum of q }
  *
  * Here: the tile over expanded weights, which many tokens share, and the packing of activations.
@@ -105,29 +109,36 @@ static inline v16 quantize(const float *x, float by, int8_t quants[16])
     return v16_sub(shifted, magic);
 }
 
-/* One qblk of one token, the i-th with these scales; out: of the tile. */
+/* What a sub of one token begins with and ends with. */
+INLINED void pack_sub(struct quant_form form, uint32_t magic_bits, float sum, uint32_t shift,
+                      int32_t *start_out, float *magic_out)
+{
+    bool is_number = sum >= -4096 && sum <= 4096 && magic_bits != NAN_BITS;
+
+    /* NaN and infinity reach every output by way of magic; the cast must not see them. */
+    magic_bits = is_number ? magic_bits - (shift << 23) : NAN_BITS;
+    *start_out = (int32_t)magic_bits - (is_number ? ((int32_t)form.zero << shift) * (int32_t)sum : 0);
+    *magic_out = float_of(magic_bits);
+}
+
+/* One qblk of one token, the i-th with these scales; out: of the tile.  parity: of the qblk. */
 INLINED void pack_qblk(struct quant_form form, const float *x, const struct act_scales *scales, uint32_t i,
-                       uint8_t *out, uint32_t token, uint32_t n_tokens)
+                       uint32_t parity, uint8_t *out, uint32_t token, uint32_t n_tokens)
 {
     int32_t *start = (int32_t *)(out + (size_t)FOURS * n_tokens * Q8_QUANT_BYTES);
-    float *magic = (float *)(start + form.n_subs * n_tokens), *base = magic + n_tokens;
+    float *magic = (float *)(start + form.n_subs * n_tokens), *base = magic + form.n_subs * n_tokens;
     int8_t quants[QBLK_WEIGHTS];
     v16 low = quantize(x, scales->by[i], quants), high = quantize(x + 16, scales->by[i], quants + 16);
     float sums[2] = {form.n_subs == 1 ? v16_sum(v16_add(low, high)) : v16_sum(low), 0};
-    bool is_number = sums[0] >= -4096 && sums[0] <= 4096;
 
-    if (form.n_subs == 2) {
+    if (form.n_subs == 2)
         sums[1] = v16_sum(high);
-        is_number = is_number && sums[1] >= -4096 && sums[1] <= 4096;
-    }
     for (uint32_t s = 0; s < form.n_subs; s++) {
-        /* NaN and infinity reach every output by way of magic; the cast must not see them. */
-        start[s * n_tokens + token] =
-            (int32_t)scales->magic[i] - (is_number ? (int32_t)form.zero * (int32_t)sums[s] : 0);
+        pack_sub(form, scales->magic[i], sums[s], quant_shift(form, parity, s), &start[s * n_tokens + token],
+                 &magic[s * n_tokens + token]);
         if (form.has_min)
             base[s * n_tokens + token] = -scales->step[i] * sums[s];
     }
-    magic[token] = float_of(is_number ? scales->magic[i] : NAN_BITS);
     for (uint32_t four = 0; four < FOURS; four++)
         q8_place(out + ((size_t)four * n_tokens + token) * Q8_QUANT_BYTES, quants + four * 4);
 }
@@ -149,8 +160,8 @@ static void pack_q8(const struct pack *pack)
                 scales.amax[i] = largest(x + (size_t)i * QBLK_WEIGHTS);
             find_scales(&scales);
             for (uint32_t i = 0; i < n; i++)
-                pack_qblk(form, x + (size_t)i * QBLK_WEIGHTS, &scales, i, out + i * qblk_bytes, t,
-                          pack->n_tokens);
+                pack_qblk(form, x + (size_t)i * QBLK_WEIGHTS, &scales, i, (k / QBLK_WEIGHTS + i) % 2,
+                          out + i * qblk_bytes, t, pack->n_tokens);
         }
     }
 }

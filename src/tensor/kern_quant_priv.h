@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops over quantised weights, for kern_q8.c, kern_expand.c and kern_direct.c to unroll: reading
- * chunks (quant_priv.h) and the step that all types, tables and shapes share (kern_q8.c has the arithmetic).
+/* The inner loops over quantised weights, for kern_q8.c and kern_direct.c to unroll: the step that all
+ * types, tables and shapes share (kern_q8.c has the arithmetic; kern_chunk_priv.h reads the weights).
  *
  * Everything is expanded in place with a constant form and shape, so the branches on them cost nothing.
  *
@@ -8,103 +8,12 @@
 #ifndef TENSOR_KERN_QUANT_PRIV_H
 #define TENSOR_KERN_QUANT_PRIV_H
 
-#include "tensor/kern_set_priv.h"
-#include "tensor/quant_priv.h"
-
-#ifndef KERN_Q8
-#define KERN_Q8 "tensor/q8_scalar_priv.h"
-#endif
-#include KERN_Q8
-
-#define INLINED static inline __attribute__((always_inline))
+#include "tensor/kern_chunk_priv.h"
 
 void Q8(tile_q8)(const struct tile_q8 *tile);
 void Q8(direct_q8)(const struct tile_q8 *tile);
 void Q8(expand_q8)(const struct expand *expand);
 extern const struct kern_q8 Q8(kern_q8);
-
-/* ---- reading a chunk ---- */
-
-enum { MAX_CHUNK_SUBS = 2 * CHUNK_QBLKS };
-
-struct chunk { /* of a group of panels */
-    const uint8_t *at;
-    size_t panel_step;
-    const uint8_t *lookup;
-    struct quant_chunk parts;
-    v16 d[MAX_GROUP_PANELS], dmin[MAX_GROUP_PANELS];
-    /* SCALE_NIBBLES taken apart: scales, then mins */
-    int8_t subs[MAX_GROUP_PANELS][2][MAX_CHUNK_SUBS * PANEL_ROWS];
-};
-
-INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_panels, struct chunk *chunk)
-{
-    chunk->parts = quant_chunk(form, n_qblks);
-#pragma GCC unroll 4
-    for (uint32_t p = 0; p < n_panels; p++) {
-        const uint8_t *at = chunk->at + p * chunk->panel_step;
-
-        if (form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES)
-            chunk->d[p] = v16_from_f16((const uint16_t *)(at + chunk->parts.d));
-        if ((form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES) && form.has_min)
-            chunk->dmin[p] = v16_from_f16((const uint16_t *)(at + chunk->parts.dmin));
-        for (uint32_t i = 0; form.scale == SCALE_NIBBLES && i < n_qblks * form.n_subs * PANEL_ROWS; i += 64) {
-            b64 both = b64_load(at + chunk->parts.scale + i);
-
-            b64_store(chunk->subs[p][0] + i, b64_right(both, 0, 15));
-            b64_store(chunk->subs[p][1] + i, b64_right(both, 4, 15));
-        }
-    }
-}
-
-/* Four columns of each lane as whole bytes. */
-INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32_t panel, uint32_t qblk,
-                       uint32_t four)
-{
-    const uint8_t *at = chunk->at + panel * chunk->panel_step;
-    const uint32_t per_row = 8u / form.low_bits;
-    b64 u = b64_load(at + ((size_t)qblk * form.low_bits + four / per_row) * 64);
-
-    if (form.low_bits < 8)
-        u = b64_right(u, four % per_row * form.low_bits, (uint8_t)((1u << form.low_bits) - 1));
-    if (form.high_bits > 0) {
-        const uint32_t fields = 8u / form.high_bits, bit = four % fields * form.high_bits;
-        const uint8_t mask = (uint8_t)(((1u << form.high_bits) - 1) << form.low_bits);
-        b64 high = b64_load(at + chunk->parts.high + ((size_t)qblk * form.high_bits + four / fields) * 64);
-
-        u = b64_or(u, bit < form.low_bits ? b64_left(high, form.low_bits - bit, mask)
-                                          : b64_right(high, bit - form.low_bits, mask));
-    }
-    return form.is_table ? b64_lookup(u, chunk->lookup) : u;
-}
-
-INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint32_t panel, uint32_t sub)
-{
-    const uint8_t *at = chunk->at + panel * chunk->panel_step + chunk->parts.scale;
-    const size_t i = (size_t)sub * PANEL_ROWS;
-
-    if (form.scale == SCALE_F32)
-        return v16_load((const float *)at + i);
-    if (form.scale == SCALE_F16)
-        return v16_from_f16((const uint16_t *)at + i);
-    if (form.scale == SCALE_BF16)
-        return v16_from_bf16((const uint16_t *)at + i);
-    return v16_mul(chunk->d[panel],
-                   v16_from_i8(form.scale == SCALE_I8 ? (const int8_t *)at + i : chunk->subs[panel][0] + i));
-}
-
-INLINED v16 chunk_min(struct quant_form form, const struct chunk *chunk, uint32_t panel, uint32_t sub)
-{
-    const uint8_t *at = chunk->at + panel * chunk->panel_step + chunk->parts.min;
-    const size_t i = (size_t)sub * PANEL_ROWS;
-
-    if (form.scale == SCALE_F32)
-        return v16_load((const float *)at + i);
-    if (form.scale == SCALE_F16)
-        return v16_from_f16((const uint16_t *)at + i);
-    return v16_mul(chunk->dmin[panel],
-                   v16_from_i8(form.scale == SCALE_I8 ? (const int8_t *)at + i : chunk->subs[panel][1] + i));
-}
 
 /* ---- fetching ---- */
 
@@ -133,11 +42,12 @@ INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint3
 /* ---- the step ---- */
 
 /* One sub of a qblk: dots in whole numbers, then their part of the sums.  x: the qblk's activations. */
-INLINED void step_sub(struct quant_form form, const struct chunk *chunk, uint32_t qblk, uint32_t sub,
-                      const uint8_t *x, uint32_t n_panels, uint32_t n_tokens, struct sums *sums)
+INLINED void step_sub(struct quant_form form, const struct chunk *chunk, struct sub_at at, const uint8_t *x,
+                      uint32_t n_panels, uint32_t n_tokens, struct sums *sums)
 {
     const int32_t *start = (const int32_t *)(x + (size_t)FOURS * n_tokens * Q8_QUANT_BYTES);
-    const float *magic = (const float *)(start + form.n_subs * n_tokens), *base = magic + n_tokens;
+    const float *magic = (const float *)(start + form.n_subs * n_tokens),
+                *base = magic + form.n_subs * n_tokens;
     const uint32_t fours = FOURS / form.n_subs;
     q8_sums dots[MAX_GROUP_PANELS][MAX_TILE_TOKENS];
 
@@ -145,16 +55,16 @@ INLINED void step_sub(struct quant_form form, const struct chunk *chunk, uint32_
     for (uint32_t t = 0; t < n_tokens; t++)
 #pragma GCC unroll 4
         for (uint32_t p = 0; p < n_panels; p++)
-            dots[p][t] = q8_start(start[sub * n_tokens + t]);
+            dots[p][t] = q8_start(start[at.sub * n_tokens + t]);
 #pragma GCC unroll 8
-    for (uint32_t four = sub * fours; four < (sub + 1) * fours; four++) {
+    for (uint32_t four = at.sub * fours; four < (at.sub + 1) * fours; four++) {
         q8_x quants[MAX_TILE_TOKENS];
 #pragma GCC unroll 12
         for (uint32_t t = 0; t < n_tokens; t++)
             quants[t] = q8_load_x(x + ((size_t)four * n_tokens + t) * Q8_QUANT_BYTES);
 #pragma GCC unroll 4
         for (uint32_t p = 0; p < n_panels; p++) {
-            q8_weights u = q8_of_bytes(chunk_four(form, chunk, p, qblk, four));
+            q8_weights u = q8_of_bytes(chunk_four(form, chunk, p, at.qblk, at.parity, four));
 #pragma GCC unroll 12
             for (uint32_t t = 0; t < n_tokens; t++)
                 dots[p][t] = q8_dot(dots[p][t], u, quants[t]);
@@ -162,31 +72,41 @@ INLINED void step_sub(struct quant_form form, const struct chunk *chunk, uint32_
     }
 #pragma GCC unroll 4
     for (uint32_t p = 0; p < n_panels; p++) {
-        v16 scale = chunk_scale(form, chunk, p, qblk * form.n_subs + sub);
+        v16 scale = chunk_scale(form, chunk, p, at);
 #pragma GCC unroll 12
         for (uint32_t t = 0; t < n_tokens; t++)
-            sums->at[p][t] = v16_fma(q8_minus(dots[p][t], magic[t]), scale, sums->at[p][t]);
+            sums->at[p][t] =
+                v16_fma(q8_minus(dots[p][t], magic[at.sub * n_tokens + t]), scale, sums->at[p][t]);
         if (!form.has_min)
             continue;
-        v16 min = chunk_min(form, chunk, p, qblk * form.n_subs + sub);
+        v16 min = chunk_min(form, chunk, p, at);
 #pragma GCC unroll 12
         for (uint32_t t = 0; t < n_tokens; t++)
-            sums->at[p][t] = v16_fma(v16_set1(base[sub * n_tokens + t]), min, sums->at[p][t]);
+            sums->at[p][t] = v16_fma(v16_set1(base[at.sub * n_tokens + t]), min, sums->at[p][t]);
     }
 }
 
-/* A chunk of n_qblks; returns the activations behind it. */
+INLINED const uint8_t *step_qblk(struct quant_form form, const struct chunk *chunk, struct sub_at at,
+                                 const uint8_t *x, uint32_t n_panels, uint32_t n_tokens, struct sums *sums,
+                                 struct fetching *fetching)
+{
+    fetch_some(form, fetching, n_panels);
+#pragma GCC unroll 2
+    for (at.sub = 0; at.sub < form.n_subs; at.sub++)
+        step_sub(form, chunk, at, x, n_panels, n_tokens, sums);
+    return x + (size_t)n_tokens * quant_act_bytes(form, Q8_QUANT_BYTES);
+}
+
+/* A chunk of n_qblks; returns the activations behind it.  Qblks come in pairs where they share rows. */
 INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, const uint8_t *x,
                                   uint32_t n_qblks, uint32_t n_panels, uint32_t n_tokens, struct sums *sums,
                                   struct fetching *fetching)
 {
     chunk_open(form, n_qblks, n_panels, chunk);
     for (uint32_t qblk = 0; qblk < n_qblks; qblk++) {
-        fetch_some(form, fetching, n_panels);
-#pragma GCC unroll 2
-        for (uint32_t sub = 0; sub < form.n_subs; sub++)
-            step_sub(form, chunk, qblk, sub, x, n_panels, n_tokens, sums);
-        x += (size_t)n_tokens * quant_act_bytes(form, Q8_QUANT_BYTES);
+        x = step_qblk(form, chunk, (struct sub_at){qblk, 0, 0}, x, n_panels, n_tokens, sums, fetching);
+        if (form.bits < 8 && ++qblk < n_qblks)
+            x = step_qblk(form, chunk, (struct sub_at){qblk, 1, 0}, x, n_panels, n_tokens, sums, fetching);
     }
     return x;
 }

@@ -19,7 +19,7 @@ static inline uint32_t weight_plain_bytes(enum dtype type)
 
 static inline bool weight_is_quant(enum dtype type)
 {
-    return quant_form(type).low_bits > 0;
+    return quant_form(type).bits > 0;
 }
 
 static inline uint32_t weight_n_panels(uint32_t rows)

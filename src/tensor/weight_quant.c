@@ -6,8 +6,8 @@
  *                         v           u = quant - the lowest quant of the type, or an index to its table
  *     16 rows of u    [qblk][four][lane][4]        as kernels see them, a byte each
  *                         |
- *                         v           bit fields of two rows of 64 bytes and more in one
- *     chunk           low | high | scales          quant_priv.h
+ *                         v           bit fields of two qblks in the rows of 64 bytes that they share
+ *     chunk           u | scales                   quant_priv.h
  *
  * One chunk at a time stays in the first-level cache, and the last step works on whole rows of 64 bytes, so
  * it is the reading of the file's qblks that takes the time.
@@ -48,6 +48,15 @@ static void put_u16(uint8_t *to, uint32_t lane, uint16_t value)
     memcpy(to + lane * sizeof(value), &value, sizeof(value));
 }
 
+/* Where a lane has a small scale, from the first of them; its min, where it has a byte of its own, is two
+ * further. */
+static size_t small_at(struct quant_form form, size_t sub, uint32_t lane)
+{
+    const size_t each = form.scale == SCALE_I8 && form.has_min ? 2 : 4;
+
+    return sub / each * FOUR_BYTES + lane * 4 + sub % each;
+}
+
 /* The scales of n_subs subs from sub on: of one qblk of 32, or of 256. */
 static void pack_scales(struct quant_form form, const struct qblk_parts *parts, uint32_t sub, uint32_t n_subs,
                         uint32_t n_qblks, uint8_t *chunk, uint32_t lane)
@@ -63,15 +72,15 @@ static void pack_scales(struct quant_form form, const struct qblk_parts *parts, 
         return;
     }
     for (uint32_t s = 0; s < n_subs; s++) {
-        size_t i = first + s * PANEL_ROWS + lane;
+        size_t i = small_at(form, sub + s, lane);
 
         if (form.scale == SCALE_NIBBLES) {
             chunk[at.scale + i] = (uint8_t)(parts->sub_scales[s] | parts->sub_mins[s] << 4);
             continue;
         }
-        chunk[at.scale + i] = (uint8_t)parts->sub_scales[s];
+        chunk[at.scale + i] = (uint8_t)(parts->sub_scales[s] + SMALL_BIAS);
         if (form.has_min)
-            chunk[at.min + i] = parts->sub_mins[s];
+            chunk[at.min + i + 2] = parts->sub_mins[s];
     }
     put_u16(chunk + at.d, lane, f32_to_f16(parts->scale));
     if (form.has_min)
@@ -101,20 +110,70 @@ static void pack_lane(const struct quant_source *source, const uint8_t u_of[256]
     }
 }
 
-/* Fields of bits of u above from, as many to a byte as there is room for. */
-static void pack_bits(const struct bytes_of_chunk *bytes, uint32_t n_qblks, uint32_t from, uint32_t bits,
-                      uint8_t *out)
+/* A piece of u and where it is among the rows of two qblks (quant_priv.h). */
+struct place {
+    uint8_t row, bit; /* in the rows */
+    uint8_t from, n;  /* of u's bits */
+};
+enum { MAX_PLACES = 3 };
+
+/* Of four i of the sixteen of two qblks; returns how many. */
+static uint32_t places_of(uint32_t bits, uint32_t i, struct place places[MAX_PLACES])
 {
-    const uint32_t per_row = 8 / bits;
-    const uint8_t mask = (uint8_t)((1u << bits) - 1);
+    const uint8_t f = i % 4, part = (uint8_t)(i / 4), four = i % FOURS;
 
-    for (uint32_t row = 0; row < n_qblks * FOURS / per_row; row++, out += FOUR_BYTES) {
-        const uint8_t *u = bytes->u[0][0] + (size_t)row * per_row * FOUR_BYTES;
+    if (bits == 8)
+        places[0] = (struct place){(uint8_t)i, 0, 0, 8};
+    else if (bits == 4)
+        places[0] = (struct place){four, i < FOURS ? 0 : 4, 0, 4};
+    else if (bits == 2)
+        places[0] = (struct place){f, 2 * part, 0, 2};
+    else if (bits == 5 && i < FOURS)
+        places[0] = (struct place){four, 0, 0, 5};
+    else if (bits == 3 && part < 2)
+        places[0] = (struct place){f, 3 * part, 0, 3};
+    else if (bits == 3 && part == 2)
+        places[0] = (struct place){4 + f % 2, 3 * (f / 2), 0, 3};
+    else if (bits == 6 && part < 3)
+        places[0] = (struct place){(uint8_t)i, 0, 0, 6};
+    else if (bits == 5) {
+        places[0] = (struct place){four, 5, 2, 3};
+        places[1] = (struct place){8 + four / 4, 2 * f, 0, 2};
+        return 2;
+    } else if (bits == 3) {
+        places[0] = (struct place){f, 6, 1, 2};
+        places[1] = (struct place){4 + f % 2, 6 + f / 2, 0, 1};
+        return 2;
+    } else {
+        for (uint8_t k = 0; k < 3; k++)
+            places[k] = (struct place){4 * k + f, 6, 4 - 2 * k, 2};
+        return 3;
+    }
+    return 1;
+}
 
-        memset(out, 0, FOUR_BYTES);
-        for (uint32_t field = 0; field < per_row; field++, u += FOUR_BYTES)
-            for (uint32_t i = 0; i < FOUR_BYTES; i++)
-                out[i] |= (uint8_t)((u[i] >> from & mask) << field * bits);
+static uint8_t mask_of(struct place place)
+{
+    return (uint8_t)((1u << place.n) - 1);
+}
+
+/* All u of a chunk to its rows. */
+static void pack_bits(const struct bytes_of_chunk *bytes, uint32_t n_qblks, uint32_t bits, uint8_t *out)
+{
+    memset(out, 0, quant_chunk((struct quant_form){.bits = (uint8_t)bits}, n_qblks).scale);
+    for (uint32_t four = 0; four < n_qblks * FOURS; four++) {
+        const uint8_t *u = bytes->u[four / FOURS][four % FOURS];
+        uint8_t *rows = out + (size_t)(four / (2 * FOURS)) * 2 * bits * FOUR_BYTES;
+        struct place places[MAX_PLACES];
+        uint32_t n = places_of(bits, four % (2 * FOURS), places);
+
+        for (uint32_t j = 0; j < n; j++) {
+            const uint8_t from = places[j].from, bit = places[j].bit, mask = mask_of(places[j]);
+            uint8_t *row = rows + (size_t)places[j].row * FOUR_BYTES;
+
+            for (uint32_t b = 0; b < FOUR_BYTES; b++)
+                row[b] |= (uint8_t)((u[b] >> from & mask) << bit);
+        }
     }
 }
 
@@ -128,10 +187,7 @@ void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk)
     for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
         if (source->rows[lane] != NULL)
             pack_lane(source, u_of, lane, &bytes, chunk);
-    pack_bits(&bytes, source->n_qblks, 0, form.low_bits, chunk);
-    if (form.high_bits > 0)
-        pack_bits(&bytes, source->n_qblks, form.low_bits, form.high_bits,
-                  chunk + quant_chunk(form, source->n_qblks).high);
+    pack_bits(&bytes, source->n_qblks, form.bits, chunk);
 }
 
 /* ---- and back ---- */
@@ -144,46 +200,41 @@ static uint16_t get_lane16(const uint8_t *from, uint32_t lane)
     return value;
 }
 
-/* The bits of byte i of a qblk's u. */
-static uint32_t bits_at(const uint8_t *rows, uint32_t bits, uint32_t four, uint32_t i)
-{
-    const uint32_t per_row = 8 / bits;
-
-    return rows[four / per_row * FOUR_BYTES + i] >> four % per_row * bits & ((1u << bits) - 1);
-}
-
 /* Scale and min of a sub in one lane. */
-static void sub_of(struct quant_form form, const uint8_t *chunk, const struct quant_chunk *at, size_t i,
+static void sub_of(struct quant_form form, const uint8_t *chunk, const struct quant_chunk *at, size_t sub,
                    uint32_t lane, float *scale, float *min)
 {
     *min = 0;
     if (form.scale == SCALE_BF16 || form.scale == SCALE_F16) {
-        uint16_t bits = get_lane16(chunk + at->scale + i * 2, lane);
+        uint16_t bits = get_lane16(chunk + at->scale + sub * PANEL_ROWS * 2, lane);
 
         *scale = form.scale == SCALE_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
         if (form.has_min)
-            *min = f16_to_f32(get_lane16(chunk + at->min + i * 2, lane));
+            *min = f16_to_f32(get_lane16(chunk + at->min + sub * PANEL_ROWS * 2, lane));
         return;
     }
     float d = f16_to_f32(get_lane16(chunk + at->d, lane));
     float dmin = form.has_min ? f16_to_f32(get_lane16(chunk + at->dmin, lane)) : 0;
-    uint8_t small = chunk[at->scale + i + lane], small_min = form.has_min ? chunk[at->min + i + lane] : 0;
+    const uint8_t *small = chunk + at->scale + small_at(form, sub, lane);
 
-    *scale = d * (float)(form.scale == SCALE_NIBBLES ? small & 15 : (int8_t)small);
-    *min = dmin * (float)(form.scale == SCALE_NIBBLES ? small_min >> 4 : small_min);
+    *scale = d * (float)(form.scale == SCALE_NIBBLES ? small[0] & 15 : small[0] - SMALL_BIAS);
+    if (form.has_min)
+        *min = dmin * (float)(form.scale == SCALE_NIBBLES ? small[0] >> 4 : small[2]);
 }
 
 /* The whole number of column i of a chunk. */
-static uint32_t u_at(const struct weight *weight, const uint8_t *chunk, const struct quant_chunk *at,
-                     uint32_t i, uint32_t lane)
+static uint32_t u_at(const struct weight *weight, const uint8_t *chunk, uint32_t i, uint32_t lane)
 {
     const struct quant_form form = quant_form(weight->type);
-    const size_t q = i / QBLK_WEIGHTS;
-    const uint32_t four = i % QBLK_WEIGHTS / 4, byte = lane * 4 + i % 4;
-    uint32_t u = bits_at(chunk + q * 64 * form.low_bits, form.low_bits, four, byte);
+    const uint8_t *rows = chunk + (size_t)(i / (2 * QBLK_WEIGHTS)) * 2 * form.bits * FOUR_BYTES;
+    struct place places[MAX_PLACES];
+    uint32_t n = places_of(form.bits, i % (2 * QBLK_WEIGHTS) / 4, places), u = 0;
 
-    if (form.high_bits > 0)
-        u |= bits_at(chunk + at->high + q * 64 * form.high_bits, form.high_bits, four, byte) << form.low_bits;
+    for (uint32_t j = 0; j < n; j++) {
+        uint32_t byte = rows[(size_t)places[j].row * FOUR_BYTES + lane * 4 + i % 4];
+
+        u |= (byte >> places[j].bit & mask_of(places[j])) << places[j].from;
+    }
     return form.is_table ? weight->lookup[u] : u;
 }
 
@@ -199,9 +250,9 @@ void quant_row(const struct weight *weight, const uint8_t *panel, uint32_t lane,
         for (uint32_t sub = 0; sub < n_qblks * form.n_subs; sub++) {
             float scale, min;
 
-            sub_of(form, panel, &at, (size_t)sub * PANEL_ROWS, lane, &scale, &min);
+            sub_of(form, panel, &at, sub, lane, &scale, &min);
             for (uint32_t i = sub * sub_cols; i < (sub + 1) * sub_cols; i++) {
-                float value = scale * (float)((int32_t)u_at(weight, panel, &at, i, lane) - form.zero);
+                float value = scale * (float)((int32_t)u_at(weight, panel, i, lane) - form.zero);
 
                 out[k + i] = form.has_min ? value - min : value;
             }

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One-token products of every type against reading, the bound of decode.  A tool for developers, not a test:
+ *
+ *     bench_decode [--table NAME] [--threads N] [--type T] [--passes N]
+ *
+ * With 0 passes only the first of:
+ *
+ *     cached    a matrix that the second-level cache of one core holds, one thread: what the arithmetic
+ * allows product   8192 x 2048 weights, so many copies that no cache holds them, one after the other reading
+ * the limit as tensor_limits_glance sees it right before and right after each pass of products share     the
+ * median over passes of product / reading, so that a machine that changes between passes does not matter
+ *
+ * The last column is a hash of the outputs: the same for all tables, and before and after a change of kernels
+ * that is to leave bits as they are. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "tensor/tensor.h"
+
+enum { COLS = 2048, ROWS = 8192, MAX_PASSES = 51, MAX_COPIES = 64, CACHED_RUNS = 400 };
+#define COLD_BYTES   ((size_t)320 << 20)
+#define CACHED_BYTES 1.0e6
+
+struct bench {
+    struct team *team, *alone;
+    const struct kern_table *table;
+    int n_passes;
+    float *x, *y;
+    void *scratch;
+};
+
+static void *need(void *memory)
+{
+    if (memory == NULL) {
+        fprintf(stderr, "bench_decode: out of memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+
+    return (left > right) - (left < right);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof(values[0]), by_size);
+    return values[n / 2];
+}
+
+/* Random bits, but for what may be a qblk's 16-bit floats (at either end), which are small. */
+static void *random_rows(enum dtype type, uint32_t rows)
+{
+    const struct dtype_info *info = dtype_info(type);
+    size_t len_bytes = (size_t)rows * COLS / info->qblk_weights * info->qblk_bytes;
+    uint8_t *data = need(malloc(len_bytes + 8));
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (size_t i = 0; i < len_bytes; i += 2) {
+        size_t at = i % info->qblk_bytes;
+        uint16_t bits = (uint16_t)rng_u64(&rng);
+
+        if (type == DTYPE_F16)
+            bits = (uint16_t)((bits & 0x83ff) | 0x2000);
+        else if (type == DTYPE_BF16)
+            bits = (uint16_t)((bits & 0x807f) | 0x3c00);
+        else if (type == DTYPE_F32)
+            bits = i % 4 == 0 ? bits : (uint16_t)((bits & 0x807f) | 0x3c00);
+        else if (type == DTYPE_MXFP4)
+            bits = i % info->qblk_bytes == 0 ? (uint16_t)((bits & 0xff00) | 0x78) : bits;
+        else if (at <= 2 || at + 4 >= info->qblk_bytes)
+            bits = 0x1000;
+        memcpy(data + i, &bits, 2);
+    }
+    return data;
+}
+
+static struct weight pack(const struct bench *bench, enum dtype type, uint32_t rows)
+{
+    void *data = random_rows(type, rows);
+    struct weight_part part = {data, rows};
+    struct weight weight;
+
+    if (weight_pack(bench->table, type, &part, 1, COLS, bench->team, &weight) != 0)
+        need(NULL);
+    free(data);
+    return weight;
+}
+
+static double seconds_of(const struct bench *bench, struct team *team, const struct weight *weight)
+{
+    uint64_t start_ns = clock_now_ns();
+
+    matmul(team, &(struct matmul_args){.weight = weight,
+                                       .x = bench->x,
+                                       .x_stride = COLS,
+                                       .n = 1,
+                                       .y = bench->y,
+                                       .y_stride = weight->rows,
+                                       .scratch = bench->scratch});
+    return (double)(clock_now_ns() - start_ns) / 1e9;
+}
+
+/* Of rows in a file; packed ones take up to 6 % more. */
+static double bytes_of(enum dtype type, uint32_t rows)
+{
+    return (double)rows * COLS / dtype_info(type)->qblk_weights * dtype_info(type)->qblk_bytes;
+}
+
+/* GB/s at best. */
+static double cached_gbs(const struct bench *bench, enum dtype type)
+{
+    uint32_t rows = (uint32_t)(CACHED_BYTES / bytes_of(type, 1) / 64) * 64;
+    struct weight weight = pack(bench, type, rows);
+    double least = 1e9;
+
+    for (int i = 0; i < CACHED_RUNS; i++) {
+        double seconds = seconds_of(bench, bench->alone, &weight);
+
+        least = seconds < least ? seconds : least;
+    }
+    weight_fini(&weight);
+    return bytes_of(type, rows) / least / 1e9;
+}
+
+static uint64_t hash_of(const float *y, uint32_t n)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, y + i, sizeof(bits));
+        hash = (hash ^ bits) * 0x100000001b3;
+    }
+    return hash;
+}
+
+static void bench_type(const struct bench *bench, enum dtype type)
+{
+    double shares[MAX_PASSES], products[MAX_PASSES], readings[MAX_PASSES];
+    struct weight weights[MAX_COPIES];
+    struct tensor_limits before, after;
+    uint32_t n = 1;
+
+    if (bench->n_passes == 0) {
+        printf("%-7s cached %5.1f GB/s\n", dtype_info(type)->name, cached_gbs(bench, type));
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        weights[i] = pack(bench, type, ROWS);
+        n = (uint32_t)(COLD_BYTES / bytes_of(type, ROWS)) + 1;
+        n = n > MAX_COPIES ? MAX_COPIES : n;
+    }
+    tensor_limits_glance(bench->team, &before);
+    for (int pass = 0; pass < bench->n_passes; pass++) {
+        double seconds = 0;
+
+        for (uint32_t i = 0; i < n; i++)
+            seconds += seconds_of(bench, bench->team, &weights[i]);
+        tensor_limits_glance(bench->team, &after);
+        readings[pass] = (before.read_gbs + after.read_gbs) / 2;
+        products[pass] = bytes_of(type, ROWS) * n / seconds / 1e9;
+        shares[pass] = products[pass] / readings[pass];
+        before = after;
+    }
+    printf("%-7s cached %5.1f GB/s   product %5.1f   reading %5.1f   share %3.0f %%   %016llx\n",
+           dtype_info(type)->name, cached_gbs(bench, type), median(products, bench->n_passes),
+           median(readings, bench->n_passes), 100 * median(shares, bench->n_passes),
+           (unsigned long long)hash_of(bench->y, ROWS));
+    fflush(stdout);
+    for (uint32_t i = 0; i < n; i++)
+        weight_fini(&weights[i]);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"table", 1, NULL, 't'},  {"threads", 1, NULL, 'j'}, {"type", 1, NULL, 'w'},
+        {"passes", 1, NULL, 'p'}, {NULL, 0, NULL, 0},
+    };
+    static const enum dtype types[] = {
+        DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1,   DTYPE_Q5_0,   DTYPE_Q5_1,  DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K,
+        DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4, DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
+    struct bench bench = {.table = kern_table_get("auto"), .n_passes = 7};
+    unsigned n_threads = 0;
+    int only_type = -1, option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (option == 't')
+            bench.table = kern_table_get(optarg);
+        else if (option == 'j')
+            n_threads = (unsigned)atoi(optarg);
+        else if (option == 'w')
+            only_type = dtype_from_name(optarg);
+        else if (option == 'p')
+            bench.n_passes = atoi(optarg);
+        else
+            return 2;
+    }
+    if (bench.table == NULL || bench.n_passes < 0 || bench.n_passes > MAX_PASSES ||
+        team_new(&(struct team_opts){.n_threads = n_threads}, &bench.team) != 0 ||
+        team_new(&(struct team_opts){.n_threads = 1}, &bench.alone) != 0)
+        return 1;
+    bench.x = need(mem_aligned(64, COLS * sizeof(float)));
+    bench.y = need(mem_aligned(64, 4 * ROWS * sizeof(float)));
+    bench.scratch = need(mem_aligned(64, matmul_scratch_bytes(1, COLS)));
+    for (size_t i = 0; i < COLS; i++)
+        bench.x[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
+    printf("table %s, %u threads\n", kern_table_name(bench.table), team_size(bench.team));
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (only_type < 0 || types[i] == (enum dtype)only_type)
+            bench_type(&bench, types[i]);
+    team_free(bench.alone);
+    team_free(bench.team);
+    return 0;
+}

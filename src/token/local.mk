@@ -3,6 +3,7 @@ noinst_LIBRARIES += libtoken.a
 libtoken_a_SOURCES = src/token/tokenizer.h src/token/chat.h src/token/tokenizer_priv.h src/token/chat_priv.h \
 	src/token/tokenizer.c src/token/ids.c src/token/vocab.c src/token/alphabet.c \
 	src/token/pairs.c src/token/merges.c src/token/pieces.c src/token/merge.c \
+	src/token/merge_priv.h src/token/merge_large.c \
 	src/token/pretok_priv.h src/token/pretok.c src/token/pretok_match.c src/token/encode.c src/token/detok.c \
 	src/token/chat.c src/token/chat_context.c src/token/chat_probe.c src/token/chat_reshape.c \
 	src/token/chat_family.c src/token/chat_splice.c src/token/word_cache.h src/token/word_cache.c \
@@ -31,6 +32,7 @@ token_test_programs = \
 	tests/unit/token/test_pretok \
 	tests/unit/token/test_bpe \
 	tests/unit/token/test_linear \
+	tests/unit/token/test_merge \
 	tests/unit/token/test_spm \
 	tests/unit/token/test_detok \
 	tests/unit/token/test_json_text \
@@ -49,6 +51,8 @@ tests_unit_token_test_bpe_SOURCES = tests/unit/token/test_bpe.c $(token_test_hel
 tests_unit_token_test_bpe_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_linear_SOURCES = tests/unit/token/test_linear.c $(token_test_help)
 tests_unit_token_test_linear_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_merge_SOURCES = tests/unit/token/test_merge.c
+tests_unit_token_test_merge_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_spm_SOURCES = tests/unit/token/test_spm.c $(token_test_help)
 tests_unit_token_test_spm_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_detok_SOURCES = tests/unit/token/test_detok.c $(token_test_help)

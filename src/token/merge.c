@@ -14,9 +14,9 @@
  *
  * The heap has four children per node: half the levels of a binary one, and the four lie side by side.  A
  * word of a few symbols, which is nearly every word there is, needs no heap: its lowest pair is found by
- * looking.
+ * looking.  A word of thousands, which is somebody's base64, is merged rank after rank (merge_large.c).
  */
-#include "token/tokenizer_priv.h"
+#include "token/merge_priv.h"
 
 #include "base/err.h"
 
@@ -24,7 +24,8 @@
 #include <string.h>
 
 #define SMALL_WORD 24
-#define NOWHERE    UINT32_MAX
+/* From here on chains are quicker than the heap, even with their heads to be set up first. */
+#define LARGE_WORD 4096
 
 void merge_work_fini(struct merge_work *work)
 {
@@ -117,22 +118,21 @@ static void find_pair(struct merge_symbol *symbols, uint32_t at, const struct pa
 {
     uint32_t next = symbols[at].next;
 
-    symbols[at].pair = next == NOWHERE ? (struct pair){.rank = PAIR_NONE}
-                                       : pairs_get(pairs, symbols[at].symbol, symbols[next].symbol);
+    symbols[at].pair = next == MERGE_NOWHERE ? (struct pair){.rank = PAIR_NONE}
+                                             : pairs_get(pairs, symbols[at].symbol, symbols[next].symbol);
 }
 
 static void link_up(struct merge_work *work, const struct pair_table *pairs)
 {
     for (size_t i = 0; i < work->n; i++) {
-        work->symbols[i].prev = i == 0 ? NOWHERE : (uint32_t)(i - 1);
-        work->symbols[i].next = i + 1 == work->n ? NOWHERE : (uint32_t)(i + 1);
+        work->symbols[i].prev = i == 0 ? MERGE_NOWHERE : (uint32_t)(i - 1);
+        work->symbols[i].next = i + 1 == work->n ? MERGE_NOWHERE : (uint32_t)(i + 1);
     }
     for (size_t i = 0; i < work->n; i++)
         find_pair(work->symbols, (uint32_t)i, pairs);
 }
 
-/* The symbol at at swallows the next; its own pair and its left neighbour's are looked up anew. */
-static void merge_at(struct merge_symbol *symbols, uint32_t at, const struct pair_table *pairs)
+void merge_at(struct merge_symbol *symbols, uint32_t at, const struct pair_table *pairs)
 {
     struct merge_symbol *left = &symbols[at];
     struct merge_symbol *right = &symbols[left->next];
@@ -140,10 +140,10 @@ static void merge_at(struct merge_symbol *symbols, uint32_t at, const struct pai
     left->symbol = left->pair.merged;
     left->next = right->next;
     right->pair.rank = PAIR_NONE;
-    if (left->next != NOWHERE)
+    if (left->next != MERGE_NOWHERE)
         symbols[left->next].prev = at;
     find_pair(symbols, at, pairs);
-    if (left->prev != NOWHERE)
+    if (left->prev != MERGE_NOWHERE)
         find_pair(symbols, left->prev, pairs);
 }
 
@@ -154,7 +154,7 @@ static void run_small(struct merge_work *work, const struct pair_table *pairs)
     for (;;) {
         uint32_t best = 0;
 
-        for (uint32_t at = symbols[0].next; at != NOWHERE; at = symbols[at].next)
+        for (uint32_t at = symbols[0].next; at != MERGE_NOWHERE; at = symbols[at].next)
             best = symbols[at].pair.rank < symbols[best].pair.rank ? at : best;
         if (symbols[best].pair.rank == PAIR_NONE)
             return;
@@ -168,12 +168,12 @@ static void enter(struct merge_work *work, size_t *n_heap, uint32_t at)
         heap_push(work->heap, n_heap, (uint64_t)work->symbols[at].pair.rank << 32 | at);
 }
 
-static void run_large(struct merge_work *work, const struct pair_table *pairs)
+void merge_by_heap(struct merge_work *work, const struct pair_table *pairs)
 {
     struct merge_symbol *symbols = work->symbols;
     size_t n_heap = 0;
 
-    for (uint32_t i = 0; i < work->n; i++) {
+    for (uint32_t i = 0; i != MERGE_NOWHERE; i = symbols[i].next) {
         if (symbols[i].pair.rank != PAIR_NONE)
             work->heap[n_heap++] = (uint64_t)symbols[i].pair.rank << 32 | i;
     }
@@ -190,7 +190,7 @@ static void run_large(struct merge_work *work, const struct pair_table *pairs)
             continue;
         merge_at(symbols, at, pairs);
         enter(work, &n_heap, at);
-        if (symbols[at].prev != NOWHERE)
+        if (symbols[at].prev != MERGE_NOWHERE)
             enter(work, &n_heap, symbols[at].prev);
     }
 }
@@ -202,6 +202,6 @@ void merge_work_run(struct merge_work *work, const struct pair_table *pairs)
     link_up(work, pairs);
     if (work->n <= SMALL_WORD)
         run_small(work, pairs);
-    else
-        run_large(work, pairs);
+    else if (work->n < LARGE_WORD || !merge_by_rank(work, pairs))
+        merge_by_heap(work, pairs);
 }

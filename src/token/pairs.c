@@ -25,6 +25,7 @@ int pairs_init(struct pair_table *table)
 {
     table->bits = 10;
     table->n = 0;
+    table->n_ranks = 0;
     table->slots = new_slots(table->bits);
     rng_system(&table->multiplier, sizeof(table->multiplier));
     table->multiplier |= 1;
@@ -73,6 +74,7 @@ int pairs_add(struct pair_table *table, uint32_t left, uint32_t right, struct pa
         return E_NOMEM;
 
     struct pair_slot *slot = slot_of(table, key);
+    table->n_ranks = pair.rank >= table->n_ranks ? pair.rank + 1 : table->n_ranks;
     if (slot->key == key) {
         if (pair.rank < slot->pair.rank)
             slot->pair = pair;

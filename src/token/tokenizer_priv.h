@@ -74,6 +74,7 @@ struct pair_table { /* (left, right) -> pair, open addressing */
     } * slots;
     unsigned bits; /* 2^bits slots */
     size_t n;
+    uint32_t n_ranks; /* all are below */
     uint64_t multiplier;
 };
 

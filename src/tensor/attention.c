@@ -131,22 +131,6 @@ static uint32_t plan_items(struct attn_job *job, size_t parts_room)
     return n_units;
 }
 
-/* The item that a unit belongs to. */
-static uint32_t item_of(const struct attn_job *job, uint32_t unit)
-{
-    uint32_t low = 0, high = job->args->n_items;
-
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-
-        if (job->plans[middle].first_unit <= unit)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Heads of a set: the sets of one KV head after those of another. */
 static void set_heads(const struct attn_job *job, uint32_t set, struct attn_unit *unit)
 {
@@ -172,7 +156,7 @@ static void set_parts(const struct attn_job *job, const struct plan *plan, struc
 static void do_unit(const struct attn_job *job, uint32_t index, const struct attn_space *space)
 {
     const struct attn_args *args = job->args;
-    uint32_t i = item_of(job, index);
+    uint32_t i = work_owner(&job->plans[0].first_unit, sizeof(job->plans[0]), job->args->n_items, index);
     const struct attn_item *item = &args->items[i];
     const struct plan *plan = &job->plans[i];
     struct attn_unit unit = {.args = args, .item = item, .space = *space};

@@ -98,22 +98,6 @@ static uint32_t plan(const struct many *many, unsigned n_ranks)
     return n_units;
 }
 
-/* The piece that a unit belongs to: the last that begins at or before it and is not empty. */
-static uint32_t piece_of(const struct many *many, uint32_t unit)
-{
-    uint32_t low = 0, high = many->args->n_pieces;
-
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-
-        if (many->first_unit[middle] <= unit)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void multiply(const struct many *many, unsigned rank, const struct many_piece *piece, uint32_t from,
                      uint32_t to)
 {
@@ -144,7 +128,7 @@ static void many_job(void *arg, unsigned rank, unsigned n_ranks)
     uint32_t unit;
 
     while (work_next(many->work, rank, n_ranks, &unit)) {
-        uint32_t i = piece_of(many, unit);
+        uint32_t i = work_owner(many->first_unit, sizeof(uint32_t), many->args->n_pieces, unit);
         const struct many_piece *piece = &many->args->pieces[i];
         uint32_t n_units = many->first_unit[i + 1] - many->first_unit[i];
         uint64_t from, to;

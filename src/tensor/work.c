@@ -41,3 +41,19 @@ bool work_next(struct work *work, unsigned rank, unsigned n_ranks, uint32_t *uni
     }
     return false;
 }
+
+uint32_t work_owner(const uint32_t *firsts, size_t step_bytes, uint32_t n, uint32_t unit)
+{
+    uint32_t low = 0, high = n;
+
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        const void *first = (const char *)firsts + middle * step_bytes;
+
+        if (*(const uint32_t *)first <= unit)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { WORK_MAX_RANKS = 1024 };
@@ -26,5 +27,9 @@ struct work {
 void work_init(struct work *work, uint32_t n_units, unsigned n_ranks);
 /* False: nothing left anywhere. */
 bool work_next(struct work *work, unsigned rank, unsigned n_ranks, uint32_t *unit_out);
+
+/* Whom a unit belongs to, of n owners that have theirs one after the other: the last whose first unit is not
+ * above it.  firsts: a uint32_t of each owner, step_bytes apart, not falling. */
+uint32_t work_owner(const uint32_t *firsts, size_t step_bytes, uint32_t n, uint32_t unit);
 
 #endif

@@ -187,6 +187,15 @@ static void bench_type(const struct bench *bench, enum dtype type, int only_n)
     printf("\n");
 }
 
+static uint16_t *random_halves(size_t n)
+{
+    uint16_t *halves = need(malloc(n * sizeof(*halves)));
+
+    for (size_t i = 0; i < n; i++)
+        halves[i] = (uint16_t)(0x3000 | (i * 7919 & 0x83ff));
+    return halves;
+}
+
 /* Attention of one layer: a prompt of n queries, or one query per sequence, at the end of a context. */
 static void bench_attention(const struct bench *bench, uint32_t n_items, uint32_t n_tokens, uint32_t context)
 {
@@ -195,15 +204,13 @@ static void bench_attention(const struct bench *bench, uint32_t n_items, uint32_
     size_t block_bytes = (size_t)2 * KV_HEADS * BLOCK * HEAD_DIM * 2;
     size_t scratch_bytes = attn_scratch_bytes(
         &(struct attn_sizes){n_items * n_tokens, context, HEADS, HEAD_DIM, HEAD_DIM, team_size(bench->team)});
-    uint16_t *arena = need(malloc(block_bytes * n_blocks * n_items));
+    uint16_t *arena = random_halves(block_bytes / 2 * n_blocks * n_items);
     uint32_t *blocks = need(malloc(n_blocks * n_items * sizeof(*blocks)));
     struct attn_item *items = need(calloc(n_items, sizeof(*items)));
     void *scratch = need(mem_aligned(64, scratch_bytes));
     double seconds[MAX_RUNS];
     uint32_t runs = 0;
 
-    for (size_t i = 0; i < block_bytes / 2 * n_blocks * n_items; i++)
-        arena[i] = (uint16_t)(0x3000 | (i * 7919 & 0x83ff));
     for (uint32_t i = 0; i < n_items; i++) {
         for (uint32_t b = 0; b < n_blocks; b++)
             blocks[i * n_blocks + b] = b * n_items + i;

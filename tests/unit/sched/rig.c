@@ -179,18 +179,10 @@ static void set_default(uint32_t *value, uint32_t if_zero)
         *value = if_zero;
 }
 
-void rig_open(struct rig *rig, const struct rig_opts *opts)
+/* The engine that takes no time, with its arena, of options that are set. */
+static void open_sim(struct rig *rig)
 {
-    memset(rig, 0, sizeof(*rig));
-    rig->opts = *opts;
-    set_default(&rig->opts.n_blocks, 64);
-    set_default(&rig->opts.max_seqs, 4);
-    set_default(&rig->opts.max_queue, 16);
-    set_default(&rig->opts.chunk_tokens, 8);
-    set_default(&rig->opts.max_batch_tokens, 16);
-    set_default(&rig->opts.context_length, 200);
-    set_default(&rig->opts.max_drafts, 8);
-
+    const struct rig_opts *opts = &rig->opts;
     struct engine_sim_opts sim = {
         .vocab_size = RIG_VOCAB,
         .first_text_id = 10,
@@ -216,6 +208,21 @@ void rig_open(struct rig *rig, const struct rig_opts *opts)
     sim.kv_arena = rig->arena;
     assert_int_equal(engine_sim_new(&sim, &rig->sim), 0);
     rig->engine = (struct engine){.ops = &wrapped_ops, .self = rig, .info = rig->sim.info};
+}
+
+void rig_open(struct rig *rig, const struct rig_opts *opts)
+{
+    memset(rig, 0, sizeof(*rig));
+    rig->opts = *opts;
+    set_default(&rig->opts.n_blocks, 64);
+    set_default(&rig->opts.max_seqs, 4);
+    set_default(&rig->opts.max_queue, 16);
+    set_default(&rig->opts.chunk_tokens, 8);
+    set_default(&rig->opts.max_batch_tokens, 16);
+    set_default(&rig->opts.context_length, 200);
+    set_default(&rig->opts.max_drafts, 8);
+
+    open_sim(rig);
 
     struct kv_pool_opts pool = {.n_blocks = rig->opts.n_blocks,
                                 .block_tokens = RIG_BLOCK_TOKENS,

@@ -11,7 +11,6 @@
 #include "base/str.h"
 #include "clients/model/model_cli.h"
 #include "clients/model/rig.h"
-#include "gguf/qblk_write.h"
 #include "model/model.h"
 
 #include <getopt.h>
@@ -33,8 +32,8 @@ static const char HELP[] = "Usage: baton-model make [OPTIONS] OUT.gguf\n"
                            "  --vocab N              default 32000, at least 259\n"
                            "  --vocab-from FILE.gguf take the tokeniser of another model\n"
                            "  --context N            default 4096\n"
-                           "  --type TYPE            F32, F16, BF16, Q8_0 (default), Q4_0 to Q5_1 or\n"
-                           "                         Q2_K to Q6_K\n"
+                           "  --type TYPE            F32, F16, BF16, Q8_0 (default), Q4_0 to Q5_1,\n"
+                           "                         Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4\n"
                            "  --tied                 no output head of its own\n"
                            "  --with NAME            write optional tensors whose name has this in it;\n"
                            "                         may be given up to 8 times\n"
@@ -97,11 +96,11 @@ static bool take_type(struct make_args *args)
 {
     int type = dtype_from_name(optarg);
 
-    if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_BF16 &&
-        (type < 0 || !qblk_can_write((enum dtype)type))) {
+    if (type < 0 || !make_can((enum dtype)type)) {
         fprintf(stderr,
-                "baton-model %s: --type is F32, F16, BF16, Q4_0 to Q8_0 or Q2_K to Q6_K, not \"%s\"\n", NAME,
-                optarg);
+                "baton-model %s: --type is F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS or "
+                "MXFP4, not \"%s\"\n",
+                NAME, optarg);
         return false;
     }
     args->shape.type = (enum dtype)type;

@@ -45,6 +45,8 @@ struct qblk_pool {
     uint8_t *qblks; /* owned; free() */
     uint32_t n, weights, bytes;
 };
+/* Whether a model can be made of the type. */
+bool make_can(enum dtype type);
 int make_qblk_pool(enum dtype type, const double *quantiles, unsigned n_quantiles, double deviation,
                    struct rng *rng, struct qblk_pool *out);
 size_t make_from_pool(const struct qblk_pool *pool, struct rng *rng, size_t n_weights, uint8_t *out);

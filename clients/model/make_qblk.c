@@ -2,16 +2,65 @@
 /* Random weights in quantised types.
  *
  * Quantising well takes a hundred times as long as drawing a number, so each tensor gets a pool of qblks that
- * were quantised from normal weights, and every one of its qblks is a random one of these. */
+ * were quantised from normal weights, and every one of its qblks is a random one of these.
+ *
+ * Types that nothing here quantises to (IQ4_NL, IQ4_XS, MXFP4) get a pool of random bits instead: any bits
+ * are weights there, and one scale for all qblks gives them the size wanted.  Their weights are not normal.
+ */
 #include "clients/model/make_priv.h"
 
 #include "base/err.h"
 #include "gguf/qblk_write.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { POOL_WEIGHTS = 1 << 16 };
+
+static bool is_drawn(enum dtype type)
+{
+    return type == DTYPE_IQ4_NL || type == DTYPE_IQ4_XS || type == DTYPE_MXFP4;
+}
+
+bool make_can(enum dtype type)
+{
+    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || qblk_can_write(type) ||
+           is_drawn(type);
+}
+
+/* Gives n qblks the same scale: the first two bytes, of MXFP4 an exponent in the first. */
+static void put_scale(enum dtype type, double scale, uint32_t n, uint8_t *qblks)
+{
+    const uint16_t half = f32_to_f16((float)scale);
+    const uint8_t exponent = (uint8_t)(127 + lrint(log2(scale)));
+
+    for (uint32_t i = 0; i < n; i++, qblks += dtype_info(type)->qblk_bytes)
+        if (type == DTYPE_MXFP4)
+            qblks[0] = exponent;
+        else
+            memcpy(qblks, &half, sizeof(half));
+}
+
+/* weights: room for n qblks of them, to see how large those of a scale of 1 are. */
+static int draw_qblks(enum dtype type, double deviation, struct rng *rng, uint32_t n, float *weights,
+                      uint8_t *qblks)
+{
+    const struct dtype_info *info = dtype_info(type);
+    const size_t n_weights = (size_t)n * info->qblk_weights;
+    double square = 0;
+
+    for (size_t i = 0; i < (size_t)n * info->qblk_bytes; i++)
+        qblks[i] = (uint8_t)rng_u64(rng);
+    put_scale(type, 1.0, n, qblks);
+    int rc = qblk_row_f32(type, qblks, n_weights, weights);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < n_weights; i++)
+        square += (double)weights[i] * (double)weights[i];
+    put_scale(type, deviation / sqrt(square / (double)n_weights), n, qblks);
+    return 0;
+}
 
 int make_qblk_pool(enum dtype type, const double *quantiles, unsigned n_quantiles, double deviation,
                    struct rng *rng, struct qblk_pool *out)
@@ -25,7 +74,8 @@ int make_qblk_pool(enum dtype type, const double *quantiles, unsigned n_quantile
     for (unsigned i = 0; i < POOL_WEIGHTS && rc == 0; i++)
         weights[i] = (float)(quantiles[rng_below(rng, n_quantiles)] * deviation);
     if (rc == 0)
-        rc = qblk_from_f32(type, weights, POOL_WEIGHTS, qblks);
+        rc = is_drawn(type) ? draw_qblks(type, deviation, rng, n, weights, qblks)
+                            : qblk_from_f32(type, weights, POOL_WEIGHTS, qblks);
     free(weights);
     if (rc < 0) {
         free(qblks);

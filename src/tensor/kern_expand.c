@@ -7,33 +7,33 @@
  */
 #include "tensor/kern_quant_priv.h"
 
-INLINED uint8_t *expand_qblk(struct quant_form form, const struct chunk *chunk, uint32_t qblk,
-                             uint32_t parity, uint8_t *out)
+INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, struct sub_at at,
+                         const struct quant_chunk *to, uint8_t *out)
 {
+    const size_t sub = (size_t)at.qblk * form.n_subs;
+
 #pragma GCC unroll 8
-    for (uint32_t four = 0; four < FOURS; four++, out += FOUR_BYTES)
-        b64_store(out, chunk_four(form, chunk, 0, qblk, parity, four));
-    return out;
+    for (uint32_t four = 0; four < FOURS; four++)
+        b64_store(out + ((size_t)at.qblk * FOURS + four) * FOUR_BYTES,
+                  chunk_four(form, chunk, 0, at.qblk, at.parity, four));
+#pragma GCC unroll 2
+    for (at.sub = 0; at.sub < form.n_subs; at.sub++) {
+        v16_store((float *)(out + to->scale) + (sub + at.sub) * PANEL_ROWS, chunk_scale(form, chunk, 0, at));
+        if (form.has_min)
+            v16_store((float *)(out + to->min) + (sub + at.sub) * PANEL_ROWS, chunk_min(form, chunk, 0, at));
+    }
 }
 
 INLINED void expand_form(const struct expand *expand, struct quant_form form)
 {
     struct chunk chunk = {.at = expand->chunk, .lookup = expand->lookup};
     struct quant_chunk to = quant_chunk(quant_expanded(form), expand->n_qblks);
-    uint8_t *out = expand->out;
 
     chunk_open(form, expand->n_qblks, 1, &chunk);
     for (uint32_t qblk = 0; qblk < expand->n_qblks; qblk++) {
-        out = expand_qblk(form, &chunk, qblk, 0, out);
+        expand_qblk(form, &chunk, (struct sub_at){qblk, 0, 0}, &to, expand->out);
         if (++qblk < expand->n_qblks)
-            out = expand_qblk(form, &chunk, qblk, 1, out);
-    }
-    for (uint32_t sub = 0; sub < expand->n_qblks * form.n_subs; sub++) {
-        v16_store((float *)(expand->out + to.scale) + (size_t)sub * PANEL_ROWS,
-                  chunk_scale(form, &chunk, 0, sub));
-        if (form.has_min)
-            v16_store((float *)(expand->out + to.min) + (size_t)sub * PANEL_ROWS,
-                      chunk_min(form, &chunk, 0, sub));
+            expand_qblk(form, &chunk, (struct sub_at){qblk, 1, 0}, &to, expand->out);
     }
 }
 

@@ -10,8 +10,9 @@
  *     chunk   u       [qblk / 2][2 * bits rows of 64 bytes]        see below
  *             scale and min, by kind:
  *             SCALE_F16, SCALE_BF16   scale [qblk][lane] 16 bits, min [qblk][lane] F16
- *             SCALE_I8                scale + 128 [sub / 4][lane][4], min [sub / 4][lane][4] bytes,
- *                                     d [lane] F16, dmin [lane] F16
+ *             SCALE_I8                scale + 128 [sub / 4][lane][4] bytes, d [lane] F16; with mins
+ *                                     (scale + 128)[2] min[2] [qblk / 2][lane] bytes, d [lane] F16, dmin
+ *                                     [lane] F16
  *             SCALE_NIBBLES           scale | min << 4 [sub / 4][lane][4], d [lane] F16, dmin [lane] F16
  *             SCALE_F32               scale [sub][lane] F32, min [sub][lane] F32       (expanded chunks only)
  *
@@ -141,7 +142,7 @@ static inline __attribute__((always_inline)) uint32_t quant_shift(struct quant_f
 
 /* Where the parts of a chunk of n qblks are; bytes from its beginning. */
 struct quant_chunk {
-    size_t scale, min; /* min of nibbles: the same as scale */
+    size_t scale, min; /* the same where they lie in the same four bytes of a lane */
     size_t d, dmin;
     size_t end; /* where the next chunk begins */
 };
@@ -153,12 +154,13 @@ static inline __attribute__((always_inline)) struct quant_chunk quant_chunk(stru
     const size_t each = form.scale == SCALE_F32                               ? subs * lanes * 4
                         : form.scale == SCALE_F16 || form.scale == SCALE_BF16 ? subs * lanes * 2
                                                                               : (subs + 3) / 4 * 4 * lanes;
+    const bool is_mixed = form.scale == SCALE_I8 && form.has_min;
     const bool has_d = form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES;
     const size_t n_rows = form.bits == 8 ? (size_t)n * FOURS : (size_t)(n + 1) / 2 * 2 * form.bits;
     struct quant_chunk chunk = {.scale = n_rows * FOUR_BYTES};
 
-    chunk.min = form.scale == SCALE_NIBBLES ? chunk.scale : chunk.scale + each;
-    chunk.d = form.has_min ? chunk.min + each : chunk.scale + each;
+    chunk.min = form.scale == SCALE_NIBBLES || is_mixed ? chunk.scale : chunk.scale + each;
+    chunk.d = is_mixed ? chunk.scale + 2 * each : form.has_min ? chunk.min + each : chunk.scale + each;
     chunk.dmin = chunk.d + (has_d ? lanes * 2 : 0);
     chunk.end = (chunk.dmin + (has_d && form.has_min ? lanes * 2 : 0) + 63) / 64 * 64;
     return chunk;

@@ -186,17 +186,18 @@ static inline v16 v16_from_i8(const int8_t *from)
 }
 
 /* 0x47000000 is 2^15, whose mantissa counts from bit 8 on. */
-static inline __m256 v8_second_bytes(const uint8_t *from, uint32_t mask)
+static inline __m256 v8_second_bytes(const uint8_t *from, int left, uint32_t mask)
 {
-    __m256i bits =
-        _mm256_and_si256(_mm256_loadu_si256((const __m256i *)from), _mm256_set1_epi32((int32_t)mask));
+    __m256i bits = _mm256_loadu_si256((const __m256i *)from);
 
+    bits = left > 0 ? _mm256_slli_epi32(bits, left) : left < 0 ? _mm256_srli_epi32(bits, -left) : bits;
+    bits = _mm256_and_si256(bits, _mm256_set1_epi32((int32_t)mask));
     return _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x47000000)));
 }
 
-static inline v16 v16_second_bytes(const uint8_t *from, uint32_t mask)
+static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
 {
-    return (v16){v8_second_bytes(from, mask), v8_second_bytes(from + 32, mask)};
+    return (v16){v8_second_bytes(from, left, mask), v8_second_bytes(from + 32, left, mask)};
 }
 
 static inline v16 v16_from_low4(const uint8_t *from)

@@ -196,12 +196,13 @@ static inline v16 v16_from_i8(const int8_t *from)
     return out;
 }
 
-/* 2^15 + what the mask leaves of each lane's second byte, a lane being four bytes.  mask: within 0xff00. */
-static inline v16 v16_second_bytes(const uint8_t *from, uint32_t mask)
+/* 2^15 + what the mask leaves of each lane's second byte, a lane being four bytes whose bits are moved to the
+ * left first, or (less than 0) to the right.  mask: within 0xff00. */
+static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
 {
     v16 out;
     for (int i = 0; i < 16; i++)
-        out.at[i] = 0x1p15f + (float)(from[4 * i + 1] & mask >> 8);
+        out.at[i] = 0x1p15f + (float)(from[4 * i + 1 - left / 8] & mask >> 8);
     return out;
 }
 

@@ -48,10 +48,13 @@ static void put_u16(uint8_t *to, uint32_t lane, uint16_t value)
     memcpy(to + lane * sizeof(value), &value, sizeof(value));
 }
 
-/* Where a lane has a small scale or min, from the first of them. */
-static size_t small_at(size_t sub, uint32_t lane)
+/* Where a lane has a small scale, from the first of them; its min, where it has a byte of its own, is two
+ * further. */
+static size_t small_at(struct quant_form form, size_t sub, uint32_t lane)
 {
-    return sub / 4 * FOUR_BYTES + lane * 4 + sub % 4;
+    const size_t each = form.scale == SCALE_I8 && form.has_min ? 2 : 4;
+
+    return sub / each * FOUR_BYTES + lane * 4 + sub % each;
 }
 
 /* The scales of n_subs subs from sub on: of one qblk of 32, or of 256. */
@@ -69,7 +72,7 @@ static void pack_scales(struct quant_form form, const struct qblk_parts *parts, 
         return;
     }
     for (uint32_t s = 0; s < n_subs; s++) {
-        size_t i = small_at(sub + s, lane);
+        size_t i = small_at(form, sub + s, lane);
 
         if (form.scale == SCALE_NIBBLES) {
             chunk[at.scale + i] = (uint8_t)(parts->sub_scales[s] | parts->sub_mins[s] << 4);
@@ -77,7 +80,7 @@ static void pack_scales(struct quant_form form, const struct qblk_parts *parts, 
         }
         chunk[at.scale + i] = (uint8_t)(parts->sub_scales[s] + SMALL_BIAS);
         if (form.has_min)
-            chunk[at.min + i] = parts->sub_mins[s];
+            chunk[at.min + i + 2] = parts->sub_mins[s];
     }
     put_u16(chunk + at.d, lane, f32_to_f16(parts->scale));
     if (form.has_min)
@@ -212,11 +215,11 @@ static void sub_of(struct quant_form form, const uint8_t *chunk, const struct qu
     }
     float d = f16_to_f32(get_lane16(chunk + at->d, lane));
     float dmin = form.has_min ? f16_to_f32(get_lane16(chunk + at->dmin, lane)) : 0;
-    uint8_t small = chunk[at->scale + small_at(sub, lane)];
-    uint8_t small_min = form.has_min ? chunk[at->min + small_at(sub, lane)] : 0;
+    const uint8_t *small = chunk + at->scale + small_at(form, sub, lane);
 
-    *scale = d * (float)(form.scale == SCALE_NIBBLES ? small & 15 : small - SMALL_BIAS);
-    *min = dmin * (float)(form.scale == SCALE_NIBBLES ? small_min >> 4 : small_min);
+    *scale = d * (float)(form.scale == SCALE_NIBBLES ? small[0] & 15 : small[0] - SMALL_BIAS);
+    if (form.has_min)
+        *min = dmin * (float)(form.scale == SCALE_NIBBLES ? small[0] >> 4 : small[2]);
 }
 
 /* The whole number of column i of a chunk. */

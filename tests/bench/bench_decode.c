@@ -3,6 +3,8 @@
  *
  *     bench_decode [--table NAME] [--threads N] [--type T] [--passes N]
  *
+ * With 0 passes only the first of:
+ *
  *     cached    a matrix that the second-level cache of one core holds, one thread: what the arithmetic
  * allows product   8192 x 2048 weights, so many copies that no cache holds them, one after the other reading
  * the limit as tensor_limits_glance sees it right before and right after each pass of products share     the
@@ -150,6 +152,10 @@ static void bench_type(const struct bench *bench, enum dtype type)
     struct tensor_limits before, after;
     uint32_t n = 1;
 
+    if (bench->n_passes == 0) {
+        printf("%-7s cached %5.1f GB/s\n", dtype_info(type)->name, cached_gbs(bench, type));
+        return;
+    }
     for (uint32_t i = 0; i < n; i++) {
         weights[i] = pack(bench, type, ROWS);
         n = (uint32_t)(COLD_BYTES / bytes_of(type, ROWS)) + 1;
@@ -201,7 +207,7 @@ int main(int argc, char **argv)
         else
             return 2;
     }
-    if (bench.table == NULL || bench.n_passes < 1 || bench.n_passes > MAX_PASSES ||
+    if (bench.table == NULL || bench.n_passes < 0 || bench.n_passes > MAX_PASSES ||
         team_new(&(struct team_opts){.n_threads = n_threads}, &bench.team) != 0 ||
         team_new(&(struct team_opts){.n_threads = 1}, &bench.alone) != 0)
         return 1;

@@ -8,7 +8,9 @@
 
 # The life-cycle of a hand-off, visited exhaustively by Spin.
 dist_check_SCRIPTS += tests/model/check-handoff
+if PLAIN_BUILD
 TESTS += tests/model/check-handoff
+endif
 EXTRA_DIST += tests/model/handoff.pml
 
 if FUZZ

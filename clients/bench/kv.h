@@ -17,16 +17,17 @@ struct kv_bench {
     size_t total_bytes;          /* moved in a transfer */
     unsigned n_connections;      /* of tcp and tls */
     unsigned n_rounds;
+    const char *address; /* numeric, of this host: where the nodes listen, and whose RDMA port is used */
     bool is_json;
 };
 
 /* ---- kv_nodes.c: two transport nodes in this process, each with a thread of its own ---- */
 
-enum kv_kind { KV_TCP, KV_TLS, KV_SHM };
+enum kv_kind { KV_TCP, KV_TLS, KV_SHM, KV_RDMA };
 
 struct kv_pair; /* of nodes */
 
-/* Exits with a complaint when it cannot.  The arenas stay the bench's. */
+/* NULL: RDMA is not to be had.  Exits with a complaint when it cannot.  The arenas stay the bench's. */
 struct kv_pair *kv_pair_open(const struct kv_bench *bench, enum kv_kind kind);
 /* One transfer of everything, from the first call to the last piece verified: how long, in ns.  What arrived
  * is compared with what was sent, outside of the time. */

@@ -35,12 +35,14 @@ static void on_event(void *arg, const struct tr_event *event)
 static struct tr_node *open_node(struct kv_pair *pair, const struct kv_bench *bench, unsigned which)
 {
     char path[64];
+    char listen[64];
     struct tr_opts opts = {
         .arena = bench->arenas[which],
         .geometry = {.n_layers = KV_LAYERS, .n_blocks = pair->n_blocks, .piece_bytes = KV_PIECE_BYTES},
         .layout = 1,
         .node = which == 0 ? "from" : "to",
-        .tcp_listen = "127.0.0.1:0",
+        .tcp_listen = listen,
+        .rdma_devices = pair->kind == TR_RDMA ? "auto" : NULL,
         .unix_listen = path,
         .tls_server = pair->tls != NULL ? tls_server(pair->tls) : NULL,
         .tls_client = pair->tls != NULL ? tls_client(pair->tls) : NULL,
@@ -50,6 +52,7 @@ static struct tr_node *open_node(struct kv_pair *pair, const struct kv_bench *be
     struct fault fault;
     struct tr_node *node;
 
+    snprintf(listen, sizeof(listen), strchr(bench->address, ':') ? "[%s]:0" : "%s:0", bench->address);
     snprintf(path, sizeof(path), "/tmp/baton-bench-kv-%d-%u", (int)getpid(), which);
     if (tr_node_new(&opts, &fault, &node) != 0)
         kv_die("%s", fault.text);
@@ -63,7 +66,7 @@ struct kv_pair *kv_pair_open(const struct kv_bench *bench, enum kv_kind kind)
 
     if (pair == NULL)
         kv_die("out of memory");
-    pair->kind = kind == KV_SHM ? TR_SHM : TR_TCP;
+    pair->kind = kind == KV_SHM ? TR_SHM : kind == KV_RDMA ? TR_RDMA : TR_TCP;
     pair->n_blocks = (uint32_t)(bench->total_bytes / (KV_LAYERS * KV_PIECE_BYTES));
     pair->blocks = calloc(pair->n_blocks, sizeof(*pair->blocks));
     if (pair->blocks == NULL)
@@ -75,6 +78,10 @@ struct kv_pair *kv_pair_open(const struct kv_bench *bench, enum kv_kind kind)
     sem_init(&pair->arrived, 0, 0);
     for (unsigned i = 0; i < 2; i++)
         pair->nodes[i] = open_node(pair, bench, i);
+    if (kind == KV_RDMA && tr_node_rdma_rails(pair->nodes[0]) == 0) {
+        kv_pair_close(pair);
+        return NULL;
+    }
     return pair;
 }
 
@@ -87,6 +94,7 @@ uint64_t kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench)
                                    pair->kind == TR_SHM ? tr_node_unix_path(to) : tr_node_tcp_address(to),
                                .ticket = id};
     uint64_t begin_ns = clock_now_ns();
+    struct tr_counts counts;
     uint64_t took_ns;
 
     if (tr_open_ticket(to, id, pair->blocks, pair->n_blocks) != 0 ||
@@ -100,6 +108,9 @@ uint64_t kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench)
     took_ns = clock_now_ns() - begin_ns;
     tr_stop_push(from, id);
     tr_close_ticket(to, id);
+    tr_node_counts(from, &counts);
+    if (counts.rdma_failures > 0)
+        kv_die("RDMA failed, and TCP took over");
     if (memcmp(bench->arenas[0].base, bench->arenas[1].base, bench->total_bytes) != 0)
         kv_die("the bytes that arrived are not those that were sent");
     memset(bench->arenas[1].base, 0, bench->total_bytes);

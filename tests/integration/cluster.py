@@ -8,6 +8,7 @@ below the kernel's own range.  Everything here is the standard library.
         c.router(); c.worker("prefill"); c.worker("decode"); c.wait_ready(prefill=1, decode=1)
         answer = c.ask("hello")
 """
+import fcntl
 import http.client
 import itertools
 import json
@@ -32,9 +33,23 @@ def patience(seconds):
     return seconds * (6 if IS_SLOW else 1)
 
 
+def _claim_lane():
+    """A lane of ports that no other test program has while this one lives: whoever holds its lock."""
+    for i in range(LANES):
+        lane = (os.getpid() + i) % LANES
+        lock = os.open(os.path.join(tempfile.gettempdir(), f"baton-test-lane-{lane}"), os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lane  # the descriptor stays open, here and in no child
+        except BlockingIOError:
+            os.close(lock)
+    return os.getpid() % LANES
+
+
 # Below the range that the kernel gives to port 0 and to outgoing connections, so that nobody takes a port between our
-# choosing it and the daemon's binding it; test programs that run side by side count in lanes of their own.
-_ports = itertools.count(15000 + os.getpid() % 17 * 1000)
+# choosing it and the daemon's binding it.
+LANES = 17
+_ports = itertools.count(15000 + _claim_lane() * 1000)
 
 
 def free_port():

@@ -85,6 +85,6 @@ endif
 
 # Not a test: run it by hand.  It reads recorded traces as baton-bench does.
 noinst_PROGRAMS += tests/bench/bench_route
-tests_bench_bench_route_SOURCES = tests/bench/route/route.h tests/bench/route/main.c tests/bench/route/drive.c \
+tests_bench_bench_route_SOURCES = tests/bench/bench_help.c tests/bench/bench_help.h tests/bench/route/route.h tests/bench/route/main.c tests/bench/route/drive.c \
 	tests/bench/route/crew.c tests/bench/route/traffic.c
 tests_bench_bench_route_LDADD = libbench.a $(link_picker) $(JANSSON_LIBS)

@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "clients/bench/kv.h"
 #include "clients/bench/options.h"
+#include "clients/bench/stats.h"
 #include "clients/common/cli.h"
 
 struct row {
@@ -44,24 +45,21 @@ void kv_die(const char *format, ...)
     exit(EXIT_FAILED);
 }
 
-static int by_value(const void *a, const void *b)
+static double median(struct series *series)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    double value = series_percentile(series, 0.5);
 
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, unsigned n)
-{
-    qsort(values, n, sizeof(*values), by_value);
-    return values[n / 2];
+    if (series->is_bad)
+        kv_die("out of memory");
+    series_fini(series);
+    return value;
 }
 
 /* False: this kind is not to be had here. */
 static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char *name, const char *reference,
                     uint64_t (*reference_ns)(const struct kv_bench *bench), struct row *out)
 {
-    double gbs[KV_MAX_ROUNDS], reference_gbs[KV_MAX_ROUNDS], fractions[KV_MAX_ROUNDS];
+    struct series gbs = {0}, reference_gbs = {0}, fractions = {0};
     struct row row = {.name = name, .reference = reference};
     struct kv_pair *pair = kv_pair_open(bench, kind);
 
@@ -73,14 +71,15 @@ static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char 
 
         if (limit_ns == 0)
             kv_die("%s could not be measured", reference);
-        reference_gbs[i] = (double)bench->total_bytes / (double)limit_ns;
-        gbs[i] = (double)bench->total_bytes / (double)kv_pair_move(pair, bench);
-        fractions[i] = gbs[i] / reference_gbs[i];
+        uint64_t took_ns = kv_pair_move(pair, bench);
+        series_add(&reference_gbs, (double)bench->total_bytes / (double)limit_ns);
+        series_add(&gbs, (double)bench->total_bytes / (double)took_ns);
+        series_add(&fractions, (double)limit_ns / (double)took_ns);
     }
     kv_pair_close(pair);
-    row.gbs = median(gbs, bench->n_rounds);
-    row.reference_gbs = median(reference_gbs, bench->n_rounds);
-    row.fraction = median(fractions, bench->n_rounds);
+    row.gbs = median(&gbs);
+    row.reference_gbs = median(&reference_gbs);
+    row.fraction = median(&fractions);
     *out = row;
     return true;
 }

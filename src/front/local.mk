@@ -76,5 +76,5 @@ clean-sdk-work:
 	rm -rf tests/integration/sdk-work
 
 noinst_PROGRAMS += tests/bench/bench_prompt
-tests_bench_bench_prompt_SOURCES = tests/bench/bench_prompt.c
+tests_bench_bench_prompt_SOURCES = tests/bench/bench_prompt.c tests/bench/bench_help.c tests/bench/bench_help.h
 tests_bench_bench_prompt_LDADD = $(link_front)

@@ -41,5 +41,5 @@ tests/unit/sample/test_grammar_answers.log tests/unit/sample/test_grammar_docs.l
 endif
 
 noinst_PROGRAMS += tests/bench/bench_grammar
-tests_bench_bench_grammar_SOURCES = tests/bench/bench_grammar.c
+tests_bench_bench_grammar_SOURCES = tests/bench/bench_grammar.c tests/bench/bench_help.c tests/bench/bench_help.h
 tests_bench_bench_grammar_LDADD = $(link_sample)

@@ -71,15 +71,17 @@ EXTRA_DIST += src/tensor/tables_x86.c src/tensor/tables_arm.c src/tensor/tables_
 	src/tensor/b64_neon_priv.h src/tensor/q8_sdot_priv.h src/tensor/q8_usdot_priv.h
 
 noinst_PROGRAMS += tests/bench/bench_attention
-tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c
+tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c tests/bench/bench_help.c tests/bench/bench_help.h
 tests_bench_bench_attention_LDADD = $(link_tensor)
 
 noinst_PROGRAMS += tests/bench/bench_tensor
-tests_bench_bench_tensor_SOURCES = tests/bench/bench_tensor.c
+tests_bench_bench_tensor_SOURCES = tests/bench/bench_tensor.c tests/bench/bench_help.c tests/bench/bench_help.h \
+	tests/bench/bench_weights.c tests/bench/bench_weights.h
 tests_bench_bench_tensor_LDADD = $(link_tensor)
 
 noinst_PROGRAMS += tests/bench/bench_decode
-tests_bench_bench_decode_SOURCES = tests/bench/bench_decode.c
+tests_bench_bench_decode_SOURCES = tests/bench/bench_decode.c tests/bench/bench_help.c tests/bench/bench_help.h \
+	tests/bench/bench_weights.c tests/bench/bench_weights.h
 tests_bench_bench_decode_LDADD = $(link_tensor)
 
 if HAVE_CMOCKA

@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "tensor/tensor.h"
+#include "tests/bench/bench_help.h"
 
 enum { BLOCK = 32, CHUNK = 512, MAX_RUNS = 2000, MAX_LAYERS = 64, MIN_RUNS = 3 };
 
@@ -61,34 +62,13 @@ struct stage {
     size_t layer_bytes;
 };
 
-static void *need(void *memory)
-{
-    if (memory == NULL) {
-        fprintf(stderr, "bench_attention: out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-
-    return (left > right) - (left < right);
-}
-
-static double median(double *seconds, uint32_t n)
-{
-    qsort(seconds, n, sizeof(seconds[0]), by_size);
-    return seconds[n / 2];
-}
-
 /* Numbers through the store, so that the arena holds what a model would leave there. */
 static void fill_layer(const struct stage *stage, void *layer, uint32_t n_tokens)
 {
     const struct attn_args *a = &stage->args;
     size_t k_row = (size_t)a->n_kv_heads * a->k_dim, v_row = (size_t)a->n_kv_heads * a->v_dim;
-    float *k = need(malloc(BLOCK * k_row * sizeof(*k))), *v = need(malloc(BLOCK * v_row * sizeof(*v)));
+    float *k = bench_need(malloc(BLOCK * k_row * sizeof(*k))),
+          *v = bench_need(malloc(BLOCK * v_row * sizeof(*v)));
     struct rng rng;
 
     rng_init(&rng, 5);
@@ -139,13 +119,13 @@ static void stage_open(const struct bench *bench, const struct shape *shape, enu
                                      .out_stride = (size_t)shape->n_heads * shape->v_dim}};
     stage->layer_bytes = n_blocks * stage->args.block_bytes;
     if (mem_region_open(stage->layer_bytes * n_layers, false, false, "arena", &stage->region) < 0)
-        need(NULL);
+        bench_need(NULL);
     stage->arena = stage->region.base;
-    stage->blocks = need(malloc(n_blocks * sizeof(*stage->blocks)));
+    stage->blocks = bench_need(malloc(n_blocks * sizeof(*stage->blocks)));
     for (uint32_t i = 0; i < n_blocks; i++)
         stage->blocks[i] = i ^ 1 % n_blocks;
-    stage->q = need(mem_aligned(64, n_queries * stage->args.q_stride * sizeof(float)));
-    stage->out = need(mem_aligned(64, n_queries * stage->args.out_stride * sizeof(float)));
+    stage->q = bench_need(mem_aligned(64, n_queries * stage->args.q_stride * sizeof(float)));
+    stage->out = bench_need(mem_aligned(64, n_queries * stage->args.out_stride * sizeof(float)));
     for (size_t i = 0; i < n_queries * stage->args.q_stride; i++)
         stage->q[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
     stage->args.scratch_bytes = attn_scratch_bytes(&(struct attn_sizes){.max_tokens = n_queries,
@@ -154,7 +134,7 @@ static void stage_open(const struct bench *bench, const struct shape *shape, enu
                                                                         .k_dim = shape->k_dim,
                                                                         .v_dim = shape->v_dim,
                                                                         .n_ranks = team_size(bench->team)});
-    stage->args.scratch = need(mem_aligned(64, stage->args.scratch_bytes));
+    stage->args.scratch = bench_need(mem_aligned(64, stage->args.scratch_bytes));
     stage->args.q = stage->q;
     stage->args.out = stage->out;
     stage->args.items = &stage->item;
@@ -206,7 +186,7 @@ static void bench_decode(const struct bench *bench, const struct shape *shape, e
     for (uint64_t begin_ns = clock_now_ns();
          n_runs < MAX_RUNS && (n_runs < MIN_RUNS || clock_now_ns() - begin_ns < bench->budget_ns); n_runs++)
         seconds[n_runs] = run(bench, &stage, n_runs % n_layers, bench->context - 1, 1);
-    double s = median(seconds, n_runs), gbs = (double)stage.layer_bytes / s / 1e9;
+    double s = bench_median(seconds, n_runs), gbs = (double)stage.layer_bytes / s / 1e9;
     printf("  %-5s decode at %5u: %8.1f us a layer, %5.1f GB/s (%3.0f%%)\n", dtype_info(type)->name,
            bench->context, s * 1e6, gbs, 100 * gbs / bench->limits.read_gbs);
     stage_close(&stage);
@@ -226,7 +206,7 @@ static void bench_prompt(const struct bench *bench, const struct shape *shape, e
             seconds[n_runs] +=
                 run(bench, &stage, 0, at, bench->prompt - at < CHUNK ? bench->prompt - at : CHUNK);
     }
-    double s = median(seconds, n_runs);
+    double s = bench_median(seconds, n_runs);
     double gflops = 2.0 * shape->n_heads * (shape->k_dim + shape->v_dim) * keys / s / 1e9;
     printf("  %-5s prompt of %5u: %8.1f ms a layer, %5.0f GF/s (%3.0f%%)\n", dtype_info(type)->name,
            bench->prompt, s * 1e3, gflops, gflops / 10 / bench->limits.fp32_tflops);

@@ -3,12 +3,12 @@
  *
  *     bench_decode [--table NAME] [--threads N] [--type T] [--passes N]
  *
- * With 0 passes only the first of:
- *
- *     cached    a matrix that the second-level cache of one core holds, one thread: what the arithmetic
- * allows product   8192 x 2048 weights, so many copies that no cache holds them, one after the other reading
- * the limit as tensor_limits_glance sees it right before and right after each pass of products share     the
- * median over passes of product / reading, so that a machine that changes between passes does not matter
+ * - cached: a matrix that the second-level cache of one core holds, one thread: what the arithmetic allows.
+ * With 0 passes only this.
+ * - product: 8192 x 2048 weights, so many copies that no cache holds them, one after the other.
+ * - reading: the limit as tensor_limits_glance() sees it right before and right after each pass of products.
+ * - share: the median over passes of product / reading, so that a machine that changes between them does not
+ *   matter.
  *
  * The last column is a hash of the outputs: the same for all tables, and before and after a change of kernels
  * that is to leave bits as they are. */
@@ -19,8 +19,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "tensor/tensor.h"
+#include "tests/bench/bench_help.h"
+#include "tests/bench/bench_weights.h"
 
 enum { COLS = 2048, ROWS = 8192, MAX_PASSES = 51, MAX_COPIES = 64, CACHED_RUNS = 400 };
 #define COLD_BYTES   ((size_t)320 << 20)
@@ -34,64 +35,14 @@ struct bench {
     void *scratch;
 };
 
-static void *need(void *memory)
-{
-    if (memory == NULL) {
-        fprintf(stderr, "bench_decode: out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-
-    return (left > right) - (left < right);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof(values[0]), by_size);
-    return values[n / 2];
-}
-
-/* Random bits, but for what may be a qblk's 16-bit floats (at either end), which are small. */
-static void *random_rows(enum dtype type, uint32_t rows)
-{
-    const struct dtype_info *info = dtype_info(type);
-    size_t len_bytes = (size_t)rows * COLS / info->qblk_weights * info->qblk_bytes;
-    uint8_t *data = need(malloc(len_bytes + 8));
-    struct rng rng;
-
-    rng_init(&rng, 7);
-    for (size_t i = 0; i < len_bytes; i += 2) {
-        size_t at = i % info->qblk_bytes;
-        uint16_t bits = (uint16_t)rng_u64(&rng);
-
-        if (type == DTYPE_F16)
-            bits = (uint16_t)((bits & 0x83ff) | 0x2000);
-        else if (type == DTYPE_BF16)
-            bits = (uint16_t)((bits & 0x807f) | 0x3c00);
-        else if (type == DTYPE_F32)
-            bits = i % 4 == 0 ? bits : (uint16_t)((bits & 0x807f) | 0x3c00);
-        else if (type == DTYPE_MXFP4)
-            bits = i % info->qblk_bytes == 0 ? (uint16_t)((bits & 0xff00) | 0x78) : bits;
-        else if (at <= 2 || at + 4 >= info->qblk_bytes)
-            bits = 0x1000;
-        memcpy(data + i, &bits, 2);
-    }
-    return data;
-}
-
 static struct weight pack(const struct bench *bench, enum dtype type, uint32_t rows)
 {
-    void *data = random_rows(type, rows);
+    void *data = bench_weights(type, (size_t)rows * COLS);
     struct weight_part part = {data, rows};
     struct weight weight;
 
     if (weight_pack(bench->table, type, &part, 1, COLS, bench->team, &weight) != 0)
-        need(NULL);
+        bench_need(NULL);
     free(data);
     return weight;
 }
@@ -174,8 +125,8 @@ static void bench_type(const struct bench *bench, enum dtype type)
         before = after;
     }
     printf("%-7s cached %5.1f GB/s   product %5.1f   reading %5.1f   share %3.0f %%   %016llx\n",
-           dtype_info(type)->name, cached_gbs(bench, type), median(products, bench->n_passes),
-           median(readings, bench->n_passes), 100 * median(shares, bench->n_passes),
+           dtype_info(type)->name, cached_gbs(bench, type), bench_median(products, bench->n_passes),
+           bench_median(readings, bench->n_passes), 100 * bench_median(shares, bench->n_passes),
            (unsigned long long)hash_of(bench->y, ROWS));
     fflush(stdout);
     for (uint32_t i = 0; i < n; i++)
@@ -211,9 +162,9 @@ int main(int argc, char **argv)
         team_new(&(struct team_opts){.n_threads = n_threads}, &bench.team) != 0 ||
         team_new(&(struct team_opts){.n_threads = 1}, &bench.alone) != 0)
         return 1;
-    bench.x = need(mem_aligned(64, COLS * sizeof(float)));
-    bench.y = need(mem_aligned(64, 4 * ROWS * sizeof(float)));
-    bench.scratch = need(mem_aligned(64, matmul_scratch_bytes(1, COLS)));
+    bench.x = bench_need(mem_aligned(64, COLS * sizeof(float)));
+    bench.y = bench_need(mem_aligned(64, 4 * ROWS * sizeof(float)));
+    bench.scratch = bench_need(mem_aligned(64, matmul_scratch_bytes(1, COLS)));
     for (size_t i = 0; i < COLS; i++)
         bench.x[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
     printf("table %s, %u threads\n", kern_table_name(bench.table), team_size(bench.team));

@@ -20,6 +20,7 @@
 #include "base/rng.h"
 #include "sample/grammar.h"
 #include "sample/sampler.h"
+#include "tests/bench/bench_help.h"
 
 #define TOKENS_MAX 4096u
 
@@ -94,13 +95,6 @@ struct bench {
     uint32_t n_rounds;
 };
 
-static int by_value(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-
-    return left < right ? -1 : left > right;
-}
-
 static double since_us(uint64_t began_ns)
 {
     return (double)(clock_now_ns() - began_ns) / 1e3;
@@ -155,8 +149,8 @@ static void measure_sampler(struct bench *b)
         applies[i] = since_us(began_ns);
     }
     free(mask);
-    qsort(draws, 200, sizeof(double), by_value);
-    qsort(applies, 200, sizeof(double), by_value);
+    qsort(draws, 200, sizeof(double), bench_by_value);
+    qsort(applies, 200, sizeof(double), bench_by_value);
     b->draw_us = draws[100];
     b->apply_us = applies[100];
     printf("vocabulary of %u tokens: one draw %.1f us, applying a mask %.1f us, step %.1f us\n\n", b->n_vocab,
@@ -203,12 +197,12 @@ static void measure_case(struct bench *b, size_t which)
     write_answer(grammar, &ids, times_us);
     for (size_t i = 0; i < ids.n; i++)
         answer_us += times_us[i];
-    qsort(times_us, ids.n, sizeof(double), by_value);
+    qsort(times_us, ids.n, sizeof(double), bench_by_value);
     double first_us = times_us[ids.n - 1], typical_us = times_us[ids.n / 2];
     for (uint32_t i = 0; i < b->n_rounds; i++)
         write_answer(grammar, &ids, times_us + i * ids.n);
     size_t n = ids.n * b->n_rounds;
-    qsort(times_us, n, sizeof(double), by_value);
+    qsort(times_us, n, sizeof(double), bench_by_value);
     double token_us = b->step_us + b->draw_us, median_us = times_us[n / 2];
     printf("%-22s %5.2f ms | first answer: %3zu tokens, median %6.1f us, worst %7.1f us, all %8.1f us (%5.2f "
            "%%) | later: "

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "front/record.h"
+#include "tests/bench/bench_help.h"
 
 #define REPEATS_MAX 101
 
@@ -147,21 +148,13 @@ static void finish(struct made *made)
     gen_request_fini(&made->request);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static double median(const struct times *all, unsigned n, size_t offset)
 {
     double values[REPEATS_MAX];
 
     for (unsigned i = 0; i < n; i++)
         memcpy(&values[i], (const char *)&all[i] + offset, sizeof(double));
-    qsort(values, n, sizeof(values[0]), by_value);
-    return values[n / 2];
+    return bench_median(values, n);
 }
 
 static void measure(struct bench *bench, const struct buf *body, const char *what)

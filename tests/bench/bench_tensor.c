@@ -17,6 +17,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "tensor/tensor.h"
+#include "tests/bench/bench_help.h"
+#include "tests/bench/bench_weights.h"
 
 enum {
     HIDDEN = 2048,
@@ -52,49 +54,6 @@ struct bench {
     void *scratch;
 };
 
-static void *need(void *memory)
-{
-    if (memory == NULL) {
-        fprintf(stderr, "bench_tensor: out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-
-    return (left > right) - (left < right);
-}
-
-/* Random weights of a type, small enough that sums stay tame: of a qblk, what may be its 16-bit floats (at
- * either end) is small. */
-static void *random_weights(enum dtype type, uint32_t rows, uint32_t cols)
-{
-    const struct dtype_info *info = dtype_info(type);
-    size_t n_qblks = (size_t)rows * cols / info->qblk_weights;
-    uint8_t *data = need(malloc(n_qblks * info->qblk_bytes + 8));
-    struct rng rng;
-
-    rng_init(&rng, 7);
-    for (size_t i = 0; i < n_qblks * info->qblk_bytes; i += 2) {
-        size_t at = i % info->qblk_bytes;
-        uint16_t bits = (uint16_t)rng_u64(&rng);
-
-        if (type == DTYPE_F16)
-            bits = (uint16_t)((bits & 0x83ff) | 0x2000);
-        else if (type == DTYPE_BF16)
-            bits = (uint16_t)((bits & 0x807f) | 0x3c00);
-        else if (type == DTYPE_F32)
-            bits = i % 4 == 0 ? bits : (uint16_t)((bits & 0x807f) | 0x3c00);
-        else if (type != DTYPE_MXFP4 && (at <= 2 || at + 4 >= info->qblk_bytes))
-            bits = 0x1000;
-        memcpy(data + i, &bits, 2);
-    }
-    return data;
-}
-
 /* Several copies of a matrix that together are larger than a cache, run one after the other. */
 struct copies {
     struct weight *weights;
@@ -103,15 +62,15 @@ struct copies {
 
 static struct copies pack_copies(const struct bench *bench, enum dtype type, const struct matrix *matrix)
 {
-    void *data = random_weights(type, matrix->rows, matrix->cols);
+    void *data = bench_weights(type, (size_t)matrix->rows * matrix->cols);
     struct weight_part part = {data, matrix->rows};
     struct copies copies = {.n = 1};
 
-    copies.weights = need(calloc(64, sizeof(*copies.weights)));
+    copies.weights = bench_need(calloc(64, sizeof(*copies.weights)));
     for (uint32_t i = 0; i < copies.n; i++) {
         if ((bench->uses_dots ? weight_pack_dots : weight_pack)(bench->table, type, &part, 1, matrix->cols,
                                                                 bench->team, &copies.weights[i]) != 0)
-            need(NULL);
+            bench_need(NULL);
         copies.n = (uint32_t)(((size_t)768 << 20) / copies.weights[0].len_bytes + 1);
         copies.n = copies.n > 64 ? 64 : copies.n;
     }
@@ -139,8 +98,7 @@ static double time_matmul(const struct bench *bench, const struct copies *copies
                                                   .scratch = bench->scratch});
         seconds[runs++] = (double)(clock_now_ns() - start_ns) / 1e9;
     }
-    qsort(seconds, runs, sizeof(seconds[0]), by_size);
-    return seconds[runs / 2];
+    return bench_median(seconds, runs);
 }
 
 static void bench_type(const struct bench *bench, enum dtype type, int only_n)
@@ -189,7 +147,7 @@ static void bench_type(const struct bench *bench, enum dtype type, int only_n)
 
 static uint16_t *random_halves(size_t n)
 {
-    uint16_t *halves = need(malloc(n * sizeof(*halves)));
+    uint16_t *halves = bench_need(malloc(n * sizeof(*halves)));
 
     for (size_t i = 0; i < n; i++)
         halves[i] = (uint16_t)(0x3000 | (i * 7919 & 0x83ff));
@@ -205,9 +163,9 @@ static void bench_attention(const struct bench *bench, uint32_t n_items, uint32_
     size_t scratch_bytes = attn_scratch_bytes(
         &(struct attn_sizes){n_items * n_tokens, context, HEADS, HEAD_DIM, HEAD_DIM, team_size(bench->team)});
     uint16_t *arena = random_halves(block_bytes / 2 * n_blocks * n_items);
-    uint32_t *blocks = need(malloc(n_blocks * n_items * sizeof(*blocks)));
-    struct attn_item *items = need(calloc(n_items, sizeof(*items)));
-    void *scratch = need(mem_aligned(64, scratch_bytes));
+    uint32_t *blocks = bench_need(malloc(n_blocks * n_items * sizeof(*blocks)));
+    struct attn_item *items = bench_need(calloc(n_items, sizeof(*items)));
+    void *scratch = bench_need(mem_aligned(64, scratch_bytes));
     double seconds[MAX_RUNS];
     uint32_t runs = 0;
 
@@ -244,8 +202,7 @@ static void bench_attention(const struct bench *bench, uint32_t n_items, uint32_
         attention(bench->team, &args);
         seconds[runs++] = (double)(clock_now_ns() - start_ns) / 1e9;
     }
-    qsort(seconds, runs, sizeof(seconds[0]), by_size);
-    double s = seconds[runs / 2];
+    double s = bench_median(seconds, runs);
     double keys = n_items * n_tokens * (context - n_tokens + (n_tokens + 1) / 2.0);
     double gflops = 4.0 * HEADS * HEAD_DIM * keys / s / 1e9,
            gbs = (double)block_bytes * n_blocks * n_items / s / 1e9;
@@ -318,9 +275,9 @@ int main(int argc, char **argv)
         return 1;
 
     size_t floats = (size_t)MAX_N * VOCAB;
-    bench.x = need(mem_aligned(64, floats * sizeof(float)));
-    bench.y = need(mem_aligned(64, floats * sizeof(float)));
-    bench.scratch = need(mem_aligned(64, matmul_scratch_bytes(MAX_N, FFN)));
+    bench.x = bench_need(mem_aligned(64, floats * sizeof(float)));
+    bench.y = bench_need(mem_aligned(64, floats * sizeof(float)));
+    bench.scratch = bench_need(mem_aligned(64, matmul_scratch_bytes(MAX_N, FFN)));
     for (size_t i = 0; i < floats; i++)
         bench.x[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
     tensor_limits_measure(bench.team, &bench.limits);

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "tests/bench/route/route.h"
+#include "tests/bench/bench_help.h"
 
 #define MAX_ROUNDS 50
 
@@ -80,13 +81,6 @@ static void measure_memory(size_t len_bytes, bool is_wall, double *one_out, doub
 
 /* ---- medians ---- */
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Of the field that lies at offset in each result. */
 static double median(const struct route_result *results, uint32_t n, size_t offset)
 {
@@ -94,8 +88,7 @@ static double median(const struct route_result *results, uint32_t n, size_t offs
 
     for (uint32_t i = 0; i < n; i++)
         memcpy(&values[i], (const char *)&results[i] + offset, sizeof(double));
-    qsort(values, n, sizeof(*values), by_size);
-    return values[n / 2];
+    return bench_median(values, n);
 }
 
 #define MEDIAN(field) median(results, n, offsetof(struct route_result, field))

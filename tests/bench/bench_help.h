@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the benchmarks share: giving up, medians, and weights without meaning. */
+#ifndef TESTS_BENCH_BENCH_HELP_H
+#define TESTS_BENCH_BENCH_HELP_H
+
+#include <stddef.h>
+
+/* memory; NULL ends the program with a word about it. */
+void *bench_need(void *memory);
+int bench_by_value(const void *a, const void *b); /* of doubles, for qsort() */
+double bench_median(double *values, size_t n);    /* sorts them; n > 0 */
+
+#endif

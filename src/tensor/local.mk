@@ -17,7 +17,7 @@ kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/k
 kern_q8_sources = src/tensor/kern_quant_priv.h src/tensor/kern_chunk_priv.h src/tensor/kern_q8.c src/tensor/kern_expand.c
 libkern_scalar_a_SOURCES = $(kern_vec_sources) $(kern_q8_sources) \
 	src/tensor/v16_scalar_priv.h src/tensor/b64_scalar_priv.h src/tensor/q8_scalar_priv.h
-libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE)
+libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG)
 libkern_scalar_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"tensor/v16_scalar_priv.h"' -DKERN_Q8='"tensor/q8_scalar_priv.h"'
 
 if KERNELS_X86
@@ -26,7 +26,7 @@ libtensor_a_SOURCES += src/tensor/tables_x86.c
 noinst_LIBRARIES += libkern_avx2.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512vnni.a libkern_avx512bf16.a
 kern_libs += libkern_avx2.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512vnni.a libkern_avx512bf16.a
 
-kern_cflags = $(AM_CFLAGS) $(KERN_SANITIZE) -O3
+kern_cflags = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3
 kern_cflags_avx2 = $(kern_cflags) -mavx2 -mfma -mf16c
 kern_cppflags_avx2 = $(AM_CPPFLAGS) -DKERN_V16='"tensor/v16_avx2_priv.h"'
 libkern_avx2_a_SOURCES = src/tensor/kern_direct.c $(kern_vec_sources) $(kern_q8_sources) \
@@ -56,13 +56,13 @@ noinst_LIBRARIES += libkern_neon.a libkern_sdot.a libkern_usdot.a
 kern_libs += libkern_neon.a libkern_sdot.a libkern_usdot.a
 libkern_neon_a_SOURCES = $(kern_vec_sources) src/tensor/v16_neon_priv.h
 libkern_neon_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"tensor/v16_neon_priv.h"'
-libkern_neon_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) -O3
+libkern_neon_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3
 libkern_sdot_a_SOURCES = $(kern_q8_sources) src/tensor/b64_neon_priv.h src/tensor/q8_sdot_priv.h
 libkern_sdot_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"tensor/v16_neon_priv.h"' -DKERN_Q8='"tensor/q8_sdot_priv.h"'
-libkern_sdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) -O3 -march=armv8.2-a+dotprod
+libkern_sdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3 -march=armv8.2-a+dotprod
 libkern_usdot_a_SOURCES = $(kern_q8_sources) src/tensor/q8_usdot_priv.h
 libkern_usdot_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"tensor/v16_neon_priv.h"' -DKERN_Q8='"tensor/q8_usdot_priv.h"'
-libkern_usdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) -O3 -march=armv8.2-a+i8mm
+libkern_usdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3 -march=armv8.2-a+i8mm
 else
 libtensor_a_SOURCES += src/tensor/tables_other.c src/tensor/no_dots.c
 endif

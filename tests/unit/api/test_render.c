@@ -128,24 +128,10 @@ static void thinking_has_its_shape(void **state)
     buf_fini(&text);
 }
 
-static void events_have_their_shapes(void **state)
+static void block_events_have_their_shapes(void **state)
 {
-    struct gen_proof proof = {.computed_tokens = 5,
-                              .transferred_tokens = 4,
-                              .drafted_tokens = 9,
-                              .accepted_tokens = 3,
-                              .prefill_worker = "p\"1",
-                              .transport = "shm"};
     struct buf text = {0};
     json_t *root;
-
-    api_put_message_start(&text, "msg_1", bytes_str("m"), &usage);
-    root = load(&text);
-    assert_string_equal(str(root, "type"), "message_start");
-    assert_int_equal(
-        num(json_object_get(json_object_get(root, "message"), "usage"), "cache_read_input_tokens"), 2048);
-    assert_true(json_is_null(json_object_get(json_object_get(root, "message"), "stop_reason")));
-    json_decref(root);
 
     api_put_text_start(&text, 0);
     root = load(&text);
@@ -175,6 +161,27 @@ static void events_have_their_shapes(void **state)
 
     api_put_block_stop(&text, 1);
     json_decref(load(&text));
+    buf_fini(&text);
+}
+
+static void message_events_have_their_shapes(void **state)
+{
+    struct gen_proof proof = {.computed_tokens = 5,
+                              .transferred_tokens = 4,
+                              .drafted_tokens = 9,
+                              .accepted_tokens = 3,
+                              .prefill_worker = "p\"1",
+                              .transport = "shm"};
+    struct buf text = {0};
+    json_t *root;
+
+    api_put_message_start(&text, "msg_1", bytes_str("m"), &usage);
+    root = load(&text);
+    assert_string_equal(str(root, "type"), "message_start");
+    assert_int_equal(
+        num(json_object_get(json_object_get(root, "message"), "usage"), "cache_read_input_tokens"), 2048);
+    assert_true(json_is_null(json_object_get(json_object_get(root, "message"), "stop_reason")));
+    json_decref(root);
 
     api_put_message_delta(&text, GEN_STOP_MAX_TOKENS, bytes_str(""), &usage, NULL);
     root = load(&text);
@@ -286,9 +293,9 @@ static void models_come_in_pages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_has_its_shape),  cmocka_unit_test(thinking_has_its_shape),
-        cmocka_unit_test(events_have_their_shapes), cmocka_unit_test(errors_have_their_shape),
-        cmocka_unit_test(models_come_in_pages),
+        cmocka_unit_test(a_message_has_its_shape),        cmocka_unit_test(thinking_has_its_shape),
+        cmocka_unit_test(block_events_have_their_shapes), cmocka_unit_test(message_events_have_their_shapes),
+        cmocka_unit_test(errors_have_their_shape),        cmocka_unit_test(models_come_in_pages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

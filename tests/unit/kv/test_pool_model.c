@@ -248,13 +248,13 @@ static void do_match(struct kv_pool *pool, struct rng *rng)
     }
 }
 
-static void do_one_block(struct kv_pool *pool, struct rng *rng)
+/* Marks on a block: none takes it or gives it back. */
+static void mark_one_block(struct kv_pool *pool, struct rng *rng, kv_block_id id, uint64_t what)
 {
-    kv_block_id id = (kv_block_id)rng_below(rng, n_blocks);
     struct model_block *b = &model[id];
     struct block_hash hash;
 
-    switch (rng_below(rng, 11)) {
+    switch (what) {
     case 10:
         if (b->refs) {
             b->is_shared = rng_below(rng, 2);
@@ -269,18 +269,36 @@ static void do_one_block(struct kv_pool *pool, struct rng *rng)
             b->is_last = true;
         }
         break;
-    case 0:
-        if (b->refs) {
-            kv_ref(pool, id);
-            b->refs++;
-        }
-        break;
     case 8:
         if (b->refs && rng_below(rng, mark_one_in) == 0) {
             uint64_t until_ns = fake_now_ns + rng_below(rng, (rng_below(rng, 2) ? 3 : 60) * LIFETIME_NS);
 
             kv_keep(pool, id, until_ns);
             b->keep_ns = until_ns > b->keep_ns ? until_ns : b->keep_ns;
+        }
+        break;
+    case 7:
+        if (b->refs && b->is_sealed && rng_below(rng, 10) == 0) {
+            kv_forget(pool, id);
+            b->is_findable = false;
+            b->is_forgotten = true;
+        }
+        break;
+    }
+}
+
+static void do_one_block(struct kv_pool *pool, struct rng *rng)
+{
+    kv_block_id id = (kv_block_id)rng_below(rng, n_blocks);
+    struct model_block *b = &model[id];
+    struct block_hash hash;
+    uint64_t what = rng_below(rng, 11);
+
+    switch (what) {
+    case 0:
+        if (b->refs) {
+            kv_ref(pool, id);
+            b->refs++;
         }
         break;
     case 1:
@@ -308,18 +326,15 @@ static void do_one_block(struct kv_pool *pool, struct rng *rng)
         }
         break;
     case 5:
-        if (b->refs && b->is_sealed && rng_below(rng, 10) == 0) {
-            kv_forget(pool, id);
-            b->is_findable = false;
-            b->is_forgotten = true;
-        }
-        break;
-    default:
+    case 6:
         if (b->refs) {
             kv_unref(pool, id);
             b->refs--;
             model_settle(b);
         }
+        break;
+    default:
+        mark_one_block(pool, rng, id, what);
     }
 }
 

@@ -269,9 +269,10 @@ static const struct shape shapes[] = {
 };
 enum { N_SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 #ifdef CHECK_EMULATED
-enum { LONG = 720 }; /* of instructions that another processor plays, a third will do */
+/* Of instructions that another processor plays, a fifth will do: the keys still make two splits. */
+enum { LONG = 560, LONGER = 600 };
 #else
-enum { LONG = 1200 };
+enum { LONG = 1200, LONGER = 1300 };
 #endif
 
 static void is_near_float64(void **state)
@@ -353,7 +354,7 @@ static void company_does_not_matter(void **state)
     for (int i = 0; i < 5; i++) {
         static const int which[] = {1, 2, 3, 10, 16};
         const struct kern_table *table = kern_table_get("auto");
-        struct sequence seq = make_sequence(&rng, shapes[which[i]], 1300);
+        struct sequence seq = make_sequence(&rng, shapes[which[i]], LONGER);
         size_t row = q_row(&seq.shape), o_row = out_row(&seq.shape);
         float *whole = run_chunks(*state, table, &seq, NULL, seq.n_tokens);
         struct attn_item items[20];

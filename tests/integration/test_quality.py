@@ -31,6 +31,8 @@ BOUNDS = {
     "Q4_K_M": (0.16, 0.036), "Q4_K_S": (0.09, 0.037), "Q4_1": (0.18, 0.12), "Q4_0": (0.24, 0.17), "Q3_K_L": (0.16, 0.15),
     "Q3_K_M": (0.2, 0.15), "Q3_K_S": (0.64, 0.17), "Q2_K": (0.7, 0.16),
 }
+# Sanitizers look at how it is done, and one type of each make will do; what comes out is checked without them.
+SOME_TYPES = ("Q8_0", "Q5_1", "Q4_K_M") if os.environ.get("BATON_SANITIZED") else ()
 failed = 0
 
 
@@ -94,6 +96,8 @@ def types_stay_near(folder, model, text, which, *more):
     run("quantize", "--force", "--type", "F32", model, base)
     sizes = {}
     for name, bounds in BOUNDS.items():
+        if SOME_TYPES and name not in SOME_TYPES:
+            continue
         run("quantize", "--force", "--type", name, base, small)
         sizes[name] = os.path.getsize(small)
         run("quantize", "--force", "--type", "F32", small, back)
@@ -107,7 +111,7 @@ def types_stay_near(folder, model, text, which, *more):
             complain("%s diverges by %.6f, stated are %.6f" % (name, kl, bounds[which]))
         if not as_is <= bounds[which] * 1.5 + 0.005:
             complain("%s as loaded diverges by %.6f, stated are %.6f" % (name, as_is, bounds[which]))
-    if which == 0 and not sizes["Q2_K"] < sizes["Q3_K_S"] < sizes["Q4_K_S"] < sizes["Q4_K_M"] < sizes["Q5_K_M"] < \
+    if which == 0 and not SOME_TYPES and not sizes["Q2_K"] < sizes["Q3_K_S"] < sizes["Q4_K_S"] < sizes["Q4_K_M"] < sizes["Q5_K_M"] < \
             sizes["Q6_K"] < sizes["Q8_0"] < sizes["F16"]:
         complain("sizes are out of order: %s" % sizes)
 

@@ -14,9 +14,8 @@ build_checks = \
 	tests/lint/check-router-light
 dist_check_SCRIPTS += $(source_checks) $(build_checks) tests/lint/sources
 if PLAIN_BUILD
-TESTS += $(source_checks)
+TESTS += $(source_checks) $(build_checks)
 endif
-TESTS += $(build_checks)
 EXTRA_DIST += tests/lint/layers tests/lint/exceptions
 
 AM_TESTS_ENVIRONMENT = \

@@ -50,6 +50,8 @@ struct world {
     unsigned n_mute;
 };
 
+enum { SOON_MS = 20000 }; /* what must happen: at once where the machine is calm */
+
 static const uint8_t key[32] = {42};
 
 static void look(struct world *world)
@@ -282,8 +284,8 @@ static void goes_up_and_beats(void **state)
 
     dial(world);
     assert_int_equal(link_send(world->dialler.link, FRAME_CANCEL, NULL), E_CLOSED);
-    assert_true(run(world, both_up, 1000));
-    assert_true(run(world, beats_flowed, 1000));
+    assert_true(run(world, both_up, SOON_MS));
+    assert_true(run(world, beats_flowed, SOON_MS));
     assert_int_equal(world->dialler.n_up, 1);
     assert_int_equal(world->acceptor.n_up, 1);
     assert_int_not_equal(link_rtt_ns(world->dialler.link), 0);
@@ -299,7 +301,7 @@ static void plaintext_works_where_asked_for(void **state)
 
     world->is_plaintext = true;
     dial(world);
-    assert_true(run(world, both_up, 1000));
+    assert_true(run(world, both_up, SOON_MS));
     opts = opts_for(world, &world->dialler);
     opts.is_plaintext = false;
     assert_int_equal(link_dial(&opts, world->address, NULL, &link), E_INVAL);
@@ -316,7 +318,7 @@ static void names_are_dialled(void **state)
     snprintf(port, sizeof(port), "localhost%s", strrchr(world->address, ':'));
     strcpy(world->address, port);
     dial(world);
-    assert_true(run(world, both_up, 2000));
+    assert_true(run(world, both_up, SOON_MS));
 }
 
 static void messages_arrive_in_order(void **state)
@@ -324,9 +326,9 @@ static void messages_arrive_in_order(void **state)
     struct world *world = *state;
 
     dial(world);
-    assert_true(run(world, both_up, 1000));
+    assert_true(run(world, both_up, SOON_MS));
     send_cancels(world->dialler.link, 1, 100);
-    assert_true(run(world, acceptor_got_hundred, 1000));
+    assert_true(run(world, acceptor_got_hundred, SOON_MS));
     assert_int_equal(world->acceptor.last_request, 100);
 }
 
@@ -343,13 +345,13 @@ static void long_messages_pass(void **state)
     size_t len_bytes = (size_t)8 << 20;
 
     dial(world);
-    assert_true(run(world, both_up, 1000));
+    assert_true(run(world, both_up, SOON_MS));
     submit.tokens = (ProtobufCBinaryData){.len = len_bytes, .data = calloc(1, len_bytes)};
     submit.n_prompt = 1;
     submit.sampling = &sampling;
     assert_int_equal(link_send(world->dialler.link, FRAME_SUBMIT, &submit.base), 0);
     free(submit.tokens.data);
-    assert_true(run(world, acceptor_got_one, 5000));
+    assert_true(run(world, acceptor_got_one, SOON_MS));
 }
 
 static bool dialler_knows_why(struct world *world)
@@ -380,14 +382,14 @@ static void refusal_carries_its_reason(void **state)
 
     world->acceptor.refuses = E_MISMATCH;
     dial(world);
-    assert_true(run_polling(world, dialler_knows_why, 1000));
+    assert_true(run_polling(world, dialler_knows_why, SOON_MS));
     assert_non_null(strstr(link_why_down(world->dialler.link)->text, "model d1 is not ours"));
     assert_int_equal(world->dialler.n_up, 0);
     assert_int_equal(world->dialler.n_down, 0);
 
     /* It goes on dialling, and gets in when the reason is gone. */
     world->acceptor.refuses = 0;
-    assert_true(run(world, both_up, 1000));
+    assert_true(run(world, both_up, SOON_MS));
 }
 
 static void refusal_by_the_dialler_ends_the_accepted(void **state)
@@ -396,7 +398,7 @@ static void refusal_by_the_dialler_ends_the_accepted(void **state)
 
     world->dialler.refuses = E_MISMATCH;
     dial(world);
-    assert_true(run(world, acceptor_down, 1000));
+    assert_true(run(world, acceptor_down, SOON_MS));
     assert_int_equal(world->acceptor.why.code, E_MISMATCH);
     assert_non_null(strstr(world->acceptor.why.text, "model r1 is not ours"));
     assert_int_equal(world->acceptor.n_up, 0);
@@ -413,7 +415,7 @@ static void other_protocol_is_refused(void **state)
 
     world->dialler.hello.protocol = 99;
     dial(world);
-    assert_true(run_polling(world, dialler_knows_version, 1000));
+    assert_true(run_polling(world, dialler_knows_version, SOON_MS));
     assert_non_null(strstr(link_why_down(world->dialler.link)->text, "99"));
     assert_int_equal(world->acceptor.n_hello, 0);
 }
@@ -433,9 +435,9 @@ static void other_key_is_refused(void **state)
     world->tls = bad;
     dial(world);
     world->tls = good;
-    assert_true(run_polling(world, dialler_knows_auth, 1000));
+    assert_true(run_polling(world, dialler_knows_auth, SOON_MS));
     assert_int_equal(link_why_down(world->dialler.link)->code, E_AUTH);
-    assert_true(run(world, acceptor_down, 1000));
+    assert_true(run(world, acceptor_down, SOON_MS));
     assert_int_equal(world->acceptor.why.code, E_AUTH);
     assert_int_equal(world->acceptor.n_hello + world->dialler.n_hello, 0);
     link_close(world->dialler.link);
@@ -451,7 +453,7 @@ static void plaintext_peer_is_refused(void **state)
     opts.tls = NULL;
     opts.is_plaintext = true;
     assert_int_equal(link_dial(&opts, world->address, NULL, &world->dialler.link), 0);
-    assert_true(run(world, acceptor_down, 1000));
+    assert_true(run(world, acceptor_down, SOON_MS));
     assert_int_equal(world->acceptor.n_hello, 0);
     assert_int_equal(world->acceptor.n_up, 0);
 }
@@ -468,7 +470,7 @@ static void mute_peer_meets_the_deadline(void **state)
 
     world->is_mute = true;
     dial(world);
-    assert_true(run_polling(world, dialler_timed_out, 2000));
+    assert_true(run_polling(world, dialler_timed_out, SOON_MS));
     assert_true(clock_now_ns() - start_ns >= 400 * NS_PER_MS);
     assert_int_equal(world->dialler.n_down, 0);
 }
@@ -494,7 +496,7 @@ static void lost_heartbeats_bring_it_down(void **state)
         event_base_loop(ev_loop_base(world->loop), EVLOOP_NONBLOCK);
     }
     uint64_t start_ns = clock_now_ns();
-    assert_true(run(world, dialler_down, 2000));
+    assert_true(run(world, dialler_down, SOON_MS));
     assert_int_equal(world->dialler.why.code, E_TIMEOUT);
     assert_non_null(strstr(world->dialler.why.text, "heartbeats"));
     assert_true(clock_now_ns() - start_ns >= 2 * BEAT_NS);
@@ -512,13 +514,13 @@ static void comes_back_after_a_restart(void **state)
     struct world *world = *state;
 
     dial(world);
-    assert_true(run(world, both_up, 1000));
+    assert_true(run(world, both_up, SOON_MS));
     assert_int_equal(world->dialler.peer_epoch, 1);
     link_close(world->acceptor.link); /* the peer dies ... */
     world->acceptor.link = NULL;
     listener_close(world->listener);
     world->listener = NULL;
-    assert_true(run(world, dialler_down, 1000));
+    assert_true(run(world, dialler_down, SOON_MS));
     assert_int_equal(world->dialler.why.code, E_CLOSED);
     run(world, NULL, 40); /* ... is away for some attempts ... */
 
@@ -526,7 +528,7 @@ static void comes_back_after_a_restart(void **state)
         .loop = world->loop, .address = world->address, .on_accept = on_accept, .arg = world};
     world->acceptor.hello.epoch = 2; /* ... and comes back as another */
     assert_int_equal(listener_open(&opts, NULL, &world->listener), 0);
-    assert_true(run(world, dialler_down_then_up, 2000));
+    assert_true(run(world, dialler_down_then_up, SOON_MS));
     assert_int_equal(world->dialler.peer_epoch, 2);
     assert_int_equal(world->dialler.n_up, 2);
 }
@@ -541,7 +543,7 @@ static void a_peer_that_does_not_read_is_dead(void **state)
 
     world->max_queue_bytes = 4 << 20;
     dial(world);
-    assert_true(run(world, both_up, 1000));
+    assert_true(run(world, both_up, SOON_MS));
     submit.tokens = (ProtobufCBinaryData){.len = 1 << 20, .data = tokens};
     submit.n_prompt = 1;
     submit.sampling = &sampling;
@@ -551,7 +553,7 @@ static void a_peer_that_does_not_read_is_dead(void **state)
     assert_int_equal(err, E_FULL);
     assert_true(link_queued_bytes(world->dialler.link) <= world->max_queue_bytes);
     assert_int_equal(world->dialler.n_down, 0);
-    assert_true(run(world, dialler_down, 1000));
+    assert_true(run(world, dialler_down, SOON_MS));
     assert_int_equal(world->dialler.why.code, E_FULL);
 }
 
@@ -561,19 +563,19 @@ static void closing_inside_events_is_safe(void **state)
 
     world->acceptor.closes_in_hello = true;
     dial(world);
-    assert_true(run(world, NULL, 1000));
+    assert_true(run(world, NULL, SOON_MS));
     assert_int_equal(world->acceptor.n_down, 0);
     world->acceptor.closes_in_hello = false;
     world->acceptor.closes_in_up = true;
     world->dialler.n_down = 0;
-    assert_true(run(world, dialler_down, 1000));
+    assert_true(run(world, dialler_down, SOON_MS));
     world->acceptor.closes_in_up = false;
     world->acceptor.closes_in_message = true;
     world->dialler.n_down = 0;
-    assert_true(run(world, both_up, 1000));
+    assert_true(run(world, both_up, SOON_MS));
     world->acceptor.last_request = 0;
     send_cancels(world->dialler.link, 1, 10);
-    assert_true(run(world, dialler_down, 1000));
+    assert_true(run(world, dialler_down, SOON_MS));
     assert_int_equal(world->acceptor.n_messages, 1);
     assert_null(world->acceptor.link);
     assert_int_equal(world->acceptor.n_down, 0);
@@ -585,9 +587,9 @@ static void an_error_from_the_owner_closes(void **state)
 
     world->acceptor.breaks = E_PROTO;
     dial(world);
-    assert_true(run(world, both_up, 1000));
+    assert_true(run(world, both_up, SOON_MS));
     send_cancels(world->dialler.link, 1, 2);
-    assert_true(run(world, acceptor_down, 1000));
+    assert_true(run(world, acceptor_down, SOON_MS));
     assert_int_equal(world->acceptor.why.code, E_PROTO);
     assert_int_equal(world->acceptor.n_messages, 1);
 }
@@ -597,11 +599,11 @@ static void goodbye_is_orderly(void **state)
     struct world *world = *state;
 
     dial(world);
-    assert_true(run(world, both_up, 1000));
+    assert_true(run(world, both_up, SOON_MS));
     send_cancels(world->dialler.link, 1, 100);
     link_goodbye(world->dialler.link, "restarting");
     world->dialler.link = NULL;
-    assert_true(run(world, acceptor_down, 1000));
+    assert_true(run(world, acceptor_down, SOON_MS));
     assert_int_equal(world->acceptor.n_messages, 100); /* what was queued came first */
     assert_int_equal(world->acceptor.why.code, E_CLOSED);
     assert_non_null(strstr(world->acceptor.why.text, "restarting"));
@@ -632,7 +634,7 @@ static void garbage_closes_it(void **state)
 
         world->acceptor.n_down = 0;
         assert_int_equal(write(fd, lines[i], i == 0 ? 18 : 12), i == 0 ? 18 : 12);
-        assert_true(run(world, acceptor_down, 1000));
+        assert_true(run(world, acceptor_down, SOON_MS));
         assert_int_equal(world->acceptor.why.code, E_PROTO);
         close(fd);
     }
@@ -670,7 +672,7 @@ static void frames_may_come_in_bytes(void **state)
         assert_int_equal(write(fd, buf.data + i, 1), 1);
         event_base_loop(ev_loop_base(world->loop), EVLOOP_NONBLOCK);
     }
-    assert_true(run(world, acceptor_got_two, 1000));
+    assert_true(run(world, acceptor_got_two, SOON_MS));
     assert_int_equal(world->acceptor.n_up, 1);
     buf_fini(&buf);
     close(fd);

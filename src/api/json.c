@@ -4,7 +4,8 @@
  * Jansson needs up to eighty times a body's size for a body of empty objects, so the bytes are walked first
  * and refused when there are too many values in them or they nest too deeply.  Many values are wanted (a
  * prompt may be a list of tokens), and what they cost depends on their kind: so there is a bound on the
- * memory of the loaded document, too.  It leaves room for any text and for a list of a million numbers.
+ * memory of the loaded document, too.  It leaves room for any text and for a list of a million numbers.  Long
+ * strings do not pass through the library at all (json_long.c).
  *
  * The serialisation matters: it becomes prompt, and a prompt that differs in one blank finds nothing in the
  * prefix cache. Clients re-serialise what they got (other blanks, other number formats), so everything is
@@ -18,11 +19,12 @@
 #include <string.h>
 
 #include "api/json_budget.h"
+#include "api/json_long_priv.h"
 #include "api/json_walk.h"
 #include "base/err.h"
 #include "base/str.h"
 
-static int check_bounds(struct bytes text, struct fault *fault)
+static int check_bounds(struct bytes text, struct fault *fault, struct json_longs *longs)
 {
     struct json_walk walk = {0};
 
@@ -33,6 +35,8 @@ static int check_bounds(struct bytes text, struct fault *fault)
         if (i == text.len_bytes)
             break;
         result = json_walk_byte(&walk, text.data[i]);
+        if (text.data[i] == '"')
+            json_longs_see(longs, &walk, i);
         if (result == JSON_WALK_DEEP)
             return fault_set(fault, E_LIMIT, "JSON nested deeper than %d", JSON_WALK_MAX_DEPTH);
         if (result == JSON_WALK_BAD)
@@ -46,24 +50,23 @@ static int check_bounds(struct bytes text, struct fault *fault)
 }
 
 /* The library's own buffers grow by doubling, so a long string needs four times its size for a moment. */
-static size_t memory_bound(struct bytes text)
+static size_t memory_bound(size_t len_bytes)
 {
-    return API_JSON_MEMORY_BYTES + 4 * text.len_bytes;
+    return API_JSON_MEMORY_BYTES + 4 * len_bytes;
 }
 
-static int load(struct bytes text, size_t flags, struct fault *fault, json_t **out)
+static int load_once(struct bytes text, size_t flags, size_t limit_bytes, struct fault *fault, json_t **out)
 {
     json_error_t error;
     bool is_over;
 
-    json_budget_begin(memory_bound(text));
+    json_budget_begin(limit_bytes);
     *out = json_loadb((const char *)text.data, text.len_bytes, flags, &error);
     is_over = json_budget_end();
     if (*out != NULL)
         return 0;
     if (is_over)
-        return fault_set(fault, E_LIMIT, "JSON that needs more than %zu MiB of memory",
-                         memory_bound(text) >> 20);
+        return fault_set(fault, E_LIMIT, "JSON that needs more than %zu MiB of memory", limit_bytes >> 20);
     if (json_error_code(&error) == json_error_numeric_overflow)
         return fault_set(fault, E_RANGE, "JSON with a number out of range");
     if (json_error_code(&error) == json_error_out_of_memory)
@@ -71,19 +74,51 @@ static int load(struct bytes text, size_t flags, struct fault *fault, json_t **o
     return fault_set(fault, E_FORMAT, "not valid JSON: %s at byte %d", error.text, error.position);
 }
 
-int api_json_load(struct bytes text, struct fault *fault, json_t **out)
+static int load(struct bytes text, size_t limit_bytes, struct fault *fault, json_t **out)
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
-    json_t *root;
-    int rc = check_bounds(text, fault);
+    int rc = load_once(text, flags, limit_bytes, fault, out);
 
+    if (rc == E_RANGE)
+        rc = load_once(text, flags | JSON_DECODE_INT_AS_REAL, limit_bytes, fault, out);
+    return rc == E_RANGE ? E_FORMAT : rc;
+}
+
+/* The bound is that of the whole text: what breaks it without its long strings would with them. */
+static int load_cut(struct bytes text, const struct json_longs *longs, struct fault *fault, json_t **out)
+{
+    struct buf cut = {0};
+    json_t *root = NULL;
+    int rc = json_longs_cut(longs, text, &cut);
+
+    if (rc == 0)
+        rc = load(buf_view(&cut), memory_bound(text.len_bytes), fault, &root);
+    buf_fini(&cut);
     if (rc < 0)
         return rc;
-    rc = load(text, flags, fault, &root);
-    if (rc == E_RANGE)
-        rc = load(text, flags | JSON_DECODE_INT_AS_REAL, fault, &root);
-    if (rc == E_RANGE)
-        rc = E_FORMAT;
+    rc = json_longs_fill(longs, text, root);
+    if (rc < 0)
+        json_decref(root);
+    else
+        *out = root;
+    return rc;
+}
+
+int api_json_load(struct bytes text, struct fault *fault, json_t **out)
+{
+    struct json_longs longs = {0};
+    struct fault inner = {0};
+    json_t *root;
+    int rc = check_bounds(text, fault, &longs);
+
+    if (rc == 0) {
+        rc = json_longs_pay(&longs) ? load_cut(text, &longs, &inner, &root) : E_FORMAT;
+        if (rc == E_LIMIT)
+            fault_set(fault, rc, "%s", inner.text);
+        else if (rc < 0)
+            rc = load(text, memory_bound(text.len_bytes), fault, &root);
+    }
+    json_longs_fini(&longs);
     if (rc == 0)
         *out = root;
     return rc;

@@ -16,6 +16,8 @@
  */
 #include "base/str.h"
 
+#include <string.h>
+
 #include "base/err.h"
 
 /* Length of the character a lead byte begins (0: none), and the range of its second byte. */
@@ -50,12 +52,30 @@ static size_t char_at(struct bytes text, size_t at, size_t *missing_out)
     return len_bytes;
 }
 
+/* How many bytes from at on are ASCII for sure: eight at a time. */
+static size_t ascii_run(struct bytes text, size_t at)
+{
+    size_t from = at;
+    uint64_t eight;
+
+    for (; text.len_bytes - at >= sizeof(eight); at += sizeof(eight)) {
+        memcpy(&eight, text.data + at, sizeof(eight));
+        if ((eight & UINT64_C(0x8080808080808080)) != 0)
+            break;
+    }
+    return at - from;
+}
+
 size_t utf8_valid_prefix(struct bytes text)
 {
     size_t at = 0, missing, len_bytes;
 
-    while (at < text.len_bytes && (len_bytes = char_at(text, at, &missing)) > 0)
+    while (at < text.len_bytes) {
+        at += ascii_run(text, at);
+        if (at == text.len_bytes || (len_bytes = char_at(text, at, &missing)) == 0)
+            break;
         at += len_bytes;
+    }
     return at;
 }
 

@@ -36,8 +36,10 @@ void picker_fleet_free(struct picker_fleet *fleet)
 {
     if (fleet == NULL)
         return;
-    for (uint32_t i = 0; i < fleet->n_pools; i++)
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
         free(fleet->pools[i].rows);
+        free(fleet->pools[i].briefs);
+    }
     free(fleet);
 }
 
@@ -63,12 +65,17 @@ void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct pi
 
 static void refresh(struct picker_fleet *fleet, uint32_t slot)
 {
+    uint32_t at = fleet->slots[slot].at;
     struct picker_worker worker;
+    struct pick_pool *pool;
+    struct pick_row *row;
 
     if (fleet->slots[slot].pool == PICKER_NONE)
         return;
+    pool = &fleet->pools[fleet->slots[slot].pool];
+    row = &pool->rows[at];
     picker_fleet_row(fleet, slot, &worker);
-    fleet->pools[fleet->slots[slot].pool].rows[fleet->slots[slot].at] = (struct pick_row){
+    *row = (struct pick_row){
         .prefill_ns = picker_prefill_s(&worker, 1) * 1e9,
         .transfer_ns = picker_transfer_s(&worker, 1) * 1e9,
         .queue_ns = pick_ns(picker_queue_s(&worker) * 1e9),
@@ -81,6 +88,17 @@ static void refresh(struct picker_fleet *fleet, uint32_t slot)
         .slot = slot,
         .has_seat = worker.max_seqs == 0 || worker.n_running < worker.max_seqs,
     };
+    pool->briefs[at] = (struct pick_brief){.rate_ns = row->transfer_ns,
+                                           .fixed_ns = row->itl_ns,
+                                           .slot = slot,
+                                           .block_tokens = row->block_tokens,
+                                           .n_running = row->n_running};
+    if (pool->role == PICKER_PREFILL) {
+        pool->briefs[at].rate_ns = row->prefill_ns;
+        pool->briefs[at].fixed_ns = row->queue_ns;
+    }
+    if (row->total_tokens < pool->least_total)
+        pool->least_total = row->total_tokens;
 }
 
 /* ---- pools ---- */
@@ -139,9 +157,34 @@ static void leave_pool(struct picker_fleet *fleet, uint32_t slot)
     if (it->pool == PICKER_NONE)
         return;
     pool = &fleet->pools[it->pool];
-    pool->rows[it->at] = pool->rows[--pool->n];
+    pool->n--;
+    pool->rows[it->at] = pool->rows[pool->n];
+    pool->briefs[it->at] = pool->briefs[pool->n];
     fleet->slots[pool->rows[it->at].slot].at = it->at;
     it->pool = PICKER_NONE;
+}
+
+static int grow(struct pick_pool *pool)
+{
+    uint32_t cap = pool->cap + MORE_ROWS;
+    struct pick_row *rows = mem_aligned(MEM_CACHE_LINE, cap * sizeof(*rows));
+    struct pick_brief *briefs = mem_aligned(MEM_CACHE_LINE, cap * sizeof(*briefs));
+
+    if (rows == NULL || briefs == NULL) {
+        free(rows);
+        free(briefs);
+        return E_NOMEM;
+    }
+    for (uint32_t i = 0; i < pool->n; i++) {
+        rows[i] = pool->rows[i];
+        briefs[i] = pool->briefs[i];
+    }
+    free(pool->rows);
+    free(pool->briefs);
+    pool->rows = rows;
+    pool->briefs = briefs;
+    pool->cap = cap;
+    return 0;
 }
 
 static int enter_pool(struct picker_fleet *fleet, uint32_t slot)
@@ -149,17 +192,10 @@ static int enter_pool(struct picker_fleet *fleet, uint32_t slot)
     uint32_t at = pool_for(fleet, &fleet->slots[slot].reported);
     struct pick_pool *pool = &fleet->pools[at];
 
-    if (pool->n == pool->cap) {
-        struct pick_row *rows = mem_aligned(MEM_CACHE_LINE, (pool->cap + MORE_ROWS) * sizeof(*rows));
-
-        if (rows == NULL)
-            return E_NOMEM;
-        for (uint32_t i = 0; i < pool->n; i++)
-            rows[i] = pool->rows[i];
-        free(pool->rows);
-        pool->rows = rows;
-        pool->cap += MORE_ROWS;
-    }
+    if (pool->n == pool->cap && grow(pool) < 0)
+        return E_NOMEM;
+    if (pool->n == 0)
+        pool->least_total = UINT64_MAX;
     fleet->slots[slot].pool = at;
     fleet->slots[slot].at = pool->n++;
     return 0;

@@ -24,6 +24,14 @@ struct pick_row {
 
 _Static_assert(sizeof(struct pick_row) == MEM_CACHE_LINE, "one worker, one cache line");
 
+/* What most rows are passed over by, side by side: as half of a pair a worker that lacks n tokens of the
+ * prompt costs n * rate + k * fixed. */
+struct pick_brief {
+    double rate_ns;   /* prefill workers: prefill_ns; decode workers: transfer_ns */
+    int64_t fixed_ns; /* queue_ns; itl_ns */
+    uint32_t slot, block_tokens, n_running;
+};
+
 struct pick_pool { /* the usable workers of one kind */
     uint32_t group;
     enum picker_role role;
@@ -31,6 +39,8 @@ struct pick_pool { /* the usable workers of one kind */
     uint32_t partner; /* the pool of the other role that these may pair with, or PICKER_NONE */
     uint32_t n, cap;
     struct pick_row *rows;
+    struct pick_brief *briefs; /* [n] of the same workers */
+    uint64_t least_total;      /* none of the rows has a smaller total_tokens */
 };
 
 struct fleet_slot {

@@ -31,8 +31,8 @@
 #include "base/rng.h"
 #include "picker/index_priv.h"
 
-#define AHEAD       8  /* blocks; the table's line is asked for then, the entry's at half of it */
-#define SWEEP_SHARE 16 /* entries swept in each call, beside one for each block */
+#define AHEAD       8 /* blocks; the table's line is asked for then, the entry's at half of it */
+#define SWEEP_SHARE 8 /* entries swept in each call, beside one for two blocks */
 #define NO_COLUMN   UINT16_MAX
 
 struct picker_index {
@@ -313,7 +313,7 @@ void picker_index_learn(struct picker_index *index, uint32_t slot, const struct 
 {
     uint16_t column = index->column_of[slot];
 
-    picker_index_sweep(index, SWEEP_SHARE + (uint32_t)n);
+    picker_index_sweep(index, SWEEP_SHARE + (uint32_t)n / 2);
     if (column == NO_COLUMN)
         return;
     index->is_used[column] = true;
@@ -341,7 +341,7 @@ void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struc
 
     if (from >= n)
         return;
-    picker_index_sweep(index, SWEEP_SHARE + (uint32_t)(n - from));
+    picker_index_sweep(index, SWEEP_SHARE + (uint32_t)(n - from) / 2);
     if (column == NO_COLUMN)
         return;
     ask_first(index, hashes + from, n - from, false);

@@ -19,6 +19,10 @@
 
 struct picker_index;
 
+/* Whoever has more blocks to tell of at once does it in slices of so many, and looks after requests between
+ * two: a slice takes some tens of microseconds. */
+#define PICKER_SLICE 128
+
 /* E_INVAL (no entries, or more than 2^30), E_NOMEM. */
 int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_index **out);
 void picker_index_free(struct picker_index *index);

@@ -23,7 +23,9 @@
  * among those the lower ranks are found half by half too.  So the best of those that keep the objectives
  * comes from one pass over the workers that keep theirs, and one comparison for each layout.  Only if there
  * is none, a second pass looks at all workers: then no pair keeps them, so all are equal in that.
- * tests/unit/picker/test_pairs tries all pairs of random worlds beside it.
+ * Most workers are not the best so far.  For half of a pair that follows from a few numbers, which lie side
+ * by side (struct pick_brief): their rows are not read. tests/unit/picker/test_pairs tries all pairs of
+ * random worlds beside it.
  */
 #include "picker/picker.h"
 
@@ -62,21 +64,21 @@ struct scan {
 /* ---- the order ---- */
 
 /* An odd factor makes it a permutation of all slots. */
-static inline uint32_t rank(const struct scan *scan, const struct pick_row *row)
+static inline uint32_t rank(const struct scan *scan, uint32_t slot)
 {
-    return (row->slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
+    return (slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
 }
 
 /* Whether a side of this cost is the best so far.  Nearly all are not, and most of them by their cost alone.
  */
-static inline bool is_first(const struct scan *scan, const struct pick_row *row, int64_t cost_ns,
+static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_running, int64_t cost_ns,
                             const struct side *best)
 {
     if (cost_ns != best->cost_ns || best->row == NULL)
         return cost_ns < best->cost_ns;
-    if (row->n_running != best->n_running)
-        return row->n_running < best->n_running;
-    return rank(scan, row) < rank(scan, best->row);
+    if (n_running != best->n_running)
+        return n_running < best->n_running;
+    return rank(scan, slot) < rank(scan, best->row->slot);
 }
 
 static inline void take_side(const struct pick_row *row, int64_t cost_ns, struct side *best)
@@ -95,8 +97,8 @@ static bool is_better(const struct scan *scan, const struct candidate *a, const 
     if ((a->prefill != NULL) != (than->prefill != NULL))
         return a->prefill == NULL;
     if (a->prefill != than->prefill)
-        return rank(scan, a->prefill) < rank(scan, than->prefill);
-    return rank(scan, a->decode) < rank(scan, than->decode);
+        return rank(scan, a->prefill->slot) < rank(scan, than->prefill->slot);
+    return rank(scan, a->decode->slot) < rank(scan, than->decode->slot);
 }
 
 static void offer(struct scan *scan, const struct candidate *candidate)
@@ -107,10 +109,10 @@ static void offer(struct scan *scan, const struct candidate *candidate)
 
 /* ---- one worker ---- */
 
-static inline uint32_t uncached(const struct scan *scan, const struct pick_row *row)
+static inline uint32_t uncached(const struct scan *scan, uint32_t slot, uint32_t block_tokens)
 {
     uint32_t n_tokens = scan->n_tokens;
-    uint64_t cached = (uint64_t)scan->cached_blocks[row->slot] * row->block_tokens;
+    uint64_t cached = (uint64_t)scan->cached_blocks[slot] * block_tokens;
 
     return cached < n_tokens ? n_tokens - (uint32_t)cached : 1;
 }
@@ -153,7 +155,7 @@ static inline void try_alone(const struct scan *scan, const struct pick_row *row
     if (n > scan->local_tokens)
         cost_ns += own_ns * (row->n_running < PICK_MAX_RUNNING ? row->n_running : PICK_MAX_RUNNING) +
                    scan->ttft_slo_ns / OVERFLOW_DIVISOR;
-    if (is_first(scan, row, cost_ns, best) &&
+    if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
         (!scan->wants_keeping ||
          (keeps_decode(scan, row, n) && ttft_ns <= limit_ns(scan, own_ns + row->itl_ns))))
         take_side(row, cost_ns, best);
@@ -164,7 +166,7 @@ static inline void try_prefill(const struct scan *scan, const struct pick_row *r
 {
     int64_t own_ns = pick_ns(n * row->prefill_ns), cost_ns = row->queue_ns + own_ns;
 
-    if (is_first(scan, row, cost_ns, best) &&
+    if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
         (!scan->wants_keeping || (cost_ns <= limit_ns(scan, own_ns) && has_room(scan, row, n))))
         take_side(row, cost_ns, best);
 }
@@ -174,7 +176,8 @@ static inline void try_decode(const struct scan *scan, const struct pick_row *ro
 {
     int64_t cost_ns = pick_ns(n * row->transfer_ns) + scan->answer_tokens * row->itl_ns;
 
-    if (is_first(scan, row, cost_ns, best) && (!scan->wants_keeping || keeps_decode(scan, row, n)))
+    if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
+        (!scan->wants_keeping || keeps_decode(scan, row, n)))
         take_side(row, cost_ns, best);
 }
 
@@ -200,6 +203,51 @@ enum what {
     ALONE_BY_OVERFLOW /* any worker that would compute more than a little of the prompt, alone */
 };
 
+static inline __attribute__((always_inline)) void try_row(const struct scan *scan, const struct pick_row *row,
+                                                          enum what what, struct side *lone,
+                                                          struct side *half)
+{
+    uint32_t n;
+
+    if (!is_large(scan, row))
+        return;
+    n = uncached(scan, row->slot, row->block_tokens);
+    if (what == PREFILL_HALVES)
+        try_prefill(scan, row, n, half);
+    else if ((n <= scan->local_tokens) == (what == DECODE_HALVES))
+        try_alone(scan, row, n, lone);
+    else if (what == DECODE_HALVES)
+        try_decode(scan, row, n, half);
+}
+
+/* Whether the briefs of this pool are about what is looked for. */
+static inline bool has_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what)
+{
+    return scan->excluded == NULL && pool->least_total > scan->n_tokens &&
+           (what == PREFILL_HALVES ? pool->role == PICKER_PREFILL
+                                   : what == DECODE_HALVES && pool->role == PICKER_DECODE);
+}
+
+/* Rows that can be half of a pair only, and would not be the best one so far, are not looked at. */
+static inline __attribute__((always_inline)) void scan_briefs(const struct scan *scan,
+                                                              const struct pick_pool *pool, enum what what,
+                                                              struct side *lone, struct side *half)
+{
+    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens;
+    uint32_t alone_up_to = what == PREFILL_HALVES ? 0 : scan->local_tokens;
+
+    for (uint32_t i = 0; i < pool->n; i++) {
+        const struct pick_brief *brief = &pool->briefs[i];
+        uint32_t n = uncached(scan, brief->slot, brief->block_tokens);
+
+        int64_t cost_ns = pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
+
+        if (n > alone_up_to && !is_first(scan, brief->slot, brief->n_running, cost_ns, half))
+            continue;
+        try_row(scan, &pool->rows[i], what, lone, half);
+    }
+}
+
 /* The best of one pool.  The copy of scan is what the compiler may keep in registers. */
 static inline __attribute__((always_inline)) void scan_pool(struct scan *all, const struct pick_pool *pool,
                                                             enum what what, struct side *half_out)
@@ -208,22 +256,16 @@ static inline __attribute__((always_inline)) void scan_pool(struct scan *all, co
     const struct scan scan = *all;
     bool has_any = false;
 
-    for (uint32_t i = 0; i < pool->n; i++) {
-        const struct pick_row *row = &pool->rows[i];
-        uint32_t n;
-
-        if (!is_allowed(&scan, row))
-            continue;
-        has_any = true;
-        if (!is_large(&scan, row))
-            continue;
-        n = uncached(&scan, row);
-        if (what == PREFILL_HALVES)
-            try_prefill(&scan, row, n, &half);
-        else if ((n <= scan.local_tokens) == (what == DECODE_HALVES))
-            try_alone(&scan, row, n, &lone);
-        else if (what == DECODE_HALVES)
-            try_decode(&scan, row, n, &half);
+    if (has_briefs(&scan, pool, what)) {
+        has_any = pool->n > 0;
+        scan_briefs(&scan, pool, what, &lone, &half);
+    } else {
+        for (uint32_t i = 0; i < pool->n; i++) {
+            if (!is_allowed(&scan, &pool->rows[i]))
+                continue;
+            has_any = true;
+            try_row(&scan, &pool->rows[i], what, &lone, &half);
+        }
     }
     all->has_any |= has_any;
     offer_alone(all, &lone);
@@ -340,7 +382,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     if (scan.best.decode == NULL)
         return scan.has_any ? E_LIMIT : E_NOT_FOUND;
     first = scan.best.prefill ? scan.best.prefill : scan.best.decode;
-    n = uncached(&scan, first);
+    n = uncached(&scan, first->slot, first->block_tokens);
     choice_out->prefill = scan.best.prefill ? scan.best.prefill->slot : PICKER_NONE;
     choice_out->decode = scan.best.decode->slot;
     choice_out->uncached_tokens = n;

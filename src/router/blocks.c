@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which blocks the workers say they have, and who is asked for them.
  *
- *   BLOCK_EVENTS --follower--> picker/index: apply, or forget the worker first, or ask for a snapshot
- *   placement ---------------> picker/holder: the worker that computes asks this one
+ *   BLOCK_EVENTS --follower--> picker/index: apply (told.c), or forget the worker first, or ask for a
+ * snapshot placement ---------------> picker/holder: the worker that computes asks this one
  *
  * What the router learns when it dispatches stands beside it in the same index: a prompt that is being
  * computed draws its like before its blocks are reported.  A snapshot, which is also asked for at half of the
  * index's lifetime, takes back what was learned so and never came true, and keeps what is true from expiring.
  *
  * When a block leaves a worker and one other has it, that one is told that its copy is the last. */
-#include <string.h>
+#include <stdlib.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "router/router_priv.h"
@@ -35,6 +36,7 @@ void router_blocks_up(struct router *router, uint32_t slot)
 void router_blocks_down(struct router *router, uint32_t slot)
 {
     block_follower_end(&router->workers[slot].follower);
+    router_told_drop(router, slot);
     picker_index_forget(router->index, slot);
 }
 
@@ -50,46 +52,66 @@ void router_blocks_tick(struct router *router)
 
 /* ---- events ---- */
 
-static void tell_sole(struct router *router, const struct block_hash *hashes, size_t n, uint64_t now_ns)
+struct last_copy { /* of the block at `at`, on the worker in this slot */
+    uint32_t slot, at;
+};
+
+static int by_slot(const void *a, const void *b)
 {
-    struct buf lists[PICKER_MAX_WORKERS] = {{0}};
+    const struct last_copy *x = a, *y = b;
+
+    return x->slot != y->slot ? (x->slot > y->slot) - (x->slot < y->slot) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Of those that went; a message to each worker that is concerned. */
+static void tell_sole(struct router *router, const struct block_hash *hashes, const uint8_t *tiers, size_t n)
+{
+    struct last_copy copies[PICKER_SLICE];
+    struct block_hash list[PICKER_SLICE];
+    uint64_t now_ns = clock_now_ns();
+    size_t n_copies = 0, to;
 
     for (size_t i = 0; i < n; i++) {
-        uint32_t slot = picker_index_sole(router->index, &hashes[i], now_ns);
+        uint32_t slot =
+            tiers[i] == BLOCK_GONE ? picker_index_sole(router->index, &hashes[i], now_ns) : PICKER_NONE;
 
         if (slot != PICKER_NONE)
-            (void)buf_append(&lists[slot], hashes[i].bytes, sizeof(hashes[i].bytes)); /* a hint */
+            copies[n_copies++] = (struct last_copy){slot, (uint32_t)i};
     }
-    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+    qsort(copies, n_copies, sizeof(*copies), by_slot);
+    for (size_t from = 0; from < n_copies; from = to) {
         Baton__BlocksSole sole = BATON__BLOCKS_SOLE__INIT;
 
-        sole.hashes.data = lists[slot].data;
-        sole.hashes.len = lists[slot].len_bytes;
-        if (sole.hashes.len > 0 && !lists[slot].is_bad)
-            (void)router_send(router, slot, FRAME_BLOCKS_SOLE, &sole.base);
-        buf_fini(&lists[slot]);
+        for (to = from; to < n_copies && copies[to].slot == copies[from].slot; to++)
+            list[to - from] = hashes[copies[to].at];
+        sole.hashes.data = list[0].bytes;
+        sole.hashes.len = (to - from) * sizeof(list[0]);
+        (void)router_send(router, copies[from].slot, FRAME_BLOCKS_SOLE, &sole.base); /* a hint */
     }
 }
 
 /* Blocks that came and went, run by run. */
-static void apply(struct router *router, uint32_t slot, const Baton__BlockEvents *events, uint64_t now_ns)
+void router_blocks_apply(struct router *router, uint32_t slot, const struct block_hash *hashes,
+                         const uint8_t *tiers, size_t n)
 {
-    const struct block_hash *hashes = (const struct block_hash *)(const void *)events->hashes.data;
-    const uint8_t *tiers = events->tiers.data;
-    size_t n = events->tiers.len, to;
+    uint64_t now_ns = clock_now_ns();
+    bool has_gone = false;
+    size_t to;
 
+    ASSERT(n <= PICKER_SLICE);
     for (size_t from = 0; from < n; from = to) {
         bool is_gone = tiers[from] == BLOCK_GONE;
 
         for (to = from + 1; to < n && (tiers[to] == BLOCK_GONE) == is_gone; to++)
             ;
-        if (!is_gone) {
+        if (is_gone)
+            picker_index_unlearn(router->index, slot, hashes + from, 0, to - from);
+        else
             picker_index_learn(router->index, slot, hashes + from, to - from, now_ns);
-            continue;
-        }
-        picker_index_unlearn(router->index, slot, hashes + from, 0, to - from);
-        tell_sole(router, hashes + from, to - from, now_ns);
+        has_gone |= is_gone;
     }
+    if (has_gone)
+        tell_sole(router, hashes, tiers, n);
 }
 
 void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
@@ -111,12 +133,13 @@ void router_blocks_events(struct router *router, uint32_t slot, const Baton__Blo
         ask(router, slot);
         return;
     case FOLLOW_REPLACE:
+        router_told_drop(router, slot);
         picker_index_forget(router->index, slot);
         break;
     case FOLLOW_APPLY:
         break;
     }
-    apply(router, slot, events, now_ns);
+    router_told_add(router, slot, events);
 }
 
 /* ---- placement ---- */

@@ -3,7 +3,7 @@ noinst_LIBRARIES += librouter.a
 librouter_a_SOURCES = src/router/router.h src/router/router.c src/router/router_priv.h \
 	src/router/router_conf.h src/router/router_conf.c src/router/dispatch.c src/router/submit.c src/router/stream.c \
 	src/router/models.c src/router/workers.c src/router/world.c src/router/status.c
-librouter_a_SOURCES += src/router/blocks.c
+librouter_a_SOURCES += src/router/blocks.c src/router/told.c
 
 if HAVE_CMOCKA
 router_tests = tests/unit/router/test_jobs tests/unit/router/test_draws tests/unit/router/test_jobs_model

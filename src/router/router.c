@@ -27,7 +27,7 @@
 #include "router/router_priv.h"
 
 #define TICK_NS    (100 * NS_PER_MS)
-#define TICK_SWEEP 16384 /* entries of the prefix index in a tick, when there is something to sweep */
+#define TICK_SWEEP 2048 /* entries of the prefix index in a tick, when there is something to sweep */
 
 struct daemon {
     struct router router;
@@ -69,6 +69,15 @@ static void on_tick(void *arg)
     router_blocks_tick(router);
     for (uint32_t i = 0; i < router->n_models; i++)
         router_model_fetch(router, &router->models[i]);
+}
+
+/* Sockets come between a slice and the next. */
+static void on_turn(void *arg)
+{
+    struct router *router = arg;
+
+    if (router_told_work(router))
+        ev_timer_start(router->turn, 0);
 }
 
 static void on_worker_socket(void *arg, int fd, const char *peer)
@@ -215,6 +224,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
 
     list_init(&router->jobs);
     list_init(&router->queue);
+    list_init(&router->told);
     rng_system(&router->epoch, sizeof(router->epoch));
     router->order = (uint32_t)router->epoch;
     router->next_number = 1;
@@ -223,6 +233,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
         picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
                          &router->index) < 0 ||
         ev_timer_new(router->loop, on_tick, router, &router->tick) < 0 ||
+        ev_timer_new(router->loop, on_turn, router, &router->turn) < 0 ||
         ev_timer_new(router->loop, on_drain_limit, daemon, &daemon->drain_limit) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     ev_timer_repeat(router->tick, TICK_NS);
@@ -323,6 +334,7 @@ static void tear_down(struct daemon *daemon)
     ev_jobs_free(daemon->jobs);
     admin_free(daemon->admin);
     router_workers_close(router);
+    router_told_drop(router, PICKER_NONE);
     listener_close(router->links);
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct gen_handle, all));
@@ -331,6 +343,7 @@ static void tear_down(struct daemon *daemon)
     picker_fleet_free(router->fleet);
     hashmap_free(router->by_number);
     ev_timer_free(router->tick);
+    ev_timer_free(router->turn);
     ev_timer_free(daemon->drain_limit);
     service_free(daemon->service);
     tls_context_free(daemon->tls);

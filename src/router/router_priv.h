@@ -115,6 +115,9 @@ struct router {
     struct listener *links; /* where workers dial */
     struct link_opts link_opts;
     struct list jobs, queue;
+    struct list told;      /* told.c's: block events that wait */
+    size_t n_told;         /* blocks among them */
+    struct ev_timer *turn; /* of applying them; NULL: nobody does, but router_told_work() */
     struct list *next_job; /* of the walk over jobs under way: a job that goes away moves it on */
     uint32_t n_queued;
     struct hashmap *by_number;
@@ -163,8 +166,16 @@ void router_blocks_up(struct router *router, uint32_t slot);   /* a worker's lin
 void router_blocks_down(struct router *router, uint32_t slot); /* it is gone: nothing is known of it */
 void router_blocks_tick(struct router *router);
 void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
+/* Events of at most PICKER_SLICE blocks: the index learns them. */
+void router_blocks_apply(struct router *router, uint32_t slot, const struct block_hash *hashes,
+                         const uint8_t *tiers, size_t n);
 /* Sets the job's holder for this placement, and takes off the choice what need not be computed then. */
 void router_blocks_choose(struct gen_handle *job, struct picker_place *place);
+
+/* told.c: block events, applied a slice at a time */
+void router_told_add(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
+void router_told_drop(struct router *router, uint32_t slot); /* PICKER_NONE: all */
+bool router_told_work(struct router *router);                /* a slice; whether more waits */
 
 /* dispatch.c: the backend, placement, the ends of a job */
 struct backend router_backend(struct router *router);

@@ -65,6 +65,11 @@ static size_t run_end(const struct splice *splice, size_t at)
 
     if (splice->text.marks == NULL)
         return splice->text.len_bytes;
+    for (uint64_t two, same = (uint64_t)mark << 32 | mark; splice->text.len_bytes - at >= 2; at += 2) {
+        memcpy(&two, &splice->text.marks[at], sizeof(two));
+        if (two != same)
+            break;
+    }
     while (at < splice->text.len_bytes && splice->text.marks[at] == mark)
         at++;
     return at;

@@ -41,9 +41,28 @@ struct run { /* one call */
 
 static int emit(struct run *run, token_id id)
 {
-    if (run->out->n >= run->max_n)
+    struct token_ids *out = run->out;
+
+    if (out->n >= run->max_n)
         return E_LIMIT;
-    return token_ids_push(run->out, id);
+    if (out->n == out->cap)
+        return token_ids_push(out, id);
+    out->ids[out->n++] = id;
+    return 0;
+}
+
+static int emit_all(struct run *run, const token_id *ids, unsigned n)
+{
+    struct token_ids *out = run->out;
+
+    if (n > run->max_n - out->n)
+        return E_LIMIT;
+    if (n > out->cap - out->n)
+        return token_ids_append(out, ids, n);
+    for (unsigned i = 0; i < n; i++)
+        out->ids[out->n + i] = ids[i];
+    out->n += n;
+    return 0;
 }
 
 /* What is encoded next ends at end: places before that lie after the ids so far. */
@@ -95,16 +114,15 @@ static int merge_word(struct run *run, struct bytes word)
 static int encode_word(struct run *run, struct bytes word)
 {
     const token_id *ids = NULL;
-    unsigned n = word_cache_get(run->cache, word, &ids);
     size_t before = run->out->n;
-    int rc = 0;
+    unsigned n;
+    int rc;
 
     if (word.len_bytes == 1)
         return emit(run, run->tokenizer->byte_ids[word.data[0]]);
-    for (unsigned i = 0; i < n && rc == 0; i++)
-        rc = emit(run, ids[i]);
+    n = word_cache_get(run->cache, word, &ids);
     if (n > 0)
-        return rc;
+        return emit_all(run, ids, n);
     rc = merge_word(run, word);
     if (rc == 0)
         word_cache_put(run->cache, word, run->out->ids + before, run->out->n - before);
@@ -276,8 +294,11 @@ static int encode_text(struct run *run, struct bytes text)
     size_t from = 0, at = 0;
     int rc = 0;
 
+    const uint32_t *from_byte = run->tokenizer->special_from;
+
     while (at < text.len_bytes && rc == 0) {
-        const struct special *special = match(run, text, at);
+        unsigned byte = text.data[at];
+        const struct special *special = from_byte[byte] == from_byte[byte + 1] ? NULL : match(run, text, at);
 
         if (special == NULL) {
             at++;

@@ -36,12 +36,12 @@ static unsigned category_of(uint32_t code)
     return (unsigned)utf8proc_category((utf8proc_int32_t)code);
 }
 
-static bool is_ascii_letter(uint32_t code)
+static inline bool is_ascii_letter(uint32_t code)
 {
     return (code | 0x20) >= 'a' && (code | 0x20) <= 'z';
 }
 
-static enum char_class ascii_class(uint32_t code)
+static inline enum char_class ascii_class(uint32_t code)
 {
     if (is_ascii_letter(code))
         return CLASS_LETTER;
@@ -65,16 +65,22 @@ static enum char_class class_of(uint32_t code)
     return CLASS_OTHER;
 }
 
-static struct peek look(struct bytes text, size_t at)
+static struct peek look_wide(struct bytes text, size_t at)
 {
     size_t len_bytes;
+    uint32_t code = utf8_next(text, at, &len_bytes);
 
+    return (struct peek){.code = code, .end = at + len_bytes, .class = class_of(code)};
+}
+
+/* Nearly all characters are ASCII, so that much of it is compiled into each place. */
+static inline __attribute__((always_inline)) struct peek look(struct bytes text, size_t at)
+{
     if (at >= text.len_bytes)
         return (struct peek){.end = at, .class = CLASS_END};
     if (text.data[at] < 0x80)
         return (struct peek){.code = text.data[at], .end = at + 1, .class = ascii_class(text.data[at])};
-    uint32_t code = utf8_next(text, at, &len_bytes);
-    return (struct peek){.code = code, .end = at + len_bytes, .class = class_of(code)};
+    return look_wide(text, at);
 }
 
 static bool is_newline(uint32_t code)

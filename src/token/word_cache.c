@@ -12,7 +12,7 @@
 #define N_SLOTS 4096 /* 196 KiB: stays near the core */
 
 struct slot {
-    uint64_t word[2]; /* filled up with zeros */
+    uint64_t word[2]; /* find()'s key */
     uint8_t len_bytes;
     uint8_t n; /* 0: empty */
     token_id ids[WORD_CACHE_IDS];
@@ -32,14 +32,37 @@ void word_cache_free(struct word_cache *cache)
     free(cache);
 }
 
+static uint64_t load(const uint8_t *at, size_t n)
+{
+    uint64_t loaded = 0;
+    uint32_t half;
+
+    if (n == sizeof(loaded)) {
+        memcpy(&loaded, at, sizeof(loaded));
+        return loaded;
+    }
+    memcpy(&half, at, sizeof(half));
+    return half;
+}
+
+/* With the length, the key says what the word is: its beginning and its end, which overlap in it. */
 static size_t find(struct bytes word, uint64_t key[2])
 {
+    const uint8_t *data = word.data;
+    size_t n = word.len_bytes;
     uint64_t mixed;
 
-    key[0] = key[1] = 0;
-    memcpy(key, word.data, word.len_bytes);
-    mixed =
-        (key[0] ^ (key[1] + word.len_bytes) * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
+    if (n >= 8) {
+        key[0] = load(data, 8);
+        key[1] = load(data + n - 8, 8);
+    } else if (n >= 4) {
+        key[0] = load(data, 4);
+        key[1] = load(data + n - 4, 4);
+    } else {
+        key[0] = n == 0 ? 0 : (uint64_t)data[0] << 16 | (uint64_t)data[n / 2] << 8 | data[n - 1];
+        key[1] = 0;
+    }
+    mixed = (key[0] ^ (key[1] + n) * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
     return (size_t)(mixed >> 40) % N_SLOTS;
 }
 

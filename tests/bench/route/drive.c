@@ -11,7 +11,8 @@
  * durations are measured; the router is free again at max(arrival, free) + duration.
  *
  * A worker loses its link every so many requests.  Every second time it restarts and has nothing; else its
- * events had a gap, and it tells all its blocks again, a thousand to a message.
+ * events had a gap, and it tells all its blocks again in one message, which is applied in slices: what
+ * arrived in the meantime comes between one and the next.
  *
  * The trace has no tokens but an id for each 512 of them, so a block's hash is that of its id, chained and
  * keyed as those of tokens are; each round has a key of its own, hence new blocks. */
@@ -25,7 +26,6 @@
 #include "base/rng.h"
 #include "tests/bench/route/route.h"
 
-#define RESYNC_BATCH  1024
 #define RESYNC_GAP_NS (200 * NS_PER_US)
 #define P_SHARE       3 /* of ten workers */
 #define BUSY          0.6
@@ -168,15 +168,18 @@ static void stored(struct drive *drive, uint64_t at_ns, uint32_t slot, const str
 
 static void resync(struct drive *drive, const struct event *event)
 {
-    struct block_hash made[RESYNC_BATCH];
+    struct block_hash made[PICKER_SLICE];
     const struct block_hash *hashes = made;
-    uint32_t n = event->n < RESYNC_BATCH ? event->n : RESYNC_BATCH;
+    uint32_t n = event->n < PICKER_SLICE ? event->n : PICKER_SLICE, n_told, n_listed;
     uint64_t began_ns;
 
-    if (event->n ==
-        drive->opts->resync_blocks) { /* those that matter come first, the others are nobody's else */
-        n = crew_list(drive->crew, event->what, &hashes);
+    n_told = drive->opts->resync_blocks - event->n;
+    n_listed = crew_list(drive->crew, event->what, &hashes);
+    if (n_told < n_listed) { /* those that matter come first, the others are nobody's else */
+        n = n < n_listed - n_told ? n : n_listed - n_told;
+        hashes += n_told;
     } else {
+        hashes = made;
         for (uint32_t i = 0; i < n; i++) {
             uint64_t half[2] = {rng_u64(&drive->rng), rng_u64(&drive->rng)};
 
@@ -186,9 +189,8 @@ static void resync(struct drive *drive, const struct event *event)
     began_ns = stamp_ns(drive);
     picker_index_learn(drive->index, event->what, hashes, n, event->at_ns);
     other_work(drive, event->at_ns, began_ns);
-    if (event->n > RESYNC_BATCH)
-        push(drive,
-             (struct event){event->at_ns + RESYNC_GAP_NS, RESYNC, event->what, event->n - RESYNC_BATCH});
+    if (event->n > n)
+        push(drive, (struct event){drive->free_ns, RESYNC, event->what, event->n - n});
 }
 
 static void lose_worker(struct drive *drive, uint64_t at_ns)

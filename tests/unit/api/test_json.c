@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,6 +195,114 @@ static void memory_is_bounded_and_long_prompts_fit(void **state)
     buf_fini(&text);
 }
 
+/* ---- long strings, which the library does not read ---- */
+
+/* Of about n bytes; now and then with something in it that is no text. */
+static void put_long(struct rng *rng, struct buf *out, size_t n, bool is_text)
+{
+    static const char *const pieces[] = {"plain words and more of them ",
+                                         "\\n",
+                                         "\\\"",
+                                         "\\\\",
+                                         "\\/",
+                                         "\\u00e9",
+                                         "\\uD83d\\uDe00",
+                                         "r\xc3\xa9sum\xc3\xa9",
+                                         "\xf0\x9f\x98\x80",
+                                         "\\b\\f\\r\\t",
+                                         "\\u0000",
+                                         "\x7f",
+                                         "{\\\"a\\\": [1, ",
+                                         "x"};
+    static const char *const no_text[] = {
+        "\xff",         "\xc3",     "\\ud83d",     "\\udc00",  "\\ud83d\\n",           "\\ud83d\\u0041",
+        "\xed\xa0\x80", "\xc0\x80", "\\ud83d\xff", "\xe2\x82", "\\ud83d\\ud83d\\udc00"};
+    size_t end = out->len_bytes + n, bad_at = out->len_bytes + rng_below(rng, n + 1);
+
+    buf_append_byte(out, '"');
+    while (out->len_bytes < end) {
+        if (!is_text && out->len_bytes >= bad_at) {
+            buf_append_str(out, no_text[rng_below(rng, ARRAY_LEN(no_text))]);
+            is_text = true;
+        }
+        buf_append_str(out, pieces[rng_below(rng, ARRAY_LEN(pieces))]);
+    }
+    buf_append_byte(out, '"');
+}
+
+static void put_document(struct rng *rng, struct buf *out, unsigned depth)
+{
+    static const size_t lengths[] = {0, 3, 240, 300, 2000, 9000};
+    uint64_t what = rng_below(rng, depth == 0 ? 3 : 6), n = rng_below(rng, 6);
+    char key[24];
+
+    if (what < 2) {
+        put_long(rng, out, lengths[rng_below(rng, ARRAY_LEN(lengths))], rng_below(rng, 40) != 0);
+    } else if (what == 2) {
+        buf_append_str(out, rng_below(rng, 30) == 0 ? "99999999999999999999" : "-12.50");
+    } else {
+        buf_append_str(out, what == 3 ? "[" : "{");
+        for (uint64_t i = 0; i < n; i++) {
+            buf_append_str(out, i == 0 ? " " : " , ");
+            snprintf(key, sizeof(key), "\"%llu\":", (unsigned long long)rng_below(rng, 200));
+            if (what == 4 && rng_below(rng, 8) == 0) {
+                put_long(rng, out, 400, true);
+                buf_append_str(out, ":");
+            } else if (what != 3) {
+                buf_append_str(out, what == 4 ? key : "\"");
+                if (what == 5)
+                    buf_printf(out, "k%llu\":", (unsigned long long)i);
+            }
+            put_document(rng, out, depth - 1);
+        }
+        buf_append_str(out, what == 3 ? "]" : "}");
+    }
+}
+
+/* Whether they went past it or not: the same tree in the same order, or the same words about what is wrong.
+ */
+static void long_strings_are_what_the_library_reads(void **state)
+{
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    unsigned n_good = 0, n_bad = 0;
+    struct rng rng;
+
+    rng_init(&rng, 11);
+    for (int round = 0; round < 3000; round++) {
+        struct buf text = {0};
+        struct fault fault = {0}, expected = {0};
+        json_t *ours = NULL, *theirs;
+        json_error_t error;
+
+        put_document(&rng, &text, 4);
+        theirs = json_loadb((char *)text.data, text.len_bytes, flags, &error);
+        if (theirs == NULL && json_error_code(&error) == json_error_numeric_overflow)
+            theirs = json_loadb((char *)text.data, text.len_bytes, flags | JSON_DECODE_INT_AS_REAL, &error);
+        int rc = api_json_load(buf_view(&text), &fault, &ours);
+        if (theirs == NULL) {
+            fault_set(&expected, E_FORMAT, "not valid JSON: %s at byte %d", error.text, error.position);
+            assert_int_equal(rc, E_FORMAT);
+            assert_string_equal(fault.text, expected.text);
+            n_bad++;
+        } else {
+            char *one, *other;
+
+            assert_int_equal(rc, 0);
+            one = json_dumps(ours, JSON_ENCODE_ANY);
+            other = json_dumps(theirs, JSON_ENCODE_ANY);
+            assert_non_null(one);
+            assert_string_equal(one, other);
+            free(one);
+            free(other);
+            n_good += text.len_bytes > 4096;
+        }
+        json_decref(ours);
+        json_decref(theirs);
+        buf_fini(&text);
+    }
+    assert_true(n_good > 300 && n_bad > 100); /* it was about something */
+}
+
 static void hostile_documents_are_refused(void **state)
 {
     static const char *const bad[] = {"{\"a\":1,\"a\":2}", "\"\\ud83d\"", "\"\xff\"", "{} x",
@@ -266,6 +375,7 @@ int main(void)
         cmocka_unit_test(the_walker_agrees_with_the_library),
         cmocka_unit_test(a_cut_text_can_be_closed),
         cmocka_unit_test(load_is_bounded),
+        cmocka_unit_test(long_strings_are_what_the_library_reads),
         cmocka_unit_test(hostile_documents_are_refused),
         cmocka_unit_test(the_serialisation_is_fixed),
         cmocka_unit_test(integers_may_be_doubles),

@@ -177,14 +177,96 @@ static void the_last_copy_is_told_so(void **state)
     assert_int_equal(rig_n_sole(d1), 8);
 }
 
+/* ---- long messages ---- */
+
+#define MANY 300 /* blocks: two slices and a bit */
+
+static struct block_hash many[MANY];
+static uint8_t tiers_of_many[MANY];
+
+static void tell_many(struct link *link, uint64_t first, uint8_t tier)
+{
+    Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
+
+    for (size_t i = 0; i < MANY; i++)
+        memcpy(many[i].bytes, &(uint64_t){i + 1}, sizeof(uint64_t));
+    memset(tiers_of_many, tier, sizeof(tiers_of_many));
+    events.first_number = first;
+    events.hashes.data = (uint8_t *)many;
+    events.hashes.len = sizeof(many);
+    events.tiers.data = tiers_of_many;
+    events.tiers.len = MANY;
+    rig_events(&rig, link, &events);
+}
+
+/* Of these, as far as the router knows, so many are there and nowhere else. */
+static unsigned n_at(const char *node)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < MANY; i++) {
+        uint32_t slot = picker_index_sole(rig.router.index, &many[i], clock_now_ns());
+
+        n += slot != PICKER_NONE && strcmp(rig.router.workers[slot].node, node) == 0;
+    }
+    return n;
+}
+
+static void a_long_message_is_applied_in_slices(void **state)
+{
+    open_world();
+    tell_all(p0, 1, 0);
+    tell_all(d0, 1, 0);
+    tell_many(p0, 1, BLOCK_IN_MEMORY);
+    assert_int_equal(n_at("p0"), 0);
+    tell_events(d0, 1, 10, BLOCK_IN_MEMORY); /* in the order in which they came */
+    assert_string_equal(again()->holder, "");
+    forget_the_others();
+    assert_true(router_told_work(&rig.router));
+    assert_int_equal(n_at("p0"), PICKER_SLICE);
+    assert_true(router_told_work(&rig.router));
+    assert_true(router_told_work(&rig.router));
+    assert_int_equal(n_at("p0"), MANY);
+    assert_string_equal(again()->holder, "");
+    forget_the_others();
+    assert_false(router_told_work(&rig.router));
+    assert_string_equal(again()->holder, "d0");
+    assert_int_equal(rig.router.n_told, 0);
+}
+
+static void what_a_lost_worker_told_is_not_applied(void **state)
+{
+    open_world();
+    tell_all(p0, 1, 0);
+    tell_all(d0, 1, 0);
+    tell_many(p0, 1, BLOCK_IN_MEMORY);
+    tell_many(d0, 1, BLOCK_IN_MEMORY);
+    assert_true(router_told_work(&rig.router));
+    assert_int_equal(n_at("p0"), PICKER_SLICE);
+    rig_lose(&rig, p0);
+    assert_int_equal(rig.router.n_told, MANY);
+    while (router_told_work(&rig.router))
+        ;
+    assert_int_equal(n_at("d0"), MANY);
+    tell_many(d0, MANY + 1, BLOCK_GONE);
+    assert_int_equal(rig.router.n_told, MANY);
+    tell_all(d0, 1, 3); /* a snapshot: what waited is of no use any more */
+    assert_int_equal(rig.router.n_told, 0);
+    assert_int_equal(n_at("d0"), 0);
+}
+
 #define RIG_TEST(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RIG_TEST(what_was_dispatched_is_asked_for), RIG_TEST(events_say_who_is_asked),
-        RIG_TEST(a_gap_is_followed_by_a_snapshot),  RIG_TEST(a_lost_worker_has_nothing),
+        RIG_TEST(what_was_dispatched_is_asked_for),
+        RIG_TEST(events_say_who_is_asked),
+        RIG_TEST(a_gap_is_followed_by_a_snapshot),
+        RIG_TEST(a_lost_worker_has_nothing),
         RIG_TEST(the_last_copy_is_told_so),
+        RIG_TEST(a_long_message_is_applied_in_slices),
+        RIG_TEST(what_a_lost_worker_told_is_not_applied),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -367,6 +367,7 @@ static void on_layer(void *arg, uint32_t layer)
     struct worker_engine *engine = arg;
 
     atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
+    worker_commands_in_step(engine);
     engine->opts.departing->on_layer(engine->departing, layer);
 }
 

@@ -252,7 +252,8 @@ class Cluster:
 
     def router(self, **settings):
         daemon = Daemon(self, "router", f"router{len(self.routers)}", {
-            "slo.ttft": "60s", "slo.itl": "60s", "placement.local_prefill_tokens": "16", "queue.timeout": "20s",
+            "slo.ttft": "60s", "slo.itl": "60s", "placement.local_prefill_tokens": "16",
+            "placement.local_prefill_time": "0", "queue.timeout": "20s",
             **{k.replace("__", "."): v for k, v in settings.items()}})
         self.routers.append(daemon)
         return daemon.start()

@@ -85,6 +85,7 @@ static void put_proof(const struct task *task, struct answer *answer)
     answer->has_proof = true;
     answer->stats = *seq_stats(task->seq);
     answer->transfer_ns = task->transfer_ns;
+    answer->exposed_ns = task->exposed_ns;
     memcpy(answer->transport, task->transport, sizeof(answer->transport));
 }
 

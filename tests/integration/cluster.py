@@ -98,7 +98,8 @@ class Daemon:
         if self.user is not None:
             line = ["setpriv", "--reuid", str(self.user), "--regid", str(self.user), "--clear-groups"] + line
         for key, value in sets.items():
-            line += ["--set", f"{key}={value}"]
+            for one in value if isinstance(value, list) else [value]:
+                line += ["--set", f"{key}={one}"]
         return line
 
     def start(self):

@@ -131,7 +131,9 @@ struct gen_proof { /* what was really done for an answer, summed over all worker
     uint32_t n_preempted;
     uint32_t drafted_tokens;  /* guesses verified ... */
     uint32_t accepted_tokens; /* ... and those that were right: answer tokens without a step of their own */
-    uint64_t queue_ns, prefill_ns, transfer_ns, decode_ns, ttft_ns, total_ns;
+    uint64_t queue_ns, prefill_ns, decode_ns, ttft_ns, total_ns;
+    uint64_t transfer_ns; /* first to last byte of KV, most of it beside the prefill ... */
+    uint64_t exposed_ns;  /* ... and what the answer waited for it: first token drawn, decoding not begun */
     char prefill_worker[64]; /* empty: none apart from the decode worker */
     char decode_worker[64];
     char transport[16]; /* "shm", "tcp", "rdma", "" */

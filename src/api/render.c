@@ -221,6 +221,7 @@ void api_put_proof(struct buf *out, const struct gen_proof *proof)
     put_ms(out, "queue_ms", proof->queue_ns);
     put_ms(out, "prefill_ms", proof->prefill_ns);
     put_ms(out, "transfer_ms", proof->transfer_ns);
+    put_ms(out, "exposed_ms", proof->exposed_ns);
     put_ms(out, "decode_ms", proof->decode_ns);
     put_ms(out, "ttft_ms", proof->ttft_ns);
     put_ms(out, "total_ms", proof->total_ns);

@@ -103,6 +103,7 @@ static void on_arrived(void *arg, const struct kvxfer_arrival *arrival)
     if (task == NULL)
         return;
     task->transfer_ns = arrival->elapsed_ns;
+    task->exposed_ns = arrival->exposed_ns;
     str_copy(task->transport, sizeof(task->transport), worker_transport_name(receipt->transport));
     if (n_tokens > task->spec.n_tokens)
         n_tokens = task->spec.n_tokens;

@@ -44,6 +44,7 @@ static void add_proof(const struct gen_proof *one, struct gen_proof *sum)
     sum->queue_ns = later_of(sum->queue_ns, one->queue_ns);
     sum->prefill_ns = later_of(sum->prefill_ns, one->prefill_ns);
     sum->transfer_ns = later_of(sum->transfer_ns, one->transfer_ns);
+    sum->exposed_ns = later_of(sum->exposed_ns, one->exposed_ns);
     sum->decode_ns = later_of(sum->decode_ns, one->decode_ns);
     if (sum->prefill_worker[0] == '\0')
         memcpy(sum->prefill_worker, one->prefill_worker, sizeof(sum->prefill_worker));

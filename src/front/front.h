@@ -9,8 +9,8 @@
  *
  * Every answer has `request-id`.  A whole answer carries its proof in two headers (one line each),
  *
- *     server-timing: tokenise;dur=MS, queue;dur=MS, prefill;dur=MS, transfer;dur=MS, decode;dur=MS,
- *                    ttft;dur=MS, total;dur=MS
+ *     server-timing: tokenise;dur=MS, queue;dur=MS, prefill;dur=MS, transfer;dur=MS, exposed;dur=MS,
+ *                    decode;dur=MS, ttft;dur=MS, total;dur=MS
  *     baton-proof: prompt=N; computed=N; reused=N; transferred=N; drawn=N; redispatched=N; preempted=N;
  *                  drafted=N; accepted=N; prefill=NAME; decode=NAME; transport=NAME
  *

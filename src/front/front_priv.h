@@ -36,7 +36,7 @@ enum request_state {
 #define REQUEST_N_STAGES 5 /* the states before the end */
 
 struct model_metrics { /* of one model's series, looked up once per request */
-    struct metric *ttft, *itl, *tpot, *e2e, *queue, *prefill, *transfer, *decode;
+    struct metric *ttft, *itl, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
     struct metric *prompt_tokens, *generation_tokens, *cached_tokens, *computed_tokens, *transferred_tokens;
     struct metric *v_ttft, *v_itl, *v_e2e, *v_prompt, *v_generation, *v_queries, *v_hits;
 };
@@ -49,7 +49,7 @@ struct front_metrics {
     struct metric_family *requests;
     struct metric_family *running, *waiting; /* by model */
     struct metric_family *v_running, *v_waiting, *v_success;
-    struct metric_family *ttft, *itl, *tpot, *e2e, *queue, *prefill, *transfer, *decode;
+    struct metric_family *ttft, *itl, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
     struct metric_family *prompt_tokens, *generation_tokens, *cached_tokens, *computed_tokens,
         *transferred_tokens;
     struct metric_family *v_ttft, *v_itl, *v_e2e, *v_prompt, *v_generation, *v_queries, *v_hits;

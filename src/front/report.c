@@ -54,7 +54,9 @@ static void init_own(struct front *front, struct front_metrics *m)
     m->queue = seconds(front, "baton_request_queue_seconds", "Time in workers' queues.", false);
     m->prefill = seconds(front, "baton_request_prefill_seconds", "Time computing the prompt.", false);
     m->transfer =
-        seconds(front, "baton_request_transfer_seconds", "Time moving KV beyond the prefill.", false);
+        seconds(front, "baton_request_transfer_seconds", "From the first to the last byte of KV.", false);
+    m->exposed = seconds(front, "baton_request_exposed_transfer_seconds",
+                         "What answers waited for KV when their prefill was over.", true);
     m->decode = seconds(front, "baton_request_decode_seconds", "Time from first to last token.", false);
     m->prompt_tokens =
         counter(front, "baton_prompt_tokens_total", "Prompt tokens of finished requests.", "model");
@@ -160,6 +162,7 @@ void report_model(struct request *request)
         .queue = metric_series(m->queue, &name),
         .prefill = metric_series(m->prefill, &name),
         .transfer = metric_series(m->transfer, &name),
+        .exposed = metric_series(m->exposed, &name),
         .decode = metric_series(m->decode, &name),
         .prompt_tokens = metric_series(m->prompt_tokens, &name),
         .generation_tokens = metric_series(m->generation_tokens, &name),
@@ -234,8 +237,10 @@ static void report_answered(struct request *request)
         metric_observe(s->tpot, s_of(request->last_ns - request->first_ns) / (request->n_output - 1));
     metric_observe(s->queue, s_of(proof->queue_ns));
     metric_observe(s->prefill, s_of(proof->prefill_ns));
-    if (proof->transferred_tokens > 0)
+    if (proof->transferred_tokens > 0) {
         metric_observe(s->transfer, s_of(proof->transfer_ns));
+        metric_observe(s->exposed, s_of(proof->exposed_ns));
+    }
     metric_observe(s->decode, s_of(proof->decode_ns));
 }
 
@@ -271,6 +276,7 @@ static void log_access(const struct request *request)
              LOG_U64("queue_us", proof->queue_ns / NS_PER_US),
              LOG_U64("prefill_us", proof->prefill_ns / NS_PER_US),
              LOG_U64("transfer_us", proof->transfer_ns / NS_PER_US),
+             LOG_U64("exposed_us", proof->exposed_ns / NS_PER_US),
              LOG_U64("ttft_us", us_between(request->received_ns, request->first_ns)),
              LOG_U64("decode_us", proof->decode_ns / NS_PER_US),
              LOG_U64("total_us", us_between(request->received_ns, request->last_ns)),
@@ -303,13 +309,14 @@ void report_proof_fields(const struct request *request, struct http_fields *fiel
 {
     const struct gen_proof *proof = &request->proof;
 
-    http_fields_addf(
-        fields, "server-timing",
-        "tokenise;dur=%.3f, queue;dur=%.3f, prefill;dur=%.3f, transfer;dur=%.3f, decode;dur=%.3f, "
-        "ttft;dur=%.3f, total;dur=%.3f",
-        request->tokenised_ns > 0 ? ms_of(request->tokenised_ns - request->received_ns) : 0,
-        ms_of(proof->queue_ns), ms_of(proof->prefill_ns), ms_of(proof->transfer_ns), ms_of(proof->decode_ns),
-        ms_of(proof->ttft_ns), ms_of(proof->total_ns));
+    http_fields_addf(fields, "server-timing",
+                     "tokenise;dur=%.3f, queue;dur=%.3f, prefill;dur=%.3f, transfer;dur=%.3f, "
+                     "exposed;dur=%.3f, decode;dur=%.3f, "
+                     "ttft;dur=%.3f, total;dur=%.3f",
+                     request->tokenised_ns > 0 ? ms_of(request->tokenised_ns - request->received_ns) : 0,
+                     ms_of(proof->queue_ns), ms_of(proof->prefill_ns), ms_of(proof->transfer_ns),
+                     ms_of(proof->exposed_ns), ms_of(proof->decode_ns), ms_of(proof->ttft_ns),
+                     ms_of(proof->total_ns));
     http_fields_addf(
         fields, "baton-proof",
         "prompt=%u; computed=%u; reused=%u; transferred=%u; drawn=%u; redispatched=%u; preempted=%u; "

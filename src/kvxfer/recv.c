@@ -27,7 +27,7 @@ struct kvxfer_recv {
     uint32_t n_leading; /* of those, complete from the front */
     bool has_all, has_first, is_gone, must_confirm_stop;
     struct kvxfer_arrival arrival;
-    uint64_t moved_ns;
+    uint64_t moved_ns, word_ns; /* word_ns: PREFILL_DONE came */
 };
 
 static void say(struct kvxfer_recv *recv, struct kvxfer_message message)
@@ -112,13 +112,14 @@ static void begin_closing(struct kvxfer_recv *recv, int code)
     (void)tr_close_ticket(recv->opts.transport, recv->opts.ticket);
 }
 
-static void finish_closing(struct kvxfer_recv *recv)
+static void finish_closing(struct kvxfer_recv *recv, uint64_t now_ns)
 {
     struct kvxfer_arrival *arrival = &recv->arrival;
 
     recv->state = RECV_CLOSED;
     arrival->is_whole = recv->has_all && has_word(recv) && arrival->code == 0;
     arrival->n_blocks = recv->opts.skip_blocks + (recv->has_all ? recv->n_leased : recv->n_leading);
+    arrival->exposed_ns = arrival->is_whole && recv->has_first ? now_ns - recv->word_ns : 0;
     drop_leases(recv);
     if (recv->must_confirm_stop)
         say(recv, (struct kvxfer_message){.kind = KVXFER_STOPPED});
@@ -160,7 +161,7 @@ void kvxfer_recv_message(struct kvxfer_recv *recv, const struct kvxfer_message *
 {
     switch (message->kind) {
     case KVXFER_PREFILL_DONE:
-        recv->moved_ns = now_ns;
+        recv->moved_ns = recv->word_ns = now_ns;
         recv->has_first = true;
         recv->arrival.first = message->first;
         recv->arrival.is_finished = message->is_finished;
@@ -212,7 +213,7 @@ void kvxfer_recv_event(struct kvxfer_recv *recv, const struct tr_event *event, u
     case TR_TICKET_CLOSED:
         note_progress(recv, event, now_ns);
         if (recv->state == RECV_CLOSING)
-            finish_closing(recv);
+            finish_closing(recv, now_ns);
         return;
     case TR_PUSH_SENT:
     case TR_PUSH_FAILED:

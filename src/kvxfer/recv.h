@@ -24,8 +24,9 @@ struct kvxfer_arrival {
     bool is_whole;     /* every block, and first is set (not when it was asked for) */
     struct kvxfer_first first;
     bool is_finished;
-    int code; /* not whole: why */
-    uint64_t n_bytes, elapsed_ns;
+    int code;                     /* not whole: why */
+    uint64_t n_bytes, elapsed_ns; /* first to last byte, most of it beside the prefill */
+    uint64_t exposed_ns; /* whole: from the first token's word to here, what the answer waited for KV */
 };
 
 struct kvxfer_recv_calls {

@@ -90,6 +90,7 @@ static void refresh(struct picker_fleet *fleet, uint32_t slot)
     };
     pool->briefs[at] = (struct pick_brief){.rate_ns = row->transfer_ns,
                                            .fixed_ns = row->itl_ns,
+                                           .prefill_ns = row->prefill_ns,
                                            .slot = slot,
                                            .block_tokens = row->block_tokens,
                                            .n_running = row->n_running};

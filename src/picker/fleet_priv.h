@@ -29,6 +29,7 @@ _Static_assert(sizeof(struct pick_row) == MEM_CACHE_LINE, "one worker, one cache
 struct pick_brief {
     double rate_ns;   /* prefill workers: prefill_ns; decode workers: transfer_ns */
     int64_t fixed_ns; /* queue_ns; itl_ns */
+    double prefill_ns;
     uint32_t slot, block_tokens, n_running;
 };
 

@@ -8,7 +8,9 @@
  * the TTFT objective on top: an idle decode worker is not idle for long.  So long prompts go to the prefill
  * pool, and overflow to decode workers only when that pool is backed up by a good part of the objective
  * (Mooncake's and llm-d's lesson: selective, not blanket, disaggregation).  Prompts of at most
- * local_prefill_tokens uncached tokens are cheap enough to run where they will be decoded.
+ * local_prefill_tokens uncached tokens are cheap enough to run where they will be decoded.  So are those that
+ * D computes within local_prefill_s, each sequence that decodes there meanwhile counted like the prompt: what
+ * a hand-off takes by itself (messages, threads that wake) would be a good part of so short a time.
  *
  * An objective that not even an idle worker could keep for this prompt is no reason to refuse: the limit for
  * TTFT is the larger of the objective and twice what the prompt takes alone.
@@ -24,7 +26,7 @@
  * comes from one pass over the workers that keep theirs, and one comparison for each layout.  Only if there
  * is none, a second pass looks at all workers: then no pair keeps them, so all are equal in that.
  * Most workers are not the best so far.  For half of a pair that follows from a few numbers, which lie side
- * by side (struct pick_brief): their rows are not read. tests/unit/picker/test_pairs tries all pairs of
+ * by side (struct pick_brief): their rows are not read.  tests/unit/picker/test_pairs tries all pairs of
  * random worlds beside it.
  */
 #include "picker/picker.h"
@@ -52,7 +54,7 @@ struct candidate {
 struct scan {
     const struct picker_request *request;
     uint32_t n_tokens;
-    int64_t ttft_slo_ns, itl_slo_ns;
+    int64_t ttft_slo_ns, itl_slo_ns, local_ns;
     uint32_t local_tokens, answer_tokens, order;
     const uint32_t *cached_blocks;
     const struct picker_slots *excluded; /* NULL: nobody */
@@ -146,15 +148,28 @@ static inline bool keeps_decode(const struct scan *scan, const struct pick_row *
     return row->itl_ns <= scan->itl_slo_ns && row->has_seat && has_room(scan, row, n);
 }
 
+/* What the prompt takes there, once for each sequence that it holds up. */
+static inline int64_t held_up_ns(int64_t own_ns, uint32_t n_running)
+{
+    return own_ns * (n_running < PICK_MAX_RUNNING ? n_running : PICK_MAX_RUNNING);
+}
+
+/* Whether the n tokens that a worker lacks are few or quick enough to be computed where they are decoded. */
+static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_ns, uint32_t n_running)
+{
+    int64_t own_ns = pick_ns(n * prefill_ns);
+
+    return n <= scan->local_tokens || own_ns + held_up_ns(own_ns, n_running) <= scan->local_ns;
+}
+
 static inline void try_alone(const struct scan *scan, const struct pick_row *row, uint32_t n,
                              struct side *best)
 {
     int64_t own_ns = pick_ns(n * row->prefill_ns), ttft_ns = row->queue_ns + own_ns + row->itl_ns;
     int64_t cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
 
-    if (n > scan->local_tokens)
-        cost_ns += own_ns * (row->n_running < PICK_MAX_RUNNING ? row->n_running : PICK_MAX_RUNNING) +
-                   scan->ttft_slo_ns / OVERFLOW_DIVISOR;
+    if (!is_short(scan, n, row->prefill_ns, row->n_running))
+        cost_ns += held_up_ns(own_ns, row->n_running) + scan->ttft_slo_ns / OVERFLOW_DIVISOR;
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
         (!scan->wants_keeping ||
          (keeps_decode(scan, row, n) && ttft_ns <= limit_ns(scan, own_ns + row->itl_ns))))
@@ -214,7 +229,7 @@ static inline __attribute__((always_inline)) void try_row(const struct scan *sca
     n = uncached(scan, row->slot, row->block_tokens);
     if (what == PREFILL_HALVES)
         try_prefill(scan, row, n, half);
-    else if ((n <= scan->local_tokens) == (what == DECODE_HALVES))
+    else if (is_short(scan, n, row->prefill_ns, row->n_running) == (what == DECODE_HALVES))
         try_alone(scan, row, n, lone);
     else if (what == DECODE_HALVES)
         try_decode(scan, row, n, half);
@@ -234,15 +249,14 @@ static inline __attribute__((always_inline)) void scan_briefs(const struct scan 
                                                               struct side *lone, struct side *half)
 {
     int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens;
-    uint32_t alone_up_to = what == PREFILL_HALVES ? 0 : scan->local_tokens;
 
     for (uint32_t i = 0; i < pool->n; i++) {
         const struct pick_brief *brief = &pool->briefs[i];
         uint32_t n = uncached(scan, brief->slot, brief->block_tokens);
-
         int64_t cost_ns = pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
 
-        if (n > alone_up_to && !is_first(scan, brief->slot, brief->n_running, cost_ns, half))
+        if (!is_first(scan, brief->slot, brief->n_running, cost_ns, half) &&
+            (what == PREFILL_HALVES || !is_short(scan, n, brief->prefill_ns, brief->n_running)))
             continue;
         try_row(scan, &pool->rows[i], what, lone, half);
     }
@@ -364,6 +378,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
         .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
         .itl_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
         .local_tokens = goals->local_prefill_tokens,
+        .local_ns = pick_ns(goals->local_prefill_s * 1e9),
         .answer_tokens =
             request->max_new_tokens < ANSWER_TOKENS_GUESS ? request->max_new_tokens : ANSWER_TOKENS_GUESS,
         .order = goals->order,

@@ -48,7 +48,8 @@ struct picker_slots {
 struct picker_goals {
     double ttft_slo_s;
     double itl_slo_s;
-    uint32_t local_prefill_tokens; /* up to so many uncached tokens the decode worker computes itself */
+    uint32_t local_prefill_tokens; /* up to so many uncached tokens the decode worker computes itself ... */
+    double local_prefill_s; /* ... and more where that takes so long at most, all it holds up counted */
     uint32_t order; /* in which equals are taken; 0: by slot.  Routers that have different ones do not all
                        run to the same worker */
 };

@@ -24,7 +24,7 @@ struct router_conf {
     uint64_t link_heartbeat_ns;
     uint64_t ttft_slo_ns, itl_slo_ns;
     uint64_t queue_max, queue_timeout_ns;
-    uint64_t local_prefill_tokens;
+    uint64_t local_prefill_tokens, local_prefill_ns;
     int share; /* enum picker_share */
     uint64_t index_entries, index_lifetime_ns;
     uint64_t default_max_tokens;

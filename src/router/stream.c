@@ -42,6 +42,7 @@ static void take_proof(struct job_part *part, const Baton__Proof *proof)
     part->proof.queue_ns = proof->queue_ns;
     part->proof.prefill_ns = proof->prefill_ns;
     part->proof.transfer_ns = proof->transfer_ns;
+    part->proof.exposed_ns = proof->exposed_ns;
     part->proof.decode_ns = proof->decode_ns;
     part->proof.transport[0] = '\0'; /* goes into answers and headers: one of ours or nothing */
     if (strcmp(proof->transport, "shm") == 0 || strcmp(proof->transport, "tcp") == 0 ||
@@ -65,6 +66,7 @@ static void add_part(const struct gen_handle *job, const struct job_part *part, 
     sum->queue_ns += part->proof.queue_ns;
     sum->prefill_ns += part->proof.prefill_ns;
     sum->transfer_ns += part->proof.transfer_ns;
+    sum->exposed_ns += part->proof.exposed_ns;
     sum->decode_ns += part->proof.decode_ns;
     if (part->proof.transport[0] != '\0')
         memcpy(sum->transport, part->proof.transport, sizeof(sum->transport));

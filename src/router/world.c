@@ -66,6 +66,7 @@ int router_choose(struct gen_handle *job, struct picker_place *place)
     struct picker_goals goals = {.ttft_slo_s = (double)router->conf->ttft_slo_ns / 1e9,
                                  .itl_slo_s = (double)router->conf->itl_slo_ns / 1e9,
                                  .local_prefill_tokens = (uint32_t)router->conf->local_prefill_tokens,
+                                 .local_prefill_s = (double)router->conf->local_prefill_ns / 1e9,
                                  .order = router->order};
     bool is_again;
     int rc;

@@ -72,6 +72,7 @@ static void fill_proof(const struct answer *from, Baton__Proof *proof)
     proof->prefill_ns = from->stats.prefill_ns;
     proof->decode_ns = from->stats.decode_ns;
     proof->transfer_ns = from->transfer_ns;
+    proof->exposed_ns = from->exposed_ns;
     proof->transport = (char *)from->transport;
 }
 

@@ -235,83 +235,7 @@ static void report_load(struct worker_engine *engine)
         report_free(report);
 }
 
-/* ---- commands ---- */
-
-static void on_peer(struct worker_engine *engine, struct command *command, bool is_up)
-{
-    if (command->number >= WORKER_MAX_PEERS)
-        return;
-    engine->peer_is_up[command->number] = is_up;
-    if (is_up)
-        engine->peers[command->number] = command->as.facts;
-    engine->opts.departing->on_peer(engine->departing, command->number, is_up);
-    engine->opts.arriving->on_peer(engine->arriving, command->number, is_up);
-    worker_loans_peer(engine, command->number, is_up);
-    worker_asks_peer(engine, command->number, is_up);
-}
-
-static void on_peer_message(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message)
-{
-    if (worker_loans_message(engine, peer, message) || worker_asks_message(engine, peer, message))
-        return;
-    if (!engine->opts.departing->on_peer_message(engine->departing, peer, message))
-        (void)engine->opts.arriving->on_peer_message(engine->arriving, peer, message);
-}
-
-static void on_transport(struct worker_engine *engine, const struct tr_event *event)
-{
-    if (worker_loans_transport(engine, event) || worker_asks_transport(engine, event))
-        return;
-    if (!engine->opts.departing->on_transport(engine->departing, event))
-        (void)engine->opts.arriving->on_transport(engine->arriving, event);
-}
-
-static void on_command(struct worker_engine *engine, struct command *command)
-{
-    switch (command->kind) {
-    case COMMAND_SUBMIT:
-        worker_tasks_submit(engine, &command->as.submit);
-        break;
-    case COMMAND_CANCEL:
-        worker_tasks_cancel(engine, &command->key);
-        break;
-    case COMMAND_PROCEED:
-        worker_tasks_proceed(engine, command->number, &command->key);
-        break;
-    case COMMAND_ROUTER_DOWN:
-        worker_tasks_router_down(engine, command->number, command->key.router_epoch);
-        break;
-    case COMMAND_PEER_UP:
-        on_peer(engine, command, true);
-        break;
-    case COMMAND_PEER_DOWN:
-        on_peer(engine, command, false);
-        break;
-    case COMMAND_PEER_MESSAGE:
-        on_peer_message(engine, command->number, &command->as.peer);
-        break;
-    case COMMAND_TRANSPORT:
-        on_transport(engine, &command->as.transport);
-        break;
-    case COMMAND_SHAPE:
-        worker_shapes_compiled(engine, &command->as.shape);
-        break;
-    case COMMAND_BLOCKS_WANTED:
-        worker_publish_all(engine, command->number);
-        break;
-    case COMMAND_BLOCKS_SOLE:
-        for (uint32_t i = 0; i < command->as.sole.n; i++)
-            kv_unshare(engine->pool, &command->as.sole.hashes[i]);
-        break;
-    case COMMAND_DRAIN:
-        sched_set_draining(engine->sched, command->flag);
-        break;
-    case COMMAND_STOP:
-        engine->is_stopping = true;
-        break;
-    }
-    command_free(command);
-}
+/* ---- the thread ---- */
 
 static void tick(struct worker_engine *engine)
 {
@@ -346,13 +270,10 @@ static void *run(void *arg)
     struct worker_engine *engine = arg;
 
     while (!engine->is_stopping) {
-        struct command *command;
-        bool has_pending = false;
+        bool has_pending;
         int n_fed;
 
-        mailbox_drain_fd(engine->commands);
-        while ((command = mailbox_receive(engine->commands)) != NULL)
-            on_command(engine, command);
+        worker_commands_run(engine);
         worker_disk_turn(engine);
         note_busy(engine); /* before a step that may take long: a drain looks at it */
         n_fed = sched_run_step(engine->sched);
@@ -364,6 +285,7 @@ static void *run(void *arg)
         tick(engine);
         flush(engine);
         note_busy(engine);
+        has_pending = worker_commands_wait(engine);
         for (uint32_t i = 0; i < N_ORIGINS; i++)
             has_pending |= engine->pending[i] != NULL;
         if (n_fed <= 0) {
@@ -545,7 +467,7 @@ static void empty_mailboxes(struct worker_engine *engine)
     struct command *command;
     struct report *report;
 
-    while (engine->commands && (command = mailbox_receive(engine->commands)) != NULL)
+    while (engine->commands && (command = worker_commands_take(engine)) != NULL)
         command_free(command);
     while (engine->reports && (report = mailbox_receive(engine->reports)) != NULL)
         report_free(report);

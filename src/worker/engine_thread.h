@@ -27,13 +27,13 @@ struct task { /* one request on this worker; engine thread */
     uint64_t shape_number; /* of the shape that is being compiled for it; 0: it does not wait for one */
     uint64_t disk_read;    /* number of the read that it waits for; 0: none */
     uint32_t n_disk_looks;
-    struct grammar *grammar; /* while it waits for a read: its shape, a reference */
-    bool may_proceed;        /* said while it waited */
-    uint32_t n_begun;        /* answer tokens that the request brought along (a resumed stream) */
-    uint32_t n_answered;     /* indices given out, those included */
-    void *handoff;           /* the side's own */
-    bool has_first;          /* the first token was reported */
-    uint64_t transfer_ns;
+    struct grammar *grammar;          /* while it waits for a read: its shape, a reference */
+    bool may_proceed;                 /* said while it waited */
+    uint32_t n_begun;                 /* answer tokens that the request brought along (a resumed stream) */
+    uint32_t n_answered;              /* indices given out, those included */
+    void *handoff;                    /* the side's own */
+    bool has_first;                   /* the first token was reported */
+    uint64_t transfer_ns, exposed_ns; /* of its KV's way here; see api/gen.h */
     char transport[16];
     struct list in_ask; /* while it waits for a peer's cached blocks (ask.c) ... */
     struct ask *ask;    /* ... NULL: it does not */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine thread's own state, shared by engine_thread.c (the thread and its mailboxes) and tasks.c
- * (requests). */
+/* The engine thread's own state, shared by engine_thread.c (the thread), commands.c (what it is
+ * told) and tasks.c (requests). */
 #ifndef WORKER_ENGINE_THREAD_PRIV_H
 #define WORKER_ENGINE_THREAD_PRIV_H
 
@@ -10,7 +10,8 @@
 #include "base/hashmap.h"
 #include "worker/engine_thread.h"
 
-#define N_ORIGINS (WORKER_MAX_ROUTERS + 1) /* the last is the worker's own endpoint */
+#define N_ORIGINS       (WORKER_MAX_ROUTERS + 1) /* the last is the worker's own endpoint */
+#define WORKER_MAX_KEPT 1024
 
 struct worker_engine {
     struct worker_engine_opts opts;
@@ -18,6 +19,8 @@ struct worker_engine {
     struct sched *sched;
     struct tr_node *transport;
     struct mailbox *commands, *reports;
+    struct command *kept[WORKER_MAX_KEPT]; /* commands.c: read within a step, to be obeyed after it */
+    uint32_t kept_from, n_kept;
     pthread_t thread;
     bool is_started;
     atomic_uint_fast64_t beats;
@@ -48,6 +51,13 @@ struct worker_engine {
     struct metric *m_draft_right, *m_draft_wrong, *m_steps, *m_draft_steps;
     struct sched_load counted; /* what the step counters stand for */
 };
+
+/* commands.c */
+void worker_commands_run(struct worker_engine *engine);
+/* Inside a step, whenever a layer is computed: obeys grants, keeps the rest for after the step. */
+void worker_commands_in_step(struct worker_engine *engine);
+bool worker_commands_wait(const struct worker_engine *engine);      /* some were kept and are to be obeyed */
+struct command *worker_commands_take(struct worker_engine *engine); /* the next, the caller's; NULL: none */
 
 /* tasks.c */
 int worker_tasks_open(struct worker_engine *engine);

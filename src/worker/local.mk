@@ -4,7 +4,8 @@ libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_
 	src/worker/worker_conf.h src/worker/worker_conf.c src/worker/model.c src/worker/hello.c \
 	src/worker/routers.c src/worker/answers.c src/worker/peers.c src/worker/local.c src/worker/status.c \
 	src/worker/messages.h src/worker/messages.c src/worker/tasks.c src/worker/shapes.c src/worker/compile.c \
-	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c
+	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c \
+	src/worker/commands.c
 libworker_a_SOURCES += src/worker/share_priv.h src/worker/ask.c src/worker/lend.c src/worker/publish.c
 libworker_a_SOURCES += src/worker/disk.h src/worker/disk.c
 libworker_a_SOURCES += src/worker/transport_choice.c

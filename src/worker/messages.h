@@ -109,7 +109,7 @@ struct answer {            /* news of one request */
     int32_t error;
     char *error_text; /* FAILED: for people; heap, the report's; NULL: none */
     struct seq_stats stats;
-    uint64_t transfer_ns;
+    uint64_t transfer_ns, exposed_ns;
     char transport[16];
 };
 

@@ -85,6 +85,7 @@ static void put_proof(const struct task *task, struct answer *answer)
     answer->has_proof = true;
     answer->stats = *seq_stats(task->seq);
     answer->transfer_ns = task->transfer_ns;
+    answer->exposed_ns = task->exposed_ns;
     memcpy(answer->transport, task->transport, sizeof(answer->transport));
 }
 
@@ -367,6 +368,7 @@ static void on_layer(void *arg, uint32_t layer)
     struct worker_engine *engine = arg;
 
     atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
+    worker_commands_in_step(engine);
     engine->opts.departing->on_layer(engine->departing, layer);
 }
 

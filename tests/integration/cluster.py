@@ -98,7 +98,8 @@ class Daemon:
         if self.user is not None:
             line = ["setpriv", "--reuid", str(self.user), "--regid", str(self.user), "--clear-groups"] + line
         for key, value in sets.items():
-            line += ["--set", f"{key}={value}"]
+            for one in value if isinstance(value, list) else [value]:
+                line += ["--set", f"{key}={one}"]
         return line
 
     def start(self):
@@ -252,7 +253,8 @@ class Cluster:
 
     def router(self, **settings):
         daemon = Daemon(self, "router", f"router{len(self.routers)}", {
-            "slo.ttft": "60s", "slo.itl": "60s", "placement.local_prefill_tokens": "16", "queue.timeout": "20s",
+            "slo.ttft": "60s", "slo.itl": "60s", "placement.local_prefill_tokens": "16",
+            "placement.local_prefill_time": "0", "queue.timeout": "20s",
             **{k.replace("__", "."): v for k, v in settings.items()}})
         self.routers.append(daemon)
         return daemon.start()

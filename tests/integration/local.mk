@@ -10,7 +10,7 @@ EXTRA_DIST += tests/integration/test_matrix.py
 if PLAIN_BUILD
 TESTS += tests/integration/test_matrix.py
 endif
-EXTRA_DIST += tests/integration/hurt.py
+EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py
 TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py
 TEST_EXTENSIONS = .py .vm

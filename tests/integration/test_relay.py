@@ -91,6 +91,8 @@ def answers_without_stream_carry_their_proof():
         status, headers, body = fetch(c.routers[0].http, "POST", "/v1/messages", c.body(LONG))
         assert status == 200, body
         assert "prefill;dur=" in headers["server-timing"], headers
+        exposed = float(headers["server-timing"].split("exposed;dur=")[1].split(",")[0])
+        assert 0 < exposed < 1000, headers
         assert "transferred=" in headers["baton-proof"], headers
         proof = dict(part.split("=", 1) for part in headers["baton-proof"].split("; "))
         assert 0 <= int(proof["accepted"]) <= int(proof["drafted"]), headers

@@ -13,7 +13,7 @@
 #include "decode/arrive.h"
 #include "engine/engine_sim.h"
 #include "prefill/depart.h"
-#include "worker/engine_thread_priv.h"
+#include "worker/share_priv.h"
 
 #define EPOCH    9
 #define N_BLOCKS 64
@@ -150,7 +150,10 @@ static void open_side(struct side *side, struct side *other, struct metrics *met
     engine->m_computed = engine->m_reused = engine->m_transferred = engine->m_drawn = engine->m_preempted =
         metric_series(metric_family(metrics, METRIC_COUNTER, "test_total", "Test.", ""), NULL);
     assert_int_equal(mailbox_new(1024, &engine->reports), 0);
+    assert_int_equal(mailbox_new(1024, &engine->commands), 0);
     assert_int_equal(worker_tasks_open(engine), 0);
+    assert_int_equal(worker_loans_open(engine), 0);
+    assert_int_equal(worker_asks_open(engine), 0);
     assert_int_equal(kv_pool_new(&pool, &engine->pool), 0);
     sched.pool = engine->pool;
     assert_int_equal(sched_new(&sched, &engine->sched), 0);
@@ -165,6 +168,8 @@ static void close_side(struct side *side)
 
     engine->opts.departing->close(engine->departing);
     engine->opts.arriving->close(engine->arriving);
+    worker_loans_close(engine);
+    worker_asks_close(engine);
     sched_free(engine->sched);
     worker_tasks_close(engine);
     kv_pool_free(engine->pool);
@@ -172,6 +177,7 @@ static void close_side(struct side *side)
         report_free(report);
     report_free(engine->pending[0]);
     mailbox_free(engine->reports);
+    mailbox_free(engine->commands);
     engine_free(&engine->opts.engine);
 }
 
@@ -312,6 +318,7 @@ static void a_hand_off(void **state)
     assert_int_equal(d.n_drawn, 10);
     assert_int_equal(p.n_drawn, 1);
     assert_int_equal(p.ids[0], d.ids[0]);
+    assert_true(last_word(&d, 1)->exposed_ns > 0 && last_word(&p, 1)->exposed_ns == 0);
     assert_quiet(&p);
     assert_quiet(&d);
 }
@@ -339,6 +346,44 @@ static void proceed_then_a_late_offer(void **state)
     assert_int_equal(last_word(&p, 1)->finish, BATON__FINISH__FINISH_FAILED);
     assert_int_equal(last_word(&d, 1)->finish, BATON__FINISH__FINISH_LENGTH);
     assert_int_equal(last_word(&d, 1)->stats.n_computed, 100);
+    assert_int_equal(last_word(&d, 1)->exposed_ns, 0);
+    assert_quiet(&p);
+    assert_quiet(&d);
+}
+
+/* What D says goes into P's mailbox, behind a command that must wait for the step's end. */
+static void post_to_p(void)
+{
+    struct command *drain = command_new(COMMAND_DRAIN, 0), *said;
+    struct report *report;
+
+    drain->flag = true;
+    assert_int_equal(mailbox_send(p.engine.commands, drain), 0);
+    while ((report = mailbox_receive(d.engine.reports)) != NULL) {
+        said = command_new(COMMAND_PEER_MESSAGE, 0);
+        said->as.peer = report->peer;
+        report->peer.blocks = NULL;
+        assert_int_equal(mailbox_send(p.engine.commands, said), 0);
+        report_free(report);
+    }
+}
+
+static void a_grant_within_a_step_begins_the_push(void **state)
+{
+    submit(&d, TASK_DECODE, 1, 200, 10); /* two steps */
+    submit(&p, TASK_PREFILL, 1, 200, 10);
+    turn(&p); /* the first, and D hears the offer */
+    post_to_p();
+    assert_int_equal(n_pushed, 0);
+    assert_true(sched_run_step(p.engine.sched) > 0);
+    assert_int_equal(n_pushed, n_wanted); /* both steps' blocks, by the end of the second */
+    assert_true(worker_commands_wait(&p.engine));
+    worker_commands_run(&p.engine);
+    assert_false(worker_commands_wait(&p.engine));
+    submit(&p, TASK_LOCAL, 2, 20, 1);
+    turn_both(40);
+    assert_int_equal(last_word(&d, 1)->stats.n_transferred, 200);
+    assert_int_equal(last_word(&p, 2)->error, E_CLOSED); /* the drain was obeyed, later */
     assert_quiet(&p);
     assert_quiet(&d);
 }
@@ -467,6 +512,7 @@ int main(void)
         T(a_hand_off),
         T(an_offer_before_its_request_waits),
         T(proceed_then_a_late_offer),
+        T(a_grant_within_a_step_begins_the_push),
         T(proceed_of_an_unknown_request_is_answered),
         T(a_refused_ticket_leaves_no_trace),
         T(a_peer_cannot_end_an_answer),

@@ -93,6 +93,15 @@ static bool keeps_ttft(const struct world *world, int64_t ttft_ns, int64_t alone
     return ttft_ns <= slo_ns || ttft_ns <= 2 * alone_ns;
 }
 
+static bool is_short(const struct world *world, const struct picker_worker *row)
+{
+    uint32_t n = missing(world, row), running = row->n_running < 10000 ? row->n_running : 10000;
+    int64_t own_ns = prefill_ns(row, n);
+
+    return n <= world->goals.local_prefill_tokens ||
+           own_ns + own_ns * running <= whole_ns(world->goals.local_prefill_s * 1e9);
+}
+
 static struct option make_alone(const struct world *world, uint32_t i)
 {
     const struct picker_worker *row = &world->rows[i];
@@ -104,7 +113,7 @@ static struct option make_alone(const struct world *world, uint32_t i)
     it.choice =
         (struct picker_choice){.prefill = PICKER_NONE, .decode = world->slot_of[i], .uncached_tokens = n};
     it.cost_ns = ttft_ns + answer(world) * itl;
-    if (n > world->goals.local_prefill_tokens)
+    if (!is_short(world, row))
         it.cost_ns += own_ns * running + whole_ns(world->goals.ttft_slo_s * 1e9) / 2;
     it.keeps = keeps_ttft(world, ttft_ns, own_ns + itl) && itl <= whole_ns(world->goals.itl_slo_s * 1e9) &&
                has_room(world, row) && has_seat(row);
@@ -174,8 +183,7 @@ static int try_everything(const struct world *world, struct picker_choice *out)
             consider(world, make_alone(world, p), &best);
         for (uint32_t d = 0; d < world->n && world->rows[p].role == PICKER_PREFILL; d++)
             if (is_open(world, d) && world->rows[d].role == PICKER_DECODE &&
-                world->rows[d].layout == world->rows[p].layout &&
-                missing(world, &world->rows[d]) > world->goals.local_prefill_tokens)
+                world->rows[d].layout == world->rows[p].layout && !is_short(world, &world->rows[d]))
                 consider(world, make_pair(world, p, d), &best);
     }
     if (!best.is_there)
@@ -229,6 +237,7 @@ static void make_world(struct rng *rng, struct world *world)
     world->goals = (struct picker_goals){.ttft_slo_s = (double)ONE_OF(rng, 0, 500, 5000) / 1000,
                                          .itl_slo_s = (double)ONE_OF(rng, 0, 50, 50, 1000) / 1000,
                                          .local_prefill_tokens = (uint32_t)ONE_OF(rng, 0, 64, 128),
+                                         .local_prefill_s = (double)ONE_OF(rng, 0, 0, 50, 400) / 1000,
                                          .order = (uint32_t)ONE_OF(rng, 0, 1, 77, 12345, UINT32_MAX)};
     world->request = (struct picker_request){.n_tokens = (uint32_t)ONE_OF(rng, 1, 40, 400, 4000, UINT32_MAX),
                                              .max_new_tokens = (uint32_t)ONE_OF(rng, 0, 1, 10, 1000),

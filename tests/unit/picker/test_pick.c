@@ -27,7 +27,7 @@ static struct picker_worker worker(enum picker_role role)
     };
 }
 
-static const struct picker_goals goals = {.ttft_slo_s = 0.5, .itl_slo_s = 0.05, .local_prefill_tokens = 64};
+static struct picker_goals goals = {.ttft_slo_s = 0.5, .itl_slo_s = 0.05, .local_prefill_tokens = 64};
 
 /* Rows as a fleet has them; what of the prompt they hold goes beside. */
 static int pick(const struct picker_worker *workers, uint32_t n, const struct picker_request *request,
@@ -74,6 +74,22 @@ static void short_prompts_stay_with_decode(void **state)
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
 
     assert_int_equal(choose(workers, 2, 40, 0).prefill, PICKER_NONE);
+}
+
+/* At 20,000 tokens a second 800 take 40 ms; one answer beside them, and 400 take as much. */
+static void quick_prompts_stay_with_decode(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].prefill_tokens_per_s = workers[1].prefill_tokens_per_s = 20000;
+    assert_int_equal(choose(workers, 2, 800, 0).prefill, 0);
+    goals.local_prefill_s = 0.04;
+    assert_int_equal(choose(workers, 2, 800, 0).prefill, PICKER_NONE);
+    assert_int_equal(choose(workers, 2, 801, 0).prefill, 0);
+    workers[1].n_running = 1;
+    assert_int_equal(choose(workers, 2, 400, 0).prefill, PICKER_NONE);
+    assert_int_equal(choose(workers, 2, 401, 0).prefill, 0);
+    goals.local_prefill_s = 0;
 }
 
 static void mostly_cached_prompts_stay_with_decode(void **state)
@@ -239,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_prompts_are_handed_off),
         cmocka_unit_test(short_prompts_stay_with_decode),
+        cmocka_unit_test(quick_prompts_stay_with_decode),
         cmocka_unit_test(mostly_cached_prompts_stay_with_decode),
         cmocka_unit_test(a_backed_up_prefill_pool_overflows),
         cmocka_unit_test(a_faster_decode_worker_is_left_alone),

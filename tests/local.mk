@@ -6,12 +6,12 @@
 # main and looks for new inputs when run by hand; otherwise it gets replay.c's main, which replays the corpus (and
 # near misses of it) in `make check`.
 
-# The life-cycle of a hand-off, visited exhaustively by Spin.
-dist_check_SCRIPTS += tests/model/check-handoff
+# The life-cycles of a hand-off and of an asked push, visited exhaustively by Spin.
+dist_check_SCRIPTS += tests/model/check-handoff tests/model/check-ask
 if PLAIN_BUILD
-TESTS += tests/model/check-handoff
+TESTS += tests/model/check-handoff tests/model/check-ask
 endif
-EXTRA_DIST += tests/model/handoff.pml
+EXTRA_DIST += tests/model/handoff.pml tests/model/ask.pml tests/model/searching
 
 if FUZZ
 fuzz_main =

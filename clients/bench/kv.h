@@ -44,6 +44,17 @@ uint64_t kv_reference_iperf3(const struct kv_bench *bench);
 /* One core sealing AES-256-GCM records of 16 KiB, as TLS 1.3 makes them, with OpenSSL. */
 uint64_t kv_reference_seal(const struct kv_bench *bench);
 
+/* The same records opened by one core. */
+uint64_t kv_reference_open(const struct kv_bench *bench);
+
+/* ---- kv_bound.c ---- */
+
+/* GB/s (bytes in a ns) that all cores together could bring from one end through TLS to the other: cores
+ * divided by the processor time of sealing, opening, sending and receiving.  Overwrites the arena that is
+ * sent to. */
+double kv_bound_tls(const struct kv_bench *bench);
+unsigned kv_bound_cores(void); /* that this process may use */
+
 /* ---- kv_main.c ---- */
 
 int kv_main(int argc, char **argv); /* argv[0]: "baton-bench kv"; an exit status */

@@ -6,10 +6,10 @@
  *     tls        two nodes, encrypted, N connections   AES-256-GCM records sealed by one core
  *     shm        two nodes, shared memory              memcpy, one thread
  *     rdma       where the address has an RDMA port    as tcp_arena
- *     rdma       where the address has an RDMA port    as tcp_arena
  *
  * iperf3 sends one buffer that stays in the cache and throws away what it receives; KV lies in memory at both
- * ends.  Hence both references for tcp.
+ * ends.  Hence both references for tcp.  Sealing alone is what tls is held against; what the cores of this
+ * host could do at most when they also open, send and receive is printed beside it (kv_bound.c).
  *
  * A round measures the reference right before the transport, so that a machine shared with others treats both
  * alike.  What is printed are medians, of the speeds and of the rounds' ratios. */
@@ -31,6 +31,7 @@ struct row {
     const char *name;
     const char *reference;
     double gbs, reference_gbs, fraction;
+    double bound_gbs; /* 0: the row has none */
 };
 
 void kv_die(const char *format, ...)
@@ -59,7 +60,7 @@ static double median(struct series *series)
 static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char *name, const char *reference,
                     uint64_t (*reference_ns)(const struct kv_bench *bench), struct row *out)
 {
-    struct series gbs = {0}, reference_gbs = {0}, fractions = {0};
+    struct series gbs = {0}, reference_gbs = {0}, fractions = {0}, bounds = {0};
     struct row row = {.name = name, .reference = reference};
     struct kv_pair *pair = kv_pair_open(bench, kind);
 
@@ -75,28 +76,36 @@ static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char 
         series_add(&reference_gbs, (double)bench->total_bytes / (double)limit_ns);
         series_add(&gbs, (double)bench->total_bytes / (double)took_ns);
         series_add(&fractions, (double)limit_ns / (double)took_ns);
+        if (kind == KV_TLS)
+            series_add(&bounds, kv_bound_tls(bench));
     }
     kv_pair_close(pair);
     row.gbs = median(&gbs);
     row.reference_gbs = median(&reference_gbs);
     row.fraction = median(&fractions);
+    row.bound_gbs = median(&bounds);
     *out = row;
     return true;
 }
 
 static void print_row(const struct row *row)
 {
-    printf("%-9s %6.2f GB/s   %5.1f %% of %6.2f GB/s   %s\n", row->name, row->gbs, 100 * row->fraction,
+    printf("%-9s %6.2f GB/s   %5.1f %% of %6.2f GB/s   %s", row->name, row->gbs, 100 * row->fraction,
            row->reference_gbs, row->reference);
+    if (row->bound_gbs > 0)
+        printf(" (bound: %.2f GB/s)", row->bound_gbs);
+    putchar('\n');
     fflush(stdout);
 }
 
 static void add_json(json_t *root, const struct row *row)
 {
-    json_object_set_new(root, row->name,
-                        json_pack("{s:f, s:f, s:f, s:s}", "gbs", row->gbs, "reference_gbs",
-                                  row->reference_gbs, "fraction", row->fraction, "reference",
-                                  row->reference));
+    json_t *object = json_pack("{s:f, s:f, s:f, s:s}", "gbs", row->gbs, "reference_gbs", row->reference_gbs,
+                               "fraction", row->fraction, "reference", row->reference);
+
+    if (row->bound_gbs > 0)
+        json_object_set_new(object, "bound_gbs", json_real(row->bound_gbs));
+    json_object_set_new(root, row->name, object);
 }
 
 static void open_arenas(struct kv_bench *bench)
@@ -175,7 +184,10 @@ static void print_help(void)
            "      --address IP      of this host (127.0.0.1); rdma is measured where it is an RDMA port's\n"
            "      --rounds N        medians of so many (5)\n"
            "      --json            {\"tcp\": {\"gbs\", \"reference_gbs\", \"fraction\", ...}, ...}\n"
-           "  -h, --help            this\n");
+           "  -h, --help            this\n\n"
+           "tls also has \"bound_gbs\", what all cores of this host could do: cores / (seal + open + "
+           "sockets),\n"
+           "where each is the processor time of that step for a byte, measured in the same run.\n");
 }
 
 static bool read_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)

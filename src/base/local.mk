@@ -15,6 +15,7 @@ libbase_a_SOURCES = \
 	src/base/log_format.c src/base/log_priv.h \
 	src/base/mailbox.c src/base/mailbox.h \
 	src/base/mem.c src/base/mem.h \
+	src/base/mem_copy.h \
 	src/base/rate.c src/base/rate.h \
 	src/base/rng.c src/base/rng.h \
 	src/base/str.c src/base/str.h \
@@ -22,12 +23,12 @@ libbase_a_SOURCES = \
 	src/base/utf8.c
 
 if KERNELS_X86
-libbase_a_SOURCES += src/base/cpu_x86.c
+libbase_a_SOURCES += src/base/cpu_x86.c src/base/mem_copy_x86.c
 else
 if KERNELS_ARM
-libbase_a_SOURCES += src/base/cpu_arm.c
+libbase_a_SOURCES += src/base/cpu_arm.c src/base/mem_copy_other.c
 else
-libbase_a_SOURCES += src/base/cpu_other.c
+libbase_a_SOURCES += src/base/cpu_other.c src/base/mem_copy_other.c
 endif
 endif
 
@@ -40,6 +41,7 @@ base_tests = \
 	tests/unit/base/test_log \
 	tests/unit/base/test_mailbox \
 	tests/unit/base/test_mem \
+	tests/unit/base/test_mem_copy \
 	tests/unit/base/test_rng \
 	tests/unit/base/test_str \
 	tests/unit/base/test_team
@@ -53,6 +55,7 @@ tests_unit_base_test_hashmap_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_log_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_mailbox_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_mem_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_mem_copy_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_rng_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_str_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_team_LDADD = $(link_base) $(CMOCKA_LIBS)

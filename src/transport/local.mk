@@ -2,8 +2,13 @@
 noinst_LIBRARIES += libtransport.a
 libtransport_a_SOURCES = \
 	src/transport/transport.h src/transport/tr_priv.h src/transport/tr_conn_priv.h src/transport/tr_stream_priv.h \
-	src/transport/tr_conn.c src/transport/tr_listen.c src/transport/tr_node.c src/transport/tr_push.c \
+	src/transport/tr_digest_priv.h src/transport/tr_conn.c src/transport/tr_listen.c src/transport/tr_node.c src/transport/tr_push.c \
 	src/transport/tr_shm.c src/transport/tr_stream.c src/transport/tr_tcp.c src/transport/tr_ticket.c
+if XXH_DISPATCH
+libtransport_a_SOURCES += src/transport/tr_digest_x86.c
+else
+libtransport_a_SOURCES += src/transport/tr_digest.c
+endif
 if HAVE_VERBS
 libtransport_a_SOURCES += src/transport/verbs.h src/transport/verbs_system.c \
 	src/transport/tr_rdma_priv.h src/transport/tr_rdma_qp_priv.h \

@@ -17,8 +17,8 @@
  * If R1 saw anything of S3, the fences order S1 before R3, so R3 sees zero (or a later push's generation,
  * which never repeats) and the copy is thrown away.  If R3 still reads our generation, R1 saw nothing of S3.
  * The copy itself reads memory that may change under it; that is harmless because its result is not looked at
- * before R3. (S3 happens on another thread of the sender, after it received TR_PUSH_STOPPED through a
- * mailbox, which orders it.)
+ * before R3, and whose stores, which go past the caches, end in a fence of their own. (S3 happens on another
+ * thread of the sender, after it received TR_PUSH_STOPPED through a mailbox, which orders it.)
  *
  * What keeps the receiver safe from a broken sender: the memfd's size is sealed, so no access beyond its end
  * can appear later; it is mapped read-only; every block id is checked against the size.  What keeps the
@@ -36,6 +36,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/mem_copy.h"
 #include "base/rng.h"
 
 #define HEADER_BYTES (KV_FRAME_PREFIX_BYTES + KV_FRAME_DATA_BYTES)
@@ -381,16 +382,18 @@ static ssize_t copy_piece(struct tr_conn *conn, struct moving *moving)
 {
     size_t piece_bytes = conn->owner->opts.geometry.piece_bytes;
     uint32_t i = moving->n_copied;
+    const uint8_t *source;
 
     if (moving->ticket == NULL || (i == 0 && !is_still_valid(moving))) {
         end_announce(conn, moving); /* not wanted here, or given back before we came to it */
         return 1;
     }
-    memcpy(tr_ticket_piece(conn->owner, moving->ticket, moving->run.layer, moving->run.first + i),
-           (const uint8_t *)moving->arena.base + tr_node_offset(conn->peer_geometry.n_blocks, piece_bytes,
-                                                                moving->run.layer,
-                                                                get_u32(moving->ids + i * sizeof(uint32_t))),
-           piece_bytes); /* R1 */
+    source = (const uint8_t *)moving->arena.base +
+             tr_node_offset(conn->peer_geometry.n_blocks, piece_bytes, moving->run.layer,
+                            get_u32(moving->ids + i * sizeof(uint32_t)));
+    mem_copy_past_caches(
+        tr_ticket_piece(conn->owner, moving->ticket, moving->run.layer, moving->run.first + i), source,
+        piece_bytes); /* R1 */
     moving->n_copied++;
     conn->stream.has_moved = true;
     if (moving->n_copied == moving->run.n_pieces)

@@ -3,7 +3,7 @@
  *
  *   plain   read:  kernel --readv--> where the caller says           no copy of ours
  *           write: where the caller says --sendmsg--> kernel
- *   TLS     read:  kernel --> OpenSSL's buffer (128 KiB at a time) --decrypt--> where the caller says
+ *   TLS     read:  kernel --> OpenSSL's buffer (two records at a time) --decrypt--> where the caller says
  *           write: caller --encrypt, BATCH at a time--> out --send--> kernel
  *
  * Under TLS OpenSSL writes its records into `out` instead of into the socket, so that sixteen records cost
@@ -26,7 +26,7 @@
 
 #define BATCH_BYTES   ((size_t)256 << 10)
 #define RECORD_BYTES  ((size_t)16 << 10)
-#define READ_AHEAD    ((size_t)128 << 10)
+#define READ_AHEAD    ((size_t)32 << 10)
 #define REKEY_BYTES   (UINT64_C(64) << 30)
 #define MAX_PUT_BYTES ((size_t)64 << 10)
 #define MAX_DESCRIPTORS                                                                                      \

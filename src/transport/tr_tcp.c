@@ -10,19 +10,28 @@
  * read any more.  It also lets the digest be computed while the bytes pass, when they are in the cache
  * anyway.
  *
+ * Sending copies.  Pages could be lent to the socket instead (vmsplice, splice), but the kernel reads lent
+ * pages until the last byte is read at the far end, or acknowledged where that is another host, so that
+ * STOPPED would have to wait for the network; and it is the receiver that limits: what it copies is then no
+ * longer in a cache (docs/performance.md has the figures).
+ *
  * The receiver checks a header against the ticket before it reads a byte of payload, and from then on knows
  * for each byte where it goes.  What belongs to a ticket unknown or given up is read into scratch memory: the
  * framing stays intact, and other transfers on the connection do not suffer. */
+#include "transport/tr_digest_priv.h"
 #include "transport/tr_priv.h"
 
 #include <stdlib.h>
-#include <xxhash.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 
 #define HEADER_BYTES (KV_FRAME_PREFIX_BYTES + KV_FRAME_DATA_BYTES)
+
+/* Of payload in one system call: the digest reads it right after, while the second-level cache still holds
+ * it. */
+#define CALL_BYTES ((size_t)256 << 10)
 
 enum sending { SEND_IDLE, SEND_SENDING, SEND_ENDING, SEND_FLUSHING };
 enum receiving { RECV_HEAD, RECV_BODY, RECV_TAIL };
@@ -83,6 +92,11 @@ static bool tcp_is_busy(const struct tr_conn *conn)
 
 /* ---- sender ---- */
 
+static uint64_t end_of_call(const struct moving *moving, uint64_t at)
+{
+    return moving->payload_bytes - at < CALL_BYTES ? moving->payload_bytes : at + CALL_BYTES;
+}
+
 static void begin_frame(struct tr_conn *conn, struct moving *moving)
 {
     const struct tr_batch *batch = &moving->batch;
@@ -101,7 +115,7 @@ static void begin_frame(struct tr_conn *conn, struct moving *moving)
     moving->sending = SEND_SENDING;
     conn->progress_ns = clock_now_ns();
     if (moving->digest != NULL)
-        XXH3_64bits_reset(moving->digest);
+        tr_digest_reset(moving->digest);
 }
 
 static uint8_t *source_piece(const struct tr_conn *conn, const struct tr_batch *batch, uint32_t i)
@@ -112,24 +126,23 @@ static uint8_t *source_piece(const struct tr_conn *conn, const struct tr_batch *
                                                         batch->layer, batch->blocks[i]);
 }
 
-/* The rest of the payload from offset at, as far as the entries go. */
+/* The rest of the payload from offset at, as far as the entries and CALL_BYTES go. */
 static int gather_payload(const struct tr_conn *conn, uint64_t at, struct iovec *iov, int n_iov)
 {
     static const uint8_t zeros[TR_SCRATCH_BYTES];
     const struct moving *moving = conn->moving;
     size_t piece_bytes = conn->owner->opts.geometry.piece_bytes;
+    uint64_t end = end_of_call(moving, at);
     int n = 0;
 
-    while (n < n_iov && at < moving->payload_bytes) {
+    while (n < n_iov && at < end) {
         size_t within = (size_t)(at % piece_bytes), len_bytes;
 
         if (moving->is_void) {
-            uint64_t left_bytes = moving->payload_bytes - at;
-
-            len_bytes = left_bytes < sizeof(zeros) ? (size_t)left_bytes : sizeof(zeros);
+            len_bytes = end - at < sizeof(zeros) ? (size_t)(end - at) : sizeof(zeros);
             iov[n].iov_base = (void *)(uintptr_t)zeros;
         } else {
-            len_bytes = piece_bytes - within;
+            len_bytes = end - at < piece_bytes - within ? (size_t)(end - at) : piece_bytes - within;
             iov[n].iov_base = source_piece(conn, &moving->batch, (uint32_t)(at / piece_bytes)) + within;
         }
         iov[n++].iov_len = len_bytes;
@@ -145,7 +158,7 @@ static void update_digest(struct moving *moving, const struct iovec *iov, size_t
     for (; len_bytes > 0; iov++) {
         size_t n = iov->iov_len < len_bytes ? iov->iov_len : len_bytes;
 
-        XXH3_64bits_update(moving->digest, iov->iov_base, n);
+        tr_digest_update(moving->digest, iov->iov_base, n);
         len_bytes -= n;
     }
 }
@@ -284,7 +297,7 @@ static int receive_head(struct tr_conn *conn, struct moving *moving, struct faul
     if (rc != 0)
         tr_conn_reject(conn, moving->run.ticket, rc);
     if (moving->digest != NULL)
-        XXH3_64bits_reset(moving->digest);
+        tr_digest_reset(moving->digest);
     moving->receiving = RECV_BODY;
     conn->progress_ns = clock_now_ns();
     return 1;
@@ -293,7 +306,7 @@ static int receive_head(struct tr_conn *conn, struct moving *moving, struct faul
 static int scatter_payload(const struct tr_conn *conn, const struct moving *moving, struct iovec *iov)
 {
     size_t piece_bytes = conn->owner->opts.geometry.piece_bytes;
-    uint64_t at = moving->at_bytes;
+    uint64_t at = moving->at_bytes, end = end_of_call(moving, at);
     int n = 0;
 
     if (moving->ticket == NULL) {
@@ -303,13 +316,13 @@ static int scatter_payload(const struct tr_conn *conn, const struct moving *movi
         iov[0].iov_len = left_bytes < TR_SCRATCH_BYTES ? (size_t)left_bytes : TR_SCRATCH_BYTES;
         return 1;
     }
-    for (; n < TR_MAX_IOV && at < moving->payload_bytes; n++) {
+    for (; n < TR_MAX_IOV && at < end; n++) {
         size_t within = (size_t)(at % piece_bytes);
 
         iov[n].iov_base = tr_ticket_piece(conn->owner, moving->ticket, moving->run.layer,
                                           moving->run.first + (uint32_t)(at / piece_bytes)) +
                           within;
-        iov[n].iov_len = piece_bytes - within;
+        iov[n].iov_len = end - at < piece_bytes - within ? (size_t)(end - at) : piece_bytes - within;
         at += iov[n].iov_len;
     }
     return n;

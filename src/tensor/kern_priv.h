@@ -133,7 +133,8 @@ struct kern_q8 {
     void (*direct)(const struct tile_q8 *tile); /* over chunks as they are; may be NULL */
     uint32_t direct_panels;                     /* it takes whole groups of so many */
     void (*pack)(const struct pack *pack);
-    kern_peak peak; /* dots of four per lane, so many a round: */
+    void (*close)(void); /* on each rank at the end of a job that used these; may be NULL */
+    kern_peak peak;      /* dots of four per lane, so many a round: */
     uint32_t peak_chains;
 };
 
@@ -141,6 +142,7 @@ struct kern_q8 {
 struct kern_dots {
     void (*tile)(const struct tile *tile);
     void (*pack)(const struct pack *pack);
+    void (*close)(void); /* as of kern_q8 */
     bool (*is_usable)(void);
 };
 
@@ -149,8 +151,10 @@ struct kern_table {
     const char *family;
     const struct kern_vec *vec;
     const struct kern_q8 *q8;
-    const struct kern_dots *dots; /* if the CPU runs them; NULL: FMAs do */
-    bool has_int8_dot;            /* the CPU has an instruction for q8's dots */
+    const struct kern_dots *dots;  /* if the CPU runs them; NULL: FMAs do */
+    bool has_int8_dot;             /* the CPU has an instruction for q8's dots */
+    const struct kern_q8 *q8_many; /* instead of q8 for so many tokens or more; may be NULL */
+    uint32_t many_tokens;
     bool (*is_usable)(void);
 };
 
@@ -163,6 +167,9 @@ extern const uint32_t kern_n_tables;
 bool kern_can_flush(void);
 uint32_t kern_flush_begin(void);
 void kern_flush_end(uint32_t before);
+/* AMX: the CPU has it, the kernel of the system lets this process use it, and the compiler knew it. */
+bool kern_has_amx_int8(void);
+bool kern_has_amx_bf16(void);
 /* PEAK_BF16_CHAINS dots of two per lane and round; NULL: the CPU has no such instruction. */
 kern_peak kern_bf16_peak(void);
 

@@ -58,6 +58,7 @@ struct product {
     const float *x; /* packed: tile after tile */
     bool is_q8;
     void (*pack)(const struct pack *pack);
+    void (*close)(void);    /* see kern_q8; may be NULL */
     size_t qblk_bytes;      /* of q8's packed activations, per token */
     uint32_t n_k;           /* elements along K: columns, or pairs of them */
     uint32_t element_cols;  /* 1 or 2 */
@@ -395,6 +396,8 @@ static void product_job(void *arg, unsigned rank, unsigned n_ranks)
         if (to >= product->n_panels && n_whole < product->n_panels) /* the ragged one at the end */
             run_panels(product, n_whole, product->n_panels);
     }
+    if (product->close != NULL)
+        product->close();
     if (is_flushed)
         kern_flush_end(before);
 }
@@ -433,6 +436,9 @@ void matmul(struct team *team, const struct matmul_args *args)
                 : weight->is_paired ? weight->table->dots->pack
                 : weight->is_dots   ? weight->table->vec->pack_swapped
                                     : weight->table->vec->pack_f32,
+        .close = is_q8               ? q8->close
+                 : weight->is_paired ? weight->table->dots->close
+                                     : NULL,
         .qblk_bytes = quant_act_bytes(quant_form(weight->type), q8->quant_bytes),
         .n_k = weight->is_dots ? (weight->cols + 1) / 2 * (weight->is_paired ? 1 : 2) : weight->cols,
         .element_cols = weight->is_paired ? 2 : 1,

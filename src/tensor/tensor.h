@@ -165,11 +165,13 @@ void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x
 struct tensor_limits {
     double read_gbs;
     double fp32_tflops;
-    double bf16_tflops; /* 0: no such instruction */
-    double int8_tops;   /* 0: no such instruction */
+    double bf16_tflops;  /* 0: no such instruction */
+    double int8_tops;    /* 0: no such instruction */
+    const char *int8_by; /* whose peak that is: "AMX" or "vectors" */
 };
-void tensor_limits_measure(struct team *team, struct tensor_limits *out);
+/* Of what this table's kernels use: a prompt's integer dots may be those of another unit than a vector's. */
+void tensor_limits_measure(struct team *team, const struct kern_table *table, struct tensor_limits *out);
 /* Three short runs of each: the machine as it is now, for what is timed right before or after. */
-void tensor_limits_glance(struct team *team, struct tensor_limits *out);
+void tensor_limits_glance(struct team *team, const struct kern_table *table, struct tensor_limits *out);
 
 #endif

@@ -280,10 +280,10 @@ int main(int argc, char **argv)
     bench.scratch = bench_need(mem_aligned(64, matmul_scratch_bytes(MAX_N, FFN)));
     for (size_t i = 0; i < floats; i++)
         bench.x[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
-    tensor_limits_measure(bench.team, &bench.limits);
-    printf("table %s, %u threads; limits: read %.1f GB/s, FP32 %.3f TFLOPS, BF16 %.3f, INT8 %.3f TOPS\n",
+    tensor_limits_measure(bench.team, bench.table, &bench.limits);
+    printf("table %s, %u threads; limits: read %.1f GB/s, FP32 %.3f TFLOPS, BF16 %.3f, INT8 %.3f TOPS (%s)\n",
            kern_table_name(bench.table), team_size(bench.team), bench.limits.read_gbs,
-           bench.limits.fp32_tflops, bench.limits.bf16_tflops, bench.limits.int8_tops);
+           bench.limits.fp32_tflops, bench.limits.bf16_tflops, bench.limits.int8_tops, bench.limits.int8_by);
     for (int i = 0; i < N_TYPES && !is_attention_only; i++)
         if (only_type < 0 || types[i] == (enum dtype)only_type)
             bench_type(&bench, types[i], only_n);

@@ -35,7 +35,8 @@ static const char HELP[] =
     "  --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
     "  --threads N      compute threads (default: all CPUs)\n"
     "  --kernels NAME   auto, scalar, avx2 or avx512\n"
-    "  --bf16 MATH      BF16 weights times BF16 activations: dots (default), or F32: exact\n"
+    "  --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
+    "                   (default: auto, tiles with AMX, else dots)\n"
     "  --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
     "  --json           one JSON object instead of a table\n"
     "  --help           this text\n";
@@ -237,6 +238,7 @@ static void measure_machine(struct benching *b)
     raise_to(&b->limits.read_gbs, seen.read_gbs);
     raise_to(&b->limits.fp32_tflops, seen.fp32_tflops);
     raise_to(&b->limits.bf16_tflops, seen.bf16_tflops);
+    raise_to(&b->limits.tiles_tflops, seen.tiles_tflops);
     raise_to(&b->limits.int8_tops, seen.int8_tops);
     b->limits.int8_by = seen.int8_by;
 }
@@ -281,6 +283,7 @@ static int print_json(const struct benching *b)
     buf_printf(&out,
                ",\"threads\":%u,\"limits\":{\"read_gbs\":%.3f,\"fp32_tflops\":%.4f,\"bf16_tflops\":%.4f,",
                team_size(b->rig->team), b->limits.read_gbs, b->limits.fp32_tflops, b->limits.bf16_tflops);
+    buf_printf(&out, "\"bf16_tiles_tflops\":%.4f,", b->limits.tiles_tflops);
     buf_printf(&out, "\"int8_tops\":%.4f,\"int8_by\":\"%s\"},\"runs\":[", b->limits.int8_tops,
                b->limits.int8_by);
     for (uint32_t i = 0; i < b->n_tests; i++) {
@@ -300,16 +303,20 @@ static int print_json(const struct benching *b)
 
 static int print_table(const struct benching *b)
 {
+    static const char *const math[] = {
+        [BF16_TILES] = " by BF16 tiles", [BF16_DOTS] = " by BF16 dots", [BF16_EXACT] = ""};
+    bool is_tiled = model_bf16_math(b->rig->model) == BF16_TILES;
     struct buf name = {0};
 
     json_put_str(&name, model_name(b)); /* a file may call itself anything, terminal escapes too */
     printf("%s, %s%s, %u threads, %s kernels\n", name.data ? (char *)name.data : "",
-           model_config(b->rig->model)->weight_type, model_uses_dots(b->rig->model) ? " by BF16 dots" : "",
+           model_config(b->rig->model)->weight_type, math[model_bf16_math(b->rig->model)],
            team_size(b->rig->team), model_kernels_name(b->rig->model));
     buf_fini(&name);
-    printf("limits: read %.1f GB/s, fp32 %.3f TFLOPS, bf16 %.3f TFLOPS, int8 %.3f TOPS (%s)\n\n",
-           b->limits.read_gbs, b->limits.fp32_tflops, b->limits.bf16_tflops, b->limits.int8_tops,
-           b->limits.int8_by);
+    printf("limits: read %.1f GB/s, fp32 %.3f TFLOPS, bf16 %.3f TFLOPS (%s), int8 %.3f TOPS (%s)\n\n",
+           b->limits.read_gbs, b->limits.fp32_tflops,
+           is_tiled ? b->limits.tiles_tflops : b->limits.bf16_tflops, is_tiled ? "tiles" : "dots",
+           b->limits.int8_tops, b->limits.int8_by);
     printf("%-14s %12s %12s %12s %9s\n", "test", "median t/s", "min", "max", "of limit");
     for (uint32_t i = 0; i < b->n_tests; i++) {
         const struct bench_result *r = &b->results[i];

@@ -136,6 +136,9 @@ static void measure(struct team *team, const struct effort *effort, const struct
     out->fp32_tflops =
         measure_peak(team, effort, table->vec->peak, table->vec->tile_tokens * LANES * 2) / 1e12;
     out->bf16_tflops = measure_peak(team, effort, kern_bf16_peak(), PEAK_BF16_CHAINS * LANES * 4) / 1e12;
+    out->tiles_tflops =
+        measure_peak(team, effort, kern_tiles_peak(), (double)PEAK_TILES_CHAINS * LANES * TILES_COLS * 2) /
+        1e12;
     out->int8_tops = measure_peak(team, effort, table->has_int8_dot ? q8->peak : NULL,
                                   (double)q8->peak_chains * LANES * 8) /
                      1e12;

@@ -3,7 +3,8 @@
  * beside what this machine's own measured limits would allow (a roofline, Williams et al. 2009):
  *
  *   arithmetic   two operations per weight and token, at the int8 peak for quantised matrices where the
- *                CPU has such instructions, at the bf16 peak for BF16 dots, else at the fp32 peak;
+ *                CPU has such instructions, at their own peaks for BF16 dots and tiles, else at the fp32
+ *                peak;
  *                attention at the fp32 peak
  *   reading      all weights once per step, and the KV of each sequence's context
  *
@@ -37,8 +38,8 @@ void bench_work_of(const struct rig *rig, struct bench_work *out)
         const struct gguf_tensor *tensor = gguf_tensor_at(rig->gguf, i);
         bool is_head = bytes_is(tensor->name, config->is_tied ? "token_embd.weight" : "output.weight");
         bool is_int8 = dtype_info(tensor->type)->qblk_weights > 1;
-        bool is_bf16 =
-            tensor->type == DTYPE_BF16 ? !rig->bf16_is_exact : tensor->type == DTYPE_F16 && rig->converts_f16;
+        bool is_bf16 = tensor->type == DTYPE_BF16 ? rig->bf16 != BF16_EXACT
+                                                  : tensor->type == DTYPE_F16 && rig->converts_f16;
         double macs = (double)tensor->dims[0] * (double)tensor->dims[1];
 
         if (tensor->n_dims != 2 || (!is_head && bytes_is(tensor->name, "token_embd.weight")))
@@ -50,16 +51,18 @@ void bench_work_of(const struct rig *rig, struct bench_work *out)
         else
             *(is_int8 ? &out->int8_macs : is_bf16 ? &out->bf16_macs : &out->float_macs) += macs;
     }
+    out->math = model_bf16_math(rig->model);
     out->attn_macs = 2.0 * config->n_layers * config->n_heads * config->head_dim;
     out->weight_bytes = (double)config->weight_bytes;
     out->kv_bytes = (double)kv_layout_block_bytes(layout) / layout->block_tokens;
 }
 
-static double compute_s(const struct tensor_limits *limits, double int8_macs, double bf16_macs,
-                        double float_macs)
+static double compute_s(const struct tensor_limits *limits, enum bf16_math math, double int8_macs,
+                        double bf16_macs, double float_macs)
 {
     double int8_tops = limits->int8_tops > 0 ? limits->int8_tops : limits->fp32_tflops;
-    double bf16_tflops = limits->bf16_tflops > 0 ? limits->bf16_tflops : limits->fp32_tflops;
+    double by_bf16 = math == BF16_TILES ? limits->tiles_tflops : limits->bf16_tflops;
+    double bf16_tflops = by_bf16 > 0 ? by_bf16 : limits->fp32_tflops;
 
     return 2 * int8_macs / (int8_tops * 1e12) + 2 * bf16_macs / (bf16_tflops * 1e12) +
            2 * float_macs / (limits->fp32_tflops * 1e12);
@@ -82,7 +85,7 @@ double bench_limit_s(const struct bench_work *work, const struct tensor_limits *
         context = (test->depth ? test->depth : BENCH_BATCH_DEPTH) + BENCH_BATCH_STEPS / 2.0;
     else
         context = test->depth + test->n / 2.0;
-    compute = compute_s(limits, tokens * work->int8_macs + heads * work->head_int8_macs,
+    compute = compute_s(limits, work->math, tokens * work->int8_macs + heads * work->head_int8_macs,
                         tokens * work->bf16_macs + heads * work->head_bf16_macs,
                         tokens * work->float_macs + heads * work->head_float_macs +
                             tokens * context * work->attn_macs);

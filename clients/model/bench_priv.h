@@ -25,9 +25,10 @@ void bench_test_name(const struct bench_test *test, char out[32]); /* "pp512", "
 
 /* ---- bench_limit.c: what the machine would allow ---- */
 
-struct bench_work {    /* of a model, per token */
-    double int8_macs;  /* multiply-adds of the layers in Q8_0 matrices */
-    double bf16_macs;  /* with BF16 dots */
+struct bench_work {   /* of a model, per token */
+    double int8_macs; /* multiply-adds of the layers in Q8_0 matrices */
+    double bf16_macs; /* with BF16 dots or tiles: */
+    enum bf16_math math;
     double float_macs; /* and in the others */
     double head_int8_macs, head_bf16_macs, head_float_macs;
     double attn_macs;    /* per token of context */

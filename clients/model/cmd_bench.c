@@ -35,7 +35,8 @@ static const char HELP[] =
     "  --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
     "  --threads N      compute threads (default: all CPUs)\n"
     "  --kernels NAME   auto, scalar, avx2 or avx512\n"
-    "  --bf16 MATH      BF16 weights times BF16 activations: dots (default), or F32: exact\n"
+    "  --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
+    "                   (default: auto, tiles with AMX, else dots)\n"
     "  --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
     "  --json           one JSON object instead of a table\n"
     "  --help           this text\n";
@@ -64,6 +65,7 @@ struct bench_result {
 struct benching {
     const struct bench_args *args;
     struct rig *rig;
+    const struct kern_table *table; /* that the model uses */
     struct tensor_limits limits;
     struct bench_work work;
     struct bench_test tests[BENCH_MAX_TESTS];
@@ -199,13 +201,13 @@ static int run_test(struct benching *b, uint32_t index, struct fault *fault)
     int rc = bench_prepare(b->rig, test, fault);
 
     bench_test_name(test, result->name);
-    tensor_limits_glance(b->rig->team, &before);
+    tensor_limits_glance(b->rig->team, b->table, &before);
     for (uint32_t i = 0; i < repeat && rc == 0; i++) {
         rc = bench_once(b->rig, test, &seconds);
         if (rc < 0)
             return fault_set(fault, rc, "%s: %s", result->name, err_text(rc));
         rates[i] = bench_tokens(test) / seconds;
-        tensor_limits_glance(b->rig->team, &after);
+        tensor_limits_glance(b->rig->team, b->table, &after);
         fractions[i] = limit_s_between(b, test, &before, &after) / seconds;
         before = after;
         fprintf(stderr, "%s %u/%u: %.2f tokens/s\n", result->name, i + 1, repeat, rates[i]);
@@ -232,11 +234,13 @@ static void measure_machine(struct benching *b)
     struct tensor_limits seen;
 
     fprintf(stderr, "measuring the machine\n");
-    tensor_limits_measure(b->rig->team, &seen);
+    tensor_limits_measure(b->rig->team, b->table, &seen);
     raise_to(&b->limits.read_gbs, seen.read_gbs);
     raise_to(&b->limits.fp32_tflops, seen.fp32_tflops);
     raise_to(&b->limits.bf16_tflops, seen.bf16_tflops);
+    raise_to(&b->limits.tiles_tflops, seen.tiles_tflops);
     raise_to(&b->limits.int8_tops, seen.int8_tops);
+    b->limits.int8_by = seen.int8_by;
 }
 
 static int run_all(struct benching *b, struct fault *fault)
@@ -244,6 +248,7 @@ static int run_all(struct benching *b, struct fault *fault)
     int rc = 0;
 
     list_tests(b);
+    b->table = kern_table_get(model_kernels_name(b->rig->model));
     bench_work_of(b->rig, &b->work);
     measure_machine(b);
     for (uint32_t i = 0; i < b->n_tests && rc == 0; i++)
@@ -278,7 +283,9 @@ static int print_json(const struct benching *b)
     buf_printf(&out,
                ",\"threads\":%u,\"limits\":{\"read_gbs\":%.3f,\"fp32_tflops\":%.4f,\"bf16_tflops\":%.4f,",
                team_size(b->rig->team), b->limits.read_gbs, b->limits.fp32_tflops, b->limits.bf16_tflops);
-    buf_printf(&out, "\"int8_tops\":%.4f},\"runs\":[", b->limits.int8_tops);
+    buf_printf(&out, "\"bf16_tiles_tflops\":%.4f,", b->limits.tiles_tflops);
+    buf_printf(&out, "\"int8_tops\":%.4f,\"int8_by\":\"%s\"},\"runs\":[", b->limits.int8_tops,
+               b->limits.int8_by);
     for (uint32_t i = 0; i < b->n_tests; i++) {
         const struct bench_result *r = &b->results[i];
 
@@ -296,15 +303,20 @@ static int print_json(const struct benching *b)
 
 static int print_table(const struct benching *b)
 {
+    static const char *const math[] = {
+        [BF16_TILES] = " by BF16 tiles", [BF16_DOTS] = " by BF16 dots", [BF16_EXACT] = ""};
+    bool is_tiled = model_bf16_math(b->rig->model) == BF16_TILES;
     struct buf name = {0};
 
     json_put_str(&name, model_name(b)); /* a file may call itself anything, terminal escapes too */
     printf("%s, %s%s, %u threads, %s kernels\n", name.data ? (char *)name.data : "",
-           model_config(b->rig->model)->weight_type, model_uses_dots(b->rig->model) ? " by BF16 dots" : "",
+           model_config(b->rig->model)->weight_type, math[model_bf16_math(b->rig->model)],
            team_size(b->rig->team), model_kernels_name(b->rig->model));
     buf_fini(&name);
-    printf("limits: read %.1f GB/s, fp32 %.3f TFLOPS, bf16 %.3f TFLOPS, int8 %.3f TOPS\n\n",
-           b->limits.read_gbs, b->limits.fp32_tflops, b->limits.bf16_tflops, b->limits.int8_tops);
+    printf("limits: read %.1f GB/s, fp32 %.3f TFLOPS, bf16 %.3f TFLOPS (%s), int8 %.3f TOPS (%s)\n\n",
+           b->limits.read_gbs, b->limits.fp32_tflops,
+           is_tiled ? b->limits.tiles_tflops : b->limits.bf16_tflops, is_tiled ? "tiles" : "dots",
+           b->limits.int8_tops, b->limits.int8_by);
     printf("%-14s %12s %12s %12s %9s\n", "test", "median t/s", "min", "max", "of limit");
     for (uint32_t i = 0; i < b->n_tests; i++) {
         const struct bench_result *r = &b->results[i];

@@ -44,7 +44,8 @@ static const char HELP[] =
     "  --kv TYPE            keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
     "  --threads N          compute threads (default: all CPUs)\n"
     "  --kernels NAME       auto, scalar, avx2 or avx512\n"
-    "  --bf16 MATH          BF16 weights times BF16 activations: dots (default), or F32: exact\n"
+    "  --bf16 MATH          BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
+    "                       (default: auto, tiles with AMX, else dots)\n"
     "  --convert-f16 T      bf16: F16 weights are rounded to BF16 (default: no)\n"
     "  --help               this text\n";
 

@@ -69,11 +69,11 @@ static bool show_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 
 int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)
 {
-    struct rig rig = {.bf16_is_exact = opts->bf16_is_exact, .converts_f16 = opts->converts_f16};
+    struct rig rig = {.bf16 = opts->bf16, .converts_f16 = opts->converts_f16};
     struct showing showing = {.is_shown = !opts->is_quiet && isatty(STDERR_FILENO), .percent = 101};
     struct model_opts model_opts = {.kernels = opts->kernels,
                                     .kv_type = opts->kv_type,
-                                    .bf16_is_exact = opts->bf16_is_exact,
+                                    .bf16 = opts->bf16,
                                     .converts_f16 = opts->converts_f16,
                                     .on_progress = show_progress,
                                     .progress_arg = &showing};
@@ -237,9 +237,23 @@ static bool parse_kv(const char *command, const char *text, enum kv_type *out)
     return false;
 }
 
+static bool parse_math(const char *command, const char *text, enum bf16_math *out)
+{
+    static const char *const names[] = {
+        [BF16_AUTO] = "auto", [BF16_TILES] = "tiles", [BF16_DOTS] = "dots", [BF16_EXACT] = "exact"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum bf16_math)i;
+            return true;
+        }
+    fprintf(stderr, "baton-model %s: --bf16 is auto, tiles, dots or exact, not \"%s\"\n", command, text);
+    return false;
+}
+
 bool rig_take_option(const char *command, int option, struct rig_opts *opts)
 {
-    static const char *const MATH[] = {"dots", "exact"}, *const TYPES[] = {"no", "bf16"};
+    static const char *const TYPES[] = {"no", "bf16"};
 
     switch (option) {
     case RIG_OPT_KV:
@@ -250,7 +264,7 @@ bool rig_take_option(const char *command, int option, struct rig_opts *opts)
         opts->kernels = optarg;
         return true;
     case RIG_OPT_BF16:
-        return parse_either(command, "bf16", optarg, MATH, &opts->bf16_is_exact);
+        return parse_math(command, optarg, &opts->bf16);
     case RIG_OPT_CONVERT:
         return parse_either(command, "convert-f16", optarg, TYPES, &opts->converts_f16);
     default:

@@ -13,8 +13,9 @@ struct rig_opts {
     const char *kernels; /* NULL: the best */
     unsigned n_threads;  /* 0: all CPUs */
     enum kv_type kv_type;
-    bool bf16_is_exact, converts_f16; /* see model_opts */
-    bool is_quiet;                    /* no progress on stderr */
+    enum bf16_math bf16; /* see model_opts */
+    bool converts_f16;   /* see model_opts */
+    bool is_quiet;       /* no progress on stderr */
 };
 
 struct rig_seats { /* what rig_start makes room for */
@@ -29,8 +30,9 @@ struct rig { /* a zeroed one is empty */
     struct team *team;
     struct model *model;
     struct mem_region arena;
-    kv_block_id *blocks;              /* [n_sequences * per_sequence] */
-    bool bf16_is_exact, converts_f16; /* as asked for */
+    kv_block_id *blocks; /* [n_sequences * per_sequence] */
+    enum bf16_math bf16; /* as asked for */
+    bool converts_f16;   /* as asked for */
     uint32_t per_sequence;
     uint32_t batch_tokens;
     struct engine engine;

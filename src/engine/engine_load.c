@@ -20,7 +20,7 @@ int engine_model_load(const struct engine_load_opts *opts, struct fault *fault, 
                                     .kv_type = opts->kv_type,
                                     .block_tokens = opts->block_tokens,
                                     .context_length = opts->context_length,
-                                    .bf16_is_exact = opts->bf16_is_exact,
+                                    .bf16 = opts->bf16,
                                     .converts_f16 = opts->converts_f16,
                                     .on_progress = opts->on_progress,
                                     .progress_arg = opts->progress_arg};

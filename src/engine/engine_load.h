@@ -8,6 +8,7 @@
 #include "base/team.h"
 #include "engine/engine.h"
 #include "gguf/gguf.h"
+#include "tensor/tensor.h"
 
 struct engine_model; /* weights, packed for the kernels */
 
@@ -18,7 +19,8 @@ struct engine_load_opts {
     enum kv_type kv_type;
     uint32_t block_tokens;                                                     /* 0: 32 */
     uint32_t context_length;                                                   /* 0: the model's own */
-    bool bf16_is_exact, converts_f16;                                          /* see model_opts */
+    enum bf16_math bf16;                                                       /* see model_opts */
+    bool converts_f16;                                                         /* see model_opts */
     bool (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); /* NULL, or false: give up */
     void *progress_arg;
 };

@@ -2,10 +2,10 @@
 /* Building a model: metadata (arch.c), RoPE (rope.c), weights (weights.c), in that order, so that everything
  * which can be wrong with a file is found before its weights are copied.
  *
- * The numerics id names the arithmetic: which kernels (BF16 dots have an id of their own), which forward
- * pass, and the sines that this machine's mathematical library gives.  Two workers whose ids differ do not
- * exchange KV. Weights that were converted are the file's no more: converted F16 counts as BF16 dots, which
- * no F16 file without the option has. */
+ * The numerics id names the arithmetic: which kernels (BF16 dots and BF16 tiles have ids of their own), which
+ * forward pass, and the sines that this machine's mathematical library gives.  Two workers whose ids differ
+ * do not exchange KV. Weights that were converted are the file's no more: converted F16 counts as BF16 dots
+ * or tiles, which no F16 file without the option has. */
 #include "model/model_priv.h"
 
 #include "base/check.h"
@@ -83,6 +83,7 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
 {
     struct model_config *config = &model->config;
 
+    model->bf16 = BF16_EXACT;
     model->table = kern_table_get(opts->kernels ? opts->kernels : "auto");
     if (model->table == NULL)
         return fault_set(fault, E_UNSUPPORTED, "kernels \"%s\" are unknown or cannot run on this CPU",
@@ -101,6 +102,20 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
         return fault_set(fault, E_INVAL, "blocks of %u tokens; must be a multiple of 16, at most 128",
                          model->layout.block_tokens);
     return 0;
+}
+
+static uint64_t kernels_id(const struct model *model)
+{
+    switch (model_bf16_math(model)) {
+    case BF16_TILES:
+        return kern_tiles_numerics_id(model->table);
+    case BF16_DOTS:
+        return kern_dots_numerics_id(model->table);
+    case BF16_AUTO:
+    case BF16_EXACT:
+        break;
+    }
+    return kern_numerics_id(model->table);
 }
 
 int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opts, struct fault *fault,
@@ -122,7 +137,7 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
         model_free(model);
         return rc;
     }
-    model->numerics_id = (model->uses_dots ? kern_dots_numerics_id : kern_numerics_id)(model->table);
+    model->numerics_id = kernels_id(model);
     for (unsigned i = 0; i < model->n_ropes; i++)
         model->numerics_id =
             (model->numerics_id ^ rope_digest(&model->ropes[i])) * UINT64_C(0x9e3779b97f4a7c15);
@@ -141,9 +156,9 @@ void model_free(struct model *model)
     free(model);
 }
 
-bool model_uses_dots(const struct model *model)
+enum bf16_math model_bf16_math(const struct model *model)
 {
-    return model->uses_dots;
+    return model->bf16;
 }
 
 const struct model_config *model_config(const struct model *model)

@@ -15,6 +15,7 @@
 #include "base/team.h"
 #include "gguf/gguf.h"
 #include "kv/layout.h"
+#include "tensor/tensor.h"
 
 struct model_config { /* shapes, in the field's standard terms */
     char arch[32];    /* "llama", "qwen2" */
@@ -54,8 +55,8 @@ struct model_opts {
     enum kv_type kv_type;
     uint32_t block_tokens;   /* 0: 32 */
     uint32_t context_length; /* 0: the model's own; larger is refused */
-    bool bf16_is_exact; /* activations stay F32 where weights are BF16; else they are rounded to BF16 too */
-    bool converts_f16;  /* F16 matrices become BF16 */
+    enum bf16_math bf16;     /* how BF16 matrices are multiplied; BF16_AUTO: as is fastest here */
+    bool converts_f16;       /* F16 matrices become BF16 */
     /* Called now and then while weights are packed; may be NULL.  False ends it with E_CANCELLED. */
     bool (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_arg;
@@ -74,7 +75,8 @@ const struct model_config *model_config(const struct model *model);
 const struct kv_layout *model_kv_layout(const struct model *model);
 /* Of the kernels, of the forward pass and of this machine's sines: equal ids compute equal bits. */
 uint64_t model_numerics_id(const struct model *model);
-bool model_uses_dots(const struct model *model); /* BF16 dots have a part in the logits */
+/* BF16_TILES or BF16_DOTS where these have a part in the logits, else BF16_EXACT. */
+enum bf16_math model_bf16_math(const struct model *model);
 const char *model_kernels_name(const struct model *model);
 
 /* ---- for those who write models ---- */

@@ -80,7 +80,7 @@ struct model {
     const float *final_norm; /* [hidden] */
     float *vectors;          /* owns all norms and biases */
     uint64_t numerics_id;
-    bool uses_dots; /* of some matrix */
+    enum bf16_math bf16; /* of some matrix; BF16_EXACT: of none */
 };
 
 struct bound_layer {

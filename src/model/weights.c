@@ -222,15 +222,20 @@ static const float *pack_vector(struct loading *load, const struct gguf_tensor *
 int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dtype type,
                    const struct weight_part *parts, uint32_t n_parts, uint32_t cols, struct weight *out)
 {
-    bool is_brain =
-        type == DTYPE_BF16 ? !load->opts->bf16_is_exact : type == DTYPE_F16 && load->opts->converts_f16;
-    int rc = (is_brain ? weight_pack_dots : weight_pack)(load->model->table, type, parts, n_parts, cols,
-                                                         load->team, out);
+    const struct kern_table *table = load->model->table;
+    enum bf16_math asked = load->opts->bf16;
+    bool is_converted = type == DTYPE_F16 && load->opts->converts_f16; /* rounded, so activations are too */
+    bool is_brain = is_converted || (type == DTYPE_BF16 && asked != BF16_EXACT);
+    bool is_tiles = is_brain && kern_bf16_math(table, asked == BF16_EXACT ? BF16_AUTO : asked) == BF16_TILES;
+    int rc = (is_tiles   ? weight_pack_tiles
+              : is_brain ? weight_pack_dots
+                         : weight_pack)(table, type, parts, n_parts, cols, load->team, out);
 
     if (rc < 0)
         return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)from->name.len_bytes,
                          (const char *)from->name.data, err_text(rc));
-    load->model->uses_dots |= out->is_dots;
+    if (out->is_dots)
+        load->model->bf16 = out->is_tiles ? BF16_TILES : BF16_DOTS;
     return 0;
 }
 

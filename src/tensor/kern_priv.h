@@ -13,8 +13,11 @@ enum {
     PANEL_ROWS = 16,   /* lanes: output rows of a panel */
     QBLK_WEIGHTS = 32, /* along K, per scale of activations */
     MAX_BLOCK_TOKENS = 128,
-    MAX_TILE_TOKENS = 12,
+    MAX_TILE_TOKENS = 12, /* of tiles in vector registers */
+    TILES_TOKENS = 32,    /* of a tile function for BF16 tiles */
+    TILES_COLS = 32,      /* that BF16 tiles add up before they add to the sum */
     PEAK_BF16_CHAINS = 12,
+    PEAK_TILES_CHAINS = 64,
 };
 
 /* y[t][16*p + lane] (+)= sum over k of x[t][k] * w[p][k][lane], for n_tokens x n_panels*16 outputs.  Full
@@ -32,6 +35,7 @@ struct tile {
     /* Fetched meanwhile; NULL: what lies ahead in these panels and those behind them. */
     const char *next;
     size_t next_k_bytes, next_panel_bytes;
+    size_t next_bytes; /* BF16 tiles: of each panel; the others: one next_k_bytes for each k */
 };
 
 /* The same over quantised weights, chunk after chunk (quant_priv.h). */
@@ -101,7 +105,10 @@ struct kern_vec {
     void (*tile_f16)(const struct tile *tile);
     void (*tile_bf16)(const struct tile *tile);
     void (*pack_f32)(const struct pack *pack);
+    /* BF16 tiles by FMAs, over weights and activations with each pair's second first; n_k whole TILES_COLS */
+    void (*slices_f32)(const struct tile *tile);
     void (*pack_swapped)(const struct pack *pack); /* rounded to BF16, each pair's second first */
+    void (*pack_slices)(const struct pack *pack);  /* the same, filled up to whole TILES_COLS with zeros */
     void (*widen_f16)(const uint16_t *in, float *out, size_t n); /* n a multiple of 16 */
     void (*widen_bf16)(const uint16_t *in, float *out, size_t n);
 
@@ -133,14 +140,16 @@ struct kern_q8 {
     void (*direct)(const struct tile_q8 *tile); /* over chunks as they are; may be NULL */
     uint32_t direct_panels;                     /* it takes whole groups of so many */
     void (*pack)(const struct pack *pack);
-    kern_peak peak; /* dots of four per lane, so many a round: */
+    void (*close)(void); /* on each rank at the end of a job that used these; may be NULL */
+    kern_peak peak;      /* dots of four per lane, so many a round: */
     uint32_t peak_chains;
 };
 
-/* BF16 dots: elements are pairs along K, 32 bits wide, in weights as in activations. */
+/* BF16 dots, or tiles: elements are pairs along K, 32 bits wide, in weights as in activations. */
 struct kern_dots {
     void (*tile)(const struct tile *tile);
     void (*pack)(const struct pack *pack);
+    void (*close)(void); /* as of kern_q8 */
     bool (*is_usable)(void);
 };
 
@@ -149,8 +158,11 @@ struct kern_table {
     const char *family;
     const struct kern_vec *vec;
     const struct kern_q8 *q8;
-    const struct kern_dots *dots; /* if the CPU runs them; NULL: FMAs do */
-    bool has_int8_dot;            /* the CPU has an instruction for q8's dots */
+    const struct kern_dots *dots;  /* if the CPU runs them; NULL: FMAs do */
+    const struct kern_dots *tiles; /* the same for BF16 tiles */
+    bool has_int8_dot;             /* the CPU has an instruction for q8's dots */
+    const struct kern_q8 *q8_many; /* instead of q8 for so many tokens or more; may be NULL */
+    uint32_t many_tokens;
     bool (*is_usable)(void);
 };
 
@@ -163,7 +175,16 @@ extern const uint32_t kern_n_tables;
 bool kern_can_flush(void);
 uint32_t kern_flush_begin(void);
 void kern_flush_end(uint32_t before);
+/* AMX: the CPU has it, the kernel of the system lets this process use it, and the compiler knew it. */
+bool kern_has_amx_int8(void);
+bool kern_has_amx_bf16(void);
+/* A BF16 number to try an instruction with: of any size between 2^-20 and 2^20 times 2^(exponent - 127), or
+ * zero, or a subnormal. */
+struct rng;
+uint16_t kern_trial_number(struct rng *rng, uint32_t exponent);
 /* PEAK_BF16_CHAINS dots of two per lane and round; NULL: the CPU has no such instruction. */
 kern_peak kern_bf16_peak(void);
+/* PEAK_TILES_CHAINS x 16 outputs, 32 columns of each, a round; NULL: no such instruction. */
+kern_peak kern_tiles_peak(void);
 
 #endif

@@ -17,8 +17,10 @@
 void KERN(tile_f32)(const struct tile *tile);
 void KERN(tile_f16)(const struct tile *tile);
 void KERN(tile_bf16)(const struct tile *tile);
+void KERN(slices_f32)(const struct tile *tile);
 void KERN(pack_f32)(const struct pack *pack);
 void KERN(pack_swapped)(const struct pack *pack);
+void KERN(pack_slices)(const struct pack *pack);
 void KERN(widen_f16)(const uint16_t *in, float *out, size_t n);
 void KERN(widen_bf16)(const uint16_t *in, float *out, size_t n);
 

@@ -151,6 +151,61 @@ void KERN(tile_bf16)(const struct tile *tile)
     tile_by_height(tile, FROM_BF16);
 }
 
+/* ---- BF16 tiles ---- */
+
+/* Every second element of a slice, from `first` on, added up from zero. */
+static inline __attribute__((always_inline)) void slice_chain(const struct tile *tile, const float *w,
+                                                              size_t first, uint32_t n_tokens, v16 *sums)
+{
+#pragma GCC unroll 12
+    for (uint32_t t = 0; t < n_tokens; t++)
+        sums[t] = v16_zero();
+#pragma GCC unroll 1
+    for (size_t k = first; k < first + TILES_COLS; k += 2) {
+        v16 lanes = v16_load(w + k * PANEL_ROWS);
+
+#pragma GCC unroll 12
+        for (uint32_t t = 0; t < n_tokens; t++)
+            sums[t] = v16_fma(lanes, v16_set1(tile->x[k * n_tokens + t]), sums[t]);
+    }
+}
+
+/* What kern_amx_bf16.c does: odd and even columns of a slice in chains of their own, then both to the sum.
+ * One panel at a time: two chains for each token fill the registers. */
+static inline __attribute__((always_inline)) void slices_panel(const struct tile *tile, uint32_t panel,
+                                                               uint32_t n_tokens)
+{
+    const float *w = (const float *)tile->w + panel * tile->panel_step;
+    float *y = tile->y + (size_t)panel * PANEL_ROWS;
+    v16 odd[TILE_TOKENS], even[TILE_TOKENS];
+
+    for (size_t k = 0; k < tile->n_k; k += TILES_COLS) {
+        slice_chain(tile, w, k, n_tokens, odd);
+        slice_chain(tile, w, k + 1, n_tokens, even);
+#pragma GCC unroll 12
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            v16 before = tile->is_first && k == 0 ? v16_zero() : v16_load(y + t * tile->y_step);
+
+            v16_store(y + t * tile->y_step, v16_add(before, v16_add(even[t], odd[t])));
+        }
+    }
+}
+
+void KERN(slices_f32)(const struct tile *tile)
+{
+    for (uint32_t p = 0; p < tile->n_panels; p++)
+        switch (tile->n_tokens) {
+#define CASE(height)                                                                                         \
+    case height:                                                                                             \
+        slices_panel(tile, p, height);                                                                       \
+        break;
+            TILE_HEIGHTS(CASE)
+#undef CASE
+        }
+}
+
+/* ---- activations ---- */
+
 void KERN(pack_f32)(const struct pack *pack)
 {
     float *out = (float *)pack->out + (size_t)pack->from * pack->n_tokens;
@@ -190,6 +245,15 @@ void KERN(pack_swapped)(const struct pack *pack)
             out[t] = k + 1 < pack->to ? round_to_bf16(pair[1]) : 0.0f;
             out[n + t] = round_to_bf16(pair[0]);
         }
+}
+
+void KERN(pack_slices)(const struct pack *pack)
+{
+    uint32_t packed = (pack->to + 1) / 2 * 2, end = (pack->to + TILES_COLS - 1) / TILES_COLS * TILES_COLS;
+
+    KERN(pack_swapped)(pack);
+    memset((float *)pack->out + (size_t)packed * pack->n_tokens, 0,
+           (size_t)(end - packed) * pack->n_tokens * sizeof(float));
 }
 
 void KERN(widen_f16)(const uint16_t *in, float *out, size_t n)

@@ -8,12 +8,11 @@
  * the whole team, each calibrated to take some 60 ms, so that a machine shared with others is measured as it
  * is; a glance is three shorter runs.
  *
- * Peaks are those of the vector instructions that the kernels use; tile units (AMX) would do more and are not
- * counted.
+ * Peaks are those of the instructions that the kernels of a table use; the integer peak is that of prompts,
+ * be it of vectors or of AMX tiles, full ones.
  */
 #include <stdlib.h>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "tensor/kern_priv.h"
@@ -128,26 +127,30 @@ static double measure_reading(struct team *team, const struct effort *effort, co
     return (double)len_bytes / least;
 }
 
-static void measure(struct team *team, const struct effort *effort, struct tensor_limits *out)
+static void measure(struct team *team, const struct effort *effort, const struct kern_table *table,
+                    struct tensor_limits *out)
 {
-    const struct kern_table *table = kern_table_get("auto");
+    const struct kern_q8 *q8 = table->q8_many != NULL ? table->q8_many : table->q8;
 
-    ASSERT(table != NULL);
     out->read_gbs = measure_reading(team, effort, table) / 1e9;
     out->fp32_tflops =
         measure_peak(team, effort, table->vec->peak, table->vec->tile_tokens * LANES * 2) / 1e12;
     out->bf16_tflops = measure_peak(team, effort, kern_bf16_peak(), PEAK_BF16_CHAINS * LANES * 4) / 1e12;
-    out->int8_tops = measure_peak(team, effort, table->has_int8_dot ? table->q8->peak : NULL,
-                                  table->q8->peak_chains * LANES * 8) /
+    out->tiles_tflops =
+        measure_peak(team, effort, kern_tiles_peak(), (double)PEAK_TILES_CHAINS * LANES * TILES_COLS * 2) /
+        1e12;
+    out->int8_tops = measure_peak(team, effort, table->has_int8_dot ? q8->peak : NULL,
+                                  (double)q8->peak_chains * LANES * 8) /
                      1e12;
+    out->int8_by = table->q8_many != NULL ? "AMX" : "vectors";
 }
 
-void tensor_limits_measure(struct team *team, struct tensor_limits *out)
+void tensor_limits_measure(struct team *team, const struct kern_table *table, struct tensor_limits *out)
 {
-    measure(team, &thorough, out);
+    measure(team, &thorough, table, out);
 }
 
-void tensor_limits_glance(struct team *team, struct tensor_limits *out)
+void tensor_limits_glance(struct team *team, const struct kern_table *table, struct tensor_limits *out)
 {
-    measure(team, &glance, out);
+    measure(team, &glance, table, out);
 }

@@ -49,6 +49,16 @@ libkern_avx512vnni_a_CFLAGS = $(kern_cflags_avx512) -mavx512vnni
 libkern_avx512bf16_a_SOURCES = src/tensor/kern_bf16.c
 libkern_avx512bf16_a_CPPFLAGS = $(kern_cppflags_avx512)
 libkern_avx512bf16_a_CFLAGS = $(kern_cflags_avx512) -mavx512bf16
+if KERNELS_AMX
+libtensor_a_SOURCES += src/tensor/amx.c
+noinst_LIBRARIES += libkern_amx.a
+kern_libs += libkern_amx.a
+libkern_amx_a_SOURCES = src/tensor/amx_priv.h src/tensor/kern_amx_peak.c src/tensor/kern_amx_bf16.c
+libkern_amx_a_CPPFLAGS = $(kern_cppflags_avx512)
+libkern_amx_a_CFLAGS = $(kern_cflags_avx512) -mamx-tile -mamx-int8 -mamx-bf16 -mavx512bf16
+else
+libtensor_a_SOURCES += src/tensor/no_amx.c
+endif
 else
 if KERNELS_ARM
 libtensor_a_SOURCES += src/tensor/tables_arm.c src/tensor/no_dots.c
@@ -67,7 +77,7 @@ else
 libtensor_a_SOURCES += src/tensor/tables_other.c src/tensor/no_dots.c
 endif
 endif
-EXTRA_DIST += src/tensor/tables_x86.c src/tensor/tables_arm.c src/tensor/tables_other.c src/tensor/no_dots.c src/tensor/v16_neon_priv.h \
+EXTRA_DIST += src/tensor/amx.c src/tensor/no_amx.c src/tensor/tables_x86.c src/tensor/tables_arm.c src/tensor/tables_other.c src/tensor/no_dots.c src/tensor/v16_neon_priv.h \
 	src/tensor/b64_neon_priv.h src/tensor/q8_sdot_priv.h src/tensor/q8_usdot_priv.h
 
 noinst_PROGRAMS += tests/bench/bench_attention

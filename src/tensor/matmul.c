@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products: who computes what, in which order the memory is walked.  The arithmetic is in kern_tile.c
- * and kern_q8.c.
+/* Matrix products: who computes what, in which order the memory is walked.  The arithmetic is in kern_tile.c,
+ * kern_bf16.c, kern_amx_bf16.c and kern_q8.c.
  *
  *                 K                    tokens
  *          +-------------+        +----+----+----+--       1. every rank packs its share of K of all
@@ -32,6 +32,7 @@
 
 enum {
     SLICE_K = 256,
+    TILES_SLICE_K = 512, /* pairs: sums cost more to fetch and to put back than in registers of their own */
     MAX_SLICE_PANELS = 2,
     Q8_SLICE_CHUNKS = 2,
     Q8_MAX_SLICE_PANELS = 4,
@@ -58,6 +59,7 @@ struct product {
     const float *x; /* packed: tile after tile */
     bool is_q8;
     void (*pack)(const struct pack *pack);
+    void (*close)(void);    /* see kern_q8; may be NULL */
     size_t qblk_bytes;      /* of q8's packed activations, per token */
     uint32_t n_k;           /* elements along K: columns, or pairs of them */
     uint32_t element_cols;  /* 1 or 2 */
@@ -68,11 +70,18 @@ struct product {
     uint32_t unit_panels;
     uint32_t slice_panels; /* that a tile function takes at once */
     bool is_direct;        /* few tiles: weights are used as they are */
+    bool is_tiles;         /* BF16 tiles, by instruction */
 };
 
 struct token_tile {
     uint32_t first, n;
 };
+
+/* What multiplies this weight's pairs. */
+static const struct kern_dots *dots_of(const struct weight *weight)
+{
+    return weight->is_tiles ? weight->table->tiles : weight->table->dots;
+}
 
 /* Tiles of nearly equal height. */
 static struct token_tile tile_at(const struct product *product, uint32_t index)
@@ -144,7 +153,7 @@ struct region {
     uint32_t k, n_k;
     const void *next; /* see struct tile */
     size_t next_k_bytes, next_panel_bytes;
-    size_t next_bytes; /* quantised: of each panel, for each tile */
+    size_t next_bytes; /* quantised and BF16 tiles: of each panel, for each tile */
 };
 
 /* n_tiles, from the one with these tokens on: one, or for quantised types several of equal height. */
@@ -186,6 +195,7 @@ static void call_tile(const struct product *product, const struct region *region
             .next = region->next,
             .next_k_bytes = region->next_k_bytes,
             .next_panel_bytes = region->next_panel_bytes,
+            .next_bytes = region->next_bytes,
         });
 }
 
@@ -203,7 +213,7 @@ static void run_tile(const struct product *product, const struct region *region,
         return;
     }
     for (; n_tiles > 0; n_tiles--, tokens.first += tokens.n, y += tokens.n * args->y_stride) {
-        _Alignas(64) float whole[MAX_TILE_TOKENS][PANEL_ROWS] = {{0}};
+        _Alignas(64) float whole[TILES_TOKENS][PANEL_ROWS] = {{0}};
 
         for (uint32_t t = 0; t < tokens.n && region->k > 0; t++)
             memcpy(whole[t], y + t * args->y_stride, n_rows * sizeof(float));
@@ -220,7 +230,7 @@ static struct region region_of(const struct product *product, uint32_t panel, ui
     const struct weight *weight = product->args->weight;
     const struct kern_vec *vec = product->table->vec;
     const char *base = weight_panel(weight, panel);
-    size_t panel_bytes = weight_panel_bytes(weight->type, weight->cols);
+    size_t panel_bytes = weight_panel_bytes(weight);
     struct region region = {.panel = panel, .n_panels = n_panels, .k = k, .n_k = n_k};
 
     if (product->is_q8) {
@@ -233,7 +243,7 @@ static struct region region_of(const struct product *product, uint32_t panel, ui
     }
     region.w = base + (size_t)k * PANEL_ROWS * product->element_bytes;
     region.panel_step = panel_bytes / product->element_bytes;
-    region.tile = weight->is_paired            ? product->table->dots->tile
+    region.tile = weight->is_paired            ? dots_of(weight)->tile
                   : weight->type == DTYPE_F16  ? vec->tile_f16
                   : weight->type == DTYPE_BF16 ? vec->tile_bf16
                                                : vec->tile_f32;
@@ -254,7 +264,7 @@ static void widen_region(const struct product *product, struct region *region, f
             (const uint16_t *)region->w + p * region->panel_step, buffer + p * n, n);
     region->w = buffer;
     region->panel_step = n;
-    region->tile = vec->tile_f32;
+    region->tile = product->args->weight->is_tiles ? vec->slices_f32 : vec->tile_f32;
 }
 
 /* Has the same slice of other panels fetched while this region is worked on. */
@@ -280,9 +290,14 @@ static void run_sliced(const struct product *product, uint32_t from, uint32_t to
             struct region region = region_of(product, panel, n_panels, k, n_k);
 
             fetch_next(product, &region, panel + n_panels < to ? panel + n_panels : from);
+            const char *next = region.next;
+            region.next_bytes = n_k * region.next_k_bytes / (end_tile - first_tile) + 1;
             widen_region(product, &region, buffer);
-            for (uint32_t i = first_tile; i < end_tile; i++)
+            for (uint32_t i = first_tile; i < end_tile; i++) {
+                if (product->is_tiles)
+                    region.next = next + (i - first_tile) * region.next_bytes;
                 run_tile(product, &region, tile_at(product, i), 1);
+            }
         }
     }
 }
@@ -395,6 +410,8 @@ static void product_job(void *arg, unsigned rank, unsigned n_ranks)
         if (to >= product->n_panels && n_whole < product->n_panels) /* the ragged one at the end */
             run_panels(product, n_whole, product->n_panels);
     }
+    if (product->close != NULL)
+        product->close();
     if (is_flushed)
         kern_flush_end(before);
 }
@@ -417,12 +434,25 @@ size_t matmul_scratch_bytes(uint32_t max_tokens, uint32_t max_cols)
     return sizeof(struct scratch) + (size_t)max_tokens * (max_cols + QBLK_WEIGHTS) * sizeof(float);
 }
 
+/* Along K. */
+static uint32_t n_elements(const struct weight *weight)
+{
+    uint32_t cols = weight->is_tiles  ? weight_tiles_cols(weight)
+                    : weight->is_dots ? (weight->cols + 1) / 2 * 2
+                                      : weight->cols;
+
+    return weight->is_paired ? cols / 2 : cols;
+}
+
 void matmul(struct team *team, const struct matmul_args *args)
 {
     const struct weight *weight = args->weight;
     const struct kern_q8 *q8 = weight->table->q8;
     bool is_q8 = weight_is_quant(weight->type);
-    uint32_t tile_tokens = is_q8 ? q8->tile_tokens : weight->table->vec->tile_tokens;
+    bool is_tiles = weight->is_tiles && weight->is_paired;
+    uint32_t tile_tokens = is_q8      ? q8->tile_tokens
+                           : is_tiles ? (uint32_t)TILES_TOKENS
+                                      : weight->table->vec->tile_tokens;
     struct product product = {
         .args = args,
         .table = weight->table,
@@ -430,23 +460,31 @@ void matmul(struct team *team, const struct matmul_args *args)
         .scratch = args->scratch,
         .is_q8 = is_q8,
         .pack = is_q8               ? q8->pack
-                : weight->is_paired ? weight->table->dots->pack
+                : weight->is_paired ? dots_of(weight)->pack
+                : weight->is_tiles  ? weight->table->vec->pack_slices
                 : weight->is_dots   ? weight->table->vec->pack_swapped
                                     : weight->table->vec->pack_f32,
+        .close = is_q8               ? q8->close
+                 : weight->is_paired ? dots_of(weight)->close
+                                     : NULL,
         .qblk_bytes = quant_act_bytes(quant_form(weight->type), q8->quant_bytes),
-        .n_k = weight->is_dots ? (weight->cols + 1) / 2 * (weight->is_paired ? 1 : 2) : weight->cols,
+        .n_k = n_elements(weight),
         .element_cols = weight->is_paired ? 2 : 1,
-        .slice_k = is_q8 ? weight->cols : SLICE_K,
+        .slice_k = is_q8      ? weight->cols
+                   : is_tiles ? TILES_SLICE_K
+                              : SLICE_K,
         .element_bytes = weight->is_paired ? 4 : weight_plain_bytes(weight->type),
         .n_tiles = (args->n + tile_tokens - 1) / tile_tokens,
         .n_panels = weight_n_panels(weight->rows),
         .slice_panels = is_q8 ? q8->tile_panels : weight->table->vec->tile_panels,
+        .is_tiles = is_tiles,
     };
 
     if (args->n == 0 || weight->rows == 0)
         return;
     ASSERT((uintptr_t)args->scratch % 64 == 0);
-    product.is_direct = is_q8 ? product.n_tiles <= DIRECT_TILES && q8->direct != NULL : product.n_tiles == 1;
+    product.is_direct = is_q8 ? product.n_tiles <= DIRECT_TILES && q8->direct != NULL
+                              : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
     product.unit_panels =
         unit_panels(product.n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
     /* One row of floats is packed already. */

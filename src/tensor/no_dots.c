@@ -21,3 +21,8 @@ kern_peak kern_bf16_peak(void)
 {
     return NULL;
 }
+
+kern_peak kern_tiles_peak(void)
+{
+    return NULL;
+}

@@ -3,14 +3,16 @@
  *
  * All tables give the same bits: each float operation is the same in every one of them and in the same order,
  * and integer dots are exact.  So there is one numerics id, to be changed together with any change of the
- * arithmetic; and another one for models that multiply with BF16 dots, whose activations are rounded.
+ * arithmetic; and two more for models that multiply with BF16 dots or tiles, whose activations are rounded
+ * and whose products are added in another order.
  */
 #include "tensor/kern_priv.h"
 
 #include <string.h>
 
-#define NUMERICS_ID      UINT64_C(0x6261746f6e2d0002) /* "baton-", version */
-#define DOTS_NUMERICS_ID UINT64_C(0x6261746f6e620002) /* "batonb" */
+#define NUMERICS_ID       UINT64_C(0x6261746f6e2d0002) /* "baton-", version */
+#define DOTS_NUMERICS_ID  UINT64_C(0x6261746f6e620002) /* "batonb" */
+#define TILES_NUMERICS_ID UINT64_C(0x6261746f6e740002) /* "batont" */
 
 const struct kern_table *kern_table_get(const char *name)
 {
@@ -51,6 +53,12 @@ uint64_t kern_dots_numerics_id(const struct kern_table *table)
     return DOTS_NUMERICS_ID;
 }
 
+uint64_t kern_tiles_numerics_id(const struct kern_table *table)
+{
+    (void)table;
+    return TILES_NUMERICS_ID;
+}
+
 bool kern_has_dots(const struct kern_table *table)
 {
     (void)table;
@@ -60,6 +68,20 @@ bool kern_has_dots(const struct kern_table *table)
 bool kern_has_fast_dots(const struct kern_table *table)
 {
     return table->dots != NULL && table->dots->is_usable();
+}
+
+bool kern_has_fast_tiles(const struct kern_table *table)
+{
+    return table->tiles != NULL && table->tiles->is_usable();
+}
+
+enum bf16_math kern_bf16_math(const struct kern_table *table, enum bf16_math asked)
+{
+    if (!kern_has_dots(table))
+        return BF16_EXACT;
+    if (asked == BF16_AUTO)
+        return kern_has_fast_tiles(table) ? BF16_TILES : BF16_DOTS;
+    return asked;
 }
 
 void rms_norm(const struct kern_table *table, const float *x, const float *gain, uint32_t n, float eps,

@@ -10,7 +10,8 @@
  *
  * Which of them run here is asked of the CPU.  BF16 dots go with the AVX-512 tables where the CPU has them
  * and they do what FMAs over flushed numbers do: what a vendor's manual leaves open is not taken on trust,
- * the instruction is tried on random numbers first.  All others use FMAs, which give the same bits.  The BF16
+ * the instruction is tried on random numbers first.  All others use FMAs, which give the same bits.  So it is
+ * with BF16 tiles (amx.c).  The BF16
  * peak is the CPU's, whichever table measures it.
  */
 #include <pthread.h>
@@ -21,6 +22,7 @@
 #include "base/cpu.h"
 #include "tensor/kern_priv.h"
 
+extern const struct kern_dots kern_tiles_amx;
 extern const struct kern_vec kern_vec_scalar, kern_vec_avx2, kern_vec_avx512;
 extern const struct kern_q8 kern_q8_scalar, kern_q8_madd256, kern_q8_vnni256, kern_q8_madd512,
     kern_q8_vnni512;
@@ -75,8 +77,7 @@ void kern_flush_end(uint32_t before)
     _mm_setcsr(before);
 }
 
-/* A BF16 number of any size between 2^-20 and 2^20 times `scale`, or zero, or a subnormal. */
-static uint16_t trial_number(struct rng *rng, uint32_t exponent)
+uint16_t kern_trial_number(struct rng *rng, uint32_t exponent)
 {
     uint32_t bits = (uint32_t)rng_u64(rng);
     uint32_t e = exponent - 20 + bits % 41;
@@ -93,10 +94,10 @@ static bool trial_agrees(struct rng *rng, uint32_t exponent)
 
     for (int k = 0; k < TRIAL_PAIRS; k++)
         for (int i = 0; i < 2; i++) {
-            x[k][i] = trial_number(rng, exponent);
+            x[k][i] = kern_trial_number(rng, exponent);
             x_swapped[k][1 - i] = bf16_to_f32(x[k][i]);
             for (int lane = 0; lane < PANEL_ROWS; lane++)
-                w_swapped[k][1 - i][lane] = w[k][lane][i] = trial_number(rng, exponent);
+                w_swapped[k][1 - i][lane] = w[k][lane][i] = kern_trial_number(rng, exponent);
         }
     struct tile tile = {.w = w,
                         .panel_step = TRIAL_PAIRS * PANEL_ROWS,
@@ -176,6 +177,7 @@ const struct kern_table kern_tables[] = {
         .vec = &kern_vec_avx512,
         .q8 = &kern_q8_madd512,
         .dots = &dots_avx512,
+        .tiles = &kern_tiles_amx,
         .is_usable = has_avx512,
     },
     {
@@ -184,6 +186,7 @@ const struct kern_table kern_tables[] = {
         .vec = &kern_vec_avx512,
         .q8 = &kern_q8_vnni512,
         .dots = &dots_avx512,
+        .tiles = &kern_tiles_amx,
         .has_int8_dot = true,
         .is_usable = has_avx512_vnni,
     },

@@ -21,12 +21,24 @@ struct kern_table; /* one per instruction set; opaque outside the folder */
  * "avx2-madd", "avx2-vnni", "avx512-madd", "avx512-vnni".  NULL: unknown name or not runnable here. */
 const struct kern_table *kern_table_get(const char *name);
 const char *kern_table_name(const struct kern_table *table);
-/* Of the arithmetic; the second one where BF16 dots have a part in it. */
+/* How BF16 weights are multiplied.  Each gives bits of its own, the same by every table. */
+enum bf16_math {
+    BF16_AUTO,  /* what is fastest here: tiles if they go by instruction, else dots */
+    BF16_TILES, /* activations rounded to BF16, products added as AMX tiles do */
+    BF16_DOTS,  /* the same, added as vdpbf16ps does */
+    BF16_EXACT, /* activations in F32 */
+};
+/* What asking for this comes to with this table: never BF16_AUTO, and BF16_EXACT without kern_has_dots(). */
+enum bf16_math kern_bf16_math(const struct kern_table *table, enum bf16_math asked);
+/* Of the arithmetic; the other two where BF16 dots or tiles have a part in it. */
 uint64_t kern_numerics_id(const struct kern_table *table);
 uint64_t kern_dots_numerics_id(const struct kern_table *table);
-/* BF16 dots: can be done, here; and by an instruction rather than by FMAs that give the same bits. */
+uint64_t kern_tiles_numerics_id(const struct kern_table *table);
+/* BF16 dots and tiles: can be done, here; and by an instruction rather than by FMAs that give the same bits.
+ */
 bool kern_has_dots(const struct kern_table *table);
 bool kern_has_fast_dots(const struct kern_table *table);
+bool kern_has_fast_tiles(const struct kern_table *table);
 /* The tables that can run here, from plain to best; NULL past the last. */
 const struct kern_table *kern_table_at(uint32_t index);
 
@@ -36,6 +48,7 @@ struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     const struct kern_table *table;
     enum dtype type;    /* of what is kept */
     bool is_dots;       /* BF16 times activations that are rounded to BF16, subnormals flushed */
+    bool is_tiles;      /* and whose products are added as AMX tiles do; columns filled up to 32 */
     bool is_paired;     /* and laid out for the instruction that does so */
     uint8_t lookup[16]; /* of types whose quants are entries of a table */
     uint32_t rows;
@@ -61,6 +74,9 @@ int weight_pack(const struct kern_table *table, enum dtype type, const struct we
 /* BF16, or F16 rounded to it, for BF16 dots (exact BF16 where kern_has_dots() is false). */
 int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
+/* The same for BF16 tiles. */
+int weight_pack_tiles(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
+                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
 void weight_fini(struct weight *weight);
 /* One row, de-quantised: out [cols].  For token embeddings. */
 void weight_row(const struct weight *weight, uint32_t row, float *out);
@@ -165,11 +181,14 @@ void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x
 struct tensor_limits {
     double read_gbs;
     double fp32_tflops;
-    double bf16_tflops; /* 0: no such instruction */
-    double int8_tops;   /* 0: no such instruction */
+    double bf16_tflops;  /* of dots; 0: no such instruction */
+    double tiles_tflops; /* of BF16 tiles; 0: no such instruction */
+    double int8_tops;    /* 0: no such instruction */
+    const char *int8_by; /* whose peak that is: "AMX" or "vectors" */
 };
-void tensor_limits_measure(struct team *team, struct tensor_limits *out);
+/* Of what this table's kernels use: a prompt's integer dots may be those of another unit than a vector's. */
+void tensor_limits_measure(struct team *team, const struct kern_table *table, struct tensor_limits *out);
 /* Three short runs of each: the machine as it is now, for what is timed right before or after. */
-void tensor_limits_glance(struct team *team, struct tensor_limits *out);
+void tensor_limits_glance(struct team *team, const struct kern_table *table, struct tensor_limits *out);
 
 #endif

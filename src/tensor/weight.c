@@ -92,7 +92,7 @@ static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
 
     team_split(weight_n_panels(weight->rows), 1, rank, n_ranks, &first, &end);
     for (uint32_t p = (uint32_t)first; p < end; p++) {
-        char *panel = (char *)weight->panels + p * weight_panel_bytes(weight->type, weight->cols);
+        char *panel = (char *)weight->panels + p * weight_panel_bytes(weight);
         const char *rows[PANEL_ROWS];
 
         for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
@@ -137,7 +137,7 @@ static int pack_as(enum dtype type, const struct weight_part *parts, uint32_t n_
 
     weight.rows = (uint32_t)rows;
     struct mem_region region;
-    size_t panel_bytes = weight_panel_bytes(weight.type, cols), len_bytes;
+    size_t panel_bytes = weight_panel_bytes(&weight), len_bytes;
     if (__builtin_mul_overflow(panel_bytes, weight_n_panels(weight.rows), &len_bytes))
         return E_NOMEM;
     int rc = mem_region_open(len_bytes, false, false, "weights", &region);
@@ -170,6 +170,14 @@ int weight_pack(const struct kern_table *table, enum dtype type, const struct we
     return rc;
 }
 
+static int pack_bf16(enum dtype type, const struct weight_part *parts, uint32_t n_parts, struct team *team,
+                     struct weight *out)
+{
+    if (type != DTYPE_F16 && type != DTYPE_BF16)
+        return E_UNSUPPORTED;
+    return pack_as(type, parts, n_parts, team, out);
+}
+
 int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
 {
@@ -178,8 +186,23 @@ int weight_pack_dots(const struct kern_table *table, enum dtype type, const stru
                             .cols = cols,
                             .is_dots = kern_has_dots(table),
                             .is_paired = kern_has_fast_dots(table)};
-    int rc = type == DTYPE_F16 || type == DTYPE_BF16 ? pack_as(type, parts, n_parts, team, &weight)
-                                                     : E_UNSUPPORTED;
+    int rc = pack_bf16(type, parts, n_parts, team, &weight);
+
+    if (rc == 0)
+        *out = weight;
+    return rc;
+}
+
+int weight_pack_tiles(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
+                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
+{
+    struct weight weight = {.table = table,
+                            .type = DTYPE_BF16,
+                            .cols = cols,
+                            .is_dots = kern_has_dots(table),
+                            .is_tiles = kern_has_dots(table),
+                            .is_paired = kern_has_fast_tiles(table)};
+    int rc = pack_bf16(type, parts, n_parts, team, &weight);
 
     if (rc == 0)
         *out = weight;

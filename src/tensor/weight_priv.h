@@ -2,7 +2,8 @@
 /* Where things are inside packed weights.
  *
  *     F32 F16 BF16   [panel] { [k][lane] }     padded to 64 bytes
- *     BF16 for dots  [panel] { [k/2][lane][2] }, or, for FMAs, [k/2][2][lane] with k + 1 before k
+ *     BF16 for dots  [panel] { [k/2][lane][2] }, or, for FMAs, [k/2][2][lane] with k + 1 before k; for tiles
+ *                    zeros up to the next multiple of TILES_COLS
  *     quantised      [panel] { [chunk] }       see quant_priv.h
  */
 #ifndef TENSOR_WEIGHT_PRIV_H
@@ -41,16 +42,24 @@ struct weight_lane {
 void weight_dots_pack(const struct weight *weight, enum dtype source, const struct weight_lane *to);
 void weight_dots_row(const struct weight *weight, const void *panel, uint32_t lane, float *out);
 
-static inline size_t weight_panel_bytes(enum dtype type, uint32_t cols)
+/* Of BF16 tiles: the columns that are multiplied, zeros included. */
+static inline uint32_t weight_tiles_cols(const struct weight *weight)
 {
-    if (weight_is_quant(type))
-        return quant_panel_at(quant_form(type), cols);
-    return ((size_t)cols * PANEL_ROWS * weight_plain_bytes(type) + 63) / 64 * 64;
+    return weight->cols / TILES_COLS * TILES_COLS + (weight->cols % TILES_COLS != 0 ? TILES_COLS : 0);
+}
+
+static inline size_t weight_panel_bytes(const struct weight *weight)
+{
+    uint32_t cols = weight->is_tiles ? weight_tiles_cols(weight) : weight->cols;
+
+    if (weight_is_quant(weight->type))
+        return quant_panel_at(quant_form(weight->type), cols);
+    return ((size_t)cols * PANEL_ROWS * weight_plain_bytes(weight->type) + 63) / 64 * 64;
 }
 
 static inline const char *weight_panel(const struct weight *weight, uint32_t panel)
 {
-    return (const char *)weight->panels + panel * weight_panel_bytes(weight->type, weight->cols);
+    return (const char *)weight->panels + panel * weight_panel_bytes(weight);
 }
 
 /* weight_quant.c: a chunk of n_qblks from column k on, taken from a panel's rows (NULL: none, stays zero). */

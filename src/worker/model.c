@@ -21,6 +21,10 @@
 #define DRAFT_ROWS 64 /* guesses of a step, all sequences together */
 
 static const char *const kernel_names[] = {"auto", "scalar", "avx2", "avx512"};
+static const enum bf16_math bf16_maths[] = {[WORKER_BF16_AUTO] = BF16_AUTO,
+                                            [WORKER_BF16_TILES] = BF16_TILES,
+                                            [WORKER_BF16_DOTS] = BF16_DOTS,
+                                            [WORKER_BF16_EXACT] = BF16_EXACT};
 
 static void name_model(struct worker *worker)
 {
@@ -200,7 +204,7 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
                                     .kv_type = (enum kv_type)conf->kv_type,
                                     .block_tokens = (uint32_t)conf->kv_block_tokens,
                                     .context_length = (uint32_t)conf->context,
-                                    .bf16_is_exact = conf->bf16 == WORKER_BF16_EXACT,
+                                    .bf16 = bf16_maths[conf->bf16],
                                     .converts_f16 = conf->convert_f16 == WORKER_CONVERT_BF16,
                                     .on_progress = on_progress,
                                     .progress_arg = &progress};

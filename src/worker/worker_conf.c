@@ -59,14 +59,15 @@
          "bf16",                                                                                             \
          CONFIG_ENUM,                                                                                        \
          KEY(bf16),                                                                                          \
-         "dots",                                                                                             \
+         "auto",                                                                                             \
          0,                                                                                                  \
          0,                                                                                                  \
-         "dots|exact",                                                                                       \
+         "auto|tiles|dots|exact",                                                                            \
          false,                                                                                              \
-         "How BF16 weights are multiplied. dots: with activations rounded to BF16 too, twice as fast where " \
-         "the CPU has AVX512_BF16, the same bits where it has not. exact: with F32 activations. All "        \
-         "workers of a model agree, or they do not hand over to each other."},                               \
+         "How BF16 weights are multiplied. tiles, dots: with activations rounded to BF16 too, added as AMX " \
+         "tiles or AVX512_BF16 do it: fast where the CPU has these, the same bits where it has not. exact: " \
+         "with F32 activations. auto: tiles where the CPU has AMX, else dots. All workers of a model "       \
+         "agree, or they do not hand over to each other: where CPUs differ, say which."},                    \
         {"engine",                                                                                           \
          "convert_f16",                                                                                      \
          CONFIG_ENUM,                                                                                        \

@@ -7,7 +7,7 @@
 #include "config/config.h"
 
 enum worker_engine_kind { WORKER_ENGINE_CPU, WORKER_ENGINE_SIM };
-enum worker_bf16 { WORKER_BF16_DOTS, WORKER_BF16_EXACT };
+enum worker_bf16 { WORKER_BF16_AUTO, WORKER_BF16_TILES, WORKER_BF16_DOTS, WORKER_BF16_EXACT };
 enum worker_convert { WORKER_CONVERT_NO, WORKER_CONVERT_BF16 };
 enum worker_transport {
     WORKER_TRANSPORT_AUTO,

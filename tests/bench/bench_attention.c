@@ -265,7 +265,7 @@ int main(int argc, char **argv)
     }
     if (bench.table == NULL || team_new(&(struct team_opts){.n_threads = n_threads}, &bench.team) != 0)
         return 1;
-    tensor_limits_measure(bench.team, &bench.limits);
+    tensor_limits_measure(bench.team, bench.table, &bench.limits);
     printf("table %s, %u threads; limits: read %.1f GB/s, FP32 %.3f TFLOPS\n", kern_table_name(bench.table),
            team_size(bench.team), bench.limits.read_gbs, bench.limits.fp32_tflops);
     bench_all(&bench, only_shape, only_type);

@@ -112,13 +112,13 @@ static void bench_type(const struct bench *bench, enum dtype type)
         n = (uint32_t)(COLD_BYTES / bytes_of(type, ROWS)) + 1;
         n = n > MAX_COPIES ? MAX_COPIES : n;
     }
-    tensor_limits_glance(bench->team, &before);
+    tensor_limits_glance(bench->team, bench->table, &before);
     for (int pass = 0; pass < bench->n_passes; pass++) {
         double seconds = 0;
 
         for (uint32_t i = 0; i < n; i++)
             seconds += seconds_of(bench, bench->team, &weights[i]);
-        tensor_limits_glance(bench->team, &after);
+        tensor_limits_glance(bench->team, bench->table, &after);
         readings[pass] = (before.read_gbs + after.read_gbs) / 2;
         products[pass] = bytes_of(type, ROWS) * n / seconds / 1e9;
         shares[pass] = products[pass] / readings[pass];

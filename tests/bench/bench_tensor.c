@@ -2,7 +2,8 @@
 /* How near the kernels come to the machine's limits, for the matrices of a 1.1B llama shape (hidden 2048, ffn
  * 8192, 32 heads, 8 KV heads, head_dim 64, vocabulary 32000).  A tool for developers, not a test:
  *
- *     bench_tensor [--table NAME] [--threads N] [--type T] [--n N] [--attention] [--dots] [--ms N]
+ *     bench_tensor [--table NAME] [--threads N] [--type T] [--n N] [--attention] [--dots] [--tiles]
+ *                  [--ms N]
  *
  * For each type and number of tokens: one layer's matrices (QKV, output, gate and up, down), the weights cold
  * in cache where the figure is about memory.  Figures stand beside the limits of the same run, since the
@@ -48,8 +49,8 @@ struct bench {
     struct team *team;
     const struct kern_table *table;
     struct tensor_limits limits;
-    uint64_t budget_ns; /* per figure */
-    bool uses_dots;     /* F16 and BF16 by BF16 dots */
+    uint64_t budget_ns;  /* per figure */
+    enum bf16_math math; /* of F16 and BF16 */
     float *x, *y;
     void *scratch;
 };
@@ -68,8 +69,10 @@ static struct copies pack_copies(const struct bench *bench, enum dtype type, con
 
     copies.weights = bench_need(calloc(64, sizeof(*copies.weights)));
     for (uint32_t i = 0; i < copies.n; i++) {
-        if ((bench->uses_dots ? weight_pack_dots : weight_pack)(bench->table, type, &part, 1, matrix->cols,
-                                                                bench->team, &copies.weights[i]) != 0)
+        if ((bench->math == BF16_TILES  ? weight_pack_tiles
+             : bench->math == BF16_DOTS ? weight_pack_dots
+                                        : weight_pack)(bench->table, type, &part, 1, matrix->cols,
+                                                       bench->team, &copies.weights[i]) != 0)
             bench_need(NULL);
         copies.n = (uint32_t)(((size_t)768 << 20) / copies.weights[0].len_bytes + 1);
         copies.n = copies.n > 64 ? 64 : copies.n;
@@ -107,7 +110,9 @@ static void bench_type(const struct bench *bench, enum dtype type, int only_n)
     double peak = dtype_info(type)->qblk_weights > 1 && bench->limits.int8_tops > 0
                       ? bench->limits.int8_tops
                       : bench->limits.fp32_tflops;
-    if (bench->uses_dots && bench->limits.bf16_tflops > 0)
+    if (bench->math == BF16_TILES && bench->limits.tiles_tflops > 0)
+        peak = bench->limits.tiles_tflops;
+    if (bench->math == BF16_DOTS && bench->limits.bf16_tflops > 0)
         peak = bench->limits.bf16_tflops;
     double total_s[8] = {0}, total_ops[8] = {0}, total_bytes = 0;
 
@@ -242,13 +247,14 @@ static void bench_rows(const struct bench *bench)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"table", 1, NULL, 't'},     {"threads", 1, NULL, 'j'}, {"type", 1, NULL, 'w'}, {"n", 1, NULL, 'n'},
-        {"attention", 0, NULL, 'a'}, {"dots", 0, NULL, 'd'},    {"ms", 1, NULL, 'm'},   {NULL, 0, NULL, 0}};
+        {"table", 1, NULL, 't'}, {"threads", 1, NULL, 'j'},   {"type", 1, NULL, 'w'},
+        {"n", 1, NULL, 'n'},     {"attention", 0, NULL, 'a'}, {"dots", 0, NULL, 'd'},
+        {"tiles", 0, NULL, 'b'}, {"ms", 1, NULL, 'm'},        {NULL, 0, NULL, 0}};
     static const enum dtype types[] = {
         DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1,   DTYPE_Q5_0,   DTYPE_Q5_1,
         DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
     enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
-    struct bench bench = {.table = kern_table_get("auto"), .budget_ns = 300 * NS_PER_MS};
+    struct bench bench = {.table = kern_table_get("auto"), .math = BF16_EXACT, .budget_ns = 300 * NS_PER_MS};
     unsigned n_threads = 0;
     int only_type = -1, only_n = 0, option;
     bool is_attention_only = false;
@@ -265,7 +271,9 @@ int main(int argc, char **argv)
         else if (option == 'a')
             is_attention_only = true;
         else if (option == 'd')
-            bench.uses_dots = true;
+            bench.math = BF16_DOTS;
+        else if (option == 'b')
+            bench.math = BF16_TILES;
         else if (option == 'm')
             bench.budget_ns = (uint64_t)atoi(optarg) * NS_PER_MS;
         else
@@ -280,10 +288,12 @@ int main(int argc, char **argv)
     bench.scratch = bench_need(mem_aligned(64, matmul_scratch_bytes(MAX_N, FFN)));
     for (size_t i = 0; i < floats; i++)
         bench.x[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
-    tensor_limits_measure(bench.team, &bench.limits);
-    printf("table %s, %u threads; limits: read %.1f GB/s, FP32 %.3f TFLOPS, BF16 %.3f, INT8 %.3f TOPS\n",
+    tensor_limits_measure(bench.team, bench.table, &bench.limits);
+    printf("table %s, %u threads; limits: read %.1f GB/s, FP32 %.3f TFLOPS, BF16 %.3f by dots, %.3f by"
+           " tiles, INT8 %.3f TOPS (%s)\n",
            kern_table_name(bench.table), team_size(bench.team), bench.limits.read_gbs,
-           bench.limits.fp32_tflops, bench.limits.bf16_tflops, bench.limits.int8_tops);
+           bench.limits.fp32_tflops, bench.limits.bf16_tflops, bench.limits.tiles_tflops,
+           bench.limits.int8_tops, bench.limits.int8_by);
     for (int i = 0; i < N_TYPES && !is_attention_only; i++)
         if (only_type < 0 || types[i] == (enum dtype)only_type)
             bench_type(&bench, types[i], only_n);

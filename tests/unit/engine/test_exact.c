@@ -70,12 +70,19 @@ struct claim { /* what the first table with some numerics gave */
     uint64_t digests[ARRAY_LEN(VARIANTS) + ARRAY_LEN(EXPERTS)];
 };
 
+/* By turns, so that both lists have some of each with BF16 weights. */
+static enum bf16_math math_at(size_t index)
+{
+    return index % 3 == 0 ? BF16_DOTS : BF16_TILES;
+}
+
 static void check_variants(struct trial_bench *b, const char *kernels, uint64_t digests_out[])
 {
     for (size_t i = 0; i < ARRAY_LEN(VARIANTS); i++) {
         const struct variant *v = &VARIANTS[i];
         struct tiny_shape shape = tiny_shape(v->arch);
-        struct model_opts opts = {.kernels = kernels, .kv_type = v->kv, .block_tokens = v->block_tokens};
+        struct model_opts opts = {
+            .kernels = kernels, .kv_type = v->kv, .block_tokens = v->block_tokens, .bf16 = math_at(i)};
 
         memcpy(shape.types, v->types, sizeof(shape.types));
         shape.n_heads = v->n_heads;
@@ -95,7 +102,8 @@ static void check_experts(struct trial_bench *b, const char *kernels, uint64_t d
     for (size_t i = 0; i < ARRAY_LEN(EXPERTS); i++) {
         const struct expert_variant *v = &EXPERTS[i];
         struct tiny_shape shape = tiny_experts(v->arch);
-        struct model_opts opts = {.kernels = kernels, .kv_type = v->kv, .block_tokens = v->block_tokens};
+        struct model_opts opts = {
+            .kernels = kernels, .kv_type = v->kv, .block_tokens = v->block_tokens, .bf16 = math_at(i)};
 
         memcpy(shape.types, v->types, sizeof(shape.types));
         shape.n_experts = v->n_experts;

@@ -9,7 +9,7 @@
  *   4e-3    KV in F16: eleven bits of keys and values
  *   8e-2    both: what F16 changes, the rounding of activations (to 1/64 of a qblk's largest at worst)
  *           magnifies
- *   4e-2    with BF16 dots, which round activations to eight bits each
+ *   4e-2    with BF16 dots or tiles, which round activations to eight bits each
  *
  * A wrong angle, a transposed head or a missing bias is off by more than 1e-1. */
 #include "base/check.h"
@@ -71,7 +71,7 @@ static void read_expected(const struct gguf *gguf, uint32_t vocab, struct expect
 static void check_file(const struct golden *golden, const struct model_opts *opts)
 {
     const char *kernels = opts->kernels;
-    bool has_dots = !opts->bf16_is_exact || opts->converts_f16;
+    bool has_dots = opts->bf16 != BF16_EXACT || opts->converts_f16;
     double q8 = !golden->has_q8_0 ? 1 : opts->kv_type == KV_F16 ? 20 : 10;
     double tolerance = has_dots ? 4e-2 : (opts->kv_type == KV_F16 ? 4e-3 : 1e-4) * q8;
     double worst = 0;
@@ -96,7 +96,11 @@ static void check_file(const struct golden *golden, const struct model_opts *opt
                      i, tolerance);
     }
     print_message("%-24s %-11s KV %s%s: off by at most %.1e\n", golden->file, kernels,
-                  opts->kv_type == KV_F16 ? "F16" : "F32", has_dots ? ", dots" : "", worst);
+                  opts->kv_type == KV_F16 ? "F16" : "F32",
+                  !has_dots                  ? ""
+                  : opts->bf16 == BF16_TILES ? ", tiles"
+                                             : ", dots",
+                  worst);
     free(expected.tokens);
     free(expected.logits);
     player_close(&player);
@@ -108,9 +112,8 @@ static void check_all(enum kv_type kv)
 
     for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++)
         for (size_t i = 0; i < ARRAY_LEN(GOLDEN); i++)
-            check_file(&GOLDEN[i], &(struct model_opts){.kernels = kern_table_name(table),
-                                                        .kv_type = kv,
-                                                        .bf16_is_exact = true});
+            check_file(&GOLDEN[i], &(struct model_opts){
+                                       .kernels = kern_table_name(table), .kv_type = kv, .bf16 = BF16_EXACT});
 }
 
 static void logits_agree_with_f32_kv(void **state)
@@ -125,17 +128,29 @@ static void logits_agree_with_f16_kv(void **state)
     check_all(KV_F16);
 }
 
-static void dots_are_near(void **state)
+static void check_rounded(enum bf16_math math)
 {
     const struct kern_table *table;
 
-    (void)state;
     for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++)
         for (size_t i = 0; i < ARRAY_LEN(GOLDEN); i++)
             if (strstr(GOLDEN[i].file, "f16") != NULL)
                 check_file(&GOLDEN[i], &(struct model_opts){.kernels = kern_table_name(table),
                                                             .kv_type = KV_F32,
+                                                            .bf16 = math,
                                                             .converts_f16 = true});
+}
+
+static void dots_are_near(void **state)
+{
+    (void)state;
+    check_rounded(BF16_DOTS);
+}
+
+static void tiles_are_near(void **state)
+{
+    (void)state;
+    check_rounded(BF16_TILES);
 }
 
 int main(void)
@@ -144,6 +159,7 @@ int main(void)
         cmocka_unit_test(logits_agree_with_f32_kv),
         cmocka_unit_test(logits_agree_with_f16_kv),
         cmocka_unit_test(dots_are_near),
+        cmocka_unit_test(tiles_are_near),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

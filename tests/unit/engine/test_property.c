@@ -137,6 +137,8 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
     }
     d->opts.kv_type = (enum kv_type)PICK(rng, KV_F32, KV_F16, KV_F16, KV_BF16, KV_Q8_0, KV_Q4_0);
     d->opts.block_tokens = PICK(rng, 16, 32, 32, 48, 64);
+    d->opts.bf16 = (enum bf16_math)PICK(rng, BF16_TILES, BF16_TILES, BF16_DOTS, BF16_EXACT);
+    d->opts.converts_f16 = rng_below(rng, 2) == 0;
 }
 
 /* Logits whose bits are the same whatever company; and the same for tables of one numerics id. */

@@ -436,30 +436,41 @@ static uint64_t numerics_of(struct tiny_shape *shape, enum dtype type, struct mo
     struct model *model = tiny_model(shape, team, &opts);
     uint64_t id = model_numerics_id(model);
 
-    assert_int_equal(model_uses_dots(model),
-                     kern_has_dots(kern_table_get("auto")) &&
-                         (type == DTYPE_BF16 ? !opts.bf16_is_exact : opts.converts_f16));
+    assert_int_equal(model_bf16_math(model),
+                     type == DTYPE_BF16 || opts.converts_f16
+                         ? kern_bf16_math(kern_table_get(opts.kernels ? opts.kernels : "auto"), opts.bf16)
+                         : BF16_EXACT);
     model_free(model);
     return id;
 }
 
-/* BF16 dots are another arithmetic than exact products, by whatever kernels; weights without them do not
- * mind. */
+/* BF16 tiles, BF16 dots and exact products are three arithmetics, each the same by whatever kernels; weights
+ * without them do not mind. */
 static void numerics_name_the_arithmetic(void **state)
 {
     struct tiny_shape shape = tiny_shape("llama");
-    struct model_opts dots = {0}, exact = {.bf16_is_exact = true}, converted = {.converts_f16 = true},
-                      plain = {.kernels = "scalar"};
-    uint64_t id = numerics_of(&shape, DTYPE_BF16, dots, *state);
+    const enum bf16_math maths[] = {BF16_TILES, BF16_DOTS};
+    const struct kv_layout layout = {
+        .n_layers = 1, .n_kv_heads = 1, .k_dim = 8, .v_dim = 8, .block_tokens = 32};
+    struct model_opts exact = {.bf16 = BF16_EXACT}, fastest = {.bf16 = BF16_AUTO};
+    uint64_t exact_id = numerics_of(&shape, DTYPE_BF16, exact, *state), ids[2];
 
-    if (kern_has_dots(kern_table_get("auto")))
-        assert_true(id != numerics_of(&shape, DTYPE_BF16, exact, *state));
-    assert_true(id == numerics_of(&shape, DTYPE_BF16, plain, *state));
-    assert_true(id == numerics_of(&shape, DTYPE_F16, converted, *state));
-    assert_true(numerics_of(&shape, DTYPE_F16, dots, *state) ==
-                numerics_of(&shape, DTYPE_F16, exact, *state));
-    assert_true(numerics_of(&shape, DTYPE_F16, dots, *state) ==
-                numerics_of(&shape, DTYPE_BF16, exact, *state));
+    for (int i = 0; i < 2; i++) {
+        struct model_opts plain = {.bf16 = maths[i], .kernels = "scalar"}, fast = {.bf16 = maths[i]},
+                          converted = {.bf16 = maths[i], .converts_f16 = true};
+
+        ids[i] = numerics_of(&shape, DTYPE_BF16, fast, *state);
+        assert_int_equal(ids[i] != exact_id, kern_has_dots(kern_table_get("auto")));
+        assert_true(ids[i] == numerics_of(&shape, DTYPE_BF16, plain, *state));
+        assert_true(ids[i] == numerics_of(&shape, DTYPE_F16, converted, *state));
+        assert_true(numerics_of(&shape, DTYPE_F16, fast, *state) == exact_id);
+    }
+    assert_int_equal(ids[0] != ids[1], kern_has_dots(kern_table_get("auto")));
+    assert_int_equal(kv_layout_fingerprint(&layout, ids[0]) != kv_layout_fingerprint(&layout, ids[1]),
+                     kern_has_dots(kern_table_get("auto"))); /* a peer of the other is refused */
+    uint64_t auto_id = numerics_of(&shape, DTYPE_BF16, fastest, *state);
+    assert_true(auto_id == ids[kern_has_fast_tiles(kern_table_get("auto")) ? 0 : 1]);
+    assert_true(numerics_of(&shape, DTYPE_F16, exact, *state) == exact_id);
 }
 
 /* A model from a file of which nothing is known: it may only be refused, or run. */

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 dots: near a float64 reference, and the same bits by instruction and by FMAs, for every batch, split
- * and team.
+/* BF16 dots and BF16 tiles: near a float64 reference, and the same bits by instruction and by FMAs, for every
+ * batch, split and team.
  *
  * Against float64, with e = 2^-24 and activations as rounded: a sum of K products is rounded K times, each
  * time by at most e of what was summed so far, so |y - sum| <= K e size, size being the sum of the products'
- * magnitudes.  Against unrounded activations each product is off by at most 2^-9 of itself besides. */
+ * magnitudes.  Against unrounded activations each product is off by at most 2^-9 of itself besides.  Tiles
+ * round each product up to 17 times in its slice of 32 columns, then once more for each slice: fewer than K +
+ * 18 times. */
 #include "check.h"
 
-enum { MAX_COLS = 2100, MAX_TOKENS = 40, GAP = 3 };
+enum { MAX_COLS = 2100, MAX_TOKENS = 70, GAP = 3 };
+
+struct subject { /* each test is for both */
+    struct team *team;
+    bool as_tiles;
+};
 
 /* A random matrix as a file has it, and what it means after rounding to BF16. */
 struct source {
@@ -42,14 +49,19 @@ static void free_source(struct source *source)
     free(source->values);
 }
 
-static struct weight pack(const struct kern_table *table, const struct source *source, struct team *team)
+static struct weight pack(const struct kern_table *table, const struct source *source, bool as_tiles,
+                          struct team *team)
 {
     struct weight_part part = {source->data, source->rows};
     struct weight weight;
 
-    assert_int_equal(weight_pack_dots(table, source->type, &part, 1, source->cols, team, &weight), 0);
+    assert_int_equal((as_tiles ? weight_pack_tiles : weight_pack_dots)(table, source->type, &part, 1,
+                                                                       source->cols, team, &weight),
+                     0);
     assert_int_equal(weight.type, DTYPE_BF16);
     assert_int_equal(weight.is_dots, kern_has_dots(table));
+    assert_int_equal(weight.is_tiles, as_tiles && kern_has_dots(table));
+    assert_int_equal(weight.is_paired, (as_tiles ? kern_has_fast_tiles : kern_has_fast_dots)(table));
     return weight;
 }
 
@@ -83,20 +95,29 @@ static float *make_x(struct rng *rng, uint32_t n, uint32_t cols, size_t *stride_
     return x;
 }
 
-static void compare_with_float64(const struct source *source, const float *x, const float *y, bool is_dots)
+/* Of a product, until it is in its output. */
+static uint32_t roundings(const struct weight *weight)
+{
+    uint32_t of_tiles = 18 + weight->cols / 32;
+
+    return weight->is_tiles && of_tiles < weight->cols + 1 ? of_tiles : weight->cols + 1;
+}
+
+static void compare_with_float64(const struct source *source, const struct weight *weight, const float *x,
+                                 const float *y)
 {
     for (uint32_t row = 0; row < source->rows; row++) {
         const float *w = source->values + (size_t)row * source->cols;
         double sum = 0, plain = 0, size = 0;
 
         for (uint32_t k = 0; k < source->cols; k++) {
-            double meant = is_dots ? bf16_to_f32(f32_to_bf16(x[k])) : x[k];
+            double meant = weight->is_dots ? bf16_to_f32(f32_to_bf16(x[k])) : x[k];
 
             sum += w[k] * meant;
             plain += (double)w[k] * x[k];
             size += fabs(w[k] * meant);
         }
-        double tolerance = (source->cols + 1) * 0x1p-24 * size;
+        double tolerance = roundings(weight) * 0x1p-24 * size;
         assert_true(fabs(y[row] - sum) <= tolerance);
         assert_true(fabs(y[row] - plain) <= tolerance + 0x1p-8 * size);
     }
@@ -105,13 +126,14 @@ static void compare_with_float64(const struct source *source, const float *x, co
 static const struct case_shape {
     uint32_t rows, cols, n;
 } shapes[] = {
-    {1, 1, 1},     {16, 2, 3},    {17, 3, 15},   {33, 31, 1},    {20, 172, 26},
-    {100, 257, 1}, {64, 509, 13}, {130, 512, 9}, {50, 1025, 30}, {16, 2048, 2},
+    {1, 1, 1},     {16, 2, 3},     {17, 3, 15},   {33, 31, 1},  {20, 172, 26}, {100, 257, 1},  {64, 509, 13},
+    {130, 512, 9}, {50, 1025, 30}, {16, 2048, 2}, {70, 96, 17}, {90, 33, 65},  {48, 1040, 32},
 };
 
 static void is_near_float64_on_every_table(void **state)
 {
-    struct team *team = *state;
+    const struct subject *subject = *state;
+    struct team *team = subject->team;
     const struct kern_table *table;
     struct rng rng;
 
@@ -124,11 +146,11 @@ static void is_near_float64_on_every_table(void **state)
         float *x = make_x(&rng, n, source.cols, &stride), *first = NULL;
 
         for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
-            struct weight weight = pack(table, &source, team);
+            struct weight weight = pack(table, &source, subject->as_tiles, team);
             float *y = multiply(team, &weight, x, stride, n);
 
             for (uint32_t t = 0; t < n; t++)
-                compare_with_float64(&source, x + t * stride, y + t * (source.rows + GAP), weight.is_dots);
+                compare_with_float64(&source, &weight, x + t * stride, y + t * (source.rows + GAP));
             if (first == NULL)
                 first = y;
             else
@@ -146,25 +168,27 @@ static void is_near_float64_on_every_table(void **state)
 /* Sums around the smallest normal float: what is flushed, and when, is part of the arithmetic. */
 static void subnormals_are_flushed_alike(void **state)
 {
-    struct team *team = *state;
+    const struct subject *subject = *state;
+    struct team *team = subject->team;
     const struct kern_table *table;
     struct rng rng;
 
     rng_init(&rng, 2);
-    for (int round = 0; round < 20; round++) {
+    for (uint32_t round = 0; round < 40; round++) {
+        uint32_t n = 1 + round; /* every height of a tile */
         struct source source = make_source(&rng, DTYPE_BF16, 40, 96);
-        size_t stride, len_bytes = 7 * (40 + GAP) * sizeof(float);
-        float *x = make_x(&rng, 7, 96, &stride), *first = NULL;
+        size_t stride, len_bytes = n * (40 + GAP) * sizeof(float);
+        float *x = make_x(&rng, n, 96, &stride), *first = NULL;
 
         for (size_t i = 0; i < (size_t)40 * 96; i++)
             source.data[i] = f32_to_bf16(ldexpf(bf16_to_f32(source.data[i]), -64));
-        for (uint32_t t = 0; t < 7; t++)
+        for (uint32_t t = 0; t < n; t++)
             for (uint32_t k = 0; k < 96; k++)
                 x[t * stride + k] =
                     k == 5 ? 0x1.fffep-127f : ldexpf(x[t * stride + k], -60 - (int)check_pick(&rng, 0, 6));
         for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
-            struct weight weight = pack(table, &source, team);
-            float *y = multiply(team, &weight, x, stride, 7);
+            struct weight weight = pack(table, &source, subject->as_tiles, team);
+            float *y = multiply(team, &weight, x, stride, n);
 
             if (first == NULL)
                 first = y;
@@ -188,18 +212,18 @@ static void subnormals_are_flushed_alike(void **state)
 /* Tokens in every company, by teams of 1 to 4, with more columns than a slice: always the same bits. */
 static void bits_do_not_depend_on_company(void **state)
 {
+    const struct subject *subject = *state;
     struct team *alone = check_team(1);
     const struct kern_table *table;
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, 3);
     struct source source = make_source(&rng, DTYPE_BF16, 150, MAX_COLS);
     size_t stride, y_stride = source.rows + GAP;
     float *x = make_x(&rng, MAX_TOKENS, source.cols, &stride);
 
     for (uint32_t i = 1; (table = kern_table_at(i)) != NULL; i++) {
-        struct weight weight = pack(table, &source, alone);
+        struct weight weight = pack(table, &source, subject->as_tiles, alone);
         float *whole = multiply(alone, &weight, x, stride, MAX_TOKENS);
 
         for (uint32_t n = 1; n <= MAX_TOKENS; n++) {
@@ -223,14 +247,15 @@ static void bits_do_not_depend_on_company(void **state)
 
 static void rows_come_back(void **state)
 {
-    struct team *team = *state;
+    const struct subject *subject = *state;
+    struct team *team = subject->team;
     const struct kern_table *table;
     struct rng rng;
 
     rng_init(&rng, 4);
     for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
         struct source source = make_source(&rng, i % 2 ? DTYPE_F16 : DTYPE_BF16, 37, 95);
-        struct weight weight = pack(table, &source, team);
+        struct weight weight = pack(table, &source, subject->as_tiles, team);
 
         for (uint32_t row = 0; row < source.rows; row++) {
             float *out = check_floats(source.cols);
@@ -247,36 +272,103 @@ static void rows_come_back(void **state)
 
 static void other_types_are_refused(void **state)
 {
+    const struct subject *subject = *state;
     float data[32] = {0};
     struct weight_part part = {data, 1};
     struct weight weight;
 
-    assert_int_equal(weight_pack_dots(kern_table_get("auto"), DTYPE_F32, &part, 1, 32, *state, &weight),
+    assert_int_equal((subject->as_tiles ? weight_pack_tiles : weight_pack_dots)(
+                         kern_table_get("auto"), DTYPE_F32, &part, 1, 32, subject->team, &weight),
                      E_UNSUPPORTED);
 }
 
-static void has_numerics_of_its_own(void **state)
+/* Were they the same, nothing here would show that tiles are done as tiles. */
+static void tiles_are_not_dots(void **state)
 {
+    const struct subject *subject = *state;
     const struct kern_table *best = kern_table_get("auto");
+    struct rng rng;
+
+    rng_init(&rng, 5);
+    struct source source = make_source(&rng, DTYPE_BF16, 64, 512);
+    size_t stride;
+    float *x = make_x(&rng, 20, source.cols, &stride);
+    struct weight dots = pack(best, &source, false, subject->team);
+    struct weight tiles = pack(best, &source, true, subject->team);
+    float *by_dots = multiply(subject->team, &dots, x, stride, 20);
+    float *by_tiles = multiply(subject->team, &tiles, x, stride, 20);
+
+    assert_int_equal(memcmp(by_dots, by_tiles, 64 * sizeof(float)) != 0, kern_has_dots(best));
+    free(by_dots);
+    free(by_tiles);
+    weight_fini(&dots);
+    weight_fini(&tiles);
+    free(x);
+    free_source(&source);
+}
+
+static const char *way(bool has_any, bool has_fast)
+{
+    return has_fast ? "by instruction" : has_any ? "by FMAs" : "none";
+}
+
+static void have_numerics_of_their_own(void **state)
+{
+    const struct kern_table *best = kern_table_get("auto"), *scalar = kern_table_get("scalar");
 
     (void)state;
     assert_true(kern_dots_numerics_id(best) != kern_numerics_id(best));
-    assert_true(kern_dots_numerics_id(best) == kern_dots_numerics_id(kern_table_get("scalar")));
-    assert_false(kern_has_fast_dots(kern_table_get("scalar")));
-    print_message("BF16 dots here: %s\n", kern_has_fast_dots(best) ? "by instruction"
-                                          : kern_has_dots(best)    ? "by FMAs"
-                                                                   : "none");
+    assert_true(kern_tiles_numerics_id(best) != kern_numerics_id(best));
+    assert_true(kern_tiles_numerics_id(best) != kern_dots_numerics_id(best));
+    assert_true(kern_dots_numerics_id(best) == kern_dots_numerics_id(scalar));
+    assert_true(kern_tiles_numerics_id(best) == kern_tiles_numerics_id(scalar));
+    assert_false(kern_has_fast_dots(scalar));
+    assert_false(kern_has_fast_tiles(scalar));
+    print_message("BF16 dots here: %s; tiles: %s\n", way(kern_has_dots(best), kern_has_fast_dots(best)),
+                  way(kern_has_dots(best), kern_has_fast_tiles(best)));
 }
 
-static int set_up(void **state)
+static void what_is_asked_for_is_settled(void **state)
 {
-    *state = check_team(2);
+    const struct kern_table *table;
+
+    (void)state;
+    for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
+        bool can = kern_has_dots(table);
+
+        assert_int_equal(kern_bf16_math(table, BF16_EXACT), BF16_EXACT);
+        assert_int_equal(kern_bf16_math(table, BF16_DOTS), can ? BF16_DOTS : BF16_EXACT);
+        assert_int_equal(kern_bf16_math(table, BF16_TILES), can ? BF16_TILES : BF16_EXACT);
+        assert_int_equal(kern_bf16_math(table, BF16_AUTO), !can                         ? BF16_EXACT
+                                                           : kern_has_fast_tiles(table) ? BF16_TILES
+                                                                                        : BF16_DOTS);
+    }
+}
+
+static int set_up(void **state, bool as_tiles)
+{
+    static struct subject subject;
+
+    subject = (struct subject){.team = check_team(2), .as_tiles = as_tiles};
+    *state = &subject;
     return 0;
+}
+
+static int set_up_dots(void **state)
+{
+    return set_up(state, false);
+}
+
+static int set_up_tiles(void **state)
+{
+    return set_up(state, true);
 }
 
 static int tear_down(void **state)
 {
-    team_free(*state);
+    struct subject *subject = *state;
+
+    team_free(subject->team);
     return 0;
 }
 
@@ -285,8 +377,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_near_float64_on_every_table), cmocka_unit_test(subnormals_are_flushed_alike),
         cmocka_unit_test(bits_do_not_depend_on_company),  cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(other_types_are_refused),        cmocka_unit_test(has_numerics_of_its_own),
+        cmocka_unit_test(other_types_are_refused),
+    };
+    const struct CMUnitTest both[] = {
+        cmocka_unit_test(tiles_are_not_dots),
+        cmocka_unit_test(have_numerics_of_their_own),
+        cmocka_unit_test(what_is_asked_for_is_settled),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("dots", tests, set_up_dots, tear_down) +
+           cmocka_run_group_tests_name("tiles", tests, set_up_tiles, tear_down) +
+           cmocka_run_group_tests_name("both", both, set_up_dots, tear_down);
 }

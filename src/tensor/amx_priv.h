@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AMX tiles: eight registers of up to 16 rows of 64 bytes, whose shapes a thread sets before it uses them.
+ *
+ *     amx_shape(&shapes, tile, rows, row_bytes), ...; amx_configure(&shapes);     all tiles are zero now
+ *     ...
+ *     amx_release();                                                             at the end of a job
+ *
+ * A thread that holds tiles has 8 KiB more for the kernel to save whenever it is switched, so a job gives
+ * them back at its end (kern_q8.close, kern_dots.close).  Permission was asked for by cpu_features_get(),
+ * once per process: these are only for tables whose is_usable said yes.
+ *
+ * Compiled with -mamx-tile -mamx-int8 (-mamx-bf16) besides AVX-512. */
+#ifndef TENSOR_AMX_PRIV_H
+#define TENSOR_AMX_PRIV_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+enum { AMX_TILES = 8, AMX_ROWS = 16, AMX_ROW_BYTES = 64, AMX_TILE_BYTES = AMX_ROWS * AMX_ROW_BYTES };
+
+struct amx_shapes { /* as the CPU reads them */
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+/* A tile that is given no shape cannot be used.  Of a product A . B into C, with K of bytes: A is m rows of K
+ * bytes, B is K / 4 rows of 4 n bytes, C is m rows of 4 n bytes. */
+static inline void amx_shape(struct amx_shapes *shapes, int tile, uint32_t rows, uint32_t row_bytes)
+{
+    shapes->palette = 1;
+    shapes->rows[tile] = (uint8_t)rows;
+    shapes->row_bytes[tile] = (uint16_t)row_bytes;
+}
+
+static inline void amx_configure(const struct amx_shapes *shapes)
+{
+    _tile_loadconfig(shapes);
+}
+
+static inline void amx_release(void)
+{
+    _tile_release();
+}
+
+#endif

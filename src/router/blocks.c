@@ -163,7 +163,7 @@ void router_blocks_choose(struct gen_handle *job, struct picker_place *place)
     double limit_s;
 
     job->holder.slot = PICKER_NONE;
-    if (share != PICKER_SHARE_OFF)
+    if (share != PICKER_SHARE_OFF && job->score_next == 0)
         world.n = gather(job, place, asker, rows, slots);
     if (world.n < 2)
         return;

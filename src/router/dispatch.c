@@ -237,6 +237,7 @@ static int make_job(struct router *router, const struct gen_model *model, struct
     job->model = container_of(model, struct router_model, gen);
     job->job = *spec;
     job->n_prompt = job->cap_tokens = spec->n_tokens;
+    job->score_next = spec->scores_prompt;
     job->submitted_ns = clock_now_ns();
     list_init(&job->all);
     list_init(&job->waiting);
@@ -266,6 +267,7 @@ void router_job_free(struct gen_handle *job)
     buf_fini(&job->job.constraint);
     free(job->bias);
     free(job->draws);
+    scores_fini(&job->scores);
     free(job->hashes);
     free(job);
 }
@@ -438,7 +440,7 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
     job->prefill = job->decode =
         (struct job_part){.slot = PICKER_NONE}; /* they are in the sum from here on */
     job->sum = proof;
-    job->keeps_layout |= router_job_answered(job) > 0;
+    job->keeps_layout |= router_job_answered(job) > 0 || job->score_next > 1;
     if (++job->sum.n_redispatched > MAX_ATTEMPTS) {
         router_job_fail(job, 500, "api_error", "The request failed on every worker that tried it", 0);
         return;

@@ -8,6 +8,7 @@
 #include "ev/jobs.h"
 #include "ev/loop.h"
 #include "front/backend.h"
+#include "front/scores.h"
 #include "metrics/metrics.h"
 #include "net/link.h"
 #include "net/listener.h"
@@ -81,6 +82,8 @@ struct gen_handle {      /* a job; the front knows it under this name */
     struct sample_bias *bias;    /* job.sample.bias: ours */
     struct sample_result *draws; /* [cap_draws], of the tokens not delivered yet, if wanted */
     uint32_t cap_draws;
+    struct scores scores; /* of given tokens, not delivered yet */
+    uint32_t score_next;  /* of the prompt's tokens, the first whose likelihood was not heard; 0: none is asked */
     uint32_t n_prompt;
     uint32_t n_delivered; /* answer tokens handed to the front */
     struct block_hash *hashes;

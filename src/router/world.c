@@ -73,13 +73,14 @@ int router_choose(struct gen_handle *job, struct picker_place *place)
     place->fleet = router->fleet;
     place->index = router->index;
     place->hashes = job->hashes;
-    place->n_hashes = job->n_hashes;
+    place->n_hashes = job->score_next > 0 ? 0 : job->n_hashes; /* scored tokens are computed, cached or not */
     place->now_ns = clock_now_ns();
     place->request =
         (struct picker_request){.n_tokens = job->job.n_tokens,
                                 .max_new_tokens = job->job.max_new_tokens - router_job_answered(job),
                                 .group = (uint32_t)(job->model - router->models),
                                 .excluded = &job->excluded,
+                                .is_alone = job->score_next > 0,
                                 .keeps_layout = job->keeps_layout,
                                 .layout = job->layout};
     do {

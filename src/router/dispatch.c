@@ -136,9 +136,8 @@ void router_place_queued(struct router *router)
             list_remove(&job->waiting);
             metric_set(router->m_queued, --router->n_queued);
         } else {
-            is_busy[model] =
-                rc == E_OVERLOADED ||
-                (rc == E_NOT_FOUND && picker_slots_is_empty(&job->excluded) && !job->keeps_layout);
+            is_busy[model] = rc == E_OVERLOADED ||
+                             (rc == E_NOT_FOUND && picker_slots_is_empty(&job->barred) && !job->keeps_layout);
         }
     }
 }
@@ -280,11 +279,33 @@ static bool has_waiting(const struct router *router, const struct router_model *
     return false;
 }
 
+/* The workers there are do not know what it asks; a static text, by the name of what is missing first. */
+static struct gen_failure not_known(uint64_t lacks)
+{
+#define X(name, number, text)                                                                                \
+    if (lacks & ABILITY_##name)                                                                              \
+        return (struct gen_failure){.status = 503,                                                           \
+                                    .type = "api_error",                                                     \
+                                    .message = "no worker of this model knows " text                         \
+                                               ": they are of an older version"};
+    ABILITY_LIST(X)
+#undef X
+    return overloaded;
+}
+
 /* Nobody took it now: into the queue, or away. */
 static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *failure_out)
 {
     struct router *router = job->router;
+    uint64_t lacks = router_job_lacks(job);
 
+    if (lacks != 0) {
+        metric_add(router->m_refused, 1);
+        job->state = JOB_PLACED; /* it is in no queue */
+        router_job_free(job);
+        *failure_out = not_known(lacks);
+        return E_UNSUPPORTED;
+    }
     if (rc != E_LIMIT && router->n_queued < router->conf->queue_max && !router->is_draining) {
         enqueue(job, false);
         return 0;

@@ -52,6 +52,7 @@ struct peer_facts { /* what the engine thread must know of a peer */
     char tcp_address[128];
     char unix_path[108];
     uint32_t rdma_rails;
+    uint64_t abilities; /* proto/abilities.h */
 };
 
 enum command_kind {

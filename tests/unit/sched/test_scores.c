@@ -223,7 +223,7 @@ static void scores_are_those_of_single_steps(void **state)
 {
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(team_new(&(struct team_opts){.n_threads = i + 1}, &world.teams[i]), 0);
-    for (uint32_t seed = 1; seed <= 3; seed++) {
+    for (uint32_t seed = 1; seed <= 6; seed++) {
         struct tiny_shape shape =
             seed % 3 == 2 ? tiny_experts("deepseek2") : tiny_shape(seed % 3 ? "llama" : "qwen2");
 
@@ -236,7 +236,7 @@ static void scores_are_those_of_single_steps(void **state)
             &(struct model_opts){.kernels = "auto", .kv_type = KV_F32, .block_tokens = BLOCK_TOKENS});
         world.arena = calloc(MAX_BLOCKS, kv_layout_block_bytes(model_kv_layout(world.model)));
         assert_non_null(world.arena);
-        for (uint32_t round = 0; round < 4; round++) {
+        for (uint32_t round = 0; round < 8; round++) {
             for (uint32_t i = 0; i < N_SEQS; i++)
                 make_request(&world.requests[i], i);
             run_all();

@@ -202,7 +202,7 @@ static int compile(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t
         return rc;
     }
     if (json_object_get(shape, "tagged") != NULL)
-        return shape_tagged(ctx, shape, next, pc_out);
+        return shape_compile_tagged(ctx, shape, next, pc_out);
     return refuse(ctx, "none of text, mark, json, tagged, free, seq, any, rep");
 }
 

@@ -138,7 +138,7 @@ static int write_wanted(struct shape_ctx *ctx, const struct wanted *wanted, uint
     return rc == 0 ? 0 : fail(ctx, rc, wanted->keyword, "too long or too complex between tags");
 }
 
-int shape_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out)
+int shape_compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out)
 {
     struct wanted wanted;
     uint32_t index, pc;

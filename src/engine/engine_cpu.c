@@ -195,12 +195,11 @@ static int build(struct engine_cpu *engine)
     const struct model_config *config = model_config(engine->opts.model);
     uint64_t arena_tokens =
         (uint64_t)engine->opts.n_blocks * model_kv_layout(engine->opts.model)->block_tokens;
-    struct model_state_opts opts = {.max_tokens = engine->opts.max_batch_tokens,
-                                    .max_items = engine->opts.max_items,
-                                    .max_logits =
-                                        engine->opts.max_draws > LEAST_LOGITS ? engine->opts.max_draws
-                                                                              : LEAST_LOGITS,
-                                    .share_from_bytes = engine->opts.share_from_bytes};
+    struct model_state_opts opts = {
+        .max_tokens = engine->opts.max_batch_tokens,
+        .max_items = engine->opts.max_items,
+        .max_logits = engine->opts.max_draws > LEAST_LOGITS ? engine->opts.max_draws : LEAST_LOGITS,
+        .share_from_bytes = engine->opts.share_from_bytes};
     int rc;
 
     engine->max_context = config->context_length;

@@ -37,8 +37,9 @@ struct gen_tokens {      /* what was drawn, borrowed for the call */
     const token_id *ids; /* [n] */
     size_t n;
     const struct sample_result *draws; /* [n]; NULL unless the job's sample.wants_logprob */
-    /* Nothing was drawn, ids is NULL: draws are of the prompt's next tokens (from the second on, before any that
-     * was drawn) or, after all, of the stop id that ends the answer.  Where the job has scores_prompt. */
+    /* Nothing was drawn, ids is NULL: draws are of the prompt's next tokens (from the second on, before any
+     * that was drawn) or, after all, of the stop id that ends the answer.  Where the job has scores_prompt.
+     */
     bool is_scored;
 };
 

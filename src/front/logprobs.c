@@ -31,7 +31,7 @@ struct logprobs {
     const struct tokenizer *tokenizer;
     struct detok detok;
     struct detok given; /* of the prompt's tokens */
-    uint32_t n_top; /* room for each entry in tops */
+    uint32_t n_top;     /* room for each entry in tops */
     struct entry *entries;
     struct sample_top *tops; /* [cap][n_top] */
     size_t n, n_ready, cap;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How likely given tokens were, on the way from a worker to the front: those of a prompt, in order, and the stop
- * id that ended the answer.  For backends; one thread. */
+/* How likely given tokens were, on the way from a worker to the front: those of a prompt, in order, and the
+ * stop id that ended the answer.  For backends; one thread. */
 #ifndef FRONT_SCORES_H
 #define FRONT_SCORES_H
 
 #include "sample/sampler.h"
 
-struct scores { /* zeroed: none */
+struct scores {                 /* zeroed: none */
     struct sample_result *held; /* [n], of the prompt's tokens; heap */
     uint32_t n, cap;
     struct sample_result stop; /* with has_stop: goes after what was drawn */

@@ -13,8 +13,8 @@
  *                       x += ffn(norm(x))           forward_ffn.c
  *     logits = norm(x's last rows of each item that wants them) . head^T
  *
- * Where the logits of a whole prompt are wanted, they are made and shown a few rows at a time: of 512 tokens and
- * a large vocabulary they would take 300 MB.
+ * Where the logits of a whole prompt are wanted, they are made and shown a few rows at a time: of 512 tokens
+ * and a large vocabulary they would take 300 MB.
  *
  * Only attention knows which row belongs to whom; everything else treats rows alike, and the kernels sum each
  * output in an order that does not depend on the other rows.  That is why the bits of an item do not depend

@@ -143,8 +143,8 @@ struct model_pass {
     void *on_layer_arg;
     /* When it becomes true the pass is left between two layers; NULL: it never is. */
     const atomic_bool *is_given_up;
-    /* Logits after n tokens of item `index`, tokens[at] the first of them: [n][vocab], valid for the call; where
-     * n_shown asks for them, as many calls as it takes.  They may be changed. */
+    /* Logits after n tokens of item `index`, tokens[at] the first of them: [n][vocab], valid for the call;
+     * where n_shown asks for them, as many calls as it takes.  They may be changed. */
     void (*on_logits)(void *arg, uint32_t index, uint32_t at, uint32_t n, float *logits);
     void *on_logits_arg;
 };

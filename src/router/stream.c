@@ -169,7 +169,8 @@ static void read_draw(const Baton__Answer *answer, size_t i, size_t top, struct 
             (struct sample_top){.id = answer->top_ids[top], .logprob = answer->top_logprobs[top]};
 }
 
-/* Kept until its token is delivered.  A worker that says nothing where it was asked does not know the question.
+/* Kept until its token is delivered.  A worker that says nothing where it was asked does not know the
+ * question.
  */
 static int keep_draw(struct gen_handle *job, const Baton__Answer *answer, size_t i, size_t top)
 {

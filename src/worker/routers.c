@@ -129,8 +129,7 @@ static void read_holder(struct worker_router *router, const Baton__Submit *submi
 {
     spec->holder = PEER_NONE;
     if (submit->holder == NULL || submit->holder_tokens == 0 || spec->mode == TASK_DECODE ||
-        spec->score_from > 0 ||
-        !worker_peers_have_room(router->worker))
+        spec->score_from > 0 || !worker_peers_have_room(router->worker))
         return;
     spec->holder = worker_peer_for(router->worker, submit->holder);
     spec->holder_tokens = submit->holder_tokens;

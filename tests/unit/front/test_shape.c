@@ -324,7 +324,7 @@ static void calls_of_mistral_may_have_ids(void **state)
 #define ONE(schema)                                                                                          \
     "\"tools\":[{\"name\":\"one\",\"strict\":true,\"input_schema\":{\"type\":\"object\",\"properties\":{"    \
     "\"v\":" schema "},\"required\":[\"v\"],\"additionalProperties\":false,\"$defs\":{\"color\":{\"type\":"  \
-                    "\"string\",\"enum\":"                                                                   \
+    "\"string\",\"enum\":"                                                                                   \
     "[\"red\",\"null\"]}}}}]," ANY
 
 static const struct {

@@ -100,7 +100,8 @@ static const struct limits table[] = {
       {"keep_1h_tokens", RANGE, 0, MAX_TOKENS},
       {"public_tokens", RANGE, 0, MAX_TOKENS},
       {"holder_tokens", RANGE, 0, MAX_TOKENS},
-      {"ask_limit_ms", RANGE, 0, MAX_PAUSE_MS}}},
+      {"ask_limit_ms", RANGE, 0, MAX_PAUSE_MS},
+      {"score_from", RANGE, 0, MAX_TOKENS}}},
     {&baton__peer__descriptor, {{"node", NODE_NAME}, {"link_address", TEXT, 1, MAX_TEXT}}},
     {&baton__sampling__descriptor,
      {{"temperature", RANGE, 0, 100},
@@ -388,6 +389,10 @@ static int check_submit(const Baton__Submit *submit, struct fault *fault)
                          submit->tokens.len / 4);
     if (submit->mode != BATON__SUBMIT_MODE__SUBMIT_LOCAL && submit->peer == NULL)
         return fault_set(fault, E_PROTO, "Submit.peer: missing");
+    if (submit->score_from > submit->n_prompt ||
+        (submit->score_from > 0 && submit->mode != BATON__SUBMIT_MODE__SUBMIT_LOCAL))
+        return fault_set(fault, E_PROTO, "Submit.score_from: %u of %u tokens, or not local",
+                         submit->score_from, submit->n_prompt);
     if (sampling->n_bias != sampling->n_bias_ids)
         return fault_set(fault, E_PROTO, "Sampling.bias: %zu for %zu tokens", sampling->n_bias,
                          sampling->n_bias_ids);

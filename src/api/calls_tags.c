@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "api/calls_priv.h"
+#include "api/calls_types.h"
 #include "api/json.h"
 #include "base/err.h"
 #include "base/str.h"
@@ -39,17 +40,6 @@ static const struct tags *tags_of(const struct calls *calls)
 
 /* ---- what a schema says of a value ---- */
 
-enum {
-    AS_STRING = 1,
-    AS_INTEGER = 2,
-    AS_NUMBER = 4,
-    AS_BOOLEAN = 8,
-    AS_NULL = 16,
-    AS_ARRAY = 32,
-    AS_OBJECT = 64
-};
-#define AS_ANY 127
-
 static unsigned type_of_word(struct bytes word)
 {
     static const char *const words[] = {"string", "integer", "number", "boolean", "null", "array", "object"};
@@ -57,33 +47,32 @@ static unsigned type_of_word(struct bytes word)
     for (unsigned i = 0; i < 7; i++)
         if (bytes_is(word, words[i]))
             return 1u << i;
-    return AS_ANY;
+    return CALLS_AS_ANY;
 }
 
 static unsigned type_of_value(const json_t *value)
 {
     switch (json_typeof(value)) {
     case JSON_STRING:
-        return AS_STRING;
+        return CALLS_AS_STRING;
     case JSON_INTEGER:
-        return AS_INTEGER | AS_NUMBER;
+        return CALLS_AS_INTEGER | CALLS_AS_NUMBER;
     case JSON_REAL:
-        return AS_NUMBER;
+        return CALLS_AS_NUMBER;
     case JSON_TRUE:
     case JSON_FALSE:
-        return AS_BOOLEAN;
+        return CALLS_AS_BOOLEAN;
     case JSON_NULL:
-        return AS_NULL;
+        return CALLS_AS_NULL;
     case JSON_ARRAY:
-        return AS_ARRAY;
+        return CALLS_AS_ARRAY;
     case JSON_OBJECT:
-        return AS_OBJECT;
+        return CALLS_AS_OBJECT;
     }
-    return AS_ANY;
+    return CALLS_AS_ANY;
 }
 
-/* "#/$defs/a" in the tool's schema; NULL: there is none. */
-static const json_t *follow_ref(const json_t *root, struct bytes ref)
+const json_t *calls_follow_ref(const json_t *root, struct bytes ref)
 {
     size_t at = 2;
 
@@ -107,11 +96,11 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
     unsigned types = 0;
 
     if (depth > MAX_REFS || *n_left == 0)
-        return AS_ANY;
+        return CALLS_AS_ANY;
     --*n_left;
     if (json_is_string(json_object_get(schema, "$ref")))
-        return types_of(root, follow_ref(root, api_json_str(json_object_get(schema, "$ref"))), depth + 1,
-                        n_left);
+        return types_of(root, calls_follow_ref(root, api_json_str(json_object_get(schema, "$ref"))),
+                        depth + 1, n_left);
     if (json_is_string(type))
         return type_of_word(api_json_str(type));
     for (size_t i = 0; i < json_array_size(type); i++)
@@ -121,22 +110,27 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
     for (size_t c = 0; c < 2 && types == 0; c++) {
         const json_t *branches = json_object_get(schema, choices[c]);
 
-        for (size_t i = 0; i < json_array_size(branches) && i < 64 && types != AS_ANY; i++)
+        for (size_t i = 0; i < json_array_size(branches) && i < 64 && types != CALLS_AS_ANY; i++)
             types |= types_of(root, json_array_get(branches, i), depth + 1, n_left);
     }
     if (json_object_get(schema, "const") != NULL && types == 0)
         types = type_of_value(json_object_get(schema, "const"));
-    return types == 0 ? AS_ANY : types;
+    return types == 0 ? CALLS_AS_ANY : types;
+}
+
+unsigned calls_types_of(const json_t *root, const json_t *schema)
+{
+    unsigned n_left = MAX_LOOKED;
+
+    return types_of(root, schema, 0, &n_left);
 }
 
 static unsigned types_of_key(const struct calls *calls)
 {
     const json_t *properties = json_object_get(calls->schema, "properties");
-    unsigned n_left = MAX_LOOKED;
 
-    return types_of(calls->schema,
-                    json_object_getn(properties, (const char *)calls->key.data, calls->key.len_bytes), 0,
-                    &n_left);
+    return calls_types_of(calls->schema,
+                          json_object_getn(properties, (const char *)calls->key.data, calls->key.len_bytes));
 }
 
 static void learn_schema(struct calls *calls, struct bytes name)
@@ -248,7 +242,7 @@ static int take_key(struct calls *calls, size_t at)
     buf_clear(&calls->value);
     if (buf_append(&calls->key, text.data + from, end - from) < 0)
         return E_NOMEM;
-    calls->is_string = types_of_key(calls) == AS_STRING;
+    calls->is_string = types_of_key(calls) == CALLS_AS_STRING;
     calls->has_value = false;
     calls->state = CALLS_VALUE;
     rc = calls_take(calls, at);

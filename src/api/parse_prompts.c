@@ -100,9 +100,6 @@ int parse_completions(struct parse *parse, const json_t *root)
         return rc;
     if (suffix.len_bytes > 0)
         return parse_fail(parse, "suffix", "text is not filled in by this server, only continued");
-    if (out->echoes && out->wants_logprobs)
-        return parse_fail(parse, "logprobs",
-                          "log probabilities of the prompt (echo) are not computed by this server");
     return 0;
 }
 

@@ -32,7 +32,11 @@ struct engine_item {           /* one sequence's part of a step; everything is b
     struct sample_state *state; /* of the tokens before the first one drawn; as it was when the step ends;
                                    NULL: none.  Guesses that the answer's shape forbids are wrong ones. */
     uint32_t tokens_left;       /* for the shape: that may still be drawn */
-    uint64_t tag;               /* the caller's, for logs; tokens and KV never depend on it */
+    /* Not NULL: how likely tokens[score_at + 1 ...] were, n_scores of them, with sample.n_top likeliest ones,
+     * goes there.  The last may be the one behind those fed, unless a token is drawn there. */
+    struct sample_result *scores;
+    uint32_t score_at, n_scores;
+    uint64_t tag; /* the caller's, for logs; tokens and KV never depend on it */
 };
 
 struct engine_batch {

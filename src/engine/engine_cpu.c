@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define LEAST_LOGITS 16 /* rows: fewer at a time would read the output head too often for a prompt's */
+
 struct engine_cpu {
     struct engine_cpu_opts opts;
     struct model_state *state;
@@ -42,6 +44,22 @@ static uint32_t n_draws(const struct engine_item *item)
     return item->wants_token ? 1 + item->n_drafts : 0;
 }
 
+/* Tokens whose logits are looked at and not drawn from. */
+static uint32_t n_shown(const struct engine_item *item)
+{
+    return item->n_scores > 0 ? item->n_tokens - n_draws(item) - item->score_at : 0;
+}
+
+static bool scores_ok(const struct engine_item *item, uint32_t vocab)
+{
+    uint32_t n_most = item->n_tokens - n_draws(item);
+
+    if (item->n_scores == 0)
+        return true;
+    return item->scores != NULL && item->score_at < n_most && item->n_scores <= n_most - item->score_at &&
+           item->tokens[item->score_at + item->n_scores] < vocab;
+}
+
 static bool item_ok(const struct engine_cpu *engine, const struct engine_item *item)
 {
     uint32_t vocab = model_config(engine->opts.model)->vocab;
@@ -54,7 +72,7 @@ static bool item_ok(const struct engine_cpu *engine, const struct engine_item *i
     for (uint32_t i = 0; i < item->n_tokens; i++)
         if (item->tokens[i] >= vocab)
             return false;
-    return blocks_ok(engine, item);
+    return scores_ok(item, vocab) && blocks_ok(engine, item);
 }
 
 static int check_batch(const struct engine_cpu *engine, const struct engine_batch *batch)
@@ -99,9 +117,26 @@ static void draw(struct engine_cpu *engine, uint32_t index, const struct engine_
     sample_state_pop(item->state, guesses, n_pushed);
 }
 
+struct scoring {
+    struct engine_cpu *engine;
+    const struct engine_batch *batch;
+};
+
+static void score(void *arg, uint32_t index, uint32_t at, uint32_t n, float *logits)
+{
+    const struct scoring *scoring = arg;
+    const struct engine_item *item = &scoring->batch->items[index];
+    size_t vocab = model_config(scoring->engine->opts.model)->vocab;
+
+    for (uint32_t i = 0; i < n && at + i < item->score_at + item->n_scores; i++)
+        sampler_score(scoring->engine->sampler, logits + i * vocab, item->tokens[at + i + 1],
+                      item->sample.n_top, &item->scores[at + i - item->score_at]);
+}
+
 static int step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
 {
     struct engine_cpu *engine = self;
+    struct scoring scoring = {engine, batch};
     int rc = check_batch(engine, batch);
 
     if (rc < 0)
@@ -113,7 +148,8 @@ static int step(void *self, const struct engine_batch *batch, struct sample_resu
                                                .n_tokens = item->n_tokens,
                                                .position = item->position,
                                                .blocks = item->blocks,
-                                               .n_logits = n_draws(item)};
+                                               .n_logits = n_draws(item),
+                                               .n_shown = n_shown(item)};
     }
     rc = model_forward(engine->opts.model, engine->state,
                        &(struct model_pass){.team = engine->opts.team,
@@ -123,7 +159,9 @@ static int step(void *self, const struct engine_batch *batch, struct sample_resu
                                             .n_items = batch->n_items,
                                             .on_layer = batch->on_layer,
                                             .on_layer_arg = batch->on_layer_arg,
-                                            .is_given_up = batch->is_given_up});
+                                            .is_given_up = batch->is_given_up,
+                                            .on_logits = score,
+                                            .on_logits_arg = &scoring});
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < batch->n_items; i++) {
@@ -157,10 +195,11 @@ static int build(struct engine_cpu *engine)
     const struct model_config *config = model_config(engine->opts.model);
     uint64_t arena_tokens =
         (uint64_t)engine->opts.n_blocks * model_kv_layout(engine->opts.model)->block_tokens;
-    struct model_state_opts opts = {.max_tokens = engine->opts.max_batch_tokens,
-                                    .max_items = engine->opts.max_items,
-                                    .max_logits = engine->opts.max_draws,
-                                    .share_from_bytes = engine->opts.share_from_bytes};
+    struct model_state_opts opts = {
+        .max_tokens = engine->opts.max_batch_tokens,
+        .max_items = engine->opts.max_items,
+        .max_logits = engine->opts.max_draws > LEAST_LOGITS ? engine->opts.max_draws : LEAST_LOGITS,
+        .share_from_bytes = engine->opts.share_from_bytes};
     int rc;
 
     engine->max_context = config->context_length;

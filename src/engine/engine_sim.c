@@ -308,6 +308,8 @@ static void draw(const struct sim *sim, const struct engine_item *item, struct s
         n_pushed += goes_on;
     }
     sample_state_pop(item->state, guesses, n_pushed);
+    for (uint32_t i = 0; i < item->n_scores; i++)
+        sim_score(&sim->opts, item, item->score_at + i + 1, &item->scores[i]);
 }
 
 static int sim_step(void *self, const struct engine_batch *batch, struct sample_result *results_out)

@@ -147,3 +147,16 @@ void sim_draw(const struct engine_sim_opts *opts, const struct engine_item *item
     if (item->sample.wants_logprob)
         put_logprobs(&dice, item->sample.n_top, out);
 }
+
+void sim_score(const struct engine_sim_opts *opts, const struct engine_item *item, uint32_t n_fed,
+               struct sample_result *out)
+{
+    struct dice dice = {.opts = opts,
+                        .seed = item->sample.seed,
+                        .position = (uint64_t)item->position + n_fed,
+                        .last = item->tokens[n_fed - 1]};
+
+    rng_counter(dice.seed, dice.position, dice.last, dice.words);
+    *out = (struct sample_result){.id = item->tokens[n_fed]};
+    put_logprobs(&dice, item->sample.n_top, out);
+}

@@ -8,5 +8,8 @@
 /* engine_sim_draw.c: the token after the first n_fed of the item's. */
 void sim_draw(const struct engine_sim_opts *opts, const struct engine_item *item, uint32_t n_fed,
               struct sample_result *out);
+/* How likely tokens[n_fed] was, after so many of the item's. */
+void sim_score(const struct engine_sim_opts *opts, const struct engine_item *item, uint32_t n_fed,
+               struct sample_result *out);
 
 #endif

@@ -30,12 +30,17 @@ struct gen_job {         /* a tokenised request; the backend takes what is heap 
     uint32_t keep_tokens;      /* KV of the prompt up to there is wanted for 5 minutes more ... */
     uint32_t keep_1h_tokens;   /* ... and up to there for an hour, counted from now */
     uint32_t public_tokens;    /* so many at the beginning are public: tenants share their KV */
+    bool scores_prompt;        /* how likely each token of the prompt but the first was is wanted */
 };
 
 struct gen_tokens {      /* what was drawn, borrowed for the call */
     const token_id *ids; /* [n] */
     size_t n;
     const struct sample_result *draws; /* [n]; NULL unless the job's sample.wants_logprob */
+    /* Nothing was drawn, ids is NULL: draws are of the prompt's next tokens (from the second on, before any
+     * that was drawn) or, after all, of the stop id that ends the answer.  Where the job has scores_prompt.
+     */
+    bool is_scored;
 };
 
 struct gen_failure {  /* becomes an HTTP status or an error event */

@@ -81,10 +81,16 @@ static bool is_repeated(const struct choice *choice)
     return choice->index > 0 && choice[-1].prompt == choice->prompt;
 }
 
+/* Of each prompt. */
+static uint32_t number_of_choices(const struct request *request)
+{
+    return request->n_choices / (uint32_t)request_n_prompts(request);
+}
+
 /* Of those with its prompt. */
 static uint32_t number_of(const struct choice *choice)
 {
-    return choice->index % (choice->request->n_choices / (uint32_t)request_n_prompts(choice->request));
+    return choice->index % number_of_choices(choice->request);
 }
 
 static uint64_t seed_of(const struct choice *choice)
@@ -97,6 +103,11 @@ static uint64_t seed_of(const struct choice *choice)
         return gen->seed + number_of(choice) * UINT64_C(0x9e3779b97f4a7c15);
     rng_system(&seed, sizeof(seed));
     return seed;
+}
+
+static bool scores_prompt(const struct request *request)
+{
+    return request->gen.echoes && request->gen.wants_logprobs;
 }
 
 static int make_job(struct choice *choice, struct gen_job *job)
@@ -125,6 +136,7 @@ static int make_job(struct choice *choice, struct gen_job *job)
     job->max_new_tokens = choice->is_clamped ? room : gen->max_tokens;
     if (job->max_new_tokens == 0)
         job->max_new_tokens = 1; /* to compute the prompt only, one token is drawn and thrown away */
+    job->scores_prompt = scores_prompt(request);
     job->sample = (struct sample_opts){.temperature = (float)temperature,
                                        .top_p = (float)gen->top_p,
                                        .min_p = (float)gen->min_p,
@@ -143,15 +155,37 @@ static int make_job(struct choice *choice, struct gen_job *job)
     return E_NOMEM;
 }
 
+static uint32_t n_given(const struct choice *choice)
+{
+    return (uint32_t)choice->prompt->ids.n;
+}
+
+/* A token of the prompt, or the stop id behind the answer. */
+static int push_given(struct choice *choice, const struct sample_result *score)
+{
+    int rc = logprobs_push_given(choice->logprobs, score, choice->n_scored == 0);
+
+    if (rc == 0 && ++choice->n_scored == n_given(choice))
+        logprobs_end_prompt(choice->logprobs, buf_view(&choice->prompt->text));
+    return rc;
+}
+
 static int make_logprobs(struct choice *choice)
 {
     const struct request *request = choice->request;
     const struct gen_request *gen = &request->gen;
+    int rc;
 
     if (!gen->wants_logprobs || choice->logprobs != NULL)
         return 0;
-    return logprobs_new(request->model->tokenizer, gen->n_top_logprobs,
-                        gen->n_prompts > 0 || gen->prefill.len_bytes > 0, &choice->logprobs);
+    rc = logprobs_new(request->model->tokenizer, gen->n_top_logprobs,
+                      gen->n_prompts > 0 || gen->prefill.len_bytes > 0, &choice->logprobs);
+    if (rc < 0 || !scores_prompt(request))
+        return rc;
+    if (gen->prompts[choice->index / number_of_choices(request)].tokens == NULL)
+        logprobs_begin_text(choice->logprobs);
+    choice->has_logprobs = true;
+    return push_given(choice, &(struct sample_result){.id = choice->prompt->ids.ids[0]});
 }
 
 static int submit_one(struct choice *choice, struct gen_failure *failure)
@@ -426,6 +460,8 @@ static void finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
+    if (choice->has_stop_score) /* without memory it is not listed */
+        (void)logprobs_push_given(choice->logprobs, &choice->stop_score, false);
     choice->state = CHOICE_OVER;
     choice->stop = why;
     choice->stop_sequence = stop_sequence;
@@ -465,18 +501,42 @@ static void fail_too_likely(struct request *request)
     request_fail(request, &error);
 }
 
+/* A stream sends them at once; a whole answer has to hold them all. */
+static int count_logprobs(struct request *request, size_t n)
+{
+    request->n_logprobs += (1 + request->gen.n_top_logprobs) * n;
+    return !request->gen.is_stream && request->n_logprobs > MAX_WHOLE_LOGPROBS ? E_LIMIT : 0;
+}
+
+/* How likely the prompt's tokens were; and of a stop id that was drawn where something was to be drawn: who
+ * counts entries finds one for each token. */
+static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
+{
+    int rc = count_logprobs(choice->request, tokens->n);
+
+    for (size_t i = 0; i < tokens->n && rc == 0; i++) {
+        if (choice->n_scored < n_given(choice)) {
+            rc = push_given(choice, &tokens->draws[i]);
+        } else if (choice->request->gen.max_tokens > 0) {
+            choice->stop_score = tokens->draws[i];
+            choice->has_stop_score = true;
+        }
+    }
+    if (rc == 0 && choice->request->is_stream && logprobs_is_ready(choice->logprobs))
+        choice->request->dialect->scores(choice);
+    return rc;
+}
+
 /* With log probabilities each token goes alone, so that its text can be told from its neighbours'. */
 static int push(struct choice *choice, const struct gen_tokens *tokens)
 {
     struct request *request = choice->request;
     int rc = 0;
 
-    choice->has_logprobs = choice->logprobs != NULL && tokens->draws != NULL;
-    if (!choice->has_logprobs)
+    choice->has_logprobs |= choice->logprobs != NULL && tokens->draws != NULL;
+    if (!choice->has_logprobs || tokens->draws == NULL)
         return answer_push(choice->answer, tokens->ids, tokens->n);
-    /* A stream sends them at once; a whole answer has to hold them all. */
-    request->n_logprobs += (1 + request->gen.n_top_logprobs) * tokens->n;
-    if (!request->gen.is_stream && request->n_logprobs > MAX_WHOLE_LOGPROBS)
+    if (count_logprobs(request, tokens->n) < 0)
         return E_LIMIT;
     for (size_t i = 0; i < tokens->n && rc == 0; i++) {
         rc = logprobs_push(choice->logprobs, &tokens->draws[i]);
@@ -486,14 +546,30 @@ static int push(struct choice *choice, const struct gen_tokens *tokens)
     return rc;
 }
 
+static void on_pushed(struct choice *choice, int rc)
+{
+    struct request *request = choice->request;
+
+    output_flush(request);
+    if (rc == E_LIMIT)
+        fail_too_likely(request);
+    else if (rc < 0)
+        request_fail_no_memory(request);
+    else if (rc == 1)
+        finish_early(choice);
+}
+
 static void on_tokens(void *arg, const struct gen_tokens *tokens)
 {
     struct choice *choice = arg;
     struct request *request = choice->request;
     uint64_t now = clock_now_ns();
-    int rc;
 
     on_accepted(choice, 0); /* a backend that forgot to say so */
+    if (tokens->is_scored) {
+        on_pushed(choice, push_scores(choice, tokens));
+        return;
+    }
     if (request->gen.max_tokens == 0) {
         withdraw(choice);
         finish(choice, GEN_STOP_MAX_TOKENS, bytes_of(NULL, 0));
@@ -511,14 +587,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     request->n_output += (uint32_t)tokens->n;
     if (choice->record != NULL)
         record_tokens(choice->record, tokens->ids, tokens->n);
-    rc = push(choice, tokens);
-    output_flush(request);
-    if (rc == E_LIMIT)
-        fail_too_likely(request);
-    else if (rc < 0)
-        request_fail_no_memory(request);
-    else if (rc == 1)
-        finish_early(choice);
+    on_pushed(choice, push(choice, tokens));
 }
 
 static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)

@@ -105,7 +105,10 @@ struct choice { /* one of a request's answers: a job of its own */
 
     struct logprobs *logprobs; /* NULL: not asked for */
     bool has_logprobs;         /* the backend gives them */
-    unsigned n_blocks;         /* begun */
+    uint32_t n_scored;         /* of the prompt's tokens, in logprobs */
+    bool has_stop_score;
+    struct sample_result stop_score; /* of the stop id that ended it */
+    unsigned n_blocks;               /* begun */
     unsigned n_calls;
     struct collected *blocks; /* [n_blocks]; NULL in a stream */
 };

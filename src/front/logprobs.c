@@ -4,6 +4,8 @@
  *     entries:   [ ready ... | pending ... ]
  *     held:                    the text of the pending ones, as the detokeniser gives it
  *
+ * Given tokens, of a prompt, are ready at once: their text was never in question.
+ *
  * Delivered text is found in what is held: what stands before it was something else, and is dropped with its
  * tokens.  A token is ready when its last byte is delivered, or, when no more comes, its first. */
 #include "front/logprobs.h"
@@ -19,6 +21,7 @@ struct entry {
     token_id id;
     float logprob;
     uint32_t n_top;
+    bool is_unknown;    /* it has no log probability */
     bool is_begun;      /* some of its text was delivered */
     size_t start, end;  /* its text in held (pending) */
     size_t text_offset; /* where it begins in the answer's text, in characters (ready) */
@@ -27,7 +30,8 @@ struct entry {
 struct logprobs {
     const struct tokenizer *tokenizer;
     struct detok detok;
-    uint32_t n_top; /* room for each entry in tops */
+    struct detok given; /* of the prompt's tokens */
+    uint32_t n_top;     /* room for each entry in tops */
     struct entry *entries;
     struct sample_top *tops; /* [cap][n_top] */
     size_t n, n_ready, cap;
@@ -45,8 +49,14 @@ int logprobs_new(const struct tokenizer *tokenizer, uint32_t n_top, bool is_cont
     logprobs->tokenizer = tokenizer;
     logprobs->n_top = n_top < SAMPLE_MAX_TOP ? n_top : SAMPLE_MAX_TOP;
     detok_init(&logprobs->detok, tokenizer, is_continuation);
+    detok_init(&logprobs->given, tokenizer, is_continuation);
     *out = logprobs;
     return 0;
+}
+
+void logprobs_begin_text(struct logprobs *logprobs)
+{
+    detok_init(&logprobs->given, logprobs->tokenizer, false);
 }
 
 void logprobs_free(struct logprobs *logprobs)
@@ -100,7 +110,7 @@ int logprobs_push(struct logprobs *logprobs, const struct sample_result *draw)
     return 0;
 }
 
-/* ---- from pending to ready ---- */
+/* ---- given tokens ---- */
 
 static size_t count_chars(const uint8_t *text, size_t len_bytes)
 {
@@ -110,6 +120,37 @@ static size_t count_chars(const uint8_t *text, size_t len_bytes)
         n += (text[i] & 0xc0) != 0x80;
     return n;
 }
+
+int logprobs_push_given(struct logprobs *logprobs, const struct sample_result *score, bool is_unknown)
+{
+    uint32_t n_top = score->n_top < logprobs->n_top ? score->n_top : logprobs->n_top;
+    struct buf text = {0};
+
+    if (logprobs->n == logprobs->cap && grow(logprobs) < 0)
+        return E_NOMEM;
+    if (detok_push(&logprobs->given, score->id, &text) < 0) {
+        buf_fini(&text);
+        return E_NOMEM;
+    }
+    if (n_top > 0)
+        memcpy(tops_of(logprobs, logprobs->n), score->top, n_top * sizeof(score->top[0]));
+    logprobs->entries[logprobs->n++] = (struct entry){.id = score->id,
+                                                      .logprob = score->logprob,
+                                                      .n_top = n_top,
+                                                      .is_unknown = is_unknown,
+                                                      .text_offset = logprobs->n_chars};
+    logprobs->n_ready = logprobs->n;
+    logprobs->n_chars += count_chars(text.data, text.len_bytes);
+    buf_fini(&text);
+    return 0;
+}
+
+void logprobs_end_prompt(struct logprobs *logprobs, struct bytes text)
+{
+    logprobs->n_chars = count_chars(text.data, text.len_bytes);
+}
+
+/* ---- from pending to ready ---- */
 
 /* Entry i becomes the next of those kept. */
 static void keep(struct logprobs *logprobs, size_t i, size_t *n_kept)
@@ -287,12 +328,18 @@ int logprobs_put_text(struct logprobs *logprobs, struct buf *out)
     buf_append_str(out, "],\"token_logprobs\":[");
     for (size_t i = 0; i < n; i++) {
         buf_append_str(out, i == 0 ? "" : ",");
-        put_value(out, logprobs->entries[i].logprob);
+        if (logprobs->entries[i].is_unknown)
+            buf_append_str(out, "null");
+        else
+            put_value(out, logprobs->entries[i].logprob);
     }
     buf_append_str(out, logprobs->n_top == 0 ? "],\"top_logprobs\":null" : "],\"top_logprobs\":[");
     for (size_t i = 0; i < n && logprobs->n_top > 0; i++) {
         buf_append_str(out, i == 0 ? "" : ",");
-        put_map(logprobs, i, out);
+        if (logprobs->entries[i].is_unknown)
+            buf_append_str(out, "null");
+        else
+            put_map(logprobs, i, out);
     }
     buf_append_str(out, logprobs->n_top == 0 ? ",\"text_offset\":[" : "],\"text_offset\":[");
     for (size_t i = 0; i < n; i++)

@@ -55,6 +55,12 @@ static int put_text(struct choice *choice, enum gen_block_kind kind, struct byte
     return output_put_event(choice->request, NULL, json);
 }
 
+/* Chunks without text, which went out as a whole. */
+static void put_scores(struct choice *choice)
+{
+    (void)put_text(choice, GEN_TEXT, bytes_str(""));
+}
+
 static int stream_text(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
@@ -242,6 +248,7 @@ const struct output_dialect output_completions = {.id_prefix = "cmpl-",
                                                   .begin = begin,
                                                   .begin_choice = begin_choice,
                                                   .end_choice = end_choice,
+                                                  .scores = put_scores,
                                                   .end = end,
                                                   .ping = ping,
                                                   .error = error_event,

@@ -30,7 +30,8 @@ struct output_dialect {
     void (*begin)(struct request *request);      /* the 200 is out */
     void (*begin_choice)(struct choice *choice); /* may be NULL, as the next */
     void (*end_choice)(struct choice *choice);
-    void (*end)(struct request *request); /* the stream's last words */
+    void (*scores)(struct choice *choice); /* how likely the prompt's tokens were; NULL: nobody can ask */
+    void (*end)(struct request *request);  /* the stream's last words */
     void (*ping)(struct request *request);
     void (*error)(struct request *request, const struct api_error *error); /* after the 200 */
     int (*whole)(struct request *request, struct buf *body); /* an answer that is not streamed; E_NOMEM */

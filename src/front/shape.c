@@ -71,6 +71,22 @@ void shape_json(struct shape *shape, struct bytes schema)
     buf_append_byte(shape->out, '}');
 }
 
+void shape_tagged(struct shape *shape, const struct shape_tags *tags, struct bytes schema, const char *banned)
+{
+    begin_item(shape);
+    buf_append_str(shape->out, "{\"tagged\":");
+    buf_append(shape->out, schema.data, schema.len_bytes);
+    buf_append_str(shape->out, ",\"until\":");
+    json_put_str(shape->out, bytes_str(tags->value_end));
+    if (tags->is_tight)
+        buf_append_str(shape->out, ",\"inner\":true");
+    if (banned != NULL) {
+        buf_append_str(shape->out, ",\"not\":");
+        json_put_str(shape->out, bytes_str(banned));
+    }
+    buf_append_byte(shape->out, '}');
+}
+
 void shape_free(struct shape *shape, const char *const *until, uint32_t max_tokens)
 {
     begin_item(shape);

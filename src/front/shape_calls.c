@@ -5,12 +5,9 @@
  *              {"any": [{"seq": [{"text": "f\", \"arguments\": "}, {"json": SCHEMA}]}, ...]},
  *              {"text": "}\n"}, {"mark": "</tool_call>"}]}
  *
- * Where arguments are tags, a tool that is held to its schema has its properties in the schema's order; each
- * is text up to the closing tag, one of some words, or JSON.  (Bounds of such texts cannot be held.) */
-#include <jansson.h>
+ * Arguments that are tags: shape_tags.c. */
 #include <string.h>
 
-#include "api/json.h"
 #include "base/err.h"
 #include "front/shape_priv.h"
 
@@ -48,114 +45,12 @@ bool shape_may_call(const struct shape *shape, const struct gen_tool *tool)
            bytes_equal(tool->name, shape->request->tool_choice_name);
 }
 
-/* ---- arguments as tags ---- */
-
-struct tags {
-    const char *key_open, *key_close; /* around a key, up to its value */
-    const char *value_close;
-    const char *line_end; /* behind it */
-};
-
-static const struct tags xml_tags = {"<parameter=", ">\n", "\n</parameter>", "\n"};
-static const struct tags glm_tags = {"<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>", "\n"};
-
-static struct bytes text_of(const json_t *value)
-{
-    return bytes_of(json_string_value(value), json_string_length(value));
-}
-
-/* All of them texts? */
-static bool are_texts(const json_t *list)
-{
-    bool are = json_array_size(list) > 0;
-
-    for (size_t i = 0; i < json_array_size(list); i++)
-        are &= json_is_string(json_array_get(list, i));
-    return are;
-}
-
-/* A property's schema with the definitions that its references may name. */
-static void put_json_value(struct shape *shape, const json_t *root, const json_t *schema)
-{
-    static const char *const shared[] = {"$defs", "definitions"};
-    json_t *whole = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
-    struct buf text = {0};
-
-    for (size_t i = 0; i < 2 && whole != NULL; i++)
-        if (json_object_get(root, shared[i]) != NULL && json_object_get(whole, shared[i]) == NULL)
-            json_object_set(whole, shared[i], json_object_get(root, shared[i]));
-    if (whole == NULL || api_json_put(&text, whole) < 0)
-        shape->out->is_bad = true;
-    else
-        shape_json(shape, buf_view(&text));
-    buf_fini(&text);
-    json_decref(whole);
-}
-
-static void put_value(struct shape *shape, const struct tags *tags, const json_t *root, const json_t *schema)
-{
-    const char *const until[] = {tags->value_close, NULL};
-    const json_t *words = json_object_get(schema, "enum");
-    const json_t *word = json_object_get(schema, "const");
-    const struct bytes nothing = {0};
-
-    if (json_is_string(word)) {
-        shape_bytes(shape, nothing, text_of(word), nothing);
-    } else if (are_texts(words)) {
-        shape_open_any(shape);
-        for (size_t i = 0; i < json_array_size(words); i++)
-            shape_bytes(shape, nothing, text_of(json_array_get(words, i)), nothing);
-        shape_close(shape);
-    } else if (bytes_is(api_json_str(json_object_get(schema, "type")), "string")) {
-        shape_free(shape, until, 0);
-    } else {
-        put_json_value(shape, root, schema);
-    }
-    shape_text(shape, tags->value_close);
-    shape_text(shape, tags->line_end);
-}
-
-static bool is_required(const json_t *root, const char *key)
-{
-    const json_t *list = json_object_get(root, "required");
-
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (bytes_is(text_of(json_array_get(list, i)), key))
-            return true;
-    return false;
-}
-
-static void put_tags(struct shape *shape, const struct tags *tags, const struct gen_tool *tool)
-{
-    json_t *root = NULL, *schema;
-    const char *key;
-
-    if (api_json_load(tool->input_schema, NULL, &root) < 0)
-        return;
-    json_object_foreach(json_object_get(root, "properties"), key, schema)
-    {
-        bool is_needed = is_required(root, key);
-
-        if (shape->out->len_bytes > SHAPE_MAX_BYTES)
-            break; /* each may bring all of $defs; shape_make() refuses it */
-        if (!is_needed)
-            shape_open_rep(shape);
-        shape_open_seq(shape);
-        shape_bytes(shape, bytes_str(tags->key_open), bytes_str(key), bytes_str(tags->key_close));
-        put_value(shape, tags, root, schema);
-        shape_close(shape);
-        if (!is_needed)
-            shape_close_rep(shape, 0, 1);
-    }
-    json_decref(root);
-}
-
 /* ---- one of the tools ---- */
 
 struct words { /* around a tool's name and its arguments */
     const char *before, *after;
-    const char *mark, *mark_text; /* NULL, or a mark behind these, and text behind that */
-    const struct tags *tags;      /* NULL: the arguments are JSON */
+    const char *mark, *mark_text;  /* NULL, or a mark behind these, and text behind that */
+    const struct shape_tags *tags; /* NULL: the arguments are JSON */
     const char *tags_end;
 };
 
@@ -165,7 +60,7 @@ static void put_arguments(struct shape *shape, const struct words *words, const 
     const char *const until[] = {words->tags_end, NULL};
 
     if (words->tags != NULL && is_held)
-        put_tags(shape, words->tags, tool);
+        shape_tags(shape, words->tags, tool);
     else if (words->tags != NULL)
         shape_free(shape, until, 0);
     else
@@ -207,9 +102,9 @@ static const struct words v31_words = {.before = "", .after = "", .mark = DEEPSE
 static const struct words harmony_words = {
     .before = "commentary to=functions.", .after = " ", .mark = "<|constrain|>", .mark_text = "json"};
 static const struct words xml_words = {
-    .before = "\n<function=", .after = ">\n", .tags = &xml_tags, .tags_end = "</function>"};
+    .before = "\n<function=", .after = ">\n", .tags = &shape_xml_tags, .tags_end = "</function>"};
 static const struct words glm_words = {
-    .before = "", .after = "\n", .tags = &glm_tags, .tags_end = "</tool_call>"};
+    .before = "", .after = "\n", .tags = &shape_glm_tags, .tags_end = "</tool_call>"};
 
 static void put_tagged_call(struct shape *shape, const struct words *words, const char *end, bool is_held)
 {

@@ -26,6 +26,21 @@ void shape_close(struct shape *shape); /* either */
 void shape_open_rep(struct shape *shape);
 void shape_close_rep(struct shape *shape, int min, int max); /* max -1: no bound */
 
+/* shape_tags.c */
+struct shape_tags {                   /* a family's */
+    const char *key_open, *key_close; /* around a key, up to its value */
+    const char *value_close;          /* as it is written */
+    const char *value_end;            /* of it, what ends a value for who reads it: in no value */
+    const char *line_end;             /* behind it */
+    bool is_tight; /* no line end is written around a value, but is taken for the tags' where it stands there
+                    */
+};
+extern const struct shape_tags shape_xml_tags, shape_glm_tags;
+void shape_tags(struct shape *shape, const struct shape_tags *tags, const struct gen_tool *tool);
+/* A string of a schema (its text as JSON; NULL: any) between tags; banned, a pattern, may be NULL. */
+void shape_tagged(struct shape *shape, const struct shape_tags *tags, struct bytes schema,
+                  const char *banned);
+
 /* shape_calls.c */
 /* One call and, where the format and is_many allow, more; is_held: their arguments are held to the schemas,
  * not only those of strict tools. */

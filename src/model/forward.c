@@ -13,6 +13,9 @@
  *                       x += ffn(norm(x))           forward_ffn.c
  *     logits = norm(x's last rows of each item that wants them) . head^T
  *
+ * Where the logits of a whole prompt are wanted, they are made and shown a few rows at a time: of 512 tokens
+ * and a large vocabulary they would take 300 MB.
+ *
  * Only attention knows which row belongs to whom; everything else treats rows alike, and the kernels sum each
  * output in an order that does not depend on the other rows.  That is why the bits of an item do not depend
  * on its company. */
@@ -129,8 +132,10 @@ static void place_items(struct forward *f)
                                              .position = item->position,
                                              .blocks = item->blocks};
         ASSERT(item->n_logits <= item->n_tokens && item->n_logits <= state->max_logits - n_logits);
+        ASSERT(item->n_shown <= item->n_tokens - item->n_logits);
         n_logits += item->n_logits;
         state->n_logits[i] = item->n_logits;
+        state->n_kept[i] = item->n_logits + item->n_shown;
         state->logits_end[i] = n_logits;
         f->n_rows += item->n_tokens;
     }
@@ -163,29 +168,17 @@ static void embed(const struct forward *f, uint32_t from, uint32_t to)
 
 /* ---- after the layers ---- */
 
-static void compute_logits(const struct forward *f)
+/* The output head over the first n rows of last. */
+static void multiply_head(const struct forward *f, uint32_t n)
 {
     const struct model *model = f->model;
     const struct weight *head = model->config.is_tied ? &model->embedding : &model->head;
     struct model_state *state = f->state;
-    size_t hidden = model->config.hidden;
-    uint32_t n = 0;
 
-    for (uint32_t i = 0; i < f->n_items; i++) {
-        const struct attn_item *item = &state->items[i];
-        uint32_t end = item->first + item->n_tokens;
-        uint32_t n_rows = f->is_narrowed ? item->n_tokens : state->n_logits[i];
-
-        for (uint32_t row = end - n_rows; row < end; row++)
-            rms_norm(model->table, state->x + row * hidden, model->final_norm, model->config.hidden,
-                     model->config.rms_eps, state->last + hidden * n++);
-    }
-    if (n == 0)
-        return;
     matmul(forward_team(f, (uint64_t)head->len_bytes * n),
            &(struct matmul_args){.weight = head,
                                  .x = state->last,
-                                 .x_stride = hidden,
+                                 .x_stride = model->config.hidden,
                                  .n = n,
                                  .y = state->logits,
                                  .y_stride = model->config.vocab,
@@ -194,6 +187,58 @@ static void compute_logits(const struct forward *f)
         for (uint32_t i = 0; i < n; i++)
             vec_scale(model->table, state->logits + (size_t)i * model->config.vocab,
                       model->config.logit_scale, model->config.vocab);
+}
+
+/* Rows of x from one on, normed, to where the head finds them. */
+static void norm_last(const struct forward *f, uint32_t row, uint32_t n, uint32_t to)
+{
+    const struct model *model = f->model;
+    size_t hidden = model->config.hidden;
+
+    for (uint32_t i = 0; i < n; i++)
+        rms_norm(model->table, f->state->x + (row + i) * hidden, model->final_norm, model->config.hidden,
+                 model->config.rms_eps, f->state->last + hidden * (to + i));
+}
+
+/* An item's first row that outlived the last layer.  Rows lie in the order of the items, narrowed or not. */
+static uint32_t kept_row(const struct forward *f, uint32_t index)
+{
+    const struct model_state *state = f->state;
+    uint32_t row = 0;
+
+    for (uint32_t i = 0; i < index; i++)
+        row += f->is_narrowed ? state->n_kept[i] : f->pass->items[i].n_tokens;
+    return f->is_narrowed ? row : row + f->pass->items[index].n_tokens - state->n_kept[index];
+}
+
+/* Logits that are looked at once, as many at a time as there is room for. */
+static void show_logits(const struct forward *f, uint32_t index)
+{
+    const struct model_item *item = &f->pass->items[index];
+    uint32_t row = kept_row(f, index), at = item->n_tokens - item->n_logits - item->n_shown, n;
+
+    for (uint32_t done = 0; done < item->n_shown; done += n) {
+        n = item->n_shown - done < f->state->max_logits ? item->n_shown - done : f->state->max_logits;
+        norm_last(f, row + done, n, 0);
+        multiply_head(f, n);
+        f->pass->on_logits(f->pass->on_logits_arg, index, at + done, n, f->state->logits);
+    }
+}
+
+static void compute_logits(const struct forward *f)
+{
+    const struct model_state *state = f->state;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++)
+        if (f->pass->items[i].n_shown > 0)
+            show_logits(f, i);
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        norm_last(f, kept_row(f, i) + f->pass->items[i].n_shown, state->n_logits[i], n);
+        n += state->n_logits[i];
+    }
+    if (n > 0)
+        multiply_head(f, n);
 }
 
 int model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass)

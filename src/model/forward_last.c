@@ -2,8 +2,8 @@
 /* The last layer of a pass.  Hot path.
  *
  * When its keys and values are stored, only the rows that want logits have a future: one per answer that goes
- * on (more where guesses are verified), none of a prompt's chunk that is not its last.  So they move up and
- * the rest is left behind:
+ * on (more where guesses are verified, all of a prompt whose tokens' log probabilities are wanted), none of a
+ * prompt's chunk that is not its last.  So they move up and the rest is left behind:
  *
  *     rows     a0 a1 a2 a3 | b0 | c0 c1 c2          ->    a3 | b0         (c wants none)
  *     items    a           | b  | c                       a: one token, three positions on | b
@@ -22,7 +22,7 @@ void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride)
 
     for (uint32_t i = 0; i < f->n_items; i++) {
         struct attn_item item = state->items[i];
-        uint32_t n_kept = state->n_logits[i];
+        uint32_t n_kept = state->n_kept[i];
         size_t row = item.first + item.n_tokens - n_kept;
 
         if (n_kept == 0)

@@ -131,6 +131,7 @@ struct model_item {            /* one sequence's part of a pass; everything is b
     uint32_t position;         /* of tokens[0]; KV of all before is present */
     const kv_block_id *blocks; /* covers position + n_tokens */
     uint32_t n_logits;         /* of the last so many tokens; 0: none */
+    uint32_t n_shown;          /* of so many before those: given to on_logits, and not kept */
 };
 
 struct model_pass {
@@ -144,6 +145,10 @@ struct model_pass {
     void *on_layer_arg;
     /* When it becomes true the pass is left between two layers; NULL: it never is. */
     const atomic_bool *is_given_up;
+    /* Logits after n tokens of item `index`, tokens[at] the first of them: [n][vocab], valid for the call;
+     * where n_shown asks for them, as many calls as it takes.  They may be changed. */
+    void (*on_logits)(void *arg, uint32_t index, uint32_t at, uint32_t n, float *logits);
+    void *on_logits_arg;
 };
 
 /* Feeds the tokens of all items.  The caller has checked ids, positions, block tables and sizes (engine_cpu

@@ -150,6 +150,7 @@ struct model_state {
     float *logits;           /* [max_logits][vocab] */
     uint32_t *logits_end;    /* [max_items] row of logits behind an item's last */
     uint32_t *n_logits;      /* [max_items] how many rows it has */
+    uint32_t *n_kept;        /* [max_items] rows of x that outlive the last layer's keys and values */
     struct attn_item *items; /* [max_items] */
     void *attn_scratch;
     size_t attn_scratch_bytes;

@@ -72,6 +72,7 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     state->logits = carve(carving, logits * c->vocab * word);
     state->logits_end = carve(carving, items * sizeof(*state->logits_end));
     state->n_logits = carve(carving, items * sizeof(*state->n_logits));
+    state->n_kept = carve(carving, items * sizeof(*state->n_kept));
     state->items = carve(carving, items * sizeof(*state->items));
     state->attn_scratch_bytes =
         attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,

@@ -337,13 +337,13 @@ static void scan_pairs(struct scan *scan, const struct picker_fleet *fleet)
     }
 }
 
-/* A prefill worker decodes only when nobody else can, and then it does everything. */
-static void scan_lone_prefill(struct scan *scan, const struct picker_fleet *fleet)
+/* Workers of a role that would do everything. */
+static void scan_lone(struct scan *scan, const struct picker_fleet *fleet, enum picker_role role)
 {
     struct side none;
 
     for (uint32_t i = 0; i < fleet->n_pools; i++) {
-        if (!concerns(&fleet->pools[i], scan->request, PICKER_PREFILL))
+        if (!concerns(&fleet->pools[i], scan->request, role))
             continue;
         scan_decode(scan, &fleet->pools[i], &none);
         scan_overflow(scan, &fleet->pools[i]);
@@ -354,11 +354,16 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
 {
     bool has_decode = false;
 
+    if (scan->request->is_alone) {
+        scan_lone(scan, fleet, PICKER_PREFILL);
+        scan_lone(scan, fleet, PICKER_DECODE);
+        return;
+    }
     for (uint32_t i = 0; i < fleet->n_pools && !has_decode; i++)
         has_decode =
             concerns(&fleet->pools[i], scan->request, PICKER_DECODE) && has_open(scan, &fleet->pools[i]);
-    if (!has_decode)
-        scan_lone_prefill(scan, fleet);
+    if (!has_decode) /* a prefill worker decodes only when nobody else can, and then it does everything */
+        scan_lone(scan, fleet, PICKER_PREFILL);
     scan_pairs(scan, fleet);
     /* overflow costs a part of the objective more than nothing: what is better than that need not look */
     if (scan->best.decode != NULL && scan->best.cost_ns < scan->ttft_slo_ns / OVERFLOW_DIVISOR)

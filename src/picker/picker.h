@@ -64,6 +64,7 @@ struct picker_request {
      * the same bits. */
     bool keeps_layout;
     uint64_t layout;
+    bool is_alone; /* one worker does it all, of either role */
 };
 
 struct picker_choice {

@@ -152,8 +152,8 @@ static uint32_t gather(const struct gen_handle *job, const struct picker_place *
     uint32_t most = 0, n = 0;
     struct picker_worker row;
 
-    if (!router_worker_row(router, asker, &rows[0]))
-        return 0;
+    if (!router_worker_row(router, asker, &rows[0]) || !rows[0].can_push)
+        return 0; /* who cannot push does not know how to ask either */
     rows[0].cached_tokens = place->cached_blocks[asker] * rows[0].block_tokens;
     slots[n++] = asker;
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
@@ -186,7 +186,7 @@ void router_blocks_choose(struct gen_handle *job, struct picker_place *place)
     double limit_s;
 
     job->holder.slot = PICKER_NONE;
-    if (share != PICKER_SHARE_OFF)
+    if (share != PICKER_SHARE_OFF && job->score_next == 0)
         world.n = gather(job, place, asker, rows, slots);
     if (world.n < 2)
         return;

@@ -136,9 +136,8 @@ void router_place_queued(struct router *router)
             list_remove(&job->waiting);
             metric_set(router->m_queued, --router->n_queued);
         } else {
-            is_busy[model] =
-                rc == E_OVERLOADED ||
-                (rc == E_NOT_FOUND && picker_slots_is_empty(&job->excluded) && !job->keeps_layout);
+            is_busy[model] = rc == E_OVERLOADED ||
+                             (rc == E_NOT_FOUND && picker_slots_is_empty(&job->barred) && !job->keeps_layout);
         }
     }
 }
@@ -237,6 +236,7 @@ static int make_job(struct router *router, const struct gen_model *model, struct
     job->model = container_of(model, struct router_model, gen);
     job->job = *spec;
     job->n_prompt = job->cap_tokens = spec->n_tokens;
+    job->score_next = spec->scores_prompt;
     job->submitted_ns = clock_now_ns();
     list_init(&job->all);
     list_init(&job->waiting);
@@ -266,6 +266,7 @@ void router_job_free(struct gen_handle *job)
     buf_fini(&job->job.constraint);
     free(job->bias);
     free(job->draws);
+    scores_fini(&job->scores);
     free(job->hashes);
     free(job);
 }
@@ -278,11 +279,33 @@ static bool has_waiting(const struct router *router, const struct router_model *
     return false;
 }
 
+/* The workers there are do not know what it asks; a static text, by the name of what is missing first. */
+static struct gen_failure not_known(uint64_t lacks)
+{
+#define X(name, number, text)                                                                                \
+    if (lacks & ABILITY_##name)                                                                              \
+        return (struct gen_failure){.status = 503,                                                           \
+                                    .type = "api_error",                                                     \
+                                    .message = "no worker of this model knows " text                         \
+                                               ": they are of an older version"};
+    ABILITY_LIST(X)
+#undef X
+    return overloaded;
+}
+
 /* Nobody took it now: into the queue, or away. */
 static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *failure_out)
 {
     struct router *router = job->router;
+    uint64_t lacks = router_job_lacks(job);
 
+    if (lacks != 0) {
+        metric_add(router->m_refused, 1);
+        job->state = JOB_PLACED; /* it is in no queue */
+        router_job_free(job);
+        *failure_out = not_known(lacks);
+        return E_UNSUPPORTED;
+    }
     if (rc != E_LIMIT && router->n_queued < router->conf->queue_max && !router->is_draining) {
         enqueue(job, false);
         return 0;
@@ -438,7 +461,7 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
     job->prefill = job->decode =
         (struct job_part){.slot = PICKER_NONE}; /* they are in the sum from here on */
     job->sum = proof;
-    job->keeps_layout |= router_job_answered(job) > 0;
+    job->keeps_layout |= router_job_answered(job) > 0 || job->score_next > 1;
     if (++job->sum.n_redispatched > MAX_ATTEMPTS) {
         router_job_fail(job, 500, "api_error", "The request failed on every worker that tried it", 0);
         return;

@@ -6,12 +6,14 @@ librouter_a_SOURCES = src/router/router.h src/router/router.c src/router/router_
 librouter_a_SOURCES += src/router/blocks.c src/router/told.c
 
 if HAVE_CMOCKA
-router_tests = tests/unit/router/test_jobs tests/unit/router/test_draws tests/unit/router/test_jobs_model
+router_tests = tests/unit/router/test_abilities tests/unit/router/test_jobs tests/unit/router/test_draws tests/unit/router/test_jobs_model
 check_PROGRAMS += $(router_tests)
 TESTS += $(router_tests)
 router_rig = tests/unit/router/rig.c tests/unit/router/rig.h
 tests_unit_router_test_jobs_SOURCES = tests/unit/router/test_jobs.c $(router_rig)
 tests_unit_router_test_jobs_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
+tests_unit_router_test_abilities_SOURCES = tests/unit/router/test_abilities.c $(router_rig)
+tests_unit_router_test_abilities_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
 tests_unit_router_test_draws_SOURCES = tests/unit/router/test_draws.c $(router_rig)
 tests_unit_router_test_draws_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
 tests_unit_router_test_jobs_model_SOURCES = tests/unit/router/test_jobs_model.c $(router_rig)

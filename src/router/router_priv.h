@@ -8,6 +8,7 @@
 #include "ev/jobs.h"
 #include "ev/loop.h"
 #include "front/backend.h"
+#include "front/scores.h"
 #include "metrics/metrics.h"
 #include "net/link.h"
 #include "net/listener.h"
@@ -15,6 +16,7 @@
 #include "picker/index.h"
 #include "picker/place.h"
 #include "prefix/block_events.h"
+#include "proto/abilities.h"
 #include "router/router_conf.h"
 
 #define ROUTER_MAX_MODELS 16
@@ -42,6 +44,7 @@ struct router_worker {
     uint64_t epoch;
     char link_address[128];
     uint64_t layout, host;
+    uint64_t abilities; /* proto/abilities.h */
     uint32_t block_tokens, n_blocks, max_seqs;
     uint64_t kv_bytes_per_token;
     struct router_model *model;
@@ -81,14 +84,18 @@ struct gen_handle {      /* a job; the front knows it under this name */
     struct sample_bias *bias;    /* job.sample.bias: ours */
     struct sample_result *draws; /* [cap_draws], of the tokens not delivered yet, if wanted */
     uint32_t cap_draws;
+    struct scores scores; /* of given tokens, not delivered yet */
+    uint32_t
+        score_next; /* of the prompt's tokens, the first whose likelihood was not heard; 0: none is asked */
     uint32_t n_prompt;
     uint32_t n_delivered; /* answer tokens handed to the front */
     struct block_hash *hashes;
     size_t n_hashes;
     struct job_part prefill, decode;
     struct picker_slots excluded;
-    uint64_t layout;   /* of the workers it was placed on last */
-    bool keeps_layout; /* since they answered a part */
+    struct picker_slots barred; /* those, and workers that lack an ability it needs */
+    uint64_t layout;            /* of the workers it was placed on last */
+    bool keeps_layout;          /* since they answered a part */
     struct gen_events events;
     void *arg;
     bool is_accepted, is_paused;
@@ -132,7 +139,8 @@ struct router {
     uint32_t n_models;
     struct picker_fleet *fleet; /* rows of workers, and their ledgers, by slot */
     struct picker_index *index;
-    uint32_t order; /* of equals among workers, this router's own */
+    struct picker_slots lacking[ABILITY_N]; /* workers without that bit */
+    uint32_t order;                         /* of equals among workers, this router's own */
     bool is_draining;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
     struct metric *m_asks, *m_resyncs;
@@ -160,6 +168,9 @@ void router_worker_refresh(struct router *router, const struct router_worker *wo
 /* What is known of a worker that may be asked for what it has: also of one that drains. */
 bool router_worker_row(const struct router *router, uint32_t slot, struct picker_worker *out);
 int router_choose(struct gen_handle *job, struct picker_place *place); /* picker_place_choose's codes */
+/* What the job needs and none of the model's usable workers can do, though there are some: E_UNSUPPORTED is
+ * its answer then.  0: there is one, or nobody at all. */
+uint64_t router_job_lacks(const struct gen_handle *job);
 
 /* blocks.c: what workers have cached */
 void router_blocks_up(struct router *router, uint32_t slot);   /* a worker's link is up */

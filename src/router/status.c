@@ -28,10 +28,14 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
                load->decode_step_s * 1e3, load->blocks_free, load->blocks_total);
     buf_printf(out,
                ", \"inflight\": %u, \"inflight_prefill_tokens\": %" PRIu64 ", \"dispatched\": %" PRIu64
-               ", \"lost\": %" PRIu64 ", \"rtt_us\": %" PRIu64 ", \"blocks_known\": %s}",
+               ", \"lost\": %" PRIu64 ", \"rtt_us\": %" PRIu64 ", \"blocks_known\": %s, \"abilities\": [",
                ledger->n_seqs, ledger->prefill_tokens, worker->n_dispatched, worker->n_lost,
                is_up ? link_rtt_ns(worker->link) / NS_PER_US : 0,
                worker->follower.state == FOLLOWER_LIVE ? "true" : "false");
+    for (uint64_t bit = 2, n = 0; bit < 1u << ABILITY_N; bit <<= 1)
+        if (worker->abilities & bit)
+            buf_printf(out, "%s\"%s\"", n++ == 0 ? "" : ", ", ability_text(bit));
+    buf_append_str(out, "]}");
 }
 
 int router_status_json(struct router *router, struct buf *out)

@@ -116,12 +116,28 @@ static bool is_gone(const struct router *router, const struct gen_handle *job, u
     return router->n_freed != n_freed && hashmap_get(router->by_number, &number) != job;
 }
 
+/* How likely given tokens were.  False: the job is gone. */
+static bool deliver_scores(struct gen_handle *job, const struct sample_result *scores, uint32_t n)
+{
+    struct router *router = job->router;
+    uint64_t n_freed = router->n_freed;
+    uint64_t number = job->number;
+
+    if (n == 0)
+        return true;
+    job->events.on_tokens(job->arg, &(struct gen_tokens){.draws = scores, .n = n, .is_scored = true});
+    return !is_gone(router, job, number, n_freed);
+}
+
 void router_stream_deliver(struct gen_handle *job)
 {
-    uint32_t n = router_job_answered(job) - job->n_delivered;
+    uint32_t n = router_job_answered(job) - job->n_delivered, n_scores = job->scores.n;
     struct gen_events events = job->events;
 
     if (job->is_paused || job->unheard_since_ns > 0)
+        return;
+    job->scores.n = 0;
+    if (!deliver_scores(job, job->scores.held, n_scores))
         return;
     if (n > 0) {
         uint32_t from = job->n_prompt + job->n_delivered;
@@ -137,33 +153,43 @@ void router_stream_deliver(struct gen_handle *job)
         if (is_gone(router, job, number, n_freed))
             return; /* cancelled from inside */
     }
+    if (job->scores.has_stop) {
+        job->scores.has_stop = false;
+        if (!deliver_scores(job, &job->scores.stop, 1))
+            return;
+    }
     if (job->ended.is_set)
         router_job_end(job, job->ended.end);
 }
 
-/* How ids[i] was drawn, kept until its token is delivered; top is where its likeliest ones begin.  A worker
- * that says nothing where it was asked does not know the question. */
+/* How ids[i] was drawn; top is where its likeliest ones begin. */
+static void read_draw(const Baton__Answer *answer, size_t i, size_t top, struct sample_result *out)
+{
+    *out = (struct sample_result){.id = answer->ids[i], .logprob = answer->logprobs[i]};
+    for (; out->n_top < answer->n_tops[i] && out->n_top < SAMPLE_MAX_TOP; out->n_top++, top++)
+        out->top[out->n_top] =
+            (struct sample_top){.id = answer->top_ids[top], .logprob = answer->top_logprobs[top]};
+}
+
+/* Kept until its token is delivered.  A worker that says nothing where it was asked does not know the
+ * question.
+ */
 static int keep_draw(struct gen_handle *job, const Baton__Answer *answer, size_t i, size_t top)
 {
     uint32_t at = router_job_answered(job) - job->n_delivered;
-    struct sample_result *draw;
 
-    if (answer->n_logprobs == 0)
+    if (answer->n_logprobs == 0 || (job->score_next > 0 && job->score_next < job->n_prompt))
         return E_PROTO;
     if (at >= job->cap_draws) {
         uint32_t cap = 2 * at + 8;
+        struct sample_result *grown = realloc(job->draws, (size_t)cap * sizeof(*grown));
 
-        draw = realloc(job->draws, (size_t)cap * sizeof(*draw));
-        if (draw == NULL)
+        if (grown == NULL)
             return E_NOMEM;
-        job->draws = draw;
+        job->draws = grown;
         job->cap_draws = cap;
     }
-    draw = &job->draws[at];
-    *draw = (struct sample_result){.id = answer->ids[i], .logprob = answer->logprobs[i]};
-    for (; draw->n_top < answer->n_tops[i] && draw->n_top < SAMPLE_MAX_TOP; draw->n_top++, top++)
-        draw->top[draw->n_top] =
-            (struct sample_top){.id = answer->top_ids[top], .logprob = answer->top_logprobs[top]};
+    read_draw(answer, i, top, &job->draws[at]);
     return 0;
 }
 
@@ -200,6 +226,37 @@ static int accept_tokens(struct gen_handle *job, const Baton__Answer *answer)
             return rc;
     }
     return 0;
+}
+
+/* Of the prompt's tokens each once, in order and the very ones that were sent; of a stop id behind what was
+ * answered, one. */
+static int accept_scores(struct gen_handle *job, const Baton__Answer *answer)
+{
+    struct sample_result score;
+    size_t top = 0;
+    int rc = 0;
+
+    if (job->score_next == 0 || answer->n_logprobs == 0 ||
+        !has_right_tops(answer, tokenizer_vocab_size(job->model->gen.tokenizer)))
+        return E_PROTO;
+    for (size_t i = 0; i < answer->n_ids && rc == 0; top += answer->n_tops[i], i++) {
+        uint64_t index = (uint64_t)answer->first_index + i;
+
+        read_draw(answer, i, top, &score);
+        if (index < job->score_next)
+            continue; /* heard already */
+        if (index == job->job.n_tokens && job->score_next == job->n_prompt &&
+            score.id < tokenizer_vocab_size(job->model->gen.tokenizer)) {
+            job->scores.stop = score;
+            job->scores.has_stop = true;
+            continue;
+        }
+        if (index != job->score_next || index >= job->n_prompt || score.id != job->job.tokens[index])
+            return E_PROTO;
+        rc = scores_add(&job->scores, &score, 1);
+        job->score_next += rc == 0;
+    }
+    return rc;
 }
 
 /* ---- one worker's word about one job ---- */
@@ -359,7 +416,7 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
             if (is_gone(router, job, number, n_freed))
                 return;
         }
-        if (accept_tokens(job, answer) < 0) {
+        if ((answer->is_scored ? accept_scores(job, answer) : accept_tokens(job, answer)) < 0) {
             router_job_replace(job, slot);
             return;
         }

@@ -73,6 +73,7 @@ static void fill_submit(const struct gen_handle *job, const struct lists *lists,
     submit->keep_tokens = spec->keep_tokens;
     submit->keep_1h_tokens = spec->keep_1h_tokens;
     submit->public_tokens = spec->public_tokens;
+    submit->score_from = job->score_next;
 }
 
 static Baton__Peer *fill_peer(const struct gen_handle *job, uint32_t slot, Baton__Peer *peer)

@@ -3,6 +3,7 @@
  * something about a worker changes; a placement asks the fleet and the prefix index. */
 #include "router/router_priv.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 
@@ -46,7 +47,7 @@ bool router_worker_row(const struct router *router, uint32_t slot, struct picker
 
     if (!worker->is_taken || worker->link == NULL || !link_is_up(worker->link) || worker->model == NULL)
         return false;
-    *out = (struct picker_worker){.can_push = true};
+    *out = (struct picker_worker){.can_push = (worker->abilities & ABILITY_ASKED) != 0};
     fill_row(router, worker, out);
     return true;
 }
@@ -60,6 +61,43 @@ static bool is_stale(struct router *router, uint32_t slot)
     return true;
 }
 
+static uint64_t needs_of(const struct gen_handle *job)
+{
+    uint64_t needs = 0;
+
+    needs |= job->job.constraint.len_bytes > 0 ? ABILITY_GRAMMARS : 0;
+    needs |= job->job.sample.wants_logprob ? ABILITY_LOGPROBS : 0;
+    needs |= job->score_next > 0 ? ABILITY_SCORES : 0;
+    return needs;
+}
+
+/* Who failed it, and who would not know what is asked. */
+static void bar(struct gen_handle *job)
+{
+    uint64_t needs = needs_of(job);
+
+    job->barred = job->excluded;
+    for (unsigned i = 0; i < ABILITY_N; i++)
+        for (size_t word = 0; (needs >> i & 1) != 0 && word < ARRAY_LEN(job->barred.words); word++)
+            job->barred.words[word] |= job->router->lacking[i].words[word];
+}
+
+uint64_t router_job_lacks(const struct gen_handle *job)
+{
+    uint64_t needs = needs_of(job), lacks = 0;
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS && needs != 0; slot++) {
+        const struct router_worker *worker = &job->router->workers[slot];
+
+        if (!router_worker_usable(worker) || worker->model != job->model)
+            continue;
+        if ((needs & ~worker->abilities) == 0)
+            return 0;
+        lacks |= needs & ~worker->abilities;
+    }
+    return lacks;
+}
+
 int router_choose(struct gen_handle *job, struct picker_place *place)
 {
     struct router *router = job->router;
@@ -71,16 +109,18 @@ int router_choose(struct gen_handle *job, struct picker_place *place)
     bool is_again;
     int rc;
 
+    bar(job);
     place->fleet = router->fleet;
     place->index = router->index;
     place->hashes = job->hashes;
-    place->n_hashes = job->n_hashes;
+    place->n_hashes = job->score_next > 0 ? 0 : job->n_hashes; /* scored tokens are computed, cached or not */
     place->now_ns = clock_now_ns();
     place->request =
         (struct picker_request){.n_tokens = job->job.n_tokens,
                                 .max_new_tokens = job->job.max_new_tokens - router_job_answered(job),
                                 .group = (uint32_t)(job->model - router->models),
-                                .excluded = &job->excluded,
+                                .excluded = &job->barred,
+                                .is_alone = job->score_next > 0,
                                 .keeps_layout = job->keeps_layout,
                                 .layout = job->layout};
     do {

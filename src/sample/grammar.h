@@ -7,6 +7,9 @@
  *     {"mark": "<tool_call>"}               the control token so spelled, or, where the vocabulary has none,
  *                                           these characters
  *     {"json": SCHEMA}                      a JSON value that the schema allows ({} or true: any)
+ *     {"tagged": SCHEMA, "until": "</v>", "inner": true, "not": PATTERN}
+ *                                           a string of the schema as it is, without until, without a line
+ * end at either side (inner), and not found by the pattern (both may be left out)
  *     {"free": {"until": ["</think>"], "max_tokens": N}}
  *                                           any text up to the first of these marks, which is not part
  *                                           of it (no "until": to the end); after N tokens (absent: no

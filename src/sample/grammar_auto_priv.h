@@ -65,6 +65,21 @@ void dfa_fini(struct dfa *dfa);
 int dfa_write(struct graph *graph, const struct dfa *dfa, struct bounds chars, uint32_t next,
               uint32_t *pc_out);
 
+/* The same as they are, then next: for texts that stand between tags. */
+int dfa_write_raw(struct graph *graph, const struct dfa *dfa, struct bounds chars, uint32_t next,
+                  uint32_t *pc_out);
+
+/* ---- grammar_tagged.c ---- */
+struct tagged {               /* what else holds for a text that stands between tags */
+    struct bytes until;       /* not in it: ASCII, its first letter nowhere else in it */
+    bool is_inner;            /* no line end at either side */
+    const struct dfa *banned; /* none of these; NULL: any */
+    uint32_t n_counts;        /* lengths that will be told apart */
+};
+/* Texts of an automaton for which all that holds.  Where that takes too many states, a beginning of until may
+ * not be in the text either: two letters of it at least.  E_LIMIT, E_NOMEM. */
+int dfa_tag(const struct dfa *text, const struct tagged *tagged, struct dfa *out);
+
 /* ---- grammar_regex.c ---- */
 /* ECMA-262's syntax as JSON Schema uses it: the texts in which it is found.  E_FORMAT, E_UNSUPPORTED,
  * E_LIMIT, and the reason (static). */

@@ -119,6 +119,9 @@ struct shape_ctx { /* one compilation */
 /* grammar_shape.c: fills graph->start.  E_FORMAT, E_UNSUPPORTED, E_LIMIT, E_NOMEM. */
 int shape_compile(struct shape_ctx *ctx, struct bytes text);
 int shape_load(struct bytes text, struct fault *fault, json_t **out); /* bounded JSON */
+/* grammar_shape_tagged.c: {"tagged": {a string's schema}, "until": TEXT, "inner": BOOL, "not": PATTERN}, then
+ * next. */
+int shape_compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out);
 /* grammar_schema.c: a rule for a value that the schema allows. */
 int schema_compile(struct shape_ctx *ctx, json_t *schema, uint32_t *rule_out);
 

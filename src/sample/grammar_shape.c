@@ -201,7 +201,9 @@ static int compile(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t
             *pc_out = graph_call(ctx->graph, rule, next);
         return rc;
     }
-    return refuse(ctx, "none of text, mark, json, free, seq, any, rep");
+    if (json_object_get(shape, "tagged") != NULL)
+        return shape_compile_tagged(ctx, shape, next, pc_out);
+    return refuse(ctx, "none of text, mark, json, tagged, free, seq, any, rep");
 }
 
 int shape_compile(struct shape_ctx *ctx, struct bytes text)

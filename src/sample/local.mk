@@ -6,7 +6,7 @@ libsample_a_SOURCES = src/sample/sampler.h src/sample/sampler.c src/sample/state
 	src/sample/grammar_string.c src/sample/grammar_graph.c src/sample/grammar_shape.c \
 	src/sample/grammar_schema.c src/sample/grammar_schema_keywords.c src/sample/grammar_schema_merge.c \
 	src/sample/grammar_schema_object.c src/sample/grammar_schema_value.c src/sample/grammar_schema_enum.c \
-	src/sample/grammar_auto_priv.h src/sample/grammar_auto.c src/sample/grammar_text.c src/sample/grammar_regex.c \
+	src/sample/grammar_auto_priv.h src/sample/grammar_auto.c src/sample/grammar_text.c src/sample/grammar_tagged.c src/sample/grammar_shape_tagged.c src/sample/grammar_regex.c \
 	src/sample/grammar_format.c src/sample/grammar_digits.c \
 	src/sample/grammar_vocab.c src/sample/grammar_state.c src/sample/grammar_step.c src/sample/grammar_mask.c src/sample/grammar_short.c \
 	src/sample/grammar_run.c

@@ -561,6 +561,21 @@ void sampler_draw(struct sampler *sampler, const float *logits, const struct sam
     }
 }
 
+int sampler_score(struct sampler *sampler, const float *logits, token_id id, uint32_t n_top,
+                  struct sample_result *out)
+{
+    const struct sample_opts opts = {.wants_logprob = true, .n_top = n_top};
+    struct view view = {.logits = logits};
+    struct outlook outlook;
+
+    if (id >= sampler->vocab_size)
+        return E_INVAL;
+    *out = (struct sample_result){.id = id};
+    outlook = look(sampler, logits, (double)clean(logits[find_highest(sampler, &view)]), &opts, out);
+    out->logprob = logprob_of(&outlook, logits[id]);
+    return 0;
+}
+
 void sampler_draw_at(struct sampler *sampler, float *logits, const struct sample_opts *opts,
                      const struct sample_place *place, struct sample_result *out)
 {

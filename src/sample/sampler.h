@@ -74,8 +74,13 @@ struct sample_place { /* where in its sequence a draw takes place */
     uint32_t tokens_left;       /* for the shape: that may still be drawn, this one included */
 };
 
-/* The same with penalties and bias (of the state; those of opts are not looked at) and held to the shape:
- * what it forbids counts as -inf before top-k, top-p and min-p.  The log probabilities are those of
+/* How likely a token was that came next in any case: id is that, the log probabilities are those of
+ * sampler_draw() with wants_logprob.  TOKEN_NONE, or beyond the vocabulary: E_INVAL. */
+int sampler_score(struct sampler *sampler, const float *logits, token_id id, uint32_t n_top,
+                  struct sample_result *out);
+
+/* sampler_draw() with penalties and bias (of the state; those of opts are not looked at) and held to the
+ * shape: what it forbids counts as -inf before top-k, top-p and min-p.  The log probabilities are those of
  * sampler_draw() all the same.  logits are changed and put back.  id is TOKEN_NONE where the shape allows no
  * token at all. */
 void sampler_draw_at(struct sampler *sampler, float *logits, const struct sample_opts *opts,

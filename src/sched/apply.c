@@ -4,8 +4,8 @@
  * For each item of the step, in plan order: book the fed tokens, seal what is full, then events and the next
  * state.
  *
- *     fed some          on_prefilled                                       still PREFILL
- *     fed all           on_prefilled, then the token that was drawn:
+ *     fed some          on_prefilled, on_scored                            still PREFILL
+ *     fed all           on_prefilled, on_scored, then the token that was drawn:
  *       a stop id, or nothing where the shape is complete                  on_done(STOP)
  *       nothing, where the shape is not                                    on_done(SHAPE)
  *       a token         on_token, then   none left to draw                 on_done(LENGTH)
@@ -69,8 +69,10 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
     enum seq_finish finish = take_token(seq, token->id);
 
     if (finish != SEQ_FINISH_NONE) {
+        if (seq->score_next > 0 && finish == SEQ_FINISH_STOP && token->id != TOKEN_NONE)
+            EVENT(sched, on_scored, seq, seq->spec.n_tokens, token, 1);
         seq->is_busy = false;
-        seq_end(sched, seq, finish);
+        seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : finish);
         return false;
     }
 
@@ -133,8 +135,20 @@ static void apply_drawn(struct sched *sched, const struct plan_item *item,
     }
 }
 
-static void apply_item(struct sched *sched, const struct plan_item *item, const struct sample_result *results)
+/* What the step said of the prompt's tokens. */
+static void tell_scores(struct sched *sched, struct seq *seq, const struct engine_item *item)
 {
+    uint32_t from = seq->score_next;
+
+    if (item->n_scores == 0 || seq->is_cancelled)
+        return;
+    seq->score_next += item->n_scores;
+    EVENT(sched, on_scored, seq, from, item->scores, item->n_scores);
+}
+
+static void apply_item(struct sched *sched, uint32_t index, const struct sample_result *results)
+{
+    const struct plan_item *item = &sched->plan.items[index];
     struct seq *seq = item->seq;
     uint32_t from = seq->n_computed, to = from + item->n_tokens - item->n_drafts;
 
@@ -146,6 +160,7 @@ static void apply_item(struct sched *sched, const struct plan_item *item, const 
             seq->stats.prefill_ns = sched_now_ns(sched) - seq->admitted_ns - seq->stats.transfer_ns;
         EVENT(sched, on_prefilled, seq, from, to);
     }
+    tell_scores(sched, seq, &sched->items[index]);
 
     if (seq->is_cancelled) {
         seq->is_busy = false;
@@ -162,10 +177,9 @@ static void apply_item(struct sched *sched, const struct plan_item *item, const 
 void apply_results(struct sched *sched, const struct sample_result *results)
 {
     for (uint32_t i = 0; i < sched->plan.n_items; i++) {
-        const struct plan_item *item = &sched->plan.items[i];
-        uint32_t n_results = 1 + item->n_drafts;
+        uint32_t n_results = 1 + sched->plan.items[i].n_drafts;
 
-        apply_item(sched, item, results);
+        apply_item(sched, i, results);
         results += n_results;
     }
 }

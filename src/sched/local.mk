@@ -7,7 +7,8 @@ libsched_a_SOURCES = src/sched/sched.h src/sched/sched_priv.h src/sched/sched.c 
 if HAVE_CMOCKA
 sched_tests = tests/unit/sched/test_sched tests/unit/sched/test_cancel tests/unit/sched/test_handoff \
 	tests/unit/sched/test_sched_model tests/unit/sched/test_cost tests/unit/sched/test_ngram \
-	tests/unit/sched/test_speculate tests/unit/sched/test_planner tests/unit/sched/test_speculate_cpu
+	tests/unit/sched/test_speculate tests/unit/sched/test_planner tests/unit/sched/test_speculate_cpu \
+	tests/unit/sched/test_scores
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
 tests_unit_sched_test_sched_SOURCES = tests/unit/sched/test_sched.c tests/unit/sched/rig.h \
@@ -39,6 +40,9 @@ tests_unit_sched_test_planner_LDADD = $(link_sched) $(CMOCKA_LIBS)
 tests_unit_sched_test_speculate_cpu_SOURCES = tests/unit/sched/test_speculate_cpu.c tests/unit/model/tiny.c \
 	tests/unit/model/tiny.h $(grammar_test_help)
 tests_unit_sched_test_speculate_cpu_LDADD = $(link_sched) $(CMOCKA_LIBS)
+tests_unit_sched_test_scores_SOURCES = tests/unit/sched/test_scores.c tests/unit/model/tiny.c \
+	tests/unit/model/tiny.h
+tests_unit_sched_test_scores_LDADD = $(link_sched) $(CMOCKA_LIBS)
 endif
 
 # Prints what look-ups and draws cost; run by hand.

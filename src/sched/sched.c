@@ -61,7 +61,9 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
     if (sched->opts.max_drafts > DRAFT_MAX)
         sched->opts.max_drafts = DRAFT_MAX;
     sched->results = calloc((size_t)sched->opts.max_seqs + sched->max_drafts, sizeof(*sched->results));
-    if (sched->plan.items == NULL || sched->items == NULL || sched->results == NULL) {
+    sched->scores = calloc(info->max_batch_tokens, sizeof(*sched->scores)); /* touched where wanted */
+    if (sched->plan.items == NULL || sched->items == NULL || sched->results == NULL ||
+        sched->scores == NULL) {
         sched_free(sched);
         return E_NOMEM;
     }
@@ -80,6 +82,7 @@ void sched_free(struct sched *sched)
         seq_give_back(sched, seq);
         seq_free(seq);
     }
+    free(sched->scores);
     free(sched->results);
     free(sched->items);
     free(sched->plan.items);
@@ -108,7 +111,9 @@ int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **
             return code;
         }
     } else {
-        seq->n_cached_guess = kv_peek(sched->opts.pool, seq->hashes, seq->n_hashes) * sched->block_tokens;
+        uint32_t n_most = seq->score_next > 0 ? seq_n_shareable(sched, seq) : seq->n_hashes;
+
+        seq->n_cached_guess = kv_peek(sched->opts.pool, seq->hashes, n_most) * sched->block_tokens;
         queue_wait(sched, seq);
     }
     list_push_back(&sched->all, &seq->in_all);
@@ -133,10 +138,24 @@ static void relay_layer(void *arg, uint32_t layer)
     EVENT(sched, on_layer, layer);
 }
 
+/* Which of the item's tokens are scored: those of the prompt that were not, behind one that is fed. */
+static void ask_scores(const struct seq *seq, struct engine_item *item, struct sample_result *scores)
+{
+    uint32_t end = item->position + item->n_tokens + 1 - item->wants_token;
+    uint32_t to = end < seq->spec.n_prompt ? end : seq->spec.n_prompt;
+
+    if (seq->score_next == 0 || seq->score_next <= item->position || seq->score_next >= to)
+        return;
+    item->scores = scores;
+    item->score_at = seq->score_next - 1 - item->position;
+    item->n_scores = to - seq->score_next;
+}
+
 /* Hands the plan to the engine. */
 static int run_plan(struct sched *sched)
 {
     const struct plan *plan = &sched->plan;
+    uint32_t n_scores = 0;
     bool is_watched = sched->opts.events.on_layer != NULL;
     struct engine_batch batch = {.items = sched->items,
                                  .n_items = plan->n_items,
@@ -162,6 +181,8 @@ static int run_plan(struct sched *sched)
             .tokens_left = seq->n_left,
             .tag = seq->spec.id,
         };
+        ask_scores(seq, &sched->items[i], sched->scores + n_scores);
+        n_scores += sched->items[i].n_scores;
     }
     return engine_step(sched->opts.engine, &batch, sched->results);
 }

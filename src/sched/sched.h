@@ -54,14 +54,18 @@ struct seq_spec {           /* copied on submit */
     uint32_t max_new_tokens;  /* still to be drawn; 0: prefill only */
     const token_id *stop_ids; /* end the answer; borrowed for the sequence's life */
     uint32_t n_stop_ids;
-    struct sample_opts sample;         /* its bias is copied */
-    struct grammar *grammar;           /* the answer's shape; a reference is taken; NULL: any */
-    uint32_t keep_tokens;              /* cached KV up to there is wanted for 5 minutes from submit ... */
-    uint32_t keep_1h_tokens;           /* ... and up to there for an hour */
-    kv_tenant tenant;                  /* whose share of the pool its blocks count for */
-    struct prefix_key prefix_key;      /* root of the tenant's hash chain ... */
-    struct prefix_key public_key;      /* ... and of the public one, for ... */
-    uint32_t public_tokens;            /* ... so many tokens at the beginning, which all tenants share */
+    struct sample_opts sample;    /* its bias is copied */
+    struct grammar *grammar;      /* the answer's shape; a reference is taken; NULL: any */
+    uint32_t keep_tokens;         /* cached KV up to there is wanted for 5 minutes from submit ... */
+    uint32_t keep_1h_tokens;      /* ... and up to there for an hour */
+    kv_tenant tenant;             /* whose share of the pool its blocks count for */
+    struct prefix_key prefix_key; /* root of the tenant's hash chain ... */
+    struct prefix_key public_key; /* ... and of the public one, for ... */
+    uint32_t public_tokens;       /* ... so many tokens at the beginning, which all tenants share */
+    /* Not 0: how likely the prompt's tokens from here on were is told (on_scored), and of a stop id that ends
+     * the answer too.  What lies before is taken from the cache, the rest is computed, whatever the cache
+     * has. */
+    uint32_t score_from;
     uint32_t fetched_from, fetched_to; /* tokens that a peer pushed for it: transferred, if found */
     bool departs; /* draw the first token, then hold the KV for a transfer instead of decoding */
     bool arrives; /* KV comes from elsewhere: blocks are taken at once, computing waits */
@@ -97,6 +101,10 @@ struct sched_events {
     /* Tokens [from, to) got KV in this step, all layers.  Not for decode steps.  After a preemption ranges
      * come again, in other blocks (see seq_blocks) with the same bytes. */
     void (*on_prefilled)(void *arg, struct seq *seq, uint32_t from, uint32_t to);
+    /* How likely tokens [from, from + n) of the prompt were, each once and in order; or the stop id, n = 1,
+     * that was drawn at from.  Only where the spec has score_from. */
+    void (*on_scored)(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
+                      uint32_t n);
     /* token is appended to seq_spec()->tokens already.  Stop ids are not reported, nothing is twice. */
     void (*on_token)(void *arg, struct seq *seq, const struct sample_result *token);
     /* Is HELD now: end with sched_release or sched_keep.  Not when the first token ended the answer. */

@@ -55,6 +55,7 @@ struct seq {
     uint32_t n_computed; /* tokens whose KV is in the blocks */
     uint32_t n_reached;  /* the most n_computed ever was: beyond it work is new, before it is done again */
     uint32_t n_cached_guess; /* tokens the cache had at submit */
+    uint32_t score_next;     /* of the prompt's tokens, the first whose likelihood was not told; 0: none is */
 
     struct sample_state *past; /* of tokens[0, spec.n_tokens); NULL: draws do not depend on them */
     struct draft draft;
@@ -91,6 +92,7 @@ struct sched {
     struct plan plan;
     struct engine_item *items;     /* [max_seqs] */
     struct sample_result *results; /* [max_seqs + guesses of a step] */
+    struct sample_result *scores;  /* [max_batch_tokens] of the step's prompts, one item's after another's */
     uint32_t max_drafts;           /* guesses of a step */
 
     struct cost_model cost;

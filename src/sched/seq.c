@@ -47,6 +47,8 @@ static int spec_check(const struct sched *sched, const struct seq_spec *spec)
 {
     if (spec->n_tokens == 0 || spec->n_prompt > spec->n_tokens || (spec->arrives && spec->departs))
         return E_INVAL;
+    if (spec->score_from > 0 && (spec->score_from > spec->n_prompt || spec->arrives || spec->departs))
+        return E_INVAL;
     if (spec->n_tokens > sched->context_tokens ||
         (spec->n_tokens == sched->context_tokens && spec->max_new_tokens > 0))
         return E_LIMIT;
@@ -90,6 +92,7 @@ int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq *
     seq->spec = *spec;
     seq->n_given = spec->n_tokens;
     seq->n_left = spec->max_new_tokens;
+    seq->score_next = spec->score_from;
     seq->cap_tokens = spec->n_tokens + min_u32(spec->max_new_tokens, sched->context_tokens - spec->n_tokens);
 
     uint32_t cap_blocks = sched_blocks_for(sched, seq->cap_tokens);
@@ -151,7 +154,11 @@ bool seq_may_draw(struct seq *seq, token_id id)
 
 uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq)
 {
-    return min_u32(seq->n_hashes, (seq->spec.n_tokens - 1) / sched->block_tokens);
+    uint32_t n_most = seq->spec.n_tokens - 1;
+
+    if (seq->score_next > 0 && seq->score_next < seq->spec.n_prompt)
+        n_most = seq->score_next - 1; /* whose logits say how likely the next one was */
+    return min_u32(seq->n_hashes, n_most / sched->block_tokens);
 }
 
 /* Marks blocks [from, to) that the request wants kept.  A mark reaches as far as whole blocks do. */

@@ -105,6 +105,7 @@ static void fill_answer(const struct report *report, const struct answer *from, 
     to->is_accepted = from->is_accepted;
     to->cached_tokens = from->cached_tokens;
     to->first_index = from->first_index;
+    to->is_scored = from->is_scored;
     to->ids = report->ids + from->ids_at;
     to->n_ids = from->n_ids;
     to->finish = from->finish;

@@ -26,6 +26,7 @@
 #include "base/str.h"
 #include "kvxfer/recv.h"
 #include "prefix/tenant.h"
+#include "proto/abilities.h"
 #include "worker/share_priv.h"
 
 #define MAX_ASKS 32
@@ -245,6 +246,14 @@ static struct ask *ask_new(struct worker_engine *engine, const struct task_spec 
     return ask;
 }
 
+/* A peer that is not linked yet may turn out to know how. */
+static bool may_be_asked(const struct worker_engine *engine, uint32_t peer)
+{
+    const struct peer_facts *facts = worker_engine_peer(engine, peer);
+
+    return facts == NULL || (facts->abilities & ABILITY_ASKED) != 0;
+}
+
 bool worker_asks_begin(struct worker_engine *engine, struct task *task)
 {
     const struct task_spec *spec = &task->spec;
@@ -253,7 +262,8 @@ bool worker_asks_begin(struct worker_engine *engine, struct task *task)
     struct ask *ask;
 
     if (spec->holder == PEER_NONE || spec->holder_tokens == 0 || spec->mode == TASK_DECODE ||
-        spec->n_tokens == 0 || engine->asks->n_asks >= MAX_ASKS || engine->n_asking >= engine->opts.max_queue)
+        spec->n_tokens == 0 || !may_be_asked(engine, spec->holder) || engine->asks->n_asks >= MAX_ASKS ||
+        engine->n_asking >= engine->opts.max_queue)
         return false;
     n_hashes = hash_prompt(engine, task, &hashes);
     n_here = kv_peek(engine->pool, hashes, n_hashes);
@@ -424,8 +434,10 @@ void worker_asks_peer(struct worker_engine *engine, uint32_t peer, bool is_up)
 
         if (ask->peer != peer || ask->state == ASK_OVER)
             continue;
-        if (is_up && ask->state == ASK_LINKING)
+        if (is_up && ask->state == ASK_LINKING && may_be_asked(engine, peer))
             say(ask);
+        else if (is_up && ask->state == ASK_LINKING)
+            finish(ask);
         else if (!is_up && ask->state == ASK_ARRIVING)
             kvxfer_recv_peer_lost(ask->recv);
         else if (!is_up)

@@ -3,6 +3,7 @@
 #include "worker/worker_priv.h"
 
 #include "kv/layout.h"
+#include "proto/abilities.h"
 
 static void fill_model(struct worker *worker)
 {
@@ -52,6 +53,7 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     hello->kv = &worker->hello_kv;
     hello->host_id = worker->host_id;
     hello->is_draining = worker->is_draining;
+    hello->abilities = abilities_own();
     return &hello->base;
 }
 

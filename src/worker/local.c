@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/hashmap.h"
 #include "base/str.h"
+#include "front/scores.h"
 
 struct gen_handle { /* a local job */
     struct worker *worker;
@@ -23,6 +24,7 @@ struct gen_handle { /* a local job */
     uint32_t n_held, cap_held;
     struct sample_result *held_draws; /* [cap_held], if wanted */
     bool wants_logprob;
+    struct scores scores; /* kept back while paused */
     bool has_ended;
     enum gen_end end;
     struct gen_proof proof;
@@ -34,6 +36,7 @@ static void job_free(struct gen_handle *job)
     hashmap_remove(job->worker->local_jobs, &job->number);
     free(job->held);
     free(job->held_draws);
+    scores_fini(&job->scores);
     free(job);
 }
 
@@ -82,6 +85,7 @@ static int send_submit(struct worker *worker, struct gen_handle *job, struct gen
     task->keep_tokens = spec->keep_tokens;
     task->keep_1h_tokens = spec->keep_1h_tokens;
     task->public_tokens = spec->public_tokens;
+    task->score_from = spec->scores_prompt;
     task->constraint = spec->constraint;
     task->sample = spec->sample;
     task->sample.bias = copy_bias(&spec->sample);
@@ -148,12 +152,28 @@ static void local_cancel(void *self, struct gen_handle *job, struct gen_proof *p
     job_free(job);
 }
 
-static void deliver(struct gen_handle *job)
+/* How likely given tokens were.  False: it was cancelled from inside. */
+static bool deliver_scores(struct gen_handle *job, const struct sample_result *scores, uint32_t n)
 {
     struct worker *worker = job->worker;
     uint64_t number = job->number;
 
+    if (n == 0)
+        return true;
+    job->events.on_tokens(job->arg, &(struct gen_tokens){.draws = scores, .n = n, .is_scored = true});
+    return hashmap_get(worker->local_jobs, &number) == job;
+}
+
+static void deliver(struct gen_handle *job)
+{
+    struct worker *worker = job->worker;
+    uint64_t number = job->number;
+    uint32_t n_scores = job->scores.n;
+
     if (job->is_paused)
+        return;
+    job->scores.n = 0;
+    if (!deliver_scores(job, job->scores.held, n_scores))
         return;
     if (job->n_held > 0) {
         uint32_t n = job->n_held;
@@ -166,6 +186,11 @@ static void deliver(struct gen_handle *job)
                               &(struct gen_tokens){.ids = job->held, .n = n, .draws = job->held_draws});
         if (hashmap_get(worker->local_jobs, &number) != job)
             return; /* cancelled from inside */
+    }
+    if (job->scores.has_stop) {
+        job->scores.has_stop = false;
+        if (!deliver_scores(job, &job->scores.stop, 1))
+            return;
     }
     if (job->has_ended) {
         struct gen_events events = job->events;
@@ -299,7 +324,19 @@ static void on_answer(struct worker *worker, const struct report *report, const 
         if (job == NULL)
             return;
     }
-    if (answer->n_ids > 0)
+    if (answer->is_scored && answer->n_draws == 0) {
+        fail(job, E_NOMEM, "");
+        return;
+    }
+    if (answer->is_scored && answer->first_index >= job->n_prompt) {
+        job->scores.stop = report->draws[answer->draws_at];
+        job->scores.has_stop = true;
+    } else if (answer->is_scored) {
+        if (scores_add(&job->scores, report->draws + answer->draws_at, answer->n_draws) < 0) {
+            fail(job, E_NOMEM, "");
+            return;
+        }
+    } else if (answer->n_ids > 0)
         hold(job, report->ids + answer->ids_at, answer->n_draws > 0 ? report->draws + answer->draws_at : NULL,
              answer->n_ids);
     if (answer->finish == BATON__FINISH__FINISH_FAILED) {

@@ -29,7 +29,7 @@ TESTS += tests/unit/worker/test_share
 # transport, clock and the worker around are the test's own fakes
 tests_unit_worker_test_share_SOURCES = tests/unit/worker/test_share.c src/worker/ask.c src/worker/lend.c \
 	src/worker/transport_choice.c
-tests_unit_worker_test_share_LDADD = libkvxfer.a $(link_kv) $(CMOCKA_LIBS)
+tests_unit_worker_test_share_LDADD = libkvxfer.a libproto.a $(link_kv) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/test_disk
 TESTS += tests/unit/worker/test_disk
 tests_unit_worker_test_disk_SOURCES = tests/unit/worker/test_disk.c

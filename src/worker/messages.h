@@ -41,6 +41,7 @@ struct task_spec {
     struct buf constraint;     /* the answer's shape (sample/grammar.h), owned; empty: any */
     uint32_t keep_tokens, keep_1h_tokens;
     uint32_t public_tokens;
+    uint32_t score_from; /* of the prompt's tokens, the first whose likelihood is asked for; 0: none is */
 };
 
 const char *worker_transport_name(enum tr_kind kind); /* "shm", "tcp", "rdma" */
@@ -51,6 +52,7 @@ struct peer_facts { /* what the engine thread must know of a peer */
     char tcp_address[128];
     char unix_path[108];
     uint32_t rdma_rails;
+    uint64_t abilities; /* proto/abilities.h */
 };
 
 enum command_kind {
@@ -100,6 +102,7 @@ struct answer {            /* news of one request */
     uint64_t router_epoch; /* of the life that asked; another one has the same numbers for other requests */
     uint64_t request;
     bool is_accepted, has_proof;
+    bool is_scored; /* ids are the prompt's, or a stop id, and first_index counts from the prompt's first */
     uint32_t cached_tokens;
     uint32_t first_index;
     uint32_t ids_at, n_ids; /* into the report's ids */

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "proto/abilities.h"
 #include "kv/layout.h"
 
 static const struct link_events peer_calls;
@@ -78,6 +79,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     str_copy(command->as.facts.tcp_address, sizeof(command->as.facts.tcp_address), hello->kv->tcp_address);
     str_copy(command->as.facts.unix_path, sizeof(command->as.facts.unix_path), hello->kv->unix_path);
     command->as.facts.rdma_rails = hello->kv->rdma_rails;
+    command->as.facts.abilities = abilities_read(hello->abilities);
     command->as.facts.is_same_host =
         hello->host_id[0] != '\0' && strcmp(hello->host_id, worker->host_id) == 0;
     command_free(link_user(link)); /* of an attempt that ended before it was up */

@@ -129,7 +129,7 @@ static void read_holder(struct worker_router *router, const Baton__Submit *submi
 {
     spec->holder = PEER_NONE;
     if (submit->holder == NULL || submit->holder_tokens == 0 || spec->mode == TASK_DECODE ||
-        !worker_peers_have_room(router->worker))
+        spec->score_from > 0 || !worker_peers_have_room(router->worker))
         return;
     spec->holder = worker_peer_for(router->worker, submit->holder);
     spec->holder_tokens = submit->holder_tokens;
@@ -150,6 +150,7 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
     spec->keep_tokens = submit->keep_tokens;
     spec->keep_1h_tokens = submit->keep_1h_tokens;
     spec->public_tokens = submit->public_tokens;
+    spec->score_from = submit->score_from;
     if ((submit->sampling != NULL && read_sampling(submit->sampling, &spec->sample) < 0) ||
         (submit->constraint.len > 0 &&
          buf_append(&spec->constraint, submit->constraint.data, submit->constraint.len) < 0))

@@ -25,6 +25,8 @@
 #include "prefix/tenant.h"
 #include "worker/disk.h"
 
+#define SCORES_PER_ANSWER 512u
+
 static const struct handoff_side *side_of(const struct worker_engine *engine, const struct task *task,
                                           void **self_out)
 {
@@ -127,6 +129,7 @@ static int submit_seq(struct worker_engine *engine, struct task *task, struct gr
                            .grammar = grammar,
                            .keep_tokens = spec->keep_tokens,
                            .keep_1h_tokens = spec->keep_1h_tokens,
+                           .score_from = spec->score_from,
                            .fetched_from = task->fetched_from,
                            .fetched_to = task->fetched_to,
                            .tenant = tenant_number(spec->tenant),
@@ -142,7 +145,7 @@ static int submit_seq(struct worker_engine *engine, struct task *task, struct gr
     seq.prefix_key = roots.own;
     seq.public_key = roots.open;
     seq.public_tokens = spec->public_tokens;
-    if (worker_disk_wait(engine, task, &roots))
+    if (spec->score_from == 0 && worker_disk_wait(engine, task, &roots))
         return E_AGAIN;
     rc = sched_submit(engine->sched, &seq, &task->seq);
     if ((rc == E_KV_FULL || rc == E_OVERLOADED) && spec->mode == TASK_DECODE) {
@@ -354,6 +357,32 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
     task->has_first = true;
 }
 
+/* In pieces that fit a frame, whatever the chunk. */
+static void on_scored(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
+                      uint32_t n)
+{
+    struct worker_engine *engine = arg;
+    struct task *task = worker_engine_task_of(seq);
+    token_id ids[SCORES_PER_ANSWER];
+
+    if (task == NULL)
+        return;
+    for (uint32_t at = 0, n_part; at < n; at += n_part) {
+        struct answer *answer;
+
+        n_part = n - at < SCORES_PER_ANSWER ? n - at : SCORES_PER_ANSWER;
+        for (uint32_t i = 0; i < n_part; i++)
+            ids[i] = scores[at + i].id;
+        answer = worker_engine_answer(engine, task->spec.origin, ids, n_part);
+        if (answer == NULL)
+            return;
+        name_answer(answer, &task->spec);
+        answer->is_scored = true;
+        answer->first_index = from + at;
+        worker_engine_draws(engine, task->spec.origin, scores + at);
+    }
+}
+
 static void on_prefilled(void *arg, struct seq *seq, uint32_t from, uint32_t to)
 {
     struct worker_engine *engine = arg;
@@ -438,6 +467,7 @@ struct sched_events worker_tasks_events(void)
     return (struct sched_events){.on_admitted = on_admitted,
                                  .on_token = on_token,
                                  .on_prefilled = on_prefilled,
+                                 .on_scored = on_scored,
                                  .on_layer = on_layer,
                                  .on_done = on_done};
 }

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -318,6 +319,144 @@ static void calls_of_mistral_may_have_ids(void **state)
     sim_model_close(&model);
 }
 
+/* ---- strings between tags ---- */
+
+#define ONE(schema)                                                                                          \
+    "\"tools\":[{\"name\":\"one\",\"strict\":true,\"input_schema\":{\"type\":\"object\",\"properties\":{"    \
+    "\"v\":" schema "},\"required\":[\"v\"],\"additionalProperties\":false,\"$defs\":{\"color\":{\"type\":"  \
+    "\"string\",\"enum\":"                                                                                   \
+    "[\"red\",\"null\"]}}}}]," ANY
+
+static const struct {
+    const char *schema;
+    const char *good[5], *bad[6];
+} between_tags[] = {
+    {"{\"type\":\"string\",\"pattern\":\"^[A-Z]{3}-[0-9]+$\"}",
+     {"ABC-1", "XYZ-99"},
+     {"abc-1", "ABC-", "ABC-1 ", ""}},
+    {"{\"type\":\"string\",\"format\":\"date\"}", {"2024-02-29"}, {"2023-02-29", "today"}},
+    {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":4}",
+     {"ab", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", "a\"b\\", "</a>"},
+     {"a", "abcde", "</ab>"}},
+    {"{\"type\":\"string\"}", {"", "null", "a\nb", "\"quoted\""}, {NULL}},
+    {"{\"type\":[\"string\",\"null\"],\"maxLength\":9}",
+     {"null", "nulls", "7 up", "ab"},
+     {"None", " null", "abcdefghij"}},
+    {"{\"anyOf\":[{\"type\":\"string\",\"minLength\":2},{\"type\":\"integer\",\"minimum\":10}]}",
+     {"ab", "12"},
+     {"3", "a", "12 x"}},
+    {"{\"$ref\":\"#/$defs/color\"}", {"red", "null"}, {"\"red\"", "blue", ""}},
+    {"{\"enum\":[\"on\",\"1\",1,null]}", {"on", "1", "null"}, {"\"on\"", "2"}},
+    {"{\"type\":\"integer\"}", {"-5"}, {"x", "\"5\"", "1.5"}},
+};
+
+/* The value's text between the family's tags, in a whole call. */
+static void put_call_of(bool is_glm, const char *value, struct buf *out)
+{
+    buf_printf(
+        out,
+        is_glm ? "<tool_call>one\n<arg_key>v</arg_key>\n<arg_value>%s</arg_value>\n</tool_call>"
+               : "<tool_call>\n<function=one>\n<parameter=v>\n%s\n</parameter>\n</function>\n</tool_call>",
+        value);
+    buf_append_byte(out, '\0');
+}
+
+static bool takes_value(const struct ask *ask, bool is_glm, const char *value)
+{
+    struct buf call = {0};
+    bool is_taken;
+
+    put_call_of(is_glm, value, &call);
+    is_taken = takes(ask, (const char *)call.data);
+    buf_fini(&call);
+    return is_taken;
+}
+
+static int keep_arguments(void *arg, enum calls_end how)
+{
+    return 0;
+}
+
+/* Whatever is drawn is read back as a value that the same shape takes when it is written again. */
+static void check_drawn(const struct gen_model *model, const struct ask *ask, bool is_glm, struct rng *rng)
+{
+    static const struct answer_sink keeping = {.open_text = ignore,
+                                               .text = put_text,
+                                               .open_thinking = ignore,
+                                               .thinking = put_thinking,
+                                               .signature = put_signature,
+                                               .open_call = open_call,
+                                               .arguments = put_arguments,
+                                               .close = keep_arguments};
+    const struct answer_opts opts = {.model = model, .request = &ask->request};
+    struct sink sink = {.n_calls = 0};
+    struct grammar_run *run;
+    struct answer *answer;
+    uint32_t n = 200;
+    json_t *root = NULL, *value;
+    int rc = 0;
+
+    assert_int_equal(grammar_run_new(ask->grammar, &run), 0);
+    assert_int_equal(answer_new(&opts, &keeping, &sink, &answer), 0);
+    for (; n > 0 && rc == 0 && sink.n_calls < 2; n--) {
+        token_id id = draw_one(grammar_mask(run, n), tokenizer_vocab_size(model->tokenizer), rng);
+
+        if (is_stop(model->tokenizer, id))
+            break;
+        assert_int_equal(grammar_accept(run, id), 0);
+        rc = sink.n_calls < 2 ? answer_push(answer, &id, 1) : 0;
+        if (sink.n_calls == 1 && api_json_load(buf_view(&sink.arguments), NULL, &root) == 0)
+            break; /* the first call is whole */
+    }
+    assert_true(rc >= 0);
+    if (root == NULL)
+        assert_int_equal(api_json_load(buf_view(&sink.arguments), NULL, &root), 0);
+    value = json_object_get(root, "v");
+    char *text =
+        json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+    if (!takes_value(ask, is_glm, text))
+        fail_msg("drawn, and not of the schema: %s by %s", text, (const char *)ask->shape.data);
+    free(text);
+    json_decref(root);
+    answer_free(answer);
+    grammar_run_free(run);
+    sink_fini(&sink);
+}
+
+static void strings_between_tags_are_of_their_schema(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 11);
+    for (int is_glm = 0; is_glm < 2; is_glm++) {
+        struct gen_model model;
+
+        assert_int_equal(sim_model_open_with(families[2 + is_glm].source, 4096, &model), 0);
+        for (size_t i = 0; i < ARRAY_LEN(between_tags); i++) {
+            struct buf fields = {0};
+            struct ask strict;
+
+            buf_printf(&fields, ONE("%s"), between_tags[i].schema);
+            buf_append_byte(&fields, '\0');
+            ask(&model, (const char *)fields.data, false, &strict);
+            for (size_t k = 0; k < 5 && between_tags[i].good[k] != NULL; k++)
+                if (!takes_value(&strict, is_glm, between_tags[i].good[k]))
+                    fail_msg("'%s' is not allowed by %s", between_tags[i].good[k],
+                             (const char *)strict.shape.data);
+            for (size_t k = 0; k < 6 && between_tags[i].bad[k] != NULL; k++)
+                if (takes_value(&strict, is_glm, between_tags[i].bad[k]))
+                    fail_msg("'%s' is allowed by %s", between_tags[i].bad[k],
+                             (const char *)strict.shape.data);
+            assert_false(takes_value(&strict, is_glm, is_glm ? "a</arg_value>" : "a</parameter>b"));
+            for (int k = 0; k < 30; k++)
+                check_drawn(&model, &strict, is_glm, &rng);
+            ask_fini(&strict);
+            buf_fini(&fields);
+        }
+        sim_model_close(&model);
+    }
+}
+
 /* tool_choice any and tool, with one call or more: at any temperature there are calls, and good ones. */
 static void forced_calls_come_whatever_is_drawn(void **state)
 {
@@ -588,6 +727,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_allowed_as_they_are_written),
         cmocka_unit_test(calls_of_mistral_may_have_ids),
+        cmocka_unit_test(strings_between_tags_are_of_their_schema),
         cmocka_unit_test(forced_calls_come_whatever_is_drawn),
         cmocka_unit_test(strict_calls_are_good_calls),
         cmocka_unit_test(no_call_is_made_where_none_may_be),

@@ -99,6 +99,7 @@ static void note_submit(struct link *link, const Baton__Submit *submit)
                                                      .digest = digest_submit(submit),
                                                      .keep_tokens = submit->keep_tokens,
                                                      .keep_1h_tokens = submit->keep_1h_tokens,
+                                                     .score_from = submit->score_from,
                                                      .holder_tokens = submit->holder_tokens};
     if (submit->holder != NULL)
         str_copy(link->sent[link->n_sent - 1].holder, sizeof(link->sent->holder), submit->holder->node);
@@ -262,6 +263,7 @@ struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role
     hello.role = role == PICKER_PREFILL ? BATON__ROLE__ROLE_PREFILL : BATON__ROLE__ROLE_DECODE;
     hello.node = (char *)node;
     hello.epoch = epoch;
+    hello.abilities = rig->abilities;
     hello.model = &model;
     hello.kv = &kv;
     model.fingerprint = rig->router.models[0].gen.fingerprint;
@@ -363,6 +365,22 @@ void rig_tokens(struct rig *rig, struct link *link, uint32_t index, uint32_t n)
     rig_answer(rig, link, &answer);
 }
 
+void rig_scores(struct rig *rig, struct link *link, uint32_t index, uint32_t n)
+{
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    uint32_t ids[RIG_MAX_TOKENS];
+
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = (index + i + (rig->has_same_prompts ? 0 : rig->n_clients)) % 100;
+    answer.request = rig_last(link)->request;
+    answer.first_index = index;
+    answer.ids = ids;
+    answer.n_ids = n;
+    answer.is_scored = true;
+    rig_put_draws(&answer);
+    rig_answer(rig, link, &answer);
+}
+
 void rig_finish(struct rig *rig, struct link *link, Baton__Finish finish, int error)
 {
     Baton__Answer answer = BATON__ANSWER__INIT;
@@ -412,7 +430,9 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
 
     if ((tokens->draws != NULL) != client->wants_logprob)
         abort();
-    for (size_t i = 0; i < tokens->n && client->n_tokens < RIG_MAX_TOKENS; i++) {
+    for (size_t i = 0; tokens->is_scored && i < tokens->n && client->n_scores < RIG_MAX_TOKENS; i++)
+        client->scores[client->n_scores++] = tokens->draws[i];
+    for (size_t i = 0; !tokens->is_scored && i < tokens->n && client->n_tokens < RIG_MAX_TOKENS; i++) {
         if (tokens->draws != NULL)
             client->draws[client->n_tokens] = tokens->draws[i];
         client->tokens[client->n_tokens++] = tokens->ids[i];
@@ -456,6 +476,7 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
     struct gen_job job = {.n_tokens = n_tokens,
                           .max_new_tokens = max_new_tokens,
                           .sample = rig->sample,
+                          .scores_prompt = rig->scores_prompt,
                           .keep_tokens = rig->keep_tokens,
                           .keep_1h_tokens = rig->keep_1h_tokens};
     struct gen_failure failure = {0};
@@ -473,6 +494,7 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
         client->handle = NULL;
         client->has_failed = true;
         client->status = failure.status;
+        str_copy(client->message, sizeof(client->message), failure.message);
     }
     return client;
 }

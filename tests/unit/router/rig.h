@@ -16,6 +16,7 @@ struct rig_submit { /* what a worker was asked to do */
     struct sample_opts sample; /* but for the bias */
     uint64_t digest;           /* of bias and shape */
     uint32_t keep_tokens, keep_1h_tokens;
+    uint32_t score_from;
     char holder[64]; /* who may be asked; empty: nobody */
     uint32_t holder_tokens;
     bool is_over, may_proceed;
@@ -27,6 +28,8 @@ struct rig_client { /* one request as the front sees it */
     uint32_t n_accepted, cached_tokens, n_tokens;
     token_id tokens[RIG_MAX_TOKENS];
     struct sample_result draws[RIG_MAX_TOKENS];
+    uint32_t n_scores; /* of given tokens */
+    struct sample_result scores[RIG_MAX_TOKENS];
     bool wants_logprob;
     bool has_ended, has_failed;
     enum gen_end end;
@@ -45,6 +48,8 @@ struct rig {
     uint32_t n_clients;
     struct sample_opts sample; /* what the next clients ask of the sampler */
     const char *constraint;    /* NULL: any shape */
+    bool scores_prompt;
+    uint64_t abilities; /* that the next workers state; 0: they know of none */
     uint32_t keep_tokens, keep_1h_tokens;
     bool has_same_prompts; /* else each client's is another one */
 };
@@ -78,6 +83,9 @@ struct sample_result rig_draw(uint32_t index);
 void rig_put_draws(Baton__Answer *answer);
 /* n tokens from index on, each of value 'a' + its index % 16, for the last request the link was sent. */
 void rig_tokens(struct rig *rig, struct link *link, uint32_t index, uint32_t n);
+/* Scores of n tokens of the prompt from index on, for the last request the link was sent; how, as rig_draw().
+ */
+void rig_scores(struct rig *rig, struct link *link, uint32_t index, uint32_t n);
 void rig_finish(struct rig *rig, struct link *link, Baton__Finish finish, int error);
 bool rig_ledgers_are_empty(const struct rig *rig);
 

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "proto/abilities.h"
 #include "worker/share_priv.h"
 
 #define N_LAYERS     2
@@ -465,6 +466,7 @@ static void open_node(uint32_t number, struct metrics *metrics)
     engine->opts.grant_timeout_ns = TIMEOUT_NS;
     assert_int_equal(kv_pool_new(&pool, &engine->pool), 0);
     assert_int_equal(worker_loans_open(engine), 0);
+    engine->peers[0].abilities = engine->peers[1].abilities = abilities_own();
     assert_int_equal(worker_asks_open(engine), 0);
 }
 

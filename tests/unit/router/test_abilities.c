@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workers of several versions: what one does not know is not sent to it, and is refused by name when nobody
+ * knows it. And scores of a prompt: who is asked, what is taken, what goes on elsewhere. */
+#include "tests/unit/check.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "rig.h"
+
+static struct rig rig;
+
+static int open_rig(void **state)
+{
+    return rig_open(&rig);
+}
+
+static int close_rig(void **state)
+{
+    rig_close(&rig);
+    return 0;
+}
+
+static struct link *worker(const char *node, uint64_t epoch, uint64_t abilities)
+{
+    rig.abilities = abilities;
+    return rig_worker(&rig, node, PICKER_DECODE, epoch, 1000);
+}
+
+static void ask_scores(void)
+{
+    rig.scores_prompt = true;
+    rig.sample.wants_logprob = true;
+    rig.sample.n_top = 2;
+}
+
+static void what_is_stated_is_read(void **state)
+{
+    uint64_t older = ABILITY_GRAMMARS | ABILITY_LOGPROBS | ABILITY_ASKED;
+
+    assert_int_equal(abilities_read(0), older);
+    assert_int_equal(abilities_read(ABILITY_SCORES), older); /* no word without the first bit */
+    assert_int_equal(abilities_read(ABILITY_STATED), ABILITY_STATED);
+    assert_int_equal(abilities_read(UINT64_MAX), UINT64_MAX);
+    assert_int_equal(abilities_own(), (1u << ABILITY_N) - 1);
+    assert_string_equal(ability_text(ABILITY_ASKED), "asked pushes");
+    assert_string_equal(ability_text(UINT64_C(1) << 60), "");
+}
+
+/* Each need goes past the worker that lacks it, which is the better one otherwise. */
+static void a_worker_that_lacks_a_bit_is_passed_over(void **state)
+{
+    uint64_t all = abilities_own();
+    struct link *no_grammars = worker("d0", 1, all & ~(uint64_t)ABILITY_GRAMMARS);
+    struct link *no_logprobs = worker("d1", 2, all & ~(uint64_t)ABILITY_LOGPROBS);
+    struct link *newer = worker("d2", 3, ABILITY_STATED | UINT64_C(1) << 63); /* it knows none of ours */
+
+    rig.constraint = "{\"json\": {}}";
+    for (int i = 0; i < 5; i++) {
+        rig_submit(&rig, 10, 20);
+        assert_int_equal(rig_last(no_logprobs)->n_tokens, 10);
+    }
+    rig.constraint = NULL;
+    rig.sample.wants_logprob = true;
+    for (int i = 0; i < 5; i++)
+        rig_submit(&rig, 11, 20);
+    assert_null(rig_sent(no_grammars, 5));
+    assert_non_null(rig_sent(no_grammars, 4));
+    assert_null(rig_sent(no_logprobs, 5));
+    assert_null(rig_sent(newer, 0));
+    rig.sample.wants_logprob = false;
+    rig_submit(&rig, 12, 20); /* anybody */
+    assert_int_equal(rig_last(newer)->n_tokens, 12);
+}
+
+static void what_nobody_knows_is_refused_by_name(void **state)
+{
+    struct link *old = worker("d0", 1, 0);
+    struct rig_client *client;
+
+    ask_scores();
+    client = rig_submit(&rig, 10, 1);
+    assert_true(client->has_failed);
+    assert_int_equal(client->status, 503);
+    assert_string_equal(client->message,
+                        "no worker of this model knows log probabilities of the prompt: they are "
+                        "of an older version");
+    assert_null(rig_sent(old, 0));
+    rig.scores_prompt = false;
+    rig_submit(&rig, 10, 1); /* an older worker has log probabilities of what it draws */
+    assert_int_equal(rig_last(old)->n_tokens, 10);
+    rig.constraint = "{\"json\": {}}";
+    rig.sample.wants_logprob = false;
+    rig_lose(&rig, old);
+    worker("d0", 2, ABILITY_STATED); /* the same node with less */
+    client = rig_submit(&rig, 10, 1);
+    assert_string_equal(client->message,
+                        "no worker of this model knows answers of a given shape: they are of an "
+                        "older version");
+    rig_lose(&rig, worker("d1", 3, abilities_own()));
+    client = rig_submit(&rig, 10, 1); /* one that knows it was there, but is not now */
+    assert_int_equal(client->status, 503);
+    rig.constraint = NULL;
+    client = rig_submit(&rig, 10, 1);
+    assert_false(client->has_failed);
+}
+
+/* With nobody there, it waits like any other; and keeps nobody waiting that others can serve. */
+static void who_waits_for_an_ability_is_no_obstacle(void **state)
+{
+    struct rig_client *scored, *plain;
+    struct link *old, *able;
+
+    ask_scores();
+    scored = rig_submit(&rig, 10, 1);
+    rig.scores_prompt = rig.sample.wants_logprob = false;
+    plain = rig_submit(&rig, 11, 1);
+    assert_false(scored->has_failed || plain->has_failed);
+    old = worker("d0", 1, 0);
+    router_place_queued(&rig.router);
+    assert_int_equal(rig_last(old)->n_tokens, 11);
+    able = worker("d1", 2, abilities_own());
+    router_place_queued(&rig.router);
+    assert_int_equal(rig_last(able)->n_tokens, 10);
+    assert_int_equal(rig_last(able)->score_from, 1);
+    assert_null(rig_sent(old, 1));
+}
+
+static void scores_come_from_one_worker_of_either_role(void **state)
+{
+    struct link *p, *d;
+    struct rig_client *client;
+
+    rig.abilities = abilities_own();
+    p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 1000);
+    d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 1000);
+    rig_submit(&rig, 500, 20);
+    assert_int_equal(rig_last(d)->mode, BATON__SUBMIT_MODE__SUBMIT_DECODE);
+    assert_int_equal(rig_last(d)->score_from, 0);
+    ask_scores();
+    client = rig_submit(&rig, 501, 2);
+    struct link *chosen = rig_last(p)->n_tokens == 501 ? p : d, *other = chosen == p ? d : p;
+    assert_int_equal(rig_last(chosen)->mode, BATON__SUBMIT_MODE__SUBMIT_LOCAL);
+    assert_int_equal(rig_last(other)->n_tokens, 500);
+    rig_accept(&rig, chosen, 0);
+    rig_scores(&rig, chosen, 1, 100);
+    assert_int_equal(client->n_scores, 100);
+    rig_lose(&rig, chosen); /* the other goes on behind them */
+    assert_int_equal(rig_last(other)->n_tokens, 501);
+    assert_int_equal(rig_last(other)->score_from, 101);
+    rig_scores(&rig, other, 99, 5); /* two were heard */
+    assert_int_equal(client->n_scores, 103);
+    for (uint32_t i = 0; i < 103; i++) {
+        struct sample_result draw = rig_draw(i + 1);
+
+        assert_int_equal(client->scores[i].id, (i + 1 + rig.n_clients) % 100);
+        assert_true(client->scores[i].logprob == draw.logprob && client->scores[i].n_top == draw.n_top);
+    }
+}
+
+static void what_cannot_be_a_score_is_a_fault(void **state)
+{
+    static const struct {
+        uint32_t index, n;
+        bool has_same_prompts; /* else the ids are another prompt's */
+    } bad[] = {{3, 2, false}, {1, 20, false}, {1, 2, true}, {500, 1, false}};
+
+    ask_scores();
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct link *d = worker("d0", i + 1, abilities_own());
+        struct rig_client *client = rig_submit(&rig, 10, 5);
+
+        rig_accept(&rig, d, 0);
+        rig.has_same_prompts = bad[i].has_same_prompts;
+        rig_scores(&rig, d, bad[i].index, bad[i].n);
+        rig.has_same_prompts = false;
+        assert_true(rig_last(d)->is_over); /* left */
+        assert_true(client->n_scores <= 9);
+        rig_cancel(client);
+        rig_lose(&rig, d);
+    }
+    struct link *d = worker("d0", 99, abilities_own());
+    struct rig_client *client = rig_submit(&rig, 10, 5);
+    rig_accept(&rig, d, 0);
+    rig_tokens(&rig, d, 0, 1); /* an answer before the prompt's scores */
+    assert_true(rig_last(d)->is_over);
+    assert_int_equal(client->n_tokens, 0);
+}
+
+static void a_paused_client_gets_them_in_order(void **state)
+{
+    struct link *d = worker("d0", 1, abilities_own());
+    struct backend backend = router_backend(&rig.router);
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    struct rig_client *client;
+    uint32_t id = 3;
+
+    ask_scores();
+    client = rig_submit(&rig, 10, 5);
+    rig_accept(&rig, d, 0);
+    backend.ops->pause(backend.self, client->handle, true);
+    rig_scores(&rig, d, 1, 4);
+    rig_scores(&rig, d, 5, 5);
+    rig_tokens(&rig, d, 0, 2);
+    answer.request = rig_last(d)->request;
+    answer.is_scored = true;
+    answer.first_index = 12; /* the stop id behind prompt and answer */
+    answer.ids = &id;
+    answer.n_ids = 1;
+    rig_put_draws(&answer);
+    rig_answer(&rig, d, &answer);
+    rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
+    assert_int_equal(client->n_scores, 0);
+    backend.ops->pause(backend.self, client->handle, false);
+    assert_int_equal(client->n_scores, 10);
+    assert_int_equal(client->n_tokens, 2);
+    assert_int_equal(client->scores[9].id, 3);
+    assert_true(client->has_ended);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        T(what_is_stated_is_read),
+        T(a_worker_that_lacks_a_bit_is_passed_over),
+        T(what_nobody_knows_is_refused_by_name),
+        T(who_waits_for_an_ability_is_no_obstacle),
+        T(scores_come_from_one_worker_of_either_role),
+        T(what_cannot_be_a_score_is_a_fault),
+        T(a_paused_client_gets_them_in_order),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

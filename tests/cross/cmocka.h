@@ -47,6 +47,8 @@ static inline void cross_require(int is_met, const char *what, const char *file,
 #define fail_msg(...)                 (printf(__VA_ARGS__), CROSS_REQUIRE(0, "fail_msg"))
 #define cmocka_run_group_tests(all, setup, teardown)                                                         \
     cross_run(all, sizeof(all) / sizeof((all)[0]), setup, teardown)
+#define cmocka_run_group_tests_name(name, all, setup, teardown)                                              \
+    (printf("%s:\n", name), cmocka_run_group_tests(all, setup, teardown))
 
 static inline int cross_run(const struct CMUnitTest *all, size_t n, cross_fixture set_up,
                             cross_fixture tear_down)

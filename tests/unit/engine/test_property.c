@@ -134,6 +134,7 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
     if (rng_below(rng, 5) == 0) { /* so long that its attention is split among ranks, and chunks of 512 */
         d->longest = TRIAL_MAX_TOKENS;
         d->shape.n_layers = 1;
+        d->shape.n_dense = d->shape.n_dense > 1 ? 1 : d->shape.n_dense;
     }
     d->opts.kv_type = (enum kv_type)PICK(rng, KV_F32, KV_F16, KV_F16, KV_BF16, KV_Q8_0, KV_Q4_0);
     d->opts.block_tokens = PICK(rng, 16, 32, 32, 48, 64);

@@ -209,6 +209,12 @@ static void subnormals_are_flushed_alike(void **state)
     assert_true(small / 2 > 0);
 }
 
+#ifdef CHECK_EMULATED
+enum { COMPANY_STEP = 9 }; /* where another processor plays each instruction, some companies will do */
+#else
+enum { COMPANY_STEP = 1 };
+#endif
+
 /* Tokens in every company, by teams of 1 to 4, with more columns than a slice: always the same bits. */
 static void bits_do_not_depend_on_company(void **state)
 {
@@ -226,7 +232,7 @@ static void bits_do_not_depend_on_company(void **state)
         struct weight weight = pack(table, &source, subject->as_tiles, alone);
         float *whole = multiply(alone, &weight, x, stride, MAX_TOKENS);
 
-        for (uint32_t n = 1; n <= MAX_TOKENS; n++) {
+        for (uint32_t n = 1; n <= MAX_TOKENS; n += COMPANY_STEP) {
             struct team *team = check_team(1 + n % 4);
             uint32_t first = (uint32_t)rng_below(&rng, MAX_TOKENS - n + 1);
             float *y = multiply(team, &weight, x + first * stride, stride, n);

@@ -503,7 +503,7 @@ struct drive *drive_new(const struct route_opts *opts, const struct trace *trace
     drive->squeeze = (double)trace->n_entries * 1e9 / opts->rate_per_s /
                      (double)(trace->entries[trace->n_entries - 1].at_ns + NS_PER_S);
     drive->goals = (struct picker_goals){
-        .ttft_slo_s = 0.5, .itl_slo_s = 0.05, .local_prefill_tokens = 128, .local_prefill_s = 0.1};
+        .ttft_slo_s = 0.5, .itl_slo_s = 0.05, .local_prefill_tokens = 128, .local_prefill_s = 0};
     drive->crew = crew_new(opts->n_workers, opts->cache_blocks);
     drive->rows = route_grab(opts->n_workers, sizeof(*drive->rows));
     drive->prefill_free_ns = route_grab(opts->n_workers, sizeof(uint64_t));

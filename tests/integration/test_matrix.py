@@ -37,6 +37,7 @@ class Cell:
     def __init__(self, victim, how, phase, stays):
         self.victim, self.how, self.phase, self.stays = victim, how, phase, stays
         self.gap_s, self.result = 0.0, ""
+        self.is_late = False # the transfer had ended before it was struck
 
     def __str__(self):
         return f"{self.victim} {self.how}, {self.phase}, client {'stays' if self.stays else 'cancels'}"
@@ -179,6 +180,7 @@ def ask_and_strike(rig, cell, prompt, answer):
         decode = rig.receiver()
         if cell.phase == "mid-transfer":
             strike(rig, cell, stream, decode)
+            cell.is_late = cell.victim in ("link", "data") and decode not in rig.leased()
         else:
             rig.hold(True)
     last = time.monotonic()
@@ -218,7 +220,8 @@ def run_cell(rig, cell):
     if cell.result:
         return
     if answer.is_whole and cell.victim in ("link", "data") and cell.phase == "mid-transfer":
-        assert rig.n_failed() > n_failed, f"{cell}: the hand-off did not notice"
+        cell.is_late = cell.is_late and rig.n_failed() == n_failed
+        assert cell.is_late or rig.n_failed() > n_failed, f"{cell}: the hand-off did not notice"
     if answer.is_whole:
         want = reference(rig, prompt)
         assert answer.text == want, (str(cell), answer.text, want)
@@ -230,6 +233,16 @@ def run_cell(rig, cell):
     else:
         assert cell.victim == "router", (str(cell), answer.names, broken)
         cell.result = "connection closed"
+
+
+def run_in_time(rig, cell):
+    """On a busy machine a transfer may be over before it is struck, which says nothing: again."""
+    for _ in range(5):
+        cell.is_late, cell.result = False, ""
+        run_cell(rig, cell)
+        if not cell.is_late:
+            return
+    raise AssertionError(f"{cell}: the transfer was always over before it was struck")
 
 
 def all_cells():
@@ -265,7 +278,7 @@ def run_all(transport, cells):
         for cell in cells:
             began = time.monotonic()
             try:
-                run_cell(rig, cell)
+                run_in_time(rig, cell)
             except PermissionError as e:
                 cell.result = f"skipped: {e}"
             print(f"  {transport}: {cell}: {cell.result}, longest silence {cell.gap_s:.2f} s ({time.monotonic() - began:.1f} s)", flush=True)

@@ -18,11 +18,6 @@ void kern_tiles_tile(const struct tile *tile);
 void kern_tiles_pack(const struct pack *pack);
 void kern_tiles_close(void);
 
-bool kern_has_amx_int8(void)
-{
-    return cpu_features_get()->has_amx_int8;
-}
-
 bool kern_has_amx_bf16(void)
 {
     return cpu_features_get()->has_amx_bf16;

@@ -6,10 +6,10 @@
  *     amx_release();                                                             at the end of a job
  *
  * A thread that holds tiles has 8 KiB more for the kernel to save whenever it is switched, so a job gives
- * them back at its end (kern_q8.close, kern_dots.close).  Permission was asked for by cpu_features_get(),
+ * them back at its end (kern_dots.close).  Permission was asked for by cpu_features_get(),
  * once per process: these are only for tables whose is_usable said yes.
  *
- * Compiled with -mamx-tile -mamx-int8 (-mamx-bf16) besides AVX-512. */
+ * Compiled with -mamx-tile -mamx-bf16 besides AVX-512. */
 #ifndef TENSOR_AMX_PRIV_H
 #define TENSOR_AMX_PRIV_H
 
@@ -33,8 +33,15 @@ static inline void amx_shape(struct amx_shapes *shapes, int tile, uint32_t rows,
     shapes->row_bytes[tile] = (uint16_t)row_bytes;
 }
 
+/* Some compilers do not know that tile intrinsics read memory, and keep back what was written to it. */
+static inline void amx_memory_is_written(void)
+{
+    __asm__ volatile("" ::: "memory");
+}
+
 static inline void amx_configure(const struct amx_shapes *shapes)
 {
+    amx_memory_is_written();
     _tile_loadconfig(shapes);
 }
 

@@ -42,12 +42,6 @@ float kern_peak_amx_bf16(uint32_t rounds);
 /* What this thread's tiles are shaped for; 0: it has none. */
 static _Thread_local uint32_t shaped_tokens;
 
-/* Some compilers do not know that tile intrinsics read memory, and keep back what was written to it. */
-static inline void memory_is_written(void)
-{
-    __asm__ volatile("" ::: "memory");
-}
-
 /* Up to 16 tokens: C 0..3, A 4, B 5..7.  More: C 0..3, A 4 and 5, B 6 and 7. */
 static void shape_for(uint32_t n_tokens)
 {
@@ -66,7 +60,6 @@ static void shape_for(uint32_t n_tokens)
     amx_shape(&shapes, 4, high, AMX_ROW_BYTES);
     if (n_tokens > AMX_ROWS)
         amx_shape(&shapes, 5, low, AMX_ROW_BYTES);
-    memory_is_written();
     amx_configure(&shapes);
     shaped_tokens = n_tokens;
 }
@@ -337,7 +330,7 @@ void kern_tiles_tile(const struct tile *tile)
         return;
     }
     shape_for(tile->n_tokens);
-    memory_is_written();
+    amx_memory_is_written();
     if (tile->n_tokens > AMX_ROWS) {
         for (; p + 2 <= tile->n_panels; p += 2)
             tall_group(tile, p, true);

@@ -140,8 +140,7 @@ struct kern_q8 {
     void (*direct)(const struct tile_q8 *tile); /* over chunks as they are; may be NULL */
     uint32_t direct_panels;                     /* it takes whole groups of so many */
     void (*pack)(const struct pack *pack);
-    void (*close)(void); /* on each rank at the end of a job that used these; may be NULL */
-    kern_peak peak;      /* dots of four per lane, so many a round: */
+    kern_peak peak; /* dots of four per lane, so many a round: */
     uint32_t peak_chains;
 };
 
@@ -149,7 +148,7 @@ struct kern_q8 {
 struct kern_dots {
     void (*tile)(const struct tile *tile);
     void (*pack)(const struct pack *pack);
-    void (*close)(void); /* as of kern_q8 */
+    void (*close)(void); /* on each rank at the end of a job that used these; may be NULL */
     bool (*is_usable)(void);
 };
 
@@ -161,8 +160,6 @@ struct kern_table {
     const struct kern_dots *dots;  /* if the CPU runs them; NULL: FMAs do */
     const struct kern_dots *tiles; /* the same for BF16 tiles */
     bool has_int8_dot;             /* the CPU has an instruction for q8's dots */
-    const struct kern_q8 *q8_many; /* instead of q8 for so many tokens or more; may be NULL */
-    uint32_t many_tokens;
     bool (*is_usable)(void);
 };
 
@@ -176,7 +173,6 @@ bool kern_can_flush(void);
 uint32_t kern_flush_begin(void);
 void kern_flush_end(uint32_t before);
 /* AMX: the CPU has it, the kernel of the system lets this process use it, and the compiler knew it. */
-bool kern_has_amx_int8(void);
 bool kern_has_amx_bf16(void);
 /* A BF16 number to try an instruction with: of any size between 2^-20 and 2^20 times 2^(exponent - 127), or
  * zero, or a subnormal. */

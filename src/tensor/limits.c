@@ -8,8 +8,8 @@
  * the whole team, each calibrated to take some 60 ms, so that a machine shared with others is measured as it
  * is; a glance is three shorter runs.
  *
- * Peaks are those of the instructions that the kernels of a table use; the integer peak is that of prompts,
- * be it of vectors or of AMX tiles, full ones.
+ * Peaks are those of the instructions that the kernels of a table use; the integer peak is that of vectors,
+ * AMX would do more.
  */
 #include <stdlib.h>
 
@@ -130,8 +130,6 @@ static double measure_reading(struct team *team, const struct effort *effort, co
 static void measure(struct team *team, const struct effort *effort, const struct kern_table *table,
                     struct tensor_limits *out)
 {
-    const struct kern_q8 *q8 = table->q8_many != NULL ? table->q8_many : table->q8;
-
     out->read_gbs = measure_reading(team, effort, table) / 1e9;
     out->fp32_tflops =
         measure_peak(team, effort, table->vec->peak, table->vec->tile_tokens * LANES * 2) / 1e12;
@@ -139,10 +137,10 @@ static void measure(struct team *team, const struct effort *effort, const struct
     out->tiles_tflops =
         measure_peak(team, effort, kern_tiles_peak(), (double)PEAK_TILES_CHAINS * LANES * TILES_COLS * 2) /
         1e12;
-    out->int8_tops = measure_peak(team, effort, table->has_int8_dot ? q8->peak : NULL,
-                                  (double)q8->peak_chains * LANES * 8) /
+    out->int8_tops = measure_peak(team, effort, table->has_int8_dot ? table->q8->peak : NULL,
+                                  (double)table->q8->peak_chains * LANES * 8) /
                      1e12;
-    out->int8_by = table->q8_many != NULL ? "AMX" : "vectors";
+    out->int8_by = "vectors";
 }
 
 void tensor_limits_measure(struct team *team, const struct kern_table *table, struct tensor_limits *out)

@@ -53,9 +53,9 @@ if KERNELS_AMX
 libtensor_a_SOURCES += src/tensor/amx.c
 noinst_LIBRARIES += libkern_amx.a
 kern_libs += libkern_amx.a
-libkern_amx_a_SOURCES = src/tensor/amx_priv.h src/tensor/kern_amx_peak.c src/tensor/kern_amx_bf16.c
+libkern_amx_a_SOURCES = src/tensor/amx_priv.h src/tensor/kern_amx_bf16.c
 libkern_amx_a_CPPFLAGS = $(kern_cppflags_avx512)
-libkern_amx_a_CFLAGS = $(kern_cflags_avx512) -mamx-tile -mamx-int8 -mamx-bf16 -mavx512bf16
+libkern_amx_a_CFLAGS = $(kern_cflags_avx512) -mamx-tile -mamx-bf16 -mavx512bf16
 else
 libtensor_a_SOURCES += src/tensor/no_amx.c
 endif

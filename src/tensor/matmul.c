@@ -59,7 +59,7 @@ struct product {
     const float *x; /* packed: tile after tile */
     bool is_q8;
     void (*pack)(const struct pack *pack);
-    void (*close)(void);    /* see kern_q8; may be NULL */
+    void (*close)(void);    /* see kern_dots; may be NULL */
     size_t qblk_bytes;      /* of q8's packed activations, per token */
     uint32_t n_k;           /* elements along K: columns, or pairs of them */
     uint32_t element_cols;  /* 1 or 2 */
@@ -464,9 +464,7 @@ void matmul(struct team *team, const struct matmul_args *args)
                 : weight->is_tiles  ? weight->table->vec->pack_slices
                 : weight->is_dots   ? weight->table->vec->pack_swapped
                                     : weight->table->vec->pack_f32,
-        .close = is_q8               ? q8->close
-                 : weight->is_paired ? dots_of(weight)->close
-                                     : NULL,
+        .close = !is_q8 && weight->is_paired ? dots_of(weight)->close : NULL,
         .qblk_bytes = quant_act_bytes(quant_form(weight->type), q8->quant_bytes),
         .n_k = n_elements(weight),
         .element_cols = weight->is_paired ? 2 : 1,

@@ -4,11 +4,6 @@
 
 extern const struct kern_dots kern_tiles_amx;
 
-bool kern_has_amx_int8(void)
-{
-    return false;
-}
-
 bool kern_has_amx_bf16(void)
 {
     return false;

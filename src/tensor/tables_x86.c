@@ -11,8 +11,7 @@
  * Which of them run here is asked of the CPU.  BF16 dots go with the AVX-512 tables where the CPU has them
  * and they do what FMAs over flushed numbers do: what a vendor's manual leaves open is not taken on trust,
  * the instruction is tried on random numbers first.  All others use FMAs, which give the same bits.  So it is
- * with BF16 tiles (amx.c).  The BF16
- * peak is the CPU's, whichever table measures it.
+ * with BF16 tiles (amx.c).  The BF16 peak is the CPU's, whichever table measures it.
  */
 #include <pthread.h>
 #include <string.h>

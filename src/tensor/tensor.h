@@ -184,9 +184,9 @@ struct tensor_limits {
     double bf16_tflops;  /* of dots; 0: no such instruction */
     double tiles_tflops; /* of BF16 tiles; 0: no such instruction */
     double int8_tops;    /* 0: no such instruction */
-    const char *int8_by; /* whose peak that is: "AMX" or "vectors" */
+    const char *int8_by; /* whose peak that is: "vectors" */
 };
-/* Of what this table's kernels use: a prompt's integer dots may be those of another unit than a vector's. */
+/* Of what this table's kernels use. */
 void tensor_limits_measure(struct team *team, const struct kern_table *table, struct tensor_limits *out);
 /* Three short runs of each: the machine as it is now, for what is timed right before or after. */
 void tensor_limits_glance(struct team *team, const struct kern_table *table, struct tensor_limits *out);

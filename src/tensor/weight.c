@@ -170,43 +170,38 @@ int weight_pack(const struct kern_table *table, enum dtype type, const struct we
     return rc;
 }
 
-static int pack_bf16(enum dtype type, const struct weight_part *parts, uint32_t n_parts, struct team *team,
-                     struct weight *out)
+static int pack_bf16(struct weight weight, enum dtype type, const struct weight_part *parts, uint32_t n_parts,
+                     struct team *team, struct weight *out)
 {
-    if (type != DTYPE_F16 && type != DTYPE_BF16)
-        return E_UNSUPPORTED;
-    return pack_as(type, parts, n_parts, team, out);
+    int rc = type == DTYPE_F16 || type == DTYPE_BF16 ? pack_as(type, parts, n_parts, team, &weight)
+                                                     : E_UNSUPPORTED;
+
+    if (rc == 0)
+        *out = weight;
+    return rc;
 }
 
 int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
 {
-    struct weight weight = {.table = table,
-                            .type = DTYPE_BF16,
-                            .cols = cols,
-                            .is_dots = kern_has_dots(table),
-                            .is_paired = kern_has_fast_dots(table)};
-    int rc = pack_bf16(type, parts, n_parts, team, &weight);
-
-    if (rc == 0)
-        *out = weight;
-    return rc;
+    return pack_bf16((struct weight){.table = table,
+                                     .type = DTYPE_BF16,
+                                     .cols = cols,
+                                     .is_dots = kern_has_dots(table),
+                                     .is_paired = kern_has_fast_dots(table)},
+                     type, parts, n_parts, team, out);
 }
 
 int weight_pack_tiles(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                       uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
 {
-    struct weight weight = {.table = table,
-                            .type = DTYPE_BF16,
-                            .cols = cols,
-                            .is_dots = kern_has_dots(table),
-                            .is_tiles = kern_has_dots(table),
-                            .is_paired = kern_has_fast_tiles(table)};
-    int rc = pack_bf16(type, parts, n_parts, team, &weight);
-
-    if (rc == 0)
-        *out = weight;
-    return rc;
+    return pack_bf16((struct weight){.table = table,
+                                     .type = DTYPE_BF16,
+                                     .cols = cols,
+                                     .is_dots = kern_has_dots(table),
+                                     .is_tiles = kern_has_dots(table),
+                                     .is_paired = kern_has_fast_tiles(table)},
+                     type, parts, n_parts, team, out);
 }
 
 void weight_fini(struct weight *weight)

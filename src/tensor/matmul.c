@@ -32,7 +32,8 @@
 
 enum {
     SLICE_K = 256,
-    TILES_SLICE_K = 512, /* pairs: sums cost more to fetch and to put back than in registers of their own */
+    TILES_SLICE_K = 1024, /* pairs: sums cost more to fetch and to put back than in registers of their own */
+    TILES_BLOCK_TOKENS = 256, /* whose slice is a MiB, half of the second-level cache */
     MAX_SLICE_PANELS = 2,
     Q8_SLICE_CHUNKS = 2,
     Q8_MAX_SLICE_PANELS = 4,
@@ -379,7 +380,8 @@ static void run_panels(const struct product *product, uint32_t from, uint32_t to
         if (from == to)
             return;
     }
-    uint32_t n_blocks = (product->args->n + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+    uint32_t block_tokens = product->is_tiles ? TILES_BLOCK_TOKENS : BLOCK_TOKENS;
+    uint32_t n_blocks = (product->args->n + block_tokens - 1) / block_tokens;
     uint32_t at_once = (product->n_tiles + n_blocks - 1) / n_blocks;
     for (uint32_t i = 0; i < product->n_tiles; i += at_once) {
         uint32_t end = product->n_tiles - i < at_once ? product->n_tiles : i + at_once;

@@ -65,6 +65,8 @@ struct gen_prompt { /* a prompt without a conversation: text or tokens */
     size_t n_tokens;
 };
 
+enum gen_thread { GEN_THREAD_NONE, GEN_THREAD_CREATE, GEN_THREAD_CONTINUE };
+
 struct gen_request { /* everything lives in the arena */
     struct arena arena;
     struct bytes model;
@@ -109,6 +111,9 @@ struct gen_request { /* everything lives in the arena */
     const char *call_prefix; /* of the ids of calls; static; NULL: "toolu_" */
     struct bytes *stop_sequences;
     size_t n_stop_sequences;
+    enum gen_thread thread;  /* the conversation is kept for later requests, or goes on from one that was */
+    struct bytes thread_id;  /* GEN_THREAD_CONTINUE: the id of the message that it goes on from */
+    struct bytes history;    /* of a thread: what api_put_thread() wants */
     struct bytes user_id;    /* metadata.user_id */
     struct bytes cache_salt; /* divides a tenant's cache further: other salts share nothing; empty: none */
 };

@@ -3,7 +3,7 @@ noinst_LIBRARIES += libapi.a
 libapi_a_SOURCES = src/api/gen.h src/api/error.h src/api/error.c src/api/json_walk.h src/api/json_walk.c \
 	src/api/json.h src/api/json.c src/api/json_sorted.c src/api/parse.h src/api/parse_priv.h src/api/parse.c \
 	src/api/parse_content.c src/api/parse_blocks.c src/api/parse_chat.c src/api/parse_openai.c \
-	src/api/parse_prompts.c src/api/parse_typed.c src/api/parse_tools.c src/api/parse_pairs.c src/api/render.h \
+	src/api/parse_prompts.c src/api/parse_typed.c src/api/parse_tools.c src/api/parse_pairs.c src/api/parse_thread.c src/api/render.h \
 	src/api/render.c src/api/render_openai.h src/api/render_openai.c src/api/calls.h src/api/calls_priv.h \
 	src/api/calls.c src/api/calls_json.c src/api/calls_types.h src/api/calls_tags.c src/api/calls_harmony.c src/api/calls_entire.c \
 	src/api/json_budget.h src/api/json_budget.c src/api/json_long_priv.h src/api/json_long.c

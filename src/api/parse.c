@@ -418,11 +418,11 @@ static int parse_fields(struct parse *parse, const json_t *root)
 /* ---- the whole ---- */
 
 /* An SDK that uses threads by default resends without one when it reads this code, and only this. */
-static int refuse_thread(struct parse *parse)
+int api_refuse_thread(struct api_error *error)
 {
-    parse_fail(parse, "thread", "message threads are not supported by this server");
-    parse->error->code = "thread_unsupported_request";
-    parse->error->names_thread = true;
+    api_fail(error, 400, "thread: message threads are not supported by this server");
+    error->code = "thread_unsupported_request";
+    error->names_thread = true;
     return E_FORMAT;
 }
 
@@ -430,8 +430,6 @@ static int parse_message_request(struct parse *parse, const json_t *root)
 {
     int rc;
 
-    if (parse_member(root, "thread") != NULL)
-        return refuse_thread(parse);
     if ((rc = parse_string(parse, root, "model", true, &parse->out->model)) < 0)
         return rc;
     if (parse->out->model.len_bytes == 0)
@@ -527,7 +525,29 @@ bool api_call_generates(enum api_call call)
     return call == API_MESSAGES || call == API_CHAT || call == API_COMPLETIONS;
 }
 
-int api_parse_request(struct bytes body, enum api_call call, struct gen_request *out, struct api_error *error)
+/* All of it, or, of a thread whose history is not here yet, how to find that. */
+static int parse_body(struct parse *parse, json_t *root, struct bytes history)
+{
+    int rc = 0;
+
+    if (!api_call_is_openai(parse->call) && json_is_object(root))
+        rc = parse_thread(parse, root);
+    if (rc == 0 && parse->out->thread == GEN_THREAD_CONTINUE) {
+        if (history.len_bytes == 0)
+            return parse_cache_salt(parse, root);
+        rc = parse_thread_join(parse, root, history);
+    }
+    if (rc == 0)
+        rc = parse_root(parse, root);
+    if (rc == 0)
+        rc = finish(parse);
+    if (rc == 0 && parse->out->thread != GEN_THREAD_NONE && parse->call == API_MESSAGES)
+        rc = parse_thread_history(parse, root);
+    return rc;
+}
+
+int api_parse_continued(struct bytes body, struct bytes history, enum api_call call, struct gen_request *out,
+                        struct api_error *error)
 {
     struct parse parse = {.out = out, .error = error, .call = call};
     struct fault fault;
@@ -540,9 +560,7 @@ int api_parse_request(struct bytes body, enum api_call call, struct gen_request 
     if (rc < 0)
         return api_fail(error, 400, "The request body is %s", fault.text);
     arena_init(&out->arena, 0);
-    rc = parse_root(&parse, root);
-    if (rc == 0)
-        rc = finish(&parse);
+    rc = parse_body(&parse, root, history);
     json_decref(root);
     free(parse.blocks);
     free(parse.origins);
@@ -550,6 +568,11 @@ int api_parse_request(struct bytes body, enum api_call call, struct gen_request 
     if (rc < 0)
         gen_request_fini(out);
     return rc;
+}
+
+int api_parse_request(struct bytes body, enum api_call call, struct gen_request *out, struct api_error *error)
+{
+    return api_parse_continued(body, bytes_of(NULL, 0), call, out, error);
 }
 
 void gen_request_fini(struct gen_request *request)

@@ -20,9 +20,15 @@ bool api_call_is_openai(enum api_call call);
 bool api_call_generates(enum api_call call); /* an answer by the model */
 
 /* On success *out is to be given up with gen_request_fini.  On failure (E_FORMAT with the error filled,
- * E_NOMEM as a 503) *out holds nothing. */
+ * E_NOMEM as a 503) *out holds nothing.  Of a request that continues a thread there are only thread_id and
+ * cache_salt: the caller looks the thread up and parses the body again, with its history. */
 int api_parse_request(struct bytes body, enum api_call call, struct gen_request *out,
                       struct api_error *error);
+/* history: what api_put_thread() wrote.  Then as above, of the whole conversation. */
+int api_parse_continued(struct bytes body, struct bytes history, enum api_call call, struct gen_request *out,
+                        struct api_error *error);
+/* Refuses a thread in the way that makes clients resend the whole conversation without one. */
+int api_refuse_thread(struct api_error *error);
 void gen_request_fini(struct gen_request *request);
 
 #endif

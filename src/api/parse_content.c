@@ -172,8 +172,9 @@ int parse_messages(struct parse *parse, const json_t *root)
         return parse_no_memory(parse);
     parse_push(parse, "messages");
     for (size_t i = 0; i < n; i++) {
-        size_t was = parse_push_index(parse, i);
-        int rc = parse_message(parse, json_array_get(list, i), i);
+        size_t index = i < parse->n_earlier ? i : i - parse->n_earlier; /* as the client counts */
+        size_t was = parse_push_index(parse, index);
+        int rc = parse_message(parse, json_array_get(list, i), index);
 
         if (rc < 0)
             return rc;

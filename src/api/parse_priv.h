@@ -23,6 +23,7 @@ struct parse {
     size_t n_blocks;
     size_t cap_blocks;
     size_t *first_block; /* heap, [messages], indices into blocks */
+    size_t n_earlier;    /* messages of a thread's history, before the client's */
     unsigned n_marks;
     bool has_5m_mark;
     bool keeps_last; /* a last assistant message is a turn, not the beginning of the answer */
@@ -57,6 +58,10 @@ int parse_cache_salt(struct parse *parse, const json_t *root);
 /* cache_control of an object, if any; the mark is set to where parsing has come. */
 int parse_cache_control(struct parse *parse, const json_t *object);
 
+/* parse_thread.c: which thread, if any; what is before a continued one's messages; what is kept of it */
+int parse_thread(struct parse *parse, const json_t *root);
+int parse_thread_join(struct parse *parse, json_t *root, struct bytes history);
+int parse_thread_history(struct parse *parse, json_t *root);
 int parse_system(struct parse *parse, const json_t *root);      /* parse_content.c */
 int parse_messages(struct parse *parse, const json_t *root);    /* parse_content.c */
 int parse_check_pairs(struct parse *parse);                     /* parse_pairs.c */

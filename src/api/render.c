@@ -94,6 +94,24 @@ static void put_block(struct buf *out, const struct gen_block *block)
     buf_append_byte(out, '}');
 }
 
+int api_put_thread(struct buf *out, struct bytes history, const struct gen_block *blocks, size_t n)
+{
+    const char *separator = "";
+
+    buf_append(out, history.data, history.len_bytes);
+    if (history.len_bytes > 0 && history.data[history.len_bytes - 1] != '[')
+        buf_append_str(out, ", ");
+    buf_append_str(out, "{\"role\": \"assistant\", \"content\": [");
+    for (size_t i = 0; i < n; i++) {
+        if (blocks[i].kind == GEN_TEXT && blocks[i].text.len_bytes == 0)
+            continue;
+        buf_append_str(out, separator);
+        put_block(out, &blocks[i]);
+        separator = ", ";
+    }
+    return buf_append_str(out, "]}]}");
+}
+
 static void open_message(struct buf *out, const char *id, struct bytes model)
 {
     buf_append_str(out, "{");

@@ -26,6 +26,8 @@ struct api_answer {
 };
 
 int api_put_message(struct buf *out, const struct api_answer *answer);
+/* A thread as it is kept: gen_request.history with the answer behind it, as JSON. */
+int api_put_thread(struct buf *out, struct bytes history, const struct gen_block *blocks, size_t n);
 
 /* Data of the events "message_start", "content_block_start", "content_block_delta", "content_block_stop",
  * "message_delta"; those of "ping" and "message_stop" are fixed. */

@@ -428,6 +428,28 @@ static void on_accepted(void *arg, uint32_t cached_tokens)
     output_begin_choice(choice);
 }
 
+/* Keeps the conversation for whoever continues the thread.  An answer that a limit cut is none to go on from.
+ */
+static void keep_thread(struct request *request, const struct memory_answer *answer, enum gen_stop why)
+{
+    struct gen_block *blocks;
+    struct buf text = {0};
+    size_t n = 0;
+
+    if (request->gen.thread == GEN_THREAD_NONE || request->front->threads == NULL ||
+        why == GEN_STOP_MAX_TOKENS || why == GEN_STOP_CONTEXT)
+        return;
+    blocks = calloc(answer->n_blocks + 1, sizeof(*blocks));
+    if (blocks == NULL)
+        return;
+    if (answer->thinking.len_bytes > 0)
+        blocks[n++] = (struct gen_block){.kind = GEN_THINKING, .text = answer->thinking};
+    memcpy(blocks + n, answer->blocks, answer->n_blocks * sizeof(*blocks));
+    api_put_thread(&text, request->gen.history, blocks, n + answer->n_blocks);
+    free(blocks);
+    threads_put(request->front->threads, request->message_id, request->owner, &text, clock_now_ns());
+}
+
 /* Keeps the answer for when the conversation comes back.  Whatever fails here costs a cache hit. */
 static void remember(struct choice *choice, enum gen_stop why, bool is_early)
 {
@@ -443,6 +465,7 @@ static void remember(struct choice *choice, enum gen_stop why, bool is_early)
 
     if (choice->record == NULL || record_finish(choice->record, &end, &answer) < 0)
         return;
+    keep_thread(request, answer, why);
     message =
         (struct gen_message){.role = GEN_ASSISTANT, .blocks = answer->blocks, .n_blocks = answer->n_blocks};
     if (replay_key_of(&request->replay, &message, &key) < 0) {

@@ -22,6 +22,7 @@
 #define MAX_LISTED_MODELS   1000
 #define MAX_LOGGED_REFUSALS 10 /* per second */
 #define MAX_GUESSERS        65536
+#define THREAD_LIFE_NS      (300 * NS_PER_S) /* after its last use: what clients know from elsewhere */
 
 /* ---- routes ---- */
 
@@ -380,6 +381,7 @@ void front_opts_init(struct front_opts *opts)
     opts->max_waiting_bytes = UINT64_C(1) << 30;
     opts->inline_bytes = 64 << 10;
     opts->replay_bytes = 64 << 20;
+    opts->thread_bytes = 64 << 20;
     opts->default_temperature = 1;
     opts->created_unix_s = clock_unix_ns() / NS_PER_S;
 }
@@ -430,6 +432,9 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
         rc = front_reload_keys(front, opts->keys_path, fault);
     if (rc == 0 && opts->replay_bytes > 0 && memory_new(opts->replay_bytes, &front->memory) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && front->memory != NULL && opts->thread_bytes > 0 &&
+        threads_new(opts->thread_bytes, THREAD_LIFE_NS, &front->threads) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && opts->public_prefix != NULL)
         rc = public_prefix_load(opts->public_prefix, fault, &front->public_prefix);
     if (rc == 0 && open_server(front) < 0)
@@ -455,6 +460,7 @@ void front_free(struct front *front)
     guesses_free(front->guesses);
     limits_free(front->limits);
     auth_keys_free(front->keys);
+    threads_free(front->threads);
     memory_free(front->memory);
     public_prefix_free(front->public_prefix);
     buf_fini(&front->busy_answer);

@@ -51,6 +51,7 @@ struct front_opts {
     uint32_t inline_bytes;      /* bodies up to this are parsed and tokenised on the loop */
     const char *public_prefix;  /* file of what tenants share; see front/public_prefix.h; NULL: nothing */
     size_t replay_bytes;        /* of answers remembered for when they come back; 0: none */
+    size_t thread_bytes;        /* of message threads, which need answers remembered; 0: none */
     double default_temperature; /* when the client names none */
     uint64_t created_unix_s;    /* for model listings without a date of their own */
 };

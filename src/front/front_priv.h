@@ -21,6 +21,7 @@
 #include "front/public_prefix.h"
 #include "front/record.h"
 #include "front/replay.h"
+#include "front/threads.h"
 #include "http/response.h"
 
 enum request_state {
@@ -63,6 +64,7 @@ struct front {
     struct guesses *guesses;
     struct pool *pool;                   /* NULL: all work is done at once */
     struct memory *memory;               /* of answers; NULL: none */
+    struct threads *threads;             /* NULL: they are refused */
     struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
     uint32_t n_running;
@@ -142,7 +144,8 @@ struct request {
     bool is_gzip; /* the body */
     struct gen_request gen;
     struct api_error error;
-    struct replay replay; /* answers of ours that are in it */
+    struct thread *thread; /* that it continues, held */
+    struct replay replay;  /* answers of ours that are in it */
     struct prompt prompt;
     struct prompt *more_prompts; /* [gen.n_prompts - 1] */
 

@@ -6,7 +6,7 @@ libfront_a_SOURCES = src/front/front.h src/front/backend.h src/front/front_priv.
 	src/front/reply.c src/front/report.c src/front/answer.h src/front/answer.c src/front/shape.h \
 	src/front/shape_priv.h src/front/shape.c src/front/shape_calls.c src/front/shape_tags.c src/front/sign.h src/front/scores.c src/front/scores.h src/front/sign.c \
 	src/front/prompt.h src/front/prompt.c src/front/prompt_raw.c src/front/auth.h src/front/auth.c \
-	src/front/ids.h src/front/ids.c src/front/memory.h src/front/memory.c src/front/replay.h src/front/replay.c \
+	src/front/ids.h src/front/ids.c src/front/memory.h src/front/memory.c src/front/threads.h src/front/threads.c src/front/replay.h src/front/replay.c \
 	src/front/record.h src/front/record.c src/front/public_prefix.h src/front/public_prefix.c \
 	src/front/auth_rule.c src/front/admit.h src/front/admit.c src/front/limits.h src/front/limits.c \
 	src/front/guesses.h src/front/guesses.c src/front/pool.h src/front/pool.c src/front/unzip.h src/front/unzip.c \
@@ -22,12 +22,12 @@ check_PROGRAMS += tests/unit/front/test_auth tests/unit/front/test_blocks tests/
 	tests/unit/front/test_answer tests/unit/front/test_prompt tests/unit/front/test_answers \
 	tests/unit/front/test_front tests/unit/front/test_logprobs tests/unit/front/test_openai \
 	tests/unit/front/test_choices tests/unit/front/test_limits tests/unit/front/test_pool \
-	tests/unit/front/test_admit tests/unit/front/test_replay
+	tests/unit/front/test_admit tests/unit/front/test_replay tests/unit/front/test_threads
 TESTS += tests/unit/front/test_auth tests/unit/front/test_blocks tests/unit/front/test_shape \
 	tests/unit/front/test_answer tests/unit/front/test_prompt tests/unit/front/test_replay \
 	tests/unit/front/test_answers tests/unit/front/test_front tests/unit/front/test_logprobs \
 	tests/unit/front/test_openai tests/unit/front/test_choices tests/unit/front/test_limits \
-	tests/unit/front/test_pool tests/unit/front/test_admit
+	tests/unit/front/test_pool tests/unit/front/test_admit tests/unit/front/test_threads
 tests_unit_front_test_logprobs_SOURCES = tests/unit/front/test_logprobs.c
 tests_unit_front_test_logprobs_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 front_rig_openai = tests/unit/front/rig_openai.c tests/unit/front/rig_openai.h $(front_rig)
@@ -57,6 +57,8 @@ tests_unit_front_test_blocks_SOURCES = tests/unit/front/test_blocks.c $(front_ri
 tests_unit_front_test_blocks_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_front_SOURCES = tests/unit/front/test_front.c $(front_rig)
 tests_unit_front_test_front_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
+tests_unit_front_test_threads_SOURCES = tests/unit/front/test_threads.c $(front_rig)
+tests_unit_front_test_threads_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_admit_SOURCES = tests/unit/front/test_admit.c $(front_rig)
 tests_unit_front_test_admit_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 endif

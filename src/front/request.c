@@ -119,6 +119,10 @@ void request_free(struct request *request)
     for (size_t i = 0; i < request_n_prompts(request); i++)
         prompt_fini(request_prompt(request, i));
     free(request->more_prompts);
+    if (request->thread != NULL)
+        threads_give_back(front->threads, request->thread,
+                          request->state == REQUEST_DONE && api_call_generates(request->call),
+                          clock_now_ns());
     replay_fini(&request->replay);
     gen_request_fini(&request->gen);
     buf_fini(&request->body);
@@ -207,6 +211,7 @@ static int unpack(struct request *request)
 
     if (!request->is_gzip)
         return 0;
+    request->is_gzip = false;
     rc = unzip_body(buf_view(&request->body), max_bytes > 0 ? max_bytes : MAX_UNZIPPED_BYTES, &plain);
     buf_fini(&request->body);
     request->body = plain;
@@ -222,6 +227,21 @@ static int unpack(struct request *request)
     return rc;
 }
 
+/* It says only which thread it continues: that has to be looked up, and the body parsed again. */
+static bool awaits_thread(const struct request *request)
+{
+    return request->gen.thread == GEN_THREAD_CONTINUE && request->thread == NULL;
+}
+
+static int parse_body(struct request *request)
+{
+    struct bytes body = buf_view(&request->body);
+
+    return request->thread == NULL ? api_parse_request(body, request->call, &request->gen, &request->error)
+                                   : api_parse_continued(body, thread_text(request->thread), request->call,
+                                                         &request->gen, &request->error);
+}
+
 static void parse_work(void *arg)
 {
     struct request *request = arg;
@@ -229,11 +249,12 @@ static void parse_work(void *arg)
     if (!atomic_load(&request->is_abandoned))
         request->work_rc = unpack(request);
     if (!atomic_load(&request->is_abandoned) && request->work_rc == 0)
-        request->work_rc =
-            api_parse_request(buf_view(&request->body), request->call, &request->gen, &request->error);
-    if (request->work_rc == 0 && request->front->memory != NULL && !atomic_load(&request->is_abandoned))
-        replay_read(&request->gen, &request->replay); /* without it nothing is found, and that is all */
-    buf_fini(&request->body);
+        request->work_rc = parse_body(request);
+    if (request->work_rc < 0 || !awaits_thread(request)) {
+        if (request->work_rc == 0 && request->front->memory != NULL && !atomic_load(&request->is_abandoned))
+            replay_read(&request->gen, &request->replay); /* without it nothing is found, and that is all */
+        buf_fini(&request->body);
+    }
     atomic_store(&request->is_working, false);
 }
 
@@ -369,6 +390,45 @@ static const struct gen_model *find_model(const struct request *request)
     return backend->ops->model(backend->self, name);
 }
 
+/* The codes are what an SDK reads before it sends the whole conversation again. */
+static int take_thread(struct request *request, struct api_error *error)
+{
+    int rc = E_NOT_FOUND;
+
+    replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
+    switch (threads_take(request->front->threads, request->gen.thread_id, request->owner, clock_now_ns(),
+                         &request->thread)) {
+    case THREADS_TAKEN:
+        return 0;
+    case THREADS_UNKNOWN:
+        api_fail(error, 404, "thread.previous_message_id: no thread is kept under this id");
+        error->code = "thread_not_found";
+        break;
+    case THREADS_CONTINUED:
+        api_fail(error, 400, "thread.previous_message_id: this thread was continued already");
+        error->code = "thread_already_continued";
+        break;
+    case THREADS_BUSY:
+        api_fail(error, 400, "thread.previous_message_id: this thread is being continued");
+        error->code = "thread_continue_in_flight";
+        break;
+    }
+    return rc;
+}
+
+/* Goes back to parsing, now with what the thread holds; or fails the request. */
+static void continue_thread(struct request *request)
+{
+    struct api_error error;
+
+    if (take_thread(request, &error) < 0) {
+        request_fail(request, &error);
+        return;
+    }
+    gen_request_fini(&request->gen);
+    run(request, request->body.len_bytes + thread_text(request->thread).len_bytes, parse_work, parse_done);
+}
+
 static void parse_done(void *arg)
 {
     struct request *request = arg;
@@ -377,8 +437,14 @@ static void parse_done(void *arg)
 
     if (!is_back(request))
         return;
+    if (request->work_rc == 0 && request->gen.thread != GEN_THREAD_NONE && request->front->threads == NULL)
+        request->work_rc = api_refuse_thread(&request->error);
     if (request->work_rc < 0) {
         request_fail(request, &request->error);
+        return;
+    }
+    if (awaits_thread(request)) {
+        continue_thread(request);
         return;
     }
     request->model = find_model(request);

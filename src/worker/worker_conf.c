@@ -125,6 +125,17 @@
          "back "                                                                                             \
          "continues with exactly these. 0: answers are rendered as they are sent."},                         \
         {"cache",                                                                                            \
+         "thread_memory",                                                                                    \
+         CONFIG_SIZE,                                                                                        \
+         KEY(thread_bytes),                                                                                  \
+         "64MiB",                                                                                            \
+         0,                                                                                                  \
+         1e12,                                                                                               \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Memory for message threads of this worker's own endpoint. Needs replay_memory. 0: threads are "    \
+         "refused."},                                                                                        \
+        {"cache",                                                                                            \
          "public_prefix",                                                                                    \
          CONFIG_PATH,                                                                                        \
          KEY(public_prefix),                                                                                 \

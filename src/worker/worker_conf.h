@@ -44,6 +44,7 @@ struct worker_conf {
     char *api_keys, *admin_listen;
     char *public_prefix;
     uint64_t replay_bytes;
+    uint64_t thread_bytes;
     char *tls_certificate, *tls_key;
     int tls_min; /* enum http_tls_min */
     bool http2, h2c;

@@ -3,9 +3,34 @@
 #include "api/error.h"
 #include "api/json.h"
 #include "api/parse.h"
+#include "api/render.h"
 #include "base/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A thread that was kept can be continued, and holds no message more than its request had and the answer. */
+static void try_thread(const struct gen_request *request)
+{
+    const struct gen_block answer = {.kind = GEN_TEXT, .text = bytes_str("yes")};
+    struct gen_request next;
+    struct api_error error;
+    struct buf thread = {0};
+    json_t *root;
+
+    ASSERT(api_put_thread(&thread, request->history, &answer, 1) == 0);
+    ASSERT(api_json_load(buf_view(&thread), NULL, &root) == 0);
+    json_decref(root);
+    if (api_parse_continued(bytes_str("{\"model\":\"m\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\","
+                                      "\"content\":\"go on\"}],\"thread\":{\"type\":\"continue\","
+                                      "\"previous_message_id\":\"msg_1\"}}"),
+                            buf_view(&thread), API_MESSAGES, &next, &error) == 0) {
+        ASSERT(next.n_messages >= 2 && next.n_messages <= request->n_messages + 2);
+        gen_request_fini(&next);
+    } else { /* nothing that the history holds is refused where it comes back, except for its length */
+        ASSERT(thread.len_bytes > 100000);
+    }
+    buf_fini(&thread);
+}
 
 static void try_body(struct bytes body, enum api_call call)
 {
@@ -15,6 +40,13 @@ static void try_body(struct bytes body, enum api_call call)
     json_t *root;
 
     if (api_parse_request(body, call, &request, &error) == 0) {
+        if (request.thread == GEN_THREAD_CONTINUE) {
+            ASSERT(request.n_messages == 0);
+            gen_request_fini(&request);
+            return;
+        }
+        if (request.history.len_bytes > 0)
+            try_thread(&request);
         ASSERT(request.model.len_bytes > 0);
         for (size_t i = 0; i < request.n_messages; i++)
             for (size_t b = 0; b < request.messages[i].n_blocks; b++)

@@ -163,6 +163,58 @@ class Loop:
         return lost
 
 
+class Threaded(Loop):
+    """The same agent over a message thread: after the first request it sends only what is new."""
+
+    id = None
+    sent = 0
+
+    def request(self, streams):
+        if self.id is None:
+            body = super().request(streams)[:-1] + ', "thread": {"type": "create"}}'
+        else:
+            body = json.dumps({"model": "baton-demo", "max_tokens": 48, "temperature": 0, "stream": streams, **self.fields,
+                               "messages": self.messages[-1:], "thread": {"type": "continue", "previous_message_id": self.id}})
+        self.sent += len(body)
+        return body
+
+    def post(self, body, path="/v1/messages"):
+        answer, headers = super().post(body, path)
+        if path == "/v1/messages":
+            self.id = answer[0][1]["message"]["id"] if isinstance(answer, list) else answer["id"]
+        return answer, headers
+
+
+def over_a_thread():
+    """A thread is the conversation that would have been sent whole: the same prompts, the same answers, and nothing computed twice."""
+    with Cluster() as c:
+        c.router(placement__local_prefill_tokens="100000")
+        c.worker("decode")
+        c.wait_ready(decode=1)
+        port = c.routers[0].http
+        threaded = Threaded(port, max_tokens=400, temperature=1, seed=5).run()
+        threaded.show("over a thread")
+        assert sum(threaded.lost()) == 0, threaded.lost()
+        whole = Loop(port, max_tokens=400, temperature=1, seed=5).run()
+        texts = [[[(b["type"], b.get("text"), b.get("input")) for b in m["content"]] for m in loop.messages if m["role"] == "assistant"]
+                 for loop in (threaded, whole)]
+        assert texts[0] == texts[1], "other answers"
+        assert [row["prompt"] for row in threaded.rows] == [row["prompt"] for row in whole.rows]
+        print(f"bytes sent by {TURNS} turns and {TURNS} counts: {threaded.sent} over a thread, "
+              f"{len(whole.request(False))} by the last request alone without")
+        refused = {}
+        for _ in range(2):
+            status, _, answer = fetch(port, "POST", "/v1/messages", json.loads(threaded.request(False)))
+            refused[status] = json.loads(answer)
+        assert refused[400]["error"]["details"]["error_code"] == "thread_already_continued", refused
+        c.routers[0].kill()
+        c.routers[0].start()
+        c.wait_ready(decode=1)
+        status, _, answer = fetch(c.routers[0].http, "POST", "/v1/messages", json.loads(threaded.request(False)))
+        assert (status, json.loads(answer)["error"]["details"]["error_code"]) == (404, "thread_not_found"), answer
+        c.assert_quiet()
+
+
 def on_one_worker():
     with Cluster() as c:
         c.router(placement__local_prefill_tokens="100000")
@@ -406,7 +458,7 @@ def a_bad_declaration_is_refused():
 
 
 if __name__ == "__main__":
-    main([on_one_worker, with_a_pair_at_hand, with_every_turn_through_the_pair, on_a_worker_itself,
+    main([on_one_worker, over_a_thread, with_a_pair_at_hand, with_every_turn_through_the_pair, on_a_worker_itself,
           sampled_answers_are_continued_too, every_request_is_billed_what_was_counted, a_prewarmed_prompt_is_read,
           tenants_share_what_is_declared_public, a_salt_divides_a_tenant, marked_prompts_stay_longest,
           a_bad_declaration_is_refused])

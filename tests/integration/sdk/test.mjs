@@ -209,10 +209,15 @@ for (const [generation, sdk] of [["1.x", sdk1], ["0.x", sdk0]]) {
       });
     });
 
-    test("threads are refused so that the client goes on without", async () => {
-      const error = await client.messages.create(ask("x", { thread: { type: "create" } })).then(() => null, (e) => e);
-      assert.ok(error instanceof sdk.BadRequestError);
-      assert.deepEqual(error.error.error.details, { error_code: "thread_unsupported_request", unsupported: ["thread"] });
+    test("threads go on from an id, once", async () => {
+      const follow = (id) => ({ thread: { type: "continue", previous_message_id: id } });
+      const code = (promise) => promise.then(() => null, (e) => e.error.error.details.error_code);
+      const first = await client.messages.create(ask("Hello!", { system: "Be brief.", thread: { type: "create" } }));
+      assert.equal(first.stop_reason, "end_turn");
+      const second = await client.messages.create(ask("And now?", follow(first.id)));
+      assert.ok(total(second.usage) > total(first.usage), "the second prompt begins with the first and its answer");
+      assert.equal(await code(client.messages.create(ask("x", follow(first.id)))), "thread_already_continued");
+      assert.equal(await code(client.messages.create(ask("x", follow("msg_none")))), "thread_not_found");
     });
 
     test("overload is retried until it is over", async (t) => {
@@ -311,7 +316,7 @@ for (const [generation, sdk] of [["1.x", sdk1], ["0.x", sdk0]]) {
       );
     });
 
-    test("the tool runner falls back from threads", async (t) => {
+    test("the tool runner, over threads where it uses them", async (t) => {
       if (!isSim) return t.skip("needs front_sim");
       let calls = 0;
       const tool = {
@@ -323,7 +328,12 @@ for (const [generation, sdk] of [["1.x", sdk1], ["0.x", sdk0]]) {
         },
         parse: (input) => input,
       };
-      const runner = client.beta.messages.toolRunner({
+      const sent = [];
+      const watched = new Anthropic({
+        baseURL, apiKey, maxRetries: 0,
+        fetch: (url, init) => (sent.push(JSON.parse(init.body)), fetch(url, init)),
+      });
+      const runner = watched.beta.messages.toolRunner({
         model,
         max_tokens: 500,
         max_iterations: 3,
@@ -336,6 +346,14 @@ for (const [generation, sdk] of [["1.x", sdk1], ["0.x", sdk0]]) {
         turns++;
       }
       assert.ok(turns >= 2 && calls >= 1, `${turns} turns, ${calls} calls`);
+      if (generation === "1.x") { /* which uses threads unasked: each turn after the first sends its results alone */
+        assert.equal(sent[0].thread.type, "create");
+        for (const body of sent.slice(1)) {
+          assert.equal(body.thread.type, "continue");
+          assert.equal(body.messages.length, 1);
+        }
+        assert.equal(sent.length, turns, "no turn was sent twice");
+      }
     });
   });
 }

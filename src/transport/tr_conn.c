@@ -273,8 +273,7 @@ static int check_hello(const struct tr_conn *conn, const struct kv_frame_hello *
                          hello->node, (unsigned long long)hello->layout, hello->n_layers,
                          (unsigned long long)hello->piece_bytes, (unsigned long long)node->opts.layout,
                          node->opts.geometry.n_layers, node->opts.geometry.piece_bytes);
-    if (hello->kind == KV_FRAME_RDMA && conn->peer == NULL &&
-        (node->rdma == NULL || node->opts.rdma_sends_only))
+    if (hello->kind == KV_FRAME_RDMA && conn->peer == NULL && node->rdma == NULL)
         return fault_set(fault, E_UNSUPPORTED, "%s wants RDMA, which this side does not offer", hello->node);
     return 0;
 }

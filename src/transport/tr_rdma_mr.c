@@ -25,17 +25,11 @@
  */
 #define WINDOW_CAPS (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
 
-static int access_of(const struct tr_node *node, bool has_windows)
-{
-    if (node->opts.rdma_sends_only)
-        return 0;
-    return IBV_ACCESS_LOCAL_WRITE | (has_windows ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE);
-}
-
 static struct ibv_mr *register_part(struct rdma_rail *rail, size_t at, size_t len_bytes)
 {
     const struct tr_opts *opts = &rail->node->opts;
-    int access = access_of(rail->node, rail->regions.has_windows);
+    int access =
+        IBV_ACCESS_LOCAL_WRITE | (rail->regions.has_windows ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE);
 
     switch (opts->arena_kind) {
     case TR_ARENA_HOST:

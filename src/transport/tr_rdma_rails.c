@@ -111,16 +111,14 @@ static int open_one(struct tr_node *node, struct ibv_device *device, uint8_t por
         return err;
     rail->index = rdma->n_rails;
     rdma->rails[rdma->n_rails++] = rail;
-    snprintf(text, sizeof(text), "%s %s MTU %s, %s", rail->name, address,
-             mtu_text(rail->port_attr.active_mtu),
-             node->opts.rdma_sends_only  ? "sends only"
-             : rail->regions.has_windows ? "windows"
-                                         : "keys of the whole arena (the device has no type-2 windows)");
+    snprintf(
+        text, sizeof(text), "%s %s MTU %s, %s", rail->name, address, mtu_text(rail->port_attr.active_mtu),
+        rail->regions.has_windows ? "windows" : "keys of the whole arena (the device has no type-2 windows)");
     note(node, text);
     log_info("kv_rdma_rail", LOG_STR("rail", rail->name), LOG_STR("address", address),
              LOG_U64("gid_index", rail->gid_index), LOG_STR("mtu", mtu_text(rail->port_attr.active_mtu)),
              LOG_U64("regions", rail->regions.n), LOG_BOOL("windows", rail->regions.has_windows));
-    if (!rail->regions.has_windows && !node->opts.rdma_sends_only)
+    if (!rail->regions.has_windows)
         log_warn("kv_rdma_no_windows", LOG_STR("rail", rail->name),
                  LOG_STR("meaning",
                          "peers get plain keys: a key is revoked only by ending its queue pair's domain"));

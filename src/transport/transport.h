@@ -98,7 +98,6 @@ struct tr_opts {
      * none.  No usable rail is no error here: tr_node_rdma_rails() tells. */
     const char *rdma_devices;
     const struct verbs *verbs;     /* NULL: the system's */
-    bool rdma_sends_only;          /* peers never write into our arena over RDMA */
     uint64_t rdma_rest_ns;         /* how long a rail that failed towards a peer rests first; 0: 30 s */
     enum tr_arena_kind arena_kind; /* DMABUF: arena.base is the address within the device, fds below */
     int dmabuf_fd;

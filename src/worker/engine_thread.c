@@ -96,11 +96,10 @@ unsigned worker_engine_rdma_rails(const struct worker_engine *engine)
 
 struct transport_offer worker_engine_offer(const struct worker_engine *engine)
 {
-    return (struct transport_offer){
-        .is_auto = engine->opts.is_auto,
-        .preferred = engine->opts.preferred,
-        .has_unix = worker_engine_unix_path(engine)[0] != '\0',
-        .rdma_rails = engine->opts.transport.rdma_sends_only ? 0 : worker_engine_rdma_rails(engine)};
+    return (struct transport_offer){.is_auto = engine->opts.is_auto,
+                                    .preferred = engine->opts.preferred,
+                                    .has_unix = worker_engine_unix_path(engine)[0] != '\0',
+                                    .rdma_rails = worker_engine_rdma_rails(engine)};
 }
 
 const struct peer_facts *worker_engine_peer(const struct worker_engine *engine, uint32_t peer)

@@ -253,7 +253,6 @@ static int fill_transport(struct worker *worker, struct worker_engine_opts *opts
         tr->tls_client = tls_client(worker->tls);
     }
     tr->tcp_connections = (unsigned)conf->tcp_connections;
-    tr->rdma_sends_only = worker->role == WORKER_PREFILL; /* nothing of it is registered for others then */
     opts->is_auto = conf->transport == WORKER_TRANSPORT_AUTO;
     opts->preferred = conf->transport == WORKER_TRANSPORT_TCP    ? TR_TCP
                       : conf->transport == WORKER_TRANSPORT_RDMA ? TR_RDMA

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Request bodies from anybody: parsed, or refused with a 400 that renders as JSON. */
+#include <string.h>
+
 #include "api/error.h"
 #include "api/json.h"
 #include "api/parse.h"
@@ -76,8 +78,11 @@ static void try_long(struct bytes text)
     theirs = json_loadb((char *)body.data, body.len_bytes, flags, NULL);
     if (theirs == NULL) /* a number may be out of range */
         theirs = json_loadb((char *)body.data, body.len_bytes, flags | JSON_DECODE_INT_AS_REAL, NULL);
-    /* so short a text can break none of the bounds */
-    ASSERT((api_json_load(buf_view(&body), NULL, &ours) == 0) == (theirs != NULL) || text.len_bytes > 100);
+    /* So short a text can break none of the bounds; a NUL behind a number is blank to the library. */
+    if (api_json_load(buf_view(&body), NULL, &ours) == 0)
+        ASSERT(theirs != NULL);
+    else
+        ASSERT(theirs == NULL || text.len_bytes > 100 || memchr(text.data, 0, text.len_bytes) != NULL);
     ASSERT(ours == NULL || theirs == NULL || json_equal(ours, theirs));
     json_decref(ours);
     json_decref(theirs);

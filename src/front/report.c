@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "front/front_priv.h"
+#include "front/choice_priv.h"
 
 static const char *const stage_names[REQUEST_N_STAGES] = {"received", "tokenised", "placed", "prefilling",
                                                           "streaming"};

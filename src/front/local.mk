@@ -37,7 +37,8 @@ tests_unit_front_test_openai_SOURCES = tests/unit/front/test_openai.c $(front_ri
 tests_unit_front_test_openai_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_auth_SOURCES = tests/unit/front/test_auth.c
 tests_unit_front_test_auth_LDADD = $(link_front) $(CMOCKA_LIBS)
-tests_unit_front_test_shape_SOURCES = tests/unit/front/test_shape.c
+tests_unit_front_test_shape_SOURCES = tests/unit/front/test_shape.c tests/unit/front/shape_rig.c \
+	tests/unit/front/shape_rig.h
 tests_unit_front_test_shape_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_limits_SOURCES = tests/unit/front/test_limits.c
 tests_unit_front_test_limits_LDADD = $(link_front) $(CMOCKA_LIBS)
@@ -48,7 +49,7 @@ tests_unit_front_test_answer_LDADD = tests/unit/front/libsim.a $(link_front) $(C
 tests_unit_front_test_prompt_SOURCES = tests/unit/front/test_prompt.c
 tests_unit_front_test_prompt_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_replay_SOURCES = tests/unit/front/test_replay.c tests/unit/front/replay_rig.c \
-	tests/unit/front/replay_rig.h
+	tests/unit/front/replay_model.c tests/unit/front/replay_rig.h
 tests_unit_front_test_replay_LDADD = $(link_front) $(CMOCKA_LIBS)
 front_rig = tests/unit/front/rig.c tests/unit/front/rig.h tests/unit/http/raw.c tests/unit/http/raw.h
 tests_unit_front_test_answers_SOURCES = tests/unit/front/test_answers.c $(front_rig)

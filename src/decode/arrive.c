@@ -387,9 +387,7 @@ static int arrive_open(struct worker_engine *engine, void **self_out)
     arrive->m_done = metric_series(family, (const char *const[]){"done"});
     arrive->m_failed = metric_series(family, (const char *const[]){"failed"});
     arrive->m_bytes =
-        metric_series(metric_family(metrics, METRIC_COUNTER, "baton_transfer_received_bytes_total",
-                                    "KV bytes received.", ""),
-                      NULL);
+        metric_single(metrics, METRIC_COUNTER, "baton_transfer_received_bytes_total", "KV bytes received.");
     *self_out = arrive;
     return 0;
 }

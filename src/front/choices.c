@@ -10,13 +10,11 @@
  * A choice that ends (also by a stop string) leaves the others alone; one that fails, fails the request,
  * since half of what was asked for is not an answer.  Handing on and taking back never happen inside the
  * backend's own calls for another choice, except that a failure takes back all. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/rng.h"
 #include "front/output_priv.h"
 
 #define MAX_TURN_BYTES     ((size_t)4 << 20) /* handed on in one turn: links bound what they queue */
@@ -81,80 +79,6 @@ static bool is_repeated(const struct choice *choice)
     return choice->index > 0 && choice[-1].prompt == choice->prompt;
 }
 
-/* Of each prompt. */
-static uint32_t number_of_choices(const struct request *request)
-{
-    return request->n_choices / (uint32_t)request_n_prompts(request);
-}
-
-/* Of those with its prompt. */
-static uint32_t number_of(const struct choice *choice)
-{
-    return choice->index % number_of_choices(choice->request);
-}
-
-static uint64_t seed_of(const struct choice *choice)
-{
-    const struct gen_request *gen = &choice->request->gen;
-    uint64_t seed;
-
-    /* The same request with a seed gives the same choices, which differ from each other. */
-    if (gen->has_seed)
-        return gen->seed + number_of(choice) * UINT64_C(0x9e3779b97f4a7c15);
-    rng_system(&seed, sizeof(seed));
-    return seed;
-}
-
-static bool scores_prompt(const struct request *request)
-{
-    return request->gen.echoes && request->gen.wants_logprobs;
-}
-
-static int make_job(struct choice *choice, struct gen_job *job)
-{
-    const struct request *request = choice->request;
-    const struct gen_request *gen = &request->gen;
-    uint32_t n = (uint32_t)choice->prompt->ids.n;
-    uint32_t room = request->model->context_length - n;
-    double temperature =
-        isnan(gen->temperature) ? request->front->opts.default_temperature : gen->temperature;
-
-    memset(job, 0, sizeof(*job));
-    memcpy(job->request_id, request->id, sizeof(request->id));
-    memcpy(job->tenant, request->owner, sizeof(job->tenant));
-    job->tokens = malloc((size_t)n * sizeof(*job->tokens));
-    if (job->tokens == NULL)
-        return E_NOMEM;
-    memcpy(job->tokens, choice->prompt->ids.ids, (size_t)n * sizeof(*job->tokens));
-    job->n_tokens = n;
-    job->keep_tokens = choice->prompt->mark_tokens;
-    job->keep_1h_tokens = choice->prompt->mark_1h_tokens;
-    if (request->front->public_prefix != NULL)
-        job->public_tokens =
-            public_prefix_tokens(request->front->public_prefix, request->model, &choice->prompt->ids);
-    choice->is_clamped = gen->max_tokens > room;
-    job->max_new_tokens = choice->is_clamped ? room : gen->max_tokens;
-    if (job->max_new_tokens == 0)
-        job->max_new_tokens = 1; /* to compute the prompt only, one token is drawn and thrown away */
-    job->scores_prompt = scores_prompt(request);
-    job->sample = (struct sample_opts){.temperature = (float)temperature,
-                                       .top_p = (float)gen->top_p,
-                                       .min_p = (float)gen->min_p,
-                                       .top_k = gen->top_k,
-                                       .wants_logprob = gen->wants_logprobs,
-                                       .n_top = gen->wants_logprobs ? gen->n_top_logprobs : 0,
-                                       .frequency_penalty = gen->frequency_penalty,
-                                       .presence_penalty = gen->presence_penalty,
-                                       .repetition_penalty = gen->repetition_penalty,
-                                       .bias = request->bias,
-                                       .n_bias = (uint32_t)gen->n_bias,
-                                       .seed = seed_of(choice)};
-    if (buf_append(&job->constraint, choice->prompt->shape.data, choice->prompt->shape.len_bytes) == 0)
-        return 0;
-    free(job->tokens);
-    return E_NOMEM;
-}
-
 static uint32_t n_given(const struct choice *choice)
 {
     return (uint32_t)choice->prompt->ids.n;
@@ -180,9 +104,9 @@ static int make_logprobs(struct choice *choice)
         return 0;
     rc = logprobs_new(request->model->tokenizer, gen->n_top_logprobs,
                       gen->n_prompts > 0 || gen->prefill.len_bytes > 0, &choice->logprobs);
-    if (rc < 0 || !scores_prompt(request))
+    if (rc < 0 || !choice_scores_prompt(choice))
         return rc;
-    if (gen->prompts[choice->index / number_of_choices(request)].tokens == NULL)
+    if (gen->prompts[choice->index / choices_per_prompt(request)].tokens == NULL)
         logprobs_begin_text(choice->logprobs);
     choice->has_logprobs = true;
     return push_given(choice, &(struct sample_result){.id = choice->prompt->ids.ids[0]});
@@ -207,7 +131,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
         .status = 503, .type = "api_error", .message = "the request could not be placed"};
     void *arg = choice->record != NULL ? (void *)choice->record : choice;
     if ((choice->answer == NULL && answer_new(&opts, sink, arg, &choice->answer) < 0) ||
-        make_logprobs(choice) < 0 || make_job(choice, &job) < 0) {
+        make_logprobs(choice) < 0 || choice_job(choice, &job) < 0) {
         failure->message = "out of memory";
         return E_NOMEM;
     }
@@ -272,21 +196,6 @@ static void on_later(void *arg)
     }
 }
 
-/* Biases in the sampler's words, in the request's memory. */
-static int make_bias(struct request *request)
-{
-    struct gen_request *gen = &request->gen;
-
-    if (gen->n_bias == 0)
-        return 0;
-    request->bias = arena_take(&gen->arena, gen->n_bias * sizeof(*request->bias));
-    if (request->bias == NULL)
-        return E_NOMEM;
-    for (size_t i = 0; i < gen->n_bias; i++)
-        request->bias[i] = (struct sample_bias){.id = gen->bias[i].token, .bias = gen->bias[i].bias};
-    return 0;
-}
-
 static uint32_t count_choices(const struct request *request)
 {
     uint32_t n = request->gen.n_choices > 1 ? request->gen.n_choices : 1;
@@ -298,7 +207,7 @@ static int make_choices(struct request *request)
 {
     uint32_t n = count_choices(request);
 
-    if (make_bias(request) < 0)
+    if (choices_make_bias(request) < 0)
         return E_NOMEM;
 
     request->choices = calloc(n, sizeof(*request->choices));
@@ -309,7 +218,7 @@ static int make_choices(struct request *request)
     for (uint32_t i = 0; i < n; i++) {
         request->choices[i].request = request;
         request->choices[i].index = i;
-        request->choices[i].prompt = request_prompt(request, i / (n / request_n_prompts(request)));
+        request->choices[i].prompt = request_prompt(request, i / choices_per_prompt(request));
     }
     return n > 1 ? ev_timer_new(request->front->opts.loop, on_later, request, &request->later) : 0;
 }

@@ -9,17 +9,14 @@
 #include "api/parse.h"
 #include "api/render.h"
 #include "base/list.h"
-#include "front/answer.h"
 #include "front/auth.h"
 #include "front/front.h"
 #include "front/guesses.h"
 #include "front/ids.h"
 #include "front/limits.h"
-#include "front/logprobs.h"
 #include "front/pool.h"
 #include "front/prompt.h"
 #include "front/public_prefix.h"
-#include "front/record.h"
 #include "front/replay.h"
 #include "front/threads.h"
 #include "http/response.h"
@@ -76,44 +73,7 @@ struct front {
     unsigned n_refusals;
 };
 
-struct collected { /* a block of an answer that is sent as a whole */
-    enum gen_block_kind kind;
-    char id[IDS_BYTES];
-    struct buf name; /* or the signature of thinking */
-    struct buf text; /* or a call's arguments */
-};
-
-enum choice_state {
-    CHOICE_WAITING, /* not handed on yet: another choice computes their prompt first */
-    CHOICE_PLACED,  /* the backend has it */
-    CHOICE_RUNNING, /* accepted: its cached prefix is known */
-    CHOICE_OVER     /* its answer is complete */
-};
-
-struct choice { /* one of a request's answers: a job of its own */
-    struct request *request;
-    uint32_t index; /* as the client counts them, from 0 */
-    enum choice_state state;
-    const struct prompt *prompt; /* one of the request's */
-    struct gen_handle *handle;   /* NULL: the backend does not have it */
-    struct answer *answer;
-    struct record *record; /* NULL: it is not remembered */
-    struct gen_proof proof;
-    bool is_clamped; /* max_tokens was cut to what the context leaves */
-    uint32_t n_output;
-    uint64_t last_ns;           /* when tokens came last */
-    enum gen_stop stop;         /* once it is over ... */
-    struct bytes stop_sequence; /* ... and the one that matched */
-
-    struct logprobs *logprobs; /* NULL: not asked for */
-    bool has_logprobs;         /* the backend gives them */
-    uint32_t n_scored;         /* of the prompt's tokens, in logprobs */
-    bool has_stop_score;
-    struct sample_result stop_score; /* of the stop id that ended it */
-    unsigned n_blocks;               /* begun */
-    unsigned n_calls;
-    struct collected *blocks; /* [n_blocks]; NULL in a stream */
-};
+struct choice; /* choice_priv.h */
 
 struct request {
     struct list node; /* front.requests */
@@ -190,12 +150,6 @@ void request_fail_no_memory(struct request *request);
 const struct backend *request_backend(const struct request *request);
 size_t request_n_prompts(const struct request *request); /* 1 for a conversation */
 struct prompt *request_prompt(struct request *request, size_t index);
-
-/* choices.c: the request's answers in the backend's hands */
-void choices_submit(struct request *request);                /* tokenised; may fail the request */
-void choices_withdraw(struct request *request);              /* takes back what the backend has */
-void choices_pause(struct request *request, bool is_paused); /* may end the request */
-void choices_fini(struct request *request);
 
 /* reply.c: answers without a request's life */
 void reply_add_id(struct http_fields *fields, const struct http_exchange *exchange, const char *id);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libfront.a
 libfront_a_SOURCES = src/front/front.h src/front/backend.h src/front/front_priv.h src/front/front.c \
-	src/front/request.c src/front/choices.c src/front/output_priv.h src/front/output.c \
+	src/front/request.c src/front/choice_priv.h src/front/choices.c src/front/choice_job.c src/front/output_priv.h src/front/output.c \
 	src/front/output_messages.c src/front/output_openai.c src/front/logprobs.h src/front/logprobs.c \
 	src/front/reply.c src/front/report.c src/front/answer.h src/front/answer.c src/front/shape.h \
 	src/front/shape_priv.h src/front/shape.c src/front/shape_calls.c src/front/shape_tags.c src/front/sign.h src/front/scores.c src/front/scores.h src/front/sign.c \
@@ -37,7 +37,8 @@ tests_unit_front_test_openai_SOURCES = tests/unit/front/test_openai.c $(front_ri
 tests_unit_front_test_openai_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_auth_SOURCES = tests/unit/front/test_auth.c
 tests_unit_front_test_auth_LDADD = $(link_front) $(CMOCKA_LIBS)
-tests_unit_front_test_shape_SOURCES = tests/unit/front/test_shape.c
+tests_unit_front_test_shape_SOURCES = tests/unit/front/test_shape.c tests/unit/front/shape_rig.c \
+	tests/unit/front/shape_rig.h
 tests_unit_front_test_shape_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_limits_SOURCES = tests/unit/front/test_limits.c
 tests_unit_front_test_limits_LDADD = $(link_front) $(CMOCKA_LIBS)
@@ -48,7 +49,7 @@ tests_unit_front_test_answer_LDADD = tests/unit/front/libsim.a $(link_front) $(C
 tests_unit_front_test_prompt_SOURCES = tests/unit/front/test_prompt.c
 tests_unit_front_test_prompt_LDADD = tests/unit/front/libsim.a $(link_front) $(CMOCKA_LIBS)
 tests_unit_front_test_replay_SOURCES = tests/unit/front/test_replay.c tests/unit/front/replay_rig.c \
-	tests/unit/front/replay_rig.h
+	tests/unit/front/replay_model.c tests/unit/front/replay_rig.h
 tests_unit_front_test_replay_LDADD = $(link_front) $(CMOCKA_LIBS)
 front_rig = tests/unit/front/rig.c tests/unit/front/rig.h tests/unit/http/raw.c tests/unit/http/raw.h
 tests_unit_front_test_answers_SOURCES = tests/unit/front/test_answers.c $(front_rig)

@@ -3,7 +3,7 @@
 #ifndef FRONT_OUTPUT_PRIV_H
 #define FRONT_OUTPUT_PRIV_H
 
-#include "front/front_priv.h"
+#include "front/choice_priv.h"
 
 /* output.c: what goes to the client, in any dialect */
 void output_begin_stream(struct request *request);

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "front/front_priv.h"
+#include "front/choice_priv.h"
 
 static const char *const stage_names[REQUEST_N_STAGES] = {"received", "tokenised", "placed", "prefilling",
                                                           "streaming"};
@@ -100,11 +100,10 @@ void report_init(struct front *front)
 
     for (unsigned i = 0; i < REQUEST_N_STAGES; i++)
         m->stages[i] = metric_series(stages, &stage_names[i]);
-    m->auth_failures =
-        metric_series(counter(front, "baton_auth_failures_total", "Requests without a valid key.", ""), NULL);
-    m->aborts = metric_series(
-        counter(front, "baton_client_aborts_total", "Requests whose client went away before the end.", ""),
-        NULL);
+    m->auth_failures = metric_single(front->opts.metrics, METRIC_COUNTER, "baton_auth_failures_total",
+                                     "Requests without a valid key.");
+    m->aborts = metric_single(front->opts.metrics, METRIC_COUNTER, "baton_client_aborts_total",
+                              "Requests whose client went away before the end.");
     m->limit_refusals =
         counter(front, "baton_limit_refusals_total",
                 "Requests refused by a key's or tenant's rule, or for guessing keys.", "tenant reason");

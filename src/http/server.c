@@ -97,15 +97,13 @@ static void make_metrics(struct http_server *server)
 
     if (metrics == NULL)
         return;
-    server->conns_gauge = metric_series(
-        metric_family(metrics, METRIC_GAUGE, "baton_http_connections", "Open HTTP connections.", ""), NULL);
+    server->conns_gauge =
+        metric_single(metrics, METRIC_GAUGE, "baton_http_connections", "Open HTTP connections.");
     server->refused_family =
         metric_family(metrics, METRIC_COUNTER, "baton_http_refused_total",
                       "Requests refused before they were understood, and connections over a limit.", "why");
-    server->slow_readers =
-        metric_series(metric_family(metrics, METRIC_COUNTER, "baton_http_slow_readers_total",
-                                    "Connections cut because the client read too slowly.", ""),
-                      NULL);
+    server->slow_readers = metric_single(metrics, METRIC_COUNTER, "baton_http_slow_readers_total",
+                                         "Connections cut because the client read too slowly.");
 }
 
 int http_server_new(const struct http_server_opts *opts, struct http_server **out)

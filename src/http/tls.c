@@ -334,10 +334,8 @@ int http_tls_new(const struct http_tls_opts *opts, struct fault *fault, struct h
         return fault_set(fault, E_NOMEM, "out of memory");
     tls->has_http2 = opts->has_http2;
     if (opts->metrics != NULL)
-        tls->expiry_gauge =
-            metric_series(metric_family(opts->metrics, METRIC_GAUGE, "baton_tls_certificate_expiry_seconds",
-                                        "Seconds until the HTTP certificate expires; negative: since.", ""),
-                          NULL);
+        tls->expiry_gauge = metric_single(opts->metrics, METRIC_GAUGE, "baton_tls_certificate_expiry_seconds",
+                                          "Seconds until the HTTP certificate expires; negative: since.");
     rc = http_tls_reload(tls, &opts->files, fault);
     if (rc == 0 && ev_timer_new(opts->loop, on_watch, tls, &tls->watch) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");

@@ -291,6 +291,12 @@ struct metric *metric_series(struct metric_family *family, const char *const *va
     return publish(family, metric, head);
 }
 
+struct metric *metric_single(struct metrics *metrics, enum metric_kind kind, const char *name,
+                             const char *help)
+{
+    return metric_series(metric_family(metrics, kind, name, help, ""), NULL);
+}
+
 static void add_double(_Atomic double *to, double by)
 {
     double before = atomic_load_explicit(to, memory_order_relaxed);

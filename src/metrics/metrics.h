@@ -31,6 +31,9 @@ struct metric_family *metric_histogram_family(struct metrics *metrics, const cha
 /* The series with these label values (as many as labels; NULL for none).  Never NULL: on want of memory, a
  * dummy. Searches by value: where it is hot, keep the pointer. */
 struct metric *metric_series(struct metric_family *family, const char *const *values);
+/* The one series of a counter or gauge without labels, whose family it declares or finds. */
+struct metric *metric_single(struct metrics *metrics, enum metric_kind kind, const char *name,
+                             const char *help);
 
 void metric_add(struct metric *metric, double by);        /* counters (never less than 0), gauges */
 void metric_set(struct metric *metric, double to);        /* gauges */

@@ -17,7 +17,7 @@
 
 static void set_gauge(struct metrics *metrics, const char *name, const char *help, double value)
 {
-    metric_set(metric_series(metric_family(metrics, METRIC_GAUGE, name, help, ""), NULL), value);
+    metric_set(metric_single(metrics, METRIC_GAUGE, name, help), value);
 }
 
 /* Fields of /proc/self/stat after the command's name, which may hold blanks and parentheses. */
@@ -62,9 +62,8 @@ void metrics_read_process(struct metrics *metrics)
     if (getrusage(RUSAGE_SELF, &used) == 0) {
         double cpu_s = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                        (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
-        struct metric *cpu = metric_series(metric_family(metrics, METRIC_COUNTER, "process_cpu_seconds_total",
-                                                         "User and system CPU time spent.", ""),
-                                           NULL);
+        struct metric *cpu = metric_single(metrics, METRIC_COUNTER, "process_cpu_seconds_total",
+                                           "User and system CPU time spent.");
         metric_add(cpu, cpu_s - metric_value(cpu));
     }
     if (read_stat(&start_ticks, &resident_pages) && clock_gettime(CLOCK_BOOTTIME, &boot) == 0) {

@@ -14,6 +14,6 @@ tests_unit_net_test_tls_SOURCES = tests/unit/net/test_tls.c
 tests_unit_net_test_tls_LDADD = $(link_net) $(CMOCKA_LIBS)
 tests_unit_net_test_addr_SOURCES = tests/unit/net/test_addr.c
 tests_unit_net_test_addr_LDADD = $(link_net) $(CMOCKA_LIBS)
-tests_unit_net_test_link_SOURCES = tests/unit/net/test_link.c
+tests_unit_net_test_link_SOURCES = tests/unit/net/test_link.c tests/unit/net/link_rig.c tests/unit/net/link_rig.h
 tests_unit_net_test_link_LDADD = $(link_net) $(CMOCKA_LIBS)
 endif

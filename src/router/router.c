@@ -191,31 +191,22 @@ static void declare_metrics(struct router *router)
 {
     struct metrics *m = router->metrics;
 
-    router->m_queued = metric_series(
-        metric_family(m, METRIC_GAUGE, "baton_router_queued", "Requests waiting for a placement.", ""), NULL);
-    router->m_redispatched = metric_series(metric_family(m, METRIC_COUNTER, "baton_router_redispatched_total",
-                                                         "Requests moved to another worker.", ""),
-                                           NULL);
-    router->m_handed_off =
-        metric_series(metric_family(m, METRIC_COUNTER, "baton_router_handed_off_total",
-                                    "Requests placed on a prefill and a decode worker.", ""),
-                      NULL);
-    router->m_local = metric_series(metric_family(m, METRIC_COUNTER, "baton_router_local_total",
-                                                  "Requests placed on one worker alone.", ""),
-                                    NULL);
-    router->m_refused = metric_series(
-        metric_family(m, METRIC_COUNTER, "baton_router_refused_total", "Requests refused with 529.", ""),
-        NULL);
-    router->m_asks =
-        metric_series(metric_family(m, METRIC_COUNTER, "baton_router_asks_total",
-                                    "Requests whose worker was told whom to ask for cached blocks.", ""),
-                      NULL);
-    router->m_resyncs = metric_series(metric_family(m, METRIC_COUNTER, "baton_router_block_resyncs_total",
-                                                    "Times that block events of a worker were missing.", ""),
-                                      NULL);
-    router->m_lost = metric_series(metric_family(m, METRIC_COUNTER, "baton_router_workers_lost_total",
-                                                 "Links to workers that went down.", ""),
-                                   NULL);
+    router->m_queued =
+        metric_single(m, METRIC_GAUGE, "baton_router_queued", "Requests waiting for a placement.");
+    router->m_redispatched = metric_single(m, METRIC_COUNTER, "baton_router_redispatched_total",
+                                           "Requests moved to another worker.");
+    router->m_handed_off = metric_single(m, METRIC_COUNTER, "baton_router_handed_off_total",
+                                         "Requests placed on a prefill and a decode worker.");
+    router->m_local =
+        metric_single(m, METRIC_COUNTER, "baton_router_local_total", "Requests placed on one worker alone.");
+    router->m_refused =
+        metric_single(m, METRIC_COUNTER, "baton_router_refused_total", "Requests refused with 529.");
+    router->m_asks = metric_single(m, METRIC_COUNTER, "baton_router_asks_total",
+                                   "Requests whose worker was told whom to ask for cached blocks.");
+    router->m_resyncs = metric_single(m, METRIC_COUNTER, "baton_router_block_resyncs_total",
+                                      "Times that block events of a worker were missing.");
+    router->m_lost = metric_single(m, METRIC_COUNTER, "baton_router_workers_lost_total",
+                                   "Links to workers that went down.");
 }
 
 static int build_router(struct daemon *daemon, struct fault *fault)

@@ -29,9 +29,9 @@ else
 conformance_verbs = tests/conformance/verbs_none.c
 endif
 check_PROGRAMS += tests/conformance/test_transport tests/conformance/test_transport_hostile \
-	tests/conformance/test_transport_users
+	tests/conformance/test_transport_receivers tests/conformance/test_transport_users
 TESTS += tests/conformance/test_transport tests/conformance/test_transport_hostile \
-	tests/conformance/test_transport_users
+	tests/conformance/test_transport_receivers tests/conformance/test_transport_users
 tests_conformance_test_transport_SOURCES = tests/conformance/test_transport.c $(conformance_sources)
 tests_conformance_test_transport_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/conformance/test_transport_peers
@@ -49,6 +49,9 @@ tests_conformance_test_transport_users_LDADD = libnet.a $(link_transport) $(CMOC
 tests_conformance_test_transport_hostile_SOURCES = tests/conformance/test_transport_hostile.c \
 	tests/conformance/tr_raw.c tests/conformance/tr_raw.h $(conformance_sources)
 tests_conformance_test_transport_hostile_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
+tests_conformance_test_transport_receivers_SOURCES = tests/conformance/test_transport_receivers.c \
+	tests/conformance/tr_raw.c tests/conformance/tr_raw.h $(conformance_sources)
+tests_conformance_test_transport_receivers_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
 endif
 
 # Not a test: run it by hand on a quiet machine.

@@ -478,13 +478,10 @@ int worker_asks_open(struct worker_engine *engine)
                            "Pushes of cached blocks that this worker asked others for, by result.", "result");
     asks->m_done = metric_series(family, (const char *const[]){"done"});
     asks->m_in_vain = metric_series(family, (const char *const[]){"in_vain"});
-    asks->m_tokens =
-        metric_series(metric_family(metrics, METRIC_COUNTER, "baton_asks_received_tokens_total",
-                                    "Tokens whose KV came because this worker asked for it.", ""),
-                      NULL);
-    asks->m_bytes = metric_series(metric_family(metrics, METRIC_COUNTER, "baton_asks_received_bytes_total",
-                                                "KV bytes that came because this worker asked.", ""),
-                                  NULL);
+    asks->m_tokens = metric_single(metrics, METRIC_COUNTER, "baton_asks_received_tokens_total",
+                                   "Tokens whose KV came because this worker asked for it.");
+    asks->m_bytes = metric_single(metrics, METRIC_COUNTER, "baton_asks_received_bytes_total",
+                                  "KV bytes that came because this worker asked.");
     return hashmap_new(sizeof(uint64_t), &asks->by_ticket);
 }
 

@@ -103,10 +103,8 @@ static void declare(struct worker_disk *disk, struct metrics *m)
     disk->m_damaged = events_of(m, "damaged");
     disk->m_bytes_written = bytes_of_way(m, "written");
     disk->m_bytes_read = bytes_of_way(m, "read");
-    disk->m_blocks = metric_series(
-        metric_family(m, METRIC_GAUGE, "baton_kv_disk_blocks", "Blocks in the disk tier.", ""), NULL);
-    disk->m_bytes = metric_series(
-        metric_family(m, METRIC_GAUGE, "baton_kv_disk_bytes", "Bytes of the disk tier's files.", ""), NULL);
+    disk->m_blocks = metric_single(m, METRIC_GAUGE, "baton_kv_disk_blocks", "Blocks in the disk tier.");
+    disk->m_bytes = metric_single(m, METRIC_GAUGE, "baton_kv_disk_bytes", "Bytes of the disk tier's files.");
     disk->m_wait_s =
         seconds_of(m, "baton_kv_disk_wait_seconds", "How long prompts waited for blocks from disk.");
     disk->m_write_s =

@@ -352,11 +352,9 @@ static void declare_speculation(struct worker_engine *engine)
 
     engine->m_draft_right = metric_series(guesses, (const char *const[]){"right"});
     engine->m_draft_wrong = metric_series(guesses, (const char *const[]){"wrong"});
-    engine->m_steps = metric_series(
-        metric_family(m, METRIC_COUNTER, "baton_worker_steps_total", "Steps of the engine.", ""), NULL);
-    engine->m_draft_steps = metric_series(metric_family(m, METRIC_COUNTER, "baton_worker_draft_steps_total",
-                                                        "Steps of the engine that verified guesses.", ""),
-                                          NULL);
+    engine->m_steps = metric_single(m, METRIC_COUNTER, "baton_worker_steps_total", "Steps of the engine.");
+    engine->m_draft_steps = metric_single(m, METRIC_COUNTER, "baton_worker_draft_steps_total",
+                                          "Steps of the engine that verified guesses.");
 }
 
 static void declare_metrics(struct worker_engine *engine)
@@ -368,12 +366,10 @@ static void declare_metrics(struct worker_engine *engine)
     engine->m_computed = metric_series(tokens, (const char *const[]){"computed"});
     engine->m_reused = metric_series(tokens, (const char *const[]){"reused"});
     engine->m_transferred = metric_series(tokens, (const char *const[]){"transferred"});
-    engine->m_drawn = metric_series(
-        metric_family(m, METRIC_COUNTER, "baton_worker_drawn_tokens_total", "Answer tokens drawn here.", ""),
-        NULL);
-    engine->m_preempted = metric_series(metric_family(m, METRIC_COUNTER, "baton_worker_preemptions_total",
-                                                      "Sequences that gave their blocks back.", ""),
-                                        NULL);
+    engine->m_drawn =
+        metric_single(m, METRIC_COUNTER, "baton_worker_drawn_tokens_total", "Answer tokens drawn here.");
+    engine->m_preempted = metric_single(m, METRIC_COUNTER, "baton_worker_preemptions_total",
+                                        "Sequences that gave their blocks back.");
     declare_speculation(engine);
 }
 

@@ -300,10 +300,8 @@ int worker_loans_open(struct worker_engine *engine)
     loans->m_done = metric_series(family, (const char *const[]){"done"});
     loans->m_failed = metric_series(family, (const char *const[]){"failed"});
     loans->m_refused = metric_series(family, (const char *const[]){"refused"});
-    loans->m_tokens =
-        metric_series(metric_family(metrics, METRIC_COUNTER, "baton_loans_pushed_tokens_total",
-                                    "Tokens whose cached KV was pushed to workers that asked.", ""),
-                      NULL);
+    loans->m_tokens = metric_single(metrics, METRIC_COUNTER, "baton_loans_pushed_tokens_total",
+                                    "Tokens whose cached KV was pushed to workers that asked.");
     return hashmap_new(sizeof(uint64_t), &loans->by_transfer);
 }
 

@@ -101,18 +101,18 @@ int worker_status_json(struct worker *worker, struct buf *out)
 
 static void set_gauge(struct worker *worker, const char *name, const char *help, double value)
 {
-    metric_set(metric_series(metric_family(worker->metrics, METRIC_GAUGE, name, help, ""), NULL), value);
+    metric_set(metric_single(worker->metrics, METRIC_GAUGE, name, help), value);
 }
 
 static void note_rdma(struct worker *worker)
 {
-    struct metric_family *failures =
-        metric_family(worker->metrics, METRIC_COUNTER, "baton_kv_rdma_failures_total",
-                      "Connections whose RDMA failed or could not be had; TCP took over.", "");
+    struct metric *failures =
+        metric_single(worker->metrics, METRIC_COUNTER, "baton_kv_rdma_failures_total",
+                      "Connections whose RDMA failed or could not be had; TCP took over.");
     struct tr_counts counts;
 
     tr_node_counts(worker_engine_transport(worker->engine), &counts);
-    metric_add(metric_series(failures, NULL), (double)(counts.rdma_failures - worker->rdma_failures_told));
+    metric_add(failures, (double)(counts.rdma_failures - worker->rdma_failures_told));
     worker->rdma_failures_told = counts.rdma_failures;
     set_gauge(worker, "baton_kv_rdma_rails", "RDMA rails that are up.",
               worker_engine_rdma_rails(worker->engine));

@@ -244,42 +244,56 @@ static void bench_rows(const struct bench *bench)
            (double)(rope_ns - swiglu_ns) / ROUNDS / 1e3);
 }
 
-int main(int argc, char **argv)
+struct wishes {
+    unsigned n_threads; /* 0: all */
+    int only_type;      /* -1: every type */
+    int only_n;         /* 0: every number of tokens */
+    bool is_attention_only;
+};
+
+static bool read_options(int argc, char **argv, struct bench *bench, struct wishes *wishes)
 {
     static const struct option options[] = {
         {"table", 1, NULL, 't'}, {"threads", 1, NULL, 'j'},   {"type", 1, NULL, 'w'},
         {"n", 1, NULL, 'n'},     {"attention", 0, NULL, 'a'}, {"dots", 0, NULL, 'd'},
         {"tiles", 0, NULL, 'b'}, {"ms", 1, NULL, 'm'},        {NULL, 0, NULL, 0}};
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (option == 't')
+            bench->table = kern_table_get(optarg);
+        else if (option == 'j')
+            wishes->n_threads = (unsigned)atoi(optarg);
+        else if (option == 'w')
+            wishes->only_type = dtype_from_name(optarg);
+        else if (option == 'n')
+            wishes->only_n = atoi(optarg);
+        else if (option == 'a')
+            wishes->is_attention_only = true;
+        else if (option == 'd')
+            bench->math = BF16_DOTS;
+        else if (option == 'b')
+            bench->math = BF16_TILES;
+        else if (option == 'm')
+            bench->budget_ns = (uint64_t)atoi(optarg) * NS_PER_MS;
+        else
+            return false;
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
     static const enum dtype types[] = {
         DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1,   DTYPE_Q5_0,   DTYPE_Q5_1,
         DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
     enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
     struct bench bench = {.table = kern_table_get("auto"), .math = BF16_EXACT, .budget_ns = 300 * NS_PER_MS};
-    unsigned n_threads = 0;
-    int only_type = -1, only_n = 0, option;
-    bool is_attention_only = false;
+    struct wishes wishes = {.only_type = -1};
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (option == 't')
-            bench.table = kern_table_get(optarg);
-        else if (option == 'j')
-            n_threads = (unsigned)atoi(optarg);
-        else if (option == 'w')
-            only_type = dtype_from_name(optarg);
-        else if (option == 'n')
-            only_n = atoi(optarg);
-        else if (option == 'a')
-            is_attention_only = true;
-        else if (option == 'd')
-            bench.math = BF16_DOTS;
-        else if (option == 'b')
-            bench.math = BF16_TILES;
-        else if (option == 'm')
-            bench.budget_ns = (uint64_t)atoi(optarg) * NS_PER_MS;
-        else
-            return 2;
-    }
-    if (bench.table == NULL || team_new(&(struct team_opts){.n_threads = n_threads}, &bench.team) != 0)
+    if (!read_options(argc, argv, &bench, &wishes))
+        return 2;
+    if (bench.table == NULL || team_new(&(struct team_opts){.n_threads = wishes.n_threads}, &bench.team) != 0)
         return 1;
 
     size_t floats = (size_t)MAX_N * VOCAB;
@@ -294,9 +308,9 @@ int main(int argc, char **argv)
            kern_table_name(bench.table), team_size(bench.team), bench.limits.read_gbs,
            bench.limits.fp32_tflops, bench.limits.bf16_tflops, bench.limits.tiles_tflops,
            bench.limits.int8_tops, bench.limits.int8_by);
-    for (int i = 0; i < N_TYPES && !is_attention_only; i++)
-        if (only_type < 0 || types[i] == (enum dtype)only_type)
-            bench_type(&bench, types[i], only_n);
+    for (int i = 0; i < N_TYPES && !wishes.is_attention_only; i++)
+        if (wishes.only_type < 0 || types[i] == (enum dtype)wishes.only_type)
+            bench_type(&bench, types[i], wishes.only_n);
     printf("\n");
     bench_attention(&bench, 1, 1, 512);
     bench_attention(&bench, 1, 1, 4096);

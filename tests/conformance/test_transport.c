@@ -566,9 +566,7 @@ int main(int argc, char **argv)
         n_rdma = 1; /* what the connection beside it is encrypted with makes no difference to a device */
     }
     for (unsigned i = is_rdma_alone ? n_kind_cases : 0; i < n_kind_cases + n_rdma; i++) {
-        kind_now = i < n_kind_cases ? &kind_cases[i] : &rdma_cases[i - n_kind_cases];
-        printf("---- %s\n", kind_now->name);
-        fflush(stdout);
+        world_begin(i < n_kind_cases ? &kind_cases[i] : &rdma_cases[i - n_kind_cases]);
         n_failed += cmocka_run_group_tests(tests, NULL, NULL);
     }
     tls_context_free(world_tls());

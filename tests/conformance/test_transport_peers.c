@@ -396,9 +396,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     for (unsigned i = 0; i < (is_real_rdma ? 1 : n_kind_cases); i++) {
-        kind_now = is_real_rdma ? rdma_cases : &kind_cases[i];
-        printf("---- %s\n", kind_now->name);
-        fflush(stdout);
+        world_begin(is_real_rdma ? rdma_cases : &kind_cases[i]);
         n_failed += cmocka_run_group_tests(tests, NULL, NULL);
     }
     tls_context_free(world_tls());

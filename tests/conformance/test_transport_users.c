@@ -112,9 +112,7 @@ int main(int argc, char **argv)
         return send_as_nobody(atoi(argv[3]));
     }
     for (unsigned i = 0; i < n_kind_cases; i++) {
-        kind_now = &kind_cases[i];
-        printf("---- %s\n", kind_now->name);
-        fflush(stdout);
+        world_begin(&kind_cases[i]);
         n_failed += cmocka_run_group_tests(tests, NULL, NULL);
     }
     tls_context_free(world_tls());

@@ -29,6 +29,13 @@ const struct kind_case rdma_cases[] = {
     {"rdma, plain beside", TR_RDMA, false},
 };
 const struct kind_case *kind_now = kind_cases;
+
+void world_begin(const struct kind_case *kind)
+{
+    kind_now = kind;
+    printf("---- %s\n", kind->name);
+    fflush(stdout);
+}
 const uint64_t world_layout = UINT64_C(0x1122334455667788);
 const uint8_t world_key[32] = {9, 8, 7};
 

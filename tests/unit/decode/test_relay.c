@@ -148,7 +148,7 @@ static void open_side(struct side *side, struct side *other, struct metrics *met
     engine->transport = (struct tr_node *)(void *)side;
     engine->peer_is_up[0] = true;
     engine->m_computed = engine->m_reused = engine->m_transferred = engine->m_drawn = engine->m_preempted =
-        metric_series(metric_family(metrics, METRIC_COUNTER, "test_total", "Test.", ""), NULL);
+        metric_single(metrics, METRIC_COUNTER, "test_total", "Test.");
     assert_int_equal(mailbox_new(1024, &engine->reports), 0);
     assert_int_equal(mailbox_new(1024, &engine->commands), 0);
     assert_int_equal(worker_tasks_open(engine), 0);

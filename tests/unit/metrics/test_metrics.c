@@ -69,7 +69,7 @@ static void the_same_is_found_again(void **state)
 
 static void counters_do_not_fall(void **state)
 {
-    struct metric *metric = metric_series(metric_family(*state, METRIC_COUNTER, "x_total", "X.", ""), NULL);
+    struct metric *metric = metric_single(*state, METRIC_COUNTER, "x_total", "X.");
 
     metric_add(metric, 3);
     metric_add(metric, -1);
@@ -152,14 +152,10 @@ static void process_facts_are_plausible(void **state)
 {
     metrics_read_process(*state);
     metrics_read_process(*state);
-    assert_true(metric_value(metric_series(metric_family(*state, METRIC_GAUGE, "process_open_fds", "", ""),
-                                           NULL)) >= 3);
-    assert_true(metric_value(metric_series(
-                    metric_family(*state, METRIC_GAUGE, "process_resident_memory_bytes", "", ""), NULL)) >
+    assert_true(metric_value(metric_single(*state, METRIC_GAUGE, "process_open_fds", "")) >= 3);
+    assert_true(metric_value(metric_single(*state, METRIC_GAUGE, "process_resident_memory_bytes", "")) >
                 100000);
-    assert_true(
-        metric_value(metric_series(metric_family(*state, METRIC_GAUGE, "process_start_time_seconds", "", ""),
-                                   NULL)) > 1.7e9);
+    assert_true(metric_value(metric_single(*state, METRIC_GAUGE, "process_start_time_seconds", "")) > 1.7e9);
 }
 
 static void *hammer(void *arg)

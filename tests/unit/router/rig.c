@@ -198,11 +198,10 @@ int rig_open(struct rig *rig)
         hashmap_new(sizeof(uint64_t), &router->by_number) < 0 ||
         picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(&router->fleet) < 0)
         return E_NOMEM;
-    router->m_queued =
-        metric_series(metric_family(router->metrics, METRIC_GAUGE, "test_queued", "Test.", ""), NULL);
+    router->m_queued = metric_single(router->metrics, METRIC_GAUGE, "test_queued", "Test.");
     router->m_asks = router->m_resyncs = router->m_redispatched = router->m_handed_off = router->m_local =
         router->m_refused = router->m_lost =
-            metric_series(metric_family(router->metrics, METRIC_COUNTER, "test_total", "Test.", ""), NULL);
+            metric_single(router->metrics, METRIC_COUNTER, "test_total", "Test.");
     add_model(rig, "sim", '1');
     add_model(rig, "other", '2');
     return 0;

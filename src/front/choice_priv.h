@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request's answers, of which there may be several: what stands of each, and who asks the backend for it.
+ */
+#ifndef FRONT_CHOICE_PRIV_H
+#define FRONT_CHOICE_PRIV_H
+
+#include "front/answer.h"
+#include "front/front_priv.h"
+#include "front/logprobs.h"
+#include "front/record.h"
+
+struct collected { /* a block of an answer that is sent as a whole */
+    enum gen_block_kind kind;
+    char id[IDS_BYTES];
+    struct buf name; /* or the signature of thinking */
+    struct buf text; /* or a call's arguments */
+};
+
+enum choice_state {
+    CHOICE_WAITING, /* not handed on yet: another choice computes their prompt first */
+    CHOICE_PLACED,  /* the backend has it */
+    CHOICE_RUNNING, /* accepted: its cached prefix is known */
+    CHOICE_OVER     /* its answer is complete */
+};
+
+struct choice { /* one of a request's answers: a job of its own */
+    struct request *request;
+    uint32_t index; /* as the client counts them, from 0 */
+    enum choice_state state;
+    const struct prompt *prompt; /* one of the request's */
+    struct gen_handle *handle;   /* NULL: the backend does not have it */
+    struct answer *answer;
+    struct record *record; /* NULL: it is not remembered */
+    struct gen_proof proof;
+    bool is_clamped; /* max_tokens was cut to what the context leaves */
+    uint32_t n_output;
+    uint64_t last_ns;           /* when tokens came last */
+    enum gen_stop stop;         /* once it is over ... */
+    struct bytes stop_sequence; /* ... and the one that matched */
+
+    struct logprobs *logprobs; /* NULL: not asked for */
+    bool has_logprobs;         /* the backend gives them */
+    uint32_t n_scored;         /* of the prompt's tokens, in logprobs */
+    bool has_stop_score;
+    struct sample_result stop_score; /* of the stop id that ended it */
+    unsigned n_blocks;               /* begun */
+    unsigned n_calls;
+    struct collected *blocks; /* [n_blocks]; NULL in a stream */
+};
+
+/* choices.c: the request's answers in the backend's hands */
+void choices_submit(struct request *request);                /* tokenised; may fail the request */
+void choices_withdraw(struct request *request);              /* takes back what the backend has */
+void choices_pause(struct request *request, bool is_paused); /* may end the request */
+void choices_fini(struct request *request);
+
+/* choice_job.c: what the backend is asked for one of them */
+uint32_t choices_per_prompt(const struct request *request);
+bool choice_scores_prompt(const struct choice *choice); /* are log probabilities of the prompt asked for? */
+/* Biases in the sampler's words, in the request's memory: before the first job.  E_NOMEM. */
+int choices_make_bias(struct request *request);
+/* Fills job, whose tokens and constraint are the caller's to free or to hand on; sets is_clamped.  E_NOMEM.
+ */
+int choice_job(struct choice *choice, struct gen_job *job);
+
+#endif

@@ -43,6 +43,9 @@ struct front_metrics {
     struct metric *stages[REQUEST_N_STAGES];
     struct metric *auth_failures;
     struct metric *aborts;
+    struct metric *answer_bytes, *thread_bytes; /* that memory and threads hold */
+    struct metric *answers_found, *answers_missed;
+    struct metric_family *threads;        /* result */
     struct metric_family *limit_refusals; /* tenant reason */
     struct metric_family *requests;
     struct metric_family *running, *waiting; /* by model */
@@ -166,6 +169,7 @@ void report_init(struct front *front);
 void report_state(struct request *request, enum request_state from); /* state has changed */
 void report_model(struct request *request);                          /* model is known */
 void report_tokens(struct choice *choice, uint64_t now_ns, size_t n);
+void report_thread(struct front *front, enum threads_take result); /* one was to be continued */
 void report_end(struct request *request);
 void report_proof_fields(const struct request *request, struct http_fields *fields);
 

@@ -69,6 +69,24 @@ static void init_own(struct front *front, struct front_metrics *m)
                                     "Prompt tokens whose KV went from one worker to another.", "model");
 }
 
+/* What keeps conversations cheap, to choose its bounds by. */
+static void init_memory(struct front *front, struct front_metrics *m)
+{
+    static const char *const outcomes[] = {"yes", "no"};
+    struct metric_family *answers = counter(
+        front, "baton_prompt_answers_total",
+        "Assistant's messages in prompts, by whether their own tokens stood in the prompt.", "replayed");
+
+    m->answers_found = metric_series(answers, &outcomes[0]);
+    m->answers_missed = metric_series(answers, &outcomes[1]);
+    m->answer_bytes = metric_single(front->opts.metrics, METRIC_GAUGE, "baton_answers_remembered_bytes",
+                                    "Memory for answers that may come back (cache.replay_memory).");
+    m->thread_bytes = metric_single(front->opts.metrics, METRIC_GAUGE, "baton_threads_bytes",
+                                    "Memory for message threads (cache.thread_memory).");
+    m->threads = counter(front, "baton_threads_continued_total",
+                         "Requests to continue a message thread, by what became of them.", "result");
+}
+
 /* Names that dashboards and gateways made for another server look for. */
 static void init_compatible(struct front *front, struct front_metrics *m)
 {
@@ -108,6 +126,7 @@ void report_init(struct front *front)
         counter(front, "baton_limit_refusals_total",
                 "Requests refused by a key's or tenant's rule, or for guessing keys.", "tenant reason");
     init_own(front, m);
+    init_memory(front, m);
     init_compatible(front, m);
 }
 
@@ -216,6 +235,16 @@ void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
 
 /* ---- the end ---- */
 
+static void count_answers(const struct request *request)
+{
+    uint32_t n = 0, n_replayed = request->prompt.n_replayed;
+
+    for (size_t i = 0; i < request->gen.n_messages; i++)
+        n += request->gen.messages[i].role == GEN_ASSISTANT;
+    metric_add(request->front->metrics.answers_found, n_replayed);
+    metric_add(request->front->metrics.answers_missed, n > n_replayed ? n - n_replayed : 0);
+}
+
 static void report_answered(struct request *request)
 {
     const char *name = request->model->name;
@@ -241,6 +270,7 @@ static void report_answered(struct request *request)
         metric_observe(s->exposed, s_of(proof->exposed_ns));
     }
     metric_observe(s->decode, s_of(proof->decode_ns));
+    count_answers(request);
 }
 
 static uint64_t us_between(uint64_t from_ns, uint64_t to_ns)
@@ -283,6 +313,24 @@ static void log_access(const struct request *request)
              LOG_STR("transport", proof->transport));
 }
 
+void report_thread(struct front *front, enum threads_take result)
+{
+    static const char *const names[] = {[THREADS_TAKEN] = "taken",
+                                        [THREADS_UNKNOWN] = "unknown",
+                                        [THREADS_CONTINUED] = "continued_already",
+                                        [THREADS_BUSY] = "busy"};
+
+    metric_add(metric_series(front->metrics.threads, &names[result]), 1);
+}
+
+static void measure_memory(const struct front *front)
+{
+    if (front->memory != NULL)
+        metric_set(front->metrics.answer_bytes, (double)memory_bytes(front->memory));
+    if (front->threads != NULL)
+        metric_set(front->metrics.thread_bytes, (double)threads_bytes(front->threads));
+}
+
 void report_end(struct request *request)
 {
     char code[8];
@@ -294,6 +342,7 @@ void report_end(struct request *request)
         metric_add(request->front->metrics.aborts, 1);
     if (request->state == REQUEST_DONE && api_call_generates(request->call))
         report_answered(request);
+    measure_memory(request->front);
     log_access(request);
 }
 

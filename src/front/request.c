@@ -393,11 +393,13 @@ static const struct gen_model *find_model(const struct request *request)
 /* The codes are what an SDK reads before it sends the whole conversation again. */
 static int take_thread(struct request *request, struct api_error *error)
 {
-    int rc = E_NOT_FOUND;
+    enum threads_take result;
 
     replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
-    switch (threads_take(request->front->threads, request->gen.thread_id, request->owner, clock_now_ns(),
-                         &request->thread)) {
+    result = threads_take(request->front->threads, request->gen.thread_id, request->owner, clock_now_ns(),
+                          &request->thread);
+    report_thread(request->front, result);
+    switch (result) {
     case THREADS_TAKEN:
         return 0;
     case THREADS_UNKNOWN:
@@ -413,7 +415,7 @@ static int take_thread(struct request *request, struct api_error *error)
         error->code = "thread_continue_in_flight";
         break;
     }
-    return rc;
+    return E_NOT_FOUND;
 }
 
 /* Goes back to parsing, now with what the thread holds; or fails the request. */

@@ -354,6 +354,36 @@ static void a_stream_and_a_text_begun_by_the_client_are_kept(void **state)
     rig_end(&rig);
 }
 
+static void metrics_tell_what_was_found(void **state)
+{
+    static const char *const lines[] = {"baton_threads_continued_total{result=\"taken\"} 1",
+                                        "baton_threads_continued_total{result=\"unknown\"} 1",
+                                        "baton_threads_continued_total{result=\"continued_already\"} 1",
+                                        "baton_prompt_answers_total{replayed=\"yes\"} 1",
+                                        "baton_prompt_answers_total{replayed=\"no\"} 1"};
+    struct buf in = {0};
+    struct rig rig;
+    char id[40];
+
+    rig_begin(&rig, NULL);
+    begin_thread(&rig, "", id);
+    go_on(&rig, id, "", NEXT, 200, NULL, NULL);
+    go_on(&rig, id, "", NEXT, 400, NULL, NULL);
+    go_on(&rig, "msg_never", "", NEXT, 404, NULL, NULL);
+    json_decref(send_body(&rig,
+                          "{\"model\":\"sim\",\"max_tokens\":100,\"messages\":[" NEXT
+                          ",{\"role\":\"assistant\",\"content\":\"What another server said.\"}," ASK "]}",
+                          200));
+    assert_int_equal(raw_ask(rig.port, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", &in), 200);
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
+        if (!raw_holds(&in, lines[i]))
+            fail_msg("no line %s in\n%s", lines[i], (const char *)in.data);
+    assert_false(raw_holds(&in, "baton_threads_bytes 0\n"));
+    assert_false(raw_holds(&in, "baton_answers_remembered_bytes 0\n"));
+    buf_fini(&in);
+    rig_end(&rig);
+}
+
 static void without(struct front_opts *opts, struct sim_opts *sim)
 {
     opts->thread_bytes = 0;
@@ -400,6 +430,7 @@ int main(void)
         cmocka_unit_test(results_answer_the_calls_that_are_kept),
         cmocka_unit_test(breakpoints_of_earlier_requests_do_not_count),
         cmocka_unit_test(a_stream_and_a_text_begun_by_the_client_are_kept),
+        cmocka_unit_test(metrics_tell_what_was_found),
         cmocka_unit_test(without_room_they_are_refused),
     };
 

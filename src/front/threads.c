@@ -108,7 +108,8 @@ void threads_put(struct threads *threads, const char *id, const char *owner, str
     memcpy(thread->owner, owner, strlen(owner));
     thread->text = *text;
     *text = (struct buf){0};
-    if (hashmap_put(threads->map, thread->id, thread, NULL) < 0) {
+    if (bytes_of_thread(thread) > threads->max_bytes ||
+        hashmap_put(threads->map, thread->id, thread, NULL) < 0) {
         buf_fini(&thread->text);
         free(thread);
         return;

@@ -24,7 +24,7 @@ enum threads_take {
 int threads_new(size_t max_bytes, uint64_t life_ns, struct threads **out);
 void threads_free(struct threads *threads); /* NULL is fine; none may be held */
 /* Keeps a conversation (api_put_thread()) for its owner; takes the text.  id: of the message, at most
- * IDS_BYTES - 1 long.  For want of memory it is not kept. */
+ * IDS_BYTES - 1 long.  One that is too large for the bound, or for which there is no memory, is not kept. */
 void threads_put(struct threads *threads, const char *id, const char *owner, struct buf *text,
                  uint64_t now_ns);
 /* For whoever continues it: held until threads_give_back(). */

@@ -12,7 +12,8 @@ baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/mod
 baton_model_LDADD = $(link_sched)
 
 dist_check_SCRIPTS += tests/integration/test-model-cli tests/integration/test_quality.py tests/integration/test-bench-kv
-TESTS += tests/integration/test-model-cli tests/integration/test_quality.py tests/integration/test-bench-kv
+TESTS += tests/integration/test-model-cli tests/integration/test-bench-kv
+long_tests += tests/integration/test_quality.py
 tests/integration/test_quality.log: baton-model
 
 # Tools that speak HTTP to the daemons.

@@ -9,7 +9,7 @@
 # The life-cycles of a hand-off and of an asked push, visited exhaustively by Spin.
 dist_check_SCRIPTS += tests/model/check-handoff tests/model/check-ask
 if PLAIN_BUILD
-TESTS += tests/model/check-handoff tests/model/check-ask
+long_tests += tests/model/check-handoff tests/model/check-ask
 endif
 EXTRA_DIST += tests/model/handoff.pml tests/model/ask.pml tests/model/searching
 

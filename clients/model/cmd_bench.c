@@ -145,17 +145,15 @@ static bool parse(int argc, char **argv, struct bench_args *args)
             return false;
     if (args->is_help)
         return true;
-    if (optind != argc - 1 || args->repeat == 0) {
-        fprintf(stderr, "baton-model %s: %s\n", NAME,
-                args->repeat ? "name one model file" : "--repeat is at least 1");
+    if (args->repeat == 0) {
+        fprintf(stderr, "baton-model %s: --repeat is at least 1\n", NAME);
         return false;
     }
     if (args->pp.n + (args->tg.n + args->batch.n) * (1 + args->depth.n) > BENCH_MAX_TESTS) {
         fprintf(stderr, "baton-model %s: more than %d tests\n", NAME, BENCH_MAX_TESTS);
         return false;
     }
-    args->rig.path = argv[optind];
-    return true;
+    return rig_take_path(NAME, argc, argv, &args->rig);
 }
 
 /* ---- the runs ---- */

@@ -97,14 +97,7 @@ static bool parse(int argc, char **argv, struct logits_args *args)
     while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
         if (!take_option(option, args))
             return false;
-    if (args->is_help)
-        return true;
-    if (optind != argc - 1) {
-        fprintf(stderr, "baton-model %s: name one model file\n", NAME);
-        return false;
-    }
-    args->rig.path = argv[optind];
-    return true;
+    return args->is_help || rig_take_path(NAME, argc, argv, &args->rig);
 }
 
 /* ---- output ---- */

@@ -271,3 +271,13 @@ bool rig_take_option(const char *command, int option, struct rig_opts *opts)
         return false;
     }
 }
+
+bool rig_take_path(const char *command, int argc, char **argv, struct rig_opts *opts)
+{
+    if (optind != argc - 1) {
+        fprintf(stderr, "baton-model %s: name one model file\n", command);
+        return false;
+    }
+    opts->path = argv[optind];
+    return true;
+}

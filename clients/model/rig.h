@@ -78,5 +78,7 @@ enum rig_option { RIG_OPT_KV = 1024, RIG_OPT_THREADS, RIG_OPT_KERNELS, RIG_OPT_B
         "convert-f16", required_argument, NULL, RIG_OPT_CONVERT                                              \
     }
 bool rig_take_option(const char *command, int option, struct rig_opts *opts);
+/* What stands behind the options: one model file.  False: a complaint is on stderr. */
+bool rig_take_path(const char *command, int argc, char **argv, struct rig_opts *opts);
 
 #endif

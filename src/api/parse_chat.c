@@ -348,32 +348,6 @@ static int parse_chat_tool(struct parse *parse, const json_t *item, struct gen_t
     return rc;
 }
 
-static int parse_chat_tools(struct parse *parse, const json_t *root)
-{
-    const json_t *list = parse_member(root, "tools");
-    size_t n = json_array_size(list);
-
-    if (list == NULL)
-        return 0;
-    if (!json_is_array(list))
-        return parse_fail(parse, "tools", "Input should be a valid list");
-    parse->out->tools = arena_take(&parse->out->arena, (n + 1) * sizeof(struct gen_tool));
-    if (parse->out->tools == NULL)
-        return parse_no_memory(parse);
-    parse_push(parse, "tools");
-    for (size_t i = 0; i < n; i++) {
-        size_t was = parse_push_index(parse, i);
-        int rc = parse_chat_tool(parse, json_array_get(list, i), &parse->out->tools[i]);
-
-        if (rc < 0)
-            return rc;
-        parse_pop(parse, was);
-    }
-    parse_pop(parse, 0);
-    parse->out->n_tools = n;
-    return parse_check_unique(parse);
-}
-
 static int choose_tool(struct parse *parse, const json_t *choice)
 {
     struct gen_request *out = parse->out;
@@ -436,8 +410,8 @@ int parse_chat_prompt(struct parse *parse, const json_t *root)
         return parse_fail(parse, "functions", "not supported by this server; use tools");
     if (parse_member(root, "function_call") != NULL)
         return parse_fail(parse, "function_call", "not supported by this server; use tool_choice");
-    if ((rc = parse_chat_tools(parse, root)) < 0 || (rc = parse_chat_messages(parse, root)) < 0 ||
-        (rc = parse_choice(parse, root)) < 0)
+    if ((rc = parse_tool_list(parse, root, parse_chat_tool)) < 0 ||
+        (rc = parse_chat_messages(parse, root)) < 0 || (rc = parse_choice(parse, root)) < 0)
         return rc;
     return parse_check_pairs(parse);
 }

@@ -67,6 +67,9 @@ int parse_messages(struct parse *parse, const json_t *root);    /* parse_content
 int parse_check_pairs(struct parse *parse);                     /* parse_pairs.c */
 int parse_tools(struct parse *parse, const json_t *root);       /* parse_tools.c */
 int parse_tool_choice(struct parse *parse, const json_t *root); /* parse_tools.c */
+/* The member "tools" of either API, each tool by what is given.  parse_tools.c */
+typedef int (*parse_tool_fn)(struct parse *parse, const json_t *item, struct gen_tool *tool);
+int parse_tool_list(struct parse *parse, const json_t *root, parse_tool_fn parse_one);
 /* A tool that its type describes; its name may be given.  False: no such type.  parse_typed.c */
 bool parse_typed_tool(struct bytes type, struct gen_tool *tool);
 bool parse_is_tool_name(struct bytes name);                                /* parse_tools.c */

@@ -94,7 +94,7 @@ int parse_check_unique(struct parse *parse)
     return rc;
 }
 
-int parse_tools(struct parse *parse, const json_t *root)
+int parse_tool_list(struct parse *parse, const json_t *root, parse_tool_fn parse_one)
 {
     const json_t *list = parse_member(root, "tools");
     size_t n = json_array_size(list);
@@ -109,7 +109,7 @@ int parse_tools(struct parse *parse, const json_t *root)
     parse_push(parse, "tools");
     for (size_t i = 0; i < n; i++) {
         size_t was = parse_push_index(parse, i);
-        int rc = parse_tool(parse, json_array_get(list, i), &parse->out->tools[i]);
+        int rc = parse_one(parse, json_array_get(list, i), &parse->out->tools[i]);
 
         if (rc < 0)
             return rc;
@@ -118,6 +118,11 @@ int parse_tools(struct parse *parse, const json_t *root)
     parse_pop(parse, 0);
     parse->out->n_tools = n;
     return parse_check_unique(parse);
+}
+
+int parse_tools(struct parse *parse, const json_t *root)
+{
+    return parse_tool_list(parse, root, parse_tool);
 }
 
 bool parse_has_tool(const struct gen_request *request, struct bytes name)

@@ -346,7 +346,7 @@ int config_bind(const struct config_key *key, struct bytes value, void *config, 
     return E_INTERNAL;
 }
 
-static size_t member_bytes(enum config_type type)
+size_t config_member_bytes(enum config_type type)
 {
     switch (type) {
     case CONFIG_BOOL:
@@ -389,7 +389,7 @@ void config_unbind(const struct config_key *key, void *config)
             free(list->items[i]);
         free(list->items);
     }
-    memset(at, 0, member_bytes(key->type));
+    memset(at, 0, config_member_bytes(key->type));
 }
 
 bool config_same(const struct config_key *key, const void *a, const void *b)
@@ -399,7 +399,7 @@ bool config_same(const struct config_key *key, const void *a, const void *b)
     if (is_text(key->type))
         return strcmp(*(char *const *)one, *(char *const *)two) == 0;
     if (key->type != CONFIG_LIST)
-        return memcmp(one, two, member_bytes(key->type)) == 0;
+        return memcmp(one, two, config_member_bytes(key->type)) == 0;
 
     const struct config_list *list = one, *other = two;
     if (list->n != other->n)

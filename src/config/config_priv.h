@@ -21,6 +21,7 @@ void config_parse(struct bytes text, const struct config_reader *reader);
 int config_bind(const struct config_key *key, struct bytes value, void *config, struct buf *why);
 /* Frees the member's memory and zeroes it. */
 void config_unbind(const struct config_key *key, void *config);
+size_t config_member_bytes(enum config_type type); /* in the daemon's struct */
 bool config_same(const struct config_key *key, const void *a, const void *b);
 /* The member as text that config_bind() takes; for a list, its item at index (E_NOT_FOUND beyond the last).
  */

@@ -76,38 +76,13 @@ void config_diff(const struct config_table *table, const void *from, const void 
             changed(arg, &table->keys[i]);
 }
 
-static size_t member_bytes(enum config_type type)
-{
-    switch (type) {
-    case CONFIG_BOOL:
-        return sizeof(bool);
-    case CONFIG_U64:
-    case CONFIG_SIZE:
-    case CONFIG_DURATION:
-        return sizeof(uint64_t);
-    case CONFIG_F64:
-    case CONFIG_RATIO:
-        return sizeof(double);
-    case CONFIG_ENUM:
-        return sizeof(int);
-    case CONFIG_LIST:
-        return sizeof(struct config_list);
-    case CONFIG_STR:
-    case CONFIG_ADDRESS:
-    case CONFIG_PATH:
-    case CONFIG_CPUS:
-        break;
-    }
-    return sizeof(char *);
-}
-
 void config_keep_fixed(const struct config_table *table, void *running, void *fresh)
 {
     for (size_t i = 0; i < table->n_keys; i++) {
         const struct config_key *key = &table->keys[i];
         uint8_t *a = (uint8_t *)running + key->offset, *b = (uint8_t *)fresh + key->offset;
         uint8_t spare[sizeof(struct config_list)];
-        size_t n = member_bytes(key->type);
+        size_t n = config_member_bytes(key->type);
 
         if (key->is_reloadable)
             continue;

@@ -16,12 +16,11 @@ libengine_a_SOURCES += src/engine/engine_cpu.h src/engine/engine_cpu.c src/engin
 
 if HAVE_CMOCKA
 engine_tests = tests/unit/engine/test_engine_cpu tests/unit/engine/test_exact tests/unit/engine/test_golden \
-	tests/unit/engine/test_arch tests/unit/engine/test_property \
-	tests/unit/engine/test_long \
-	tests/unit/engine/test_stories tests/unit/engine/test_demo \
-	tests/unit/engine/test_kv_types
-check_PROGRAMS += $(engine_tests)
+	tests/unit/engine/test_arch tests/unit/engine/test_long tests/unit/engine/test_stories \
+	tests/unit/engine/test_demo tests/unit/engine/test_kv_types
+check_PROGRAMS += $(engine_tests) tests/unit/engine/test_property
 TESTS += $(engine_tests)
+long_tests += tests/unit/engine/test_property
 tests_unit_engine_test_engine_cpu_SOURCES = tests/unit/engine/test_engine_cpu.c tests/unit/model/tiny.c \
 	tests/unit/model/tiny.h
 tests_unit_engine_test_engine_cpu_LDADD = $(link_engine) $(CMOCKA_LIBS)

@@ -3,7 +3,7 @@
 EXTRA_DIST += tests/cross/cmocka.h
 dist_check_SCRIPTS += tests/cross/test-neon
 if PLAIN_BUILD
-TESTS += tests/cross/test-neon
+long_tests += tests/cross/test-neon
 endif
 if !PLAIN_BUILD
 AM_TESTS_ENVIRONMENT += BATON_SANITIZED=1; export BATON_SANITIZED;

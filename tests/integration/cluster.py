@@ -5,7 +5,7 @@ A Cluster owns a scratch folder with a cluster key, logs and sockets, and any nu
 below the kernel's own range.  Everything here is the standard library.
 
     with Cluster() as c:
-        c.router(); c.worker("prefill"); c.worker("decode"); c.wait_ready(prefill=1, decode=1)
+        c.relay()
         answer = c.ask("hello")
 """
 import fcntl
@@ -264,6 +264,13 @@ class Cluster:
         daemon = Daemon(self, role, f"{role}{n}", {k.replace("__", "."): v for k, v in settings.items()})
         self.workers.append(daemon)
         return daemon.start()
+
+    def relay(self, **settings):
+        """A router, with these settings, and a prefill and a decode worker that are ready."""
+        self.router(**settings)
+        self.worker("prefill")
+        self.worker("decode")
+        self.wait_ready(prefill=1, decode=1)
 
     def wait_ready(self, prefill=0, decode=0, timeout=30):
         until = time.monotonic() + patience(timeout)

@@ -66,10 +66,7 @@ def the_page_is_true():
         text = f.read()
     checked, wrong = 0, []
     with Cluster() as c, tempfile.TemporaryDirectory() as folder:
-        c.router()
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay()
         environ = {**os.environ, "BATON": f"http://127.0.0.1:{c.routers[0].http}"}
         for line, command, kind, output in pairs(text):
             done = subprocess.run(["sh", "-c", command], cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -230,10 +230,7 @@ def on_one_worker():
 def with_a_pair_at_hand():
     """Turns that add little are placed on the decode worker, which has the whole conversation."""
     with Cluster() as c:
-        c.router(placement__local_prefill_tokens="128")
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay(placement__local_prefill_tokens="128")
         loop = Loop(c.routers[0].http).run()
         loop.show("prefill and decode worker")
         assert loop.rows[0]["workers"] == ("prefill0", "decode0"), loop.rows[0]
@@ -246,10 +243,7 @@ def with_every_turn_through_the_pair():
     """What the decode worker wrote is not on the prefill worker: a turn that goes there computes the last answer again,
     and reads everything before it."""
     with Cluster() as c:
-        c.router(placement__local_prefill_tokens="1")
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay(placement__local_prefill_tokens="1")
         loop = Loop(c.routers[0].http).run()
         loop.show("every turn through the pair")
         for before, row in zip(loop.rows, loop.rows[1:]):
@@ -309,10 +303,7 @@ def every_request_is_billed_what_was_counted():
                                         {"type": "text", "text": text}], "cache_control": mark},
     ]
     with Cluster() as c:
-        c.router(placement__local_prefill_tokens="64")
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay(placement__local_prefill_tokens="64")
         port = c.routers[0].http
         last = None
         for n, request in enumerate(requests):
@@ -391,10 +382,7 @@ def tenants_share_what_is_declared_public():
         ann, bob = new_key(c, keys, "ann"), new_key(c, keys, "bob")
         with open(public, "w") as f:
             json.dump({"system": PUBLIC}, f)
-        c.router(http__api_keys=keys, cache__public_prefix=public)
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay(http__api_keys=keys, cache__public_prefix=public)
         port = c.routers[0].http
         assert reads(port, ann, "Private. " + PUBLIC, question)[0] == 0
         assert reads(port, bob, "Private. " + PUBLIC, question)[0] == 0, "what is not declared is shared"

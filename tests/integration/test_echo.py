@@ -17,6 +17,8 @@ from cluster import BUILD, MODEL, Cluster, fetch, in_threads, main, patience
 TEXT = ("The router terminates HTTP, authenticates, renders the chat template and tokenises; the prefill worker computes the "
         "prompt and hands its KV cache to the decode worker, which writes the answer one token at a time. ") * 3
 
+SCORED = {"model": "baton-demo", "temperature": 0, "echo": True, "logprobs": 2}
+
 
 def post(port, path, body):
     status, headers, answer = fetch(port, "POST", path, dict(body, model="baton-demo"), timeout=120)
@@ -24,7 +26,7 @@ def post(port, path, body):
 
 
 def complete(port, **fields):
-    status, headers, answer = post(port, "/v1/completions", {"temperature": 0, "echo": True, "logprobs": 2, "max_tokens": 0, **fields})
+    status, headers, answer = post(port, "/v1/completions", {**SCORED, "max_tokens": 0, **fields})
     assert status == 200, (status, answer)
     return answer, headers
 
@@ -70,10 +72,7 @@ def as_the_logits_say(choice, ids, rows, n_more=0):
 
 def whoever_computes_them():
     with Cluster() as c:
-        c.router()
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay()
         router = c.routers[0].http
         ids = tokens_of(router, TEXT)
         rows = rows_of(ids)
@@ -105,10 +104,7 @@ def whoever_computes_them():
 def as_a_harness_asks():
     """Contexts and continuations as token ids, one token drawn and thrown away: of the list, what lies between is the continuation."""
     with Cluster() as c:
-        c.router()
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay()
         router = c.routers[0].http
         cases = [("The KV cache is ", text) for text in ("handed over", "a bicycle", "kept")]
         prompts = [tokens_of(router, context + text) for context, text in cases]
@@ -148,8 +144,7 @@ def as_a_harness_asks():
 
 def stream(port, on_chunk=None, **fields):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience(120))
-    connection.request("POST", "/v1/completions", json.dumps(
-        {"model": "baton-demo", "temperature": 0, "echo": True, "logprobs": 2, "stream": True, **fields}))
+    connection.request("POST", "/v1/completions", json.dumps({**SCORED, "stream": True, **fields}))
     response = connection.getresponse()
     assert response.status == 200, response.read()
     text, parts, lists, finish = "", 0, {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}, None

@@ -33,10 +33,7 @@ def with_sdks():
 
 def cluster():
     c = Cluster()
-    c.router()
-    c.worker("prefill")
-    c.worker("decode")
-    c.wait_ready(prefill=1, decode=1)
+    c.relay()
     return c
 
 

@@ -34,10 +34,7 @@ def keys_and_tenants():
     with Cluster() as c:
         path = os.path.join(c.dir, "keys")
         ann, bob = new_key(c, path, "ann"), new_key(c, path, "bob")
-        c.router(http__api_keys=path)
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay(http__api_keys=path)
         port, body = c.routers[0].http, c.body(LONG)
         ask = lambda headers: fetch(port, "POST", "/v1/messages", body, headers)
         status, headers, answer = ask({})
@@ -126,10 +123,7 @@ def the_admin_door_wants_the_cluster_key():
 
 def metrics_tell_the_phases():
     with Cluster() as c:
-        c.router()
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay()
         c.ask(LONG)
         _, headers, body = fetch(c.routers[0].http, "GET", "/metrics")
         assert headers["content-type"].startswith("text/plain"), headers

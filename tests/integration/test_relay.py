@@ -76,10 +76,7 @@ def cached_prefixes_are_reported():
 
 def short_prompts_stay_on_the_decode_worker():
     with Cluster() as c:
-        c.router(placement__local_prefill_tokens="500")
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay(placement__local_prefill_tokens="500")
         answer = c.ask("Hello!")
         assert answer.proof["transferred"] == 0 and answer.proof["decode"] == "decode0", answer.proof
         assert answer.proof["prefill"] == "", answer.proof

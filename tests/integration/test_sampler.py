@@ -81,10 +81,7 @@ def same(a, b):
 
 def the_same_draws_however_served():
     with Cluster() as c:
-        c.router()
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay()
         router, decode = c.routers[0].http, c.workers[1]
         fresh = [ask(router, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)]
         assert decode.metric('baton_worker_prompt_tokens_total{how="transferred"}') > 0

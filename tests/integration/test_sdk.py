@@ -12,10 +12,7 @@ skipped = False
 def the_stock_sdks_work_unchanged():
     global skipped
     with Cluster() as c:
-        c.router()
-        c.worker("prefill")
-        c.worker("decode")
-        c.wait_ready(prefill=1, decode=1)
+        c.relay()
         run = subprocess.run([os.path.join(SOURCE, "tests", "integration", "sdk", "run-sdk-test")], cwd=BUILD,
                              env={**os.environ, "BASE_URL": f"http://127.0.0.1:{c.routers[0].http}", "MODEL": "baton-demo"},
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

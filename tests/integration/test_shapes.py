@@ -34,10 +34,7 @@ def is_good_document(value):
 
 
 def three(c):
-    c.router()
-    c.worker("prefill")
-    c.worker("decode")
-    c.wait_ready(prefill=1, decode=1)
+    c.relay()
 
 
 def message(c, **fields):

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+# What builds, checks and tries a tree from its top, for unpacked ones too; and how the bundled model was made.
+EXTRA_DIST += check run tools/build tools/debian-packages tools/install-packages
+demo_model = README.md agent.py bpe.py chat.py chat_template.jinja check-template corpus.py evaluate.py export.py gguf.py \
+	glossary.py golden.py make-model model.py recall.py reference.py sim.py story.py talk.py toolbox.py train.py words.py
+EXTRA_DIST += $(demo_model:%=tools/demo-model/%)

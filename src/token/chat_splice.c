@@ -65,9 +65,9 @@ static size_t run_end(const struct splice *splice, size_t at)
 
     if (splice->text.marks == NULL)
         return splice->text.len_bytes;
-    for (uint64_t two, same = (uint64_t)mark << 32 | mark; splice->text.len_bytes - at >= 2; at += 2) {
-        memcpy(&two, &splice->text.marks[at], sizeof(two));
-        if (two != same)
+    for (uint64_t some[4], same = (uint64_t)mark << 32 | mark; splice->text.len_bytes - at >= 8; at += 8) {
+        memcpy(some, &splice->text.marks[at], sizeof(some));
+        if (((some[0] ^ same) | (some[1] ^ same) | (some[2] ^ same) | (some[3] ^ same)) != 0)
             break;
     }
     while (at < splice->text.len_bytes && splice->text.marks[at] == mark)

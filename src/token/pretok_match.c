@@ -13,6 +13,8 @@
 #include "base/check.h"
 #include "base/str.h"
 
+#include <endian.h>
+#include <string.h>
 #include <utf8proc.h>
 
 enum char_class { CLASS_LETTER, CLASS_NUMBER, CLASS_SPACE, CLASS_OTHER, CLASS_END };
@@ -41,13 +43,28 @@ static inline bool is_ascii_letter(uint32_t code)
     return (code | 0x20) >= 'a' && (code | 0x20) <= 'z';
 }
 
+#define L CLASS_LETTER
+#define N CLASS_NUMBER
+#define S CLASS_SPACE
+#define O CLASS_OTHER
+static const uint8_t ascii_classes[128] = {
+    O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O,
+    O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, /* controls */
+    S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O,
+    N, N, N, N, N, N, N, N, N, N, O, O, O, O, O, O, /* to ? */
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L,
+    L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* @ to _ */
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L,
+    L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* ` on */
+};
+#undef L
+#undef N
+#undef S
+#undef O
+
 static inline enum char_class ascii_class(uint32_t code)
 {
-    if (is_ascii_letter(code))
-        return CLASS_LETTER;
-    if (code >= '0' && code <= '9')
-        return CLASS_NUMBER;
-    return code == ' ' || (code >= '\t' && code <= '\r') ? CLASS_SPACE : CLASS_OTHER;
+    return (enum char_class)ascii_classes[code];
 }
 
 static enum char_class class_of(uint32_t code)
@@ -136,6 +153,67 @@ static bool is_capital(uint32_t code)
 
 /* ---- runs ---- */
 
+#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* The first of eight bytes, low to high, whose highest bit is not set; 8: all are. */
+static inline size_t first_without(uint64_t marks)
+{
+    uint64_t others = ~marks & EACH(0x80);
+
+    return others == 0 ? 8 : (size_t)__builtin_ctzll(others) / 8;
+}
+
+/* Where a word ends cannot be foretold, and a branch not foretold costs more than eight bytes looked at
+ * together.  The sums carry into no other byte: what is added to has its highest bit cleared. */
+static size_t ascii_letters_end(struct bytes text, size_t at)
+{
+    uint64_t eight, small;
+
+    while (text.len_bytes - at >= sizeof(eight)) {
+        memcpy(&eight, text.data + at, sizeof(eight));
+        eight = le64toh(eight);
+        small = (eight & EACH(0x7f)) | EACH(0x20);
+        size_t n = first_without((small + EACH(0x80 - 'a')) & ~(small + EACH(0x7f - 'z')) & ~eight);
+        at += n;
+        if (n < sizeof(eight))
+            return at;
+    }
+    while (at < text.len_bytes && is_ascii_letter(text.data[at]))
+        at++;
+    return at;
+}
+
+static size_t blanks_end(struct bytes text, size_t at)
+{
+    uint64_t eight;
+
+    while (text.len_bytes - at >= sizeof(eight)) {
+        memcpy(&eight, text.data + at, sizeof(eight));
+        eight = le64toh(eight) ^ EACH(' ');
+        size_t n = first_without(~eight & ~((eight & EACH(0x7f)) + EACH(0x7f)));
+        at += n;
+        if (n < sizeof(eight))
+            return at;
+    }
+    while (at < text.len_bytes && text.data[at] == ' ')
+        at++;
+    return at;
+}
+
+/* The end of the run of letters that goes on at at. */
+static size_t letters_end(struct bytes text, size_t at)
+{
+    for (;;) {
+        at = ascii_letters_end(text, at);
+        if (at >= text.len_bytes || text.data[at] < 0x80)
+            return at;
+        struct peek here = look_wide(text, at);
+        if (here.class != CLASS_LETTER)
+            return at;
+        at = here.end;
+    }
+}
+
 /* The end of the run of class that begins at at, of at most max characters. */
 static size_t run_end(struct bytes text, size_t at, enum char_class class, size_t max)
 {
@@ -211,8 +289,12 @@ static size_t whitespace_end(struct bytes text, size_t at, bool keeps_newlines)
     while ((here = look(text, end)).class == CLASS_SPACE) {
         last = end;
         end = here.end;
-        if (is_newline(here.code))
+        if (is_newline(here.code)) {
             newline_end = end;
+        } else if (here.code == ' ' && text.len_bytes - end > 1 && text.data[end] == ' ') {
+            end = blanks_end(text, end);
+            last = end - 1;
+        }
     }
     if (keeps_newlines && newline_end > at)
         return newline_end;
@@ -254,7 +336,8 @@ size_t match_gpt2(struct bytes text, size_t at, unsigned param)
     struct peek word = here.code == ' ' ? look(text, here.end) : here;
     if (word.class == CLASS_SPACE || word.class == CLASS_END)
         return whitespace_end(text, at, false);
-    return run_end(text, word.end, word.class, SIZE_MAX);
+    return word.class == CLASS_LETTER ? letters_end(text, word.end)
+                                      : run_end(text, word.end, word.class, SIZE_MAX);
 }
 
 size_t match_llama3(struct bytes text, size_t at, unsigned param)
@@ -267,13 +350,13 @@ size_t match_llama3(struct bytes text, size_t at, unsigned param)
             return end;
     }
     if (here.class == CLASS_LETTER)
-        return run_end(text, here.end, CLASS_LETTER, SIZE_MAX);
+        return letters_end(text, here.end);
     if (here.class == CLASS_NUMBER)
         return run_end(text, here.end, CLASS_NUMBER, param - 1);
 
     struct peek next = look(text, here.end);
     if (!is_newline(here.code) && next.class == CLASS_LETTER)
-        return run_end(text, next.end, CLASS_LETTER, SIZE_MAX);
+        return letters_end(text, next.end);
 
     struct peek other = here.code == ' ' ? next : here;
     if (other.class != CLASS_OTHER)

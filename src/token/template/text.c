@@ -182,8 +182,10 @@ static void put_marks(struct build *build, const uint32_t *marks, uint32_t mark,
     uint32_t *to = (uint32_t *)(void *)(buf->data + buf->len_bytes); /* a whole number of marks in */
     if (marks != NULL)
         memcpy(to, marks, n * sizeof(mark));
-    for (size_t i = 0; marks == NULL && i < n; i++)
+    for (size_t i = 0; marks == NULL && i < n && i < 16; i++)
         to[i] = mark;
+    for (size_t i = 16; marks == NULL && i < n; i *= 2) /* what is there already, once more */
+        memcpy(to + i, to, (i < n - i ? i : n - i) * sizeof(mark));
     buf->len_bytes += n * sizeof(mark);
 }
 

@@ -37,6 +37,7 @@
 #define ANSWER_TOKENS_GUESS 64
 #define UNLOADED_SLACK      2
 #define OVERFLOW_DIVISOR    2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
+#define FEW_DIVISOR         8 /* of a prompt: up to an eighth of it is little */
 #define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
 
 struct side { /* one worker's term */
@@ -57,7 +58,6 @@ struct scan {
     int64_t ttft_slo_ns, itl_slo_ns, local_ns;
     uint32_t local_tokens, answer_tokens, order;
     const uint32_t *cached_blocks;
-    uint32_t most_cached_blocks;         /* of all workers */
     const struct picker_slots *excluded; /* NULL: nobody */
     struct candidate best;
     bool has_any;
@@ -244,19 +244,31 @@ static inline bool has_briefs(const struct scan *scan, const struct pick_pool *p
                                    : what == DECODE_HALVES && pool->role == PICKER_DECODE);
 }
 
-/* The fewest tokens that any worker of the pool may have to compute. */
-static uint32_t least_uncached(const struct scan *scan, const struct pick_pool *pool)
-{
-    uint64_t cached = (uint64_t)scan->most_cached_blocks * pool->most_block_tokens;
+/* Most workers hold little of a prompt, its first block perhaps, which many begin with.  For those of a pool
+ * that hold up to few_blocks the tokens cost least_ns or more, and none of them could compute the rest
+ * quickly enough to do it alone. */
+struct few {
+    uint32_t few_blocks;
+    int64_t least_ns;
+    bool is_known;
+};
 
-    return cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
+static inline struct few know_few(const struct scan *scan, const struct pick_pool *pool, enum what what)
+{
+    uint32_t few_blocks = 1 + scan->n_tokens / FEW_DIVISOR / pool->most_block_tokens;
+    uint64_t cached = (uint64_t)few_blocks * pool->most_block_tokens;
+    uint32_t n = cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
+
+    return (struct few){.few_blocks = few_blocks,
+                        .least_ns = pick_ns(n * pool->least_rate_ns),
+                        .is_known = what == PREFILL_HALVES || !is_short(scan, n, pool->least_prefill_ns, 0)};
 }
 
-/* What a row's fixed_ns must not exceed if the row is to count: of rows that can be half of a pair only, the
- * best so far leaves no more beside the least that tokens cost in this pool. */
-static inline int64_t most_fixed_ns(const struct side *half, int64_t least_ns, int64_t times)
+/* What fixed_ns of such a worker must not exceed if it is to be as good as the best so far. */
+static inline int64_t most_fixed_ns(const struct few *few, const struct side *half, int64_t times)
 {
-    return half->row != NULL && times > 0 ? (half->cost_ns - least_ns) / times : INT64_MAX;
+    return few->is_known && half->row != NULL && times > 0 ? (half->cost_ns - few->least_ns) / times
+                                                           : INT64_MAX;
 }
 
 /* Rows that can be half of a pair only, and would not be the best one so far, are not looked at, and most of
@@ -266,14 +278,12 @@ static inline __attribute__((always_inline)) void scan_briefs(const struct scan 
                                                               struct side *lone, struct side *half)
 {
     int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens, most_ns = INT64_MAX;
-    uint32_t least_n = least_uncached(scan, pool);
-    int64_t least_ns = pick_ns(least_n * pool->least_rate_ns);
-    bool is_bound = what == PREFILL_HALVES || !is_short(scan, least_n, pool->least_prefill_ns, 0);
+    const struct few few = know_few(scan, pool, what);
 
     for (uint32_t i = 0; i < pool->n; i++) {
         const struct pick_brief *brief = &pool->briefs[i];
 
-        if (brief->fixed_ns > most_ns)
+        if (brief->fixed_ns > most_ns && scan->cached_blocks[brief->slot] <= few.few_blocks)
             continue;
         uint32_t n = uncached(scan, brief->slot, brief->block_tokens);
         int64_t cost_ns = pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
@@ -282,8 +292,7 @@ static inline __attribute__((always_inline)) void scan_briefs(const struct scan 
             (what == PREFILL_HALVES || !is_short(scan, n, brief->prefill_ns, brief->n_running)))
             continue;
         try_row(scan, &pool->rows[i], what, lone, half);
-        if (is_bound)
-            most_ns = most_fixed_ns(half, least_ns, times);
+        most_ns = most_fixed_ns(&few, half, times);
     }
 }
 
@@ -375,15 +384,6 @@ static void scan_lone(struct scan *scan, const struct picker_fleet *fleet, enum 
     }
 }
 
-static uint32_t most_of(const uint32_t cached_blocks[PICKER_MAX_WORKERS])
-{
-    uint32_t most = 0;
-
-    for (uint32_t i = 0; i < PICKER_MAX_WORKERS; i++)
-        most = cached_blocks[i] > most ? cached_blocks[i] : most;
-    return most;
-}
-
 static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
 {
     bool has_decode = false;
@@ -428,7 +428,6 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     const struct pick_row *first;
     uint32_t n;
 
-    scan.most_cached_blocks = most_of(scan.cached_blocks);
     scan_all(&scan, fleet);
     if (scan.best.decode == NULL) { /* nothing keeps them: the best of all */
         scan.wants_keeping = false;

@@ -12,6 +12,7 @@
  * Strings are taken as bytes: UTF-8 is checked elsewhere. */
 #include "api/json_walk.h"
 
+#include <endian.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -274,28 +275,32 @@ enum json_walk_result json_walk_byte(struct json_walk *walk, uint8_t c)
     return is_blank(c) ? JSON_WALK_DONE : JSON_WALK_BAD;
 }
 
-/* Whether one of eight bytes is a control byte, a quote or a backslash. */
-static bool has_special(const uint8_t *at)
+/* The first of eight bytes that is a control byte, a quote or a backslash; 8: none is.  A difference borrows
+ * only from bytes after one that is found, so what comes first is right. */
+static size_t first_special(const uint8_t *at)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101);
-    uint64_t x, quote, backslash;
+    uint64_t x, quote, backslash, marks;
 
     memcpy(&x, at, sizeof(x));
+    x = le64toh(x);
     quote = x ^ ones * '"';
     backslash = x ^ ones * '\\';
-    return ((((x - ones * ' ') & ~x) | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash)) &
-            ones << 7) != 0;
+    marks =
+        (((x - ones * ' ') & ~x) | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash)) & ones << 7;
+    return marks == 0 ? 8 : (size_t)__builtin_ctzll(marks) / 8;
 }
 
 size_t json_walk_string(struct json_walk *walk, struct bytes text)
 {
-    size_t n = 0;
+    size_t n = 0, more = 8;
 
     if (walk->state != WALK_STRING)
         return 0;
-    while (text.len_bytes - n >= 8 && !has_special(text.data + n))
-        n += 8;
-    while (n < text.len_bytes && text.data[n] >= ' ' && text.data[n] != '"' && text.data[n] != '\\')
+    for (; text.len_bytes - n >= 8 && more == 8; n += more)
+        more = first_special(text.data + n);
+    while (more == 8 && n < text.len_bytes && text.data[n] >= ' ' && text.data[n] != '"' &&
+           text.data[n] != '\\')
         n++;
     walk->n_bytes += n;
     return n;

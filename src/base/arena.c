@@ -9,6 +9,7 @@
  */
 #include "base/arena.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,11 @@ struct arena_page {
     _Alignas(ALIGN) uint8_t data[];
 };
 
+struct arena_kept { /* itself a piece */
+    struct arena_kept *next;
+    void *memory;
+};
+
 void arena_init(struct arena *arena, size_t limit_bytes)
 {
     *arena = (struct arena){.limit_bytes = limit_bytes};
@@ -29,6 +35,8 @@ void arena_init(struct arena *arena, size_t limit_bytes)
 
 void arena_fini(struct arena *arena)
 {
+    for (struct arena_kept *kept = arena->kept; kept != NULL; kept = kept->next)
+        free(kept->memory);
     for (struct arena_page *page = arena->pages, *next; page != NULL; page = next) {
         next = page->next;
         free(page);
@@ -77,6 +85,12 @@ static struct arena_page *page_with_room(struct arena *arena, size_t len_bytes)
     return page;
 }
 
+static bool is_within(const struct arena *arena, size_t len_bytes)
+{
+    return arena->limit_bytes == 0 ||
+           (arena->used_bytes <= arena->limit_bytes && len_bytes <= arena->limit_bytes - arena->used_bytes);
+}
+
 void *arena_take(struct arena *arena, size_t len_bytes)
 {
     if (len_bytes > SIZE_MAX / 2)
@@ -84,8 +98,7 @@ void *arena_take(struct arena *arena, size_t len_bytes)
     len_bytes = (len_bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (len_bytes == 0)
         len_bytes = ALIGN; /* pieces have addresses of their own */
-    if (arena->limit_bytes != 0 &&
-        (arena->used_bytes > arena->limit_bytes || len_bytes > arena->limit_bytes - arena->used_bytes))
+    if (!is_within(arena, len_bytes))
         return NULL;
 
     struct arena_page *page = page_with_room(arena, len_bytes);
@@ -95,6 +108,21 @@ void *arena_take(struct arena *arena, size_t len_bytes)
     page->used_bytes += len_bytes;
     arena->used_bytes += len_bytes;
     return piece;
+}
+
+void *arena_keep(struct arena *arena, void *memory, size_t len_bytes)
+{
+    struct arena_kept *kept = is_within(arena, len_bytes) ? arena_take(arena, sizeof(*kept)) : NULL;
+
+    if (kept == NULL) {
+        free(memory);
+        return NULL;
+    }
+    kept->memory = memory;
+    kept->next = arena->kept;
+    arena->kept = kept;
+    arena->used_bytes += len_bytes;
+    return memory;
 }
 
 char *arena_str(struct arena *arena, struct bytes text)

@@ -55,10 +55,11 @@ static struct chat_message *add_turn(struct turns *turns, enum chat_role role)
     return &turns->list[turns->n++];
 }
 
-/* The texts of n blocks of one kind, with an empty line between, in the arena. */
+/* The texts of n blocks of one kind, with an empty line between, in the arena; a single one as it is. */
 static struct bytes join_texts(struct turns *turns, enum gen_block_kind kind, const struct gen_block *blocks,
                                size_t n_blocks)
 {
+    struct bytes last = bytes_of(NULL, 0);
     size_t len = 0;
     size_t n = 0;
     uint8_t *text;
@@ -66,11 +67,12 @@ static struct bytes join_texts(struct turns *turns, enum gen_block_kind kind, co
     for (size_t i = 0; i < n_blocks; i++) {
         if (blocks[i].kind != kind || blocks[i].text.len_bytes == 0)
             continue;
-        len += blocks[i].text.len_bytes + 2;
+        last = blocks[i].text;
+        len += last.len_bytes + 2;
         n++;
     }
-    if (n == 0)
-        return bytes_of(NULL, 0);
+    if (n <= 1)
+        return last;
     text = arena_take(turns->arena, len);
     if (text == NULL) {
         turns->is_bad = true;

@@ -63,6 +63,25 @@ void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct pi
         out->n_running = ledger->n_seqs;
 }
 
+static void unbound(struct pick_pool *pool)
+{
+    pool->least_total = UINT64_MAX;
+    pool->least_rate_ns = pool->least_prefill_ns = (double)PICK_MAX_NS;
+    pool->most_block_tokens = 0;
+}
+
+static void bound(struct pick_pool *pool, const struct pick_brief *brief, uint64_t total_tokens)
+{
+    if (total_tokens < pool->least_total)
+        pool->least_total = total_tokens;
+    if (brief->rate_ns < pool->least_rate_ns)
+        pool->least_rate_ns = brief->rate_ns;
+    if (brief->prefill_ns < pool->least_prefill_ns)
+        pool->least_prefill_ns = brief->prefill_ns;
+    if (brief->block_tokens > pool->most_block_tokens)
+        pool->most_block_tokens = brief->block_tokens;
+}
+
 static void refresh(struct picker_fleet *fleet, uint32_t slot)
 {
     uint32_t at = fleet->slots[slot].at;
@@ -98,8 +117,7 @@ static void refresh(struct picker_fleet *fleet, uint32_t slot)
         pool->briefs[at].rate_ns = row->prefill_ns;
         pool->briefs[at].fixed_ns = row->queue_ns;
     }
-    if (row->total_tokens < pool->least_total)
-        pool->least_total = row->total_tokens;
+    bound(pool, &pool->briefs[at], row->total_tokens);
 }
 
 /* ---- pools ---- */
@@ -196,7 +214,7 @@ static int enter_pool(struct picker_fleet *fleet, uint32_t slot)
     if (pool->n == pool->cap && grow(pool) < 0)
         return E_NOMEM;
     if (pool->n == 0)
-        pool->least_total = UINT64_MAX;
+        unbound(pool);
     fleet->slots[slot].pool = at;
     fleet->slots[slot].at = pool->n++;
     return 0;

@@ -41,7 +41,10 @@ struct pick_pool { /* the usable workers of one kind */
     uint32_t n, cap;
     struct pick_row *rows;
     struct pick_brief *briefs; /* [n] of the same workers */
-    uint64_t least_total;      /* none of the rows has a smaller total_tokens */
+    /* Bounds of all rows that were here since it was empty: none has less, or longer blocks. */
+    uint64_t least_total; /* total_tokens */
+    double least_rate_ns, least_prefill_ns;
+    uint32_t most_block_tokens;
 };
 
 struct fleet_slot {

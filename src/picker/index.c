@@ -31,7 +31,7 @@
 #include "base/rng.h"
 #include "picker/index_priv.h"
 
-#define AHEAD       8 /* blocks; the table's line is asked for then, the entry's at half of it */
+#define AHEAD       8 /* blocks; the table's line is asked for then, the entry's at half of it, and so on */
 #define SWEEP_SHARE 8 /* entries swept in each call, beside one for two blocks */
 #define NO_COLUMN   UINT16_MAX
 
@@ -185,31 +185,79 @@ static void vacate(struct picker_index *index, uint32_t hole)
     index->table[hole] = 0;
 }
 
-/* Asks for the memory that hashes[at] will need; at beyond the chain: nothing. */
-static void ask_table(const struct picker_index *index, const struct block_hash *hashes, size_t n, size_t at)
-{
-    if (at < n)
-        __builtin_prefetch(&index->table[tag_of(index, &hashes[at]) & index->mask]);
-}
+/* ---- a walk along a chain ---- */
 
-static void ask_entry(const struct picker_index *index, const struct block_hash *hashes, size_t n, size_t at)
-{
-    uint64_t place;
+/* Memory is asked for ahead of the walk, in three steps, each of which needs what the one before has fetched:
+ * the table's line, the entry it leads to, the entry's neighbours by use, whose links change when it moves or
+ * goes.  What changes in the table in between makes a hint useless at worst. */
+struct ahead {
+    const struct picker_index *index;
+    const struct block_hash *hashes;
+    size_t n;
+    bool is_reverse;
+    uint32_t tags[AHEAD]; /* of the next blocks, by step */
+};
 
-    if (at >= n)
+static void ask_table(struct ahead *ahead, size_t step)
+{
+    const struct picker_index *index = ahead->index;
+    uint32_t *tag = &ahead->tags[step % AHEAD];
+
+    if (step >= ahead->n)
         return;
-    place = index->table[tag_of(index, &hashes[at]) & index->mask];
-    if (place != 0)
-        __builtin_prefetch(&index->entries[(uint32_t)place - 1]);
+    *tag = tag_of(index, &ahead->hashes[ahead->is_reverse ? ahead->n - 1 - step : step]);
+    __builtin_prefetch(&index->table[*tag & index->mask]);
 }
 
-static void ask_first(const struct picker_index *index, const struct block_hash *hashes, size_t n,
-                      bool is_reverse)
+static struct index_entry *likely_entry(const struct ahead *ahead, size_t step)
 {
-    for (size_t i = 0; i < AHEAD && i < n; i++)
-        ask_table(index, hashes, n, is_reverse ? n - 1 - i : i);
-    for (size_t i = 0; i < AHEAD / 2 && i < n; i++)
-        ask_entry(index, hashes, n, is_reverse ? n - 1 - i : i);
+    const struct picker_index *index = ahead->index;
+    uint64_t place = step < ahead->n ? index->table[ahead->tags[step % AHEAD] & index->mask] : 0;
+
+    return place != 0 ? &index->entries[(uint32_t)place - 1] : NULL;
+}
+
+static void ask_entry(const struct ahead *ahead, size_t step)
+{
+    const struct index_entry *entry = likely_entry(ahead, step);
+
+    if (entry != NULL)
+        __builtin_prefetch(entry);
+}
+
+static void ask_neighbours(const struct ahead *ahead, size_t step)
+{
+    const struct index_entry *entry = likely_entry(ahead, step), *entries = ahead->index->entries;
+
+    if (entry == NULL)
+        return;
+    if (entry->older != INDEX_NONE)
+        __builtin_prefetch(&entries[entry->older]);
+    if (entry->newer != INDEX_NONE)
+        __builtin_prefetch(&entries[entry->newer]);
+}
+
+static void ahead_init(struct ahead *ahead, const struct picker_index *index, const struct block_hash *hashes,
+                       size_t n, bool is_reverse)
+{
+    ahead->index = index;
+    ahead->hashes = hashes;
+    ahead->n = n;
+    ahead->is_reverse = is_reverse;
+    for (size_t step = 0; step < AHEAD; step++)
+        ask_table(ahead, step);
+    for (size_t step = 0; step < AHEAD / 2; step++)
+        ask_entry(ahead, step);
+}
+
+/* The tag of this step's block; asks for what later ones will need. */
+static inline uint32_t ahead_step(struct ahead *ahead, size_t step)
+{
+    uint32_t tag = ahead->tags[step % AHEAD];
+
+    ask_table(ahead, step + AHEAD);
+    ask_entry(ahead, step + AHEAD / 2);
+    return tag;
 }
 
 /* ---- entries ---- */
@@ -255,10 +303,10 @@ static bool is_expired(const struct picker_index *index, const struct index_entr
     return now_ns - entry->used_ns > index->lifetime_ns;
 }
 
-static struct index_entry *find_live(struct picker_index *index, const struct block_hash *hash,
+static struct index_entry *find_live(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
                                      uint64_t now_ns)
 {
-    uint32_t at, place = find(index, hash, tag_of(index, hash), &at);
+    uint32_t at, place = find(index, hash, tag, &at);
 
     if (at == INDEX_NONE)
         return NULL;
@@ -278,15 +326,15 @@ static void evict(struct picker_index *index)
     if (index->oldest == INDEX_NONE)
         return;
     next = &index->entries[index->oldest];
-    ask_table(index, &next->hash, 1, 0);
+    __builtin_prefetch(&index->table[tag_of(index, &next->hash) & index->mask]);
     if (next->newer != INDEX_NONE)
         __builtin_prefetch(&index->entries[next->newer]);
 }
 
 /* A new entry without holders: the caller gives it one at once. */
-static struct index_entry *add(struct picker_index *index, const struct block_hash *hash)
+static struct index_entry *add(struct picker_index *index, const struct block_hash *hash, uint32_t tag)
 {
-    uint32_t tag = tag_of(index, hash), at, ignored;
+    uint32_t at, ignored;
     struct index_entry *entry;
 
     if (index->n_live == index->max_entries)
@@ -308,49 +356,79 @@ static struct index_entry *add(struct picker_index *index, const struct block_ha
 
 /* ---- what is known ---- */
 
+/* The entry of a block that is used now, the newest of all; without holders if it is new. */
+static struct index_entry *touch(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
+                                 uint64_t now_ns)
+{
+    struct index_entry *entry = find_live(index, hash, tag, now_ns);
+
+    if (entry == NULL) {
+        entry = add(index, hash, tag);
+    } else if (index->newest != (uint32_t)(entry - index->entries)) {
+        unlink_entry(index, entry);
+        link_newest(index, entry);
+    }
+    entry->used_ns = now_ns;
+    return entry;
+}
+
+static uint16_t column_to_learn(struct picker_index *index, uint32_t slot)
+{
+    uint16_t column = slot != PICKER_NONE ? index->column_of[slot] : NO_COLUMN;
+
+    if (column != NO_COLUMN)
+        index->is_used[column] = true;
+    return column;
+}
+
+void picker_index_learn_pair(struct picker_index *index, const uint32_t slots[2],
+                             const struct block_hash *hashes, size_t n, uint64_t now_ns)
+{
+    uint32_t n_slots = (slots[0] != PICKER_NONE) + (slots[1] != PICKER_NONE);
+    uint16_t columns[2];
+    struct ahead ahead;
+
+    picker_index_sweep(index, n_slots * (SWEEP_SHARE + (uint32_t)n / 2));
+    columns[0] = column_to_learn(index, slots[0]);
+    columns[1] = column_to_learn(index, slots[1]);
+    if (columns[0] == NO_COLUMN && columns[1] == NO_COLUMN)
+        return;
+    ahead_init(&ahead, index, hashes, n, true);
+    for (size_t step = 0; step < n; step++) {
+        uint32_t tag = ahead_step(&ahead, step);
+        struct index_entry *entry = touch(index, &hashes[n - 1 - step], tag, now_ns);
+
+        ask_neighbours(&ahead, step + AHEAD / 4);
+        for (int i = 0; i < 2; i++)
+            if (columns[i] != NO_COLUMN)
+                index_holders_add(&index->pages, entry, columns[i], &index->dead);
+    }
+}
+
 void picker_index_learn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns)
 {
-    uint16_t column = index->column_of[slot];
-
-    picker_index_sweep(index, SWEEP_SHARE + (uint32_t)n / 2);
-    if (column == NO_COLUMN)
-        return;
-    index->is_used[column] = true;
-    ask_first(index, hashes, n, true);
-    for (size_t i = n; i-- > 0;) {
-        struct index_entry *entry = find_live(index, &hashes[i], now_ns);
-
-        ask_table(index, hashes, n, i - AHEAD);
-        ask_entry(index, hashes, n, i - AHEAD / 2);
-        if (entry == NULL) {
-            entry = add(index, &hashes[i]);
-        } else if (index->newest != (uint32_t)(entry - index->entries)) {
-            unlink_entry(index, entry);
-            link_newest(index, entry);
-        }
-        entry->used_ns = now_ns;
-        index_holders_add(&index->pages, entry, column, &index->dead);
-    }
+    picker_index_learn_pair(index, (const uint32_t[2]){slot, PICKER_NONE}, hashes, n, now_ns);
 }
 
 void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
                           size_t from, size_t n)
 {
     uint16_t column = index->column_of[slot];
+    struct ahead ahead;
 
     if (from >= n)
         return;
-    picker_index_sweep(index, SWEEP_SHARE + (uint32_t)(n - from) / 2);
+    hashes += from;
+    n -= from;
+    picker_index_sweep(index, SWEEP_SHARE + (uint32_t)n / 2);
     if (column == NO_COLUMN)
         return;
-    ask_first(index, hashes + from, n - from, false);
-    for (size_t i = from; i < n; i++) {
-        uint32_t at, place;
+    ahead_init(&ahead, index, hashes, n, false);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t at, place = find(index, &hashes[i], ahead_step(&ahead, i), &at);
 
-        ask_table(index, hashes, n, i + AHEAD);
-        ask_entry(index, hashes, n, i + AHEAD / 2);
-        place = find(index, &hashes[i], tag_of(index, &hashes[i]), &at);
+        ask_neighbours(&ahead, i + AHEAD / 4);
         if (at == INDEX_NONE)
             continue;
         index_holders_remove(&index->pages, &index->entries[at], column);
@@ -404,14 +482,13 @@ void picker_index_match(struct picker_index *index, const struct block_hash *has
     const struct index_entry *entry, *last = NULL;
     struct index_set live, gone;
     bool has_gone = false;
+    struct ahead ahead;
     size_t i = 0;
 
     memset(blocks_out, 0, n_slots * sizeof(*blocks_out));
-    ask_first(index, hashes, n, false);
+    ahead_init(&ahead, index, hashes, n, false);
     for (; i < n; i++, last = entry) {
-        ask_table(index, hashes, n, i + AHEAD);
-        ask_entry(index, hashes, n, i + AHEAD / 2);
-        entry = find_live(index, &hashes[i], now_ns);
+        entry = find_live(index, &hashes[i], ahead_step(&ahead, i), now_ns);
         if (entry == NULL)
             break;
         if (last == NULL) {
@@ -434,7 +511,7 @@ void picker_index_match(struct picker_index *index, const struct block_hash *has
 
 uint32_t picker_index_sole(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
 {
-    const struct index_entry *entry = find_live(index, hash, now_ns);
+    const struct index_entry *entry = find_live(index, hash, tag_of(index, hash), now_ns);
     uint32_t found = PICKER_NONE;
     struct index_set holders;
 

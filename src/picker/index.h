@@ -30,6 +30,9 @@ void picker_index_free(struct picker_index *index);
 /* Worker `slot` holds blocks hashes[0..n) from now on. */
 void picker_index_learn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns);
+/* The same of two workers at once; PICKER_NONE (picker.h) among them: of the other alone. */
+void picker_index_learn_pair(struct picker_index *index, const uint32_t slots[2],
+                             const struct block_hash *hashes, size_t n, uint64_t now_ns);
 /* For every slot < n_slots: how many leading blocks of the chain it holds. */
 void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns, uint32_t *blocks_out, uint32_t n_slots);

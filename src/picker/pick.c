@@ -37,6 +37,7 @@
 #define ANSWER_TOKENS_GUESS 64
 #define UNLOADED_SLACK      2
 #define OVERFLOW_DIVISOR    2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
+#define FEW_DIVISOR         8 /* of a prompt: up to an eighth of it is little */
 #define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
 
 struct side { /* one worker's term */
@@ -243,15 +244,47 @@ static inline bool has_briefs(const struct scan *scan, const struct pick_pool *p
                                    : what == DECODE_HALVES && pool->role == PICKER_DECODE);
 }
 
-/* Rows that can be half of a pair only, and would not be the best one so far, are not looked at. */
+/* Most workers hold little of a prompt, its first block perhaps, which many begin with.  For those of a pool
+ * that hold up to few_blocks the tokens cost least_ns or more, and none of them could compute the rest
+ * quickly enough to do it alone. */
+struct few {
+    uint32_t few_blocks;
+    int64_t least_ns;
+    bool is_known;
+};
+
+static inline struct few know_few(const struct scan *scan, const struct pick_pool *pool, enum what what)
+{
+    uint32_t few_blocks = 1 + scan->n_tokens / FEW_DIVISOR / pool->most_block_tokens;
+    uint64_t cached = (uint64_t)few_blocks * pool->most_block_tokens;
+    uint32_t n = cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
+
+    return (struct few){.few_blocks = few_blocks,
+                        .least_ns = pick_ns(n * pool->least_rate_ns),
+                        .is_known = what == PREFILL_HALVES || !is_short(scan, n, pool->least_prefill_ns, 0)};
+}
+
+/* What fixed_ns of such a worker must not exceed if it is to be as good as the best so far. */
+static inline int64_t most_fixed_ns(const struct few *few, const struct side *half, int64_t times)
+{
+    return few->is_known && half->row != NULL && times > 0 ? (half->cost_ns - few->least_ns) / times
+                                                           : INT64_MAX;
+}
+
+/* Rows that can be half of a pair only, and would not be the best one so far, are not looked at, and most of
+ * their briefs no further than to what does not depend on the request. */
 static inline __attribute__((always_inline)) void scan_briefs(const struct scan *scan,
                                                               const struct pick_pool *pool, enum what what,
                                                               struct side *lone, struct side *half)
 {
-    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens;
+    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens, most_ns = INT64_MAX;
+    const struct few few = know_few(scan, pool, what);
 
     for (uint32_t i = 0; i < pool->n; i++) {
         const struct pick_brief *brief = &pool->briefs[i];
+
+        if (brief->fixed_ns > most_ns && scan->cached_blocks[brief->slot] <= few.few_blocks)
+            continue;
         uint32_t n = uncached(scan, brief->slot, brief->block_tokens);
         int64_t cost_ns = pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
 
@@ -259,6 +292,7 @@ static inline __attribute__((always_inline)) void scan_briefs(const struct scan 
             (what == PREFILL_HALVES || !is_short(scan, n, brief->prefill_ns, brief->n_running)))
             continue;
         try_row(scan, &pool->rows[i], what, lone, half);
+        most_ns = most_fixed_ns(&few, half, times);
     }
 }
 

@@ -14,7 +14,6 @@ static void book(const struct picker_place *place, uint32_t slot, uint64_t prefi
                  struct picker_booking *out)
 {
     picker_fleet_charge(place->fleet, slot, prefill_tokens, place->request.n_tokens);
-    picker_index_learn(place->index, slot, place->hashes, place->n_hashes, place->now_ns);
     *out = (struct picker_booking){slot, prefill_tokens, place->request.n_tokens};
 }
 
@@ -23,6 +22,8 @@ void picker_place_book(const struct picker_place *place, struct picker_booking *
 {
     const struct picker_choice *choice = &place->choice;
 
+    picker_index_learn_pair(place->index, (const uint32_t[2]){choice->prefill, choice->decode}, place->hashes,
+                            place->n_hashes, place->now_ns);
     *prefill_out = (struct picker_booking){.slot = PICKER_NONE};
     if (choice->prefill != PICKER_NONE)
         book(place, choice->prefill, choice->uncached_tokens, prefill_out);

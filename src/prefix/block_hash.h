@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Content addresses of KV blocks: BLAKE2s-128 keyed with the cluster's prefix key, chained over
+/* Content addresses of KV blocks: SHA-256 cut to 128 bits, keyed with the cluster's prefix key, chained over
  * (model fingerprint, tenant salt, parent, tokens), so that equal hashes mean equal prefixes and nobody
  * without the key can make or test one.  A full block only; the unfinished tail has no hash.
  *
@@ -27,7 +27,8 @@ int prefix_key_derive(const uint8_t cluster_key[32], const char *model_fingerpri
 /* Hashes the full blocks of tokens; hashes_out has room for n_tokens / block_tokens.  Returns how many. */
 size_t prefix_hash_chain(const struct prefix_key *key, const uint32_t *tokens, size_t n_tokens,
                          uint32_t block_tokens, struct block_hash *hashes_out);
-/* One step: the hash of a block given its parent's (NULL for the first).  Returns 0. */
+/* One step: the hash of a block given its parent's (NULL for the first), whose place may be out.  Returns 0.
+ */
 int prefix_hash_block(const struct prefix_key *key, const struct block_hash *parent, const uint32_t *tokens,
                       uint32_t n_tokens, struct block_hash *out);
 

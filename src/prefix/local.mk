@@ -3,7 +3,12 @@ noinst_LIBRARIES += libprefix.a
 libprefix_a_SOURCES = src/prefix/block_hash.h src/prefix/block_hash.c
 libprefix_a_SOURCES += src/prefix/block_events.h src/prefix/block_events.c
 libprefix_a_SOURCES += src/prefix/tenant.h src/prefix/tenant.c
-libprefix_a_SOURCES += src/prefix/blake2s_priv.h src/prefix/blake2s.c
+libprefix_a_SOURCES += src/prefix/sha256_priv.h src/prefix/sha256.c
+if KERNELS_X86
+libprefix_a_SOURCES += src/prefix/sha256_x86.c
+else
+libprefix_a_SOURCES += src/prefix/sha256_other.c
+endif
 
 EXTRA_DIST += tests/unit/prefix/vectors.py
 if HAVE_CMOCKA

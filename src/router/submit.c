@@ -4,7 +4,9 @@
  * derives from a sequence's tokens (penalties, the place in the answer's shape), it derives from those. */
 #include "router/router_priv.h"
 
+#include <endian.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 
@@ -23,8 +25,11 @@ static int lists_init(struct lists *lists, const struct gen_job *spec)
                             .bias = calloc(sample->n_bias + (size_t)1, sizeof(float))};
     if (lists->tokens == NULL || lists->bias_ids == NULL || lists->bias == NULL)
         return E_NOMEM;
-    for (uint32_t i = 0; i < spec->n_tokens; i++)
-        put_u32(lists->tokens + (size_t)4 * i, spec->tokens[i]);
+    for (uint32_t i = 0; i < spec->n_tokens; i++) {
+        uint32_t image = htole32(spec->tokens[i]);
+
+        memcpy(lists->tokens + (size_t)4 * i, &image, sizeof(image));
+    }
     for (uint32_t i = 0; i < sample->n_bias; i++) {
         lists->bias_ids[i] = sample->bias[i].id;
         lists->bias[i] = sample->bias[i].bias;

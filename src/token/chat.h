@@ -122,9 +122,8 @@ int chat_render(const struct chat_format *format, const struct chat_prompt *prom
  * answered, so a conversation that was edited, or is not shown as it was, is rendered as it is given. */
 int chat_render_extras(const struct chat_format *format, const struct chat_prompt *prompt,
                        struct chat_extras *extras, struct fault *fault, struct token_ids *out);
-/* A sum that tells token sequences apart; goes on from an earlier one (CHAT_SUM_EMPTY: of none). */
-#define CHAT_SUM_EMPTY UINT64_C(0x9e3779b97f4a7c15)
-uint64_t chat_sum(uint64_t sum, const token_id *ids, size_t n);
+/* A sum that tells token sequences apart: in this process's memory only, since it depends on byte order. */
+uint64_t chat_sum(const token_id *ids, size_t n);
 /* The same as text with control tokens spelled out, for people and tests. */
 int chat_render_text(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
                      struct buf *out);

@@ -21,6 +21,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 struct extent { /* of a message in the text; first is SIZE_MAX: not shown */
     size_t first, end;
@@ -39,18 +40,33 @@ struct splice { /* one call */
     size_t n_watches, passed_watches;
     size_t at; /* the text before it is done */
     size_t max_n;
-    size_t n_summed; /* of out */
-    uint64_t sum;
+    XXH3_state_t *sum; /* of out's first n_summed */
+    size_t n_summed;
     struct token_ids *out;
 };
 
-uint64_t chat_sum(uint64_t sum, const token_id *ids, size_t n)
+uint64_t chat_sum(const token_id *ids, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        sum = (sum ^ ids[i]) * UINT64_C(0xff51afd7ed558ccd);
-        sum ^= sum >> 32;
-    }
-    return sum;
+    return XXH3_64bits(ids, n * sizeof(*ids));
+}
+
+/* The sum of out's first n, which are no fewer than at the call before; from the first again after
+ * sum_again().
+ */
+static uint64_t sum_to(struct splice *splice, size_t n)
+{
+    const token_id *ids = splice->out->ids;
+
+    if (n > splice->n_summed)
+        XXH3_64bits_update(splice->sum, ids + splice->n_summed, (n - splice->n_summed) * sizeof(*ids));
+    splice->n_summed = n;
+    return XXH3_64bits_digest(splice->sum);
+}
+
+static void sum_again(struct splice *splice)
+{
+    XXH3_64bits_reset(splice->sum);
+    splice->n_summed = 0;
 }
 
 static uint32_t mark_at(const struct splice *splice, size_t at)
@@ -65,9 +81,9 @@ static size_t run_end(const struct splice *splice, size_t at)
 
     if (splice->text.marks == NULL)
         return splice->text.len_bytes;
-    for (uint64_t two, same = (uint64_t)mark << 32 | mark; splice->text.len_bytes - at >= 2; at += 2) {
-        memcpy(&two, &splice->text.marks[at], sizeof(two));
-        if (two != same)
+    for (uint64_t some[4], same = (uint64_t)mark << 32 | mark; splice->text.len_bytes - at >= 8; at += 8) {
+        memcpy(some, &splice->text.marks[at], sizeof(some));
+        if (((some[0] ^ same) | (some[1] ^ same) | (some[2] ^ same) | (some[3] ^ same)) != 0)
             break;
     }
     while (at < splice->text.len_bytes && splice->text.marks[at] == mark)
@@ -321,11 +337,8 @@ static int try_drawn(struct splice *splice, struct chat_drawn *drawn)
     int rc = encode_to(splice, boundary);
     if (rc != 0)
         return rc;
-    splice->sum =
-        chat_sum(splice->sum, splice->out->ids + splice->n_summed, splice->out->n - splice->n_summed);
-    splice->n_summed = splice->out->n;
     if ((drawn->needs_thinking && !drawn->shows_thinking) || splice->out->n != drawn->base_tokens ||
-        splice->sum != drawn->base_sum || would_add_blank(splice, drawn) ||
+        sum_to(splice, splice->out->n) != drawn->base_sum || would_add_blank(splice, drawn) ||
         !opens_alike(splice, drawn, boundary, splice->extents[drawn->message].first))
         return 0;
     return put_drawn(splice, drawn, close);
@@ -333,18 +346,13 @@ static int try_drawn(struct splice *splice, struct chat_drawn *drawn)
 
 static void tell_places(struct splice *splice, struct chat_extras *extras)
 {
-    uint64_t sum = CHAT_SUM_EMPTY;
     size_t n = 0;
 
+    sum_again(splice);
     for (size_t i = 0; i < extras->n_places; i++) {
-        size_t to = splice->watches[i].n;
-
-        if (to > n) {
-            sum = chat_sum(sum, splice->out->ids + n, to - n);
-            n = to;
-        }
+        n = splice->watches[i].n > n ? splice->watches[i].n : n;
         extras->places[i].n_tokens = (uint32_t)n;
-        extras->places[i].sum = sum;
+        extras->places[i].sum = sum_to(splice, n);
     }
 }
 
@@ -355,11 +363,13 @@ int chat_splice(const struct chat_format *format, const struct chat_prompt *prom
                             .text = text,
                             .n_messages = prompt->n_messages,
                             .max_n = extras->max_ids,
-                            .sum = CHAT_SUM_EMPTY,
+                            .sum = XXH3_createState(),
                             .out = out};
     size_t piece_ends[CHAT_MAX_PLACES] = {0};
-    int rc = read_text(&splice, extras, piece_ends);
+    int rc = splice.sum == NULL ? E_NOMEM : read_text(&splice, extras, piece_ends);
 
+    if (rc == 0)
+        sum_again(&splice);
     if (rc == 0)
         find_places(&splice, extras, piece_ends);
     for (size_t i = 0; i < extras->n_drawn && rc == 0; i++) {
@@ -371,6 +381,7 @@ int chat_splice(const struct chat_format *format, const struct chat_prompt *prom
         rc = encode_to(&splice, text.len_bytes);
     if (rc == 0)
         tell_places(&splice, extras);
+    XXH3_freeState(splice.sum);
     free(splice.extents);
     free(splice.next_first);
     free(splice.spans);

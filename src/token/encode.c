@@ -22,7 +22,10 @@
 #include "base/str.h"
 #include "token/word_cache.h"
 
+#include <string.h>
+
 #define MIN_CACHED_BYTES 4096 /* a text so long says words again */
+#define GUESSED_BYTES    4    /* of a token: few vocabularies have shorter ones */
 
 struct run { /* one call */
     const struct tokenizer *tokenizer;
@@ -51,16 +54,17 @@ static int emit(struct run *run, token_id id)
     return 0;
 }
 
-static int emit_all(struct run *run, const token_id *ids, unsigned n)
+/* ids has room for WORD_CACHE_IDS, of which n count: where there is place for all, all are copied, since a
+ * copy of one size needs no branch on n. */
+static int emit_known(struct run *run, const token_id *ids, unsigned n)
 {
     struct token_ids *out = run->out;
 
     if (n > run->max_n - out->n)
         return E_LIMIT;
-    if (n > out->cap - out->n)
+    if (out->cap - out->n < WORD_CACHE_IDS)
         return token_ids_append(out, ids, n);
-    for (unsigned i = 0; i < n; i++)
-        out->ids[out->n + i] = ids[i];
+    memcpy(out->ids + out->n, ids, WORD_CACHE_IDS * sizeof(*ids));
     out->n += n;
     return 0;
 }
@@ -111,21 +115,22 @@ static int merge_word(struct run *run, struct bytes word)
     return rc;
 }
 
-static int encode_word(struct run *run, struct bytes word)
+/* text[at, end) */
+static int encode_word(struct run *run, struct bytes text, size_t at, size_t end)
 {
     const token_id *ids = NULL;
     size_t before = run->out->n;
     unsigned n;
     int rc;
 
-    if (word.len_bytes == 1)
-        return emit(run, run->tokenizer->byte_ids[word.data[0]]);
-    n = word_cache_get(run->cache, word, &ids);
+    if (end - at == 1)
+        return emit(run, run->tokenizer->byte_ids[text.data[at]]);
+    n = word_cache_get(run->cache, text, at, end - at, &ids);
     if (n > 0)
-        return emit_all(run, ids, n);
-    rc = merge_word(run, word);
+        return emit_known(run, ids, n);
+    rc = merge_word(run, bytes_of(text.data + at, end - at));
     if (rc == 0)
-        word_cache_put(run->cache, word, run->out->ids + before, run->out->n - before);
+        word_cache_put(run->cache, text, at, end - at, run->out->ids + before, run->out->n - before);
     return rc;
 }
 
@@ -135,11 +140,10 @@ static int encode_words(struct run *run, struct bytes text, size_t from)
     int rc = 0;
 
     pretok_begin(&words, run->tokenizer->pretok, text);
-    for (size_t at = 0; at < text.len_bytes && rc == 0;) {
-        size_t end = pretok_next(&words);
+    for (size_t at = 0, end; at < text.len_bytes && rc == 0; at = end) {
+        end = pretok_next(&words);
         pass(run, from + end);
-        rc = encode_word(run, bytes_of(text.data + at, end - at));
-        at = end;
+        rc = encode_word(run, text, at, end);
     }
     return rc;
 }
@@ -294,12 +298,16 @@ static int encode_text(struct run *run, struct bytes text)
     size_t from = 0, at = 0;
     int rc = 0;
 
-    const uint32_t *from_byte = run->tokenizer->special_from;
+    const bool *begins_special = run->tokenizer->begins_special;
 
-    while (at < text.len_bytes && rc == 0) {
-        unsigned byte = text.data[at];
-        const struct special *special = from_byte[byte] == from_byte[byte + 1] ? NULL : match(run, text, at);
+    while (rc == 0) {
+        const struct special *special;
 
+        while (at < text.len_bytes && !begins_special[text.data[at]])
+            at++;
+        if (at == text.len_bytes)
+            break;
+        special = match(run, text, at);
         if (special == NULL) {
             at++;
             continue;
@@ -324,6 +332,11 @@ static int run_text(struct run *run, struct bytes text, size_t max_ids, bool add
     run->max_n = max_ids > SIZE_MAX - before ? SIZE_MAX : before + max_ids;
     if (text.len_bytes >= MIN_CACHED_BYTES && run->tokenizer->family == TOKEN_FAMILY_BPE)
         run->cache = word_cache_new();
+    if (text.len_bytes >= MIN_CACHED_BYTES) {
+        size_t guess = text.len_bytes / GUESSED_BYTES;
+
+        rc = rc != 0 ? rc : token_ids_reserve(run->out, guess < max_ids ? guess : max_ids);
+    }
     if (rc == 0 && adds_bos)
         rc = emit(run, run->tokenizer->bos);
     if (rc == 0)

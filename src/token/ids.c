@@ -17,7 +17,7 @@ void token_ids_fini(struct token_ids *ids)
     *ids = (struct token_ids){0};
 }
 
-static int reserve(struct token_ids *ids, size_t more)
+int token_ids_reserve(struct token_ids *ids, size_t more)
 {
     size_t cap = ids->cap < 32 ? 32 : ids->cap;
 
@@ -37,7 +37,7 @@ static int reserve(struct token_ids *ids, size_t more)
 
 int token_ids_push(struct token_ids *ids, token_id id)
 {
-    int rc = reserve(ids, 1);
+    int rc = token_ids_reserve(ids, 1);
 
     if (rc == 0)
         ids->ids[ids->n++] = id;
@@ -46,7 +46,7 @@ int token_ids_push(struct token_ids *ids, token_id id)
 
 int token_ids_append(struct token_ids *ids, const token_id *more, size_t n)
 {
-    int rc = reserve(ids, n);
+    int rc = token_ids_reserve(ids, n);
 
     if (rc != 0)
         return rc;

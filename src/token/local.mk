@@ -4,7 +4,7 @@ libtoken_a_SOURCES = src/token/tokenizer.h src/token/chat.h src/token/tokenizer_
 	src/token/tokenizer.c src/token/ids.c src/token/vocab.c src/token/alphabet.c \
 	src/token/pairs.c src/token/merges.c src/token/pieces.c src/token/merge.c \
 	src/token/merge_priv.h src/token/merge_large.c \
-	src/token/pretok_priv.h src/token/pretok.c src/token/pretok_match.c src/token/encode.c src/token/detok.c \
+	src/token/pretok_priv.h src/token/pretok.c src/token/pretok_match.c src/token/pretok_cased.c src/token/encode.c src/token/detok.c \
 	src/token/chat.c src/token/chat_context.c src/token/chat_probe.c src/token/chat_reshape.c \
 	src/token/chat_family.c src/token/chat_splice.c src/token/word_cache.h src/token/word_cache.c \
 	src/token/json_text.c \

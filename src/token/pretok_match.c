@@ -13,6 +13,8 @@
 #include "base/check.h"
 #include "base/str.h"
 
+#include <endian.h>
+#include <string.h>
 #include <utf8proc.h>
 
 enum char_class { CLASS_LETTER, CLASS_NUMBER, CLASS_SPACE, CLASS_OTHER, CLASS_END };
@@ -41,13 +43,28 @@ static inline bool is_ascii_letter(uint32_t code)
     return (code | 0x20) >= 'a' && (code | 0x20) <= 'z';
 }
 
+#define L CLASS_LETTER
+#define N CLASS_NUMBER
+#define S CLASS_SPACE
+#define O CLASS_OTHER
+static const uint8_t ascii_classes[128] = {
+    O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O,
+    O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, /* controls */
+    S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O,
+    N, N, N, N, N, N, N, N, N, N, O, O, O, O, O, O, /* to ? */
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L,
+    L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* @ to _ */
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L,
+    L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* ` on */
+};
+#undef L
+#undef N
+#undef S
+#undef O
+
 static inline enum char_class ascii_class(uint32_t code)
 {
-    if (is_ascii_letter(code))
-        return CLASS_LETTER;
-    if (code >= '0' && code <= '9')
-        return CLASS_NUMBER;
-    return code == ' ' || (code >= '\t' && code <= '\r') ? CLASS_SPACE : CLASS_OTHER;
+    return (enum char_class)ascii_classes[code];
 }
 
 static enum char_class class_of(uint32_t code)
@@ -136,6 +153,67 @@ static bool is_capital(uint32_t code)
 
 /* ---- runs ---- */
 
+#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* The first of eight bytes, low to high, whose highest bit is not set; 8: all are. */
+static inline size_t first_without(uint64_t marks)
+{
+    uint64_t others = ~marks & EACH(0x80);
+
+    return others == 0 ? 8 : (size_t)__builtin_ctzll(others) / 8;
+}
+
+/* Where a word ends cannot be foretold, and a branch not foretold costs more than eight bytes looked at
+ * together.  The sums carry into no other byte: what is added to has its highest bit cleared. */
+static size_t ascii_letters_end(struct bytes text, size_t at)
+{
+    uint64_t eight, small;
+
+    while (text.len_bytes - at >= sizeof(eight)) {
+        memcpy(&eight, text.data + at, sizeof(eight));
+        eight = le64toh(eight);
+        small = (eight & EACH(0x7f)) | EACH(0x20);
+        size_t n = first_without((small + EACH(0x80 - 'a')) & ~(small + EACH(0x7f - 'z')) & ~eight);
+        at += n;
+        if (n < sizeof(eight))
+            return at;
+    }
+    while (at < text.len_bytes && is_ascii_letter(text.data[at]))
+        at++;
+    return at;
+}
+
+static size_t blanks_end(struct bytes text, size_t at)
+{
+    uint64_t eight;
+
+    while (text.len_bytes - at >= sizeof(eight)) {
+        memcpy(&eight, text.data + at, sizeof(eight));
+        eight = le64toh(eight) ^ EACH(' ');
+        size_t n = first_without(~eight & ~((eight & EACH(0x7f)) + EACH(0x7f)));
+        at += n;
+        if (n < sizeof(eight))
+            return at;
+    }
+    while (at < text.len_bytes && text.data[at] == ' ')
+        at++;
+    return at;
+}
+
+/* The end of the run of letters that goes on at at. */
+static size_t letters_end(struct bytes text, size_t at)
+{
+    for (;;) {
+        at = ascii_letters_end(text, at);
+        if (at >= text.len_bytes || text.data[at] < 0x80)
+            return at;
+        struct peek here = look_wide(text, at);
+        if (here.class != CLASS_LETTER)
+            return at;
+        at = here.end;
+    }
+}
+
 /* The end of the run of class that begins at at, of at most max characters. */
 static size_t run_end(struct bytes text, size_t at, enum char_class class, size_t max)
 {
@@ -211,8 +289,12 @@ static size_t whitespace_end(struct bytes text, size_t at, bool keeps_newlines)
     while ((here = look(text, end)).class == CLASS_SPACE) {
         last = end;
         end = here.end;
-        if (is_newline(here.code))
+        if (is_newline(here.code)) {
             newline_end = end;
+        } else if (here.code == ' ' && text.len_bytes - end > 1 && text.data[end] == ' ') {
+            end = blanks_end(text, end);
+            last = end - 1;
+        }
     }
     if (keeps_newlines && newline_end > at)
         return newline_end;
@@ -254,7 +336,8 @@ size_t match_gpt2(struct bytes text, size_t at, unsigned param)
     struct peek word = here.code == ' ' ? look(text, here.end) : here;
     if (word.class == CLASS_SPACE || word.class == CLASS_END)
         return whitespace_end(text, at, false);
-    return run_end(text, word.end, word.class, SIZE_MAX);
+    return word.class == CLASS_LETTER ? letters_end(text, word.end)
+                                      : run_end(text, word.end, word.class, SIZE_MAX);
 }
 
 size_t match_llama3(struct bytes text, size_t at, unsigned param)
@@ -267,13 +350,13 @@ size_t match_llama3(struct bytes text, size_t at, unsigned param)
             return end;
     }
     if (here.class == CLASS_LETTER)
-        return run_end(text, here.end, CLASS_LETTER, SIZE_MAX);
+        return letters_end(text, here.end);
     if (here.class == CLASS_NUMBER)
         return run_end(text, here.end, CLASS_NUMBER, param - 1);
 
     struct peek next = look(text, here.end);
     if (!is_newline(here.code) && next.class == CLASS_LETTER)
-        return run_end(text, next.end, CLASS_LETTER, SIZE_MAX);
+        return letters_end(text, next.end);
 
     struct peek other = here.code == ' ' ? next : here;
     if (other.class != CLASS_OTHER)
@@ -448,54 +531,10 @@ size_t match_falcon_punct(struct bytes text, size_t at, unsigned param)
     return set_end(text, at, is_falcon_punct);
 }
 
-struct range {
-    uint32_t first, last;
-};
-
-/* Letters with case, as of the Unicode version with which the vocabulary was made. */
-static const struct range deepseek_letters[] = {
-    {0x41, 0x5a},       {0x61, 0x7a},       {0xb5, 0xb5},       {0xc0, 0xd6},       {0xd8, 0xf6},
-    {0xf8, 0x1ba},      {0x1bc, 0x1bf},     {0x1c4, 0x293},     {0x295, 0x2af},     {0x370, 0x373},
-    {0x376, 0x377},     {0x37b, 0x37d},     {0x37f, 0x37f},     {0x386, 0x386},     {0x388, 0x38a},
-    {0x38c, 0x38c},     {0x38e, 0x3a1},     {0x3a3, 0x3f5},     {0x3f7, 0x481},     {0x48a, 0x52f},
-    {0x531, 0x556},     {0x10a0, 0x10c5},   {0x13a0, 0x13f5},   {0x13f8, 0x13fd},   {0x1c90, 0x1cba},
-    {0x1cbd, 0x1cbf},   {0x1d00, 0x1d2b},   {0x1d6b, 0x1d77},   {0x1d79, 0x1d9a},   {0x1e00, 0x1f15},
-    {0x1f18, 0x1f1d},   {0x1f20, 0x1f45},   {0x1f48, 0x1f4d},   {0x1f50, 0x1f57},   {0x1f59, 0x1f59},
-    {0x1f5b, 0x1f5b},   {0x1f5d, 0x1f5d},   {0x1f5f, 0x1f7d},   {0x1f80, 0x1fb4},   {0x1fb6, 0x1fbc},
-    {0x1fbe, 0x1fbe},   {0x1fc2, 0x1fc4},   {0x1fc6, 0x1fcc},   {0x1fd0, 0x1fd3},   {0x1fd6, 0x1fdb},
-    {0x1fe0, 0x1fec},   {0x1ff2, 0x1ff4},   {0x1ff6, 0x1ffc},   {0x2102, 0x2102},   {0x2107, 0x2107},
-    {0x210a, 0x2113},   {0x2115, 0x2115},   {0x2119, 0x211d},   {0x2124, 0x2124},   {0x2126, 0x2126},
-    {0x2128, 0x2128},   {0x212a, 0x212d},   {0x212f, 0x2134},   {0x2139, 0x2139},   {0x213c, 0x213f},
-    {0x2145, 0x2149},   {0x214e, 0x214e},   {0x2183, 0x2184},   {0x2c00, 0x2c7b},   {0x2c7e, 0x2ce4},
-    {0x2ceb, 0x2cee},   {0x2cf2, 0x2cf3},   {0xa640, 0xa66d},   {0xa680, 0xa69b},   {0xa722, 0xa76f},
-    {0xa771, 0xa787},   {0xa78b, 0xa78e},   {0xab70, 0xabbf},   {0xfb00, 0xfb06},   {0xfb13, 0xfb17},
-    {0xff21, 0xff3a},   {0xff41, 0xff5a},   {0x10400, 0x1044f}, {0x104b0, 0x104d3}, {0x104d8, 0x104fb},
-    {0x10c80, 0x10cb2}, {0x10cc0, 0x10cf2}, {0x118a0, 0x118df}, {0x1e900, 0x1e943},
-};
-
-static bool is_deepseek_letter(uint32_t code)
-{
-    size_t low = 0, high = ARRAY_LEN(deepseek_letters);
-
-    if (code < 0x80)
-        return is_ascii_letter(code);
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-
-        if (code < deepseek_letters[middle].first)
-            high = middle;
-        else if (code > deepseek_letters[middle].last)
-            low = middle + 1;
-        else
-            return true;
-    }
-    return false;
-}
-
 size_t match_deepseek_letters(struct bytes text, size_t at, unsigned param)
 {
     (void)param;
-    return spaced_set_end(text, at, is_deepseek_letter);
+    return spaced_set_end(text, at, pretok_is_cased);
 }
 
 static bool is_deepseek_punct(uint32_t code)

@@ -34,6 +34,8 @@ size_t match_deepseek_punct(struct bytes text, size_t at, unsigned param);   /* 
 size_t match_deepseek_cjk(struct bytes text, size_t at, unsigned param); /* [U+0800-U+9FA5 U+AC00-U+D7FF]+ */
 size_t match_kana_han(struct bytes text, size_t at, unsigned param);     /* [U+4E00-U+9FA5 U+3040-U+30FF]+ */
 
+bool pretok_is_cased(uint32_t code); /* a letter that has case, to DeepSeek's vocabulary */
+
 /* Where the whitespace at the end of text begins; text.len_bytes: there is none.  Looks back to from. */
 size_t trailing_space(struct bytes text, size_t from);
 

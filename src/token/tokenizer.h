@@ -17,6 +17,7 @@ struct token_ids { /* growable; a zeroed one is empty */
 };
 
 void token_ids_fini(struct token_ids *ids);
+int token_ids_reserve(struct token_ids *ids, size_t more); /* room for so many more; E_NOMEM */
 int token_ids_push(struct token_ids *ids, token_id id);
 int token_ids_append(struct token_ids *ids, const token_id *more, size_t n);
 

@@ -119,6 +119,7 @@ struct tokenizer {
 
     struct special *specials; /* sorted by spelling */
     uint32_t n_specials;
+    bool begins_special[256];   /* by first byte */
     uint32_t special_from[257]; /* those that begin with byte b: [special_from[b], special_from[b + 1]) */
 
     token_id *stop_ids;

@@ -283,6 +283,7 @@ static int make_specials(struct tokenizer *tokenizer)
         tokenizer->special_from[byte] = at;
         while (at < n && pool_get(&tokenizer->spellings, tokenizer->specials[at].id).data[0] == byte)
             at++;
+        tokenizer->begins_special[byte] = at > tokenizer->special_from[byte];
     }
     tokenizer->special_from[256] = at;
     return 0;

@@ -1,30 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table in which every word has one place; a later word with the same place takes it.
+/* A table in which every word has two places: the one of the two that was put there last, and the one before;
+ * a third takes the place of the latter.
  *
  * Merging costs about a microsecond for a word, and most words of a long text were there before.  The table
  * lives as long as one text is encoded and belongs to it alone, so nobody can learn from its speed what
  * others have sent. */
 #include "token/word_cache.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define N_SLOTS 4096 /* 196 KiB: stays near the core */
+#include "base/mem.h"
 
-struct slot {
+#define N_SETS 2048 /* 256 KiB in all: stays near the core */
+
+struct slot {         /* a cache line */
     uint64_t word[2]; /* find()'s key */
     uint8_t len_bytes;
     uint8_t n; /* 0: empty */
     token_id ids[WORD_CACHE_IDS];
 };
 
+_Static_assert(sizeof(struct slot) == MEM_CACHE_LINE, "a word, a cache line");
+
 struct word_cache {
-    struct slot slots[N_SLOTS];
+    struct slot sets[N_SETS][2];
 };
 
 struct word_cache *word_cache_new(void)
 {
-    return calloc(1, sizeof(struct word_cache));
+    return mem_aligned(MEM_CACHE_LINE, sizeof(struct word_cache));
 }
 
 void word_cache_free(struct word_cache *cache)
@@ -32,66 +38,68 @@ void word_cache_free(struct word_cache *cache)
     free(cache);
 }
 
-static uint64_t load(const uint8_t *at, size_t n)
+/* Sixteen bytes from text.data + at on, zeros where it ends. */
+static void load(struct bytes text, size_t at, uint64_t out[2])
 {
-    uint64_t loaded = 0;
-    uint32_t half;
+    size_t left = text.len_bytes - at;
 
-    if (n == sizeof(loaded)) {
-        memcpy(&loaded, at, sizeof(loaded));
-        return loaded;
-    }
-    memcpy(&half, at, sizeof(half));
-    return half;
+    out[0] = out[1] = 0;
+    if (left >= 2 * sizeof(*out)) /* two loads, and nothing that depends on the word's length */
+        memcpy(out, text.data + at, 2 * sizeof(*out));
+    else
+        memcpy(out, text.data + at, left);
+    out[0] = le64toh(out[0]);
+    out[1] = le64toh(out[1]);
 }
 
-/* With the length, the key says what the word is: its beginning and its end, which overlap in it. */
-static size_t find(struct bytes word, uint64_t key[2])
+/* The word's bytes and zeros.  With its length, that says what it is.  No branches: how long a word is cannot
+ * be foretold. */
+static size_t find(struct bytes text, size_t at, size_t n_bytes, uint64_t key[2])
 {
-    const uint8_t *data = word.data;
-    size_t n = word.len_bytes;
+    unsigned n_low = n_bytes < 8 ? (unsigned)n_bytes : 8, n_high = (unsigned)n_bytes - n_low;
     uint64_t mixed;
 
-    if (n >= 8) {
-        key[0] = load(data, 8);
-        key[1] = load(data + n - 8, 8);
-    } else if (n >= 4) {
-        key[0] = load(data, 4);
-        key[1] = load(data + n - 4, 4);
-    } else {
-        key[0] = n == 0 ? 0 : (uint64_t)data[0] << 16 | (uint64_t)data[n / 2] << 8 | data[n - 1];
-        key[1] = 0;
-    }
-    mixed = (key[0] ^ (key[1] + n) * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
-    return (size_t)(mixed >> 40) % N_SLOTS;
+    load(text, at, key);
+    key[0] &= UINT64_MAX >> (64 - 8 * n_low);
+    key[1] &= (UINT64_C(1) << 7 * n_high << n_high) - 1; /* in two steps: 64 at once is not defined */
+    mixed = (key[0] ^ (key[1] + n_bytes) * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
+    return (size_t)(mixed >> 40) % N_SETS;
 }
 
-unsigned word_cache_get(const struct word_cache *cache, struct bytes word, const token_id **ids_out)
+static inline bool holds(const struct slot *slot, const uint64_t key[2], size_t n_bytes)
 {
-    const struct slot *slot;
+    return ((slot->word[0] ^ key[0]) | (slot->word[1] ^ key[1]) | (slot->len_bytes ^ n_bytes)) == 0;
+}
+
+unsigned word_cache_get(const struct word_cache *cache, struct bytes text, size_t at, size_t n_bytes,
+                        const token_id **ids_out)
+{
+    const struct slot *set, *slot;
     uint64_t key[2];
 
-    if (cache == NULL || word.len_bytes > WORD_CACHE_BYTES)
+    if (cache == NULL || n_bytes > WORD_CACHE_BYTES)
         return 0;
-    slot = &cache->slots[find(word, key)];
-    if (slot->n == 0 || slot->word[0] != key[0] || slot->word[1] != key[1] ||
-        slot->len_bytes != word.len_bytes)
+    set = cache->sets[find(text, at, n_bytes, key)];
+    slot = set;
+    if (!holds(slot, key, n_bytes) && !holds(++slot, key, n_bytes))
         return 0;
     *ids_out = slot->ids;
     return slot->n;
 }
 
-void word_cache_put(struct word_cache *cache, struct bytes word, const token_id *ids, size_t n)
+void word_cache_put(struct word_cache *cache, struct bytes text, size_t at, size_t n_bytes,
+                    const token_id *ids, size_t n)
 {
-    struct slot *slot;
+    struct slot *set;
     uint64_t key[2];
 
-    if (cache == NULL || word.len_bytes > WORD_CACHE_BYTES || n == 0 || n > WORD_CACHE_IDS)
+    if (cache == NULL || n_bytes > WORD_CACHE_BYTES || n == 0 || n > WORD_CACHE_IDS)
         return;
-    slot = &cache->slots[find(word, key)];
-    slot->word[0] = key[0];
-    slot->word[1] = key[1];
-    slot->len_bytes = (uint8_t)word.len_bytes;
-    slot->n = (uint8_t)n;
-    memcpy(slot->ids, ids, n * sizeof(*ids));
+    set = cache->sets[find(text, at, n_bytes, key)];
+    set[1] = set[0];
+    set[0].word[0] = key[0];
+    set[0].word[1] = key[1];
+    set[0].len_bytes = (uint8_t)n_bytes;
+    set[0].n = (uint8_t)n;
+    memcpy(set[0].ids, ids, n * sizeof(*ids));
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a long conversation costs before it is handed on: parsing, looking for answers of ours, prompt.
  *
- *     bench_prompt MODEL.gguf [KIB [MESSAGES [REPEATS]]]
+ *     bench_prompt MODEL.gguf [KIB [MESSAGES [REPEATS [TEXT]]]]
  *
  * An agent's conversation of so many KiB (220) in so many messages (50), half of them calls of tools with
- * results, four cache breakpoints.  The prompt is made without the memory, and with all answers in it.
+ * results, four cache breakpoints.  The prompt is made without the memory, and with all answers in it.  What
+ * is said is drawn from a few words, or is what the file TEXT says, over and over.
  * Medians, in ms of processor time, on one thread. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
+#include "base/str.h"
 #include "front/record.h"
 #include "tests/bench/bench_help.h"
 
@@ -27,6 +29,8 @@ struct bench {
     struct gen_model model;
     struct memory *memory;
     struct rng rng;
+    struct buf said; /* TEXT; empty: drawn */
+    size_t at;       /* in it */
     size_t message_bytes;
     unsigned n_messages, repeats;
 };
@@ -49,6 +53,41 @@ static void open_model(struct bench *bench, const char *path)
     bench->model.block_tokens = 32;
 }
 
+static void read_text(struct bench *bench, const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char piece[4096];
+    size_t n;
+
+    if (file == NULL)
+        die(path);
+    while ((n = fread(piece, 1, sizeof(piece), file)) > 0)
+        buf_append(&bench->said, piece, n);
+    fclose(file);
+}
+
+static size_t char_begin(const struct bench *bench, size_t at)
+{
+    while (at < bench->said.len_bytes && (bench->said.data[at] & 0xc0) == 0x80)
+        at++;
+    return at;
+}
+
+/* The next n bytes or so of what the file says. */
+static void put_said(struct bench *bench, struct buf *out, size_t n)
+{
+    struct buf quoted = {0};
+    size_t end;
+
+    if (bench->at + n > bench->said.len_bytes)
+        bench->at = 0;
+    end = char_begin(bench, bench->at + n < bench->said.len_bytes ? bench->at + n : bench->said.len_bytes);
+    json_put_str(&quoted, bytes_of(bench->said.data + bench->at, end - bench->at));
+    buf_append(out, quoted.data + 1, quoted.len_bytes - 2);
+    buf_fini(&quoted);
+    bench->at = end;
+}
+
 /* Prose, code and escapes in about n bytes. */
 static void put_text(struct bench *bench, struct buf *out, size_t n)
 {
@@ -58,6 +97,10 @@ static void put_text(struct bench *bench, struct buf *out, size_t n)
         "line 17\\n", "and ",    "then ",      "router "};
     size_t end = out->len_bytes + n;
 
+    if (bench->said.len_bytes > 0) {
+        put_said(bench, out, n);
+        return;
+    }
     while (out->len_bytes < end)
         buf_append_str(out, words[rng_below(&bench->rng, sizeof(words) / sizeof(words[0]))]);
 }
@@ -86,6 +129,7 @@ static void put_message(struct bench *bench, struct buf *out, unsigned i, bool i
 static void put_request(struct bench *bench, struct buf *out, unsigned n)
 {
     rng_init(&bench->rng, 1);
+    bench->at = 0;
     buf_clear(out);
     buf_printf(
         out,
@@ -250,7 +294,9 @@ int main(int argc, char **argv)
     struct made made;
 
     if (argc < 2 || bench.n_messages < 4 || bench.repeats == 0 || bench.repeats > REPEATS_MAX)
-        die("bench_prompt MODEL.gguf [KIB [MESSAGES [REPEATS]]]");
+        die("bench_prompt MODEL.gguf [KIB [MESSAGES [REPEATS [TEXT]]]]");
+    if (argc > 5)
+        read_text(&bench, argv[5]);
     open_model(&bench, argv[1]);
     bench.n_messages |= 1; /* the last is the user's */
     bench.message_bytes = kib * 1024 / bench.n_messages;
@@ -267,6 +313,7 @@ int main(int argc, char **argv)
     printf("%zu answers in %zu KiB\n", memory_count(bench.memory), memory_bytes(bench.memory) / 1024);
     memory_free(bench.memory);
     buf_fini(&body);
+    buf_fini(&bench.said);
     chat_format_free(bench.model.chat);
     tokenizer_unref(bench.model.tokenizer);
     return 0;

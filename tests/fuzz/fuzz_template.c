@@ -138,7 +138,7 @@ static void check_extras(const struct chat_format *format, const struct chat_pro
     ASSERT(same.n == ids->n && (ids->n == 0 || memcmp(same.ids, ids->ids, ids->n * sizeof(*ids->ids)) == 0));
     for (size_t i = 0; i < extras.n_places; i++) {
         ASSERT(places[i].n_tokens <= ids->n && (i == 0 || places[i].n_tokens >= places[i - 1].n_tokens));
-        ASSERT(places[i].sum == chat_sum(CHAT_SUM_EMPTY, ids->ids, places[i].n_tokens));
+        ASSERT(places[i].sum == chat_sum(ids->ids, places[i].n_tokens));
         if (places[i].text_bytes > 0 || prompt->messages[i].role != CHAT_ASSISTANT || extras.n_drawn > 0)
             continue;
         drawn[extras.n_drawn++] = (struct chat_drawn){.message = i,

@@ -51,14 +51,32 @@ void jinja_fail(struct jinja *jinja, int rc, const char *format, ...)
         jinja->rc = fault_set(jinja->fault, rc, "line %u: %s", jinja->line, text);
 }
 
+static void fail_memory(struct jinja *jinja)
+{
+    jinja_fail(jinja, E_LIMIT, "rendering takes more than %zu bytes of memory", jinja->arena.limit_bytes);
+}
+
 void *jinja_take(struct jinja *jinja, size_t len_bytes)
 {
     if (jinja->rc != 0)
         return NULL;
     void *piece = arena_take(&jinja->arena, len_bytes);
     if (piece == NULL)
-        jinja_fail(jinja, E_LIMIT, "rendering takes more than %zu bytes of memory", jinja->arena.limit_bytes);
+        fail_memory(jinja);
     return piece;
+}
+
+const void *jinja_keep(struct jinja *jinja, struct buf *buf)
+{
+    const void *kept = NULL;
+
+    if (jinja->rc == 0 && buf->data != NULL) {
+        kept = arena_keep(&jinja->arena, buf->data, buf->len_bytes);
+        *buf = (struct buf){0};
+        if (kept == NULL)
+            fail_memory(jinja);
+    }
+    return kept;
 }
 
 bool jinja_charge(struct jinja *jinja, uint64_t steps)

@@ -44,6 +44,9 @@ struct jinja {
 /* Notes the first failure, as "line N: ...". */
 __attribute__((format(printf, 3, 4))) void jinja_fail(struct jinja *jinja, int rc, const char *format, ...);
 void *jinja_take(struct jinja *jinja, size_t len_bytes); /* zeroed; NULL after a failure was noted */
+/* What the buffer holds, now the rendering's, which frees it; the buffer is empty.  NULL: it was empty, or a
+ * failure was noted. */
+const void *jinja_keep(struct jinja *jinja, struct buf *buf);
 /* Counts work; false: there was a failure, or it was too much. */
 bool jinja_charge(struct jinja *jinja, uint64_t steps);
 bool jinja_enter(struct jinja *jinja); /* a level deeper; leave only after true */

@@ -14,6 +14,8 @@
 
 #include <string.h>
 
+#define KEPT_BYTES ((size_t)32 << 10) /* a text so long is not copied to where it stays */
+
 struct text text_in(struct value value)
 {
     return value.kind == VALUE_TEXT ? *value.text : (struct text){0};
@@ -182,8 +184,10 @@ static void put_marks(struct build *build, const uint32_t *marks, uint32_t mark,
     uint32_t *to = (uint32_t *)(void *)(buf->data + buf->len_bytes); /* a whole number of marks in */
     if (marks != NULL)
         memcpy(to, marks, n * sizeof(mark));
-    for (size_t i = 0; marks == NULL && i < n; i++)
+    for (size_t i = 0; marks == NULL && i < n && i < 16; i++)
         to[i] = mark;
+    for (size_t i = 16; marks == NULL && i < n; i *= 2) /* what is there already, once more */
+        memcpy(to + i, to, (i < n - i ? i : n - i) * sizeof(mark));
     buf->len_bytes += n * sizeof(mark);
 }
 
@@ -242,8 +246,13 @@ struct value build_end(struct build *build)
     size_t marks_bytes = build->is_mixed ? text.len_bytes * sizeof(*text.marks) : 0;
     uint8_t *copy = NULL;
 
+    if (text.len_bytes >= KEPT_BYTES) {
+        text.marks = build->is_mixed ? jinja_keep(jinja, &build->marks) : NULL;
+        text.data = jinja_keep(jinja, &build->data);
+        jinja->made_bytes -= text.len_bytes - build->data.len_bytes;
+    }
     /* The marks come first: they are what has to be aligned. */
-    if (jinja->rc == 0 && text.len_bytes > 0)
+    if (jinja->rc == 0 && text.len_bytes > 0 && text.data == NULL)
         copy = jinja_take(jinja, marks_bytes + text.len_bytes);
     if (copy != NULL) {
         if (build->is_mixed) {

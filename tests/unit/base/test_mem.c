@@ -119,12 +119,30 @@ static void arena_keeps_its_limit(void **state)
     arena_fini(&arena);
 }
 
+static void arena_frees_what_it_keeps(void **state)
+{
+    struct arena arena;
+
+    arena_init(&arena, 1000);
+    for (int i = 0; i < 4; i++) {
+        char *given = malloc(200);
+
+        assert_ptr_equal(arena_keep(&arena, given, 200), given);
+        given[199] = (char)i;
+    }
+    assert_true(arena.used_bytes >= 800);
+    assert_null(arena_keep(&arena, malloc(200), 200));
+    assert_non_null(arena_take(&arena, 16));
+    arena_fini(&arena);
+    assert_int_equal(arena.used_bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regions_of_all_kinds),     cmocka_unit_test(a_shared_region_keeps_its_size),
         cmocka_unit_test(aligned_memory_is_zeroed), cmocka_unit_test(arena_pieces_do_not_overlap),
-        cmocka_unit_test(arena_keeps_its_limit),
+        cmocka_unit_test(arena_keeps_its_limit),    cmocka_unit_test(arena_frees_what_it_keeps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,6 +114,9 @@ def texts(rng, n_random, every):
     for _ in range(n_random):
         chosen = rng.sample(pools, rng.randint(1, 5))
         yield "".join(rng.choice(rng.choice(chosen)) for _ in range(rng.randint(1, 40)))
+    for n in range(1, 20):  # runs around the eight bytes that are looked at together
+        yield "%s's%sé%sé%s\n%s\n%s%s9%s\u00a0%s" % ("x" * n, " " * n, "Y" * n, "z" * n, " " * n, " " * n, "w" * n, "." * n, " " * n)
+        yield "a" * n + "[" + "Z" * n + "@" + "z" * n + "`" + " " * n + "!" + "a" * n + "{" + " " * n + "\x7f" + " " * n + "é" + " " * n
     yield from ["'", "''s", "'S'LL", " 's", "  '", "\n\n a", " \n ", "\t\t", "\u3000\u3000a", "a\u3000", "A\u0301B",
                 "中AAAa", "中AAA", "ABc中D", "\u0301AB", " \u0301AB'", "x'sx", "$a$$b", "…a", "/\n/\n//a", "1\u0301", "\x00a\x00\x00"]
 

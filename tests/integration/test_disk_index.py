@@ -81,6 +81,30 @@ def a_restarted_worker_gets_its_prompts_back():
         c.assert_quiet()
 
 
+def a_prefill_worker_reads_for_its_pair():
+    with Cluster() as c:
+        router = c.router()
+        reader = c.worker("prefill", kv__disk_size="256MiB", kv__disk_path=c.dir + "/store")
+        other, decode = c.worker("prefill"), c.worker("decode")
+        c.wait_ready(prefill=2, decode=1)
+        use_only(c, [reader.name, decode.name])
+        first = ask(c, PROMPTS[0])
+        saved(reader)
+        for worker in (reader, decode):
+            worker.kill()
+            ready(worker.start())
+        use_only(c, [reader.name, other.name, decode.name])
+        until("its disk is not known", lambda: known(router)["disk"] > 0)
+        before = computed(other)
+        answer = ask(c, PROMPTS[0])
+        assert answer.text == first.text
+        assert answer.proof["reused"] > BLOCK and answer.proof["transferred"] > 0, answer.proof
+        assert answer.usage["cache_read_input_tokens"] > BLOCK, answer.usage
+        until("not counted", lambda: disk(reader, "read") > 0)
+        assert computed(other) == before and router.metric("baton_router_reads_total") == 1
+        c.assert_quiet()
+
+
 def an_evicted_prompt_is_read_back():
     """Events, not a snapshot, say that it is on disk now."""
     with Cluster() as c:
@@ -136,5 +160,5 @@ def saved_or_full(worker):
 
 
 if __name__ == "__main__":
-    main([a_restarted_worker_gets_its_prompts_back, an_evicted_prompt_is_read_back, who_has_it_on_disk_is_not_asked,
-          what_a_disk_drops_is_forgotten])
+    main([a_restarted_worker_gets_its_prompts_back, a_prefill_worker_reads_for_its_pair,
+          an_evicted_prompt_is_read_back, who_has_it_on_disk_is_not_asked, what_a_disk_drops_is_forgotten])

@@ -119,9 +119,10 @@ static void put_worker_row(const json_t *worker, struct buf *out)
                count_of(worker, "running"), count_of(worker, "waiting"),
                count_of(worker, "queued_prefill_tokens"), real_of(worker, "prefill_tokens_per_s"),
                real_of(worker, "decode_step_ms"));
-    buf_printf(out, " %6" PRIu64 "/%-6" PRIu64 " %8.2f %8" PRIu64 " %5" PRIu64 "\n",
+    buf_printf(out, " %6" PRIu64 "/%-6" PRIu64 " %8" PRIu64 " %8.2f %8" PRIu64 " %5" PRIu64 "\n",
                count_of(worker, "blocks_free"), count_of(worker, "blocks_total"),
-               real_of(worker, "rtt_us") / 1000, count_of(worker, "dispatched"), count_of(worker, "lost"));
+               count_of(worker, "blocks_on_disk"), real_of(worker, "rtt_us") / 1000,
+               count_of(worker, "dispatched"), count_of(worker, "lost"));
 }
 
 static void put_router_table(const json_t *root, struct buf *out)
@@ -138,16 +139,17 @@ static void put_router_table(const json_t *root, struct buf *out)
                " queued now\n",
                count_of(root, "handed_off"), count_of(root, "local"), count_of(root, "redispatched"),
                count_of(root, "queued"));
-    buf_printf(out, "  index     %" PRIu64 " cached blocks known\n\n", count_of(root, "indexed_blocks"));
+    buf_printf(out, "  index     %" PRIu64 " cached blocks known, %" PRIu64 " of them on disk only\n\n",
+               count_of(root, "indexed_blocks"), count_of(root, "indexed_on_disk_only"));
     if (json_array_size(workers) == 0) {
         buf_append_str(out, "no worker has registered; a worker's link.routers must name this router's "
                             "link.listen address\n");
         return;
     }
-    buf_printf(out, "%-20s %-8s %-9s %7s %7s %8s %10s %9s %13s %8s %8s %5s\n", "WORKER", "ROLE", "STATE",
-               "RUNNING", "WAITING", "QUEUED", "PREFILL", "STEP", "BLOCKS", "RTT", "SENT", "LOST");
-    buf_printf(out, "%-20s %-8s %-9s %7s %7s %8s %10s %9s %13s %8s %8s %5s\n", "", "", "", "", "", "tokens",
-               "tokens/s", "ms", "free/total", "ms", "", "");
+    buf_printf(out, "%-20s %-8s %-9s %7s %7s %8s %10s %9s %13s %8s %8s %8s %5s\n", "WORKER", "ROLE", "STATE",
+               "RUNNING", "WAITING", "QUEUED", "PREFILL", "STEP", "BLOCKS", "DISK", "RTT", "SENT", "LOST");
+    buf_printf(out, "%-20s %-8s %-9s %7s %7s %8s %10s %9s %13s %8s %8s %8s %5s\n", "", "", "", "", "",
+               "tokens", "tokens/s", "ms", "free/total", "blocks", "ms", "", "");
     json_array_foreach(workers, i, worker) put_worker_row(worker, out);
 }
 
@@ -197,6 +199,15 @@ static void put_kv_from(const json_t *peers, struct buf *out)
                    text_of(peer, "transport", transport), text_of(peer, "transport_why", why));
 }
 
+static void put_disk(const json_t *disk, struct buf *out)
+{
+    if (disk != NULL)
+        buf_printf(
+            out, "  disk      %" PRIu64 " blocks in %.1f MB, read at %.1f MB/s; %" PRIu64 " to be saved%s\n",
+            count_of(disk, "blocks"), real_of(disk, "bytes") / 1e6, real_of(disk, "read_bytes_per_s") / 1e6,
+            count_of(disk, "unsaved"), is_set(disk, "resting") ? ", failing" : "");
+}
+
 static void put_worker_table(const json_t *root, struct buf *out)
 {
     const json_t *blocks = json_object_get(root, "blocks");
@@ -235,6 +246,7 @@ static void put_worker_table(const json_t *root, struct buf *out)
                " expired\n",
                hits, count_of(blocks, "misses"), percent(hits, hits + count_of(blocks, "misses")),
                count_of(blocks, "evicted"), count_of(blocks, "expired"));
+    put_disk(json_object_get(root, "disk"), out);
     buf_printf(out, "  transfer  tcp %s, unix %s\n", text_of(root, "kv_tcp", one),
                text_of(root, "kv_unix", two));
     if (json_object_get(root, "kv_rdma") != NULL)

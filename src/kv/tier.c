@@ -90,6 +90,7 @@ int kv_tier_open(const struct kv_tier_opts *opts, struct fault *fault, struct kv
     if (tier == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     tier->opts = *opts;
+    tier->opts.on_block = NULL; /* not while it opens */
     tier->payload_bytes = opts->n_layers * (uint64_t)opts->piece_bytes;
     tier->dir = -1;
     list_init(&tier->segments);
@@ -100,6 +101,7 @@ int kv_tier_open(const struct kv_tier_opts *opts, struct fault *fault, struct kv
         return rc;
     }
     kv_tier_expire(tier);
+    tier->opts.on_block = opts->on_block;
     *out = tier;
     return 0;
 }
@@ -173,12 +175,21 @@ static void close_head(struct kv_tier *tier, struct tier_segment *segment)
     (void)post(tier, segment, &(struct tier_job){.kind = TIER_JOB_FINISH});
 }
 
+static void tell(const struct kv_tier *tier, const struct tier_slot *slot, bool is_here)
+{
+    if (tier->opts.on_block != NULL)
+        tier->opts.on_block(tier->opts.on_block_arg, &slot->entry.hash, is_here);
+}
+
 static void forget(struct kv_tier *tier, struct tier_slot *slot)
 {
-    if (hashmap_get(tier->index, &slot->entry.hash) != slot)
+    if (slot->segment == NULL)
         return;
     hashmap_remove(tier->index, &slot->entry.hash);
     slot->segment->n_there--;
+    slot->segment = NULL;
+    if (!slot->is_writing)
+        tell(tier, slot, false);
 }
 
 static void leave(struct kv_tier *tier, struct tier_segment *segment)
@@ -189,8 +200,7 @@ static void leave(struct kv_tier *tier, struct tier_segment *segment)
     }
     tier->counts.n_dropped += segment->n_there;
     for (uint32_t i = 0; segment->slots != NULL && i < segment->n_used; i++)
-        if (segment->slots[i].segment != NULL)
-            forget(tier, &segment->slots[i]);
+        forget(tier, &segment->slots[i]);
     segment->is_leaving = true;
     tier->leaving_bytes += segment->file_bytes;
     drop_when_quiet(tier, segment);
@@ -365,6 +375,27 @@ uint32_t kv_tier_peek(const struct kv_tier *tier, const struct block_hash *hashe
     return n_found;
 }
 
+void kv_tier_each(const struct kv_tier *tier, uint32_t most,
+                  void (*visit)(void *arg, const struct block_hash *hash), void *arg)
+{
+    size_t n = hashmap_count(tier->index), n_left_out = n > most ? n - most : 0;
+
+    list_for_each (node, &tier->segments) {
+        const struct tier_segment *segment = container_of(node, struct tier_segment, all);
+
+        for (uint32_t i = 0; segment->slots != NULL && i < segment->n_used; i++) {
+            const struct tier_slot *slot = &segment->slots[i];
+
+            if (slot->segment == NULL || slot->is_writing)
+                continue;
+            if (n_left_out > 0)
+                n_left_out--;
+            else
+                visit(arg, &slot->entry.hash);
+        }
+    }
+}
+
 int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash, void *user)
 {
     struct tier_slot *slot = find(tier, hash);
@@ -402,6 +433,8 @@ static void on_written(struct kv_tier *tier, const struct tier_job *job)
     if (job->result == 0) {
         slot->entry = job->entry;
         slot->is_writing = false;
+        if (slot->segment != NULL)
+            tell(tier, slot, true);
         tier->counts.n_written++;
         tier->counts.written_bytes += tier->payload_bytes;
         return;
@@ -496,6 +529,11 @@ void kv_tier_expire(struct kv_tier *tier)
 
 /* ---- looking ---- */
 
+static double reader_bytes_per_s(const struct kv_tier *tier)
+{
+    return tier->read_bytes_per_s > 0 ? tier->read_bytes_per_s : READ_BYTES_PER_S;
+}
+
 void kv_tier_counts(const struct kv_tier *tier, struct kv_tier_counts *out)
 {
     *out = tier->counts;
@@ -509,11 +547,12 @@ void kv_tier_counts(const struct kv_tier *tier, struct kv_tier_counts *out)
                                : segment->file_bytes;
     }
     out->is_resting = clock_now_ns() < tier->rests_until_ns;
+    out->read_bytes_per_s = reader_bytes_per_s(tier) * tier->opts.n_readers;
 }
 
 uint64_t kv_tier_read_ns(const struct kv_tier *tier, uint32_t n_blocks)
 {
-    double rate = tier->read_bytes_per_s > 0 ? tier->read_bytes_per_s : READ_BYTES_PER_S;
+    double rate = reader_bytes_per_s(tier);
     double bytes = (double)(tier->counts.n_reading + n_blocks) * (double)tier->payload_bytes;
     unsigned n_threads = tier->opts.n_readers < n_blocks ? tier->opts.n_readers : n_blocks;
 

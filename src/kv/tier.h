@@ -43,9 +43,13 @@ struct kv_tier_opts {
     void *arena;          /* borrowed */
     uint32_t n_blocks;    /* of the arena */
     uint32_t n_layers;
-    size_t piece_bytes;      /* of one layer of one block */
-    uint8_t key[32];         /* the store's own, from which segments' keys are derived */
-    const char *generation;  /* whatever decides what a block's bytes mean, as text; borrowed for the call */
+    size_t piece_bytes;     /* of one layer of one block */
+    uint8_t key[32];        /* the store's own, from which segments' keys are derived */
+    const char *generation; /* whatever decides what a block's bytes mean, as text; borrowed for the call */
+    /* A block can be read from now on, or can no longer.  From inside any call below but open and close; it
+     * may only look.  NULL: nobody wants to know. */
+    void (*on_block)(void *arg, const struct block_hash *hash, bool is_here);
+    void *on_block_arg;
     void (*wake)(void *arg); /* any thread: there is something to poll.  NULL: who polls knows when */
     void *wake_arg;
 };
@@ -70,6 +74,7 @@ struct kv_tier_counts {
     uint64_t n_blocks, used_bytes;             /* there now; bytes with those of other generations */
     uint32_t n_segments, n_writing, n_reading; /* now */
     bool is_resting;                           /* after failed I/O */
+    double read_bytes_per_s; /* of all readers together, as seen lately; before the first read a guess */
 };
 
 /* Makes or opens the folder, locks it, reads which blocks are there, starts the threads.  E_NOMEM, E_IO,
@@ -83,6 +88,11 @@ void kv_tier_close(struct kv_tier *tier);
 bool kv_tier_has(const struct kv_tier *tier, const struct block_hash *hash);
 uint32_t kv_tier_peek(const struct kv_tier *tier, const struct block_hash *hashes,
                       uint32_t n); /* leading ones */
+
+/* What can be read, at most so many, least recently used first: where there are more, those used last.  The
+ * visit may only look. */
+void kv_tier_each(const struct kv_tier *tier, uint32_t most,
+                  void (*visit)(void *arg, const struct block_hash *hash), void *arg);
 
 /* Saves a block, wanted until then (ns since 1970; 0: not marked).  E_EXISTS (it is there, or on its way; the
  * mark is not told), E_AGAIN (as many are under way as may), E_FULL (all that is

@@ -46,9 +46,9 @@ struct tier_segment {
 };
 
 struct tier_slot {
-    struct tier_segment *segment;
-    struct tier_entry entry; /* its tag is set when the write is done */
-    bool is_writing;         /* in the index so that nobody writes it twice, but not to be read */
+    struct tier_segment *segment; /* NULL: the index does not lead to it */
+    struct tier_entry entry;      /* its tag is set when the write is done */
+    bool is_writing;              /* in the index so that nobody writes it twice, but not to be read */
 };
 
 enum tier_job_kind { TIER_JOB_WRITE, TIER_JOB_READ, TIER_JOB_FINISH, TIER_JOB_DROP };

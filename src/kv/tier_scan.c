@@ -71,8 +71,10 @@ static int index_slot(struct kv_tier *tier, struct tier_segment *segment, const 
     rc = hashmap_put(tier->index, &slot->entry.hash, slot, &old);
     if (rc < 0)
         return rc;
-    if (old != NULL)
+    if (old != NULL) {
         ((struct tier_slot *)old)->segment->n_there--;
+        ((struct tier_slot *)old)->segment = NULL;
+    }
     segment->n_there++;
     if (entry->written_unix_ns > segment->used_unix_ns)
         segment->used_unix_ns = entry->written_unix_ns;

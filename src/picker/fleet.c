@@ -51,7 +51,8 @@ void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct pi
 
     *out = fleet->slots[slot].reported;
     out->is_usable = fleet->slots[slot].pool != PICKER_NONE;
-    out->cached_tokens = 0;
+    out->cached_tokens = out->stored_tokens = 0;
+    out->queued_read_tokens = ledger->read_tokens;
     if (out->block_tokens > 0) {
         uint64_t reserved = ledger->context_tokens / out->block_tokens;
 
@@ -249,24 +250,24 @@ uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group)
 
 /* ---- the ledger ---- */
 
-void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_tokens,
-                         uint64_t context_tokens)
+void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge)
 {
     struct picker_ledger *ledger = &fleet->slots[slot].ledger;
 
-    ledger->prefill_tokens += prefill_tokens;
-    ledger->context_tokens += context_tokens;
+    ledger->prefill_tokens += charge->prefill_tokens;
+    ledger->read_tokens += charge->read_tokens;
+    ledger->context_tokens += charge->context_tokens;
     ledger->n_seqs++;
     refresh(fleet, slot);
 }
 
-void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_tokens,
-                            uint64_t context_tokens)
+void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge)
 {
     struct picker_ledger *ledger = &fleet->slots[slot].ledger;
 
-    ledger->prefill_tokens -= prefill_tokens;
-    ledger->context_tokens -= context_tokens;
+    ledger->prefill_tokens -= charge->prefill_tokens;
+    ledger->read_tokens -= charge->read_tokens;
+    ledger->context_tokens -= charge->context_tokens;
     refresh(fleet, slot);
 }
 

@@ -16,8 +16,13 @@
 
 struct picker_ledger { /* dispatched and not finished: counted at dispatch, not at report */
     uint64_t prefill_tokens;
+    uint64_t read_tokens;    /* from its disk */
     uint64_t context_tokens; /* not yet admitted there: will take blocks */
     uint32_t n_seqs;
+};
+
+struct picker_charge { /* one sequence's part of it */
+    uint64_t prefill_tokens, read_tokens, context_tokens;
 };
 
 /* E_NOMEM. */
@@ -34,12 +39,10 @@ uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group)
 
 /* ---- the ledger ---- */
 
-/* A sequence was dispatched there: so many tokens to prefill, so many of context. */
-void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_tokens,
-                         uint64_t context_tokens);
+/* A sequence was dispatched there: so many tokens to prefill, to read, of context. */
+void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge);
 /* It has been admitted and prefilled: from now on the worker's reports speak of it. */
-void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_tokens,
-                            uint64_t context_tokens);
+void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge);
 /* It is over there; what was charged for it has been discharged. */
 void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot);
 const struct picker_ledger *picker_fleet_ledger(const struct picker_fleet *fleet, uint32_t slot);

@@ -3,6 +3,7 @@
  *
  *   push      latency + missing tokens x bytes per token / bandwidth       (measured by the receiver)
  *   compute   missing tokens / prefill speed                               (measured by the asker)
+ *             or, where that is less, the read of those that its own disk has, and the rest so
  *
  * The bandwidth is that of pushes which the asker asked for; a hand-off's is no faster than prefill computes.
  * One that has seen nothing lately is given a guess, so that a push is tried and teaches the rest.  The
@@ -51,6 +52,18 @@ static uint32_t usable_tokens(const struct picker_worker *row, const struct pick
     return row->block_tokens > 0 ? n / row->block_tokens * row->block_tokens : 0;
 }
 
+/* How long the asker takes for the tokens from here to there by itself. */
+static double alone_s(const struct picker_worker *asker, uint32_t here, uint32_t to)
+{
+    double computed_s = picker_prefill_s(asker, to - here), read_s;
+    uint32_t stored = asker->stored_tokens < to ? asker->stored_tokens : to;
+
+    if (stored <= here)
+        return computed_s;
+    read_s = picker_read_s(asker, stored - here) + picker_prefill_s(asker, to - stored);
+    return read_s < computed_s ? read_s : computed_s;
+}
+
 struct picker_holder picker_find_holder(const struct picker_world *world,
                                         const struct picker_request *request, uint32_t asker,
                                         enum picker_share share)
@@ -77,7 +90,7 @@ struct picker_holder picker_find_holder(const struct picker_world *world,
         return none;
     missing = found.tokens - here;
     found.push_s = picker_push_s(&world->workers[found.slot], to, missing);
-    found.computed_s = picker_prefill_s(to, missing);
+    found.computed_s = alone_s(to, here, found.tokens);
     if (share == PICKER_SHARE_AUTO && found.push_s * MARGIN > found.computed_s)
         return none;
     return found;

@@ -20,14 +20,15 @@ struct picker_holder {
     uint32_t slot;     /* PICKER_NONE: compute */
     uint32_t tokens;   /* at the prompt's beginning that it has: more than the asker */
     double push_s;     /* estimates: to push what the asker lacks of them ... */
-    double computed_s; /* ... and to compute that instead */
+    double computed_s; /* ... and to compute that instead, or to read it from its own disk first */
 };
 
 /* Seconds until n_tokens of cached KV have come from one worker to another. */
 double picker_push_s(const struct picker_worker *from, const struct picker_worker *to, uint32_t n_tokens);
 
 /* The worker that `asker` (a slot) should ask for the beginning of this prompt.  Any worker of the same
- * layout whose row has cached_tokens may be it, whatever its role, draining ones included. */
+ * layout whose row has cached_tokens may be it, whatever its role, draining ones included.  What a worker has
+ * on disk counts for itself only: a holder pushes from memory. */
 struct picker_holder picker_find_holder(const struct picker_world *world,
                                         const struct picker_request *request, uint32_t asker,
                                         enum picker_share share);

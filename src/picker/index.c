@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash table from block hash to the workers that hold it.
+/* A hash table from block hash to the workers that hold it, in memory or on disk.
  *
  *   table     [ tag,entry | 0 | tag,entry | tag,entry | 0 ... ]   8 bytes a place, at most half of them taken
  *   entries   [ hash, holders, neighbours by use ... ]            one cache line each, never moved
@@ -15,11 +15,12 @@
  * few blocks ahead.  The chain's end is the first to go where room is wanted: a beginning without its end is
  * of use, an end without its beginning is not.
  *
- * Forgetting a worker marks its column dead and gives the slot another one (see index_priv.h).  The sweep
- * goes through the entries in passes:
+ * A worker that has block i on disk only has fallen: it stays in the walk, and what it has in memory ended
+ * there.
  *
- *   pass      |------------ p ------------|---------- p + 1 ----------|
- *                       ^ a column dies here                          ^ and is free again here
+ * Disks hold many times what memory does, and what is on a disk is of less use.  So entries lie in two lists
+ * by use: hot, which somebody has in memory, and cold.  Where room is wanted and cold ones are more than half
+ * of all, the oldest of them goes, else the oldest hot one: neither kind can push out more than half.
  *
  * Hot path: no allocation, no log, no system call but the page faults of memory that is used first. */
 #include "picker/index.h"
@@ -33,30 +34,6 @@
 
 #define AHEAD       8 /* blocks; the table's line is asked for then, the entry's at half of it, and so on */
 #define SWEEP_SHARE 8 /* entries swept in each call, beside one for two blocks */
-#define NO_COLUMN   UINT16_MAX
-
-struct picker_index {
-    struct mem_region table_region, entries_region;
-    uint64_t *table; /* [mask + 1] tag << 32 | entry + 1; 0: free */
-    struct index_entry *entries;
-    struct index_pages pages;
-    uint64_t seed[2];
-    uint64_t lifetime_ns;
-    uint32_t mask, max_entries;
-    uint32_t n_made, n_live, free; /* entries ever used; in use; first free one below n_made */
-    uint32_t oldest, newest;
-
-    uint16_t
-        column_of[PICKER_MAX_WORKERS]; /* NO_COLUMN: has to wait for the sweep, nothing is learned of it */
-    uint16_t owner[INDEX_COLUMNS];
-    bool is_used[INDEX_COLUMNS]; /* something was learned of it */
-    uint16_t free_columns[INDEX_COLUMNS];
-    uint32_t n_free_columns, n_dead, n_without;
-    struct index_set dead;
-    uint64_t died_in[INDEX_COLUMNS]; /* pass */
-    uint64_t pass;
-    uint32_t cursor;
-};
 
 /* ---- life ---- */
 
@@ -92,7 +69,9 @@ int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_i
     index->mask = n_places - 1;
     index->max_entries = max_entries;
     index->lifetime_ns = lifetime_ns;
-    index->free = index->oldest = index->newest = INDEX_NONE;
+    index->free = INDEX_NONE;
+    for (enum index_list list = INDEX_HOT; list <= INDEX_COLD; list++)
+        index->oldest[list] = index->newest[list] = INDEX_NONE;
     index->pass = 1;
     rng_system(index->seed, sizeof(index->seed));
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
@@ -116,6 +95,11 @@ void picker_index_free(struct picker_index *index)
 size_t picker_index_count(const struct picker_index *index)
 {
     return index->n_live;
+}
+
+size_t picker_index_on_disk(const struct picker_index *index)
+{
+    return index->n_cold;
 }
 
 size_t picker_index_bytes(uint32_t max_entries)
@@ -264,18 +248,31 @@ static inline uint32_t ahead_step(struct ahead *ahead, size_t step)
 
 static void unlink_entry(struct picker_index *index, struct index_entry *entry)
 {
-    *(entry->older != INDEX_NONE ? &index->entries[entry->older].newer : &index->oldest) = entry->newer;
-    *(entry->newer != INDEX_NONE ? &index->entries[entry->newer].older : &index->newest) = entry->older;
+    struct index_entry *all = index->entries;
+
+    *(entry->older != INDEX_NONE ? &all[entry->older].newer : &index->oldest[entry->list]) = entry->newer;
+    *(entry->newer != INDEX_NONE ? &all[entry->newer].older : &index->newest[entry->list]) = entry->older;
+    index->n_cold -= entry->list == INDEX_COLD;
 }
 
-static void link_newest(struct picker_index *index, struct index_entry *entry)
+static void link_newest(struct picker_index *index, struct index_entry *entry, enum index_list list)
 {
-    uint32_t at = (uint32_t)(entry - index->entries);
+    uint32_t at = (uint32_t)(entry - index->entries), before = index->newest[list];
 
-    entry->older = index->newest;
+    entry->list = list;
+    entry->older = before;
     entry->newer = INDEX_NONE;
-    *(index->newest != INDEX_NONE ? &index->entries[index->newest].newer : &index->oldest) = at;
-    index->newest = at;
+    *(before != INDEX_NONE ? &index->entries[before].newer : &index->oldest[list]) = at;
+    index->newest[list] = at;
+    index->n_cold += list == INDEX_COLD;
+}
+
+void index_cool(struct picker_index *index, struct index_entry *entry)
+{
+    if (entry->list == INDEX_COLD || index_holders_any_in_memory(&index->pages, entry))
+        return;
+    unlink_entry(index, entry);
+    link_newest(index, entry, INDEX_COLD);
 }
 
 static void drop_at(struct picker_index *index, uint32_t place)
@@ -291,7 +288,7 @@ static void drop_at(struct picker_index *index, uint32_t place)
     index->n_live--;
 }
 
-static void drop(struct picker_index *index, const struct index_entry *entry)
+void index_drop(struct picker_index *index, const struct index_entry *entry)
 {
     uint32_t at;
 
@@ -317,28 +314,32 @@ static struct index_entry *find_live(struct picker_index *index, const struct bl
     return &index->entries[at];
 }
 
-/* The one that has not been used for longest goes; what its successors in that will need is asked for. */
-static void evict(struct picker_index *index)
+/* For one that will be in list `more` the one of its list that has not been used for longest goes; what its
+ * successors in that will need is asked for. */
+static void evict(struct picker_index *index, enum index_list more)
 {
+    uint32_t n_cold = index->n_cold + (more == INDEX_COLD);
+    enum index_list list = n_cold > index->max_entries / 2 && index->n_cold > 0 ? INDEX_COLD : INDEX_HOT;
     const struct index_entry *next;
 
-    drop(index, &index->entries[index->oldest]);
-    if (index->oldest == INDEX_NONE)
+    index_drop(index, &index->entries[index->oldest[list]]);
+    if (index->oldest[list] == INDEX_NONE)
         return;
-    next = &index->entries[index->oldest];
+    next = &index->entries[index->oldest[list]];
     __builtin_prefetch(&index->table[tag_of(index, &next->hash) & index->mask]);
     if (next->newer != INDEX_NONE)
         __builtin_prefetch(&index->entries[next->newer]);
 }
 
 /* A new entry without holders: the caller gives it one at once. */
-static struct index_entry *add(struct picker_index *index, const struct block_hash *hash, uint32_t tag)
+static struct index_entry *add(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
+                               enum index_list list)
 {
     uint32_t at, ignored;
     struct index_entry *entry;
 
     if (index->n_live == index->max_entries)
-        evict(index);
+        evict(index, list);
     at = index->free;
     if (at != INDEX_NONE)
         index->free = index->entries[at].newer;
@@ -348,7 +349,7 @@ static struct index_entry *add(struct picker_index *index, const struct block_ha
     entry->hash = *hash;
     entry->n_holders = 0;
     entry->page = INDEX_NONE;
-    link_newest(index, entry);
+    link_newest(index, entry, list);
     index->table[find(index, hash, tag, &ignored)] = (uint64_t)tag << 32 | (at + 1);
     index->n_live++;
     return entry;
@@ -356,17 +357,19 @@ static struct index_entry *add(struct picker_index *index, const struct block_ha
 
 /* ---- what is known ---- */
 
-/* The entry of a block that is used now, the newest of all; without holders if it is new. */
+/* The block's entry, made if it is not known: the newest of this list.  A hot one that a worker has on disk
+ * keeps its place. */
 static struct index_entry *touch(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
-                                 uint64_t now_ns)
+                                 uint64_t now_ns, enum index_list list)
 {
     struct index_entry *entry = find_live(index, hash, tag, now_ns);
 
     if (entry == NULL) {
-        entry = add(index, hash, tag);
-    } else if (index->newest != (uint32_t)(entry - index->entries)) {
+        entry = add(index, hash, tag, list);
+    } else if ((entry->list == list || list == INDEX_HOT) &&
+               index->newest[list] != (uint32_t)(entry - index->entries)) {
         unlink_entry(index, entry);
-        link_newest(index, entry);
+        link_newest(index, entry, list);
     }
     entry->used_ns = now_ns;
     return entry;
@@ -374,15 +377,17 @@ static struct index_entry *touch(struct picker_index *index, const struct block_
 
 static uint16_t column_to_learn(struct picker_index *index, uint32_t slot)
 {
-    uint16_t column = slot != PICKER_NONE ? index->column_of[slot] : NO_COLUMN;
+    uint16_t column = slot != PICKER_NONE ? index->column_of[slot] : INDEX_NO_COLUMN;
 
-    if (column != NO_COLUMN)
+    if (column != INDEX_NO_COLUMN)
         index->is_used[column] = true;
     return column;
 }
 
-void picker_index_learn_pair(struct picker_index *index, const uint32_t slots[2],
-                             const struct block_hash *hashes, size_t n, uint64_t now_ns)
+/* Inlined, so that neither list's look-ups pay for the other's. */
+static inline __attribute__((always_inline)) void learn(struct picker_index *index, const uint32_t slots[2],
+                                                        const struct block_hash *hashes, size_t n,
+                                                        uint64_t now_ns, enum index_list list)
 {
     uint32_t n_slots = (slots[0] != PICKER_NONE) + (slots[1] != PICKER_NONE);
     uint16_t columns[2];
@@ -391,24 +396,38 @@ void picker_index_learn_pair(struct picker_index *index, const uint32_t slots[2]
     picker_index_sweep(index, n_slots * (SWEEP_SHARE + (uint32_t)n / 2));
     columns[0] = column_to_learn(index, slots[0]);
     columns[1] = column_to_learn(index, slots[1]);
-    if (columns[0] == NO_COLUMN && columns[1] == NO_COLUMN)
+    if (columns[0] == INDEX_NO_COLUMN && columns[1] == INDEX_NO_COLUMN)
         return;
     ahead_init(&ahead, index, hashes, n, true);
     for (size_t step = 0; step < n; step++) {
         uint32_t tag = ahead_step(&ahead, step);
-        struct index_entry *entry = touch(index, &hashes[n - 1 - step], tag, now_ns);
+        struct index_entry *entry = touch(index, &hashes[n - 1 - step], tag, now_ns, list);
 
         ask_neighbours(&ahead, step + AHEAD / 4);
         for (int i = 0; i < 2; i++)
-            if (columns[i] != NO_COLUMN)
-                index_holders_add(&index->pages, entry, columns[i], &index->dead);
+            if (columns[i] != INDEX_NO_COLUMN)
+                index_holders_put(&index->pages, entry, columns[i], list == INDEX_COLD, &index->dead);
+        if (list == INDEX_COLD)
+            index_cool(index, entry);
     }
+}
+
+void picker_index_learn_pair(struct picker_index *index, const uint32_t slots[2],
+                             const struct block_hash *hashes, size_t n, uint64_t now_ns)
+{
+    learn(index, slots, hashes, n, now_ns, INDEX_HOT);
 }
 
 void picker_index_learn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns)
 {
-    picker_index_learn_pair(index, (const uint32_t[2]){slot, PICKER_NONE}, hashes, n, now_ns);
+    learn(index, (const uint32_t[2]){slot, PICKER_NONE}, hashes, n, now_ns, INDEX_HOT);
+}
+
+void picker_index_learn_on_disk(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
+                                size_t n, uint64_t now_ns)
+{
+    learn(index, (const uint32_t[2]){slot, PICKER_NONE}, hashes, n, now_ns, INDEX_COLD);
 }
 
 void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
@@ -422,7 +441,7 @@ void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struc
     hashes += from;
     n -= from;
     picker_index_sweep(index, SWEEP_SHARE + (uint32_t)n / 2);
-    if (column == NO_COLUMN)
+    if (column == INDEX_NO_COLUMN)
         return;
     ahead_init(&ahead, index, hashes, n, false);
     for (size_t i = 0; i < n; i++) {
@@ -434,92 +453,48 @@ void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struc
         index_holders_remove(&index->pages, &index->entries[at], column);
         if (index->entries[at].n_holders == 0)
             drop_at(index, place);
+        else
+            index_cool(index, &index->entries[at]);
     }
 }
 
 /* ---- a chain's holders ---- */
 
-/* Those of gone held n blocks of the chain. */
-static void note(const struct picker_index *index, const struct index_set *gone, uint32_t n,
-                 uint32_t *blocks_out, uint32_t n_slots)
-{
-    for (uint32_t i = 0; i < INDEX_WORDS; i++)
-        for (uint64_t left = gone->words[i]; left != 0; left &= left - 1) {
-            uint32_t slot = index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
-
-            if (slot < n_slots)
-                blocks_out[slot] = n;
-        }
-}
-
-static bool has_same_holders(const struct index_entry *a, const struct index_entry *b)
-{
-    return a->page == INDEX_NONE && b->page == INDEX_NONE && a->n_holders == b->n_holders &&
-           memcmp(a->holders, b->holders, a->n_holders * sizeof(a->holders[0])) == 0;
-}
-
-/* Leaves in live those who hold this block too; gone_out gets the others.  False: nobody is left. */
-static bool narrow(const struct picker_index *index, const struct index_entry *entry, struct index_set *live,
-                   struct index_set *gone_out, bool *has_gone_out)
-{
-    struct index_set holders;
-    uint64_t any_live = 0, any_gone = 0;
-
-    index_holders_load(&index->pages, entry, &holders);
-    for (uint32_t i = 0; i < INDEX_WORDS; i++) {
-        gone_out->words[i] = live->words[i] & ~holders.words[i];
-        live->words[i] &= holders.words[i];
-        any_gone |= gone_out->words[i];
-        any_live |= live->words[i];
-    }
-    *has_gone_out = any_gone != 0;
-    return any_live != 0;
-}
-
 void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
-                        uint64_t now_ns, uint32_t *blocks_out, uint32_t n_slots)
+                        uint64_t now_ns, struct picker_found *found_out, uint32_t n_slots)
 {
     const struct index_entry *entry, *last = NULL;
-    struct index_set live, gone;
-    bool has_gone = false;
     struct ahead ahead;
+    struct walk walk; /* not cleared: half a KiB in each look-up */
     size_t i = 0;
 
-    memset(blocks_out, 0, n_slots * sizeof(*blocks_out));
+    walk_init(&walk, index, found_out, n_slots);
     ahead_init(&ahead, index, hashes, n, false);
     for (; i < n; i++, last = entry) {
         entry = find_live(index, &hashes[i], ahead_step(&ahead, i), now_ns);
         if (entry == NULL)
             break;
-        if (last == NULL) {
-            index_holders_load(&index->pages, entry, &live);
-            for (uint32_t k = 0; k < INDEX_WORDS; k++)
-                live.words[k] &= ~index->dead.words[k];
-            continue;
-        }
-        if (has_same_holders(entry, last))
-            continue;
-        bool is_left = narrow(index, entry, &live, &gone, &has_gone);
-        if (has_gone)
-            note(index, &gone, (uint32_t)i, blocks_out, n_slots);
-        if (!is_left)
+        if (last == NULL)
+            walk_begin(&walk, entry);
+        else if (!walk_has_same_holders(entry, last) && !walk_narrow(&walk, entry, (uint32_t)i))
             return;
     }
     if (last != NULL)
-        note(index, &live, (uint32_t)i, blocks_out, n_slots);
+        walk_end(&walk, (uint32_t)i);
 }
 
 uint32_t picker_index_sole(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
 {
     const struct index_entry *entry = find_live(index, hash, tag_of(index, hash), now_ns);
+    struct index_set holders, on_disk;
     uint32_t found = PICKER_NONE;
-    struct index_set holders;
+    bool has_disk;
 
     if (entry == NULL)
         return PICKER_NONE;
-    index_holders_load(&index->pages, entry, &holders);
+    has_disk = index_holders_load(&index->pages, entry, &holders, &on_disk);
     for (uint32_t i = 0; i < INDEX_WORDS; i++) {
-        uint64_t left = holders.words[i] & ~index->dead.words[i];
+        uint64_t left = holders.words[i] & ~index->dead.words[i] & ~(has_disk ? on_disk.words[i] : 0);
 
         if (left == 0)
             continue;
@@ -528,73 +503,4 @@ uint32_t picker_index_sole(struct picker_index *index, const struct block_hash *
         found = index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
     }
     return found;
-}
-
-/* ---- forgetting ---- */
-
-static void give_column(struct picker_index *index, uint32_t slot)
-{
-    uint16_t column = index->n_free_columns ? index->free_columns[--index->n_free_columns] : NO_COLUMN;
-
-    index->column_of[slot] = column;
-    if (column != NO_COLUMN)
-        index->owner[column] = (uint16_t)slot;
-    index->n_without += column == NO_COLUMN;
-}
-
-void picker_index_forget(struct picker_index *index, uint32_t slot)
-{
-    uint16_t column = index->column_of[slot];
-
-    if (column == NO_COLUMN || !index->is_used[column])
-        return;
-    if (index->n_dead++ == 0) { /* nothing was to be swept: a pass of its own begins */
-        index->cursor = 0;
-        index->pass++;
-        index->died_in[column] = index->pass - 1;
-    } else {
-        index->died_in[column] = index->pass;
-    }
-    index_set_add(&index->dead, column);
-    give_column(index, slot);
-}
-
-/* Columns that died before this pass are in no entry any more. */
-static void end_pass(struct picker_index *index)
-{
-    for (uint32_t column = 0; column < INDEX_COLUMNS; column++) {
-        if (!index_set_has(&index->dead, column) || index->died_in[column] >= index->pass)
-            continue;
-        index_set_remove(&index->dead, column);
-        index->is_used[column] = false;
-        index->free_columns[index->n_free_columns++] = (uint16_t)column;
-        index->n_dead--;
-    }
-    for (uint32_t slot = 0; index->n_without > 0 && index->n_free_columns > 0 && slot < PICKER_MAX_WORKERS;
-         slot++)
-        if (index->column_of[slot] == NO_COLUMN) {
-            index->n_without--;
-            give_column(index, slot);
-        }
-    index->pass++;
-    index->cursor = 0;
-}
-
-uint32_t picker_index_sweep(struct picker_index *index, uint32_t n_entries)
-{
-    uint32_t n = 0;
-
-    for (; index->n_dead > 0 && n < n_entries; n++) {
-        if (index->cursor >= index->n_made) {
-            end_pass(index);
-            continue;
-        }
-        struct index_entry *entry = &index->entries[index->cursor++];
-        if (entry->n_holders == 0)
-            continue;
-        index_holders_strip(&index->pages, entry, &index->dead);
-        if (entry->n_holders == 0)
-            drop(index, entry);
-    }
-    return n;
 }

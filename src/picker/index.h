@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which worker holds which prefix blocks, as far as this router knows.
+/* Which worker holds which prefix blocks, and in which tier, as far as this router knows.
  *
  * Learned from what the router itself dispatched (a worker that prefills or receives a prompt holds its
  * blocks afterwards) and from what workers say; forgotten after the workers' cache lifetime, when a worker
- * restarts, or when it turns out not to hold them.  A bound on entries with LRU eviction.  One thread.
+ * restarts, or when it turns out not to hold them.  A bound on entries with LRU eviction, within which what
+ * is in somebody's memory and what is on disks only can each push the other down to half.  One thread.
  *
  * Bounds.  Memory is reserved once, at the start, and used as the index fills: picker_index_bytes() for
  * max_entries, about 100 bytes for each block whatever the number of its holders.  No call takes longer than
@@ -15,9 +16,16 @@
 
 #include <stdint.h>
 
+#include "picker/picker.h"
 #include "prefix/block_hash.h"
 
 struct picker_index;
+
+struct picker_found { /* what is known of a chain: how many of its leading blocks are where */
+    uint32_t in_memory[PICKER_MAX_WORKERS];
+    uint32_t n_runs;                            /* workers that have more, all in memory or on disk ... */
+    struct picker_run runs[PICKER_MAX_WORKERS]; /* ... in no order, each once */
+};
 
 /* Whoever has more blocks to tell of at once does it in slices of so many, and looks after requests between
  * two: a slice takes some tens of microseconds. */
@@ -27,18 +35,21 @@ struct picker_index;
 int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_index **out);
 void picker_index_free(struct picker_index *index);
 
-/* Worker `slot` holds blocks hashes[0..n) from now on. */
+/* Worker `slot` holds blocks hashes[0..n) in memory from now on. */
 void picker_index_learn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns);
 /* The same of two workers at once; PICKER_NONE (picker.h) among them: of the other alone. */
 void picker_index_learn_pair(struct picker_index *index, const uint32_t slots[2],
                              const struct block_hash *hashes, size_t n, uint64_t now_ns);
-/* For every slot < n_slots: how many leading blocks of the chain it holds. */
+/* It holds them on disk only from now on, whatever was known. */
+void picker_index_learn_on_disk(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
+                                size_t n, uint64_t now_ns);
+/* Of every slot < n_slots; in_memory of others is left alone. */
 void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
-                        uint64_t now_ns, uint32_t *blocks_out, uint32_t n_slots);
-/* The slot of the only worker that holds this block; PICKER_NONE: nobody does, or several do. */
+                        uint64_t now_ns, struct picker_found *found_out, uint32_t n_slots);
+/* The slot of the only worker that holds this block in memory; PICKER_NONE: nobody does, or several do. */
 uint32_t picker_index_sole(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns);
-/* The worker turned out not to hold hashes[from..n). */
+/* The worker does not hold hashes[from..n), in no tier. */
 void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
                           size_t from, size_t n);
 /* The worker restarted or left.  At once, whatever it held. */
@@ -47,7 +58,8 @@ void picker_index_forget(struct picker_index *index, uint32_t slot);
  * too. Returns how many it looked at. */
 uint32_t picker_index_sweep(struct picker_index *index, uint32_t n_entries);
 
-size_t picker_index_count(const struct picker_index *index); /* blocks known */
-size_t picker_index_bytes(uint32_t max_entries);             /* all memory that such an index may use */
+size_t picker_index_count(const struct picker_index *index);   /* blocks known */
+size_t picker_index_on_disk(const struct picker_index *index); /* of these, in nobody's memory */
+size_t picker_index_bytes(uint32_t max_entries);               /* all memory that such an index may use */
 
 #endif

@@ -12,6 +12,12 @@
  * D computes within local_prefill_s, each sequence that decodes there meanwhile counted like the prompt: what
  * a hand-off takes by itself (messages, threads that wake) would be a good part of so short a time.
  *
+ * What a worker has on its disk it may read back before it computes the rest: a second way to run there,
+ * which costs the reading (bytes at the rate that the worker measured, after what it was given to read
+ * already) in place of the computing.  Reading holds nobody up.  It is tried only where it takes less time
+ * than computing the same, since the worker decides by the same comparison, and only by who computes: KV that
+ * a peer pushes is not read.  Few workers have a given prompt on disk, so they are tried apart from the rest.
+ *
  * An objective that not even an idle worker could keep for this prompt is no reason to refuse: the limit for
  * TTFT is the larger of the objective and twice what the prompt takes alone.
  *
@@ -38,21 +44,31 @@
 #define UNLOADED_SLACK      2
 #define OVERFLOW_DIVISOR    2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
 #define FEW_DIVISOR         8 /* of a prompt: up to an eighth of it is little */
+#define POOL_SHARE_READ     2 /* a worker reads no more of a prompt than this part of its pool holds */
 #define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
 
 struct side { /* one worker's term */
     int64_t cost_ns;
     uint64_t n_running;
     const struct pick_row *row; /* NULL: there is none */
+    uint32_t n_read;            /* tokens from its disk */
+};
+
+struct need {           /* what one worker does for the prompt before its first token */
+    uint32_t n_missing; /* tokens that take room: read or computed */
+    uint32_t n_read, n; /* ... and computed */
+    int64_t read_ns;
 };
 
 struct candidate {
     int64_t cost_ns;
     uint64_t n_running;
     const struct pick_row *prefill, *decode; /* decode NULL: no candidate */
+    uint32_t n_read;                         /* by who computes */
 };
 
 struct scan {
+    const struct picker_fleet *fleet;
     const struct picker_request *request;
     uint32_t n_tokens;
     int64_t ttft_slo_ns, itl_slo_ns, local_ns;
@@ -84,9 +100,9 @@ static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_r
     return rank(scan, slot) < rank(scan, best->row->slot);
 }
 
-static inline void take_side(const struct pick_row *row, int64_t cost_ns, struct side *best)
+static inline void take_side(const struct pick_row *row, int64_t cost_ns, uint32_t n_read, struct side *best)
 {
-    *best = (struct side){cost_ns, row->n_running, row};
+    *best = (struct side){cost_ns, row->n_running, row, n_read};
 }
 
 static bool is_better(const struct scan *scan, const struct candidate *a, const struct candidate *than)
@@ -163,28 +179,29 @@ static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_
     return n <= scan->local_tokens || own_ns + held_up_ns(own_ns, n_running) <= scan->local_ns;
 }
 
-static inline void try_alone(const struct scan *scan, const struct pick_row *row, uint32_t n,
+static inline void try_alone(const struct scan *scan, const struct pick_row *row, struct need need,
                              struct side *best)
 {
-    int64_t own_ns = pick_ns(n * row->prefill_ns), ttft_ns = row->queue_ns + own_ns + row->itl_ns;
-    int64_t cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
+    int64_t own_ns = pick_ns(need.n * row->prefill_ns), alone_ns = need.read_ns + own_ns + row->itl_ns;
+    int64_t ttft_ns = row->queue_ns + alone_ns, cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
 
-    if (!is_short(scan, n, row->prefill_ns, row->n_running))
+    if (!is_short(scan, need.n, row->prefill_ns, row->n_running))
         cost_ns += held_up_ns(own_ns, row->n_running) + scan->ttft_slo_ns / OVERFLOW_DIVISOR;
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
         (!scan->wants_keeping ||
-         (keeps_decode(scan, row, n) && ttft_ns <= limit_ns(scan, own_ns + row->itl_ns))))
-        take_side(row, cost_ns, best);
+         (keeps_decode(scan, row, need.n_missing) && ttft_ns <= limit_ns(scan, alone_ns))))
+        take_side(row, cost_ns, need.n_read, best);
 }
 
-static inline void try_prefill(const struct scan *scan, const struct pick_row *row, uint32_t n,
+static inline void try_prefill(const struct scan *scan, const struct pick_row *row, struct need need,
                                struct side *best)
 {
-    int64_t own_ns = pick_ns(n * row->prefill_ns), cost_ns = row->queue_ns + own_ns;
+    int64_t alone_ns = need.read_ns + pick_ns(need.n * row->prefill_ns), cost_ns = row->queue_ns + alone_ns;
 
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (!scan->wants_keeping || (cost_ns <= limit_ns(scan, own_ns) && has_room(scan, row, n))))
-        take_side(row, cost_ns, best);
+        (!scan->wants_keeping ||
+         (cost_ns <= limit_ns(scan, alone_ns) && has_room(scan, row, need.n_missing))))
+        take_side(row, cost_ns, need.n_read, best);
 }
 
 static inline void try_decode(const struct scan *scan, const struct pick_row *row, uint32_t n,
@@ -194,7 +211,7 @@ static inline void try_decode(const struct scan *scan, const struct pick_row *ro
 
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
         (!scan->wants_keeping || keeps_decode(scan, row, n)))
-        take_side(row, cost_ns, best);
+        take_side(row, cost_ns, 0, best);
 }
 
 /* ---- pools ---- */
@@ -202,14 +219,14 @@ static inline void try_decode(const struct scan *scan, const struct pick_row *ro
 static void offer_alone(struct scan *scan, const struct side *side)
 {
     if (side->row != NULL)
-        offer(scan, &(struct candidate){side->cost_ns, side->n_running, NULL, side->row});
+        offer(scan, &(struct candidate){side->cost_ns, side->n_running, NULL, side->row, side->n_read});
 }
 
 static void offer_pair(struct scan *scan, const struct side *p, const struct side *d)
 {
     if (p->row != NULL && d->row != NULL)
-        offer(scan,
-              &(struct candidate){p->cost_ns + d->cost_ns, p->n_running + d->n_running, p->row, d->row});
+        offer(scan, &(struct candidate){p->cost_ns + d->cost_ns, p->n_running + d->n_running, p->row, d->row,
+                                        p->n_read});
 }
 
 enum what {
@@ -229,11 +246,54 @@ static inline __attribute__((always_inline)) void try_row(const struct scan *sca
         return;
     n = uncached(scan, row->slot, row->block_tokens);
     if (what == PREFILL_HALVES)
-        try_prefill(scan, row, n, half);
+        try_prefill(scan, row, (struct need){.n_missing = n, .n = n}, half);
     else if (is_short(scan, n, row->prefill_ns, row->n_running) == (what == DECODE_HALVES))
-        try_alone(scan, row, n, lone);
+        try_alone(scan, row, (struct need){.n_missing = n, .n = n}, lone);
     else if (what == DECODE_HALVES)
         try_decode(scan, row, n, half);
+}
+
+/* What reading this run back makes of the prompt there; false: computing all of it is no slower. */
+static bool weigh_run(const struct scan *scan, const struct pick_row *row, const struct picker_run *run,
+                      struct need *out)
+{
+    uint32_t n = uncached(scan, row->slot, row->block_tokens), n_read;
+    uint64_t stored = (uint64_t)run->n_blocks * row->block_tokens, most = row->total_tokens / POOL_SHARE_READ;
+    struct picker_worker worker;
+
+    stored = stored < scan->n_tokens ? stored : scan->n_tokens - 1;
+    if (stored <= scan->n_tokens - n)
+        return false;
+    n_read = (uint32_t)stored - (scan->n_tokens - n);
+    n_read = n_read < most ? n_read : (uint32_t)most;
+    picker_fleet_row(scan->fleet, row->slot, &worker);
+    *out = (struct need){.n_missing = n,
+                         .n_read = n_read,
+                         .n = n - n_read,
+                         .read_ns = pick_ns(picker_read_s(&worker, n_read) * 1e9)};
+    return n_read > 0 && out->read_ns < pick_ns(n_read * row->prefill_ns);
+}
+
+/* Those of the pool that have some of the prompt on disk, this way. */
+static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum what what, struct side *lone,
+                     struct side *half)
+{
+    for (uint32_t i = 0; i < scan->request->n_runs; i++) {
+        const struct picker_run *run = &scan->request->runs[i];
+        const struct fleet_slot *at = &scan->fleet->slots[run->slot];
+        const struct pick_row *row;
+        struct need need;
+
+        if (at->pool == PICKER_NONE || &scan->fleet->pools[at->pool] != pool)
+            continue;
+        row = &pool->rows[at->at];
+        if (!is_allowed(scan, row) || !is_large(scan, row) || !weigh_run(scan, row, run, &need))
+            continue;
+        if (what == PREFILL_HALVES)
+            try_prefill(scan, row, need, half);
+        else if (is_short(scan, need.n, row->prefill_ns, row->n_running) == (what == DECODE_HALVES))
+            try_alone(scan, row, need, lone);
+    }
 }
 
 /* Whether the briefs of this pool are about what is looked for. */
@@ -314,6 +374,13 @@ static inline __attribute__((always_inline)) void scan_pool(struct scan *all, co
             has_any = true;
             try_row(&scan, &pool->rows[i], what, &lone, &half);
         }
+    }
+    if (scan.request->n_runs > 0) { /* on copies: the others stay in registers */
+        struct side read_lone = lone, read_half = half;
+
+        try_runs(all, pool, what, &read_lone, &read_half);
+        lone = read_lone;
+        half = read_half;
     }
     all->has_any |= has_any;
     offer_alone(all, &lone);
@@ -412,6 +479,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
 {
     static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
     struct scan scan = {
+        .fleet = fleet,
         .request = request,
         .n_tokens = request->n_tokens,
         .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
@@ -426,6 +494,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
         .excluded =
             request->excluded && !picker_slots_is_empty(request->excluded) ? request->excluded : NULL};
     const struct pick_row *first;
+    struct picker_worker worker;
     uint32_t n;
 
     scan_all(&scan, fleet);
@@ -436,13 +505,18 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     if (scan.best.decode == NULL)
         return scan.has_any ? E_LIMIT : E_NOT_FOUND;
     first = scan.best.prefill ? scan.best.prefill : scan.best.decode;
-    n = uncached(&scan, first->slot, first->block_tokens);
+    n = uncached(&scan, first->slot, first->block_tokens) - scan.best.n_read;
     choice_out->prefill = scan.best.prefill ? scan.best.prefill->slot : PICKER_NONE;
     choice_out->decode = scan.best.decode->slot;
     choice_out->uncached_tokens = n;
+    choice_out->read_tokens = scan.best.n_read;
     choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
     choice_out->ttft_s = (double)(first->queue_ns + pick_ns(n * first->prefill_ns)) / 1e9 +
                          (scan.best.prefill ? 0 : choice_out->itl_s);
+    if (scan.best.n_read > 0) {
+        picker_fleet_row(fleet, first->slot, &worker);
+        choice_out->ttft_s += picker_read_s(&worker, scan.best.n_read);
+    }
     return scan.wants_keeping ? 0 : E_OVERLOADED;
 }
 

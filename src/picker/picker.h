@@ -36,8 +36,17 @@ struct picker_worker {
     double decode_step_s;
     double transfer_bytes_per_s;
     double push_bytes_per_s; /* of what it asked for */
+    double read_bytes_per_s; /* of its disk, all reads together; 0: it reads nothing back */
     uint64_t kv_bytes_per_token;
-    uint32_t cached_tokens; /* of ONE request's prompt, per the prefix index; a fleet's rows have 0 */
+    uint64_t queued_read_tokens; /* dispatched there to be read from its disk, and not begun yet */
+    /* Of ONE request's prompt, per the prefix index: in its memory, and there or on its disk.  A fleet's rows
+     * have 0. */
+    uint32_t cached_tokens, stored_tokens;
+};
+
+struct picker_run { /* a worker that has more of a prompt than lies in its memory */
+    uint32_t slot;
+    uint32_t n_blocks; /* leading ones, each in memory or on its disk */
 };
 
 /* A set of slots; zeroed: empty. */
@@ -58,7 +67,9 @@ struct picker_request {
     uint32_t n_tokens; /* > 0 */
     uint32_t max_new_tokens;
     uint32_t group;
-    const uint32_t *cached_blocks; /* [PICKER_MAX_WORKERS] leading blocks held; NULL: nobody holds any */
+    const uint32_t *cached_blocks; /* [PICKER_MAX_WORKERS] leading blocks in memory; NULL: nobody has any */
+    const struct picker_run *runs; /* [n_runs], each worker once */
+    uint32_t n_runs;
     const struct picker_slots *excluded; /* workers that failed this request already; NULL: none */
     /* A part of the answer exists: only workers of this layout, hence of this arithmetic, would go on with
      * the same bits. */
@@ -72,7 +83,8 @@ struct picker_choice {
     uint32_t decode;
     double ttft_s; /* estimates */
     double itl_s;
-    uint32_t uncached_tokens; /* to be computed by whoever prefills */
+    uint32_t uncached_tokens; /* to be computed by whoever prefills ... */
+    uint32_t read_tokens;     /* ... after it has read so many from its disk */
 };
 
 struct picker_fleet;
@@ -86,6 +98,8 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
 /* The estimates behind it, for tests and the planner. */
 double picker_queue_s(const struct picker_worker *worker);
 double picker_prefill_s(const struct picker_worker *worker, uint32_t n_tokens);
+/* To read so many tokens of a prompt from its disk, after those that are queued; infinite without a rate. */
+double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens);
 double picker_itl_s(const struct picker_worker *worker);
 double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens);
 

@@ -13,14 +13,14 @@ struct picker_place { /* one request's placement under way: storage of the calle
     const struct block_hash *hashes; /* of the prompt's full blocks */
     size_t n_hashes;
     uint64_t now_ns;
-    struct picker_request request;              /* cached_blocks is set here */
-    uint32_t cached_blocks[PICKER_MAX_WORKERS]; /* out: leading blocks that each worker holds */
-    struct picker_choice choice;                /* out */
+    struct picker_request request; /* what is cached is set here */
+    struct picker_found found;     /* out: leading blocks that each worker has */
+    struct picker_choice choice;   /* out */
 };
 
 struct picker_booking { /* what was charged to one worker for one request; slot PICKER_NONE: nothing */
     uint32_t slot;
-    uint64_t prefill_tokens, context_tokens;
+    struct picker_charge charge;
 };
 
 /* Looks the prompt up and picks.  Codes as of picker_pick(); the choice counts with 0 and E_OVERLOADED. */

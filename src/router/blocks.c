@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which blocks the workers say they have, and who is asked for them.
+/* Which blocks the workers say they have, in memory or on disk, and who is asked for them.
  *
  *   BLOCK_EVENTS --follower--> picker/index: apply (told.c), or forget the worker first, or ask for a
  * snapshot placement ---------------> picker/holder: the worker that computes asks this one
@@ -8,7 +8,8 @@
  * computed draws its like before its blocks are reported.  A snapshot, which is also asked for at half of the
  * index's lifetime, takes back what was learned so and never came true, and keeps what is true from expiring.
  *
- * When a block leaves a worker and one other has it, that one is told that its copy is the last. */
+ * When a block leaves a worker's memory and one other has it there, that one is told that its copy is the
+ * last: what is on disk cannot be asked for. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -20,10 +21,22 @@
 #define LIMIT_ALWAYS_S 10.0
 #define MAX_ASKED      64 /* the asker and those who have the same, most, of the prompt */
 
+/* All workers' disks together may fill the half of the index that is theirs: more would only push out what
+ * others told, each time it is told. */
+static uint32_t max_on_disk(const struct router *router)
+{
+    uint32_t n_workers = 0, most = (uint32_t)(router->conf->index_entries / 2);
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        n_workers += router->workers[slot].follower.state != FOLLOWER_IDLE;
+    return n_workers > 1 ? most / n_workers : most;
+}
+
 static void ask(struct router *router, uint32_t slot)
 {
     Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;
 
+    wanted.max_on_disk = max_on_disk(router);
     (void)router_send(router, slot, FRAME_BLOCKS_WANTED, &wanted.base);
 }
 
@@ -63,17 +76,18 @@ static int by_slot(const void *a, const void *b)
     return x->slot != y->slot ? (x->slot > y->slot) - (x->slot < y->slot) : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Of those that went; a message to each worker that is concerned. */
-static void tell_sole(struct router *router, const struct block_hash *hashes, const uint8_t *tiers, size_t n)
+/* Of those that left its memory; a message to each worker that is concerned. */
+static void tell_sole(struct router *router, const struct block_slice *slice)
 {
     struct last_copy copies[PICKER_SLICE];
     struct block_hash list[PICKER_SLICE];
     uint64_t now_ns = clock_now_ns();
     size_t n_copies = 0, to;
 
-    for (size_t i = 0; i < n; i++) {
-        uint32_t slot =
-            tiers[i] == BLOCK_GONE ? picker_index_sole(router->index, &hashes[i], now_ns) : PICKER_NONE;
+    for (size_t i = 0; i < slice->n; i++) {
+        uint32_t slot = slice->tiers[i] != BLOCK_IN_MEMORY
+                            ? picker_index_sole(router->index, &slice->hashes[i], now_ns)
+                            : PICKER_NONE;
 
         if (slot != PICKER_NONE)
             copies[n_copies++] = (struct last_copy){slot, (uint32_t)i};
@@ -83,35 +97,48 @@ static void tell_sole(struct router *router, const struct block_hash *hashes, co
         Baton__BlocksSole sole = BATON__BLOCKS_SOLE__INIT;
 
         for (to = from; to < n_copies && copies[to].slot == copies[from].slot; to++)
-            list[to - from] = hashes[copies[to].at];
+            list[to - from] = slice->hashes[copies[to].at];
         sole.hashes.data = list[0].bytes;
         sole.hashes.len = (to - from) * sizeof(list[0]);
         (void)router_send(router, copies[from].slot, FRAME_BLOCKS_SOLE, &sole.base); /* a hint */
     }
 }
 
-/* Blocks that came and went, run by run. */
-void router_blocks_apply(struct router *router, uint32_t slot, const struct block_hash *hashes,
-                         const uint8_t *tiers, size_t n)
+/* Of one tier all. */
+static void apply_run(struct router *router, uint32_t slot, const struct block_hash *hashes, size_t n,
+                      enum block_tier tier)
 {
     uint64_t now_ns = clock_now_ns();
-    bool has_gone = false;
+
+    switch (tier) {
+    case BLOCK_GONE:
+        picker_index_unlearn(router->index, slot, hashes, 0, n);
+        return;
+    case BLOCK_IN_MEMORY:
+        picker_index_learn(router->index, slot, hashes, n, now_ns);
+        return;
+    case BLOCK_ON_DISK:
+        picker_index_learn_on_disk(router->index, slot, hashes, n, now_ns);
+        return;
+    }
+}
+
+/* Run by run. */
+void router_blocks_apply(struct router *router, const struct block_slice *slice)
+{
+    const uint8_t *tiers = slice->tiers;
+    bool has_gone = false; /* from memory */
     size_t to;
 
-    ASSERT(n <= PICKER_SLICE);
-    for (size_t from = 0; from < n; from = to) {
-        bool is_gone = tiers[from] == BLOCK_GONE;
-
-        for (to = from + 1; to < n && (tiers[to] == BLOCK_GONE) == is_gone; to++)
+    ASSERT(slice->n <= PICKER_SLICE);
+    for (size_t from = 0; from < slice->n; from = to) {
+        for (to = from + 1; to < slice->n && tiers[to] == tiers[from]; to++)
             ;
-        if (is_gone)
-            picker_index_unlearn(router->index, slot, hashes + from, 0, to - from);
-        else
-            picker_index_learn(router->index, slot, hashes + from, to - from, now_ns);
-        has_gone |= is_gone;
+        apply_run(router, slice->slot, slice->hashes + from, to - from, (enum block_tier)tiers[from]);
+        has_gone |= tiers[from] != BLOCK_IN_MEMORY;
     }
-    if (has_gone)
-        tell_sole(router, hashes, tiers, n);
+    if (has_gone && !slice->is_snapshot)
+        tell_sole(router, slice);
 }
 
 void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
@@ -144,7 +171,17 @@ void router_blocks_events(struct router *router, uint32_t slot, const Baton__Blo
 
 /* ---- placement ---- */
 
-/* Rows of the asker (the first) and of those who hold most of the prompt; slots says who they are. */
+/* Leading blocks that the worker has in memory or on disk. */
+static uint32_t stored_blocks(const struct picker_place *place, uint32_t slot)
+{
+    for (uint32_t i = 0; i < place->found.n_runs; i++)
+        if (place->found.runs[i].slot == slot)
+            return place->found.runs[i].n_blocks;
+    return place->found.in_memory[slot];
+}
+
+/* Rows of the asker (the first) and of those who hold most of the prompt in memory; slots says who they are.
+ */
 static uint32_t gather(const struct gen_handle *job, const struct picker_place *place, uint32_t asker,
                        struct picker_worker rows[MAX_ASKED], uint32_t slots[MAX_ASKED])
 {
@@ -154,10 +191,11 @@ static uint32_t gather(const struct gen_handle *job, const struct picker_place *
 
     if (!router_worker_row(router, asker, &rows[0]) || !rows[0].can_push)
         return 0; /* who cannot push does not know how to ask either */
-    rows[0].cached_tokens = place->cached_blocks[asker] * rows[0].block_tokens;
+    rows[0].cached_tokens = place->found.in_memory[asker] * rows[0].block_tokens;
+    rows[0].stored_tokens = stored_blocks(place, asker) * rows[0].block_tokens;
     slots[n++] = asker;
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
-        uint32_t blocks = place->cached_blocks[slot];
+        uint32_t blocks = place->found.in_memory[slot];
 
         if (slot == asker || blocks == 0 || blocks < most || router->workers[slot].model != job->model ||
             router->workers[slot].layout != router->workers[asker].layout ||
@@ -173,6 +211,20 @@ static uint32_t gather(const struct gen_handle *job, const struct picker_place *
         rows[n++] = row;
     }
     return n;
+}
+
+/* So many tokens of the prompt come from the holder: those are neither computed nor read. */
+static void take_off(struct picker_choice *choice, uint32_t n_tokens, uint32_t held)
+{
+    uint32_t stored = n_tokens - choice->uncached_tokens;
+
+    if (choice->read_tokens > 0 && stored > held) { /* the rest is read still */
+        choice->read_tokens = choice->read_tokens < stored - held ? choice->read_tokens : stored - held;
+        return;
+    }
+    choice->read_tokens = 0;
+    if (choice->uncached_tokens > n_tokens - held)
+        choice->uncached_tokens = n_tokens - held;
 }
 
 void router_blocks_choose(struct gen_handle *job, struct picker_place *place)
@@ -198,7 +250,6 @@ void router_blocks_choose(struct gen_handle *job, struct picker_place *place)
     job->ask_limit_ms = (uint32_t)(1e3 * (limit_s > LIMIT_LEAST_S ? limit_s : LIMIT_LEAST_S));
     if (job->ask_limit_ms > 1e3 * LIMIT_ALWAYS_S)
         job->ask_limit_ms = (uint32_t)(1e3 * LIMIT_ALWAYS_S);
-    if (choice->uncached_tokens > place->request.n_tokens - job->holder.tokens)
-        choice->uncached_tokens = place->request.n_tokens - job->holder.tokens;
+    take_off(choice, place->request.n_tokens, job->holder.tokens);
     metric_add(job->router->m_asks, 1);
 }

@@ -87,6 +87,7 @@ static int place(struct gen_handle *job)
     job->prefill.slot = choice->prefill;
     picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
     metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
+    metric_add(router->m_reads, choice->read_tokens > 0);
     rc = router_job_send(job, choice);
     if (rc < 0) { /* the decode worker's link is gone and its loss not yet known: not this one */
         router_job_uncharge(job, &job->prefill);

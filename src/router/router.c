@@ -67,6 +67,9 @@ static void on_tick(void *arg)
     router_stream_end_unproved(router);
     picker_index_sweep(router->index, TICK_SWEEP);
     router_blocks_tick(router);
+    metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));
+    metric_set(router->m_known_in_memory,
+               (double)(picker_index_count(router->index) - picker_index_on_disk(router->index)));
     for (uint32_t i = 0; i < router->n_models; i++)
         router_model_fetch(router, &router->models[i]);
 }
@@ -190,6 +193,7 @@ static const struct admin_calls admin_calls = {.status = admin_status, .act = ad
 static void declare_metrics(struct router *router)
 {
     struct metrics *m = router->metrics;
+    struct metric_family *known;
 
     router->m_queued =
         metric_single(m, METRIC_GAUGE, "baton_router_queued", "Requests waiting for a placement.");
@@ -205,6 +209,13 @@ static void declare_metrics(struct router *router)
                                    "Requests whose worker was told whom to ask for cached blocks.");
     router->m_resyncs = metric_single(m, METRIC_COUNTER, "baton_router_block_resyncs_total",
                                       "Times that block events of a worker were missing.");
+    router->m_reads = metric_single(m, METRIC_COUNTER, "baton_router_reads_total",
+                                    "Requests placed where a part of the prompt is to be read from disk.");
+    known = metric_family(
+        m, METRIC_GAUGE, "baton_router_blocks_known",
+        "Cached blocks that the router knows of, by the best tier that any worker has them in.", "tier");
+    router->m_known_in_memory = metric_series(known, (const char *const[]){"memory"});
+    router->m_known_on_disk = metric_series(known, (const char *const[]){"disk"});
     router->m_lost = metric_single(m, METRIC_COUNTER, "baton_router_workers_lost_total",
                                    "Links to workers that went down.");
 }

@@ -143,7 +143,8 @@ struct router {
     uint32_t order;                         /* of equals among workers, this router's own */
     bool is_draining;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
-    struct metric *m_asks, *m_resyncs;
+    struct metric *m_asks, *m_resyncs, *m_reads;
+    struct metric *m_known_in_memory, *m_known_on_disk;
     struct metric_family *f_workers;
 };
 
@@ -177,9 +178,16 @@ void router_blocks_up(struct router *router, uint32_t slot);   /* a worker's lin
 void router_blocks_down(struct router *router, uint32_t slot); /* it is gone: nothing is known of it */
 void router_blocks_tick(struct router *router);
 void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
-/* Events of at most PICKER_SLICE blocks: the index learns them. */
-void router_blocks_apply(struct router *router, uint32_t slot, const struct block_hash *hashes,
-                         const uint8_t *tiers, size_t n);
+struct block_slice { /* of what one worker told; borrowed */
+    uint32_t slot;
+    const struct block_hash *hashes; /* [n], n <= PICKER_SLICE */
+    const uint8_t *tiers;            /* [n] enum block_tier */
+    size_t n;
+    bool is_snapshot; /* nothing came or went: this is what there is */
+};
+
+/* The index learns it. */
+void router_blocks_apply(struct router *router, const struct block_slice *slice);
 /* Sets the job's holder for this placement, and takes off the choice what need not be computed then. */
 void router_blocks_choose(struct gen_handle *job, struct picker_place *place);
 

@@ -23,9 +23,10 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
     buf_printf(out,
                ", \"running\": %u, \"waiting\": %u, \"queued_prefill_tokens\": %" PRIu64
                ", \"prefill_tokens_per_s\": %.1f, \"decode_step_ms\": %.3f, \"blocks_free\": %u, "
-               "\"blocks_total\": %u",
+               "\"blocks_total\": %u, \"blocks_on_disk\": %" PRIu64 ", \"read_bytes_per_s\": %.0f",
                load->running, load->waiting, load->queued_prefill_tokens, load->prefill_tokens_per_s,
-               load->decode_step_s * 1e3, load->blocks_free, load->blocks_total);
+               load->decode_step_s * 1e3, load->blocks_free, load->blocks_total, load->blocks_on_disk,
+               load->read_bytes_per_s);
     buf_printf(out,
                ", \"inflight\": %u, \"inflight_prefill_tokens\": %" PRIu64 ", \"dispatched\": %" PRIu64
                ", \"lost\": %" PRIu64 ", \"rtt_us\": %" PRIu64 ", \"blocks_known\": %s, \"abilities\": [",
@@ -49,7 +50,8 @@ int router_status_json(struct router *router, struct buf *out)
         ", \"draining\": %s, \"queued\": %u, \"handed_off\": %.0f, \"local\": %.0f, \"redispatched\": %.0f",
         router->is_draining ? "true" : "false", router->n_queued, metric_value(router->m_handed_off),
         metric_value(router->m_local), metric_value(router->m_redispatched));
-    buf_printf(out, ", \"indexed_blocks\": %zu, \"workers\": [", picker_index_count(router->index));
+    buf_printf(out, ", \"indexed_blocks\": %zu, \"indexed_on_disk_only\": %zu, \"workers\": [",
+               picker_index_count(router->index), picker_index_on_disk(router->index));
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
         if (!router->workers[slot].is_taken)
             continue;

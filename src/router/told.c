@@ -23,6 +23,7 @@ struct told {
     size_t n, at; /* those before at are done */
     struct block_hash *hashes;
     uint8_t *tiers;
+    bool is_snapshot;
 };
 
 static void drop(struct router *router, struct told *told)
@@ -44,11 +45,14 @@ void router_told_drop(struct router *router, uint32_t slot)
 
 static void apply_slice(struct router *router, struct told *told)
 {
-    size_t n = told->n - told->at < PICKER_SLICE ? told->n - told->at : PICKER_SLICE;
-    size_t from = told->at;
+    struct block_slice slice = {.slot = told->slot,
+                                .hashes = told->hashes + told->at,
+                                .tiers = told->tiers + told->at,
+                                .n = told->n - told->at < PICKER_SLICE ? told->n - told->at : PICKER_SLICE,
+                                .is_snapshot = told->is_snapshot};
 
-    told->at += n;
-    router_blocks_apply(router, told->slot, told->hashes + from, told->tiers + from, n);
+    told->at += slice.n;
+    router_blocks_apply(router, &slice);
     if (told->at == told->n)
         drop(router, told);
 }
@@ -71,7 +75,7 @@ static bool keep(struct router *router, uint32_t slot, const Baton__BlockEvents 
     told = malloc(sizeof(*told) + n * (sizeof(*told->hashes) + 1));
     if (told == NULL)
         return false;
-    *told = (struct told){.slot = slot, .n = n};
+    *told = (struct told){.slot = slot, .n = n, .is_snapshot = events->is_snapshot};
     told->hashes = (struct block_hash *)(told + 1);
     told->tiers = (uint8_t *)(told->hashes + n);
     memcpy(told->hashes, events->hashes.data, n * sizeof(*told->hashes));
@@ -99,7 +103,13 @@ void router_told_add(struct router *router, uint32_t slot, const Baton__BlockEve
     }
     while (router_told_work(router)) /* no memory: what came before comes first */
         ;
-    for (size_t from = 0; from < n; from += PICKER_SLICE)
-        router_blocks_apply(router, slot, hashes + from, events->tiers.data + from,
-                            n - from < PICKER_SLICE ? n - from : PICKER_SLICE);
+    for (size_t from = 0; from < n; from += PICKER_SLICE) {
+        struct block_slice slice = {.slot = slot,
+                                    .hashes = hashes + from,
+                                    .tiers = events->tiers.data + from,
+                                    .n = n - from < PICKER_SLICE ? n - from : PICKER_SLICE,
+                                    .is_snapshot = events->is_snapshot};
+
+        router_blocks_apply(router, &slice);
+    }
 }

@@ -202,6 +202,7 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     worker->report.decode_step_s = rate(load->decode_step_s);
     worker->report.transfer_bytes_per_s = rate(load->transfer_bytes_per_s);
     worker->report.push_bytes_per_s = rate(load->push_bytes_per_s);
+    worker->report.read_bytes_per_s = rate(load->read_bytes_per_s);
     worker->report.base.unknown_fields = NULL;
     worker->report.base.n_unknown_fields = 0;
     worker->is_draining = load->is_draining;

@@ -28,6 +28,7 @@ static void fill_row(const struct router *router, const struct router_worker *wo
     row->decode_step_s = report->decode_step_s;
     row->transfer_bytes_per_s = report->transfer_bytes_per_s;
     row->push_bytes_per_s = report->push_bytes_per_s;
+    row->read_bytes_per_s = report->read_bytes_per_s;
     row->kv_bytes_per_token = worker->kv_bytes_per_token;
 }
 

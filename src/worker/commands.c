@@ -76,7 +76,7 @@ static void obey(struct worker_engine *engine, struct command *command)
         worker_shapes_compiled(engine, &command->as.shape);
         break;
     case COMMAND_BLOCKS_WANTED:
-        worker_publish_all(engine, command->number);
+        worker_publish_all(engine, command->number, command->as.max_on_disk);
         break;
     case COMMAND_BLOCKS_SOLE:
         for (uint32_t i = 0; i < command->as.sole.n; i++)

@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "kv/tier.h"
 #include "prefix/tenant.h"
+#include "worker/share_priv.h"
 
 #define SAVES_PER_TURN   32
 #define SAVE_PAUSE_NS    (100 * NS_PER_MS) /* after one that could not be begun */
@@ -143,6 +144,8 @@ void worker_disk_open(struct worker_engine *engine)
                                 .n_layers = layout->n_layers,
                                 .piece_bytes = kv_layout_layer_block_bytes(layout),
                                 .generation = generation,
+                                .on_block = worker_publish_disk_block,
+                                .on_block_arg = engine,
                                 .wake = on_wake,
                                 .wake_arg = engine};
     struct kv_tier_counts counts;
@@ -456,6 +459,29 @@ void worker_disk_report(const struct worker_engine *engine, struct load_report *
     out->has_disk = engine->disk != NULL;
     if (out->has_disk)
         kv_tier_counts(engine->disk->tier, &out->disk);
+}
+
+/* ---- what routers are told ---- */
+
+bool worker_disk_has(const struct worker_engine *engine, const struct block_hash *hash)
+{
+    return engine->disk != NULL && kv_tier_has(engine->disk->tier, hash);
+}
+
+uint32_t worker_disk_count(const struct worker_engine *engine)
+{
+    struct kv_tier_counts counts = {0};
+
+    if (engine->disk != NULL)
+        kv_tier_counts(engine->disk->tier, &counts);
+    return counts.n_blocks < UINT32_MAX ? (uint32_t)counts.n_blocks : UINT32_MAX;
+}
+
+void worker_disk_each(const struct worker_engine *engine, uint32_t most,
+                      void (*visit)(void *arg, const struct block_hash *hash), void *arg)
+{
+    if (engine->disk != NULL)
+        kv_tier_each(engine->disk->tier, most, visit, arg);
 }
 
 bool worker_disk_is_waited_for(const struct worker_engine *engine)

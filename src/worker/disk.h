@@ -19,6 +19,11 @@ void worker_disk_turn(struct worker_engine *engine);
 void worker_disk_tick(struct worker_engine *engine,
                       uint64_t now_ns); /* reads that take too long; lifetimes */
 void worker_disk_report(const struct worker_engine *engine, struct load_report *out);
+/* Whether a block could be read back, how many could be, and which: kv/tier.h. */
+bool worker_disk_has(const struct worker_engine *engine, const struct block_hash *hash);
+uint32_t worker_disk_count(const struct worker_engine *engine);
+void worker_disk_each(const struct worker_engine *engine, uint32_t most,
+                      void (*visit)(void *arg, const struct block_hash *hash), void *arg);
 bool worker_disk_is_waited_for(const struct worker_engine *engine);
 
 #endif

@@ -75,6 +75,8 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->blocks_total = worker->load.blocks_total;
     load->transfer_bytes_per_s = worker->load.transfer_bytes_per_s;
     load->push_bytes_per_s = worker->load.push_bytes_per_s;
+    load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* zeros without a disk */
+    load->blocks_on_disk = worker->load.disk.n_blocks;
     load->is_draining = worker->is_draining;
     return &load->base;
 }

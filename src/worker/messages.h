@@ -95,6 +95,7 @@ struct command {
         struct tr_event transport;
         struct shape_command shape;
         struct hash_list sole; /* BLOCKS_SOLE */
+        uint32_t max_on_disk;  /* BLOCKS_WANTED */
     } as;
 };
 

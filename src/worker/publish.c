@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block events, from the pool to every router.
+/* Block events, from the pool and the disk tier to every router.
  *
- *   engine thread:  pool's on_block --> block_log --(each turn)--> report      BLOCKS_WANTED --> snapshot
+ *   engine thread:  on_block of either --> block_log --(each turn)--> report   BLOCKS_WANTED --> snapshot
  *   loop thread:    report --> BLOCK_EVENTS frames to all routers, or the snapshot to the one that asked
+ *
+ * An event says where a block is now, at best: what the pool has is in memory, saved or not; what it gives
+ * away is on disk, if it was saved, or gone; what the disk drops counts only when the pool has it no more.
+ *
+ * A snapshot has the disk's blocks first, as many as the router wants of those used last, then the pool's,
+ * which overrule them: looking up which of the former are among the latter would keep the engine for longer
+ * than telling them twice.
  *
  * Anything may be lost on the way: the numbers show it, and the router asks for a snapshot
  * (prefix/block_events.h). */
@@ -11,18 +18,29 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "worker/disk.h"
 #include "worker/share_priv.h"
 #include "worker/worker_priv.h"
 
 #define FRAME_EVENTS 16384u
+#define MAX_ON_DISK  65536u /* blocks in a snapshot, of 17 bytes: what a router has to learn of one worker */
 
 /* ---- engine thread ---- */
 
 void worker_publish_block(void *arg, const struct block_hash *hash, bool is_here)
 {
     struct worker_engine *engine = arg;
+    enum block_tier below = worker_disk_has(engine, hash) ? BLOCK_ON_DISK : BLOCK_GONE;
 
-    block_log_add(&engine->block_log, hash, is_here ? BLOCK_IN_MEMORY : BLOCK_GONE);
+    block_log_add(&engine->block_log, hash, is_here ? BLOCK_IN_MEMORY : below);
+}
+
+void worker_publish_disk_block(void *arg, const struct block_hash *hash, bool is_here)
+{
+    struct worker_engine *engine = arg;
+
+    if (kv_peek(engine->pool, hash, 1) == 0)
+        block_log_add(&engine->block_log, hash, is_here ? BLOCK_ON_DISK : BLOCK_GONE);
 }
 
 static void send_report(struct worker_engine *engine, struct report *report)
@@ -55,20 +73,32 @@ static void visit(void *arg, const struct block_hash *hash)
     report->events[report->n_events++] = (struct block_event){.hash = *hash, .tier = BLOCK_IN_MEMORY};
 }
 
-void worker_publish_all(struct worker_engine *engine, uint32_t router)
+static void visit_disk(void *arg, const struct block_hash *hash)
+{
+    struct report *report = arg;
+
+    report->events[report->n_events++] = (struct block_event){.hash = *hash, .tier = BLOCK_ON_DISK};
+}
+
+void worker_publish_all(struct worker_engine *engine, uint32_t router, uint32_t max_on_disk)
 {
     struct report *report = report_new(REPORT_BLOCKS, router);
+    uint32_t n_on_disk;
 
     if (report == NULL)
         return;
     worker_publish_flush(engine);
     report->is_snapshot = true;
     report->first_event = block_log_next(&engine->block_log);
-    report->events = calloc(engine->opts.n_blocks, sizeof(*report->events));
+    n_on_disk = worker_disk_count(engine);
+    max_on_disk = max_on_disk < MAX_ON_DISK ? max_on_disk : MAX_ON_DISK;
+    n_on_disk = n_on_disk < max_on_disk ? n_on_disk : max_on_disk;
+    report->events = calloc((size_t)engine->opts.n_blocks + n_on_disk, sizeof(*report->events));
     if (report->events == NULL) {
         report_free(report);
         return; /* it asks again */
     }
+    worker_disk_each(engine, n_on_disk, visit_disk, report);
     kv_each(engine->pool, visit, report);
     send_report(engine, report);
 }

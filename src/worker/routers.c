@@ -190,6 +190,16 @@ static int on_request_word(struct worker_router *router, enum command_kind kind,
     return worker_engine_send(router->worker->engine, command);
 }
 
+static int on_blocks_wanted(struct worker_router *router, const Baton__BlocksWanted *wanted)
+{
+    struct command *command = command_new(COMMAND_BLOCKS_WANTED, number_of(router));
+
+    if (command == NULL)
+        return E_NOMEM;
+    command->as.max_on_disk = wanted->max_on_disk;
+    return worker_engine_send(router->worker->engine, command);
+}
+
 static int on_sole(struct worker_router *router, const Baton__BlocksSole *sole)
 {
     struct command *command = command_new(COMMAND_BLOCKS_SOLE, number_of(router));
@@ -238,7 +248,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     case FRAME_VOCABULARY_WANTED:
         return send_vocabulary(router);
     case FRAME_BLOCKS_WANTED:
-        return on_request_word(router, COMMAND_BLOCKS_WANTED, 0);
+        return on_blocks_wanted(router, (const Baton__BlocksWanted *)message);
     case FRAME_BLOCKS_SOLE:
         return on_sole(router, (const Baton__BlocksSole *)message);
     case FRAME_HEARTBEAT:

@@ -40,9 +40,11 @@ uint32_t worker_loans_count(const struct worker_engine *engine);
 
 /* ---- publish.c ---- */
 void worker_publish_block(void *arg, const struct block_hash *hash, bool is_here); /* the pool's on_block */
-/* What the pool did since the last call, as a report.  Before the answers of the same step, so that who has
- * heard an answer knows where its KV is. */
+void worker_publish_disk_block(void *arg, const struct block_hash *hash, bool is_here); /* the tier's */
+/* What the pool and the disk did since the last call, as a report.  Before the answers of the same step, so
+ * that who has heard an answer knows where its KV is. */
 void worker_publish_flush(struct worker_engine *engine);
-void worker_publish_all(struct worker_engine *engine, uint32_t router);
+/* Everything, for one router: of what is on disk at most so many. */
+void worker_publish_all(struct worker_engine *engine, uint32_t router, uint32_t max_on_disk);
 
 #endif

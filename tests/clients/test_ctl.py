@@ -13,7 +13,7 @@ from harness import Terminal, main, run
 from stub import Stub
 
 ROUTER = {"daemon": "baton-router", "node": "router0", "draining": False, "queued": 0, "handed_off": 12, "local": 3,
-          "redispatched": 0, "indexed_blocks": 40, "workers": [
+          "redispatched": 0, "indexed_blocks": 40, "indexed_on_disk_only": 9, "workers": [
               {"node": "prefill0", "role": "prefill", "up": True, "usable": True, "draining": False, "model": "m", "running": 1,
                "waiting": 0, "queued_prefill_tokens": 100, "prefill_tokens_per_s": 1234.4, "decode_step_ms": 0, "blocks_free": 90,
                "blocks_total": 100, "inflight": 1, "inflight_prefill_tokens": 10, "dispatched": 15, "lost": 0, "rtt_us": 150},

@@ -14,6 +14,9 @@
  * events had a gap, and it tells all its blocks again in one message, which is applied in slices: what
  * arrived in the meantime comes between one and the next.
  *
+ * With disks what a worker evicts from memory is on its disk from then on.  The simulated disks have no end,
+ * and hits count what was in memory.
+ *
  * The trace has no tokens but an id for each 512 of them, so a block's hash is that of its id, chained and
  * keyed as those of tokens are; each round has a key of its own, hence new blocks. */
 #include <stdlib.h>
@@ -67,7 +70,7 @@ struct drive {
     uint64_t now_ns, begin_ns, free_ns, reported_ns;
     uint64_t *service_ns, *wait_ns; /* [n_entries] */
     uint64_t hash_ns, choose_ns, other_ns, longest_other_ns, n_events, n_losses;
-    uint64_t n_blocks, n_held, n_hoped, n_alone, n_overloaded;
+    uint64_t n_blocks, n_held, n_hoped, n_alone, n_overloaded, n_reading, n_runs;
 };
 
 uint64_t route_stamp_ns(bool is_wall)
@@ -162,7 +165,10 @@ static void stored(struct drive *drive, uint64_t at_ns, uint32_t slot, const str
     uint64_t began_ns = stamp_ns(drive);
 
     picker_index_learn(drive->index, slot, job->hashes, job->n_hashes, at_ns);
-    picker_index_unlearn(drive->index, slot, evicted, 0, n);
+    if (drive->opts->has_disks)
+        picker_index_learn_on_disk(drive->index, slot, evicted, n, at_ns);
+    else
+        picker_index_unlearn(drive->index, slot, evicted, 0, n);
     other_work(drive, at_ns, began_ns);
 }
 
@@ -285,6 +291,11 @@ static void dispatch(struct drive *drive, uint32_t at, const struct picker_choic
     uint64_t n_left = cached < entry->prompt_tokens ? entry->prompt_tokens - cached : 1;
     const struct picker_worker *row = &drive->rows[first];
 
+    if (choice->read_tokens > 0) { /* the router is as right of disks as can be */
+        n_left = choice->uncached_tokens;
+        begin_ns += (uint64_t)(picker_read_s(row, choice->read_tokens) * 1e9);
+        drive->n_reading++;
+    }
     begin_ns = begin_ns > drive->now_ns ? begin_ns : drive->now_ns;
     begin_ns += (uint64_t)((double)n_left / row->prefill_tokens_per_s * 1e9);
     drive->prefill_free_ns[first] = begin_ns;
@@ -328,6 +339,7 @@ static void request(struct drive *drive, uint32_t at, const struct prefix_key *k
     drive->hash_ns += between_ns(drive, began_ns, hashed_ns);
     drive->choose_ns += between_ns(drive, hashed_ns, done_ns);
     drive->n_overloaded += rc != 0;
+    drive->n_runs += place.found.n_runs;
     drive->service_ns[at] = between_ns(drive, began_ns, hashed_ns) + between_ns(drive, hashed_ns, done_ns);
     drive->wait_ns[at] = occupy(drive, drive->now_ns, drive->service_ns[at]) - drive->now_ns;
     job->hashes = chain;
@@ -379,6 +391,8 @@ static void report_round(struct drive *drive, struct route_result *out)
         .hoped = (double)drive->n_hoped / (double)drive->n_blocks,
         .alone = (double)drive->n_alone / n,
         .overloaded = (double)drive->n_overloaded / n,
+        .reading = (double)drive->n_reading / n,
+        .n_runs = (double)drive->n_runs / n,
         .n_events = drive->n_events,
         .n_losses = drive->n_losses,
         .n_indexed = picker_index_count(drive->index),
@@ -397,6 +411,7 @@ void drive_round(struct drive *drive, struct route_result *out)
     drive->hash_ns = drive->choose_ns = drive->other_ns = drive->longest_other_ns = 0;
     drive->n_events = drive->n_losses = 0;
     drive->n_blocks = drive->n_held = drive->n_hoped = drive->n_alone = drive->n_overloaded = 0;
+    drive->n_reading = drive->n_runs = 0;
     drive->begin_ns = drive->now_ns;
     for (uint32_t at = 0; at < drive->trace->n_entries; at++) {
         const struct trace_entry *entry = &drive->trace->entries[at];
@@ -426,13 +441,14 @@ static double since_s(const struct drive *drive, uint64_t began_ns)
 void drive_lookups(struct drive *drive, double *chains_out, double *singly_out)
 {
     enum { N = 200000 };
-    uint32_t blocks[PICKER_MAX_WORKERS], n = drive->opts->n_workers;
+    static struct picker_found found;
+    uint32_t n = drive->opts->n_workers;
     uint64_t began_ns = stamp_ns(drive), n_done = 0;
 
     while (n_done < N) {
         const struct job *job = &drive->jobs[rng_below(&drive->rng, drive->trace->n_entries)];
 
-        picker_index_match(drive->index, job->hashes, job->n_hashes, drive->now_ns, blocks, n);
+        picker_index_match(drive->index, job->hashes, job->n_hashes, drive->now_ns, &found, n);
         n_done += job->n_hashes;
     }
     *chains_out = (double)n_done / since_s(drive, began_ns);
@@ -441,7 +457,7 @@ void drive_lookups(struct drive *drive, double *chains_out, double *singly_out)
         const struct job *job = &drive->jobs[rng_below(&drive->rng, drive->trace->n_entries)];
 
         picker_index_match(drive->index, job->hashes + rng_below(&drive->rng, job->n_hashes), 1,
-                           drive->now_ns, blocks, n);
+                           drive->now_ns, &found, n);
     }
     *singly_out = N / since_s(drive, began_ns);
 }
@@ -468,6 +484,7 @@ static void make_rows(struct drive *drive, double mean_prompt, double mean_answe
             .decode_step_s = RUNNING * (n - n_prefill) / (drive->opts->rate_per_s * mean_answer),
             .transfer_bytes_per_s = 25e9,
             .kv_bytes_per_token = 65536,
+            .read_bytes_per_s = drive->opts->has_disks ? 4e9 : 0,
         };
         ASSERT(picker_fleet_set(drive->fleet, slot, &drive->rows[slot]) == 0);
     }

@@ -21,7 +21,7 @@
 static const char *const usage =
     "usage: bench_route [--trace FILE] [--rounds N] [--workers N] [--cache-blocks N] [--index-entries N]\n"
     "                   [--rate PER_S] [--loss-every REQUESTS] [--resync-blocks N]\n"
-    "                   [--clock cpu|wall]\n";
+    "                   [--clock cpu|wall] [--disks yes|no]\n";
 
 /* ---- what memory gives ---- */
 
@@ -124,6 +124,9 @@ static void print_results(const struct route_opts *opts, const struct route_resu
            100 * MEDIAN(overloaded));
     printf("a round's pieces of other work; losses       %9llu %8llu\n", (unsigned long long)last->n_events,
            (unsigned long long)last->n_losses);
+    if (opts->has_disks)
+        printf("placed where some is read; workers named     %9.1f %% %8.1f\n", 100 * MEDIAN(reading),
+               MEDIAN(n_runs));
     printf("index: blocks known, bytes at most, a block  %9zu %11zu %5.0f\n", last->n_indexed,
            picker_index_bytes(opts->index_entries),
            (double)picker_index_bytes(opts->index_entries) / opts->index_entries);
@@ -149,6 +152,8 @@ static bool take_option(struct route_opts *opts, const char *name, const char *v
         opts->trace = value;
     else if (strcmp(name, "--clock") == 0)
         opts->is_wall = strcmp(value, "wall") == 0;
+    else if (strcmp(name, "--disks") == 0)
+        opts->has_disks = strcmp(value, "yes") == 0;
     else if (strcmp(name, "--rate") == 0)
         opts->rate_per_s = strtod(value, NULL);
     else

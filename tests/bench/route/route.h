@@ -17,6 +17,7 @@ struct route_opts {
     uint32_t loss_every;    /* requests; 0: never */
     bool is_wall;           /* else the time that this thread had a core */
     uint32_t resync_blocks; /* that a worker whose events had a gap tells again */
+    bool has_disks;         /* what workers evict they have on disk */
 };
 
 /* ---- traffic.c ---- */
@@ -47,6 +48,7 @@ struct route_result { /* of one round */
     double longest_other_us;  /* single piece of other work: reports, block events, losses, resyncs */
     double hit, hoped, alone; /* share of blocks held by who computed them; expected; placed on one worker */
     double overloaded;
+    double reading, n_runs; /* share placed where some is read; workers with more on disk, for a request */
     uint64_t n_events, n_losses;
     size_t n_indexed;
 };

@@ -108,20 +108,38 @@ static void a_router_without_workers_says_what_to_do(void **state)
     buf_fini(&table);
 }
 
+static void a_router_says_what_disks_have(void **state)
+{
+    struct buf table = {0};
+
+    assert_int_equal(status_render(bytes_str("{\"daemon\": \"baton-router\", \"node\": \"r\", "
+                                             "\"indexed_blocks\": 7, \"indexed_on_disk_only\": 5, "
+                                             "\"workers\": [{\"node\": \"d\", \"role\": \"decode\", "
+                                             "\"blocks_total\": 25, \"blocks_on_disk\": 4321}]}"),
+                                   false, &table),
+                     0);
+    assert_non_null(strstr((char *)table.data, "7 cached blocks known, 5 of them on disk only"));
+    assert_non_null(strstr((char *)table.data, "0/25         4321"));
+    buf_fini(&table);
+}
+
 static void a_worker_in_a_table(void **state)
 {
-    static const char json[] = "{\"daemon\": \"baton-decode\", \"node\": \"d0\", \"model\": \"m\", "
-                               "\"engine\": \"cpu\", \"draining\": false, "
-                               "\"tasks\": 2, \"running\": 1, \"waiting\": 1, \"blocks\": {\"total\": 100, "
-                               "\"free\": 50, \"cached\": 25, "
-                               "\"hits\": 3, \"misses\": 1}, \"routers\": [{\"address\": \"127.0.0.1:1\", "
-                               "\"up\": true}], \"peers\": []}";
+    static const char json[] =
+        "{\"daemon\": \"baton-decode\", \"node\": \"d0\", \"model\": \"m\", "
+        "\"engine\": \"cpu\", \"draining\": false, "
+        "\"tasks\": 2, \"running\": 1, \"waiting\": 1, \"blocks\": {\"total\": 100, "
+        "\"free\": 50, \"cached\": 25, "
+        "\"hits\": 3, \"misses\": 1}, \"disk\": {\"blocks\": 9, \"bytes\": 2500000, "
+        "\"read_bytes_per_s\": 1500000000, \"unsaved\": 2}, \"routers\": [{\"address\": \"127.0.0.1:1\", "
+        "\"up\": true}], \"peers\": []}";
     struct buf text = {0};
 
     assert_int_equal(status_render(bytes_str(json), false, &text), 0);
     assert_non_null(strstr((char *)text.data, "50 of 100 free, 25 cached"));
     assert_non_null(strstr((char *)text.data, "3 hits, 1 misses (75%)"));
     assert_non_null(strstr((char *)text.data, "127.0.0.1:1 (up)"));
+    assert_non_null(strstr((char *)text.data, "9 blocks in 2.5 MB, read at 1500.0 MB/s; 2 to be saved\n"));
     buf_clear(&text);
     assert_int_equal(status_render(bytes_str(json), true, &text), 0);
     assert_string_equal((char *)text.data, "baton-decode d0: 1 running, 1 waiting | 0 tok/s prefill, 0.0 "
@@ -171,6 +189,7 @@ int main(void)
         cmocka_unit_test(long_sessions_are_kept),
         cmocka_unit_test(a_router_in_a_line),
         cmocka_unit_test(a_router_without_workers_says_what_to_do),
+        cmocka_unit_test(a_router_says_what_disks_have),
         cmocka_unit_test(a_worker_in_a_table),
         cmocka_unit_test(work_is_counted),
         cmocka_unit_test(what_is_no_status_is_refused),

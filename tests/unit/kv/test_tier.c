@@ -80,6 +80,89 @@ static void the_next_process_finds_it(void **state)
     assert_int_equal(rig_read(rig, 0, 50), 0);
 }
 
+/* ---- what is told of it ---- */
+
+#define N_TOLD 900 /* more than there is room for */
+
+static struct block_hash numbered[N_TOLD];
+static bool is_told[N_TOLD]; /* it can be read, by what on_block said */
+
+static void on_block(void *arg, const struct block_hash *hash, bool is_here)
+{
+    uint32_t i = 0;
+
+    while (!block_hash_equal(hash, &numbered[i]))
+        assert_true(++i < N_TOLD);
+    assert_int_not_equal(is_told[i], is_here); /* each change once */
+    is_told[i] = is_here;
+}
+
+struct visited {
+    bool is_there[N_TOLD];
+    uint32_t n, last;
+};
+
+static void visit(void *arg, const struct block_hash *hash)
+{
+    struct visited *visited = arg;
+    uint32_t i = 0;
+
+    while (!block_hash_equal(hash, &numbered[i]))
+        assert_true(++i < N_TOLD);
+    assert_false(visited->is_there[i]);
+    visited->is_there[i] = true;
+    visited->n++;
+    visited->last = i;
+}
+
+/* What was told, what is visited and what is there are the same. */
+static uint32_t assert_told_right(const struct rig *rig)
+{
+    struct visited visited = {.n = 0};
+
+    kv_tier_each(rig->tier, UINT32_MAX, visit, &visited);
+    for (uint32_t i = 0; i < N_TOLD; i++) {
+        assert_int_equal(is_told[i], kv_tier_has(rig->tier, &numbered[i]));
+        assert_int_equal(visited.is_there[i], is_told[i]);
+    }
+    return visited.n;
+}
+
+static void what_comes_and_goes_is_told(void **state)
+{
+    struct rig *rig = *state;
+    struct kv_tier_counts counts;
+    struct visited few = {.n = 0};
+    char path[400];
+    uint32_t n;
+
+    memset(is_told, 0, sizeof(is_told));
+    for (uint32_t i = 0; i < N_TOLD; i++)
+        numbered[i] = rig_hash(i);
+    rig->opts.on_block = on_block;
+    reopen(rig);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_int_equal(rig_write(rig, i, 0), 0);
+    assert_int_equal(assert_told_right(rig), 100);
+    for (uint32_t i = 100; i < N_TOLD; i++)
+        while (rig_write(rig, i, 0) == E_AGAIN) /* a file that leaves first */
+            clock_sleep_ns(NS_PER_MS);
+    n = assert_told_right(rig);
+    kv_tier_counts(rig->tier, &counts);
+    assert_true(counts.n_dropped > 0 && n == N_TOLD - counts.n_dropped);
+    kv_tier_each(rig->tier, 10, visit, &few); /* those used last */
+    assert_true(few.n <= 10 && few.n > 0 && few.last == N_TOLD - 1);
+
+    reopen(rig); /* found there: nothing comes or goes */
+    assert_int_equal(assert_told_right(rig), n);
+    assert_true(rig_file(rig, 0, path));
+    assert_int_equal(truncate(path, 8192), 0);
+    for (uint32_t i = 0; i < N_TOLD; i++)
+        if (is_told[i])
+            rig_read(rig, 0, i);
+    assert_true(assert_told_right(rig) < n);
+}
+
 static void nobody_else_may_look(void **state)
 {
     struct rig *rig = *state;
@@ -386,6 +469,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {T(what_is_written_is_read),
                                        T(the_next_process_finds_it),
+                                       T(what_comes_and_goes_is_told),
                                        T(nobody_else_may_look),
                                        T(content_is_sealed),
                                        T(other_generations_are_kept_apart),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picker looks at workers, not at pairs; here every worker and every pair of random worlds is tried, in
- * the plain way, and both must choose the same, bit for bit in what they say of it.  Few different figures,
- * so that ties are common; absurd ones, so that sums come to their bounds. */
+/* The picker looks at workers, not at pairs; here every worker and every pair of random worlds is tried, with
+ * and without reading from disk, in the plain way, and both must choose the same, bit for bit in what they
+ * say of it.  Few different figures, so that ties are common; absurd ones, so that sums come to their bounds.
+ */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -22,6 +23,7 @@ struct world {
     struct picker_request request;
     struct picker_slots excluded;
     uint32_t cached_blocks[PICKER_MAX_WORKERS];
+    struct picker_run runs[MAX_N];
 };
 
 struct option {
@@ -41,6 +43,21 @@ static int64_t whole_ns(double ns)
 static uint32_t missing(const struct world *world, const struct picker_worker *row)
 {
     return row->cached_tokens < world->request.n_tokens ? world->request.n_tokens - row->cached_tokens : 1;
+}
+
+/* What it would read, if anything: its disk has it, there is room to read it into, and that is quicker. */
+static uint32_t read_tokens(const struct world *world, const struct picker_worker *row)
+{
+    uint32_t n = world->request.n_tokens, to = row->stored_tokens < n ? row->stored_tokens : n - 1;
+    uint64_t most = row->blocks_total ? (uint64_t)row->blocks_total * row->block_tokens / 2 : UINT64_MAX;
+    uint32_t from = n - missing(world, row), n_read;
+
+    if (to <= from)
+        return 0;
+    n_read = to - from < most ? to - from : (uint32_t)most;
+    return whole_ns(picker_read_s(row, n_read) * 1e9) < whole_ns(n_read * (picker_prefill_s(row, 1) * 1e9))
+               ? n_read
+               : 0;
 }
 
 static uint32_t answer(const struct world *world)
@@ -93,43 +110,46 @@ static bool keeps_ttft(const struct world *world, int64_t ttft_ns, int64_t alone
     return ttft_ns <= slo_ns || ttft_ns <= 2 * alone_ns;
 }
 
-static bool is_short(const struct world *world, const struct picker_worker *row)
+static bool is_short(const struct world *world, const struct picker_worker *row, uint32_t n)
 {
-    uint32_t n = missing(world, row), running = row->n_running < 10000 ? row->n_running : 10000;
+    uint32_t running = row->n_running < 10000 ? row->n_running : 10000;
     int64_t own_ns = prefill_ns(row, n);
 
     return n <= world->goals.local_prefill_tokens ||
            own_ns + own_ns * running <= whole_ns(world->goals.local_prefill_s * 1e9);
 }
 
-static struct option make_alone(const struct world *world, uint32_t i)
+static struct option make_alone(const struct world *world, uint32_t i, uint32_t n_read)
 {
     const struct picker_worker *row = &world->rows[i];
-    uint32_t n = missing(world, row), running = row->n_running < 10000 ? row->n_running : 10000;
+    uint32_t n = missing(world, row) - n_read, running = row->n_running < 10000 ? row->n_running : 10000;
     int64_t own_ns = prefill_ns(row, n), itl = itl_ns(row);
-    int64_t ttft_ns = whole_ns(picker_queue_s(row) * 1e9) + own_ns + itl;
+    int64_t alone_ns = own_ns + itl + (n_read ? whole_ns(picker_read_s(row, n_read) * 1e9) : 0);
+    int64_t ttft_ns = whole_ns(picker_queue_s(row) * 1e9) + alone_ns;
     struct option it = {.is_there = true, .n_running = row->n_running};
 
-    it.choice =
-        (struct picker_choice){.prefill = PICKER_NONE, .decode = world->slot_of[i], .uncached_tokens = n};
+    it.choice = (struct picker_choice){
+        .prefill = PICKER_NONE, .decode = world->slot_of[i], .uncached_tokens = n, .read_tokens = n_read};
     it.cost_ns = ttft_ns + answer(world) * itl;
-    if (!is_short(world, row))
+    if (!is_short(world, row, n))
         it.cost_ns += own_ns * running + whole_ns(world->goals.ttft_slo_s * 1e9) / 2;
-    it.keeps = keeps_ttft(world, ttft_ns, own_ns + itl) && itl <= whole_ns(world->goals.itl_slo_s * 1e9) &&
+    it.keeps = keeps_ttft(world, ttft_ns, alone_ns) && itl <= whole_ns(world->goals.itl_slo_s * 1e9) &&
                has_room(world, row) && has_seat(row);
     return it;
 }
 
-static struct option make_pair(const struct world *world, uint32_t p, uint32_t d)
+static struct option make_pair(const struct world *world, uint32_t p, uint32_t d, uint32_t n_read)
 {
     const struct picker_worker *prefill = &world->rows[p], *decode = &world->rows[d];
-    uint32_t n = missing(world, prefill);
-    int64_t own_ns = prefill_ns(prefill, n), itl = itl_ns(decode);
-    int64_t ttft_ns = whole_ns(picker_queue_s(prefill) * 1e9) + own_ns;
+    uint32_t n = missing(world, prefill) - n_read;
+    int64_t own_ns = prefill_ns(prefill, n) + (n_read ? whole_ns(picker_read_s(prefill, n_read) * 1e9) : 0);
+    int64_t ttft_ns = whole_ns(picker_queue_s(prefill) * 1e9) + own_ns, itl = itl_ns(decode);
     struct option it = {.is_there = true, .n_running = (uint64_t)prefill->n_running + decode->n_running};
 
-    it.choice = (struct picker_choice){
-        .prefill = world->slot_of[p], .decode = world->slot_of[d], .uncached_tokens = n};
+    it.choice = (struct picker_choice){.prefill = world->slot_of[p],
+                                       .decode = world->slot_of[d],
+                                       .uncached_tokens = n,
+                                       .read_tokens = n_read};
     it.cost_ns = ttft_ns + whole_ns(missing(world, decode) * (picker_transfer_s(decode, 1) * 1e9)) +
                  answer(world) * itl;
     it.keeps = keeps_ttft(world, ttft_ns, own_ns) && itl <= whole_ns(world->goals.itl_slo_s * 1e9) &&
@@ -177,14 +197,25 @@ static int try_everything(const struct world *world, struct picker_choice *out)
         has_decode |= is_open(world, i) && world->rows[i].role == PICKER_DECODE;
     }
     for (uint32_t p = 0; p < world->n; p++) {
+        uint32_t n_read = read_tokens(world, &world->rows[p]);
+
         if (!is_open(world, p))
             continue;
-        if (world->rows[p].role == PICKER_DECODE || !has_decode)
-            consider(world, make_alone(world, p), &best);
-        for (uint32_t d = 0; d < world->n && world->rows[p].role == PICKER_PREFILL; d++)
-            if (is_open(world, d) && world->rows[d].role == PICKER_DECODE &&
-                world->rows[d].layout == world->rows[p].layout && !is_short(world, &world->rows[d]))
-                consider(world, make_pair(world, p, d), &best);
+        if (world->rows[p].role == PICKER_DECODE || !has_decode) {
+            consider(world, make_alone(world, p, 0), &best);
+            if (n_read > 0)
+                consider(world, make_alone(world, p, n_read), &best);
+        }
+        for (uint32_t d = 0; d < world->n && world->rows[p].role == PICKER_PREFILL; d++) {
+            const struct picker_worker *decode = &world->rows[d];
+
+            if (!is_open(world, d) || decode->role != PICKER_DECODE ||
+                decode->layout != world->rows[p].layout || is_short(world, decode, missing(world, decode)))
+                continue;
+            consider(world, make_pair(world, p, d, 0), &best);
+            if (n_read > 0)
+                consider(world, make_pair(world, p, d, n_read), &best);
+        }
     }
     if (!best.is_there)
         return has_any ? E_LIMIT : E_NOT_FOUND;
@@ -219,6 +250,7 @@ static struct picker_worker random_row(struct rng *rng, uint32_t n_layouts)
         .decode_step_s = (double)ONE_OF(rng, 0, 20, 20, 21) / 1000,
         .transfer_bytes_per_s = (double)ONE_OF(rng, 0, 1000000000, 12000000000),
         .kv_bytes_per_token = ONE_OF(rng, 0, 1000, 65536),
+        .read_bytes_per_s = (double)ONE_OF(rng, 0, 50000000, 1000000000),
     };
 
     if (rng_below(rng, 40) == 0)
@@ -244,6 +276,7 @@ static void make_world(struct rng *rng, struct world *world)
                                              .keeps_layout = rng_below(rng, 6) == 0,
                                              .layout = rng_below(rng, n_layouts),
                                              .cached_blocks = world->cached_blocks,
+                                             .runs = world->runs,
                                              .excluded = &world->excluded};
     for (uint32_t i = 0; i < world->n; i++) {
         struct picker_worker *row = &world->rows[i];
@@ -253,6 +286,13 @@ static void make_world(struct rng *rng, struct world *world)
         world->slot_of[i] = slot;
         world->cached_blocks[slot] = (uint32_t)ONE_OF(rng, 0, 0, 0, 1, 12, 100, 200);
         row->cached_tokens = world->cached_blocks[slot] * row->block_tokens;
+        row->stored_tokens = row->cached_tokens;
+        if (rng_below(rng, 2) == 0) {
+            uint32_t n_blocks = world->cached_blocks[slot] + (uint32_t)ONE_OF(rng, 1, 12, 100);
+
+            world->runs[world->request.n_runs++] = (struct picker_run){slot, n_blocks};
+            row->stored_tokens = n_blocks * row->block_tokens;
+        }
         if (rng_below(rng, 15) == 0)
             picker_slots_add(&world->excluded, slot);
     }
@@ -285,7 +325,7 @@ static void take_rows(const struct world *world, struct picker_fleet *fleet)
 static void chooses_what_trying_everything_chooses(void **state)
 {
     static struct world world;
-    uint32_t n_with[4] = {0}, n_pairs = 0, n_alone = 0;
+    uint32_t n_with[4] = {0}, n_pairs = 0, n_alone = 0, n_reading = 0;
     struct picker_fleet *fleet;
     struct rng rng;
 
@@ -302,6 +342,8 @@ static void chooses_what_trying_everything_chooses(void **state)
         assert_int_equal(got.prefill, wanted.prefill);
         assert_int_equal(got.decode, wanted.decode);
         assert_int_equal(got.uncached_tokens, wanted.uncached_tokens);
+        assert_int_equal(got.read_tokens, wanted.read_tokens);
+        n_reading += rc == 0 && got.read_tokens > 0;
         n_with[rc == 0 ? 0 : rc == E_OVERLOADED ? 1 : rc == E_LIMIT ? 2 : 3]++;
         if (rc == 0)
             (*(got.prefill == PICKER_NONE ? &n_alone : &n_pairs))++;
@@ -310,7 +352,8 @@ static void chooses_what_trying_everything_chooses(void **state)
     assert_int_equal(picker_fleet_n_usable(fleet, 0), 0);
     for (size_t i = 0; i < sizeof(n_with) / sizeof(n_with[0]); i++)
         assert_true(n_with[i] > N_WORLDS / 200); /* all kinds were met */
-    assert_true(n_pairs > N_WORLDS / 50 && n_alone > N_WORLDS / 50);
+    print_message("%u pairs, %u alone, %u reading\n", n_pairs, n_alone, n_reading);
+    assert_true(n_pairs > N_WORLDS / 50 && n_alone > N_WORLDS / 50 && n_reading > N_WORLDS / 50);
     picker_fleet_free(fleet);
 }
 

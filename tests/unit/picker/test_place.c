@@ -160,7 +160,7 @@ static uint64_t total(const struct site *site)
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
         const struct picker_ledger *ledger = picker_fleet_ledger(site->fleet, slot);
 
-        n += ledger->prefill_tokens + ledger->context_tokens + ledger->n_seqs;
+        n += ledger->prefill_tokens + ledger->read_tokens + ledger->context_tokens + ledger->n_seqs;
     }
     return n;
 }
@@ -206,16 +206,17 @@ static void rows_are_reports_with_the_ledger(void **state)
 
     assert_int_equal(picker_fleet_new(&fleet), 0);
     assert_int_equal(picker_fleet_set(fleet, 5, &reported), 0);
-    picker_fleet_charge(fleet, 5, 400, 100);
-    picker_fleet_charge(fleet, 5, 200, 150);
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){400, 0, 100});
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){200, 70, 150});
     picker_fleet_row(fleet, 5, &row);
     assert_int_equal(row.queued_prefill_tokens, 600); /* the larger */
     assert_int_equal(row.n_running, 2);
     assert_int_equal(row.blocks_free, 3); /* less seven for 250 tokens */
+    assert_int_equal(row.queued_read_tokens, 70);
     reported.queued_prefill_tokens = 1000;
     reported.n_running = 9;
     assert_int_equal(picker_fleet_set(fleet, 5, &reported), 0);
-    picker_fleet_charge(fleet, 5, 0, 10000);
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){0, 5, 10000});
     picker_fleet_row(fleet, 5, &row);
     assert_int_equal(row.queued_prefill_tokens, 1000);
     assert_int_equal(row.n_running, 9);

@@ -18,7 +18,7 @@ struct link {
     bool is_up, fails;
     struct rig_submit sent[RIG_MAX_SENT];
     uint32_t n_sent;
-    uint32_t n_wanted, n_sole;
+    uint32_t n_wanted, n_sole, max_on_disk;
 };
 
 /* ---- net/, scripted ---- */
@@ -128,8 +128,10 @@ int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *m
         return E_CLOSED;
     if (type == FRAME_SUBMIT)
         note_submit(link, (const Baton__Submit *)message);
-    if (type == FRAME_BLOCKS_WANTED)
+    if (type == FRAME_BLOCKS_WANTED) {
         link->n_wanted++;
+        link->max_on_disk = ((const Baton__BlocksWanted *)message)->max_on_disk;
+    }
     if (type == FRAME_BLOCKS_SOLE)
         link->n_sole += (uint32_t)(((const Baton__BlocksSole *)message)->hashes.len / 16);
     if (type == FRAME_CANCEL && (sent = find_sent(link, ((const Baton__Cancel *)message)->request)) != NULL)
@@ -142,6 +144,11 @@ int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *m
 uint32_t rig_n_wanted(const struct link *link)
 {
     return link->n_wanted;
+}
+
+uint32_t rig_max_on_disk(const struct link *link)
+{
+    return link->max_on_disk;
 }
 
 uint32_t rig_n_sole(const struct link *link)
@@ -188,7 +195,8 @@ int rig_open(struct rig *rig)
                                      .queue_timeout_ns = 10 * NS_PER_S,
                                      .ttft_slo_ns = 100 * NS_PER_S,
                                      .itl_slo_ns = 100 * NS_PER_S,
-                                     .local_prefill_tokens = 16};
+                                     .local_prefill_tokens = 16,
+                                     .index_entries = 1000};
     router->conf = &rig->conf;
     router->next_number = 1;
     list_init(&router->jobs);
@@ -200,7 +208,7 @@ int rig_open(struct rig *rig)
         return E_NOMEM;
     router->m_queued = metric_single(router->metrics, METRIC_GAUGE, "test_queued", "Test.");
     router->m_asks = router->m_resyncs = router->m_redispatched = router->m_handed_off = router->m_local =
-        router->m_refused = router->m_lost =
+        router->m_refused = router->m_lost = router->m_reads =
             metric_single(router->metrics, METRIC_COUNTER, "test_total", "Test.");
     add_model(rig, "sim", '1');
     add_model(rig, "other", '2');

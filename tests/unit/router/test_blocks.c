@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the router makes of block events: whom it names to be asked, when it asks for a snapshot itself, and
- * whom it tells that a copy is the last. */
+/* What the router makes of block events: whom it names to be asked, when it asks for a snapshot itself, whom
+ * it tells that a copy is the last, and where it sends a prompt that somebody has on disk. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -79,12 +79,17 @@ static void tell_events(struct link *link, uint64_t first, uint32_t n, uint8_t t
     tell(link, &events, first, n, tier);
 }
 
-static void tell_all(struct link *link, uint64_t next, uint32_t n)
+static void tell_all_in(struct link *link, uint64_t next, uint32_t n, enum block_tier tier)
 {
     Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
 
     events.is_snapshot = events.is_last = true;
-    tell(link, &events, next, n, BLOCK_IN_MEMORY);
+    tell(link, &events, next, n, (uint8_t)tier);
+}
+
+static void tell_all(struct link *link, uint64_t next, uint32_t n)
+{
+    tell_all_in(link, next, n, BLOCK_IN_MEMORY);
 }
 
 /* The same prompt again, through p1 and d1. */
@@ -121,10 +126,13 @@ static void events_say_who_is_asked(void **state)
     assert_string_equal(again()->holder, "d0");
     assert_int_equal(rig_last(p1)->holder_tokens, 320);
     forget_the_others();
-    tell_events(p0, 1, 12, BLOCK_ON_DISK);
+    tell_events(p0, 1, 12, BLOCK_IN_MEMORY);
     assert_string_equal(again()->holder, "p0");
     forget_the_others();
-    tell_events(p0, 13, 12, BLOCK_GONE);
+    tell_events(p0, 13, 12, BLOCK_ON_DISK); /* it cannot push those */
+    assert_string_equal(again()->holder, "d0");
+    forget_the_others();
+    tell_events(p0, 25, 12, BLOCK_GONE);
     assert_string_equal(again()->holder, "d0");
     rig.conf.share = PICKER_SHARE_OFF;
     forget_the_others();
@@ -175,6 +183,139 @@ static void the_last_copy_is_told_so(void **state)
     assert_int_equal(rig_n_sole(d0), 3);
     tell_events(d0, 1, 8, BLOCK_GONE);
     assert_int_equal(rig_n_sole(d1), 8);
+}
+
+/* What is on a disk cannot be asked for. */
+static void the_last_copy_in_memory_is_told_so(void **state)
+{
+    open_world();
+    tell_all(p0, 1, 8);
+    tell_all(d0, 1, 8);
+    forget_the_others();
+    tell_events(p0, 1, 3, BLOCK_ON_DISK);
+    assert_int_equal(rig_n_sole(d0), 3);
+    tell_all_in(p0, 4, 8, BLOCK_ON_DISK); /* nothing left anybody */
+    assert_int_equal(rig_n_sole(d0), 3);
+    tell_events(p0, 4, 1, BLOCK_IN_MEMORY);
+    tell_events(d0, 1, 8, BLOCK_ON_DISK);
+    assert_int_equal(rig_n_sole(p0), 1);
+}
+
+/* ---- disks ---- */
+
+static void beat_with_disk(struct link *link, double read_bytes_per_s)
+{
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+
+    load.blocks_free = load.blocks_total = 1000;
+    load.read_bytes_per_s = read_bytes_per_s;
+    rig_beat(&rig, link, &load);
+}
+
+/* Where the prompt goes, and how many of its tokens will be read there. */
+static const char *placed(uint32_t *read_out)
+{
+    struct rig_client *client;
+    const char *node;
+
+    tell_all(d1, 1, 0); /* else it has the whole prompt, as far as is known, and needs nobody */
+    client = rig_submit(&rig, N_TOKENS, 20);
+    assert_int_not_equal(client->handle->prefill.slot, PICKER_NONE);
+    node = rig.router.workers[client->handle->prefill.slot].node;
+    *read_out = client->handle->estimate.read_tokens;
+    rig_cancel(client);
+    return node;
+}
+
+static void a_prompt_goes_where_a_disk_has_it(void **state)
+{
+    uint32_t n_read;
+
+    open_world();
+    for (uint32_t i = 0; i < 2; i++) { /* whichever of the two */
+        struct link *at = i == 0 ? p0 : p1, *other = i == 0 ? p1 : p0;
+        const char *node = i == 0 ? "p0" : "p1";
+
+        beat_with_disk(at, 1e9);
+        drain(other, false);
+        tell_all(d0, 1, 0);
+        forget_the_others();
+        tell_all(other, 1, 0);
+        tell_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* it was restarted, and says what its disk has */
+        assert_int_equal(picker_index_on_disk(rig.router.index), N_BLOCKS);
+        assert_string_equal(placed(&n_read), node);
+        assert_int_equal(n_read, N_BLOCKS * 32);
+        assert_string_equal(rig_last(at)->holder, "");
+
+        tell_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* it was believed to be computed there */
+        tell_all(other, 1, N_BLOCKS / 3 * 2);        /* in memory, and more than half */
+        drain(at, false);                            /* no disk that it knows of */
+        assert_string_not_equal(placed(&n_read), node);
+        assert_int_equal(n_read, 0);
+    }
+}
+
+static void of_what_is_dropped_nothing_is_hoped_for(void **state)
+{
+    uint32_t n_read;
+
+    open_world();
+    beat_with_disk(p0, 1e9);
+    drain(p1, true);
+    tell_all(d0, 1, 0);
+    forget_the_others();
+    tell_all_in(p0, 1, N_BLOCKS, BLOCK_ON_DISK);
+    tell_events(p0, 1, 5, BLOCK_IN_MEMORY); /* read back */
+    assert_string_equal(placed(&n_read), "p0");
+    assert_int_equal(n_read, (N_BLOCKS - 5) * 32);
+    tell_all_in(p0, 6, N_BLOCKS, BLOCK_ON_DISK);
+    tell_events(p0, 6, 1, BLOCK_GONE); /* without its beginning the rest is of no use */
+    assert_string_equal(placed(&n_read), "p0");
+    assert_int_equal(n_read, 0);
+}
+
+static void a_gap_in_what_disks_have_is_followed_by_a_snapshot(void **state)
+{
+    uint32_t n_read, n_wanted;
+
+    open_world();
+    beat_with_disk(p0, 1e9);
+    drain(p1, true);
+    tell_all(d0, 1, 0);
+    forget_the_others();
+    tell_all_in(p0, 1, 5, BLOCK_ON_DISK);
+    n_wanted = rig_n_wanted(p0);
+    tell_events(p0, 3, N_BLOCKS, BLOCK_ON_DISK); /* numbers 1 and 2 are missing */
+    assert_int_equal(rig_n_wanted(p0), n_wanted + 1);
+    placed(&n_read);
+    assert_int_equal(n_read, 5 * 32);
+    tell_all_in(p0, 18, N_BLOCKS, BLOCK_ON_DISK);
+    placed(&n_read);
+    assert_int_equal(n_read, N_BLOCKS * 32);
+    rig_lose(&rig, p0); /* killed: nothing is known until it says so again */
+    assert_int_equal(picker_index_on_disk(rig.router.index), 0);
+    p0 = rig_worker(&rig, "p0", PICKER_PREFILL, 99, 1000);
+    beat_with_disk(p0, 1e9);
+    placed(&n_read);
+    assert_int_equal(n_read, 0);
+    tell_all_in(p0, 1, N_BLOCKS, BLOCK_ON_DISK);
+    assert_string_equal(placed(&n_read), "p0");
+    assert_int_equal(n_read, N_BLOCKS * 32);
+}
+
+/* Half of the index, for all of them together. */
+static void many_disks_share_half_of_the_index(void **state)
+{
+    struct link *first = rig_worker(&rig, "a", PICKER_DECODE, 1, 1000), *last = NULL;
+
+    assert_int_equal(rig_max_on_disk(first), 500);
+    for (uint32_t i = 0; i < 9; i++)
+        last = rig_worker(&rig, (const char[]){(char)('b' + i), 0}, PICKER_DECODE, 2 + i, 1000);
+    assert_int_equal(rig_max_on_disk(last), 50);
+    tell_events(first, 7, 1, BLOCK_ON_DISK); /* before its snapshot: dropped */
+    tell_all(first, 1, 0);
+    tell_events(first, 9, 1, BLOCK_ON_DISK); /* a gap: it is asked again, for its share */
+    assert_int_equal(rig_max_on_disk(first), 50);
 }
 
 /* ---- long messages ---- */
@@ -265,6 +406,11 @@ int main(void)
         RIG_TEST(a_gap_is_followed_by_a_snapshot),
         RIG_TEST(a_lost_worker_has_nothing),
         RIG_TEST(the_last_copy_is_told_so),
+        RIG_TEST(the_last_copy_in_memory_is_told_so),
+        RIG_TEST(a_prompt_goes_where_a_disk_has_it),
+        RIG_TEST(of_what_is_dropped_nothing_is_hoped_for),
+        RIG_TEST(a_gap_in_what_disks_have_is_followed_by_a_snapshot),
+        RIG_TEST(many_disks_share_half_of_the_index),
         RIG_TEST(a_long_message_is_applied_in_slices),
         RIG_TEST(what_a_lost_worker_told_is_not_applied),
     };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which prompts wait for blocks from disk, for how long, and what is saved: worker/disk.c over a disk tier
- * that is played by the test, which ends reads and writes when it likes. */
+ * that is played by the test, which ends reads and writes when it likes.  And what routers are told of both
+ * tiers (worker/publish.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +15,14 @@
 #include "kv/tier.h"
 #include "prefix/tenant.h"
 #include "worker/disk.h"
+#include "worker/share_priv.h"
 
 enum { N_BLOCKS = 64, TOKENS = 8, PROMPT_BLOCKS = 12, N_TASKS = 4 };
 
 /* ---- the tier, played ---- */
 
 struct kv_tier {
+    struct kv_tier_opts opts;
     struct block_hash there[64];
     uint32_t n_there;
     struct kv_tier_event begun[64]; /* in order */
@@ -35,6 +38,7 @@ int kv_tier_open(const struct kv_tier_opts *opts, struct fault *fault, struct kv
     if (strcmp(opts->path, "broken") == 0)
         return fault_set(fault, E_IO, "no such disk");
     assert_int_equal(opts->n_blocks, N_BLOCKS);
+    tier.opts = *opts;
     *out = &tier;
     return 0;
 }
@@ -64,6 +68,13 @@ static void begin(struct kv_tier_event event)
 {
     assert_true(tier.n_begun < 64);
     tier.begun[tier.n_begun++] = event;
+}
+
+void kv_tier_each(const struct kv_tier *self, uint32_t most,
+                  void (*visit)(void *arg, const struct block_hash *hash), void *arg)
+{
+    for (uint32_t i = 0; i < self->n_there && i < most; i++)
+        visit(arg, &self->there[i]);
 }
 
 int kv_tier_write(struct kv_tier *self, kv_block_id id, const struct block_hash *hash,
@@ -131,7 +142,11 @@ void worker_tasks_read(struct worker_engine *of, uint64_t number)
 
 static int setup(void **state)
 {
-    struct kv_pool_opts pool = {.n_blocks = N_BLOCKS, .block_tokens = TOKENS, .has_tier = true};
+    struct kv_pool_opts pool = {.n_blocks = N_BLOCKS,
+                                .block_tokens = TOKENS,
+                                .has_tier = true,
+                                .on_block = worker_publish_block,
+                                .on_block_arg = &engine};
     uint8_t key[32] = {1};
 
     tier = (struct kv_tier){.read_ns = NS_PER_US};
@@ -141,6 +156,7 @@ static int setup(void **state)
     memset(tasks, 0, sizeof(tasks));
     assert_int_equal(kv_pool_new(&pool, &engine.pool), 0);
     assert_int_equal(metrics_new(&engine.opts.metrics), 0);
+    assert_int_equal(mailbox_new(8, &engine.reports), 0);
     engine.opts.n_blocks = N_BLOCKS;
     engine.opts.max_queue = 3;
     engine.opts.disk.path = "played";
@@ -170,6 +186,8 @@ static int teardown(void **state)
     assert_int_equal(counts.n_leased + counts.n_filling + counts.n_sealed + counts.n_zombie, 0);
     worker_disk_close(&engine);
     kv_pool_free(engine.pool);
+    block_log_fini(&engine.block_log);
+    mailbox_free(engine.reports);
     metrics_free(engine.opts.metrics);
     return 0;
 }
@@ -361,6 +379,110 @@ static void blocks_that_failed_are_tried_again(void **state)
     assert_int_equal(tier.n_writes, 2);
 }
 
+/* ---- what routers are told ---- */
+
+/* The next message to routers is these events, or a snapshot of these blocks: tiers of hashes[from..), as
+ * letters. */
+static void assert_told(bool is_snapshot, uint32_t from, const char *tiers)
+{
+    struct report *report;
+    size_t n = strlen(tiers);
+
+    if (is_snapshot)
+        worker_publish_all(&engine, 0, 100);
+    else
+        worker_publish_flush(&engine);
+    report = mailbox_receive(engine.reports);
+    if (n == 0 && !is_snapshot) {
+        assert_null(report);
+        return;
+    }
+    assert_non_null(report);
+    assert_int_equal(report->is_snapshot, is_snapshot);
+    assert_int_equal(report->n_events, n);
+    for (uint32_t i = 0; i < n; i++) {
+        enum block_tier wanted = tiers[i] == 'm'   ? BLOCK_IN_MEMORY
+                                 : tiers[i] == 'd' ? BLOCK_ON_DISK
+                                                   : BLOCK_GONE;
+
+        assert_int_equal(report->events[i].tier, wanted);
+        assert_true(block_hash_equal(&report->events[i].hash, &hashes[from + i]));
+    }
+    report_free(report);
+}
+
+static void tier_tells(uint32_t at, bool is_here)
+{
+    tier.opts.on_block(tier.opts.on_block_arg, &hashes[at], is_here);
+}
+
+static void what_memory_evicts_is_on_disk_if_it_was_saved(void **state)
+{
+    tier.write_with = E_EXISTS;
+    cache(4);
+    assert_told(false, 0, "mmmm");
+    put_on_disk(3);
+    for (uint32_t i = 0; i < 4; i++)
+        tier_tells(i, true); /* saved while it is in memory: nothing new */
+    assert_told(false, 0, "");
+    kv_clear(engine.pool);
+    assert_told(false, 0, "dddg");
+}
+
+static void what_the_disk_drops_is_gone_unless_memory_has_it(void **state)
+{
+    tier.write_with = E_EXISTS;
+    put_on_disk(2);
+    cache(1);
+    assert_told(false, 0, "m");
+    tier.n_there = 0; /* its file was wanted for others */
+    tier_tells(0, false);
+    tier_tells(1, false);
+    assert_told(false, 1, "g");
+    kv_clear(engine.pool);
+    assert_told(false, 0, "g");
+    tier_tells(0, true); /* written, but memory lost it meanwhile */
+    assert_told(false, 0, "d");
+}
+
+static void what_is_read_back_is_in_memory(void **state)
+{
+    put_on_disk(1);
+    assert_true(waits(0));
+    tier.n_done = 1;
+    worker_disk_turn(&engine);
+    assert_told(false, 0, "m");
+    kv_clear(engine.pool);
+    assert_told(false, 0, "d");
+}
+
+/* The disk's first, then the pool's, which overrule them. */
+static void a_snapshot_has_both_tiers(void **state)
+{
+    struct report *report;
+
+    tier.write_with = E_EXISTS;
+    put_on_disk(3);
+    assert_told(true, 0, "ddd"); /* a restart: nothing is in memory */
+    cache(2);
+    worker_publish_all(&engine, 1, 100);
+    report = mailbox_receive(engine.reports); /* the events before it */
+    assert_int_equal(report->n_events, 2);
+    assert_int_equal(report->first_event, 1);
+    report_free(report);
+    report = mailbox_receive(engine.reports);
+    assert_int_equal(report->number, 1);
+    assert_int_equal(report->first_event, 3);
+    assert_int_equal(report->n_events, 5);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(report->events[i].tier, i < 3 ? BLOCK_ON_DISK : BLOCK_IN_MEMORY);
+    report_free(report);
+    worker_publish_all(&engine, 1, 2); /* a router with many workers */
+    report = mailbox_receive(engine.reports);
+    assert_int_equal(report->n_events, 4);
+    report_free(report);
+}
+
 static void a_broken_store_is_done_without(void **state)
 {
     worker_disk_close(&engine);
@@ -378,13 +500,22 @@ static void a_broken_store_is_done_without(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        T(a_prompt_waits_for_what_is_on_disk),      T(the_last_token_is_fed_in_any_case),
-        T(computing_is_quicker_sometimes),          T(nobody_waits_for_nothing),
-        T(equal_prompts_wait_for_the_same_reads),   T(reads_that_fail_or_break_cost_only_themselves),
-        T(a_slow_disk_is_not_waited_for),           T(reads_leave_most_of_the_pool),
-        T(cached_blocks_are_saved_a_few_at_a_time), T(what_cannot_be_saved_stays_cached),
-        T(blocks_that_failed_are_tried_again),      T(a_broken_store_is_done_without)};
+    const struct CMUnitTest tests[] = {T(a_prompt_waits_for_what_is_on_disk),
+                                       T(the_last_token_is_fed_in_any_case),
+                                       T(computing_is_quicker_sometimes),
+                                       T(nobody_waits_for_nothing),
+                                       T(equal_prompts_wait_for_the_same_reads),
+                                       T(reads_that_fail_or_break_cost_only_themselves),
+                                       T(a_slow_disk_is_not_waited_for),
+                                       T(reads_leave_most_of_the_pool),
+                                       T(cached_blocks_are_saved_a_few_at_a_time),
+                                       T(what_cannot_be_saved_stays_cached),
+                                       T(blocks_that_failed_are_tried_again),
+                                       T(what_memory_evicts_is_on_disk_if_it_was_saved),
+                                       T(what_the_disk_drops_is_gone_unless_memory_has_it),
+                                       T(what_is_read_back_is_in_memory),
+                                       T(a_snapshot_has_both_tiers),
+                                       T(a_broken_store_is_done_without)};
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routers know what workers' disks have: of two workers one has a disk, and after it was stopped, killed, or has evicted
+the prompt, the same prompt goes to it and is read back there, although the other is idle.  Who has a prompt on disk only
+is not asked to push it, and what a disk drops is not hoped for.
+"""
+from cluster import Cluster, main
+from test_share import use_only
+from test_tier import BLOCK, TEXT, disk, ready, saved, until
+
+PROMPTS = [f"{i}: {TEXT}" for i in range(3)]
+
+
+def start(cluster, disk_size="256MiB", memory="64MiB", **settings):
+    router = cluster.router(**settings)
+    reader = cluster.worker("decode", **{"kv.disk_size": disk_size, "kv.disk_path": cluster.dir + "/store",
+                                         "kv.memory": memory})
+    other = cluster.worker("decode", **{"kv.memory": memory})
+    cluster.wait_ready(decode=2)
+    return router, reader, other
+
+
+def computed(worker):
+    return worker.metric('baton_worker_prompt_tokens_total{how="computed"}')
+
+
+def ask(cluster, text):
+    return cluster.ask(text, max_tokens=16)
+
+
+def ask_reader(cluster, reader, other, texts):
+    """Of the reader, while the other is not there for anybody."""
+    use_only(cluster, [reader.name])
+    answers = [ask(cluster, text) for text in texts]
+    saved(reader)
+    use_only(cluster, [reader.name, other.name])
+    return answers
+
+
+def known(router):
+    return {tier: router.metric('baton_router_blocks_known{tier="%s"}' % tier) for tier in ("memory", "disk")}
+
+
+def assert_read_back(cluster, router, reader, other, first, text):
+    """Reads what the first answer computed; returns how many blocks."""
+    before = disk(reader, "read"), computed(other), router.metric("baton_router_reads_total")
+    answer = ask(cluster, text)
+    assert answer.text == first.text
+    assert answer.proof["reused"] > BLOCK and answer.usage["cache_read_input_tokens"] > BLOCK, (answer.proof, answer.usage)
+    assert answer.proof["transferred"] == 0, answer.proof
+    assert answer.usage["cache_read_input_tokens"] == answer.proof["reused"], (answer.proof, answer.usage)
+    until("not counted", lambda: disk(reader, "read") > before[0])
+    assert computed(other) == before[1], "the idle one computed it"
+    assert router.metric("baton_router_reads_total") == before[2] + 1
+    return answer.proof["reused"] // BLOCK
+
+
+def a_restarted_worker_gets_its_prompts_back():
+    with Cluster() as c:
+        router, reader, other = start(c)
+        first = ask_reader(c, reader, other, PROMPTS)
+        for how in ("stop", "kill"):
+            reader.stop() if how == "stop" else reader.kill()
+            until("its loss is not known", lambda: known(router) == {"memory": 0, "disk": 0})
+            ready(reader.start())
+            use_only(c, [reader.name, other.name])
+            n_disk = reader.status()["disk"]["blocks"]
+            until("its disk is not known", lambda: known(router) == {"memory": 0, "disk": n_disk})
+            status = router.status()
+            assert (status["indexed_blocks"], status["indexed_on_disk_only"]) == (n_disk, n_disk), status
+            rows = {row["node"]: row for row in status["workers"]}
+            assert rows[reader.name]["blocks_on_disk"] == n_disk and rows[reader.name]["read_bytes_per_s"] > 0, rows
+            assert rows[other.name]["blocks_on_disk"] == rows[other.name]["read_bytes_per_s"] == 0, rows
+            n_read = 0
+            for answer, text in zip(first, PROMPTS):
+                n_read += assert_read_back(c, router, reader, other, answer, text)
+            # What was read back is in memory; the answers' blocks may have come besides.
+            until("it is not known to be back", lambda: known(router)["memory"] >= n_read)
+            n_reads = router.metric("baton_router_reads_total")
+            assert ask(c, PROMPTS[0]).text == first[0].text
+            assert router.metric("baton_router_reads_total") == n_reads, "memory counts before disk"
+        c.assert_quiet()
+
+
+def a_prefill_worker_reads_for_its_pair():
+    with Cluster() as c:
+        router = c.router()
+        reader = c.worker("prefill", kv__disk_size="256MiB", kv__disk_path=c.dir + "/store")
+        other, decode = c.worker("prefill"), c.worker("decode")
+        c.wait_ready(prefill=2, decode=1)
+        use_only(c, [reader.name, decode.name])
+        first = ask(c, PROMPTS[0])
+        saved(reader)
+        for worker in (reader, decode):
+            worker.kill()
+            ready(worker.start())
+        use_only(c, [reader.name, other.name, decode.name])
+        until("its disk is not known", lambda: known(router)["disk"] > 0)
+        before = computed(other)
+        answer = ask(c, PROMPTS[0])
+        assert answer.text == first.text
+        assert answer.proof["reused"] > BLOCK and answer.proof["transferred"] > 0, answer.proof
+        assert answer.usage["cache_read_input_tokens"] > BLOCK, answer.usage
+        until("not counted", lambda: disk(reader, "read") > 0)
+        assert computed(other) == before and router.metric("baton_router_reads_total") == 1
+        c.assert_quiet()
+
+
+def an_evicted_prompt_is_read_back():
+    """Events, not a snapshot, say that it is on disk now."""
+    with Cluster() as c:
+        router, reader, other = start(c, memory="6MiB")
+        first = ask_reader(c, reader, other, PROMPTS[:1])[0]
+        assert known(router)["disk"] == 0
+        ask_reader(c, reader, other, [f"{i} is another. {TEXT}" for i in range(4)])
+        until("it was not evicted", lambda: known(router)["disk"] >= 2)
+        assert_read_back(c, router, reader, other, first, PROMPTS[0])
+        c.assert_quiet()
+
+
+def who_has_it_on_disk_is_not_asked():
+    with Cluster() as c:
+        router, reader, other = start(c, placement__share="always")
+        first = ask_reader(c, reader, other, PROMPTS[:1])[0]
+        reader.kill()
+        ready(reader.start())
+        use_only(c, [other.name])
+        until("its disk is not known", lambda: known(router)["disk"] > 0)
+        answer = ask(c, PROMPTS[0])
+        assert answer.text == first.text and answer.proof["reused"] == answer.proof["transferred"] == 0, answer.proof
+        assert router.metric("baton_router_asks_total") == 0
+        # Now the other has it in memory: who has it on disk too may be sent it, and computes nothing.
+        use_only(c, [reader.name])
+        answer = ask(c, PROMPTS[0])
+        assert answer.text == first.text and answer.proof["computed"] < 2 * BLOCK, answer.proof
+        assert router.metric("baton_router_asks_total") == 1
+        c.assert_quiet()
+
+
+def what_a_disk_drops_is_forgotten():
+    """A disk of little room: what it dropped is in no tier, and the index follows it."""
+    with Cluster() as c:
+        router, reader, other = start(c, memory="6MiB", disk_size="24MiB")
+        use_only(c, [reader.name])
+        for i in range(8):
+            ask(c, f"{i} is the number of this. {TEXT}")
+            saved_or_full(reader)
+
+        def is_known():
+            status = reader.status()
+            row = {r["node"]: r for r in router.status()["workers"]}[reader.name]
+            return known(router)["disk"] <= status["disk"]["blocks"] == row["blocks_on_disk"]
+        until("more is believed than there is", is_known)
+        assert reader.metric('baton_kv_disk_blocks_total{what="dropped"}') > 0
+        assert known(router)["disk"] > 0
+        c.assert_quiet()
+
+
+def saved_or_full(worker):
+    until("blocks are not saved", lambda: worker.status()["disk"]["unsaved"] == 0 == worker.status()["disk"]["writing"])
+
+
+if __name__ == "__main__":
+    main([a_restarted_worker_gets_its_prompts_back, a_prefill_worker_reads_for_its_pair,
+          an_evicted_prompt_is_read_back, who_has_it_on_disk_is_not_asked, what_a_disk_drops_is_forgotten])

@@ -22,6 +22,8 @@
 #include "sample/grammar.h"
 #include "sim_model.h"
 
+static struct answer_scratch scratch;
+
 #define BAR      "\xef\xbd\x9c"
 #define LOW      "\xe2\x96\x81"
 #define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
@@ -250,7 +252,7 @@ static bool is_stop(const struct tokenizer *tokenizer, token_id id)
 static enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct rng *rng, uint32_t n,
                           struct sink *sink)
 {
-    const struct answer_opts opts = {.model = model, .request = &ask->request};
+    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &ask->request};
     struct grammar_run *run;
     struct answer *answer;
     enum gen_stop why = GEN_STOP_MAX_TOKENS;
@@ -388,7 +390,7 @@ static void check_drawn(const struct gen_model *model, const struct ask *ask, bo
                                                .open_call = open_call,
                                                .arguments = put_arguments,
                                                .close = keep_arguments};
-    const struct answer_opts opts = {.model = model, .request = &ask->request};
+    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &ask->request};
     struct sink sink = {.n_calls = 0};
     struct grammar_run *run;
     struct answer *answer;

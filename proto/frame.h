@@ -57,6 +57,13 @@ struct frame_header {
     uint32_t len_bytes;
 };
 
+#define FRAME_SINGLE_BYTES 16
+
+struct frame_single { /* an answer of one token, in Tokens.singles */
+    uint64_t request;
+    uint32_t index, id; /* Answer.first_index and the one of ids */
+};
+
 const char *frame_type_name(uint16_t type); /* "SUBMIT"; "?" if unknown */
 bool frame_type_known(uint16_t type);
 uint32_t frame_max_bytes(uint16_t type); /* unknown types: 1 MiB */
@@ -72,5 +79,8 @@ int frame_pack(enum frame_type type, const ProtobufCMessage *message, struct buf
  */
 int frame_unpack(enum frame_type type, struct bytes payload, struct fault *fault, ProtobufCMessage **out);
 void frame_message_free(ProtobufCMessage *message);
+
+void frame_single_pack(const struct frame_single *single, uint8_t out[FRAME_SINGLE_BYTES]);
+struct frame_single frame_single_unpack(const uint8_t in[FRAME_SINGLE_BYTES]);
 
 #endif

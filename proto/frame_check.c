@@ -16,6 +16,7 @@
  *   BYTES  bytes                 length
  *   WORDS  bytes                 length, a multiple of four
  *   HASHES bytes                 length, a multiple of sixteen
+ *   SINGLES bytes                the same
  *   COUNT  repeated              elements
  *   NEEDED message               must be there
  *
@@ -42,9 +43,10 @@
 #define MAX_TOP      20   /* likeliest tokens beside one drawn */
 #define HASH_BYTES   UINT64_C(16)
 #define MAX_ASKED    (UINT64_C(1) << 17) /* blocks of a prompt of MAX_TOKENS */
+#define MAX_SINGLES  (UINT64_C(1) << 15)
 #define MAX_EVENTS   (UINT64_C(1) << 15) /* in one frame */
 
-enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, WORDS, HASHES, COUNT, NEEDED };
+enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, WORDS, HASHES, SINGLES, COUNT, NEEDED };
 
 struct limit {
     const char *field;
@@ -114,7 +116,8 @@ static const struct limits table[] = {
       {"repetition_penalty", RANGE, 0, MAX_PENALTY},
       {"bias_ids", COUNT, 0, MAX_BIAS},
       {"bias", COUNT, 0, MAX_BIAS}}},
-    {&baton__tokens__descriptor, {{"answers", COUNT, 0, 16384}}},
+    {&baton__tokens__descriptor,
+     {{"answers", COUNT, 0, 16384}, {"singles", SINGLES, 0, FRAME_SINGLE_BYTES *MAX_SINGLES}}},
     {&baton__answer__descriptor,
      {{"cached_tokens", RANGE, 0, MAX_TOKENS},
       {"first_index", RANGE, 0, MAX_TOKENS},
@@ -309,6 +312,9 @@ static int check_bytes(const struct check *check, const ProtobufCBinaryData *dat
                          check->message, check->field, data->len);
     if (limit != NULL && limit->rule == HASHES && data->len % HASH_BYTES != 0)
         return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes are no whole number of hashes",
+                         check->message, check->field, data->len);
+    if (limit != NULL && limit->rule == SINGLES && data->len % FRAME_SINGLE_BYTES != 0)
+        return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes are no whole number of answers",
                          check->message, check->field, data->len);
     return 0;
 }

@@ -34,20 +34,20 @@ struct calls_family {
     const char *const *marks; /* all that may be single tokens, NULL at the end */
 };
 
-struct calls {
+struct calls {       /* what every piece of text needs comes first */
+    struct buf held; /* not yet understood */
+    enum calls_state state;
+    unsigned n_before; /* calls and thinking passed on */
     const struct calls_family *family;
     const struct calls_events *events;
     void *arg;
+    bool has_text;     /* the current run of text was begun */
+    bool has_thinking; /* the current thinking was passed on */
     struct calls_opts opts;
-    enum calls_state state;
-    bool has_text;      /* the current run of text was begun */
-    bool has_thinking;  /* the current thinking was passed on */
     bool is_bare;       /* the call began with its own brace */
     bool is_list;       /* mistral: calls are items of a list */
     bool is_braced;     /* a brace is still to come behind the arguments */
-    unsigned n_before;  /* calls and thinking passed on */
     const char *opened; /* the mark that began the call; "" for a bare one */
-    struct buf held;    /* not yet understood */
     struct buf raw;     /* the call so far as the model wrote it, its mark included */
     size_t n_mark;      /* ENTIRE: bytes of held that are the mark; n_looked: were searched for the end */
     size_t n_looked;

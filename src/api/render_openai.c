@@ -35,13 +35,19 @@ static void put_head(struct buf *out, const struct api_chunk *chunk, const char 
 {
     buf_append_str(out, "{\"id\":");
     json_put_str(out, bytes_str(chunk->id));
-    buf_printf(out, ",\"object\":\"%s\",\"created\":%llu,\"model\":", object,
-               (unsigned long long)chunk->created_unix_s);
+    buf_append_str(out, ",\"object\":\"");
+    buf_append_str(out, object);
+    buf_append_str(out, "\",\"created\":");
+    buf_append_u64(out, chunk->created_unix_s);
+    buf_append_str(out, ",\"model\":");
     json_put_str(out, chunk->model);
-    if (chunk->fingerprint != NULL && chunk->fingerprint[0] != '\0')
-        buf_printf(out, ",\"system_fingerprint\":\"fp_%.12s\"", chunk->fingerprint);
-    else
+    if (chunk->fingerprint != NULL && chunk->fingerprint[0] != '\0') {
+        buf_append_str(out, ",\"system_fingerprint\":\"fp_");
+        buf_append(out, chunk->fingerprint, strnlen(chunk->fingerprint, 12));
+        buf_append_byte(out, '"');
+    } else {
         buf_append_str(out, ",\"system_fingerprint\":null");
+    }
     buf_append_str(out, ",\"choices\":[");
 }
 
@@ -159,7 +165,9 @@ int api_put_completion(struct buf *out, const struct api_chunk *common, const st
 static void open_chunk(struct buf *out, const struct api_chunk *chunk)
 {
     put_head(out, chunk, chunk->is_chat ? "chat.completion.chunk" : "text_completion");
-    buf_printf(out, "{\"index\":%u,%s", chunk->index, chunk->is_chat ? "\"delta\":{" : "\"text\":");
+    buf_append_str(out, "{\"index\":");
+    buf_append_u64(out, chunk->index);
+    buf_append_str(out, chunk->is_chat ? ",\"delta\":{" : ",\"text\":");
 }
 
 /* finish: a word, or NULL. */

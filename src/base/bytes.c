@@ -71,12 +71,15 @@ void buf_clear(struct buf *buf)
         buf->data[0] = '\0';
 }
 
-int buf_reserve(struct buf *buf, size_t more_bytes)
+static bool has_room(const struct buf *buf, size_t more_bytes)
+{
+    return !buf->is_bad && buf->data != NULL && more_bytes < buf->cap_bytes - buf->len_bytes;
+}
+
+static int grow(struct buf *buf, size_t more_bytes)
 {
     if (buf->is_bad)
         return E_NOMEM;
-    if (buf->data != NULL && more_bytes < buf->cap_bytes - buf->len_bytes)
-        return 0;
     if (more_bytes > SIZE_MAX / 4 || buf->len_bytes > SIZE_MAX / 4)
         goto bad;
 
@@ -97,12 +100,15 @@ bad:
     return E_NOMEM;
 }
 
+int buf_reserve(struct buf *buf, size_t more_bytes)
+{
+    return has_room(buf, more_bytes) ? 0 : grow(buf, more_bytes);
+}
+
 int buf_append(struct buf *buf, const void *data, size_t len_bytes)
 {
-    int rc = buf_reserve(buf, len_bytes);
-    if (rc != 0)
-        return rc;
-
+    if (!has_room(buf, len_bytes) && grow(buf, len_bytes) < 0)
+        return E_NOMEM;
     if (len_bytes > 0)
         memcpy(buf->data + buf->len_bytes, data, len_bytes);
     buf->len_bytes += len_bytes;
@@ -110,14 +116,24 @@ int buf_append(struct buf *buf, const void *data, size_t len_bytes)
     return 0;
 }
 
-int buf_append_str(struct buf *buf, const char *text)
-{
-    return buf_append(buf, text, strlen(text));
-}
-
 int buf_append_byte(struct buf *buf, uint8_t byte)
 {
-    return buf_append(buf, &byte, 1);
+    if (!has_room(buf, 1) && grow(buf, 1) < 0)
+        return E_NOMEM;
+    buf->data[buf->len_bytes++] = byte;
+    buf->data[buf->len_bytes] = '\0';
+    return 0;
+}
+
+int buf_append_u64(struct buf *buf, uint64_t value)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    return buf_append(buf, digits + at, sizeof(digits) - at);
 }
 
 int buf_printf(struct buf *buf, const char *format, ...)

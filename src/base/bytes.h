@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct bytes {
     const uint8_t *data; /* borrowed; may hold NUL, need not end in one */
@@ -41,12 +42,24 @@ void buf_fini(struct buf *buf); /* a zeroed struct buf is an empty one */
 void buf_clear(struct buf *buf);
 int buf_reserve(struct buf *buf, size_t more_bytes);
 int buf_append(struct buf *buf, const void *data, size_t len_bytes);
-int buf_append_str(struct buf *buf, const char *text);
 int buf_append_byte(struct buf *buf, uint8_t byte);
+int buf_append_u64(struct buf *buf, uint64_t value); /* in decimal */
 __attribute__((format(printf, 2, 3))) int buf_printf(struct buf *buf, const char *format, ...);
 void buf_consume(struct buf *buf, size_t len_bytes); /* drops from the front */
 struct bytes buf_view(const struct buf *buf);        /* valid until the next append */
 char *buf_take_str(struct buf *buf); /* the caller's heap string; buf is empty after; NULL if bad */
+
+/* Here, so that the compiler counts a literal's characters and copies them in place. */
+static inline int buf_append_str(struct buf *buf, const char *text)
+{
+    size_t len_bytes = strlen(text);
+
+    if (buf->is_bad || buf->cap_bytes - buf->len_bytes <= len_bytes)
+        return buf_append(buf, text, len_bytes);
+    memcpy(buf->data + buf->len_bytes, text, len_bytes + 1);
+    buf->len_bytes += len_bytes;
+    return 0;
+}
 
 struct reader reader_of(struct bytes view);
 uint8_t read_u8(struct reader *reader);

@@ -52,7 +52,7 @@ static size_t char_at(struct bytes text, size_t at, size_t *missing_out)
     return len_bytes;
 }
 
-/* How many bytes from at on are ASCII for sure: eight at a time. */
+/* How many bytes from at on are ASCII. */
 static size_t ascii_run(struct bytes text, size_t at)
 {
     size_t from = at;
@@ -63,6 +63,8 @@ static size_t ascii_run(struct bytes text, size_t at)
         if ((eight & UINT64_C(0x8080808080808080)) != 0)
             break;
     }
+    while (at < text.len_bytes && text.data[at] < 0x80)
+        at++;
     return at - from;
 }
 
@@ -146,12 +148,21 @@ static int put_escaped(struct buf *buf, uint32_t code_point)
     }
 }
 
+/* Goes into a JSON string as it is. */
+static bool is_plain(uint8_t byte)
+{
+    return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
+}
+
 int json_put_str(struct buf *buf, struct bytes text)
 {
     size_t at = 0, plain_from = 0, len_bytes;
 
     buf_append_byte(buf, '"');
     for (; at < text.len_bytes; at += len_bytes) {
+        len_bytes = 1;
+        if (is_plain(text.data[at]))
+            continue;
         uint32_t code_point = utf8_next(text, at, &len_bytes);
         bool is_invalid = code_point == 0xfffd && len_bytes == 1;
         bool is_control = code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0);

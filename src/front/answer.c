@@ -22,31 +22,27 @@
 
 enum open_block { OPEN_NONE, OPEN_TEXT, OPEN_THINKING, OPEN_CALL };
 
-struct mark { /* a control token that says something to the splitter */
-    token_id id;
-    const char *spelling;
-};
-
-struct answer {
+struct answer { /* what every token needs comes first */
     const struct answer_sink *sink;
     void *arg;
-    struct detok detok;
-    struct mark marks[MAX_MARKS];
-    size_t n_marks;
     struct calls *calls;
+    struct answer_scratch *scratch;
+    struct detok detok;
     struct stop *stop; /* NULL: no stop strings */
-    const char *call_prefix;
+    enum open_block open;
+    uint32_t n_thinking; /* tokens */
+    bool hides_thinking;
+    bool is_over;
+    bool is_matched;
     bool is_single_call;
     bool is_forced; /* calls are all that the answer may hold */
-    bool hides_thinking;
-    enum open_block open;
-    struct buf piece;    /* detokenised text of one token */
-    struct buf text;     /* text or thinking, to be delivered at the end of the push */
-    struct buf thought;  /* all of the thinking that is open, to be signed */
-    unsigned n_calls;    /* whole ones */
-    uint32_t n_thinking; /* tokens */
-    bool is_matched;
-    bool is_over;
+    uint8_t n_marks;
+    token_id marks[MAX_MARKS]; /* control tokens that say something to the splitter ... */
+
+    const char *spellings[MAX_MARKS]; /* ... and how they are written */
+    const char *call_prefix;
+    struct buf thought; /* all of the thinking that is open, to be signed */
+    unsigned n_calls;   /* whole ones */
     size_t stop_index;
     enum gen_stop why;
 };
@@ -55,19 +51,19 @@ static int flush_text(struct answer *answer)
 {
     int rc = 0;
 
-    if (answer->text.is_bad)
+    if (answer->scratch->text.is_bad)
         return E_NOMEM;
-    if (answer->text.len_bytes == 0)
+    if (answer->scratch->text.len_bytes == 0)
         return 0;
     if (answer->open == OPEN_NONE) {
         answer->open = OPEN_TEXT;
         rc = answer->sink->open_text(answer->arg);
     }
     if (rc == 0 && answer->open == OPEN_THINKING)
-        rc = answer->sink->thinking(answer->arg, buf_view(&answer->text));
+        rc = answer->sink->thinking(answer->arg, buf_view(&answer->scratch->text));
     else if (rc == 0)
-        rc = answer->sink->text(answer->arg, buf_view(&answer->text));
-    buf_clear(&answer->text);
+        rc = answer->sink->text(answer->arg, buf_view(&answer->scratch->text));
+    buf_clear(&answer->scratch->text);
     return rc;
 }
 
@@ -87,8 +83,8 @@ static int on_text(void *arg, struct bytes text)
     int match;
 
     if (answer->stop == NULL)
-        return buf_append(&answer->text, text.data, text.len_bytes);
-    match = stop_feed(answer->stop, text, &answer->text);
+        return buf_append(&answer->scratch->text, text.data, text.len_bytes);
+    match = stop_feed(answer->stop, text, &answer->scratch->text);
     if (match < -1)
         return match;
     if (match < 0)
@@ -101,7 +97,8 @@ static int on_text(void *arg, struct bytes text)
 /* The run of text is over. */
 static int end_text(struct answer *answer)
 {
-    int rc = answer->stop == NULL || answer->is_matched ? 0 : stop_flush(answer->stop, &answer->text);
+    int rc =
+        answer->stop == NULL || answer->is_matched ? 0 : stop_flush(answer->stop, &answer->scratch->text);
 
     if (rc == 0)
         rc = flush_text(answer);
@@ -126,7 +123,7 @@ static int on_thinking(void *arg, struct bytes text)
     if (rc == 0)
         rc = buf_append(&answer->thought, text.data, text.len_bytes);
     if (rc == 0 && !answer->hides_thinking)
-        rc = buf_append(&answer->text, text.data, text.len_bytes);
+        rc = buf_append(&answer->scratch->text, text.data, text.len_bytes);
     return rc;
 }
 
@@ -207,8 +204,10 @@ static void add_mark(struct answer *answer, const char *spelling)
     const struct tokenizer *tokenizer = answer->detok.tokenizer;
     token_id id = spelling == NULL ? TOKEN_NONE : tokenizer_find(tokenizer, bytes_str(spelling));
 
-    if (id != TOKEN_NONE && tokenizer_is_control(tokenizer, id) && answer->n_marks < MAX_MARKS)
-        answer->marks[answer->n_marks++] = (struct mark){id, spelling};
+    if (id != TOKEN_NONE && tokenizer_is_control(tokenizer, id) && answer->n_marks < MAX_MARKS) {
+        answer->marks[answer->n_marks] = id;
+        answer->spellings[answer->n_marks++] = spelling;
+    }
 }
 
 static int make_splitter(struct answer *answer, const struct answer_opts *opts)
@@ -249,6 +248,7 @@ int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, v
     if (answer == NULL)
         return E_NOMEM;
     answer->sink = sink;
+    answer->scratch = opts->scratch;
     answer->arg = arg;
     answer->call_prefix = request->call_prefix != NULL ? request->call_prefix : "toolu_";
     answer->is_single_call = request->is_single_call;
@@ -272,10 +272,14 @@ void answer_free(struct answer *answer)
         return;
     calls_free(answer->calls);
     stop_free(answer->stop);
-    buf_fini(&answer->piece);
-    buf_fini(&answer->text);
     buf_fini(&answer->thought);
     free(answer);
+}
+
+void answer_scratch_fini(struct answer_scratch *scratch)
+{
+    buf_fini(&scratch->piece);
+    buf_fini(&scratch->text);
 }
 
 /* ---- feeding ---- */
@@ -287,12 +291,12 @@ static int push_one(struct answer *answer, token_id id)
     size_t i = 0;
     int rc;
 
-    buf_clear(&answer->piece);
-    while (i < answer->n_marks && answer->marks[i].id != id)
+    buf_clear(&answer->scratch->piece);
+    while (i < answer->n_marks && answer->marks[i] != id)
         i++;
-    rc = i < answer->n_marks ? buf_append_str(&answer->piece, answer->marks[i].spelling)
-                             : detok_push(&answer->detok, id, &answer->piece);
-    text = buf_view(&answer->piece);
+    rc = i < answer->n_marks ? buf_append_str(&answer->scratch->piece, answer->spellings[i])
+                             : detok_push(&answer->detok, id, &answer->scratch->piece);
+    text = buf_view(&answer->scratch->piece);
     if (rc == 0 && text.len_bytes > 0)
         rc = calls_feed(answer->calls, text);
     answer->n_thinking += was_thinking || calls_is_thinking(answer->calls);
@@ -315,6 +319,7 @@ int answer_push(struct answer *answer, const token_id *ids, size_t n)
 
     if (answer->is_over)
         return 1;
+    buf_clear(&answer->scratch->text); /* one that failed may have left something */
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = push_one(answer, ids[i]);
     if (rc == E_CANCELLED)
@@ -336,6 +341,7 @@ int answer_finish(struct answer *answer, enum gen_stop limit)
 
     if (answer->is_over)
         return 0;
+    buf_clear(&answer->scratch->text);
     detok_finish(&answer->detok);
     rc = calls_finish(answer->calls, is_cut);
     if (rc == E_CANCELLED) {

@@ -23,7 +23,15 @@ struct answer_sink { /* each returns 0 or a negative code, which ends the answer
     int (*close)(void *arg, enum calls_end how); /* text and thinking blocks: CALLS_WHOLE */
 };
 
+struct answer_scratch { /* what lives during a push only; zeroed, shared by the answers of one thread */
+    struct buf piece;   /* detokenised text of one token */
+    struct buf text;    /* text or thinking, delivered at the end of the push */
+};
+
+void answer_scratch_fini(struct answer_scratch *scratch);
+
 struct answer_opts {
+    struct answer_scratch *scratch;    /* outlives the answer */
     const struct gen_model *model;     /* outlives the answer */
     const struct gen_request *request; /* the same: its tools are looked at again */
     bool begins_thinking;              /* the prompt has opened the thinking */

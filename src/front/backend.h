@@ -19,13 +19,13 @@ struct gen_model {  /* one served model, counted: a request keeps its model whil
     uint64_t created_unix_s;
 };
 
-struct gen_job {         /* a tokenised request; the backend takes what is heap and copies the rest */
-    char request_id[40]; /* "req_..." */
-    char tenant[64];     /* "" : the anonymous tenant */
-    token_id *tokens;    /* heap, [n_tokens] */
+struct gen_job {      /* a tokenised request; the backend takes what is heap and copies the rest */
+    token_id *tokens; /* heap, [n_tokens] */
     uint32_t n_tokens;
     uint32_t max_new_tokens;   /* already clamped to the context */
     struct sample_opts sample; /* its bias is borrowed for the call */
+    char request_id[40];       /* "req_..." */
+    char tenant[64];           /* "" : the anonymous tenant */
     struct buf constraint;     /* the answer's shape, as sample/grammar.h reads it; heap, empty: any */
     uint32_t keep_tokens;      /* KV of the prompt up to there is wanted for 5 minutes more ... */
     uint32_t keep_1h_tokens;   /* ... and up to there for an hour, counted from now */

@@ -23,27 +23,28 @@ enum choice_state {
     CHOICE_OVER     /* its answer is complete */
 };
 
-struct choice { /* one of a request's answers: a job of its own */
+struct choice { /* one of a request's answers: a job of its own; what every token needs comes first */
     struct request *request;
     uint32_t index; /* as the client counts them, from 0 */
     enum choice_state state;
-    const struct prompt *prompt; /* one of the request's */
-    struct gen_handle *handle;   /* NULL: the backend does not have it */
     struct answer *answer;
     struct record *record; /* NULL: it is not remembered */
-    struct gen_proof proof;
-    bool is_clamped; /* max_tokens was cut to what the context leaves */
+    uint64_t last_ns;      /* when tokens came last */
     uint32_t n_output;
-    uint64_t last_ns;           /* when tokens came last */
+    unsigned n_blocks;         /* begun */
+    struct logprobs *logprobs; /* NULL: not asked for */
+    bool has_logprobs;         /* the backend gives them */
+
+    bool is_clamped;             /* max_tokens was cut to what the context leaves */
+    const struct prompt *prompt; /* one of the request's */
+    struct gen_handle *handle;   /* NULL: the backend does not have it */
+    struct gen_proof proof;
     enum gen_stop stop;         /* once it is over ... */
     struct bytes stop_sequence; /* ... and the one that matched */
 
-    struct logprobs *logprobs; /* NULL: not asked for */
-    bool has_logprobs;         /* the backend gives them */
-    uint32_t n_scored;         /* of the prompt's tokens, in logprobs */
+    uint32_t n_scored; /* of the prompt's tokens, in logprobs */
     bool has_stop_score;
     struct sample_result stop_score; /* of the stop id that ended it */
-    unsigned n_blocks;               /* begun */
     unsigned n_calls;
     struct collected *blocks; /* [n_blocks]; NULL in a stream */
 };

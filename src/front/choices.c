@@ -118,8 +118,10 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     const struct backend *backend = request_backend(request);
     const struct answer_sink *sink =
         request->gen.is_stream ? request->dialect->stream_sink : &output_whole_sink;
-    const struct answer_opts opts = {
-        .model = request->model, .request = &request->gen, .begins_thinking = choice->prompt->opens_thinking};
+    const struct answer_opts opts = {.scratch = &request->front->scratch,
+                                     .model = request->model,
+                                     .request = &request->gen,
+                                     .begins_thinking = choice->prompt->opens_thinking};
     struct gen_job job;
     int rc;
 

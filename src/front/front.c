@@ -464,7 +464,8 @@ void front_free(struct front *front)
     memory_free(front->memory);
     public_prefix_free(front->public_prefix);
     buf_fini(&front->busy_answer);
-    buf_fini(&front->json);
+    buf_fini(&front->out);
+    answer_scratch_fini(&front->scratch);
     free(front);
 }
 

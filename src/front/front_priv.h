@@ -9,6 +9,7 @@
 #include "api/parse.h"
 #include "api/render.h"
 #include "base/list.h"
+#include "front/answer.h"
 #include "front/auth.h"
 #include "front/front.h"
 #include "front/guesses.h"
@@ -20,6 +21,7 @@
 #include "front/replay.h"
 #include "front/threads.h"
 #include "http/response.h"
+#include "http/sse.h"
 
 enum request_state {
     REQUEST_RECEIVED,   /* its body is being read, parsed, or turned into tokens */
@@ -33,10 +35,11 @@ enum request_state {
 };
 #define REQUEST_N_STAGES 5 /* the states before the end */
 
-struct model_metrics { /* of one model's series, looked up once per request */
-    struct metric *ttft, *itl, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
-    struct metric *prompt_tokens, *generation_tokens, *cached_tokens, *computed_tokens, *transferred_tokens;
-    struct metric *v_ttft, *v_itl, *v_e2e, *v_prompt, *v_generation, *v_queries, *v_hits;
+struct model_metrics { /* of one model's series, looked up once per request; for every token the first ones */
+    struct metric *generation_tokens, *v_generation, *itl, *v_itl;
+    struct metric *ttft, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
+    struct metric *prompt_tokens, *cached_tokens, *computed_tokens, *transferred_tokens;
+    struct metric *v_ttft, *v_e2e, *v_prompt, *v_queries, *v_hits;
 };
 
 struct front_metrics {
@@ -71,20 +74,33 @@ struct front {
     bool is_draining;
     struct front_metrics metrics;
     struct buf busy_answer;
-    struct buf json;     /* of the event being written: output_json() */
+    struct buf out;         /* events of a stream, on their way from being written to being sent (output.c) */
+    struct sse_event event; /* the one being written */
+    const struct request *writer; /* whose they are; NULL: out is empty */
+    struct answer_scratch scratch;
     uint64_t refusals_s; /* the second in which n_refusals were logged */
     unsigned n_refusals;
 };
 
 struct choice; /* choice_priv.h */
 
-struct request {
-    struct list node; /* front.requests */
+struct request { /* what every token needs comes first: ten thousand streams do not fit a cache */
     struct front *front;
     struct http_exchange *exchange; /* NULL: answered, or the client is gone */
-    enum request_state state;
-    enum api_call call;
     const struct output_dialect *dialect;
+    enum request_state state;
+    uint32_t n_choices, n_waiting, n_over;
+    uint32_t n_output;
+    bool is_stream;    /* and the 200 is out */
+    bool is_mute;      /* the connection is broken: on_abort follows */
+    bool is_paused;    /* the client reads too slowly */
+    bool is_held;      /* its end must leave it to whoever holds it */
+    uint64_t event_ns; /* when the last event was sent */
+    uint64_t last_ns;  /* when tokens came last */
+    struct model_metrics series;
+
+    struct list node; /* front.requests */
+    enum api_call call;
     char id[IDS_BYTES];
     char message_id[IDS_BYTES];
     uint64_t created_unix_s;
@@ -94,8 +110,6 @@ struct request {
     char owner[64]; /* of cached KV and remembered answers: see replay_owner() */
     struct limit_lease lease;
     bool wants_proof; /* in the stream */
-    bool is_paused;   /* the client reads too slowly */
-    bool is_held;     /* its end must leave it to whoever holds it */
 
     /* While a job of it is in the pool, only the job touches body, gen, error and prompts. */
     bool is_in_pool; /* or waits for it */
@@ -114,25 +128,17 @@ struct request {
 
     const struct gen_model *model; /* kept */
     struct choice *choices;        /* [n_choices]; NULL before they are handed on */
-    uint32_t n_choices, n_waiting, n_over;
-    struct sample_bias *bias; /* [gen.n_bias], in gen's arena */
-    struct ev_timer *later;   /* hands on those that wait; NULL with one choice */
+    struct sample_bias *bias;      /* [gen.n_bias], in gen's arena */
+    struct ev_timer *later;        /* hands on those that wait; NULL with one choice */
     struct api_usage usage;
     struct gen_proof proof; /* of all choices together */
-    bool is_stream;         /* and the 200 is out */
-    bool is_mute;           /* the connection is broken: on_abort follows */
-
-    struct buf out; /* events to be sent */
     struct ev_timer *ping;
-    uint64_t event_ns; /* when the last event was sent */
 
     int status; /* of the answer; 499: none */
     const char *reason;
-    uint64_t received_ns, tokenised_ns, submitted_ns, first_ns, last_ns;
-    uint32_t n_output;
+    uint64_t received_ns, tokenised_ns, submitted_ns, first_ns;
     uint64_t n_logprobs;            /* that came */
     struct metric *gauge, *v_gauge; /* running or waiting, as counted now */
-    struct model_metrics series;
 };
 
 /* request.c: the life */

@@ -1,46 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a request's client gets: a stream of events, or one answer at the end.
  *
- *     answer ──sink──┬── a stream: the dialect's events ──> request.out ──> one write a turn
+ *     answer ──sink──┬── a stream: the dialect's events ──> front.out ──> one write a turn
  *                    └── a whole answer: blocks collected here ──> the dialect's JSON
  *
  * How events and answers look is the dialect's (output_messages.c and its neighbours); when they go out is
- * decided here.  A stream gathers the events of one turn and sends them in one write.  A whole answer is
- * collected for each choice; a call that was cut is closed as far as it is valid, and a broken one is left
- * out (its text follows it). */
+ * decided here.  A stream gathers the events of one turn and sends them in one write, from a buffer that all
+ * streams of the front share, so that it stays in the cache: whoever writes an event flushes before anything
+ * else can be called.  A whole answer is collected for each choice; a call that was cut is closed as far as
+ * it is valid, and a broken one is left out (its text follows it). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/json_walk.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "front/admit.h"
 #include "front/output_priv.h"
-#include "http/sse.h"
 
 /* ---- events ---- */
 
-struct buf *output_json(const struct request *request)
+struct buf *output_text(struct request *request)
 {
-    buf_clear(&request->front->json);
-    return &request->front->json;
+    struct front *front = request->front;
+
+    ASSERT(front->writer == NULL || front->writer == request);
+    front->writer = request;
+    return &front->out;
 }
 
-int output_put_event(struct request *request, const char *name, const struct buf *json)
+struct buf *output_begin_event(struct request *request, const char *name)
 {
-    return json->is_bad ? E_NOMEM : sse_put_event(&request->out, name, buf_view(json));
+    struct buf *out = output_text(request);
+
+    request->front->event = sse_begin_event(out, name);
+    return out;
+}
+
+int output_end_event(struct request *request)
+{
+    return sse_end_event(output_text(request), request->front->event);
 }
 
 void output_flush(struct request *request)
 {
-    if (request->out.len_bytes == 0)
+    struct front *front = request->front;
+
+    if (front->writer == NULL)
         return;
+    ASSERT(front->writer == request);
     request->event_ns = clock_now_ns();
     /* A failure here is a connection that is broken: on_abort says so from the loop. */
     if (request->exchange != NULL && !request->is_mute)
         request->is_mute =
-            request->out.is_bad || http_reply_write(request->exchange, buf_view(&request->out)) < 0;
-    buf_clear(&request->out);
+            front->out.is_bad || http_reply_write(request->exchange, buf_view(&front->out)) < 0;
+    output_drop(request);
+}
+
+void output_drop(struct request *request)
+{
+    struct front *front = request->front;
+
+    if (front->writer != request)
+        return;
+    front->writer = NULL;
+    buf_clear(&front->out);
 }
 
 void output_begin_stream(struct request *request)

@@ -5,80 +5,79 @@
 
 #include "base/err.h"
 #include "front/output_priv.h"
-#include "http/sse.h"
 
 /* ---- blocks as events ---- */
 
 static int stream_open_text(void *arg)
 {
     struct choice *choice = arg;
-    struct buf *json = output_json(choice->request);
+    struct buf *json = output_begin_event(choice->request, "content_block_start");
 
     api_put_text_start(json, choice->n_blocks++);
-    return output_put_event(choice->request, "content_block_start", json);
+    return output_end_event(choice->request);
 }
 
 static int stream_text(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
-    struct buf *json = output_json(choice->request);
+    struct buf *json = output_begin_event(choice->request, "content_block_delta");
 
     api_put_text_delta(json, choice->n_blocks - 1, text);
-    return output_put_event(choice->request, "content_block_delta", json);
+    return output_end_event(choice->request);
 }
 
 static int stream_open_thinking(void *arg)
 {
     struct choice *choice = arg;
-    struct buf *json = output_json(choice->request);
+    struct buf *json = output_begin_event(choice->request, "content_block_start");
 
     api_put_thinking_start(json, choice->n_blocks++);
-    return output_put_event(choice->request, "content_block_start", json);
+    return output_end_event(choice->request);
 }
 
 static int stream_thinking(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
-    struct buf *json = output_json(choice->request);
+    struct buf *json = output_begin_event(choice->request, "content_block_delta");
 
     api_put_thinking_delta(json, choice->n_blocks - 1, text);
-    return output_put_event(choice->request, "content_block_delta", json);
+    return output_end_event(choice->request);
 }
 
 static int stream_signature(void *arg, struct bytes signature)
 {
     struct choice *choice = arg;
-    struct buf *json = output_json(choice->request);
+    struct buf *json = output_begin_event(choice->request, "content_block_delta");
 
     api_put_signature_delta(json, choice->n_blocks - 1, signature);
-    return output_put_event(choice->request, "content_block_delta", json);
+    return output_end_event(choice->request);
 }
 
 static int stream_open_call(void *arg, const char *id, struct bytes name)
 {
     struct choice *choice = arg;
-    struct buf *json = output_json(choice->request);
+    struct buf *json = output_begin_event(choice->request, "content_block_start");
 
     api_put_call_start(json, choice->n_blocks++, id, name);
-    return output_put_event(choice->request, "content_block_start", json);
+    return output_end_event(choice->request);
 }
 
 static int stream_arguments(void *arg, struct bytes piece)
 {
     struct choice *choice = arg;
-    struct buf *json = output_json(choice->request);
+    struct buf *json = output_begin_event(choice->request, "content_block_delta");
 
     api_put_call_delta(json, choice->n_blocks - 1, piece);
-    return output_put_event(choice->request, "content_block_delta", json);
+    return output_end_event(choice->request);
 }
 
 static int stream_close(void *arg, enum calls_end how)
 {
     struct choice *choice = arg;
-    struct buf *json = output_json(choice->request);
+    struct buf *json = output_begin_event(choice->request, "content_block_stop");
 
     api_put_block_stop(json, choice->n_blocks - 1);
-    return output_put_event(choice->request, "content_block_stop", json);
+    return output_end_event(choice->request);
 }
 
 static const struct answer_sink stream_sink = {stream_open_text, stream_text,      stream_open_thinking,
@@ -90,35 +89,35 @@ static const struct answer_sink stream_sink = {stream_open_text, stream_text,   
 static void begin(struct request *request)
 {
     struct api_usage usage = request->usage;
-    struct buf *json = output_json(request);
+    struct buf *json = output_begin_event(request, "message_start");
 
     usage.output_tokens = 1; /* clients want a number, and the service they know says 1 */
     api_put_message_start(json, request->message_id, request->gen.model, &usage);
-    output_put_event(request, "message_start", json);
+    output_end_event(request);
 }
 
 static void end(struct request *request)
 {
     const struct choice *choice = &request->choices[0];
-    struct buf *json = output_json(request);
+    struct buf *json = output_begin_event(request, "message_delta");
 
     api_put_message_delta(json, choice->stop, choice->stop_sequence, &request->usage,
                           request->wants_proof ? &request->proof : NULL);
-    output_put_event(request, "message_delta", json);
-    sse_put_event(&request->out, "message_stop", bytes_str(API_MESSAGE_STOP));
+    output_end_event(request);
+    sse_put_event(output_text(request), "message_stop", bytes_str(API_MESSAGE_STOP));
 }
 
 static void ping(struct request *request)
 {
-    sse_put_event(&request->out, "ping", bytes_str(API_PING));
+    sse_put_event(output_text(request), "ping", bytes_str(API_PING));
 }
 
 static void error_event(struct request *request, const struct api_error *error)
 {
-    struct buf *json = output_json(request);
+    struct buf *json = output_begin_event(request, "error");
 
     api_put_error(json, error, NULL);
-    output_put_event(request, "error", json);
+    output_end_event(request);
 }
 
 /* ---- a whole answer ---- */

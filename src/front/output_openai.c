@@ -13,7 +13,6 @@
 #include "api/render_openai.h"
 #include "base/err.h"
 #include "front/output_priv.h"
-#include "http/sse.h"
 
 static struct api_chunk chunk_of(const struct request *request, uint32_t index)
 {
@@ -43,16 +42,17 @@ static int put_text(struct choice *choice, enum gen_block_kind kind, struct byte
 {
     struct api_chunk chunk = chunk_of(choice->request, choice->index);
     struct buf logprobs = {0};
-    struct buf *json = output_json(choice->request);
+    struct buf *json;
 
     if (kind == GEN_TEXT && choice->has_logprobs) {
         put_logprobs(choice, &logprobs);
         chunk.logprobs = buf_view(&logprobs);
     }
+    json = output_begin_event(choice->request, NULL);
     api_put_chunk_text(json, &chunk, kind, text);
     json->is_bad |= logprobs.is_bad;
     buf_fini(&logprobs);
-    return output_put_event(choice->request, NULL, json);
+    return output_end_event(choice->request);
 }
 
 /* Chunks without text, which went out as a whole. */
@@ -88,24 +88,22 @@ static int stream_open_call(void *arg, const char *id, struct bytes name)
 {
     struct choice *choice = arg;
     const struct api_chunk chunk = chunk_of(choice->request, choice->index);
-    struct buf *json = output_json(choice->request);
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
-    api_put_chunk_call(json, &chunk, choice->n_calls++, id, name);
-    return output_put_event(choice->request, NULL, json);
+    api_put_chunk_call(output_begin_event(choice->request, NULL), &chunk, choice->n_calls++, id, name);
+    return output_end_event(choice->request);
 }
 
 static int stream_arguments(void *arg, struct bytes piece)
 {
     struct choice *choice = arg;
     const struct api_chunk chunk = chunk_of(choice->request, choice->index);
-    struct buf *json = output_json(choice->request);
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
-    api_put_chunk_arguments(json, &chunk, choice->n_calls - 1, piece);
-    return output_put_event(choice->request, NULL, json);
+    api_put_chunk_arguments(output_begin_event(choice->request, NULL), &chunk, choice->n_calls - 1, piece);
+    return output_end_event(choice->request);
 }
 
 static int stream_close(void *arg, enum calls_end how)
@@ -128,58 +126,57 @@ static void begin(struct request *request)
 static void begin_choice(struct choice *choice)
 {
     const struct api_chunk chunk = chunk_of(choice->request, choice->index);
-    struct buf *json = output_json(choice->request);
+    struct bytes prompt = buf_view(&choice->prompt->text);
+    struct buf *json;
 
+    if (!chunk.is_chat && prompt.len_bytes == 0)
+        return;
+    json = output_begin_event(choice->request, NULL);
     if (chunk.is_chat)
         api_put_chunk_role(json, &chunk);
-    else if (choice->prompt->text.len_bytes > 0)
-        api_put_chunk_text(json, &chunk, GEN_TEXT, buf_view(&choice->prompt->text));
-    if (json->len_bytes > 0 || json->is_bad)
-        output_put_event(choice->request, NULL, json);
+    else
+        api_put_chunk_text(json, &chunk, GEN_TEXT, prompt);
+    output_end_event(choice->request);
 }
 
 static void end_choice(struct choice *choice)
 {
-    const struct request *request = choice->request;
+    struct request *request = choice->request;
     struct api_chunk chunk = chunk_of(request, choice->index);
     bool is_last = request->n_over == request->n_choices && !request->gen.wants_usage;
     struct buf logprobs = {0};
-    struct buf *json = output_json(choice->request);
 
     if (choice->has_logprobs && logprobs_is_ready(choice->logprobs)) {
         put_logprobs(choice, &logprobs);
         chunk.logprobs = buf_view(&logprobs);
     }
     chunk.proof = is_last && request->wants_proof ? &request->proof : NULL;
-    api_put_chunk_end(json, &chunk, choice->stop);
+    api_put_chunk_end(output_begin_event(request, NULL), &chunk, choice->stop);
+    output_end_event(request);
     buf_fini(&logprobs);
-    output_put_event(choice->request, NULL, json);
 }
 
 static void end(struct request *request)
 {
     struct api_chunk chunk = chunk_of(request, 0);
-    struct buf *json = output_json(request);
 
     if (request->gen.wants_usage) {
         chunk.proof = request->wants_proof ? &request->proof : NULL;
-        api_put_chunk_usage(json, &chunk, &request->usage);
-        output_put_event(request, NULL, json);
+        api_put_chunk_usage(output_begin_event(request, NULL), &chunk, &request->usage);
+        output_end_event(request);
     }
-    sse_put_event(&request->out, NULL, bytes_str(API_DONE));
+    sse_put_event(output_text(request), NULL, bytes_str(API_DONE));
 }
 
 static void ping(struct request *request)
 {
-    buf_append_str(&request->out, ": ping\n\n");
+    buf_append_str(output_text(request), ": ping\n\n");
 }
 
 static void error_event(struct request *request, const struct api_error *error)
 {
-    struct buf *json = output_json(request);
-
-    api_put_openai_error(json, error);
-    output_put_event(request, NULL, json);
+    api_put_openai_error(output_begin_event(request, NULL), error);
+    output_end_event(request);
 }
 
 /* ---- a whole answer ---- */

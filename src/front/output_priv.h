@@ -10,16 +10,18 @@ void output_begin_stream(struct request *request);
 void output_begin_choice(struct choice *choice); /* accepted */
 void output_ping(struct request *request);
 void output_flush(struct request *request);                                /* sends the events gathered */
+void output_drop(struct request *request);                                 /* forgets them */
 void output_end_choice(struct choice *choice);                             /* is over */
 void output_end(struct request *request);                                  /* all are: the whole answer */
 void output_error(struct request *request, const struct api_error *error); /* as an answer or as an event */
 void output_count(struct request *request);
 void output_body(struct request *request); /* request.body is the answer */
 void output_fini_choice(struct choice *choice);
-/* For dialects: where an event's JSON is written, empty and the front's own, good until the next call; an
- * allocation for each of a hundred thousand events a second would be felt. */
-struct buf *output_json(const struct request *request);
-int output_put_event(struct request *request, const char *name, const struct buf *json);
+/* For dialects: an event's JSON is appended to what is returned, once, straight into what will be sent; then
+ * the event is ended.  E_NOMEM. */
+struct buf *output_text(struct request *request); /* what is to be sent, for what is no event */
+struct buf *output_begin_event(struct request *request, const char *name);
+int output_end_event(struct request *request);
 extern const struct answer_sink output_whole_sink; /* collects blocks in the choice */
 
 /* How answers are written: one table for each API.  What is written goes into request.out and is sent by the

@@ -115,7 +115,6 @@ void request_free(struct request *request)
     front->n_running--;
     ev_timer_free(request->ping);
     choices_fini(request);
-    buf_fini(&request->out);
     for (size_t i = 0; i < request_n_prompts(request); i++)
         prompt_fini(request_prompt(request, i));
     free(request->more_prompts);
@@ -126,6 +125,7 @@ void request_free(struct request *request)
     replay_fini(&request->replay);
     gen_request_fini(&request->gen);
     buf_fini(&request->body);
+    output_drop(request);
     free(request);
 }
 

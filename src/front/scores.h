@@ -9,8 +9,8 @@
 struct scores {                 /* zeroed: none */
     struct sample_result *held; /* [n], of the prompt's tokens; heap */
     uint32_t n, cap;
-    struct sample_result stop; /* with has_stop: goes after what was drawn */
     bool has_stop;
+    struct sample_result stop; /* with has_stop: goes after what was drawn */
 };
 
 int scores_add(struct scores *scores, const struct sample_result *from, uint32_t n); /* E_NOMEM */

@@ -39,20 +39,20 @@ enum http_answer_state {
     ANSWER_DONE
 };
 
-struct http_exchange { /* embedded in its connection, reused; or in its stream */
+struct http_exchange { /* embedded in its connection, reused; or in its stream; what a write needs is first */
     struct http_conn *conn;
     struct h2_stream *stream; /* NULL: HTTP/1 */
-    struct buf head_text;
+    enum http_answer_state answer;
+    bool is_chunking; /* the answer is sent in chunks */
+    bool is_body_whole;
+    bool is_seen;          /* on_head was called */
     struct http_head head; /* offsets into head_text */
+    struct buf head_text;
     struct buf body;
     struct http_chunked chunked;
     uint64_t body_left_bytes; /* HTTP_BODY_LENGTH: still to come */
     uint64_t body_received_bytes;
     uint64_t counted_bytes; /* of the server's bodies_bytes */
-    bool is_body_whole;
-    bool is_seen;     /* on_head was called */
-    bool is_chunking; /* the answer is sent in chunks */
-    enum http_answer_state answer;
     uint64_t began_ns;
     void *user;
 };
@@ -62,11 +62,15 @@ struct http_address { /* one client address */
     uint32_t n_conns;
 };
 
-struct http_conn {
-    struct list node;   /* http_server.conns */
-    struct list kicked; /* http_server.kicked, or alone */
+struct http_conn { /* what a write needs comes first, up to the beginning of exchange */
     struct http_server *server;
     struct bufferevent *bev;
+    int direct_fd;   /* 0: not looked up yet; -1: not a plain socket (direct.c) */
+    bool has_unsent; /* the output is not empty */
+    bool is_broken;  /* cannot go on; break_why says it */
+    struct http_exchange exchange;
+    struct list node;             /* http_server.conns */
+    struct list kicked;           /* http_server.kicked, or alone */
     SSL *ssl;                     /* the bufferevent's; NULL: cleartext */
     struct h2 *h2;                /* NULL: HTTP/1 */
     struct http_address *address; /* NULL: not counted */
@@ -77,8 +81,6 @@ struct http_conn {
     uint64_t state_began_ns;
     uint64_t progress_ns;   /* when output last went out, or was first queued */
     uint64_t over_since_ns; /* since when more than max_queue_bytes wait; 0: they do not */
-    int direct_fd;          /* 0: not looked up yet; -1: not a plain socket (direct.c) */
-    bool has_unsent;        /* the output is not empty */
     size_t scanned_bytes;   /* of an unfinished head, no line end beyond the last one parsed is in here */
     uint64_t discarded_bytes;
     uint32_t n_requests;
@@ -86,9 +88,7 @@ struct http_conn {
     bool is_pause_told;
     bool is_closing; /* this exchange is the last */
     bool is_eof;     /* the client has closed its side */
-    bool is_broken;  /* cannot go on; break_why says it */
     enum http_abort break_why;
-    struct http_exchange exchange;
 };
 
 struct http_server {

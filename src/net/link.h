@@ -16,7 +16,7 @@
 #include "net/tls.h"
 #include "proto/frame.h"
 
-#define LINK_PROTOCOL 1 /* Hello.protocol that this side speaks; another one is refused before on_hello */
+#define LINK_PROTOCOL 2 /* Hello.protocol that this side speaks; another one is refused before on_hello */
 
 struct link;
 

@@ -49,7 +49,7 @@ static const ProtobufCMessage *make_hello(void *arg)
     Baton__Hello *hello = &daemon->hello;
 
     baton__hello__init(hello);
-    hello->protocol = 1;
+    hello->protocol = LINK_PROTOCOL;
     hello->role = BATON__ROLE__ROLE_ROUTER;
     hello->node = daemon->router.conf->node;
     hello->epoch = daemon->router.epoch;

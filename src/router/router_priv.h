@@ -68,46 +68,48 @@ struct job_part {  /* one worker's share of the current attempt */
     uint32_t slot; /* PICKER_NONE: none */
     bool is_over;  /* its last word was heard */
     bool has_proof;
-    struct gen_proof proof;
     struct picker_booking booking; /* in its ledger */
+    struct gen_proof proof;
 };
 
-struct gen_handle {      /* a job; the front knows it under this name */
-    struct list all;     /* in router.jobs */
-    struct list waiting; /* in router.queue while QUEUED */
+struct gen_handle { /* a job; the front knows it under this name; what every token needs comes first */
     struct router *router;
-    enum job_state state;
-    uint64_t number; /* of this attempt, on the wire */
     struct router_model *model;
-    struct gen_job job; /* tokens grow as the answer does */
-    uint32_t cap_tokens;
-    struct sample_bias *bias;    /* job.sample.bias: ours */
-    struct sample_result *draws; /* [cap_draws], of the tokens not delivered yet, if wanted */
-    uint32_t cap_draws;
-    struct scores scores; /* of given tokens, not delivered yet */
-    uint32_t
-        score_next; /* of the prompt's tokens, the first whose likelihood was not heard; 0: none is asked */
+    enum job_state state;
+    bool is_accepted, is_paused;
     uint32_t n_prompt;
     uint32_t n_delivered; /* answer tokens handed to the front */
-    struct block_hash *hashes;
-    size_t n_hashes;
-    struct job_part prefill, decode;
-    struct picker_slots excluded;
-    struct picker_slots barred; /* those, and workers that lack an ability it needs */
-    uint64_t layout;            /* of the workers it was placed on last */
-    bool keeps_layout;          /* since they answered a part */
-    struct gen_events events;
-    void *arg;
-    bool is_accepted, is_paused;
+    uint32_t cap_tokens;
+    uint32_t
+        score_next;  /* of the prompt's tokens, the first whose likelihood was not heard; 0: none is asked */
+    uint64_t number; /* of this attempt, on the wire */
     uint64_t
         unheard_since_ns; /* tokens wait for the word of who prefilled, what it found cached; 0: none do */
+    uint64_t first_token_ns;
     struct {
         bool is_set;
         enum gen_end end;
         uint64_t since_ns;
-    } ended;              /* and not yet told: the client is paused, or the proof is not whole */
-    struct gen_proof sum; /* of earlier attempts */
-    uint64_t submitted_ns, queued_ns, first_token_ns;
+    } ended; /* and not yet told: the client is paused, or the proof is not whole */
+    struct gen_events events;
+    void *arg;
+    struct sample_result *draws; /* [cap_draws], of the tokens not delivered yet, if wanted */
+    struct gen_job job;          /* tokens grow as the answer does */
+    struct scores scores;        /* of given tokens, not delivered yet */
+    struct job_part prefill, decode;
+
+    struct list all;          /* in router.jobs */
+    struct list waiting;      /* in router.queue while QUEUED */
+    struct sample_bias *bias; /* job.sample.bias: ours */
+    uint32_t cap_draws;
+    struct block_hash *hashes;
+    size_t n_hashes;
+    struct picker_slots excluded;
+    struct picker_slots barred; /* those, and workers that lack an ability it needs */
+    uint64_t layout;            /* of the workers it was placed on last */
+    bool keeps_layout;          /* since they answered a part */
+    struct gen_proof sum;       /* of earlier attempts */
+    uint64_t submitted_ns, queued_ns;
     struct picker_choice estimate;
     struct picker_holder holder; /* whom the worker that computes may ask for cached blocks; slot
                                     PICKER_NONE: nobody */

@@ -435,6 +435,17 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
 
 int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens)
 {
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    struct frame_single single;
+
+    answer.ids = &single.id;
+    answer.n_ids = 1;
+    for (size_t at = 0; at < tokens->singles.len; at += FRAME_SINGLE_BYTES) {
+        single = frame_single_unpack(tokens->singles.data + at);
+        answer.request = single.request;
+        answer.first_index = single.index;
+        on_answer(router, slot, &answer);
+    }
     for (size_t i = 0; i < tokens->n_answers; i++)
         on_answer(router, slot, tokens->answers[i]);
     return 0;

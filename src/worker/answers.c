@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the engine thread reports, as TOKENS frames for a router.
  *
+ * Most answers are one token and nothing else; these go as records (Tokens.singles), which a frame holds
+ * apart from the others and the router reads first.  So one may not overtake an answer of its request in the
+ * same frame: it then goes as a message, too.
+ *
  * All that a step did for a router goes in one frame, unless it is much: after a pause a report holds many
  * steps, and with log probabilities a token is two hundred bytes.  Frames are cut well below what the type
  * allows.  Log probabilities lie in flat lists of an answer (proto/control.proto), so they cost nothing where
@@ -16,6 +20,7 @@
 #define ANSWER_BYTES 256u         /* of an answer with its proof, at most; tokens apart */
 #define TOKEN_BYTES  11u          /* of an id, its log probability and the number of likeliest ones */
 #define TOP_BYTES    9u
+#define MAX_LOOK     8u /* answers of a frame that a single one is compared with */
 
 struct lists { /* of all answers of a report: what the messages point into */
     Baton__Answer *answers;
@@ -26,6 +31,13 @@ struct lists { /* of all answers of a report: what the messages point into */
     uint32_t *top_ids;
     float *top_logprobs;
     uint32_t n_draws, n_top; /* used */
+    uint8_t *singles;
+};
+
+struct frame { /* being filled, with pieces of the lists */
+    Baton__Answer **answers;
+    size_t n, n_singles;
+    size_t n_bytes; /* at most */
 };
 
 static int lists_init(struct lists *lists, const struct report *report)
@@ -40,9 +52,10 @@ static int lists_init(struct lists *lists, const struct report *report)
                             .logprobs = calloc(n_draws + 1, sizeof(float)),
                             .n_tops = calloc(n_draws + 1, sizeof(uint32_t)),
                             .top_ids = calloc(n_top + 1, sizeof(uint32_t)),
-                            .top_logprobs = calloc(n_top + 1, sizeof(float))};
+                            .top_logprobs = calloc(n_top + 1, sizeof(float)),
+                            .singles = calloc(n, FRAME_SINGLE_BYTES)};
     return lists->answers && lists->pointers && lists->proofs && lists->logprobs && lists->n_tops &&
-                   lists->top_ids && lists->top_logprobs
+                   lists->top_ids && lists->top_logprobs && lists->singles
                ? 0
                : E_NOMEM;
 }
@@ -56,6 +69,7 @@ static void lists_fini(struct lists *lists)
     free(lists->n_tops);
     free(lists->top_ids);
     free(lists->top_logprobs);
+    free(lists->singles);
 }
 
 static void fill_proof(const struct answer *from, Baton__Proof *proof)
@@ -126,39 +140,72 @@ static size_t bytes_of_answer(const Baton__Answer *answer)
            strlen(answer->error_text);
 }
 
-static void send_some(struct worker_router *router, Baton__Answer **answers, size_t n)
+/* Does it say one token and nothing else, and may it come before what the frame holds? */
+static bool is_single(const struct answer *answer, const struct frame *frame)
+{
+    if (answer->n_ids != 1 || answer->is_accepted || answer->is_scored || answer->n_draws > 0 ||
+        answer->has_proof || answer->error != 0 || answer->finish != BATON__FINISH__FINISH_NONE ||
+        frame->n > MAX_LOOK)
+        return false;
+    for (size_t i = 0; i < frame->n; i++)
+        if (frame->answers[i]->request == answer->request)
+            return false;
+    return true;
+}
+
+static void add_single(const struct report *report, const struct answer *from, const struct lists *lists,
+                       struct frame *frame)
+{
+    const struct frame_single single = {
+        .request = from->request, .index = from->first_index, .id = report->ids[from->ids_at]};
+
+    frame_single_pack(&single, lists->singles + frame->n_singles++ * FRAME_SINGLE_BYTES);
+    frame->n_bytes += FRAME_SINGLE_BYTES;
+}
+
+/* Sends what the frame holds, if anything, and goes on with the rest of the pointers. */
+static void send_frame(struct worker_router *router, const struct lists *lists, struct frame *frame)
 {
     Baton__Tokens tokens = BATON__TOKENS__INIT;
 
-    tokens.answers = answers;
-    tokens.n_answers = n;
-    if (n > 0) /* a link that is down: its requests are being cancelled */
+    tokens.answers = frame->answers;
+    tokens.n_answers = frame->n;
+    tokens.singles.data = lists->singles;
+    tokens.singles.len = frame->n_singles * FRAME_SINGLE_BYTES;
+    if (frame->n > 0 || frame->n_singles > 0) /* a link that is down: its requests are being cancelled */
         (void)link_send(router->link, FRAME_TOKENS, &tokens.base);
+    *frame = (struct frame){.answers = frame->answers + frame->n};
 }
 
 void worker_routers_answers(struct worker *worker, const struct report *report)
 {
     struct worker_router *router = &worker->routers[report->number];
     struct lists lists;
-    size_t from = 0, n = 0, n_bytes = 0;
+    struct frame frame;
 
     if (lists_init(&lists, report) < 0) {
         log_error("out_of_memory", LOG_STR("lost", "answers"));
         lists_fini(&lists);
         return;
     }
+    frame = (struct frame){.answers = lists.pointers};
     for (uint32_t i = 0; i < report->n_answers; i++) {
-        if (report->answers[i].router_epoch != router->epoch)
+        const struct answer *answer = &report->answers[i];
+
+        if (answer->router_epoch != router->epoch)
             continue; /* asked by a former life: its numbers mean other requests now */
-        fill_answer(report, &report->answers[i], &lists, i);
-        n_bytes += bytes_of_answer(&lists.answers[i]);
-        if (n_bytes > FRAME_BYTES && n > from) {
-            send_some(router, lists.pointers + from, n - from);
-            from = n;
-            n_bytes = bytes_of_answer(&lists.answers[i]);
+        if (frame.n_bytes + FRAME_SINGLE_BYTES > FRAME_BYTES)
+            send_frame(router, &lists, &frame);
+        if (is_single(answer, &frame)) {
+            add_single(report, answer, &lists, &frame);
+            continue;
         }
-        lists.pointers[n++] = &lists.answers[i];
+        fill_answer(report, answer, &lists, i);
+        if (frame.n_bytes + bytes_of_answer(&lists.answers[i]) > FRAME_BYTES)
+            send_frame(router, &lists, &frame);
+        frame.n_bytes += bytes_of_answer(&lists.answers[i]);
+        frame.answers[frame.n++] = &lists.answers[i];
     }
-    send_some(router, lists.pointers + from, n - from);
+    send_frame(router, &lists, &frame);
     lists_fini(&lists);
 }

@@ -44,7 +44,7 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     fill_model(worker);
     fill_kv(worker);
     baton__hello__init(hello);
-    hello->protocol = 1;
+    hello->protocol = LINK_PROTOCOL;
     hello->role = worker->role == WORKER_PREFILL ? BATON__ROLE__ROLE_PREFILL : BATON__ROLE__ROLE_DECODE;
     hello->node = worker->conf->node;
     hello->epoch = worker->epoch;

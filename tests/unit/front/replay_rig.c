@@ -15,6 +15,8 @@
 #include "base/str.h"
 #include "tests/unit/check.h"
 
+static struct answer_scratch scratch;
+
 /* ---- the client ---- */
 
 static bool chance(struct rig_talk *talk, unsigned percent)
@@ -417,7 +419,8 @@ static void come_next(struct rig_talk *talk, const json_t *content)
 
 void rig_answer_text(struct rig_talk *talk, struct rig_turn *turn, const char *text, enum gen_stop stop)
 {
-    const struct answer_opts opts = {.model = &talk->model->gen, .request = &turn->request};
+    const struct answer_opts opts = {
+        .scratch = &scratch, .model = &talk->model->gen, .request = &turn->request};
     struct got got = {.content = json_array()};
     struct record *record;
     struct answer *answer;

@@ -16,6 +16,8 @@
 #include "base/check.h"
 #include "base/err.h"
 
+static struct answer_scratch scratch;
+
 #define BAR      "\xef\xbd\x9c"
 #define LOW      "\xe2\x96\x81"
 #define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
@@ -218,7 +220,7 @@ bool is_stop(const struct tokenizer *tokenizer, token_id id)
 enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct rng *rng, uint32_t n,
                    struct sink *sink)
 {
-    const struct answer_opts opts = {.model = model, .request = &ask->request};
+    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &ask->request};
     struct grammar_run *run;
     struct answer *answer;
     enum gen_stop why = GEN_STOP_MAX_TOKENS;

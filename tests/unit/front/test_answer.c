@@ -14,6 +14,8 @@
 #include "front/sign.h"
 #include "sim_model.h"
 
+static struct answer_scratch scratch;
+
 /* Blocks as "text(...)" and "name{...}" each closed by ';' ('!' when cut, '?' when broken). */
 struct sink {
     struct buf out;
@@ -216,7 +218,7 @@ static void run_thought(const struct gen_model *model, size_t i, size_t group)
                                         .n_stop_sequences = thoughts[i].stop != NULL,
                                         .hides_thinking = thoughts[i].is_hidden};
     const struct answer_opts opts = {
-        .model = model, .request = &request, .begins_thinking = thoughts[i].is_begun};
+        .scratch = &scratch, .model = model, .request = &request, .begins_thinking = thoughts[i].is_begun};
     struct token_ids ids = {0};
     struct sink sink = {0};
     struct answer *answer;
@@ -280,7 +282,7 @@ static void forced_calls_are_whole_at_the_limit(void **state)
         const struct gen_model *model = *state;
         struct gen_tool tool = {.name = bytes_str("f")};
         const struct gen_request request = {.tools = &tool, .n_tools = 1, .tool_choice = table[i].choice};
-        const struct answer_opts opts = {.model = model, .request = &request};
+        const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &request};
         struct token_ids ids = {0};
         struct sink sink = {0};
         struct answer *answer;
@@ -303,7 +305,7 @@ static void run(const struct gen_model *model, size_t i, size_t group)
     struct bytes stops[3];
     struct gen_tool tool = {0};
     struct gen_request request = {.tools = &tool, .n_tools = answers[i].has_tools, .stop_sequences = stops};
-    const struct answer_opts opts = {.model = model, .request = &request};
+    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &request};
     struct token_ids ids = {0};
     struct sink sink = {0};
     struct answer *answer;

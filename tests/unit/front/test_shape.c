@@ -17,6 +17,8 @@
 #include "base/check.h"
 #include "base/err.h"
 
+static struct answer_scratch scratch;
+
 static void calls_are_allowed_as_they_are_written(void **state)
 {
     for (size_t i = 0; i < n_families; i++) {
@@ -110,7 +112,7 @@ static bool takes_value(const struct ask *ask, bool is_glm, const char *value)
 /* Whatever is drawn is read back as a value that the same shape takes when it is written again. */
 static void check_drawn(const struct gen_model *model, const struct ask *ask, bool is_glm, struct rng *rng)
 {
-    const struct answer_opts opts = {.model = model, .request = &ask->request};
+    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &ask->request};
     struct sink sink = {.n_calls = 0};
     struct grammar_run *run;
     struct answer *answer;

@@ -344,7 +344,9 @@ static void tokens_there_and_back(void **state)
     Baton__Answer answer = BATON__ANSWER__INIT;
     Baton__Proof proof = BATON__PROOF__INIT;
     Baton__Answer *answers[1] = {&answer};
-    Baton__Tokens tokens = BATON__TOKENS__INIT;
+    Baton__Tokens tokens = BATON__TOKENS__INIT, singles = BATON__TOKENS__INIT;
+    uint8_t bytes[2 * FRAME_SINGLE_BYTES];
+    struct frame_single single;
     ProtobufCMessage *message;
 
     answer.request = 9;
@@ -357,6 +359,19 @@ static void tokens_there_and_back(void **state)
     assert_int_equal(through(FRAME_TOKENS, &tokens, NULL, &message), 0);
     assert_int_equal(((Baton__Tokens *)message)->answers[0]->ids[2], UINT32_MAX);
     frame_message_free(message);
+
+    singles.singles = (ProtobufCBinaryData){.data = bytes, .len = sizeof(bytes)};
+    frame_single_pack(&(struct frame_single){.request = 1, .index = 2, .id = 3}, bytes);
+    frame_single_pack(&(struct frame_single){.request = UINT64_MAX, .index = 70000, .id = UINT32_MAX - 1},
+                      bytes + FRAME_SINGLE_BYTES);
+    assert_int_equal(bytes[8], 2);
+    assert_int_equal(bytes[12], 3);
+    assert_int_equal(through(FRAME_TOKENS, &singles, NULL, &message), 0);
+    single = frame_single_unpack(((Baton__Tokens *)message)->singles.data + FRAME_SINGLE_BYTES);
+    assert_true(single.request == UINT64_MAX && single.index == 70000 && single.id == UINT32_MAX - 1);
+    frame_message_free(message);
+    singles.singles.len--;
+    assert_refused(FRAME_TOKENS, &singles, "Tokens.singles");
 
     proof.transport = "a transport of many letters";
     assert_refused(FRAME_TOKENS, &tokens, "Proof.transport");

@@ -303,12 +303,28 @@ void rig_lose(struct rig *rig, struct link *link)
 
 /* ---- answers ---- */
 
+/* As a worker tells them apart. */
+static bool is_single(const Baton__Answer *answer)
+{
+    return answer->n_ids == 1 && !answer->is_accepted && !answer->is_scored && answer->n_logprobs == 0 &&
+           answer->proof == NULL && answer->finish == BATON__FINISH__FINISH_NONE;
+}
+
 void rig_answer(struct rig *rig, struct link *link, Baton__Answer *answer)
 {
     Baton__Tokens tokens = BATON__TOKENS__INIT;
+    uint8_t bytes[FRAME_SINGLE_BYTES];
 
-    tokens.n_answers = 1;
-    tokens.answers = &answer;
+    if (is_single(answer)) {
+        frame_single_pack(&(struct frame_single){.request = answer->request,
+                                                 .index = answer->first_index,
+                                                 .id = answer->ids[0]},
+                          bytes);
+        tokens.singles = (ProtobufCBinaryData){.data = bytes, .len = sizeof(bytes)};
+    } else {
+        tokens.n_answers = 1;
+        tokens.answers = &answer;
+    }
     link->opts.events->on_message(&rig->router, link, FRAME_TOKENS, &tokens.base);
 }
 

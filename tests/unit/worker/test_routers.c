@@ -19,7 +19,9 @@ static struct worker worker;
 static struct worker_conf conf;
 static struct link *dialled;
 static struct command *last_command;
-static uint32_t n_frames, n_answers, n_all_answers;
+static uint32_t n_frames, n_answers, n_all_answers; /* n_answers: of the last frame, singles included */
+static uint32_t n_singles;
+static struct frame_single first_single;
 static size_t most_bytes;
 static uint64_t first_request;
 static int32_t first_error;
@@ -68,11 +70,14 @@ int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *m
     frame_message_free(back);
     buf_fini(&frame);
     most_bytes = n_bytes > most_bytes ? n_bytes : most_bytes;
-    n_all_answers += (uint32_t)tokens->n_answers;
     n_frames++;
-    n_answers = (uint32_t)tokens->n_answers;
-    first_request = tokens->answers[0]->request;
-    first_error = tokens->answers[0]->error;
+    n_singles = (uint32_t)(tokens->singles.len / FRAME_SINGLE_BYTES);
+    n_answers = (uint32_t)tokens->n_answers + n_singles;
+    n_all_answers += n_answers;
+    if (n_singles > 0)
+        first_single = frame_single_unpack(tokens->singles.data);
+    first_request = tokens->n_answers > 0 ? tokens->answers[0]->request : first_single.request;
+    first_error = tokens->n_answers > 0 ? tokens->answers[0]->error : 0;
     return 0;
 }
 
@@ -171,6 +176,49 @@ static void answers_for_a_former_life_stay_here(void **state)
     report_free(report);
 }
 
+static struct answer *add_answer(struct report *report, uint64_t request, uint32_t index, token_id id)
+{
+    struct answer *answer = report_answer(report, &id, 1);
+
+    answer->router_epoch = 5;
+    answer->request = request;
+    answer->first_index = index;
+    return answer;
+}
+
+/* As a record, that is; but the router reads records first. */
+static void a_single_token_does_not_overtake_its_own_request(void **state)
+{
+    struct report *report = report_new(REPORT_ANSWERS, 0);
+
+    add_answer(report, 1, 0, 7)->is_accepted = true;
+    add_answer(report, 2, 41, 8);
+    add_answer(report, 1, 1, 9);
+    add_answer(report, 3, 5, 10)->finish = BATON__FINISH__FINISH_STOP;
+    worker_routers_answers(&worker, report);
+    assert_int_equal(n_frames, 1);
+    assert_int_equal(n_answers, 4);
+    assert_int_equal(n_singles, 1);
+    assert_int_equal(first_single.request, 2);
+    assert_int_equal(first_single.index, 41);
+    assert_int_equal(first_single.id, 8);
+    report_free(report);
+}
+
+static void many_single_tokens_go_in_several_frames(void **state)
+{
+    struct report *report = report_new(REPORT_ANSWERS, 0);
+
+    for (uint32_t i = 0; i < 100000; i++)
+        add_answer(report, i % 1000, i / 1000, i);
+    worker_routers_answers(&worker, report);
+    assert_int_equal(n_all_answers, 100000);
+    assert_int_equal(n_frames, 4);
+    assert_int_equal(n_singles, 100000 - 3 * 32768);
+    assert_int_equal(first_single.id, 3 * 32768);
+    report_free(report);
+}
+
 /* A report of many steps with all that can be asked for is more than a frame holds. */
 static void much_news_goes_in_several_frames(void **state)
 {
@@ -259,6 +307,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         T(addresses_outlive_the_configuration),
         T(answers_for_a_former_life_stay_here),
+        T(a_single_token_does_not_overtake_its_own_request),
+        T(many_single_tokens_go_in_several_frames),
         T(much_news_goes_in_several_frames),
         T(what_is_asked_of_the_sampler_comes_in),
         T(a_new_life_ends_what_the_old_one_asked_for),

@@ -24,7 +24,7 @@ def computed(worker):
 
 
 def ask(cluster, text):
-    return cluster.ask(text, max_tokens=16)
+    return cluster.ask(text, max_tokens=6)
 
 
 def ask_reader(cluster, reader, other, texts):
@@ -106,12 +106,12 @@ def a_prefill_worker_reads_for_its_pair():
 
 
 def an_evicted_prompt_is_read_back():
-    """Events, not a snapshot, say that it is on disk now."""
+    """Events, not a snapshot, say that it is on disk now.  (Half of the pool has room for all of it.)"""
     with Cluster() as c:
-        router, reader, other = start(c, memory="6MiB")
+        router, reader, other = start(c, memory="12MiB")
         first = ask_reader(c, reader, other, PROMPTS[:1])[0]
         assert known(router)["disk"] == 0
-        ask_reader(c, reader, other, [f"{i} is another. {TEXT}" for i in range(4)])
+        ask_reader(c, reader, other, [f"{i} is another. {TEXT}" for i in range(8)])
         until("it was not evicted", lambda: known(router)["disk"] >= 2)
         assert_read_back(c, router, reader, other, first, PROMPTS[0])
         c.assert_quiet()

@@ -282,7 +282,7 @@ class Cluster:
                 usable = {role: sum(w["role"] == role for w in workers) for role in ("prefill", "decode")}
                 if usable == {"prefill": prefill, "decode": decode}:
                     return
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 pass  # not listening yet, or stopped
             time.sleep(0.05)
         raise AssertionError(f"not ready: {usable}")

@@ -42,7 +42,7 @@ enum {
     SLOT_END = 24
 };
 enum { CREDIT_RAIL = 0, CREDIT_QP = 1, CREDIT_RESERVED = 2, CREDIT_N_TOTAL = 4, CREDIT_END = 8 };
-enum { END_CODE = 0, END_RESERVED = 4, END_END = 8 };
+enum { END_CODE = 0, END_RAIL = 4, END_RESERVED = 5, END_END = 8 };
 enum { HAVE_TICKET = 0, HAVE_N_BITS = 8, HAVE_RESERVED = 12, HAVE_END = 16 };
 
 _Static_assert(RAIL_END == KV_RDMA_RAIL_BYTES && REGION_END == KV_RDMA_REGION_BYTES, "RAIL and REGION");
@@ -210,6 +210,7 @@ void kv_frame_rdma_pack(const struct kv_frame *frame, uint8_t *body)
         break;
     case KV_FRAME_END:
         put_u32(body + END_CODE, (uint32_t)frame->as.end.code);
+        body[END_RAIL] = frame->as.end.rail;
         break;
     case KV_FRAME_HAVE:
         put_u64(body + HAVE_TICKET, frame->as.have.ticket);
@@ -219,6 +220,17 @@ void kv_frame_rdma_pack(const struct kv_frame *frame, uint8_t *body)
         put_u64(body, frame->as.ticket.ticket);
         break;
     }
+}
+
+static int unpack_end(const uint8_t *body, struct fault *fault, struct kv_frame_end *out)
+{
+    out->code = (int32_t)get_u32(body + END_CODE);
+    out->rail = body[END_RAIL];
+    if (out->rail > KV_RDMA_MAX_RAILS)
+        return fault_set(fault, E_PROTO, "KV END of rail %u", out->rail);
+    if (!is_zero(body + END_RESERVED, END_END - END_RESERVED))
+        return fault_set(fault, E_PROTO, "KV END: reserved bytes are set");
+    return 0;
 }
 
 int kv_frame_rdma_unpack(const uint8_t *body, struct fault *fault, struct kv_frame *out)
@@ -233,10 +245,7 @@ int kv_frame_rdma_unpack(const uint8_t *body, struct fault *fault, struct kv_fra
     case KV_FRAME_CREDIT:
         return unpack_credit(body, fault, &out->as.credit);
     case KV_FRAME_END:
-        out->as.end.code = (int32_t)get_u32(body + END_CODE);
-        return get_u32(body + END_RESERVED) == 0
-                   ? 0
-                   : fault_set(fault, E_PROTO, "KV END: reserved bytes are set");
+        return unpack_end(body, fault, &out->as.end);
     case KV_FRAME_HAVE:
         return unpack_have(body, fault, &out->as.have);
     default:

@@ -82,6 +82,7 @@ struct kv_frame_credit { /* how many receives were posted on the queue pair sinc
 
 struct kv_frame_end {
     int32_t code; /* base/err.h */
+    uint8_t rail; /* whose failure it was: 1 + its index of RAIL; 0: of none in particular */
 };
 
 struct kv_frame_have { /* n_bits bits follow in whole bytes, bit layer * n_blocks + index, lowest first */

@@ -84,6 +84,22 @@ static void on_reject(struct rdma_side *side, const struct kv_frame_reject *reje
     }
 }
 
+/* A rail that failed over there is as useless here. */
+static void on_end(struct rdma_side *side, const struct kv_frame_end *end)
+{
+    const struct rdma_pair *pair = end->rail > 0 ? &side->pairs[end->rail - 1] : NULL;
+
+    if (side->is_dead)
+        return;
+    log_warn("kv_rdma_ended_by_receiver", LOG_STR("peer", tr_conn_name(side->conn)), LOG_ERR(end->code));
+    if (end->code == E_TIMEOUT) /* it was we who were slow */
+        return;
+    if (pair != NULL && pair->rail != NULL)
+        rdma_let_rest(side->node, pair->rail, side->conn->peer->address);
+    else
+        tr_rdma_rest_all(side->node, side->conn->peer->address);
+}
+
 static int begin_payload(struct rdma_side *side, const struct kv_frame *frame, size_t len_bytes,
                          struct fault *fault)
 {
@@ -118,11 +134,7 @@ static int on_frame_of_receiver(struct rdma_side *side, const struct kv_frame *f
         rdma_send_on_stop(side, frame->as.ticket.ticket);
         return 0;
     case KV_FRAME_END:
-        if (!side->is_dead)
-            log_warn("kv_rdma_ended_by_receiver", LOG_STR("peer", tr_conn_name(side->conn)),
-                     LOG_ERR(frame->as.end.code));
-        if (!side->is_dead && frame->as.end.code != E_TIMEOUT)
-            tr_rdma_rest_all(side->node, side->conn->peer->address);
+        on_end(side, &frame->as.end);
         return rdma_fall(side, fault);
     default:
         return fault_set(fault, E_PROTO, "frame type %d from a receiver", frame->type);

@@ -50,6 +50,7 @@ void rdma_break(struct rdma_qp *qp, const struct ibv_wc *wc, const char *what)
     if (side->conn == NULL || side->is_broken || side->is_dead)
         return;
     side->is_broken = true;
+    side->broken_rail = (uint8_t)(qp->rail_index + 1);
     log_break(qp, wc, what);
     fault_set(&side->fault, E_IO, "RDMA with %s over %s failed: %s", tr_conn_name(side->conn), qp->rail->name,
               what);
@@ -190,7 +191,7 @@ static void leave_all(struct rdma_side *side)
 int rdma_fall(struct rdma_side *side, struct fault *fault)
 {
     struct kv_frame end = {.type = KV_FRAME_END,
-                           .as.end = {side->fault.code != 0 ? side->fault.code : E_PEER}};
+                           .as.end = {side->fault.code != 0 ? side->fault.code : E_PEER, side->broken_rail}};
 
     if (side->is_dead)
         return 0;

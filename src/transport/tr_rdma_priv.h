@@ -73,6 +73,7 @@ struct rdma_side { /* one connection's end */
     bool is_dialler, is_dead; /* dead: no queue pair is left */
     bool is_mute;             /* the socket takes no more: the connection is lost */
     bool is_broken;           /* a queue pair failed: to be ended by the next step */
+    uint8_t broken_rail;      /* 1 + index of its pair; 0: it was none of them */
     struct fault fault;
     struct rdma_pair pairs[KV_RDMA_MAX_RAILS];
     unsigned n_pairs, n_answered;

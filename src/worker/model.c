@@ -158,7 +158,8 @@ static int build_sim(struct worker *worker, struct worker_engine_opts *opts, str
                                   .decode_seq_ns = conf->sim_decode_seq_ns};
     int rc;
 
-    sim.layout = (struct kv_layout){.n_layers = 2, .n_kv_heads = 1, .k_dim = 32, .v_dim = 32, .type = KV_F16};
+    sim.layout = (struct kv_layout){
+        .n_layers = 2, .n_kv_heads = 1, .k_dim = 32, .v_dim = 32, .type = (enum kv_type)conf->kv_type};
     sim.layout.block_tokens = (uint32_t)conf->kv_block_tokens;
     sim.context_length =
         (uint32_t)(conf->context ? conf->context : tokenizer_context_length(worker->model.tokenizer));
@@ -259,6 +260,7 @@ static int fill_transport(struct worker *worker, struct worker_engine_opts *opts
                                                                  : TR_SHM;
     if (conf->transport == WORKER_TRANSPORT_AUTO || conf->transport == WORKER_TRANSPORT_RDMA)
         tr->rdma_devices = conf->rdma_devices;
+    tr->rdma_rest_ns = conf->rdma_rest_ns;
     if (conf->transport == WORKER_TRANSPORT_RDMA && (tr->tcp_listen == NULL || conf->rdma_devices[0] == '\0'))
         return fault_set(fault, E_INVAL, "kv.transport = rdma wants kv.tcp_listen and kv.rdma_devices");
     if (conf->transport == WORKER_TRANSPORT_SHM && tr->unix_listen == NULL)

@@ -241,6 +241,18 @@
          " device:port or device:port@address, such as mlx5_0, mlx5_1:1@10.0.1.5. Used where kv.transport"   \
          " is auto or rdma. Empty: none."},                                                                  \
         {"kv",                                                                                               \
+         "rdma_rest",                                                                                        \
+         CONFIG_DURATION,                                                                                    \
+         KEY(rdma_rest_ns),                                                                                  \
+         "30s",                                                                                              \
+         S(1),                                                                                               \
+         S(300),                                                                                             \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "How long a rail that failed towards a peer is left alone; twice as long after each further "       \
+         "failure,"                                                                                          \
+         " five minutes at most."},                                                                          \
+        {"kv",                                                                                               \
          "tcp_listen",                                                                                       \
          CONFIG_ADDRESS,                                                                                     \
          KEY(tcp_listen),                                                                                    \

@@ -32,6 +32,7 @@ struct worker_conf {
     uint64_t disk_size, disk_threads, disk_lifetime_ns;
     int transport;
     char *tcp_listen, *unix_path, *rdma_devices;
+    uint64_t rdma_rest_ns;
     bool tcp_encrypt;
     uint64_t tcp_connections, grant_timeout_ns;
     uint64_t max_seqs, max_queue, chunk_tokens, batch_tokens;

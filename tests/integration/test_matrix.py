@@ -9,13 +9,18 @@ are known from an undisturbed run.  A cell of the matrix is (what is hurt, how, 
     after the last       the wires hold since the grant, so every piece is there and the word of it is not
     mid-decode           ten pieces of text have come
 
+Of each cell it tells when the first daemon noticed (its first warning after the blow) and how long the client heard nothing at most.
+
 After each cell: the client that stayed has the tokens of the undisturbed run, or an error or a closed connection where its router
 died; a proof line that adds up; every worker that lives holds no task, lease, half-filled or zombie block, and free and
 cached blocks are all there are; what was killed comes back at its old addresses under a new epoch; and no process gains
 descriptors from cell to cell.
 
 `make check` runs a sample of the cells; all of them: BATON_FULL=1, or --full.  --only=WORD picks by name, --transport=tcp|shm.
+Over RDMA the same cells, and some more, are run in an emulated machine: tests/rdma/matrix.py.
 """
+import datetime
+import json
 import os
 import signal
 import socket
@@ -28,7 +33,7 @@ from hurt import Wire, cut_data
 
 PROMPT = "The prefill worker reads the prompt and the decode worker writes the answer. " * 24
 SIM = {"engine__kind": "sim", "engine__sim_prefill_token": "2ms", "engine__sim_decode_seq": "3ms", "engine__sim_step": "2ms",
-       "engine__sim_answer_tokens": "100000", "sched__chunk_tokens": "64", "link__heartbeat": "300ms"}
+       "engine__sim_answer_tokens": "100000", "sched__chunk_tokens": "64"}
 PHASES = ("before the grant", "mid-transfer", "after the last", "mid-decode")
 ASK = {"max_tokens": 40, "temperature": 1, "seed": 3}
 
@@ -37,33 +42,50 @@ class Cell:
     def __init__(self, victim, how, phase, stays):
         self.victim, self.how, self.phase, self.stays = victim, how, phase, stays
         self.gap_s, self.result = 0.0, ""
-        self.is_late = False # the transfer had ended before it was struck
+        self.struck_at, self.noticed = 0.0, "by nobody" # a worker that was not needed any more may be stopped unseen
+        self.is_late = False # the transfer seems to have ended before it was struck
 
     def __str__(self):
         return f"{self.victim} {self.how}, {self.phase}, client {'stays' if self.stays else 'cancels'}"
 
 
+def said_since(daemon, moment, levels):
+    """What a daemon has logged since then: (seconds after it, daemon's name, line)."""
+    with open(daemon.log_path, errors="replace") as log:
+        for line in log:
+            if any(f'"level":"{level}"' in line for level in levels):
+                said = json.loads(line)
+                after_s = datetime.datetime.fromisoformat(said["ts"].replace("Z", "+00:00")).timestamp() - moment
+                if after_s > 0:
+                    yield after_s, daemon.name, said
+
+
 class Rig:
     """The cluster of one transport, used by all its cells."""
 
+    heartbeat_s = 0.3
+
     def __init__(self, c, transport):
         self.c, self.transport, self.n = c, transport, 0
-        settings = dict(SIM, kv__transport=transport, kv__tcp_encrypt="no")
-        c.router(link__heartbeat="300ms")
+        settings = self.settings()
+        c.router(link__heartbeat=settings["link__heartbeat"])
         self.prefill = c.worker("prefill", **settings)
         self.decodes, self.wires = [], []
         for _ in range(2):
             wire = Wire(0)
             kv_port = cluster.free_port()
             decode = c.worker("decode", **settings, link__advertise=f"127.0.0.1:{wire.port}", kv__tcp_listen=f"127.0.0.1:{kv_port}")
-            decode.kv_port = kv_port if transport == "tcp" else 0
+            decode.kv_port = 0 if transport == "shm" else kv_port
             wire.to_port = decode.link
             self.decodes.append(decode)
             self.wires.append(wire)
         self.all = c.routers + c.workers
         c.wait_ready(prefill=1, decode=2)
 
-    def prompt(self):
+    def settings(self):
+        return dict(SIM, kv__transport=self.transport, kv__tcp_encrypt="no", link__heartbeat=f"{self.heartbeat_s * 1000:.0f}ms")
+
+    def prompt(self, cell=None):
         self.n += 1
         return f"{self.transport} {self.n} " + PROMPT
 
@@ -76,11 +98,11 @@ class Rig:
 
     def receiver(self):
         """The decode worker that the present request was placed on, as soon as it has leased blocks."""
-        until = time.monotonic() + patience(10)
+        until = time.monotonic() + patience(3)
         while time.monotonic() < until:
             for decode in self.leased():
                 return decode
-        raise AssertionError("no hand-off began")
+        raise Unseen
 
     def busy(self):
         until = time.monotonic() + patience(10)
@@ -89,6 +111,34 @@ class Rig:
                 if decode.process.poll() is None and decode.metric("baton_worker_running") + decode.metric("baton_worker_waiting") > 0:
                     return decode
         return self.decodes[0]
+
+    def hurt(self, cell, decode):
+        cell.struck_at = time.time()
+        victims = {"prefill": [self.prefill], "decode": [decode], "router": self.c.routers, "both": [self.prefill, decode]}.get(cell.victim)
+        if cell.victim == "link":
+            for wire in self.wires:
+                wire.is_cut = True
+            time.sleep(0.05)
+        elif cell.victim == "data":
+            until = time.monotonic() + patience(5)
+            while cut_data(self.prefill, decode) == 0: # the first push to a restarted worker connects
+                assert time.monotonic() < until, "no data connection to cut"
+                cell.struck_at = time.time()
+        else:
+            for daemon in victims:
+                daemon.kill(signal.SIGSTOP if cell.how == "SIGSTOP" else signal.SIGKILL)
+            if cell.how == "restart":
+                for daemon in victims:
+                    daemon.start()
+
+    def check_transfer(self, cell, answer, n_failed):
+        """Of a whole answer: a transfer that was struck must have failed, or it was over before (run_in_time allows that a few times)."""
+        if cell.victim in ("link", "data") and cell.phase == "mid-transfer":
+            cell.is_late = n_failed == 0
+
+    def first_warning(self, cell):
+        warnings = [w for daemon in self.all for w in said_since(daemon, cell.struck_at, ("warn", "error"))]
+        return min(warnings, key=lambda w: w[0], default=None)
 
     def heal(self):
         self.hold(False)
@@ -125,7 +175,7 @@ class Rig:
         while n_clean < 3:
             left = self.what_is_left()
             n_clean = 0 if left else n_clean + 1
-            assert time.monotonic() < until, left
+            assert not left or time.monotonic() < until, left
             time.sleep(0.1)
 
 
@@ -134,36 +184,24 @@ def reference(rig, prompt):
     return rig.c.ask(prompt, port=rig.prefill.http, **ASK).text
 
 
-def hurt(rig, cell, decode):
-    victims = {"prefill": [rig.prefill], "decode": [decode], "router": rig.c.routers, "both": [rig.prefill, decode]}.get(cell.victim)
-    if cell.victim == "link":
-        for wire in rig.wires:
-            wire.is_cut = True
-        time.sleep(0.05)
-    elif cell.victim == "data":
-        until = time.monotonic() + patience(5)
-        while cut_data(rig.prefill, decode) == 0: # the first push to a restarted worker connects
-            assert time.monotonic() < until, "no data connection to cut"
-    else:
-        for daemon in victims:
-            daemon.kill(signal.SIGSTOP if cell.how == "SIGSTOP" else signal.SIGKILL)
-        if cell.how == "restart":
-            for daemon in victims:
-                daemon.start()
-
-
 class Gone(Exception):
     """The client hung up."""
 
 
+class Unseen(Exception):
+    """No blocks were seen on lease: the hand-off was over between two looks, or there was none."""
+
+
 def strike(rig, cell, stream, decode):
-    hurt(rig, cell, decode)
+    rig.hurt(cell, decode)
     if not cell.stays:
         stream.close()
+        if cell.how == "SIGSTOP": # for longer than heartbeats allow
+            time.sleep(5 * rig.heartbeat_s)
         raise Gone
     rig.hold(False)
     if cell.victim == "router" and cell.how == "SIGSTOP":
-        time.sleep(patience(1.5))
+        time.sleep(5 * rig.heartbeat_s)
         rig.c.routers[0].kill(signal.SIGCONT)
 
 
@@ -180,7 +218,6 @@ def ask_and_strike(rig, cell, prompt, answer):
         decode = rig.receiver()
         if cell.phase == "mid-transfer":
             strike(rig, cell, stream, decode)
-            cell.is_late = cell.victim in ("link", "data") and decode not in rig.leased()
         else:
             rig.hold(True)
     last = time.monotonic()
@@ -208,21 +245,27 @@ def check_proof(cell, answer):
 
 
 def run_cell(rig, cell):
-    answer, prompt, broken, n_failed = cluster.Answer(), rig.prompt(), None, rig.n_failed()
+    answer, prompt, broken, n_failed = cluster.Answer(), rig.prompt(cell), None, rig.n_failed()
     try:
         ask_and_strike(rig, cell, prompt, answer)
     except Gone:
         cell.result = "cancelled"
+    except Unseen:
+        cell.is_late = True
     except (OSError, cluster.http.client.HTTPException) as e:
         broken = e
+    ended_at = time.time()
     rig.heal()
     rig.assert_nothing_left()
+    if cell.is_late and cell.struck_at == 0:
+        return
+    first = rig.first_warning(cell)
+    if first is not None:
+        cell.noticed = "after %.2f s by %s (%s)" % (first[0], first[1], first[2]["event"])
     if cell.result:
         return
-    if answer.is_whole and cell.victim in ("link", "data") and cell.phase == "mid-transfer":
-        cell.is_late = cell.is_late and rig.n_failed() == n_failed
-        assert cell.is_late or rig.n_failed() > n_failed, f"{cell}: the hand-off did not notice"
     if answer.is_whole:
+        rig.check_transfer(cell, answer, rig.n_failed() - n_failed)
         want = reference(rig, prompt)
         assert answer.text == want, (str(cell), answer.text, want)
         check_proof(cell, answer)
@@ -233,16 +276,18 @@ def run_cell(rig, cell):
     else:
         assert cell.victim == "router", (str(cell), answer.names, broken)
         cell.result = "connection closed"
+    if not answer.is_whole: # soon after the first that noticed
+        assert first is not None and ended_at - cell.struck_at < first[0] + patience(1), (str(cell), first, ended_at - cell.struck_at)
 
 
 def run_in_time(rig, cell):
     """On a busy machine a transfer may be over before it is struck, which says nothing: again."""
     for _ in range(5):
-        cell.is_late, cell.result = False, ""
+        cell.is_late, cell.result, cell.struck_at = False, "", 0.0
         run_cell(rig, cell)
         if not cell.is_late:
             return
-    raise AssertionError(f"{cell}: the transfer was always over before it was struck")
+    raise AssertionError(f"{cell}: the transfer was always over before it was struck, or did not notice")
 
 
 def all_cells():
@@ -268,37 +313,44 @@ def chosen(transport, is_full, only):
             (is_full or (transport, cell.victim, cell.how, cell.phase, cell.stays) in SAMPLE)]
 
 
-def run_all(transport, cells):
+def run_all(transport, cells, make_rig=Rig):
     with Cluster() as c:
-        rig = Rig(c, transport)
-        for _ in range(3): # connections of all pairs, caches of all sizes
-            rig.c.ask(rig.prompt(), **ASK)
-        first = {}
-        rig.look_at_descriptors(first)
-        for cell in cells:
-            began = time.monotonic()
-            try:
-                run_in_time(rig, cell)
-            except PermissionError as e:
-                cell.result = f"skipped: {e}"
-            print(f"  {transport}: {cell}: {cell.result}, longest silence {cell.gap_s:.2f} s ({time.monotonic() - began:.1f} s)", flush=True)
-            rig.look_at_descriptors(first)
-        for wire in rig.wires:
-            wire.stop()
+        rig = make_rig(c, transport)
+        try:
+            run_cells(rig, cells)
+        finally:
+            for wire in rig.wires:
+                wire.stop()
     return cells
 
 
-def another_layout_is_refused_with_a_reason():
+def run_cells(rig, cells):
+    for _ in range(3): # connections of all pairs, caches of all sizes
+        rig.c.ask(rig.prompt(), **ASK)
+    first = {}
+    rig.look_at_descriptors(first)
+    for cell in cells:
+        began = time.monotonic()
+        try:
+            run_in_time(rig, cell)
+        except PermissionError as e:
+            cell.result = f"skipped: {e}"
+        print(f"  {rig.transport}: {cell}: {cell.result}, noticed {cell.noticed}, longest silence {cell.gap_s:.2f} s "
+              f"({time.monotonic() - began:.1f} s)", flush=True)
+        rig.look_at_descriptors(first)
+
+
+def another_layout_is_refused_with_a_reason(**settings):
     """Same model, KV of another type: the workers are not paired, and the answer comes.  Blocks of another size: the router refuses the
     worker's HELLO, and the worker's log says why."""
     with Cluster() as c:
-        c.router()
-        c.worker("prefill", kv__type="f16")
-        c.worker("decode", kv__type="f32")
+        c.router(**{key: value for key, value in settings.items() if key == "link__heartbeat"})
+        c.worker("prefill", **{**settings, "kv__type": "f16"})
+        c.worker("decode", **{**settings, "kv__type": "f32"})
         c.wait_ready(prefill=1, decode=1)
         got = c.ask("other " + PROMPT, max_tokens=8)
         assert got.proof["transferred"] == 0, got.proof
-        stranger = c.worker("decode", kv__block_tokens="16")
+        stranger = c.worker("decode", **{**settings, "kv__block_tokens": "16"})
         until = time.monotonic() + patience(20)
         while "another block size" not in open(stranger.log_path, errors="replace").read():
             assert time.monotonic() < until, stranger.tail()
@@ -358,4 +410,5 @@ def main():
         another_version_is_refused()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -6,17 +6,14 @@ of KV that the decode worker was given has a part in them.
 """
 import json
 import time
-import types
 
-import cluster
 from cluster import Cluster, fetch, main
 
 TRANSPORT = "rdma"
 ADDRESS = "10.9.0.1"
 PROMPT = "My name is Ada. What is the KV cache, and what is a hand-off?"  # short: the machine is emulated, and computes slowly
 
-# Each look at a daemon's state is a program started, a second of this machine: so look seldom, and let heartbeats wait.
-cluster.time = types.SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(max(seconds, 1)))
+# The machine is slow: let heartbeats wait.
 CALM = {"link__heartbeat": "3s", "log__level": "info"}
 # A worker computes half a context when it starts, to know its speed.
 SMALL = {"model__context": "48", "kv__block_tokens": "16", "kv__memory": "1MiB", "kv__grant_timeout": "60s"}

@@ -77,7 +77,7 @@ static void there_and_back(void **state)
                                 {.type = KV_FRAME_STOP, .as.ticket = {78}},
                                 {.type = KV_FRAME_STOPPED, .as.ticket = {79}},
                                 {.type = KV_FRAME_WHICH, .as.ticket = {80}},
-                                {.type = KV_FRAME_END, .as.end = {E_IO}}};
+                                {.type = KV_FRAME_END, .as.end = {E_IO, 2}}};
 
     for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
         uint8_t first[KV_FRAME_MAX_BYTES], second[KV_FRAME_MAX_BYTES];
@@ -133,7 +133,9 @@ static void bad_bytes_are_refused(void **state)
     assert_int_equal(unpack(&credit, 2, 1), E_PROTO);
     assert_int_equal(unpack(&have, 8, 0), E_PROTO);
     assert_int_equal(unpack(&have, 12, 1), E_PROTO);
-    assert_int_equal(unpack(&end, 4, 1), E_PROTO);
+    assert_int_equal(unpack(&end, 4, KV_RDMA_MAX_RAILS), 0);
+    assert_int_equal(unpack(&end, 4, KV_RDMA_MAX_RAILS + 1), E_PROTO);
+    assert_int_equal(unpack(&end, 5, 1), E_PROTO);
 }
 
 int main(void)

@@ -378,6 +378,47 @@ static void a_rail_that_failed_rests_and_comes_back(void **state)
     leave(&duo);
 }
 
+static void rest_long(struct tr_opts *opts)
+{
+    opts->rdma_rest_ns = 60 * NS_PER_S;
+}
+
+/* Of two rails one fails, which the receiver alone notices: the sender hears of it, and leaves the other one
+ * in use. */
+static void the_receiver_says_which_rail_failed(void **state)
+{
+    struct worker_opts patient = usual;
+    struct duo duo;
+
+    fake_set_devices(2);
+    patient.adjust = rest_long;
+    duo = duo_of(&patient, &patient);
+    begin(&duo);
+    push(&duo, 0, 1);
+    assert_true(worker_wait_pieces(duo.receiver, TICKET, 32, LIMIT_MS));
+    fake_hold(true);
+    push(&duo, 1, 8);
+    wait_for_posted();
+    fake_raise_qp(FAKE_RECEIVER, IBV_EVENT_QP_FATAL);
+    expect_all(&duo);
+    end(&duo);
+    fake_hold(false);
+    assert_true(tr_rdma_may_reach(duo.sender->node, tr_node_tcp_address(duo.receiver->node)));
+    for (unsigned round = 0; round < 2; round++) { /* the first may meet the old connection leaving */
+        uint64_t n_before = fake_count().n_writes;
+
+        duo.id++;
+        begin(&duo);
+        push(&duo, 0, 8);
+        expect_all(&duo);
+        end(&duo);
+        if (round == 1)
+            assert_true(fake_count().n_writes > n_before);
+    }
+    assert_int_equal(failures(duo.sender), 1);
+    leave(&duo);
+}
+
 /* ---- ending ---- */
 
 static void a_closed_ticket_is_never_written(void **state)
@@ -567,6 +608,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(every_event_in_mid_transfer, reset),
         cmocka_unit_test_setup(every_failing_call, reset),
         cmocka_unit_test_setup(a_rail_that_failed_rests_and_comes_back, reset),
+        cmocka_unit_test_setup(the_receiver_says_which_rail_failed, reset),
         cmocka_unit_test_setup(a_closed_ticket_is_never_written, reset),
         cmocka_unit_test_setup(a_stopped_push_is_never_read, reset),
         cmocka_unit_test_setup(a_stuck_queue_pair_keeps_its_tickets, reset),

@@ -141,9 +141,11 @@ def what_a_disk_drops_is_forgotten():
     with Cluster() as c:
         router, reader, other = start(c, memory="6MiB", disk_size="24MiB")
         use_only(c, [reader.name])
-        for i in range(8):
+        for i in range(40):
             ask(c, f"{i} is the number of this. {TEXT}")
             saved_or_full(reader)
+            if reader.metric('baton_kv_disk_blocks_total{what="dropped"}') > 0:
+                break
 
         def is_known():
             status = reader.status()

@@ -30,7 +30,7 @@
 #define MAX_OPENING   64             /* streams asked for that have not begun */
 #define HISTOGRAM_US  200000
 #define LONG_BYTES    220000
-#define N_LONG        15
+#define MAX_LONG      100
 #define LOOK_NS       (250 * NS_PER_US)
 #define SETTLE_NS     (2 * NS_PER_S)
 #define OPEN_LIMIT_NS (60 * NS_PER_S)
@@ -54,62 +54,9 @@ struct load {
     uint64_t worst_ns;
 };
 
-/* ---- the front's process ---- */
-
-static double rss_bytes(pid_t pid)
-{
-    char path[64];
-    unsigned long pages = 0;
-    FILE *file;
-
-    snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
-    file = fopen(path, "r");
-    if (file == NULL)
-        return 0;
-    if (fscanf(file, "%*u %lu", &pages) != 1)
-        pages = 0;
-    fclose(file);
-    return (double)pages * (double)sysconf(_SC_PAGESIZE);
-}
-
-static double cpu_s(pid_t pid)
-{
-    char path[64];
-    unsigned long user = 0;
-    unsigned long system = 0;
-    FILE *file;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    file = fopen(path, "r");
-    if (file == NULL)
-        return 0;
-    if (fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
-        user = system = 0;
-    fclose(file);
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
-}
-
-/* How long it was ready to run and did not, because other programs ran. */
-static double waited_s(pid_t pid)
-{
-    unsigned long long ran_ns = 0;
-    unsigned long long waited_ns = 0;
-    char path[64];
-    FILE *file;
-
-    snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)pid);
-    file = fopen(path, "r");
-    if (file == NULL)
-        return 0;
-    if (fscanf(file, "%llu %llu", &ran_ns, &waited_ns) != 2)
-        waited_ns = 0;
-    fclose(file);
-    return (double)waited_ns / 1e9;
-}
-
 /* ---- asking ---- */
 
-static int dial(uint16_t port)
+int load_dial(uint16_t port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -157,9 +104,9 @@ static int open_next(struct load *load)
 {
     uint32_t i = load->n_open;
     struct client *client = &load->clients[i];
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u32 = i};
 
-    client->fd = dial(load->opts->port);
+    client->fd = load_dial(load->opts->port);
     if (client->fd < 0 || !ask(client->fd, load->opts->model, i, "Count the ships that pass.") ||
         epoll_ctl(load->epoll, EPOLL_CTL_ADD, client->fd, &event) < 0) {
         fprintf(stderr, "stream %u: %s\n", i, strerror(errno));
@@ -204,29 +151,37 @@ static void take_bytes(struct load *load, uint32_t number, const char *data, siz
     client->n_matched = at;
 }
 
+static void begin(struct load *load, uint32_t number, const char *data, size_t n)
+{
+    load->clients[number].has_begun = true;
+    load->n_begun++;
+    if (n < 12 || memcmp(data + 9, "200", 3) != 0) {
+        fprintf(stderr, "stream %u: %.*s\n", number, (int)n, data);
+        load->n_lost++;
+    }
+}
+
+/* The watch is edge-triggered, so all that is there has to be read. */
 static void read_client(struct load *load, uint32_t number)
 {
     struct client *client = &load->clients[number];
     char data[16384];
-    ssize_t n = recv(client->fd, data, sizeof(data), MSG_DONTWAIT);
+    ssize_t n;
 
-    if (n <= 0) {
+    do {
+        n = recv(client->fd, data, sizeof(data), MSG_DONTWAIT);
         if (n < 0 && errno == EAGAIN)
             return;
-        close(client->fd);
-        client->fd = -1;
-        load->n_lost++;
-        return;
-    }
-    if (!client->has_begun) {
-        client->has_begun = true;
-        load->n_begun++;
-        if (n < 12 || memcmp(data + 9, "200", 3) != 0) {
-            fprintf(stderr, "stream %u: %.*s\n", number, (int)n, data);
+        if (n <= 0) {
+            close(client->fd);
+            client->fd = -1;
             load->n_lost++;
+            return;
         }
-    }
-    take_bytes(load, number, data, (size_t)n, clock_now_ns());
+        if (!client->has_begun)
+            begin(load, number, data, (size_t)n);
+        take_bytes(load, number, data, (size_t)n, clock_now_ns());
+    } while (n == sizeof(data));
 }
 
 static void turn(struct load *load)
@@ -259,13 +214,13 @@ static void open_bad_company(struct load *load)
     int small = 4096;
 
     for (uint32_t i = 0; i < opts->n_slow; i++) {
-        int fd = dial(opts->port);
+        int fd = load_dial(opts->port);
 
         if (fd >= 0 && send(fd, "POST /v1/mess", 13, MSG_NOSIGNAL) < 0)
             close(fd);
     }
     for (uint32_t i = 0; i < opts->n_deaf; i++) {
-        int fd = dial(opts->port);
+        int fd = load_dial(opts->port);
 
         if (fd < 0)
             continue;
@@ -321,7 +276,7 @@ static double one_long(struct load *load, uint64_t seed)
 {
     const struct load_opts *opts = load->opts;
     struct buf text = {0};
-    int fd = dial(opts->port);
+    int fd = load_dial(opts->port);
     uint64_t sent_ns, first_ns;
     char data[4096];
     bool is_there = false;
@@ -355,16 +310,17 @@ static double one_long(struct load *load, uint64_t seed)
 
 static void try_long(struct load *load, double out[3])
 {
-    double ms[N_LONG];
+    uint32_t n = load->opts->n_prompts < MAX_LONG ? load->opts->n_prompts : MAX_LONG;
+    double ms[MAX_LONG];
 
-    for (unsigned i = 0; i < N_LONG; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         ms[i] = one_long(load, i);
         turn_for(load, 50 * NS_PER_MS);
     }
-    qsort(ms, N_LONG, sizeof(ms[0]), by_value);
+    qsort(ms, n, sizeof(ms[0]), by_value);
     out[0] = ms[0];
-    out[1] = ms[N_LONG / 2];
-    out[2] = ms[N_LONG - 1];
+    out[1] = ms[n / 2];
+    out[2] = ms[n - 1];
 }
 
 /* ---- all together ---- */
@@ -402,9 +358,10 @@ static int open_all(struct load *load)
 int load_run(const struct load_opts *opts, struct load_result *out)
 {
     struct load load = {.opts = opts, .epoll = epoll_create1(0)};
-    double idle_rss = rss_bytes(opts->front);
+    double idle_rss = machine_rss_bytes(opts->front);
     uint64_t began_ns = clock_now_ns();
-    double began_cpu, began_waited, measured_s;
+    struct machine_times before, after;
+    double measured_s;
 
     memset(out, 0, sizeof(*out));
     load.clients = calloc(opts->n_streams, sizeof(*load.clients));
@@ -414,19 +371,21 @@ int load_run(const struct load_opts *opts, struct load_result *out)
     out->open_s = (double)(clock_now_ns() - began_ns) / 1e9;
     out->n_streams = opts->n_streams;
     turn_for(&load, SETTLE_NS);
-    out->rss_per_stream_bytes = (rss_bytes(opts->front) - idle_rss) / opts->n_streams;
+    out->rss_per_stream_bytes = (machine_rss_bytes(opts->front) - idle_rss) / opts->n_streams;
     open_bad_company(&load);
     turn_for(&load, SETTLE_NS);
     atomic_store(&opts->shared->late_ns, 0);
-    began_cpu = cpu_s(opts->front);
-    began_waited = waited_s(opts->front);
+    before = machine_times(opts->front, opts->cpu);
     began_ns = clock_now_ns();
     load.is_measuring = true;
     turn_for(&load, opts->measure_ns);
     load.is_measuring = false;
     measured_s = (double)(clock_now_ns() - began_ns) / 1e9;
-    out->cpu = (cpu_s(opts->front) - began_cpu) / measured_s;
-    out->waited = (waited_s(opts->front) - began_waited) / measured_s;
+    after = machine_times(opts->front, opts->cpu);
+    out->user = (after.user_s - before.user_s) / measured_s;
+    out->kernel = (after.kernel_s - before.kernel_s) / measured_s;
+    out->waited = (after.waited_s - before.waited_s) / measured_s;
+    out->other_core = (after.core_s - before.core_s) / measured_s;
     out->upstream_ms = (double)atomic_load(&opts->shared->late_ns) / 1e6;
     out->n_events = load.n_events;
     out->n_lost = load.n_lost;
@@ -434,7 +393,7 @@ int load_run(const struct load_opts *opts, struct load_result *out)
     out->us[1] = quantile_us(&load, 0.99);
     out->us[2] = quantile_us(&load, 0.999);
     out->us[3] = (double)load.worst_ns / 1e3;
-    if (strcmp(opts->model, "sim") == 0)
+    if (strcmp(opts->model, "sim") == 0 && opts->n_prompts > 0)
         try_long(&load, out->long_ms);
     free(load.clients);
     free(load.histogram);

@@ -2,13 +2,15 @@
 /* bench_streams: ten thousand streams through baton-router, and through nginx beside it.
  *
  *     tests/bench/bench_streams [--streams N] [--rate R] [--workers N] [--seconds S] [--slow N] [--deaf N]
- *                               [--only router|nginx]
+ *                               [--prompts N] [--only router|nginx] [--model VOCABULARY.gguf] [--programs
+ * FOLDER]
+ *                               [--steer] [--first]
  *
- * Run in the build folder of a machine with two cores or more; as root it takes precedence over other
- * programs.  Starts the front on one core, everything else on another; simulated workers speak the link
- * protocol to the router, and write the same events over HTTP to nginx (proxy_buffering off).  Both fronts
- * are one process.  nginx needs two descriptors for a stream, so it gets as many streams as the limit on
- * descriptors allows. */
+ * Run in the build folder of a machine with two cores or more.  --steer has loopback receive on the client's
+ * core (machine.c says why), --first takes precedence over other programs; both need root.  Starts the front
+ * on one core, everything else on another; simulated workers speak the link protocol to the router, and write
+ * the same events over HTTP to nginx (proxy_buffering off).  Both fronts are one process.  nginx needs two
+ * descriptors for a stream, so it gets as many streams as the limit on descriptors allows. */
 #include <errno.h>
 #include <ftw.h>
 #include <getopt.h>
@@ -21,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,13 +39,18 @@
 #define NGINX_HTTP    18490
 #define UPSTREAM_HTTP 18491
 #define SPARE_FDS     200
+#define FRONT_CPU     0
+#define CLIENT_CPU    1 /* the upstream's, too */
 
 struct bench {
     uint32_t n_streams;
     uint32_t n_workers;
-    uint32_t n_slow, n_deaf;
+    uint32_t n_slow, n_deaf, n_prompts;
     double rate_per_s;
     double measure_s;
+    bool is_first;        /* takes precedence over other programs */
+    bool steers;          /* what loopback receives is received on the client's core */
+    const char *programs; /* the folder of baton-router */
     const char *only;
     const char *model_path;
     const char *source;
@@ -59,21 +67,22 @@ static void pin(unsigned cpu)
     sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* Other programs shall not disturb; without the right to it they may.  What is nice counts within a session
+/* On the core that the upstream and the client share, the client is the one to wait: tokens leave when they
+ * are due.  With --first no other program comes in between, either; what is nice counts within a session
  * only, so the session is told, too. */
-static void hurry(int priority)
+static void set_nice(const struct bench *bench, int nice)
 {
-    FILE *file = fopen("/proc/self/autogroup", "w");
+    FILE *file = bench->is_first ? fopen("/proc/self/autogroup", "w") : NULL;
 
     if (file != NULL) {
         fputs("-20\n", file);
         fclose(file);
     }
-    setpriority(PRIO_PROCESS, 0, -priority);
+    setpriority(PRIO_PROCESS, 0, bench->is_first ? nice - 20 : nice);
 }
 
 /* A child on that core that dies with us. */
-static pid_t spawn(unsigned cpu, int priority)
+static pid_t spawn(const struct bench *bench, unsigned cpu, int nice)
 {
     pid_t pid;
 
@@ -83,21 +92,28 @@ static pid_t spawn(unsigned cpu, int priority)
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         pin(cpu);
-        hurry(priority);
+        set_nice(bench, nice);
     }
     return pid;
 }
 
+/* The front may say a last word, to whoever counts its instructions. */
 static void end(pid_t pid)
 {
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
+    uint64_t until_ns = clock_now_ns() + 5 * NS_PER_S;
+
+    kill(pid, SIGTERM);
+    while (waitpid(pid, NULL, WNOHANG) == 0) {
+        if (clock_now_ns() > until_ns)
+            kill(pid, SIGKILL);
+        clock_sleep_ns(10 * NS_PER_MS);
+    }
 }
 
 static pid_t start_router(const struct bench *bench)
 {
     char key[100], conf[100], log[100], connections[40], per_address[40], requests[40], http[60], admin[60],
-        link[60];
+        link[60], program[200];
     pid_t pid;
 
     snprintf(key, sizeof(key), "link.cluster_key=%s/key", bench->folder);
@@ -109,17 +125,17 @@ static pid_t start_router(const struct bench *bench)
     snprintf(http, sizeof(http), "http.listen=127.0.0.1:%d", ROUTER_HTTP);
     snprintf(admin, sizeof(admin), "http.admin=127.0.0.1:%d", ROUTER_ADMIN);
     snprintf(link, sizeof(link), "link.listen=127.0.0.1:%d", ROUTER_LINK);
-    pid = spawn(0, 15);
+    snprintf(program, sizeof(program), "%s/baton-router", bench->programs);
+    pid = spawn(bench, FRONT_CPU, 5);
     if (pid != 0)
         return pid;
     fclose(fopen(conf, "w"));
     if (freopen(log, "w", stderr) == NULL || freopen(log, "a", stdout) == NULL)
         _exit(1);
-    execl("./baton-router", "baton-router", "--config", conf, "--set", key, "--set", connections, "--set",
-          per_address, "--set", requests, "--set", http, "--set", admin, "--set", link, "--set",
-          "slo.ttft=60s", "--set", "slo.itl=60s", "--set", "placement.local_prefill_tokens=1000000", "--set",
-          "log.level=warn", "--set", "http.body_timeout=300s", "--set", "http.head_timeout=300s",
-          (char *)NULL);
+    execl(program, "baton-router", "--config", conf, "--set", key, "--set", connections, "--set", per_address,
+          "--set", requests, "--set", http, "--set", admin, "--set", link, "--set", "slo.ttft=60s", "--set",
+          "slo.itl=60s", "--set", "placement.local_prefill_tokens=1000000", "--set", "log.level=warn",
+          "--set", "http.body_timeout=300s", "--set", "http.head_timeout=300s", (char *)NULL);
     _exit(1);
 }
 
@@ -147,7 +163,7 @@ static pid_t start_nginx(const struct bench *bench)
         bench->folder, bench->folder, bench->folder, bench->folder, bench->folder, bench->folder,
         bench->folder, NGINX_HTTP, UPSTREAM_HTTP);
     fclose(file);
-    pid = spawn(0, 15);
+    pid = spawn(bench, FRONT_CPU, 5);
     if (pid != 0)
         return pid;
     execl("/usr/sbin/nginx", "nginx", "-c", conf, (char *)NULL);
@@ -170,10 +186,30 @@ static pid_t start_upstream(const struct bench *bench, struct shared *shared, bo
 
     snprintf(router, sizeof(router), "127.0.0.1:%d", ROUTER_LINK);
     snprintf(key, sizeof(key), "%s/key", bench->folder);
-    pid = spawn(1, 20);
+    pid = spawn(bench, CLIENT_CPU, 0);
     if (pid == 0)
         _exit(is_http ? upstream_http(&opts) : upstream_workers(&opts));
     return pid;
+}
+
+/* Until the router would serve: it listens, and a worker has brought the vocabulary. */
+static void await_router(void)
+{
+    static const char question[] = "GET /readyz HTTP/1.0\r\n\r\n";
+    uint64_t until_ns = clock_now_ns() + 60 * NS_PER_S;
+    char answer[64] = "";
+
+    while (strstr(answer, " 200 ") == NULL && clock_now_ns() < until_ns) {
+        int fd = load_dial(ROUTER_HTTP);
+        ssize_t n = -1;
+
+        if (fd >= 0 && send(fd, question, sizeof(question) - 1, MSG_NOSIGNAL) > 0)
+            n = recv(fd, answer, sizeof(answer) - 1, 0);
+        answer[n > 0 ? n : 0] = '\0';
+        if (fd >= 0)
+            close(fd);
+        clock_sleep_ns(NS_PER_S / 10);
+    }
 }
 
 /* The client in a process of its own, so that all its sockets go with it. */
@@ -182,12 +218,14 @@ static int measure(const struct bench *bench, struct load_opts *load, struct loa
     struct load_result *result =
         mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int status = 1;
-    pid_t pid = spawn(1, 5);
+    pid_t pid = spawn(bench, CLIENT_CPU, 15);
 
     load->source = bench->source;
+    load->cpu = CLIENT_CPU;
     load->measure_ns = (uint64_t)(bench->measure_s * 1e9);
     load->n_slow = bench->n_slow;
     load->n_deaf = bench->n_deaf;
+    load->n_prompts = bench->n_prompts;
     if (pid == 0)
         _exit(load_run(load, result) < 0);
     waitpid(pid, &status, 0);
@@ -215,6 +253,8 @@ static int run_front(const struct bench *bench, bool is_nginx, struct load_resul
     clock_sleep_ns(NS_PER_S / 2);
     upstream = start_upstream(bench, shared, is_nginx, load.n_streams);
     clock_sleep_ns(2 * NS_PER_S);
+    if (!is_nginx)
+        await_router();
     rc = measure(bench, &load, out);
     end(upstream);
     end(load.front);
@@ -232,12 +272,25 @@ static void clean(const struct bench *bench)
     nftw(bench->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static void print_row(const char *name, const struct load_result *r)
+static void print_head(void)
 {
-    printf("%-8s %7u %10.0f %8.2f %8.2f %8.2f %8.2f %9.0f %% %8.1f KiB %7llu %8.2f %8.1f %%\n", name,
-           r->n_streams, (double)r->n_events, r->us[0] / 1e3, r->us[1] / 1e3, r->us[2] / 1e3, r->us[3] / 1e3,
-           r->cpu * 100, r->rss_per_stream_bytes / 1024, (unsigned long long)r->n_lost, r->upstream_ms,
-           r->waited * 100);
+    printf("%-8s %7s %9s %7s %7s %7s %7s %6s %13s %7s %7s %5s %8s %7s\n", "front", "streams", "tokens/s",
+           "p50", "p99", "p99.9", "most", "CPU", "us/token", "KiB", "other", "lost", "upstream", "waited");
+    fflush(stdout);
+}
+
+/* us/token: the front's CPU time, in its own code and in the kernel.  other: the other core. */
+static void print_row(const struct bench *bench, const char *name, const struct load_result *r)
+{
+    double per_s = (double)r->n_events / bench->measure_s;
+
+    printf(
+        "%-8s %7u %9.0f %7.2f %7.2f %7.2f %7.2f %4.0f %% %5.2f + %5.2f %7.1f %5.0f %% %5llu %8.2f %5.1f %%\n",
+        name, r->n_streams, per_s, r->us[0] / 1e3, r->us[1] / 1e3, r->us[2] / 1e3, r->us[3] / 1e3,
+        (r->user + r->kernel) * 100, r->user / per_s * 1e6, r->kernel / per_s * 1e6,
+        r->rss_per_stream_bytes / 1024, r->other_core * 100, (unsigned long long)r->n_lost, r->upstream_ms,
+        r->waited * 100);
+    fflush(stdout);
 }
 
 static int read_options(struct bench *bench, int argc, char **argv)
@@ -250,6 +303,10 @@ static int read_options(struct bench *bench, int argc, char **argv)
                                             {"deaf", required_argument, NULL, 'd'},
                                             {"only", required_argument, NULL, 'o'},
                                             {"model", required_argument, NULL, 'm'},
+                                            {"prompts", required_argument, NULL, 'g'},
+                                            {"programs", required_argument, NULL, 'p'},
+                                            {"first", no_argument, NULL, 'f'},
+                                            {"steer", no_argument, NULL, 't'},
                                             {NULL, 0, NULL, 0}};
     int c;
 
@@ -279,6 +336,18 @@ static int read_options(struct bench *bench, int argc, char **argv)
         case 'm':
             bench->model_path = optarg;
             break;
+        case 'g':
+            bench->n_prompts = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'p':
+            bench->programs = optarg;
+            break;
+        case 'f':
+            bench->is_first = true;
+            break;
+        case 't':
+            bench->steers = true;
+            break;
         default:
             return -1;
         }
@@ -286,14 +355,45 @@ static int read_options(struct bench *bench, int argc, char **argv)
     return bench->n_streams > 0 && bench->rate_per_s > 0 && bench->n_workers > 0 ? 0 : -1;
 }
 
+static int run_both(const struct bench *bench)
+{
+    struct load_result router = {0}, nginx = {0};
+
+    printf("%u streams, %.0f tokens/s each, %u groups, %u slow heads, %u deaf readers; added latency in ms\n",
+           bench->n_streams, bench->rate_per_s, bench->n_workers, bench->n_slow, bench->n_deaf);
+    if (bench->steers)
+        printf("what loopback receives is received on the other core\n");
+    print_head();
+    if (strcmp(bench->only, "nginx") != 0) {
+        if (run_front(bench, false, &router) < 0)
+            return 1;
+        print_row(bench, "router", &router);
+    }
+    if (strcmp(bench->only, "router") != 0 && access("/usr/sbin/nginx", X_OK) == 0) {
+        if (run_front(bench, true, &nginx) < 0)
+            return 1;
+        print_row(bench, "nginx", &nginx);
+    }
+    if (router.long_ms[1] > 0)
+        printf("220 KB prompts beside them, router's part of TTFT: %.2f ms (%.2f to %.2f)\n",
+               router.long_ms[1], router.long_ms[0], router.long_ms[2]);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
-    struct bench bench = {.n_streams = 10000, .n_workers = 50, .rate_per_s = 10, .measure_s = 8, .only = ""};
+    struct bench bench = {.n_streams = 10000,
+                          .n_workers = 50,
+                          .n_prompts = 15,
+                          .rate_per_s = 10,
+                          .measure_s = 8,
+                          .programs = ".",
+                          .only = ""};
     const char *source = getenv("srcdir");
-    struct load_result router = {0}, nginx = {0};
     struct rlimit limit;
     struct fault fault = {0};
     char model[300], key[100];
+    int status;
 
     snprintf(model, sizeof(model), "%s/share/baton-demo.gguf", source == NULL ? ".." : source);
     bench.model_path = model;
@@ -313,25 +413,10 @@ int main(int argc, char **argv)
         return 1;
     }
     bench.shared_bytes = sizeof(struct shared) + bench.n_streams * sizeof(struct stream_times);
-    printf("%u streams, %.0f tokens/s each, %u groups, %u slow heads, %u deaf readers; added latency in ms\n",
-           bench.n_streams, bench.rate_per_s, bench.n_workers, bench.n_slow, bench.n_deaf);
-    printf("%-8s %7s %10s %8s %8s %8s %8s %11s %12s %7s %8s %10s\n", "front", "streams", "events", "p50",
-           "p99", "p99.9", "most", "CPU", "RSS/stream", "lost", "upstream", "waited");
-    fflush(stdout);
-    if (strcmp(bench.only, "nginx") != 0) {
-        if (run_front(&bench, false, &router) < 0)
-            return 1;
-        print_row("router", &router);
-        fflush(stdout);
-    }
-    if (strcmp(bench.only, "router") != 0 && access("/usr/sbin/nginx", X_OK) == 0) {
-        if (run_front(&bench, true, &nginx) < 0)
-            return 1;
-        print_row("nginx", &nginx);
-    }
+    if (bench.steers && machine_steer(CLIENT_CPU) < 0)
+        return 1;
+    status = run_both(&bench);
+    machine_steer_back();
     clean(&bench);
-    if (router.long_ms[1] > 0)
-        printf("220 KB prompts beside them, router's part of TTFT: %.2f ms (%.2f to %.2f)\n",
-               router.long_ms[1], router.long_ms[0], router.long_ms[2]);
-    return 0;
+    return status;
 }

@@ -25,8 +25,6 @@ struct stream_times {
 };
 
 struct shared {
-    _Atomic uint64_t n_running;       /* streams that the upstream writes to */
-    _Atomic uint64_t n_tokens;        /* sent in all */
     _Atomic uint64_t late_ns;         /* the most that a turn began too late */
     _Atomic uint64_t long_arrived_ns; /* when the last long prompt came */
     _Atomic uint64_t long_left_ns;    /* and its token went */
@@ -55,11 +53,13 @@ struct load_opts {
     uint16_t port;
     const char *model;
     uint32_t n_streams;
-    uint32_t n_slow; /* connections that send a head one byte at a time and never end it */
-    uint32_t n_deaf; /* streams that are never read */
+    uint32_t n_slow;    /* connections that send a head one byte at a time and never end it */
+    uint32_t n_deaf;    /* streams that are never read */
+    uint32_t n_prompts; /* long ones, after the measurement */
     uint64_t measure_ns;
     const char *source; /* the project's folder: its sources are the long prompts */
     pid_t front;        /* whose memory and CPU time are looked at */
+    unsigned cpu;       /* the core of upstream and client */
 };
 
 struct load_result {
@@ -68,13 +68,31 @@ struct load_result {
     uint64_t n_lost;   /* streams that ended or failed before the end */
     double us[4];      /* added latency: p50, p99, p99.9, most */
     double rss_per_stream_bytes;
-    double cpu;         /* of one core, while measuring */
-    double waited;      /* the share of that time in which other programs kept the front from running */
-    double open_s;      /* until all streams ran */
-    double long_ms[3];  /* 220 KB prompts: least, median, most: last byte sent until a worker has it */
-    double upstream_ms; /* the most that the upstream was late itself */
+    double user, kernel; /* of one core, while measuring: the front in its own code, and in the kernel */
+    double other_core;   /* how busy the core was that upstream and client share */
+    double waited;       /* the share of that time in which other programs kept the front from running */
+    double open_s;       /* until all streams ran */
+    double long_ms[3];   /* 220 KB prompts: least, median, most: last byte sent until a worker has it */
+    double upstream_ms;  /* the most that the upstream was late itself */
 };
 
+/* ---- the machine ---- */
+
+struct machine_times {       /* since their beginnings */
+    double user_s, kernel_s; /* of a process */
+    double waited_s;         /* its main thread was ready to run and did not, because others ran */
+    double core_s;           /* a core was busy */
+};
+
+struct machine_times machine_times(pid_t pid, unsigned cpu);
+double machine_rss_bytes(pid_t pid);
+/* What is sent over loopback is received on that core from now on.  -1, said on stderr: not allowed. */
+int machine_steer(unsigned cpu);
+void machine_steer_back(void); /* as it was before; nothing when it was not changed */
+
+/* ---- the client ---- */
+
+int load_dial(uint16_t port); /* a socket to the front, -1: none */
 int load_run(const struct load_opts *opts, struct load_result *out);
 
 #endif

@@ -27,8 +27,10 @@
 #include "tests/bench/streams/streams.h"
 #include "token/tokenizer.h"
 
-#define MAX_GROUPS 64
-#define WORDS      512
+#define MAX_GROUPS  64
+#define HEAD_BYTES  2048
+#define WORDS       512
+#define MAX_SINGLES 20000 /* streams of a group */
 
 struct source {       /* one stream */
     uint64_t request; /* the router's number for it */
@@ -36,7 +38,7 @@ struct source {       /* one stream */
     uint32_t n_sent;
     int fd; /* HTTP */
     struct ev_fd *watch;
-    char head[2048]; /* of the request, as far as it came */
+    char *head; /* HTTP: of the request, as far as it came; NULL: it is a stream */
     size_t n_head;
 };
 
@@ -76,7 +78,6 @@ static void note_sent(const struct upstream *upstream, struct source *source, ui
             &upstream->opts->shared->streams[source->seed].sent_ns[source->n_sent % STREAMS_RING], now_ns,
             memory_order_relaxed);
     source->n_sent++;
-    atomic_fetch_add_explicit(&upstream->opts->shared->n_tokens, 1, memory_order_relaxed);
 }
 
 static void add_source(struct group *group, struct source *source)
@@ -87,18 +88,15 @@ static void add_source(struct group *group, struct source *source)
         ASSERT(group->sources != NULL);
     }
     group->sources[group->n++] = source;
-    if (source->seed < group->upstream->opts->n_streams)
-        atomic_fetch_add(&group->upstream->opts->shared->n_running, 1);
 }
 
 static void drop_source(struct group *group, uint32_t at)
 {
     struct source *source = group->sources[at];
 
-    if (source->seed < group->upstream->opts->n_streams)
-        atomic_fetch_sub(&group->upstream->opts->shared->n_running, 1);
     group->sources[at] = group->sources[--group->n];
     ev_fd_free(source->watch);
+    free(source->head);
     free(source);
 }
 
@@ -126,20 +124,27 @@ static void next_turn(struct group *group, uint64_t began_ns)
 
 /* ---- workers ---- */
 
-static void send_answer(struct group *group, struct source *source, bool is_accepted, uint32_t n)
+static void send_answer(struct group *group, Baton__Answer *answer)
 {
     Baton__Tokens tokens = BATON__TOKENS__INIT;
-    Baton__Answer answer = BATON__ANSWER__INIT, *list = &answer;
+
+    tokens.n_answers = 1;
+    tokens.answers = &answer;
+    (void)link_send(group->link, FRAME_TOKENS, &tokens.base);
+}
+
+/* Admitted; with its first token, or without one. */
+static void accept_source(struct group *group, struct source *source, uint32_t n)
+{
+    Baton__Answer answer = BATON__ANSWER__INIT;
     uint32_t id = group->upstream->words[source->n_sent % WORDS];
 
     answer.request = source->request;
-    answer.is_accepted = is_accepted;
+    answer.is_accepted = true;
     answer.first_index = source->n_sent;
     answer.ids = &id;
     answer.n_ids = n;
-    tokens.n_answers = 1;
-    tokens.answers = &list;
-    (void)link_send(group->link, FRAME_TOKENS, &tokens.base);
+    send_answer(group, &answer);
 }
 
 static void take_submit(struct group *group, const Baton__Submit *submit)
@@ -152,11 +157,11 @@ static void take_submit(struct group *group, const Baton__Submit *submit)
     source->seed = submit->sampling->seed;
     add_source(group, source);
     if (source->seed < STREAMS_LONG) {
-        send_answer(group, source, true, 0);
+        accept_source(group, source, 0);
         return;
     }
     atomic_store(&shared->long_left_ns, clock_now_ns());
-    send_answer(group, source, true, 1);
+    accept_source(group, source, 1);
     atomic_store(&shared->long_arrived_ns, clock_now_ns());
     drop_source(group, group->n - 1);
 }
@@ -170,12 +175,27 @@ static void cancel(struct group *group, uint64_t request)
         }
 }
 
-/* A token of each stream in one frame; deaf ones get many. */
+/* Many tokens at once for one who does not read them. */
+static void send_burst(struct group *group, struct source *source, uint64_t now_ns)
+{
+    uint32_t ids[STREAMS_DEAF_BURST];
+    Baton__Answer answer = BATON__ANSWER__INIT;
+
+    answer.request = source->request;
+    answer.first_index = source->n_sent;
+    for (uint32_t k = 0; k < STREAMS_DEAF_BURST; k++) {
+        ids[k] = group->upstream->words[source->n_sent % WORDS];
+        note_sent(group->upstream, source, now_ns);
+    }
+    answer.ids = ids;
+    answer.n_ids = STREAMS_DEAF_BURST;
+    send_answer(group, &answer);
+}
+
+/* A token of each stream in one frame. */
 static void worker_turn(void *arg)
 {
-    static Baton__Answer answers[20000];
-    static Baton__Answer *list[20000];
-    static uint32_t ids[20000][STREAMS_DEAF_BURST];
+    static uint8_t singles[MAX_SINGLES * FRAME_SINGLE_BYTES];
     struct group *group = arg;
     struct upstream *upstream = group->upstream;
     Baton__Tokens tokens = BATON__TOKENS__INIT;
@@ -183,22 +203,21 @@ static void worker_turn(void *arg)
 
     for (uint32_t i = 0; i < group->n; i++) {
         struct source *source = group->sources[i];
-        uint32_t n = source->seed >= STREAMS_DEAF ? STREAMS_DEAF_BURST : 1;
+        struct frame_single single = {.request = source->request,
+                                      .index = source->n_sent,
+                                      .id = upstream->words[source->n_sent % WORDS]};
 
-        answers[i] = (Baton__Answer)BATON__ANSWER__INIT;
-        answers[i].request = source->request;
-        answers[i].first_index = source->n_sent;
-        answers[i].n_ids = n;
-        answers[i].ids = ids[i];
-        for (uint32_t k = 0; k < n; k++) {
-            ids[i][k] = upstream->words[source->n_sent % WORDS];
-            note_sent(upstream, source, began_ns);
+        if (source->seed >= STREAMS_DEAF) {
+            send_burst(group, source, began_ns);
+            continue;
         }
-        list[i] = &answers[i];
+        ASSERT(tokens.singles.len < sizeof(singles));
+        frame_single_pack(&single, singles + tokens.singles.len);
+        tokens.singles.len += FRAME_SINGLE_BYTES;
+        note_sent(upstream, source, began_ns);
     }
-    tokens.n_answers = group->n;
-    tokens.answers = list;
-    if (group->n > 0)
+    tokens.singles.data = singles;
+    if (tokens.singles.len > 0)
         (void)link_send(group->link, FRAME_TOKENS, &tokens.base); /* on_down says so when it is */
     next_turn(group, began_ns);
 }
@@ -406,7 +425,7 @@ static void on_request_bytes(void *arg, int fd, unsigned ready)
 {
     struct source *source = arg;
     struct upstream *upstream = NULL;
-    ssize_t n = recv(fd, source->head + source->n_head, sizeof(source->head) - 1 - source->n_head, 0);
+    ssize_t n = recv(fd, source->head + source->n_head, HEAD_BYTES - 1 - source->n_head, 0);
     const char *seed;
 
     memcpy(&upstream, &source->request, sizeof(upstream)); /* until it is a stream */
@@ -415,6 +434,7 @@ static void on_request_bytes(void *arg, int fd, unsigned ready)
             return;
         ev_fd_free(source->watch);
         close(fd);
+        free(source->head);
         free(source);
         return;
     }
@@ -426,6 +446,8 @@ static void on_request_bytes(void *arg, int fd, unsigned ready)
     source->seed = strtoull(seed + 7, NULL, 10);
     ev_fd_free(source->watch);
     source->watch = NULL;
+    free(source->head);
+    source->head = NULL;
     if (!write_all(fd, http_head, sizeof(http_head) - 1) ||
         !write_all(fd, http_start, sizeof(http_start) - 1)) {
         close(fd);
@@ -448,7 +470,7 @@ static void on_connection(void *arg, int fd, unsigned ready)
             return;
         setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         source = calloc(1, sizeof(*source));
-        ASSERT(source != NULL);
+        ASSERT(source != NULL && (source->head = malloc(HEAD_BYTES)) != NULL);
         source->fd = client;
         memcpy(&source->request, &upstream, sizeof(upstream));
         ASSERT(ev_fd_new(upstream->loop, client, EV_FD_READ, on_request_bytes, source, &source->watch) == 0);

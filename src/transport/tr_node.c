@@ -303,6 +303,11 @@ unsigned tr_node_rdma_rails(const struct tr_node *node)
     return atomic_load_explicit(&node->totals.rdma_rails_up, memory_order_relaxed);
 }
 
+unsigned tr_node_rdma_opened(const struct tr_node *node)
+{
+    return node->n_rdma_opened;
+}
+
 const char *tr_node_unix_path(const struct tr_node *node)
 {
     return node->unix_path;

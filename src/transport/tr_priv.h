@@ -182,6 +182,7 @@ struct tr_node {
     struct list dirty_tickets, closing_tickets, peers, conns, dead_conns;
     struct tr_rdma *rdma; /* NULL: not configured, or not built */
     char rdma_text[512];
+    unsigned n_rdma_opened;
     unsigned n_strangers; /* accepted and not READY yet */
     uint8_t *scratch;     /* [TR_SCRATCH_BYTES] where unwanted payload goes */
     struct tr_totals totals;

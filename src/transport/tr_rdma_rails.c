@@ -221,6 +221,7 @@ int tr_rdma_open(struct tr_node *node, struct fault *fault)
     err = open_list(node, devices, devices != NULL ? n : 0, fault);
     if (devices != NULL)
         rdma->verbs->free_device_list(devices);
+    node->n_rdma_opened = rdma->n_rails;
     if (err == 0 && rdma->n_rails == 0)
         log_info("kv_rdma_unused", LOG_STR("reason", node->rdma_text));
     return err;

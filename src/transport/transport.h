@@ -127,6 +127,8 @@ void tr_node_counts(const struct tr_node *node, struct tr_counts *out);
  * why there is none.  Any thread. */
 const char *tr_node_rdma_text(const struct tr_node *node);
 unsigned tr_node_rdma_rails(const struct tr_node *node); /* up now; any thread */
+unsigned
+tr_node_rdma_opened(const struct tr_node *node); /* rails that were usable at the start; any thread */
 
 /* All calls below: E_FULL when the transport thread is far behind (nothing was done; try again), E_NOMEM.
  * Closing and stopping have room reserved in its mailbox, so that they fail only when it is hung. */

@@ -94,6 +94,11 @@ unsigned worker_engine_rdma_rails(const struct worker_engine *engine)
     return tr_node_rdma_rails(engine->transport);
 }
 
+unsigned worker_engine_rdma_opened(const struct worker_engine *engine)
+{
+    return tr_node_rdma_opened(engine->transport);
+}
+
 struct transport_offer worker_engine_offer(const struct worker_engine *engine)
 {
     return (struct transport_offer){.is_auto = engine->opts.is_auto,

@@ -108,6 +108,7 @@ const char *worker_engine_tcp_address(const struct worker_engine *engine);
 const char *worker_engine_unix_path(const struct worker_engine *engine);
 const char *worker_engine_rdma_text(const struct worker_engine *engine); /* what there is, or why nothing */
 unsigned worker_engine_rdma_rails(const struct worker_engine *engine);   /* up now */
+unsigned worker_engine_rdma_opened(const struct worker_engine *engine);  /* up or not */
 
 /* Over what KV comes from a peer.  Any thread. */
 struct transport_offer {

@@ -243,6 +243,7 @@ static void two_rails_share_the_work(void **state)
         assert_true(i < LIMIT_MS);
         clock_sleep_ns(NS_PER_MS);
     }
+    assert_int_equal(tr_node_rdma_opened(duo.receiver->node), 2); /* what peers are told: it may come back */
     duo.id++;
     begin(&duo);
     push(&duo, 0, 8);

@@ -72,6 +72,11 @@ unsigned tr_node_rdma_rails(const struct tr_node *node)
     return 0;
 }
 
+unsigned tr_node_rdma_opened(const struct tr_node *node)
+{
+    return 0;
+}
+
 const char *tr_node_unix_path(const struct tr_node *node)
 {
     return "";

@@ -15,6 +15,9 @@
 #include "api/parse_priv.h"
 #include "base/err.h"
 
+/* What stands beside the messages: given where a thread begins, and kept. */
+static const char *const fixed[] = {"system", "tools"};
+
 int parse_thread(struct parse *parse, const json_t *root)
 {
     const json_t *thread = parse_member(root, "thread");
@@ -68,7 +71,6 @@ static int join_messages(struct parse *parse, json_t *root, json_t *history)
 
 int parse_thread_join(struct parse *parse, json_t *root, struct bytes history)
 {
-    static const char *const fixed[] = {"system", "tools"};
     json_t *kept;
     int rc = 0;
 
@@ -115,7 +117,6 @@ static size_t count_turns(const json_t *messages)
 
 int parse_thread_history(struct parse *parse, json_t *root)
 {
-    static const char *const names[] = {"system", "tools"};
     json_t *messages = json_object_get(root, "messages");
     size_t n = count_turns(messages);
     struct buf text = {0};
@@ -124,12 +125,12 @@ int parse_thread_history(struct parse *parse, json_t *root)
     drop_marks(messages);
     buf_append_byte(&text, '{');
     for (int i = 0; i < 2; i++) {
-        json_t *value = parse_member(root, names[i]);
+        json_t *value = parse_member(root, fixed[i]);
 
         if (value == NULL)
             continue;
         drop_marks(value);
-        buf_printf(&text, "\"%s\": ", names[i]);
+        buf_printf(&text, "\"%s\": ", fixed[i]);
         api_json_put(&text, value);
         buf_append_str(&text, ", ");
     }

@@ -94,21 +94,27 @@ static void put_block(struct buf *out, const struct gen_block *block)
     buf_append_byte(out, '}');
 }
 
-int api_put_thread(struct buf *out, struct bytes history, const struct gen_block *blocks, size_t n)
+/* What a list of content holds: empty text is left out. */
+static void put_blocks(struct buf *out, const struct gen_block *blocks, size_t n)
 {
     const char *separator = "";
 
-    buf_append(out, history.data, history.len_bytes);
-    if (history.len_bytes > 0 && history.data[history.len_bytes - 1] != '[')
-        buf_append_str(out, ", ");
-    buf_append_str(out, "{\"role\": \"assistant\", \"content\": [");
     for (size_t i = 0; i < n; i++) {
         if (blocks[i].kind == GEN_TEXT && blocks[i].text.len_bytes == 0)
             continue;
         buf_append_str(out, separator);
         put_block(out, &blocks[i]);
-        separator = ", ";
+        separator = ",";
     }
+}
+
+int api_put_thread(struct buf *out, struct bytes history, const struct gen_block *blocks, size_t n)
+{
+    buf_append(out, history.data, history.len_bytes);
+    if (history.len_bytes > 0 && history.data[history.len_bytes - 1] != '[')
+        buf_append_str(out, ", ");
+    buf_append_str(out, "{\"role\": \"assistant\", \"content\": [");
+    put_blocks(out, blocks, n);
     return buf_append_str(out, "]}]}");
 }
 
@@ -123,18 +129,8 @@ static void open_message(struct buf *out, const char *id, struct bytes model)
 
 int api_put_message(struct buf *out, const struct api_answer *answer)
 {
-    const char *separator = "";
-
     open_message(out, answer->id, answer->model);
-    for (size_t i = 0; i < answer->n_blocks; i++) {
-        const struct gen_block *block = &answer->blocks[i];
-
-        if (block->kind == GEN_TEXT && block->text.len_bytes == 0)
-            continue;
-        buf_append_str(out, separator);
-        put_block(out, block);
-        separator = ",";
-    }
+    put_blocks(out, answer->blocks, answer->n_blocks);
     buf_append_str(out, "],");
     put_stop(out, answer->stop, answer->stop_sequence);
     buf_append_str(out, ",\"stop_details\":null,\"container\":null,\"diagnostics\":null,");

@@ -89,7 +89,7 @@ static const struct config_key keys[] = {
      "How long a request may wait before it is refused with 529."},
     {"placement", "local_prefill_tokens", CONFIG_U64, KEY(local_prefill_tokens), "128", 0, 1e7, NULL, true,
      "Prompts with at most so many uncached tokens are computed on the decode worker itself."},
-    {"placement", "local_prefill_time", CONFIG_DURATION, KEY(local_prefill_ns), "100ms", 0, S(60), NULL, true,
+    {"placement", "local_prefill_time", CONFIG_DURATION, KEY(local_prefill_ns), "500ms", 0, S(60), NULL, true,
      "So are longer ones that it is expected to compute within so long, where a hand-off would add a good "
      "part to so short a time; each answer it is writing counts as much again. 0: none."},
     {"placement", "share", CONFIG_ENUM, KEY(share), "auto", 0, 0, "off|auto|always", true,

@@ -40,7 +40,7 @@ TRANSPORTS = {
 }
 PATTERNS = r"^ *layers +(\d+)", r"^ *tokenizer .*?(\d+) tokens"
 HAND_OVER = {"placement.local_prefill_tokens": "0", "placement.local_prefill_time": "0"}
-PLACE = {"placement.local_prefill_tokens": "128", "placement.local_prefill_time": "100ms", "slo.ttft": "500ms"}
+PLACE = {"placement.local_prefill_tokens": "128", "placement.local_prefill_time": "500ms", "slo.ttft": "500ms"}
 REST_S = 0.5  # before a request: until all routers have heard (heartbeats) that the one before it is over
 LEAST_ID, LAST_IDS = 300, 16  # bytes, special and control tokens lie at either end of the usual vocabularies
 

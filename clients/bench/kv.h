@@ -27,11 +27,16 @@ enum kv_kind { KV_TCP, KV_TLS, KV_SHM, KV_RDMA };
 
 struct kv_pair; /* of nodes */
 
+struct kv_move {
+    uint64_t took_ns;
+    uint64_t used_ns[2]; /* processor time of the sender's and of the receiver's transport thread meanwhile */
+};
+
 /* NULL: RDMA is not to be had.  Exits with a complaint when it cannot.  The arenas stay the bench's. */
 struct kv_pair *kv_pair_open(const struct kv_bench *bench, enum kv_kind kind);
-/* One transfer of everything, from the first call to the last piece verified: how long, in ns.  What arrived
- * is compared with what was sent, outside of the time. */
-uint64_t kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench);
+/* One transfer of everything, from the first call to the last piece verified.  What arrived is compared with
+ * what was sent, outside of the time. */
+struct kv_move kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench);
 void kv_pair_close(struct kv_pair *pair);
 
 /* ---- kv_reference.c: the same bytes without us, in ns; 0: not to be had ---- */

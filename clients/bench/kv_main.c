@@ -11,6 +11,10 @@
  * ends.  Hence both references for tcp.  Sealing alone is what tls is held against; what the cores of this
  * host could do at most when they also open, send and receive is printed beside it (kv_bound.c).
  *
+ * The processor time of both transport threads is measured too: what a byte costs each end, which others on
+ * the machine change little, and for what share of the transfer the busier one ran.  Near 100 % the two
+ * overlap, and only a cheaper byte makes the transfer faster; where it is less, somebody waits.
+ *
  * A round measures the reference right before the transport, so that a machine shared with others treats both
  * alike.  What is printed are medians, of the speeds and of the rounds' ratios. */
 #include <getopt.h>
@@ -27,11 +31,17 @@
 #include "clients/bench/stats.h"
 #include "clients/common/cli.h"
 
+struct ends {                     /* of a transfer: what it cost, whoever else uses the cores */
+    struct series from_ns, to_ns; /* processor time of the transport threads for a byte */
+    struct series busy;           /* share of the time that the busier of them ran */
+};
+
 struct row {
     const char *name;
     const char *reference;
     double gbs, reference_gbs, fraction;
-    double bound_gbs; /* 0: the row has none */
+    double bound_gbs;            /* 0: the row has none */
+    double from_ns, to_ns, busy; /* see struct ends */
 };
 
 void kv_die(const char *format, ...)
@@ -56,12 +66,22 @@ static double median(struct series *series)
     return value;
 }
 
+static void add_ends(struct ends *ends, const struct kv_move *move, size_t total_bytes)
+{
+    uint64_t most_ns = move->used_ns[0] > move->used_ns[1] ? move->used_ns[0] : move->used_ns[1];
+
+    series_add(&ends->from_ns, (double)move->used_ns[0] / (double)total_bytes);
+    series_add(&ends->to_ns, (double)move->used_ns[1] / (double)total_bytes);
+    series_add(&ends->busy, (double)most_ns / (double)move->took_ns);
+}
+
 /* False: this kind is not to be had here. */
 static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char *name, const char *reference,
                     uint64_t (*reference_ns)(const struct kv_bench *bench), struct row *out)
 {
     struct series gbs = {0}, reference_gbs = {0}, fractions = {0}, bounds = {0};
     struct row row = {.name = name, .reference = reference};
+    struct ends ends = {0};
     struct kv_pair *pair = kv_pair_open(bench, kind);
 
     if (pair == NULL)
@@ -72,10 +92,11 @@ static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char 
 
         if (limit_ns == 0)
             kv_die("%s could not be measured", reference);
-        uint64_t took_ns = kv_pair_move(pair, bench);
+        struct kv_move move = kv_pair_move(pair, bench);
         series_add(&reference_gbs, (double)bench->total_bytes / (double)limit_ns);
-        series_add(&gbs, (double)bench->total_bytes / (double)took_ns);
-        series_add(&fractions, (double)limit_ns / (double)took_ns);
+        series_add(&gbs, (double)bench->total_bytes / (double)move.took_ns);
+        series_add(&fractions, (double)limit_ns / (double)move.took_ns);
+        add_ends(&ends, &move, bench->total_bytes);
         if (kind == KV_TLS)
             series_add(&bounds, kv_bound_tls(bench));
     }
@@ -84,6 +105,9 @@ static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char 
     row.reference_gbs = median(&reference_gbs);
     row.fraction = median(&fractions);
     row.bound_gbs = median(&bounds);
+    row.from_ns = median(&ends.from_ns);
+    row.to_ns = median(&ends.to_ns);
+    row.busy = median(&ends.busy);
     *out = row;
     return true;
 }
@@ -94,7 +118,7 @@ static void print_row(const struct row *row)
            row->reference_gbs, row->reference);
     if (row->bound_gbs > 0)
         printf(" (bound: %.2f GB/s)", row->bound_gbs);
-    putchar('\n');
+    printf("; from %.3f, to %.3f ns a byte, busy %.0f %%\n", row->from_ns, row->to_ns, 100 * row->busy);
     fflush(stdout);
 }
 
@@ -103,6 +127,9 @@ static void add_json(json_t *root, const struct row *row)
     json_t *object = json_pack("{s:f, s:f, s:f, s:s}", "gbs", row->gbs, "reference_gbs", row->reference_gbs,
                                "fraction", row->fraction, "reference", row->reference);
 
+    json_object_set_new(object, "from_ns_per_byte", json_real(row->from_ns));
+    json_object_set_new(object, "to_ns_per_byte", json_real(row->to_ns));
+    json_object_set_new(object, "busy", json_real(row->busy));
     if (row->bound_gbs > 0)
         json_object_set_new(object, "bound_gbs", json_real(row->bound_gbs));
     json_object_set_new(root, row->name, object);
@@ -187,7 +214,10 @@ static void print_help(void)
            "  -h, --help            this\n\n"
            "tls also has \"bound_gbs\", what all cores of this host could do: cores / (seal + open + "
            "sockets),\n"
-           "where each is the processor time of that step for a byte, measured in the same run.\n");
+           "where each is the processor time of that step for a byte, measured in the same run.\n\n"
+           "from and to are the processor time of the sender's and the receiver's thread for a byte, busy "
+           "is the\n"
+           "share of the transfer in which the busier of them ran.\n");
 }
 
 static bool read_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two transport nodes, as two workers of one host have them, and one push from the one's arena to the
  * other's: layer by layer, which is how a prompt's KV comes. */
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,28 +14,51 @@
 #include "net/tls.h"
 #include "transport/transport.h"
 
+struct end { /* one node's part of the pair */
+    struct kv_pair *pair;
+    struct tr_node *node;
+    clockid_t used; /* processor time of its thread, which the thread itself tells */
+    sem_t is_done;  /* posted at the end of each transfer */
+};
+
 struct kv_pair {
-    struct tr_node *nodes[2];
+    struct end ends[2];      /* from, to */
     struct tls_context *tls; /* NULL: plain, or shared memory */
     enum tr_kind kind;
     uint32_t *blocks; /* [n_blocks] all of them */
     uint32_t n_blocks;
     uint64_t number; /* of the transfer */
-    sem_t arrived;
+    _Atomic uint64_t arrived_ns;
 };
 
+/* On the end's transport thread. */
 static void on_event(void *arg, const struct tr_event *event)
 {
-    struct kv_pair *pair = arg;
+    struct end *end = arg;
+    bool has_left = event->kind == TR_PUSH_SENT && event->n_pieces == event->n_total;
 
     if (event->kind == TR_TICKET_FAILED || event->kind == TR_PUSH_FAILED)
         kv_die("%s", event->fault.text);
     if (event->kind == TR_TICKET_COMPLETE)
-        sem_post(&pair->arrived);
+        end->pair->arrived_ns = clock_now_ns();
+    if (!has_left && event->kind != TR_TICKET_COMPLETE)
+        return;
+    if (pthread_getcpuclockid(pthread_self(), &end->used) != 0)
+        kv_die("no clock of a thread's processor time");
+    sem_post(&end->is_done);
 }
 
-static struct tr_node *open_node(struct kv_pair *pair, const struct kv_bench *bench, unsigned which)
+static uint64_t used_ns(const struct end *end)
 {
+    struct timespec used = {0};
+
+    clock_gettime(end->used, &used);
+    return (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+}
+
+static void open_end(struct kv_pair *pair, const struct kv_bench *bench, unsigned which)
+{
+    struct end *end = &pair->ends[which];
     char path[64];
     char listen[64];
     struct tr_opts opts = {
@@ -48,15 +73,16 @@ static struct tr_node *open_node(struct kv_pair *pair, const struct kv_bench *be
         .tls_client = pair->tls != NULL ? tls_client(pair->tls) : NULL,
         .tcp_connections = bench->n_connections,
         .on_event = on_event,
-        .on_event_arg = pair};
+        .on_event_arg = end};
     struct fault fault;
-    struct tr_node *node;
 
     snprintf(listen, sizeof(listen), strchr(bench->address, ':') ? "[%s]:0" : "%s:0", bench->address);
     snprintf(path, sizeof(path), "/tmp/baton-bench-kv-%d-%u", (int)getpid(), which);
-    if (tr_node_new(&opts, &fault, &node) != 0)
+    end->pair = pair;
+    end->used = CLOCK_PROCESS_CPUTIME_ID; /* until the first transfer, which connects and is not counted */
+    sem_init(&end->is_done, 0, 0);
+    if (tr_node_new(&opts, &fault, &end->node) != 0)
         kv_die("%s", fault.text);
-    return node;
 }
 
 struct kv_pair *kv_pair_open(const struct kv_bench *bench, enum kv_kind kind)
@@ -75,27 +101,37 @@ struct kv_pair *kv_pair_open(const struct kv_bench *bench, enum kv_kind kind)
         pair->blocks[i] = i;
     if (kind == KV_TLS && tls_context_new(key, NULL, &pair->tls) != 0)
         kv_die("cannot set up TLS");
-    sem_init(&pair->arrived, 0, 0);
     for (unsigned i = 0; i < 2; i++)
-        pair->nodes[i] = open_node(pair, bench, i);
-    if (kind == KV_RDMA && tr_node_rdma_rails(pair->nodes[0]) == 0) {
+        open_end(pair, bench, i);
+    if (kind == KV_RDMA && tr_node_rdma_rails(pair->ends[0].node) == 0) {
         kv_pair_close(pair);
         return NULL;
     }
     return pair;
 }
 
-uint64_t kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench)
+static void check_and_clear(const struct tr_node *from, const struct kv_bench *bench)
 {
-    struct tr_node *from = pair->nodes[0], *to = pair->nodes[1];
+    struct tr_counts counts;
+
+    tr_node_counts(from, &counts);
+    if (counts.rdma_failures > 0)
+        kv_die("RDMA failed, and TCP took over");
+    if (memcmp(bench->arenas[0].base, bench->arenas[1].base, bench->total_bytes) != 0)
+        kv_die("the bytes that arrived are not those that were sent");
+    memset(bench->arenas[1].base, 0, bench->total_bytes);
+}
+
+struct kv_move kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench)
+{
+    struct tr_node *from = pair->ends[0].node, *to = pair->ends[1].node;
     uint64_t id = ++pair->number;
     struct tr_target target = {.kind = pair->kind,
                                .address =
                                    pair->kind == TR_SHM ? tr_node_unix_path(to) : tr_node_tcp_address(to),
                                .ticket = id};
+    struct kv_move move = {.used_ns = {used_ns(&pair->ends[0]), used_ns(&pair->ends[1])}};
     uint64_t begin_ns = clock_now_ns();
-    struct tr_counts counts;
-    uint64_t took_ns;
 
     if (tr_open_ticket(to, id, pair->blocks, pair->n_blocks) != 0 ||
         tr_start_push(from, id, &target, pair->n_blocks * KV_LAYERS) != 0)
@@ -103,26 +139,25 @@ uint64_t kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench)
     for (uint32_t layer = 0; layer < KV_LAYERS; layer++)
         if (tr_push(from, id, layer, 0, pair->blocks, pair->n_blocks) != 0)
             kv_die("a layer cannot be pushed");
-    while (sem_wait(&pair->arrived) != 0)
-        ; /* a signal */
-    took_ns = clock_now_ns() - begin_ns;
+    for (unsigned i = 0; i < 2; i++)
+        while (sem_wait(&pair->ends[i].is_done) != 0)
+            ; /* a signal */
+    move.took_ns = pair->arrived_ns - begin_ns;
+    for (unsigned i = 0; i < 2; i++)
+        move.used_ns[i] = used_ns(&pair->ends[i]) - move.used_ns[i];
     tr_stop_push(from, id);
     tr_close_ticket(to, id);
-    tr_node_counts(from, &counts);
-    if (counts.rdma_failures > 0)
-        kv_die("RDMA failed, and TCP took over");
-    if (memcmp(bench->arenas[0].base, bench->arenas[1].base, bench->total_bytes) != 0)
-        kv_die("the bytes that arrived are not those that were sent");
-    memset(bench->arenas[1].base, 0, bench->total_bytes);
-    return took_ns;
+    check_and_clear(from, bench);
+    return move;
 }
 
 void kv_pair_close(struct kv_pair *pair)
 {
-    for (unsigned i = 0; i < 2; i++)
-        tr_node_free(pair->nodes[i]);
+    for (unsigned i = 0; i < 2; i++) {
+        tr_node_free(pair->ends[i].node);
+        sem_destroy(&pair->ends[i].is_done);
+    }
     tls_context_free(pair->tls);
-    sem_destroy(&pair->arrived);
     free(pair->blocks);
     free(pair);
 }

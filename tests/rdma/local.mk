@@ -2,7 +2,7 @@
 # RDMA for real, in a small emulated machine: `make check-rdma`, which ./check calls once, and which `make check` does not
 # (a machine takes as long under the sanitizers, and says no more).  Its extension is why make knows how to run it although it
 # is not among TESTS.
-EXTRA_DIST += tests/rdma/init tests/rdma/conformance tests/rdma/relay.py tests/rdma/matrix.py
+EXTRA_DIST += tests/rdma/init tests/rdma/conformance tests/rdma/relay.py tests/rdma/asked.py tests/rdma/matrix.py
 dist_check_SCRIPTS += tests/rdma/stock-kernel tests/rdma/vm tests/rdma/check-rdma.vm
 rdma_programs =
 if HAVE_VERBS

@@ -25,6 +25,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "proto/token_list.h"
 
 #include <math.h>
 #include <string.h>
@@ -46,7 +47,7 @@
 #define MAX_SINGLES  (UINT64_C(1) << 15)
 #define MAX_EVENTS   (UINT64_C(1) << 15) /* in one frame */
 
-enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, WORDS, HASHES, SINGLES, COUNT, NEEDED };
+enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, HASHES, SINGLES, COUNT, NEEDED };
 
 struct limit {
     const char *field;
@@ -94,7 +95,7 @@ static const struct limits table[] = {
     {&baton__submit__descriptor,
      {{"request_id", TEXT, 0, 128},
       {"tenant", TEXT, 0, 128},
-      {"tokens", WORDS, 4, 4 * MAX_TOKENS},
+      {"tokens", BYTES, TOKEN_LIST_MIN_BYTES, TOKEN_LIST_MAX_BYTES *MAX_TOKENS},
       {"n_prompt", RANGE, 1, MAX_TOKENS},
       {"max_new_tokens", RANGE, 0, MAX_TOKENS},
       {"sampling", NEEDED, 0, 0},
@@ -104,7 +105,8 @@ static const struct limits table[] = {
       {"public_tokens", RANGE, 0, MAX_TOKENS},
       {"holder_tokens", RANGE, 0, MAX_TOKENS},
       {"ask_limit_ms", RANGE, 0, MAX_PAUSE_MS},
-      {"score_from", RANGE, 0, MAX_TOKENS}}},
+      {"score_from", RANGE, 0, MAX_TOKENS},
+      {"token_bytes", RANGE, 0, TOKEN_LIST_MAX_BYTES}}},
     {&baton__peer__descriptor, {{"node", NODE_NAME}, {"link_address", TEXT, 1, MAX_TEXT}}},
     {&baton__sampling__descriptor,
      {{"temperature", RANGE, 0, 100},
@@ -307,9 +309,6 @@ static int check_bytes(const struct check *check, const ProtobufCBinaryData *dat
     if (data->len < min || data->len > max)
         return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes, allowed are %llu to %llu", check->message,
                          check->field, data->len, (unsigned long long)min, (unsigned long long)max);
-    if (limit != NULL && limit->rule == WORDS && data->len % 4 != 0)
-        return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes are no whole number of tokens",
-                         check->message, check->field, data->len);
     if (limit != NULL && limit->rule == HASHES && data->len % HASH_BYTES != 0)
         return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes are no whole number of hashes",
                          check->message, check->field, data->len);
@@ -390,10 +389,15 @@ static int check_grant(const Baton__Grant *grant, struct fault *fault)
 static int check_submit(const Baton__Submit *submit, struct fault *fault)
 {
     const Baton__Sampling *sampling = submit->sampling;
+    size_t n = 0;
 
-    if (submit->n_prompt > submit->tokens.len / 4)
-        return fault_set(fault, E_PROTO, "Submit.n_prompt: %u of %zu tokens", submit->n_prompt,
-                         submit->tokens.len / 4);
+    if (token_list_count(bytes_of(submit->tokens.data, submit->tokens.len), frame_token_bytes(submit), &n) <
+            0 ||
+        n > MAX_TOKENS)
+        return fault_set(fault, E_PROTO, "Submit.tokens: %zu bytes are no tokens of %u bytes",
+                         submit->tokens.len, frame_token_bytes(submit));
+    if (submit->n_prompt > n)
+        return fault_set(fault, E_PROTO, "Submit.n_prompt: %u of %zu tokens", submit->n_prompt, n);
     if (submit->mode != BATON__SUBMIT_MODE__SUBMIT_LOCAL && submit->peer == NULL)
         return fault_set(fault, E_PROTO, "Submit.peer: missing");
     if (submit->score_from > submit->n_prompt ||

@@ -3,6 +3,7 @@
 
 noinst_LIBRARIES += libproto.a
 libproto_a_SOURCES = proto/frame.h proto/frame.c proto/frame_priv.h proto/frame_check.c \
+	proto/token_list.h proto/token_list.c \
 	proto/abilities.h proto/abilities.c proto/kv_frame.h proto/kv_frame.c proto/kv_frame_rdma.h proto/kv_frame_rdma.c
 nodist_libproto_a_SOURCES = $(proto_built)
 proto_built = proto/control.pb-c.c proto/control.pb-c.h
@@ -20,8 +21,10 @@ EXTRA_DIST += proto/control.proto proto/README.md
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/proto/test_frame tests/unit/proto/test_kv_frame
 TESTS += tests/unit/proto/test_frame tests/unit/proto/test_kv_frame
-check_PROGRAMS += tests/unit/proto/test_kv_frame_rdma
-TESTS += tests/unit/proto/test_kv_frame_rdma
+check_PROGRAMS += tests/unit/proto/test_kv_frame_rdma tests/unit/proto/test_token_list
+TESTS += tests/unit/proto/test_kv_frame_rdma tests/unit/proto/test_token_list
+tests_unit_proto_test_token_list_SOURCES = tests/unit/proto/test_token_list.c
+tests_unit_proto_test_token_list_LDADD = $(link_proto) $(CMOCKA_LIBS)
 tests_unit_proto_test_kv_frame_rdma_SOURCES = tests/unit/proto/test_kv_frame_rdma.c
 tests_unit_proto_test_kv_frame_rdma_LDADD = $(link_proto) $(CMOCKA_LIBS)
 tests_unit_proto_test_frame_SOURCES = tests/unit/proto/test_frame.c

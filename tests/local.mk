@@ -38,6 +38,7 @@ include tests/fuzz/shape.mk
 include tests/fuzz/openai.mk
 include tests/fuzz/admit.mk
 include tests/fuzz/kvframe.mk
+include tests/fuzz/tokenlist.mk
 include tests/fuzz/tier.mk
 include tests/fuzz/template.mk
 include tests/fuzz/jinja.mk

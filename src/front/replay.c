@@ -7,7 +7,11 @@
  * another answer, with other hidden thinking.  Clients give back what they were sent in their own
  * serialisation: blocks joined or trimmed, members of an input in another order.  So of the assistant's
  * messages only what survives that goes into the key (characters that are not blank, ids and names of calls),
- * and whether it is the same answer is decided by comparing values. */
+ * and whether it is the same answer is decided by comparing values.
+ *
+ * Behind the last answer no key is looked up; the last of all is wanted when the request's own answer is
+ * remembered.  What a client adds in one turn is often the longest part, and a worker waits for the request:
+ * it is summed up then, unless it is so long that the loop should not do it. */
 #include "front/replay.h"
 
 #include <openssl/evp.h>
@@ -19,6 +23,8 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "prefix/tenant.h"
+
+#define BLOCK_COST 64 /* bytes of text that cost as much as a block without any */
 
 static bool is_blank(uint8_t c)
 {
@@ -94,9 +100,29 @@ static int next_key(const struct memory_key *before, const struct gen_message *m
     return hash(room, out);
 }
 
+static size_t cost(const struct gen_message *message)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < message->n_blocks; i++)
+        n += BLOCK_COST + message->blocks[i].text.len_bytes + message->blocks[i].id.len_bytes;
+    return n;
+}
+
+/* How many messages have to be summed up now. */
+static size_t n_now(const struct gen_request *request)
+{
+    size_t n = request->n_messages, left = REPLAY_LATER_BYTES;
+
+    while (n > 0 && request->messages[n - 1].role != GEN_ASSISTANT && cost(&request->messages[n - 1]) <= left)
+        left -= cost(&request->messages[--n]);
+    return n;
+}
+
 int replay_read(struct gen_request *request, struct replay *out)
 {
     struct replay replay = {.n = request->n_messages};
+    size_t n_first = n_now(request);
     struct buf room = {0};
     struct memory_key key;
     int rc;
@@ -107,7 +133,7 @@ int replay_read(struct gen_request *request, struct replay *out)
         return E_NOMEM;
     put_text(&room, request->system);
     rc = hash(&room, &key);
-    for (size_t i = 0; i < replay.n && rc == 0; i++) {
+    for (size_t i = 0; i < n_first && rc == 0; i++) {
         rc = next_key(&key, &request->messages[i], &room, &replay.keys[i]);
         key = replay.keys[i];
     }
@@ -115,17 +141,24 @@ int replay_read(struct gen_request *request, struct replay *out)
     if (rc < 0)
         return rc;
     replay.end = key;
+    replay.later = request->messages + n_first;
+    replay.n_later = replay.n - n_first;
     for (size_t i = 0; i < replay.n; i++)
-        if (request->messages[i].role != GEN_ASSISTANT)
+        if (i >= n_first || request->messages[i].role != GEN_ASSISTANT)
             memset(&replay.keys[i], 0, sizeof(replay.keys[i]));
     *out = replay;
     return 0;
 }
 
-int replay_key_of(const struct replay *replay, const struct gen_message *answer, struct memory_key *out)
+int replay_key_of(struct replay *replay, const struct gen_message *answer, struct memory_key *out)
 {
     struct buf room = {0};
-    int rc = next_key(&replay->end, answer, &room, out);
+    int rc = 0;
+
+    for (; replay->n_later > 0 && rc == 0; replay->n_later--)
+        rc = next_key(&replay->end, replay->later++, &room, &replay->end);
+    if (rc == 0)
+        rc = next_key(&replay->end, answer, &room, out);
 
     buf_fini(&room);
     return rc;

@@ -5,22 +5,29 @@
 
 #include "front/memory.h"
 
+#define REPLAY_LATER_BYTES ((size_t)256 << 10)
+
 struct replay {              /* arrays live in the request's arena */
     struct memory_key *keys; /* [n_messages], of the assistant's messages; NULL: nothing is looked for */
-    struct memory_key end;   /* of the whole conversation: an answer to it is found under replay_key_of() */
+    struct memory_key end;   /* of the conversation but for ... */
+    const struct gen_message *later; /* ... its last messages, [n_later], which replay_key_of() takes in */
+    size_t n_later;
     struct memory_answer **answers; /* [n_messages], held; NULL: none */
     size_t n;
 };
 
-/* Sums up the conversation.  Pure; any thread.  E_NOMEM. */
+/* Sums up the conversation, but for what is not needed to look answers up and is not too long to be summed up
+ * when its own answer is remembered.  The request's messages are borrowed until replay_fini.  Pure; any
+ * thread.  E_NOMEM. */
 int replay_read(struct gen_request *request, struct replay *out);
 /* Looks the answers up for a tenant and a model.  The memory's thread. */
 void replay_find(struct replay *replay, struct memory *memory, const char *tenant, const char *fingerprint,
                  bool is_use);
 void replay_fini(struct replay *replay); /* the memory's thread */
 
-/* Where an answer with these blocks to the conversation belongs.  E_NOMEM. */
-int replay_key_of(const struct replay *replay, const struct gen_message *answer, struct memory_key *out);
+/* Where an answer with these blocks to the conversation belongs.  The first call takes as long as summing up
+ * REPLAY_LATER_BYTES, some tenths of a millisecond.  E_NOMEM. */
+int replay_key_of(struct replay *replay, const struct gen_message *answer, struct memory_key *out);
 /* The same for a tenant and a model, as the memory has it. */
 void replay_key_for(const struct memory_key *key, const char *tenant, const char *fingerprint,
                     struct memory_key *out);

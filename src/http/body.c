@@ -9,6 +9,14 @@
 
 #include "base/err.h"
 
+#define MAX_TURN_BYTES ((size_t)1 << 20) /* of one body, past the input; then others have their turn */
+
+static void count(struct http_exchange *x, size_t n)
+{
+    x->counted_bytes += n;
+    x->conn->server->bodies_bytes += n;
+}
+
 int http_body_add(struct http_exchange *x, struct bytes piece)
 {
     struct http_server *server = x->conn->server;
@@ -16,9 +24,28 @@ int http_body_add(struct http_exchange *x, struct bytes piece)
 
     if (rc < 0)
         return rc;
-    x->counted_bytes += piece.len_bytes;
-    server->bodies_bytes += piece.len_bytes;
+    count(x, piece.len_bytes);
     return x->body_received_bytes > server->limits.max_body_bytes ? E_RANGE : 0;
+}
+
+/* What the kernel holds of a body whose length is known; its input buffer is empty. */
+static int take_now(struct http_conn *conn)
+{
+    struct http_exchange *x = &conn->exchange;
+
+    for (size_t taken = 0, n = 1; n > 0 && taken < MAX_TURN_BYTES && x->body_left_bytes > 0; taken += n) {
+        size_t left = MAX_TURN_BYTES - taken;
+        int rc = http_conn_receive_now(conn, x->body_left_bytes < left ? (size_t)x->body_left_bytes : left,
+                                       &x->body, &n);
+
+        if (rc < 0)
+            return rc;
+        x->body_left_bytes -= n;
+        x->body_received_bytes += n;
+        count(x, n);
+    }
+    x->is_body_whole = x->body_left_bytes == 0;
+    return 0;
 }
 
 int http_body_take(struct http_conn *conn)
@@ -54,6 +81,12 @@ int http_body_take(struct http_conn *conn)
         else
             rc = x->body_received_bytes > conn->server->limits.max_body_bytes ? E_RANGE : 0;
         evbuffer_drain(input, used);
+        if (rc < 0)
+            return rc;
+    }
+    if (!x->is_body_whole && conn->state == CONN_BODY && x->head.framing == HTTP_BODY_LENGTH) {
+        int rc = take_now(conn);
+
         if (rc < 0)
             return rc;
     }

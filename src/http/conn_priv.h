@@ -143,6 +143,9 @@ void http_conn_drain(struct http_conn *conn);
 /* Sends a piece of a stream (with its chunk's frame) past the empty output of a plain socket; what the kernel
  * leaves waits in the output.  False: nothing was sent. */
 bool http_conn_send_now(struct http_conn *conn, struct bytes piece, bool is_chunking);
+/* Appends what waits in the kernel of a plain socket whose input is empty, up to max_bytes; no room is made
+ * for more than that.  *received_out is 0 where it is little, or the end, or an error.  E_NOMEM. */
+int http_conn_receive_now(struct http_conn *conn, size_t max_bytes, struct buf *out, size_t *received_out);
 
 /* body.c */
 /* Takes what the input has of the body (CONN_DISCARD: drops it).  1: the body is whole; 0: more is needed;

@@ -19,7 +19,25 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define SCRATCH_KEEP_BYTES (1u << 20)
+#define SCRATCH_KEEP_BYTES (64u << 10) /* a longer frame is sent from where it was packed */
+
+static void drop_packed(const void *data, size_t len_bytes, void *arg)
+{
+    free(arg);
+}
+
+/* Long frames change owner rather than being copied once more. */
+static int queue_packed(struct link *link, struct evbuffer *output)
+{
+    struct buf *packed = &link->scratch;
+
+    if (packed->len_bytes <= SCRATCH_KEEP_BYTES)
+        return evbuffer_add(output, packed->data, packed->len_bytes) == 0 ? 0 : E_NOMEM;
+    if (evbuffer_add_reference(output, packed->data, packed->len_bytes, drop_packed, packed->data) != 0)
+        return E_NOMEM;
+    *packed = (struct buf){0};
+    return 0;
+}
 
 int link_put(struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
@@ -28,15 +46,11 @@ int link_put(struct link *link, enum frame_type type, const ProtobufCMessage *me
 
     buf_clear(&link->scratch);
     err = frame_pack(type, message, &link->scratch);
-    if (err != 0) {
-        buf_fini(&link->scratch); /* a buffer that failed once stays bad */
-        link->scratch = (struct buf){0};
-        return err;
-    }
-    if (evbuffer_get_length(output) + link->scratch.len_bytes > link->opts.max_queue_bytes)
-        return E_FULL;
-    err = evbuffer_add(output, link->scratch.data, link->scratch.len_bytes) == 0 ? 0 : E_NOMEM;
-    if (link->scratch.cap_bytes > SCRATCH_KEEP_BYTES) {
+    if (err == 0 && evbuffer_get_length(output) + link->scratch.len_bytes > link->opts.max_queue_bytes)
+        err = E_FULL;
+    if (err == 0)
+        err = queue_packed(link, output);
+    if (err != 0 || link->scratch.cap_bytes > SCRATCH_KEEP_BYTES) { /* a buffer that failed once stays bad */
         buf_fini(&link->scratch);
         link->scratch = (struct buf){0};
     }

@@ -4,32 +4,29 @@
  * derives from a sequence's tokens (penalties, the place in the answer's shape), it derives from those. */
 #include "router/router_priv.h"
 
-#include <endian.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/err.h"
+#include "proto/token_list.h"
 
-struct lists {          /* what the message points into */
-    uint8_t *tokens;    /* [4 n_tokens] */
+struct lists {       /* what the message points into */
+    uint8_t *tokens; /* [token_bytes n_tokens] */
+    unsigned token_bytes;
     uint32_t *bias_ids; /* [n_bias] */
     float *bias;        /* [n_bias] */
 };
 
-static int lists_init(struct lists *lists, const struct gen_job *spec)
+static int lists_init(struct lists *lists, const struct gen_job *spec, unsigned token_bytes)
 {
     const struct sample_opts *sample = &spec->sample;
 
-    *lists = (struct lists){.tokens = malloc((size_t)4 * spec->n_tokens),
+    *lists = (struct lists){.tokens = malloc((size_t)token_bytes * spec->n_tokens),
+                            .token_bytes = token_bytes,
                             .bias_ids = calloc(sample->n_bias + (size_t)1, sizeof(uint32_t)),
                             .bias = calloc(sample->n_bias + (size_t)1, sizeof(float))};
     if (lists->tokens == NULL || lists->bias_ids == NULL || lists->bias == NULL)
         return E_NOMEM;
-    for (uint32_t i = 0; i < spec->n_tokens; i++) {
-        uint32_t image = htole32(spec->tokens[i]);
-
-        memcpy(lists->tokens + (size_t)4 * i, &image, sizeof(image));
-    }
+    token_list_pack(spec->tokens, spec->n_tokens, token_bytes, lists->tokens);
     for (uint32_t i = 0; i < sample->n_bias; i++) {
         lists->bias_ids[i] = sample->bias[i].id;
         lists->bias[i] = sample->bias[i].bias;
@@ -70,7 +67,8 @@ static void fill_submit(const struct gen_handle *job, const struct lists *lists,
     submit->request_id = (char *)spec->request_id;
     submit->tenant = (char *)spec->tenant;
     submit->tokens.data = lists->tokens;
-    submit->tokens.len = (size_t)4 * spec->n_tokens;
+    submit->tokens.len = (size_t)lists->token_bytes * spec->n_tokens;
+    submit->token_bytes = lists->token_bytes == TOKEN_LIST_MAX_BYTES ? 0 : lists->token_bytes;
     submit->n_prompt = job->n_prompt;
     submit->max_new_tokens = spec->max_new_tokens - router_job_answered(job);
     submit->constraint.data = spec->constraint.data;
@@ -106,13 +104,25 @@ static int submit_to(struct gen_handle *job, uint32_t slot, Baton__SubmitMode mo
     return router_send(job->router, slot, FRAME_SUBMIT, &submit->base);
 }
 
+/* What both can read. */
+static unsigned token_bytes_for(const struct gen_handle *job, const struct picker_choice *choice)
+{
+    const struct router_worker *workers = job->router->workers;
+    uint64_t abilities = workers[choice->decode].abilities;
+
+    if (choice->prefill != PICKER_NONE)
+        abilities &= workers[choice->prefill].abilities;
+    return abilities & ABILITY_NARROW ? token_list_width(job->job.tokens, job->job.n_tokens)
+                                      : TOKEN_LIST_MAX_BYTES;
+}
+
 int router_job_send(struct gen_handle *job, const struct picker_choice *choice)
 {
     Baton__Submit submit = BATON__SUBMIT__INIT;
     Baton__Sampling sampling = BATON__SAMPLING__INIT;
     struct lists lists;
     bool is_pair = choice->prefill != PICKER_NONE;
-    int rc = lists_init(&lists, &job->job);
+    int rc = lists_init(&lists, &job->job, token_bytes_for(job, choice));
 
     if (rc == 0) {
         fill_submit(job, &lists, &submit);

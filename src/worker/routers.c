@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "proto/token_list.h"
 
 #define VOCABULARY_PART_BYTES (256u << 10)
 
@@ -92,15 +93,15 @@ static void refuse(struct worker_router *router, uint64_t request, int error)
 
 static int copy_tokens(const Baton__Submit *submit, struct task_spec *spec)
 {
-    size_t n = submit->tokens.len / 4;
+    struct bytes packed = bytes_of(submit->tokens.data, submit->tokens.len);
+    size_t n = 0;
 
-    if (n == 0 || submit->tokens.len % 4 != 0 || submit->n_prompt > n)
+    if (token_list_count(packed, frame_token_bytes(submit), &n) < 0 || n == 0 || submit->n_prompt > n)
         return E_PROTO;
     spec->tokens = malloc(n * sizeof(*spec->tokens));
     if (spec->tokens == NULL)
         return E_NOMEM;
-    for (size_t i = 0; i < n; i++)
-        spec->tokens[i] = get_u32(submit->tokens.data + 4 * i);
+    token_list_unpack(packed, frame_token_bytes(submit), n, spec->tokens);
     spec->n_tokens = (uint32_t)n;
     return 0;
 }

@@ -316,6 +316,62 @@ static void the_memory_is_bounded(void **state)
     memory_answer_unref(held); /* outlives it */
 }
 
+/* n_words words by the user, then, if there is one, an answer and another question. */
+static void read_talk(size_t n_words, const char *answer, struct gen_request *request, struct replay *out)
+{
+    struct api_error error = {0};
+    struct buf body = {0};
+
+    buf_append_str(&body,
+                   "{\"model\":\"m\",\"max_tokens\":9,\"system\":\"Be brief.\",\"messages\":["
+                   "{\"role\":\"user\",\"content\":\"Hello\"},{\"role\":\"assistant\",\"content\":\"Yes?\"},"
+                   "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"");
+    for (size_t i = 0; i < n_words; i++)
+        buf_printf(&body, "%zu ", i);
+    buf_append_str(&body, ".\"},{\"type\":\"text\",\"text\":\"Go on\"}]}");
+    if (answer != NULL)
+        buf_printf(&body,
+                   ",{\"role\":\"assistant\",\"content\":\"%s\"},{\"role\":\"user\",\"content\":\"And?\"}",
+                   answer);
+    buf_append_str(&body, "]}");
+    assert_int_equal(api_parse_request(buf_view(&body), API_MESSAGES, request, &error), 0);
+    assert_int_equal(replay_read(request, out), 0);
+    buf_fini(&body);
+}
+
+/* Whenever the messages before it were summed up, an answer is found where it was put. */
+static void an_answers_key_is_the_same_early_and_late(void **state)
+{
+    static const struct {
+        size_t n_words, n_later;
+    } lengths[] = {{10, 1}, {30000, 1}, {60000, 0}}; /* 60,000 numbers are more than REPLAY_LATER_BYTES */
+
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        struct gen_block block = {.kind = GEN_TEXT, .text = bytes_str("It is so.")};
+        struct gen_message said = {.role = GEN_ASSISTANT, .blocks = &block, .n_blocks = 1};
+        struct gen_request first, second;
+        struct replay before, after;
+        struct memory_key key, again;
+
+        read_talk(lengths[i].n_words, NULL, &first, &before);
+        read_talk(lengths[i].n_words, "It is so.", &second, &after);
+        assert_int_equal(before.n_later, lengths[i].n_later);
+        assert_int_equal(after.n_later, 1);
+        assert_memory_equal(&before.keys[1], &after.keys[1], sizeof(key));
+        assert_int_equal(replay_key_of(&before, &said, &key), 0);
+        assert_memory_equal(&key, &after.keys[3], sizeof(key));
+        assert_int_equal(replay_key_of(&before, &said, &again), 0); /* of a second choice */
+        assert_memory_equal(&key, &again, sizeof(key));
+        block.text = bytes_str("It is not so.");
+        assert_int_equal(replay_key_of(&before, &said, &again), 0);
+        assert_memory_not_equal(&key, &again, sizeof(key));
+        replay_fini(&before);
+        replay_fini(&after);
+        gen_request_fini(&first);
+        gen_request_fini(&second);
+    }
+}
+
 static void tenants_and_models_are_apart(void **state)
 {
     struct memory_key key = key_of(1), a, b, c, d;
@@ -340,6 +396,7 @@ int main(void)
         cmocka_unit_test(results_name_the_models_own_ids),
         cmocka_unit_test(answers_that_were_cut_are_kept_as_far_as_they_go),
         cmocka_unit_test(the_memory_is_bounded),
+        cmocka_unit_test(an_answers_key_is_the_same_early_and_late),
         cmocka_unit_test(tenants_and_models_are_apart),
     };
 

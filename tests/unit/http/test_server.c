@@ -293,6 +293,72 @@ static void large_bodies_have_more_time(void **state)
     rig_end(&rig);
 }
 
+/* A body of n bytes, each telling its place, with another request right behind it. */
+static void put_long_request(struct buf *out, size_t n)
+{
+    buf_printf(out, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", n);
+    for (size_t i = 0; i < n; i++)
+        buf_append_byte(out, (uint8_t)('a' + (i ^ i >> 8 ^ i >> 16) % 26));
+    buf_append_str(out, POST("/echo", "6") "behind");
+}
+
+/* Bodies that come faster than the input takes them go past it. */
+static void long_bodies_come_whole_and_end_where_they_should(void **state)
+{
+    static const size_t sizes[] = {8191, 100001, 3000017};
+    static const size_t pieces[] = {70001, SIZE_MAX};
+    struct rig rig;
+
+    rig_begin(&rig, NULL);
+    for (size_t k = 0; k < 2 * (sizeof(sizes) / sizeof(sizes[0])); k++) {
+        size_t n = sizes[k / 2], piece = pieces[k % 2];
+        struct buf request = {0}, in = {0}, body = {0};
+        int fd = raw_connect(rig.port);
+
+        put_long_request(&request, n);
+        for (size_t at = 0; at < request.len_bytes; at += piece) {
+            size_t left = request.len_bytes - at;
+
+            assert_true(raw_send(fd, request.data + at, left < piece ? left : piece));
+            if (left <= piece)
+                break;
+            clock_sleep_ns(NS_PER_MS);
+        }
+        assert_int_equal(raw_read_answer(fd, &in, &body), 200);
+        assert_int_equal(body.len_bytes, n);
+        assert_memory_equal(body.data,
+                            request.data + bytes_find(buf_view(&request), bytes_str("\r\n\r\n"), 0) + 4, n);
+        assert_true(raw_read_until(fd, "\r\n\r\nbehind", 2000, &in));
+        close(fd);
+        buf_fini(&body);
+        buf_fini(&in);
+        buf_fini(&request);
+    }
+    assert_int_equal(rig.n_requests, 4 * (sizeof(sizes) / sizeof(sizes[0])));
+    rig_end(&rig);
+}
+
+static void a_long_body_that_ends_early_is_no_request(void **state)
+{
+    struct buf request = {0};
+    struct rig rig;
+
+    rig_begin(&rig, NULL);
+    put_long_request(&request, 3000017);
+    for (size_t n = 500000; n < request.len_bytes; n += 1000000) {
+        int fd = raw_connect(rig.port);
+
+        assert_true(raw_send(fd, request.data, n));
+        shutdown(fd, SHUT_WR);
+        assert_true(raw_is_closed(fd, 2000));
+        close(fd);
+    }
+    assert_true(conns_become(&rig, 0));
+    assert_int_equal(rig.n_requests, 0);
+    buf_fini(&request);
+    rig_end(&rig);
+}
+
 static void slow_readers_are_paused_and_then_cut(void **state)
 {
     struct http_limits limits = {.max_queue_bytes = 64 << 10, .stall_ns = NS_PER_S};
@@ -497,6 +563,8 @@ int main(void)
         cmocka_unit_test(an_answer_survives_half_a_close_behind_it),
         cmocka_unit_test(slow_heads_and_bodies_meet_a_deadline),
         cmocka_unit_test(large_bodies_have_more_time),
+        cmocka_unit_test(long_bodies_come_whole_and_end_where_they_should),
+        cmocka_unit_test(a_long_body_that_ends_early_is_no_request),
         cmocka_unit_test(slow_readers_are_paused_and_then_cut),
         cmocka_unit_test(pipelining_without_reading_is_bounded),
         cmocka_unit_test(connections_are_limited),

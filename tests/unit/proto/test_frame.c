@@ -156,6 +156,38 @@ static void hello_limits(void **state)
     assert_passes(FRAME_HELLO, &hello);
 }
 
+static void submit_tokens(void **state)
+{
+    static uint8_t many[((size_t)8 << 20) + 2]; /* 4 Mi tokens of two bytes, and one more */
+    Baton__Submit submit = BATON__SUBMIT__INIT;
+    Baton__Sampling sampling = BATON__SAMPLING__INIT;
+
+    submit.sampling = &sampling;
+    submit.n_prompt = 2;
+    submit.tokens = (ProtobufCBinaryData){.data = many, .len = 6};
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.tokens");
+    submit.token_bytes = 3;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.n_prompt = 3;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.n_prompt");
+    submit.token_bytes = 2;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.tokens.len = 7;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.tokens");
+    submit.token_bytes = 1;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.tokens");
+    submit.token_bytes = 5;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.token_bytes");
+    submit.token_bytes = 4;
+    submit.tokens.len = 12;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.token_bytes = 2;
+    submit.tokens.len = sizeof(many);
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.tokens");
+    submit.tokens.len = sizeof(many) - 2;
+    assert_passes(FRAME_SUBMIT, &submit);
+}
+
 static void submit_limits(void **state)
 {
     Baton__Submit submit = BATON__SUBMIT__INIT;
@@ -488,6 +520,7 @@ int main(void)
         cmocka_unit_test_setup(hello_there_and_back, set_up),
         cmocka_unit_test_setup(hello_limits, set_up),
         cmocka_unit_test(submit_limits),
+        cmocka_unit_test(submit_tokens),
         cmocka_unit_test(sampling_limits),
         cmocka_unit_test(neighbouring_versions_understand_each_other),
         cmocka_unit_test(draws_fit_their_tokens),

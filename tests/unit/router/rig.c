@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "proto/token_list.h"
 #include "tests/unit/front/sim_model.h"
 
 struct link {
@@ -86,6 +87,22 @@ static uint64_t digest_submit(const Baton__Submit *submit)
     return digest_of(digest, sampling->bias, sampling->n_bias * sizeof(float));
 }
 
+static void note_tokens(struct rig_submit *sent, const Baton__Submit *submit)
+{
+    struct bytes packed = bytes_of(submit->tokens.data, submit->tokens.len);
+    uint32_t *ids;
+    size_t n;
+
+    if (token_list_count(packed, frame_token_bytes(submit), &n) < 0)
+        abort();
+    ids = calloc(n, sizeof(*ids));
+    token_list_unpack(packed, frame_token_bytes(submit), n, ids);
+    sent->n_tokens = (uint32_t)n;
+    sent->token_bytes = submit->token_bytes;
+    sent->tokens_digest = digest_of(7, ids, n * sizeof(*ids));
+    free(ids);
+}
+
 static void note_submit(struct link *link, const Baton__Submit *submit)
 {
     if (link->n_sent == RIG_MAX_SENT)
@@ -93,7 +110,6 @@ static void note_submit(struct link *link, const Baton__Submit *submit)
     link->sent[link->n_sent++] = (struct rig_submit){.request = submit->request,
                                                      .seed = submit->sampling->seed,
                                                      .mode = submit->mode,
-                                                     .n_tokens = (uint32_t)(submit->tokens.len / 4),
                                                      .n_prompt = submit->n_prompt,
                                                      .max_new_tokens = submit->max_new_tokens,
                                                      .digest = digest_submit(submit),
@@ -101,6 +117,7 @@ static void note_submit(struct link *link, const Baton__Submit *submit)
                                                      .keep_1h_tokens = submit->keep_1h_tokens,
                                                      .score_from = submit->score_from,
                                                      .holder_tokens = submit->holder_tokens};
+    note_tokens(&link->sent[link->n_sent - 1], submit);
     if (submit->holder != NULL)
         str_copy(link->sent[link->n_sent - 1].holder, sizeof(link->sent->holder), submit->holder->node);
     link->sent[link->n_sent - 1].sample =
@@ -511,7 +528,7 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
         buf_append_str(&job.constraint, rig->constraint);
     job.tokens = calloc(n_tokens, sizeof(*job.tokens));
     for (uint32_t i = 0; i < n_tokens; i++)
-        job.tokens[i] = (i + (rig->has_same_prompts ? 0 : rig->n_clients)) % 100;
+        job.tokens[i] = rig->tokens_from + (i + (rig->has_same_prompts ? 0 : rig->n_clients)) % 100;
     if (backend.ops->submit(backend.self, &rig->router.models[model].gen, &job, &events, client,
                             &client->handle, &failure) < 0) {
         client->handle = NULL;

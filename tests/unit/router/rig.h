@@ -13,6 +13,8 @@ struct rig_submit { /* what a worker was asked to do */
     uint64_t request, seed;
     Baton__SubmitMode mode;
     uint32_t n_tokens, n_prompt, max_new_tokens;
+    uint32_t token_bytes;
+    uint64_t tokens_digest;    /* of the ids, however they were packed */
     struct sample_opts sample; /* but for the bias */
     uint64_t digest;           /* of bias and shape */
     uint32_t keep_tokens, keep_1h_tokens;
@@ -49,7 +51,8 @@ struct rig {
     struct sample_opts sample; /* what the next clients ask of the sampler */
     const char *constraint;    /* NULL: any shape */
     bool scores_prompt;
-    uint64_t abilities; /* that the next workers state; 0: they know of none */
+    uint64_t abilities;   /* that the next workers state; 0: they know of none */
+    uint32_t tokens_from; /* the least id of the next prompts; the others are less than 100 above it */
     uint32_t keep_tokens, keep_1h_tokens;
     bool has_same_prompts; /* else each client's is another one */
 };

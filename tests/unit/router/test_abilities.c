@@ -126,6 +126,61 @@ static void who_waits_for_an_ability_is_no_obstacle(void **state)
     assert_null(rig_sent(old, 1));
 }
 
+/* What the worker was sent: in so many bytes each (0: 4, as ever), and the same ids as ever. */
+static void assert_sent(struct link *link, uint32_t token_bytes, uint64_t digest)
+{
+    assert_int_equal(rig_last(link)->n_tokens, 500);
+    assert_int_equal(rig_last(link)->n_prompt, 500);
+    assert_int_equal(rig_last(link)->token_bytes, token_bytes);
+    assert_true(rig_last(link)->tokens_digest == digest);
+}
+
+static void tokens_go_in_few_bytes_to_who_can_read_them(void **state)
+{
+    static const struct {
+        uint32_t from, token_bytes;
+    } prompts[] = {{0, 2}, {65436, 2}, {65437, 3}, {(1 << 24) - 100, 3}, {(1 << 24) - 99, 0}};
+
+    rig.has_same_prompts = true;
+    for (size_t i = 0; i < ARRAY_LEN(prompts); i++) {
+        struct link *old, *able;
+        uint64_t digest;
+
+        rig.tokens_from = prompts[i].from;
+        old = worker("d0", 2 * i + 1, abilities_own() & ~(uint64_t)ABILITY_NARROW);
+        rig_submit(&rig, 500, 5);
+        digest = rig_last(old)->tokens_digest;
+        assert_sent(old, 0, digest);
+        rig_lose(&rig, old);
+        able = worker("d0", 2 * i + 2, abilities_own()); /* which the request is sent to again */
+        router_place_queued(&rig.router);
+        assert_sent(able, prompts[i].token_bytes, digest);
+        rig_lose(&rig, able);
+        for (uint32_t k = 0; k < rig.n_clients; k++)
+            if (rig.clients[k].handle != NULL)
+                rig_cancel(&rig.clients[k]);
+    }
+}
+
+static void a_pair_of_two_versions_is_told_the_same(void **state)
+{
+    struct link *p, *d;
+
+    rig.has_same_prompts = true;
+    rig.abilities = ABILITY_STATED;
+    p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 1000);
+    rig.abilities = abilities_own();
+    d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 1000);
+    rig_submit(&rig, 500, 5);
+    assert_sent(p, 0, rig_last(d)->tokens_digest);
+    assert_sent(d, 0, rig_last(p)->tokens_digest);
+    rig_lose(&rig, p);
+    p = rig_worker(&rig, "p0", PICKER_PREFILL, 3, 1000);
+    rig_submit(&rig, 500, 5);
+    assert_sent(p, 2, rig_last(d)->tokens_digest);
+    assert_sent(d, 2, rig_last(p)->tokens_digest);
+}
+
 static void scores_come_from_one_worker_of_either_role(void **state)
 {
     struct link *p, *d;
@@ -227,6 +282,8 @@ int main(void)
         T(a_worker_that_lacks_a_bit_is_passed_over),
         T(what_nobody_knows_is_refused_by_name),
         T(who_waits_for_an_ability_is_no_obstacle),
+        T(tokens_go_in_few_bytes_to_who_can_read_them),
+        T(a_pair_of_two_versions_is_told_the_same),
         T(scores_come_from_one_worker_of_either_role),
         T(what_cannot_be_a_score_is_a_fault),
         T(a_paused_client_gets_them_in_order),

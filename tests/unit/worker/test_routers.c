@@ -242,6 +242,35 @@ static void much_news_goes_in_several_frames(void **state)
     report_free(report);
 }
 
+/* As many as the bytes hold, whatever their width; bytes left over are refused. */
+static void tokens_come_in_whatever_their_width(void **state)
+{
+    static const uint8_t packed[12] = {1, 0, 2, 0, 3, 0, 0, 1, 5, 0, 255, 255};
+    static const struct {
+        uint32_t token_bytes, n, ids[6];
+    } good[] = {{0, 3, {0x20001, 0x01000003, 0xffff0005}},
+                {2, 6, {1, 2, 3, 256, 5, 65535}},
+                {3, 4, {0x20001, 0x000300, 0x050100, 0xffff00}},
+                {4, 3, {0x20001, 0x01000003, 0xffff0005}}};
+    Baton__Submit message = BATON__SUBMIT__INIT;
+
+    message.tokens = (ProtobufCBinaryData){.data = (uint8_t *)packed, .len = sizeof(packed)};
+    message.n_prompt = 2;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        message.token_bytes = good[i].token_bytes;
+        assert_int_equal(dialled->events->on_message(dialled->arg, dialled, FRAME_SUBMIT, &message.base), 0);
+        assert_int_equal(last_command->as.submit.n_tokens, good[i].n);
+        assert_memory_equal(last_command->as.submit.tokens, good[i].ids, 4 * good[i].n);
+    }
+    assert_int_equal(n_frames, 0); /* nothing was refused */
+    message.token_bytes = 5;
+    assert_int_equal(dialled->events->on_message(dialled->arg, dialled, FRAME_SUBMIT, &message.base), 0);
+    message.token_bytes = 3;
+    message.tokens.len = 11;
+    assert_int_equal(dialled->events->on_message(dialled->arg, dialled, FRAME_SUBMIT, &message.base), 0);
+    assert_int_equal(n_frames, 2);
+}
+
 static void what_is_asked_of_the_sampler_comes_in(void **state)
 {
     Baton__Submit message = BATON__SUBMIT__INIT;
@@ -310,6 +339,7 @@ int main(void)
         T(a_single_token_does_not_overtake_its_own_request),
         T(many_single_tokens_go_in_several_frames),
         T(much_news_goes_in_several_frames),
+        T(tokens_come_in_whatever_their_width),
         T(what_is_asked_of_the_sampler_comes_in),
         T(a_new_life_ends_what_the_old_one_asked_for),
         T(a_router_has_an_epoch),

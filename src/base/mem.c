@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large memory from the kernel: KV arenas, weight buffers, shared-memory slabs.
  *
- * Length is rounded up to whole pages, and from 2 MiB on to whole huge pages at a huge-page boundary; the
- * kernel is asked to back them with huge pages, and it is no error when it does not.  Nothing here appears in
- * a core dump: it holds what clients wrote.
+ * Length is rounded up to whole pages.  From 2 MiB on a region lies at a huge-page boundary and the kernel is
+ * asked to back it with huge pages, and it is no error when it does not.  Its last huge page is whole where
+ * it is shareable, or where more than half of it was asked for; else what is over stays in small pages, since
+ * a huge one would be memory that nobody asked for: a model has a hundred regions of a few MiB.  Nothing here
+ * appears in a core dump: it holds what clients wrote.
  *
  * To get the alignment, more address space than needed is reserved without access, the mapping is put at the
  * first boundary inside, and the rest is given back:
@@ -32,6 +34,15 @@
 static size_t round_up(size_t len_bytes, size_t unit_bytes)
 {
     return (len_bytes + unit_bytes - 1) / unit_bytes * unit_bytes;
+}
+
+static size_t region_bytes(size_t len_bytes, bool is_shareable)
+{
+    size_t over_bytes = len_bytes % HUGE_BYTES;
+
+    if (len_bytes >= HUGE_BYTES && (is_shareable || over_bytes > HUGE_BYTES / 2))
+        return round_up(len_bytes, HUGE_BYTES);
+    return round_up(len_bytes, (size_t)sysconf(_SC_PAGESIZE));
 }
 
 static int open_sealed(const char *name, size_t len_bytes)
@@ -100,7 +111,7 @@ int mem_region_open(size_t len_bytes, bool is_shareable, bool is_populated, cons
 
     if (len_bytes == 0 || len_bytes > SIZE_MAX / 4)
         return E_INVAL;
-    struct mem_region region = {.len_bytes = round_up(len_bytes, align_bytes), .fd = -1};
+    struct mem_region region = {.len_bytes = region_bytes(len_bytes, is_shareable), .fd = -1};
 
     if (is_shareable) {
         region.fd = open_sealed(name, region.len_bytes);

@@ -10,7 +10,8 @@
 
 struct mem_region {
     void *base;       /* page aligned (2 MiB aligned when large) */
-    size_t len_bytes; /* what was asked for, rounded up to whole (huge) pages; all of it is usable */
+    size_t len_bytes; /* what was asked for, rounded up to whole pages, huge ones where that wastes little or
+                         it is shareable; all of it is usable */
     int fd;           /* sealed memfd (no grow, no shrink) when shareable, else -1 */
 };
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised blocks taken apart, and rows of weights as numbers.
  *
- * One reader per type brings its bits into the common form (qblk.h); numbers are made from that form in one
- * place.  This is the definition that kernels and quantisers are held against, so it is written for the eye:
- * fast readers belong to the kernels.
+ * One reader per type brings its bits into whole numbers (struct qblk_fields); numbers of the common form and
+ * floats are made from those in one place.  This is the definition that kernels and quantisers are held
+ * against.  Each weight of a model passes a reader once, when it is loaded, so readers take eight bytes at a
+ * time.
  *
  * K-quants keep a 16-bit float per 256 weights and small integers per sub-block.  Q4_K and Q5_K pack eight
  * 6-bit scales and eight 6-bit mins into 12 bytes:
@@ -39,6 +40,9 @@ _Static_assert(sizeof(struct qblk_iq4_nl) == 18, "IQ4_NL in a GGUF");
 _Static_assert(sizeof(struct qblk_iq4_xs) == 136, "IQ4_XS in a GGUF");
 _Static_assert(sizeof(struct qblk_mxfp4) == 17, "MXFP4 in a GGUF");
 
+#define EACH_BYTE 0x0101010101010101u /* times a byte: eight of it */
+enum { SIGN_BIT = 0x8000 };           /* of a 16-bit float */
+
 static const int8_t nonlinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                      1,    13,   25,  38,  53,  69,  89,  113};
 static const int8_t e2m1_twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -48,155 +52,184 @@ static uint16_t le16(const uint8_t bytes[2])
     return (uint16_t)(bytes[0] | bytes[1] << 8);
 }
 
-static float half_at(const uint8_t bytes[2])
+/* The same field of each of n bytes (a multiple of 8), eight bytes at a time.  mask: of a byte, after the
+ * shift. */
+static inline void fields(const uint8_t *bytes, unsigned n, unsigned shift, uint8_t mask, uint8_t *out)
 {
-    return f16_to_f32(le16(bytes));
-}
+    for (unsigned i = 0; i < n; i += 8) {
+        uint64_t eight;
 
-/* 32 nibbles: low ones first. */
-static void nibbles(const uint8_t bytes[16], int8_t out[32])
-{
-    for (unsigned i = 0; i < 16; i++) {
-        out[i] = (int8_t)(bytes[i] & 15);
-        out[i + 16] = (int8_t)(bytes[i] >> 4);
+        memcpy(&eight, bytes + i, 8);
+        eight = eight >> shift & mask * EACH_BYTE;
+        memcpy(out + i, &eight, 8);
     }
 }
 
-static void shift_all(int8_t *quants, unsigned n, int by)
+/* Bit `from` of each of n bytes becomes bit `to` of out's, which has it clear. */
+static inline void add_bits(const uint8_t *bytes, unsigned n, unsigned from, unsigned to, uint8_t *out)
 {
-    for (unsigned i = 0; i < n; i++)
-        quants[i] = (int8_t)(quants[i] + by);
+    for (unsigned i = 0; i < n; i += 8) {
+        uint64_t eight, sum;
+
+        memcpy(&eight, bytes + i, 8);
+        memcpy(&sum, out + i, 8);
+        sum |= (eight >> from & EACH_BYTE) << to;
+        memcpy(out + i, &sum, 8);
+    }
 }
 
-static void look_up(int8_t *quants, unsigned n, const int8_t table[16])
+/* 32 nibbles: low ones first. */
+static void nibbles(const uint8_t bytes[16], uint8_t out[32])
 {
-    for (unsigned i = 0; i < n; i++)
-        quants[i] = table[quants[i]];
+    fields(bytes, 16, 0, 15, out);
+    fields(bytes, 16, 4, 15, out + 16);
 }
 
-static void add_fifth(const uint8_t fifth[4], int8_t quants[32])
+/* Eight bytes that are a bit of this one each, the lowest first in memory. */
+static inline uint64_t spread_bits(uint8_t byte)
 {
-    for (unsigned i = 0; i < 32; i++)
-        quants[i] = (int8_t)(quants[i] | (fifth[i / 8] >> i % 8 & 1) << 4);
+    static const uint8_t bit_of[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+    uint64_t eight;
+
+    memcpy(&eight, bit_of, 8);
+    eight &= byte * EACH_BYTE;
+    return (eight + 0x7f * EACH_BYTE) >> 7 & EACH_BYTE; /* no carry: at most 0x80 + 0x7f */
+}
+
+static void add_fifth(const uint8_t fifth[4], uint8_t out[32])
+{
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t eight;
+
+        memcpy(&eight, out + 8 * i, 8);
+        eight |= spread_bits(fifth[i]) << 4;
+        memcpy(out + 8 * i, &eight, 8);
+    }
 }
 
 /* ---- 32 weights ---- */
 
-static void one_sub(const uint8_t scale[2], struct qblk_parts *out)
+static void one_sub(const uint8_t scale[2], struct qblk_fields *out)
 {
-    out->scale = half_at(scale);
+    out->scale = le16(scale);
     out->min = 0;
     out->sub_scales[0] = 1;
     out->sub_mins[0] = 0;
 }
 
-static void add_base(const uint8_t base[2], struct qblk_parts *out)
+/* A base is added where a min is taken off. */
+static void add_base(const uint8_t base[2], struct qblk_fields *out)
 {
-    out->min = -half_at(base);
+    out->min = le16(base) ^ SIGN_BIT;
     out->sub_mins[0] = 1;
 }
 
-static void parts_q4_0(const void *qblk, struct qblk_parts *out)
+static void read_q4_0(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q4_0 *q = qblk;
 
     one_sub(q->scale, out);
-    nibbles(q->low, out->quants);
-    shift_all(out->quants, 32, -8);
+    nibbles(q->low, out->u);
 }
 
-static void parts_q4_1(const void *qblk, struct qblk_parts *out)
+static void read_q4_1(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q4_1 *q = qblk;
 
     one_sub(q->scale, out);
     add_base(q->base, out);
-    nibbles(q->low, out->quants);
+    nibbles(q->low, out->u);
 }
 
-static void parts_q5_0(const void *qblk, struct qblk_parts *out)
+static void read_q5_0(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q5_0 *q = qblk;
 
     one_sub(q->scale, out);
-    nibbles(q->low, out->quants);
-    add_fifth(q->fifth, out->quants);
-    shift_all(out->quants, 32, -16);
+    nibbles(q->low, out->u);
+    add_fifth(q->fifth, out->u);
 }
 
-static void parts_q5_1(const void *qblk, struct qblk_parts *out)
+static void read_q5_1(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q5_1 *q = qblk;
 
     one_sub(q->scale, out);
     add_base(q->base, out);
-    nibbles(q->low, out->quants);
-    add_fifth(q->fifth, out->quants);
+    nibbles(q->low, out->u);
+    add_fifth(q->fifth, out->u);
 }
 
-static void parts_q8_0(const void *qblk, struct qblk_parts *out)
+static void read_q8_0(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q8_0 *q = qblk;
 
     one_sub(q->scale, out);
-    memcpy(out->quants, q->quants, sizeof(q->quants));
+    for (unsigned i = 0; i < 32; i += 8) {
+        uint64_t eight;
+
+        memcpy(&eight, q->quants + i, 8);
+        eight ^= 0x80 * EACH_BYTE; /* adds 128 to each */
+        memcpy(out->u + i, &eight, 8);
+    }
 }
 
-static void parts_iq4_nl(const void *qblk, struct qblk_parts *out)
-{
-    const struct qblk_iq4_nl *q = qblk;
-
-    one_sub(q->scale, out);
-    nibbles(q->low, out->quants);
-    look_up(out->quants, 32, nonlinear);
-}
-
-static void parts_mxfp4(const void *qblk, struct qblk_parts *out)
+static void read_mxfp4(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_mxfp4 *q = qblk;
 
-    out->scale = ldexpf(1, (int)q->exponent - 128);
+    /* 2^(exponent - 128) as a BF16, whose exponent has a bias of 127; the two smallest are subnormal. */
+    out->scale = q->exponent >= 2 ? (uint16_t)((q->exponent - 1) << 7) : (uint16_t)(0x20 << q->exponent);
     out->min = 0;
     out->sub_scales[0] = 1;
     out->sub_mins[0] = 0;
-    nibbles(q->low, out->quants);
-    look_up(out->quants, 32, e2m1_twice);
+    nibbles(q->low, out->u);
 }
 
 /* ---- 256 weights ---- */
 
 /* 64 bytes of two-bit fields in two halves: 256 numbers 0..3. */
-static void two_bits(const uint8_t bytes[64], int8_t out[256])
+static void two_bits(const uint8_t bytes[64], uint8_t out[256])
 {
-    for (unsigned i = 0; i < 256; i++)
-        out[i] = (int8_t)(bytes[i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3);
+    for (unsigned half = 0; half < 2; half++)
+        for (unsigned i = 0; i < 4; i++)
+            fields(bytes + half * 32, 32, 2 * i, 3, out + half * 128 + i * 32);
 }
 
 /* 128 bytes of nibbles in four quarters: 256 numbers 0..15. */
-static void quarter_nibbles(const uint8_t bytes[128], int8_t out[256])
+static void quarter_nibbles(const uint8_t bytes[128], uint8_t out[256])
 {
-    for (unsigned i = 0; i < 256; i++)
-        out[i] = (int8_t)(bytes[i / 64 * 32 + i % 32] >> i / 32 % 2 * 4 & 15);
+    for (unsigned quarter = 0; quarter < 4; quarter++) {
+        fields(bytes + quarter * 32, 32, 0, 15, out + quarter * 64);
+        fields(bytes + quarter * 32, 32, 4, 15, out + quarter * 64 + 32);
+    }
 }
 
-static void parts_q2_k(const void *qblk, struct qblk_parts *out)
+/* Bit r of byte b is bit `to` of number 32 r + b. */
+static void eight_bits(const uint8_t bytes[32], unsigned to, uint8_t out[256])
+{
+    for (unsigned r = 0; r < 8; r++)
+        add_bits(bytes, 32, r, to, out + r * 32);
+}
+
+static void read_q2_k(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q2_k *q = qblk;
 
-    out->scale = half_at(q->scale);
-    out->min = half_at(q->min);
+    out->scale = le16(q->scale);
+    out->min = le16(q->min);
     for (unsigned s = 0; s < 16; s++) {
         out->sub_scales[s] = (int8_t)(q->subs[s] & 15);
         out->sub_mins[s] = q->subs[s] >> 4;
     }
-    two_bits(q->quants, out->quants);
+    two_bits(q->quants, out->u);
 }
 
-static void parts_q3_k(const void *qblk, struct qblk_parts *out)
+static void read_q3_k(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q3_k *q = qblk;
 
-    out->scale = half_at(q->scale);
+    out->scale = le16(q->scale);
     out->min = 0;
     for (unsigned s = 0; s < 16; s++) {
         int low = q->subs[s % 8] >> s / 8 * 4 & 15;
@@ -205,12 +238,11 @@ static void parts_q3_k(const void *qblk, struct qblk_parts *out)
         out->sub_scales[s] = (int8_t)((low | top << 4) - 32);
         out->sub_mins[s] = 0;
     }
-    two_bits(q->quants, out->quants);
-    for (unsigned i = 0; i < 256; i++)
-        out->quants[i] = (int8_t)(out->quants[i] - ((q->third[i % 32] >> i / 32 & 1) != 0 ? 0 : 4));
+    two_bits(q->quants, out->u);
+    eight_bits(q->third, 2, out->u);
 }
 
-static void six_bit_subs(const uint8_t subs[12], struct qblk_parts *out)
+static void six_bit_subs(const uint8_t subs[12], struct qblk_fields *out)
 {
     for (unsigned s = 0; s < 4; s++) {
         out->sub_scales[s] = (int8_t)(subs[s] & 63);
@@ -220,49 +252,49 @@ static void six_bit_subs(const uint8_t subs[12], struct qblk_parts *out)
     }
 }
 
-static void parts_q4_k(const void *qblk, struct qblk_parts *out)
+static void read_q4_k(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q4_k *q = qblk;
 
-    out->scale = half_at(q->scale);
-    out->min = half_at(q->min);
+    out->scale = le16(q->scale);
+    out->min = le16(q->min);
     six_bit_subs(q->subs, out);
-    quarter_nibbles(q->quants, out->quants);
+    quarter_nibbles(q->quants, out->u);
 }
 
-static void parts_q5_k(const void *qblk, struct qblk_parts *out)
+static void read_q5_k(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q5_k *q = qblk;
 
-    out->scale = half_at(q->scale);
-    out->min = half_at(q->min);
+    out->scale = le16(q->scale);
+    out->min = le16(q->min);
     six_bit_subs(q->subs, out);
-    quarter_nibbles(q->quants, out->quants);
-    for (unsigned i = 0; i < 256; i++)
-        out->quants[i] = (int8_t)(out->quants[i] | (q->fifth[i % 32] >> i / 32 & 1) << 4);
+    quarter_nibbles(q->quants, out->u);
+    eight_bits(q->fifth, 4, out->u);
 }
 
-static void parts_q6_k(const void *qblk, struct qblk_parts *out)
+static void read_q6_k(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q6_k *q = qblk;
 
-    out->scale = half_at(q->scale);
+    out->scale = le16(q->scale);
     out->min = 0;
     memcpy(out->sub_scales, q->subs, sizeof(q->subs));
     memset(out->sub_mins, 0, sizeof(out->sub_mins));
-    two_bits(q->top, out->quants);
-    for (unsigned i = 0; i < 256; i++) {
-        int low = q->low[i / 128 * 64 + i % 64] >> i / 64 % 2 * 4 & 15;
-
-        out->quants[i] = (int8_t)((low | out->quants[i] << 4) - 32);
+    for (unsigned half = 0; half < 2; half++) {
+        fields(q->low + half * 64, 64, 0, 15, out->u + half * 128);
+        fields(q->low + half * 64, 64, 4, 15, out->u + half * 128 + 64);
     }
+    for (unsigned i = 0; i < 8; i++)
+        for (unsigned bit = 0; bit < 2; bit++)
+            add_bits(q->top + i / 4 * 32, 32, i % 4 * 2 + bit, 4 + bit, out->u + i * 32);
 }
 
-static void parts_iq4_xs(const void *qblk, struct qblk_parts *out)
+static void read_iq4_xs(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_iq4_xs *q = qblk;
 
-    out->scale = half_at(q->scale);
+    out->scale = le16(q->scale);
     out->min = 0;
     for (unsigned s = 0; s < 8; s++) {
         int low = q->subs_low[s / 2] >> s % 2 * 4 & 15;
@@ -270,36 +302,35 @@ static void parts_iq4_xs(const void *qblk, struct qblk_parts *out)
 
         out->sub_scales[s] = (int8_t)((low | top << 4) - 32);
         out->sub_mins[s] = 0;
-        nibbles(q->low + s * 16, out->quants + s * 32);
+        nibbles(q->low + s * 16, out->u + s * 32);
     }
-    look_up(out->quants, 256, nonlinear);
 }
 
 /* ---- the types ---- */
 
 static const struct codec {
     struct qblk_form form;
-    void (*parts)(const void *qblk, struct qblk_parts *out);
+    void (*read)(const void *qblk, struct qblk_fields *out);
     const int8_t *table;
 } codecs[] = {
-    [DTYPE_Q4_0] = {{32, 32, 1, -8, 7, false, false}, parts_q4_0, NULL},
-    [DTYPE_Q4_1] = {{32, 32, 1, 0, 15, true, false}, parts_q4_1, NULL},
-    [DTYPE_Q5_0] = {{32, 32, 1, -16, 15, false, false}, parts_q5_0, NULL},
-    [DTYPE_Q5_1] = {{32, 32, 1, 0, 31, true, false}, parts_q5_1, NULL},
-    [DTYPE_Q8_0] = {{32, 32, 1, -128, 127, false, false}, parts_q8_0, NULL},
-    [DTYPE_Q2_K] = {{256, 16, 16, 0, 3, true, false}, parts_q2_k, NULL},
-    [DTYPE_Q3_K] = {{256, 16, 16, -4, 3, false, false}, parts_q3_k, NULL},
-    [DTYPE_Q4_K] = {{256, 32, 8, 0, 15, true, false}, parts_q4_k, NULL},
-    [DTYPE_Q5_K] = {{256, 32, 8, 0, 31, true, false}, parts_q5_k, NULL},
-    [DTYPE_Q6_K] = {{256, 16, 16, -32, 31, false, false}, parts_q6_k, NULL},
-    [DTYPE_IQ4_NL] = {{32, 32, 1, -127, 113, false, true}, parts_iq4_nl, nonlinear},
-    [DTYPE_IQ4_XS] = {{256, 32, 8, -127, 113, false, true}, parts_iq4_xs, nonlinear},
-    [DTYPE_MXFP4] = {{32, 32, 1, -12, 12, false, true}, parts_mxfp4, e2m1_twice},
+    [DTYPE_Q4_0] = {{32, 32, 1, -8, 7, false, false}, read_q4_0, NULL},
+    [DTYPE_Q4_1] = {{32, 32, 1, 0, 15, true, false}, read_q4_1, NULL},
+    [DTYPE_Q5_0] = {{32, 32, 1, -16, 15, false, false}, read_q5_0, NULL},
+    [DTYPE_Q5_1] = {{32, 32, 1, 0, 31, true, false}, read_q5_1, NULL},
+    [DTYPE_Q8_0] = {{32, 32, 1, -128, 127, false, false}, read_q8_0, NULL},
+    [DTYPE_Q2_K] = {{256, 16, 16, 0, 3, true, false}, read_q2_k, NULL},
+    [DTYPE_Q3_K] = {{256, 16, 16, -4, 3, false, false}, read_q3_k, NULL},
+    [DTYPE_Q4_K] = {{256, 32, 8, 0, 15, true, false}, read_q4_k, NULL},
+    [DTYPE_Q5_K] = {{256, 32, 8, 0, 31, true, false}, read_q5_k, NULL},
+    [DTYPE_Q6_K] = {{256, 16, 16, -32, 31, false, false}, read_q6_k, NULL},
+    [DTYPE_IQ4_NL] = {{32, 32, 1, -127, 113, false, true}, read_q4_0, nonlinear},
+    [DTYPE_IQ4_XS] = {{256, 32, 8, -127, 113, false, true}, read_iq4_xs, nonlinear},
+    [DTYPE_MXFP4] = {{32, 32, 1, -12, 12, false, true}, read_mxfp4, e2m1_twice},
 };
 
 static const struct codec *codec_of(enum dtype type)
 {
-    return (unsigned)type < ARRAY_LEN(codecs) && codecs[type].parts != NULL ? &codecs[type] : NULL;
+    return (unsigned)type < ARRAY_LEN(codecs) && codecs[type].read != NULL ? &codecs[type] : NULL;
 }
 
 const struct qblk_form *qblk_form(enum dtype type)
@@ -316,12 +347,28 @@ const int8_t *qblk_table(enum dtype type)
     return codec != NULL ? codec->table : NULL;
 }
 
-void qblk_parts(enum dtype type, const void *qblk, struct qblk_parts *out)
+void qblk_read(enum dtype type, const void *qblk, struct qblk_fields *out)
 {
     const struct codec *codec = codec_of(type);
 
     ASSERT(codec != NULL);
-    codec->parts(qblk, out);
+    codec->read(qblk, out);
+}
+
+void qblk_parts(enum dtype type, const void *qblk, struct qblk_parts *out)
+{
+    const struct codec *codec = codec_of(type);
+    struct qblk_fields read;
+
+    ASSERT(codec != NULL);
+    codec->read(qblk, &read);
+    out->scale = type == DTYPE_MXFP4 ? bf16_to_f32(read.scale) : f16_to_f32(read.scale);
+    out->min = codec->form.has_min ? f16_to_f32(read.min) : 0;
+    memcpy(out->sub_scales, read.sub_scales, codec->form.n_subs);
+    memcpy(out->sub_mins, read.sub_mins, codec->form.n_subs);
+    for (uint32_t i = 0; i < codec->form.weights; i++)
+        out->quants[i] =
+            codec->table != NULL ? codec->table[read.u[i]] : (int8_t)(read.u[i] + codec->form.quant_low);
 }
 
 /* ---- numbers ---- */

@@ -108,6 +108,17 @@ const struct qblk_form *qblk_form(enum dtype type);
 /* The 16 integers that nibbles stand for, ascending by nibble but for MXFP4; NULL unless is_table. */
 const int8_t *qblk_table(enum dtype type);
 
+/* The same as the file has it, whole numbers only. */
+struct qblk_fields {
+    uint16_t scale;              /* bits of an F16; of MXFP4 those of a BF16 */
+    uint16_t min;                /* bits of an F16 */
+    uint8_t u[QBLK_MAX_WEIGHTS]; /* quant - quant_low, or, with is_table, an index */
+    int8_t sub_scales[QBLK_MAX_SUBS];
+    uint8_t sub_mins[QBLK_MAX_SUBS];
+};
+/* Takes one qblk apart; entries beyond the type's counts stay as they were.  The type must have a form. */
+void qblk_read(enum dtype type, const void *qblk, struct qblk_fields *out);
+
 struct qblk_parts {
     float scale;
     float min; /* 0 without has_min */
@@ -115,7 +126,7 @@ struct qblk_parts {
     int8_t sub_scales[QBLK_MAX_SUBS]; /* 1 where the type has no sub-blocks */
     uint8_t sub_mins[QBLK_MAX_SUBS];  /* 0..63 */
 };
-/* Takes one qblk apart; entries beyond the type's counts stay as they were.  The type must have a form. */
+/* As qblk_read(), in numbers of the formula. */
 void qblk_parts(enum dtype type, const void *qblk, struct qblk_parts *out);
 /* The exact scale and min of a sub-block: w = scale * quant - min. */
 static inline float qblk_sub_scale(const struct qblk_parts *parts, uint32_t sub)

@@ -54,7 +54,8 @@ struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     uint32_t rows;
     uint32_t cols;
     void *panels;
-    size_t len_bytes;
+    size_t len_bytes;    /* of the panels: what a product reads */
+    size_t region_bytes; /* of memory they are in */
 };
 
 /* True for the types that weight_pack takes. */

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 
 enum { PACK_COLS = CHUNK_COLS }; /* at once, so that their part of a panel stays in the first-level cache */
+enum { LINE_BYTES = 64 };
 
 struct packing {
     struct weight *weight;
@@ -66,6 +67,20 @@ static void pack_plain(const struct packing *packing, const void *row, char *pan
         pack_plain16(row, from, to, (uint16_t *)panel + lane);
 }
 
+/* Asks for the bytes of columns [from, from + PACK_COLS) of a panel's rows: pieces too short, in rows too far
+ * apart, for the processor to foresee. */
+static void fetch_columns(const struct packing *packing, const char *const *rows, uint32_t from)
+{
+    const struct dtype_info *info = dtype_info(packing->source);
+    const size_t begin = from / info->qblk_weights * info->qblk_bytes;
+    const size_t len = PACK_COLS / info->qblk_weights * info->qblk_bytes;
+    const size_t end = begin + len < packing->row_bytes ? begin + len : packing->row_bytes;
+
+    for (uint32_t lane = 0; lane < PANEL_ROWS && rows[lane] != NULL; lane++)
+        for (size_t at = begin; at < end; at += LINE_BYTES)
+            __builtin_prefetch(rows[lane] + at);
+}
+
 /* Columns from on of all rows of a panel. */
 static void pack_columns(const struct packing *packing, const char *const *rows, char *panel, uint32_t from)
 {
@@ -97,8 +112,10 @@ static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
 
         for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
             rows[lane] = source_row(packing, p * PANEL_ROWS + lane);
-        for (uint32_t from = 0; from < weight->cols; from += PACK_COLS)
+        for (uint32_t from = 0; from < weight->cols; from += PACK_COLS) {
+            fetch_columns(packing, rows, from + PACK_COLS);
             pack_columns(packing, rows, panel, from);
+        }
     }
 }
 
@@ -144,7 +161,8 @@ static int pack_as(enum dtype type, const struct weight_part *parts, uint32_t n_
     if (rc < 0)
         return rc;
     weight.panels = region.base;
-    weight.len_bytes = region.len_bytes;
+    weight.len_bytes = len_bytes;
+    weight.region_bytes = region.len_bytes;
     quant_lookup(type, weight.lookup);
 
     struct packing packing = {
@@ -206,7 +224,7 @@ int weight_pack_tiles(const struct kern_table *table, enum dtype type, const str
 
 void weight_fini(struct weight *weight)
 {
-    struct mem_region region = {.base = weight->panels, .len_bytes = weight->len_bytes, .fd = -1};
+    struct mem_region region = {.base = weight->panels, .len_bytes = weight->region_bytes, .fd = -1};
 
     if (weight->panels != NULL)
         mem_region_close(&region);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised rows to chunks of panels, and back.
  *
- *     qblk of a row   qblk_parts()    scale, min, small scales and mins, quants
+ *     qblk of a row   qblk_read()     scale, min, small scales and mins, u
  *                         |
  *                         v           u = quant - the lowest quant of the type, or an index to its table
  *     16 rows of u    [qblk][four][lane][4]        as kernels see them, a byte each
@@ -9,8 +9,7 @@
  *                         v           bit fields of two qblks in the rows of 64 bytes that they share
  *     chunk           u | scales                   quant_priv.h
  *
- * One chunk at a time stays in the first-level cache, and the last step works on whole rows of 64 bytes, so
- * it is the reading of the file's qblks that takes the time.
+ * One chunk at a time stays in the first-level cache, and all steps take eight bytes of u at a time or four.
  */
 #include "tensor/weight_priv.h"
 
@@ -31,18 +30,6 @@ void quant_lookup(enum dtype type, uint8_t lookup[16])
         lookup[i] = table != NULL ? (uint8_t)(table[i] + quant_form(type).zero) : 0;
 }
 
-/* For each quant + 128, what stands for it. */
-static void invert(enum dtype type, uint8_t u_of[256])
-{
-    const struct quant_form form = quant_form(type);
-    const int8_t *table = qblk_table(type);
-
-    for (int i = 0; i < 256; i++)
-        u_of[i] = (uint8_t)(i - 128 + form.zero);
-    for (int i = 0; table != NULL && i < 16; i++)
-        u_of[table[i] + 128] = (uint8_t)i;
-}
-
 static void put_u16(uint8_t *to, uint32_t lane, uint16_t value)
 {
     memcpy(to + lane * sizeof(value), &value, sizeof(value));
@@ -58,38 +45,37 @@ static size_t small_at(struct quant_form form, size_t sub, uint32_t lane)
 }
 
 /* The scales of n_subs subs from sub on: of one qblk of 32, or of 256. */
-static void pack_scales(struct quant_form form, const struct qblk_parts *parts, uint32_t sub, uint32_t n_subs,
-                        uint32_t n_qblks, uint8_t *chunk, uint32_t lane)
+static void pack_scales(struct quant_form form, const struct qblk_fields *fields, uint32_t sub,
+                        uint32_t n_subs, uint32_t n_qblks, uint8_t *chunk, uint32_t lane)
 {
     const struct quant_chunk at = quant_chunk(form, n_qblks);
     const size_t first = (size_t)sub * PANEL_ROWS;
 
     if (form.scale == SCALE_F16 || form.scale == SCALE_BF16) {
-        put_u16(chunk + at.scale + first * 2, lane,
-                form.scale == SCALE_F16 ? f32_to_f16(parts->scale) : f32_to_bf16(parts->scale));
+        put_u16(chunk + at.scale + first * 2, lane, fields->scale);
         if (form.has_min)
-            put_u16(chunk + at.min + first * 2, lane, f32_to_f16(parts->min));
+            put_u16(chunk + at.min + first * 2, lane, fields->min);
         return;
     }
     for (uint32_t s = 0; s < n_subs; s++) {
         size_t i = small_at(form, sub + s, lane);
 
         if (form.scale == SCALE_NIBBLES) {
-            chunk[at.scale + i] = (uint8_t)(parts->sub_scales[s] | parts->sub_mins[s] << 4);
+            chunk[at.scale + i] = (uint8_t)(fields->sub_scales[s] | fields->sub_mins[s] << 4);
             continue;
         }
-        chunk[at.scale + i] = (uint8_t)(parts->sub_scales[s] + SMALL_BIAS);
+        chunk[at.scale + i] = (uint8_t)(fields->sub_scales[s] + SMALL_BIAS);
         if (form.has_min)
-            chunk[at.min + i + 2] = parts->sub_mins[s];
+            chunk[at.min + i + 2] = fields->sub_mins[s];
     }
-    put_u16(chunk + at.d, lane, f32_to_f16(parts->scale));
+    put_u16(chunk + at.d, lane, fields->scale);
     if (form.has_min)
-        put_u16(chunk + at.dmin, lane, f32_to_f16(parts->min));
+        put_u16(chunk + at.dmin, lane, fields->min);
 }
 
 /* One row's share. */
-static void pack_lane(const struct quant_source *source, const uint8_t u_of[256], uint32_t lane,
-                      struct bytes_of_chunk *bytes, uint8_t *chunk)
+static void pack_lane(const struct quant_source *source, uint32_t lane, struct bytes_of_chunk *bytes,
+                      uint8_t *chunk)
 {
     const struct quant_form form = quant_form(source->type);
     const struct dtype_info *info = dtype_info(source->type);
@@ -97,16 +83,13 @@ static void pack_lane(const struct quant_source *source, const uint8_t u_of[256]
     const char *qblk = source->rows[lane] + source->k / info->qblk_weights * info->qblk_bytes;
 
     for (uint32_t q = 0; q < source->n_qblks; q += qblks_each, qblk += info->qblk_bytes) {
-        struct qblk_parts parts;
+        struct qblk_fields fields;
 
-        qblk_parts(source->type, qblk, &parts);
-        pack_scales(form, &parts, q * form.n_subs, qblks_each * form.n_subs, source->n_qblks, chunk, lane);
-        for (uint32_t i = 0; i < info->qblk_weights; i += 4) {
-            uint8_t *four = bytes->u[q][i / 4] + lane * 4; /* fours of the qblks that follow lie behind */
-
-            for (uint32_t j = 0; j < 4; j++)
-                four[j] = u_of[(uint8_t)(parts.quants[i + j] + 128)];
-        }
+        qblk_read(source->type, qblk, &fields);
+        pack_scales(form, &fields, q * form.n_subs, qblks_each * form.n_subs, source->n_qblks, chunk, lane);
+        uint8_t *four = bytes->u[q][0] + lane * 4; /* those of the qblks that follow lie behind */
+        for (uint32_t i = 0; i < info->qblk_weights; i += 4, four += FOUR_BYTES)
+            memcpy(four, fields.u + i, 4);
     }
 }
 
@@ -157,6 +140,21 @@ static uint8_t mask_of(struct place place)
     return (uint8_t)((1u << place.n) - 1);
 }
 
+/* A piece of each u of a four to its row, eight bytes at a time. */
+static void add_piece(const uint8_t u[FOUR_BYTES], struct place place, uint8_t row[FOUR_BYTES])
+{
+    const uint64_t mask = mask_of(place) * UINT64_C(0x0101010101010101);
+
+    for (uint32_t b = 0; b < FOUR_BYTES; b += 8) {
+        uint64_t eight, sum;
+
+        memcpy(&eight, u + b, 8);
+        memcpy(&sum, row + b, 8);
+        sum |= (eight >> place.from & mask) << place.bit;
+        memcpy(row + b, &sum, 8);
+    }
+}
+
 /* All u of a chunk to its rows. */
 static void pack_bits(const struct bytes_of_chunk *bytes, uint32_t n_qblks, uint32_t bits, uint8_t *out)
 {
@@ -167,13 +165,8 @@ static void pack_bits(const struct bytes_of_chunk *bytes, uint32_t n_qblks, uint
         struct place places[MAX_PLACES];
         uint32_t n = places_of(bits, four % (2 * FOURS), places);
 
-        for (uint32_t j = 0; j < n; j++) {
-            const uint8_t from = places[j].from, bit = places[j].bit, mask = mask_of(places[j]);
-            uint8_t *row = rows + (size_t)places[j].row * FOUR_BYTES;
-
-            for (uint32_t b = 0; b < FOUR_BYTES; b++)
-                row[b] |= (uint8_t)((u[b] >> from & mask) << bit);
-        }
+        for (uint32_t j = 0; j < n; j++)
+            add_piece(u, places[j], rows + (size_t)places[j].row * FOUR_BYTES);
     }
 }
 
@@ -181,12 +174,10 @@ void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk)
 {
     const struct quant_form form = quant_form(source->type);
     struct bytes_of_chunk bytes = {0};
-    uint8_t u_of[256];
 
-    invert(source->type, u_of);
     for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
         if (source->rows[lane] != NULL)
-            pack_lane(source, u_of, lane, &bytes, chunk);
+            pack_lane(source, lane, &bytes, chunk);
     pack_bits(&bytes, source->n_qblks, form.bits, chunk);
 }
 

@@ -44,6 +44,20 @@ static void regions_of_all_kinds(void **state)
     assert_int_equal(mem_region_open(SIZE_MAX / 8, true, false, "huge", &region), E_NOMEM);
 }
 
+/* A huge page for a few bytes over would be memory that nobody asked for. */
+static void little_is_wasted(void **state)
+{
+    enum { MIB = 1 << 20 };
+    struct mem_region region;
+
+    for (size_t len_bytes = 2 * MIB; len_bytes <= 8 * MIB; len_bytes += 300000) {
+        assert_int_equal(mem_region_open(len_bytes, false, false, "test", &region), 0);
+        assert_in_range(region.len_bytes, len_bytes, len_bytes + MIB - 1);
+        memset(region.base, 1, region.len_bytes);
+        mem_region_close(&region);
+    }
+}
+
 static void a_shared_region_keeps_its_size(void **state)
 {
     struct mem_region region;
@@ -140,9 +154,10 @@ static void arena_frees_what_it_keeps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(regions_of_all_kinds),     cmocka_unit_test(a_shared_region_keeps_its_size),
-        cmocka_unit_test(aligned_memory_is_zeroed), cmocka_unit_test(arena_pieces_do_not_overlap),
-        cmocka_unit_test(arena_keeps_its_limit),    cmocka_unit_test(arena_frees_what_it_keeps),
+        cmocka_unit_test(regions_of_all_kinds),           cmocka_unit_test(little_is_wasted),
+        cmocka_unit_test(a_shared_region_keeps_its_size), cmocka_unit_test(aligned_memory_is_zeroed),
+        cmocka_unit_test(arena_pieces_do_not_overlap),    cmocka_unit_test(arena_keeps_its_limit),
+        cmocka_unit_test(arena_frees_what_it_keeps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -111,6 +111,46 @@ static void parts_keep_to_the_form(void **state)
     }
 }
 
+static void a_power_of_two_comes_from_each_exponent(void **state)
+{
+    for (int exponent = 0; exponent < 256; exponent++) {
+        struct qblk_mxfp4 qblk = {.exponent = (uint8_t)exponent};
+        struct qblk_parts parts;
+
+        qblk_parts(DTYPE_MXFP4, &qblk, &parts);
+        assert_true(parts.scale == ldexpf(1, exponent - 128));
+    }
+}
+
+/* Whole numbers as files have them and numbers of the formula say the same. */
+static void fields_and_parts_agree(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (size_t t = 0; t < ARRAY_LEN(quantised); t++) {
+        const struct qblk_form *form = qblk_form(quantised[t]);
+        const int8_t *table = qblk_table(quantised[t]);
+        uint8_t qblk[256];
+        struct qblk_parts parts;
+        struct qblk_fields fields;
+
+        random_qblk(&rng, quantised[t], qblk);
+        qblk_parts(quantised[t], qblk, &parts);
+        qblk_read(quantised[t], qblk, &fields);
+        for (uint32_t i = 0; i < form->weights; i++) {
+            assert_in_range(fields.u[i], 0, table != NULL ? 15 : form->quant_high - form->quant_low);
+            assert_int_equal(parts.quants[i],
+                             table != NULL ? table[fields.u[i]] : fields.u[i] + form->quant_low);
+        }
+        assert_memory_equal(parts.sub_scales, fields.sub_scales, form->n_subs);
+        assert_memory_equal(parts.sub_mins, fields.sub_mins, form->n_subs);
+        assert_true(parts.scale ==
+                    (quantised[t] == DTYPE_MXFP4 ? bf16_to_f32(fields.scale) : f16_to_f32(fields.scale)));
+        assert_true(!form->has_min || parts.min == f16_to_f32(fields.min));
+    }
+}
+
 static void floats_are_the_doubles_rounded_once(void **state)
 {
     struct rng rng;
@@ -161,10 +201,9 @@ static void plain_rows_and_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_read_as_worked_out_elsewhere),
-        cmocka_unit_test(parts_keep_to_the_form),
-        cmocka_unit_test(floats_are_the_doubles_rounded_once),
-        cmocka_unit_test(plain_rows_and_refusals),
+        cmocka_unit_test(rows_are_read_as_worked_out_elsewhere),   cmocka_unit_test(parts_keep_to_the_form),
+        cmocka_unit_test(a_power_of_two_comes_from_each_exponent), cmocka_unit_test(fields_and_parts_agree),
+        cmocka_unit_test(floats_are_the_doubles_rounded_once),     cmocka_unit_test(plain_rows_and_refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

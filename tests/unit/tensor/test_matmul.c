@@ -450,7 +450,8 @@ static void panels_are_compact(void **state)
         struct weight weight = pack(kern_table_get("scalar"), &source, team);
         size_t file_bytes = (size_t)ROWS * COLS / info->qblk_weights * info->qblk_bytes;
 
-        assert_true((double)weight.len_bytes <= 1.08 * (double)file_bytes + (2 << 20));
+        assert_true((double)weight.len_bytes <= 1.065 * (double)file_bytes);
+        assert_true(weight.region_bytes <= weight.len_bytes + (1 << 20));
         weight_fini(&weight);
         free_source(&source);
     }

@@ -56,6 +56,7 @@ struct load_opts {
     uint32_t n_slow;    /* connections that send a head one byte at a time and never end it */
     uint32_t n_deaf;    /* streams that are never read */
     uint32_t n_prompts; /* long ones, after the measurement */
+    bool is_remote;     /* streams come from behind a network device (remote.c) */
     uint64_t measure_ns;
     const char *source; /* the project's folder: its sources are the long prompts */
     pid_t front;        /* whose memory and CPU time are looked at */

@@ -3,11 +3,12 @@
  *
  *     tests/bench/bench_streams [--streams N] [--rate R] [--workers N] [--seconds S] [--slow N] [--deaf N]
  *                               [--prompts N] [--only router|nginx] [--remote] [--steer] [--first]
- *                               [--model VOCABULARY.gguf] [--programs FOLDER]
+ *                               [--congestion NAME] [--model VOCABULARY.gguf] [--programs FOLDER]
  *
  * Run in the build folder of a machine with two cores or more.  Clients are sockets that receive over
  * loopback; --remote puts them behind a network device, where real ones are (remote.c), --steer has loopback
- * receive on the client's core (machine.c says why), --first takes precedence over other programs; all three
+ * receive on the client's core (machine.c says why), --congestion chooses TCP's congestion control of all
+ * sockets of both fronts (else it is the system's), --first takes precedence over other programs; all four
  * need root.  Starts the front on one core, everything else on another; simulated workers speak the link
  * protocol to the router, and write the same events over HTTP to nginx (proxy_buffering off).  Both fronts
  * are one process.  nginx needs two descriptors for a stream, so it gets as many streams as the limit on
@@ -54,6 +55,7 @@ struct bench {
     bool steers;          /* what loopback receives is received on the client's core */
     const char *programs; /* the folder of baton-router */
     const char *only;
+    const char *congestion; /* TCP's; NULL: the system's */
     const char *model_path;
     const char *source;
     char folder[64];
@@ -328,14 +330,21 @@ static bool take_number(struct bench *bench, int option, const char *text)
 
 static int read_options(struct bench *bench, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"streams", required_argument, NULL, 'n'},  {"rate", required_argument, NULL, 'r'},
-        {"workers", required_argument, NULL, 'w'},  {"seconds", required_argument, NULL, 's'},
-        {"slow", required_argument, NULL, 'l'},     {"deaf", required_argument, NULL, 'd'},
-        {"prompts", required_argument, NULL, 'g'},  {"remote", no_argument, NULL, 'x'},
-        {"only", required_argument, NULL, 'o'},     {"model", required_argument, NULL, 'm'},
-        {"programs", required_argument, NULL, 'p'}, {"first", no_argument, NULL, 'f'},
-        {"steer", no_argument, NULL, 't'},          {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"streams", required_argument, NULL, 'n'},
+                                            {"rate", required_argument, NULL, 'r'},
+                                            {"workers", required_argument, NULL, 'w'},
+                                            {"seconds", required_argument, NULL, 's'},
+                                            {"slow", required_argument, NULL, 'l'},
+                                            {"deaf", required_argument, NULL, 'd'},
+                                            {"prompts", required_argument, NULL, 'g'},
+                                            {"remote", no_argument, NULL, 'x'},
+                                            {"only", required_argument, NULL, 'o'},
+                                            {"model", required_argument, NULL, 'm'},
+                                            {"programs", required_argument, NULL, 'p'},
+                                            {"congestion", required_argument, NULL, 'c'},
+                                            {"first", no_argument, NULL, 'f'},
+                                            {"steer", no_argument, NULL, 't'},
+                                            {NULL, 0, NULL, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -345,6 +354,8 @@ static int read_options(struct bench *bench, int argc, char **argv)
             bench->model_path = optarg;
         else if (c == 'p')
             bench->programs = optarg;
+        else if (c == 'c')
+            bench->congestion = optarg;
         else if (c == 'f')
             bench->is_first = true;
         else if (c == 't')
@@ -363,6 +374,7 @@ static int run_both(const struct bench *bench)
 
     printf("%u streams, %.0f tokens/s each, %u groups, %u slow heads, %u deaf readers; added latency in ms\n",
            bench->n_streams, bench->rate_per_s, bench->n_workers, bench->n_slow, bench->n_deaf);
+    printf("TCP's congestion control: %s\n", machine_congestion());
     if (bench->is_remote)
         printf("streams come from behind a network device\n");
     if (bench->steers)
@@ -417,10 +429,11 @@ int main(int argc, char **argv)
         return 1;
     }
     bench.shared_bytes = sizeof(struct shared) + bench.n_streams * sizeof(struct stream_times);
-    if (bench.steers && machine_steer(CLIENT_CPU) < 0)
-        return 1;
-    status = run_both(&bench);
-    machine_steer_back();
+    status = 1;
+    if ((!bench.steers || machine_steer(CLIENT_CPU) == 0) &&
+        (bench.congestion == NULL || machine_set_congestion(bench.congestion) == 0))
+        status = run_both(&bench);
+    machine_put_back();
     clean(&bench);
     return status;
 }

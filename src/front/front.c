@@ -395,6 +395,7 @@ static int open_server(struct front *front)
                                     .metrics = front->opts.metrics,
                                     .tls = front->opts.tls,
                                     .has_h2c = front->opts.has_h2c,
+                                    .congestion = front->opts.congestion,
                                     .origins = front->opts.origins,
                                     .n_origins = front->opts.n_origins,
                                     .add_fields = add_id,

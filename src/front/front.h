@@ -43,6 +43,7 @@ struct front_opts {
     struct http_limits limits;
     struct http_tls *tls;       /* borrowed; NULL: cleartext */
     bool has_h2c;               /* HTTP/2 without TLS, with prior knowledge */
+    const char *congestion;     /* of TCP, borrowed; NULL or "": the system's */
     const char *const *origins; /* borrowed: whose pages may ask (CORS); see http/server.h */
     size_t n_origins;
     bool shares_port;           /* several fronts listen on the same address */

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "http/congestion.h"
 #include "net/addr.h"
 
 #define OLDEST_LIBEVENT 0x02010c00u
@@ -44,6 +45,8 @@ int https_check(const struct https_conf *conf, struct fault *fault)
     struct http_tls_files files = files_of(conf);
     int rc = check_pair(conf, fault);
 
+    if (rc == 0)
+        rc = http_congestion_check(conf->congestion, fault);
     return rc < 0 || !has_text(conf->certificate) ? rc : http_tls_check(&files, fault);
 }
 

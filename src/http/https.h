@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a daemon's [http] keys say about TLS, made into what http/tls.h wants; and where it may listen. */
+/* What a daemon's [http] keys say about TLS, made into what http/tls.h wants; and how it may listen. */
 #ifndef HTTP_HTTPS_H
 #define HTTP_HTTPS_H
 
@@ -10,9 +10,11 @@ struct https_conf {
     const char *certificate, *key; /* "" for none */
     int min;                       /* enum http_tls_min */
     bool has_http2;
+    const char *congestion; /* http.congestion_control */
 };
 
-/* What would keep a daemon from serving with these: half a pair, or what http_tls_check says.  Any thread. */
+/* What would keep a daemon from serving with these: half a pair, what http_tls_check or http_congestion_check
+ * says.  Any thread. */
 int https_check(const struct https_conf *conf, struct fault *fault);
 /* *out stays NULL when no certificate is configured. */
 int https_open(const struct https_conf *conf, struct ev_loop *loop, struct metrics *metrics,

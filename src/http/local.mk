@@ -2,7 +2,7 @@
 noinst_LIBRARIES += libhttp.a
 libhttp_a_SOURCES = src/http/parse.h src/http/parse_priv.h src/http/parse.c src/http/parse_response.c \
 	src/http/chunked.h src/http/chunked.c src/http/response.h src/http/response.c src/http/sse.h src/http/sse.c \
-	src/http/sse_parse.h src/http/sse_parse.c src/http/server.h src/http/server.c src/http/conn_priv.h \
+	src/http/sse_parse.h src/http/sse_parse.c src/http/congestion.h src/http/congestion.c src/http/server.h src/http/server.c src/http/conn_priv.h \
 	src/http/conn.c src/http/body.c src/http/exchange.c src/http/direct.c src/http/conn_open.c src/http/cors.c \
 	src/http/tls.h src/http/tls.c src/http/https.h src/http/https.c src/http/h2_budget.h src/http/h2_budget.c \
 	src/http/h2_priv.h src/http/h2.c src/http/h2_stream.c src/http/h2_answer.c \

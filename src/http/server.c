@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "http/congestion.h"
 #include "http/conn_priv.h"
 #include "http/response.h"
 
@@ -371,6 +372,7 @@ static int bind_one(const struct http_server *server, const struct addrinfo *inf
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
         (server->opts.shares_port && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0) ||
         (info->ai_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) < 0) ||
+        http_congestion_set(fd, server->opts.congestion) < 0 ||
         bind(fd, info->ai_addr, info->ai_addrlen) < 0 || listen(fd, LISTEN_BACKLOG) < 0) {
         int error = errno;
 
@@ -397,6 +399,9 @@ int http_server_listen(struct http_server *server, const char *address, struct f
         memmove(host, host + 1, strlen(host));
         host[strlen(host) - 1] = '\0';
     }
+    rc = http_congestion_check(server->opts.congestion, fault);
+    if (rc < 0)
+        return rc;
     rc = getaddrinfo(host[0] == '\0' || strcmp(host, "*") == 0 ? NULL : host, colon + 1, &hints, &found);
     if (rc != 0)
         return fault_set(fault, E_FORMAT, "%s: %s", address, gai_strerror(rc));

@@ -74,8 +74,9 @@ struct http_server_opts {
     struct bytes
         busy_answer;  /* borrowed: a whole raw response for connections over the limit; empty: a bare 503 */
     bool shares_port; /* SO_REUSEPORT, for several loops on one address */
-    struct http_tls *tls;       /* borrowed; NULL: cleartext.  For all listeners. */
-    bool has_h2c;               /* cleartext connections may begin with HTTP/2's preface */
+    const char *congestion; /* borrowed: TCP congestion control of connections; NULL or "": the system's */
+    struct http_tls *tls;   /* borrowed; NULL: cleartext.  For all listeners. */
+    bool has_h2c;           /* cleartext connections may begin with HTTP/2's preface */
     const char *const *origins; /* borrowed: whose pages may ask ("https://app.example", or "*") */
     size_t n_origins;           /* 0: no CORS header is ever sent */
     /* Adds what every answer has to those that the server gives without the handler (a browser's question

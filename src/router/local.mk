@@ -27,5 +27,6 @@ endif
 # Not a test: run it by hand on a quiet machine, beside nginx if that is there.
 noinst_PROGRAMS += tests/bench/bench_streams
 tests_bench_bench_streams_SOURCES = tests/bench/streams/main.c tests/bench/streams/streams.h \
-	tests/bench/streams/upstream.c tests/bench/streams/load.c tests/bench/streams/machine.c
+	tests/bench/streams/load_priv.h tests/bench/streams/load.c tests/bench/streams/machine.c \
+	tests/bench/streams/remote.c tests/bench/streams/upstream.c
 tests_bench_bench_streams_LDADD = $(link_router)

@@ -128,7 +128,8 @@ static void on_stop(void *arg)
 
 static struct https_conf https_conf(const struct router_conf *conf)
 {
-    return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2};
+    return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2,
+                               conf->congestion_control};
 }
 
 static int reload(struct daemon *daemon, struct fault *fault)
@@ -300,6 +301,7 @@ static int build_front(struct daemon *daemon, struct fault *fault)
     front_opts_init(&opts);
     opts.tls = daemon->https;
     opts.has_h2c = conf->h2c;
+    opts.congestion = conf->congestion_control;
     opts.origins = (const char *const *)conf->cors_origin.items;
     opts.n_origins = conf->cors_origin.n;
     opts.loop = daemon->router.loop;

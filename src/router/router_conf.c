@@ -32,6 +32,11 @@ static const struct config_key keys[] = {
      "Offer HTTP/2 to clients that speak TLS."},
     {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false,
      "Take HTTP/2 without TLS too, from clients (proxies) that begin with it unasked."},
+    {"http", "congestion_control", CONFIG_STR, KEY(congestion_control), "", 0, 0, NULL, false,
+     "TCP congestion control of client connections, like cubic; the kernel names what it has in "
+     "/proc/sys/net/ipv4/tcp_available_congestion_control. Empty: the system's. A small packet for every "
+     "token "
+     "costs more under bbr than under cubic."},
     {"http", "cors_origin", CONFIG_LIST, KEY(cors_origin), "", 0, 0, NULL, false,
      "Origin whose pages may ask from a browser, like https://app.example; repeat for more; * for any. None: "
      "no CORS header is sent."},

@@ -15,6 +15,7 @@ struct router_conf {
     char *tls_certificate, *tls_key;
     int tls_min; /* enum http_tls_min */
     bool http2, h2c;
+    char *congestion_control;
     struct config_list cors_origin;
     char *admin_listen;
     uint64_t http_max_body, http_max_connections, http_max_per_address;

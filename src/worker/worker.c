@@ -132,7 +132,8 @@ static void on_stop(void *arg)
 
 static struct https_conf https_conf(const struct worker_conf *conf)
 {
-    return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2};
+    return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2,
+                               conf->congestion_control};
 }
 
 static int reload(struct worker *worker, struct fault *fault)
@@ -270,6 +271,7 @@ static int build_front(struct worker *worker, struct fault *fault)
     front_opts_init(&opts);
     opts.tls = worker->https;
     opts.has_h2c = conf->h2c;
+    opts.congestion = conf->congestion_control;
     opts.origins = (const char *const *)conf->cors_origin.items;
     opts.n_origins = conf->cors_origin.n;
     opts.loop = worker->loop;

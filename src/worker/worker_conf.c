@@ -438,6 +438,11 @@
         {"http", "http2", CONFIG_BOOL, KEY(http2), "yes",                                                    \
          0,      0,       NULL,        false,      "Offer HTTP/2 to clients that speak TLS."},               \
         {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false, "Take HTTP/2 without TLS too."},     \
+        {"http",     "congestion_control",                                                                   \
+         CONFIG_STR, KEY(congestion_control),                                                                \
+         "",         0,                                                                                      \
+         0,          NULL,                                                                                   \
+         false,      "TCP congestion control of client connections, like cubic; empty: the system's."},      \
         {"http",      "cors_origin",                                                                         \
          CONFIG_LIST, KEY(cors_origin),                                                                      \
          "",          0,                                                                                     \

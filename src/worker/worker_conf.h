@@ -49,6 +49,7 @@ struct worker_conf {
     char *tls_certificate, *tls_key;
     int tls_min; /* enum http_tls_min */
     bool http2, h2c;
+    char *congestion_control;
     struct config_list cors_origin;
     uint64_t drain_timeout_ns;
     int log_level, log_format;

@@ -8,7 +8,9 @@
  * Every event of text is one token; counting them tells which token it is, and the shared table when it left.
  * So the latency includes everything between the upstream's decision to send and this process's having read
  * it: the upstream's writing, two passages through the kernel, the front, and this process's waiting for its
- * turn on a core that it shares with the upstream.  It is the same for every front. */
+ * turn on a core that it shares with the upstream.  It is the same for every front.
+ *
+ * Clients that are not sockets of this machine, and cost that core less, are in remote.c. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <glob.h>
@@ -24,35 +26,16 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "tests/bench/streams/streams.h"
+#include "tests/bench/streams/load_priv.h"
 
-#define MARK          "_delta\ndata" /* once in each event with text, and '_' once in it */
-#define MAX_OPENING   64             /* streams asked for that have not begun */
+#define MARK          "k_delta\ndata" /* once in each event with text, and 'k' once in it */
+#define MAX_OPENING   64              /* streams asked for that have not begun */
 #define HISTOGRAM_US  200000
 #define LONG_BYTES    220000
 #define MAX_LONG      100
 #define LOOK_NS       (250 * NS_PER_US)
 #define SETTLE_NS     (2 * NS_PER_S)
 #define OPEN_LIMIT_NS (60 * NS_PER_S)
-
-struct client {
-    int fd; /* -1: ended */
-    uint32_t n_events;
-    uint8_t n_matched;
-    bool has_begun;
-};
-
-struct load {
-    const struct load_opts *opts;
-    struct client *clients;
-    int epoll;
-    uint32_t n_open; /* asked for */
-    uint32_t n_begun;
-    bool is_measuring;
-    uint64_t n_events, n_lost;
-    uint32_t *histogram; /* [HISTOGRAM_US + 1], the last one for all beyond */
-    uint64_t worst_ns;
-};
 
 /* ---- asking ---- */
 
@@ -89,31 +72,54 @@ static void put_request(struct buf *out, const char *model, uint64_t seed, const
     buf_fini(&body);
 }
 
+static bool send_all(int fd, const struct buf *request)
+{
+    return send(fd, request->data, request->len_bytes, MSG_NOSIGNAL) == (ssize_t)request->len_bytes;
+}
+
+void load_put_request(const struct load *load, uint32_t i, struct buf *out)
+{
+    put_request(out, load->opts->model, i, "Count the ships that pass.");
+}
+
 static bool ask(int fd, const char *model, uint64_t seed, const char *text)
 {
     struct buf request = {0};
     bool is_sent;
 
     put_request(&request, model, seed, text);
-    is_sent = send(fd, request.data, request.len_bytes, MSG_NOSIGNAL) == (ssize_t)request.len_bytes;
+    is_sent = send_all(fd, &request);
     buf_fini(&request);
     return is_sent;
 }
 
-static int open_next(struct load *load)
+static bool ask_over_socket(struct load *load, uint32_t i)
 {
-    uint32_t i = load->n_open;
     struct client *client = &load->clients[i];
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u32 = i};
+    struct buf request = {0};
+    bool is_asked;
 
+    load_put_request(load, i, &request);
     client->fd = load_dial(load->opts->port);
-    if (client->fd < 0 || !ask(client->fd, load->opts->model, i, "Count the ships that pass.") ||
-        epoll_ctl(load->epoll, EPOLL_CTL_ADD, client->fd, &event) < 0) {
-        fprintf(stderr, "stream %u: %s\n", i, strerror(errno));
-        return -1;
+    is_asked = client->fd >= 0 && send_all(client->fd, &request) &&
+               epoll_ctl(load->epoll, EPOLL_CTL_ADD, client->fd, &event) == 0;
+    buf_fini(&request);
+    return is_asked;
+}
+
+static int open_next(struct load *load)
+{
+    uint32_t i = load->n_open++;
+
+    if (load->remote != NULL) {
+        remote_ask(load, i);
+        return 0;
     }
-    load->n_open++;
-    return 0;
+    if (ask_over_socket(load, i))
+        return 0;
+    fprintf(stderr, "stream %u: %s\n", i, strerror(errno));
+    return -1;
 }
 
 /* ---- reading ---- */
@@ -134,23 +140,6 @@ static void take_event(struct load *load, uint32_t number, uint64_t now_ns)
         load->worst_ns = now_ns - sent_ns;
 }
 
-static void take_bytes(struct load *load, uint32_t number, const char *data, size_t n, uint64_t now_ns)
-{
-    static const char mark[] = MARK;
-    struct client *client = &load->clients[number];
-    uint8_t at = client->n_matched;
-
-    for (size_t i = 0; i < n; i++) {
-        if (data[i] != mark[at]) {
-            at = data[i] == mark[0];
-        } else if (++at == sizeof(mark) - 1) {
-            take_event(load, number, now_ns);
-            at = 0;
-        }
-    }
-    client->n_matched = at;
-}
-
 static void begin(struct load *load, uint32_t number, const char *data, size_t n)
 {
     load->clients[number].has_begun = true;
@@ -161,26 +150,54 @@ static void begin(struct load *load, uint32_t number, const char *data, size_t n
     }
 }
 
+void load_take(struct load *load, uint32_t number, const char *data, size_t n, uint64_t now_ns)
+{
+    static const char mark[] = MARK;
+    struct client *client = &load->clients[number];
+    const char *end = data + n;
+    uint8_t at = client->n_matched;
+
+    if (!client->has_begun)
+        begin(load, number, data, n);
+    while (data < end) {
+        if (at == 0) {
+            data = memchr(data, mark[0], (size_t)(end - data));
+            if (data == NULL)
+                break;
+        }
+        at = *data == mark[at] ? at + 1 : *data == mark[0];
+        data++;
+        if (at == sizeof(mark) - 1) {
+            take_event(load, number, now_ns);
+            at = 0;
+        }
+    }
+    client->n_matched = at;
+}
+
+void load_lose(struct load *load, uint32_t number)
+{
+    if (load->clients[number].fd >= 0)
+        close(load->clients[number].fd);
+    load->clients[number].fd = -1;
+    load->n_lost++;
+}
+
 /* The watch is edge-triggered, so all that is there has to be read. */
 static void read_client(struct load *load, uint32_t number)
 {
-    struct client *client = &load->clients[number];
     char data[16384];
     ssize_t n;
 
     do {
-        n = recv(client->fd, data, sizeof(data), MSG_DONTWAIT);
+        n = recv(load->clients[number].fd, data, sizeof(data), MSG_DONTWAIT);
         if (n < 0 && errno == EAGAIN)
             return;
         if (n <= 0) {
-            close(client->fd);
-            client->fd = -1;
-            load->n_lost++;
+            load_lose(load, number);
             return;
         }
-        if (!client->has_begun)
-            begin(load, number, data, (size_t)n);
-        take_bytes(load, number, data, (size_t)n, clock_now_ns());
+        load_take(load, number, data, (size_t)n, clock_now_ns());
     } while (n == sizeof(data));
 }
 
@@ -190,6 +207,8 @@ static void turn(struct load *load)
     int n;
 
     clock_sleep_ns(LOOK_NS);
+    if (load->remote != NULL)
+        remote_turn(load);
     do {
         n = epoll_wait(load->epoll, events, 128, 0);
         for (int i = 0; i < n; i++)
@@ -364,7 +383,11 @@ int load_run(const struct load_opts *opts, struct load_result *out)
     memset(out, 0, sizeof(*out));
     load.clients = calloc(opts->n_streams, sizeof(*load.clients));
     load.histogram = calloc(HISTOGRAM_US + 1, sizeof(*load.histogram));
-    if (load.clients == NULL || load.histogram == NULL || load.epoll < 0 || open_all(&load) < 0)
+    if (load.clients == NULL || load.histogram == NULL || load.epoll < 0)
+        return -1;
+    for (uint32_t i = 0; i < opts->n_streams; i++)
+        load.clients[i].fd = -1;
+    if ((opts->is_remote && remote_new(&load) < 0) || open_all(&load) < 0)
         return -1;
     out->open_s = (double)(clock_now_ns() - began_ns) / 1e9;
     out->n_streams = opts->n_streams;
@@ -393,6 +416,7 @@ int load_run(const struct load_opts *opts, struct load_result *out)
     out->us[3] = (double)load.worst_ns / 1e3;
     if (strcmp(opts->model, "sim") == 0 && opts->n_prompts > 0)
         try_long(&load, out->long_ms);
+    remote_free(&load);
     free(load.clients);
     free(load.histogram);
     close(load.epoll);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the machine says of a process and of a core, and where loopback's packets are received.
+/* What the machine says of a process and of a core, and settings that are changed while the program runs.
  *
  * A packet sent over loopback is received at once, by the processor that sent it: TCP's receiving, waking the
  * reader, and the acknowledgement that comes back.  A front whose clients are elsewhere does none of that for
  * them.  Receive packet steering (RPS) can hand a device's packets to another processor before that work
- * begins; for lo it is set in one file, by root, for the whole network namespace, so it is put back at the
- * end, also when the program is interrupted. */
+ * begins; for lo it is set in one file, by root, for the whole network namespace.
+ *
+ * TCP's congestion control is set the same way, so that it is the same for every front.  Both are put back at
+ * the end, also when the program is interrupted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,9 +18,13 @@
 
 #include "tests/bench/streams/streams.h"
 
-#define STEERING "/sys/class/net/lo/queues/rx-0/rps_cpus"
+#define STEERING   "/sys/class/net/lo/queues/rx-0/rps_cpus"
+#define CONGESTION "/proc/sys/net/ipv4/tcp_congestion_control"
 
-static char steered_before[256]; /* what STEERING held; empty: it was not changed */
+static struct setting {
+    const char *path;
+    char before[256]; /* what it held; empty: it was not changed */
+} steering = {.path = STEERING}, congestion = {.path = CONGESTION};
 
 static double tick_s(unsigned long ticks)
 {
@@ -88,11 +94,11 @@ struct machine_times machine_times(pid_t pid, unsigned cpu)
     return times;
 }
 
-/* ---- steering ---- */
+/* ---- settings ---- */
 
-static int write_steering(const char *text)
+static int write_setting(const struct setting *setting, const char *text)
 {
-    int fd = open(STEERING, O_WRONLY | O_CLOEXEC);
+    int fd = open(setting->path, O_WRONLY | O_CLOEXEC);
     bool is_written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
 
     if (fd >= 0)
@@ -100,35 +106,66 @@ static int write_steering(const char *text)
     return is_written ? 0 : -1;
 }
 
-void machine_steer_back(void)
+static int read_setting(const struct setting *setting, char out[256])
 {
-    if (steered_before[0] != '\0')
-        (void)write_steering(steered_before);
-    steered_before[0] = '\0';
+    FILE *file = fopen(setting->path, "r");
+    bool is_read = file != NULL && fgets(out, 256, file) != NULL;
+
+    if (file != NULL)
+        fclose(file);
+    return is_read ? 0 : -1;
+}
+
+static void put_back(struct setting *setting)
+{
+    if (setting->before[0] != '\0')
+        (void)write_setting(setting, setting->before);
+    setting->before[0] = '\0';
+}
+
+void machine_put_back(void)
+{
+    put_back(&steering);
+    put_back(&congestion);
 }
 
 static void on_signal(int number)
 {
-    machine_steer_back();
+    machine_put_back();
     _exit(128 + number);
+}
+
+static int change(struct setting *setting, const char *text)
+{
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    signal(SIGHUP, on_signal);
+    if (read_setting(setting, setting->before) == 0 && write_setting(setting, text) == 0)
+        return 0;
+    fprintf(stderr, "%s: %s: %s\n", setting->path, text, strerror(errno));
+    setting->before[0] = '\0';
+    return -1;
 }
 
 int machine_steer(unsigned cpu)
 {
-    FILE *file = fopen(STEERING, "r");
     char mask[32];
 
-    if (file == NULL || fgets(steered_before, sizeof(steered_before), file) == NULL)
-        steered_before[0] = '\0';
-    if (file != NULL)
-        fclose(file);
     snprintf(mask, sizeof(mask), "%x", 1u << cpu);
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
-    signal(SIGHUP, on_signal);
-    if (steered_before[0] != '\0' && write_steering(mask) == 0)
-        return 0;
-    fprintf(stderr, "%s: %s\n", STEERING, strerror(errno));
-    steered_before[0] = '\0';
-    return -1;
+    return change(&steering, mask);
+}
+
+int machine_set_congestion(const char *name)
+{
+    return change(&congestion, name);
+}
+
+const char *machine_congestion(void)
+{
+    static char name[256];
+
+    if (read_setting(&congestion, name) < 0)
+        return "unknown";
+    name[strcspn(name, "\n")] = '\0';
+    return name;
 }

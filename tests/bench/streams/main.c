@@ -2,15 +2,17 @@
 /* bench_streams: ten thousand streams through baton-router, and through nginx beside it.
  *
  *     tests/bench/bench_streams [--streams N] [--rate R] [--workers N] [--seconds S] [--slow N] [--deaf N]
- *                               [--prompts N] [--only router|nginx] [--model VOCABULARY.gguf] [--programs
- * FOLDER]
- *                               [--steer] [--first]
+ *                               [--prompts N] [--only router|nginx] [--remote] [--steer] [--first]
+ *                               [--congestion NAME] [--model VOCABULARY.gguf] [--programs FOLDER]
  *
- * Run in the build folder of a machine with two cores or more.  --steer has loopback receive on the client's
- * core (machine.c says why), --first takes precedence over other programs; both need root.  Starts the front
- * on one core, everything else on another; simulated workers speak the link protocol to the router, and write
- * the same events over HTTP to nginx (proxy_buffering off).  Both fronts are one process.  nginx needs two
- * descriptors for a stream, so it gets as many streams as the limit on descriptors allows. */
+ * Run in the build folder of a machine with two cores or more.  Clients are sockets that receive over
+ * loopback; --remote puts them behind a network device, where real ones are (remote.c), --steer has loopback
+ * receive on the client's core (machine.c says why), --congestion chooses TCP's congestion control of all
+ * sockets of both fronts (else it is the system's), --first takes precedence over other programs; all four
+ * need root.  Starts the front on one core, everything else on another; simulated workers speak the link
+ * protocol to the router, and write the same events over HTTP to nginx (proxy_buffering off).  Both fronts
+ * are one process.  nginx needs two descriptors for a stream, so it gets as many streams as the limit on
+ * descriptors allows. */
 #include <errno.h>
 #include <ftw.h>
 #include <getopt.h>
@@ -48,10 +50,12 @@ struct bench {
     uint32_t n_slow, n_deaf, n_prompts;
     double rate_per_s;
     double measure_s;
+    bool is_remote;       /* streams come from behind a network device */
     bool is_first;        /* takes precedence over other programs */
     bool steers;          /* what loopback receives is received on the client's core */
     const char *programs; /* the folder of baton-router */
     const char *only;
+    const char *congestion; /* TCP's; NULL: the system's */
     const char *model_path;
     const char *source;
     char folder[64];
@@ -226,6 +230,7 @@ static int measure(const struct bench *bench, struct load_opts *load, struct loa
     load->n_slow = bench->n_slow;
     load->n_deaf = bench->n_deaf;
     load->n_prompts = bench->n_prompts;
+    load->is_remote = bench->is_remote;
     if (pid == 0)
         _exit(load_run(load, result) < 0);
     waitpid(pid, &status, 0);
@@ -293,6 +298,36 @@ static void print_row(const struct bench *bench, const char *name, const struct 
     fflush(stdout);
 }
 
+static bool take_number(struct bench *bench, int option, const char *text)
+{
+    uint32_t n = (uint32_t)strtoul(text, NULL, 10);
+
+    switch (option) {
+    case 'n':
+        bench->n_streams = n;
+        return n > 0;
+    case 'w':
+        bench->n_workers = n;
+        return n > 0;
+    case 'l':
+        bench->n_slow = n;
+        return true;
+    case 'd':
+        bench->n_deaf = n;
+        return true;
+    case 'g':
+        bench->n_prompts = n;
+        return true;
+    case 'r':
+        bench->rate_per_s = strtod(text, NULL);
+        return bench->rate_per_s > 0;
+    case 's':
+        bench->measure_s = strtod(text, NULL);
+        return bench->measure_s > 0;
+    }
+    return false;
+}
+
 static int read_options(struct bench *bench, int argc, char **argv)
 {
     static const struct option options[] = {{"streams", required_argument, NULL, 'n'},
@@ -301,58 +336,36 @@ static int read_options(struct bench *bench, int argc, char **argv)
                                             {"seconds", required_argument, NULL, 's'},
                                             {"slow", required_argument, NULL, 'l'},
                                             {"deaf", required_argument, NULL, 'd'},
+                                            {"prompts", required_argument, NULL, 'g'},
+                                            {"remote", no_argument, NULL, 'x'},
                                             {"only", required_argument, NULL, 'o'},
                                             {"model", required_argument, NULL, 'm'},
-                                            {"prompts", required_argument, NULL, 'g'},
                                             {"programs", required_argument, NULL, 'p'},
+                                            {"congestion", required_argument, NULL, 'c'},
                                             {"first", no_argument, NULL, 'f'},
                                             {"steer", no_argument, NULL, 't'},
                                             {NULL, 0, NULL, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (c) {
-        case 'n':
-            bench->n_streams = (uint32_t)strtoul(optarg, NULL, 10);
-            break;
-        case 'r':
-            bench->rate_per_s = strtod(optarg, NULL);
-            break;
-        case 'w':
-            bench->n_workers = (uint32_t)strtoul(optarg, NULL, 10);
-            break;
-        case 's':
-            bench->measure_s = strtod(optarg, NULL);
-            break;
-        case 'l':
-            bench->n_slow = (uint32_t)strtoul(optarg, NULL, 10);
-            break;
-        case 'd':
-            bench->n_deaf = (uint32_t)strtoul(optarg, NULL, 10);
-            break;
-        case 'o':
+        if (c == 'o')
             bench->only = optarg;
-            break;
-        case 'm':
+        else if (c == 'm')
             bench->model_path = optarg;
-            break;
-        case 'g':
-            bench->n_prompts = (uint32_t)strtoul(optarg, NULL, 10);
-            break;
-        case 'p':
+        else if (c == 'p')
             bench->programs = optarg;
-            break;
-        case 'f':
+        else if (c == 'c')
+            bench->congestion = optarg;
+        else if (c == 'f')
             bench->is_first = true;
-            break;
-        case 't':
+        else if (c == 't')
             bench->steers = true;
-            break;
-        default:
+        else if (c == 'x')
+            bench->is_remote = true;
+        else if (c == '?' || !take_number(bench, c, optarg))
             return -1;
-        }
     }
-    return bench->n_streams > 0 && bench->rate_per_s > 0 && bench->n_workers > 0 ? 0 : -1;
+    return 0;
 }
 
 static int run_both(const struct bench *bench)
@@ -361,6 +374,9 @@ static int run_both(const struct bench *bench)
 
     printf("%u streams, %.0f tokens/s each, %u groups, %u slow heads, %u deaf readers; added latency in ms\n",
            bench->n_streams, bench->rate_per_s, bench->n_workers, bench->n_slow, bench->n_deaf);
+    printf("TCP's congestion control: %s\n", machine_congestion());
+    if (bench->is_remote)
+        printf("streams come from behind a network device\n");
     if (bench->steers)
         printf("what loopback receives is received on the other core\n");
     print_head();
@@ -413,10 +429,11 @@ int main(int argc, char **argv)
         return 1;
     }
     bench.shared_bytes = sizeof(struct shared) + bench.n_streams * sizeof(struct stream_times);
-    if (bench.steers && machine_steer(CLIENT_CPU) < 0)
-        return 1;
-    status = run_both(&bench);
-    machine_steer_back();
+    status = 1;
+    if ((!bench.steers || machine_steer(CLIENT_CPU) == 0) &&
+        (bench.congestion == NULL || machine_set_congestion(bench.congestion) == 0))
+        status = run_both(&bench);
+    machine_put_back();
     clean(&bench);
     return status;
 }

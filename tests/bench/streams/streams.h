@@ -56,6 +56,7 @@ struct load_opts {
     uint32_t n_slow;    /* connections that send a head one byte at a time and never end it */
     uint32_t n_deaf;    /* streams that are never read */
     uint32_t n_prompts; /* long ones, after the measurement */
+    bool is_remote;     /* streams come from behind a network device (remote.c) */
     uint64_t measure_ns;
     const char *source; /* the project's folder: its sources are the long prompts */
     pid_t front;        /* whose memory and CPU time are looked at */
@@ -88,7 +89,11 @@ struct machine_times machine_times(pid_t pid, unsigned cpu);
 double machine_rss_bytes(pid_t pid);
 /* What is sent over loopback is received on that core from now on.  -1, said on stderr: not allowed. */
 int machine_steer(unsigned cpu);
-void machine_steer_back(void); /* as it was before; nothing when it was not changed */
+/* TCP's congestion control of sockets made from now on.  -1, said on stderr: not allowed, or there is none.
+ */
+int machine_set_congestion(const char *name);
+const char *machine_congestion(void); /* the one they have */
+void machine_put_back(void);          /* as all of it was before; nothing when nothing was changed */
 
 /* ---- the client ---- */
 

@@ -483,6 +483,11 @@ void picker_index_match(struct picker_index *index, const struct block_hash *has
         walk_end(&walk, (uint32_t)i);
 }
 
+bool picker_index_knows(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
+{
+    return find_live(index, hash, tag_of(index, hash), now_ns) != NULL;
+}
+
 uint32_t picker_index_sole(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
 {
     const struct index_entry *entry = find_live(index, hash, tag_of(index, hash), now_ns);

@@ -169,17 +169,27 @@ int prefix_roots_derive(const uint8_t cluster_key[32], const char *model_fingerp
     return rc;
 }
 
-size_t prefix_roots_chain(const struct prefix_roots *roots, const uint32_t *tokens, size_t n_tokens,
-                          uint32_t block_tokens, struct block_hash *hashes_out)
+void prefix_roots_extend(const struct prefix_roots *roots, struct prefix_chain *chain, size_t n_blocks)
 {
-    size_t n_blocks = block_tokens ? n_tokens / block_tokens : 0;
-    size_t n_open = block_tokens ? roots->n_public / block_tokens : 0;
+    size_t n_open = roots->n_public / chain->block_tokens;
 
     if (n_open > n_blocks)
         n_open = n_blocks;
-    chain_on(&roots->open, tokens, n_open, block_tokens, hashes_out, 0);
-    chain_on(&roots->own, tokens, n_blocks, block_tokens, hashes_out, n_open);
-    return n_blocks;
+    chain_on(&roots->open, chain->tokens, n_open, chain->block_tokens, chain->hashes, chain->n);
+    chain_on(&roots->own, chain->tokens, n_blocks, chain->block_tokens, chain->hashes,
+             chain->n > n_open ? chain->n : n_open);
+    if (chain->n < n_blocks)
+        chain->n = n_blocks;
+}
+
+size_t prefix_roots_chain(const struct prefix_roots *roots, const uint32_t *tokens, size_t n_tokens,
+                          uint32_t block_tokens, struct block_hash *hashes_out)
+{
+    struct prefix_chain chain = {.tokens = tokens, .block_tokens = block_tokens, .hashes = hashes_out};
+
+    if (block_tokens > 0)
+        prefix_roots_extend(roots, &chain, n_tokens / block_tokens);
+    return chain.n;
 }
 
 int prefix_hash_block(const struct prefix_key *key, const struct block_hash *parent, const uint32_t *tokens,

@@ -42,6 +42,16 @@ struct prefix_roots {
 /* Returns 0. */
 int prefix_roots_derive(const uint8_t cluster_key[32], const char *model_fingerprint, const char *tenant,
                         uint32_t n_public, struct prefix_roots *out);
+/* A chain under way: hashes[0, n) are there, of the blocks that tokens begin with.  Both are the caller's. */
+struct prefix_chain {
+    const uint32_t *tokens;
+    uint32_t block_tokens;
+    struct block_hash *hashes;
+    size_t n;
+};
+
+/* Goes on to n_blocks, for which hashes has room; the same roots all along.  Blocks that are there stay. */
+void prefix_roots_extend(const struct prefix_roots *roots, struct prefix_chain *chain, size_t n_blocks);
 /* As prefix_hash_chain(). */
 size_t prefix_roots_chain(const struct prefix_roots *roots, const uint32_t *tokens, size_t n_tokens,
                           uint32_t block_tokens, struct block_hash *hashes_out);

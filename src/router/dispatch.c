@@ -125,6 +125,8 @@ void router_place_queued(struct router *router)
 {
     bool is_busy[ROUTER_MAX_MODELS] = {false};
 
+    if (!list_is_empty(&router->queue))
+        router_chains_end(router);
     list_for_each_safe (node, spare, &router->queue) {
         struct gen_handle *job = container_of(node, struct gen_handle, waiting);
         size_t model = (size_t)(job->model - router->models);
@@ -192,23 +194,6 @@ static const struct gen_model *backend_model_at(void *self, size_t index)
     return NULL;
 }
 
-static int hash_prompt(struct gen_handle *job)
-{
-    struct prefix_roots roots;
-    uint32_t block_tokens = job->model->gen.block_tokens;
-    int rc;
-
-    job->hashes = calloc(job->job.n_tokens / block_tokens + 1, sizeof(*job->hashes));
-    if (job->hashes == NULL)
-        return E_NOMEM;
-    rc = prefix_roots_derive(job->router->prefix_key, job->model->gen.fingerprint, job->job.tenant,
-                             job->job.public_tokens, &roots);
-    if (rc == 0)
-        job->n_hashes =
-            prefix_roots_chain(&roots, job->job.tokens, job->job.n_tokens, block_tokens, job->hashes);
-    return rc;
-}
-
 /* The caller's bias is borrowed for the call only. */
 static int keep_bias(struct gen_handle *job)
 {
@@ -241,8 +226,9 @@ static int make_job(struct router *router, const struct gen_model *model, struct
     job->submitted_ns = clock_now_ns();
     list_init(&job->all);
     list_init(&job->waiting);
+    list_init(&job->unhashed);
     job->prefill.slot = job->decode.slot = PICKER_NONE;
-    if (keep_bias(job) < 0 || hash_prompt(job) < 0) {
+    if (keep_bias(job) < 0 || router_chain_begin(job) < 0) {
         router_job_free(job);
         return E_NOMEM;
     }
@@ -260,6 +246,7 @@ void router_job_free(struct gen_handle *job)
     if (job->router->next_job == &job->all)
         job->router->next_job = job->all.next;
     list_remove(&job->all);
+    list_remove(&job->unhashed);
     job->router->n_freed++;
     job->router->n_ended -= job->ended.is_set;
     job->router->n_unheard -= job->unheard_since_ns > 0;
@@ -325,8 +312,10 @@ static int backend_submit(void *self, const struct gen_model *model, struct gen_
     struct router *router = self;
     struct gen_handle *job;
     bool must_wait;
-    int rc = make_job(router, model, spec, &job);
+    int rc;
 
+    router_chains_end(router); /* of those before it, which may begin as it does */
+    rc = make_job(router, model, spec, &job);
     spec->tokens = NULL;
     spec->constraint = (struct buf){0};
     if (rc < 0) {
@@ -475,6 +464,7 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
         router_job_end(job, GEN_END_LENGTH); /* only the last word was missing */
         return;
     }
+    router_chain_end(job);
     if (place(job) < 0)
         enqueue(job, true);
 }

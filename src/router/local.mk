@@ -3,10 +3,10 @@ noinst_LIBRARIES += librouter.a
 librouter_a_SOURCES = src/router/router.h src/router/router.c src/router/router_priv.h \
 	src/router/router_conf.h src/router/router_conf.c src/router/dispatch.c src/router/submit.c src/router/stream.c \
 	src/router/models.c src/router/workers.c src/router/world.c src/router/status.c
-librouter_a_SOURCES += src/router/blocks.c src/router/told.c
+librouter_a_SOURCES += src/router/blocks.c src/router/told.c src/router/chain.c
 
 if HAVE_CMOCKA
-router_tests = tests/unit/router/test_abilities tests/unit/router/test_jobs tests/unit/router/test_draws tests/unit/router/test_jobs_model
+router_tests = tests/unit/router/test_abilities tests/unit/router/test_jobs tests/unit/router/test_draws tests/unit/router/test_jobs_model tests/unit/router/test_chain
 check_PROGRAMS += $(router_tests)
 TESTS += $(router_tests)
 router_rig = tests/unit/router/rig.c tests/unit/router/rig.h
@@ -14,6 +14,8 @@ tests_unit_router_test_jobs_SOURCES = tests/unit/router/test_jobs.c $(router_rig
 tests_unit_router_test_jobs_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
 tests_unit_router_test_abilities_SOURCES = tests/unit/router/test_abilities.c $(router_rig)
 tests_unit_router_test_abilities_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
+tests_unit_router_test_chain_SOURCES = tests/unit/router/test_chain.c $(router_rig)
+tests_unit_router_test_chain_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
 tests_unit_router_test_draws_SOURCES = tests/unit/router/test_draws.c $(router_rig)
 tests_unit_router_test_draws_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
 tests_unit_router_test_jobs_model_SOURCES = tests/unit/router/test_jobs_model.c $(router_rig)

@@ -62,6 +62,7 @@ static void on_tick(void *arg)
 {
     struct router *router = arg;
 
+    router_chains_end(router);
     router_place_queued(router);
     router_expire_queued(router);
     router_stream_end_unproved(router);
@@ -227,6 +228,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
 
     list_init(&router->jobs);
     list_init(&router->queue);
+    list_init(&router->unhashed);
     list_init(&router->told);
     rng_system(&router->epoch, sizeof(router->epoch));
     router->order = (uint32_t)router->epoch;

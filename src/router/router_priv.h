@@ -102,8 +102,9 @@ struct gen_handle { /* a job; the front knows it under this name; what every tok
     struct list waiting;      /* in router.queue while QUEUED */
     struct sample_bias *bias; /* job.sample.bias: ours */
     uint32_t cap_draws;
-    struct block_hash *hashes;
-    size_t n_hashes;
+    struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
+    size_t n_blocks, n_hashes; /* ... of which so many are there (chain.c) */
+    struct list unhashed;      /* in router.unhashed while some are not */
     struct picker_slots excluded;
     struct picker_slots barred; /* those, and workers that lack an ability it needs */
     uint64_t layout;            /* of the workers it was placed on last */
@@ -124,6 +125,7 @@ struct router {
     struct listener *links; /* where workers dial */
     struct link_opts link_opts;
     struct list jobs, queue;
+    struct list unhashed;  /* jobs whose chains are to be ended */
     struct list told;      /* told.c's: block events that wait */
     size_t n_told;         /* blocks among them */
     struct ev_timer *turn; /* of applying them; NULL: nobody does, but router_told_work() */
@@ -208,6 +210,13 @@ void router_job_fail(struct gen_handle *job, int status, const char *type, const
 void router_job_end(struct gen_handle *job, enum gen_end end);
 void router_job_uncharge(struct gen_handle *job, struct job_part *part);
 void router_job_free(struct gen_handle *job);
+
+/* chain.c */
+/* Hashes as much of the prompt as decides where it is placed.  E_NOMEM. */
+int router_chain_begin(struct gen_handle *job);
+/* All of it, which the index learns if the job is placed. */
+void router_chain_end(struct gen_handle *job);
+void router_chains_end(struct router *router); /* of all jobs */
 
 /* submit.c */
 int router_job_send(struct gen_handle *job,

@@ -114,7 +114,7 @@ int router_choose(struct gen_handle *job, struct picker_place *place)
     place->fleet = router->fleet;
     place->index = router->index;
     place->hashes = job->hashes;
-    place->n_hashes = job->score_next > 0 ? 0 : job->n_hashes; /* scored tokens are computed, cached or not */
+    place->n_hashes = job->n_hashes; /* what lies behind them nobody has */
     place->now_ns = clock_now_ns();
     place->request =
         (struct picker_request){.n_tokens = job->job.n_tokens,

@@ -116,6 +116,32 @@ static void block_by_block_gives_the_chain(void **state)
     }
 }
 
+/* A chain that is made in steps, wherever they end, is the one made at once. */
+static void a_chain_may_come_in_steps(void **state)
+{
+    struct prefix_roots roots;
+    struct block_hash at_once[8], steps[8];
+
+    assert_int_equal(prefix_roots_derive(cluster_key, "f", "t", 3 * 32 + 7, &roots), 0);
+    for (uint32_t n_public = 0; n_public < 9 * 32; n_public += 48) {
+        roots.n_public = n_public;
+        assert_int_equal(prefix_roots_chain(&roots, tokens, 8 * 32, 32, at_once), 8);
+        for (size_t first = 0; first <= 8; first++)
+            for (size_t second = first; second <= 8; second++) {
+                struct prefix_chain chain = {.tokens = tokens, .block_tokens = 32, .hashes = steps};
+
+                memset(steps, 0, sizeof(steps));
+                prefix_roots_extend(&roots, &chain, first);
+                assert_int_equal(chain.n, first);
+                prefix_roots_extend(&roots, &chain, second);
+                prefix_roots_extend(&roots, &chain, first); /* less than there is */
+                assert_int_equal(chain.n, second);
+                prefix_roots_extend(&roots, &chain, 8);
+                assert_memory_equal(steps, at_once, sizeof(steps));
+            }
+    }
+}
+
 /* The public part is every tenant's, what follows it is each tenant's own, and joins on to it. */
 static void a_public_beginning_is_shared(void **state)
 {
@@ -191,13 +217,10 @@ static void differs_whenever_anything_differs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_hashlib),
-        cmocka_unit_test(agrees_with_libcrypto),
-        cmocka_unit_test(both_compressions_are_sha256),
-        cmocka_unit_test(block_by_block_gives_the_chain),
-        cmocka_unit_test(a_public_beginning_is_shared),
-        cmocka_unit_test(only_full_blocks_have_hashes),
-        cmocka_unit_test(differs_whenever_anything_differs),
+        cmocka_unit_test(agrees_with_hashlib),          cmocka_unit_test(agrees_with_libcrypto),
+        cmocka_unit_test(both_compressions_are_sha256), cmocka_unit_test(block_by_block_gives_the_chain),
+        cmocka_unit_test(a_chain_may_come_in_steps),    cmocka_unit_test(a_public_beginning_is_shared),
+        cmocka_unit_test(only_full_blocks_have_hashes), cmocka_unit_test(differs_whenever_anything_differs),
     };
     return cmocka_run_group_tests_name("prefix/block_hash", tests, setup, NULL);
 }

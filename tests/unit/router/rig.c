@@ -218,6 +218,7 @@ int rig_open(struct rig *rig)
     router->next_number = 1;
     list_init(&router->jobs);
     list_init(&router->queue);
+    list_init(&router->unhashed);
     list_init(&router->told);
     if (rig->clients == NULL || metrics_new(&router->metrics) < 0 || sim_model_open(4096, &rig->sim) < 0 ||
         hashmap_new(sizeof(uint64_t), &router->by_number) < 0 ||

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much of a prompt's chain is hashed before it is placed: never so little that it would be placed
+ * otherwise, and all of it before the next one is. */
+#include "tests/unit/check.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "rig.h"
+
+#define N_BLOCKS 100
+#define N_TOKENS (32 * N_BLOCKS + 5)
+
+static struct rig rig;
+static struct link *workers[2];
+static struct block_hash whole[N_BLOCKS];
+
+static struct prefix_roots roots_of(const struct gen_handle *job)
+{
+    struct prefix_roots roots;
+
+    assert_int_equal(prefix_roots_derive(rig.router.prefix_key, job->model->gen.fingerprint, job->job.tenant,
+                                         job->job.public_tokens, &roots),
+                     0);
+    return roots;
+}
+
+static int open_rig(void **state)
+{
+    int rc = rig_open(&rig);
+    struct rig_client *client;
+    struct prefix_roots roots;
+
+    picker_index_free(rig.router.index); /* one that believes for longer than a busy machine takes */
+    if (rc < 0 || picker_index_new(1000, 3600 * NS_PER_S, &rig.router.index) < 0)
+        return -1;
+    rig.has_same_prompts = true;
+    rig.conf.local_prefill_tokens = 1000000;
+    workers[0] = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
+    client = rig_submit(&rig, N_TOKENS, 20);
+    roots = roots_of(client->handle);
+    prefix_roots_chain(&roots, client->handle->job.tokens, N_TOKENS, 32, whole);
+    return 0;
+}
+
+static int close_rig(void **state)
+{
+    rig_close(&rig);
+    return 0;
+}
+
+/* The first prompt; the others of these tests begin as it does. */
+static struct gen_handle *first(void)
+{
+    return rig.clients[0].handle;
+}
+
+static void forget_all(void)
+{
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        picker_index_forget(rig.router.index, slot);
+    picker_index_sweep(rig.router.index, 10000);
+    assert_int_equal(picker_index_count(rig.router.index), 0);
+}
+
+static void what_nobody_has_is_hashed_later(void **state)
+{
+    assert_int_equal(first()->n_blocks, N_BLOCKS);
+    assert_int_equal(first()->n_hashes, 16);
+    assert_int_equal(picker_index_count(rig.router.index), 16);
+    router_chains_end(&rig.router);
+    assert_int_equal(first()->n_hashes, N_BLOCKS);
+    assert_memory_equal(first()->hashes, whole, sizeof(whole));
+    assert_int_equal(picker_index_count(rig.router.index), N_BLOCKS);
+    router_chains_end(&rig.router); /* there is no more to do */
+    assert_int_equal(picker_index_count(rig.router.index), N_BLOCKS);
+}
+
+static void the_next_one_finds_all_of_it(void **state)
+{
+    struct rig_client *second;
+
+    second = rig_submit(&rig, N_TOKENS, 20);
+    assert_int_equal(first()->n_hashes, N_BLOCKS);
+    assert_int_equal(second->handle->n_hashes, N_BLOCKS); /* known to the end */
+    assert_true(list_is_empty(&rig.router.unhashed));
+}
+
+/* What of the prompt each worker is thought to have, by the job's hashes and by all. */
+static void assert_found_alike(const struct gen_handle *job, uint32_t n_slots)
+{
+    static struct picker_found part, all;
+    uint64_t now_ns = clock_now_ns();
+
+    memset(&part, 0, sizeof(part));
+    memset(&all, 0, sizeof(all));
+    picker_index_match(rig.router.index, job->hashes, job->n_hashes, now_ns, &part, n_slots);
+    picker_index_match(rig.router.index, whole, N_BLOCKS, now_ns, &all, n_slots);
+    assert_memory_equal(part.in_memory, all.in_memory, n_slots * sizeof(part.in_memory[0]));
+    assert_int_equal(part.n_runs, all.n_runs);
+    for (uint32_t i = 0; i < part.n_runs; i++)
+        assert_memory_equal(&part.runs[i], &all.runs[i], sizeof(part.runs[i]));
+}
+
+/* Whatever is known of it, with holes too: what is left out would have changed nothing. */
+static void nothing_that_counts_is_left_out(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 5);
+    workers[1] = rig_worker(&rig, "d1", PICKER_DECODE, 2, 10000);
+    for (int round = 0; round < 300; round++) {
+        struct gen_handle job = {.router = &rig.router, .model = first()->model, .job = first()->job};
+
+        router_chains_end(&rig.router);
+        forget_all();
+        for (int k = 0; k < 3; k++) {
+            size_t from = rng_below(&rng, 3) == 0 ? rng_below(&rng, N_BLOCKS) : 0;
+            size_t n = rng_below(&rng, N_BLOCKS - from) + 1;
+            uint32_t slot = (uint32_t)rng_below(&rng, 2);
+
+            if (rng_below(&rng, 4) == 0)
+                picker_index_learn_on_disk(rig.router.index, slot, whole + from, n, clock_now_ns());
+            else
+                picker_index_learn(rig.router.index, slot, whole + from, n, clock_now_ns());
+        }
+        job.n_prompt = N_TOKENS;
+        job.prefill.slot = job.decode.slot = PICKER_NONE;
+        list_init(&job.unhashed);
+        assert_int_equal(router_chain_begin(&job), 0);
+        assert_memory_equal(job.hashes, whole, job.n_hashes * sizeof(whole[0]));
+        assert_found_alike(&job, 2);
+        list_remove(&job.unhashed);
+        free(job.hashes);
+    }
+}
+
+static void a_job_that_went_is_not_learned(void **state)
+{
+    rig_cancel(&rig.clients[0]);
+    assert_true(list_is_empty(&rig.router.unhashed));
+    router_chains_end(&rig.router);
+    assert_int_equal(picker_index_count(rig.router.index), 16);
+}
+
+/* Sent again, it is charged and learned whole; of the worker that was lost nothing is learned any more. */
+static void a_job_that_is_sent_again_is_hashed_whole(void **state)
+{
+    workers[1] = rig_worker(&rig, "d1", PICKER_DECODE, 2, 10000);
+    rig_lose(&rig, workers[0]);
+    assert_int_equal(rig_last(workers[1])->n_tokens, N_TOKENS);
+    assert_int_equal(first()->n_hashes, N_BLOCKS);
+    assert_true(list_is_empty(&rig.router.unhashed));
+    for (uint32_t i = 0; i < N_BLOCKS; i++)
+        assert_int_equal(picker_index_sole(rig.router.index, &whole[i], clock_now_ns()),
+                         first()->decode.slot);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
+    static const struct CMUnitTest tests[] = {
+        T(what_nobody_has_is_hashed_later),          T(the_next_one_finds_all_of_it),
+        T(nothing_that_counts_is_left_out),          T(a_job_that_went_is_not_learned),
+        T(a_job_that_is_sent_again_is_hashed_whole),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

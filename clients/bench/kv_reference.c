@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the host does with the same bytes when nobody looks after them: the marks that a transport is held
- * against. */
+ * against.  Sockets, iperf3's too, have the congestion control that the transport chooses for its own
+ * (tr_listen.c), whatever the host's default is: with BBR the reference alone would be slower. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/evp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,6 +22,7 @@
 #include "base/str.h"
 #include "clients/bench/kv.h"
 
+#define CONGESTION       "cubic"
 #define CHUNK_BYTES      ((size_t)128 << 10) /* iperf3's */
 #define MAX_CONNECTIONS  8
 #define RECORD_BYTES     ((size_t)16 << 10)
@@ -48,6 +51,7 @@ static void connect_pair(int listener, int *out, int *in)
     socklen_t len_bytes = sizeof(address);
 
     *out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(*out, IPPROTO_TCP, TCP_CONGESTION, CONGESTION, sizeof(CONGESTION) - 1); /* who sends decides */
     if (*out < 0 || getsockname(listener, (struct sockaddr *)&address, &len_bytes) != 0 ||
         connect(*out, (struct sockaddr *)&address, sizeof(address)) != 0)
         kv_die("no connection over loopback: %m");
@@ -183,7 +187,8 @@ uint64_t kv_reference_iperf3(const struct kv_bench *bench)
 {
     char port[8], n[8];
     char *const server[] = {"iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", port, NULL};
-    char *const client[] = {"iperf3", "-c", "127.0.0.1", "-p", port, "-P", n, "-t", "1", "-J", NULL};
+    char *const client[] = {"iperf3", "-c", "127.0.0.1", "-p",       port, "-P", n,
+                            "-t",     "1",  "-C",        CONGESTION, "-J", NULL};
     uint16_t number;
     pid_t server_pid, client_pid = -1;
     double bytes_per_s = 0;

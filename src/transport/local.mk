@@ -39,10 +39,12 @@ TESTS += tests/conformance/test_transport_peers
 tests_conformance_test_transport_peers_SOURCES = tests/conformance/test_transport_peers.c $(conformance_sources)
 tests_conformance_test_transport_peers_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
 if HAVE_VERBS
-check_PROGRAMS += tests/unit/transport/test_rdma
-TESTS += tests/unit/transport/test_rdma
+check_PROGRAMS += tests/unit/transport/test_rdma tests/unit/transport/test_rdma_names
+TESTS += tests/unit/transport/test_rdma tests/unit/transport/test_rdma_names
 tests_unit_transport_test_rdma_SOURCES = tests/unit/transport/test_rdma.c $(conformance_sources)
 tests_unit_transport_test_rdma_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
+tests_unit_transport_test_rdma_names_SOURCES = tests/unit/transport/test_rdma_names.c $(conformance_sources)
+tests_unit_transport_test_rdma_names_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
 endif
 tests_conformance_test_transport_users_SOURCES = tests/conformance/test_transport_users.c $(conformance_sources)
 tests_conformance_test_transport_users_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)

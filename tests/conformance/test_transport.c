@@ -537,8 +537,7 @@ static void nodes_may_go_at_any_moment(void **state)
     }
 }
 
-/* Arguments: a pattern of tests to run (all). */
-int main(int argc, char **argv)
+static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_arrive_where_they_belong),
@@ -554,9 +553,16 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_flood_meets_back_pressure),
         cmocka_unit_test(nodes_may_go_at_any_moment),
     };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+/* Arguments: a pattern of tests to run (all). */
+int main(int argc, char **argv)
+{
     bool is_rdma_alone;
     unsigned n_rdma = world_rdma_cases(&is_rdma_alone);
-    int n_failed = 0;
+    int n_failed;
 
     log_setup("test_transport", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     if (argc > 1)
@@ -565,10 +571,6 @@ int main(int argc, char **argv)
         large.geometry.piece_bytes = 8192;
         n_rdma = 1; /* what the connection beside it is encrypted with makes no difference to a device */
     }
-    for (unsigned i = is_rdma_alone ? n_kind_cases : 0; i < n_kind_cases + n_rdma; i++) {
-        world_begin(i < n_kind_cases ? &kind_cases[i] : &rdma_cases[i - n_kind_cases]);
-        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
-    }
-    tls_context_free(world_tls());
-    return n_failed;
+    n_failed = is_rdma_alone ? 0 : world_run(kind_cases, n_kind_cases, run_all);
+    return n_failed + world_run(rdma_cases, n_rdma, run_all);
 }

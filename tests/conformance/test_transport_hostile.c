@@ -447,8 +447,7 @@ static void bad_announcements_are_refused(void **state)
     assert_all_poison(worker);
 }
 
-/* Arguments: a pattern of tests to run (all). */
-int main(int argc, char **argv)
+static int run_all(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
@@ -461,16 +460,16 @@ int main(int argc, char **argv)
         CASE(bad_descriptors_are_refused),        CASE(a_flood_of_descriptors_is_not_kept),
         CASE(bad_announcements_are_refused),
     };
-    int n_failed = 0;
 
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+/* Arguments: a pattern of tests to run (all). */
+int main(int argc, char **argv)
+{
     log_setup("test_transport_hostile", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to the raw side's sockets by itself */
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    for (unsigned i = 0; i < n_kind_cases; i++) {
-        world_begin(&kind_cases[i]);
-        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
-    }
-    tls_context_free(world_tls());
-    return n_failed;
+    return world_run(kind_cases, n_kind_cases, run_all);
 }

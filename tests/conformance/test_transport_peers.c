@@ -374,7 +374,7 @@ static const struct kind_case *kind_named(const char *name)
     return rdma_cases;
 }
 
-int main(int argc, char **argv)
+static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_sender_writes_no_more),
@@ -382,8 +382,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(as_many_tickets_as_there_may_be),
         cmocka_unit_test(a_thousand_rounds_leave_nothing),
     };
-    int n_failed = 0;
 
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
     log_setup("test_transport_peers", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     signal(SIGPIPE, SIG_IGN);
     world_rdma_cases(&is_real_rdma);
@@ -395,10 +399,5 @@ int main(int argc, char **argv)
     }
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    for (unsigned i = 0; i < (is_real_rdma ? 1 : n_kind_cases); i++) {
-        world_begin(is_real_rdma ? rdma_cases : &kind_cases[i]);
-        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
-    }
-    tls_context_free(world_tls());
-    return n_failed;
+    return is_real_rdma ? world_run(rdma_cases, 1, run_all) : world_run(kind_cases, n_kind_cases, run_all);
 }

@@ -164,8 +164,7 @@ static void a_receiver_that_talks_nonsense_is_left(void **state)
     end_victim(&victim);
 }
 
-/* Arguments: a pattern of tests to run (all). */
-int main(int argc, char **argv)
+static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_receiver_without_the_key_gets_nothing),
@@ -174,16 +173,16 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_receiver_may_reject),
         cmocka_unit_test(a_receiver_that_talks_nonsense_is_left),
     };
-    int n_failed = 0;
 
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+/* Arguments: a pattern of tests to run (all). */
+int main(int argc, char **argv)
+{
     log_setup("test_transport_receivers", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to the raw side's sockets by itself */
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    for (unsigned i = 0; i < n_kind_cases; i++) {
-        world_begin(&kind_cases[i]);
-        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
-    }
-    tls_context_free(world_tls());
-    return n_failed;
+    return world_run(kind_cases, n_kind_cases, run_all);
 }

@@ -101,20 +101,19 @@ static void other_users_may_send(void **state)
     worker_free(receiver);
 }
 
-int main(int argc, char **argv)
+static int run_all(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(other_users_may_send)};
-    int n_failed = 0;
 
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
     log_setup("test_transport_users", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     if (argc == 4 && strcmp(argv[1], "--send") == 0) {
         kind_now = &kind_cases[atoi(argv[2])];
         return send_as_nobody(atoi(argv[3]));
     }
-    for (unsigned i = 0; i < n_kind_cases; i++) {
-        world_begin(&kind_cases[i]);
-        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
-    }
-    tls_context_free(world_tls());
-    return n_failed;
+    return world_run(kind_cases, n_kind_cases, run_all);
 }

@@ -30,19 +30,28 @@ const struct kind_case rdma_cases[] = {
 };
 const struct kind_case *kind_now = kind_cases;
 
-void world_begin(const struct kind_case *kind)
+static struct tls_context *tls; /* one for all workers */
+
+int world_run(const struct kind_case *kinds, unsigned n_kinds, int (*run_all)(void))
 {
-    kind_now = kind;
-    printf("---- %s\n", kind->name);
-    fflush(stdout);
+    int n_failed = 0;
+
+    for (unsigned i = 0; i < n_kinds; i++) {
+        kind_now = &kinds[i];
+        printf("---- %s\n", kind_now->name);
+        fflush(stdout);
+        n_failed += run_all();
+    }
+    tls_context_free(tls);
+    tls = NULL;
+    return n_failed;
 }
+
 const uint64_t world_layout = UINT64_C(0x1122334455667788);
 const uint8_t world_key[32] = {9, 8, 7};
 
 struct tls_context *world_tls(void)
 {
-    static struct tls_context *tls;
-
     if (tls == NULL)
         assert_int_equal(tls_context_new(world_key, NULL, &tls), 0);
     return tls;

@@ -25,8 +25,10 @@ extern const struct verbs *const world_verbs; /* a fake device; NULL: built with
 /* Of rdma_cases: none without libibverbs.  With BATON_TEST_RDMA=ADDRESS in the environment the system's own
  * devices are used, at that address, and is_alone says that nothing else is wanted. */
 unsigned world_rdma_cases(bool *is_alone);
-extern const struct kind_case *kind_now;        /* the one being tested */
-void world_begin(const struct kind_case *kind); /* it is this one from now on; the log says so */
+extern const struct kind_case *kind_now; /* the one being tested */
+/* Runs a group of tests for each of these kinds, and what the tests share is freed: main's last act.  How
+ * many failed. */
+int world_run(const struct kind_case *kinds, unsigned n_kinds, int (*run_all)(void));
 
 struct worker {
     struct tr_node *node;

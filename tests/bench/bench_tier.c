@@ -113,7 +113,7 @@ static void run(const char *path, size_t block_bytes, uint32_t n_blocks)
             struct block_hash hash = hash_of(number);
             int rc;
 
-            while ((rc = kv_tier_write(tier, id, &hash, 0)) == E_AGAIN)
+            while ((rc = kv_tier_write(tier, KV_TENANT_NONE, id, &hash, 0)) == E_AGAIN)
                 n_open -= wait_for(tier, n_open > 0);
             ASSERT(rc == 0);
             n_open++;

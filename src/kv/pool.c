@@ -430,8 +430,7 @@ void kv_clear(struct kv_pool *pool)
 
 /* ---- the tier below ---- */
 
-bool kv_save_next(struct kv_pool *pool, kv_block_id *id_out, struct block_hash *hash_out,
-                  uint64_t *keep_ns_out)
+bool kv_save_next(struct kv_pool *pool, struct kv_save *out)
 {
     kv_block_id id = pool->opts.has_tier ? pool->unsaved.oldest : KV_BLOCK_NONE;
 
@@ -441,9 +440,10 @@ bool kv_save_next(struct kv_pool *pool, kv_block_id *id_out, struct block_hash *
     pool->blocks[id].n_refs = 1;
     pool->blocks[id].is_saved = true;
     kv_lease(pool, id);
-    *id_out = id;
-    *hash_out = pool->hashes[id];
-    *keep_ns_out = pool->shares.places[id].keep_ns;
+    *out = (struct kv_save){.id = id,
+                            .hash = pool->hashes[id],
+                            .tenant = pool->shares.all[pool->blocks[id].share].tenant,
+                            .keep_ns = pool->shares.places[id].keep_ns};
     return true;
 }
 

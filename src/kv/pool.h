@@ -122,11 +122,17 @@ void kv_unshare(struct kv_pool *pool, const struct block_hash *hash);
 void kv_lease(struct kv_pool *pool, kv_block_id id);
 void kv_unlease(struct kv_pool *pool, kv_block_id id);
 
+struct kv_save { /* a block to be saved */
+    kv_block_id id;
+    struct block_hash hash;
+    kv_tenant tenant; /* whom it counts for; KV_TENANT_NONE: also of one without a place of his own */
+    uint64_t keep_ns; /* as of kv_keep(); 0: not marked */
+};
+
 /* With a tier: the cached block that waits longest to be saved, and is not held otherwise.  It gets a
  * reference and a lease, until kv_save_end() says that its bytes were read.  It is offered once, unless
  * has_failed (and it is cached still or again).  False: none waits. */
-bool kv_save_next(struct kv_pool *pool, kv_block_id *id_out, struct block_hash *hash_out,
-                  uint64_t *keep_ns_out);
+bool kv_save_next(struct kv_pool *pool, struct kv_save *out);
 void kv_save_end(struct kv_pool *pool, kv_block_id id, bool has_failed);
 /* A sealed block came from the tier: it need not be saved. */
 void kv_set_saved(struct kv_pool *pool, kv_block_id id);

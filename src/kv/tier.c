@@ -2,15 +2,11 @@
 /* The disk tier as its user sees it: the index, the segments, and what is under way.
  *
  *     index      hash -> slot of a segment
- *     segments   least recently used first; up to three take slots, one for each retention
+ *     segments   least recently used first; which come and go is for tier_room.c to say
+ *     shares     whose they are (tier_share.c)
  *
- *            slots given out            full             no room, lifetime over      no job on it
- *     OPEN ------------------> OPEN ----------> CLOSED ----------------------> LEAVING ----------> deleted
- *
- * A segment counts with all that it may come to take from when it is begun, and until its file is gone: the
- * folder never holds more than it may.  Segments are small against the whole, so what leaves is not much at
- * a time, and a log needs no compaction: what is still wanted of a segment that leaves is in the pool, from
- * where it is written again, or is not wanted much.
+ * A log needs no compaction: what is still wanted of a segment that leaves is in the pool, from where it is
+ * written again, or is not wanted much.
  *
  * A slot is in the index from the call that writes it, so that nothing is written twice, but is read only
  * when the write is done.
@@ -21,20 +17,22 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/rng.h"
 #include "kv/tier_priv.h"
 
 /* A segment that leaves is taken out of the index slot by slot: TIER_MAX_SLOTS is what the caller's thread
  * may be kept for, some milliseconds. */
-#define SEGMENTS_AIM     16  /* a full folder has about so many */
-#define SEGMENTS_MIN     8   /* and room for so many at least */
-#define SEGMENTS_MAX     256 /* small ones, of many restarts: each holds a descriptor */
+#define SEGMENTS_AIM     256 /* a full folder has about so many: a share, of 64 at most, is a few of them */
+#define SEGMENT_LEAST    (UINT64_C(1) << 16) /* or less for one block: head and table are small against it */
+#define BLOCKS_LEAST     8                   /* there is room for so many, each in a segment of its own */
+#define FILES_LEAST      64
+#define FILES_PART       4 /* of the descriptors that this process may have, one in so many */
 #define REST_NS          (30 * NS_PER_S)
 #define KEPT_NS          (300 * NS_PER_S) /* marks for longer are long ones */
 #define READ_BYTES_PER_S (500.0 * 1e6)    /* of a thread, until measured */
@@ -42,35 +40,55 @@
 
 /* ---- open and close ---- */
 
+/* How many files there may be: they shall not take the descriptors that connections want. */
+static uint64_t max_files(void)
+{
+    struct rlimit limit;
+    uint64_t n = TIER_MAX_FILES;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / FILES_PART < n)
+        n = limit.rlim_cur / FILES_PART;
+    return n > FILES_LEAST ? n : FILES_LEAST;
+}
+
+static uint64_t greatest(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static int check(const struct kv_tier_opts *opts, struct kv_tier *tier, struct fault *fault)
 {
     struct tier_head one = {.n_slots = 1, .payload_bytes = tier->payload_bytes};
-    uint64_t slot_bytes = tier->payload_bytes + TIER_ENTRY_BYTES, n;
+    uint64_t slot_bytes = tier->payload_bytes + TIER_ENTRY_BYTES, aim_bytes, n;
 
     if (opts->n_readers == 0 || opts->n_readers > TIER_MAX_READERS || tier->payload_bytes == 0 ||
         tier->payload_bytes > TIER_MAX_PAYLOAD)
         return fault_set(fault, E_INVAL, "a tier cannot have such blocks or threads");
-    if (opts->size_bytes < SEGMENTS_MIN * tier_segment_bytes(&one, 1))
+    if (opts->size_bytes < BLOCKS_LEAST * tier_segment_bytes(&one, 1))
         return fault_set(fault, E_INVAL, "the disk tier wants %llu bytes at least for blocks of %llu",
-                         (unsigned long long)(SEGMENTS_MIN * tier_segment_bytes(&one, 1)),
+                         (unsigned long long)(BLOCKS_LEAST * tier_segment_bytes(&one, 1)),
                          (unsigned long long)tier->payload_bytes);
-    n = (opts->size_bytes / SEGMENTS_AIM - 2 * TIER_TABLE_AT) / slot_bytes;
-    if (opts->size_bytes / SEGMENTS_AIM < 2 * TIER_TABLE_AT || n == 0)
-        n = 1;
+    tier->least_bytes = opts->size_bytes / max_files();
+    aim_bytes = greatest(greatest(opts->size_bytes / SEGMENTS_AIM, SEGMENT_LEAST), tier->least_bytes);
+    n = (aim_bytes - 2 * TIER_TABLE_AT + slot_bytes / 2) / slot_bytes;
+    n = n > 0 ? n : 1;
     tier->slots_per_segment = n < TIER_MAX_SLOTS ? (uint32_t)n : TIER_MAX_SLOTS;
     return 0;
 }
 
 static int open_parts(struct kv_tier *tier, struct fault *fault)
 {
+    uint8_t nobody[TIER_TENANT_BYTES];
     int rc = check(&tier->opts, tier, fault);
 
     if (rc < 0)
         return rc;
-    if (tier_generation(tier->opts.key, tier->opts.generation, tier->generation) < 0 ||
+    if (tier_tenant(tier->opts.key, KV_TENANT_NONE, nobody) < 0 ||
+        tier_generation(tier->opts.key, tier->opts.generation, tier->generation) < 0 ||
         hashmap_new(sizeof(struct block_hash), &tier->index) < 0 ||
-        mailbox_new(2 * (TIER_MAX_READING + TIER_MAX_WRITING + SEGMENTS_MAX), &tier->done) < 0)
+        mailbox_new(2 * (TIER_MAX_READING + TIER_MAX_WRITING + TIER_MAX_FILES), &tier->done) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
+    tier_shares_init(&tier->shares, nobody);
     tier->dir = tier_folder_open(tier->opts.path, fault);
     if (tier->dir < 0)
         return tier->dir;
@@ -129,22 +147,9 @@ void kv_tier_close(struct kv_tier *tier)
     free(tier);
 }
 
-/* ---- segments ---- */
+/* ---- for all files ---- */
 
-/* By last use: those found in a folder come in the order of their names. */
-void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment)
-{
-    struct list *at = tier->segments.prev;
-
-    while (at != &tier->segments &&
-           container_of(at, struct tier_segment, all)->used_unix_ns > segment->used_unix_ns)
-        at = at->prev;
-    list_insert_before(at->next, &segment->all);
-    tier->total_bytes += segment->file_bytes;
-    tier->counts.n_segments++;
-}
-
-static int post(struct kv_tier *tier, struct tier_segment *segment, const struct tier_job *what)
+int tier_post(struct kv_tier *tier, struct tier_segment *segment, const struct tier_job *what)
 {
     struct tier_job *job = malloc(sizeof(*job));
     int rc;
@@ -160,28 +165,13 @@ static int post(struct kv_tier *tier, struct tier_segment *segment, const struct
     return rc;
 }
 
-static void drop_when_quiet(struct kv_tier *tier, struct tier_segment *segment)
-{
-    if (segment->is_leaving && segment->n_jobs == 0)
-        (void)post(tier, segment, &(struct tier_job){.kind = TIER_JOB_DROP}); /* else with the next expire */
-}
-
-static void close_head(struct kv_tier *tier, struct tier_segment *segment)
-{
-    if (!segment->is_open)
-        return;
-    segment->is_open = false;
-    tier->open[segment->head.retention] = NULL;
-    (void)post(tier, segment, &(struct tier_job){.kind = TIER_JOB_FINISH});
-}
-
 static void tell(const struct kv_tier *tier, const struct tier_slot *slot, bool is_here)
 {
     if (tier->opts.on_block != NULL)
         tier->opts.on_block(tier->opts.on_block_arg, &slot->entry.hash, is_here);
 }
 
-static void forget(struct kv_tier *tier, struct tier_slot *slot)
+void tier_forget(struct kv_tier *tier, struct tier_slot *slot)
 {
     if (slot->segment == NULL)
         return;
@@ -190,106 +180,6 @@ static void forget(struct kv_tier *tier, struct tier_slot *slot)
     slot->segment = NULL;
     if (!slot->is_writing)
         tell(tier, slot, false);
-}
-
-static void leave(struct kv_tier *tier, struct tier_segment *segment)
-{
-    if (segment->is_open) {
-        segment->is_open = false;
-        tier->open[segment->head.retention] = NULL;
-    }
-    tier->counts.n_dropped += segment->n_there;
-    for (uint32_t i = 0; segment->slots != NULL && i < segment->n_used; i++)
-        forget(tier, &segment->slots[i]);
-    segment->is_leaving = true;
-    tier->leaving_bytes += segment->file_bytes;
-    drop_when_quiet(tier, segment);
-}
-
-/* 0: of another generation, 1: plain or lapsed, and so on.  The lower the sooner it goes. */
-static unsigned class_of(const struct tier_segment *segment, uint64_t now_unix_ns)
-{
-    if (segment->slots == NULL)
-        return 0;
-    return 1 + (segment->wanted_unix_ns > now_unix_ns ? (unsigned)segment->head.retention : 0);
-}
-
-/* The first to go of those that are wanted no more than that; among equals not the one that is being filled.
- */
-static struct tier_segment *next_to_leave(const struct kv_tier *tier, unsigned most_class)
-{
-    uint64_t now_unix_ns = clock_unix_ns();
-    struct tier_segment *best = NULL;
-    unsigned best_rank = 2 * most_class + 2;
-
-    list_for_each (node, &tier->segments) {
-        struct tier_segment *segment = container_of(node, struct tier_segment, all);
-        unsigned rank = 2 * class_of(segment, now_unix_ns) + segment->is_open;
-
-        if (!segment->is_leaving && rank < best_rank) {
-            best = segment;
-            best_rank = rank;
-        }
-    }
-    return best;
-}
-
-/* Whether so many bytes may be begun.  What is in their way and wanted no more leaves.  E_AGAIN: it has not
- * gone yet. E_FULL: all that is there is wanted more. */
-static int make_room(struct kv_tier *tier, uint64_t more_bytes, unsigned most_class)
-{
-    struct tier_segment *segment;
-
-    while (tier->total_bytes - tier->leaving_bytes + more_bytes > tier->opts.size_bytes) {
-        segment = next_to_leave(tier, most_class);
-        if (segment == NULL)
-            return E_FULL;
-        leave(tier, segment);
-    }
-    if (tier->counts.n_segments >= SEGMENTS_MAX && tier->leaving_bytes == 0) {
-        segment = next_to_leave(tier, most_class);
-        if (segment == NULL)
-            return E_FULL;
-        leave(tier, segment);
-    }
-    return tier->total_bytes + more_bytes > tier->opts.size_bytes || tier->counts.n_segments >= SEGMENTS_MAX
-               ? E_AGAIN
-               : 0;
-}
-
-static int begin_segment(struct kv_tier *tier, enum tier_retention retention)
-{
-    struct tier_head head = {.n_slots = tier->slots_per_segment,
-                             .payload_bytes = tier->payload_bytes,
-                             .made_unix_ns = clock_unix_ns(),
-                             .retention = retention};
-    uint64_t file_bytes = tier_segment_bytes(&head, head.n_slots);
-    struct tier_segment *segment;
-    int rc = make_room(tier, file_bytes, 1 + (unsigned)retention);
-
-    if (rc < 0)
-        return rc;
-    segment = calloc(1, sizeof(*segment));
-    if (segment == NULL)
-        return E_NOMEM;
-    memcpy(head.generation, tier->generation, sizeof(head.generation));
-    rng_system(head.salt, sizeof(head.salt));
-    *segment = (struct tier_segment){.head = head,
-                                     .number = tier->next_number,
-                                     .fd = -1,
-                                     .slots = calloc(head.n_slots, sizeof(*segment->slots)),
-                                     .file_bytes = file_bytes,
-                                     .used_unix_ns = head.made_unix_ns,
-                                     .is_open = true};
-    list_init(&segment->all);
-    if (segment->slots == NULL || tier_segment_key(tier->opts.key, &head, segment->key) < 0) {
-        tier_segment_free(segment);
-        return E_NOMEM;
-    }
-    tier->next_number++;
-    tier_segment_add(tier, segment);
-    tier->open[retention] = segment;
-    return 0;
 }
 
 /* ---- reading and writing ---- */
@@ -308,12 +198,51 @@ static enum tier_retention retention_of(uint64_t wanted_unix_ns, uint64_t now_un
     return wanted_unix_ns - now_unix_ns <= KEPT_NS ? TIER_KEPT : TIER_KEPT_LONG;
 }
 
-int kv_tier_write(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash,
+/* Where this tenant's files count. */
+static int place_of(struct kv_tier *tier, kv_tenant tenant, unsigned *at_out)
+{
+    uint8_t digest[TIER_TENANT_BYTES];
+    int rc;
+
+    *at_out = tier_shares_find(&tier->shares, tenant);
+    if (*at_out != TIER_NO_PLACE)
+        return 0;
+    rc = tier_tenant(tier->opts.key, tenant, digest);
+    if (rc < 0)
+        return rc;
+    *at_out = tier_shares_place(&tier->shares, digest);
+    tier_shares_name(&tier->shares, *at_out, tenant);
+    return 0;
+}
+
+/* Into the index and to the writer. */
+static int send_write(struct kv_tier *tier, struct tier_slot *slot, kv_block_id id)
+{
+    struct tier_segment *segment = slot->segment;
+    struct tier_job job = {
+        .kind = TIER_JOB_WRITE, .id = id, .entry = slot->entry, .makes_file = !segment->is_begun};
+    int rc = hashmap_put(tier->index, &slot->entry.hash, slot, NULL);
+
+    if (rc < 0) {
+        slot->segment = NULL;
+        return rc;
+    }
+    segment->n_there++;
+    rc = tier_post(tier, segment, &job);
+    if (rc < 0)
+        tier_forget(tier, slot); /* the slot is lost, no more */
+    else
+        segment->is_begun = true;
+    return rc;
+}
+
+int kv_tier_write(struct kv_tier *tier, kv_tenant tenant, kv_block_id id, const struct block_hash *hash,
                   uint64_t wanted_unix_ns)
 {
     uint64_t now_unix_ns = clock_unix_ns();
-    enum tier_retention retention = retention_of(wanted_unix_ns, now_unix_ns);
-    struct tier_job job = {.kind = TIER_JOB_WRITE, .id = id};
+    struct tier_segment *segment;
+    struct tier_slot *slot;
+    unsigned at = 0;
     int rc;
 
     if (hashmap_get(tier->index, hash) != NULL)
@@ -322,36 +251,28 @@ int kv_tier_write(struct kv_tier *tier, kv_block_id id, const struct block_hash 
         return E_CLOSED;
     if (tier->counts.n_writing >= TIER_MAX_WRITING)
         return E_AGAIN;
-    rc = tier->open[retention] == NULL ? begin_segment(tier, retention) : 0;
-    if (rc < 0)
+    rc = place_of(tier, tenant, &at);
+    if (rc == 0)
+        rc = tier_slot_take(tier, at, retention_of(wanted_unix_ns, now_unix_ns), &slot);
+    if (rc < 0) {
+        tier->counts.n_refused += rc == E_FULL;
         return rc;
-
-    struct tier_segment *segment = tier->open[retention];
-    struct tier_slot *slot = &segment->slots[segment->n_used];
-    *slot = (struct tier_slot){.segment = segment, .is_writing = true};
-    slot->entry = (struct tier_entry){.slot = segment->n_used,
+    }
+    segment = slot->segment;
+    slot->entry = (struct tier_entry){.slot = segment->n_used - 1,
                                       .hash = *hash,
                                       .written_unix_ns = now_unix_ns,
                                       .wanted_unix_ns = wanted_unix_ns};
-    job.makes_file = segment->n_used == 0;
-    job.entry = slot->entry;
-    rc = hashmap_put(tier->index, &slot->entry.hash, slot, NULL);
-    if (rc < 0)
-        return rc;
-    segment->n_there++;
-    rc = post(tier, segment, &job);
-    if (rc < 0) {
-        forget(tier, slot);
-        return rc;
+    rc = send_write(tier, slot, id);
+    if (rc == 0) {
+        tier->counts.n_writing++;
+        if (wanted_unix_ns > segment->wanted_unix_ns)
+            segment->wanted_unix_ns = wanted_unix_ns;
+        use(tier, segment);
     }
-    segment->n_used++;
-    tier->counts.n_writing++;
-    if (wanted_unix_ns > segment->wanted_unix_ns)
-        segment->wanted_unix_ns = wanted_unix_ns;
-    use(tier, segment);
     if (segment->n_used == segment->head.n_slots)
-        close_head(tier, segment);
-    return 0;
+        tier_segment_close(tier, segment);
+    return rc;
 }
 
 static struct tier_slot *find(const struct kv_tier *tier, const struct block_hash *hash)
@@ -407,7 +328,7 @@ int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *
     if (tier->counts.n_reading >= TIER_MAX_READING)
         return E_AGAIN;
     job.entry = slot->entry;
-    rc = post(tier, slot->segment, &job);
+    rc = tier_post(tier, slot->segment, &job);
     if (rc < 0)
         return rc;
     tier->counts.n_reading++;
@@ -441,11 +362,11 @@ static void on_written(struct kv_tier *tier, const struct tier_job *job)
     }
     tier->counts.n_write_failed++;
     rest(tier, "write", job->result);
-    forget(tier, slot);
+    tier_forget(tier, slot);
     if (job->segment->is_open)
-        close_head(tier, job->segment);
+        tier_segment_close(tier, job->segment);
     if (job->segment->n_there == 0 && !job->segment->is_leaving)
-        leave(tier, job->segment);
+        tier_segment_leave(tier, job->segment);
 }
 
 static void on_read(struct kv_tier *tier, const struct tier_job *job)
@@ -466,20 +387,14 @@ static void on_read(struct kv_tier *tier, const struct tier_job *job)
         tier->counts.n_damaged++;
     log_warn("kv_disk_block_lost", LOG_ERR(job->result), LOG_U64("segment", job->segment->number),
              LOG_U64("slot", job->entry.slot));
-    forget(tier, &job->segment->slots[job->entry.slot]);
+    tier_forget(tier, &job->segment->slots[job->entry.slot]);
 }
 
 static void on_dropped(struct kv_tier *tier, struct tier_segment *segment, int result)
 {
-    if (result < 0) {
+    if (result < 0)
         rest(tier, "delete", result);
-        return; /* it counts still, and is tried again by kv_tier_expire() */
-    }
-    tier->total_bytes -= segment->file_bytes;
-    tier->leaving_bytes -= segment->file_bytes;
-    tier->counts.n_segments--;
-    list_remove(&segment->all);
-    tier_segment_free(segment);
+    tier_segment_dropped(tier, segment, result);
 }
 
 bool kv_tier_poll(struct kv_tier *tier, struct kv_tier_event *out)
@@ -505,7 +420,7 @@ bool kv_tier_poll(struct kv_tier *tier, struct kv_tier_event *out)
         if (job->kind == TIER_JOB_DROP)
             on_dropped(tier, segment, job->result);
         else
-            drop_when_quiet(tier, segment);
+            tier_segment_drop(tier, segment);
         free(job);
     }
     return is_event;
@@ -513,18 +428,19 @@ bool kv_tier_poll(struct kv_tier *tier, struct kv_tier_event *out)
 
 void kv_tier_expire(struct kv_tier *tier)
 {
+    const struct tier_wish made_smaller = {.at = TIER_NO_PLACE, .size_bytes = tier->opts.size_bytes};
     uint64_t now_unix_ns = clock_unix_ns(), lifetime_ns = tier->opts.lifetime_ns;
 
     list_for_each_safe (node, spare, &tier->segments) {
         struct tier_segment *segment = container_of(node, struct tier_segment, all);
 
         if (segment->is_leaving)
-            drop_when_quiet(tier, segment);
+            tier_segment_drop(tier, segment);
         else if (lifetime_ns > 0 && now_unix_ns > segment->used_unix_ns &&
                  now_unix_ns - segment->used_unix_ns > lifetime_ns && segment->wanted_unix_ns <= now_unix_ns)
-            leave(tier, segment);
+            tier_segment_leave(tier, segment);
     }
-    (void)make_room(tier, 0, TIER_N_RETENTIONS); /* a size that was made smaller */
+    (void)tier_make_room(tier, &made_smaller);
 }
 
 /* ---- looking ---- */
@@ -538,14 +454,10 @@ void kv_tier_counts(const struct kv_tier *tier, struct kv_tier_counts *out)
 {
     *out = tier->counts;
     out->n_blocks = hashmap_count(tier->index);
+    out->n_tenants = tier_shares_tenants(&tier->shares);
     out->used_bytes = 0;
-    list_for_each (node, &tier->segments) {
-        const struct tier_segment *segment = container_of(node, struct tier_segment, all);
-
-        out->used_bytes += segment->slots != NULL && segment->n_used > 0
-                               ? tier_segment_bytes(&segment->head, segment->n_used)
-                               : segment->file_bytes;
-    }
+    list_for_each (node, &tier->segments)
+        out->used_bytes += container_of(node, const struct tier_segment, all)->file_bytes;
     out->is_resting = clock_now_ns() < tier->rests_until_ns;
     out->read_bytes_per_s = reader_bytes_per_s(tier) * tier->opts.n_readers;
 }

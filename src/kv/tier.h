@@ -10,11 +10,14 @@
  * and close: work is handed to threads, results come out of kv_tier_poll().  The arena's bytes of a block are
  * read by a write, and written by a read, until its event was polled: lease the block until then.
  *
- * A log: records are only appended, to the newest segment of their retention.  When kv_tier_opts.size_bytes
- * is reached, whole segments leave: those of other generations (of another model, layout, version or key)
- * first, then plain ones and those whose marks have all run out, then those marked for five minutes, then
- * those marked for an hour; among equals the one not used for longest.  Nothing leaves for what is wanted
- * less.
+ * A log: records are only appended, to the newest segment of their tenant and retention.  When
+ * kv_tier_opts.size_bytes is reached, whole segments leave: those of other generations (of another model,
+ * layout, version or key) first.  The disk is divided into equal shares among the tenants that have segments
+ * on it; who needs room takes it from tenants that have more than their share, the one with most first, then
+ * from his own (tier_share.c has the rule in full).  Of a tenant's segments plain ones and those whose marks
+ * have all run out leave first, then those marked for five minutes, then those marked for an hour; among
+ * equals the one not used for longest.  Nothing of one's own leaves for what is wanted less, nor anything of
+ * others for one who has his share.
  *
  * Nothing that a disk does is an error of the caller's: what cannot be written is not saved, what cannot be
  * read (or does not bear its seal) is forgotten, and both are counted.  After failed I/O the tier rests for
@@ -22,13 +25,14 @@
  *
  * Durability: nothing waits for fsync, and nothing needs it to be right: a record is believed only when its
  * entry's check and its payload's tag hold.  A process that is killed loses what had not been handed to the
- * kernel; a host that loses power may also lose what the kernel had not yet written (segments are synced when
- * full). */
+ * kernel; a host that loses power may also lose what the kernel had not yet written (full segments are
+ * synced, all together each time that a sixteenth of size_bytes was filled). */
 #ifndef KV_TIER_H
 #define KV_TIER_H
 
 #include "base/fault.h"
 #include "kv/layout.h"
+#include "kv/pool.h"
 #include "prefix/block_hash.h"
 
 struct kv_tier;
@@ -71,8 +75,10 @@ struct kv_tier_counts {
     uint64_t n_write_failed, n_read_failed;    /* I/O */
     uint64_t n_damaged;                        /* seals that did not hold */
     uint64_t n_dropped;                        /* blocks of segments that left */
+    uint64_t n_refused;                        /* not saved since nothing may go for them */
     uint64_t n_blocks, used_bytes;             /* there now; bytes with those of other generations */
     uint32_t n_segments, n_writing, n_reading; /* now */
+    uint32_t n_tenants;                        /* the disk is shared among, now */
     bool is_resting;                           /* after failed I/O */
     double read_bytes_per_s; /* of all readers together, as seen lately; before the first read a guess */
 };
@@ -94,10 +100,11 @@ uint32_t kv_tier_peek(const struct kv_tier *tier, const struct block_hash *hashe
 void kv_tier_each(const struct kv_tier *tier, uint32_t most,
                   void (*visit)(void *arg, const struct block_hash *hash), void *arg);
 
-/* Saves a block, wanted until then (ns since 1970; 0: not marked).  E_EXISTS (it is there, or on its way; the
- * mark is not told), E_AGAIN (as many are under way as may), E_FULL (all that is
- * there is wanted more), E_CLOSED (the tier rests), E_NOMEM. */
-int kv_tier_write(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash,
+/* Saves a block, which counts for this tenant, wanted until then (ns since 1970; 0: not marked).  E_EXISTS
+ * (it is there, or on its way; whose it is and its mark stay), E_AGAIN (as many are under way as may, or what
+ * makes room is being read), E_FULL (there is only what others have within their shares, and what he wants
+ * more), E_CLOSED (the tier rests), E_NOMEM. */
+int kv_tier_write(struct kv_tier *tier, kv_tenant tenant, kv_block_id id, const struct block_hash *hash,
                   uint64_t wanted_unix_ns);
 /* Reads one into block id.  E_NOT_FOUND, E_AGAIN, E_NOMEM. */
 int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash, void *user);

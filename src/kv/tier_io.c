@@ -119,6 +119,9 @@ static int drop(struct kv_tier *tier, struct tier_segment *segment)
     tier_name_print(segment->number, name);
     if (unlinkat(tier->dir, name, 0) < 0 && errno != ENOENT)
         return E_IO;
+    if (segment->fd >= 0)
+        close(segment->fd); /* here, so that the room is there for what is written next */
+    segment->fd = -1;
     return 0;
 }
 

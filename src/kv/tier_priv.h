@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the disk tier's files share.
  *
- *   tier.c       the caller's side: index, segments, what leaves, what is under way
+ *   tier.c       the caller's side: the index, and what is under way
+ *   tier_room.c  segments: how they come, what they count with, which leave
+ *   tier_share.c tenants, and from whom room is taken
  *   tier_scan.c  what a folder holds when it is opened
  *   tier_io.c    the threads, and each job's system calls
  *   tier_seal.c  keys, sealing and opening of payloads
@@ -19,11 +21,13 @@
 #include "base/mailbox.h"
 #include "kv/tier.h"
 #include "kv/tier_record.h"
+#include "kv/tier_share.h"
 
 enum {
     TIER_MAX_READERS = 32,
     TIER_MAX_READING = 4096,
     TIER_MAX_WRITING = KV_TIER_WRITES,
+    TIER_MAX_FILES = 1024, /* each holds a descriptor */
     TIER_KEY_BYTES = 32
 };
 
@@ -38,11 +42,15 @@ struct tier_segment {
     uint32_t n_used;         /* slots given out */
     uint32_t n_there;        /* slots that the index leads to */
     uint32_t n_jobs;         /* under way */
-    uint64_t file_bytes;     /* what it may come to take */
+    unsigned share;          /* a place in kv_tier.shares; not while it leaves, nor of another generation */
+    uint64_t file_bytes;     /* what it takes with the slots given out, or what was found */
+    uint64_t charged_bytes;  /* what it counts with */
     uint64_t wanted_unix_ns; /* the latest mark in it */
     uint64_t used_unix_ns;
-    bool is_open;    /* takes more slots */
-    bool is_leaving; /* not in the index any more; dropped when no job is left */
+    bool is_begun;    /* the job that makes its file was sent */
+    bool is_unsynced; /* full, and FINISH was not sent */
+    bool is_open;     /* takes more slots */
+    bool is_leaving;  /* not in the index any more; dropped when no job is left */
 };
 
 struct tier_slot {
@@ -83,10 +91,13 @@ struct kv_tier {
     int dir;
     struct hashmap *index; /* block_hash -> tier_slot */
     struct list segments;
-    struct tier_segment *open[TIER_N_RETENTIONS];
+    struct tier_segment *open[TIER_PLACES][TIER_N_RETENTIONS];
+    struct tier_shares shares;
     uint64_t next_number;
-    uint64_t total_bytes;                             /* of all segments' file_bytes */
-    uint64_t leaving_bytes;                           /* of those that leave */
+    uint64_t least_bytes;                             /* a segment counts with so many, however few it has */
+    uint64_t total_bytes;                             /* what all count with whose deletion was not begun */
+    uint64_t leaving_bytes;                           /* of these, what leaves */
+    uint64_t unsynced_bytes;                          /* of full segments */
     struct tier_thread threads[1 + TIER_MAX_READERS]; /* the first writes */
     uint32_t next_reader;
     struct mailbox *done;
@@ -97,8 +108,22 @@ struct kv_tier {
 };
 
 /* ---- tier.c ---- */
-void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment);
 void tier_segment_free(struct tier_segment *segment); /* closes its file */
+/* Sends a job like this one.  E_NOMEM, E_AGAIN. */
+int tier_post(struct kv_tier *tier, struct tier_segment *segment, const struct tier_job *what);
+void tier_forget(struct kv_tier *tier, struct tier_slot *slot); /* the index leads to it no more */
+
+/* ---- tier_room.c ---- */
+void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment);
+void tier_segment_close(struct kv_tier *tier, struct tier_segment *segment); /* it takes no more slots */
+void tier_segment_leave(struct kv_tier *tier, struct tier_segment *segment);
+void tier_segment_drop(struct kv_tier *tier, struct tier_segment *segment); /* if it leaves and is quiet */
+void tier_segment_dropped(struct kv_tier *tier, struct tier_segment *segment, int result);
+/* Whether so many bytes may be begun.  What is in their way and may go leaves.  E_AGAIN: it is being read and
+ * has not gone yet.  E_FULL: nothing of what is there may go for it. */
+int tier_make_room(struct kv_tier *tier, const struct tier_wish *wish);
+/* A slot in a segment of this place.  E_AGAIN, E_FULL, E_NOMEM. */
+int tier_slot_take(struct kv_tier *tier, unsigned at, enum tier_retention retention, struct tier_slot **out);
 
 /* ---- tier_scan.c ---- */
 int tier_folder_open(const char *path, struct fault *fault); /* a locked descriptor */
@@ -111,6 +136,7 @@ int tier_send(struct kv_tier *tier, struct tier_job *job); /* takes it; E_AGAIN:
 
 /* ---- tier_seal.c ---- */
 int tier_generation(const uint8_t key[TIER_KEY_BYTES], const char *text, uint8_t out[TIER_GENERATION_BYTES]);
+int tier_tenant(const uint8_t key[TIER_KEY_BYTES], kv_tenant tenant, uint8_t out[TIER_TENANT_BYTES]);
 int tier_segment_key(const uint8_t key[TIER_KEY_BYTES], const struct tier_head *head,
                      uint8_t out[TIER_KEY_BYTES]);
 void *tier_cipher_new(void);

@@ -15,7 +15,9 @@
 
 #define HEAD_MAGIC     "batonkv1"
 #define ENTRY_MAGIC    "slot"
-#define HEAD_CHECK_AT  88
+#define HEAD_CHECK_AT  88 /* of what all versions have */
+#define TENANT_AT      96
+#define ALL_CHECK_AT   112 /* of this one's */
 #define ENTRY_CHECK_AT 56
 #define ALIGN          UINT64_C(4096)
 
@@ -35,6 +37,8 @@ void tier_head_pack(const struct tier_head *head, uint8_t out[TIER_HEAD_BYTES])
     put_u64(out + 72, head->made_unix_ns);
     put_u32(out + 80, (uint32_t)head->retention);
     put_u64(out + HEAD_CHECK_AT, XXH3_64bits(out, HEAD_CHECK_AT));
+    memcpy(out + TENANT_AT, head->tenant, TIER_TENANT_BYTES);
+    put_u64(out + ALL_CHECK_AT, XXH3_64bits(out, ALL_CHECK_AT));
 }
 
 int tier_head_unpack(struct bytes image, struct tier_head *out)
@@ -48,10 +52,13 @@ int tier_head_unpack(struct bytes image, struct tier_head *out)
         return E_FORMAT;
     if (get_u32(image.data + 8) != TIER_VERSION)
         return E_VERSION;
+    if (get_u64(image.data + ALL_CHECK_AT) != XXH3_64bits(image.data, ALL_CHECK_AT))
+        return E_FORMAT;
     head.n_slots = get_u32(image.data + 12);
     head.payload_bytes = get_u64(image.data + 16);
     memcpy(head.generation, image.data + 24, TIER_GENERATION_BYTES);
     memcpy(head.salt, image.data + 40, TIER_SALT_BYTES);
+    memcpy(head.tenant, image.data + TENANT_AT, TIER_TENANT_BYTES);
     head.made_unix_ns = get_u64(image.data + 72);
     if (head.n_slots == 0 || head.n_slots > TIER_MAX_SLOTS || head.payload_bytes == 0 ||
         head.payload_bytes > TIER_MAX_PAYLOAD || get_u32(image.data + 80) >= TIER_N_RETENTIONS)

@@ -6,7 +6,7 @@
  *     payload  slot 0 | slot 1 | ...      each payload_bytes, from the next multiple of 4096 on
  *
  *   head   0  8  "batonkv1"                  entry   0  4  "slot"
- *          8  4  version, 1                          4  4  number of the slot
+ *          8  4  version, 2                          4  4  number of the slot
  *         12  4  slots                               8 16  hash of the block
  *         16  8  payload bytes of a slot            24  8  written, ns since 1970
  *         24 16  generation                         32  8  wanted until, ns since 1970; 0: not marked
@@ -15,13 +15,19 @@
  *         80  4  retention                          first 8 bytes
  *         84  4  0
  *         88  8  XXH3 of bytes [0, 88)
- *         96 32  0
+ *         96 16  tenant
+ *        112  8  XXH3 of bytes [0, 112)
+ *        120  8  0
  *
- * All numbers little endian.  A generation is a digest of all that decides what a payload's bytes mean
- * (model, layout, numerics, version, keys): a segment of another one is told apart by it and not read.
+ * All numbers little endian.  The first 96 bytes mean the same in every version, so that each can tell a
+ * segment of another from one that is damaged: that is kept, this is deleted.  Version 1 had no tenant.
+ *
+ * A generation is a digest of all that decides what a payload's bytes mean (model, layout, numerics, version,
+ * keys): a segment of another one is told apart by it and not read.
+ * A tenant is a keyed digest of whom the segment's blocks count for (tier_share.h).
  *
  * A payload is a block's pieces, layer by layer, under AES-256-GCM.  The key is the segment's own (derived
- * from the store's with the salt), the nonce is the slot's number, the first 40 bytes of the entry are
+ * from the store's with salt and tenant), the nonce is the slot's number, the first 40 bytes of the entry are
  * authenticated with it.  A slot is written at most once in the life of its segment, also when the write
  * failed, and nobody appends to a segment that an earlier process began: so no nonce is used twice.
  *
@@ -37,7 +43,7 @@
 #include "prefix/block_hash.h"
 
 enum {
-    TIER_VERSION = 1,
+    TIER_VERSION = 2,
     TIER_HEAD_BYTES = 128,
     TIER_TABLE_AT = 4096,
     TIER_ENTRY_BYTES = 64,
@@ -45,6 +51,7 @@ enum {
     TIER_TAG_BYTES = 16,
     TIER_SALT_BYTES = 32,
     TIER_GENERATION_BYTES = 16,
+    TIER_TENANT_BYTES = 16,
     TIER_MAX_SLOTS = 16384
 };
 #define TIER_MAX_PAYLOAD (UINT64_C(1) << 32)
@@ -56,6 +63,7 @@ struct tier_head {
     uint64_t payload_bytes;
     uint8_t generation[TIER_GENERATION_BYTES];
     uint8_t salt[TIER_SALT_BYTES];
+    uint8_t tenant[TIER_TENANT_BYTES];
     uint64_t made_unix_ns;
     enum tier_retention retention;
 };

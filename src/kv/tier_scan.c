@@ -5,10 +5,11 @@
  *     no head, or a bad one   deleted: nothing in it can be found
  *     of another version,     kept unread, first to leave when room is needed: who goes back to what wrote
  *     or generation           them finds his blocks again
- *     ours                    its table is read: a few KiB for hundreds of MiB of blocks
+ *     ours                    its table is read: a few KiB for many MiB of blocks
  *
  * Nothing is appended to a segment that was found (tier_record.h says why).  A block that stands in two
- * segments is that of the younger one. */
+ * segments is that of the younger one.  Whose a segment is stands in its head as a digest; who that is turns
+ * out when the tenant comes again. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -83,29 +84,38 @@ static int index_slot(struct kv_tier *tier, struct tier_segment *segment, const 
     return 0;
 }
 
+/* Slots whose payloads the file is long enough for: there is no room for more of them in memory either. */
+static uint32_t slots_in(const struct tier_head *head, uint64_t file_bytes)
+{
+    uint64_t n = file_bytes < tier_payload_at(head, 0)
+                     ? 0
+                     : (file_bytes - tier_payload_at(head, 0)) / head->payload_bytes;
+
+    return n < head->n_slots ? (uint32_t)n : head->n_slots;
+}
+
 static int read_table(struct kv_tier *tier, struct tier_segment *segment, uint64_t file_bytes)
 {
-    size_t table_bytes = (size_t)segment->head.n_slots * TIER_ENTRY_BYTES;
-    uint8_t *table = calloc(1, table_bytes);
+    uint32_t n_slots = slots_in(&segment->head, file_bytes);
+    size_t table_bytes = (size_t)n_slots * TIER_ENTRY_BYTES;
+    uint8_t *table = malloc(table_bytes > 0 ? table_bytes : 1);
     int rc = 0;
 
-    segment->slots = calloc(segment->head.n_slots, sizeof(*segment->slots));
+    segment->slots = calloc(n_slots > 0 ? n_slots : 1, sizeof(*segment->slots));
     if (table == NULL || segment->slots == NULL) {
         free(table);
         return E_NOMEM;
     }
-    /* A file that ends in its table has no payload, so no entry of use either. */
     if (load(segment->fd, table, table_bytes, TIER_TABLE_AT)) {
-        for (uint32_t i = 0; rc == 0 && i < segment->head.n_slots; i++) {
+        for (uint32_t i = 0; rc == 0 && i < n_slots; i++) {
             struct tier_entry entry;
             struct bytes image = bytes_of(table + (size_t)i * TIER_ENTRY_BYTES, TIER_ENTRY_BYTES);
 
-            if (tier_entry_unpack(image, i, segment->head.salt, &entry) == 0 &&
-                tier_segment_bytes(&segment->head, i + 1) <= file_bytes)
+            if (tier_entry_unpack(image, i, segment->head.salt, &entry) == 0)
                 rc = index_slot(tier, segment, &entry);
         }
     }
-    segment->n_used = segment->head.n_slots;
+    segment->n_used = n_slots;
     free(table);
     return rc;
 }
@@ -158,10 +168,13 @@ static int scan_file(struct kv_tier *tier, uint64_t number, const char *name)
     close(fd);
     if (rc < 0)
         return rc;
-    if (segment != NULL)
+    if (segment != NULL) {
+        if (segment->slots != NULL)
+            segment->share = tier_shares_place(&tier->shares, segment->head.tenant);
         tier_segment_add(tier, segment);
-    else if (unlinkat(tier->dir, name, 0) == 0)
+    } else if (unlinkat(tier->dir, name, 0) == 0) {
         log_info("kv_disk_deleted", LOG_STR("file", name), LOG_STR("reason", "no block of use"));
+    }
     return 0;
 }
 

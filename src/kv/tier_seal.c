@@ -2,11 +2,13 @@
 /* Keys of the disk tier, sealing and opening of payloads.
  *
  *     generation   = first 16 bytes of HMAC-SHA-256(store's key, "generation" | text)
- *     segment key  = HMAC-SHA-256(store's key, "segment" | generation | salt)
+ *     tenant       = first 16 bytes of HMAC-SHA-256(store's key, "tenant" | its number, little endian)
+ *     segment key  = HMAC-SHA-256(store's key, "segment" | generation | salt | tenant)
  *     payload, tag = AES-256-GCM(segment key, nonce = slot number, aad = first 40 bytes of the entry, pieces)
  *
  * Prompts can be told from their KV, so what goes to a disk is sealed with a key that is not on it.  The tag
- * is what makes a payload believed, whatever a crash or a disk did to it.
+ * is what makes a payload believed, whatever a crash or a disk did to it.  A tenant's number follows from its
+ * name, so on disk stands a digest of it that nobody without the key can make.
  *
  * Pieces of the arena are fed to the cipher one by one: there is no copy between arena and file but the
  * sealed one. */
@@ -42,13 +44,26 @@ int tier_generation(const uint8_t key[TIER_KEY_BYTES], const char *text, uint8_t
     return rc;
 }
 
+int tier_tenant(const uint8_t key[TIER_KEY_BYTES], kv_tenant tenant, uint8_t out[TIER_TENANT_BYTES])
+{
+    uint8_t image[6 + 8] = "tenant", digest[32];
+    int rc;
+
+    put_u64(image + 6, tenant);
+    rc = mac(key, bytes_of(image, sizeof(image)), digest);
+    if (rc == 0)
+        memcpy(out, digest, TIER_TENANT_BYTES);
+    return rc;
+}
+
 int tier_segment_key(const uint8_t key[TIER_KEY_BYTES], const struct tier_head *head,
                      uint8_t out[TIER_KEY_BYTES])
 {
-    uint8_t image[7 + TIER_GENERATION_BYTES + TIER_SALT_BYTES] = "segment";
+    uint8_t image[7 + TIER_GENERATION_BYTES + TIER_SALT_BYTES + TIER_TENANT_BYTES] = "segment";
 
     memcpy(image + 7, head->generation, TIER_GENERATION_BYTES);
     memcpy(image + 7 + TIER_GENERATION_BYTES, head->salt, TIER_SALT_BYTES);
+    memcpy(image + 7 + TIER_GENERATION_BYTES + TIER_SALT_BYTES, head->tenant, TIER_TENANT_BYTES);
     return mac(key, bytes_of(image, sizeof(image)), out);
 }
 

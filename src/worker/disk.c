@@ -63,7 +63,8 @@ struct worker_disk {
     uint64_t paused_until_ns, expired_ns;
     uint64_t n_passed_over;        /* reads that would not have paid */
     struct kv_tier_counts counted; /* what the counters stand for */
-    struct metric *m_written, *m_read, *m_hit, *m_slow, *m_lost, *m_dropped, *m_failed, *m_damaged;
+    struct metric *m_written, *m_read, *m_hit, *m_slow, *m_lost, *m_dropped, *m_refused, *m_failed,
+        *m_damaged;
     struct metric *m_bytes_written, *m_bytes_read, *m_blocks, *m_bytes, *m_wait_s, *m_write_s;
     uint64_t n_lost_counted;
 };
@@ -100,6 +101,7 @@ static void declare(struct worker_disk *disk, struct metrics *m)
     disk->m_slow = events_of(m, "not_worth_reading");
     disk->m_lost = events_of(m, "evicted_unsaved");
     disk->m_dropped = events_of(m, "dropped");
+    disk->m_refused = events_of(m, "refused");
     disk->m_failed = events_of(m, "failed");
     disk->m_damaged = events_of(m, "damaged");
     disk->m_bytes_written = bytes_of_way(m, "written");
@@ -368,21 +370,20 @@ static void on_written(struct worker_engine *engine, const struct kv_tier_event 
 static bool save_one(struct worker_engine *engine, uint64_t now_ns)
 {
     struct worker_disk *disk = engine->disk;
-    struct block_hash hash;
-    uint64_t keep_ns, wanted_unix_ns;
-    kv_block_id id;
+    struct kv_save save;
+    uint64_t wanted_unix_ns;
     int rc;
 
-    if (!kv_save_next(engine->pool, &id, &hash, &keep_ns))
+    if (!kv_save_next(engine->pool, &save))
         return false;
-    wanted_unix_ns = keep_ns > now_ns ? clock_unix_ns() + (keep_ns - now_ns) : 0;
-    rc = kv_tier_write(disk->tier, id, &hash, wanted_unix_ns);
+    wanted_unix_ns = save.keep_ns > now_ns ? clock_unix_ns() + (save.keep_ns - now_ns) : 0;
+    rc = kv_tier_write(disk->tier, save.tenant, save.id, &save.hash, wanted_unix_ns);
     if (rc == 0) {
         disk->n_saving++;
         return true;
     }
-    /* It is there, or nothing on the disk is wanted less: no reason to come again. */
-    kv_save_end(engine->pool, id, rc != E_EXISTS && rc != E_FULL);
+    /* It is there, or nothing on the disk may go for it: no reason to come again. */
+    kv_save_end(engine->pool, save.id, rc != E_EXISTS && rc != E_FULL);
     if (rc != E_EXISTS && rc != E_FULL)
         disk->paused_until_ns = now_ns + SAVE_PAUSE_NS;
     return rc == E_EXISTS || rc == E_FULL;
@@ -423,6 +424,7 @@ static void count(struct worker_engine *engine)
     metric_add(disk->m_written, (double)(now.n_written - was->n_written));
     metric_add(disk->m_read, (double)(now.n_read - was->n_read));
     metric_add(disk->m_dropped, (double)(now.n_dropped - was->n_dropped));
+    metric_add(disk->m_refused, (double)(now.n_refused - was->n_refused));
     metric_add(disk->m_failed,
                (double)(now.n_write_failed + now.n_read_failed - was->n_write_failed - was->n_read_failed));
     metric_add(disk->m_damaged, (double)(now.n_damaged - was->n_damaged));

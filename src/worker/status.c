@@ -39,12 +39,13 @@ static void put_disk(const struct load_report *load, struct buf *out)
     buf_printf(out,
                ", \"disk\": {\"blocks\": %" PRIu64 ", \"bytes\": %" PRIu64
                ", \"read_bytes_per_s\": %.0f, \"files\": %u, \"writing\": %u, "
-               "\"reading\": %u, \"resting\": %s, \"unsaved\": %u, \"written\": %" PRIu64
-               ", \"read\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"failed\": %" PRIu64
-               ", \"damaged\": %" PRIu64 "}",
+               "\"reading\": %u, \"tenants\": %u, \"resting\": %s, \"unsaved\": %u, \"written\": %" PRIu64
+               ", \"read\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"refused\": %" PRIu64
+               ", \"failed\": %" PRIu64 ", \"damaged\": %" PRIu64 "}",
                disk->n_blocks, disk->used_bytes, disk->read_bytes_per_s, disk->n_segments, disk->n_writing,
-               disk->n_reading, disk->is_resting ? "true" : "false", load->blocks.n_unsaved, disk->n_written,
-               disk->n_read, disk->n_dropped, disk->n_write_failed + disk->n_read_failed, disk->n_damaged);
+               disk->n_reading, disk->n_tenants, disk->is_resting ? "true" : "false", load->blocks.n_unsaved,
+               disk->n_written, disk->n_read, disk->n_dropped, disk->n_refused,
+               disk->n_write_failed + disk->n_read_failed, disk->n_damaged);
 }
 
 static void put_links(const struct worker *worker, struct buf *out)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The disk tier's speed beside what bounds it: AES-256-GCM on one core, and copying memory.
  *
- *     bench_tier [FOLDER [BLOCK_MIB [BLOCKS]]]
+ *     bench_tier [FOLDER [BLOCK_MIB [BLOCKS [DISK_MIB]]]]      "": a folder of its own
  *
  * Blocks of 22 layers are written and read through kv/tier as a worker does, with one writer and two readers.
  * Reads come from the page cache, so they say what sealing, threads and copies cost, not what the device
@@ -81,12 +81,13 @@ static struct block_hash hash_of(uint64_t number)
     return hash;
 }
 
-static void run(const char *path, size_t block_bytes, uint32_t n_blocks)
+/* disk_bytes 0: eight times the blocks. */
+static void run(const char *path, size_t block_bytes, uint32_t n_blocks, uint64_t disk_bytes)
 {
     size_t piece_bytes = block_bytes / LAYERS, total = piece_bytes * LAYERS * n_blocks;
     uint8_t *arena = malloc(total), *other = malloc(total);
     struct kv_tier_opts opts = {.path = path,
-                                .size_bytes = 8 * (uint64_t)total,
+                                .size_bytes = disk_bytes > 0 ? disk_bytes : 8 * (uint64_t)total,
                                 .n_readers = 2,
                                 .arena = arena,
                                 .n_blocks = n_blocks,
@@ -113,7 +114,7 @@ static void run(const char *path, size_t block_bytes, uint32_t n_blocks)
             struct block_hash hash = hash_of(number);
             int rc;
 
-            while ((rc = kv_tier_write(tier, id, &hash, 0)) == E_AGAIN)
+            while ((rc = kv_tier_write(tier, KV_TENANT_NONE, id, &hash, 0)) == E_AGAIN)
                 n_open -= wait_for(tier, n_open > 0);
             ASSERT(rc == 0);
             n_open++;
@@ -147,9 +148,11 @@ int main(int argc, char **argv)
     size_t mib = argc > 2 ? (size_t)atoi(argv[2]) : 1;
     uint32_t n_blocks = argc > 3 ? (uint32_t)atoi(argv[3]) : 64;
 
-    if (argc < 2 && mkdtemp(path) == NULL)
+    bool has_folder = argc > 1 && argv[1][0] != '\0';
+
+    if (!has_folder && mkdtemp(path) == NULL)
         return 1;
-    run(argc > 1 ? argv[1] : path, mib << 20, n_blocks);
+    run(has_folder ? argv[1] : path, mib << 20, n_blocks, argc > 4 ? strtoull(argv[4], NULL, 10) << 20 : 0);
     snprintf(command, sizeof(command), "rm -rf %s", path);
-    return argc > 1 ? 0 : system(command) != 0;
+    return has_folder ? 0 : system(command) != 0;
 }

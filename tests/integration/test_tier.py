@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The disk tier with real daemons: a worker that was restarted, or killed, answers its first repeated prompt from disk,
-with the same tokens; what cannot be a store is done without; and one tenant's flood leaves another's prefix alone.
+with the same tokens; what cannot be a store is done without; and one tenant's flood leaves another's prefix alone, in
+memory and on disk.
 """
 import glob
 import hashlib
@@ -182,21 +183,29 @@ def transfers_shrink_alike():
     assert bytes_of["q4_0"] / bytes_of["f16"] < 0.32, bytes_of
 
 
+def keys(cluster):
+    path = cluster.dir + "/keys"
+    with open(path, "w") as f:
+        for name in ("calm", "loud"):
+            f.write(f"{hashlib.sha256(('key-' + name).encode()).hexdigest()} {name}\n")
+    os.chmod(path, 0o600)
+    return path
+
+
+def say_as(cluster, worker, key, text):
+    stream = Stream(worker.http, cluster.body(text, max_tokens=8), {"x-api-key": "key-" + key})
+    assert stream.status == 200, stream.response.read()
+    return stream.finish()
+
+
 def a_flood_leaves_others_alone():
     """Two API keys: one asks once, the other floods a small pool; the first one's prefix stays."""
     with Cluster() as c:
-        path = c.dir + "/keys"
-        with open(path, "w") as f:
-            for name in ("calm", "loud"):
-                f.write(f"{hashlib.sha256(('key-' + name).encode()).hexdigest()} {name}\n")
-        os.chmod(path, 0o600)
         c.router()
-        worker = ready(c.worker("decode", kv__memory="6MiB", http__api_keys=path))
+        worker = ready(c.worker("decode", kv__memory="6MiB", http__api_keys=keys(c)))
 
         def say(key, text):
-            stream = Stream(worker.http, c.body(text, max_tokens=8), {"x-api-key": "key-" + key})
-            assert stream.status == 200, stream.response.read()
-            return stream.finish()
+            return say_as(c, worker, key, text)
 
         calm = TEXT[:1200]
         say("calm", calm)
@@ -210,7 +219,36 @@ def a_flood_leaves_others_alone():
         assert say("loud", f"0 {TEXT}").proof["reused"] < 2 * BLOCK
 
 
+def a_flood_leaves_others_alone_on_disk():
+    """The same with a disk that the loud one fills four times, over restarts: the calm one's prompt is read back, the loud
+    one's first ones are not there any more."""
+    with Cluster() as c:
+        worker = start(c, kv__disk_size="6MiB", http__api_keys=keys(c))
+        calm = TEXT[:1200]
+
+        first = say_as(c, worker, "calm", calm)
+        again = say_as(c, worker, "calm", calm)
+        assert again.proof["reused"] > 0
+        for i in range(6):
+            say_as(c, worker, "loud", f"{i} {TEXT}")
+            until("not all is saved", lambda: worker.status()["disk"]["unsaved"] == 0 == worker.status()["disk"]["writing"])
+            if i == 2:  # the next process knows the tenants by what stands on the disk only
+                worker.kill()
+                ready(worker.start())
+        disk_now = worker.status()["disk"]
+        assert disk_now["tenants"] == 2 and disk_now["bytes"] <= 6 << 20, disk_now
+        assert disk_now["dropped"] * 98304 > 6 << 20, disk_now
+        worker.kill()
+        ready(worker.start())
+        answer = say_as(c, worker, "calm", calm)
+        assert answer.proof["reused"] == again.proof["reused"], (answer.proof, again.proof)
+        assert answer.text == first.text
+        until("not counted", lambda: worker.status()["disk"]["read"] == answer.proof["reused"] // BLOCK)
+        assert say_as(c, worker, "loud", f"0 {TEXT}").proof["reused"] < 2 * BLOCK
+
+
 if __name__ == "__main__":
     main([restarts_read_from_disk, evicted_blocks_come_back, company_waits_for_the_same_reads,
           damage_is_not_believed, no_store_is_no_obstacle,
-          types_shrink_what_is_saved, transfers_shrink_alike, a_flood_leaves_others_alone])
+          types_shrink_what_is_saved, transfers_shrink_alike, a_flood_leaves_others_alone,
+          a_flood_leaves_others_alone_on_disk])

@@ -2,8 +2,8 @@
 /* kill -9 in the middle of writing, again and again.
  *
  * A child opens the store that its predecessors left, writes blocks whose bytes follow from their number as
- * fast as it can, and tells the parent which writes were reported done.  The parent kills it after a random
- * while, opens the store itself and reads everything that the index leads to.
+ * fast as it can, for several tenants in turn, and tells the parent which writes were reported done.  The
+ * parent kills it after a random while, opens the store itself and reads everything that the index leads to.
  *
  *   - it always opens;
  *   - no block reads as anything but what was written under its hash;
@@ -28,7 +28,7 @@
 #include "base/rng.h"
 #include "tier_help.h"
 
-enum { KILLS = 20, WRITTEN_MAX = 1 << 16 };
+enum { KILLS = 20, WRITTEN_MAX = 1 << 16, TENANTS = 3 };
 
 struct shared {               /* between child and parent */
     volatile uint64_t next;   /* number of the next block */
@@ -37,7 +37,7 @@ struct shared {               /* between child and parent */
     volatile bool is_open;
 };
 
-/* Those marked for an hour leave for each other only, the oldest first. */
+/* Of each tenant, those marked for an hour leave last, the oldest first. */
 static bool is_wanted(uint64_t number)
 {
     return number % 4 == 0;
@@ -58,7 +58,7 @@ static void write_for_ever(struct rig *rig, struct shared *shared)
         struct kv_tier_event event;
 
         rig_fill(rig, id, number);
-        int rc = kv_tier_write(rig->tier, id, &hash, wanted_ns);
+        int rc = kv_tier_write(rig->tier, 1 + number % TENANTS, id, &hash, wanted_ns);
         n_begun += rc == 0;
         if (rc == 0 || rc == E_FULL) /* full of blocks that are wanted more */
             shared->next = number + 1;

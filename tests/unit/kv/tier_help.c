@@ -159,7 +159,9 @@ int rig_write(struct rig *rig, uint64_t number, uint64_t wanted_unix_ns)
 
     rig_fill(rig, RIG_BLOCKS - 1, number);
     /* E_AGAIN: what leaves has not gone yet. */
-    for (int i = 0; (rc = kv_tier_write(rig->tier, RIG_BLOCKS - 1, &hash, wanted_unix_ns)) == E_AGAIN; i++) {
+    for (int i = 0;
+         (rc = kv_tier_write(rig->tier, rig->tenant, RIG_BLOCKS - 1, &hash, wanted_unix_ns)) == E_AGAIN;
+         i++) {
         struct kv_tier_event none;
 
         assert_true(i < 600000);

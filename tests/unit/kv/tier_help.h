@@ -12,6 +12,7 @@ struct rig {
     uint8_t *arena; /* [layer][block][piece] */
     struct kv_tier_opts opts;
     struct kv_tier *tier;
+    kv_tenant tenant; /* who writes; nobody at first */
 };
 
 void rig_init(struct rig *rig, const char *name); /* an empty folder; the tier is not open */

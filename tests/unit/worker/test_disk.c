@@ -30,6 +30,7 @@ struct kv_tier {
     uint64_t read_ns; /* of a block */
     int write_with;   /* what kv_tier_write() says */
     uint32_t n_writes;
+    kv_tenant written_for; /* the last one */
 };
 static struct kv_tier tier;
 
@@ -77,9 +78,10 @@ void kv_tier_each(const struct kv_tier *self, uint32_t most,
         visit(arg, &self->there[i]);
 }
 
-int kv_tier_write(struct kv_tier *self, kv_block_id id, const struct block_hash *hash,
+int kv_tier_write(struct kv_tier *self, kv_tenant tenant, kv_block_id id, const struct block_hash *hash,
                   uint64_t wanted_unix_ns)
 {
+    self->written_for = tenant;
     self->n_writes++;
     if (self->write_with == 0)
         begin((struct kv_tier_event){.kind = KV_TIER_WRITTEN, .id = id, .hash = *hash});
@@ -379,6 +381,34 @@ static void blocks_that_failed_are_tried_again(void **state)
     assert_int_equal(tier.n_writes, 2);
 }
 
+static void blocks_are_saved_for_whom_they_count(void **state)
+{
+    kv_block_id id;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(kv_take_for(engine.pool, i < 2 ? tenant_number("team") : KV_TENANT_NONE, 1, &id), 0);
+        kv_seal(engine.pool, id, &hashes[i]);
+        kv_unref(engine.pool, id);
+        worker_disk_turn(&engine);
+        assert_int_equal(tier.n_writes, i + 1);
+        assert_true(tier.written_for == (i < 2 ? tenant_number("team") : KV_TENANT_NONE));
+    }
+}
+
+static void what_has_no_room_is_not_offered_again(void **state)
+{
+    struct kv_pool_counts counts;
+
+    tier.write_with = E_FULL;
+    cache(3);
+    worker_disk_turn(&engine);
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 3);
+    kv_pool_counts(engine.pool, &counts);
+    assert_int_equal(counts.n_cached, 3);
+    assert_int_equal(counts.n_unsaved, 0);
+}
+
 /* ---- what routers are told ---- */
 
 /* The next message to routers is these events, or a snapshot of these blocks: tiers of hashes[from..), as
@@ -511,6 +541,8 @@ int main(void)
                                        T(cached_blocks_are_saved_a_few_at_a_time),
                                        T(what_cannot_be_saved_stays_cached),
                                        T(blocks_that_failed_are_tried_again),
+                                       T(blocks_are_saved_for_whom_they_count),
+                                       T(what_has_no_room_is_not_offered_again),
                                        T(what_memory_evicts_is_on_disk_if_it_was_saved),
                                        T(what_the_disk_drops_is_gone_unless_memory_has_it),
                                        T(what_is_read_back_is_in_memory),

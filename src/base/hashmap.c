@@ -11,6 +11,9 @@
  * The hash is SipHash-1-3 under a random key per map: keys often come from clients, and nobody outside may be
  * able to choose keys that collide.  So the order of a walk differs from run to run; nothing may depend on
  * it.
+ *
+ * Keys that a counter of ours made need none of that: one multiplication spreads them, and its high bits take
+ * part in all of the slot's number.
  */
 #include "base/hashmap.h"
 
@@ -24,7 +27,8 @@
 
 struct hashmap {
     size_t key_bytes;
-    size_t n_slots; /* a power of two, or 0 before the first entry */
+    bool is_counted; /* eight bytes, nobody else's choice */
+    size_t n_slots;  /* a power of two, or 0 before the first entry */
     size_t n_live;
     size_t n_used; /* live and tombstones */
     uint8_t *keys;
@@ -54,7 +58,14 @@ static void sip_round(uint64_t v[4])
     v[2] = rotl(v[2], 32);
 }
 
-static uint64_t hash_key(const struct hashmap *map, const uint8_t *key)
+static uint64_t hash_counted(const uint8_t *key)
+{
+    uint64_t product = get_u64(key) * UINT64_C(0x9e3779b97f4a7c15);
+
+    return product ^ product >> 32;
+}
+
+static uint64_t hash_chosen(const struct hashmap *map, const uint8_t *key)
 {
     uint64_t v[4] = {
         map->seed[0] ^ UINT64_C(0x736f6d6570736575),
@@ -83,6 +94,11 @@ static uint64_t hash_key(const struct hashmap *map, const uint8_t *key)
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
+static uint64_t hash_key(const struct hashmap *map, const uint8_t *key)
+{
+    return map->is_counted ? hash_counted(key) : hash_chosen(map, key);
+}
+
 int hashmap_new(size_t key_bytes, struct hashmap **out)
 {
     if (key_bytes < 1 || key_bytes > 64)
@@ -95,6 +111,15 @@ int hashmap_new(size_t key_bytes, struct hashmap **out)
     rng_system(map->seed, sizeof(map->seed));
     *out = map;
     return 0;
+}
+
+int hashmap_new_counted(struct hashmap **out)
+{
+    int rc = hashmap_new(sizeof(uint64_t), out);
+
+    if (rc == 0)
+        (*out)->is_counted = true;
+    return rc;
 }
 
 void hashmap_free(struct hashmap *map)
@@ -147,6 +172,17 @@ void *hashmap_get(const struct hashmap *map, const void *key)
         return NULL;
     size_t slot = find_slot(map, key, &ignored);
     return slot == SIZE_MAX ? NULL : map->values[slot];
+}
+
+void hashmap_prefetch(const struct hashmap *map, const void *key)
+{
+    size_t slot;
+
+    if (map->n_live == 0)
+        return;
+    slot = hash_key(map, key) & (map->n_slots - 1);
+    __builtin_prefetch(&map->values[slot]);
+    __builtin_prefetch(key_at(map, slot));
 }
 
 static int rehash(struct hashmap *map)

@@ -234,7 +234,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     router->order = (uint32_t)router->epoch;
     router->next_number = 1;
     declare_metrics(router);
-    if (hashmap_new(sizeof(uint64_t), &router->by_number) < 0 || picker_fleet_new(&router->fleet) < 0 ||
+    if (hashmap_new_counted(&router->by_number) < 0 || picker_fleet_new(&router->fleet) < 0 ||
         picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
                          &router->index) < 0 ||
         ev_timer_new(router->loop, on_tick, router, &router->tick) < 0 ||

@@ -480,6 +480,8 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     }
     if (client->pauses_on_tokens)
         backend.ops->pause(backend.self, client->handle, true);
+    if (client->cancels_other_on_tokens != NULL && client->cancels_other_on_tokens->handle != NULL)
+        rig_cancel(client->cancels_other_on_tokens);
     if (client->cancels_on_tokens)
         rig_cancel(client);
 }

@@ -40,6 +40,7 @@ struct rig_client { /* one request as the front sees it */
     struct gen_proof proof;
     bool cancels_on_accepted, cancels_on_tokens, pauses_on_tokens;
     struct rig_client *cancels_on_failure; /* another one */
+    struct rig_client *cancels_other_on_tokens;
 };
 
 struct rig {

@@ -379,6 +379,44 @@ static void callbacks_may_cancel(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
+/* A frame with a token of each; what is fetched ahead may be gone when its turn comes. */
+static void jobs_of_a_frame_may_go_while_it_is_read(void **state)
+{
+    enum { N = 8, N_RECORDS = N + 4, N_FRAMES = 3 };
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    uint8_t singles[N_RECORDS * FRAME_SINGLE_BYTES];
+
+    for (uint32_t i = 0; i < N; i++) {
+        assert_non_null(rig_submit(&rig, 10, 20)->handle);
+        assert_non_null(rig_sent(d, i));
+        rig_accept(&rig, d, 0);
+    }
+    rig.clients[0].cancels_other_on_tokens = &rig.clients[1]; /* the next one, */
+    rig.clients[2].cancels_other_on_tokens = &rig.clients[6];
+    rig.clients[4].cancels_other_on_tokens = &rig.clients[3]; /* one that had its token, */
+    rig.clients[5].cancels_on_tokens = true;                  /* itself */
+    for (uint32_t frame = 0; frame < N_FRAMES; frame++) {
+        Baton__Tokens tokens = BATON__TOKENS__INIT;
+
+        for (uint32_t i = 0; i < N_RECORDS; i++) /* the last ones are of no job that there is */
+            frame_single_pack(&(struct frame_single){.request = i < N ? rig_sent(d, i)->request : UINT64_MAX,
+                                                     .index = frame,
+                                                     .id = 'a' + frame},
+                              singles + (size_t)i * FRAME_SINGLE_BYTES);
+        tokens.singles = (ProtobufCBinaryData){.data = singles, .len = sizeof(singles)};
+        assert_int_equal(router_stream_tokens(&rig.router, 0, &tokens), 0);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        bool is_unheard = i == 1 || i == 6;
+
+        assert_answer(&rig.clients[i], is_unheard ? 0 : i == 3 || i == 5 ? 1 : N_FRAMES);
+        assert_int_equal(rig.clients[i].handle == NULL, is_unheard || i == 3 || i == 5);
+        if (rig.clients[i].handle != NULL)
+            rig_cancel(&rig.clients[i]);
+    }
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
 static void a_failure_may_cancel_the_next_job(void **state)
 {
     struct link *d;
@@ -491,6 +529,7 @@ int main(void)
         T(a_whole_answer_needs_no_worker_for_its_end),
         T(work_is_counted_once),
         T(callbacks_may_cancel),
+        T(jobs_of_a_frame_may_go_while_it_is_read),
         T(a_failure_may_cancel_the_next_job),
         T(a_restarted_worker_is_new),
         T(an_answer_keeps_its_arithmetic),

@@ -19,6 +19,7 @@ from test_share import use_only
 BLOCK_TOKENS = SETTINGS["kv__block_tokens"]
 BLOCK_BYTES = 2 * PIECE_BYTES  # two layers
 PACKET_BYTES = 4096
+LONG = PROMPT * 3  # so that its KV is far more than daemons say to each other meanwhile, also on a slow machine
 ASK = {"max_tokens": 16, "temperature": 1, "seed": 5}
 QUICK = {"engine__sim_prefill_token": "1ms", "sched__max_seqs": "16"}  # asking leaves room in the pool for so many
 ASKED = ("baton_asks_received_tokens_total", "baton_asks_received_bytes_total", 'baton_asks_total{result="done"}')
@@ -75,11 +76,11 @@ def asked_in_both_directions():
         prefill, decode, _ = (c.worker(role, **{**SIM, **SETTINGS, **QUICK}) for role in ("prefill", "decode", "decode"))
         c.wait_ready(prefill=1, decode=2)
 
-        proof, n_asked, handed_bytes = ask_again(c, prefill, decode, "One. " + PROMPT, ["decode0"])
+        proof, n_asked, handed_bytes = ask_again(c, prefill, decode, "One. " + LONG, ["decode0"])
         assert (proof["prefill"], proof["decode"], handed_bytes) == ("", "decode0", 0), (proof, handed_bytes)
         assert proof["transferred"] == n_asked, (proof, n_asked)
 
-        proof, n_asked, handed_bytes = ask_again(c, decode, prefill, "Two. " + PROMPT, ["prefill0", "decode1"])
+        proof, n_asked, handed_bytes = ask_again(c, decode, prefill, "Two. " + LONG, ["prefill0", "decode1"])
         assert (proof["prefill"], proof["decode"]) == ("prefill0", "decode1"), proof
         assert handed_bytes == -(-proof["prompt"] // BLOCK_TOKENS) * BLOCK_BYTES, (proof, handed_bytes)
 

@@ -52,7 +52,8 @@ struct rig {
     bool scores_prompt;
     uint64_t abilities; /* that the next workers state; 0: they know of none */
     uint32_t keep_tokens, keep_1h_tokens;
-    bool has_same_prompts; /* else each client's is another one */
+    uint32_t n_soon[GEN_SOON_STEPS]; /* calls of on_soon */
+    bool has_same_prompts;           /* else each client's is another one */
 };
 
 int rig_open(struct rig *rig);

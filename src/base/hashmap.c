@@ -141,6 +141,14 @@ static uint8_t *key_at(const struct hashmap *map, size_t slot)
     return map->keys + slot * map->key_bytes;
 }
 
+/* Most keys are numbers. */
+static bool is_key_at(const struct hashmap *map, size_t slot, const void *key)
+{
+    if (map->key_bytes == sizeof(uint64_t))
+        return get_u64(key_at(map, slot)) == get_u64(key);
+    return memcmp(key_at(map, slot), key, map->key_bytes) == 0;
+}
+
 /* The slot that holds key, or SIZE_MAX with *free_out the slot where it would go. */
 static size_t find_slot(const struct hashmap *map, const void *key, size_t *free_out)
 {
@@ -151,7 +159,7 @@ static size_t find_slot(const struct hashmap *map, const void *key, size_t *free
         void *value = map->values[slot];
 
         if (value != NULL && value != TOMBSTONE) {
-            if (memcmp(key_at(map, slot), key, map->key_bytes) == 0)
+            if (is_key_at(map, slot, key))
                 return slot;
             continue;
         }

@@ -21,6 +21,14 @@ int mem_region_open(size_t len_bytes, bool is_shareable, bool is_populated, cons
                     struct mem_region *out);
 void mem_region_close(struct mem_region *region); /* a zeroed one is fine */
 
+/* Has these bytes fetched into the cache while other things are done; they are not looked at, so any address
+ * will do. */
+static inline void mem_prefetch(const void *at, size_t len_bytes)
+{
+    for (size_t i = 0; i < len_bytes; i += MEM_CACHE_LINE)
+        __builtin_prefetch((const char *)at + i);
+}
+
 /* aligned_alloc with zeroing, align a power of two; free() releases it. */
 void *mem_aligned(size_t align, size_t len_bytes);
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/mem.h"
 #include "front/ids.h"
 #include "front/sign.h"
 #include "sample/stop.h"
@@ -301,6 +302,14 @@ static int push_one(struct answer *answer, token_id id)
         rc = calls_feed(answer->calls, text);
     answer->n_thinking += was_thinking || calls_is_thinking(answer->calls);
     return rc;
+}
+
+void answer_fetch(const struct answer *answer, bool is_deep)
+{
+    if (is_deep)
+        mem_prefetch(answer->calls, MEM_CACHE_LINE);
+    else
+        mem_prefetch(answer, offsetof(struct answer, spellings));
 }
 
 /* Ends the answer for a reason that lies in its text. */

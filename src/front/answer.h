@@ -42,6 +42,8 @@ int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, v
                struct answer **out);
 void answer_free(struct answer *answer);
 
+/* What the next push needs is fetched into the cache; the second time (is_deep) what the first has found. */
+void answer_fetch(const struct answer *answer, bool is_deep);
 /* 1: the answer is complete (a stop string, or the one call that was allowed); nothing more may be pushed. 0:
  * go on. */
 int answer_push(struct answer *answer, const token_id *ids, size_t n);

@@ -50,6 +50,8 @@ struct gen_failure {  /* becomes an HTTP status or an error event */
     uint32_t retry_after_s; /* 0: none */
 };
 
+#define GEN_SOON_STEPS 3
+
 enum gen_end { GEN_END_STOP_TOKEN, GEN_END_LENGTH, GEN_END_CONTEXT };
 
 struct gen_events { /* all on the front's loop thread; after on_end or on_failure nothing more comes */
@@ -57,6 +59,9 @@ struct gen_events { /* all on the front's loop thread; after on_end or on_failur
      * it). */
     void (*on_accepted)(void *arg, uint32_t cached_tokens);
     void (*on_tokens)(void *arg, const struct gen_tokens *tokens);
+    /* Tokens will come soon: step by step, 0 to GEN_SOON_STEPS - 1, with work for others in between, what
+     * they need is fetched into the cache.  Changes nothing, and need not be called. */
+    void (*on_soon)(const void *arg, unsigned step);
     void (*on_end)(void *arg, enum gen_end end, const struct gen_proof *proof);
     void (*on_failure)(void *arg, const struct gen_failure *failure);
 };

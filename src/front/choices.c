@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/mem.h"
 #include "front/output_priv.h"
 
 #define MAX_TURN_BYTES     ((size_t)4 << 20) /* handed on in one turn: links bound what they queue */
@@ -560,4 +561,25 @@ static void on_failure(void *arg, const struct gen_failure *failure)
     fail_placing(choice->request, failure);
 }
 
-static const struct gen_events events = {on_accepted, on_tokens, on_end, on_failure};
+/* Where the next lines are is in those before, so each step takes those that the last one has found. */
+static void on_soon(const void *arg, unsigned step)
+{
+    const struct choice *choice = arg;
+
+    if (step == 0) {
+        mem_prefetch(choice, offsetof(struct choice, prompt));
+        return;
+    }
+    if (step == 1) {
+        mem_prefetch(choice->request, offsetof(struct request, node));
+        mem_prefetch(&choice->request->gen.max_tokens, 1);
+        answer_fetch(choice->answer, false);
+        record_fetch(choice->record, false);
+        return;
+    }
+    http_exchange_fetch(choice->request->exchange);
+    answer_fetch(choice->answer, true);
+    record_fetch(choice->record, true);
+}
+
+static const struct gen_events events = {on_accepted, on_tokens, on_soon, on_end, on_failure};

@@ -19,6 +19,7 @@
 
 #include "api/json.h"
 #include "base/err.h"
+#include "base/mem.h"
 
 struct written { /* a block */
     enum gen_block_kind kind;
@@ -73,6 +74,18 @@ void record_free(struct record *record)
 void record_tokens(struct record *record, const token_id *ids, size_t n)
 {
     record->is_bad |= token_ids_append(&record->ids, ids, n) < 0;
+}
+
+void record_fetch(const struct record *record, bool is_deep)
+{
+    if (record == NULL)
+        return;
+    if (!is_deep) {
+        mem_prefetch(record, sizeof(*record));
+        return;
+    }
+    mem_prefetch(record->ids.ids + record->ids.n, 1);
+    mem_prefetch(record->blocks + record->n_blocks - (record->n_blocks > 0), sizeof(*record->blocks));
 }
 
 /* ---- the sink ---- */

@@ -17,6 +17,11 @@ void record_free(struct record *record); /* NULL is fine */
 /* Tokens about to be pushed into the answer.  For want of memory the record ends, and not the answer. */
 void record_tokens(struct record *record, const token_id *ids, size_t n);
 
+/* What that needs is fetched into the cache; the second time (is_deep) what the first has found.  NULL is
+ * fine.
+ */
+void record_fetch(const struct record *record, bool is_deep);
+
 struct record_end {
     const struct gen_model *model;
     const struct prompt *prompt; /* that it answers */

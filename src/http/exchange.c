@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/mem.h"
 #include "http/h2_priv.h"
 #include "http/response.h"
 
@@ -206,6 +207,14 @@ int http_reply_begin(struct http_exchange *exchange, int status, const struct ht
     rc = put_head(exchange, status, fields, UINT64_MAX);
     http_conn_wrote(conn);
     return rc;
+}
+
+void http_exchange_fetch(const struct http_exchange *exchange)
+{
+    uintptr_t conn = (uintptr_t)exchange - offsetof(struct http_conn, exchange);
+
+    if (exchange != NULL)
+        mem_prefetch((const void *)conn, offsetof(struct http_conn, exchange) + 3 * MEM_CACHE_LINE);
 }
 
 int http_reply_write(struct http_exchange *exchange, struct bytes piece)

@@ -123,6 +123,8 @@ void *http_exchange_user(const struct http_exchange *exchange);
  * are added here. The exchange is done. */
 void http_reply(struct http_exchange *exchange, int status, const struct http_fields *fields,
                 struct bytes body);
+/* What the next write needs is fetched into the cache.  NULL is fine. */
+void http_exchange_fetch(const struct http_exchange *exchange);
 /* A streamed answer: head (sent with the first write), pieces, end.  Pieces are framed here; write fails with
  * E_CLOSED when the connection is broken (on_abort follows from the loop), E_FULL when on_pause was ignored
  * for too long (the same). */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/str.h"
 
 #define PROOF_WAIT_NS (500 * NS_PER_MS)
@@ -433,36 +434,61 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
         on_decode_finish(job, answer);
 }
 
-static bool peek_number(const ProtobufCBinaryData *singles, size_t at, uint64_t *out)
-{
-    if (at + FRAME_SINGLE_BYTES > singles->len)
-        return false;
-    *out = frame_single_unpack(singles->data + at).request;
-    return true;
-}
+/* ---- ahead of their tokens ---- */
 
 /* Ten thousand jobs fit no cache, and by the time of its next token all of a job's lines are gone from it.  A
  * frame says early which jobs come: what they need is fetched while others are answered, in steps, since
- * where the next lines are is in those before. */
-static void fetch_jobs(const struct router *router, const ProtobufCBinaryData *singles, size_t at)
+ * where the next lines are is in those before.
+ *
+ *     records of the frame   now . . . . . . . 8 . . . 12
+ *                                  <- soon ->  job     its place in the map
+ */
+#define AHEAD_MAP  12
+#define AHEAD_JOB  8
+#define AHEAD_SOON 2 /* records from one step of on_soon to the next, and from the last to now */
+
+struct ahead {
+    struct gen_handle *jobs[AHEAD_JOB]; /* of the records at their number modulo this; NULL: none */
+    uint64_t n_freed;                   /* when they were looked up */
+};
+
+static bool number_of(const ProtobufCBinaryData *singles, size_t record, uint64_t *out)
 {
-    const struct gen_handle *job;
+    if ((record + 1) * FRAME_SINGLE_BYTES > singles->len)
+        return false;
+    *out = frame_single_unpack(singles->data + record * FRAME_SINGLE_BYTES).request;
+    return true;
+}
+
+static void fetch_job(const struct gen_handle *job)
+{
+    mem_prefetch(job, offsetof(struct gen_handle, prefill));
+    mem_prefetch(&job->decode, offsetof(struct job_part, proof));
+}
+
+/* Before each record: further steps for those that follow it. */
+static void fetch_ahead(const struct router *router, struct ahead *ahead, const ProtobufCBinaryData *singles,
+                        size_t record)
+{
+    struct gen_handle *job = NULL;
     uint64_t number;
 
-    if (peek_number(singles, at + 9 * FRAME_SINGLE_BYTES, &number))
+    if (ahead->n_freed != router->n_freed)
+        memset(ahead->jobs, 0, sizeof(ahead->jobs));
+    ahead->n_freed = router->n_freed;
+    if (number_of(singles, record + AHEAD_MAP, &number))
         hashmap_prefetch(router->by_number, &number);
-    if (peek_number(singles, at + 6 * FRAME_SINGLE_BYTES, &number) &&
-        (job = hashmap_get(router->by_number, &number)) != NULL) {
-        for (size_t line = 0; line < offsetof(struct gen_handle, prefill); line += 64)
-            __builtin_prefetch((const char *)job + line);
-        __builtin_prefetch(&job->decode);
-        __builtin_prefetch(&job->decode.booking);
-    }
-    if (peek_number(singles, at + 3 * FRAME_SINGLE_BYTES, &number) &&
-        (job = hashmap_get(router->by_number, &number)) != NULL) {
-        __builtin_prefetch(job->job.tokens + job->job.n_tokens, 1);
-        __builtin_prefetch(job->arg);
-        __builtin_prefetch((const char *)job->arg + 64);
+    if (number_of(singles, record + AHEAD_JOB, &number))
+        job = hashmap_get(router->by_number, &number);
+    ahead->jobs[record % AHEAD_JOB] = job;
+    if (job != NULL)
+        fetch_job(job);
+    for (unsigned step = 0; step < GEN_SOON_STEPS; step++) {
+        job = ahead->jobs[(record + (GEN_SOON_STEPS - step) * AHEAD_SOON) % AHEAD_JOB];
+        if (job != NULL && job->events.on_soon != NULL)
+            job->events.on_soon(job->arg, step);
+        if (job != NULL && step == 0)
+            __builtin_prefetch(job->job.tokens + job->job.n_tokens, 1);
     }
 }
 
@@ -470,11 +496,12 @@ int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Toke
 {
     Baton__Answer answer = BATON__ANSWER__INIT;
     struct frame_single single;
+    struct ahead ahead = {.n_freed = router->n_freed};
 
     answer.ids = &single.id;
     answer.n_ids = 1;
     for (size_t at = 0; at < tokens->singles.len; at += FRAME_SINGLE_BYTES) {
-        fetch_jobs(router, &tokens->singles, at);
+        fetch_ahead(router, &ahead, &tokens->singles, at / FRAME_SINGLE_BYTES);
         single = frame_single_unpack(tokens->singles.data + at);
         answer.request = single.request;
         answer.first_index = single.index;

@@ -125,6 +125,8 @@ static bool give_token(struct gen_handle *job)
         job->first_ns = clock_now_ns();
     job->n_given++;
     sim->counts.n_tokens++;
+    for (unsigned step = 0; step < GEN_SOON_STEPS; step++)
+        job->events.on_soon(job->arg, step);
     job->events.on_tokens(job->arg, &tokens);
     return sim->counts.n_cancelled == cancelled;
 }

@@ -486,6 +486,16 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
         rig_cancel(client);
 }
 
+/* Only of jobs that are there. */
+static void on_soon(const void *arg, unsigned step)
+{
+    const struct rig_client *client = arg;
+
+    if (client->handle == NULL || step >= GEN_SOON_STEPS)
+        abort();
+    client->rig->n_soon[step]++;
+}
+
 static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
 {
     struct rig_client *client = arg;
@@ -509,7 +519,7 @@ static void on_failure(void *arg, const struct gen_failure *failure)
         rig_cancel(other);
 }
 
-static const struct gen_events events = {on_accepted, on_tokens, on_end, on_failure};
+static const struct gen_events events = {on_accepted, on_tokens, on_soon, on_end, on_failure};
 
 struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_tokens,
                                     uint32_t max_new_tokens)

@@ -382,7 +382,7 @@ static void callbacks_may_cancel(void **state)
 /* A frame with a token of each; what is fetched ahead may be gone when its turn comes. */
 static void jobs_of_a_frame_may_go_while_it_is_read(void **state)
 {
-    enum { N = 8, N_RECORDS = N + 4, N_FRAMES = 3 };
+    enum { N = 8, N_STRANGE = 8, N_RECORDS = N_STRANGE + N, N_FRAMES = 3 };
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
     uint8_t singles[N_RECORDS * FRAME_SINGLE_BYTES];
 
@@ -398,14 +398,18 @@ static void jobs_of_a_frame_may_go_while_it_is_read(void **state)
     for (uint32_t frame = 0; frame < N_FRAMES; frame++) {
         Baton__Tokens tokens = BATON__TOKENS__INIT;
 
-        for (uint32_t i = 0; i < N_RECORDS; i++) /* the last ones are of no job that there is */
-            frame_single_pack(&(struct frame_single){.request = i < N ? rig_sent(d, i)->request : UINT64_MAX,
+        for (uint32_t i = 0; i < N_RECORDS; i++) /* the first ones are of no job that there is */
+            frame_single_pack(&(struct frame_single){.request = i < N_STRANGE
+                                                                    ? UINT64_MAX
+                                                                    : rig_sent(d, i - N_STRANGE)->request,
                                                      .index = frame,
                                                      .id = 'a' + frame},
                               singles + (size_t)i * FRAME_SINGLE_BYTES);
         tokens.singles = (ProtobufCBinaryData){.data = singles, .len = sizeof(singles)};
         assert_int_equal(router_stream_tokens(&rig.router, 0, &tokens), 0);
     }
+    for (unsigned step = 0; step < GEN_SOON_STEPS; step++)
+        assert_true(rig.n_soon[step] > 0);
     for (uint32_t i = 0; i < N; i++) {
         bool is_unheard = i == 1 || i == 6;
 

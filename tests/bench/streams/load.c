@@ -319,9 +319,9 @@ static double one_long(struct load *load, uint64_t seed)
     close(fd);
     buf_fini(&text);
     /* All of it but the moment the worker held it. */
-    return (double)(first_ns - sent_ns -
-                    (atomic_load(&opts->shared->long_arrived_ns) -
-                     atomic_load(&opts->shared->long_left_ns))) /
+    return (double)(int64_t)(first_ns - sent_ns -
+                             (atomic_load(&opts->shared->long_arrived_ns) -
+                              atomic_load(&opts->shared->long_left_ns))) /
            1e6;
 }
 

@@ -38,7 +38,10 @@ enum {
     Q8_SLICE_CHUNKS = 2,
     Q8_MAX_SLICE_PANELS = 4,
     BLOCK_TOKENS = 512,
-    DIRECT_TILES = 3, /* at most: more are worth expanding quantised weights for */
+    /* At most, of quantised weights: more are worth expanding them for. */
+    DIRECT_TILES = 3,
+    DIRECT_TILES_FOURS = 6,  /* one AND takes a field out */
+    DIRECT_TILES_BYTES = 20, /* nothing has to be taken apart: only scales are converted */
     /* Of an expanded chunk: bytes, and scales and mins of up to two subs per qblk. */
     EXPANDED_BYTES = CHUNK_COLS * PANEL_ROWS + 4 * CHUNK_QBLKS * PANEL_ROWS * 4,
     UNITS_PER_RANK = 8,
@@ -82,6 +85,15 @@ struct token_tile {
 static const struct kern_dots *dots_of(const struct weight *weight)
 {
     return weight->is_tiles ? weight->table->tiles : weight->table->dots;
+}
+
+static uint32_t direct_tiles(const struct kern_table *table, struct quant_form form)
+{
+    if (!table->has_int8_dot) /* then bytes are spread to words for each tile */
+        return DIRECT_TILES;
+    if (form.bits == 8)
+        return DIRECT_TILES_BYTES;
+    return form.bits == 4 && !form.is_table ? DIRECT_TILES_FOURS : DIRECT_TILES;
 }
 
 /* Tiles of nearly equal height. */
@@ -483,8 +495,9 @@ void matmul(struct team *team, const struct matmul_args *args)
     if (args->n == 0 || weight->rows == 0)
         return;
     ASSERT((uintptr_t)args->scratch % 64 == 0);
-    product.is_direct = is_q8 ? product.n_tiles <= DIRECT_TILES && q8->direct != NULL
-                              : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
+    product.is_direct =
+        is_q8 ? product.n_tiles <= direct_tiles(weight->table, quant_form(weight->type)) && q8->direct != NULL
+              : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
     product.unit_panels =
         unit_panels(product.n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
     /* One row of floats is packed already. */

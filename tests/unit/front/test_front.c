@@ -353,12 +353,15 @@ static void slow_readers_hold_the_backend_up(void **state)
     put_message(&request, "flood", ",\"stream\":true");
     fd = raw_connect_middling(rig.port);
     raw_send(fd, request.data, request.len_bytes);
-    assert_true(reaches(&rig.counts->n_pauses, 1));
-    while (rig.counts->n_resumes < 2 && rig.counts->n_cancelled == 0) {
-        buf_clear(&in);
-        raw_read_until(fd, "never", 1, &in);
+    /* It reads only until the backend goes on: one that reads on may be as fast as the backend for ever. */
+    for (unsigned i = 1; i <= 2; i++) {
+        assert_true(reaches(&rig.counts->n_pauses, i));
+        while (rig.counts->n_resumes < i && rig.counts->n_cancelled == 0) {
+            buf_clear(&in);
+            raw_read_until(fd, "never", 1, &in);
+        }
+        assert_true(rig.counts->n_resumes >= i);
     }
-    assert_true(rig.counts->n_resumes >= 2);
     buf_clear(&in);
     assert_int_equal(rig.counts->n_cancelled, 0);
     /* Now it stops reading. */

@@ -81,12 +81,12 @@ int frame_unpack(enum frame_type type, struct bytes payload, struct fault *fault
 void frame_message_free(ProtobufCMessage *message);
 
 void frame_single_pack(const struct frame_single *single, uint8_t out[FRAME_SINGLE_BYTES]);
-/* Of each of its tokens. */
+struct frame_single frame_single_unpack(const uint8_t in[FRAME_SINGLE_BYTES]);
+
+/* Of each of a message's tokens (proto/token_list.h). */
 static inline uint32_t frame_token_bytes(const Baton__Submit *submit)
 {
     return submit->token_bytes == 0 ? 4 : submit->token_bytes;
 }
-
-struct frame_single frame_single_unpack(const uint8_t in[FRAME_SINGLE_BYTES]);
 
 #endif

@@ -12,10 +12,10 @@ libhttp_a_SOURCES = src/http/parse.h src/http/parse_priv.h src/http/parse.c src/
 link_http_tests = libhttp.a libev.a libmetrics.a libbase.a $(EVENT_LIBS) $(SSL_LIBS) $(NGHTTP2_LIBS) -lpthread -lm
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/http/test_parse tests/unit/http/test_chunked tests/unit/http/test_response \
-	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_attack tests/unit/http/test_tls tests/unit/http/test_h2 tests/unit/http/test_h2_attack tests/unit/http/test_neighbours \
+	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_congestion tests/unit/http/test_attack tests/unit/http/test_tls tests/unit/http/test_h2 tests/unit/http/test_h2_attack tests/unit/http/test_neighbours \
 	tests/unit/http/test_client
 TESTS += tests/unit/http/test_parse tests/unit/http/test_chunked tests/unit/http/test_response \
-	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_attack tests/unit/http/test_tls tests/unit/http/test_h2 tests/unit/http/test_h2_attack tests/unit/http/test_neighbours \
+	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_congestion tests/unit/http/test_attack tests/unit/http/test_tls tests/unit/http/test_h2 tests/unit/http/test_h2_attack tests/unit/http/test_neighbours \
 	tests/unit/http/test_client
 tests_unit_http_test_parse_SOURCES = tests/unit/http/test_parse.c
 tests_unit_http_test_parse_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
@@ -25,6 +25,9 @@ tests_unit_http_test_response_SOURCES = tests/unit/http/test_response.c
 tests_unit_http_test_response_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 tests_unit_http_test_sse_SOURCES = tests/unit/http/test_sse.c
 tests_unit_http_test_sse_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_http_test_congestion_SOURCES = tests/unit/http/test_congestion.c \
+	tests/unit/http/echo.c tests/unit/http/echo.h tests/unit/http/raw.c tests/unit/http/raw.h
+tests_unit_http_test_congestion_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 tests_unit_http_test_server_SOURCES = tests/unit/http/test_server.c \
 	tests/unit/http/echo.c tests/unit/http/echo.h tests/unit/http/raw.c tests/unit/http/raw.h
 tests_unit_http_test_server_LDADD = $(link_http_tests) $(CMOCKA_LIBS)

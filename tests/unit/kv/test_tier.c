@@ -35,12 +35,6 @@ static int end(void **state)
     return 0;
 }
 
-static void reopen(struct rig *rig)
-{
-    rig_close(rig);
-    assert_int_equal(rig_open(rig), 0);
-}
-
 static void what_is_written_is_read(void **state)
 {
     struct rig *rig = *state;
@@ -68,14 +62,14 @@ static void the_next_process_finds_it(void **state)
 
     for (uint64_t i = 0; i < 100; i++)
         assert_int_equal(rig_write(rig, i, 0), 0);
-    reopen(rig);
+    rig_reopen(rig);
     for (uint64_t i = 0; i < 100; i++) {
         assert_int_equal(rig_read(rig, (kv_block_id)i % RIG_BLOCKS, i), 0);
         assert_true(rig_is(rig, (kv_block_id)i % RIG_BLOCKS, i));
     }
     assert_int_equal(rig_write(rig, 7, 0), E_EXISTS);
     assert_int_equal(rig_write(rig, 1000, 0), 0); /* in a new file: nobody appends to an old one */
-    reopen(rig);
+    rig_reopen(rig);
     assert_int_equal(rig_read(rig, 0, 1000), 0);
     assert_int_equal(rig_read(rig, 0, 50), 0);
 }
@@ -140,7 +134,7 @@ static void what_comes_and_goes_is_told(void **state)
     for (uint32_t i = 0; i < N_TOLD; i++)
         numbered[i] = rig_hash(i);
     rig->opts.on_block = on_block;
-    reopen(rig);
+    rig_reopen(rig);
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(rig_write(rig, i, 0), 0);
     assert_int_equal(assert_told_right(rig), 100);
@@ -153,7 +147,7 @@ static void what_comes_and_goes_is_told(void **state)
     kv_tier_each(rig->tier, 10, visit, &few); /* those used last */
     assert_true(few.n <= 10 && few.n > 0 && few.last == N_TOLD - 1);
 
-    reopen(rig); /* found there: nothing comes or goes */
+    rig_reopen(rig); /* found there: nothing comes or goes */
     assert_int_equal(assert_told_right(rig), n);
     assert_true(rig_file(rig, 0, path));
     assert_int_equal(truncate(path, 8192), 0);
@@ -205,15 +199,15 @@ static void other_generations_are_kept_apart(void **state)
 
     assert_int_equal(rig_write(rig, 1, 0), 0);
     rig->opts.generation = "another model";
-    reopen(rig);
+    rig_reopen(rig);
     assert_false(kv_tier_has(rig->tier, &hash));
     assert_int_equal(rig_write(rig, 2, 0), 0);
     rig->opts.key[0] ^= 1;
-    reopen(rig);
+    rig_reopen(rig);
     assert_false(kv_tier_has(rig->tier, &hash));
     rig->opts.key[0] ^= 1;
     rig->opts.generation = "model layout version"; /* back again: it is there */
-    reopen(rig);
+    rig_reopen(rig);
     assert_int_equal(rig_read(rig, 0, 1), 0);
     assert_true(rig_is(rig, 0, 1));
     /* They are the first to leave. */
@@ -224,7 +218,7 @@ static void other_generations_are_kept_apart(void **state)
         kv_tier_counts(rig->tier, &counts);
     }
     rig->opts.generation = "another model";
-    reopen(rig);
+    rig_reopen(rig);
     assert_int_equal(rig_read(rig, 0, 2), E_NOT_FOUND);
 }
 
@@ -319,7 +313,7 @@ static void the_folder_is_bounded(void **state)
     hash = rig_hash(1499);
     assert_true(kv_tier_has(rig->tier, &hash));
     rig->opts.size_bytes /= 2; /* a smaller one is obeyed at once */
-    reopen(rig);
+    rig_reopen(rig);
     while (rig_bytes(rig) > rig->opts.size_bytes) {
         struct kv_tier_event none;
 
@@ -351,7 +345,7 @@ static void marks_decide_what_leaves(void **state)
     }
     assert_true(gone_five_at > 0);
     assert_int_equal(rig_write(rig, 5000, now_ns + minutes_ns), E_FULL); /* nothing leaves for it */
-    reopen(rig);
+    rig_reopen(rig);
     assert_true(kv_tier_has(rig->tier, &hour));
 }
 
@@ -363,7 +357,7 @@ static void lifetimes_end(void **state)
     assert_int_equal(rig_write(rig, 1, 0), 0);
     assert_int_equal(rig_write(rig, 2, clock_unix_ns() + 3600 * NS_PER_S), 0);
     rig->opts.lifetime_ns = 1;
-    reopen(rig);
+    rig_reopen(rig);
     assert_false(kv_tier_has(rig->tier, &plain));
     assert_true(kv_tier_has(rig->tier, &marked));
 }
@@ -390,7 +384,7 @@ static void a_full_disk_is_no_end(void **state)
     assert_int_equal(rig_write(rig, 40, 0), E_CLOSED);
     assert_int_equal(rig_read(rig, 0, 1), 0); /* reading goes on */
     assert_true(rig_is(rig, 0, 1));
-    reopen(rig);
+    rig_reopen(rig);
     assert_int_equal(rig_read(rig, 0, 1), 0);
     assert_int_equal(rig_write(rig, 40, 0), 0);
 }

@@ -41,12 +41,6 @@ static int end(void **state)
     return 0;
 }
 
-static void reopen(struct rig *rig)
-{
-    rig_close(rig);
-    assert_int_equal(rig_open(rig), 0);
-}
-
 static uint64_t in_an_hour(void)
 {
     return clock_unix_ns() + 3600 * NS_PER_S;
@@ -128,13 +122,13 @@ static void a_restart_forgets_nobody(void **state)
     uint64_t calm = flood(rig, CALM, 60, 0), more;
 
     flood(rig, LOUD, 100, 0);
-    reopen(rig);
+    rig_reopen(rig);
     assert_int_equal(tenants(rig), 2);
     flood(rig, LOUD, 1500, 0); /* before the calm one came back */
     assert_int_equal(count(rig, calm, 60), 60);
     more = flood(rig, CALM, 30, 0);
     assert_int_equal(tenants(rig), 2); /* the same, not a third */
-    reopen(rig);
+    rig_reopen(rig);
     flood(rig, LOUD, 1000, 0);
     assert_int_equal(count(rig, calm, 60) + count(rig, more, 30), 90);
 }
@@ -214,7 +208,7 @@ static void no_flood_takes_anothers_share(void **state)
         uint32_t n = (uint32_t)rng_below(&rng, 120), mark = (uint32_t)rng_below(&rng, 4);
 
         if (rng_below(&rng, 6) == 0)
-            reopen(rig);
+            rig_reopen(rig);
         for (uint32_t i = 0; i < n; i++) {
             const struct tier_shares *shares = &rig->tier->shares;
             uint32_t how = mark < 3 ? mark : (uint32_t)rng_below(&rng, 3);
@@ -252,7 +246,7 @@ static void those_beyond_the_last_place_have_one_share(void **state)
     uint64_t calm;
 
     rig->opts.size_bytes = 4 << 20;
-    reopen(rig);
+    rig_reopen(rig);
     calm = flood(rig, CALM, 3, 0);
     for (kv_tenant tenant = 100; tenant < 200; tenant++)
         flood(rig, tenant, 2, 0);
@@ -260,7 +254,7 @@ static void those_beyond_the_last_place_have_one_share(void **state)
     for (kv_tenant tenant = 1000; tenant < 1400; tenant++)
         flood(rig, tenant, 5, in_an_hour());
     assert_int_equal(count(rig, calm, 3), 3);
-    reopen(rig);
+    rig_reopen(rig);
     assert_int_equal(tenants(rig), KV_MAX_TENANTS);
     check_books(rig->tier);
     for (kv_tenant tenant = 1000; tenant < 1200; tenant++)
@@ -281,10 +275,10 @@ static void files_are_no_more_than_descriptors_allow(void **state)
     few.rlim_cur = 256; /* a quarter */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     rig->opts.size_bytes = 8 << 20;
-    reopen(rig);
+    rig_reopen(rig);
     calm = flood(rig, CALM, 3, 0);
     for (unsigned restart = 0; restart < 60; restart++) {
-        reopen(rig);
+        rig_reopen(rig);
         flood(rig, LOUD, 1, 0);
         flood(rig, OTHER, 1, in_an_hour());
         check_books(rig->tier);
@@ -341,13 +335,13 @@ static void older_files_are_kept_and_leave_first(void **state)
     assert_int_equal(count(rig, old, 15), 0);
     assert_int_equal(rig_n_files(rig), 1);
     calm = flood(rig, CALM, 60, 0);
-    reopen(rig);
+    rig_reopen(rig);
     assert_int_equal(rig_n_files(rig), 5); /* it is no more in the way than before */
     loud = flood(rig, LOUD, 230, 0);       /* it is now */
     assert_int_equal(count(rig, calm, 60), 60);
     assert_int_equal(count(rig, loud, 230), 230);
     with_head(rig, 0, damage_tenant); /* the first one there is another's: the old one has gone */
-    reopen(rig);
+    rig_reopen(rig);
     assert_true(count(rig, calm, 60) < 60);
     check_books(rig->tier);
 }

@@ -100,6 +100,12 @@ void rig_close(struct rig *rig)
     rig->tier = NULL;
 }
 
+void rig_reopen(struct rig *rig)
+{
+    rig_close(rig);
+    assert_int_equal(rig_open(rig), 0);
+}
+
 struct block_hash rig_hash(uint64_t number)
 {
     struct block_hash hash = {{0x5a}};

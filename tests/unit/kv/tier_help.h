@@ -19,6 +19,7 @@ void rig_init(struct rig *rig, const char *name); /* an empty folder; the tier i
 void rig_fini(struct rig *rig);                   /* closes, and removes the folder */
 int rig_open(struct rig *rig);                    /* the result of kv_tier_open() */
 void rig_close(struct rig *rig);
+void rig_reopen(struct rig *rig);
 
 struct block_hash rig_hash(uint64_t number);
 void rig_fill(struct rig *rig, kv_block_id id, uint64_t number);     /* with this block's bytes */

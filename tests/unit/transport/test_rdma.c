@@ -526,7 +526,7 @@ static void a_stuck_queue_pair_keeps_its_pushes(void **state)
     leave(&duo);
 }
 
-int main(int argc, char **argv)
+static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(queue_pairs_are_as_they_should_be, reset),
@@ -545,13 +545,14 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(a_stuck_queue_pair_keeps_its_tickets, reset),
         cmocka_unit_test_setup(a_stuck_queue_pair_keeps_its_pushes, reset),
     };
-    int n_failed;
 
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
     log_setup("test_rdma", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
-    kind_now = &rdma_cases[1];
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tls_context_free(world_tls());
-    return n_failed;
+    return world_run(&rdma_cases[1], 1, run_all);
 }

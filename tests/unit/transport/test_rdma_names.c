@@ -92,20 +92,21 @@ static void refused_rails_say_why(void **state)
     worker_free(worker);
 }
 
-int main(int argc, char **argv)
+static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rails_are_named),
         cmocka_unit_test(a_gid_is_found_by_address_only),
         cmocka_unit_test_setup(refused_rails_say_why, reset),
     };
-    int n_failed;
 
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
     log_setup("test_rdma_names", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
-    kind_now = &rdma_cases[1];
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tls_context_free(world_tls());
-    return n_failed;
+    return world_run(&rdma_cases[1], 1, run_all);
 }

@@ -14,7 +14,6 @@
  * told is the library's alone. */
 #include "api/json_long_priv.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,22 +121,18 @@ static size_t unescape(struct bytes raw, size_t at, uint8_t **to)
     return at;
 }
 
-#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
-
 /* Copies up to the next backslash or the end.  Sources have one every thirty bytes: finding it first and then
  * copying would be two calls for each.  What is said is never longer than the text so far, so that eight
  * bytes that can be read can be written. */
 static size_t copy_plain(struct bytes raw, size_t at, uint8_t **to)
 {
-    uint64_t eight, odd;
     size_t n = 8;
 
     for (; n == 8 && raw.len_bytes - at >= 8; at += n, *to += n) {
-        memcpy(&eight, raw.data + at, sizeof(eight));
-        memcpy(*to, &eight, sizeof(eight));
-        odd = le64toh(eight) ^ EACH('\\');
-        odd = ~(((odd & EACH(0x7f)) + EACH(0x7f)) | odd) & EACH(0x80); /* where nothing is left */
-        n = odd == 0 ? 8 : (size_t)__builtin_ctzll(odd) / 8;
+        uint64_t eight = bytes_load8(raw.data + at);
+
+        memcpy(*to, raw.data + at, sizeof(eight));
+        n = bytes_first_mark(bytes_mark_below(eight ^ bytes_each('\\'), 1));
     }
     for (; n == 8 && at < raw.len_bytes && raw.data[at] != '\\'; at++)
         *(*to)++ = raw.data[at];

@@ -12,9 +12,6 @@
  * Strings are taken as bytes: UTF-8 is checked elsewhere. */
 #include "api/json_walk.h"
 
-#include <endian.h>
-#include <string.h>
-
 #include "base/err.h"
 
 enum walk_state {
@@ -275,20 +272,13 @@ enum json_walk_result json_walk_byte(struct json_walk *walk, uint8_t c)
     return is_blank(c) ? JSON_WALK_DONE : JSON_WALK_BAD;
 }
 
-/* The first of eight bytes that is a control byte, a quote or a backslash; 8: none is.  A difference borrows
- * only from bytes after one that is found, so what comes first is right. */
+/* The first of eight bytes that is a control byte, a quote or a backslash; 8: none is. */
 static size_t first_special(const uint8_t *at)
 {
-    const uint64_t ones = UINT64_C(0x0101010101010101);
-    uint64_t x, quote, backslash, marks;
+    uint64_t eight = bytes_load8(at);
 
-    memcpy(&x, at, sizeof(x));
-    x = le64toh(x);
-    quote = x ^ ones * '"';
-    backslash = x ^ ones * '\\';
-    marks =
-        (((x - ones * ' ') & ~x) | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash)) & ones << 7;
-    return marks == 0 ? 8 : (size_t)__builtin_ctzll(marks) / 8;
+    return bytes_first_mark(bytes_mark_below(eight, ' ') | bytes_mark_below(eight ^ bytes_each('"'), 1) |
+                            bytes_mark_below(eight ^ bytes_each('\\'), 1));
 }
 
 size_t json_walk_string(struct json_walk *walk, struct bytes text)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views, a growable buffer, and bounds-checked little-endian reading and writing.
+/* Views, a growable buffer, bounds-checked little-endian reading and writing, and eight bytes looked at
+ * together.
  *
  * A reader that runs out sets is_bad and gives zeros from then on, so a parser checks once at the end. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 
+#include <endian.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +76,43 @@ void put_u64(uint8_t *at, uint64_t value);
 uint16_t get_u16(const uint8_t *at);
 uint32_t get_u32(const uint8_t *at);
 uint64_t get_u64(const uint8_t *at);
+
+/* ---- eight bytes together ----
+ *
+ * For loops that would ask the same of each byte of a text: eight are one number, the first of them lowest,
+ * and what is asked is answered by marks, the highest bit of each byte that is meant.  Loops that go byte by
+ * byte through short runs of unforeseeable length cost a wrongly foretold branch each; these cost one per
+ * eight. */
+
+static inline uint64_t bytes_load8(const uint8_t *at) /* at any address */
+{
+    uint64_t eight;
+
+    memcpy(&eight, at, sizeof(eight));
+    return le64toh(eight);
+}
+
+static inline uint64_t bytes_each(uint8_t byte) /* eight of it */
+{
+    return UINT64_C(0x0101010101010101) * byte;
+}
+
+/* Marks the bytes that are 0, and no others: the sum carries into no other byte. */
+static inline uint64_t bytes_mark_zero(uint64_t eight)
+{
+    return ~(((eight & bytes_each(0x7f)) + bytes_each(0x7f)) | eight) & bytes_each(0x80);
+}
+
+/* Marks the bytes below limit (1 to 0x80).  Cheaper, and right in whether there is one and which is the
+ * first; a difference that borrows may mark bytes after it. */
+static inline uint64_t bytes_mark_below(uint64_t eight, uint8_t limit)
+{
+    return (eight - bytes_each(limit)) & ~eight & bytes_each(0x80);
+}
+
+static inline size_t bytes_first_mark(uint64_t marks) /* which byte it is in; 8: there is none */
+{
+    return marks == 0 ? 8 : (size_t)__builtin_ctzll(marks) / 8;
+}
 
 #endif

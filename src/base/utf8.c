@@ -56,13 +56,10 @@ static size_t char_at(struct bytes text, size_t at, size_t *missing_out)
 static size_t ascii_run(struct bytes text, size_t at)
 {
     size_t from = at;
-    uint64_t eight;
 
-    for (; text.len_bytes - at >= sizeof(eight); at += sizeof(eight)) {
-        memcpy(&eight, text.data + at, sizeof(eight));
-        if ((eight & UINT64_C(0x8080808080808080)) != 0)
+    for (; text.len_bytes - at >= 8; at += 8)
+        if ((bytes_load8(text.data + at) & bytes_each(0x80)) != 0)
             break;
-    }
     while (at < text.len_bytes && text.data[at] < 0x80)
         at++;
     return at - from;

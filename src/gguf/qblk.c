@@ -20,6 +20,7 @@
  */
 #include "gguf/qblk.h"
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/err.h"
 
@@ -40,8 +41,7 @@ _Static_assert(sizeof(struct qblk_iq4_nl) == 18, "IQ4_NL in a GGUF");
 _Static_assert(sizeof(struct qblk_iq4_xs) == 136, "IQ4_XS in a GGUF");
 _Static_assert(sizeof(struct qblk_mxfp4) == 17, "MXFP4 in a GGUF");
 
-#define EACH_BYTE 0x0101010101010101u /* times a byte: eight of it */
-enum { SIGN_BIT = 0x8000 };           /* of a 16-bit float */
+enum { SIGN_BIT = 0x8000 }; /* of a 16-bit float */
 
 static const int8_t nonlinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                      1,    13,   25,  38,  53,  69,  89,  113};
@@ -60,7 +60,7 @@ static inline void fields(const uint8_t *bytes, unsigned n, unsigned shift, uint
         uint64_t eight;
 
         memcpy(&eight, bytes + i, 8);
-        eight = eight >> shift & mask * EACH_BYTE;
+        eight = eight >> shift & bytes_each(mask);
         memcpy(out + i, &eight, 8);
     }
 }
@@ -73,7 +73,7 @@ static inline void add_bits(const uint8_t *bytes, unsigned n, unsigned from, uns
 
         memcpy(&eight, bytes + i, 8);
         memcpy(&sum, out + i, 8);
-        sum |= (eight >> from & EACH_BYTE) << to;
+        sum |= (eight >> from & bytes_each(1)) << to;
         memcpy(out + i, &sum, 8);
     }
 }
@@ -92,8 +92,8 @@ static inline uint64_t spread_bits(uint8_t byte)
     uint64_t eight;
 
     memcpy(&eight, bit_of, 8);
-    eight &= byte * EACH_BYTE;
-    return (eight + 0x7f * EACH_BYTE) >> 7 & EACH_BYTE; /* no carry: at most 0x80 + 0x7f */
+    eight &= bytes_each(byte);
+    return (eight + bytes_each(0x7f)) >> 7 & bytes_each(1); /* no carry: at most 0x80 + 0x7f */
 }
 
 static void add_fifth(const uint8_t fifth[4], uint8_t out[32])
@@ -169,7 +169,7 @@ static void read_q8_0(const void *qblk, struct qblk_fields *out)
         uint64_t eight;
 
         memcpy(&eight, q->quants + i, 8);
-        eight ^= 0x80 * EACH_BYTE; /* adds 128 to each */
+        eight ^= bytes_each(0x80); /* adds 128 to each */
         memcpy(out->u + i, &eight, 8);
     }
 }

@@ -5,24 +5,17 @@
  * early. That is a property of the caller; here it is checked. */
 #include "http/sse.h"
 
-#include <string.h>
-
 #include "base/err.h"
 
 /* No control characters, line breaks among them: looked for eight bytes at a time, since every event of every
- * stream comes here.  A byte is below 0x20 where subtracting that borrows and the byte has no high bit
- * itself; a borrow that runs on into the next byte only comes from one that was found. */
+ * stream comes here. */
 static bool is_line(struct bytes text)
 {
-    const uint64_t ones = UINT64_C(0x0101010101010101);
     size_t at = 0;
-    uint64_t eight;
 
-    for (; text.len_bytes - at >= sizeof(eight); at += sizeof(eight)) {
-        memcpy(&eight, text.data + at, sizeof(eight));
-        if (((eight - 0x20 * ones) & ~eight & 0x80 * ones) != 0)
+    for (; text.len_bytes - at >= 8; at += 8)
+        if (bytes_mark_below(bytes_load8(text.data + at), 0x20) != 0)
             return false;
-    }
     for (; at < text.len_bytes; at++)
         if (text.data[at] < 0x20)
             return false;

@@ -13,8 +13,6 @@
 #include "base/check.h"
 #include "base/str.h"
 
-#include <endian.h>
-#include <string.h>
 #include <utf8proc.h>
 
 enum char_class { CLASS_LETTER, CLASS_NUMBER, CLASS_SPACE, CLASS_OTHER, CLASS_END };
@@ -153,29 +151,24 @@ static bool is_capital(uint32_t code)
 
 /* ---- runs ---- */
 
-#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
-
-/* The first of eight bytes, low to high, whose highest bit is not set; 8: all are. */
+/* The first of eight bytes whose highest bit is not set; 8: all are. */
 static inline size_t first_without(uint64_t marks)
 {
-    uint64_t others = ~marks & EACH(0x80);
-
-    return others == 0 ? 8 : (size_t)__builtin_ctzll(others) / 8;
+    return bytes_first_mark(~marks & bytes_each(0x80));
 }
 
 /* Where a word ends cannot be foretold, and a branch not foretold costs more than eight bytes looked at
  * together.  The sums carry into no other byte: what is added to has its highest bit cleared. */
 static size_t ascii_letters_end(struct bytes text, size_t at)
 {
-    uint64_t eight, small;
+    while (text.len_bytes - at >= 8) {
+        uint64_t eight = bytes_load8(text.data + at);
+        uint64_t small = (eight & bytes_each(0x7f)) | bytes_each(0x20);
+        size_t n =
+            first_without((small + bytes_each(0x80 - 'a')) & ~(small + bytes_each(0x7f - 'z')) & ~eight);
 
-    while (text.len_bytes - at >= sizeof(eight)) {
-        memcpy(&eight, text.data + at, sizeof(eight));
-        eight = le64toh(eight);
-        small = (eight & EACH(0x7f)) | EACH(0x20);
-        size_t n = first_without((small + EACH(0x80 - 'a')) & ~(small + EACH(0x7f - 'z')) & ~eight);
         at += n;
-        if (n < sizeof(eight))
+        if (n < 8)
             return at;
     }
     while (at < text.len_bytes && is_ascii_letter(text.data[at]))
@@ -185,14 +178,11 @@ static size_t ascii_letters_end(struct bytes text, size_t at)
 
 static size_t blanks_end(struct bytes text, size_t at)
 {
-    uint64_t eight;
+    while (text.len_bytes - at >= 8) {
+        size_t n = first_without(bytes_mark_zero(bytes_load8(text.data + at) ^ bytes_each(' ')));
 
-    while (text.len_bytes - at >= sizeof(eight)) {
-        memcpy(&eight, text.data + at, sizeof(eight));
-        eight = le64toh(eight) ^ EACH(' ');
-        size_t n = first_without(~eight & ~((eight & EACH(0x7f)) + EACH(0x7f)));
         at += n;
-        if (n < sizeof(eight))
+        if (n < 8)
             return at;
     }
     while (at < text.len_bytes && text.data[at] == ' ')

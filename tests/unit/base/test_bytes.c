@@ -3,6 +3,7 @@
 #include "tests/unit/check.h"
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/err.h"
 #include "base/list.h"
 #include "base/rng.h"
@@ -123,6 +124,36 @@ static void reader_says_once_that_it_ran_out(void **state)
     assert_int_equal(read_u8(&reader), 0);
 }
 
+/* Bytes around what is looked for, and around the highest bit. */
+static const uint8_t likely[] = {0x00, 0x01, 0x1f, 0x20, 0x21, 0x5c, 0x7f, 0x80, 0x81, 0xa0, 0xff};
+
+static void eight_bytes_are_marked_as_one_by_one(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 8);
+    for (unsigned round = 0; round < 200000; round++) {
+        uint8_t limit = likely[1 + rng_below(&rng, 7)], text[9];
+        const uint8_t *eight = text + 1; /* at no address that a machine would like */
+        uint64_t zeros = 0;
+        size_t first = 8, first_zero = 8;
+
+        for (unsigned i = 0; i < sizeof(text); i++)
+            text[i] = likely[rng_below(&rng, ARRAY_LEN(likely))];
+        for (size_t i = 8; i-- > 0;) {
+            first = eight[i] < limit ? i : first;
+            first_zero = eight[i] == 0 ? i : first_zero;
+            zeros |= eight[i] == 0 ? UINT64_C(0x80) << 8 * i : 0;
+        }
+        assert_int_equal(bytes_first_mark(bytes_mark_below(bytes_load8(eight), limit)), first);
+        assert_int_equal(bytes_mark_zero(bytes_load8(eight)), zeros);
+        assert_int_equal(bytes_first_mark(zeros), first_zero);
+    }
+    assert_int_equal(bytes_each(0x5c), UINT64_C(0x5c5c5c5c5c5c5c5c));
+    assert_int_equal(bytes_load8((const uint8_t *)"\x01\x02\x03\x04\x05\x06\x07\x08"), 0x0807060504030201);
+}
+
 struct item {
     int number;
     struct list node;
@@ -167,6 +198,7 @@ int main(void)
         cmocka_unit_test(want_of_memory_sticks),
         cmocka_unit_test(integers_are_little_endian),
         cmocka_unit_test(reader_says_once_that_it_ran_out),
+        cmocka_unit_test(eight_bytes_are_marked_as_one_by_one),
         cmocka_unit_test(list_keeps_order),
     };
 

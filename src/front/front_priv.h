@@ -36,10 +36,9 @@ enum request_state {
 #define REQUEST_N_STAGES 5 /* the states before the end */
 
 struct model_metrics { /* of one model's series, looked up once per request; for every token the first ones */
-    struct metric *generation_tokens, *v_generation, *itl, *v_itl;
+    struct metric *generation_tokens, *itl;
     struct metric *ttft, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
     struct metric *prompt_tokens, *cached_tokens, *computed_tokens, *transferred_tokens;
-    struct metric *v_ttft, *v_e2e, *v_prompt, *v_queries, *v_hits;
 };
 
 struct front_metrics {
@@ -52,11 +51,10 @@ struct front_metrics {
     struct metric_family *limit_refusals; /* tenant reason */
     struct metric_family *requests;
     struct metric_family *running, *waiting; /* by model */
-    struct metric_family *v_running, *v_waiting, *v_success;
+    struct metric_family *v_success;         /* model_name finished_reason */
     struct metric_family *ttft, *itl, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
     struct metric_family *prompt_tokens, *generation_tokens, *cached_tokens, *computed_tokens,
         *transferred_tokens;
-    struct metric_family *v_ttft, *v_itl, *v_e2e, *v_prompt, *v_generation, *v_queries, *v_hits;
 };
 
 struct front {
@@ -137,8 +135,8 @@ struct request { /* what every token needs comes first: ten thousand streams do 
     int status; /* of the answer; 499: none */
     const char *reason;
     uint64_t received_ns, tokenised_ns, submitted_ns, first_ns;
-    uint64_t n_logprobs;            /* that came */
-    struct metric *gauge, *v_gauge; /* running or waiting, as counted now */
+    uint64_t n_logprobs;  /* that came */
+    struct metric *gauge; /* running or waiting, as counted now */
 };
 
 /* request.c: the life */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "front/choice_priv.h"
@@ -29,9 +30,7 @@ static struct metric_family *gauge(struct front *front, const char *name, const 
 static struct metric_family *seconds(struct front *front, const char *name, const char *help,
                                      bool is_per_token)
 {
-    const char *label = strncmp(name, "vllm:", 5) == 0 ? "model_name" : "model";
-
-    return metric_histogram_family(front->opts.metrics, name, help, label,
+    return metric_histogram_family(front->opts.metrics, name, help, "model",
                                    is_per_token ? metric_itl_bounds_s : metric_ttft_bounds_s,
                                    is_per_token ? metric_itl_n_bounds : metric_ttft_n_bounds);
 }
@@ -90,24 +89,26 @@ static void init_memory(struct front *front, struct front_metrics *m)
 /* Names that dashboards and gateways made for another server look for. */
 static void init_compatible(struct front *front, struct front_metrics *m)
 {
-    m->v_running = gauge(front, "vllm:num_requests_running", "Same as baton_requests_running.", "model_name");
-    m->v_waiting = gauge(front, "vllm:num_requests_waiting", "Same as baton_requests_waiting.", "model_name");
+    const struct {
+        struct metric_family *family;
+        const char *name, *help;
+    } aliases[] = {
+        {m->running, "vllm:num_requests_running", "Same as baton_requests_running."},
+        {m->waiting, "vllm:num_requests_waiting", "Same as baton_requests_waiting."},
+        {m->ttft, "vllm:time_to_first_token_seconds", "Same as baton_time_to_first_token_seconds."},
+        {m->itl, "vllm:inter_token_latency_seconds", "Same as baton_inter_token_latency_seconds."},
+        {m->e2e, "vllm:e2e_request_latency_seconds", "Same as baton_e2e_request_latency_seconds."},
+        {m->prompt_tokens, "vllm:prompt_tokens_total", "Same as baton_prompt_tokens_total."},
+        {m->generation_tokens, "vllm:generation_tokens_total", "Same as baton_generation_tokens_total."},
+        {m->prompt_tokens, "vllm:prefix_cache_queries", "Prompt tokens looked up in prefix caches."},
+        {m->cached_tokens, "vllm:prefix_cache_hits", "Same as baton_prompt_tokens_cached_total."},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(aliases); i++)
+        metric_family_alias(front->opts.metrics, aliases[i].family, aliases[i].name, aliases[i].help,
+                            "model_name");
     m->v_success = counter(front, "vllm:request_success_total", "Requests finished, by reason.",
                            "model_name finished_reason");
-    m->v_ttft = seconds(front, "vllm:time_to_first_token_seconds",
-                        "Same as baton_time_to_first_token_seconds.", false);
-    m->v_itl = seconds(front, "vllm:inter_token_latency_seconds",
-                       "Same as baton_inter_token_latency_seconds.", true);
-    m->v_e2e = seconds(front, "vllm:e2e_request_latency_seconds",
-                       "Same as baton_e2e_request_latency_seconds.", false);
-    m->v_prompt =
-        counter(front, "vllm:prompt_tokens_total", "Same as baton_prompt_tokens_total.", "model_name");
-    m->v_generation = counter(front, "vllm:generation_tokens_total", "Same as baton_generation_tokens_total.",
-                              "model_name");
-    m->v_queries = counter(front, "vllm:prefix_cache_queries", "Prompt tokens looked up in prefix caches.",
-                           "model_name");
-    m->v_hits =
-        counter(front, "vllm:prefix_cache_hits", "Same as baton_prompt_tokens_cached_total.", "model_name");
 }
 
 void report_init(struct front *front)
@@ -132,21 +133,18 @@ void report_init(struct front *front)
 
 /* ---- states ---- */
 
-static void count_gauges(struct request *request, struct metric_family *own, struct metric_family *compatible)
+static void count_gauge(struct request *request, struct metric_family *family)
 {
     const char *name = request->model == NULL ? NULL : request->model->name;
 
     if (request->gauge != NULL) {
         metric_add(request->gauge, -1);
-        metric_add(request->v_gauge, -1);
-        request->gauge = request->v_gauge = NULL;
+        request->gauge = NULL;
     }
-    if (own == NULL || name == NULL)
+    if (family == NULL || name == NULL)
         return;
-    request->gauge = metric_series(own, &name);
-    request->v_gauge = metric_series(compatible, &name);
+    request->gauge = metric_series(family, &name);
     metric_add(request->gauge, 1);
-    metric_add(request->v_gauge, 1);
 }
 
 void report_state(struct request *request, enum request_state from)
@@ -159,11 +157,11 @@ void report_state(struct request *request, enum request_state from)
         metric_add(m->stages[request->state], 1);
     if (request->state == REQUEST_PREFILLING || request->state == REQUEST_STREAMING) {
         if (from < REQUEST_PREFILLING)
-            count_gauges(request, m->running, m->v_running);
+            count_gauge(request, m->running);
     } else if (request->state >= REQUEST_DONE) {
-        count_gauges(request, NULL, NULL);
+        count_gauge(request, NULL);
     } else if (from == request->state || request->state == REQUEST_TOKENISED) {
-        count_gauges(request, m->waiting, m->v_waiting);
+        count_gauge(request, m->waiting);
     }
 }
 
@@ -187,31 +185,12 @@ void report_model(struct request *request)
         .cached_tokens = metric_series(m->cached_tokens, &name),
         .computed_tokens = metric_series(m->computed_tokens, &name),
         .transferred_tokens = metric_series(m->transferred_tokens, &name),
-        .v_ttft = metric_series(m->v_ttft, &name),
-        .v_itl = metric_series(m->v_itl, &name),
-        .v_e2e = metric_series(m->v_e2e, &name),
-        .v_prompt = metric_series(m->v_prompt, &name),
-        .v_generation = metric_series(m->v_generation, &name),
-        .v_queries = metric_series(m->v_queries, &name),
-        .v_hits = metric_series(m->v_hits, &name),
     };
 }
 
 static double s_of(uint64_t ns)
 {
     return (double)ns / 1e9;
-}
-
-static void observe_both(struct metric *own, struct metric *compatible, double value)
-{
-    metric_observe(own, value);
-    metric_observe(compatible, value);
-}
-
-static void add_both(struct metric *own, struct metric *compatible, double by)
-{
-    metric_add(own, by);
-    metric_add(compatible, by);
 }
 
 /* n tokens came at now_ns, together. */
@@ -222,15 +201,15 @@ void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
 
     if (n == 0)
         return;
-    add_both(s->generation_tokens, s->v_generation, (double)n);
+    metric_add(s->generation_tokens, (double)n);
     if (choice->last_ns == 0) {
         if (request->state == REQUEST_PREFILLING)
-            observe_both(s->ttft, s->v_ttft, s_of(now_ns - request->received_ns));
+            metric_observe(s->ttft, s_of(now_ns - request->received_ns));
         n--;
     }
     /* Those that came with the first of a group waited for nothing. */
     for (size_t i = 0; i < n; i++)
-        observe_both(s->itl, s->v_itl, i == 0 && choice->last_ns > 0 ? s_of(now_ns - choice->last_ns) : 0);
+        metric_observe(s->itl, i == 0 && choice->last_ns > 0 ? s_of(now_ns - choice->last_ns) : 0);
 }
 
 /* ---- the end ---- */
@@ -255,12 +234,11 @@ static void report_answered(struct request *request)
     const struct gen_proof *proof = &request->proof;
 
     metric_add(metric_series(request->front->metrics.v_success, labels), 1);
-    add_both(s->prompt_tokens, s->v_prompt, proof->prompt_tokens);
-    add_both(s->cached_tokens, s->v_hits, request->usage.cache_read_tokens);
-    metric_add(s->v_queries, proof->prompt_tokens);
+    metric_add(s->prompt_tokens, proof->prompt_tokens);
+    metric_add(s->cached_tokens, request->usage.cache_read_tokens);
     metric_add(s->computed_tokens, proof->computed_tokens);
     metric_add(s->transferred_tokens, proof->transferred_tokens);
-    observe_both(s->e2e, s->v_e2e, s_of(request->last_ns - request->received_ns));
+    metric_observe(s->e2e, s_of(request->last_ns - request->received_ns));
     if (request->n_output > 1)
         metric_observe(s->tpot, s_of(request->last_ns - request->first_ns) / (request->n_output - 1));
     metric_observe(s->queue, s_of(proof->queue_ns));

@@ -115,6 +115,7 @@ static struct metric_family *family_new(const struct metric_family *like)
         return NULL;
 
     family->kind = like->kind;
+    family->original = like->original;
     family->name = strdup(like->name);
     family->help = strdup(like->help);
     family->labels = strdup(like->labels);
@@ -137,7 +138,8 @@ static struct metric_family *find_family(struct metric_family *head, const struc
     for (struct metric_family *family = head; family != stop; family = family->next) {
         if (strcmp(family->name, like->name) != 0)
             continue;
-        ASSERT(family->kind == like->kind && strcmp(family->labels, like->labels) == 0);
+        ASSERT(family->kind == like->kind && family->original == like->original &&
+               strcmp(family->labels, like->labels) == 0);
         return family;
     }
     return NULL;
@@ -192,6 +194,24 @@ struct metric_family *metric_histogram_family(struct metrics *metrics, const cha
                                 .bounds = (double *)bounds,
                                 .n_bounds = n_bounds,
                             });
+}
+
+void metric_family_alias(struct metrics *metrics, struct metric_family *family, const char *name,
+                         const char *help, const char *labels)
+{
+    struct metric_family *alias;
+
+    if (family == NULL)
+        return;
+    ASSERT(family->original == NULL);
+    alias = declare(metrics, &(struct metric_family){
+                                 .kind = family->kind,
+                                 .name = (char *)name,
+                                 .help = (char *)help,
+                                 .labels = (char *)labels,
+                                 .original = family,
+                             });
+    ASSERT(alias == NULL || alias->n_labels == family->n_labels);
 }
 
 /* A copy with invalid UTF-8 replaced: a scrape with one bad byte would be refused as a whole. */
@@ -266,7 +286,7 @@ struct metric *metric_series(struct metric_family *family, const char *const *va
 
     if (family == NULL)
         return &dummy;
-    ASSERT(family->n_labels == 0 || values != NULL);
+    ASSERT(family->original == NULL && (family->n_labels == 0 || values != NULL));
     struct metric *head = atomic_load(&family->series);
     struct metric *found = find_series(head, NULL, (char *const *)values);
     if (found != NULL)

@@ -28,6 +28,10 @@ struct metric_family *metric_family(struct metrics *metrics, enum metric_kind ki
 /* Bounds are upper ones, finite, ascending, without the infinite last; copied. */
 struct metric_family *metric_histogram_family(struct metrics *metrics, const char *name, const char *help,
                                               const char *labels, const double *bounds, unsigned n_bounds);
+/* Shows a family under a second name too, with label names of its own (as many).  What is counted is counted
+ * once, through the family itself.  Nothing when the family is NULL or there is no memory. */
+void metric_family_alias(struct metrics *metrics, struct metric_family *family, const char *name,
+                         const char *help, const char *labels);
 /* The series with these label values (as many as labels; NULL for none).  Never NULL: on want of memory, a
  * dummy. Searches by value: where it is hot, keep the pointer. */
 struct metric *metric_series(struct metric_family *family, const char *const *values);

@@ -25,6 +25,7 @@ struct metric_family {
     unsigned n_labels;
     double *bounds;
     unsigned n_bounds;
+    struct metric_family *original; /* whose series are shown under this name; NULL: its own */
     _Atomic(struct metric *) series;
     atomic_uint n_series;
 };

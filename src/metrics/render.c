@@ -9,7 +9,8 @@
  *     baton_ttft_seconds_count{model="m"} 14
  *
  * The lists hold the newest first; they are shown sorted, families by name and series by label values, so
- * that two scrapes can be compared line by line.  The count of a histogram is the sum of the buckets just
+ * that two scrapes can be compared line by line.  A family that is another's second name shows that one's
+ * series under its own name and label names.  The count of a histogram is the sum of the buckets just
  * shown, so that the two always agree, whatever was observed meanwhile.
  */
 #include "metrics/metrics_priv.h"
@@ -48,9 +49,9 @@ static void put_number(struct buf *out, double value)
 }
 
 /* name suffix {labels,le="..."} and a blank; bound NULL: no le. */
-static void put_head(struct buf *out, const struct metric *metric, const char *suffix, const double *bound)
+static void put_head(struct buf *out, const struct metric_family *family, const struct metric *metric,
+                     const char *suffix, const double *bound)
 {
-    const struct metric_family *family = metric->family;
     const char *separator = "{";
 
     buf_append_str(out, family->name);
@@ -69,22 +70,22 @@ static void put_head(struct buf *out, const struct metric *metric, const char *s
     buf_append_str(out, *separator == ',' ? "} " : " ");
 }
 
-static void put_histogram(struct buf *out, const struct metric *metric)
+static void put_histogram(struct buf *out, const struct metric_family *family, const struct metric *metric)
 {
-    const struct metric_family *family = metric->family;
+    unsigned n_bounds = metric->family->n_bounds;
     uint64_t n = 0;
 
-    for (unsigned i = 0; i <= family->n_bounds; i++) {
-        double bound = i < family->n_bounds ? family->bounds[i] : INFINITY;
+    for (unsigned i = 0; i <= n_bounds; i++) {
+        double bound = i < n_bounds ? metric->family->bounds[i] : INFINITY;
 
         n += atomic_load_explicit(&metric->bucket_count[i], memory_order_relaxed);
-        put_head(out, metric, "_bucket", &bound);
+        put_head(out, family, metric, "_bucket", &bound);
         buf_printf(out, "%" PRIu64 "\n", n);
     }
-    put_head(out, metric, "_sum", NULL);
+    put_head(out, family, metric, "_sum", NULL);
     put_number(out, metric_value(metric));
     buf_append_byte(out, '\n');
-    put_head(out, metric, "_count", NULL);
+    put_head(out, family, metric, "_count", NULL);
     buf_printf(out, "%" PRIu64 "\n", n);
 }
 
@@ -101,7 +102,8 @@ static int compare_series(const void *a, const void *b)
 static int put_family(struct buf *out, const struct metric_family *family)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
-    struct metric *head = atomic_load(&family->series);
+    const struct metric_family *original = family->original == NULL ? family : family->original;
+    struct metric *head = atomic_load(&original->series);
     size_t n = 0;
 
     for (struct metric *metric = head; metric != NULL; metric = metric->next)
@@ -121,10 +123,10 @@ static int put_family(struct buf *out, const struct metric_family *family)
     buf_printf(out, "\n# TYPE %s %s\n", family->name, kinds[family->kind]);
     for (size_t i = 0; i < n; i++) {
         if (family->kind == METRIC_HISTOGRAM) {
-            put_histogram(out, sorted[i]);
+            put_histogram(out, family, sorted[i]);
             continue;
         }
-        put_head(out, sorted[i], "", NULL);
+        put_head(out, family, sorted[i], "", NULL);
         put_number(out, metric_value(sorted[i]));
         buf_append_byte(out, '\n');
     }

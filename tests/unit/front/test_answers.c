@@ -248,7 +248,11 @@ static void metrics_tell_what_happened(void **state)
         "vllm:num_requests_waiting{model_name=\"sim\"} 0",
         "vllm:request_success_total{model_name=\"sim\",finished_reason=\"stop\"} 2",
         "baton_time_to_first_token_seconds_count{model=\"sim\"} 2",
+        "vllm:time_to_first_token_seconds_count{model_name=\"sim\"} 2",
+        "vllm:inter_token_latency_seconds_count{model_name=\"sim\"} 4",
+        "vllm:e2e_request_latency_seconds_count{model_name=\"sim\"} 2",
         "baton_generation_tokens_total{model=\"sim\"} 6",
+        "vllm:generation_tokens_total{model_name=\"sim\"} 6",
         "baton_http_connections 1"};
     struct buf request = {0};
     struct buf in = {0};

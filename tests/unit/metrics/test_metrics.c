@@ -53,6 +53,36 @@ static void text_is_sorted_and_escaped(void **state)
     assert_true(isinf(metric_value(metric_series(a, NULL))));
 }
 
+static void a_second_name_shows_the_same_series(void **state)
+{
+    struct metrics *metrics = *state;
+    const double bounds[] = {1};
+    struct metric_family *family, *seconds;
+
+    family = metric_family(metrics, METRIC_COUNTER, "a_total", "A.", "model");
+    seconds = metric_histogram_family(metrics, "a_seconds", "S.", "", bounds, 1);
+    for (unsigned i = 0; i < 2; i++) { /* declared again, as each of several loops does */
+        metric_family_alias(metrics, family, "b:a_total", "Same as a_total.", "model_name");
+        metric_family_alias(metrics, family, "b:c_total", "A, too.", "model_name");
+        metric_family_alias(metrics, seconds, "b:seconds", "Same as a_seconds.", "");
+    }
+    metric_family_alias(metrics, NULL, "b:none", "Without memory.", "");
+    check_text(metrics, "");
+    metric_add(metric_series(family, (const char *[]){"m"}), 2);
+    metric_observe(metric_series(seconds, NULL), 0.5);
+    check_text(metrics, "# HELP a_seconds S.\n# TYPE a_seconds histogram\n"
+                        "a_seconds_bucket{le=\"1\"} 1\na_seconds_bucket{le=\"+Inf\"} 1\n"
+                        "a_seconds_sum 0.5\na_seconds_count 1\n"
+                        "# HELP a_total A.\n# TYPE a_total counter\na_total{model=\"m\"} 2\n"
+                        "# HELP b:a_total Same as a_total.\n# TYPE b:a_total counter\n"
+                        "b:a_total{model_name=\"m\"} 2\n"
+                        "# HELP b:c_total A, too.\n# TYPE b:c_total counter\n"
+                        "b:c_total{model_name=\"m\"} 2\n"
+                        "# HELP b:seconds Same as a_seconds.\n# TYPE b:seconds histogram\n"
+                        "b:seconds_bucket{le=\"1\"} 1\nb:seconds_bucket{le=\"+Inf\"} 1\n"
+                        "b:seconds_sum 0.5\nb:seconds_count 1\n");
+}
+
 static void the_same_is_found_again(void **state)
 {
     struct metrics *metrics = *state;
@@ -213,10 +243,16 @@ static void threads_lose_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        METRICS_TEST(text_is_sorted_and_escaped),    METRICS_TEST(the_same_is_found_again),
-        METRICS_TEST(counters_do_not_fall),          METRICS_TEST(too_many_series_become_other),
-        METRICS_TEST(histograms_count_and_estimate), METRICS_TEST(bounds_are_those_of_the_conventions),
-        METRICS_TEST(want_of_memory_gives_a_dummy),  METRICS_TEST(process_facts_are_plausible),
+        METRICS_TEST(text_is_sorted_and_escaped),
+        METRICS_TEST(the_same_is_found_again),
+        METRICS_TEST(a_second_name_shows_the_same_series),
+        METRICS_TEST(the_same_is_found_again),
+        METRICS_TEST(counters_do_not_fall),
+        METRICS_TEST(too_many_series_become_other),
+        METRICS_TEST(histograms_count_and_estimate),
+        METRICS_TEST(bounds_are_those_of_the_conventions),
+        METRICS_TEST(want_of_memory_gives_a_dummy),
+        METRICS_TEST(process_facts_are_plausible),
         METRICS_TEST(threads_lose_nothing),
     };
 

@@ -54,6 +54,24 @@ void choices_submit(struct request *request);                /* tokenised; may f
 void choices_withdraw(struct request *request);              /* takes back what the backend has */
 void choices_pause(struct request *request, bool is_paused); /* may end the request */
 void choices_fini(struct request *request);
+void choices_fail(struct request *request, const struct gen_failure *failure); /* ends it */
+bool choice_is_repeated(const struct choice *choice); /* has the one before it the same prompt? */
+void choice_withdraw(struct choice *choice);          /* the backend forgets it; its proof so far is kept */
+
+/* choice_events.c: what the backend says */
+extern const struct gen_events choice_events;     /* their arg is the choice */
+int choice_begin_logprobs(struct choice *choice); /* before it is handed on, if they are asked for; E_NOMEM */
+
+/* choice_end.c: how they end */
+/* The choice's answer is complete, and with the last one the request's.  stop_sequence: the one that matched,
+ * in the request's memory. */
+void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_sequence);
+void choice_finish_early(struct choice *choice); /* the same; its answer's text brought the end about */
+/* Keeps the answer for when the conversation comes back.  Whatever fails here costs a cache hit. */
+void choice_remember(struct choice *choice, enum gen_stop why, bool is_early);
+/* Sets the request's proof.  Tokens are added up, each choice's prompt too, since each was computed or
+ * reused; of times, which overlap, the longest counts. */
+void choices_sum_proof(struct request *request);
 
 /* choice_job.c: what the backend is asked for one of them */
 uint32_t choices_per_prompt(const struct request *request);

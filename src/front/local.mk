@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libfront.a
 libfront_a_SOURCES = src/front/front.h src/front/backend.h src/front/front_priv.h src/front/front.c \
-	src/front/request.c src/front/choice_priv.h src/front/choices.c src/front/choice_job.c src/front/output_priv.h src/front/output.c \
+	src/front/request.c src/front/choice_priv.h src/front/choices.c src/front/choice_job.c \
+	src/front/choice_events.c src/front/choice_end.c src/front/output_priv.h src/front/output.c \
 	src/front/output_messages.c src/front/output_openai.c src/front/logprobs.h src/front/logprobs.c \
 	src/front/reply.c src/front/report.c src/front/answer.h src/front/answer.c src/front/shape.h \
 	src/front/shape_priv.h src/front/shape.c src/front/shape_calls.c src/front/shape_tags.c src/front/sign.h src/front/scores.c src/front/scores.h src/front/sign.c \

@@ -395,7 +395,6 @@ static int take_thread(struct request *request, struct api_error *error)
 {
     enum threads_take result;
 
-    replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
     result = threads_take(request->front->threads, request->gen.thread_id, request->owner, clock_now_ns(),
                           &request->thread);
     report_thread(request->front, result);
@@ -445,6 +444,8 @@ static void parse_done(void *arg)
         request_fail(request, &request->error);
         return;
     }
+    if (request->thread == NULL) /* else it was known when the thread was looked for */
+        replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
     if (awaits_thread(request)) {
         continue_thread(request);
         return;
@@ -466,7 +467,6 @@ static void parse_done(void *arg)
     if (backend->ops->model_keep != NULL)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
-    replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
     if (request->front->memory != NULL)
         replay_find(&request->replay, request->front->memory, request->owner, request->model->fingerprint,
                     request->call != API_COUNT_TOKENS && request->call != API_TOKENIZE);

@@ -370,7 +370,7 @@ static void backend_pause(void *self, struct gen_handle *job, bool is_paused)
 {
     job->is_paused = is_paused;
     if (!is_paused)
-        router_stream_deliver(job);
+        router_tokens_deliver(job);
 }
 
 static bool backend_is_ready(void *self, struct buf *detail)

@@ -224,10 +224,14 @@ int router_job_send(struct gen_handle *job,
 
 /* stream.c */
 int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens);
-void router_stream_deliver(struct gen_handle *job);
-uint32_t router_job_answered(const struct gen_handle *job); /* tokens heard, delivered or not */
 void router_stream_worker_lost(struct router *router, uint32_t slot);
 void router_stream_end_unproved(struct router *router); /* ends what waited too long for a proof */
+
+/* tokens.c */
+uint32_t router_job_answered(const struct gen_handle *job); /* tokens heard, delivered or not */
+void router_tokens_deliver(struct gen_handle *job);         /* what the front may be told; may end the job */
+
+/* proof.c */
 void router_job_proof(const struct gen_handle *job, struct gen_proof *out);
 
 /* status.c */

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What workers say about running jobs: tokens, ends, failures, and their silence.
  *
+ *     frame of a step -> records -> on_answer -> accepted, tokens (tokens.c), end or failure
+ *                                                proof (proof.c)
+ *
  * In a pair the prefill worker gives the first token, the decode worker all (the first one again: whoever is
- * earlier counts).  Tokens carry their index in the answer; what was heard is dropped, and a gap, which no
- * order of honest messages can make, fails that worker's part. */
-#include "router/router_priv.h"
+ * earlier counts).  The two come on links of their own, and each may overtake the other: tokens, then, wait
+ * for what the prefill worker has to say of the prompt, and an end for its proof, but not for long. */
+#include "router/stream_priv.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/str.h"
 
 #define PROOF_WAIT_NS (500 * NS_PER_MS)
 
@@ -22,242 +23,6 @@ static struct job_part *part_of(struct gen_handle *job, uint32_t slot)
     if (job->decode.slot == slot)
         return &job->decode;
     return job->prefill.slot == slot ? &job->prefill : NULL;
-}
-
-uint32_t router_job_answered(const struct gen_handle *job)
-{
-    return job->job.n_tokens - job->n_prompt;
-}
-
-/* ---- proof ---- */
-
-static void take_proof(struct job_part *part, const Baton__Proof *proof)
-{
-    part->has_proof = true;
-    part->proof.computed_tokens = proof->computed;
-    part->proof.reused_tokens = proof->reused;
-    part->proof.transferred_tokens = proof->transferred;
-    part->proof.n_preempted = proof->preempted;
-    part->proof.drafted_tokens = proof->drafted;
-    part->proof.accepted_tokens = proof->accepted;
-    part->proof.queue_ns = proof->queue_ns;
-    part->proof.prefill_ns = proof->prefill_ns;
-    part->proof.transfer_ns = proof->transfer_ns;
-    part->proof.exposed_ns = proof->exposed_ns;
-    part->proof.decode_ns = proof->decode_ns;
-    part->proof.transport[0] = '\0'; /* goes into answers and headers: one of ours or nothing */
-    if (strcmp(proof->transport, "shm") == 0 || strcmp(proof->transport, "tcp") == 0 ||
-        strcmp(proof->transport, "rdma") == 0)
-        str_copy(part->proof.transport, sizeof(part->proof.transport), proof->transport);
-}
-
-static void add_part(const struct gen_handle *job, const struct job_part *part, struct gen_proof *sum)
-{
-    if (part->slot == PICKER_NONE)
-        return;
-    str_copy(part == &job->prefill ? sum->prefill_worker : sum->decode_worker, sizeof(sum->decode_worker),
-             job->router->workers[part->slot].node);
-    if (!part->has_proof)
-        return;
-    sum->computed_tokens += part->proof.computed_tokens;
-    sum->transferred_tokens += part->proof.transferred_tokens;
-    sum->n_preempted += part->proof.n_preempted;
-    sum->drafted_tokens += part->proof.drafted_tokens;
-    sum->accepted_tokens += part->proof.accepted_tokens;
-    sum->queue_ns += part->proof.queue_ns;
-    sum->prefill_ns += part->proof.prefill_ns;
-    sum->transfer_ns += part->proof.transfer_ns;
-    sum->exposed_ns += part->proof.exposed_ns;
-    sum->decode_ns += part->proof.decode_ns;
-    if (part->proof.transport[0] != '\0')
-        memcpy(sum->transport, part->proof.transport, sizeof(sum->transport));
-}
-
-/* A pair's decode worker may have found part of the prompt in its own cache while the prefill worker found
- * (or computed) the whole: the prompt's tokens are counted once, from the side that prefilled. */
-void router_job_proof(const struct gen_handle *job, struct gen_proof *out)
-{
-    uint64_t now_ns = clock_now_ns();
-    const struct job_part *first =
-        job->prefill.slot != PICKER_NONE && job->prefill.has_proof ? &job->prefill : &job->decode;
-
-    *out = job->sum;
-    add_part(job, &job->prefill, out);
-    add_part(job, &job->decode, out);
-    if (first->has_proof)
-        out->reused_tokens = first->proof.reused_tokens;
-    out->prompt_tokens = job->n_prompt;
-    out->drawn_tokens = job->n_delivered;
-    out->ttft_ns = job->first_token_ns ? job->first_token_ns - job->submitted_ns : 0;
-    out->total_ns = now_ns - job->submitted_ns;
-}
-
-/* ---- tokens ---- */
-
-static int keep_token(struct gen_handle *job, token_id id)
-{
-    if (job->job.n_tokens == job->cap_tokens) {
-        uint32_t cap = job->cap_tokens + job->cap_tokens / 4 + 256;
-        token_id *grown = realloc(job->job.tokens, (size_t)cap * sizeof(*grown));
-
-        if (grown == NULL)
-            return E_NOMEM;
-        job->job.tokens = grown;
-        job->cap_tokens = cap;
-    }
-    job->job.tokens[job->job.n_tokens++] = id;
-    return 0;
-}
-
-/* Whether the job ended in a call that was made when so many had been freed.  Nearly always none was
- * meanwhile, and this is asked for every token. */
-static bool is_gone(const struct router *router, const struct gen_handle *job, uint64_t number,
-                    uint64_t n_freed)
-{
-    return router->n_freed != n_freed && hashmap_get(router->by_number, &number) != job;
-}
-
-/* How likely given tokens were.  False: the job is gone. */
-static bool deliver_scores(struct gen_handle *job, const struct sample_result *scores, uint32_t n)
-{
-    struct router *router = job->router;
-    uint64_t n_freed = router->n_freed;
-    uint64_t number = job->number;
-
-    if (n == 0)
-        return true;
-    job->events.on_tokens(job->arg, &(struct gen_tokens){.draws = scores, .n = n, .is_scored = true});
-    return !is_gone(router, job, number, n_freed);
-}
-
-void router_stream_deliver(struct gen_handle *job)
-{
-    uint32_t n = router_job_answered(job) - job->n_delivered, n_scores = job->scores.n;
-    struct gen_events events = job->events;
-
-    if (job->is_paused || job->unheard_since_ns > 0)
-        return;
-    job->scores.n = 0;
-    if (!deliver_scores(job, job->scores.held, n_scores))
-        return;
-    if (n > 0) {
-        uint32_t from = job->n_prompt + job->n_delivered;
-        struct router *router = job->router;
-        uint64_t n_freed = router->n_freed;
-        uint64_t number = job->number;
-
-        job->n_delivered += n;
-        if (job->first_token_ns == 0)
-            job->first_token_ns = clock_now_ns();
-        events.on_tokens(job->arg,
-                         &(struct gen_tokens){.ids = job->job.tokens + from, .n = n, .draws = job->draws});
-        if (is_gone(router, job, number, n_freed))
-            return; /* cancelled from inside */
-    }
-    if (job->scores.has_stop) {
-        job->scores.has_stop = false;
-        if (!deliver_scores(job, &job->scores.stop, 1))
-            return;
-    }
-    if (job->ended.is_set)
-        router_job_end(job, job->ended.end);
-}
-
-/* How ids[i] was drawn; top is where its likeliest ones begin. */
-static void read_draw(const Baton__Answer *answer, size_t i, size_t top, struct sample_result *out)
-{
-    *out = (struct sample_result){.id = answer->ids[i], .logprob = answer->logprobs[i]};
-    for (; out->n_top < answer->n_tops[i] && out->n_top < SAMPLE_MAX_TOP; out->n_top++, top++)
-        out->top[out->n_top] =
-            (struct sample_top){.id = answer->top_ids[top], .logprob = answer->top_logprobs[top]};
-}
-
-/* Kept until its token is delivered.  A worker that says nothing where it was asked does not know the
- * question.
- */
-static int keep_draw(struct gen_handle *job, const Baton__Answer *answer, size_t i, size_t top)
-{
-    uint32_t at = router_job_answered(job) - job->n_delivered;
-
-    if (answer->n_logprobs == 0 || (job->score_next > 0 && job->score_next < job->n_prompt))
-        return E_PROTO;
-    if (at >= job->cap_draws) {
-        uint32_t cap = 2 * at + 8;
-        struct sample_result *grown = realloc(job->draws, (size_t)cap * sizeof(*grown));
-
-        if (grown == NULL)
-            return E_NOMEM;
-        job->draws = grown;
-        job->cap_draws = cap;
-    }
-    read_draw(answer, i, top, &job->draws[at]);
-    return 0;
-}
-
-static bool has_right_tops(const Baton__Answer *answer, uint32_t vocab_size)
-{
-    for (size_t i = 0; i < answer->n_top_ids; i++)
-        if (answer->top_ids[i] >= vocab_size)
-            return false;
-    return true;
-}
-
-static int accept_tokens(struct gen_handle *job, const Baton__Answer *answer)
-{
-    uint32_t vocab_size = tokenizer_vocab_size(job->model->gen.tokenizer);
-    size_t top = 0;
-
-    if (!has_right_tops(answer, vocab_size))
-        return E_PROTO;
-
-    for (size_t i = 0; i < answer->n_ids; top += i < answer->n_n_tops ? answer->n_tops[i] : 0, i++) {
-        uint64_t index = (uint64_t)answer->first_index + i;
-        int rc = 0;
-
-        if (index < router_job_answered(job))
-            continue; /* heard already */
-        if (index > router_job_answered(job) || index >= job->job.max_new_tokens ||
-            answer->ids[i] >= vocab_size)
-            return E_PROTO;
-        if (job->job.sample.wants_logprob)
-            rc = keep_draw(job, answer, i, top);
-        if (rc == 0)
-            rc = keep_token(job, answer->ids[i]);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-/* Of the prompt's tokens each once, in order and the very ones that were sent; of a stop id behind what was
- * answered, one. */
-static int accept_scores(struct gen_handle *job, const Baton__Answer *answer)
-{
-    struct sample_result score;
-    size_t top = 0;
-    int rc = 0;
-
-    if (job->score_next == 0 || answer->n_logprobs == 0 ||
-        !has_right_tops(answer, tokenizer_vocab_size(job->model->gen.tokenizer)))
-        return E_PROTO;
-    for (size_t i = 0; i < answer->n_ids && rc == 0; top += answer->n_tops[i], i++) {
-        uint64_t index = (uint64_t)answer->first_index + i;
-
-        read_draw(answer, i, top, &score);
-        if (index < job->score_next)
-            continue; /* heard already */
-        if (index == job->job.n_tokens && job->score_next == job->n_prompt &&
-            score.id < tokenizer_vocab_size(job->model->gen.tokenizer)) {
-            job->scores.stop = score;
-            job->scores.has_stop = true;
-            continue;
-        }
-        if (index != job->score_next || index >= job->n_prompt || score.id != job->job.tokens[index])
-            return E_PROTO;
-        rc = scores_add(&job->scores, &score, 1);
-        job->score_next += rc == 0;
-    }
-    return rc;
 }
 
 /* ---- one worker's word about one job ---- */
@@ -301,7 +66,7 @@ static void stop_waiting(struct gen_handle *job)
     job->state = job->state == JOB_PLACED ? JOB_ANSWERING : job->state;
     say_accepted(job, job->decode.has_proof ? job->decode.proof.reused_tokens : 0);
     if (hashmap_get(router->by_number, &number) == job)
-        router_stream_deliver(job);
+        router_tokens_deliver(job);
 }
 
 static enum gen_end end_of(Baton__Finish finish)
@@ -327,7 +92,7 @@ static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answe
         if (job->unheard_since_ns > 0)
             stop_waiting(job);
         else
-            router_stream_deliver(job);
+            router_tokens_deliver(job);
         return;
     }
     if (answer->finish == BATON__FINISH__FINISH_HANDED_OFF)
@@ -395,15 +160,15 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
     if (part == NULL || part->is_over)
         return; /* an earlier attempt, or cancelled meanwhile */
     if (answer->proof != NULL)
-        take_proof(part, answer->proof);
+        router_part_proof(part, answer->proof);
     if (answer->is_accepted) {
         bool has_waited = job->unheard_since_ns > 0;
 
         on_accepted(job, slot, answer->cached_tokens);
-        if (is_gone(router, job, number, n_freed))
+        if (router_job_is_gone(router, job, number, n_freed))
             return;
         if (has_waited && job->is_accepted && !job->ended.is_set)
-            router_stream_deliver(job);
+            router_tokens_deliver(job);
         if (hashmap_get(router->by_number, &number) != job)
             return;
     }
@@ -414,16 +179,16 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
         } else if (!job->is_accepted) { /* its prefill worker was lost before it said so */
             job->state = JOB_ANSWERING;
             say_accepted(job, part->has_proof ? part->proof.reused_tokens : 0);
-            if (is_gone(router, job, number, n_freed))
+            if (router_job_is_gone(router, job, number, n_freed))
                 return;
         }
-        if ((answer->is_scored ? accept_scores(job, answer) : accept_tokens(job, answer)) < 0) {
+        if ((answer->is_scored ? router_scores_accept(job, answer) : router_tokens_accept(job, answer)) < 0) {
             router_job_replace(job, slot);
             return;
         }
         picker_booking_started(router->fleet, &part->booking);
-        router_stream_deliver(job);
-        if (is_gone(router, job, number, n_freed))
+        router_tokens_deliver(job);
+        if (router_job_is_gone(router, job, number, n_freed))
             return;
     }
     if (answer->finish == BATON__FINISH__FINISH_NONE)
@@ -539,7 +304,7 @@ void router_stream_worker_lost(struct router *router, uint32_t slot)
             if (job->unheard_since_ns > 0)
                 stop_waiting(job);
             else
-                router_stream_deliver(job);
+                router_tokens_deliver(job);
             continue;
         }
         if (job->state == JOB_QUEUED || job->ended.is_set)
@@ -567,7 +332,7 @@ void router_stream_end_unproved(struct router *router)
         if (job->unheard_since_ns > 0 && now_ns - job->unheard_since_ns > PROOF_WAIT_NS)
             stop_waiting(job);
         else if (job->ended.is_set && !job->is_paused && now_ns - job->ended.since_ns > PROOF_WAIT_NS)
-            router_stream_deliver(job);
+            router_tokens_deliver(job);
     }
     router->next_job = NULL;
 }

@@ -5,7 +5,7 @@ libkv_a_SOURCES = src/kv/layout.h src/kv/layout.c src/kv/pool.h src/kv/pool_priv
 libkv_a_SOURCES += src/kv/shares.c src/kv/unsaved.c
 libkv_a_SOURCES += src/kv/tier.h src/kv/tier_priv.h src/kv/tier.c src/kv/tier_scan.c src/kv/tier_io.c \
 	src/kv/tier_seal.c src/kv/tier_record.h src/kv/tier_record.c \
-	src/kv/tier_room.c src/kv/tier_share.h src/kv/tier_share.c
+	src/kv/tier_room.c src/kv/tier_queue.c src/kv/tier_share.h src/kv/tier_share.c
 
 noinst_PROGRAMS += tests/bench/bench_tier
 tests_bench_bench_tier_SOURCES = tests/bench/bench_tier.c

@@ -112,6 +112,7 @@ int kv_tier_open(const struct kv_tier_opts *opts, struct fault *fault, struct kv
     tier->payload_bytes = opts->n_layers * (uint64_t)opts->piece_bytes;
     tier->dir = -1;
     list_init(&tier->segments);
+    tier_queue_init(tier);
     rc = open_parts(tier, fault);
     tier->opts.path = tier->opts.generation = NULL;
     if (rc < 0) {
@@ -189,6 +190,7 @@ static void use(struct kv_tier *tier, struct tier_segment *segment)
     segment->used_unix_ns = clock_unix_ns();
     list_remove(&segment->all);
     list_push_back(&tier->segments, &segment->all);
+    tier_queue_use(tier, segment);
 }
 
 static enum tier_retention retention_of(uint64_t wanted_unix_ns, uint64_t now_unix_ns)
@@ -455,9 +457,7 @@ void kv_tier_counts(const struct kv_tier *tier, struct kv_tier_counts *out)
     *out = tier->counts;
     out->n_blocks = hashmap_count(tier->index);
     out->n_tenants = tier_shares_tenants(&tier->shares);
-    out->used_bytes = 0;
-    list_for_each (node, &tier->segments)
-        out->used_bytes += container_of(node, const struct tier_segment, all)->file_bytes;
+    out->used_bytes = tier->file_bytes;
     out->is_resting = clock_now_ns() < tier->rests_until_ns;
     out->read_bytes_per_s = reader_bytes_per_s(tier) * tier->opts.n_readers;
 }

@@ -3,6 +3,7 @@
  *
  *   tier.c       the caller's side: the index, and what is under way
  *   tier_room.c  segments: how they come, what they count with, which leave
+ *   tier_queue.c which of a tenant's segments leaves next
  *   tier_share.c tenants, and from whom room is taken
  *   tier_scan.c  what a folder holds when it is opened
  *   tier_io.c    the threads, and each job's system calls
@@ -38,6 +39,9 @@ struct tier_segment {
     uint8_t key[TIER_KEY_BYTES];
     /* ---- */
     struct list all;         /* in kv_tier.segments, least recently used first */
+    struct list queue;       /* in kv_tier.queues or .unread; in none while it is open or leaves */
+    unsigned rank;           /* of its queue */
+    uint64_t n_use;          /* greater than of those used before */
     struct tier_slot *slots; /* [head.n_slots]; NULL: of another generation */
     uint32_t n_used;         /* slots given out */
     uint32_t n_there;        /* slots that the index leads to */
@@ -91,12 +95,17 @@ struct kv_tier {
     int dir;
     struct hashmap *index; /* block_hash -> tier_slot */
     struct list segments;
+    struct list unread;                                 /* of these, those that nobody can read */
+    struct list queues[TIER_PLACES][TIER_N_RETENTIONS]; /* tier_queue.c */
+    uint64_t marks_end_unix_ns;                         /* the first time a mark in them runs out */
+    uint64_t n_uses;
     struct tier_segment *open[TIER_PLACES][TIER_N_RETENTIONS];
     struct tier_shares shares;
     uint64_t next_number;
     uint64_t least_bytes;                             /* a segment counts with so many, however few it has */
     uint64_t total_bytes;                             /* what all count with whose deletion was not begun */
     uint64_t leaving_bytes;                           /* of these, what leaves */
+    uint64_t file_bytes;                              /* what all files take */
     uint64_t unsynced_bytes;                          /* of full segments */
     struct tier_thread threads[1 + TIER_MAX_READERS]; /* the first writes */
     uint32_t next_reader;
@@ -124,6 +133,16 @@ void tier_segment_dropped(struct kv_tier *tier, struct tier_segment *segment, in
 int tier_make_room(struct kv_tier *tier, const struct tier_wish *wish);
 /* A slot in a segment of this place.  E_AGAIN, E_FULL, E_NOMEM. */
 int tier_slot_take(struct kv_tier *tier, unsigned at, enum tier_retention retention, struct tier_slot **out);
+
+/* ---- tier_queue.c ---- */
+void tier_queue_init(struct kv_tier *tier);
+/* It takes no more slots, or was found. */
+void tier_queue_add(struct kv_tier *tier, struct tier_segment *segment, uint64_t now_unix_ns);
+void tier_queue_use(struct kv_tier *tier, struct tier_segment *segment); /* open ones, too */
+/* What a tenant wants least, and how much it is wanted: of equals the one not used for longest, an open one
+ * last.  NULL: he has none. */
+struct tier_segment *tier_queue_first(struct kv_tier *tier, unsigned at, uint64_t now_unix_ns,
+                                      unsigned *rank_out);
 
 /* ---- tier_scan.c ---- */
 int tier_folder_open(const char *path, struct fault *fault); /* a locked descriptor */

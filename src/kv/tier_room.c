@@ -10,8 +10,7 @@
  * size divided by that.  It stops counting when its deletion was handed to the writer thread, which works in
  * order: what is written in its stead is written after it has gone.
  *
- * tier_share.c says whose segment leaves; of that tenant's it is the one that is wanted least, and of equals
- * the one not used for longest, an open one last. */
+ * tier_share.c says whose segment leaves, tier_queue.c which of his. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +47,7 @@ void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment)
     list_insert_before(at->next, &segment->all);
     segment->charged_bytes = charge(tier, segment->file_bytes);
     tier->total_bytes += segment->charged_bytes;
+    tier->file_bytes += segment->file_bytes;
     tier->counts.n_segments++;
     if (is_ours(segment))
         tier_shares_add(&tier->shares, segment->share, 1, (int64_t)segment->charged_bytes);
@@ -72,6 +72,7 @@ void tier_segment_close(struct kv_tier *tier, struct tier_segment *segment)
         return;
     segment->is_open = false;
     *open_at(tier, segment) = NULL;
+    tier_queue_add(tier, segment, clock_unix_ns());
     segment->is_unsynced = true;
     tier->unsynced_bytes += segment->file_bytes;
     if (tier->unsynced_bytes >= tier->opts.size_bytes / SYNCS_AIM)
@@ -95,6 +96,7 @@ void tier_segment_dropped(struct kv_tier *tier, struct tier_segment *segment, in
         return;
     }
     tier->counts.n_segments--;
+    tier->file_bytes -= segment->file_bytes;
     list_remove(&segment->all);
     tier_segment_free(segment);
 }
@@ -105,6 +107,7 @@ void tier_segment_leave(struct kv_tier *tier, struct tier_segment *segment)
         segment->is_open = false;
         *open_at(tier, segment) = NULL;
     }
+    list_remove(&segment->queue);
     tier->counts.n_dropped += segment->n_there;
     for (uint32_t i = 0; is_ours(segment) && i < segment->n_used; i++)
         tier_forget(tier, &segment->slots[i]);
@@ -117,36 +120,19 @@ void tier_segment_leave(struct kv_tier *tier, struct tier_segment *segment)
 
 /* ---- room ---- */
 
-/* A mark that has run out is none. */
-static unsigned rank_of(const struct tier_segment *segment, uint64_t now_unix_ns)
-{
-    return segment->wanted_unix_ns > now_unix_ns ? (unsigned)segment->head.retention : TIER_PLAIN;
-}
-
 /* What nobody can read first, then as shares have it; NULL: nothing may. */
-static struct tier_segment *next_to_leave(const struct kv_tier *tier, const struct tier_wish *wish)
+static struct tier_segment *next_to_leave(struct kv_tier *tier, const struct tier_wish *wish)
 {
     struct tier_segment *segments[TIER_PLACES] = {NULL};
     struct tier_first firsts[TIER_PLACES] = {{0}};
     uint64_t now_unix_ns = clock_unix_ns();
     unsigned at;
 
-    list_for_each (node, &tier->segments) {
-        struct tier_segment *segment = container_of(node, struct tier_segment, all), *best;
-        unsigned rank;
-
-        if (segment->is_leaving)
-            continue;
-        if (!is_ours(segment))
-            return segment;
-        rank = rank_of(segment, now_unix_ns);
-        best = segments[segment->share];
-        at = segment->share;
-        if (best == NULL || rank < firsts[at].rank ||
-            (rank == firsts[at].rank && best->is_open && !segment->is_open)) {
-            segments[at] = segment;
-            firsts[at] = (struct tier_first){.rank = rank, .bytes = segment->charged_bytes};
-        }
+    if (!list_is_empty(&tier->unread))
+        return container_of(tier->unread.next, struct tier_segment, queue);
+    for (at = 0; at < tier->shares.n_seen; at++) {
+        segments[at] = tier_queue_first(tier, at, now_unix_ns, &firsts[at].rank);
+        firsts[at].bytes = segments[at] == NULL ? 0 : segments[at]->charged_bytes;
     }
     at = tier_shares_victim(&tier->shares, firsts, wish);
     return at == TIER_NO_PLACE ? NULL : segments[at];
@@ -194,11 +180,13 @@ static int begin_segment(struct kv_tier *tier, unsigned at, enum tier_retention 
     segment->file_bytes = tier_segment_bytes(&segment->head, 1);
     rng_system(segment->head.salt, sizeof(segment->head.salt));
     list_init(&segment->all);
+    list_init(&segment->queue);
     if (segment->slots == NULL || tier_segment_key(tier->opts.key, &segment->head, segment->key) < 0) {
         tier_segment_free(segment);
         return E_NOMEM;
     }
     tier->next_number++;
+    segment->n_use = ++tier->n_uses;
     tier_segment_add(tier, segment);
     *open_at(tier, segment) = segment;
     return 0;
@@ -217,8 +205,10 @@ static uint64_t cost(const struct kv_tier *tier, const struct tier_segment *segm
 static void grow(struct kv_tier *tier, struct tier_segment *segment)
 {
     uint64_t more_bytes = segment->n_used > 0 ? cost(tier, segment) : 0; /* it began with the first */
+    uint64_t before_bytes = segment->file_bytes;
 
     segment->file_bytes = tier_segment_bytes(&segment->head, ++segment->n_used);
+    tier->file_bytes += segment->file_bytes - before_bytes;
     segment->charged_bytes += more_bytes;
     tier->total_bytes += more_bytes;
     tier_shares_add(&tier->shares, segment->share, 0, (int64_t)more_bytes);

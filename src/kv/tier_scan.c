@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "kv/tier_priv.h"
@@ -136,6 +137,7 @@ static int read_segment(struct kv_tier *tier, int fd, uint64_t number, struct ti
         return E_NOMEM;
     *segment = (struct tier_segment){.number = number, .fd = -1, .file_bytes = (uint64_t)stat.st_size};
     list_init(&segment->all);
+    list_init(&segment->queue);
     rc = tier_head_unpack(bytes_of(image, sizeof(image)), &segment->head);
     if (rc == E_VERSION ||
         (rc == 0 && (segment->head.payload_bytes != tier->payload_bytes ||
@@ -218,7 +220,7 @@ static int list_folder(const struct kv_tier *tier, uint64_t **out)
 
 int tier_scan(struct kv_tier *tier)
 {
-    uint64_t *numbers = NULL;
+    uint64_t *numbers = NULL, now_unix_ns = clock_unix_ns();
     int n = list_folder(tier, &numbers), rc = n < 0 ? n : 0;
 
     for (int i = 0; rc == 0 && i < n; i++) {
@@ -229,5 +231,11 @@ int tier_scan(struct kv_tier *tier)
         tier->next_number = numbers[i] + 1;
     }
     free(numbers);
+    list_for_each (node, &tier->segments) {
+        struct tier_segment *segment = container_of(node, struct tier_segment, all);
+
+        segment->n_use = ++tier->n_uses;
+        tier_queue_add(tier, segment, now_unix_ns);
+    }
     return rc;
 }

@@ -3,6 +3,9 @@
  *
  *     bench_tier [FOLDER [BLOCK_MIB [BLOCKS [DISK_MIB]]]]      "": a folder of its own
  *
+ * And what a full disk costs whoever has blocks to save: for blocks that take the place of others, and for
+ * those that are refused since all that is there is wanted more, each beside some files and beside many.
+ *
  * Blocks of 22 layers are written and read through kv/tier as a worker does, with one writer and two readers.
  * Reads come from the page cache, so they say what sealing, threads and copies cost, not what the device
  * does. */
@@ -142,6 +145,67 @@ static void run(const char *path, size_t block_bytes, uint32_t n_blocks, uint64_
     free(other);
 }
 
+/* Saves blocks of 3 KiB; the mean time of the calls that took them or refused them. */
+static double save(struct kv_tier *tier, uint32_t n, uint64_t wanted_unix_ns, int expected)
+{
+    static uint64_t number = UINT64_C(1) << 40;
+    uint64_t took_ns = 0;
+
+    for (uint32_t i = 0; i < n; i++, number++) {
+        struct block_hash hash = hash_of(number);
+        uint64_t began_ns = clock_now_ns();
+        int rc = kv_tier_write(tier, KV_TENANT_NONE, i % 64, &hash, wanted_unix_ns);
+
+        took_ns += clock_now_ns() - began_ns;
+        ASSERT(rc == expected || rc == E_AGAIN);
+        if (rc == E_AGAIN) {
+            wait_for(tier, 1);
+            i--;
+            number--;
+        } else if (rc == 0) {
+            wait_for(tier, i % 256 == 255);
+        }
+    }
+    for (struct kv_tier_counts counts = {.n_writing = 1}; counts.n_writing > 0; kv_tier_counts(tier, &counts))
+        wait_for(tier, 0);
+    return (double)took_ns / n;
+}
+
+static void full(const char *folder, uint64_t disk_mib)
+{
+    static uint8_t arena[64 * 3 * 1024];
+    uint64_t size_bytes = disk_mib << 20, in_an_hour = clock_unix_ns() + 3600 * NS_PER_S;
+    uint32_t n_fill = (uint32_t)(size_bytes / (3 * 1024)), n = 20000;
+    char path[256];
+    struct kv_tier_opts opts = {.path = path,
+                                .size_bytes = size_bytes,
+                                .n_readers = 1,
+                                .arena = arena,
+                                .n_blocks = 64,
+                                .n_layers = 3,
+                                .piece_bytes = 1024,
+                                .generation = "bench"};
+    struct kv_tier_counts counts;
+    struct fault fault = {0};
+    struct kv_tier *tier;
+
+    snprintf(path, sizeof(path), "%s/full-%u", folder, (unsigned)disk_mib);
+    if (kv_tier_open(&opts, &fault, &tier) < 0) {
+        fprintf(stderr, "%s\n", fault.text);
+        exit(1);
+    }
+    save(tier, n_fill, in_an_hour, 0);
+    double replaced_ns = save(tier, n, in_an_hour, 0);
+    do { /* until there is no room for what is wanted less */
+        save(tier, 1, in_an_hour, 0);
+        kv_tier_counts(tier, &counts);
+    } while (size_bytes - counts.used_bytes > 8 * 1024);
+    double refused_ns = save(tier, n, 0, E_FULL);
+    printf("full, %u files: a call that saves a block %.0f ns, one that is refused %.0f ns\n",
+           counts.n_segments, replaced_ns, refused_ns);
+    kv_tier_close(tier);
+}
+
 int main(int argc, char **argv)
 {
     char path[64] = "/tmp/baton-bench-tier-XXXXXX", command[128];
@@ -153,6 +217,9 @@ int main(int argc, char **argv)
     if (!has_folder && mkdtemp(path) == NULL)
         return 1;
     run(has_folder ? argv[1] : path, mib << 20, n_blocks, argc > 4 ? strtoull(argv[4], NULL, 10) << 20 : 0);
+    full(has_folder ? argv[1] : path, 2);
+    full(has_folder ? argv[1] : path, 16);
+    full(has_folder ? argv[1] : path, 64);
     snprintf(command, sizeof(command), "rm -rf %s", path);
     return has_folder ? 0 : system(command) != 0;
 }

@@ -51,6 +51,11 @@ static uint64_t in_five_minutes(void)
     return clock_unix_ns() + 290 * NS_PER_S;
 }
 
+static uint64_t in_a_moment(void) /* that ends while the test goes on */
+{
+    return clock_unix_ns() + 100 * NS_PER_MS;
+}
+
 /* So many blocks; the number of the first. */
 static uint64_t flood(struct rig *rig, kv_tenant tenant, uint32_t n, uint64_t wanted_unix_ns)
 {
@@ -166,9 +171,30 @@ static void marks_keep_their_order_within_a_tenant(void **state)
 
 /* ---- the books ---- */
 
-static void check_books(const struct kv_tier *tier)
+/* What the queues say leaves next, found by looking at all. */
+static void check_first(struct kv_tier *tier, unsigned at, uint64_t now_unix_ns)
 {
-    uint64_t bytes[TIER_PLACES] = {0}, total = 0, leaving = 0;
+    const struct tier_segment *best = NULL;
+    unsigned best_rank = 0, rank_said = TIER_N_RETENTIONS;
+
+    list_for_each (node, &tier->segments) {
+        const struct tier_segment *segment = container_of(node, const struct tier_segment, all);
+        unsigned rank = segment->wanted_unix_ns > now_unix_ns ? segment->head.retention : TIER_PLAIN;
+
+        if (segment->is_leaving || segment->slots == NULL || segment->share != at)
+            continue;
+        if (best == NULL || rank < best_rank || (rank == best_rank && best->is_open && !segment->is_open)) {
+            best = segment;
+            best_rank = rank;
+        }
+    }
+    assert_ptr_equal(tier_queue_first(tier, at, now_unix_ns, &rank_said), best);
+    assert_int_equal(rank_said, best == NULL ? TIER_N_RETENTIONS : best_rank);
+}
+
+static void check_books(struct kv_tier *tier)
+{
+    uint64_t bytes[TIER_PLACES] = {0}, total = 0, leaving = 0, in_files = 0, now_unix_ns = clock_unix_ns();
     uint32_t n_files[TIER_PLACES] = {0};
 
     list_for_each (node, &tier->segments) {
@@ -177,6 +203,7 @@ static void check_books(const struct kv_tier *tier)
 
         assert_true(segment->charged_bytes >= tier->least_bytes);
         total += is_going ? 0 : segment->charged_bytes;
+        in_files += segment->file_bytes;
         leaving += segment->is_leaving && !is_going ? segment->charged_bytes : 0;
         if (segment->is_leaving || segment->slots == NULL)
             continue;
@@ -188,7 +215,9 @@ static void check_books(const struct kv_tier *tier)
             assert_ptr_equal(tier->open[segment->share][segment->head.retention], segment);
     }
     assert_true(total == tier->total_bytes && leaving == tier->leaving_bytes);
+    assert_true(in_files == tier->file_bytes);
     for (unsigned at = 0; at < TIER_PLACES; at++) {
+        check_first(tier, at, now_unix_ns);
         assert_int_equal(bytes[at], tier->shares.all[at].bytes);
         assert_int_equal(n_files[at], tier->shares.all[at].n_files);
     }
@@ -205,13 +234,14 @@ static void no_flood_takes_anothers_share(void **state)
     rng_init(&rng, 5);
     for (unsigned round = 0; round < 60; round++) {
         kv_tenant tenant = 1 + rng_below(&rng, 5);
-        uint32_t n = (uint32_t)rng_below(&rng, 120), mark = (uint32_t)rng_below(&rng, 4);
+        uint32_t n = (uint32_t)rng_below(&rng, 120), mark = (uint32_t)rng_below(&rng, 5);
 
         if (rng_below(&rng, 6) == 0)
             rig_reopen(rig);
         for (uint32_t i = 0; i < n; i++) {
             const struct tier_shares *shares = &rig->tier->shares;
-            uint32_t how = mark < 3 ? mark : (uint32_t)rng_below(&rng, 3);
+            uint32_t how = mark < 4 ? mark : (uint32_t)rng_below(&rng, 4);
+            uint64_t marks[] = {0, in_five_minutes(), in_an_hour(), in_a_moment()};
             uint64_t each, has;
             unsigned at;
             int rc;
@@ -219,8 +249,10 @@ static void no_flood_takes_anothers_share(void **state)
             for (unsigned other = 0; other < TIER_PLACES; other++)
                 before[other] = shares->all[other].n_files > 0 ? shares->all[other].bytes : 0;
             rig->tenant = tenant;
-            rc = rig_write(rig, next_number++, how == 0 ? 0 : how == 1 ? in_five_minutes() : in_an_hour());
+            rc = rig_write(rig, next_number++, marks[how]);
             assert_true(rc == 0 || rc == E_FULL);
+            if (rng_below(&rng, 3) == 0)
+                rig_read(rig, 0, next_number - rng_below(&rng, 200)); /* it may be gone */
             check_books(rig->tier);
             at = tier_shares_find(shares, tenant);
             has = at == TIER_NO_PLACE ? 0 : shares->all[at].bytes;

@@ -21,6 +21,8 @@
 
 static const char NAME[] = "logits";
 
+enum { BATCH_TOKENS = 512 }; /* at most: each has its activations in memory */
+
 static const char HELP[] =
     "Usage: baton-model logits [OPTIONS] MODEL.gguf\n"
     "Print the logits after a prompt.\n"
@@ -182,7 +184,9 @@ static int feed_and_write(struct rig *rig, const struct logits_args *args, const
 static int run(const struct logits_args *args, struct rig *rig, const struct tokenizer *tokenizer,
                const struct token_ids *ids, struct fault *fault)
 {
-    struct rig_seats seats = {.n_sequences = 1, .n_tokens = (uint32_t)ids->n, .batch_tokens = 512};
+    uint32_t n = (uint32_t)ids->n;
+    struct rig_seats seats = {
+        .n_sequences = 1, .n_tokens = n, .batch_tokens = n < BATCH_TOKENS ? n : BATCH_TOKENS};
     FILE *file = NULL;
     int rc = rig_start(rig, &seats, fault);
 

@@ -18,7 +18,7 @@ libbase_a_SOURCES = \
 	src/base/mem_copy.h \
 	src/base/rate.c src/base/rate.h \
 	src/base/rng.c src/base/rng.h \
-	src/base/str.c src/base/str.h \
+	src/base/str.c src/base/str.h src/base/wide.h \
 	src/base/team.c src/base/team.h \
 	src/base/utf8.c
 

@@ -20,9 +20,9 @@
  */
 #include "gguf/qblk.h"
 
-#include "base/bytes.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "base/wide.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,30 +52,29 @@ static uint16_t le16(const uint8_t bytes[2])
     return (uint16_t)(bytes[0] | bytes[1] << 8);
 }
 
-/* The same field of each of n bytes (a multiple of 8), eight bytes at a time.  mask: of a byte, after the
- * shift. */
-static inline void fields(const uint8_t *bytes, unsigned n, unsigned shift, uint8_t mask, uint8_t *out)
+/* The same field of each of n bytes (a multiple of 16).  mask: of a byte, after the shift.  All of it is to
+ * be constants, here as in what follows. */
+static inline __attribute__((always_inline)) void fields(const uint8_t *bytes, unsigned n, unsigned shift,
+                                                         uint8_t mask, uint8_t *out)
 {
-    for (unsigned i = 0; i < n; i += 8) {
-        uint64_t eight;
-
-        memcpy(&eight, bytes + i, 8);
-        eight = eight >> shift & bytes_each(mask);
-        memcpy(out + i, &eight, 8);
-    }
+    for (unsigned i = 0; i < n; i += 16)
+        store16(load16(bytes + i) >> shift & mask * WIDE_EACH_8, out + i);
 }
 
-/* Bit `from` of each of n bytes becomes bit `to` of out's, which has it clear. */
-static inline void add_bits(const uint8_t *bytes, unsigned n, unsigned from, unsigned to, uint8_t *out)
-{
-    for (unsigned i = 0; i < n; i += 8) {
-        uint64_t eight, sum;
+struct field {
+    unsigned shift;
+    uint8_t mask; /* of a byte, after the shift */
+};
 
-        memcpy(&eight, bytes + i, 8);
-        memcpy(&sum, out + i, 8);
-        sum |= (eight >> from & bytes_each(1)) << to;
-        memcpy(out + i, &sum, 8);
-    }
+/* A field of each of 32 bytes, and one of 32 others above it, at bit `to`. */
+static inline __attribute__((always_inline)) void two_fields(const uint8_t *lows, struct field low,
+                                                             const uint8_t *tops, struct field top,
+                                                             unsigned to, uint8_t *out)
+{
+    for (unsigned i = 0; i < 32; i += 16)
+        store16((load16(lows + i) >> low.shift & low.mask * WIDE_EACH_8) |
+                    (load16(tops + i) >> top.shift & top.mask * WIDE_EACH_8) << to,
+                out + i);
 }
 
 /* 32 nibbles: low ones first. */
@@ -85,26 +84,21 @@ static void nibbles(const uint8_t bytes[16], uint8_t out[32])
     fields(bytes, 16, 4, 15, out + 16);
 }
 
-/* Eight bytes that are a bit of this one each, the lowest first in memory. */
-static inline uint64_t spread_bits(uint8_t byte)
+/* Sixteen bytes that have a bit of these two each as their fifth, the lowest first in memory. */
+static inline wide spread_bits(const uint8_t bytes[2])
 {
-    static const uint8_t bit_of[8] = {1, 2, 4, 8, 16, 32, 64, 128};
-    uint64_t eight;
+    static const uint8_t bit_of[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    wide each = {bytes[0] * WIDE_EACH_8, bytes[1] * WIDE_EACH_8};
 
-    memcpy(&eight, bit_of, 8);
-    eight &= bytes_each(byte);
-    return (eight + bytes_each(0x7f)) >> 7 & bytes_each(1); /* no carry: at most 0x80 + 0x7f */
+    each = (each & load16(bit_of)) + 127 * WIDE_EACH_8; /* no carry: at most 0x80 + 0x7f */
+    return each >> 3 & 16 * WIDE_EACH_8;
 }
 
-static void add_fifth(const uint8_t fifth[4], uint8_t out[32])
+/* 32 numbers: four bits of each as in nibbles(), and one above. */
+static void fifth_nibbles(const uint8_t low[16], const uint8_t fifth[4], uint8_t out[32])
 {
-    for (unsigned i = 0; i < 4; i++) {
-        uint64_t eight;
-
-        memcpy(&eight, out + 8 * i, 8);
-        eight |= spread_bits(fifth[i]) << 4;
-        memcpy(out + 8 * i, &eight, 8);
-    }
+    store16((load16(low) & 15 * WIDE_EACH_8) | spread_bits(fifth), out);
+    store16((load16(low) >> 4 & 15 * WIDE_EACH_8) | spread_bits(fifth + 2), out + 16);
 }
 
 /* ---- 32 weights ---- */
@@ -146,8 +140,7 @@ static void read_q5_0(const void *qblk, struct qblk_fields *out)
     const struct qblk_q5_0 *q = qblk;
 
     one_sub(q->scale, out);
-    nibbles(q->low, out->u);
-    add_fifth(q->fifth, out->u);
+    fifth_nibbles(q->low, q->fifth, out->u);
 }
 
 static void read_q5_1(const void *qblk, struct qblk_fields *out)
@@ -156,8 +149,7 @@ static void read_q5_1(const void *qblk, struct qblk_fields *out)
 
     one_sub(q->scale, out);
     add_base(q->base, out);
-    nibbles(q->low, out->u);
-    add_fifth(q->fifth, out->u);
+    fifth_nibbles(q->low, q->fifth, out->u);
 }
 
 static void read_q8_0(const void *qblk, struct qblk_fields *out)
@@ -165,13 +157,9 @@ static void read_q8_0(const void *qblk, struct qblk_fields *out)
     const struct qblk_q8_0 *q = qblk;
 
     one_sub(q->scale, out);
-    for (unsigned i = 0; i < 32; i += 8) {
-        uint64_t eight;
-
-        memcpy(&eight, q->quants + i, 8);
-        eight ^= bytes_each(0x80); /* adds 128 to each */
-        memcpy(out->u + i, &eight, 8);
-    }
+    for (unsigned i = 0; i < 32; i += 16)
+        store16(load16((const uint8_t *)q->quants + i) ^ 128 * WIDE_EACH_8,
+                out->u + i); /* adds 128 to each */
 }
 
 static void read_mxfp4(const void *qblk, struct qblk_fields *out)
@@ -191,9 +179,27 @@ static void read_mxfp4(const void *qblk, struct qblk_fields *out)
 /* 64 bytes of two-bit fields in two halves: 256 numbers 0..3. */
 static void two_bits(const uint8_t bytes[64], uint8_t out[256])
 {
-    for (unsigned half = 0; half < 2; half++)
-        for (unsigned i = 0; i < 4; i++)
-            fields(bytes + half * 32, 32, 2 * i, 3, out + half * 128 + i * 32);
+    for (unsigned half = 0; half < 2; half++, bytes += 32, out += 128) {
+        fields(bytes, 32, 0, 3, out);
+        fields(bytes, 32, 2, 3, out + 32);
+        fields(bytes, 32, 4, 3, out + 64);
+        fields(bytes, 32, 6, 3, out + 96);
+    }
+}
+
+/* The same with bit r of byte b of tops as the upper bit of number 32 r + b: numbers 0..7. */
+static void three_bits(const uint8_t bytes[64], const uint8_t tops[32], uint8_t out[256])
+{
+    const uint8_t *other = bytes + 32;
+
+    two_fields(bytes, (struct field){0, 3}, tops, (struct field){0, 1}, 2, out);
+    two_fields(bytes, (struct field){2, 3}, tops, (struct field){1, 1}, 2, out + 32);
+    two_fields(bytes, (struct field){4, 3}, tops, (struct field){2, 1}, 2, out + 64);
+    two_fields(bytes, (struct field){6, 3}, tops, (struct field){3, 1}, 2, out + 96);
+    two_fields(other, (struct field){0, 3}, tops, (struct field){4, 1}, 2, out + 128);
+    two_fields(other, (struct field){2, 3}, tops, (struct field){5, 1}, 2, out + 160);
+    two_fields(other, (struct field){4, 3}, tops, (struct field){6, 1}, 2, out + 192);
+    two_fields(other, (struct field){6, 3}, tops, (struct field){7, 1}, 2, out + 224);
 }
 
 /* 128 bytes of nibbles in four quarters: 256 numbers 0..15. */
@@ -205,11 +211,17 @@ static void quarter_nibbles(const uint8_t bytes[128], uint8_t out[256])
     }
 }
 
-/* Bit r of byte b is bit `to` of number 32 r + b. */
-static void eight_bits(const uint8_t bytes[32], unsigned to, uint8_t out[256])
+/* The same with bit r of byte b of tops as the upper bit of number 32 r + b: numbers 0..31. */
+static void five_bits(const uint8_t bytes[128], const uint8_t tops[32], uint8_t out[256])
 {
-    for (unsigned r = 0; r < 8; r++)
-        add_bits(bytes, 32, r, to, out + r * 32);
+    two_fields(bytes, (struct field){0, 15}, tops, (struct field){0, 1}, 4, out);
+    two_fields(bytes, (struct field){4, 15}, tops, (struct field){1, 1}, 4, out + 32);
+    two_fields(bytes + 32, (struct field){0, 15}, tops, (struct field){2, 1}, 4, out + 64);
+    two_fields(bytes + 32, (struct field){4, 15}, tops, (struct field){3, 1}, 4, out + 96);
+    two_fields(bytes + 64, (struct field){0, 15}, tops, (struct field){4, 1}, 4, out + 128);
+    two_fields(bytes + 64, (struct field){4, 15}, tops, (struct field){5, 1}, 4, out + 160);
+    two_fields(bytes + 96, (struct field){0, 15}, tops, (struct field){6, 1}, 4, out + 192);
+    two_fields(bytes + 96, (struct field){4, 15}, tops, (struct field){7, 1}, 4, out + 224);
 }
 
 static void read_q2_k(const void *qblk, struct qblk_fields *out)
@@ -218,10 +230,8 @@ static void read_q2_k(const void *qblk, struct qblk_fields *out)
 
     out->scale = le16(q->scale);
     out->min = le16(q->min);
-    for (unsigned s = 0; s < 16; s++) {
-        out->sub_scales[s] = (int8_t)(q->subs[s] & 15);
-        out->sub_mins[s] = q->subs[s] >> 4;
-    }
+    fields(q->subs, 16, 0, 15, (uint8_t *)out->sub_scales);
+    fields(q->subs, 16, 4, 15, out->sub_mins);
     two_bits(q->quants, out->u);
 }
 
@@ -231,25 +241,26 @@ static void read_q3_k(const void *qblk, struct qblk_fields *out)
 
     out->scale = le16(q->scale);
     out->min = 0;
-    for (unsigned s = 0; s < 16; s++) {
-        int low = q->subs[s % 8] >> s / 8 * 4 & 15;
-        int top = q->subs[8 + s % 4] >> s / 4 * 2 & 3;
+    memset(out->sub_mins, 0, sizeof(out->sub_mins));
+    for (unsigned i = 0; i < 4; i++) {
+        uint32_t low = load4(q->subs + i % 2 * 4) >> i / 2 * 4 & 15 * WIDE_EACH_4;
+        uint32_t top = load4(q->subs + 8) >> i * 2 & 3 * WIDE_EACH_4;
+        uint32_t raised =
+            (low | top << 4 | 128 * WIDE_EACH_4) - 32 * WIDE_EACH_4; /* by 128: nothing borrows */
 
-        out->sub_scales[s] = (int8_t)((low | top << 4) - 32);
-        out->sub_mins[s] = 0;
+        store4(raised ^ 128 * WIDE_EACH_4, (uint8_t *)out->sub_scales + 4 * i);
     }
-    two_bits(q->quants, out->u);
-    eight_bits(q->third, 2, out->u);
+    three_bits(q->quants, q->third, out->u);
 }
 
 static void six_bit_subs(const uint8_t subs[12], struct qblk_fields *out)
 {
-    for (unsigned s = 0; s < 4; s++) {
-        out->sub_scales[s] = (int8_t)(subs[s] & 63);
-        out->sub_mins[s] = subs[4 + s] & 63;
-        out->sub_scales[4 + s] = (int8_t)((subs[8 + s] & 15) | subs[s] >> 6 << 4);
-        out->sub_mins[4 + s] = (uint8_t)(subs[8 + s] >> 4 | subs[4 + s] >> 6 << 4);
-    }
+    uint32_t scales = load4(subs), mins = load4(subs + 4), rest = load4(subs + 8);
+
+    store4(scales & 63 * WIDE_EACH_4, (uint8_t *)out->sub_scales);
+    store4(mins & 63 * WIDE_EACH_4, out->sub_mins);
+    store4((rest & 15 * WIDE_EACH_4) | (scales >> 6 & 3 * WIDE_EACH_4) << 4, (uint8_t *)out->sub_scales + 4);
+    store4((rest >> 4 & 15 * WIDE_EACH_4) | (mins >> 6 & 3 * WIDE_EACH_4) << 4, out->sub_mins + 4);
 }
 
 static void read_q4_k(const void *qblk, struct qblk_fields *out)
@@ -269,8 +280,7 @@ static void read_q5_k(const void *qblk, struct qblk_fields *out)
     out->scale = le16(q->scale);
     out->min = le16(q->min);
     six_bit_subs(q->subs, out);
-    quarter_nibbles(q->quants, out->u);
-    eight_bits(q->fifth, 4, out->u);
+    five_bits(q->quants, q->fifth, out->u);
 }
 
 static void read_q6_k(const void *qblk, struct qblk_fields *out)
@@ -282,12 +292,14 @@ static void read_q6_k(const void *qblk, struct qblk_fields *out)
     memcpy(out->sub_scales, q->subs, sizeof(q->subs));
     memset(out->sub_mins, 0, sizeof(out->sub_mins));
     for (unsigned half = 0; half < 2; half++) {
-        fields(q->low + half * 64, 64, 0, 15, out->u + half * 128);
-        fields(q->low + half * 64, 64, 4, 15, out->u + half * 128 + 64);
+        const uint8_t *low = q->low + half * 64, *top = q->top + half * 32;
+        uint8_t *u = out->u + half * 128;
+
+        two_fields(low, (struct field){0, 15}, top, (struct field){0, 3}, 4, u);
+        two_fields(low + 32, (struct field){0, 15}, top, (struct field){2, 3}, 4, u + 32);
+        two_fields(low, (struct field){4, 15}, top, (struct field){4, 3}, 4, u + 64);
+        two_fields(low + 32, (struct field){4, 15}, top, (struct field){6, 3}, 4, u + 96);
     }
-    for (unsigned i = 0; i < 8; i++)
-        for (unsigned bit = 0; bit < 2; bit++)
-            add_bits(q->top + i / 4 * 32, 32, i % 4 * 2 + bit, 4 + bit, out->u + i * 32);
 }
 
 static void read_iq4_xs(const void *qblk, struct qblk_fields *out)
@@ -310,7 +322,7 @@ static void read_iq4_xs(const void *qblk, struct qblk_fields *out)
 
 static const struct codec {
     struct qblk_form form;
-    void (*read)(const void *qblk, struct qblk_fields *out);
+    qblk_reader read;
     const int8_t *table;
 } codecs[] = {
     [DTYPE_Q4_0] = {{32, 32, 1, -8, 7, false, false}, read_q4_0, NULL},
@@ -347,12 +359,11 @@ const int8_t *qblk_table(enum dtype type)
     return codec != NULL ? codec->table : NULL;
 }
 
-void qblk_read(enum dtype type, const void *qblk, struct qblk_fields *out)
+qblk_reader qblk_reader_of(enum dtype type)
 {
     const struct codec *codec = codec_of(type);
 
-    ASSERT(codec != NULL);
-    codec->read(qblk, out);
+    return codec != NULL ? codec->read : NULL;
 }
 
 void qblk_parts(enum dtype type, const void *qblk, struct qblk_parts *out)

@@ -116,8 +116,10 @@ struct qblk_fields {
     int8_t sub_scales[QBLK_MAX_SUBS];
     uint8_t sub_mins[QBLK_MAX_SUBS];
 };
-/* Takes one qblk apart; entries beyond the type's counts stay as they were.  The type must have a form. */
-void qblk_read(enum dtype type, const void *qblk, struct qblk_fields *out);
+/* Takes one qblk apart; entries beyond the type's counts stay as they were. */
+typedef void (*qblk_reader)(const void *qblk, struct qblk_fields *out);
+/* NULL: a type without a form.  Looked up once, used for each qblk. */
+qblk_reader qblk_reader_of(enum dtype type);
 
 struct qblk_parts {
     float scale;
@@ -126,7 +128,7 @@ struct qblk_parts {
     int8_t sub_scales[QBLK_MAX_SUBS]; /* 1 where the type has no sub-blocks */
     uint8_t sub_mins[QBLK_MAX_SUBS];  /* 0..63 */
 };
-/* As qblk_read(), in numbers of the formula. */
+/* The same in numbers of the formula. */
 void qblk_parts(enum dtype type, const void *qblk, struct qblk_parts *out);
 /* The exact scale and min of a sub-block: w = scale * quant - min. */
 static inline float qblk_sub_scale(const struct qblk_parts *parts, uint32_t sub)

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scratch of forward passes: one allocation, carved into the matrices of a pass, so that a step allocates
  * nothing.  Everything is sized by the most rows a pass may hold; attention's scratch also by the longest
- * sequence. */
+ * sequence.
+ *
+ *     x, normed, logits, ..  |  the larger of: what attention needs, what the feed-forward needs
+ *
+ * The two halves of a layer leave nothing for each other but x, so that they use the same memory in turns. */
 #include "model/model_priv.h"
 
 #include "base/check.h"
@@ -23,15 +27,16 @@ void *carve(struct carving *carving, size_t len_bytes)
     return carving->base ? carving->base + at : NULL;
 }
 
-/* Each kind of half once, whatever number of layers uses it. */
-static void lay_out_halves(const struct model *model, struct model_state *state, struct carving *carving)
+/* Each kind of half once, whatever number of layers uses it.  which: 0 attention, 1 feed-forward. */
+static void lay_out_halves(const struct model *model, unsigned which, struct model_state *state,
+                           struct carving *carving)
 {
     const struct half *done[8] = {NULL};
     uint32_t n_done = 0;
 
-    for (uint32_t i = 0; i < 2 * model->config.n_layers; i++) {
-        const struct layer *layer = &model->layers[i / 2];
-        const struct half *half = i % 2 ? layer->ffn : layer->attn;
+    for (uint32_t i = 0; i < model->config.n_layers; i++) {
+        const struct layer *layer = &model->layers[i];
+        const struct half *half = which == 0 ? layer->attn : layer->ffn;
         uint32_t k = 0;
 
         while (k < n_done && done[k] != half)
@@ -45,13 +50,37 @@ static void lay_out_halves(const struct model *model, struct model_state *state,
     }
 }
 
+static void lay_out_attn(const struct model *model, struct model_state *state, struct carving *carving)
+{
+    const struct model_config *c = &model->config;
+    size_t rows = state->max_tokens, q = (size_t)c->n_heads * c->head_dim;
+    size_t kv = (size_t)c->n_kv_heads * c->head_dim;
+
+    state->qkv = carve(carving, rows * (q + 2 * kv) * sizeof(float));
+    state->attended = carve(carving, rows * q * sizeof(float));
+    state->attn_scratch_bytes =
+        attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,
+                                                .max_context = state->max_context,
+                                                .n_heads = c->n_heads,
+                                                .k_dim = model->layout.k_dim,
+                                                .v_dim = c->latent ? c->latent : c->head_dim,
+                                                .n_ranks = state->n_ranks});
+    state->attn_scratch = carve(carving, state->attn_scratch_bytes);
+    lay_out_halves(model, 0, state, carving);
+}
+
+static void lay_out_ffn(const struct model *model, struct model_state *state, struct carving *carving)
+{
+    state->gate_up = carve(carving, (size_t)state->max_tokens * 2 * model->config.ffn * sizeof(float));
+    lay_out_halves(model, 1, state, carving);
+}
+
 static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     const struct model_config *c = &model->config;
     size_t rows = state->max_tokens, items = state->max_items, logits = state->max_logits;
     size_t word = sizeof(float);
-    size_t q = (size_t)c->n_heads * c->head_dim, kv = (size_t)c->n_kv_heads * c->head_dim;
-    size_t widest = c->hidden > q ? c->hidden : q;
+    size_t q = (size_t)c->n_heads * c->head_dim, widest = c->hidden > q ? c->hidden : q;
 
     if (widest < c->ffn)
         widest = c->ffn;
@@ -61,9 +90,6 @@ static void lay_out(const struct model *model, struct model_state *state, struct
         widest = c->shared_ffn;
     state->x = carve(carving, rows * c->hidden * word);
     state->normed = carve(carving, rows * c->hidden * word);
-    state->qkv = carve(carving, rows * (q + 2 * kv) * word);
-    state->attended = carve(carving, rows * q * word);
-    state->gate_up = carve(carving, rows * 2 * c->ffn * word);
     for (unsigned i = 0; i < model->n_ropes; i++) {
         state->cos[i] = carve(carving, rows * (c->rope_dims / 2) * word);
         state->sin[i] = carve(carving, rows * (c->rope_dims / 2) * word);
@@ -74,17 +100,16 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     state->n_logits = carve(carving, items * sizeof(*state->n_logits));
     state->n_kept = carve(carving, items * sizeof(*state->n_kept));
     state->items = carve(carving, items * sizeof(*state->items));
-    state->attn_scratch_bytes =
-        attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,
-                                                .max_context = state->max_context,
-                                                .n_heads = c->n_heads,
-                                                .k_dim = model->layout.k_dim,
-                                                .v_dim = c->latent ? c->latent : c->head_dim,
-                                                .n_ranks = state->n_ranks});
-    state->attn_scratch = carve(carving, state->attn_scratch_bytes);
     state->matmul_scratch = carve(
         carving, matmul_scratch_bytes(rows > logits ? (uint32_t)rows : (uint32_t)logits, (uint32_t)widest));
-    lay_out_halves(model, state, carving);
+
+    size_t halves = carving->used_bytes, attn_end;
+    lay_out_attn(model, state, carving);
+    attn_end = carving->used_bytes;
+    carving->used_bytes = halves;
+    lay_out_ffn(model, state, carving);
+    if (carving->used_bytes < attn_end)
+        carving->used_bytes = attn_end;
 }
 
 static int allocate(const struct model *model, struct model_state *state)

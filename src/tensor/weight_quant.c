@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised rows to chunks of panels, and back.
  *
- *     qblk of a row   qblk_read()     scale, min, small scales and mins, u
+ *     qblk of a row   qblk_reader     scale, min, small scales and mins, u
  *                         |
  *                         v           u = quant - the lowest quant of the type, or an index to its table
- *     16 rows of u    [qblk][four][lane][4]        as kernels see them, a byte each
- *                         |
- *                         v           bit fields of two qblks in the rows of 64 bytes that they share
- *     chunk           u | scales                   quant_priv.h
+ *     two qblks       [2 * bits words]    the four bytes that the row has in each line of 64 that two qblks
+ *                         |               share: bit fields, all of it within the row (quant_priv.h)
+ *                         v
+ *     chunk           u | scales      each word to its line
  *
- * One chunk at a time stays in the first-level cache, and all steps take eight bytes of u at a time or four.
+ * Bits come together before rows do, so that what is spread over the lines is no more than the file has.  One
+ * chunk at a time stays in the first-level cache, all steps take sixteen bytes of u at a time or four, and
+ * each type has a copy of its own in which its widths are constants.
  */
 #include "tensor/weight_priv.h"
 
 #include <string.h>
 
 #include "base/check.h"
+#include "base/wide.h"
 #include "gguf/qblk.h"
 
-struct bytes_of_chunk { /* u of all lanes, a byte each */
-    uint8_t u[CHUNK_QBLKS][FOURS][FOUR_BYTES];
-};
+enum { MOST_WORDS = 2 * 6 }; /* of a lane in two qblks, but of 8 bits */
 
 void quant_lookup(enum dtype type, uint8_t lookup[16])
 {
@@ -44,12 +45,34 @@ static size_t small_at(struct quant_form form, size_t sub, uint32_t lane)
     return sub / each * FOUR_BYTES + lane * 4 + sub % each;
 }
 
-/* The scales of n_subs subs from sub on: of one qblk of 32, or of 256. */
-static void pack_scales(struct quant_form form, const struct qblk_fields *fields, uint32_t sub,
-                        uint32_t n_subs, uint32_t n_qblks, uint8_t *chunk, uint32_t lane)
+/* Four small scales of a lane, which are one word of it, or two with their mins in SCALE_I8. */
+static inline __attribute__((always_inline)) void
+pack_small(struct quant_form form, const struct qblk_fields *fields, uint32_t sub, uint8_t *to)
+{
+    uint32_t scales = load4((const uint8_t *)fields->sub_scales + sub), mins = load4(fields->sub_mins + sub);
+
+    if (form.scale == SCALE_NIBBLES) {
+        store4(scales | mins << 4, to);
+        return;
+    }
+    scales ^= SMALL_BIAS * WIDE_EACH_4; /* adds it to each */
+    if (!form.has_min) {
+        store4(scales, to);
+        return;
+    }
+    memcpy(to, &scales, 2);
+    memcpy(to + 2, &mins, 2);
+    memcpy(to + FOUR_BYTES, (const uint8_t *)&scales + 2, 2);
+    memcpy(to + FOUR_BYTES + 2, (const uint8_t *)&mins + 2, 2);
+}
+
+/* The scales of qblk q of 32 columns; of 256 columns, all. */
+static inline __attribute__((always_inline)) void pack_scales(struct quant_form form,
+                                                              const struct qblk_fields *fields, uint32_t q,
+                                                              uint32_t n_qblks, uint8_t *chunk, uint32_t lane)
 {
     const struct quant_chunk at = quant_chunk(form, n_qblks);
-    const size_t first = (size_t)sub * PANEL_ROWS;
+    const size_t first = (size_t)q * PANEL_ROWS;
 
     if (form.scale == SCALE_F16 || form.scale == SCALE_BF16) {
         put_u16(chunk + at.scale + first * 2, lane, fields->scale);
@@ -57,41 +80,154 @@ static void pack_scales(struct quant_form form, const struct qblk_fields *fields
             put_u16(chunk + at.min + first * 2, lane, fields->min);
         return;
     }
-    for (uint32_t s = 0; s < n_subs; s++) {
-        size_t i = small_at(form, sub + s, lane);
-
-        if (form.scale == SCALE_NIBBLES) {
-            chunk[at.scale + i] = (uint8_t)(fields->sub_scales[s] | fields->sub_mins[s] << 4);
-            continue;
-        }
-        chunk[at.scale + i] = (uint8_t)(fields->sub_scales[s] + SMALL_BIAS);
-        if (form.has_min)
-            chunk[at.min + i + 2] = fields->sub_mins[s];
-    }
+    for (uint32_t sub = 0; sub < CHUNK_QBLKS * form.n_subs; sub += 4)
+        pack_small(form, fields, sub, chunk + at.scale + small_at(form, sub, lane));
     put_u16(chunk + at.d, lane, fields->scale);
     if (form.has_min)
         put_u16(chunk + at.dmin, lane, fields->min);
 }
 
-/* One row's share. */
-static void pack_lane(const struct quant_source *source, uint32_t lane, struct bytes_of_chunk *bytes,
-                      uint8_t *chunk)
+/* ---- u of two qblks, a and b, as the words of a lane ---- */
+
+static void join_2(const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
-    const struct quant_form form = quant_form(source->type);
-    const struct dtype_info *info = dtype_info(source->type);
-    const uint32_t qblks_each = info->qblk_weights / QBLK_WEIGHTS;
-    const char *qblk = source->rows[lane] + source->k / info->qblk_weights * info->qblk_bytes;
+    store16(load16(a) | load16(a + 16) << 2 | load16(b) << 4 | load16(b + 16) << 6, out);
+}
 
-    for (uint32_t q = 0; q < source->n_qblks; q += qblks_each, qblk += info->qblk_bytes) {
-        struct qblk_fields fields;
+static void join_3(const uint8_t *a, const uint8_t *b, uint8_t *out)
+{
+    store16(load16(a) | load16(a + 16) << 3 | (load16(b + 16) & 6 * WIDE_EACH_8) << 5, out);
+    store8(load8(b) | load8(b + 8) << 3 | (load8(b + 16) & WIDE_EACH_8) << 6 |
+               (load8(b + 24) & WIDE_EACH_8) << 7,
+           out + 16);
+}
 
-        qblk_read(source->type, qblk, &fields);
-        pack_scales(form, &fields, q * form.n_subs, qblks_each * form.n_subs, source->n_qblks, chunk, lane);
-        uint8_t *four = bytes->u[q][0] + lane * 4; /* those of the qblks that follow lie behind */
-        for (uint32_t i = 0; i < info->qblk_weights; i += 4, four += FOUR_BYTES)
-            memcpy(four, fields.u + i, 4);
+static void join_4(const uint8_t *a, const uint8_t *b, uint8_t *out)
+{
+    store16(load16(a) | load16(b) << 4, out);
+    store16(load16(a + 16) | load16(b + 16) << 4, out + 16);
+}
+
+/* The two lower bits of each of four. */
+static inline uint32_t two_of(uint32_t four)
+{
+    return four & 3 * WIDE_EACH_4;
+}
+
+static void join_5(const uint8_t *a, const uint8_t *b, uint8_t *out)
+{
+    store16(load16(a) | (load16(b) & 28 * WIDE_EACH_8) << 3, out);
+    store16(load16(a + 16) | (load16(b + 16) & 28 * WIDE_EACH_8) << 3, out + 16);
+    for (uint32_t row = 0; row < 2; row++, b += 16, out += 4)
+        store4(two_of(load4(b)) | two_of(load4(b + 4)) << 2 | two_of(load4(b + 8)) << 4 |
+                   two_of(load4(b + 12)) << 6,
+               out + 32);
+}
+
+static void join_6(const uint8_t *a, const uint8_t *b, uint8_t *out)
+{
+    wide spread = load16(b + 16);
+
+    store16(load16(a) | (spread & 48 * WIDE_EACH_8) << 2, out);
+    store16(load16(a + 16) | (spread & 12 * WIDE_EACH_8) << 4, out + 16);
+    store16(load16(b) | (spread & 3 * WIDE_EACH_8) << 6, out + 32);
+}
+
+/* Spreads n_words of a lane over as many lines. */
+static inline __attribute__((always_inline)) void spread_words(const uint8_t *words, uint32_t n_words,
+                                                               uint32_t lane, uint8_t *lines)
+{
+    for (uint32_t i = 0; i < n_words; i++)
+        store4(load4(words + (size_t)i * 4), lines + (size_t)i * FOUR_BYTES + lane * 4);
+}
+
+/* u of two qblks to a lane's words in the lines that they share.  a, b: [QBLK_WEIGHTS] */
+static inline __attribute__((always_inline)) void pack_pair(uint32_t bits, const uint8_t *a, const uint8_t *b,
+                                                            uint32_t lane, uint8_t *lines)
+{
+    uint8_t words[MOST_WORDS * 4];
+
+    (bits == 2 ? join_2 : bits == 3 ? join_3 : bits == 4 ? join_4 : bits == 5 ? join_5 : join_6)(a, b, words);
+    spread_words(words, 2 * bits, lane, lines);
+}
+
+struct lane { /* a row, and which of its panel */
+    qblk_reader read;
+    uint32_t qblk_bytes;
+    const char *qblk; /* the row's first of the chunk */
+    uint32_t number;
+};
+
+/* One row's share, of a qblk of 256 columns. */
+static inline __attribute__((always_inline)) void pack_long(struct quant_form form, const struct lane *lane,
+                                                            uint8_t *chunk)
+{
+    struct qblk_fields all;
+
+    lane->read(lane->qblk, &all);
+    pack_scales(form, &all, 0, CHUNK_QBLKS, chunk, lane->number);
+    for (uint32_t q = 0; q < CHUNK_QBLKS; q += 2)
+        pack_pair(form.bits, all.u + (size_t)q * QBLK_WEIGHTS, all.u + (size_t)(q + 1) * QBLK_WEIGHTS,
+                  lane->number, chunk + (size_t)q * form.bits * FOUR_BYTES);
+}
+
+/* One row's share, of n qblks of 32. */
+static inline __attribute__((always_inline)) void pack_short(struct quant_form form, const struct lane *lane,
+                                                             uint32_t n, uint8_t *chunk)
+{
+    const char *qblk = lane->qblk;
+    struct qblk_fields pair[2];
+
+    for (uint32_t q = 0; q < n; q++, qblk += lane->qblk_bytes) {
+        lane->read(qblk, &pair[q % 2]);
+        pack_scales(form, &pair[q % 2], q, n, chunk, lane->number);
+        if (form.bits == 8) {
+            spread_words(pair[q % 2].u, FOURS, lane->number, chunk + (size_t)q * FOURS * FOUR_BYTES);
+            continue;
+        }
+        if (q % 2 == 0 && q + 1 < n)
+            continue;
+        if (q % 2 == 0)
+            memset(pair[1].u, 0, QBLK_WEIGHTS);
+        pack_pair(form.bits, pair[0].u, pair[1].u, lane->number,
+                  chunk + (size_t)(q / 2) * 2 * form.bits * FOUR_BYTES);
     }
 }
+
+static inline __attribute__((always_inline)) void
+pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
+{
+    const struct quant_form form = quant_form(type);
+    const struct dtype_info *info = dtype_info(type);
+    const size_t at = (size_t)source->k / info->qblk_weights * info->qblk_bytes;
+    struct lane lane = {.read = qblk_reader_of(type), .qblk_bytes = info->qblk_bytes};
+
+    for (; lane.number < PANEL_ROWS; lane.number++) {
+        if (source->rows[lane.number] == NULL)
+            continue;
+        lane.qblk = source->rows[lane.number] + at;
+        if (form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES)
+            pack_long(form, &lane, chunk);
+        else
+            pack_short(form, &lane, source->n_qblks, chunk);
+    }
+}
+
+void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk)
+{
+    switch ((uint32_t)source->type) {
+#define PACK(type)                                                                                           \
+    case type:                                                                                               \
+        pack_lanes(type, source, chunk);                                                                     \
+        break;
+        QUANT_TYPES(PACK)
+#undef PACK
+    default:
+        ASSERT(!"a quantised type");
+    }
+}
+
+/* ---- and back ---- */
 
 /* A piece of u and where it is among the rows of two qblks (quant_priv.h). */
 struct place {
@@ -139,49 +275,6 @@ static uint8_t mask_of(struct place place)
 {
     return (uint8_t)((1u << place.n) - 1);
 }
-
-/* A piece of each u of a four to its row, eight bytes at a time. */
-static void add_piece(const uint8_t u[FOUR_BYTES], struct place place, uint8_t row[FOUR_BYTES])
-{
-    const uint64_t mask = mask_of(place) * UINT64_C(0x0101010101010101);
-
-    for (uint32_t b = 0; b < FOUR_BYTES; b += 8) {
-        uint64_t eight, sum;
-
-        memcpy(&eight, u + b, 8);
-        memcpy(&sum, row + b, 8);
-        sum |= (eight >> place.from & mask) << place.bit;
-        memcpy(row + b, &sum, 8);
-    }
-}
-
-/* All u of a chunk to its rows. */
-static void pack_bits(const struct bytes_of_chunk *bytes, uint32_t n_qblks, uint32_t bits, uint8_t *out)
-{
-    memset(out, 0, quant_chunk((struct quant_form){.bits = (uint8_t)bits}, n_qblks).scale);
-    for (uint32_t four = 0; four < n_qblks * FOURS; four++) {
-        const uint8_t *u = bytes->u[four / FOURS][four % FOURS];
-        uint8_t *rows = out + (size_t)(four / (2 * FOURS)) * 2 * bits * FOUR_BYTES;
-        struct place places[MAX_PLACES];
-        uint32_t n = places_of(bits, four % (2 * FOURS), places);
-
-        for (uint32_t j = 0; j < n; j++)
-            add_piece(u, places[j], rows + (size_t)places[j].row * FOUR_BYTES);
-    }
-}
-
-void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk)
-{
-    const struct quant_form form = quant_form(source->type);
-    struct bytes_of_chunk bytes = {0};
-
-    for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
-        if (source->rows[lane] != NULL)
-            pack_lane(source, lane, &bytes, chunk);
-    pack_bits(&bytes, source->n_qblks, form.bits, chunk);
-}
-
-/* ---- and back ---- */
 
 static uint16_t get_lane16(const uint8_t *from, uint32_t lane)
 {

@@ -137,7 +137,7 @@ static void fields_and_parts_agree(void **state)
 
         random_qblk(&rng, quantised[t], qblk);
         qblk_parts(quantised[t], qblk, &parts);
-        qblk_read(quantised[t], qblk, &fields);
+        qblk_reader_of(quantised[t])(qblk, &fields);
         for (uint32_t i = 0; i < form->weights; i++) {
             assert_in_range(fields.u[i], 0, table != NULL ? 15 : form->quant_high - form->quant_low);
             assert_int_equal(parts.quants[i],

@@ -3,6 +3,7 @@
  * culprit. */
 #include "base/err.h"
 #include "base/rng.h"
+#include "model/model_priv.h"
 #include "tensor/tensor.h"
 #include "tests/unit/model/tiny.h"
 
@@ -473,6 +474,20 @@ static void numerics_name_the_arithmetic(void **state)
     assert_true(numerics_of(&shape, DTYPE_F16, exact, *state) == exact_id);
 }
 
+static void the_halves_of_a_layer_share_memory(void **state)
+{
+    struct tiny_shape shape = tiny_shape("llama");
+    struct model *model = tiny_model(&shape, *state, &(struct model_opts){0});
+    struct model_state_opts opts = {.max_tokens = 64, .max_items = 1};
+    struct model_state *scratch;
+
+    assert_int_equal(model_state_new(model, *state, &opts, &scratch), 0);
+    assert_ptr_equal(scratch->qkv, scratch->gate_up);
+    assert_true((char *)scratch->qkv > (char *)scratch->matmul_scratch); /* the last that both need */
+    model_state_free(scratch);
+    model_free(model);
+}
+
 /* A model from a file of which nothing is known: it may only be refused, or run. */
 static void run_once(struct model *model, struct team *team)
 {
@@ -573,6 +588,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(progress_ends_at_the_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(packing_can_be_cancelled, set_up, tear_down),
         cmocka_unit_test_setup_teardown(numerics_name_the_arithmetic, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_halves_of_a_layer_share_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
     };
 

@@ -475,11 +475,6 @@ int front_listen(struct front *front, const char *address, struct fault *fault)
     return http_server_listen(front->server, address, fault);
 }
 
-int front_listen_fd(struct front *front, int fd)
-{
-    return http_server_listen_fd(front->server, fd);
-}
-
 uint16_t front_port(const struct front *front)
 {
     return http_server_port(front->server);

@@ -68,8 +68,7 @@ void front_free(struct front *front);
 
 /* As http_server_listen; several calls are fine. */
 int front_listen(struct front *front, const char *address, struct fault *fault);
-int front_listen_fd(struct front *front, int fd); /* takes a listening socket (socket activation) */
-uint16_t front_port(const struct front *front);   /* of the first listener */
+uint16_t front_port(const struct front *front); /* of the first listener */
 
 /* Reads the key file again; what keys have used of their limits is kept.  On failure the old keys stay. */
 int front_reload_keys(struct front *front, const char *keys_path, struct fault *fault);

@@ -149,7 +149,7 @@ void request_abort(struct request *request, enum http_abort why);
 void request_pause(struct request *request, bool is_paused);
 void request_abandon(struct request *request); /* the server is going away */
 void request_free(struct request *request);    /* waits for a job of it in the pool */
-/* For choices.c.  After the last three the request is gone. */
+/* For choice*.c.  After the last three the request is gone. */
 void request_enter(struct request *request, enum request_state state);
 void request_finish(struct request *request); /* every choice is over */
 void request_fail(struct request *request, const struct api_error *error);

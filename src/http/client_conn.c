@@ -2,10 +2,12 @@
 /* A call takes an idle connection or opens one; the connection is given back when the answer is whole and
  * both sides keep it alive, and closed otherwise.
  *
- *                    connected          answer whole, kept alive
- *   CONNECTING ──────────────> CALLING ──────────────────────────> IDLE ──idle_ns, or the server closed──>
- * freed │ next address            ^ │                               │ └─ none left: on_end      │ └ cut,
- * malformed: on_end, freed │ └────────── next call ────────────┘
+ *                 connected            answer whole, kept alive
+ *   CONNECTING ──────────────> CALLING ──────────────────────────> IDLE
+ *      │                        ^   │                             │    │
+ *      │ fails: next address;   │   │ cut, malformed:   next call │    │ idle_ns, or the server closed:
+ *      v none left: on_end      │   v on_end, freed               │    v freed
+ *                               └─────────────────────────────────┘
  *
  * A kept connection may have been closed by the server while the request was on its way.  When not one byte
  * of an answer came, a call that may be repeated is moved to a fresh connection, once.

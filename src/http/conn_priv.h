@@ -170,7 +170,6 @@ void http_exchange_reset(struct http_exchange *exchange);
 void http_exchange_fini(struct http_exchange *exchange);
 /* The head is parsed and its text is here: answers what needs no handler, else calls on_head. */
 void http_exchange_begin(struct http_exchange *exchange);
-struct bytes http_exchange_text(const struct http_exchange *exchange);
 /* The head could not be read: for refusals, one that says nothing. */
 void http_exchange_blank_head(struct http_exchange *exchange);
 

@@ -55,39 +55,29 @@ void http_exchange_fini(struct http_exchange *exchange)
     buf_fini(&exchange->body);
 }
 
-const struct http_head *http_exchange_head(const struct http_exchange *exchange)
-{
-    return &exchange->head;
-}
-
 enum http_method http_exchange_method(const struct http_exchange *exchange)
 {
     return exchange->head.method;
 }
 
-unsigned http_exchange_version(const struct http_exchange *exchange)
-{
-    return exchange->stream != NULL ? 20 : 10u + exchange->head.minor;
-}
-
-struct bytes http_exchange_text(const struct http_exchange *exchange)
+static struct bytes text_of(const struct http_exchange *exchange)
 {
     return buf_view(&exchange->head_text);
 }
 
 struct bytes http_exchange_path(const struct http_exchange *exchange)
 {
-    return http_span_of(exchange->head.path, http_exchange_text(exchange));
+    return http_span_of(exchange->head.path, text_of(exchange));
 }
 
 struct bytes http_exchange_query(const struct http_exchange *exchange)
 {
-    return http_span_of(exchange->head.query, http_exchange_text(exchange));
+    return http_span_of(exchange->head.query, text_of(exchange));
 }
 
 struct bytes http_exchange_field(const struct http_exchange *exchange, const char *name)
 {
-    return http_head_get(&exchange->head, http_exchange_text(exchange), name, NULL);
+    return http_head_get(&exchange->head, text_of(exchange), name, NULL);
 }
 
 const char *http_exchange_peer(const struct http_exchange *exchange)

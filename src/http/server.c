@@ -353,7 +353,8 @@ static int add_listener(struct http_server *server, int fd)
     return 0;
 }
 
-int http_server_listen_fd(struct http_server *server, int fd)
+/* Takes a listening socket. */
+static int listen_fd(struct http_server *server, int fd)
 {
     int rc = evutil_make_socket_nonblocking(fd) < 0 ? E_IO : add_listener(server, fd);
 
@@ -415,7 +416,7 @@ int http_server_listen(struct http_server *server, const char *address, struct f
                 continue;
             rc = fault_set(fault, E_IO, "cannot listen on %s: %s", address, strerror(errno));
         } else {
-            rc = http_server_listen_fd(server, fd);
+            rc = listen_fd(server, fd);
             n_bound += rc == 0;
         }
     }

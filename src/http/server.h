@@ -91,7 +91,6 @@ void http_server_free(struct http_server *server);
 /* "127.0.0.1:8080", "[::1]:8080", "localhost:0", "*:8080"; may be called several times.  Resolves at once
  * (start-up only). */
 int http_server_listen(struct http_server *server, const char *address, struct fault *fault);
-int http_server_listen_fd(struct http_server *server, int fd); /* takes a listening socket */
 /* Takes a connected socket, as if it had been accepted.  E_FULL: over a limit; E_NOMEM. */
 int http_server_adopt(struct http_server *server, int fd);
 uint16_t http_server_port(const struct http_server *server); /* of the first listener */
@@ -103,9 +102,7 @@ uint32_t http_server_n_conns(const struct http_server *server);
 
 /* ---- the request ---- */
 
-const struct http_head *http_exchange_head(const struct http_exchange *exchange);
 enum http_method http_exchange_method(const struct http_exchange *exchange);
-unsigned http_exchange_version(const struct http_exchange *exchange); /* 10, 11 or 20 */
 struct bytes http_exchange_path(const struct http_exchange *exchange);
 struct bytes http_exchange_query(const struct http_exchange *exchange);
 /* First field called name (lower case); empty when absent. */

@@ -18,7 +18,7 @@
 
 #define IMAGE_MAX_BYTES (UINT64_C(256) << 20)
 
-struct router_model *router_model_find(struct router *router, const char *fingerprint)
+static struct router_model *find(struct router *router, const char *fingerprint)
 {
     for (uint32_t i = 0; i < router->n_models; i++)
         if (strcmp(router->models[i].gen.fingerprint, fingerprint) == 0)
@@ -29,7 +29,7 @@ struct router_model *router_model_find(struct router *router, const char *finger
 int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint32_t block_tokens,
                       struct router_model **out)
 {
-    struct router_model *model = router_model_find(router, info->fingerprint);
+    struct router_model *model = find(router, info->fingerprint);
 
     if (model != NULL) {
         if (model->gen.block_tokens != block_tokens)
@@ -111,7 +111,7 @@ static void build(struct router *router, struct router_model *model)
 
 int router_model_part(struct router *router, struct link *from, const Baton__VocabularyPart *part)
 {
-    struct router_model *model = router_model_find(router, part->fingerprint);
+    struct router_model *model = find(router, part->fingerprint);
 
     if (model == NULL || model->source != from)
         return 0; /* asked of somebody else meanwhile */

@@ -159,7 +159,6 @@ int router_send(struct router *router, uint32_t slot, enum frame_type type, cons
 bool router_worker_usable(const struct router_worker *worker);
 
 /* models.c */
-struct router_model *router_model_find(struct router *router, const char *fingerprint);
 int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint32_t block_tokens,
                       struct router_model **out);
 void router_model_limit(struct router *router, struct router_model *model);

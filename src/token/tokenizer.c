@@ -126,8 +126,6 @@ static int read_all(struct tokenizer *tokenizer, const struct gguf *gguf, struct
     if (rc == 0)
         rc = read_text(gguf, "tokenizer.chat_template", fault, &tokenizer->chat_template);
     if (rc == 0)
-        rc = read_text(gguf, "general.name", fault, &tokenizer->name);
-    if (rc == 0)
         rc = read_context_length(tokenizer, gguf, fault);
     return rc;
 }
@@ -174,7 +172,6 @@ void tokenizer_unref(struct tokenizer *tokenizer)
     pieces_fini(tokenizer);
     pairs_fini(&tokenizer->pairs);
     buf_fini(&tokenizer->chat_template);
-    buf_fini(&tokenizer->name);
     free(tokenizer);
 }
 
@@ -224,11 +221,6 @@ const token_id *tokenizer_stop_ids(const struct tokenizer *tokenizer, size_t *n_
 struct bytes tokenizer_chat_template(const struct tokenizer *tokenizer)
 {
     return buf_view(&tokenizer->chat_template);
-}
-
-struct bytes tokenizer_model_name(const struct tokenizer *tokenizer)
-{
-    return buf_view(&tokenizer->name);
 }
 
 uint64_t tokenizer_context_length(const struct tokenizer *tokenizer)

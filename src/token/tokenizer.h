@@ -54,7 +54,6 @@ bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 /* Ids that end an answer: EOS, end of turn, and their kin. */
 const token_id *tokenizer_stop_ids(const struct tokenizer *tokenizer, size_t *n_out);
 struct bytes tokenizer_chat_template(const struct tokenizer *tokenizer); /* empty: none */
-struct bytes tokenizer_model_name(const struct tokenizer *tokenizer);    /* general.name, may be empty */
 uint64_t tokenizer_context_length(const struct tokenizer *tokenizer);    /* 0: unknown */
 
 /* ---- streaming detokeniser: never emits half a character ---- */

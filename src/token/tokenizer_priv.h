@@ -125,7 +125,6 @@ struct tokenizer {
     token_id *stop_ids;
     size_t n_stop_ids;
     struct buf chat_template;
-    struct buf name;
     uint64_t context_length;
 };
 

@@ -87,7 +87,7 @@ struct text text_strip(struct text text, const struct text *chars, bool left, bo
 bool char_is_space(uint32_t code);
 uint64_t bytes_hash(struct bytes bytes);
 
-/* ---- print.c, number.c, tojson.c ---- */
+/* ---- print.c, json.c ---- */
 
 void print_str(struct build *build, struct value value);                    /* as str() */
 void print_repr(struct build *build, struct value value);                   /* as repr() */

@@ -6,7 +6,7 @@
  *
  * as the language's own parser has it, including that a filter binds tighter than a sign ("-1|abs") only when
  * it stands inside, and that "~" binds tighter than "+".  Chains of one level become one node with a list or
- * a tree that leans left; evaluation walks those without recursion (eval_expr.c).
+ * a tree that leans left; evaluation walks those without recursion (eval.c).
  */
 #include "token/template/ast_priv.h"
 

@@ -18,6 +18,10 @@ libtoken_a_SOURCES = src/token/tokenizer.h src/token/chat.h src/token/tokenizer_
 	src/token/template/filters_text.c src/token/template/filters_list.c src/token/template/filters_pick.c \
 	src/token/template/tests.c src/token/template/functions.c
 
+noinst_PROGRAMS += tests/bench/bench_tokens
+tests_bench_bench_tokens_SOURCES = tests/bench/bench_tokens.c tests/bench/bench_help.c tests/bench/bench_help.h
+tests_bench_bench_tokens_LDADD = $(link_token)
+
 # Pre-tokenisers against the models' own regular expressions, in Python.
 check_PROGRAMS += tests/unit/token/cut_words
 tests_unit_token_cut_words_SOURCES = tests/unit/token/cut_words.c

@@ -147,6 +147,17 @@ void merge_at(struct merge_symbol *symbols, uint32_t at, const struct pair_table
         find_pair(symbols, left->prev, pairs);
 }
 
+void merge_foresee(const struct merge_symbol *symbols, uint32_t at, const struct pair_table *pairs)
+{
+    const struct merge_symbol *left = &symbols[at];
+    uint32_t right = left->next, after = right == MERGE_NOWHERE ? MERGE_NOWHERE : symbols[right].next;
+
+    if (after != MERGE_NOWHERE)
+        pairs_prefetch(pairs, left->pair.merged, symbols[after].symbol);
+    if (left->prev != MERGE_NOWHERE)
+        pairs_prefetch(pairs, symbols[left->prev].symbol, left->pair.merged);
+}
+
 static void run_small(struct merge_work *work, const struct pair_table *pairs)
 {
     struct merge_symbol *symbols = work->symbols;

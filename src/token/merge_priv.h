@@ -12,6 +12,10 @@
 /* The symbol at at swallows the next; its own pair and its left neighbour's are looked up anew. */
 void merge_at(struct merge_symbol *symbols, uint32_t at, const struct pair_table *pairs);
 
+/* Asks for the pairs that a merge at at will look up, should nothing near it change until then.  Any at that
+ * is or was a symbol will do. */
+void merge_foresee(const struct merge_symbol *symbols, uint32_t at, const struct pair_table *pairs);
+
 /* Goes on from symbols as they are linked up, to the end. */
 void merge_by_heap(struct merge_work *work, const struct pair_table *pairs);
 

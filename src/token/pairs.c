@@ -38,11 +38,17 @@ void pairs_fini(struct pair_table *table)
     table->slots = NULL;
 }
 
+/* Where the search for a key begins. */
+static size_t place_of(const struct pair_table *table, uint64_t key)
+{
+    return (size_t)((key ^ key >> 32) * table->multiplier >> (64 - table->bits));
+}
+
 /* The slot that holds the key, or the free one where it belongs. */
 static struct pair_slot *slot_of(const struct pair_table *table, uint64_t key)
 {
     size_t mask = ((size_t)1 << table->bits) - 1;
-    size_t at = (size_t)((key ^ key >> 32) * table->multiplier >> (64 - table->bits));
+    size_t at = place_of(table, key);
 
     while (table->slots[at].key != key && table->slots[at].key != UINT64_MAX)
         at = (at + 1) & mask;
@@ -91,4 +97,9 @@ struct pair pairs_get(const struct pair_table *table, uint32_t left, uint32_t ri
     const struct pair_slot *slot = slot_of(table, key);
 
     return slot->key == key ? slot->pair : (struct pair){.rank = PAIR_NONE};
+}
+
+void pairs_prefetch(const struct pair_table *table, uint32_t left, uint32_t right)
+{
+    __builtin_prefetch(&table->slots[place_of(table, (uint64_t)left << 32 | right)]);
 }

@@ -154,6 +154,8 @@ void pairs_fini(struct pair_table *table);
 /* Keeps the pair of the lower rank when (left, right) is in already.  E_NOMEM. */
 int pairs_add(struct pair_table *table, uint32_t left, uint32_t right, struct pair pair);
 struct pair pairs_get(const struct pair_table *table, uint32_t left, uint32_t right);
+/* Has what pairs_get() will look at fetched into the cache. */
+void pairs_prefetch(const struct pair_table *table, uint32_t left, uint32_t right);
 
 /* merge.c: n symbols of one word, merged in place until nothing merges. */
 struct merge_symbol {

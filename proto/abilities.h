@@ -14,9 +14,10 @@
     X(LOGPROBS, 2, "log probabilities")             /* Sampling.wants_logprob, n_top */                      \
     X(ASKED, 3, "asked pushes")                     /* ASK is understood, and Submit.holder */               \
     X(SCORES, 4, "log probabilities of the prompt") /* Submit.score_from */                                  \
-    X(NARROW, 5, "tokens of two or three bytes")    /* Submit.token_bytes */
+    X(NARROW, 5, "tokens of two or three bytes")    /* Submit.token_bytes */                                 \
+    X(TELLS, 6, "block events for peers")           /* BLOCKS_WANTED of a peer, and Ask.tenant */
 
-#define ABILITY_N             6 /* the first is that any are stated */
+#define ABILITY_N             7 /* the first is that any are stated */
 #define X(name, number, text) ABILITY_##name = 1 << (number),
 enum ability { ABILITY_STATED = 1, ABILITY_LIST(X) };
 #undef X

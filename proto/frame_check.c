@@ -43,7 +43,8 @@
 #define MAX_BIAS     1024 /* entries */
 #define MAX_TOP      20   /* likeliest tokens beside one drawn */
 #define HASH_BYTES   UINT64_C(16)
-#define MAX_ASKED    (UINT64_C(1) << 17) /* blocks of a prompt of MAX_TOKENS */
+#define MAX_TENANT   ((UINT64_C(1) << 48) - 1) /* prefix/tenant.h */
+#define MAX_ASKED    (UINT64_C(1) << 17)       /* blocks of a prompt of MAX_TOKENS */
 #define MAX_SINGLES  (UINT64_C(1) << 15)
 #define MAX_EVENTS   (UINT64_C(1) << 15) /* in one frame */
 
@@ -141,7 +142,9 @@ static const struct limits table[] = {
     {&baton__prefill_done__descriptor, {{"top_ids", COUNT, 0, MAX_TOP}, {"top_logprobs", COUNT, 0, MAX_TOP}}},
     {&baton__transfer_done__descriptor, {{"n_tokens", RANGE, 0, MAX_TOKENS}}},
     {&baton__ask__descriptor,
-     {{"ask", RANGE, 1, UINT64_MAX}, {"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_ASKED}}},
+     {{"ask", RANGE, 1, UINT64_MAX},
+      {"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_ASKED},
+      {"tenant", RANGE, 0, MAX_TENANT}}},
     {&baton__ask_refused__descriptor, {{"ask", RANGE, 1, UINT64_MAX}}},
     {&baton__block_events__descriptor,
      {{"first_number", RANGE, 1, UINT64_MAX / 2},

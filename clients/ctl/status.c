@@ -208,6 +208,17 @@ static void put_disk(const json_t *disk, struct buf *out)
             count_of(disk, "unsaved"), is_set(disk, "resting") ? ", failing" : "");
 }
 
+/* What this worker knows of its peers' blocks. */
+static void put_peer_blocks(const json_t *known, struct buf *out)
+{
+    if (known != NULL)
+        buf_printf(out,
+                   "  peers'    %" PRIu64 " cached blocks known of %" PRIu64 " workers, %" PRIu64
+                   " more on disk only; %" PRIu64 " asks by that, %" PRIu64 " resyncs\n",
+                   count_of(known, "in_memory"), count_of(known, "followed"), count_of(known, "on_disk_only"),
+                   count_of(known, "asks"), count_of(known, "resyncs"));
+}
+
 static void put_worker_table(const json_t *root, struct buf *out)
 {
     const json_t *blocks = json_object_get(root, "blocks");
@@ -247,6 +258,7 @@ static void put_worker_table(const json_t *root, struct buf *out)
                hits, count_of(blocks, "misses"), percent(hits, hits + count_of(blocks, "misses")),
                count_of(blocks, "evicted"), count_of(blocks, "expired"));
     put_disk(json_object_get(root, "disk"), out);
+    put_peer_blocks(json_object_get(root, "peer_blocks"), out);
     buf_printf(out, "  transfer  tcp %s, unix %s\n", text_of(root, "kv_tcp", one),
                text_of(root, "kv_unix", two));
     if (json_object_get(root, "kv_rdma") != NULL)

@@ -46,6 +46,7 @@ struct kvxfer_message {
     uint64_t ask;                    /* ASK, ASK_REFUSED, and the OFFER that answers an ASK; else 0 */
     const struct block_hash *hashes; /* ASK: borrowed for the call */
     uint32_t n_hashes;
+    uint64_t tenant;           /* ASK: who what is read from disk counts for; 0: nothing is read for it */
     uint32_t n_tokens;         /* OFFER, DONE */
     uint32_t n_blocks;         /* OFFER: of the prompt; GRANT: of blocks[] */
     const kv_block_id *blocks; /* GRANT: borrowed for the call */

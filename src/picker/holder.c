@@ -13,7 +13,10 @@
  *
  * Of several holders the one with more is better as long as the additional tokens are worth it, which they
  * are whenever pushing a token beats computing it; so the most tokens win, then the same host, then who has
- * less to do. */
+ * less to do.
+ *
+ * A holder that would have to read a part from its disk first is asked where what it has more than the best
+ * of the others saves more than its reading costs. */
 #include "picker/holder.h"
 
 #define LATENCY_S         0.002
@@ -43,12 +46,14 @@ static bool is_better(const struct picker_worker *row, const struct picker_worke
     return row->n_running < than->n_running;
 }
 
-/* A prompt's last token is computed in any case, and a partial block is in no cache. */
-static uint32_t usable_tokens(const struct picker_worker *row, const struct picker_request *request)
+/* Of so many that a row has: a prompt's last token is computed in any case, and a partial block is in no
+ * cache. */
+static uint32_t usable_tokens(const struct picker_worker *row, uint32_t n,
+                              const struct picker_request *request)
 {
     uint32_t most = request->n_tokens - 1;
-    uint32_t n = row->cached_tokens < most ? row->cached_tokens : most;
 
+    n = n < most ? n : most;
     return row->block_tokens > 0 ? n / row->block_tokens * row->block_tokens : 0;
 }
 
@@ -64,34 +69,94 @@ static double alone_s(const struct picker_worker *asker, uint32_t here, uint32_t
     return read_s < computed_s ? read_s : computed_s;
 }
 
+static bool may_push(const struct picker_worker *row, const struct picker_worker *to)
+{
+    return row != to && row->can_push && row->layout == to->layout;
+}
+
+/* The slot of who has most in memory; PICKER_NONE: nobody has anything. */
+static uint32_t best_in_memory(const struct picker_world *world, const struct picker_worker *to)
+{
+    uint32_t best = PICKER_NONE;
+
+    for (uint32_t i = 0; i < world->n; i++) {
+        const struct picker_worker *row = &world->workers[i];
+
+        if (may_push(row, to) && row->cached_tokens > 0 &&
+            (best == PICKER_NONE || is_better(row, &world->workers[best], to)))
+            best = i;
+    }
+    return best;
+}
+
+/* The slot of who has most in memory or on disk, among those who would have to read. */
+static uint32_t best_on_disk(const struct picker_world *world, const struct picker_worker *to)
+{
+    uint32_t best = PICKER_NONE;
+
+    for (uint32_t i = 0; i < world->n; i++) {
+        const struct picker_worker *row = &world->workers[i], *than;
+
+        if (!may_push(row, to) || row->stored_tokens <= row->cached_tokens || row->read_bytes_per_s <= 0)
+            continue;
+        than = best != PICKER_NONE ? &world->workers[best] : NULL;
+        if (than == NULL || row->stored_tokens > than->stored_tokens ||
+            (row->stored_tokens == than->stored_tokens && is_better(row, than, to)))
+            best = i;
+    }
+    return best;
+}
+
+/* What asking this one would come to; its slot is PICKER_NONE where it would bring nothing. */
+static struct picker_holder weigh(const struct picker_world *world, const struct picker_request *request,
+                                  uint32_t asker, uint32_t slot, bool has_to_read)
+{
+    const struct picker_worker *to = &world->workers[asker];
+    struct picker_holder found = {.slot = PICKER_NONE, .has_to_read = has_to_read};
+    uint32_t here = usable_tokens(to, to->cached_tokens, request);
+    const struct picker_worker *row;
+    uint32_t pushed_at_once;
+
+    if (slot == PICKER_NONE)
+        return found;
+    row = &world->workers[slot];
+    pushed_at_once = row->cached_tokens > here ? row->cached_tokens : here;
+    found.tokens = usable_tokens(row, has_to_read ? row->stored_tokens : row->cached_tokens, request);
+    if (found.tokens <= here)
+        return found;
+    found.slot = slot;
+    found.push_s = picker_push_s(row, to, found.tokens - here);
+    if (has_to_read && found.tokens > pushed_at_once)
+        found.push_s += picker_read_s(row, found.tokens - pushed_at_once);
+    found.computed_s = alone_s(to, here, found.tokens);
+    return found;
+}
+
+static double saved_s(const struct picker_holder *found)
+{
+    return found->computed_s - found->push_s;
+}
+
 struct picker_holder picker_find_holder(const struct picker_world *world,
                                         const struct picker_request *request, uint32_t asker,
                                         enum picker_share share)
 {
     const struct picker_worker *to = &world->workers[asker];
-    struct picker_holder none = {.slot = PICKER_NONE}, found = none;
-    uint32_t here, missing;
+    struct picker_holder none = {.slot = PICKER_NONE}, found[2];
 
     if (share == PICKER_SHARE_OFF || request->n_tokens == 0)
         return none;
-    for (uint32_t i = 0; i < world->n; i++) {
-        const struct picker_worker *row = &world->workers[i];
-
-        if (i == asker || !row->can_push || row->layout != to->layout || row->cached_tokens == 0)
-            continue;
-        if (found.slot == PICKER_NONE || is_better(row, &world->workers[found.slot], to))
-            found.slot = i;
-    }
-    if (found.slot == PICKER_NONE)
-        return none;
-    found.tokens = usable_tokens(&world->workers[found.slot], request);
-    here = usable_tokens(to, request);
-    if (found.tokens <= here)
-        return none;
-    missing = found.tokens - here;
-    found.push_s = picker_push_s(&world->workers[found.slot], to, missing);
-    found.computed_s = alone_s(to, here, found.tokens);
-    if (share == PICKER_SHARE_AUTO && found.push_s * MARGIN > found.computed_s)
-        return none;
-    return found;
+    found[0] = weigh(world, request, asker, best_in_memory(world, to), false);
+    found[1] = weigh(world, request, asker, best_on_disk(world, to), true);
+    for (int i = 0; i < 2; i++)
+        if (share == PICKER_SHARE_AUTO && found[i].push_s * MARGIN > found[i].computed_s)
+            found[i] = none;
+    if (found[1].slot == PICKER_NONE)
+        return found[0];
+    if (found[0].slot == PICKER_NONE)
+        return found[1];
+    return found[1].tokens > found[0].tokens &&
+                   (share == PICKER_SHARE_ALWAYS || saved_s(&found[1]) > saved_s(&found[0]))
+               ? found[1]
+               : found[0];
 }

@@ -17,9 +17,10 @@ struct picker_world { /* the asker and who may be asked */
 };
 
 struct picker_holder {
-    uint32_t slot;     /* PICKER_NONE: compute */
-    uint32_t tokens;   /* at the prompt's beginning that it has: more than the asker */
-    double push_s;     /* estimates: to push what the asker lacks of them ... */
+    uint32_t slot;    /* PICKER_NONE: compute */
+    uint32_t tokens;  /* at the prompt's beginning that it has: more than the asker */
+    bool has_to_read; /* some of them are on its disk only */
+    double push_s; /* estimates: to push what the asker lacks of them, read before where they must be ... */
     double computed_s; /* ... and to compute that instead, or to read it from its own disk first */
 };
 
@@ -27,8 +28,9 @@ struct picker_holder {
 double picker_push_s(const struct picker_worker *from, const struct picker_worker *to, uint32_t n_tokens);
 
 /* The worker that `asker` (a slot) should ask for the beginning of this prompt.  Any worker of the same
- * layout whose row has cached_tokens may be it, whatever its role, draining ones included.  What a worker has
- * on disk counts for itself only: a holder pushes from memory. */
+ * layout whose row has cached_tokens may be it, whatever its role, draining ones included; and one whose row
+ * has more stored_tokens, if reading those first pays too.  (A router's rows of others have none: what is on
+ * disk counts for the asker only there.) */
 struct picker_holder picker_find_holder(const struct picker_world *world,
                                         const struct picker_request *request, uint32_t asker,
                                         enum picker_share share);

@@ -6,11 +6,12 @@
  *      |                        |                 |
  *      +--- link lost, too late, refused, nobody waits any more ---> OVER
  *
- * A task that may ask waits here before it is begun (tasks.c).  What is missing is found by the task's own
- * hashes: hashes never come from outside, and content that came is believed because every piece was verified
- * and the ticket was known to the holder alone.  Blocks are taken when the offer says how many will come, so
- * nothing is held for a holder that has nothing.  What arrived is sealed and given to the cache, where the
- * scheduler finds it; the tasks then begin like any other, whatever the ask came to.
+ * A task that may ask waits here before it is begun (tasks.c).  Whom it asks the router says, or this
+ * worker's own map where that knows of more (peer_map.c).  What is missing is found by the task's own hashes:
+ * hashes never come from outside, and content that came is believed because every piece was verified and the
+ * ticket was known to the holder alone.  Blocks are taken when the offer says how many will come, so nothing
+ * is held for a holder that has nothing.  What arrived is sealed and given to the cache, where the scheduler
+ * finds it; the tasks then begin like any other, whatever the ask came to.
  *
  * A second task that lacks the same block waits for the same ask.  An ask that nobody waits for any more is
  * cancelled.  The blocks that were here already are referenced meanwhile, lest what arrives has no beginning.
@@ -63,6 +64,7 @@ struct ask {
     struct kvxfer_recv *recv;
     enum tr_kind transport;
     uint64_t began_ns, limit_ns;
+    bool has_to_read; /* the holder: a part of it from its disk */
 };
 
 static uint32_t block_tokens(const struct worker_engine *engine)
@@ -174,7 +176,8 @@ static void say(struct ask *ask)
     struct kvxfer_message message = {.kind = KVXFER_ASK,
                                      .ask = ask->number,
                                      .hashes = ask->hashes + ask->n_here,
-                                     .n_hashes = ask->n_hashes - ask->n_here};
+                                     .n_hashes = ask->n_hashes - ask->n_here,
+                                     .tenant = ask->has_to_read ? ask->tenant : 0};
 
     ask->state = ASK_ASKED;
     worker_engine_to_peer(ask->engine, ask->peer, &message);
@@ -218,7 +221,7 @@ static struct ask *find_same(const struct asks *asks, const struct block_hash *h
 }
 
 /* Takes the hashes. */
-static struct ask *ask_new(struct worker_engine *engine, const struct task_spec *spec,
+static struct ask *ask_new(struct worker_engine *engine, const struct map_choice *choice,
                            struct block_hash *hashes, uint32_t n_hashes)
 {
     struct ask *ask = calloc(1, sizeof(*ask));
@@ -233,10 +236,10 @@ static struct ask *ask_new(struct worker_engine *engine, const struct task_spec 
     ask->engine = engine;
     ask->hashes = hashes;
     ask->n_hashes = n_hashes;
-    ask->peer = spec->holder;
-    ask->tenant = tenant_number(spec->tenant);
+    ask->peer = choice->peer;
     ask->began_ns = clock_now_ns();
-    ask->limit_ns = spec->ask_limit_ns;
+    ask->limit_ns = choice->limit_ns;
+    ask->has_to_read = choice->has_to_read;
     list_init(&ask->waiters);
     list_push_back(&engine->asks->all, &ask->all);
     engine->asks->n_asks++;
@@ -254,36 +257,62 @@ static bool may_be_asked(const struct worker_engine *engine, uint32_t peer)
     return facts == NULL || (facts->abilities & ABILITY_ASKED) != 0;
 }
 
-bool worker_asks_begin(struct worker_engine *engine, struct task *task)
+/* Whom the router named, if anybody. */
+static struct map_choice named(const struct worker_engine *engine, const struct task_spec *spec)
 {
-    const struct task_spec *spec = &task->spec;
-    struct block_hash *hashes;
-    uint32_t n_hashes, n_here;
-    struct ask *ask;
+    struct map_choice choice = {.peer = PEER_NONE};
 
-    if (spec->holder == PEER_NONE || spec->holder_tokens == 0 || spec->mode == TASK_DECODE ||
-        spec->n_tokens == 0 || !may_be_asked(engine, spec->holder) || engine->asks->n_asks >= MAX_ASKS ||
-        engine->n_asking >= engine->opts.max_queue)
-        return false;
-    n_hashes = hash_prompt(engine, task, &hashes);
-    n_here = kv_peek(engine->pool, hashes, n_hashes);
-    if (n_here >= n_hashes || n_here * block_tokens(engine) >= spec->holder_tokens) {
-        free(hashes);
-        return false; /* more is here than the router knew */
-    }
-    ask = find_same(engine->asks, hashes, n_here);
-    if (ask != NULL) {
-        free(hashes);
-        join(ask, task);
-        return true;
-    }
-    ask = ask_new(engine, spec, hashes, n_hashes);
+    if (spec->holder != PEER_NONE && spec->holder_tokens > 0 && may_be_asked(engine, spec->holder))
+        choice = (struct map_choice){
+            .peer = spec->holder, .tokens = spec->holder_tokens, .limit_ns = spec->ask_limit_ns};
+    return choice;
+}
+
+/* Begins an ask of this task's own.  Takes the hashes.  False: it computes. */
+static bool begin(struct worker_engine *engine, struct task *task, const struct map_choice *choice,
+                  struct block_hash *hashes, uint32_t n_hashes)
+{
+    struct ask *ask = ask_new(engine, choice, hashes, n_hashes);
+
     if (ask == NULL)
         return false;
+    if (choice->is_own)
+        worker_map_asked(engine);
+    ask->tenant = tenant_number(task->spec.tenant);
     ask->owner = task;
     join(ask, task);
     if (worker_engine_peer(engine, ask->peer) != NULL)
         say(ask);
+    return true;
+}
+
+bool worker_asks_begin(struct worker_engine *engine, struct task *task)
+{
+    const struct task_spec *spec = &task->spec;
+    struct map_choice choice = named(engine, spec);
+    struct map_question question = {.n_tokens = spec->n_tokens};
+    struct block_hash *hashes;
+    struct ask *same;
+
+    if (spec->mode == TASK_DECODE || spec->n_tokens == 0 || spec->score_from > 0 ||
+        engine->asks->n_asks >= MAX_ASKS || engine->n_asking >= engine->opts.max_queue ||
+        (choice.peer == PEER_NONE && worker_map_is_empty(engine)))
+        return false;
+    question.n_hashes = hash_prompt(engine, task, &hashes);
+    question.hashes = hashes;
+    question.n_here = kv_peek(engine->pool, hashes, question.n_hashes);
+    if (question.n_here < question.n_hashes)
+        worker_map_choose(engine, &question, &choice);
+    if (choice.peer == PEER_NONE || question.n_here >= question.n_hashes ||
+        question.n_here * block_tokens(engine) >= choice.tokens) {
+        free(hashes);
+        return false; /* nobody has more, or not enough to pay */
+    }
+    same = find_same(engine->asks, hashes, question.n_here);
+    if (same == NULL)
+        return begin(engine, task, &choice, hashes, question.n_hashes);
+    free(hashes);
+    join(same, task);
     return true;
 }
 

@@ -8,7 +8,9 @@
  * The offer of a hand-off goes out when its prompt is admitted, so the grant comes while the prompt's first
  * step is computed.  Were it read after the step only, a prompt of one step would be pushed after it was
  * computed instead of meanwhile.  A grant may overtake what else was said: it does nothing but begin a push,
- * and everything that ends one (a cancel, a lost link) ends it as well when it is read later. */
+ * and everything that ends one (a cancel, a lost link) ends it as well when it is read later.  So may what
+ * peers tell of their blocks: it is put by in its own order, for the map (peer_map.c), and takes up no room
+ * here. */
 #include "worker/engine_thread_priv.h"
 
 #include <stdlib.h>
@@ -69,6 +71,13 @@ static void obey(struct worker_engine *engine, struct command *command)
     case COMMAND_PEER_MESSAGE:
         on_peer_message(engine, command->number, &command->as.peer);
         break;
+    case COMMAND_PEER_BLOCKS:
+        worker_map_told(engine, command->as.blocks);
+        command->as.blocks = NULL;
+        break;
+    case COMMAND_PEER_LOAD:
+        worker_map_load(engine, command->number, &command->as.peer_load);
+        break;
     case COMMAND_TRANSPORT:
         on_transport(engine, &command->as.transport);
         break;
@@ -119,7 +128,8 @@ void worker_commands_in_step(struct worker_engine *engine)
     struct command *command;
 
     while (engine->n_kept < WORKER_MAX_KEPT && (command = mailbox_receive(engine->commands)) != NULL) {
-        if (command->kind == COMMAND_PEER_MESSAGE && command->as.peer.kind == KVXFER_GRANT)
+        if ((command->kind == COMMAND_PEER_MESSAGE && command->as.peer.kind == KVXFER_GRANT) ||
+            command->kind == COMMAND_PEER_BLOCKS || command->kind == COMMAND_PEER_LOAD)
             obey(engine, command);
         else
             engine->kept[engine->n_kept++] = command;

@@ -16,7 +16,10 @@
  * Whether reading pays is decided by measured speeds: what the readers did lately, and the scheduler's
  * prefill.
  *
- * Tasks whose KV comes from a peer do not read: what they lack is on its way already. */
+ * Tasks whose KV comes from a peer do not read: what they lack is on its way already.
+ *
+ * What a peer asks for and is on disk is read for it in the same way, and lent when it is there (lend.c):
+ * that it pays is the asker's estimate. */
 #include "worker/disk.h"
 
 #include <stdio.h>
@@ -283,6 +286,30 @@ static struct disk_read *read_for(struct worker_engine *engine, kv_tenant tenant
     return read;
 }
 
+uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const struct block_hash *hashes,
+                           uint32_t n)
+{
+    struct worker_disk *disk = engine->disk;
+    uint32_t n_have = disk != NULL ? kv_peek(engine->pool, hashes, n) : n, n_disk;
+    struct disk_read *read;
+
+    if (n_have == n)
+        return 0;
+    read = find_read(disk, &hashes[n_have]);
+    if (read != NULL)
+        return read->is_let_go ? 0 : read->number;
+    n_disk = kv_tier_peek(disk->tier, hashes + n_have, n - n_have);
+    if (n_disk == 0)
+        return 0;
+    metric_add(disk->m_hit, n_disk);
+    read = begin_read(engine, tenant, hashes + n_have, n_disk);
+    if (read == NULL)
+        return 0;
+    read->began_ns = clock_now_ns();
+    read->until_ns = read->began_ns + WAIT_MOST_NS; /* the asker's own limit is less, as a rule */
+    return read->number;
+}
+
 bool worker_disk_wait(struct worker_engine *engine, struct task *task, const struct prefix_roots *roots)
 {
     struct worker_disk *disk = engine->disk;
@@ -324,6 +351,7 @@ static void let_go(struct worker_engine *engine, struct disk_read *read)
     read->is_let_go = true;
     metric_observe(engine->disk->m_wait_s, (double)(clock_now_ns() - read->began_ns) / (double)NS_PER_S);
     worker_tasks_read(engine, read->number);
+    worker_loans_read(engine, read->number);
 }
 
 static void end_read(struct worker_engine *engine, struct disk_read *read)
@@ -468,6 +496,20 @@ void worker_disk_report(const struct worker_engine *engine, struct load_report *
 bool worker_disk_has(const struct worker_engine *engine, const struct block_hash *hash)
 {
     return engine->disk != NULL && kv_tier_has(engine->disk->tier, hash);
+}
+
+uint32_t worker_disk_peek(const struct worker_engine *engine, const struct block_hash *hashes, uint32_t n)
+{
+    return engine->disk != NULL ? kv_tier_peek(engine->disk->tier, hashes, n) : 0;
+}
+
+double worker_disk_rate(const struct worker_engine *engine)
+{
+    struct kv_tier_counts counts = {0};
+
+    if (engine->disk != NULL)
+        kv_tier_counts(engine->disk->tier, &counts);
+    return counts.read_bytes_per_s;
 }
 
 uint32_t worker_disk_count(const struct worker_engine *engine)

@@ -24,6 +24,14 @@ bool worker_disk_has(const struct worker_engine *engine, const struct block_hash
 uint32_t worker_disk_count(const struct worker_engine *engine);
 void worker_disk_each(const struct worker_engine *engine, uint32_t most,
                       void (*visit)(void *arg, const struct block_hash *hash), void *arg);
+uint32_t worker_disk_peek(const struct worker_engine *engine, const struct block_hash *hashes,
+                          uint32_t n);                       /* leading ones */
+double worker_disk_rate(const struct worker_engine *engine); /* bytes per second, all reads; 0: no disk */
+/* Begins to read those of a run of hashes that follow what the pool has, for whom they count meanwhile, or
+ * finds that they are being read.  The number of the read, of which worker_loans_read() will tell; 0: none.
+ */
+uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const struct block_hash *hashes,
+                           uint32_t n);
 bool worker_disk_is_waited_for(const struct worker_engine *engine);
 
 #endif

@@ -19,6 +19,7 @@
 #include "worker/share_priv.h"
 
 #define MAILBOX_MESSAGES  65536
+#define MAX_TOLD          (1u << 18) /* events of peers' blocks that wait for the map, of 17 bytes */
 #define TICK_NS           (5 * NS_PER_MS)
 #define LOAD_NS           (100 * NS_PER_MS)
 #define IDLE_WAIT_NS      (100 * NS_PER_MS)
@@ -231,6 +232,7 @@ static void report_load(struct worker_engine *engine)
     report->load.blocks_total = engine->opts.n_blocks;
     report->load.n_tasks = engine->n_tasks;
     worker_disk_report(engine, &report->load);
+    worker_map_report(engine, &report->load);
     report->load.transfer_bytes_per_s = engine->transfer_bytes_per_s;
     if (clock_now_ns() - engine->pushed_ns > PUSH_FORGOTTEN_NS)
         engine->push_bytes_per_s = 0;
@@ -274,10 +276,11 @@ static void *run(void *arg)
     struct worker_engine *engine = arg;
 
     while (!engine->is_stopping) {
-        bool has_pending;
+        bool has_pending, has_told;
         int n_fed;
 
         worker_commands_run(engine);
+        has_told = worker_map_turn(engine);
         worker_disk_turn(engine);
         note_busy(engine); /* before a step that may take long: a drain looks at it */
         n_fed = sched_run_step(engine->sched);
@@ -292,7 +295,7 @@ static void *run(void *arg)
         has_pending = worker_commands_wait(engine);
         for (uint32_t i = 0; i < N_ORIGINS; i++)
             has_pending |= engine->pending[i] != NULL;
-        if (n_fed <= 0) {
+        if (n_fed <= 0 && !has_told) {
             bool has_timers = engine->opts.departing->n_active(engine->departing) +
                                   engine->opts.arriving->n_active(engine->arriving) +
                                   worker_loans_count(engine) + worker_asks_count(engine) +
@@ -402,7 +405,7 @@ static int open_parts(struct worker_engine *engine, struct fault *fault)
 
     if (mailbox_new(MAILBOX_MESSAGES, &engine->commands) < 0 ||
         mailbox_new(MAILBOX_MESSAGES, &engine->reports) < 0 || worker_tasks_open(engine) < 0 ||
-        worker_loans_open(engine) < 0 || worker_asks_open(engine) < 0 ||
+        worker_loans_open(engine) < 0 || worker_asks_open(engine) < 0 || worker_map_open(engine) < 0 ||
         kv_pool_new(&pool, &engine->pool) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     sched.pool = engine->pool;
@@ -499,6 +502,7 @@ void worker_engine_free(struct worker_engine *engine)
         engine->opts.arriving->close(engine->arriving);
     worker_loans_close(engine);
     worker_asks_close(engine);
+    worker_map_close(engine);
     sched_free(engine->sched);
     worker_tasks_close(engine);
     worker_shapes_close(engine);
@@ -515,5 +519,25 @@ int worker_engine_send(struct worker_engine *engine, struct command *command)
 
     if (rc < 0)
         command_free(command);
+    return rc;
+}
+
+int worker_engine_tell(struct worker_engine *engine, struct peer_blocks *blocks)
+{
+    struct command *command = command_new(COMMAND_PEER_BLOCKS, blocks->peer);
+    uint32_t n = blocks->n + 1;
+    int rc;
+
+    if (command == NULL ||
+        (blocks->n > 0 && atomic_load_explicit(&engine->n_told, memory_order_relaxed) + n > MAX_TOLD)) {
+        command_free(command);
+        free(blocks);
+        return command == NULL ? E_NOMEM : E_FULL;
+    }
+    command->as.blocks = blocks;
+    atomic_fetch_add_explicit(&engine->n_told, n, memory_order_relaxed);
+    rc = worker_engine_send(engine, command);
+    if (rc < 0)
+        atomic_fetch_sub_explicit(&engine->n_told, n, memory_order_relaxed);
     return rc;
 }

@@ -69,6 +69,12 @@ struct worker_disk_opts {
     uint8_t key[32];
 };
 
+enum worker_share { /* picker/holder.h has the same */
+                    WORKER_SHARE_OFF,
+                    WORKER_SHARE_AUTO,
+                    WORKER_SHARE_ALWAYS
+};
+
 struct worker_engine_opts {
     struct engine engine;    /* taken */
     struct team *team;       /* taken; NULL for sim */
@@ -76,6 +82,8 @@ struct worker_engine_opts {
     uint32_t n_blocks;
     uint64_t kv_lifetime_ns;
     struct worker_disk_opts disk;
+    enum worker_share share; /* what is asked of peers by this worker's own knowledge */
+    uint32_t peer_blocks;    /* of theirs known at most */
     uint32_t max_seqs, max_queue, chunk_tokens, draft_tokens;
     uint64_t itl_ns;
     enum sched_speculate speculate;
@@ -99,6 +107,9 @@ void worker_engine_free(struct worker_engine *engine); /* stops and joins */
 
 /* ---- loop thread ---- */
 int worker_engine_send(struct worker_engine *engine, struct command *command); /* takes; E_FULL frees it */
+/* A peer's block events for the map, in order.  Takes; E_FULL: so many wait already that these are lost
+ * (never none, which only say to forget). */
+int worker_engine_tell(struct worker_engine *engine, struct peer_blocks *blocks);
 struct mailbox *worker_engine_reports(struct worker_engine *engine);
 uint64_t worker_engine_beats(const struct worker_engine *engine); /* advances while the thread lives */
 bool worker_engine_is_busy(const struct worker_engine *engine);

@@ -39,10 +39,12 @@ struct worker_engine {
     struct report *pending[N_ORIGINS];
     struct peer_facts peers[WORKER_MAX_PEERS];
     bool peer_is_up[WORKER_MAX_PEERS];
-    struct asks *asks;          /* ask.c */
-    struct loans *loans;        /* lend.c */
-    uint32_t n_asking;          /* tasks that wait for an ask */
-    struct block_log block_log; /* publish.c */
+    struct asks *asks;           /* ask.c */
+    struct loans *loans;         /* lend.c */
+    struct peer_map *map;        /* peer_map.c; NULL: switched off */
+    atomic_uint_fast32_t n_told; /* peers' events on their way into the map */
+    uint32_t n_asking;           /* tasks that wait for an ask */
+    struct block_log block_log;  /* publish.c */
     double transfer_bytes_per_s, push_bytes_per_s;
     uint64_t pushed_ns; /* when the latest asked push came */
     uint64_t ticked_ns, expired_ns, reported_ns;

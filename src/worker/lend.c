@@ -2,21 +2,27 @@
 /* Lending cached blocks: the holder's end of an asked push.
  *
  *   ASK --found--> OFFERED --GRANT--> PUSHING --all--> PUSHED --DONE--> over --stopped--> freed
- *    \ none, too many: ASK_REFUSED        \ every way out of kvxfer/send.h
+ *    |\ none, too many: ASK_REFUSED       \ every way out of kvxfer/send.h
+ *    |                   ^
+ *    on disk --> READING-+-read, or in vain--> found?
  *
- * The states are the sender's (kvxfer/send.c).  A loan holds a reference to each block until the transport
+ * The states are the sender's (kvxfer/send.c), but for READING: who says for whom it counts (Ask.tenant) has
+ * blocks read back that are on disk only (disk.c), and is offered what is in the pool when they are there or
+ * take too long.  A loan holds a reference to each block until the transport
  * has confirmed that it reads no more; kvxfer/send leases them besides.
  *
  * A push must not delay a hand-off.  So there are few loans at once, and all of them together have at most
  * one window of pieces with the transport: a hand-off's piece waits for that much and no more.  Whose window
  * is sent passes the turn on. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "kvxfer/send.h"
+#include "worker/disk.h"
 #include "worker/share_priv.h"
 
 #define MAX_LOANS    4
@@ -36,8 +42,12 @@ struct loan {
     struct worker_engine *engine;
     uint64_t transfer;
     uint32_t peer;
-    struct kvxfer_send *send;
-    kv_block_id *table; /* [n_blocks] a reference each */
+    uint64_t ask;              /* theirs */
+    struct kvxfer_send *send;  /* NULL: READING */
+    uint64_t read;             /* READING: the read that it waits for */
+    struct block_hash *hashes; /* [n_hashes] what was asked for; freed when the table is final */
+    uint32_t n_hashes;
+    kv_block_id *table; /* [n_hashes], of which n_blocks with a reference each */
     uint32_t n_blocks;
     uint32_t layer, n_given; /* of that layer; those before are given as a whole */
     uint32_t n_pieces;       /* given in all: the turn ends when so many have left */
@@ -50,6 +60,12 @@ static uint32_t n_layers(const struct worker_engine *engine)
     return engine->opts.engine.info.layout.n_layers;
 }
 
+static void give_back(struct loan *loan)
+{
+    while (loan->n_blocks > 0)
+        kv_unref(loan->engine->pool, loan->table[--loan->n_blocks]);
+}
+
 static void loan_free(struct loan *loan)
 {
     struct loans *loans = loan->engine->loans;
@@ -60,9 +76,9 @@ static void loan_free(struct loan *loan)
     list_remove(&loan->all);
     loans->n_loans--;
     kvxfer_send_free(loan->send);
-    while (loan->n_blocks > 0)
-        kv_unref(loan->engine->pool, loan->table[--loan->n_blocks]);
+    give_back(loan);
     free(loan->table);
+    free(loan->hashes);
     free(loan);
 }
 
@@ -101,7 +117,7 @@ static void next_turn(struct loans *loans)
     list_for_each_safe (node, spare, &loans->all) {
         struct loan *loan = container_of(node, struct loan, all);
 
-        if (loan->is_over || is_given(loan) || !kvxfer_send_is_granted(loan->send))
+        if (loan->send == NULL || loan->is_over || is_given(loan) || !kvxfer_send_is_granted(loan->send))
             continue;
         loans->sending = loan;
         loan->moved_ns = clock_now_ns();
@@ -179,13 +195,56 @@ static int start_send(struct loan *loan, const struct peer_facts *peer, uint64_t
     return kvxfer_send_new(&send, clock_now_ns(), &loan->send);
 }
 
+/* What is in the pool by now is offered. */
+static int open_loan(struct loan *loan)
+{
+    const struct peer_facts *facts = worker_engine_peer(loan->engine, loan->peer);
+    kv_block_id *table = calloc(loan->n_hashes, sizeof(*table));
+    uint32_t n;
+
+    if (table == NULL)
+        return E_NOMEM;
+    n = kv_match(loan->engine->pool, loan->hashes, loan->n_hashes, table);
+    give_back(loan); /* those found before are among them, and were held so long */
+    free(loan->table);
+    free(loan->hashes);
+    loan->hashes = NULL;
+    loan->table = table;
+    loan->n_blocks = n;
+    loan->moved_ns = clock_now_ns();
+    if (n == 0 || facts == NULL)
+        return E_NOT_FOUND;
+    return start_send(loan, facts, loan->ask);
+}
+
+/* What is on disk only is read first, if that is wanted. */
+static int find_blocks(struct loan *loan, const struct kvxfer_message *ask)
+{
+    struct worker_engine *engine = loan->engine;
+
+    loan->ask = ask->ask;
+    loan->n_hashes = ask->n_hashes;
+    loan->hashes = malloc(ask->n_hashes * sizeof(*loan->hashes));
+    loan->table = calloc(ask->n_hashes, sizeof(*loan->table));
+    if (loan->hashes == NULL || loan->table == NULL)
+        return E_NOMEM;
+    memcpy(loan->hashes, ask->hashes, ask->n_hashes * sizeof(*loan->hashes));
+    if (hashmap_put(engine->loans->by_transfer, &loan->transfer, loan, NULL) < 0)
+        return E_NOMEM;
+    if (ask->tenant == 0)
+        return open_loan(loan);
+    loan->n_blocks = kv_match(engine->pool, loan->hashes, loan->n_hashes, loan->table);
+    loan->read = worker_disk_fetch(engine, ask->tenant, loan->hashes, loan->n_hashes);
+    return loan->read != 0 ? 0 : open_loan(loan);
+}
+
 static int lend(struct worker_engine *engine, const struct kvxfer_message *ask, uint32_t peer)
 {
-    const struct peer_facts *facts = worker_engine_peer(engine, peer);
     struct loans *loans = engine->loans;
     struct loan *loan;
+    int rc;
 
-    if (facts == NULL)
+    if (worker_engine_peer(engine, peer) == NULL)
         return E_PEER;
     if (loans->n_loans >= MAX_LOANS)
         return E_OVERLOADED;
@@ -195,18 +254,29 @@ static int lend(struct worker_engine *engine, const struct kvxfer_message *ask, 
     loan->engine = engine;
     loan->peer = peer;
     loan->transfer = loans->next_transfer++;
-    loan->moved_ns = clock_now_ns();
     list_push_back(&loans->all, &loan->all);
     loans->n_loans++;
-    loan->table = calloc(ask->n_hashes, sizeof(*loan->table));
-    if (loan->table != NULL)
-        loan->n_blocks = kv_match(engine->pool, ask->hashes, ask->n_hashes, loan->table);
-    if (loan->n_blocks == 0 || hashmap_put(loans->by_transfer, &loan->transfer, loan, NULL) < 0 ||
-        start_send(loan, facts, ask->ask) < 0) {
+    rc = find_blocks(loan, ask);
+    if (rc < 0) {
         loan_free(loan);
         return E_NOT_FOUND;
     }
     return 0;
+}
+
+void worker_loans_read(struct worker_engine *engine, uint64_t read)
+{
+    list_for_each_safe (node, spare, &engine->loans->all) {
+        struct loan *loan = container_of(node, struct loan, all);
+
+        if (loan->send != NULL || loan->read != read)
+            continue;
+        loan->read = 0;
+        if (open_loan(loan) == 0)
+            continue;
+        refuse(engine, loan->peer, loan->ask, E_NOT_FOUND);
+        loan_free(loan);
+    }
 }
 
 bool worker_loans_message(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message)
@@ -223,7 +293,7 @@ bool worker_loans_message(struct worker_engine *engine, uint32_t peer, const str
     if ((message->kind == KVXFER_CANCEL || message->kind == KVXFER_STOPPED) && message->from_sender)
         return false; /* about a transfer of theirs */
     loan = hashmap_get(engine->loans->by_transfer, &message->transfer);
-    if (loan == NULL || loan->peer != peer || message->kind == KVXFER_OFFER ||
+    if (loan == NULL || loan->send == NULL || loan->peer != peer || message->kind == KVXFER_OFFER ||
         message->kind == KVXFER_PREFILL_DONE)
         return false;
     kvxfer_send_message(loan->send, message, clock_now_ns());
@@ -241,7 +311,7 @@ bool worker_loans_transport(struct worker_engine *engine, const struct tr_event 
     if (event->kind != TR_PUSH_SENT && event->kind != TR_PUSH_FAILED && event->kind != TR_PUSH_STOPPED)
         return false;
     loan = hashmap_get(engine->loans->by_transfer, &event->id);
-    if (loan == NULL)
+    if (loan == NULL || loan->send == NULL)
         return false;
     loan->moved_ns = clock_now_ns();
     kvxfer_send_event(loan->send, event, loan->moved_ns);
@@ -257,7 +327,9 @@ void worker_loans_peer(struct worker_engine *engine, uint32_t peer, bool is_up)
     list_for_each_safe (node, spare, &engine->loans->all) {
         struct loan *loan = container_of(node, struct loan, all);
 
-        if (loan->peer == peer)
+        if (loan->peer == peer && loan->send == NULL)
+            loan_free(loan); /* what is read for it is cached all the same */
+        else if (loan->peer == peer)
             kvxfer_send_peer_lost(loan->send);
     }
 }
@@ -267,6 +339,8 @@ void worker_loans_tick(struct worker_engine *engine, uint64_t now_ns)
     list_for_each_safe (node, spare, &engine->loans->all) {
         struct loan *loan = container_of(node, struct loan, all);
 
+        if (loan->send == NULL)
+            continue; /* its read ends, or is given up (disk.c) */
         kvxfer_send_tick(loan->send, now_ns);
         if (engine->loans->sending == loan && !loan->is_over &&
             now_ns - loan->moved_ns > engine->opts.grant_timeout_ns)

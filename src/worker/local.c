@@ -76,7 +76,7 @@ static int send_submit(struct worker *worker, struct gen_handle *job, struct gen
     task->key.request = job->number;
     task->origin = ORIGIN_LOCAL;
     task->mode = TASK_LOCAL;
-    task->peer = PEER_NONE;
+    task->peer = task->holder = PEER_NONE;
     str_copy(task->request_id, sizeof(task->request_id), spec->request_id);
     str_copy(task->tenant, sizeof(task->tenant), spec->tenant);
     task->tokens = spec->tokens;
@@ -297,10 +297,16 @@ static void hold(struct gen_handle *job, const token_id *ids, const struct sampl
     job->n_held += n;
 }
 
-static void take_proof(struct gen_handle *job, const struct seq_stats *stats)
+static void take_proof(struct gen_handle *job, const struct answer *answer)
 {
+    const struct seq_stats *stats = &answer->stats;
+
     job->proof.computed_tokens = stats->n_computed;
     job->proof.reused_tokens = stats->n_reused;
+    job->proof.transferred_tokens = stats->n_transferred;
+    job->proof.transfer_ns = answer->transfer_ns;
+    job->proof.exposed_ns = answer->exposed_ns;
+    str_copy(job->proof.transport, sizeof(job->proof.transport), answer->transport);
     job->proof.n_preempted = stats->n_preempted;
     job->proof.drafted_tokens = stats->n_drafted;
     job->proof.accepted_tokens = stats->n_accepted;
@@ -317,7 +323,7 @@ static void on_answer(struct worker *worker, const struct report *report, const 
     if (job == NULL)
         return;
     if (answer->has_proof)
-        take_proof(job, &answer->stats);
+        take_proof(job, answer);
     if (answer->is_accepted) {
         job->events.on_accepted(job->arg, answer->cached_tokens);
         job = hashmap_get(worker->local_jobs, &number);

@@ -7,6 +7,7 @@ libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_
 	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c \
 	src/worker/commands.c
 libworker_a_SOURCES += src/worker/share_priv.h src/worker/ask.c src/worker/lend.c src/worker/publish.c
+libworker_a_SOURCES += src/worker/peer_map.c src/worker/follow.c
 libworker_a_SOURCES += src/worker/disk.h src/worker/disk.c
 libworker_a_SOURCES += src/worker/transport_choice.c
 
@@ -27,9 +28,14 @@ tests_unit_worker_test_shapes_LDADD = $(link_worker) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/test_share
 TESTS += tests/unit/worker/test_share
 # transport, clock and the worker around are the test's own fakes
-tests_unit_worker_test_share_SOURCES = tests/unit/worker/test_share.c src/worker/ask.c src/worker/lend.c \
-	src/worker/transport_choice.c
+tests_unit_worker_test_share_SOURCES = tests/unit/worker/test_share.c tests/unit/worker/share_rig.h \
+	tests/unit/worker/share_transport.c src/worker/ask.c src/worker/lend.c src/worker/transport_choice.c
 tests_unit_worker_test_share_LDADD = libkvxfer.a libproto.a $(link_kv) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/test_peer_map
+TESTS += tests/unit/worker/test_peer_map
+# links and the engine thread are the test's own fakes
+tests_unit_worker_test_peer_map_SOURCES = tests/unit/worker/test_peer_map.c src/worker/peer_map.c src/worker/follow.c
+tests_unit_worker_test_peer_map_LDADD = $(link_worker) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/test_disk
 TESTS += tests/unit/worker/test_disk
 tests_unit_worker_test_disk_SOURCES = tests/unit/worker/test_disk.c

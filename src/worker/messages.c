@@ -22,6 +22,24 @@ struct command *command_new(enum command_kind kind, uint32_t number)
     return command;
 }
 
+struct peer_blocks *peer_blocks_new(uint32_t peer, const uint8_t *hashes, const uint8_t *tiers, uint32_t n)
+{
+    struct peer_blocks *blocks = calloc(1, sizeof(*blocks) + (size_t)n * (sizeof(blocks->hashes[0]) + 1));
+    uint8_t *copied;
+
+    if (blocks == NULL)
+        return NULL;
+    list_init(&blocks->told);
+    blocks->peer = peer;
+    blocks->n = n;
+    blocks->tiers = copied = (uint8_t *)(blocks->hashes + n);
+    if (n > 0) {
+        memcpy(blocks->hashes, hashes, n * sizeof(blocks->hashes[0]));
+        memcpy(copied, tiers, n);
+    }
+    return blocks;
+}
+
 void command_free(struct command *command)
 {
     if (command == NULL)
@@ -34,6 +52,8 @@ void command_free(struct command *command)
         free(command->as.sole.hashes);
     if (command->kind == COMMAND_PEER_MESSAGE)
         peer_message_fini(&command->as.peer);
+    if (command->kind == COMMAND_PEER_BLOCKS)
+        free(command->as.blocks);
     free(command);
 }
 
@@ -196,6 +216,7 @@ static int read_ask(const Baton__Ask *ask, struct kvxfer_message *out)
     memcpy(hashes, ask->hashes.data, ask->hashes.len);
     *out = (struct kvxfer_message){.kind = KVXFER_ASK,
                                    .ask = ask->ask,
+                                   .tenant = ask->tenant,
                                    .hashes = hashes,
                                    .n_hashes = (uint32_t)(ask->hashes.len / sizeof(*hashes))};
     return 0;
@@ -395,6 +416,7 @@ static int send_ask(const struct kvxfer_message *message, wire_send send, void *
     ask.ask = message->ask;
     ask.hashes.data = (uint8_t *)message->hashes;
     ask.hashes.len = message->n_hashes * sizeof(*message->hashes);
+    ask.tenant = message->tenant;
     return send(arg, FRAME_ASK, &ask.base);
 }
 

@@ -17,6 +17,7 @@
 #define WORKER_MAX_PEERS   128        /* links: each of 64 workers may dial each other one */
 #define ORIGIN_LOCAL       UINT32_MAX /* the worker's own endpoint, as opposed to router number 0.. */
 #define PEER_NONE          UINT32_MAX
+#define READER_PEER        WORKER_MAX_ROUTERS /* who reads block events: routers, and from here on peers */
 
 struct task_key {          /* names a request on both workers of a pair */
     uint64_t router_epoch; /* 0: local */
@@ -63,6 +64,8 @@ enum command_kind {
     COMMAND_PEER_UP,
     COMMAND_PEER_DOWN,
     COMMAND_PEER_MESSAGE,
+    COMMAND_PEER_BLOCKS,
+    COMMAND_PEER_LOAD,
     COMMAND_TRANSPORT,
     COMMAND_SHAPE,
     COMMAND_BLOCKS_WANTED,
@@ -76,6 +79,20 @@ struct shape_command { /* a shape that the engine thread asked for, compiled */
     struct grammar *grammar; /* owned; NULL: code and reason say why */
     int code;
     char reason[400];
+};
+
+struct peer_blocks {  /* events of a peer's blocks, in order; heap */
+    struct list told; /* the engine thread's: peer_map.c */
+    uint32_t peer;
+    bool is_anew;               /* what was known of this peer is forgotten first */
+    uint32_t n, at;             /* those before at are done */
+    const uint8_t *tiers;       /* [n] enum block_tier */
+    struct block_hash hashes[]; /* [n], the tiers behind them */
+};
+
+struct peer_load { /* of its latest heartbeat */
+    uint32_t n_running;
+    double decode_step_s, read_bytes_per_s;
 };
 
 struct hash_list {
@@ -94,8 +111,10 @@ struct command {
         struct peer_facts facts;
         struct tr_event transport;
         struct shape_command shape;
-        struct hash_list sole; /* BLOCKS_SOLE */
-        uint32_t max_on_disk;  /* BLOCKS_WANTED */
+        struct hash_list sole;      /* BLOCKS_SOLE */
+        uint32_t max_on_disk;       /* BLOCKS_WANTED, whose number is a reader's */
+        struct peer_blocks *blocks; /* PEER_BLOCKS; owned */
+        struct peer_load peer_load;
     } as;
 };
 
@@ -127,6 +146,8 @@ struct load_report {
     struct kv_tier_counts disk;
     double transfer_bytes_per_s, push_bytes_per_s;
     bool is_draining;
+    uint64_t peers_in_memory, peers_on_disk; /* blocks that peers are known to have, and on disk only */
+    uint64_t n_own_asks;
 };
 
 struct report {
@@ -145,9 +166,11 @@ struct report {
     struct block_event *events; /* BLOCKS: heap, the report's */
     uint32_t n_events;
     uint64_t first_event; /* the number of the first; snapshot: of the event that comes next */
-    bool is_snapshot;     /* for router `number`; else for all of them */
+    bool is_snapshot;     /* for reader `number`; else for all of them */
 };
 
+/* A copy of n events, whose hashes need no alignment.  Heap, the caller's; NULL: no memory. */
+struct peer_blocks *peer_blocks_new(uint32_t peer, const uint8_t *hashes, const uint8_t *tiers, uint32_t n);
 struct command *command_new(enum command_kind kind, uint32_t number); /* NULL: no memory */
 void command_free(struct command *command);
 struct report *report_new(enum report_kind kind, uint32_t number);

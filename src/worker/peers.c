@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links to other workers, for the control of hand-offs.  Who prefills dials; who decodes is dialled.
+/* Links to other workers, for the control of hand-offs and for the news of their blocks (follow.c).  Who
+ * prefills dials; who decodes is dialled.  So are those that link.peers names, at the start: workers that
+ * know of each other without a router.
  *
  * The engine thread knows a peer by its slot number and by the facts of its HELLO; it learns when a link
- * comes and goes, and every hand-off message passes through here.  A dialled link that was not used for a
- * while is closed. */
+ * comes and goes, and every hand-off message passes through here.  A dialled link that
+ * cannot be had gives way to others, unless it is configured. */
 #include "worker/worker_priv.h"
 
 #include <string.h>
@@ -15,6 +17,8 @@
 #include "base/str.h"
 #include "proto/abilities.h"
 #include "kv/layout.h"
+
+#define MAX_CONFIGURED (WORKER_MAX_PEERS / 2)
 
 static const struct link_events peer_calls;
 
@@ -43,7 +47,8 @@ static struct worker_peer *spare_slot(struct worker *worker)
 
         if (peer->link == NULL)
             return peer;
-        if (peer->is_dialled && !peer->is_up && (oldest == NULL || peer->used_ns < oldest->used_ns))
+        if (peer->is_dialled && !peer->is_configured && !peer->is_up &&
+            (oldest == NULL || peer->used_ns < oldest->used_ns))
             oldest = peer; /* a peer that cannot be reached gives way */
     }
     if (oldest != NULL) {
@@ -72,6 +77,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
                          "node %s keeps KV in another layout (kv.type, kv.block_tokens, kernels)",
                          hello->node);
     str_copy(peer->node, sizeof(peer->node), hello->node);
+    peer->can_tell = (abilities_read(hello->abilities) & ABILITY_TELLS) != 0 && hello->epoch != worker->epoch;
     struct command *command = command_new(COMMAND_PEER_UP, (uint32_t)(peer - worker->peers));
     if (command == NULL)
         return E_NOMEM;
@@ -104,6 +110,7 @@ static void on_up(void *arg, struct link *link)
              LOG_STR("reason", peer->transport_why));
     if (worker_engine_send(worker->engine, command) < 0)
         log_error("engine_mailbox_full", LOG_STR("lost", "peer_up"));
+    worker_follow_up(worker, peer);
 }
 
 static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)
@@ -113,8 +120,21 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     struct command *command;
     int rc;
 
-    if (type == FRAME_HEARTBEAT || type == FRAME_GOODBYE)
+    switch (type) {
+    case FRAME_HEARTBEAT:
+        worker_follow_load(peer, ((const Baton__Heartbeat *)message)->load);
         return 0;
+    case FRAME_GOODBYE:
+        return 0;
+    case FRAME_BLOCK_EVENTS:
+        worker_follow_events(peer, (const Baton__BlockEvents *)message);
+        return 0;
+    case FRAME_BLOCKS_WANTED:
+        worker_follow_wanted(peer, (const Baton__BlocksWanted *)message);
+        return 0;
+    default:
+        break;
+    }
     command = command_new(COMMAND_PEER_MESSAGE, (uint32_t)(peer - worker->peers));
     if (command == NULL)
         return E_NOMEM;
@@ -144,6 +164,7 @@ static void on_down(void *arg, struct link *link, const struct fault *why)
         log_warn("peer_unreachable", LOG_STR("address", link_peer_address(link)),
                  LOG_STR("reason", why->text));
     }
+    worker_follow_down(worker, peer);
     tell_down(worker, peer);
     if (!peer->is_dialled) {
         peer->link = NULL; /* the link frees itself */
@@ -196,6 +217,26 @@ uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *wanted)
         return PEER_NONE;
     }
     return (uint32_t)(peer - worker->peers);
+}
+
+int worker_peers_open(struct worker *worker, struct fault *fault)
+{
+    const struct config_list *addresses = &worker->conf->peers;
+
+    if (addresses->n > MAX_CONFIGURED)
+        return fault_set(fault, E_LIMIT, "link.peers names %zu workers; %u are possible", addresses->n,
+                         MAX_CONFIGURED);
+    for (size_t i = 0; i < addresses->n; i++) {
+        Baton__Peer peer = BATON__PEER__INIT;
+        uint32_t slot;
+
+        peer.link_address = addresses->items[i];
+        slot = worker_peer_for(worker, &peer);
+        if (slot == PEER_NONE)
+            return fault_set(fault, E_FORMAT, "link.peers: '%.200s' cannot be dialled", addresses->items[i]);
+        worker->peers[slot].is_configured = true;
+    }
+    return 0;
 }
 
 bool worker_peers_have_room(const struct worker *worker)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block events, from the pool and the disk tier to every router.
+/* Block events, from the pool and the disk tier to every router, and to every peer that asked.
  *
  *   engine thread:  on_block of either --> block_log --(each turn)--> report   BLOCKS_WANTED --> snapshot
- *   loop thread:    report --> BLOCK_EVENTS frames to all routers, or the snapshot to the one that asked
+ *   loop thread:    report --> BLOCK_EVENTS frames to all readers, or the snapshot to the one that asked
  *
  * An event says where a block is now, at best: what the pool has is in memory, saved or not; what it gives
  * away is on disk, if it was saved, or gone; what the disk drops counts only when the pool has it no more.
@@ -11,8 +11,8 @@
  * which overrule them: looking up which of the former are among the latter would keep the engine for longer
  * than telling them twice.
  *
- * Anything may be lost on the way: the numbers show it, and the router asks for a snapshot
- * (prefix/block_events.h). */
+ * Anything may be lost on the way: the numbers show it, and the reader asks for a snapshot
+ * (prefix/block_events.h).  For a peer that reads slowly it is lost here (follow.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,8 @@
 #include "worker/worker_priv.h"
 
 #define FRAME_EVENTS 16384u
-#define MAX_ON_DISK  65536u /* blocks in a snapshot, of 17 bytes: what a router has to learn of one worker */
+#define MAX_ON_DISK  65536u /* blocks in a snapshot, of 17 bytes: what a reader has to learn of one worker */
+#define MAX_FOR_PEER (1u << 18) /* blocks in a peer's: its link carries hand-offs too */
 
 /* ---- engine thread ---- */
 
@@ -70,6 +71,8 @@ static void visit(void *arg, const struct block_hash *hash)
 {
     struct report *report = arg;
 
+    if (report->number >= READER_PEER && report->n_events >= MAX_FOR_PEER)
+        return; /* who knows less is still right */
     report->events[report->n_events++] = (struct block_event){.hash = *hash, .tier = BLOCK_IN_MEMORY};
 }
 
@@ -80,9 +83,9 @@ static void visit_disk(void *arg, const struct block_hash *hash)
     report->events[report->n_events++] = (struct block_event){.hash = *hash, .tier = BLOCK_ON_DISK};
 }
 
-void worker_publish_all(struct worker_engine *engine, uint32_t router, uint32_t max_on_disk)
+void worker_publish_all(struct worker_engine *engine, uint32_t reader, uint32_t max_on_disk)
 {
-    struct report *report = report_new(REPORT_BLOCKS, router);
+    struct report *report = report_new(REPORT_BLOCKS, reader);
     uint32_t n_on_disk;
 
     if (report == NULL)
@@ -110,7 +113,7 @@ struct frame { /* what a message points into */
     uint8_t tiers[FRAME_EVENTS];
 };
 
-static int send_part(struct worker_router *router, const struct report *report, uint32_t from, uint32_t n,
+static int send_part(struct link *link, const struct report *report, uint32_t from, uint32_t n,
                      struct frame *frame)
 {
     Baton__BlockEvents message = BATON__BLOCK_EVENTS__INIT;
@@ -128,25 +131,38 @@ static int send_part(struct worker_router *router, const struct report *report, 
     message.is_snapshot = report->is_snapshot;
     message.part = report->is_snapshot ? from / FRAME_EVENTS : 0;
     message.is_last = report->is_snapshot && from + n == report->n_events;
-    return link_send(router->link, FRAME_BLOCK_EVENTS, &message.base);
+    return link_send(link, FRAME_BLOCK_EVENTS, &message.base);
 }
 
-static void send_to(struct worker_router *router, const struct report *report, struct frame *frame)
+static void send_to(struct link *link, const struct report *report, struct frame *frame)
 {
     uint32_t from = 0;
 
-    if (router->epoch == 0 || !link_is_up(router->link))
-        return;
     do { /* an empty snapshot is one part too */
         uint32_t left = report->n_events - from, n = left < FRAME_EVENTS ? left : FRAME_EVENTS;
 
-        if (send_part(router, report, from, n, frame) < 0)
+        if (send_part(link, report, from, n, frame) < 0)
             return; /* the gap will be seen */
         from += n;
     } while (from < report->n_events);
 }
 
-void worker_routers_blocks(struct worker *worker, const struct report *report)
+/* NULL: no such reader, it is down, or it reads too slowly. */
+static struct link *link_of(const struct worker *worker, uint32_t reader)
+{
+    const struct worker_peer *peer;
+
+    if (reader < worker->n_routers)
+        return worker->routers[reader].epoch != 0 && link_is_up(worker->routers[reader].link)
+                   ? worker->routers[reader].link
+                   : NULL;
+    if (reader < READER_PEER || reader >= READER_PEER + WORKER_MAX_PEERS)
+        return NULL;
+    peer = &worker->peers[reader - READER_PEER];
+    return peer->is_told && worker_follow_has_room(peer) ? peer->link : NULL;
+}
+
+void worker_tell_blocks(struct worker *worker, const struct report *report)
 {
     struct frame *frame = malloc(sizeof(*frame));
 
@@ -154,10 +170,11 @@ void worker_routers_blocks(struct worker *worker, const struct report *report)
         log_error("out_of_memory", LOG_STR("lost", "block events"));
         return;
     }
-    if (!report->is_snapshot)
-        for (uint32_t i = 0; i < worker->n_routers; i++)
-            send_to(&worker->routers[i], report, frame);
-    else if (report->number < worker->n_routers)
-        send_to(&worker->routers[report->number], report, frame);
+    for (uint32_t reader = 0; reader < READER_PEER + WORKER_MAX_PEERS; reader++) {
+        struct link *link = !report->is_snapshot || report->number == reader ? link_of(worker, reader) : NULL;
+
+        if (link != NULL)
+            send_to(link, report, frame);
+    }
     free(frame);
 }

@@ -48,6 +48,17 @@ static void put_disk(const struct load_report *load, struct buf *out)
                disk->n_write_failed + disk->n_read_failed, disk->n_damaged);
 }
 
+static void put_peer_blocks(const struct worker *worker, struct buf *out)
+{
+    if (worker->conf_share == WORKER_SHARE_OFF)
+        return;
+    buf_printf(out,
+               ", \"peer_blocks\": {\"followed\": %u, \"in_memory\": %" PRIu64 ", \"on_disk_only\": %" PRIu64
+               ", \"most\": %" PRIu64 ", \"asks\": %" PRIu64 ", \"resyncs\": %.0f}",
+               worker_follow_count(worker), worker->load.peers_in_memory, worker->load.peers_on_disk,
+               worker->conf->peer_blocks, worker->load.n_own_asks, metric_value(worker->m_peer_resyncs));
+}
+
 static void put_links(const struct worker *worker, struct buf *out)
 {
     const char *comma = "";
@@ -96,6 +107,7 @@ int worker_status_json(struct worker *worker, struct buf *out)
     buf_append_str(out, ", \"kv_rdma\": ");
     json_put_str(out, bytes_str(worker_engine_rdma_text(worker->engine)));
     buf_printf(out, ", \"kv_rdma_rails_up\": %u", worker_engine_rdma_rails(worker->engine));
+    put_peer_blocks(worker, out);
     put_links(worker, out);
     buf_append_str(out, "}\n");
     return out->is_bad ? E_NOMEM : 0;
@@ -104,6 +116,18 @@ int worker_status_json(struct worker *worker, struct buf *out)
 static void set_gauge(struct worker *worker, const char *name, const char *help, double value)
 {
     metric_set(metric_single(worker->metrics, METRIC_GAUGE, name, help), value);
+}
+
+static void note_peer_blocks(struct worker *worker, const struct load_report *load)
+{
+    struct metric_family *known;
+
+    if (worker->conf_share == WORKER_SHARE_OFF)
+        return;
+    known = metric_family(worker->metrics, METRIC_GAUGE, "baton_peer_blocks_known",
+                          "Blocks that peers are known to have, by the best tier of any.", "tier");
+    metric_set(metric_series(known, (const char *const[]){"memory"}), (double)load->peers_in_memory);
+    metric_set(metric_series(known, (const char *const[]){"disk"}), (double)load->peers_on_disk);
 }
 
 static void note_rdma(struct worker *worker)
@@ -142,4 +166,5 @@ void worker_metrics_load(struct worker *worker, const struct load_report *load)
     set_gauge(worker, "baton_transfer_bytes_per_second", "Learned speed of KV transfers that arrived here.",
               load->transfer_bytes_per_s);
     note_rdma(worker);
+    note_peer_blocks(worker, load);
 }

@@ -45,7 +45,7 @@ static void on_report(struct worker *worker, struct report *report)
         worker_compile(worker, report);
         break;
     case REPORT_BLOCKS:
-        worker_routers_blocks(worker, report);
+        worker_tell_blocks(worker, report);
         break;
     case REPORT_LOAD:
         worker->load = report->load;
@@ -315,7 +315,10 @@ static int build_links(struct worker *worker, struct fault *fault)
     if (rc < 0)
         return rc;
     worker->router_link_opts = worker->peer_link_opts = opts;
-    return worker_routers_open(worker, fault);
+    if (worker_follow_open(worker) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rc = worker_peers_open(worker, fault);
+    return rc < 0 ? rc : worker_routers_open(worker, fault);
 }
 
 static int start(struct worker *worker, struct fault *fault)
@@ -356,6 +359,7 @@ static void tear_down(struct worker *worker)
     worker->is_stopping = true;
     worker_routers_close(worker);
     worker_peers_close(worker);
+    worker_follow_close(worker);
     listener_close(worker->peer_listener);
     front_free(worker->front);
     http_tls_free(worker->https);

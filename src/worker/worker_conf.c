@@ -147,6 +147,24 @@
          "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants of this "         \
          "worker's own "                                                                                     \
          "endpoint share. Empty: they share nothing."},                                                      \
+        {"cache",                                                                                            \
+         "share",                                                                                            \
+         CONFIG_ENUM,                                                                                        \
+         KEY(share),                                                                                         \
+         "auto",                                                                                             \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "off|auto|always",                                                                                  \
+         false,                                                                                              \
+         "Whether this worker follows which blocks its peers have, tells them of its own, and "              \
+         "asks them by what it knows itself, beside what a router names: for its own endpoint, and behind "  \
+         "a router that does not know yet. auto: where a push is expected to beat computing; always: "       \
+         "wherever a block is to be had (for tests and measurements)."},                                     \
+        {"cache",    "peer_blocks",                                                                          \
+         CONFIG_U64, KEY(peer_blocks),                                                                       \
+         "131072",   1000,                                                                                   \
+         1e8,        NULL,                                                                                   \
+         false,      "Blocks of peers that it knows of at most (up to 112 bytes each, used as they come)."}, \
         {"kv",        "memory",                                                                              \
          CONFIG_SIZE, KEY(kv_memory),                                                                        \
          "1GiB",      1048576,                                                                               \
@@ -363,6 +381,18 @@
          NULL,                                                                                               \
          false,                                                                                              \
          "Routers to register with, host:port; repeat the key for more."},                                   \
+        {"link",                                                                                             \
+         "peers",                                                                                            \
+         CONFIG_LIST,                                                                                        \
+         KEY(peers),                                                                                         \
+         "",                                                                                                 \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Workers of the same model to link to at the start, by their link.listen, host:port; "              \
+         "repeat the key for more (64). Others are met as routers name them. Each of two that are linked "   \
+         "may ask the other for cached blocks (cache.share); one of them has to name the other."},           \
         {"link",                                                                                             \
          "listen",                                                                                           \
          CONFIG_ADDRESS,                                                                                     \

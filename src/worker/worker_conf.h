@@ -38,7 +38,9 @@ struct worker_conf {
     uint64_t max_seqs, max_queue, chunk_tokens, batch_tokens;
     uint64_t itl_ns, draft_tokens;
     int speculate;
-    struct config_list routers;
+    struct config_list routers, peers;
+    int share; /* enum worker_share */
+    uint64_t peer_blocks;
     char *link_listen, *link_advertise, *cluster_key;
     uint64_t link_heartbeat_ns;
     struct config_list http_listen;

@@ -32,8 +32,13 @@ struct worker_peer { /* a link to another worker; dialled by us (we prefill) or 
     bool is_up;
     char node[64];
     uint64_t used_ns;
-    enum tr_kind transport;    /* KV from it comes over this, as things stood when it came up */
-    const char *transport_why; /* static */
+    enum tr_kind transport;         /* KV from it comes over this, as things stood when it came up */
+    const char *transport_why;      /* static */
+    bool is_configured;             /* link.peers names it: its slot is kept */
+    bool can_tell;                  /* which blocks it has; not so of older workers, and of this one itself */
+    bool is_told;                   /* it asked for our block events ... */
+    uint64_t told_ns;               /* ... and was last told everything then */
+    struct block_follower follower; /* of its events */
 };
 
 struct worker { /* one process */
@@ -68,6 +73,9 @@ struct worker { /* one process */
     uint32_t n_routers;
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
+    int conf_share; /* enum worker_share, as it was at the start */
+    struct ev_timer *follow_timer;
+    struct metric *m_peer_resyncs;
     uint64_t rdma_failures_told; /* to the metrics */
     bool has_load;
     bool is_draining, is_stopping;
@@ -105,9 +113,21 @@ void worker_compiles_close(struct worker *worker);                 /* the job po
 void worker_routers_answers(struct worker *worker, const struct report *report);
 
 /* publish.c */
-void worker_routers_blocks(struct worker *worker, const struct report *report);
+void worker_tell_blocks(struct worker *worker, const struct report *report); /* to all readers, or to one */
+
+/* follow.c: peers' blocks, and ours for them */
+int worker_follow_open(struct worker *worker); /* E_NOMEM */
+void worker_follow_close(struct worker *worker);
+void worker_follow_up(struct worker *worker, struct worker_peer *peer);
+void worker_follow_down(struct worker *worker, struct worker_peer *peer);
+void worker_follow_events(struct worker_peer *peer, const Baton__BlockEvents *events);
+void worker_follow_load(struct worker_peer *peer, const Baton__LoadReport *load);
+void worker_follow_wanted(struct worker_peer *peer, const Baton__BlocksWanted *wanted);
+bool worker_follow_has_room(const struct worker_peer *peer); /* for more events on its link */
+uint32_t worker_follow_count(const struct worker *worker);   /* workers followed */
 
 /* peers.c */
+int worker_peers_open(struct worker *worker, struct fault *fault); /* dials those that are configured */
 int worker_peers_accept(struct worker *worker, int fd);
 void worker_peers_close(struct worker *worker);
 /* The slot of a dialled link to this peer, dialling if there is none; PEER_NONE when all slots are busy. */

@@ -88,7 +88,7 @@ class Daemon:
             "stop.drain_timeout": "2s",
         }
         if self.role != "router":
-            sets["link.routers"] = f"127.0.0.1:{self.cluster.routers[0].link}"
+            sets["link.routers"] = f"127.0.0.1:{self.cluster.routers[0].link}" if self.cluster.routers else ""
             sets["model.path"] = MODEL
             sets["kv.memory"] = "64MiB"
             sets["kv.unix_path"] = os.path.join(self.cluster.dir, self.name + ".sock")

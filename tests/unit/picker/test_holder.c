@@ -57,6 +57,51 @@ static void only_what_is_missing_counts(void **state)
     assert_true(find(PICKER_SHARE_ALWAYS).computed_s > 0.99);
 }
 
+/* 640 tokens are 42 MB: 42 ms to push, and at 1 GB/s as much to read; computing them takes 640 ms. */
+static void who_has_to_read_is_asked_where_that_pays_too(void **state)
+{
+    struct picker_holder found;
+
+    rows[FAR].stored_tokens = 640;
+    assert_int_equal(find(PICKER_SHARE_AUTO).slot, PICKER_NONE); /* without a rate it reads nothing */
+    rows[FAR].read_bytes_per_s = 1e9;
+    rows[FAR].kv_bytes_per_token = 65536;
+    found = find(PICKER_SHARE_AUTO);
+    assert_int_equal(found.slot, FAR);
+    assert_true(found.has_to_read && found.tokens == 640);
+    assert_true(found.push_s > 0.084 && found.push_s < 0.090);
+    rows[NEAR].cached_tokens = 640; /* memory before disk */
+    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
+    assert_false(find(PICKER_SHARE_AUTO).has_to_read);
+    rows[NEAR].cached_tokens = 608; /* a block more for 42 ms of reading: no */
+    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
+    assert_int_equal(find(PICKER_SHARE_ALWAYS).slot, FAR);
+    rows[NEAR].cached_tokens = 320; /* 320 ms of computing for them: yes */
+    assert_int_equal(find(PICKER_SHARE_AUTO).slot, FAR);
+    rows[FAR].cached_tokens = 608; /* it has nearly all of it in memory: one block is read */
+    found = find(PICKER_SHARE_AUTO);
+    assert_true(found.slot == FAR && found.has_to_read && found.push_s < 0.050);
+    rows[FAR].cached_tokens = 0;
+    rows[FAR].read_bytes_per_s = 1e6; /* 42 s: those in memory are asked for all the same */
+    found = find(PICKER_SHARE_AUTO);
+    assert_true(found.slot == NEAR && found.tokens == 320);
+    rows[NEAR].cached_tokens = 0;
+    assert_int_equal(find(PICKER_SHARE_AUTO).slot, PICKER_NONE);
+}
+
+/* What the asker has itself nobody reads for it. */
+static void only_what_is_missing_is_read(void **state)
+{
+    rows[ASKER].cached_tokens = 320;
+    rows[FAR].stored_tokens = 640;
+    rows[FAR].read_bytes_per_s = 1e9;
+    rows[FAR].kv_bytes_per_token = 65536;
+    assert_int_equal(find(PICKER_SHARE_AUTO).slot, FAR);
+    assert_true(find(PICKER_SHARE_AUTO).push_s < 0.050);
+    rows[ASKER].cached_tokens = 640;
+    assert_int_equal(find(PICKER_SHARE_ALWAYS).slot, PICKER_NONE);
+}
+
 /* 640 tokens are 42 MB: at 1 GB/s 42 ms and at 10 MB/s 4 s; computing them takes 640 ms. */
 static void a_push_must_beat_computing(void **state)
 {
@@ -141,6 +186,8 @@ int main(void)
         cmocka_unit_test_setup(who_has_most_is_asked, set_up),
         cmocka_unit_test_setup(only_what_is_missing_counts, set_up),
         cmocka_unit_test_setup(a_push_must_beat_computing, set_up),
+        cmocka_unit_test_setup(who_has_to_read_is_asked_where_that_pays_too, set_up),
+        cmocka_unit_test_setup(only_what_is_missing_is_read, set_up),
         cmocka_unit_test_setup(an_unknown_rate_is_tried, set_up),
         cmocka_unit_test_setup(a_busy_holder_answers_late, set_up),
         cmocka_unit_test_setup(the_last_token_is_computed_in_any_case, set_up),

@@ -450,6 +450,11 @@ static void blocks_come_as_whole_hashes(void **state)
     assert_refused(FRAME_ASK, &ask, "Ask.hashes");
     ask.hashes.len = 0;
     assert_refused(FRAME_ASK, &ask, "Ask.hashes");
+    ask.hashes.len = 64;
+    ask.tenant = (UINT64_C(1) << 48) - 1;
+    assert_passes(FRAME_ASK, &ask);
+    ask.tenant++;
+    assert_refused(FRAME_ASK, &ask, "Ask.tenant");
 
     events.first_number = 1;
     events.tiers = (ProtobufCBinaryData){.data = tiers, .len = 4};

@@ -16,6 +16,7 @@
 #include "prefix/tenant.h"
 #include "worker/disk.h"
 #include "worker/share_priv.h"
+#include "worker/worker_priv.h"
 
 enum { N_BLOCKS = 64, TOKENS = 8, PROMPT_BLOCKS = 12, N_TASKS = 4 };
 
@@ -142,6 +143,18 @@ void worker_tasks_read(struct worker_engine *of, uint64_t number)
         }
 }
 
+bool worker_follow_has_room(const struct worker_peer *peer)
+{
+    return false;
+}
+
+static uint64_t loan_read; /* the read whose end a loan was told of last */
+
+void worker_loans_read(struct worker_engine *of, uint64_t read)
+{
+    loan_read = read;
+}
+
 static int setup(void **state)
 {
     struct kv_pool_opts pool = {.n_blocks = N_BLOCKS,
@@ -154,6 +167,7 @@ static int setup(void **state)
     tier = (struct kv_tier){.read_ns = NS_PER_US};
     prefill_tokens_per_s = 1000; /* 8 ms for a block */
     n_went_on = 0;
+    loan_read = 0;
     memset(&engine, 0, sizeof(engine));
     memset(tasks, 0, sizeof(tasks));
     assert_int_equal(kv_pool_new(&pool, &engine.pool), 0);
@@ -324,6 +338,37 @@ static void reads_leave_most_of_the_pool(void **state)
     assert_true(waits(1));
     assert_int_equal(tier.n_begun,
                      N_BLOCKS / 4); /* 11 and 5: the second reads as much as there is room for */
+}
+
+/* A peer asks: there is no task, and whether it pays is not this worker's question. */
+static void what_a_peer_asks_for_is_read(void **state)
+{
+    put_on_disk(9);
+    tier.read_ns = 9 * NS_PER_MS; /* computing would be quicker here */
+    assert_int_equal(worker_disk_fetch(&engine, 5, hashes + 9, 3), 0);
+    uint64_t read =
+        worker_disk_fetch(&engine, 5, hashes + 2, 10); /* from the middle: it has the beginning itself */
+    assert_true(read != 0);
+    assert_int_equal(tier.n_begun, 7);
+    assert_int_equal(worker_disk_fetch(&engine, 6, hashes + 2, 7), read); /* so has the next */
+    assert_int_equal(tier.n_begun, 7);
+    assert_int_equal(kv_tenant_blocks(engine.pool, 5), 7);
+    tier.n_done = 7;
+    worker_disk_turn(&engine);
+    assert_int_equal(loan_read, read);
+    assert_int_equal(kv_peek(engine.pool, hashes + 2, 10), 7);
+    assert_int_equal(worker_disk_fetch(&engine, 5, hashes + 2, 7), 0); /* all of it is here */
+}
+
+static void a_loan_waits_no_longer_than_it_should(void **state)
+{
+    put_on_disk(9);
+    uint64_t read = worker_disk_fetch(&engine, 5, hashes, 9);
+    worker_disk_tick(&engine, clock_now_ns() + NS_PER_S);
+    assert_int_not_equal(loan_read, read);
+    worker_disk_tick(&engine, clock_now_ns() + 10 * NS_PER_S);
+    assert_int_equal(loan_read, read);
+    assert_int_equal(worker_disk_fetch(&engine, 5, hashes, 9), 0); /* and nobody waits for it again */
 }
 
 /* ---- saving ---- */
@@ -538,6 +583,8 @@ int main(void)
                                        T(reads_that_fail_or_break_cost_only_themselves),
                                        T(a_slow_disk_is_not_waited_for),
                                        T(reads_leave_most_of_the_pool),
+                                       T(what_a_peer_asks_for_is_read),
+                                       T(a_loan_waits_no_longer_than_it_should),
                                        T(cached_blocks_are_saved_a_few_at_a_time),
                                        T(what_cannot_be_saved_stays_cached),
                                        T(blocks_that_failed_are_tried_again),

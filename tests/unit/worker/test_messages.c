@@ -36,6 +36,7 @@ static void assert_round_trip(const struct kvxfer_message *said)
     assert_int_equal(heard.n_tokens, said->n_tokens);
     assert_int_equal(heard.ask, said->ask);
     assert_int_equal(heard.n_hashes, said->n_hashes);
+    assert_int_equal(heard.tenant, said->tenant);
     for (uint32_t i = 0; i < said->n_hashes; i++)
         assert_true(block_hash_equal(&heard.hashes[i], &said->hashes[i]));
     assert_int_equal(heard.code, said->code);
@@ -76,7 +77,7 @@ static void every_message_comes_back(void **state)
         {.kind = KVXFER_DONE, .transfer = 7, .n_tokens = 64},
         {.kind = KVXFER_CANCEL, .transfer = 8, .code = E_PEER, .from_sender = true},
         {.kind = KVXFER_STOPPED, .transfer = 9},
-        {.kind = KVXFER_ASK, .ask = 10, .hashes = hashes, .n_hashes = 2},
+        {.kind = KVXFER_ASK, .ask = 10, .hashes = hashes, .n_hashes = 2, .tenant = 77},
         {.kind = KVXFER_ASK_REFUSED, .ask = 11, .code = E_NOT_FOUND},
         {.kind = KVXFER_OFFER, .transfer = 12, .ask = 10, .n_tokens = 64, .n_blocks = 2},
     };

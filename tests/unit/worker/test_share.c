@@ -2,8 +2,9 @@
 /* Two workers that ask each other for cached blocks, against a transport and a link that misbehave on a seed.
  *
  * Each has its pool, its asks and its loans; tasks come, are cancelled, wait and go on; the pools are small,
- * so blocks are evicted all the time; links break and come back, messages get lost, data connections break,
- * pieces travel in any order, and calls of the transport are refused now and then.  Over all runs:
+ * so blocks are evicted all the time; what they know of each other may be wrong; what is read from disk for
+ * the other comes late, in part or not at all; links break and come back, messages get lost, data connections
+ * break, pieces travel in any order, and calls of the transport are refused now and then.  Over all runs:
  *
  *   - every task goes on, or is cancelled, once; nothing waits for ever
  *   - no byte lands in a block that is not being filled, none is read from one that is free
@@ -19,79 +20,21 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/rng.h"
 #include "proto/abilities.h"
-#include "worker/share_priv.h"
+#include "tests/unit/worker/share_rig.h"
+#include "worker/disk.h"
 
-#define N_LAYERS     2
-#define BLOCK_TOKENS 4
-#define N_POOL       24
-#define MAX_PROMPT   9 /* blocks */
-#define MAX_TASKS    12
-#define MAX_MAIL     256
-#define MAX_ENDS     64
-#define MAX_PIECES   64
-#define WINDOW       3 /* pieces: of 2 MiB each, see the layout */
-#define TIMEOUT_NS   (40 * NS_PER_MS)
-
-struct tr_node {
-    uint32_t number;
-};
-
-struct mail {
-    struct kvxfer_message message;
-    kv_block_id blocks[MAX_PROMPT];
-    struct block_hash hashes[MAX_PROMPT];
-};
-
-struct client {
-    struct task task;
-    bool is_used, is_waiting;
-};
-
-static struct node {
-    struct tr_node transport;
-    struct worker_engine engine;
-    uint64_t arena[N_LAYERS][N_POOL];
-    struct client clients[MAX_TASKS];
-    struct mail mail[MAX_MAIL]; /* to this node */
-    uint32_t n_mail;
-} nodes[2];
-
-struct ticket {
-    bool is_open, is_closing, is_said, is_failed;
-    uint64_t id;
-    uint32_t node, n_blocks, n_done;
-    kv_block_id blocks[MAX_PROMPT];
-    bool is_done[N_LAYERS][MAX_PROMPT];
-};
-
-struct piece {
-    uint32_t layer, index;
-    kv_block_id source;
-    bool is_done;
-};
-
-struct push {
-    bool is_open, is_stopping, is_broken, owes_sent;
-    uint64_t id, ticket;
-    uint32_t node;
-    struct piece pieces[MAX_PIECES];
-    uint32_t n_pieces, n_done;
-};
-
-static struct ticket tickets[MAX_ENDS];
-static struct push pushes[MAX_ENDS];
-static struct rng rng;
-static bool link_is_up, is_calm;
-static uint64_t n_went_on, n_cancelled, n_fetched, n_begun, n_waited;
+struct node nodes[2];
+struct rng rng;
+bool link_is_up, is_calm;
+static uint64_t n_went_on, n_cancelled, n_fetched, n_begun, n_waited, n_own, n_read_for_peers;
 
 static struct node *node_of(const struct worker_engine *engine)
 {
     return container_of((struct worker_engine *)engine, struct node, engine);
 }
 
-static bool happens(uint32_t one_in)
+bool happens(uint32_t one_in)
 {
     return !is_calm && rng_below(&rng, one_in) == 0;
 }
@@ -122,190 +65,6 @@ static void assert_right(struct node *node, const struct block_hash *hashes, uin
             assert_int_equal(node->arena[layer][ids[i]], content_of(&hashes[i], layer));
         kv_unref(node->engine.pool, ids[i]);
     }
-}
-
-/* ---- the fake transport ---- */
-
-static struct ticket *find_ticket(uint64_t id)
-{
-    for (int i = 0; i < MAX_ENDS; i++)
-        if (tickets[i].is_open && tickets[i].id == id)
-            return &tickets[i];
-    return NULL;
-}
-
-static struct push *find_push(uint64_t id)
-{
-    for (int i = 0; i < MAX_ENDS; i++)
-        if (pushes[i].is_open && pushes[i].id == id)
-            return &pushes[i];
-    return NULL;
-}
-
-int tr_open_ticket(struct tr_node *node, uint64_t id, const uint32_t *blocks, uint32_t n_blocks)
-{
-    struct ticket *ticket = tickets;
-
-    if (happens(50))
-        return E_FULL;
-    while (ticket->is_open)
-        ticket++;
-    assert_true(ticket < tickets + MAX_ENDS && n_blocks <= MAX_PROMPT);
-    *ticket = (struct ticket){.is_open = true, .id = id, .node = node->number, .n_blocks = n_blocks};
-    memcpy(ticket->blocks, blocks, n_blocks * sizeof(*blocks));
-    return 0;
-}
-
-int tr_close_ticket(struct tr_node *node, uint64_t id)
-{
-    find_ticket(id)->is_closing = true;
-    return 0;
-}
-
-int tr_start_push(struct tr_node *node, uint64_t id, const struct tr_target *target, uint32_t n_pieces)
-{
-    struct push *push = pushes;
-
-    if (happens(50))
-        return E_FULL;
-    while (push->is_open)
-        push++;
-    assert_true(push < pushes + MAX_ENDS);
-    *push = (struct push){.is_open = true, .id = id, .node = node->number, .ticket = target->ticket};
-    return 0;
-}
-
-static uint32_t n_under_way(uint32_t node)
-{
-    uint32_t n = 0;
-
-    for (int i = 0; i < MAX_ENDS; i++)
-        if (pushes[i].is_open && pushes[i].node == node && !pushes[i].is_stopping && !pushes[i].is_broken)
-            n += pushes[i].n_pieces - pushes[i].n_done;
-    return n;
-}
-
-int tr_push(struct tr_node *node, uint64_t id, uint32_t layer, uint32_t first_index, const uint32_t *blocks,
-            uint32_t n)
-{
-    struct push *push = find_push(id);
-
-    if (happens(5))
-        return E_FULL;
-    for (uint32_t i = 0; i < n; i++) {
-        assert_true(push->n_pieces < MAX_PIECES);
-        push->pieces[push->n_pieces++] =
-            (struct piece){.layer = layer, .index = first_index + i, .source = blocks[i]};
-    }
-    push->owes_sent = true;
-    assert_true(n_under_way(node->number) <= WINDOW);
-    return 0;
-}
-
-int tr_stop_push(struct tr_node *node, uint64_t id)
-{
-    find_push(id)->is_stopping = true;
-    return 0;
-}
-
-static void tell_receiver(struct ticket *ticket, enum tr_event_kind kind)
-{
-    struct tr_event event = {.kind = kind,
-                             .id = ticket->id,
-                             .n_pieces = ticket->n_done,
-                             .n_bytes = ticket->n_done * UINT64_C(100),
-                             .elapsed_ns = 1000,
-                             .fault = {.code = E_IO}};
-
-    for (bool is_whole = true; event.n_leading < ticket->n_blocks; event.n_leading++) {
-        for (uint32_t layer = 0; layer < N_LAYERS; layer++)
-            is_whole &= ticket->is_done[layer][event.n_leading];
-        if (!is_whole)
-            break;
-    }
-    (void)worker_asks_transport(&nodes[ticket->node].engine, &event);
-}
-
-static void tell_sender(struct push *push, enum tr_event_kind kind)
-{
-    struct tr_event event = {.kind = kind, .id = push->id, .n_pieces = push->n_done, .fault = {.code = E_IO}};
-
-    (void)worker_loans_transport(&nodes[push->node].engine, &event);
-}
-
-static void copy_one(struct push *push)
-{
-    struct ticket *ticket = find_ticket(push->ticket);
-    struct piece *piece;
-    kv_block_id to;
-
-    if (push->n_pieces == 0 || push->is_broken)
-        return;           /* one that was told to stop may still be at it until it says so */
-    if (ticket == NULL) { /* rejected */
-        push->is_broken = true;
-        tell_sender(push, TR_PUSH_FAILED);
-        return;
-    }
-    piece = &push->pieces[rng_below(&rng, push->n_pieces)];
-    if (piece->is_done || ticket->is_failed)
-        return;
-    assert_true(piece->index < ticket->n_blocks);
-    to = ticket->blocks[piece->index];
-    assert_int_equal(kv_state_of(nodes[push->node].engine.pool, piece->source), KV_SEALED);
-    assert_true(kv_state_of(nodes[ticket->node].engine.pool, to) == KV_FILLING ||
-                kv_state_of(nodes[ticket->node].engine.pool, to) == KV_ZOMBIE);
-    nodes[ticket->node].arena[piece->layer][to] = nodes[push->node].arena[piece->layer][piece->source];
-    ticket->n_done += !ticket->is_done[piece->layer][piece->index];
-    ticket->is_done[piece->layer][piece->index] = true;
-    piece->is_done = true;
-    push->n_done++;
-}
-
-static void push_turn(struct push *push)
-{
-    copy_one(push);
-    if (!push->is_broken && !push->is_stopping && push->owes_sent && push->n_done == push->n_pieces) {
-        push->owes_sent = false;
-        tell_sender(push, TR_PUSH_SENT);
-    }
-    if (!push->is_broken && happens(300)) {
-        struct ticket *ticket = find_ticket(push->ticket);
-
-        push->is_broken = true;
-        tell_sender(push, TR_PUSH_FAILED);
-        if (ticket != NULL && !ticket->is_said) {
-            ticket->is_failed = true;
-            tell_receiver(ticket, TR_TICKET_FAILED);
-        }
-    }
-    if (push->is_stopping && rng_below(&rng, 3) == 0) {
-        push->is_open = false;
-        tell_sender(push, TR_PUSH_STOPPED);
-    }
-}
-
-static void ticket_turn(struct ticket *ticket)
-{
-    if (!ticket->is_said && !ticket->is_failed && ticket->n_done == N_LAYERS * ticket->n_blocks) {
-        ticket->is_said = true;
-        tell_receiver(ticket, TR_TICKET_COMPLETE);
-    } else if (happens(4)) {
-        tell_receiver(ticket, TR_PIECES_ARRIVED);
-    }
-    if (ticket->is_closing && rng_below(&rng, 3) == 0) {
-        tell_receiver(ticket, TR_TICKET_CLOSED);
-        ticket->is_open = false;
-    }
-}
-
-static void transport_turn(void)
-{
-    for (int i = 0; i < MAX_ENDS; i++)
-        if (pushes[i].is_open && rng_below(&rng, 2) == 0)
-            push_turn(&pushes[i]);
-    for (int i = 0; i < MAX_ENDS; i++)
-        if (tickets[i].is_open && rng_below(&rng, 2) == 0)
-            ticket_turn(&tickets[i]);
 }
 
 /* ---- the worker around asks and loans ---- */
@@ -339,6 +98,63 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
     if (message->hashes != NULL)
         memcpy(mail->hashes, message->hashes, message->n_hashes * sizeof(*message->hashes));
     to->n_mail++;
+}
+
+/* ---- the map and the disk, played ---- */
+
+static void compute(struct node *node, const struct block_hash *hashes, uint32_t n);
+
+bool worker_map_is_empty(const struct worker_engine *engine)
+{
+    return node_of(engine)->knows_nothing;
+}
+
+/* Right or wrong: what a map says may be old. */
+void worker_map_choose(struct worker_engine *engine, const struct map_question *question,
+                       struct map_choice *choice)
+{
+    assert_true(question->n_here < question->n_hashes);
+    if (worker_map_is_empty(engine) || rng_below(&rng, 2) == 0)
+        return;
+    *choice = (struct map_choice){.peer = 1 - node_of(engine)->transport.number,
+                                  .tokens = (uint32_t)rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS + 1),
+                                  .is_own = true,
+                                  .has_to_read = rng_below(&rng, 2) == 0,
+                                  .limit_ns = (1 + rng_below(&rng, 60)) * NS_PER_MS};
+}
+
+void worker_map_asked(struct worker_engine *engine)
+{
+    n_own++;
+}
+
+uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const struct block_hash *hashes,
+                           uint32_t n)
+{
+    struct node *node = node_of(engine);
+    uint32_t n_here = kv_peek(engine->pool, hashes, n);
+    struct fake_read *read = &node->reads[node->n_reads % MAX_READS];
+
+    assert_true(tenant != 0 && n <= MAX_PROMPT);
+    if (n_here == n || read->number != 0 || rng_below(&rng, 4) == 0)
+        return 0;
+    *read = (struct fake_read){.number = ++node->n_reads, .n = n};
+    memcpy(read->hashes, hashes, n * sizeof(*hashes));
+    return read->number;
+}
+
+/* Some of what was to be read comes, or all of it, or nothing. */
+static void end_read(struct node *node)
+{
+    struct fake_read *read = &node->reads[rng_below(&rng, MAX_READS)];
+    uint64_t number = read->number;
+
+    if (number == 0)
+        return;
+    compute(node, read->hashes, (uint32_t)rng_below(&rng, read->n + 1));
+    read->number = 0;
+    n_read_for_peers++;
+    worker_loans_read(&node->engine, number);
 }
 
 static void deliver(struct node *to)
@@ -452,6 +268,7 @@ static void open_node(uint32_t number, struct metrics *metrics)
 
     memset(node, 0, sizeof(*node));
     node->transport.number = number;
+    node->knows_nothing = rng_below(&rng, 3) == 0;
     engine->transport = &node->transport;
     engine->opts.engine.info.layout = (struct kv_layout){.n_layers = N_LAYERS,
                                                          .n_kv_heads = 1,
@@ -524,6 +341,8 @@ static void turn(void)
         break;
     case 2:
         deliver(node);
+        if (rng_below(&rng, 4) == 0)
+            end_read(node);
         break;
     case 3:
         worker_asks_tick(&node->engine, fake_now_ns);
@@ -554,8 +373,7 @@ static void everything_ends_and_what_is_found_is_right(void **state)
     assert_int_equal(metrics_new(&metrics), 0);
     for (uint64_t seed = 1; seed <= 400; seed++) {
         rng_init(&rng, seed);
-        memset(tickets, 0, sizeof(tickets));
-        memset(pushes, 0, sizeof(pushes));
+        transport_reset();
         link_is_up = true;
         open_node(0, metrics);
         open_node(1, metrics);
@@ -573,6 +391,7 @@ static void everything_ends_and_what_is_found_is_right(void **state)
     asks = metric_family(metrics, METRIC_COUNTER, "baton_asks_total", "", "result");
     print_message("%u tasks, %u waited, %u cancelled, %u tokens came\n", (unsigned)n_begun,
                   (unsigned)n_waited, (unsigned)n_cancelled, (unsigned)n_fetched);
+    assert_true(n_own > 1000 && n_read_for_peers > 500);
     assert_true(n_fetched > 10000); /* the faults bite, and not always */
     assert_true(metric_value(metric_series(asks, (const char *const[]){"in_vain"})) > 500);
     assert_true(metric_value(metric_series(asks, (const char *const[]){"done"})) > 500);

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that know what their peers have: a prompt computed on one worker's own endpoint is pushed to the other when it comes
+to that one's, with no router anywhere; from memory, and from disk after a restart.  A peer that is gone costs nothing, and
+what is switched off asks nobody.
+"""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from cluster import BUILD, Cluster, fetch, main, patience
+from test_caching import BLOCK, PUBLIC, new_key, reads
+from test_tier import TEXT, ready, saved, until
+
+
+def pair(cluster, share="auto", first=None, second=None, transport="auto"):
+    """Two workers and no router: the second is told to link to the first."""
+    a = cluster.worker("decode", **{"cache.share": share, "kv.transport": transport, **(first or {})})
+    b = cluster.worker("decode", **{"cache.share": share, "kv.transport": transport, "link.peers": f"127.0.0.1:{a.link}",
+                                    **(second or {})})
+    for worker in (a, b):
+        ready(worker)
+    linked(a, b)
+    return a, b
+
+
+def linked(a, b):
+    until("not linked", lambda: all(any(peer["up"] for peer in worker.status()["peers"]) for worker in (a, b)))
+
+
+def known(worker):
+    return {tier: int(worker.metric('baton_peer_blocks_known{tier="%s"}' % tier)) for tier in ("memory", "disk")}
+
+
+def asks(worker):
+    return {how: int(worker.metric('baton_asks_total{result="%s"}' % how)) for how in ("done", "in_vain")}
+
+
+def computed(worker):
+    return int(worker.metric('baton_worker_prompt_tokens_total{how="computed"}'))
+
+
+def assert_adds_up(answer):
+    proof = answer.proof
+    assert proof["computed"] + proof["reused"] + proof["transferred"] == proof["prompt"], proof
+    assert answer.usage["cache_read_input_tokens"] == proof["reused"] + proof["transferred"], (answer.usage, proof)
+
+
+def assert_pushed(cluster, asker, holder, want, text):
+    """All whole blocks of the prompt come, and every counter says so."""
+    n_asks, n_computed = asks(asker), computed(asker)
+    before = {name: worker.metric(name) for worker, name in ((asker, "baton_asks_received_tokens_total"),
+                                                            (holder, "baton_loans_pushed_tokens_total"),
+                                                            (asker, "baton_asks_own_total"))}
+    got = cluster.ask(text, asker.http, max_tokens=8)
+    n_whole = (want.proof["prompt"] - 1) // BLOCK * BLOCK
+    assert got.text == want.text, (got.text, want.text)
+    assert_adds_up(got)
+    assert got.proof["transferred"] == n_whole and got.proof["transport"] in ("shm", "tcp"), (got.proof, n_whole)
+    assert got.proof["transfer_ms"] > 0 and got.proof["computed"] == want.proof["prompt"] - n_whole, got.proof
+    assert asks(asker) == {"done": n_asks["done"] + 1, "in_vain": n_asks["in_vain"]}, asks(asker)
+    assert computed(asker) - n_computed == got.proof["computed"]
+    for worker, name, more in ((asker, "baton_asks_received_tokens_total", n_whole),
+                               (asker, "baton_asks_own_total", 1)):
+        assert worker.metric(name) == before[name] + more, name
+    until("the loan is not over",
+          lambda: holder.metric("baton_loans_pushed_tokens_total") == before["baton_loans_pushed_tokens_total"] + n_whole)
+    return got
+
+
+def a_prompt_of_one_endpoint_is_pushed_to_another():
+    """Both ways: the one that dialled asks, and the one that was dialled."""
+    for transport in ("shm", "tcp"):
+        with Cluster() as c:
+            a, b = pair(c, transport=transport)
+            want = c.ask(TEXT, a.http, max_tokens=8)
+            assert want.proof["transferred"] == 0, want.proof
+            until("not told", lambda: known(b)["memory"] >= want.proof["prompt"] // BLOCK)
+            got = assert_pushed(c, b, a, want, TEXT)
+            print(f"{transport}: {want.proof['prompt']} tokens computed in {want.proof['prefill_ms']:.0f} ms by one; by the other "
+                  f"{got.proof['transferred']} pushed, {got.proof['computed']} computed, answer after {got.proof['ttft_ms']:.0f} ms")
+            want = c.ask("Other: " + TEXT, b.http, max_tokens=8)
+            until("not told", lambda: known(a)["memory"] >= want.proof["prompt"] // BLOCK)
+            assert_pushed(c, a, b, want, "Other: " + TEXT)
+            again = c.ask("Other: " + TEXT, a.http, max_tokens=8)  # it has it now
+            assert again.proof["reused"] > 0 == again.proof["transferred"] and asks(a)["done"] == 1, again.proof
+            c.assert_quiet()
+            until("not all is told", lambda: known(b)["memory"] == a.status()["blocks"]["cached"])
+            status = b.status()["peer_blocks"]
+            assert status["followed"] == 1 and status["asks"] == 1 and status["in_memory"] == known(b)["memory"], status
+            out = subprocess.run([f"{BUILD}/batonctl", "--cluster-key", c.key, "--admin", f"127.0.0.1:{b.admin}", "status"],
+                                 capture_output=True, text=True, timeout=patience(10)).stdout
+            assert f"{status['in_memory']} cached blocks known of 1 workers" in out, out
+
+
+def a_restarted_peer_pushes_from_disk():
+    with Cluster() as c:
+        a, b = pair(c, first={"kv.disk_size": "256MiB", "kv.disk_path": c.dir + "/store"})
+        want = c.ask(TEXT, a.http, max_tokens=8)
+        saved(a)
+        for how in ("stop", "kill"):
+            a.stop() if how == "stop" else a.kill()
+            until("its loss is not known", lambda: known(b) == {"memory": 0, "disk": 0})
+            ready(a.start())
+            until("its disk is not known", lambda: known(b)["disk"] >= want.proof["prompt"] // BLOCK)
+            assert known(b)["memory"] == 0
+            n_read = a.metric('baton_kv_disk_blocks_total{what="read"}')
+            assert_pushed(c, b, a, want, TEXT)
+            until("not counted", lambda: a.metric('baton_kv_disk_blocks_total{what="read"}') - n_read
+                  == (want.proof["prompt"] - 1) // BLOCK)
+            assert computed(a) == 0
+            b.stop()  # what it was pushed is in its cache now
+            ready(b.start())
+            linked(a, b)
+        c.assert_quiet()
+
+
+def a_peer_that_is_gone_costs_nothing():
+    with Cluster() as c:
+        a, b = pair(c)
+        want = c.ask(TEXT, a.http, max_tokens=8)
+        until("not told", lambda: known(b)["memory"] >= want.proof["prompt"] // BLOCK)
+        a.kill(signal.SIGSTOP)  # until the link is known to be dead, the limit is what computing takes
+        began = time.monotonic()
+        got = c.ask(TEXT, b.http, max_tokens=8)
+        took_s = time.monotonic() - began
+        assert got.text == want.text and got.proof["transferred"] == 0, got.proof
+        assert_adds_up(got)
+        assert asks(b) == {"done": 0, "in_vain": 1}, asks(b)
+        assert took_s < patience(10), took_s
+        a.kill()
+        until("its loss is not known", lambda: known(b) == {"memory": 0, "disk": 0})
+        got = c.ask("Fresh: " + TEXT, b.http, max_tokens=8)
+        assert got.proof["transferred"] == 0 and got.proof["computed"] == got.proof["prompt"], got.proof
+        assert sum(asks(b).values()) == 1 and b.metric("baton_asks_own_total") == 1, asks(b)
+        c.assert_quiet()
+
+
+def who_switches_it_off_asks_nobody():
+    for first, second in (("auto", "off"), ("off", "auto"), ("off", "off")):
+        with Cluster() as c:
+            a, b = pair(c, first={"cache.share": first}, second={"cache.share": second})
+            want = c.ask(TEXT, a.http, max_tokens=8)
+            time.sleep(0.5)
+            got = c.ask(TEXT, b.http, max_tokens=8)
+            assert got.text == want.text and got.proof["computed"] == got.proof["prompt"], got.proof
+            assert sum(asks(b).values()) == 0 and sum(known(b).values()) == 0, (asks(b), known(b))
+            assert ("peer_blocks" in b.status()) == (second != "off")
+            c.assert_quiet()
+
+
+def tenants_stay_apart():
+    """Both endpoints know the same keys; what is declared public is shared, and pushed, for everybody."""
+    question = "What is the KV cache? " * 20
+    with Cluster() as c:
+        keys, public = os.path.join(c.dir, "keys"), os.path.join(c.dir, "public.json")
+        ann, bob = new_key(c, keys, "ann"), new_key(c, keys, "bob")
+        with open(public, "w") as f:
+            json.dump({"system": PUBLIC}, f)
+        conf = {"http.api_keys": keys, "cache.public_prefix": public}
+        a, b = pair(c, share="always", first=conf, second=conf)
+
+        def received():  # the admin port: the other one wants a client's key
+            lines = fetch(b.admin, "GET", "/metrics", headers={"authorization": f"Bearer {c.admin_token()}"})[2].decode().splitlines()
+            return int(float(next(line for line in lines if line.startswith("baton_asks_received_tokens_total ")).split()[1]))
+        _, prompt = reads(a.http, ann, "Private. " + PUBLIC, question)
+        _, longer = reads(a.http, ann, PUBLIC, question)
+        c.assert_quiet()
+        until("not told", lambda: b.status()["peer_blocks"]["in_memory"] == a.status()["blocks"]["cached"])
+        assert reads(b.http, bob, "Private. " + PUBLIC, question)[0] == 0 == received(), "what is not declared is shared"
+        shared = reads(b.http, bob, PUBLIC, question)[0]
+        assert 0 < shared == received() < longer - len(question) // 8, (shared, received(), longer)
+        again = reads(b.http, ann, "Private. " + PUBLIC, question)[0]
+        assert again == (prompt - 1) // BLOCK * BLOCK == received() - shared, (again, prompt)
+        c.assert_quiet()
+
+
+def a_pair_follows_each_other_over_its_link():
+    """No link.peers: the first hand-off made the link, and the decode worker's own endpoint asks the prefill worker over it."""
+    with Cluster() as c:
+        c.relay(placement__local_prefill_tokens="1")
+        prefill, decode = c.workers
+        assert c.ask("A short one, to be handed over. " * 4).proof["transferred"] > 0
+        want = c.ask(TEXT, prefill.http, max_tokens=8)
+        until("not told", lambda: known(decode)["memory"] >= want.proof["prompt"] // BLOCK)
+        assert decode.status()["peer_blocks"]["followed"] == prefill.status()["peer_blocks"]["followed"] == 1
+        assert_pushed(c, decode, prefill, want, TEXT)
+        c.assert_quiet()
+
+
+def a_router_that_does_not_know_is_helped():
+    """One that names nobody: the worker that it placed the prompt on looks for itself."""
+    with Cluster() as c:
+        c.router(placement__share="off", placement__local_prefill_tokens="100000")
+        a = c.worker("decode")
+        b = c.worker("decode", link__peers=f"127.0.0.1:{a.link}")
+        c.wait_ready(decode=2)
+        linked(a, b)
+        want = c.ask(TEXT, a.http, max_tokens=8)
+        until("not told", lambda: known(b)["memory"] >= want.proof["prompt"] // BLOCK)
+        drain = subprocess.run([f"{BUILD}/batonctl", "--cluster-key", c.key, "--admin", f"127.0.0.1:{a.admin}", "drain"],
+                               capture_output=True, timeout=patience(10))
+        assert drain.returncode == 0, drain.stderr
+        until("still open", lambda: not any(row["usable"] for row in c.routers[0].status()["workers"] if row["node"] == a.name))
+        got = c.ask(TEXT, max_tokens=8)
+        assert got.text == want.text and got.proof["decode"] == b.name, got.proof
+        assert got.proof["transferred"] == (want.proof["prompt"] - 1) // BLOCK * BLOCK, got.proof
+        assert b.metric("baton_asks_own_total") == 1 and c.routers[0].metric("baton_router_asks_total") == 0
+        c.assert_quiet()
+
+
+if __name__ == "__main__":
+    main([a_prompt_of_one_endpoint_is_pushed_to_another, a_restarted_peer_pushes_from_disk, a_peer_that_is_gone_costs_nothing,
+          who_switches_it_off_asks_nobody, tenants_stay_apart, a_pair_follows_each_other_over_its_link,
+          a_router_that_does_not_know_is_helped])

@@ -82,8 +82,9 @@ static void lay_out(const struct model *model, struct model_state *state, struct
                                                 .v_dim = c->latent ? c->latent : c->head_dim,
                                                 .n_ranks = state->n_ranks});
     state->attn_scratch = carve(carving, state->attn_scratch_bytes);
-    state->matmul_scratch = carve(
-        carving, matmul_scratch_bytes(rows > logits ? (uint32_t)rows : (uint32_t)logits, (uint32_t)widest));
+    state->matmul_scratch =
+        carve(carving, matmul_scratch_bytes(rows > logits ? (uint32_t)rows : (uint32_t)logits,
+                                            (uint32_t)widest, state->n_ranks));
     lay_out_halves(model, state, carving);
 }
 

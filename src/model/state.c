@@ -100,8 +100,9 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     state->n_logits = carve(carving, items * sizeof(*state->n_logits));
     state->n_kept = carve(carving, items * sizeof(*state->n_kept));
     state->items = carve(carving, items * sizeof(*state->items));
-    state->matmul_scratch = carve(
-        carving, matmul_scratch_bytes(rows > logits ? (uint32_t)rows : (uint32_t)logits, (uint32_t)widest));
+    state->matmul_scratch =
+        carve(carving, matmul_scratch_bytes(rows > logits ? (uint32_t)rows : (uint32_t)logits,
+                                            (uint32_t)widest, state->n_ranks));
 
     size_t halves = carving->used_bytes, attn_end;
     lay_out_attn(model, state, carving);

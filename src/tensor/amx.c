@@ -16,6 +16,8 @@ extern const struct kern_dots kern_tiles_amx;
 float kern_peak_amx_bf16(uint32_t rounds);
 void kern_tiles_tile(const struct tile *tile);
 void kern_tiles_pack(const struct pack *pack);
+void kern_tiles_block(const struct tile_block *block);
+void kern_tiles_give(const struct tile_give *give);
 void kern_tiles_close(void);
 
 bool kern_has_amx_bf16(void)
@@ -111,6 +113,8 @@ static bool has_tiles(void)
 const struct kern_dots kern_tiles_amx = {
     .tile = kern_tiles_tile,
     .pack = kern_tiles_pack,
+    .block = kern_tiles_block,
+    .give = kern_tiles_give,
     .close = kern_tiles_close,
     .is_usable = has_tiles,
 };

@@ -14,9 +14,18 @@
  * itself before it is used).  An output's bits depend neither on the tile's height nor on its place; K that
  * is no multiple of 32 is filled up with zeros, in weights and activations.
  *
- * Many tokens: four C (two of tokens, two panels) stay in tiles along a slice of K; a step along K loads two
- * A and two B for four products.  Up to 16 tokens: one A and four panels.  One or two tokens: reading is all
+ * 17 tokens and more: four C (two of tokens, two panels) stay in tiles along K; a step along K loads two A
+ * and two B for four products.  Up to 16 tokens: one A and four panels.  One or two tokens: reading is all
  * there is to do, and FMAs do that best; a tile of two rows would load 64 lines of weights through one port.
+ *
+ * Many tokens go by in blocks: a slice of two panels (32 KiB) stays in the first-level cache while tile after
+ * tile of tokens passes from the second.  Three things make it so:
+ *
+ *     activations are loaded as what is not used again soon, or they would push the weights out;
+ *     sums rest between slices side by side, 4 KiB to a tile of tokens, since rows of y lie so far apart
+ *         that they share few sets of a cache and have a page each;
+ *     at a tile's first step each C is stored right before the next one is loaded into its place: the
+ *         products of one tile end while those of the next begin.
  *
  * The shapes of tiles depend on how many tokens there are; a thread sets them when they change, and gives the
  * tiles back in kern_tiles_close().
@@ -25,6 +34,7 @@
  */
 #include "tensor/amx_priv.h"
 #include "tensor/kern_set_priv.h"
+#include "tensor/tile_block_priv.h"
 
 enum {
     AHEAD_BYTES = 4096,
@@ -32,10 +42,13 @@ enum {
     FEW_TOKENS = 2,
     LINE = 64,
     AHEAD_COLS = 64,
+    GIVE_AHEAD = 3, /* rows of y */
 };
 
 void kern_tiles_tile(const struct tile *tile);
 void kern_tiles_pack(const struct pack *pack);
+void kern_tiles_block(const struct tile_block *block);
+void kern_tiles_give(const struct tile_give *give);
 void kern_tiles_close(void);
 float kern_peak_amx_bf16(uint32_t rounds);
 
@@ -82,15 +95,11 @@ struct walk {
     float *y;
     size_t y_bytes; /* from one token to the next */
     size_t n_steps;
-    const char *next; /* in the slice that comes next */
-    size_t next_lines, left_lines;
-    uint32_t sums_row, sums_rows; /* of the next tile's y */
 };
 
 static inline __attribute__((always_inline)) struct walk walk_begin(const struct tile *tile, uint32_t panel)
 {
     const size_t panel_bytes = tile->panel_step * sizeof(uint32_t);
-    const size_t n_steps = tile->n_k / (TILES_COLS / 2), lines = (tile->next_bytes + LINE - 1) / LINE;
 
     return (struct walk){
         .tile = tile,
@@ -99,11 +108,7 @@ static inline __attribute__((always_inline)) struct walk walk_begin(const struct
         .x = (const char *)tile->x,
         .y = tile->y + (size_t)panel * PANEL_ROWS,
         .y_bytes = tile->y_step * sizeof(float),
-        .n_steps = n_steps,
-        .next = tile->next,
-        .next_lines = (lines + n_steps - 1) / n_steps,
-        .left_lines = lines,
-        .sums_rows = (tile->n_tokens + (uint32_t)n_steps - 1) / (uint32_t)n_steps,
+        .n_steps = tile->n_k / (TILES_COLS / 2),
     };
 }
 
@@ -116,37 +121,22 @@ static inline const char *ahead_of(const struct walk *walk, size_t step, uint32_
     return walk->w + (to < len_bytes ? to : to - len_bytes + n_panels * walk->panel_bytes);
 }
 
-/* Each tile of tokens fetches a share of the slice that comes next, and the sums of the tile below it. */
-static inline __attribute__((always_inline)) void walk_fetch(struct walk *walk, size_t step,
+static inline __attribute__((always_inline)) void walk_fetch(const struct walk *walk, size_t step,
                                                              uint32_t n_panels)
 {
-    const struct tile *tile = walk->tile;
-    const char *ahead;
+    const char *ahead = ahead_of(walk, step, n_panels);
 
-    if (tile->next == NULL) {
-        ahead = ahead_of(walk, step, n_panels);
-        for (uint32_t p = 0; p < n_panels; p++)
+    for (uint32_t p = 0; p < n_panels; p++)
 #pragma GCC unroll 16
-            for (int i = 0; i < STEP_BYTES; i += LINE)
-                __builtin_prefetch(ahead + p * walk->panel_bytes + i, 0, 3);
-        return;
-    }
-    for (size_t i = 0; i < walk->next_lines && walk->left_lines > 0; i++, walk->left_lines--) {
-        for (uint32_t p = 0; p < n_panels; p++)
-            __builtin_prefetch(walk->next + p * tile->next_panel_bytes, 0, 2);
-        walk->next += LINE;
-    }
-    for (uint32_t i = 0; i < walk->sums_rows && walk->sums_row < tile->n_tokens; i++, walk->sums_row++)
-        for (uint32_t p = 0; p < n_panels; p++)
-            __builtin_prefetch(walk->y + (tile->n_tokens + walk->sums_row) * tile->y_step + p * PANEL_ROWS,
-                               1);
+        for (int i = 0; i < STEP_BYTES; i += LINE)
+            __builtin_prefetch(ahead + p * walk->panel_bytes + i, 0, 3);
 }
 
 /* 17 to 32 tokens, one panel or two. */
 static inline __attribute__((always_inline)) void tall_group(const struct tile *tile, uint32_t panel,
                                                              bool has_two)
 {
-    struct walk walk = walk_begin(tile, panel);
+    const struct walk walk = walk_begin(tile, panel);
     const size_t high = (tile->n_tokens + 1) / 2, x_step = (size_t)tile->n_tokens * AMX_ROW_BYTES;
     float *below = walk.y + high * tile->y_step;
 
@@ -189,7 +179,7 @@ static inline __attribute__((always_inline)) void tall_group(const struct tile *
 static inline __attribute__((always_inline)) void flat_group(const struct tile *tile, uint32_t panel,
                                                              uint32_t n_panels)
 {
-    struct walk walk = walk_begin(tile, panel);
+    const struct walk walk = walk_begin(tile, panel);
     const size_t x_step = (size_t)tile->n_tokens * AMX_ROW_BYTES;
 
     _tile_zero(0);
@@ -229,6 +219,178 @@ static inline __attribute__((always_inline)) void flat_group(const struct tile *
     if (n_panels > 2) {
         _tile_stored(2, walk.y + (size_t)2 * PANEL_ROWS, walk.y_bytes);
         _tile_stored(3, walk.y + (size_t)3 * PANEL_ROWS, walk.y_bytes);
+    }
+}
+
+/* ---- blocks ---- */
+
+enum { C_FLOATS = AMX_ROWS * PANEL_ROWS, MAX_ROW_PANELS = 2 };
+
+/* Sums of one C go and others take their place.  old NULL: there are none yet; new NULL: begin at zero. */
+static inline __attribute__((always_inline)) void change_sums(int c, float *old, const float *new)
+{
+    switch (c) { /* the instruction holds the number */
+    case 0:
+        if (old != NULL)
+            _tile_stored(0, old, AMX_ROW_BYTES);
+        if (new == NULL)
+            _tile_zero(0);
+        else
+            _tile_loadd(0, new, AMX_ROW_BYTES);
+        break;
+    case 1:
+        if (old != NULL)
+            _tile_stored(1, old + C_FLOATS, AMX_ROW_BYTES);
+        if (new == NULL)
+            _tile_zero(1);
+        else
+            _tile_loadd(1, new + C_FLOATS, AMX_ROW_BYTES);
+        break;
+    case 2:
+        if (old != NULL)
+            _tile_stored(2, old + (size_t)2 * C_FLOATS, AMX_ROW_BYTES);
+        if (new == NULL)
+            _tile_zero(2);
+        else
+            _tile_loadd(2, new + (size_t)2 * C_FLOATS, AMX_ROW_BYTES);
+        break;
+    default:
+        if (old != NULL)
+            _tile_stored(3, old + (size_t)3 * C_FLOATS, AMX_ROW_BYTES);
+        if (new == NULL)
+            _tile_zero(3);
+        else
+            _tile_loadd(3, new + (size_t)3 * C_FLOATS, AMX_ROW_BYTES);
+    }
+}
+
+/* What each step fetches, a few lines of each: weights and activations that come next, the next tile's sums.
+ */
+struct ahead {
+    const char *w, *x, *sums;
+    uint32_t w_lines, x_lines, sums_lines;
+};
+
+static inline struct ahead ahead_begin(const struct tile_block *block, uint32_t tile, const float *sums)
+{
+    const uint32_t n_steps = block->n_k / (TILES_COLS / 2), step_bytes = n_steps * LINE;
+
+    return (struct ahead){
+        .w = block->next_w + tile * block->next_w_bytes,
+        .x = block->next_x + tile * block->next_x_bytes,
+        .sums = (const char *)(sums + TILES_SUMS),
+        .w_lines = (uint32_t)(block->next_w_bytes + step_bytes - 1) / step_bytes,
+        .x_lines = (uint32_t)(block->next_x_bytes + step_bytes - 1) / step_bytes,
+        .sums_lines =
+            block->is_first ? 0 : (TILES_SUMS * (uint32_t)sizeof(float) + step_bytes - 1) / step_bytes,
+    };
+}
+
+static inline __attribute__((always_inline)) void ahead_fetch(struct ahead *ahead, size_t panel_bytes,
+                                                              bool has_two)
+{
+    for (uint32_t i = 0; i < ahead->sums_lines; i++, ahead->sums += LINE)
+        __builtin_prefetch(ahead->sums, 1, 3);
+    for (uint32_t i = 0; i < ahead->w_lines; i++, ahead->w += LINE) {
+        __builtin_prefetch(ahead->w, 0, 2);
+        if (has_two)
+            __builtin_prefetch(ahead->w + panel_bytes, 0, 2);
+    }
+    for (uint32_t i = 0; i < ahead->x_lines; i++, ahead->x += LINE)
+        __builtin_prefetch(ahead->x, 0, 2);
+}
+
+/* The products of one tile of tokens; old: the sums of the one before, which are still in C. */
+static inline __attribute__((always_inline)) void block_tile(const struct tile_block *block, uint32_t tile,
+                                                             float *old, bool has_two)
+{
+    const size_t n_steps = block->n_k / (TILES_COLS / 2), x_step = (size_t)block->n_tokens * AMX_ROW_BYTES;
+    const size_t below = (size_t)(block->n_tokens + 1) / 2 * AMX_ROW_BYTES;
+    const char *x = (const char *)block->x + tile * n_steps * x_step, *w = block->w;
+    const float *sums = block->sums + (size_t)tile * TILES_SUMS, *new = block->is_first ? NULL : sums;
+    struct ahead ahead = ahead_begin(block, tile, sums);
+
+    _tile_stream_loadd(4, x, AMX_ROW_BYTES);
+    _tile_loadd(6, w, AMX_ROW_BYTES);
+    change_sums(0, old, new);
+    _tile_dpbf16ps(0, 4, 6);
+    if (has_two) {
+        _tile_loadd(7, w + block->panel_bytes, AMX_ROW_BYTES);
+        change_sums(1, old, new);
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    _tile_stream_loadd(5, x + below, AMX_ROW_BYTES);
+    change_sums(2, old, new);
+    _tile_dpbf16ps(2, 5, 6);
+    if (has_two) {
+        change_sums(3, old, new);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    ahead_fetch(&ahead, block->panel_bytes, has_two);
+    for (size_t step = 1; step < n_steps; step++) {
+        x += x_step;
+        w += STEP_BYTES;
+        _tile_stream_loadd(4, x, AMX_ROW_BYTES);
+        _tile_loadd(6, w, AMX_ROW_BYTES);
+        _tile_dpbf16ps(0, 4, 6);
+        if (has_two) {
+            _tile_loadd(7, w + block->panel_bytes, AMX_ROW_BYTES);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        _tile_stream_loadd(5, x + below, AMX_ROW_BYTES);
+        _tile_dpbf16ps(2, 5, 6);
+        if (has_two)
+            _tile_dpbf16ps(3, 5, 7);
+        ahead_fetch(&ahead, block->panel_bytes, has_two);
+    }
+}
+
+static inline __attribute__((always_inline)) void block_tiles(const struct tile_block *block, bool has_two)
+{
+    float *sums = NULL;
+
+    for (uint32_t tile = 0; tile < block->n_tiles; tile++) {
+        block_tile(block, tile, sums, has_two);
+        sums = block->sums + (size_t)tile * TILES_SUMS;
+    }
+    _tile_stored(0, sums, AMX_ROW_BYTES);
+    _tile_stored(2, sums + (size_t)2 * C_FLOATS, AMX_ROW_BYTES);
+    if (has_two) {
+        _tile_stored(1, sums + C_FLOATS, AMX_ROW_BYTES);
+        _tile_stored(3, sums + (size_t)3 * C_FLOATS, AMX_ROW_BYTES);
+    }
+}
+
+void kern_tiles_block(const struct tile_block *block)
+{
+    shape_for(block->n_tokens);
+    amx_memory_is_written();
+    if (block->n_panels == MAX_ROW_PANELS)
+        block_tiles(block, true);
+    else
+        block_tiles(block, false);
+    amx_memory_is_written();
+}
+
+/* Row by row, so that each is written from its first byte to its last. */
+void kern_tiles_give(const struct tile_give *give)
+{
+    const uint32_t high = (give->n_tokens + 1) / 2;
+    const __mmask16 last = (__mmask16)((1u << (give->n_rows - (give->n_panels - 1) * PANEL_ROWS)) - 1);
+
+    for (uint32_t i = 0; i < give->n_tiles * give->n_tokens; i++) {
+        const uint32_t tile = i / give->n_tokens, t = i % give->n_tokens;
+        const float *sums =
+            give->sums + (size_t)tile * TILES_SUMS +
+            (t < high ? (size_t)t * PANEL_ROWS : 2 * C_FLOATS + (size_t)(t - high) * PANEL_ROWS);
+        float *y = give->y + i * give->y_step;
+
+        for (uint32_t p = 0; p < give->n_panels; p++, y += PANEL_ROWS) {
+            const float *from = sums + p / 2 * give->pair_step + (size_t)p % 2 * C_FLOATS;
+
+            __builtin_prefetch(y + GIVE_AHEAD * give->y_step, 1);
+            _mm512_mask_storeu_ps(y, p + 1 < give->n_panels ? 0xffff : last, _mm512_load_ps(from));
+        }
     }
 }
 

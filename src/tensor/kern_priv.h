@@ -35,7 +35,6 @@ struct tile {
     /* Fetched meanwhile; NULL: what lies ahead in these panels and those behind them. */
     const char *next;
     size_t next_k_bytes, next_panel_bytes;
-    size_t next_bytes; /* BF16 tiles: of each panel; the others: one next_k_bytes for each k */
 };
 
 /* The same over quantised weights, chunk after chunk (quant_priv.h). */
@@ -78,7 +77,9 @@ struct pack {
     void *out;         /* of the tile, its column 0 */
 };
 
-struct attn_unit; /* attn_priv.h */
+struct attn_unit;  /* attn_priv.h */
+struct tile_block; /* tile_block_priv.h */
+struct tile_give;
 
 struct rope_args { /* see rope_rotate */
     enum rope_pairs pairs;
@@ -148,6 +149,8 @@ struct kern_q8 {
 struct kern_dots {
     void (*tile)(const struct tile *tile);
     void (*pack)(const struct pack *pack);
+    void (*block)(const struct tile_block *block); /* BF16 tiles */
+    void (*give)(const struct tile_give *give);
     void (*close)(void); /* on each rank at the end of a job that used these; may be NULL */
     bool (*is_usable)(void);
 };

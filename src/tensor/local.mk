@@ -9,7 +9,7 @@ libtensor_a_SOURCES = \
 	src/tensor/weight.c src/tensor/weight_dots.c src/tensor/weight_priv.h src/tensor/weight_quant.c src/tensor/quant_priv.h \
 	src/tensor/work.c src/tensor/work_priv.h \
 	src/tensor/many.h src/tensor/matmul_many.c \
-	src/tensor/matmul.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
+	src/tensor/matmul_priv.h src/tensor/tile_block_priv.h src/tensor/matmul.c src/tensor/matmul_block.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
 
 kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/kern_tile.c \
 	src/tensor/kern_attn.c src/tensor/kern_attn_tile.c src/tensor/kern_attn_direct.c src/tensor/kern_kv.c \
@@ -53,7 +53,7 @@ if KERNELS_AMX
 libtensor_a_SOURCES += src/tensor/amx.c
 noinst_LIBRARIES += libkern_amx.a
 kern_libs += libkern_amx.a
-libkern_amx_a_SOURCES = src/tensor/amx_priv.h src/tensor/kern_amx_bf16.c
+libkern_amx_a_SOURCES = src/tensor/amx_priv.h src/tensor/tile_block_priv.h src/tensor/kern_amx_bf16.c
 libkern_amx_a_CPPFLAGS = $(kern_cppflags_avx512)
 libkern_amx_a_CFLAGS = $(kern_cflags_avx512) -mamx-tile -mamx-bf16 -mavx512bf16
 else

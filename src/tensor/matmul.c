@@ -18,22 +18,22 @@
  *       for slices of K
  *         for a few panels:  convert;  for tiles of tokens:  tile += x slice . panels
  *
+ * BF16 tiles do so in kern_tiles_block(), which takes all tiles of tokens at once; their sums rest in
+ * scratch, side by side, and are given to y after the last slice.
+ *
  * Whatever the order of these loops, each output sees its products along K from first to last.
  *
  * Hot path: no allocation, no log, no system call.
  */
-#include "tensor/kern_priv.h"
+#include "tensor/matmul_priv.h"
 
 #include <string.h>
 
 #include "base/check.h"
 #include "tensor/weight_priv.h"
-#include "tensor/work_priv.h"
 
 enum {
     SLICE_K = 256,
-    TILES_SLICE_K = 1024, /* pairs: sums cost more to fetch and to put back than in registers of their own */
-    TILES_BLOCK_TOKENS = 256, /* whose slice is a MiB, half of the second-level cache */
     MAX_SLICE_PANELS = 2,
     Q8_SLICE_CHUNKS = 2,
     Q8_MAX_SLICE_PANELS = 4,
@@ -47,45 +47,8 @@ enum {
     UNITS_PER_RANK = 8,
     FLOAT_UNITS_PER_RANK = 4,
     GROUP_PANELS = 4,
-    MAX_UNIT_PANELS = 16,
+    SUMS_ALIGN = 4096, /* one page for a tile's */
 };
-
-struct scratch { /* what matmul_args.scratch holds */
-    struct work work;
-    float x[];
-};
-
-struct product {
-    const struct matmul_args *args;
-    const struct kern_table *table;
-    struct team *team;
-    struct scratch *scratch;
-    const float *x; /* packed: tile after tile */
-    bool is_q8;
-    void (*pack)(const struct pack *pack);
-    void (*close)(void);    /* see kern_dots; may be NULL */
-    size_t qblk_bytes;      /* of q8's packed activations, per token */
-    uint32_t n_k;           /* elements along K: columns, or pairs of them */
-    uint32_t element_cols;  /* 1 or 2 */
-    uint32_t slice_k;       /* elements; q8 takes all at once */
-    uint32_t element_bytes; /* of plain types */
-    uint32_t n_tiles;
-    uint32_t n_panels;
-    uint32_t unit_panels;
-    uint32_t slice_panels; /* that a tile function takes at once */
-    bool is_direct;        /* few tiles: weights are used as they are */
-    bool is_tiles;         /* BF16 tiles, by instruction */
-};
-
-struct token_tile {
-    uint32_t first, n;
-};
-
-/* What multiplies this weight's pairs. */
-static const struct kern_dots *dots_of(const struct weight *weight)
-{
-    return weight->is_tiles ? weight->table->tiles : weight->table->dots;
-}
 
 static uint32_t direct_tiles(const struct kern_table *table, struct quant_form form)
 {
@@ -94,31 +57,6 @@ static uint32_t direct_tiles(const struct kern_table *table, struct quant_form f
     if (form.bits == 8)
         return DIRECT_TILES_BYTES;
     return form.bits == 4 && !form.is_table ? DIRECT_TILES_FOURS : DIRECT_TILES;
-}
-
-/* Tiles of nearly equal height. */
-static struct token_tile tile_at(const struct product *product, uint32_t index)
-{
-    uint32_t each = product->args->n / product->n_tiles, extra = product->args->n % product->n_tiles;
-
-    return (struct token_tile){index * each + (index < extra ? index : extra), each + (index < extra)};
-}
-
-/* Bytes of n_k elements of one token's packed activations. */
-static size_t packed_bytes(const struct product *product, uint32_t n_k)
-{
-    return product->is_q8 ? n_k / QBLK_WEIGHTS * product->qblk_bytes : n_k * sizeof(float);
-}
-
-/* Where element k of a tile's packed activations begins.  [slice][tile][k of the slice][token]: a slice of
- * all tiles lies together, so that it spreads over all sets of a cache however long the rows are. */
-static const void *packed_at(const struct product *product, struct token_tile tokens, uint32_t k)
-{
-    uint32_t within = k % product->slice_k, before = k - within, left = product->n_k - before;
-    uint32_t slice = left < product->slice_k ? left : product->slice_k;
-
-    return (const char *)product->x + product->args->n * packed_bytes(product, before) +
-           tokens.first * packed_bytes(product, slice) + tokens.n * packed_bytes(product, within);
 }
 
 /* One tile's columns [from, to), within a slice. */
@@ -166,7 +104,7 @@ struct region {
     uint32_t k, n_k;
     const void *next; /* see struct tile */
     size_t next_k_bytes, next_panel_bytes;
-    size_t next_bytes; /* quantised and BF16 tiles: of each panel, for each tile */
+    size_t next_bytes; /* quantised: of each panel, for each tile */
 };
 
 /* n_tiles, from the one with these tokens on: one, or for quantised types several of equal height. */
@@ -208,7 +146,6 @@ static void call_tile(const struct product *product, const struct region *region
             .next = region->next,
             .next_k_bytes = region->next_k_bytes,
             .next_panel_bytes = region->next_panel_bytes,
-            .next_bytes = region->next_bytes,
         });
 }
 
@@ -303,14 +240,9 @@ static void run_sliced(const struct product *product, uint32_t from, uint32_t to
             struct region region = region_of(product, panel, n_panels, k, n_k);
 
             fetch_next(product, &region, panel + n_panels < to ? panel + n_panels : from);
-            const char *next = region.next;
-            region.next_bytes = n_k * region.next_k_bytes / (end_tile - first_tile) + 1;
             widen_region(product, &region, buffer);
-            for (uint32_t i = first_tile; i < end_tile; i++) {
-                if (product->is_tiles)
-                    region.next = next + (i - first_tile) * region.next_bytes;
+            for (uint32_t i = first_tile; i < end_tile; i++)
                 run_tile(product, &region, tile_at(product, i), 1);
-            }
         }
     }
 }
@@ -378,7 +310,7 @@ static void run_sliced_q8(const struct product *product, uint32_t from, uint32_t
     }
 }
 
-static void run_panels(const struct product *product, uint32_t from, uint32_t to)
+static void run_panels(const struct product *product, unsigned rank, uint32_t from, uint32_t to)
 {
     if (from == to)
         return;
@@ -392,20 +324,24 @@ static void run_panels(const struct product *product, uint32_t from, uint32_t to
         if (from == to)
             return;
     }
-    uint32_t block_tokens = product->is_tiles ? TILES_BLOCK_TOKENS : BLOCK_TOKENS;
+    uint32_t block_tokens = product->has_blocks ? TILES_BLOCK_TOKENS : BLOCK_TOKENS;
     uint32_t n_blocks = (product->args->n + block_tokens - 1) / block_tokens;
     uint32_t at_once = (product->n_tiles + n_blocks - 1) / n_blocks;
     for (uint32_t i = 0; i < product->n_tiles; i += at_once) {
         uint32_t end = product->n_tiles - i < at_once ? product->n_tiles : i + at_once;
 
-        (product->is_q8 ? run_sliced_q8 : run_sliced)(product, from, to, i, end);
+        if (product->has_blocks)
+            matmul_block(product, product->sums + rank * matmul_block_sums(product->args->n),
+                         (struct panel_range){from, to}, i, end);
+        else
+            (product->is_q8 ? run_sliced_q8 : run_sliced)(product, from, to, i, end);
     }
 }
 
 static void product_job(void *arg, unsigned rank, unsigned n_ranks)
 {
     const struct product *product = arg;
-    uint32_t n_whole = product->args->weight->rows / PANEL_ROWS;
+    uint32_t n_whole = product->has_blocks ? product->n_panels : product->args->weight->rows / PANEL_ROWS;
     bool is_flushed = product->args->weight->is_dots && !product->args->weight->is_paired;
     uint32_t before = 0, unit;
 
@@ -420,9 +356,9 @@ static void product_job(void *arg, unsigned rank, unsigned n_ranks)
         uint32_t to = from + product->unit_panels;
         uint32_t whole_to = to < n_whole ? to : n_whole;
 
-        run_panels(product, from, whole_to);
+        run_panels(product, rank, from, whole_to);
         if (to >= product->n_panels && n_whole < product->n_panels) /* the ragged one at the end */
-            run_panels(product, n_whole, product->n_panels);
+            run_panels(product, rank, n_whole, product->n_panels);
     }
     if (product->close != NULL)
         product->close();
@@ -442,10 +378,23 @@ static uint32_t unit_panels(uint32_t n_panels, unsigned n_ranks, uint32_t units_
     return each < 1 ? 1 : each < GROUP_PANELS ? each : GROUP_PANELS;
 }
 
-size_t matmul_scratch_bytes(uint32_t max_tokens, uint32_t max_cols)
+/* No form of packed activations is larger than F32. */
+static size_t x_floats(uint32_t max_tokens, uint32_t max_cols)
 {
-    /* No form of packed activations is larger than F32. */
-    return sizeof(struct scratch) + (size_t)max_tokens * (max_cols + QBLK_WEIGHTS) * sizeof(float);
+    return (size_t)max_tokens * (max_cols + QBLK_WEIGHTS);
+}
+
+size_t matmul_scratch_bytes(uint32_t max_tokens, uint32_t max_cols, uint32_t n_ranks)
+{
+    return sizeof(struct scratch) + SUMS_ALIGN +
+           (x_floats(max_tokens, max_cols) + n_ranks * matmul_block_sums(max_tokens)) * sizeof(float);
+}
+
+static float *sums_behind(struct scratch *scratch, uint32_t n, uint32_t cols)
+{
+    uintptr_t end = (uintptr_t)(scratch->x + x_floats(n, cols));
+
+    return (float *)((end + SUMS_ALIGN - 1) / SUMS_ALIGN * SUMS_ALIGN);
 }
 
 /* Along K. */
@@ -483,13 +432,13 @@ void matmul(struct team *team, const struct matmul_args *args)
         .n_k = n_elements(weight),
         .element_cols = weight->is_paired ? 2 : 1,
         .slice_k = is_q8      ? weight->cols
-                   : is_tiles ? TILES_SLICE_K
+                   : is_tiles ? n_elements(weight)
                               : SLICE_K,
         .element_bytes = weight->is_paired ? 4 : weight_plain_bytes(weight->type),
         .n_tiles = (args->n + tile_tokens - 1) / tile_tokens,
         .n_panels = weight_n_panels(weight->rows),
         .slice_panels = is_q8 ? q8->tile_panels : weight->table->vec->tile_panels,
-        .is_tiles = is_tiles,
+        .sums = sums_behind(args->scratch, args->n, weight->cols),
     };
 
     if (args->n == 0 || weight->rows == 0)
@@ -498,6 +447,9 @@ void matmul(struct team *team, const struct matmul_args *args)
     product.is_direct =
         is_q8 ? product.n_tiles <= direct_tiles(weight->table, quant_form(weight->type)) && q8->direct != NULL
               : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
+    product.has_blocks = is_tiles && product.n_tiles > 1 && args->n / product.n_tiles > TILES_TOKENS / 2;
+    if (product.has_blocks)
+        product.slice_k = matmul_block_slice(product.n_k);
     product.unit_panels =
         unit_panels(product.n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
     /* One row of floats is packed already. */

@@ -70,7 +70,7 @@ static float *multiply(struct team *team, const struct weight *weight, const flo
 {
     size_t y_stride = weight->rows + GAP;
     float *y = check_floats(n * y_stride);
-    void *scratch = check_poisoned(matmul_scratch_bytes(n, weight->cols));
+    void *scratch = check_poisoned(matmul_scratch_bytes(n, weight->cols, team_size(team)));
 
     matmul(team, &(struct matmul_args){.weight = weight,
                                        .x = x,
@@ -126,8 +126,11 @@ static void compare_with_float64(const struct source *source, const struct weigh
 static const struct case_shape {
     uint32_t rows, cols, n;
 } shapes[] = {
-    {1, 1, 1},     {16, 2, 3},     {17, 3, 15},   {33, 31, 1},  {20, 172, 26}, {100, 257, 1},  {64, 509, 13},
-    {130, 512, 9}, {50, 1025, 30}, {16, 2048, 2}, {70, 96, 17}, {90, 33, 65},  {48, 1040, 32},
+    {1, 1, 1},     {16, 2, 3},    {17, 3, 15},    {33, 31, 1},     {20, 172, 26},
+    {100, 257, 1}, {64, 509, 13}, {130, 512, 9},  {50, 1025, 30},  {16, 2048, 2},
+    {70, 96, 17},  {90, 33, 65},  {48, 1040, 32}, {36, 1056, 530}, /* two blocks of BF16 tiles, the first of
+                                                                      two heights, three slices, a ragged
+                                                                      panel */
 };
 
 static void is_near_float64_on_every_table(void **state)

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many tokens by BF16 tiles: how a unit of a product goes by in blocks.
+ *
+ *     for slices of K (512 columns)
+ *       for two panels:        32 KiB of weights, which stay in the first-level cache while
+ *         for tiles of tokens:   their slice (half a MiB of 512 tokens) passes from the second;
+ *                                sums of 4 KiB come from there and go back, but at the first slice
+ *     sums to y
+ *
+ * Meanwhile the next two panels' weights come from memory, and a part of the activations of the next slice:
+ * the activations of all slices are more than the second-level cache holds, so each unit reads them again.
+ * The sums lie side by side: rows of y are so far apart that they would share a few sets of each cache.
+ *
+ * Slices change no bit: an output rests between them as the F32 number that it is in the tile.
+ *
+ * Hot path: no allocation, no log, no system call.
+ */
+#include "tensor/matmul_priv.h"
+
+#include "base/check.h"
+#include "tensor/tile_block_priv.h"
+
+enum {
+    SLICE_PAIRS = 256, /* of two panels, two thirds of the first-level cache */
+    SLICE_PANELS = 2,
+    BLOCK_TILES = TILES_BLOCK_TOKENS / TILES_TOKENS,
+};
+
+/* Nearly equal slices of whole TILES_COLS. */
+uint32_t matmul_block_slice(uint32_t n_k)
+{
+    uint32_t n_slices = (n_k + SLICE_PAIRS - 1) / SLICE_PAIRS, step = TILES_COLS / 2;
+
+    return ((n_k + n_slices - 1) / n_slices + step - 1) / step * step;
+}
+
+/* Of as many tokens as a block may hold, by as many panels as a unit may. */
+size_t matmul_block_sums(uint32_t max_tokens)
+{
+    uint32_t n_tiles = (max_tokens + TILES_TOKENS - 1) / TILES_TOKENS;
+
+    return (size_t)(n_tiles < BLOCK_TILES ? n_tiles : BLOCK_TILES) * TILES_SUMS *
+           (MAX_UNIT_PANELS / SLICE_PANELS);
+}
+
+/* Tiles of a unit's tokens, and the slice of K it is at. */
+struct block {
+    uint32_t from, to; /* panels */
+    uint32_t first_tile, end_tile;
+    uint32_t k, n_k;
+    float *sums;
+};
+
+/* From a tile on, those of its height. */
+static uint32_t equal_tiles(const struct product *product, uint32_t tile, uint32_t end_tile)
+{
+    uint32_t n = 1;
+
+    while (tile + n < end_tile && tile_at(product, tile + n).n == tile_at(product, tile).n)
+        n++;
+    return n;
+}
+
+static float *sums_at(const struct block *block, uint32_t panel, uint32_t tile)
+{
+    uint32_t pair = (panel - block->from) / SLICE_PANELS;
+
+    return block->sums +
+           ((size_t)pair * (block->end_tile - block->first_tile) + tile - block->first_tile) * TILES_SUMS;
+}
+
+/* Meanwhile the slice of the next two panels is fetched, and a share of the activations of the next slice. */
+static void run_pair(const struct product *product, const struct block *block, uint32_t panel)
+{
+    const struct weight *weight = product->args->weight;
+    uint32_t n_tiles = block->end_tile - block->first_tile, left = block->to - panel;
+    uint32_t n_pairs = (block->to - block->from + SLICE_PANELS - 1) / SLICE_PANELS;
+    uint32_t end_k = block->k + block->n_k, next_k = end_k < product->n_k ? end_k : 0;
+    bool is_last = left <= SLICE_PANELS;
+    uint32_t begin = next_k == 0 && block->to < product->n_panels ? block->to : block->from; /* of a slice */
+    size_t pair_bytes = PANEL_ROWS * sizeof(uint32_t), panel_bytes = weight_panel_bytes(weight);
+    struct token_tile first = tile_at(product, block->first_tile),
+                      last = tile_at(product, block->end_tile - 1);
+    size_t x_bytes = (last.first + last.n - first.first) * packed_bytes(product, block->n_k);
+    const char *next_x = packed_at(product, first, next_k);
+    const char *next_w = (const char *)weight_panel(weight, is_last ? begin : panel + SLICE_PANELS) +
+                         (is_last ? next_k : block->k) * pair_bytes;
+    struct tile_block call = {
+        .w = (const char *)weight_panel(weight, panel) + block->k * pair_bytes,
+        .panel_bytes = panel_bytes,
+        .n_k = block->n_k,
+        .n_panels = left < SLICE_PANELS ? left : SLICE_PANELS,
+        .is_first = block->k == 0,
+        .next_w_bytes = block->n_k * pair_bytes / n_tiles,
+        .next_x_bytes = next_k == block->k ? 0 : x_bytes / n_pairs / n_tiles,
+    };
+
+    for (uint32_t tile = block->first_tile; tile < block->end_tile; tile += call.n_tiles) {
+        uint32_t done = tile - block->first_tile;
+
+        call.x = packed_at(product, tile_at(product, tile), block->k);
+        call.sums = sums_at(block, panel, tile);
+        call.n_tokens = tile_at(product, tile).n;
+        call.n_tiles = equal_tiles(product, tile, block->end_tile);
+        call.next_w = next_w + done * call.next_w_bytes;
+        call.next_x = next_x + ((panel - block->from) / SLICE_PANELS * n_tiles + done) * call.next_x_bytes;
+        dots_of(weight)->block(&call);
+    }
+}
+
+static void give_sums(const struct product *product, const struct block *block)
+{
+    const struct matmul_args *args = product->args;
+    uint32_t row = block->from * PANEL_ROWS, left = args->weight->rows - row, n_tiles;
+    uint32_t n_panels = block->to - block->from;
+
+    for (uint32_t tile = block->first_tile; tile < block->end_tile; tile += n_tiles) {
+        struct token_tile tokens = tile_at(product, tile);
+
+        n_tiles = equal_tiles(product, tile, block->end_tile);
+        dots_of(args->weight)
+            ->give(&(struct tile_give){
+                .sums = sums_at(block, block->from, tile),
+                .pair_step = (size_t)(block->end_tile - block->first_tile) * TILES_SUMS,
+                .n_panels = n_panels,
+                .n_tokens = tokens.n,
+                .n_tiles = n_tiles,
+                .n_rows = left < n_panels * PANEL_ROWS ? left : n_panels * PANEL_ROWS,
+                .y = args->y + tokens.first * args->y_stride + row,
+                .y_step = args->y_stride,
+            });
+    }
+}
+
+void matmul_block(const struct product *product, float *sums, struct panel_range panels, uint32_t first_tile,
+                  uint32_t end_tile)
+{
+    struct block block = {
+        .from = panels.from, .to = panels.to, .first_tile = first_tile, .end_tile = end_tile, .sums = sums};
+    uint32_t slice = product->slice_k;
+
+    ASSERT(panels.to - panels.from <= MAX_UNIT_PANELS && end_tile - first_tile <= BLOCK_TILES);
+    for (; block.k < product->n_k; block.k += slice) {
+        block.n_k = product->n_k - block.k < slice ? product->n_k - block.k : slice;
+        for (uint32_t panel = block.from; panel < block.to; panel += SLICE_PANELS)
+            run_pair(product, &block, panel);
+    }
+    give_sums(product, &block);
+}

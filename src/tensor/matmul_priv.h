@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What matmul.c and matmul_block.c share: a product on its way, and where its packed activations lie. */
+#ifndef TENSOR_MATMUL_PRIV_H
+#define TENSOR_MATMUL_PRIV_H
+
+#include "tensor/kern_priv.h"
+#include "tensor/weight_priv.h"
+#include "tensor/work_priv.h"
+
+enum {
+    MAX_UNIT_PANELS = 16,
+    TILES_BLOCK_TOKENS = 512, /* a slice of them and its sums are half a MiB each, of two MiB of cache */
+};
+
+struct scratch { /* what matmul_args.scratch holds */
+    struct work work;
+    float x[]; /* and behind it the sums of each rank, for BF16 tiles */
+};
+
+struct panel_range {
+    uint32_t from, to;
+};
+
+struct product {
+    const struct matmul_args *args;
+    const struct kern_table *table;
+    struct team *team;
+    struct scratch *scratch;
+    const float *x; /* packed: tile after tile */
+    float *sums;    /* of blocks, [ranks][matmul_block_sums()] */
+    bool is_q8;
+    void (*pack)(const struct pack *pack);
+    void (*close)(void);    /* see kern_dots; may be NULL */
+    size_t qblk_bytes;      /* of q8's packed activations, per token */
+    uint32_t n_k;           /* elements along K: columns, or pairs of them */
+    uint32_t element_cols;  /* 1 or 2 */
+    uint32_t slice_k;       /* elements; q8 takes all at once */
+    uint32_t element_bytes; /* of plain types */
+    uint32_t n_tiles;
+    uint32_t n_panels;
+    uint32_t unit_panels;
+    uint32_t slice_panels; /* that a tile function takes at once */
+    bool is_direct;        /* few tiles: weights are used as they are */
+    bool has_blocks;       /* BF16 tiles by instruction, many tokens */
+};
+
+struct token_tile {
+    uint32_t first, n;
+};
+
+/* What multiplies this weight's pairs. */
+static inline const struct kern_dots *dots_of(const struct weight *weight)
+{
+    return weight->is_tiles ? weight->table->tiles : weight->table->dots;
+}
+
+/* Tiles of nearly equal height. */
+static inline struct token_tile tile_at(const struct product *product, uint32_t index)
+{
+    uint32_t each = product->args->n / product->n_tiles, extra = product->args->n % product->n_tiles;
+
+    return (struct token_tile){index * each + (index < extra ? index : extra), each + (index < extra)};
+}
+
+/* Bytes of n_k elements of one token's packed activations. */
+static inline size_t packed_bytes(const struct product *product, uint32_t n_k)
+{
+    return product->is_q8 ? n_k / QBLK_WEIGHTS * product->qblk_bytes : n_k * sizeof(float);
+}
+
+/* Where element k of a tile's packed activations begins.  [slice][tile][k of the slice][token]: a slice of
+ * all tiles lies together, so that it spreads over all sets of a cache however long the rows are. */
+static inline const void *packed_at(const struct product *product, struct token_tile tokens, uint32_t k)
+{
+    uint32_t within = k % product->slice_k, before = k - within, left = product->n_k - before;
+    uint32_t slice = left < product->slice_k ? left : product->slice_k;
+
+    return (const char *)product->x + product->args->n * packed_bytes(product, before) +
+           tokens.first * packed_bytes(product, slice) + tokens.n * packed_bytes(product, within);
+}
+
+/* ---- blocks of BF16 tiles (matmul_block.c) ---- */
+
+/* Floats of scratch for each rank. */
+size_t matmul_block_sums(uint32_t max_tokens);
+/* Pairs along K that a slice holds. */
+uint32_t matmul_block_slice(uint32_t n_k);
+/* Panels [from, to), at most MAX_UNIT_PANELS, for the tiles [first_tile, end_tile), of at most
+ * TILES_BLOCK_TOKENS tokens.  On any rank; sums: its own. */
+void matmul_block(const struct product *product, float *sums, struct panel_range panels, uint32_t first_tile,
+                  uint32_t end_tile);
+
+#endif

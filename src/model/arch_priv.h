@@ -140,6 +140,7 @@ struct loading;
 struct half { /* one way to compute attention, or the feed-forward network */
     const char *name;
     slot_set needs, may; /* besides the architecture's own */
+    enum group first;    /* of its groups that is multiplied; GROUP_NONE: not known beforehand */
     /* x += half(norm(x)), for all rows of the pass. */
     void (*forward)(struct forward *f, uint32_t layer);
     /* Carves the scratch it needs besides what state.c gives to all; NULL: none. */

@@ -55,13 +55,38 @@ void forward_rows(const struct forward *f, row_job job)
              &call);
 }
 
-void forward_matmul(const struct forward *f, const struct weight_group *group, const float *x,
-                    size_t x_stride, float *y)
+const struct weight *forward_first(const struct forward *f, const struct layer *layer, enum group group)
+{
+    const struct weight *weight = &layer->groups[group].parts[0];
+
+    if (layer->groups[group].n_parts == 0 ||
+        forward_team(f, (uint64_t)weight->len_bytes * f->n_rows) == f->state->solo)
+        return NULL;
+    return weight;
+}
+
+static const struct weight *head_of(const struct model *model)
+{
+    return model->config.is_tied ? &model->embedding : &model->head;
+}
+
+const struct weight *forward_beyond(const struct forward *f, uint32_t layer)
+{
+    const struct model *model = f->model;
+
+    if (layer + 1 == model->config.n_layers)
+        return head_of(model);
+    return forward_first(f, &model->layers[layer + 1], model->layers[layer + 1].attn->first);
+}
+
+void forward_matmul(struct forward *f, const struct weight_group *group, const float *x, size_t x_stride,
+                    float *y)
 {
     uint32_t at = 0;
 
     for (uint32_t i = 0; i < group->n_parts; i++) {
         const struct weight *weight = &group->parts[i];
+        const struct weight *next = i + 1 < group->n_parts ? weight + 1 : f->next;
 
         matmul(forward_team(f, (uint64_t)weight->len_bytes * f->n_rows),
                &(struct matmul_args){.weight = weight,
@@ -70,9 +95,11 @@ void forward_matmul(const struct forward *f, const struct weight_group *group, c
                                      .n = f->n_rows,
                                      .y = y + at,
                                      .y_stride = group->rows,
-                                     .scratch = f->state->matmul_scratch});
+                                     .scratch = f->state->matmul_scratch,
+                                     .next = next});
         at += group->parts[i].rows;
     }
+    f->next = NULL;
 }
 
 static void norm_rows(const struct forward *f, uint32_t from, uint32_t to)
@@ -172,7 +199,7 @@ static void embed(const struct forward *f, uint32_t from, uint32_t to)
 static void multiply_head(const struct forward *f, uint32_t n)
 {
     const struct model *model = f->model;
-    const struct weight *head = model->config.is_tied ? &model->embedding : &model->head;
+    const struct weight *head = head_of(model);
     struct model_state *state = f->state;
 
     matmul(forward_team(f, (uint64_t)head->len_bytes * n),
@@ -182,7 +209,8 @@ static void multiply_head(const struct forward *f, uint32_t n)
                                  .n = n,
                                  .y = state->logits,
                                  .y_stride = model->config.vocab,
-                                 .scratch = state->matmul_scratch});
+                                 .scratch = state->matmul_scratch,
+                                 .next = forward_first(f, &model->layers[0], model->layers[0].attn->first)});
     if (model->config.logit_scale != 1)
         for (uint32_t i = 0; i < n; i++)
             vec_scale(model->table, state->logits + (size_t)i * model->config.vocab,

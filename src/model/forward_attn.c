@@ -16,6 +16,9 @@
  * alike; the price is memory that a ring of one window's length would save. */
 #include "model/model_priv.h"
 
+/* What is fetched of the next matrix before attention is still in the cache behind it. */
+enum { FEW_KEYS_BYTES = 4 << 20 };
+
 struct qkv_shape { /* floats */
     size_t q, kv;  /* of one row */
     size_t stride;
@@ -123,6 +126,7 @@ static void attend(const struct forward *f)
     const struct model *model = f->model;
     struct qkv_shape shape = qkv_shape(&model->config);
     struct team *team = forward_team(f, attend_bytes(f, shape.q));
+    const struct weight *next = f->n_rows == 1 ? forward_first(f, f->layer, GROUP_OUT) : NULL;
 
     attention(team, &(struct attn_args){.table = model->table,
                                         .q = f->state->qkv,
@@ -143,7 +147,8 @@ static void attend(const struct forward *f)
                                         .items = f->state->items,
                                         .n_items = f->n_items,
                                         .scratch = f->state->attn_scratch,
-                                        .scratch_bytes = f->state->attn_scratch_bytes});
+                                        .scratch_bytes = f->state->attn_scratch_bytes,
+                                        .next = next});
 }
 
 static void out_bias_rows(const struct forward *f, uint32_t from, uint32_t to)
@@ -166,6 +171,8 @@ static void forward_attn(struct forward *f, uint32_t layer)
         forward_norm(f, vectors[SLOT_ATTN_NORM]);
         input = state->normed;
     }
+    if (attend_bytes(f, shape.q) < FEW_KEYS_BYTES)
+        f->next = forward_first(f, f->layer, GROUP_OUT);
     forward_matmul(f, &f->layer->groups[GROUP_QKV], input, f->model->config.hidden, state->qkv);
     f->kv_layer = (uint8_t *)pass->kv_arena + kv_layout_offset(&f->model->layout, pass->n_blocks, layer, 0);
     forward_rows(f, prepare_and_store);
@@ -176,6 +183,7 @@ static void forward_attn(struct forward *f, uint32_t layer)
     if (f->n_rows == 0)
         return;
     attend(f);
+    f->next = forward_first(f, f->layer, f->layer->ffn->first);
     forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, shape.q, state->normed);
     if (vectors[SLOT_OUT_BIAS])
         forward_rows(f, out_bias_rows);
@@ -184,12 +192,14 @@ static void forward_attn(struct forward *f, uint32_t layer)
 
 const struct half attn_grouped = {
     .name = "grouped",
+    .first = GROUP_QKV,
     .needs = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(OUT),
     .forward = forward_attn,
 };
 
 const struct half attn_grouped_fused = {
     .name = "grouped, q, k and v in one",
+    .first = GROUP_QKV,
     .needs = SLOT_BIT(QKV) | SLOT_BIT(OUT),
     .forward = forward_attn,
 };

@@ -27,25 +27,28 @@ static void forward_ffn(struct forward *f, uint32_t layer)
     size_t ffn = f->model->config.ffn;
     const float *input = state->x; /* of models that norm only what comes out */
 
-    (void)layer;
     if (f->layer->vectors[SLOT_FFN_NORM]) {
         forward_norm(f, f->layer->vectors[SLOT_FFN_NORM]);
         input = state->normed;
     }
+    f->next = forward_first(f, f->layer, GROUP_DOWN);
     forward_matmul(f, &f->layer->groups[GROUP_GATE_UP], input, f->model->config.hidden, state->gate_up);
     forward_rows(f, gate_rows);
+    f->next = forward_beyond(f, layer);
     forward_matmul(f, &f->layer->groups[GROUP_DOWN], state->gate_up, 2 * ffn, state->normed);
     forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
 }
 
 const struct half ffn_dense = {
     .name = "dense",
+    .first = GROUP_GATE_UP,
     .needs = SLOT_BIT(GATE) | SLOT_BIT(UP) | SLOT_BIT(DOWN),
     .forward = forward_ffn,
 };
 
 const struct half ffn_dense_fused = {
     .name = "dense, gate and up in one",
+    .first = GROUP_GATE_UP,
     .needs = SLOT_BIT(GATE_UP) | SLOT_BIT(DOWN),
     .forward = forward_ffn,
 };

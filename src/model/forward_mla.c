@@ -226,6 +226,7 @@ static void forward_latent(struct forward *f, uint32_t layer)
     into_latent(f);
     attend(f);
     out_of_latent(f);
+    f->next = forward_first(f, f->layer, f->layer->ffn->first);
     forward_matmul(f, &f->layer->groups[GROUP_OUT], state->latent.values, (size_t)c->n_heads * c->value_dim,
                    state->normed);
     forward_finish(f, NULL);
@@ -255,8 +256,8 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     {                                                                                                        \
         .name = text,                                                                                        \
         .needs = (queries) | (from_latent) | SLOT_BIT(KV_A) | SLOT_BIT(KV_A_NORM) | SLOT_BIT(OUT_VALUES),    \
-        .may = SLOT_BIT(KV_B), .forward = forward_latent, .lay_out = lay_out, .pack = latent_pack,           \
-        .layer_fini = latent_layer_fini                                                                      \
+        .may = SLOT_BIT(KV_B), .first = GROUP_QKV, .forward = forward_latent, .lay_out = lay_out,            \
+        .pack = latent_pack, .layer_fini = latent_layer_fini                                                 \
     }
 
 const struct half attn_latent = HALF("latent", QUERIES, JOINED);

@@ -178,6 +178,7 @@ struct forward { /* one pass in progress */
     const struct layer *layer; /* the one being computed */
     void *kv_layer;            /* its part of the arena */
     const float *gain;         /* of the norm being computed */
+    const struct weight *next; /* what the product after the coming forward_matmul reads; NULL: not known */
 };
 
 /* In the last layer, when its KV is stored: keeps the rows that want logits, of x and of rows [n_rows][width]
@@ -194,8 +195,13 @@ void forward_rows(const struct forward *f, row_job job);
 /* normed = rmsnorm(x) * gain */
 void forward_norm(struct forward *f, const float *gain);
 /* y = x . W^T for all parts of a group, side by side in rows of group->rows. */
-void forward_matmul(const struct forward *f, const struct weight_group *group, const float *x,
-                    size_t x_stride, float *y);
+void forward_matmul(struct forward *f, const struct weight_group *group, const float *x, size_t x_stride,
+                    float *y);
+
+/* For next: the first matrix of a group; NULL: it has none, or the calling thread multiplies by it alone. */
+const struct weight *forward_first(const struct forward *f, const struct layer *layer, enum group group);
+/* The first that the layer after this one reads. */
+const struct weight *forward_beyond(const struct forward *f, uint32_t layer);
 
 /* How every half ends: what it computed lies in normed and is normed again where the architecture wants it
  * (post_norm may be NULL), scaled, and added to x. */

@@ -23,6 +23,7 @@
 
 #include "base/check.h"
 #include "tensor/kern_priv.h"
+#include "tensor/weight_priv.h"
 #include "tensor/work_priv.h"
 
 enum {
@@ -193,6 +194,7 @@ static void attn_job_run(void *arg, unsigned rank, unsigned n_ranks)
     lay_out(job->spaces + rank * job->space_floats, job->args->k_dim, job->args->v_dim, &space);
     while (work_next(job->work, rank, n_ranks, &index))
         do_unit(job, index, &space);
+    matmul_ahead(job->team, rank, job->args->next);
     if (!job->has_parts)
         return;
 

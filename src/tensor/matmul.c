@@ -48,6 +48,8 @@ enum {
     FLOAT_UNITS_PER_RANK = 4,
     GROUP_PANELS = 4,
     SUMS_ALIGN = 4096, /* one page for a tile's */
+    DIRECT_UNIT_BYTES = 128 * 1024, /* some ten microseconds of reading */
+    NEXT_BYTES = 512 * 1024,        /* what a waiting rank fetches: a quarter or half of its cache */
 };
 
 static uint32_t direct_tiles(const struct kern_table *table, struct quant_form form)
@@ -338,6 +340,47 @@ static void run_panels(const struct product *product, unsigned rank, uint32_t fr
     }
 }
 
+/* Several units per rank, so that ranks end together, of as many panels as a tile function likes at once; but
+ * some for every rank rather than that. */
+static uint32_t unit_panels(uint32_t n_panels, unsigned n_ranks, uint32_t units_per_rank)
+{
+    uint32_t each = n_panels / (n_ranks * units_per_rank) / GROUP_PANELS * GROUP_PANELS;
+
+    if (each > 0)
+        return each < MAX_UNIT_PANELS ? each : MAX_UNIT_PANELS;
+    each = n_panels / n_ranks;
+    return each < 1 ? 1 : each < GROUP_PANELS ? each : GROUP_PANELS;
+}
+
+/* Of a weight that is used as it is, by one tile: a unit costs nothing but its reading, so it is small. */
+static uint32_t direct_unit_panels(const struct weight *weight, unsigned n_ranks)
+{
+    uint32_t n_panels = weight_n_panels(weight->rows), each = GROUP_PANELS;
+    uint32_t most = unit_panels(n_panels, n_ranks, UNITS_PER_RANK);
+
+    while (each < most && each * weight_panel_bytes(weight) < DIRECT_UNIT_BYTES)
+        each += GROUP_PANELS;
+    return each < most ? each : most;
+}
+
+void matmul_ahead(struct team *team, unsigned rank, const struct weight *weight)
+{
+    unsigned n_ranks = team_size(team);
+    uint64_t from, to;
+
+    team_ahead(team, rank, NULL, 0);
+    if (weight == NULL)
+        return;
+    uint32_t n_panels = weight_n_panels(weight->rows), each = direct_unit_panels(weight, n_ranks);
+    team_split((n_panels + each - 1) / each, 1, rank, n_ranks, &from, &to);
+    if (from == to) /* more ranks than units */
+        return;
+    uint64_t end = to * each < n_panels ? to * each : n_panels;
+    uint64_t len_bytes = (end - from * each) * weight_panel_bytes(weight);
+    team_ahead(team, rank, weight_panel(weight, (uint32_t)from * each),
+               len_bytes < NEXT_BYTES ? len_bytes : NEXT_BYTES);
+}
+
 static void product_job(void *arg, unsigned rank, unsigned n_ranks)
 {
     const struct product *product = arg;
@@ -360,22 +403,12 @@ static void product_job(void *arg, unsigned rank, unsigned n_ranks)
         if (to >= product->n_panels && n_whole < product->n_panels) /* the ragged one at the end */
             run_panels(product, rank, n_whole, product->n_panels);
     }
+    matmul_ahead(product->team, rank,
+                 product->is_direct && product->n_tiles == 1 ? product->args->next : NULL);
     if (product->close != NULL)
         product->close();
     if (is_flushed)
         kern_flush_end(before);
-}
-
-/* Several units per rank, so that ranks end together, of as many panels as a tile function likes at once; but
- * some for every rank rather than that. */
-static uint32_t unit_panels(uint32_t n_panels, unsigned n_ranks, uint32_t units_per_rank)
-{
-    uint32_t each = n_panels / (n_ranks * units_per_rank) / GROUP_PANELS * GROUP_PANELS;
-
-    if (each > 0)
-        return each < MAX_UNIT_PANELS ? each : MAX_UNIT_PANELS;
-    each = n_panels / n_ranks;
-    return each < 1 ? 1 : each < GROUP_PANELS ? each : GROUP_PANELS;
 }
 
 /* No form of packed activations is larger than F32. */
@@ -451,7 +484,9 @@ void matmul(struct team *team, const struct matmul_args *args)
     if (product.has_blocks)
         product.slice_k = matmul_block_slice(product.n_k);
     product.unit_panels =
-        unit_panels(product.n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
+        product.is_direct && product.n_tiles == 1
+            ? direct_unit_panels(weight, team_size(team))
+            : unit_panels(product.n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
     /* One row of floats is packed already. */
     product.x = !is_q8 && !weight->is_dots && args->n == 1 ? args->x : product.scratch->x;
     work_init(&product.scratch->work, (product.n_panels + product.unit_panels - 1) / product.unit_panels,

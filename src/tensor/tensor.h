@@ -93,6 +93,9 @@ struct matmul_args {
     float *y;
     size_t y_stride;
     void *scratch;
+    /* What the team will multiply soon after this: ranks that wait fetch the beginning of their share of it.
+     * NULL: not known. */
+    const struct weight *next;
 };
 void matmul(struct team *team, const struct matmul_args *args);
 
@@ -131,8 +134,9 @@ struct attn_args {
     float scale;        /* 1/sqrt(k_dim) usually */
     const struct attn_item *items;
     uint32_t n_items;
-    void *scratch;        /* 64-aligned */
-    size_t scratch_bytes; /* at least attn_scratch_bytes() for what is given here */
+    void *scratch;             /* 64-aligned */
+    size_t scratch_bytes;      /* at least attn_scratch_bytes() for what is given here */
+    const struct weight *next; /* as in struct matmul_args; only of one token */
 };
 enum { ATTN_MAX_DIM = 1024 };
 

@@ -74,4 +74,9 @@ void quant_lookup(enum dtype type, uint8_t lookup[16]);
 /* One row of a panel of cols columns. */
 void quant_row(const struct weight *weight, const uint8_t *panel, uint32_t lane, float *out);
 
+/* matmul.c, inside a job of the team: what this rank will read first of the weight when a few tokens are
+ * multiplied by it is fetched while the rank waits (team_ahead).  NULL: nothing is. */
+struct team;
+void matmul_ahead(struct team *team, unsigned rank, const struct weight *weight);
+
 #endif

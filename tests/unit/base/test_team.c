@@ -2,11 +2,13 @@
 /* Every rank runs, barriers hold everybody, shares cover all without overlap. */
 #include "tests/unit/check.h"
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/err.h"
 #include "base/team.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { N_ROUNDS = 200, MAX_RANKS = 8 };
@@ -55,6 +57,55 @@ static void all_ranks_run_and_meet(void **state)
         team_free(work.team);
     }
     team_free(NULL);
+}
+
+enum { AHEAD_BYTES = 100 * 1000 + 7 };
+
+struct waiting {
+    struct team *team;
+    const char *memory;
+    size_t left, left_of_nothing;
+};
+
+/* The last rank says what it will read and waits; rank 0 lets it wait. */
+static void wait_with_something_ahead(void *arg, unsigned rank, unsigned n_ranks)
+{
+    struct waiting *waiting = arg;
+
+    if (rank + 1 == n_ranks)
+        team_ahead(waiting->team, rank, waiting->memory, AHEAD_BYTES);
+    if (rank == 0)
+        for (uint64_t until_ns = clock_now_ns() + NS_PER_MS; clock_now_ns() < until_ns;)
+            cpu_relax();
+    team_barrier(waiting->team, rank);
+    if (rank + 1 < n_ranks)
+        return;
+    waiting->left = team_ahead_left(waiting->team, rank);
+    team_ahead(waiting->team, rank, NULL, 0);
+    waiting->left_of_nothing = team_ahead_left(waiting->team, rank);
+}
+
+/* A rank that finds the others there already has no time, and one that the system kept away neither. */
+static void waiting_ranks_fetch(void **state)
+{
+    char *memory = calloc(1, AHEAD_BYTES);
+    struct waiting waiting = {.memory = memory, .left = AHEAD_BYTES, .left_of_nothing = 1};
+
+    if (cpu_count_usable() < 2)
+        skip();
+    assert_non_null(memory);
+    assert_int_equal(team_new(&(struct team_opts){.n_threads = 2, .spin_ns = 100 * NS_PER_MS}, &waiting.team),
+                     0);
+    for (int i = 0; i < N_ROUNDS && waiting.left > 0; i++)
+        team_run(waiting.team, wait_with_something_ahead, &waiting);
+    assert_int_equal(waiting.left, 0);
+    assert_int_equal(waiting.left_of_nothing, 0);
+    free(memory);
+    /* What is no memory any more is nobody's fault. */
+    waiting.memory = (const char *)64;
+    for (int i = 0; i < 3; i++)
+        team_run(waiting.team, wait_with_something_ahead, &waiting);
+    team_free(waiting.team);
 }
 
 static void sizes_and_cpus_are_checked(void **state)
@@ -109,8 +160,10 @@ static void shares_cover_everything_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_run_and_meet), cmocka_unit_test(sizes_and_cpus_are_checked),
+        cmocka_unit_test(all_ranks_run_and_meet),
+        cmocka_unit_test(sizes_and_cpus_are_checked),
         cmocka_unit_test(shares_cover_everything_once),
+        cmocka_unit_test(waiting_ranks_fetch),
         cmocka_unit_test(pinned_team_runs), /* last: it pins this thread */
     };
 

@@ -2,6 +2,7 @@
 /* Matrix products: near a float64 reference, and the same bits for every table, batch, split and team. */
 #include "check.h"
 #include "gguf/qblk.h"
+#include "tensor/weight_priv.h"
 
 enum { MAX_COLS = 512, MAX_TOKENS = 40 };
 
@@ -131,7 +132,8 @@ static float *multiply(struct team *team, const struct weight *weight, const flo
                                        .n = n,
                                        .y = y,
                                        .y_stride = y_stride,
-                                       .scratch = scratch});
+                                       .scratch = scratch,
+                                       .next = n % 3 == 1 ? weight : NULL}); /* changes nothing */
     for (uint32_t t = 0; t < n; t++)
         for (int i = 0; i < 3; i++) {
             uint32_t bits;
@@ -390,6 +392,54 @@ static void zero_and_tiny_activations_are_harmless(void **state)
     free_source(&source);
 }
 
+struct ahead {
+    struct team *team;
+    const struct weight *weight;
+    size_t left_bytes[MAX_TOKENS], left_of_nothing[MAX_TOKENS];
+};
+
+static void look_ahead(void *arg, unsigned rank, unsigned n_ranks)
+{
+    struct ahead *ahead = arg;
+
+    (void)n_ranks;
+    matmul_ahead(ahead->team, rank, ahead->weight);
+    ahead->left_bytes[rank] = team_ahead_left(ahead->team, rank);
+    matmul_ahead(ahead->team, rank, NULL);
+    ahead->left_of_nothing[rank] = team_ahead_left(ahead->team, rank);
+}
+
+/* Each rank looks forward to its own share: together the whole matrix, or the beginnings of large shares. */
+static void shares_are_looked_forward_to(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 8);
+    for (int j = 0; j < N_TYPES; j++)
+        for (uint32_t rows = 1; rows < 1500; rows = rows * 3 + 5)
+            for (unsigned n_ranks = 1; n_ranks <= 5; n_ranks += 2) {
+                struct ahead ahead = {.team = check_team(n_ranks)};
+                struct source source = make_source(&rng, types[j], rows, cols_for(types[j], 256));
+                struct weight weight = pack(kern_table_get("auto"), &source, ahead.team);
+                size_t sum_bytes = 0;
+
+                ahead.weight = &weight;
+                team_run(ahead.team, look_ahead, &ahead);
+                for (unsigned rank = 0; rank < n_ranks; rank++) {
+                    assert_true(ahead.left_bytes[rank] <= 512 * 1024);
+                    assert_int_equal(ahead.left_of_nothing[rank], 0);
+                    sum_bytes += ahead.left_bytes[rank];
+                }
+                assert_true(sum_bytes <= weight.len_bytes);
+                if (weight.len_bytes / n_ranks < 256 * 1024)
+                    assert_int_equal(sum_bytes, weight.len_bytes);
+                weight_fini(&weight);
+                free_source(&source);
+                team_free(ahead.team);
+            }
+}
+
 static void rows_come_back(void **state)
 {
     struct team *team = *state;
@@ -492,11 +542,17 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_near_float64),      cmocka_unit_test(takes_ragged_columns),
-        cmocka_unit_test(tables_agree),         cmocka_unit_test(bits_do_not_depend_on_company),
-        cmocka_unit_test(bits_survive_slicing), cmocka_unit_test(zero_and_tiny_activations_are_harmless),
-        cmocka_unit_test(rows_come_back),       cmocka_unit_test(parts_are_stacked),
-        cmocka_unit_test(panels_are_compact),   cmocka_unit_test(refuses_what_it_cannot),
+        cmocka_unit_test(shares_are_looked_forward_to),
+        cmocka_unit_test(is_near_float64),
+        cmocka_unit_test(takes_ragged_columns),
+        cmocka_unit_test(tables_agree),
+        cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(bits_survive_slicing),
+        cmocka_unit_test(zero_and_tiny_activations_are_harmless),
+        cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(parts_are_stacked),
+        cmocka_unit_test(panels_are_compact),
+        cmocka_unit_test(refuses_what_it_cannot),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -7,6 +7,8 @@
  *                  ^ read     ^ fetched
  *     panel p+4  [ chunk | ...                    from the last AHEAD_BYTES of panel p on
  *
+ * Where fields of four bits meet one token there is time left to fetch from two distances (fetches_far).
+ *
  * Whole groups of Q8_DIRECT_PANELS only; others go the way of many tokens.  Same steps in the same order
  * (kern_q8.c), so the same bits.
  *

@@ -17,25 +17,53 @@ extern const struct kern_q8 Q8(kern_q8);
 
 /* ---- fetching ---- */
 
+enum {
+    AHEAD_BYTES = 4096,
+    /* Where two distances are fetched: */
+    NEAR_BYTES = 1024,
+    FAR_BYTES = 8192,
+};
+
 /* Brings [done, due) of each panel nearer; both grow with the qblks that pass. */
 struct fetching {
-    const uint8_t *from;
+    const uint8_t *from, *far;
     size_t panel_step;
     size_t done, due, step;
 };
 
+/* Forms that leave time for it fetch twice when there is one token: from far ahead into the second-level
+ * cache, and from there into the first.  A constant where it is expanded. */
+INLINED bool fetches_far(struct quant_form form, uint32_t n_tokens)
+{
+    return form.bits == 4 && n_tokens == 1;
+}
+
+/* The far lines of a panel come from two pages by turns: eight pages at once keep more of the memory busy
+ * than four. */
+INLINED size_t far_at(size_t done)
+{
+    const size_t line = done % FAR_BYTES / 64;
+
+    return done - done % FAR_BYTES + line % 2 * (FAR_BYTES / 2) + line / 2 * 64;
+}
+
 /* Into the first-level cache, unless that is full of expanded weights which many tiles share. */
-INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels)
+INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels,
+                        uint32_t n_tokens)
 {
     for (fetching->due += fetching->step; fetching->done < fetching->due; fetching->done += 64) {
         const uint8_t *from = fetching->from + fetching->done;
+        const uint8_t *far = fetching->far + far_at(fetching->done);
 
 #pragma GCC unroll 4
-        for (uint32_t p = 0; p < n_panels; p++, from += fetching->panel_step)
+        for (uint32_t p = 0; p < n_panels; p++, from += fetching->panel_step, far += fetching->panel_step) {
             if (form.scale != SCALE_F32)
                 __builtin_prefetch(from, 0, 3);
             else
                 __builtin_prefetch(from, 0, 2);
+            if (fetches_far(form, n_tokens))
+                __builtin_prefetch(far, 0, 2);
+        }
     }
 }
 
@@ -90,7 +118,7 @@ INLINED const uint8_t *step_qblk(struct quant_form form, const struct chunk *chu
                                  const uint8_t *x, uint32_t n_panels, uint32_t n_tokens, struct sums *sums,
                                  struct fetching *fetching)
 {
-    fetch_some(form, fetching, n_panels);
+    fetch_some(form, fetching, n_panels, n_tokens);
 #pragma GCC unroll 2
     for (at.sub = 0; at.sub < form.n_subs; at.sub++)
         step_sub(form, chunk, at, x, n_panels, n_tokens, sums);
@@ -113,18 +141,20 @@ INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, c
 
 /* ---- the tile ---- */
 
-enum { AHEAD_BYTES = 4096 };
-
 /* What to fetch while a group of panels is read: as the caller says, or else what lies ahead in these panels.
  */
 INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_form form, uint32_t panel,
-                                     uint32_t index)
+                                     uint32_t index, uint32_t n_tokens)
 {
+    const uint8_t *own = tile->w + panel * tile->panel_step;
+
     if (tile->next != NULL)
         return (struct fetching){.from = tile->next + panel * tile->next_step + index * tile->next_bytes,
+                                 .far = tile->next + panel * tile->next_step + index * tile->next_bytes,
                                  .panel_step = tile->next_step,
                                  .step = tile->next_bytes / tile->n_qblks + 1};
-    return (struct fetching){.from = tile->w + panel * tile->panel_step + AHEAD_BYTES,
+    return (struct fetching){.from = own + (fetches_far(form, n_tokens) ? NEAR_BYTES : AHEAD_BYTES),
+                             .far = own + FAR_BYTES,
                              .panel_step = tile->panel_step,
                              .step = quant_chunk(form, CHUNK_QBLKS).end / CHUNK_QBLKS};
 }
@@ -135,11 +165,13 @@ INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint
                         uint32_t n_panels, uint32_t n_tokens)
 {
     const size_t own_bytes = quant_panel_at(form, tile->n_qblks * QBLK_WEIGHTS);
-    const size_t turn = own_bytes > AHEAD_BYTES ? own_bytes - AHEAD_BYTES : 0;
+    const size_t ahead = fetches_far(form, n_tokens) ? NEAR_BYTES : AHEAD_BYTES;
+    const size_t turn = own_bytes > ahead ? own_bytes - ahead : 0;
+    const size_t far_turn = own_bytes > FAR_BYTES ? own_bytes - FAR_BYTES : 0;
     float *y = tile->y + (size_t)index * n_tokens * tile->y_step + (size_t)panel * PANEL_ROWS;
     struct chunk chunk = {
         .at = tile->w + panel * tile->panel_step, .panel_step = tile->panel_step, .lookup = tile->lookup};
-    struct fetching fetching = fetching_for(tile, form, panel, index);
+    struct fetching fetching = fetching_for(tile, form, panel, index, n_tokens);
     const uint8_t *x = (const uint8_t *)tile->x + index * tile->x_step;
     const uint8_t *behind = chunk.at + n_panels * tile->panel_step;
     struct sums sums;
@@ -150,6 +182,8 @@ INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint
 
         if (tile->next == NULL && fetching.done >= turn)
             fetching.from = behind - turn;
+        if (tile->next == NULL && fetching.done >= far_turn)
+            fetching.far = behind - far_turn;
         x = step_chunk(form, &chunk, x, n_qblks, n_panels, n_tokens, &sums, &fetching);
         chunk.at += chunk.parts.end;
     }

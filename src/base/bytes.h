@@ -97,6 +97,11 @@ static inline uint64_t bytes_each(uint8_t byte) /* eight of it */
     return UINT64_C(0x0101010101010101) * byte;
 }
 
+static inline uint32_t bytes_each4(uint8_t byte) /* four of it */
+{
+    return UINT32_C(0x01010101) * byte;
+}
+
 /* Marks the bytes that are 0, and no others: the sum carries into no other byte. */
 static inline uint64_t bytes_mark_zero(uint64_t eight)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes sixteen, eight or four at a time, at any address, as whole numbers in which every byte keeps to
- * itself: shifts must be masked, sums may not carry.  Meant for the same field of many bytes.
+ * itself: shifts must be masked, sums may not carry.  Meant for the same field of many bytes; masks are
+ * bytes_each() and bytes_each4() of base/bytes.h, the former for sixteen too.
  *
  * Who reads more at once than was stored at once waits for the stores, so what is stored by sixteen may be
  * read by any of them, and nothing else. */
@@ -11,10 +12,6 @@
 #include <string.h>
 
 typedef uint64_t wide __attribute__((vector_size(16)));
-
-/* A byte times one of these: all of its bytes are that. */
-#define WIDE_EACH_8 0x0101010101010101u /* also of sixteen */
-#define WIDE_EACH_4 0x01010101u
 
 static inline wide load16(const uint8_t *from)
 {
@@ -27,14 +24,6 @@ static inline wide load16(const uint8_t *from)
 static inline void store16(wide bytes, uint8_t *to)
 {
     memcpy(to, &bytes, 16);
-}
-
-static inline uint64_t load8(const uint8_t *from)
-{
-    uint64_t bytes;
-
-    memcpy(&bytes, from, 8);
-    return bytes;
 }
 
 static inline void store8(uint64_t bytes, uint8_t *to)

@@ -20,6 +20,7 @@
  */
 #include "gguf/qblk.h"
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "base/wide.h"
@@ -58,7 +59,7 @@ static inline __attribute__((always_inline)) void fields(const uint8_t *bytes, u
                                                          uint8_t mask, uint8_t *out)
 {
     for (unsigned i = 0; i < n; i += 16)
-        store16(load16(bytes + i) >> shift & mask * WIDE_EACH_8, out + i);
+        store16(load16(bytes + i) >> shift & bytes_each(mask), out + i);
 }
 
 struct field {
@@ -72,8 +73,8 @@ static inline __attribute__((always_inline)) void two_fields(const uint8_t *lows
                                                              unsigned to, uint8_t *out)
 {
     for (unsigned i = 0; i < 32; i += 16)
-        store16((load16(lows + i) >> low.shift & low.mask * WIDE_EACH_8) |
-                    (load16(tops + i) >> top.shift & top.mask * WIDE_EACH_8) << to,
+        store16((load16(lows + i) >> low.shift & bytes_each(low.mask)) |
+                    (load16(tops + i) >> top.shift & bytes_each(top.mask)) << to,
                 out + i);
 }
 
@@ -88,17 +89,17 @@ static void nibbles(const uint8_t bytes[16], uint8_t out[32])
 static inline wide spread_bits(const uint8_t bytes[2])
 {
     static const uint8_t bit_of[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    wide each = {bytes[0] * WIDE_EACH_8, bytes[1] * WIDE_EACH_8};
+    wide each = {bytes_each(bytes[0]), bytes_each(bytes[1])};
 
-    each = (each & load16(bit_of)) + 127 * WIDE_EACH_8; /* no carry: at most 0x80 + 0x7f */
-    return each >> 3 & 16 * WIDE_EACH_8;
+    each = (each & load16(bit_of)) + bytes_each(127); /* no carry: at most 0x80 + 0x7f */
+    return each >> 3 & bytes_each(16);
 }
 
 /* 32 numbers: four bits of each as in nibbles(), and one above. */
 static void fifth_nibbles(const uint8_t low[16], const uint8_t fifth[4], uint8_t out[32])
 {
-    store16((load16(low) & 15 * WIDE_EACH_8) | spread_bits(fifth), out);
-    store16((load16(low) >> 4 & 15 * WIDE_EACH_8) | spread_bits(fifth + 2), out + 16);
+    store16((load16(low) & bytes_each(15)) | spread_bits(fifth), out);
+    store16((load16(low) >> 4 & bytes_each(15)) | spread_bits(fifth + 2), out + 16);
 }
 
 /* ---- 32 weights ---- */
@@ -158,8 +159,7 @@ static void read_q8_0(const void *qblk, struct qblk_fields *out)
 
     one_sub(q->scale, out);
     for (unsigned i = 0; i < 32; i += 16)
-        store16(load16((const uint8_t *)q->quants + i) ^ 128 * WIDE_EACH_8,
-                out->u + i); /* adds 128 to each */
+        store16(load16((const uint8_t *)q->quants + i) ^ bytes_each(128), out->u + i); /* adds 128 to each */
 }
 
 static void read_mxfp4(const void *qblk, struct qblk_fields *out)
@@ -243,12 +243,11 @@ static void read_q3_k(const void *qblk, struct qblk_fields *out)
     out->min = 0;
     memset(out->sub_mins, 0, sizeof(out->sub_mins));
     for (unsigned i = 0; i < 4; i++) {
-        uint32_t low = load4(q->subs + i % 2 * 4) >> i / 2 * 4 & 15 * WIDE_EACH_4;
-        uint32_t top = load4(q->subs + 8) >> i * 2 & 3 * WIDE_EACH_4;
-        uint32_t raised =
-            (low | top << 4 | 128 * WIDE_EACH_4) - 32 * WIDE_EACH_4; /* by 128: nothing borrows */
+        uint32_t low = load4(q->subs + i % 2 * 4) >> i / 2 * 4 & bytes_each4(15);
+        uint32_t top = load4(q->subs + 8) >> i * 2 & bytes_each4(3);
+        uint32_t raised = (low | top << 4 | bytes_each4(128)) - bytes_each4(32); /* by 128: nothing borrows */
 
-        store4(raised ^ 128 * WIDE_EACH_4, (uint8_t *)out->sub_scales + 4 * i);
+        store4(raised ^ bytes_each4(128), (uint8_t *)out->sub_scales + 4 * i);
     }
     three_bits(q->quants, q->third, out->u);
 }
@@ -257,10 +256,10 @@ static void six_bit_subs(const uint8_t subs[12], struct qblk_fields *out)
 {
     uint32_t scales = load4(subs), mins = load4(subs + 4), rest = load4(subs + 8);
 
-    store4(scales & 63 * WIDE_EACH_4, (uint8_t *)out->sub_scales);
-    store4(mins & 63 * WIDE_EACH_4, out->sub_mins);
-    store4((rest & 15 * WIDE_EACH_4) | (scales >> 6 & 3 * WIDE_EACH_4) << 4, (uint8_t *)out->sub_scales + 4);
-    store4((rest >> 4 & 15 * WIDE_EACH_4) | (mins >> 6 & 3 * WIDE_EACH_4) << 4, out->sub_mins + 4);
+    store4(scales & bytes_each4(63), (uint8_t *)out->sub_scales);
+    store4(mins & bytes_each4(63), out->sub_mins);
+    store4((rest & bytes_each4(15)) | (scales >> 6 & bytes_each4(3)) << 4, (uint8_t *)out->sub_scales + 4);
+    store4((rest >> 4 & bytes_each4(15)) | (mins >> 6 & bytes_each4(3)) << 4, out->sub_mins + 4);
 }
 
 static void read_q4_k(const void *qblk, struct qblk_fields *out)

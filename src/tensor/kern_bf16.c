@@ -11,7 +11,7 @@
  *     sum = fma(w[k + 1], x[k + 1], sum);  sum = fma(w[k], x[k], sum)            two roundings, odd k first
  *
  * so with FMAs over pairs swapped in memory, and the CPU set to flush, any other table gives the same bits
- * (see dots.c, which also asks the instruction itself before it is used).  Like the FMA tile (kern_tile.c),
+ * (see tables_x86.c, which also asks the instruction itself before it is used).  Like the FMA tile (kern_tile.c),
  * each lane is one output and sees its pairs in order, whatever the shape of the tile.
  *
  * Activations are rounded to BF16, to nearest even, when they are packed.  The loops are those of kern_tile.c

@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) void sums_close(const struct sums *
             v16_store(y + t * y_step + p * PANEL_ROWS, sums->at[p][t]);
 }
 
-/* 2^x: 0 below -126, else at most 1 unit in the last place off (tests/unit/tensor/test_exp.c measures it).
+/* 2^x: 0 below -126, else at most 1 unit in the last place off (tests/unit/tensor/test_ops.c measures it).
  * Infinity and more than 127 are not for it.
  *
  * x = n + r with n whole and |r| <= 1/2; adding 1.5 * 2^23 rounds x to n and leaves n in the low bits.  2^r

@@ -17,6 +17,7 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/wide.h"
 #include "gguf/qblk.h"
@@ -31,7 +32,7 @@ void quant_lookup(enum dtype type, uint8_t lookup[16])
         lookup[i] = table != NULL ? (uint8_t)(table[i] + quant_form(type).zero) : 0;
 }
 
-static void put_u16(uint8_t *to, uint32_t lane, uint16_t value)
+static void put_half(uint8_t *to, uint32_t lane, uint16_t value)
 {
     memcpy(to + lane * sizeof(value), &value, sizeof(value));
 }
@@ -55,7 +56,7 @@ pack_small(struct quant_form form, const struct qblk_fields *fields, uint32_t su
         store4(scales | mins << 4, to);
         return;
     }
-    scales ^= SMALL_BIAS * WIDE_EACH_4; /* adds it to each */
+    scales ^= bytes_each4(SMALL_BIAS); /* adds it to each */
     if (!form.has_min) {
         store4(scales, to);
         return;
@@ -75,16 +76,16 @@ static inline __attribute__((always_inline)) void pack_scales(struct quant_form 
     const size_t first = (size_t)q * PANEL_ROWS;
 
     if (form.scale == SCALE_F16 || form.scale == SCALE_BF16) {
-        put_u16(chunk + at.scale + first * 2, lane, fields->scale);
+        put_half(chunk + at.scale + first * 2, lane, fields->scale);
         if (form.has_min)
-            put_u16(chunk + at.min + first * 2, lane, fields->min);
+            put_half(chunk + at.min + first * 2, lane, fields->min);
         return;
     }
     for (uint32_t sub = 0; sub < CHUNK_QBLKS * form.n_subs; sub += 4)
         pack_small(form, fields, sub, chunk + at.scale + small_at(form, sub, lane));
-    put_u16(chunk + at.d, lane, fields->scale);
+    put_half(chunk + at.d, lane, fields->scale);
     if (form.has_min)
-        put_u16(chunk + at.dmin, lane, fields->min);
+        put_half(chunk + at.dmin, lane, fields->min);
 }
 
 /* ---- u of two qblks, a and b, as the words of a lane ---- */
@@ -96,9 +97,9 @@ static void join_2(const uint8_t *a, const uint8_t *b, uint8_t *out)
 
 static void join_3(const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
-    store16(load16(a) | load16(a + 16) << 3 | (load16(b + 16) & 6 * WIDE_EACH_8) << 5, out);
-    store8(load8(b) | load8(b + 8) << 3 | (load8(b + 16) & WIDE_EACH_8) << 6 |
-               (load8(b + 24) & WIDE_EACH_8) << 7,
+    store16(load16(a) | load16(a + 16) << 3 | (load16(b + 16) & bytes_each(6)) << 5, out);
+    store8(bytes_load8(b) | bytes_load8(b + 8) << 3 | (bytes_load8(b + 16) & bytes_each(1)) << 6 |
+               (bytes_load8(b + 24) & bytes_each(1)) << 7,
            out + 16);
 }
 
@@ -111,13 +112,13 @@ static void join_4(const uint8_t *a, const uint8_t *b, uint8_t *out)
 /* The two lower bits of each of four. */
 static inline uint32_t two_of(uint32_t four)
 {
-    return four & 3 * WIDE_EACH_4;
+    return four & bytes_each4(3);
 }
 
 static void join_5(const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
-    store16(load16(a) | (load16(b) & 28 * WIDE_EACH_8) << 3, out);
-    store16(load16(a + 16) | (load16(b + 16) & 28 * WIDE_EACH_8) << 3, out + 16);
+    store16(load16(a) | (load16(b) & bytes_each(28)) << 3, out);
+    store16(load16(a + 16) | (load16(b + 16) & bytes_each(28)) << 3, out + 16);
     for (uint32_t row = 0; row < 2; row++, b += 16, out += 4)
         store4(two_of(load4(b)) | two_of(load4(b + 4)) << 2 | two_of(load4(b + 8)) << 4 |
                    two_of(load4(b + 12)) << 6,
@@ -128,9 +129,9 @@ static void join_6(const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
     wide spread = load16(b + 16);
 
-    store16(load16(a) | (spread & 48 * WIDE_EACH_8) << 2, out);
-    store16(load16(a + 16) | (spread & 12 * WIDE_EACH_8) << 4, out + 16);
-    store16(load16(b) | (spread & 3 * WIDE_EACH_8) << 6, out + 32);
+    store16(load16(a) | (spread & bytes_each(48)) << 2, out);
+    store16(load16(a + 16) | (spread & bytes_each(12)) << 4, out + 16);
+    store16(load16(b) | (spread & bytes_each(3)) << 6, out + 32);
 }
 
 /* Spreads n_words of a lane over as many lines. */

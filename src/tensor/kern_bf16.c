@@ -11,8 +11,8 @@
  *     sum = fma(w[k + 1], x[k + 1], sum);  sum = fma(w[k], x[k], sum)            two roundings, odd k first
  *
  * so with FMAs over pairs swapped in memory, and the CPU set to flush, any other table gives the same bits
- * (see tables_x86.c, which also asks the instruction itself before it is used).  Like the FMA tile (kern_tile.c),
- * each lane is one output and sees its pairs in order, whatever the shape of the tile.
+ * (see tables_x86.c, which also asks the instruction itself before it is used).  Like the FMA tile
+ * (kern_tile.c), each lane is one output and sees its pairs in order, whatever the shape of the tile.
  *
  * Activations are rounded to BF16, to nearest even, when they are packed.  The loops are those of kern_tile.c
  * with a pair in the place of a float; a tile takes part of K and the next one goes on from y.

@@ -47,7 +47,7 @@ enum {
     UNITS_PER_RANK = 8,
     FLOAT_UNITS_PER_RANK = 4,
     GROUP_PANELS = 4,
-    SUMS_ALIGN = 4096, /* one page for a tile's */
+    SUMS_ALIGN = 4096,              /* one page for a tile's */
     DIRECT_UNIT_BYTES = 128 * 1024, /* some ten microseconds of reading */
     NEXT_BYTES = 512 * 1024,        /* what a waiting rank fetches: a quarter or half of its cache */
 };

@@ -76,6 +76,13 @@ bool reaches(atomic_uint *counter, unsigned value)
     return *counter == value;
 }
 
+bool passes(atomic_uint *counter, unsigned value)
+{
+    for (int i = 0; i < 600 && *counter < value; i++)
+        clock_sleep_ns(5 * NS_PER_MS);
+    return *counter >= value;
+}
+
 /* ---- asking ---- */
 
 void put_post(struct buf *out, const char *path, const char *fields, const char *body)

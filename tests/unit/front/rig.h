@@ -30,6 +30,7 @@ void rig_begin_with(struct rig *rig, const char *chat_template);
 void rig_end(struct rig *rig);
 /* Waits up to three seconds for the counter to have this value. */
 bool reaches(atomic_uint *counter, unsigned value);
+bool passes(atomic_uint *counter, unsigned value); /* or is at it: for one that may go on meanwhile */
 
 void put_post(struct buf *out, const char *path, const char *fields, const char *body);
 /* user: text as it stands in JSON; more: further members, beginning with a comma. */

@@ -355,7 +355,7 @@ static void slow_readers_hold_the_backend_up(void **state)
     raw_send(fd, request.data, request.len_bytes);
     /* It reads only until the backend goes on: one that reads on may be as fast as the backend for ever. */
     for (unsigned i = 1; i <= 2; i++) {
-        assert_true(reaches(&rig.counts->n_pauses, i));
+        assert_true(passes(&rig.counts->n_pauses, i)); /* one reading may be long enough for several */
         while (rig.counts->n_resumes < i && rig.counts->n_cancelled == 0) {
             buf_clear(&in);
             raw_read_until(fd, "never", 1, &in);

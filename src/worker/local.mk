@@ -34,7 +34,7 @@ tests_unit_worker_test_share_LDADD = libkvxfer.a libproto.a $(link_kv) $(CMOCKA_
 check_PROGRAMS += tests/unit/worker/test_peer_map
 TESTS += tests/unit/worker/test_peer_map
 # links and the engine thread are the test's own fakes
-tests_unit_worker_test_peer_map_SOURCES = tests/unit/worker/test_peer_map.c src/worker/peer_map.c src/worker/follow.c
+tests_unit_worker_test_peer_map_SOURCES = tests/unit/worker/test_peer_map.c tests/unit/worker/map_rig.c tests/unit/worker/map_rig.h src/worker/peer_map.c src/worker/follow.c
 tests_unit_worker_test_peer_map_LDADD = $(link_worker) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/test_disk
 TESTS += tests/unit/worker/test_disk

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "proto/abilities.h"
-#include "worker/disk.h"
+#include "tests/unit/worker/map_rig.h"
 #include "worker/share_priv.h"
 #include "worker/worker_priv.h"
 
@@ -22,9 +22,8 @@ static struct worker *worker;
 static struct worker_conf conf;
 static struct block_hash hashes[N_HASHES];
 static uint32_t n_wanted[WORKER_MAX_PEERS], max_on_disk[WORKER_MAX_PEERS];
-static uint32_t n_snapshots; /* that this worker was to tell */
-static size_t queued_bytes;  /* on every link */
-static bool is_full;         /* the engine thread takes no events */
+static size_t queued_bytes; /* on every link */
+static bool is_full;        /* the engine thread takes no events */
 
 /* ---- the rest of the worker, played ---- */
 
@@ -54,36 +53,6 @@ int worker_engine_tell(struct worker_engine *to, struct peer_blocks *blocks)
     }
     atomic_fetch_add(&to->n_told, blocks->n + 1);
     worker_map_told(to, blocks);
-    return 0;
-}
-
-int worker_engine_send(struct worker_engine *to, struct command *command)
-{
-    if (command->kind == COMMAND_PEER_LOAD)
-        worker_map_load(to, command->number, &command->as.peer_load);
-    else
-        n_snapshots += command->kind == COMMAND_BLOCKS_WANTED;
-    command_free(command);
-    return 0;
-}
-
-const struct peer_facts *worker_engine_peer(const struct worker_engine *of, uint32_t peer)
-{
-    return of->peer_is_up[peer] ? &of->peers[peer] : NULL;
-}
-
-void sched_load(const struct sched *sched, struct sched_load *out)
-{
-    *out = (struct sched_load){.prefill_tokens_per_s = 1000};
-}
-
-uint32_t worker_disk_peek(const struct worker_engine *of, const struct block_hash *list, uint32_t n)
-{
-    return 0;
-}
-
-double worker_disk_rate(const struct worker_engine *of)
-{
     return 0;
 }
 
@@ -178,7 +147,7 @@ static int setup_with(enum worker_share share)
     engine = calloc(1, sizeof(*engine));
     worker = calloc(1, sizeof(*worker));
     memset(n_wanted, 0, sizeof(n_wanted));
-    n_snapshots = 0;
+    map_rig_snapshots = 0;
     queued_bytes = 0;
     is_full = false;
     log_set_level(LOG_LEVEL_ERROR);
@@ -435,15 +404,15 @@ static void a_peer_is_told_within_bounds(void **state)
     assert_false(peer->is_told);
     queued_bytes = 2 << 20; /* it reads slowly */
     worker_follow_wanted(peer, &wanted);
-    assert_int_equal(n_snapshots, 0);
+    assert_int_equal(map_rig_snapshots, 0);
     queued_bytes = 0;
     for (int i = 0; i < 1000; i++)
         worker_follow_wanted(peer, &wanted);
-    assert_int_equal(n_snapshots, 1);
+    assert_int_equal(map_rig_snapshots, 1);
     assert_true(peer->is_told);
     peer->told_ns -= 2 * NS_PER_S;
     worker_follow_wanted(peer, &wanted);
-    assert_int_equal(n_snapshots, 2);
+    assert_int_equal(map_rig_snapshots, 2);
     queued_bytes = 2 << 20;
     assert_false(worker_follow_has_room(peer));
     link_down(peer);
@@ -458,7 +427,7 @@ static void switched_off_it_knows_and_tells_nothing(void **state)
     assert_null(engine->map);
     assert_int_equal(n_wanted[0], 0);
     worker_follow_wanted(peer, &wanted);
-    assert_int_equal(n_snapshots, 0);
+    assert_int_equal(map_rig_snapshots, 0);
     hear_all(peer, 10, 1);
     assert_true(worker_map_is_empty(engine));
     assert_int_equal(choose(0).peer, PEER_NONE);

@@ -374,14 +374,20 @@ def reads(port, key, system, question, **fields):
     return usage["cache_read_input_tokens"], usage["cache_read_input_tokens"] + usage["input_tokens"]
 
 
+def two_tenants(c):
+    """Files of the keys and of what is public, and the keys themselves: ann's and bob's."""
+    keys, public = os.path.join(c.dir, "keys"), os.path.join(c.dir, "public.json")
+    ann, bob = new_key(c, keys, "ann"), new_key(c, keys, "bob")
+    with open(public, "w") as f:
+        json.dump({"system": PUBLIC}, f)
+    return keys, public, ann, bob
+
+
 def tenants_share_what_is_declared_public():
     """Two tenants, one system text: with the declaration the second reads that, and nothing of the first's question."""
     question = "What is the KV cache? " * 20
     with Cluster() as c:
-        keys, public = os.path.join(c.dir, "keys"), os.path.join(c.dir, "public.json")
-        ann, bob = new_key(c, keys, "ann"), new_key(c, keys, "bob")
-        with open(public, "w") as f:
-            json.dump({"system": PUBLIC}, f)
+        keys, public, ann, bob = two_tenants(c)
         c.relay(http__api_keys=keys, cache__public_prefix=public)
         port = c.routers[0].http
         assert reads(port, ann, "Private. " + PUBLIC, question)[0] == 0

@@ -3,14 +3,12 @@
 to that one's, with no router anywhere; from memory, and from disk after a restart.  A peer that is gone costs nothing, and
 what is switched off asks nobody.
 """
-import json
-import os
 import signal
 import subprocess
 import time
 
 from cluster import BUILD, Cluster, fetch, main, patience
-from test_caching import BLOCK, PUBLIC, new_key, reads
+from test_caching import BLOCK, PUBLIC, reads, two_tenants
 from test_tier import TEXT, ready, saved, until
 
 
@@ -154,10 +152,7 @@ def tenants_stay_apart():
     """Both endpoints know the same keys; what is declared public is shared, and pushed, for everybody."""
     question = "What is the KV cache? " * 20
     with Cluster() as c:
-        keys, public = os.path.join(c.dir, "keys"), os.path.join(c.dir, "public.json")
-        ann, bob = new_key(c, keys, "ann"), new_key(c, keys, "bob")
-        with open(public, "w") as f:
-            json.dump({"system": PUBLIC}, f)
+        keys, public, ann, bob = two_tenants(c)
         conf = {"http.api_keys": keys, "cache.public_prefix": public}
         a, b = pair(c, share="always", first=conf, second=conf)
 

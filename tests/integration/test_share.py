@@ -7,13 +7,12 @@ workers say what was computed.
 """
 import http.client
 import json
-import os
 import signal
 import subprocess
 import time
 
 from cluster import BUILD, Cluster, main, patience
-from test_caching import BLOCK, PUBLIC, Loop, new_key, reads
+from test_caching import BLOCK, PUBLIC, Loop, reads, two_tenants
 
 TURNS = 10
 
@@ -184,10 +183,7 @@ def a_push_is_asked_for_where_it_pays():
 def tenants_stay_apart_and_what_is_public_is_pushed():
     question = "What is the KV cache? " * 20
     with Cluster() as c:
-        keys, public = os.path.join(c.dir, "keys"), os.path.join(c.dir, "public.json")
-        ann, bob = new_key(c, keys, "ann"), new_key(c, keys, "bob")
-        with open(public, "w") as f:
-            json.dump({"system": PUBLIC}, f)
+        keys, public, ann, bob = two_tenants(c)
         port = c.router(placement__share="always", placement__local_prefill_tokens="100000", http__api_keys=keys,
                         cache__public_prefix=public).http
         c.worker("decode")

@@ -20,6 +20,8 @@
 #include "picker/holder.h"
 
 #define LATENCY_S         0.002
+#define LIMIT_LEAST_S     0.02
+#define LIMIT_MOST_S      10.0
 #define LATENCY_STEPS     2
 #define GUESS_BYTES_PER_S 1e9
 #define MARGIN            1.25
@@ -159,4 +161,11 @@ struct picker_holder picker_find_holder(const struct picker_world *world,
                    (share == PICKER_SHARE_ALWAYS || saved_s(&found[1]) > saved_s(&found[0]))
                ? found[1]
                : found[0];
+}
+
+double picker_ask_limit_s(const struct picker_holder *holder, enum picker_share share)
+{
+    if (share == PICKER_SHARE_ALWAYS || holder->computed_s > LIMIT_MOST_S)
+        return LIMIT_MOST_S;
+    return holder->computed_s > LIMIT_LEAST_S ? holder->computed_s : LIMIT_LEAST_S;
 }

@@ -35,4 +35,8 @@ struct picker_holder picker_find_holder(const struct picker_world *world,
                                         const struct picker_request *request, uint32_t asker,
                                         enum picker_share share);
 
+/* For how long the asker may wait for it, in seconds: what computing would take, 20 ms at least; 10 s at
+ * most, and where everybody is asked. */
+double picker_ask_limit_s(const struct picker_holder *holder, enum picker_share share);
+
 #endif

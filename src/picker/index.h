@@ -47,6 +47,10 @@ void picker_index_learn_on_disk(struct picker_index *index, uint32_t slot, const
 /* Of every slot < n_slots; in_memory of others is left alone. */
 void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns, struct picker_found *found_out, uint32_t n_slots);
+/* What a worker's block events say, run by run: tiers[i] (enum block_tier) is where it has hashes[i] now.
+ * Returns whether any of them is not in its memory. */
+bool picker_index_apply(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
+                        const uint8_t *tiers, size_t n, uint64_t now_ns);
 /* Does anybody hold this block, in whatever tier? */
 bool picker_index_knows(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns);
 /* The slot of the only worker that holds this block in memory; PICKER_NONE: nobody does, or several do. */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libpicker.a
 libpicker_a_SOURCES = src/picker/picker.h src/picker/pick.c src/picker/estimate.c \
-	src/picker/index.h src/picker/index.c src/picker/index_sweep.c
+	src/picker/index.h src/picker/index.c src/picker/index_events.c src/picker/index_sweep.c
 libpicker_a_SOURCES += src/picker/index_priv.h src/picker/holders.c src/picker/walk.c src/picker/fleet.h src/picker/fleet_priv.h \
 	src/picker/fleet.c src/picker/place.h src/picker/place.c
 libpicker_a_SOURCES += src/picker/holder.h src/picker/holder.c

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which blocks the workers say they have, in memory or on disk, and who is asked for them.
  *
- *   BLOCK_EVENTS --follower--> picker/index: apply (told.c), or forget the worker first, or ask for a
- * snapshot placement ---------------> picker/holder: the worker that computes asks this one
+ *   BLOCK_EVENTS --follower--> picker/index: apply (told.c), or forget the worker first, or ask for all
+ *   placement ---------------> picker/holder: the worker that computes asks this one
  *
  * What the router learns when it dispatches stands beside it in the same index: a prompt that is being
  * computed draws its like before its blocks are reported.  A snapshot, which is also asked for at half of the
@@ -17,9 +17,7 @@
 #include "base/log.h"
 #include "router/router_priv.h"
 
-#define LIMIT_LEAST_S  0.02
-#define LIMIT_ALWAYS_S 10.0
-#define MAX_ASKED      64 /* the asker and those who have the same, most, of the prompt */
+#define MAX_ASKED 64 /* the asker and those who have the same, most, of the prompt */
 
 /* All workers' disks together may fill the half of the index that is theirs: more would only push out what
  * others told, each time it is told. */
@@ -104,39 +102,13 @@ static void tell_sole(struct router *router, const struct block_slice *slice)
     }
 }
 
-/* Of one tier all. */
-static void apply_run(struct router *router, uint32_t slot, const struct block_hash *hashes, size_t n,
-                      enum block_tier tier)
-{
-    uint64_t now_ns = clock_now_ns();
-
-    switch (tier) {
-    case BLOCK_GONE:
-        picker_index_unlearn(router->index, slot, hashes, 0, n);
-        return;
-    case BLOCK_IN_MEMORY:
-        picker_index_learn(router->index, slot, hashes, n, now_ns);
-        return;
-    case BLOCK_ON_DISK:
-        picker_index_learn_on_disk(router->index, slot, hashes, n, now_ns);
-        return;
-    }
-}
-
-/* Run by run. */
 void router_blocks_apply(struct router *router, const struct block_slice *slice)
 {
-    const uint8_t *tiers = slice->tiers;
-    bool has_gone = false; /* from memory */
-    size_t to;
+    bool has_gone;
 
     ASSERT(slice->n <= PICKER_SLICE);
-    for (size_t from = 0; from < slice->n; from = to) {
-        for (to = from + 1; to < slice->n && tiers[to] == tiers[from]; to++)
-            ;
-        apply_run(router, slice->slot, slice->hashes + from, to - from, (enum block_tier)tiers[from]);
-        has_gone |= tiers[from] != BLOCK_IN_MEMORY;
-    }
+    has_gone =
+        picker_index_apply(router->index, slice->slot, slice->hashes, slice->tiers, slice->n, clock_now_ns());
     if (has_gone && !slice->is_snapshot)
         tell_sole(router, slice);
 }
@@ -235,7 +207,6 @@ void router_blocks_choose(struct gen_handle *job, struct picker_place *place)
     struct picker_worker rows[MAX_ASKED];
     uint32_t slots[MAX_ASKED];
     struct picker_world world = {rows, 0};
-    double limit_s;
 
     job->holder.slot = PICKER_NONE;
     if (share != PICKER_SHARE_OFF && job->score_next == 0)
@@ -246,10 +217,7 @@ void router_blocks_choose(struct gen_handle *job, struct picker_place *place)
     if (job->holder.slot == PICKER_NONE)
         return;
     job->holder.slot = slots[job->holder.slot];
-    limit_s = share == PICKER_SHARE_ALWAYS ? LIMIT_ALWAYS_S : job->holder.computed_s;
-    job->ask_limit_ms = (uint32_t)(1e3 * (limit_s > LIMIT_LEAST_S ? limit_s : LIMIT_LEAST_S));
-    if (job->ask_limit_ms > 1e3 * LIMIT_ALWAYS_S)
-        job->ask_limit_ms = (uint32_t)(1e3 * LIMIT_ALWAYS_S);
+    job->ask_limit_ms = (uint32_t)(1e3 * picker_ask_limit_s(&job->holder, share));
     take_off(choice, place->request.n_tokens, job->holder.tokens);
     metric_add(job->router->m_asks, 1);
 }

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/team.h"
 #include "metrics/metrics.h"
+#include "picker/holder.h"
 #include "worker/messages.h"
 
 struct worker_engine;
@@ -69,12 +70,6 @@ struct worker_disk_opts {
     uint8_t key[32];
 };
 
-enum worker_share { /* picker/holder.h has the same */
-                    WORKER_SHARE_OFF,
-                    WORKER_SHARE_AUTO,
-                    WORKER_SHARE_ALWAYS
-};
-
 struct worker_engine_opts {
     struct engine engine;    /* taken */
     struct team *team;       /* taken; NULL for sim */
@@ -82,7 +77,7 @@ struct worker_engine_opts {
     uint32_t n_blocks;
     uint64_t kv_lifetime_ns;
     struct worker_disk_opts disk;
-    enum worker_share share; /* what is asked of peers by this worker's own knowledge */
+    enum picker_share share; /* what is asked of peers by this worker's own knowledge */
     uint32_t peer_blocks;    /* of theirs known at most */
     uint32_t max_seqs, max_queue, chunk_tokens, draft_tokens;
     uint64_t itl_ns;

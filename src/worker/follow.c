@@ -29,7 +29,7 @@
 
 static bool is_on(const struct worker *worker)
 {
-    return worker->conf_share != WORKER_SHARE_OFF;
+    return worker->conf_share != PICKER_SHARE_OFF;
 }
 
 static uint32_t number_of(const struct worker_peer *peer)

@@ -54,7 +54,7 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     hello->host_id = worker->host_id;
     hello->is_draining = worker->is_draining;
     hello->abilities = abilities_own();
-    if (worker->conf_share == WORKER_SHARE_OFF)
+    if (worker->conf_share == PICKER_SHARE_OFF)
         hello->abilities &= ~(uint64_t)ABILITY_TELLS;
     return &hello->base;
 }

@@ -25,10 +25,8 @@
 #include "worker/disk.h"
 #include "worker/share_priv.h"
 
-#define TURN_BLOCKS    (8 * PICKER_SLICE)
-#define LIMIT_LEAST_S  0.02
-#define LIMIT_ALWAYS_S 10.0
-#define SWEEP_ENTRIES  4096 /* in each report: what a peer had that is gone is swept up in quiet times too */
+#define TURN_BLOCKS   (8 * PICKER_SLICE)
+#define SWEEP_ENTRIES 4096 /* in each report: what a peer had that is gone is swept up in quiet times too */
 
 struct peer_map {
     struct picker_index *index; /* its slots: peers */
@@ -43,9 +41,6 @@ struct peer_map {
 };
 
 _Static_assert(WORKER_MAX_PEERS <= PICKER_MAX_WORKERS, "a slot for each peer");
-_Static_assert((int)WORKER_SHARE_OFF == PICKER_SHARE_OFF && (int)WORKER_SHARE_AUTO == PICKER_SHARE_AUTO &&
-                   (int)WORKER_SHARE_ALWAYS == PICKER_SHARE_ALWAYS,
-               "one list of choices");
 
 /* ---- what is told ---- */
 
@@ -56,39 +51,18 @@ static void drop(struct worker_engine *engine, struct peer_blocks *blocks)
     free(blocks);
 }
 
-/* Of one tier all. */
-static void apply_run(struct picker_index *index, const struct peer_blocks *blocks, uint32_t from, uint32_t n)
-{
-    uint64_t now_ns = clock_now_ns();
-
-    switch ((enum block_tier)blocks->tiers[from]) {
-    case BLOCK_GONE:
-        picker_index_unlearn(index, blocks->peer, blocks->hashes + from, 0, n);
-        return;
-    case BLOCK_IN_MEMORY:
-        picker_index_learn(index, blocks->peer, blocks->hashes + from, n, now_ns);
-        return;
-    case BLOCK_ON_DISK:
-        picker_index_learn_on_disk(index, blocks->peer, blocks->hashes + from, n, now_ns);
-        return;
-    }
-}
-
 /* Returns how many. */
 static uint32_t apply_slice(struct worker_engine *engine, struct peer_blocks *blocks)
 {
     struct picker_index *index = engine->map->index;
     uint32_t n = blocks->n - blocks->at < PICKER_SLICE ? blocks->n - blocks->at : PICKER_SLICE;
-    uint32_t end = blocks->at + n, to;
 
     if (blocks->is_anew)
         picker_index_forget(index, blocks->peer);
     blocks->is_anew = false;
-    for (; blocks->at < end; blocks->at = to) {
-        for (to = blocks->at + 1; to < end && blocks->tiers[to] == blocks->tiers[blocks->at]; to++)
-            ;
-        apply_run(index, blocks, blocks->at, to - blocks->at);
-    }
+    (void)picker_index_apply(index, blocks->peer, blocks->hashes + blocks->at, blocks->tiers + blocks->at, n,
+                             clock_now_ns());
+    blocks->at += n;
     if (blocks->at == blocks->n)
         drop(engine, blocks);
     return n + 1;
@@ -194,9 +168,9 @@ void worker_map_choose(struct worker_engine *engine, const struct map_question *
 {
     struct peer_map *map = engine->map;
     struct picker_request request = {.n_tokens = question->n_tokens};
+    enum picker_share share = engine->opts.share;
     struct picker_world world;
     struct picker_holder found;
-    double limit_s;
 
     if (worker_map_is_empty(engine))
         return;
@@ -204,17 +178,15 @@ void worker_map_choose(struct worker_engine *engine, const struct map_question *
     picker_index_match(map->index, question->hashes, question->n_hashes, clock_now_ns(), &map->found,
                        WORKER_MAX_PEERS);
     world = (struct picker_world){map->rows, gather(engine)};
-    found = picker_find_holder(&world, &request, 0, (enum picker_share)engine->opts.share);
+    found = picker_find_holder(&world, &request, 0, share);
     if (found.slot == PICKER_NONE || (choice->peer != PEER_NONE && found.tokens <= choice->tokens))
         return;
-    limit_s = engine->opts.share == WORKER_SHARE_ALWAYS ? LIMIT_ALWAYS_S : found.computed_s;
-    limit_s = limit_s > LIMIT_LEAST_S ? limit_s : LIMIT_LEAST_S;
-    limit_s = limit_s < LIMIT_ALWAYS_S ? limit_s : LIMIT_ALWAYS_S;
-    *choice = (struct map_choice){.peer = map->peers[found.slot],
-                                  .tokens = found.tokens,
-                                  .is_own = true,
-                                  .has_to_read = found.has_to_read,
-                                  .limit_ns = (uint64_t)(limit_s * (double)NS_PER_S)};
+    *choice =
+        (struct map_choice){.peer = map->peers[found.slot],
+                            .tokens = found.tokens,
+                            .is_own = true,
+                            .has_to_read = found.has_to_read,
+                            .limit_ns = (uint64_t)(picker_ask_limit_s(&found, share) * (double)NS_PER_S)};
 }
 
 void worker_map_asked(struct worker_engine *engine)
@@ -242,7 +214,7 @@ int worker_map_open(struct worker_engine *engine)
     struct peer_map *map;
     int rc;
 
-    if (engine->opts.share == WORKER_SHARE_OFF)
+    if (engine->opts.share == PICKER_SHARE_OFF)
         return 0;
     map = calloc(1, sizeof(*map));
     if (map == NULL)

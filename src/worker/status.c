@@ -50,7 +50,7 @@ static void put_disk(const struct load_report *load, struct buf *out)
 
 static void put_peer_blocks(const struct worker *worker, struct buf *out)
 {
-    if (worker->conf_share == WORKER_SHARE_OFF)
+    if (worker->conf_share == PICKER_SHARE_OFF)
         return;
     buf_printf(out,
                ", \"peer_blocks\": {\"followed\": %u, \"in_memory\": %" PRIu64 ", \"on_disk_only\": %" PRIu64
@@ -122,7 +122,7 @@ static void note_peer_blocks(struct worker *worker, const struct load_report *lo
 {
     struct metric_family *known;
 
-    if (worker->conf_share == WORKER_SHARE_OFF)
+    if (worker->conf_share == PICKER_SHARE_OFF)
         return;
     known = metric_family(worker->metrics, METRIC_GAUGE, "baton_peer_blocks_known",
                           "Blocks that peers are known to have, by the best tier of any.", "tier");

@@ -73,7 +73,7 @@ struct worker { /* one process */
     uint32_t n_routers;
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
-    int conf_share; /* enum worker_share, as it was at the start */
+    int conf_share; /* enum picker_share, as it was at the start */
     struct ev_timer *follow_timer;
     struct metric *m_peer_resyncs;
     uint64_t rdma_failures_told; /* to the metrics */

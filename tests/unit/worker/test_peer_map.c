@@ -136,7 +136,7 @@ static void assert_known(uint64_t in_memory, uint64_t on_disk)
     assert_int_equal(report.peers_on_disk, on_disk);
 }
 
-static int setup_with(enum worker_share share)
+static int setup_with(enum picker_share share)
 {
     struct rng rng;
 
@@ -173,12 +173,12 @@ static int setup_with(enum worker_share share)
 
 static int setup(void **state)
 {
-    return setup_with(WORKER_SHARE_AUTO);
+    return setup_with(PICKER_SHARE_AUTO);
 }
 
 static int setup_off(void **state)
 {
-    return setup_with(WORKER_SHARE_OFF);
+    return setup_with(PICKER_SHARE_OFF);
 }
 
 static int teardown(void **state)

@@ -19,6 +19,9 @@ void kern_tiles_pack(const struct pack *pack);
 void kern_tiles_block(const struct tile_block *block);
 void kern_tiles_give(const struct tile_give *give);
 void kern_tiles_close(void);
+void kern_tiles_quant_block(const struct tile_block *block);
+void kern_tiles_quant_expand(const struct expand *expand);
+void kern_tiles_quant_pack(const struct pack *pack);
 
 bool kern_has_amx_bf16(void)
 {
@@ -116,6 +119,9 @@ const struct kern_dots kern_tiles_amx = {
     .block = kern_tiles_block,
     .give = kern_tiles_give,
     .close = kern_tiles_close,
+    .quant_block = kern_tiles_quant_block,
+    .quant_expand = kern_tiles_quant_expand,
+    .quant_pack = kern_tiles_quant_pack,
     .is_usable = has_tiles,
 };
 

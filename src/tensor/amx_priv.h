@@ -16,7 +16,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-enum { AMX_TILES = 8, AMX_ROWS = 16, AMX_ROW_BYTES = 64, AMX_TILE_BYTES = AMX_ROWS * AMX_ROW_BYTES };
+enum { AMX_TILES = 8, AMX_ROWS = 16, AMX_ROW_BYTES = 64 };
 
 struct amx_shapes { /* as the CPU reads them */
     uint8_t palette, start_row, reserved[14];
@@ -49,5 +49,10 @@ static inline void amx_release(void)
 {
     _tile_release();
 }
+
+/* Shapes the calling thread's tiles for so many tokens, up to 32, and until kern_tiles_close(): up to 16, C 0
+ * to 3, A 4, B 5 to 7; more, C 0 and 1 and A 4 for the first half of them, C 2 and 3 and A 5 for the others,
+ * B 6 and 7. */
+void kern_tiles_shape(uint32_t n_tokens);
 
 #endif

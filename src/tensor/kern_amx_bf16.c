@@ -38,7 +38,7 @@
 
 enum {
     AHEAD_BYTES = 4096,
-    STEP_BYTES = TILES_COLS * PANEL_ROWS * 2, /* of a panel: one B */
+    STEP_BYTES = TILES_B_BYTES,
     FEW_TOKENS = 2,
     LINE = 64,
     AHEAD_COLS = 64,
@@ -56,7 +56,7 @@ float kern_peak_amx_bf16(uint32_t rounds);
 static _Thread_local uint32_t shaped_tokens;
 
 /* Up to 16 tokens: C 0..3, A 4, B 5..7.  More: C 0..3, A 4 and 5, B 6 and 7. */
-static void shape_for(uint32_t n_tokens)
+void kern_tiles_shape(uint32_t n_tokens)
 {
     const uint32_t high = n_tokens > AMX_ROWS ? (n_tokens + 1) / 2 : n_tokens;
     const uint32_t low = n_tokens > AMX_ROWS ? n_tokens / 2 : n_tokens;
@@ -224,7 +224,7 @@ static inline __attribute__((always_inline)) void flat_group(const struct tile *
 
 /* ---- blocks ---- */
 
-enum { C_FLOATS = AMX_ROWS * PANEL_ROWS, MAX_ROW_PANELS = 2 };
+enum { MAX_ROW_PANELS = 2 };
 
 /* Sums of one C go and others take their place.  old NULL: there are none yet; new NULL: begin at zero. */
 static inline __attribute__((always_inline)) void change_sums(int c, float *old, const float *new)
@@ -240,27 +240,27 @@ static inline __attribute__((always_inline)) void change_sums(int c, float *old,
         break;
     case 1:
         if (old != NULL)
-            _tile_stored(1, old + C_FLOATS, AMX_ROW_BYTES);
+            _tile_stored(1, old + TILES_C, AMX_ROW_BYTES);
         if (new == NULL)
             _tile_zero(1);
         else
-            _tile_loadd(1, new + C_FLOATS, AMX_ROW_BYTES);
+            _tile_loadd(1, new + TILES_C, AMX_ROW_BYTES);
         break;
     case 2:
         if (old != NULL)
-            _tile_stored(2, old + (size_t)2 * C_FLOATS, AMX_ROW_BYTES);
+            _tile_stored(2, old + (size_t)2 * TILES_C, AMX_ROW_BYTES);
         if (new == NULL)
             _tile_zero(2);
         else
-            _tile_loadd(2, new + (size_t)2 * C_FLOATS, AMX_ROW_BYTES);
+            _tile_loadd(2, new + (size_t)2 * TILES_C, AMX_ROW_BYTES);
         break;
     default:
         if (old != NULL)
-            _tile_stored(3, old + (size_t)3 * C_FLOATS, AMX_ROW_BYTES);
+            _tile_stored(3, old + (size_t)3 * TILES_C, AMX_ROW_BYTES);
         if (new == NULL)
             _tile_zero(3);
         else
-            _tile_loadd(3, new + (size_t)3 * C_FLOATS, AMX_ROW_BYTES);
+            _tile_loadd(3, new + (size_t)3 * TILES_C, AMX_ROW_BYTES);
     }
 }
 
@@ -326,7 +326,7 @@ static inline __attribute__((always_inline)) void block_tile(const struct tile_b
         change_sums(3, old, new);
         _tile_dpbf16ps(3, 5, 7);
     }
-    ahead_fetch(&ahead, block->panel_bytes, has_two);
+    ahead_fetch(&ahead, block->next_panel_bytes, has_two);
     for (size_t step = 1; step < n_steps; step++) {
         x += x_step;
         w += STEP_BYTES;
@@ -341,7 +341,7 @@ static inline __attribute__((always_inline)) void block_tile(const struct tile_b
         _tile_dpbf16ps(2, 5, 6);
         if (has_two)
             _tile_dpbf16ps(3, 5, 7);
-        ahead_fetch(&ahead, block->panel_bytes, has_two);
+        ahead_fetch(&ahead, block->next_panel_bytes, has_two);
     }
 }
 
@@ -354,16 +354,16 @@ static inline __attribute__((always_inline)) void block_tiles(const struct tile_
         sums = block->sums + (size_t)tile * TILES_SUMS;
     }
     _tile_stored(0, sums, AMX_ROW_BYTES);
-    _tile_stored(2, sums + (size_t)2 * C_FLOATS, AMX_ROW_BYTES);
+    _tile_stored(2, sums + (size_t)2 * TILES_C, AMX_ROW_BYTES);
     if (has_two) {
-        _tile_stored(1, sums + C_FLOATS, AMX_ROW_BYTES);
-        _tile_stored(3, sums + (size_t)3 * C_FLOATS, AMX_ROW_BYTES);
+        _tile_stored(1, sums + TILES_C, AMX_ROW_BYTES);
+        _tile_stored(3, sums + (size_t)3 * TILES_C, AMX_ROW_BYTES);
     }
 }
 
 void kern_tiles_block(const struct tile_block *block)
 {
-    shape_for(block->n_tokens);
+    kern_tiles_shape(block->n_tokens);
     amx_memory_is_written();
     if (block->n_panels == MAX_ROW_PANELS)
         block_tiles(block, true);
@@ -382,11 +382,11 @@ void kern_tiles_give(const struct tile_give *give)
         const uint32_t tile = i / give->n_tokens, t = i % give->n_tokens;
         const float *sums =
             give->sums + (size_t)tile * TILES_SUMS +
-            (t < high ? (size_t)t * PANEL_ROWS : 2 * C_FLOATS + (size_t)(t - high) * PANEL_ROWS);
+            (t < high ? (size_t)t * PANEL_ROWS : 2 * TILES_C + (size_t)(t - high) * PANEL_ROWS);
         float *y = give->y + i * give->y_step;
 
         for (uint32_t p = 0; p < give->n_panels; p++, y += PANEL_ROWS) {
-            const float *from = sums + p / 2 * give->pair_step + (size_t)p % 2 * C_FLOATS;
+            const float *from = sums + p / 2 * give->pair_step + (size_t)p % 2 * TILES_C;
 
             __builtin_prefetch(y + GIVE_AHEAD * give->y_step, 1);
             _mm512_mask_storeu_ps(y, p + 1 < give->n_panels ? 0xffff : last, _mm512_load_ps(from));
@@ -491,7 +491,7 @@ void kern_tiles_tile(const struct tile *tile)
             few_panels(tile, 2);
         return;
     }
-    shape_for(tile->n_tokens);
+    kern_tiles_shape(tile->n_tokens);
     amx_memory_is_written();
     if (tile->n_tokens > AMX_ROWS) {
         for (; p + 2 <= tile->n_panels; p += 2)
@@ -534,7 +534,7 @@ float kern_peak_amx_bf16(uint32_t rounds)
 {
     float sums[AMX_ROWS][PANEL_ROWS];
 
-    shape_for(2 * AMX_ROWS);
+    kern_tiles_shape(2 * AMX_ROWS);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);

@@ -75,6 +75,7 @@ struct pack {
     uint32_t n_tokens; /* of this tile */
     uint32_t from, to; /* for q8: multiples of 32 */
     void *out;         /* of the tile, its column 0 */
+    float *base;       /* the same: [qblk][token], of quant_pack */
 };
 
 struct attn_unit;  /* attn_priv.h */
@@ -142,7 +143,7 @@ struct kern_q8 {
     uint32_t direct_panels;                     /* it takes whole groups of so many */
     void (*pack)(const struct pack *pack);
     kern_peak peak; /* dots of four per lane, so many a round: */
-    uint32_t peak_chains;
+    uint32_t peak_dots;
 };
 
 /* BF16 dots, or tiles: elements are pairs along K, 32 bits wide, in weights as in activations. */
@@ -152,6 +153,10 @@ struct kern_dots {
     void (*block)(const struct tile_block *block); /* BF16 tiles */
     void (*give)(const struct tile_give *give);
     void (*close)(void); /* on each rank at the end of a job that used these; may be NULL */
+    /* BF16 tiles: blocks of quantised weights with a scale per qblk, taken apart (quant_tiles_bytes) */
+    void (*quant_block)(const struct tile_block *block);
+    void (*quant_expand)(const struct expand *expand);
+    void (*quant_pack)(const struct pack *pack);
     bool (*is_usable)(void);
 };
 

@@ -24,6 +24,7 @@
  *
  * Hot path: no allocation, no log, no system call.
  */
+#include "tensor/kern_act_priv.h"
 #include "tensor/kern_quant_priv.h"
 
 INLINED void tile_form(const struct tile_q8 *tile, struct quant_form form)
@@ -55,22 +56,18 @@ void Q8(tile_q8)(const struct tile_q8 *tile)
 
 /* ---- activations ---- */
 
-enum { AT_ONCE = 16 }; /* qblks of a row whose scales are found together */
+enum { PEAK_AGAIN = 8 }; /* dots of each chain in a round of the peak */
 
-struct act_scales {
-    float amax[AT_ONCE];
-    float by[AT_ONCE];       /* 2^-e */
-    uint32_t magic[AT_ONCE]; /* bits of 1.5 * 2^(23+e) */
-    float step[AT_ONCE];     /* 2^e */
-};
-static const uint32_t NAN_BITS = 0x7fc00000;
-
-static float largest(const float *x)
+/* Sixteen quants, and as floats. */
+static inline v16 quantize(const float *x, float by, int8_t quants[16])
 {
-    return v16_top(v16_max(v16_abs(v16_load(x)), v16_abs(v16_load(x + 16))));
+    v16 shifted = act_quantize(x, by);
+
+    v16_store_low8(quants, shifted);
+    return v16_sub(shifted, v16_set1(ACT_MAGIC));
 }
 
-static float float_of(uint32_t bits)
+static inline float float_of(uint32_t bits)
 {
     float value;
 
@@ -78,53 +75,24 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* The least e with amax <= 127 * 2^e, found in the exponent of amax * 129/128 (which is a power of two higher
- * if amax is beyond 127/128 of the next one).  Next to nothing counts as zero; what no model's activations
- * reach becomes NaN. */
-static void find_scales(struct act_scales *scales)
-{
-    for (uint32_t i = 0; i < AT_ONCE; i++) {
-        float amax = scales->amax[i], wider = amax * (129.0f / 128);
-        uint32_t bits, exponent; /* of 2^e, biased */
-
-        memcpy(&bits, &wider, sizeof(bits));
-        exponent = amax < 0x1p-90f ? 127 : (bits >> 23) - 6;
-        bits = (254 - exponent) << 23;
-        bits = amax >= 0x1p-90f && amax < 0x1p90f ? bits : 0;
-        memcpy(&scales->by[i], &bits, sizeof(bits));
-        scales->magic[i] = amax < 0x1p90f ? (exponent + 23) << 23 | 0x400000 : NAN_BITS;
-        bits = amax < 0x1p90f ? exponent << 23 : NAN_BITS;
-        memcpy(&scales->step[i], &bits, sizeof(bits));
-    }
-}
-
-/* Quants of 16 floats, and as floats.  Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low
- * bits. */
-static inline v16 quantize(const float *x, float by, int8_t quants[16])
-{
-    v16 magic = v16_set1(0x1.8p23f);
-    v16 shifted = v16_fma(v16_load(x), v16_set1(by), magic);
-
-    v16_store_low8(quants, shifted);
-    return v16_sub(shifted, magic);
-}
-
 /* What a sub of one token begins with and ends with. */
 INLINED void pack_sub(struct quant_form form, uint32_t magic_bits, float sum, uint32_t shift,
                       int32_t *start_out, float *magic_out)
 {
-    bool is_number = sum >= -4096 && sum <= 4096 && magic_bits != NAN_BITS;
+    bool is_number = sum >= -4096 && sum <= 4096 && magic_bits != ACT_NAN_BITS;
 
     /* NaN and infinity reach every output by way of magic; the cast must not see them. */
-    magic_bits = is_number ? magic_bits - (shift << 23) : NAN_BITS;
+    magic_bits = is_number ? magic_bits - (shift << 23) : ACT_NAN_BITS;
     *start_out = (int32_t)magic_bits - (is_number ? ((int32_t)form.zero << shift) * (int32_t)sum : 0);
     *magic_out = float_of(magic_bits);
 }
 
-/* One qblk of one token, the i-th with these scales; out: of the tile.  parity: of the qblk. */
-INLINED void pack_qblk(struct quant_form form, const float *x, const struct act_scales *scales, uint32_t i,
-                       uint32_t parity, uint8_t *out, uint32_t token, uint32_t n_tokens)
+INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const float *x,
+                       const struct act_scales *scales, uint32_t i, struct act_place place)
 {
+    const uint32_t n_tokens = pack->n_tokens, token = place.token;
+    uint8_t *out =
+        (uint8_t *)pack->out + (size_t)place.qblk * n_tokens * quant_act_bytes(form, Q8_QUANT_BYTES);
     int32_t *start = (int32_t *)(out + (size_t)FOURS * n_tokens * Q8_QUANT_BYTES);
     float *magic = (float *)(start + form.n_subs * n_tokens), *base = magic + form.n_subs * n_tokens;
     int8_t quants[QBLK_WEIGHTS];
@@ -134,8 +102,8 @@ INLINED void pack_qblk(struct quant_form form, const float *x, const struct act_
     if (form.n_subs == 2)
         sums[1] = v16_sum(high);
     for (uint32_t s = 0; s < form.n_subs; s++) {
-        pack_sub(form, scales->magic[i], sums[s], quant_shift(form, parity, s), &start[s * n_tokens + token],
-                 &magic[s * n_tokens + token]);
+        pack_sub(form, scales->magic[i], sums[s], quant_shift(form, place.qblk % 2, s),
+                 &start[s * n_tokens + token], &magic[s * n_tokens + token]);
         if (form.has_min)
             base[s * n_tokens + token] = -scales->step[i] * sums[s];
     }
@@ -145,25 +113,7 @@ INLINED void pack_qblk(struct quant_form form, const float *x, const struct act_
 
 static void pack_q8(const struct pack *pack)
 {
-    const struct quant_form form = quant_form(pack->type);
-    const size_t qblk_bytes = (size_t)pack->n_tokens * quant_act_bytes(form, Q8_QUANT_BYTES);
-
-    for (uint32_t k = pack->from; k < pack->to; k += AT_ONCE * QBLK_WEIGHTS) {
-        uint32_t n = (pack->to - k) / QBLK_WEIGHTS < AT_ONCE ? (pack->to - k) / QBLK_WEIGHTS : AT_ONCE;
-        uint8_t *out = (uint8_t *)pack->out + k / QBLK_WEIGHTS * qblk_bytes;
-
-        for (uint32_t t = 0; t < pack->n_tokens; t++) {
-            const float *x = pack->x + t * pack->x_stride + k;
-            struct act_scales scales = {0};
-
-            for (uint32_t i = 0; i < n; i++)
-                scales.amax[i] = largest(x + (size_t)i * QBLK_WEIGHTS);
-            find_scales(&scales);
-            for (uint32_t i = 0; i < n; i++)
-                pack_qblk(form, x + (size_t)i * QBLK_WEIGHTS, &scales, i, (k / QBLK_WEIGHTS + i) % 2,
-                          out + i * qblk_bytes, t, pack->n_tokens);
-        }
-    }
+    act_pack_each(pack, quant_form(pack->type), pack_qblk);
 }
 
 static float peak_q8(uint32_t rounds)
@@ -175,10 +125,13 @@ static float peak_q8(uint32_t rounds)
 
     for (int i = 0; i < Q8_PEAK_CHAINS; i++)
         sums[i] = q8_start(i);
+    /* At the head of a loop the compiler copies every sum: a round of eight makes that little. */
     for (uint32_t round = 0; round < rounds; round++)
+#pragma GCC unroll 8
+        for (int again = 0; again < PEAK_AGAIN; again++)
 #pragma GCC unroll 12
-        for (int i = 0; i < Q8_PEAK_CHAINS; i++)
-            sums[i] = q8_dot(sums[i], u, x);
+            for (int i = 0; i < Q8_PEAK_CHAINS; i++)
+                sums[i] = q8_dot(sums[i], u, x);
     v16 sum = q8_minus(sums[0], 1.0f);
     for (int i = 1; i < Q8_PEAK_CHAINS; i++)
         sum = v16_add(sum, q8_minus(sums[i], 1.0f));
@@ -195,5 +148,5 @@ const struct kern_q8 Q8(kern_q8) = {
     .direct_panels = Q8_DIRECT_PANELS,
     .pack = pack_q8,
     .peak = peak_q8,
-    .peak_chains = Q8_PEAK_CHAINS,
+    .peak_dots = Q8_PEAK_CHAINS * PEAK_AGAIN,
 };

@@ -138,7 +138,7 @@ static void measure(struct team *team, const struct effort *effort, const struct
         measure_peak(team, effort, kern_tiles_peak(), (double)PEAK_TILES_CHAINS * LANES * TILES_COLS * 2) /
         1e12;
     out->int8_tops = measure_peak(team, effort, table->has_int8_dot ? table->q8->peak : NULL,
-                                  (double)table->q8->peak_chains * LANES * 8) /
+                                  (double)table->q8->peak_dots * LANES * 8) /
                      1e12;
     out->int8_by = "vectors";
 }

@@ -24,11 +24,26 @@ enum {
     SLICE_PAIRS = 256, /* of two panels, two thirds of the first-level cache */
     SLICE_PANELS = 2,
     BLOCK_TILES = TILES_BLOCK_TOKENS / TILES_TOKENS,
+    QUANT_TOKENS = 64,
+    EXPANDED_BYTES = CHUNK_QBLKS * (TILES_B_BYTES + 2 * PANEL_ROWS * 4), /* of a chunk */
 };
 
-/* Nearly equal slices of whole TILES_COLS. */
-uint32_t matmul_block_slice(uint32_t n_k)
+/* Types with a scale per qblk.  Fewer tokens do not make up for taking the weights apart. */
+bool matmul_block_takes(const struct matmul_args *args)
 {
+    const struct kern_dots *tiles = args->weight->table->tiles;
+
+    return args->n >= QUANT_TOKENS && quant_form(args->weight->type).n_subs == 1 && tiles != NULL &&
+           tiles->is_usable();
+}
+
+/* Nearly equal slices of whole TILES_COLS; of quantised weights a chunk. */
+uint32_t matmul_block_slice(const struct product *product)
+{
+    uint32_t n_k = product->n_k;
+
+    if (product->is_q8)
+        return CHUNK_COLS;
     uint32_t n_slices = (n_k + SLICE_PAIRS - 1) / SLICE_PAIRS, step = TILES_COLS / 2;
 
     return ((n_k + n_slices - 1) / n_slices + step - 1) / step * step;
@@ -69,42 +84,78 @@ static float *sums_at(const struct block *block, uint32_t panel, uint32_t tile)
            ((size_t)pair * (block->end_tile - block->first_tile) + tile - block->first_tile) * TILES_SUMS;
 }
 
+/* Where a slice of a panel begins. */
+static const char *slice_of(const struct product *product, uint32_t panel, uint32_t k)
+{
+    const struct weight *weight = product->args->weight;
+    size_t before_bytes = product->is_q8 ? quant_panel_at(quant_form(weight->type), k)
+                                         : (size_t)k * PANEL_ROWS * sizeof(uint32_t);
+
+    return (const char *)weight_panel(weight, panel) + before_bytes;
+}
+
+/* Takes the slice of the call's panels apart. */
+static void expand_slice(const struct product *product, const struct block *block, uint32_t panel,
+                         struct tile_block *call, uint8_t *out)
+{
+    const struct weight *weight = product->args->weight;
+    const uint32_t n_qblks = block->n_k / QBLK_WEIGHTS;
+
+    call->has_min = quant_form(weight->type).has_min;
+    call->w = out;
+    call->panel_bytes = n_qblks * quant_tiles_bytes(call->has_min);
+    for (uint32_t p = 0; p < call->n_panels; p++)
+        weight->table->tiles->quant_expand(
+            &(struct expand){.type = weight->type,
+                             .chunk = (const uint8_t *)slice_of(product, panel + p, block->k),
+                             .lookup = weight->lookup,
+                             .n_qblks = n_qblks,
+                             .out = out + p * call->panel_bytes});
+}
+
 /* Meanwhile the slice of the next two panels is fetched, and a share of the activations of the next slice. */
 static void run_pair(const struct product *product, const struct block *block, uint32_t panel)
 {
-    const struct weight *weight = product->args->weight;
+    const struct kern_dots *tiles = product->args->weight->table->tiles;
+    _Alignas(64) uint8_t expanded[SLICE_PANELS * EXPANDED_BYTES];
     uint32_t n_tiles = block->end_tile - block->first_tile, left = block->to - panel;
     uint32_t n_pairs = (block->to - block->from + SLICE_PANELS - 1) / SLICE_PANELS;
     uint32_t end_k = block->k + block->n_k, next_k = end_k < product->n_k ? end_k : 0;
     bool is_last = left <= SLICE_PANELS;
     uint32_t begin = next_k == 0 && block->to < product->n_panels ? block->to : block->from; /* of a slice */
-    size_t pair_bytes = PANEL_ROWS * sizeof(uint32_t), panel_bytes = weight_panel_bytes(weight);
     struct token_tile first = tile_at(product, block->first_tile),
                       last = tile_at(product, block->end_tile - 1);
     size_t x_bytes = (last.first + last.n - first.first) * packed_bytes(product, block->n_k);
+    const char *w = slice_of(product, panel, block->k);
+    const char *next_w =
+        is_last ? slice_of(product, begin, next_k) : slice_of(product, panel + SLICE_PANELS, block->k);
     const char *next_x = packed_at(product, first, next_k);
-    const char *next_w = (const char *)weight_panel(weight, is_last ? begin : panel + SLICE_PANELS) +
-                         (is_last ? next_k : block->k) * pair_bytes;
     struct tile_block call = {
-        .w = (const char *)weight_panel(weight, panel) + block->k * pair_bytes,
-        .panel_bytes = panel_bytes,
+        .w = w,
+        .panel_bytes = weight_panel_bytes(product->args->weight),
         .n_k = block->n_k,
         .n_panels = left < SLICE_PANELS ? left : SLICE_PANELS,
         .is_first = block->k == 0,
-        .next_w_bytes = block->n_k * pair_bytes / n_tiles,
+        .next_panel_bytes = weight_panel_bytes(product->args->weight),
+        .next_w_bytes = (size_t)(slice_of(product, panel, end_k) - w) / n_tiles,
         .next_x_bytes = next_k == block->k ? 0 : x_bytes / n_pairs / n_tiles,
     };
 
+    if (product->is_q8)
+        expand_slice(product, block, panel, &call, expanded);
     for (uint32_t tile = block->first_tile; tile < block->end_tile; tile += call.n_tiles) {
         uint32_t done = tile - block->first_tile;
+        struct token_tile tokens = tile_at(product, tile);
 
-        call.x = packed_at(product, tile_at(product, tile), block->k);
+        call.x = packed_at(product, tokens, block->k);
+        call.base = bases_at(product, tokens, block->k);
+        call.base_step = tokens.n * (size_t)(product->n_k / QBLK_WEIGHTS);
         call.sums = sums_at(block, panel, tile);
-        call.n_tokens = tile_at(product, tile).n;
+        call.n_tokens = tokens.n;
         call.n_tiles = equal_tiles(product, tile, block->end_tile);
         call.next_w = next_w + done * call.next_w_bytes;
         call.next_x = next_x + ((panel - block->from) / SLICE_PANELS * n_tiles + done) * call.next_x_bytes;
-        dots_of(weight)->block(&call);
+        (product->is_q8 ? tiles->quant_block : tiles->block)(&call);
     }
 }
 
@@ -118,17 +169,16 @@ static void give_sums(const struct product *product, const struct block *block)
         struct token_tile tokens = tile_at(product, tile);
 
         n_tiles = equal_tiles(product, tile, block->end_tile);
-        dots_of(args->weight)
-            ->give(&(struct tile_give){
-                .sums = sums_at(block, block->from, tile),
-                .pair_step = (size_t)(block->end_tile - block->first_tile) * TILES_SUMS,
-                .n_panels = n_panels,
-                .n_tokens = tokens.n,
-                .n_tiles = n_tiles,
-                .n_rows = left < n_panels * PANEL_ROWS ? left : n_panels * PANEL_ROWS,
-                .y = args->y + tokens.first * args->y_stride + row,
-                .y_step = args->y_stride,
-            });
+        args->weight->table->tiles->give(&(struct tile_give){
+            .sums = sums_at(block, block->from, tile),
+            .pair_step = (size_t)(block->end_tile - block->first_tile) * TILES_SUMS,
+            .n_panels = n_panels,
+            .n_tokens = tokens.n,
+            .n_tiles = n_tiles,
+            .n_rows = left < n_panels * PANEL_ROWS ? left : n_panels * PANEL_ROWS,
+            .y = args->y + tokens.first * args->y_stride + row,
+            .y_step = args->y_stride,
+        });
     }
 }
 

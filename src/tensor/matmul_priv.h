@@ -4,6 +4,7 @@
 #define TENSOR_MATMUL_PRIV_H
 
 #include "tensor/kern_priv.h"
+#include "tensor/quant_priv.h"
 #include "tensor/weight_priv.h"
 #include "tensor/work_priv.h"
 
@@ -34,14 +35,15 @@ struct product {
     size_t qblk_bytes;      /* of q8's packed activations, per token */
     uint32_t n_k;           /* elements along K: columns, or pairs of them */
     uint32_t element_cols;  /* 1 or 2 */
-    uint32_t slice_k;       /* elements; q8 takes all at once */
+    float *bases;           /* of quantised weights in blocks: [tile][qblk][token] */
+    uint32_t slice_k;       /* elements; q8 takes all at once, but in blocks */
     uint32_t element_bytes; /* of plain types */
     uint32_t n_tiles;
     uint32_t n_panels;
     uint32_t unit_panels;
     uint32_t slice_panels; /* that a tile function takes at once */
     bool is_direct;        /* few tiles: weights are used as they are */
-    bool has_blocks;       /* BF16 tiles by instruction, many tokens */
+    bool has_blocks;       /* BF16 tiles by instruction, many tokens; of quantised weights too */
 };
 
 struct token_tile {
@@ -79,12 +81,21 @@ static inline const void *packed_at(const struct product *product, struct token_
            tokens.first * packed_bytes(product, slice) + tokens.n * packed_bytes(product, within);
 }
 
+/* The same of what is packed apart of a tile's activations. */
+static inline float *bases_at(const struct product *product, struct token_tile tokens, uint32_t k)
+{
+    return product->bases + tokens.first * (size_t)(product->n_k / QBLK_WEIGHTS) +
+           tokens.n * (size_t)(k / QBLK_WEIGHTS);
+}
+
 /* ---- blocks of BF16 tiles (matmul_block.c) ---- */
 
+/* A product with so many tokens of quantised weights goes by blocks. */
+bool matmul_block_takes(const struct matmul_args *args);
 /* Floats of scratch for each rank. */
 size_t matmul_block_sums(uint32_t max_tokens);
-/* Pairs along K that a slice holds. */
-uint32_t matmul_block_slice(uint32_t n_k);
+/* Elements along K that a slice holds. */
+uint32_t matmul_block_slice(const struct product *product);
 /* Panels [from, to), at most MAX_UNIT_PANELS, for the tiles [first_tile, end_tile), of at most
  * TILES_BLOCK_TOKENS tokens.  On any rank; sums: its own. */
 void matmul_block(const struct product *product, float *sums, struct panel_range panels, uint32_t first_tile,

@@ -8,7 +8,7 @@
  * products have 15 bits, 32 of them 20, so that every sum that a tile makes on its way is exact as well, in
  * whatever order: C is what kern_q8.c has before it multiplies by the scale.  What is left for vectors is
  *
- *     y = fma(C, scale, y),  then  fma(-2^e * sum of q, min, y)
+ *     sum = fma(C, scale, sum),  then  fma(-2^e * sum of q, min, sum)
  *
  * which is one operation where bytes take ten (eight dots, a subtraction, this).  The whole depth of a tile
  * is used; a scale per 16 columns (Q2_K, Q3_K, Q6_K) would use half of it, so those types go by bytes.
@@ -135,7 +135,7 @@ INLINED void load_b(const struct walk *walk, const struct turn *turn, uint32_t s
 }
 
 /* A step's loads; the rest of the one before: its products, stores of C 1 and 3; of the one before that: C 0
- * and 2; and two C into y.  NULL: there is none.  The tiles' numbers are the order's. */
+ * and 2; and two C to the sums.  NULL: there is none.  The tiles' numbers are the order's. */
 INLINED void do_step(const struct walk *walk, const struct turn *load, const struct turn *product,
                      const struct turn *store, const struct turn *add, uint32_t step, bool has_min)
 {

@@ -9,7 +9,7 @@
  * is; a glance is three shorter runs.
  *
  * Peaks are those of the instructions that the kernels of a table use; the integer peak is that of vectors,
- * AMX would do more.
+ * also where quantised prompts go by BF16 tiles (kern_amx_quant.c).
  */
 #include <stdlib.h>
 

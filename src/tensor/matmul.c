@@ -18,8 +18,8 @@
  *       for slices of K
  *         for a few panels:  convert;  for tiles of tokens:  tile += x slice . panels
  *
- * BF16 tiles do so in kern_tiles_block(), which takes all tiles of tokens at once; their sums rest in
- * scratch, side by side, and are given to y after the last slice.
+ * BF16 tiles do so in matmul_block.c, for most quantised types too: kernels take all tiles of tokens at once,
+ * and sums rest in scratch, side by side, until they are given to y after the last slice.
  *
  * Whatever the order of these loops, each output sees its products along K from first to last.
  *

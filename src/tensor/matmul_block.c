@@ -13,6 +13,9 @@
  *
  * Slices change no bit: an output rests between them as the F32 number that it is in the tile.
  *
+ * Quantised weights with a scale per qblk go the same way (kern_amx_quant.c); a slice is then a chunk of 256
+ * columns, and two panels of it are taken apart right before the tiles of tokens pass.
+ *
  * Hot path: no allocation, no log, no system call.
  */
 #include "tensor/matmul_priv.h"

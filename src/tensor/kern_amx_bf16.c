@@ -38,7 +38,6 @@
 
 enum {
     AHEAD_BYTES = 4096,
-    STEP_BYTES = TILES_B_BYTES,
     FEW_TOKENS = 2,
     LINE = 64,
     AHEAD_COLS = 64,
@@ -55,7 +54,6 @@ float kern_peak_amx_bf16(uint32_t rounds);
 /* What this thread's tiles are shaped for; 0: it has none. */
 static _Thread_local uint32_t shaped_tokens;
 
-/* Up to 16 tokens: C 0..3, A 4, B 5..7.  More: C 0..3, A 4 and 5, B 6 and 7. */
 void kern_tiles_shape(uint32_t n_tokens)
 {
     const uint32_t high = n_tokens > AMX_ROWS ? (n_tokens + 1) / 2 : n_tokens;
@@ -116,7 +114,7 @@ static inline __attribute__((always_inline)) struct walk walk_begin(const struct
  * beginning of the panel that has its place in the next group. */
 static inline const char *ahead_of(const struct walk *walk, size_t step, uint32_t n_panels)
 {
-    size_t len_bytes = walk->n_steps * STEP_BYTES, to = step * STEP_BYTES + AHEAD_BYTES;
+    size_t len_bytes = walk->n_steps * TILES_B_BYTES, to = step * TILES_B_BYTES + AHEAD_BYTES;
 
     return walk->w + (to < len_bytes ? to : to - len_bytes + n_panels * walk->panel_bytes);
 }
@@ -128,7 +126,7 @@ static inline __attribute__((always_inline)) void walk_fetch(const struct walk *
 
     for (uint32_t p = 0; p < n_panels; p++)
 #pragma GCC unroll 16
-        for (int i = 0; i < STEP_BYTES; i += LINE)
+        for (int i = 0; i < TILES_B_BYTES; i += LINE)
             __builtin_prefetch(ahead + p * walk->panel_bytes + i, 0, 3);
 }
 
@@ -153,7 +151,7 @@ static inline __attribute__((always_inline)) void tall_group(const struct tile *
         }
     }
     for (size_t step = 0; step < walk.n_steps; step++) {
-        const char *x = walk.x + step * x_step, *w = walk.w + step * STEP_BYTES;
+        const char *x = walk.x + step * x_step, *w = walk.w + step * TILES_B_BYTES;
 
         _tile_loadd(6, w, AMX_ROW_BYTES);
         _tile_loadd(4, x, AMX_ROW_BYTES);
@@ -196,7 +194,7 @@ static inline __attribute__((always_inline)) void flat_group(const struct tile *
         }
     }
     for (size_t step = 0; step < walk.n_steps; step++) {
-        const char *w = walk.w + step * STEP_BYTES;
+        const char *w = walk.w + step * TILES_B_BYTES;
 
         _tile_loadd(4, walk.x + step * x_step, AMX_ROW_BYTES);
         walk_fetch(&walk, step, n_panels);
@@ -329,7 +327,7 @@ static inline __attribute__((always_inline)) void block_tile(const struct tile_b
     ahead_fetch(&ahead, block->next_panel_bytes, has_two);
     for (size_t step = 1; step < n_steps; step++) {
         x += x_step;
-        w += STEP_BYTES;
+        w += TILES_B_BYTES;
         _tile_stream_loadd(4, x, AMX_ROW_BYTES);
         _tile_loadd(6, w, AMX_ROW_BYTES);
         _tile_dpbf16ps(0, 4, 6);

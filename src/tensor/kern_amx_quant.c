@@ -75,34 +75,28 @@ INLINED v16 add_dots(const struct lanes *lanes, const float *dots, uint32_t row,
     return has_min ? v16_fma(v16_set1(lanes->base[row]), lanes->min, sum) : sum;
 }
 
-/* A turn's C to the sums: a full one, or any. */
-INLINED void add_full(const struct walk *walk, const struct turn *turn, uint32_t c, bool has_min)
+/* A turn's C to the sums; n and has_second are constants for full ones. */
+INLINED void add_rows(const struct walk *walk, const struct turn *turn, uint32_t c, uint32_t n,
+                      bool has_second, bool has_min)
 {
     const struct lanes first = lanes_of(walk, turn, c, 0, has_min);
     const struct lanes second = lanes_of(walk, turn, c, 1, has_min);
     float *at = turn->sums + c * TILES_C;
 
 #pragma GCC unroll 16
-    for (uint32_t t = 0; t < AMX_ROWS; t++, at += PANEL_ROWS) {
-        v16 sum = add_dots(&first, turn->dots[0][c][t], t, has_min, v16_load(at));
-
-        v16_store(at, add_dots(&second, turn->dots[1][c][t], t, has_min, sum));
-    }
-}
-
-static void add_some(const struct walk *walk, const struct turn *turn, uint32_t c, uint32_t n, bool has_min)
-{
-    const struct lanes first = lanes_of(walk, turn, c, 0, has_min);
-    const struct lanes second = lanes_of(walk, turn, c, 1, has_min);
-    float *at = turn->sums + c * TILES_C;
-
     for (uint32_t t = 0; t < n; t++, at += PANEL_ROWS) {
         v16 sum = add_dots(&first, turn->dots[0][c][t], t, has_min, v16_load(at));
 
-        if (turn->has_second)
+        if (has_second)
             sum = add_dots(&second, turn->dots[1][c][t], t, has_min, sum);
         v16_store(at, sum);
     }
+}
+
+static __attribute__((noinline)) void add_some(const struct walk *walk, const struct turn *turn, uint32_t c,
+                                               uint32_t n, bool has_min)
+{
+    add_rows(walk, turn, c, n, turn->has_second, has_min);
 }
 
 INLINED void add_turn(const struct walk *walk, const struct turn *turn, uint32_t c, bool has_min)
@@ -110,7 +104,7 @@ INLINED void add_turn(const struct walk *walk, const struct turn *turn, uint32_t
     const uint32_t n = c < 2 ? walk->high : walk->n_tokens - walk->high;
 
     if (n == AMX_ROWS && turn->has_second)
-        add_full(walk, turn, c, has_min);
+        add_rows(walk, turn, c, AMX_ROWS, true, has_min);
     else
         add_some(walk, turn, c, n, has_min);
 }
@@ -192,7 +186,8 @@ static void edge_turn(const struct walk *walk, const struct turn *now, const str
 
 /* ---- blocks ---- */
 
-/* What each turn fetches, a few lines of each: weights and activations that come next. */
+/* What each turn, counted from the block's first, fetches of what comes next: a few lines of weights and
+ * activations.  n_turns: of a tile of tokens. */
 INLINED void fetch_next(const struct tile_block *block, uint32_t turn, uint32_t n_turns)
 {
     const char *w = block->next_w + turn * block->next_w_bytes / n_turns;

@@ -78,7 +78,7 @@ static void pack_tile(const struct product *product, struct token_tile tokens, u
         .to = to,
         .out = (char *)product->scratch +
                ((const char *)packed_at(product, tokens, k) - (const char *)product->scratch - before_bytes),
-        .base = bases_at(product, tokens, 0),
+        .base = product->bases != NULL ? bases_at(product, tokens, 0) : NULL,
     });
 }
 
@@ -441,33 +441,43 @@ static uint32_t n_elements(const struct weight *weight)
     return weight->is_paired ? cols / 2 : cols;
 }
 
+/* Quantised weights by BF16 tiles rather than by dots of bytes. */
+static void quants_by_tiles(struct product *product)
+{
+    const struct kern_dots *tiles = product->table->tiles;
+    const uint32_t n = product->args->n;
+
+    product->pack = tiles->quant_pack;
+    product->close = tiles->close;
+    product->qblk_bytes = (size_t)QBLK_WEIGHTS * 2; /* BF16 */
+    product->bases = product->scratch->x + n * packed_bytes(product, product->n_k) / sizeof(float);
+    product->n_tiles = (n + TILES_TOKENS - 1) / TILES_TOKENS;
+    product->is_direct = false;
+    product->has_blocks = true;
+}
+
 void matmul(struct team *team, const struct matmul_args *args)
 {
     const struct weight *weight = args->weight;
     const struct kern_q8 *q8 = weight->table->q8;
     bool is_q8 = weight_is_quant(weight->type);
     bool is_tiles = weight->is_tiles && weight->is_paired;
-    bool is_quant_block = is_q8 && matmul_block_takes(args);
-    uint32_t tile_tokens = is_quant_block || is_tiles ? (uint32_t)TILES_TOKENS
-                           : is_q8                    ? q8->tile_tokens
-                                                      : weight->table->vec->tile_tokens;
+    uint32_t tile_tokens = is_q8      ? q8->tile_tokens
+                           : is_tiles ? (uint32_t)TILES_TOKENS
+                                      : weight->table->vec->tile_tokens;
     struct product product = {
         .args = args,
         .table = weight->table,
         .team = team,
         .scratch = args->scratch,
         .is_q8 = is_q8,
-        .pack = is_quant_block      ? weight->table->tiles->quant_pack
-                : is_q8             ? q8->pack
+        .pack = is_q8               ? q8->pack
                 : weight->is_paired ? dots_of(weight)->pack
                 : weight->is_tiles  ? weight->table->vec->pack_slices
                 : weight->is_dots   ? weight->table->vec->pack_swapped
                                     : weight->table->vec->pack_f32,
-        .close = is_quant_block                ? weight->table->tiles->close
-                 : !is_q8 && weight->is_paired ? dots_of(weight)->close
-                                               : NULL,
-        .qblk_bytes = is_quant_block ? (uint32_t)QBLK_WEIGHTS * 2 /* BF16 */
-                                     : quant_act_bytes(quant_form(weight->type), q8->quant_bytes),
+        .close = !is_q8 && weight->is_paired ? dots_of(weight)->close : NULL,
+        .qblk_bytes = quant_act_bytes(quant_form(weight->type), q8->quant_bytes),
         .n_k = n_elements(weight),
         .element_cols = weight->is_paired ? 2 : 1,
         .slice_k = is_q8      ? weight->cols
@@ -483,19 +493,18 @@ void matmul(struct team *team, const struct matmul_args *args)
     if (args->n == 0 || weight->rows == 0)
         return;
     ASSERT((uintptr_t)args->scratch % 64 == 0);
-    product.is_direct = is_quant_block ? false
-                        : is_q8 ? product.n_tiles <= direct_tiles(weight->table, quant_form(weight->type)) &&
-                                      q8->direct != NULL
-                                : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
-    product.has_blocks =
-        is_quant_block || (is_tiles && product.n_tiles > 1 && args->n / product.n_tiles > TILES_TOKENS / 2);
+    product.is_direct =
+        is_q8 ? product.n_tiles <= direct_tiles(weight->table, quant_form(weight->type)) && q8->direct != NULL
+              : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
+    product.has_blocks = is_tiles && product.n_tiles > 1 && args->n / product.n_tiles > TILES_TOKENS / 2;
+    if (matmul_block_takes(args))
+        quants_by_tiles(&product);
     if (product.has_blocks)
         product.slice_k = matmul_block_slice(&product);
     product.unit_panels =
         product.is_direct && product.n_tiles == 1
             ? direct_unit_panels(weight, team_size(team))
             : unit_panels(product.n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
-    product.bases = product.scratch->x + args->n * packed_bytes(&product, product.n_k) / sizeof(float);
     /* One row of floats is packed already. */
     product.x = !is_q8 && !weight->is_dots && args->n == 1 ? args->x : product.scratch->x;
     work_init(&product.scratch->work, (product.n_panels + product.unit_panels - 1) / product.unit_panels,

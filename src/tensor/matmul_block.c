@@ -151,8 +151,10 @@ static void run_pair(const struct product *product, const struct block *block, u
         struct token_tile tokens = tile_at(product, tile);
 
         call.x = packed_at(product, tokens, block->k);
-        call.base = bases_at(product, tokens, block->k);
-        call.base_step = tokens.n * (size_t)(product->n_k / QBLK_WEIGHTS);
+        if (product->is_q8) {
+            call.base = bases_at(product, tokens, block->k);
+            call.base_step = tokens.n * (size_t)(product->n_k / QBLK_WEIGHTS);
+        }
         call.sums = sums_at(block, panel, tile);
         call.n_tokens = tokens.n;
         call.n_tiles = equal_tiles(product, tile, block->end_tile);

@@ -35,7 +35,7 @@ struct product {
     size_t qblk_bytes;      /* of q8's packed activations, per token */
     uint32_t n_k;           /* elements along K: columns, or pairs of them */
     uint32_t element_cols;  /* 1 or 2 */
-    float *bases;           /* of quantised weights in blocks: [tile][qblk][token] */
+    float *bases;           /* quantised weights in blocks: [tile][qblk][token]; else NULL */
     uint32_t slice_k;       /* elements; q8 takes all at once, but in blocks */
     uint32_t element_bytes; /* of plain types */
     uint32_t n_tiles;
@@ -90,7 +90,7 @@ static inline float *bases_at(const struct product *product, struct token_tile t
 
 /* ---- blocks of BF16 tiles (matmul_block.c) ---- */
 
-/* A product with so many tokens of quantised weights goes by blocks. */
+/* Quantised weights, and so many tokens of them that they go by blocks. */
 bool matmul_block_takes(const struct matmul_args *args);
 /* Floats of scratch for each rank. */
 size_t matmul_block_sums(uint32_t max_tokens);

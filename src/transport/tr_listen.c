@@ -253,11 +253,13 @@ int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault)
 
     if (err != 0)
         return err;
+    if (is_left_over(&un) && unlink(path) != 0) /* another user's */
+        return fault_set(fault, E_IO,
+                         "cannot listen on %s: the socket that was left there cannot be removed: %s", path,
+                         strerror(errno));
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return fault_set(fault, E_IO, "no socket: %s", strerror(errno));
-    if (is_left_over(&un))
-        unlink(path);
     if (bind(fd, (struct sockaddr *)&un, sizeof(un)) != 0 || chmod(path, 0666) != 0 ||
         listen(fd, BACKLOG) != 0) {
         err = fault_set(fault, E_IO, "cannot listen on %s: %s", path, strerror(errno));

@@ -186,6 +186,7 @@ static void peer_end(struct peer *peer, int with_signal)
     close(peer->tell);
     assert_int_equal(waitpid(peer->pid, &status, 0), peer->pid);
     close(peer->hear);
+    worker_clean_after(peer->pid);
     if (with_signal == 0)
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
@@ -243,8 +244,6 @@ static void a_killed_receiver_may_come_back(void **state)
     push_usual(sender, 1, address, TICKET, N_LAYERS / 2);
     assert_true(worker_wait(sender, TR_PUSH_SENT, 1, LIMIT_MS, NULL));
     peer_end(&peer, SIGKILL);
-    if (kind_now->kind == TR_SHM)
-        unlink(address);
     push_layers(sender, 1, N_LAYERS / 2, N_LAYERS);
     assert_true(worker_wait(sender, TR_PUSH_FAILED, 1, LIMIT_MS, NULL));
     stop(sender, 1);

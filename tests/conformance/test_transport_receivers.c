@@ -29,7 +29,7 @@ static const struct worker_opts opts = {.geometry = {.n_layers = 2, .n_blocks = 
                                         .io_timeout_ns = 300 * NS_PER_MS};
 static const struct raw_lies honest;
 
-static int listen_raw(char address[128])
+static int listen_raw(const char *folder, char address[128])
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -37,8 +37,7 @@ static int listen_raw(char address[128])
     int fd = socket(kind_now->kind == TR_SHM ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (kind_now->kind == TR_SHM) {
-        snprintf(un.sun_path, sizeof(un.sun_path), "/tmp/baton-test-raw-%d", (int)getpid());
-        unlink(un.sun_path);
+        snprintf(un.sun_path, sizeof(un.sun_path), "%s/raw", folder);
         assert_int_equal(bind(fd, (struct sockaddr *)&un, sizeof(un)), 0);
         strcpy(address, un.sun_path);
     } else {
@@ -66,7 +65,7 @@ static void start_victim(struct victim *victim, size_t piece_bytes)
     one.tcp_connections = 1;
     one.geometry.piece_bytes = piece_bytes;
     victim->worker = worker_new(&one);
-    victim->listen_fd = listen_raw(victim->address);
+    victim->listen_fd = listen_raw(victim->worker->folder, victim->address);
     assert_int_equal(tr_start_push(victim->worker->node, 1, &target, 16), 0);
     assert_int_equal(tr_push(victim->worker->node, 1, 0, 0, blocks, 8), 0);
     assert_int_equal(tr_push(victim->worker->node, 1, 1, 0, blocks, 8), 0);

@@ -7,16 +7,21 @@
 #include "base/err.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/* Of a worker's socket: of its own, as a process that is gone may have had the same number and left some. */
+#define FOLDER "/tmp/baton-test-tr-%d-"
 
 const struct kind_case kind_cases[] = {
     {"shm", TR_SHM, false},
@@ -122,7 +127,11 @@ struct worker *worker_new(const struct worker_opts *opts)
                                      true, false, "test-arena", &worker->arena),
                      0);
     snprintf(name, sizeof(name), "worker-%u", n_made);
-    snprintf(path, sizeof(path), "/tmp/baton-test-tr-%d-%u", (int)getpid(), n_made++);
+    n_made++;
+    snprintf(worker->folder, sizeof(worker->folder), FOLDER "XXXXXX", (int)getpid());
+    assert_ptr_equal(mkdtemp(worker->folder), worker->folder);
+    assert_int_equal(chmod(worker->folder, 0755), 0); /* other users may send */
+    snprintf(path, sizeof(path), "%s/socket", worker->folder);
     tr.arena = worker->arena;
     memcpy(tr.auth_key, world_key, sizeof(tr.auth_key));
     if (opts->key != 0)
@@ -149,10 +158,27 @@ void worker_stop(struct worker *worker)
 void worker_free(struct worker *worker)
 {
     worker_stop(worker);
+    rmdir(worker->folder);
     mem_region_close(&worker->arena);
     pthread_mutex_destroy(&worker->lock);
     pthread_cond_destroy(&worker->changed);
     free(worker);
+}
+
+void worker_clean_after(pid_t pid)
+{
+    char pattern[64];
+    glob_t found;
+
+    snprintf(pattern, sizeof(pattern), FOLDER "*/socket", (int)pid);
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        unlink(found.gl_pathv[i]);
+        *strrchr(found.gl_pathv[i], '/') = '\0';
+        rmdir(found.gl_pathv[i]);
+    }
+    globfree(&found);
 }
 
 const char *worker_address(const struct worker *worker)

@@ -5,6 +5,7 @@
 #define TESTS_TR_WORLD_H
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "net/tls.h"
 #include "transport/transport.h"
@@ -33,6 +34,7 @@ int world_run(const struct kind_case *kinds, unsigned n_kinds, int (*run_all)(vo
 struct worker {
     struct tr_node *node;
     struct mem_region arena;
+    char folder[40]; /* of its socket */
     struct tr_geometry geometry;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -57,6 +59,7 @@ struct tls_context *world_tls(void);
 struct worker *worker_new(const struct worker_opts *opts);
 void worker_stop(struct worker *worker); /* the node is gone, arena and events stay */
 void worker_free(struct worker *worker);
+void worker_clean_after(pid_t pid);                      /* removes what a killed process with workers left */
 const char *worker_address(const struct worker *worker); /* for kind_now */
 
 /* The first event of this kind and id; false when none came within the time. */

@@ -23,7 +23,9 @@ void rig_init(struct rig *rig, const char *name)
     const char *tmp = getenv("TMPDIR");
 
     *rig = (struct rig){.arena = calloc(RIG_BLOCKS * RIG_LAYERS, RIG_PIECE)};
-    snprintf(rig->path, sizeof(rig->path), "%s/baton-tier-%s-%d", tmp ? tmp : "/tmp", name, (int)getpid());
+    snprintf(rig->path, sizeof(rig->path), "%s/baton-tier-%s-XXXXXX", tmp ? tmp : "/tmp", name);
+    assert_ptr_equal(mkdtemp(rig->path), rig->path); /* a name that is free; the tier makes the folder */
+    assert_int_equal(rmdir(rig->path), 0);
     rig->opts = (struct kv_tier_opts){.path = rig->path,
                                       .size_bytes = 1 << 20,
                                       .n_readers = 2,

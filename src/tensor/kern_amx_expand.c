@@ -28,15 +28,6 @@ INLINED __m512i table_of(uint32_t zero)
     return _mm512_load_si512(numbers);
 }
 
-/* Bytes 2 * pair and 2 * pair + 1 of each lane's four, as words. */
-INLINED __m512i words_of(__m512i fours, int pair)
-{
-    const int low = 2 * pair, each = (int)(0x80008000u | (uint32_t)low | (uint32_t)(low + 1) << 16);
-    const __m128i places = _mm_setr_epi32(each, each + 0x00040004, each + 0x00080008, each + 0x000c000c);
-
-    return _mm512_shuffle_epi8(fours, _mm512_broadcast_i32x4(places));
-}
-
 /* A byte of each lane's four as a float, less zero. */
 INLINED __m512i float_of_byte(__m512i fours, unsigned right, uint32_t zero)
 {
@@ -51,8 +42,8 @@ INLINED __m512i float_of_byte(__m512i fours, unsigned right, uint32_t zero)
 /* The pair of columns as BF16: the upper halves of two floats. */
 INLINED __m512i pair_of_bytes(__m512i fours, int pair, uint32_t zero)
 {
-    __m512i first = float_of_byte(fours, 16 * (unsigned)pair, zero);
-    __m512i second = float_of_byte(fours, 16 * (unsigned)pair + 8, zero);
+    __m512i first = float_of_byte(fours, 8 * (unsigned)pair, zero);
+    __m512i second = float_of_byte(fours, 8 * (unsigned)pair + 16, zero);
 
     return _mm512_or_si512(_mm512_srli_epi32(first, 16), second);
 }
@@ -75,7 +66,7 @@ INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, stru
             __m512i numbers;
 
             if (is_field)
-                numbers = _mm512_permutexvar_epi16(_mm512_srli_epi16(words_of(u, pair), shift), table);
+                numbers = _mm512_permutexvar_epi16(_mm512_srli_epi16(u, shift + 8 * (unsigned)pair), table);
             else
                 numbers = pair_of_bytes(u, pair, form.zero);
             _mm512_store_si512(out + (2 * four + (uint32_t)pair) * AMX_ROW_BYTES, numbers);

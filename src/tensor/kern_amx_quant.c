@@ -15,6 +15,8 @@
  *
  *     activations packed   [qblk][token][32] BF16: q * 2^e        base  [qblk][token]: -2^e * sum of q
  *
+ * with each four columns as 0, 2, 1, 3 (tile_block_priv.h says why).
+ *
  * Two tiles of tokens by two panels go together: four C, two A, two B.  A step is 32 columns, four products;
  * a turn is two steps.  C comes by way of the first-level cache, and vectors add the two steps of a turn at
  * once, one or two turns behind the tiles, across the border from tokens to tokens too.
@@ -190,8 +192,10 @@ static void edge_turn(const struct walk *walk, const struct turn *now, const str
  * activations.  n_turns: of a tile of tokens. */
 INLINED void fetch_next(const struct tile_block *block, uint32_t turn, uint32_t n_turns)
 {
-    const char *w = block->next_w + turn * block->next_w_bytes / n_turns;
-    const char *w_end = block->next_w + (turn + 1) * block->next_w_bytes / n_turns;
+    const uint32_t each = block->n_tiles * n_turns, pair = turn / each, within = turn % each;
+    const char *panels = block->next_w + 2 * pair * block->next_panel_bytes;
+    const char *w = panels + within * block->next_w_bytes / n_turns;
+    const char *w_end = panels + (within + 1) * block->next_w_bytes / n_turns;
     const char *x = block->next_x + turn * block->next_x_bytes / n_turns;
     const char *x_end = block->next_x + (turn + 1) * block->next_x_bytes / n_turns;
 
@@ -203,19 +207,20 @@ INLINED void fetch_next(const struct tile_block *block, uint32_t turn, uint32_t 
         __builtin_prefetch(x, 0, 2);
 }
 
-/* Of a tile of tokens, from a qblk on. */
-INLINED void turn_begin(const struct tile_block *block, const struct walk *walk, uint32_t tile, uint32_t qblk,
-                        struct turn *out)
+/* Of two panels and a tile of tokens, from a qblk on. */
+INLINED void turn_begin(const struct tile_block *block, const struct walk *walk, uint32_t index,
+                        uint32_t qblk, struct turn *out)
 {
+    const uint32_t pair = index / block->n_tiles, tile = index % block->n_tiles;
     const uint32_t n_qblks = block->n_k / QBLK_WEIGHTS;
 
     out->has_second = qblk + 1 < n_qblks;
     out->x[0] = (const uint8_t *)block->x + ((size_t)tile * n_qblks + qblk) * walk->x_step;
     out->x[1] = out->x[0] + (out->has_second ? walk->x_step : 0);
-    out->w[0] = (const uint8_t *)block->w + qblk * walk->w_step;
+    out->w[0] = (const uint8_t *)block->w + pair * block->pair_bytes + qblk * walk->w_step;
     out->w[1] = out->w[0] + (out->has_second ? walk->w_step : 0);
     out->base = block->base + tile * block->base_step + (size_t)qblk * block->n_tokens;
-    out->sums = block->sums + (size_t)tile * TILES_SUMS;
+    out->sums = block->sums + pair * block->pair_step + (size_t)tile * TILES_SUMS;
     if (block->is_first && qblk == 0)
         memset(out->sums, 0, TILES_SUMS * sizeof(float));
 }
@@ -232,7 +237,7 @@ INLINED void block_form(const struct tile_block *block, bool has_min)
         .high = (block->n_tokens + 1) / 2,
     };
     const uint32_t n_qblks = block->n_k / QBLK_WEIGHTS, each = (n_qblks + TURN - 1) / TURN;
-    const uint32_t n = block->n_tiles * each;
+    const uint32_t n = block->n_pairs * block->n_tiles * each;
     struct turn turns[3] = {[0] = {.has_second = false}}, *now = &turns[0], *before = &turns[1],
                 *last = &turns[2];
 
@@ -267,6 +272,14 @@ void kern_tiles_quant_block(const struct tile_block *block)
 
 /* ---- activations ---- */
 
+/* Each four columns as their places in the weights want them. */
+INLINED __m512i paired(__m512i columns)
+{
+    const __m128i places = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+
+    return _mm512_shuffle_epi8(columns, _mm512_broadcast_i32x4(places));
+}
+
 /* NaN and infinity, and what is too large, become NaN by `step` or are NaN already. */
 INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const float *x,
                        const struct act_scales *scales, uint32_t i, struct act_place place)
@@ -277,7 +290,7 @@ INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const fl
     v16 high = v16_sub(act_quantize(x + 16, scales->by[i]), magic);
 
     _mm512_store_si512((uint8_t *)pack->out + at * AMX_ROW_BYTES,
-                       (__m512i)_mm512_cvtne2ps_pbh(v16_mul(high, step), v16_mul(low, step)));
+                       paired((__m512i)_mm512_cvtne2ps_pbh(v16_mul(high, step), v16_mul(low, step))));
     if (form.has_min)
         pack->base[at] = -scales->step[i] * v16_sum(v16_add(low, high));
 }

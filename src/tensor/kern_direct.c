@@ -9,8 +9,12 @@
  *
  * Where fields of four bits meet one token there is time left to fetch from two distances (fetches_far).
  *
- * Whole groups of Q8_DIRECT_PANELS only; others go the way of many tokens.  Same steps in the same order
- * (kern_q8.c), so the same bits.
+ * Tens of tokens, where tiles are wide (Q8_WIDE_HEIGHTS), go by one panel at a time: all registers hold sums,
+ * so that what is taken apart meets eight tokens instead of three.  They are no longer bound by memory, so
+ * one stream of it will do.
+ *
+ * Otherwise whole groups of Q8_DIRECT_PANELS only; others go the way of many tokens.  Same steps in the same
+ * order (kern_q8.c), so the same bits.
  *
  * Hot path: no allocation, no log, no system call.
  */
@@ -24,6 +28,12 @@ INLINED void direct_form(const struct tile_q8 *tile, struct quant_form form)
         tile_groups(tile, form, 0, Q8_DIRECT_PANELS, height);                                                \
         break;
         Q8_HEIGHTS(CASE)
+#undef CASE
+#define CASE(height)                                                                                         \
+    case height:                                                                                             \
+        tile_groups(tile, form, 0, 1, height);                                                               \
+        break;
+        Q8_WIDE_HEIGHTS(CASE)
 #undef CASE
     }
 }

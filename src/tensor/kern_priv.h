@@ -141,6 +141,7 @@ struct kern_q8 {
     void (*expand)(const struct expand *expand);
     void (*direct)(const struct tile_q8 *tile); /* over chunks as they are; may be NULL */
     uint32_t direct_panels;                     /* it takes whole groups of so many */
+    uint32_t wide_least, wide_tokens; /* and, a panel at a time, tiles of so many tokens; 0: it does not */
     void (*pack)(const struct pack *pack);
     kern_peak peak; /* dots of four per lane, so many a round: */
     uint32_t peak_dots;

@@ -10,10 +10,23 @@
 
 #include "tensor/kern_chunk_priv.h"
 
+/* Where no tile is wide. */
+#ifndef Q8_WIDE_HEIGHTS
+#define Q8_WIDE_HEIGHTS(H)
+enum { Q8_WIDE_TOKENS = 0, Q8_WIDE_LEAST = 0 };
+#define q8_dot_at(sums, w, from) q8_dot(sums, w, q8_load_x(from))
+#endif
+
 void Q8(tile_q8)(const struct tile_q8 *tile);
 void Q8(direct_q8)(const struct tile_q8 *tile);
 void Q8(expand_q8)(const struct expand *expand);
 extern const struct kern_q8 Q8(kern_q8);
+
+/* More tokens than go with several panels. */
+INLINED bool is_wide(uint32_t n_tokens)
+{
+    return n_tokens > Q8_TILE_TOKENS;
+}
 
 /* ---- fetching ---- */
 
@@ -86,10 +99,19 @@ INLINED void step_sub(struct quant_form form, const struct chunk *chunk, struct 
             dots[p][t] = q8_start(start[at.sub * n_tokens + t]);
 #pragma GCC unroll 8
     for (uint32_t four = at.sub * fours; four < (at.sub + 1) * fours; four++) {
+        const uint8_t *at_four = x + (size_t)four * n_tokens * Q8_QUANT_BYTES;
         q8_x quants[MAX_TILE_TOKENS];
+
+        if (is_wide(n_tokens)) {
+            q8_weights u = q8_of_bytes(chunk_four(form, chunk, 0, at.qblk, at.parity, four));
+#pragma GCC unroll 12
+            for (uint32_t t = 0; t < n_tokens; t++)
+                dots[0][t] = q8_dot_at(dots[0][t], u, at_four + (size_t)t * Q8_QUANT_BYTES);
+            continue;
+        }
 #pragma GCC unroll 12
         for (uint32_t t = 0; t < n_tokens; t++)
-            quants[t] = q8_load_x(x + ((size_t)four * n_tokens + t) * Q8_QUANT_BYTES);
+            quants[t] = q8_load_x(at_four + (size_t)t * Q8_QUANT_BYTES);
 #pragma GCC unroll 4
         for (uint32_t p = 0; p < n_panels; p++) {
             q8_weights u = q8_of_bytes(chunk_four(form, chunk, p, at.qblk, at.parity, four));

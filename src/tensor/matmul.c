@@ -42,6 +42,7 @@ enum {
     DIRECT_TILES = 3,
     DIRECT_TILES_FOURS = 6,  /* one AND takes a field out */
     DIRECT_TILES_BYTES = 20, /* nothing has to be taken apart: only scales are converted */
+    WIDE_TOKENS = 32,        /* at most, where tiles are wide */
     /* Of an expanded chunk: bytes, and scales and mins of up to two subs per qblk. */
     EXPANDED_BYTES = CHUNK_COLS * PANEL_ROWS + 4 * CHUNK_QBLKS * PANEL_ROWS * 4,
     UNITS_PER_RANK = 8,
@@ -59,6 +60,25 @@ static uint32_t direct_tiles(const struct kern_table *table, struct quant_form f
     if (form.bits == 8)
         return DIRECT_TILES_BYTES;
     return form.bits == 4 && !form.is_table ? DIRECT_TILES_FOURS : DIRECT_TILES;
+}
+
+/* Tens of tokens of what has to be taken apart go by wide tiles, if that leaves none too low. */
+static uint32_t q8_tile_tokens(const struct matmul_args *args)
+{
+    const struct kern_q8 *q8 = args->weight->table->q8;
+    const uint32_t wide = q8->wide_tokens;
+
+    if (wide == 0 || args->n > WIDE_TOKENS || quant_form(args->weight->type).bits == 8)
+        return q8->tile_tokens;
+    return args->n / ((args->n + wide - 1) / wide) >= q8->wide_least ? wide : q8->tile_tokens;
+}
+
+static bool is_q8_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles)
+{
+    const struct kern_q8 *q8 = weight->table->q8;
+
+    return q8->direct != NULL && (tile_tokens > q8->tile_tokens ||
+                                  n_tiles <= direct_tiles(weight->table, quant_form(weight->type)));
 }
 
 /* One tile's columns [from, to), within a slice. */
@@ -190,7 +210,7 @@ static struct region region_of(const struct product *product, uint32_t panel, ui
         region.w = base + quant_panel_at(quant_form(weight->type), k);
         region.panel_step = panel_bytes;
         region.tile_q8 = product->table->q8->direct; /* NULL, or not a whole group: to be expanded */
-        if (n_panels % product->table->q8->direct_panels != 0 || !product->is_direct)
+        if (!product->is_direct || n_panels % product->direct_panels != 0)
             region.tile_q8 = NULL;
         return region;
     }
@@ -318,7 +338,7 @@ static void run_panels(const struct product *product, unsigned rank, uint32_t fr
     if (from == to)
         return;
     if (product->n_tiles == 1 && product->is_direct) {
-        uint32_t whole_to = to - (product->is_q8 ? (to - from) % product->table->q8->direct_panels : 0);
+        uint32_t whole_to = to - (product->is_q8 ? (to - from) % product->direct_panels : 0);
         struct region region = region_of(product, from, whole_to - from, 0, product->n_k);
 
         if (whole_to > from)
@@ -462,7 +482,7 @@ void matmul(struct team *team, const struct matmul_args *args)
     const struct kern_q8 *q8 = weight->table->q8;
     bool is_q8 = weight_is_quant(weight->type);
     bool is_tiles = weight->is_tiles && weight->is_paired;
-    uint32_t tile_tokens = is_q8      ? q8->tile_tokens
+    uint32_t tile_tokens = is_q8      ? q8_tile_tokens(args)
                            : is_tiles ? (uint32_t)TILES_TOKENS
                                       : weight->table->vec->tile_tokens;
     struct product product = {
@@ -493,9 +513,9 @@ void matmul(struct team *team, const struct matmul_args *args)
     if (args->n == 0 || weight->rows == 0)
         return;
     ASSERT((uintptr_t)args->scratch % 64 == 0);
-    product.is_direct =
-        is_q8 ? product.n_tiles <= direct_tiles(weight->table, quant_form(weight->type)) && q8->direct != NULL
-              : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
+    product.direct_panels = tile_tokens > q8->tile_tokens ? 1 : q8->direct_panels;
+    product.is_direct = is_q8 ? is_q8_direct(weight, tile_tokens, product.n_tiles)
+                              : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
     product.has_blocks = is_tiles && product.n_tiles > 1 && args->n / product.n_tiles > TILES_TOKENS / 2;
     if (matmul_block_takes(args))
         quants_by_tiles(&product);

@@ -14,7 +14,8 @@
  * Slices change no bit: an output rests between them as the F32 number that it is in the tile.
  *
  * Quantised weights with a scale per qblk go the same way (kern_amx_quant.c); a slice is then a chunk of 256
- * columns, and two panels of it are taken apart right before the tiles of tokens pass.
+ * columns, and two panels of it (eight, with few tokens) are taken apart right before the tiles of tokens
+ * pass.
  *
  * Hot path: no allocation, no log, no system call.
  */
@@ -28,6 +29,8 @@ enum {
     SLICE_PANELS = 2,
     BLOCK_TILES = TILES_BLOCK_TOKENS / TILES_TOKENS,
     QUANT_TOKENS = 64,
+    GROUP_PAIRS = 4, /* of panels, with fewer tiles of tokens than: */
+    GROUP_TILES = 4,
     EXPANDED_BYTES = CHUNK_QBLKS * (TILES_B_BYTES + 2 * PANEL_ROWS * 4), /* of a chunk */
 };
 
@@ -97,55 +100,73 @@ static const char *slice_of(const struct product *product, uint32_t panel, uint3
     return (const char *)weight_panel(weight, panel) + before_bytes;
 }
 
-/* Takes the slice of the call's panels apart. */
-static void expand_slice(const struct product *product, const struct block *block, uint32_t panel,
-                         struct tile_block *call, uint8_t *out)
+/* Takes the slice of so many panels apart. */
+static void expand_slice(const struct product *product, const struct block *block, struct panel_range panels,
+                         uint8_t *out)
 {
     const struct weight *weight = product->args->weight;
     const uint32_t n_qblks = block->n_k / QBLK_WEIGHTS;
 
-    call->has_min = quant_form(weight->type).has_min;
-    call->w = out;
-    call->panel_bytes = n_qblks * quant_tiles_bytes(call->has_min);
-    for (uint32_t p = 0; p < call->n_panels; p++)
+    for (uint32_t panel = panels.from; panel < panels.to; panel++) {
         weight->table->tiles->quant_expand(
             &(struct expand){.type = weight->type,
-                             .chunk = (const uint8_t *)slice_of(product, panel + p, block->k),
+                             .chunk = (const uint8_t *)slice_of(product, panel, block->k),
                              .lookup = weight->lookup,
                              .n_qblks = n_qblks,
-                             .out = out + p * call->panel_bytes});
+                             .out = out});
+        out += n_qblks * quant_tiles_bytes(quant_form(weight->type).has_min);
+    }
 }
 
-/* Meanwhile the slice of the next two panels is fetched, and a share of the activations of the next slice. */
-static void run_pair(const struct product *product, const struct block *block, uint32_t panel)
+/* How many panels go by in one call: two, and with few tokens more, so that the turns at both ends of a call
+ * count less; tiles of two heights are calls of their own anyway. */
+static uint32_t group_panels(const struct product *product, const struct block *block, uint32_t panel)
+{
+    const uint32_t n_tiles = block->end_tile - block->first_tile, left = block->to - panel;
+    uint32_t n = SLICE_PANELS;
+
+    if (product->is_q8 && n_tiles < GROUP_TILES &&
+        equal_tiles(product, block->first_tile, block->end_tile) == n_tiles)
+        n *= GROUP_PAIRS;
+    return left >= n ? n : left > SLICE_PANELS ? left / SLICE_PANELS * SLICE_PANELS : left;
+}
+
+/* Meanwhile the slice of the next panels is fetched, and a share of the activations of the next slice. */
+static void run_group(const struct product *product, const struct block *block, struct panel_range panels)
 {
     const struct kern_dots *tiles = product->args->weight->table->tiles;
-    _Alignas(64) uint8_t expanded[SLICE_PANELS * EXPANDED_BYTES];
-    uint32_t n_tiles = block->end_tile - block->first_tile, left = block->to - panel;
+    _Alignas(64) uint8_t expanded[GROUP_PAIRS * SLICE_PANELS * EXPANDED_BYTES];
+    uint32_t n_tiles = block->end_tile - block->first_tile;
     uint32_t n_pairs = (block->to - block->from + SLICE_PANELS - 1) / SLICE_PANELS;
     uint32_t end_k = block->k + block->n_k, next_k = end_k < product->n_k ? end_k : 0;
-    bool is_last = left <= SLICE_PANELS;
+    bool is_last = panels.to == block->to;
     uint32_t begin = next_k == 0 && block->to < product->n_panels ? block->to : block->from; /* of a slice */
     struct token_tile first = tile_at(product, block->first_tile),
                       last = tile_at(product, block->end_tile - 1);
     size_t x_bytes = (last.first + last.n - first.first) * packed_bytes(product, block->n_k);
-    const char *w = slice_of(product, panel, block->k);
-    const char *next_w =
-        is_last ? slice_of(product, begin, next_k) : slice_of(product, panel + SLICE_PANELS, block->k);
+    const char *w = slice_of(product, panels.from, block->k);
+    const char *next_w = is_last ? slice_of(product, begin, next_k) : slice_of(product, panels.to, block->k);
     const char *next_x = packed_at(product, first, next_k);
     struct tile_block call = {
         .w = w,
         .panel_bytes = weight_panel_bytes(product->args->weight),
         .n_k = block->n_k,
-        .n_panels = left < SLICE_PANELS ? left : SLICE_PANELS,
+        .n_panels = panels.to - panels.from < SLICE_PANELS ? 1 : SLICE_PANELS,
+        .n_pairs = (panels.to - panels.from + 1) / SLICE_PANELS,
         .is_first = block->k == 0,
         .next_panel_bytes = weight_panel_bytes(product->args->weight),
-        .next_w_bytes = (size_t)(slice_of(product, panel, end_k) - w) / n_tiles,
+        .next_w_bytes = (size_t)(slice_of(product, panels.from, end_k) - w) / n_tiles,
         .next_x_bytes = next_k == block->k ? 0 : x_bytes / n_pairs / n_tiles,
     };
 
-    if (product->is_q8)
-        expand_slice(product, block, panel, &call, expanded);
+    if (product->is_q8) {
+        expand_slice(product, block, panels, expanded);
+        call.w = expanded;
+        call.has_min = quant_form(product->args->weight->type).has_min;
+        call.panel_bytes = block->n_k / QBLK_WEIGHTS * quant_tiles_bytes(call.has_min);
+        call.pair_bytes = SLICE_PANELS * call.panel_bytes;
+        call.pair_step = (size_t)n_tiles * TILES_SUMS;
+    }
     for (uint32_t tile = block->first_tile; tile < block->end_tile; tile += call.n_tiles) {
         uint32_t done = tile - block->first_tile;
         struct token_tile tokens = tile_at(product, tile);
@@ -155,11 +176,12 @@ static void run_pair(const struct product *product, const struct block *block, u
             call.base = bases_at(product, tokens, block->k);
             call.base_step = tokens.n * (size_t)(product->n_k / QBLK_WEIGHTS);
         }
-        call.sums = sums_at(block, panel, tile);
+        call.sums = sums_at(block, panels.from, tile);
         call.n_tokens = tokens.n;
         call.n_tiles = equal_tiles(product, tile, block->end_tile);
         call.next_w = next_w + done * call.next_w_bytes;
-        call.next_x = next_x + ((panel - block->from) / SLICE_PANELS * n_tiles + done) * call.next_x_bytes;
+        call.next_x =
+            next_x + ((panels.from - block->from) / SLICE_PANELS * n_tiles + done) * call.next_x_bytes;
         (product->is_q8 ? tiles->quant_block : tiles->block)(&call);
     }
 }
@@ -197,8 +219,10 @@ void matmul_block(const struct product *product, float *sums, struct panel_range
     ASSERT(panels.to - panels.from <= MAX_UNIT_PANELS && end_tile - first_tile <= BLOCK_TILES);
     for (; block.k < product->n_k; block.k += slice) {
         block.n_k = product->n_k - block.k < slice ? product->n_k - block.k : slice;
-        for (uint32_t panel = block.from; panel < block.to; panel += SLICE_PANELS)
-            run_pair(product, &block, panel);
+        for (uint32_t panel = block.from, n; panel < block.to; panel += n) {
+            n = group_panels(product, &block, panel);
+            run_group(product, &block, (struct panel_range){panel, panel + n});
+        }
     }
     give_sums(product, &block);
 }

@@ -41,9 +41,10 @@ struct product {
     uint32_t n_tiles;
     uint32_t n_panels;
     uint32_t unit_panels;
-    uint32_t slice_panels; /* that a tile function takes at once */
-    bool is_direct;        /* few tiles: weights are used as they are */
-    bool has_blocks;       /* BF16 tiles by instruction, many tokens; of quantised weights too */
+    uint32_t slice_panels;  /* that a tile function takes at once */
+    uint32_t direct_panels; /* that go together where quantised weights are used as they are */
+    bool is_direct;         /* few tiles: weights are used as they are */
+    bool has_blocks;        /* BF16 tiles by instruction, many tokens; of quantised weights too */
 };
 
 struct token_tile {

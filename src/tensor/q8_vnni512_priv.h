@@ -15,6 +15,10 @@
 #define Q8_HEIGHTS(H) H(1) H(2) H(3)
 enum { Q8_TILE_TOKENS = 3, Q8_TILE_PANELS = 4, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAINS = 12 };
 
+/* 1 panel x 6 to 8 tokens: weights as they are, taken apart once; each dot reads its activations itself. */
+#define Q8_WIDE_HEIGHTS(H) H(6) H(7) H(8)
+enum { Q8_WIDE_TOKENS = 8, Q8_WIDE_LEAST = 6 };
+
 typedef __m512i q8_sums;
 typedef __m512i q8_weights;
 typedef __m512i q8_x;
@@ -48,6 +52,17 @@ static inline q8_x q8_load_x(const void *from)
 static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
 {
     return _mm512_dpbusd_epi32(sums, w, x);
+}
+
+/* As q8_dot(sums, w, q8_load_x(from)), in one instruction. */
+static inline q8_sums q8_dot_at(q8_sums sums, q8_weights w, const void *from)
+{
+    struct four {
+        int32_t x;
+    } __attribute__((may_alias));
+
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sums) : "v"(w), "m"(((const struct four *)from)->x));
+    return sums;
 }
 
 static inline v16 q8_minus(q8_sums sums, float magic)

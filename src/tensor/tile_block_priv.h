@@ -12,7 +12,8 @@ enum {
 };
 
 /* A qblk of a panel of quantised weights taken apart: [16 pairs of columns][lane][2] BF16, u - zero; scale
- * [lane] F32; of types with one min [lane] F32. */
+ * [lane] F32; of types with one min [lane] F32.  Of each four columns the first pair is 0 and 2, the second 1
+ * and 3: so they lie in the words of a four, and sums are exact in any order. */
 static inline __attribute__((always_inline)) size_t quant_tiles_bytes(bool has_min)
 {
     return TILES_B_BYTES + (has_min ? 2 : 1) * PANEL_ROWS * sizeof(float);
@@ -29,10 +30,12 @@ struct tile_block {
     uint32_t n_panels, n_tokens, n_tiles;
     bool is_first; /* start at zero, else go on from sums */
     /* Quantised weights: what was packed apart of the activations, [qblk][token], and floats from tile to
-     * tile. */
+     * tile; so many times two panels, one after the other, whose weights and sums are so far apart. */
     const float *base;
     size_t base_step;
     bool has_min;
+    uint32_t n_pairs;
+    size_t pair_bytes, pair_step;
     /* Fetched meanwhile, so many bytes (of each panel) with each tile. */
     const char *next_w, *next_x;
     size_t next_panel_bytes;

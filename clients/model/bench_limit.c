@@ -6,11 +6,14 @@
  *                CPU has such instructions, at their own peaks for BF16 dots and tiles, else at the fp32
  *                peak;
  *                attention at the fp32 peak
- *   reading      all weights once per step, and the KV of each sequence's context
+ *   reading      all weights once per step, of experts those that its tokens are likely to choose, and the
+ *                KV of each sequence's context
  *
  * and the longer of both is the limit.  Prompts are bound by arithmetic, single sequences by reading. */
 #include "clients/model/bench_priv.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,32 +31,55 @@ uint32_t bench_tokens(const struct bench_test *test)
     return test->kind == BENCH_BATCH ? test->n * BENCH_BATCH_STEPS : test->n;
 }
 
+/* Of many experts in one tensor, or of one in a tensor of its own ("blk.0.ffn_up.3.weight"). */
+static bool is_of_experts(const struct gguf_tensor *tensor)
+{
+    size_t at = bytes_find(tensor->name, bytes_str(".ffn_"), 0), dot;
+
+    if (at == SIZE_MAX)
+        return false;
+    if (bytes_find(tensor->name, bytes_str("_exps."), at) != SIZE_MAX)
+        return true;
+    dot = bytes_find(tensor->name, bytes_str("."), at + 1);
+    return dot != SIZE_MAX && dot + 1 < tensor->name.len_bytes && isdigit(tensor->name.data[dot + 1]);
+}
+
+static void add_tensor(const struct rig *rig, const struct gguf_tensor *tensor, struct bench_work *out)
+{
+    const struct model_config *config = model_config(rig->model);
+    bool is_head = bytes_is(tensor->name, config->is_tied ? "token_embd.weight" : "output.weight");
+    bool is_int8 = dtype_info(tensor->type)->qblk_weights > 1;
+    bool is_bf16 =
+        tensor->type == DTYPE_BF16 ? rig->bf16 != BF16_EXACT : tensor->type == DTYPE_F16 && rig->converts_f16;
+    double macs = (double)tensor->dims[0] * (double)tensor->dims[1] * (double)tensor->dims[2];
+
+    if (tensor->n_dims < 2 || (!is_head && bytes_is(tensor->name, "token_embd.weight")))
+        return;
+    if (is_of_experts(tensor)) {
+        macs *= out->expert_share;
+        out->expert_bytes += (double)tensor->len_bytes;
+    }
+    if (is_head)
+        *(is_int8 ? &out->head_int8_macs : is_bf16 ? &out->head_bf16_macs : &out->head_float_macs) += macs;
+    else
+        *(is_int8 ? &out->int8_macs : is_bf16 ? &out->bf16_macs : &out->float_macs) += macs;
+}
+
 void bench_work_of(const struct rig *rig, struct bench_work *out)
 {
     const struct model_config *config = model_config(rig->model);
     const struct kv_layout *layout = model_kv_layout(rig->model);
 
     memset(out, 0, sizeof(*out));
-    for (uint64_t i = 0; i < gguf_tensor_count(rig->gguf); i++) {
-        const struct gguf_tensor *tensor = gguf_tensor_at(rig->gguf, i);
-        bool is_head = bytes_is(tensor->name, config->is_tied ? "token_embd.weight" : "output.weight");
-        bool is_int8 = dtype_info(tensor->type)->qblk_weights > 1;
-        bool is_bf16 = tensor->type == DTYPE_BF16 ? rig->bf16 != BF16_EXACT
-                                                  : tensor->type == DTYPE_F16 && rig->converts_f16;
-        double macs = (double)tensor->dims[0] * (double)tensor->dims[1];
-
-        if (tensor->n_dims != 2 || (!is_head && bytes_is(tensor->name, "token_embd.weight")))
-            continue;
-        if (is_head)
-            *(is_int8   ? &out->head_int8_macs
-              : is_bf16 ? &out->head_bf16_macs
-                        : &out->head_float_macs) += macs;
-        else
-            *(is_int8 ? &out->int8_macs : is_bf16 ? &out->bf16_macs : &out->float_macs) += macs;
-    }
+    if (config->n_experts > 0)
+        out->expert_share = (double)config->n_experts_used / config->n_experts;
+    for (uint64_t i = 0; i < gguf_tensor_count(rig->gguf); i++)
+        add_tensor(rig, gguf_tensor_at(rig->gguf, i), out);
     out->math = model_bf16_math(rig->model);
-    out->attn_macs = 2.0 * config->n_layers * config->n_heads * config->head_dim;
-    out->weight_bytes = (double)config->weight_bytes;
+    /* Keys and values; of latents all of it is the key and a part of it the value. */
+    out->attn_macs = (double)config->n_layers * config->n_heads *
+                     (layout->k_dim + (config->latent ? config->latent : config->head_dim));
+    out->weight_bytes = (double)config->weight_bytes - out->expert_bytes * out->expert_share;
     out->kv_bytes = (double)kv_layout_block_bytes(layout) / layout->block_tokens;
 }
 
@@ -75,7 +101,7 @@ double bench_limit_s(const struct bench_work *work, const struct tensor_limits *
     double compute, reading;
 
     if (test->kind == BENCH_PREFILL) { /* only the last token of a prompt needs the head */
-        steps = (double)((test->n + BENCH_CHUNK - 1) / BENCH_CHUNK);
+        steps = (double)((test->n + test->chunk - 1) / test->chunk);
         heads = 1;
     } else if (test->kind == BENCH_BATCH) {
         steps = BENCH_BATCH_STEPS;
@@ -89,7 +115,9 @@ double bench_limit_s(const struct bench_work *work, const struct tensor_limits *
                         tokens * work->bf16_macs + heads * work->head_bf16_macs,
                         tokens * work->float_macs + heads * work->head_float_macs +
                             tokens * context * work->attn_macs);
-    reading = steps * work->weight_bytes;
+    /* An expert is read by a step unless all of its tokens choose others. */
+    reading =
+        steps * (work->weight_bytes + work->expert_bytes * (1 - pow(1 - work->expert_share, tokens / steps)));
     reading += (test->kind == BENCH_PREFILL ? steps : tokens) * context * work->kv_bytes;
     reading /= limits->read_gbs * 1e9;
     return compute > reading ? compute : reading;

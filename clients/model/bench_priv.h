@@ -12,11 +12,11 @@ struct bench_test {
     enum bench_kind kind;
     uint32_t n;     /* tokens of the prompt, tokens drawn, or sequences */
     uint32_t depth; /* tokens in the context before */
+    uint32_t chunk; /* most tokens of a prompt per step */
 };
 
 enum {
     BENCH_MAX_TESTS = 64,
-    BENCH_CHUNK = 512,      /* most tokens of a prompt per step */
     BENCH_BATCH_STEPS = 32, /* steps of a batch test */
     BENCH_BATCH_DEPTH = 128 /* context of its sequences unless --depth says otherwise */
 };
@@ -32,8 +32,10 @@ struct bench_work {   /* of a model, per token */
     double float_macs; /* and in the others */
     double head_int8_macs, head_bf16_macs, head_float_macs;
     double attn_macs;    /* per token of context */
-    double weight_bytes; /* read by one step */
-    double kv_bytes;     /* read per token of context */
+    double weight_bytes; /* that every step reads */
+    double expert_bytes; /* of all experts, and the share of them that one token chooses */
+    double expert_share;
+    double kv_bytes; /* read per token of context */
 };
 
 void bench_work_of(const struct rig *rig, struct bench_work *out);

@@ -44,11 +44,12 @@ int bench_prepare(struct rig *rig, const struct bench_test *test, struct fault *
 {
     struct rig_seats seats = {.n_sequences = 1, .batch_tokens = 1};
     uint64_t n_tokens = (uint64_t)first_position(test) + test->n;
+    struct bench_test once = *test;
     double unused;
     int rc;
 
     if (test->kind == BENCH_PREFILL)
-        seats.batch_tokens = test->n < BENCH_CHUNK ? test->n : BENCH_CHUNK;
+        seats.batch_tokens = test->n < test->chunk ? test->n : test->chunk;
     if (test->kind == BENCH_BATCH) {
         n_tokens = (uint64_t)first_position(test) + BENCH_BATCH_STEPS;
         seats.n_sequences = seats.batch_tokens = test->n;
@@ -61,11 +62,9 @@ int bench_prepare(struct rig *rig, const struct bench_test *test, struct fault *
     if (rc < 0)
         return rc;
     fill_context(rig);
-    rc = bench_once(rig,
-                    &(struct bench_test){.kind = test->kind,
-                                         .n = test->kind == BENCH_DECODE && test->n > 4 ? 4 : test->n,
-                                         .depth = test->depth},
-                    &unused);
+    if (test->kind == BENCH_DECODE && test->n > 4)
+        once.n = 4;
+    rc = bench_once(rig, &once, &unused);
     return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
 }
 

@@ -31,6 +31,7 @@ static const char HELP[] =
     "  --tg LIST        tokens to draw, one sequence (default 128; 0: none)\n"
     "  --batch LIST     sequences that draw together (default: none)\n"
     "  --depth LIST     repeat --tg and --batch after contexts this long\n"
+    "  --chunk N        most tokens of a prompt per step (default 512)\n"
     "  --repeat N       measured runs of each test (default 3)\n"
     "  --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
     "  --threads N      compute threads (default: all CPUs)\n"
@@ -41,7 +42,7 @@ static const char HELP[] =
     "  --json           one JSON object instead of a table\n"
     "  --help           this text\n";
 
-enum { MAX_LIST = 12, MAX_REPEAT = 100 };
+enum { MAX_LIST = 12, MAX_REPEAT = 100, MAX_CHUNK = 65536 };
 
 struct list {
     uint32_t values[MAX_LIST];
@@ -51,7 +52,7 @@ struct list {
 struct bench_args {
     struct rig_opts rig;
     struct list pp, tg, batch, depth;
-    uint32_t repeat;
+    uint32_t chunk, repeat;
     bool is_json;
     bool is_help;
 };
@@ -75,12 +76,13 @@ struct benching {
 
 /* ---- the command line ---- */
 
-enum option_id { OPT_PP = 256, OPT_TG, OPT_BATCH, OPT_DEPTH, OPT_REPEAT, OPT_JSON };
+enum option_id { OPT_PP = 256, OPT_TG, OPT_BATCH, OPT_DEPTH, OPT_CHUNK, OPT_REPEAT, OPT_JSON };
 
 static const struct option OPTIONS[] = {{"pp", required_argument, NULL, OPT_PP},
                                         {"tg", required_argument, NULL, OPT_TG},
                                         {"batch", required_argument, NULL, OPT_BATCH},
                                         {"depth", required_argument, NULL, OPT_DEPTH},
+                                        {"chunk", required_argument, NULL, OPT_CHUNK},
                                         {"repeat", required_argument, NULL, OPT_REPEAT},
                                         RIG_OPTIONS,
                                         RIG_WEIGHT_OPTIONS,
@@ -122,6 +124,8 @@ static bool take_option(int option, struct bench_args *args)
         return parse_list("batch", optarg, &args->batch);
     case OPT_DEPTH:
         return parse_list("depth", optarg, &args->depth);
+    case OPT_CHUNK:
+        return rig_parse_u32(NAME, "chunk", optarg, MAX_CHUNK, &args->chunk);
     case OPT_REPEAT:
         return rig_parse_u32(NAME, "repeat", optarg, MAX_REPEAT, &args->repeat);
     case OPT_JSON:
@@ -139,14 +143,15 @@ static bool parse(int argc, char **argv, struct bench_args *args)
 {
     int option;
 
-    *args = (struct bench_args){.rig.kv_type = KV_F16, .pp = {{512}, 1}, .tg = {{128}, 1}, .repeat = 3};
+    *args = (struct bench_args){
+        .rig.kv_type = KV_F16, .pp = {{512}, 1}, .tg = {{128}, 1}, .chunk = 512, .repeat = 3};
     while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
         if (!take_option(option, args))
             return false;
     if (args->is_help)
         return true;
-    if (args->repeat == 0) {
-        fprintf(stderr, "baton-model %s: --repeat is at least 1\n", NAME);
+    if (args->repeat == 0 || args->chunk == 0) {
+        fprintf(stderr, "baton-model %s: --%s is at least 1\n", NAME, args->repeat == 0 ? "repeat" : "chunk");
         return false;
     }
     if (args->pp.n + (args->tg.n + args->batch.n) * (1 + args->depth.n) > BENCH_MAX_TESTS) {
@@ -161,7 +166,8 @@ static bool parse(int argc, char **argv, struct bench_args *args)
 static void add_tests(struct benching *b, enum bench_kind kind, const struct list *list, uint32_t depth)
 {
     for (uint32_t i = 0; i < list->n && b->n_tests < BENCH_MAX_TESTS; i++)
-        b->tests[b->n_tests++] = (struct bench_test){.kind = kind, .n = list->values[i], .depth = depth};
+        b->tests[b->n_tests++] =
+            (struct bench_test){.kind = kind, .n = list->values[i], .depth = depth, .chunk = b->args->chunk};
 }
 
 static void list_tests(struct benching *b)

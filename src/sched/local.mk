@@ -52,5 +52,5 @@ tests_bench_bench_kv_LDADD = $(link_sched)
 
 # Prints what speculation gains and costs; run by hand on a model of `baton-model make`.
 noinst_PROGRAMS += tests/bench/bench_speculate
-tests_bench_bench_speculate_SOURCES = tests/bench/bench_speculate.c
+tests_bench_bench_speculate_SOURCES = tests/bench/bench_speculate.c tests/bench/bench_help.c tests/bench/bench_help.h
 tests_bench_bench_speculate_LDADD = $(link_sched)

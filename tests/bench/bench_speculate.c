@@ -11,10 +11,14 @@
  *     edit    the answer is the prompt's text with one token in 20 changed, left out or put in
  *     tools   the prompt holds calls of one form, the answer is more of them with other arguments
  *     prose   words follow a Zipf distribution: short endings are found again, what followed them rarely
- * comes noise   every token at random: nothing is ever found
+ *     maze    40 words at random: endings are always found, what followed them hardly ever comes again
+ *     noise   every token at random: nothing is ever found
  *
  * Scheduler with speculation off and with auto take turns on the same engine and the same cached prompts; a
- * line gives both speeds and what became of the guesses. */
+ * line gives both speeds and what became of the guesses.  A machine shared with others changes by more than
+ * speculation could cost, so a second line tells what does not depend on it: the time outside the engine,
+ * where endings are looked up, and that inside, without and with guesses, by the step; and from these what
+ * guessing adds to the time, right guesses counted as the steps that they saved. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +32,7 @@
 #include "base/team.h"
 #include "engine/engine_load.h"
 #include "sched/sched.h"
+#include "tests/bench/bench_help.h"
 
 #define PROMPT_TOKENS 512
 #define SEQS_MAX      64
@@ -47,7 +52,12 @@ struct bench {
     uint32_t n_seqs, n_tokens;
     token_id texts[SEQS_MAX][TEXT_MAX]; /* prompt and answer */
     uint32_t n_done;
-    struct seq_stats sum; /* of the run */
+    struct seq_stats sum; /* of the run, as all below */
+    uint64_t engine_ns;
+    double step_us[TEXT_MAX]; /* of steps without guesses */
+    uint32_t n_steps;
+    uint64_t guess_ns; /* of those with */
+    uint32_t n_guess_steps;
 };
 
 /* ---- texts ---- */
@@ -116,11 +126,30 @@ static void write_text(struct bench *b, const char *kind, uint32_t index)
 
 /* ---- the wrapped engine ---- */
 
+static void note_step(struct bench *b, const struct engine_batch *batch, uint64_t took_ns)
+{
+    uint32_t n_drafts = 0, n_tokens = 0;
+
+    for (uint32_t i = 0; i < batch->n_items; i++) {
+        n_drafts += batch->items[i].n_drafts;
+        n_tokens += batch->items[i].n_tokens;
+    }
+    b->engine_ns += took_ns;
+    if (n_drafts > 0) {
+        b->guess_ns += took_ns;
+        b->n_guess_steps++;
+    } else if (n_tokens == batch->n_items && b->n_steps < TEXT_MAX) { /* no prompt in it */
+        b->step_us[b->n_steps++] = (double)took_ns / 1e3;
+    }
+}
+
 static int step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
 {
     struct bench *b = self;
+    uint64_t began_ns = clock_now_ns();
     int rc = engine_step(&b->real, batch, results_out);
 
+    note_step(b, batch, clock_now_ns() - began_ns);
     for (uint32_t i = 0; i < batch->n_items && rc == 0; i++) {
         const struct engine_item *item = &batch->items[i];
         uint32_t n_sure = item->n_tokens - item->n_drafts;
@@ -187,13 +216,22 @@ static void open_bench(struct bench *b, const char *path)
                          &b->scheds[i]) == 0);
 }
 
-/* Tokens per second of all sequences together; what the cache holds of the prompts is not computed again. */
-static double run(struct bench *b, uint32_t which)
-{
-    uint64_t began_ns = clock_now_ns();
+/* What a run took: tokens per second of all sequences together, and microseconds. */
+struct took {
+    double speed;
+    double outside; /* the engine, per token drawn */
+    double plain;   /* a step without guesses: median */
+    double guesses; /* steps with guesses: all of them */
+};
 
-    b->n_done = 0;
+/* What the cache holds of the prompts is not computed again. */
+static struct took run(struct bench *b, uint32_t which)
+{
+    uint64_t began_ns = clock_now_ns(), took_ns;
+
+    b->n_done = b->n_steps = b->n_guess_steps = 0;
     b->sum = (struct seq_stats){0};
+    b->engine_ns = b->guess_ns = 0;
     for (uint32_t i = 0; i < b->n_seqs; i++) {
         struct seq_spec spec = {.id = i,
                                 .tokens = b->texts[i],
@@ -207,19 +245,40 @@ static double run(struct bench *b, uint32_t which)
     }
     while (b->n_done < b->n_seqs)
         ASSERT(sched_run_step(b->scheds[which]) > 0);
-    return (double)b->sum.n_drawn * (double)NS_PER_S / (double)(clock_now_ns() - began_ns);
+    took_ns = clock_now_ns() - began_ns;
+    return (struct took){.speed = (double)b->sum.n_drawn * (double)NS_PER_S / (double)took_ns,
+                         .outside = (double)(took_ns - b->engine_ns) / 1e3 / b->sum.n_drawn,
+                         .plain = b->n_steps > 0 ? bench_median(b->step_us, b->n_steps) : 0,
+                         .guesses = (double)b->guess_ns / 1e3};
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
+/* Of a run, on average; microseconds. */
+struct parts {
+    double plain_outside, outside; /* the engine, a token */
+    double step;                   /* without guesses */
+    double guesses;                /* all steps with guesses */
+    double n_guess_steps, n_right, n_drawn;
+    double n_seqs; /* that share a step */
+};
 
-    return left < right ? -1 : left > right;
+static void say_parts(const struct parts *p)
+{
+    double saved = p->n_guess_steps + p->n_right / p->n_seqs; /* steps without guesses */
+    double added = (p->outside - p->plain_outside) * p->n_drawn + p->guesses - saved * p->step;
+    double plain = p->n_drawn * (p->step / p->n_seqs + p->plain_outside);
+
+    printf("       us outside the engine a token: plain %.1f, speculating %.1f; a step without guesses %.0f",
+           p->plain_outside, p->outside, p->step);
+    if (p->n_guess_steps > 0)
+        printf(", with %.0f (%.1f of them)", p->guesses / p->n_guess_steps, p->n_guess_steps);
+    printf("; by these %+.2f %% of the time\n", 100 * added / plain);
 }
 
 static void compare(struct bench *b, const char *kind, uint32_t n_repeats)
 {
-    double speeds[2][REPEATS_MAX], ratios[REPEATS_MAX];
+    double speeds[2][REPEATS_MAX], outside[2][REPEATS_MAX], plain[REPEATS_MAX], ratios[REPEATS_MAX];
+    double guesses = 0;
+    uint32_t n_guess_steps = 0, n_right = 0;
 
     for (uint32_t i = 0; i < b->n_seqs; i++)
         write_text(b, kind, i);
@@ -227,19 +286,33 @@ static void compare(struct bench *b, const char *kind, uint32_t n_repeats)
     for (uint32_t i = 0; i < n_repeats; i++) {
         for (uint32_t j = 0; j < 2; j++) {
             uint32_t which = (i + j) % 2;
+            struct took took = run(b, which);
 
-            speeds[which][i] = run(b, which);
-            if (which == 1 && i + 1 == n_repeats)
+            speeds[which][i] = took.speed;
+            outside[which][i] = took.outside;
+            if (which == 0) {
+                plain[i] = took.plain;
+                continue;
+            }
+            guesses += took.guesses;
+            n_guess_steps += b->n_guess_steps;
+            n_right += b->sum.n_accepted;
+            if (i + 1 == n_repeats)
                 printf("%-6s %3u seqs: %6u drawn, %6u guesses, %6u right", kind, b->n_seqs, b->sum.n_drawn,
                        b->sum.n_drafted, b->sum.n_accepted);
         }
         ratios[i] = speeds[1][i] / speeds[0][i];
     }
-    for (uint32_t j = 0; j < 2; j++)
-        qsort(speeds[j], n_repeats, sizeof(double), by_value);
-    qsort(ratios, n_repeats, sizeof(double), by_value);
-    printf(" | plain %7.1f t/s, speculating %7.1f t/s: %.3fx\n", speeds[0][n_repeats / 2],
-           speeds[1][n_repeats / 2], ratios[n_repeats / 2]);
+    printf(" | plain %7.1f t/s, speculating %7.1f t/s: %.3fx\n", bench_median(speeds[0], n_repeats),
+           bench_median(speeds[1], n_repeats), bench_median(ratios, n_repeats));
+    say_parts(&(struct parts){.plain_outside = bench_median(outside[0], n_repeats),
+                              .outside = bench_median(outside[1], n_repeats),
+                              .step = bench_median(plain, n_repeats),
+                              .guesses = guesses / n_repeats,
+                              .n_guess_steps = (double)n_guess_steps / n_repeats,
+                              .n_right = (double)n_right / n_repeats,
+                              .n_drawn = b->sum.n_drawn,
+                              .n_seqs = b->n_seqs});
     fflush(stdout);
 }
 

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 
 struct cpu_features {
+    bool is_amd;     /* how far ahead to fetch is a matter of the maker */
     bool has_avx2;   /* with FMA and F16C */
     bool has_avx512; /* F, BW, VL, DQ */
     bool has_avx512_vnni;

@@ -37,6 +37,14 @@ static bool bit(uint32_t word, int n)
     return word >> n & 1;
 }
 
+static bool made_by_amd(void)
+{
+    uint32_t a, b, c, d;
+
+    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx &&
+           d == signature_AMD_edx;
+}
+
 static bool kernel_grants_amx(uint64_t xcr0)
 {
     return (xcr0 & XCR0_AMX) == XCR0_AMX && syscall(SYS_arch_prctl, ARCH_ASK_XCOMP, XCOMP_TILE_DATA) == 0;
@@ -55,6 +63,7 @@ static void detect(void)
     if (!__get_cpuid_count(7, 1, &a7_1, &b, &c, &d))
         a7_1 = 0;
 
+    features.is_amd = made_by_amd();
     if ((xcr0 & XCR0_AVX) != XCR0_AVX)
         return;
     features.has_avx2 = bit(b7, 5) && has_fma && has_f16c;

@@ -7,7 +7,8 @@
  *                  ^ read     ^ fetched
  *     panel p+4  [ chunk | ...                    from the last AHEAD_BYTES of panel p on
  *
- * Where fields of four bits meet one token there is time left to fetch from two distances (fetches_far).
+ * Lines of one token's weights may be fetched twice, from two distances (near_bytes): what pays is a matter
+ * of the processor.
  *
  * Tens of tokens, where tiles are wide (Q8_WIDE_HEIGHTS), go by one panel at a time: all registers hold sums,
  * so that what is taken apart meets eight tokens instead of three.  They are no longer bound by memory, so

@@ -56,6 +56,9 @@ struct tile_q8 {
      * lies ahead. */
     const uint8_t *next;
     size_t next_step, next_bytes;
+    /* What lies ahead is fetched twice: from far into the second-level cache, and from so near into the
+     * first. Of one token alone; 0: once. */
+    uint32_t near_bytes;
 };
 
 /* A chunk of n_qblks to take apart. */

@@ -31,25 +31,17 @@ INLINED bool is_wide(uint32_t n_tokens)
 /* ---- fetching ---- */
 
 enum {
-    AHEAD_BYTES = 4096,
-    /* Where two distances are fetched: */
-    NEAR_BYTES = 1024,
-    FAR_BYTES = 8192,
+    AHEAD_BYTES = 4096, /* of once */
+    FAR_BYTES = 8192,   /* of the further of twice */
 };
 
 /* Brings [done, due) of each panel nearer; both grow with the qblks that pass. */
 struct fetching {
     const uint8_t *from, *far;
+    bool is_twice;
     size_t panel_step;
     size_t done, due, step;
 };
-
-/* Forms that leave time for it fetch twice when there is one token: from far ahead into the second-level
- * cache, and from there into the first.  A constant where it is expanded. */
-INLINED bool fetches_far(struct quant_form form, uint32_t n_tokens)
-{
-    return form.bits == 4 && n_tokens == 1;
-}
 
 /* The far lines of a panel come from two pages by turns: eight pages at once keep more of the memory busy
  * than four. */
@@ -74,7 +66,7 @@ INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint3
                 __builtin_prefetch(from, 0, 3);
             else
                 __builtin_prefetch(from, 0, 2);
-            if (fetches_far(form, n_tokens))
+            if (n_tokens == 1 && fetching->is_twice)
                 __builtin_prefetch(far, 0, 2);
         }
     }
@@ -163,20 +155,26 @@ INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, c
 
 /* ---- the tile ---- */
 
+INLINED uint32_t near_bytes(const struct tile_q8 *tile, uint32_t n_tokens)
+{
+    return n_tokens == 1 && tile->near_bytes != 0 ? tile->near_bytes : (uint32_t)AHEAD_BYTES;
+}
+
 /* What to fetch while a group of panels is read: as the caller says, or else what lies ahead in these panels.
  */
 INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_form form, uint32_t panel,
                                      uint32_t index, uint32_t n_tokens)
 {
     const uint8_t *own = tile->w + panel * tile->panel_step;
+    const uint32_t near = near_bytes(tile, n_tokens);
 
     if (tile->next != NULL)
         return (struct fetching){.from = tile->next + panel * tile->next_step + index * tile->next_bytes,
-                                 .far = tile->next + panel * tile->next_step + index * tile->next_bytes,
                                  .panel_step = tile->next_step,
                                  .step = tile->next_bytes / tile->n_qblks + 1};
-    return (struct fetching){.from = own + (fetches_far(form, n_tokens) ? NEAR_BYTES : AHEAD_BYTES),
+    return (struct fetching){.from = own + near,
                              .far = own + FAR_BYTES,
+                             .is_twice = near != AHEAD_BYTES,
                              .panel_step = tile->panel_step,
                              .step = quant_chunk(form, CHUNK_QBLKS).end / CHUNK_QBLKS};
 }
@@ -187,8 +185,8 @@ INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint
                         uint32_t n_panels, uint32_t n_tokens)
 {
     const size_t own_bytes = quant_panel_at(form, tile->n_qblks * QBLK_WEIGHTS);
-    const size_t ahead = fetches_far(form, n_tokens) ? NEAR_BYTES : AHEAD_BYTES;
-    const size_t turn = own_bytes > ahead ? own_bytes - ahead : 0;
+    const size_t near = near_bytes(tile, n_tokens);
+    const size_t turn = own_bytes > near ? own_bytes - near : 0;
     const size_t far_turn = own_bytes > FAR_BYTES ? own_bytes - FAR_BYTES : 0;
     float *y = tile->y + (size_t)index * n_tokens * tile->y_step + (size_t)panel * PANEL_ROWS;
     struct chunk chunk = {

@@ -10,6 +10,7 @@
 
 struct cpu_features {
     bool is_amd;     /* how far ahead to fetch is a matter of the maker */
+    size_t l1_bytes; /* first-level cache of data; 0: unknown */
     bool has_avx2;   /* with FMA and F16C */
     bool has_avx512; /* F, BW, VL, DQ */
     bool has_avx512_vnni;

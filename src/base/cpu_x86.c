@@ -64,6 +64,8 @@ static void detect(void)
         a7_1 = 0;
 
     features.is_amd = made_by_amd();
+    long l1_bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+    features.l1_bytes = l1_bytes > 0 ? (size_t)l1_bytes : 0;
     if ((xcr0 & XCR0_AVX) != XCR0_AVX)
         return;
     features.has_avx2 = bit(b7, 5) && has_fma && has_f16c;

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/cpu.h"
 #include "tensor/kern_priv.h"
 #include "tensor/weight_priv.h"
 #include "tensor/work_priv.h"
@@ -154,13 +155,24 @@ static void set_parts(const struct attn_job *job, const struct plan *plan, struc
     unit->partial_splits = plan->n_splits;
 }
 
+/* A Zen 4, whose first-level cache does not hold a tile and the next, waits less if that goes to the second.
+ * Only tiles that are used as they lie in the arena count (kern_attn_direct.c). */
+static bool fetches_far(const struct attn_args *args)
+{
+    const struct cpu_features *cpu = cpu_features_get();
+    const size_t tile_bytes =
+        (size_t)ATTN_TILE_KEYS * (args->k_dim + args->v_dim) * weight_plain_bytes(args->kv_type);
+
+    return cpu->is_amd && 2 * tile_bytes >= cpu->l1_bytes;
+}
+
 static void do_unit(const struct attn_job *job, uint32_t index, const struct attn_space *space)
 {
     const struct attn_args *args = job->args;
     uint32_t i = work_owner(&job->plans[0].first_unit, sizeof(job->plans[0]), job->args->n_items, index);
     const struct attn_item *item = &args->items[i];
     const struct plan *plan = &job->plans[i];
-    struct attn_unit unit = {.args = args, .item = item, .space = *space};
+    struct attn_unit unit = {.args = args, .item = item, .fetches_far = fetches_far(args), .space = *space};
 
     index -= plan->first_unit;
     if (plan->n_splits > 0) {

@@ -37,6 +37,7 @@ struct attn_unit {
     uint32_t first_head, n_heads; /* all of the KV head's group, or some */
     uint32_t first_token, n_tokens;
     uint32_t first_split, end_split; /* those without keys for a query are skipped */
+    bool fetches_far;                /* the next tile into the second-level cache, not the first */
     struct attn_space space;
     float *partials; /* [row][partial_splits] parts, of first_partial on; NULL: finish into args->out */
     uint32_t first_partial, partial_splits;
@@ -64,6 +65,7 @@ struct attn_direct {
     enum dtype type;
     const char *k[ATTN_TILE_GROUPS], *v[ATTN_TILE_GROUPS]; /* of each group */
     struct kv_ahead ahead;
+    bool fetches_far;
     uint32_t k_dim, v_dim, block_tokens, n_rows;
     float *q; /* as in attn_scores and attn_values */
     size_t q_step;

@@ -249,6 +249,7 @@ static void attend_directly(const struct walk *walk, const struct kv_tile *tile)
     const struct attn_args *args = walk->unit->args;
     const struct attn_space *space = &walk->unit->space;
     struct attn_direct direct = {.type = args->kv_type,
+                                 .fetches_far = walk->unit->fetches_far,
                                  .k_dim = args->k_dim,
                                  .v_dim = args->v_dim,
                                  .block_tokens = args->block_tokens,

@@ -4,7 +4,8 @@
  * With one query there is little arithmetic per key, and a tile as floats (kern_kv.c) would push the keys
  * that are on their way out of the first-level cache.  So where all rows fit into registers and the type is a
  * plain one, each sixteen are widened on their way into the product, and the next tile is fetched at the pace
- * at which this one is used.  The sums are those of kern_attn_tile.c, in the same order: the same bits.
+ * at which this one is used: into the first-level cache if that holds both.  The sums are those of
+ * kern_attn_tile.c, in the same order: the same bits.
  *
  * Hot path: no allocation, no log, no system call.
  */
@@ -43,6 +44,14 @@ static inline __attribute__((always_inline)) v16 widen(enum dtype type, const ch
     if (type == DTYPE_F16)
         return v16_from_f16((const uint16_t *)from);
     return v16_from_bf16((const uint16_t *)from);
+}
+
+static inline __attribute__((always_inline)) void fetch(const struct attn_direct *tile, const char *at)
+{
+    if (tile->fetches_far)
+        __builtin_prefetch(at, 0, 2);
+    else
+        __builtin_prefetch(at, 0, 3);
 }
 
 static inline __attribute__((always_inline)) void add_products(struct form form, float *const *x, size_t i,
@@ -86,7 +95,7 @@ static inline __attribute__((always_inline)) void scores_part(const struct attn_
 #pragma GCC unroll 4
         for (uint32_t j = 0; j < form.n_vectors; j++) {
             lanes[j] = widen(form.type, k[j] + i * k_step);
-            __builtin_prefetch(ahead[j] + i * ahead_step, 0, 3);
+            fetch(tile, ahead[j] + i * ahead_step);
         }
         add_products(form, q, i, lanes, &sums);
     }
@@ -125,7 +134,7 @@ static inline __attribute__((always_inline)) void values_part(const struct attn_
                 lanes[j] = widen(form.type, v + i * v_step + j * 16 * element_bytes(form.type));
 #pragma GCC unroll 4
             for (uint32_t j = 0; j < form.n_vectors; j += 4 / element_bytes(form.type))
-                __builtin_prefetch(ahead + i * v_step + j * 16 * element_bytes(form.type), 0, 3);
+                fetch(tile, ahead + i * v_step + j * 16 * element_bytes(form.type));
             add_products(form, p, g * ATTN_GROUP_KEYS + i, lanes, &sums);
         }
     }

@@ -170,6 +170,7 @@ INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_fo
 
     if (tile->next != NULL)
         return (struct fetching){.from = tile->next + panel * tile->next_step + index * tile->next_bytes,
+                                 .far = tile->next,
                                  .panel_step = tile->next_step,
                                  .step = tile->next_bytes / tile->n_qblks + 1};
     return (struct fetching){.from = own + near,

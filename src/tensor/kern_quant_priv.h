@@ -175,7 +175,7 @@ INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_fo
                                  .step = tile->next_bytes / tile->n_qblks + 1};
     return (struct fetching){.from = own + near,
                              .far = own + FAR_BYTES,
-                             .is_twice = near != AHEAD_BYTES,
+                             .is_twice = tile->near_bytes != 0,
                              .panel_step = tile->panel_step,
                              .step = quant_chunk(form, CHUNK_QBLKS).end / CHUNK_QBLKS};
 }

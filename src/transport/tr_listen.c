@@ -253,7 +253,8 @@ int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault)
 
     if (err != 0)
         return err;
-    if (is_left_over(&un) && unlink(path) != 0) /* another user's */
+    /* Another user's; but whoever left it may also remove it right now. */
+    if (is_left_over(&un) && unlink(path) != 0 && errno != ENOENT)
         return fault_set(fault, E_IO,
                          "cannot listen on %s: the socket that was left there cannot be removed: %s", path,
                          strerror(errno));

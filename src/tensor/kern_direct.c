@@ -5,10 +5,10 @@
  *
  *     panel p    [ chunk | chunk | chunk ]        panels p .. p+3 at once
  *                  ^ read     ^ fetched
- *     panel p+4  [ chunk | ...                    from the last AHEAD_BYTES of panel p on
+ *     panel p+4  [ chunk | ...                    from the last bytes of panel p on
  *
- * Lines of one token's weights may be fetched twice, from two distances (near_bytes): what pays is a matter
- * of the processor.
+ * Lines of one token's weights may be fetched twice, from two distances (struct fetch_ahead): what pays is a
+ * matter of the processor.
  *
  * Tens of tokens, where tiles are wide (Q8_WIDE_HEIGHTS), go by one panel at a time: all registers hold sums,
  * so that what is taken apart meets eight tokens instead of three.  They are no longer bound by memory, so

@@ -37,6 +37,12 @@ struct tile {
     size_t next_k_bytes, next_panel_bytes;
 };
 
+/* From where in each panel lines are fetched into the first-level cache, and before that into the second;
+ * 0: they are not. */
+struct fetch_ahead {
+    uint32_t near_bytes, far_bytes;
+};
+
 /* The same over quantised weights, chunk after chunk (quant_priv.h). */
 struct tile_q8 {
     enum dtype type;
@@ -56,9 +62,7 @@ struct tile_q8 {
      * lies ahead. */
     const uint8_t *next;
     size_t next_step, next_bytes;
-    /* What lies ahead is fetched twice: from far into the second-level cache, and from so near into the
-     * first. Of one token alone; 0: once. */
-    uint32_t near_bytes;
+    struct fetch_ahead ahead;
 };
 
 /* A chunk of n_qblks to take apart. */

@@ -30,46 +30,53 @@ INLINED bool is_wide(uint32_t n_tokens)
 
 /* ---- fetching ---- */
 
-enum {
-    AHEAD_BYTES = 4096, /* of once */
-    FAR_BYTES = 8192,   /* of the further of twice */
-};
+enum { LINE_BYTES = 64, FAR_WINDOW = 8192 };
 
 /* Brings [done, due) of each panel nearer; both grow with the qblks that pass. */
 struct fetching {
-    const uint8_t *from, *far;
-    bool is_twice;
+    const uint8_t *near, *far; /* to the first-level cache, the second; NULL: not */
     size_t panel_step;
     size_t done, due, step;
 };
 
-/* The far lines of a panel come from two pages by turns: eight pages at once keep more of the memory busy
- * than four. */
-INLINED size_t far_at(size_t done)
+/* Lines fetched twice: those for the second-level cache come from two pages of a panel by turns, as eight
+ * pages at once keep more of the memory busy than four. */
+INLINED size_t far_at(const struct fetching *fetching, size_t done)
 {
-    const size_t line = done % FAR_BYTES / 64;
+    const size_t line = done % FAR_WINDOW / LINE_BYTES;
 
-    return done - done % FAR_BYTES + line % 2 * (FAR_BYTES / 2) + line / 2 * 64;
+    if (fetching->near == NULL)
+        return done;
+    return done - done % FAR_WINDOW + line % 2 * (FAR_WINDOW / 2) + line / 2 * LINE_BYTES;
 }
 
-/* Into the first-level cache, unless that is full of expanded weights which many tiles share. */
+/* A line of each panel. */
+INLINED void fetch_lines(const uint8_t *at, size_t panel_step, uint32_t n_panels, bool is_near)
+{
+#pragma GCC unroll 4
+    for (uint32_t p = 0; p < n_panels; p++, at += panel_step) {
+        if (is_near)
+            __builtin_prefetch(at, 0, 3);
+        else
+            __builtin_prefetch(at, 0, 2);
+    }
+}
+
+/* What comes from afar first: it takes longer.  The near ones go to the first-level cache, unless that is
+ * full of expanded weights which many tiles share. */
 INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels,
                         uint32_t n_tokens)
 {
-    for (fetching->due += fetching->step; fetching->done < fetching->due; fetching->done += 64) {
-        const uint8_t *from = fetching->from + fetching->done;
-        const uint8_t *far = fetching->far + far_at(fetching->done);
+    size_t done = fetching->done;
 
-#pragma GCC unroll 4
-        for (uint32_t p = 0; p < n_panels; p++, from += fetching->panel_step, far += fetching->panel_step) {
-            if (form.scale != SCALE_F32)
-                __builtin_prefetch(from, 0, 3);
-            else
-                __builtin_prefetch(from, 0, 2);
-            if (n_tokens == 1 && fetching->is_twice)
-                __builtin_prefetch(far, 0, 2);
-        }
-    }
+    fetching->due += fetching->step;
+    if (n_tokens == 1 && form.scale != SCALE_F32 && fetching->far != NULL)
+        for (; done < fetching->due; done += LINE_BYTES)
+            fetch_lines(fetching->far + far_at(fetching, done), fetching->panel_step, n_panels, false);
+    if (fetching->near != NULL)
+        for (done = fetching->done; done < fetching->due; done += LINE_BYTES)
+            fetch_lines(fetching->near + done, fetching->panel_step, n_panels, form.scale != SCALE_F32);
+    fetching->done = done;
 }
 
 /* ---- the step ---- */
@@ -155,44 +162,43 @@ INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, c
 
 /* ---- the tile ---- */
 
-INLINED uint32_t near_bytes(const struct tile_q8 *tile, uint32_t n_tokens)
-{
-    return n_tokens == 1 && tile->near_bytes != 0 ? tile->near_bytes : (uint32_t)AHEAD_BYTES;
-}
-
 /* What to fetch while a group of panels is read: as the caller says, or else what lies ahead in these panels.
  */
 INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_form form, uint32_t panel,
-                                     uint32_t index, uint32_t n_tokens)
+                                     uint32_t index)
 {
     const uint8_t *own = tile->w + panel * tile->panel_step;
-    const uint32_t near = near_bytes(tile, n_tokens);
+    const struct fetch_ahead ahead = tile->ahead;
 
     if (tile->next != NULL)
-        return (struct fetching){.from = tile->next + panel * tile->next_step + index * tile->next_bytes,
-                                 .far = tile->next,
+        return (struct fetching){.near = tile->next + panel * tile->next_step + index * tile->next_bytes,
                                  .panel_step = tile->next_step,
                                  .step = tile->next_bytes / tile->n_qblks + 1};
-    return (struct fetching){.from = own + near,
-                             .far = own + FAR_BYTES,
-                             .is_twice = tile->near_bytes != 0,
+    return (struct fetching){.near = ahead.near_bytes ? own + ahead.near_bytes : NULL,
+                             .far = ahead.far_bytes ? own + ahead.far_bytes : NULL,
                              .panel_step = tile->panel_step,
                              .step = quant_chunk(form, CHUNK_QBLKS).end / CHUNK_QBLKS};
 }
 
-/* One group of panels and one tile of tokens; their numbers are constants wherever this is expanded.  When
- * the end of the panels comes near, what is ahead is the group behind them. */
+/* When so many bytes before the end of the panels come near, what is ahead is the group behind them. */
+INLINED void turn_over(const uint8_t **ahead, uint32_t ahead_bytes, size_t done, size_t own_bytes,
+                       const uint8_t *behind)
+{
+    const size_t turn = own_bytes > ahead_bytes ? own_bytes - ahead_bytes : 0;
+
+    if (*ahead != NULL && done >= turn)
+        *ahead = behind - turn;
+}
+
+/* One group of panels and one tile of tokens; their numbers are constants wherever this is expanded. */
 INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint32_t panel, uint32_t index,
                         uint32_t n_panels, uint32_t n_tokens)
 {
     const size_t own_bytes = quant_panel_at(form, tile->n_qblks * QBLK_WEIGHTS);
-    const size_t near = near_bytes(tile, n_tokens);
-    const size_t turn = own_bytes > near ? own_bytes - near : 0;
-    const size_t far_turn = own_bytes > FAR_BYTES ? own_bytes - FAR_BYTES : 0;
     float *y = tile->y + (size_t)index * n_tokens * tile->y_step + (size_t)panel * PANEL_ROWS;
     struct chunk chunk = {
         .at = tile->w + panel * tile->panel_step, .panel_step = tile->panel_step, .lookup = tile->lookup};
-    struct fetching fetching = fetching_for(tile, form, panel, index, n_tokens);
+    struct fetching fetching = fetching_for(tile, form, panel, index);
     const uint8_t *x = (const uint8_t *)tile->x + index * tile->x_step;
     const uint8_t *behind = chunk.at + n_panels * tile->panel_step;
     struct sums sums;
@@ -201,10 +207,10 @@ INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint
     for (uint32_t b = 0; b < tile->n_qblks; b += CHUNK_QBLKS) {
         uint32_t n_qblks = tile->n_qblks - b < CHUNK_QBLKS ? tile->n_qblks - b : CHUNK_QBLKS;
 
-        if (tile->next == NULL && fetching.done >= turn)
-            fetching.from = behind - turn;
-        if (tile->next == NULL && fetching.done >= far_turn)
-            fetching.far = behind - far_turn;
+        if (tile->next == NULL) {
+            turn_over(&fetching.near, tile->ahead.near_bytes, fetching.done, own_bytes, behind);
+            turn_over(&fetching.far, tile->ahead.far_bytes, fetching.done, own_bytes, behind);
+        }
         x = step_chunk(form, &chunk, x, n_qblks, n_panels, n_tokens, &sums, &fetching);
         chunk.at += chunk.parts.end;
     }

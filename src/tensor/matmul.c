@@ -49,9 +49,7 @@ enum {
     UNITS_PER_RANK = 8,
     FLOAT_UNITS_PER_RANK = 4,
     GROUP_PANELS = 4,
-    SUMS_ALIGN = 4096, /* one page for a tile's */
-    NEAR_BYTES = 1024, /* see struct tile_q8 */
-    NEAR_BYTES_AMD = 2048,
+    SUMS_ALIGN = 4096,              /* one page for a tile's */
     DIRECT_UNIT_BYTES = 128 * 1024, /* some ten microseconds of reading */
     NEXT_BYTES = 512 * 1024,        /* what a waiting rank fetches: a quarter or half of its cache */
 };
@@ -133,12 +131,20 @@ struct region {
     size_t next_bytes; /* quantised: of each panel, for each tile */
 };
 
-/* Zen 4 gains by fetching twice whatever the type, an Xeon where fields of four bits leave time for it. */
-static uint32_t near_bytes_of(const struct weight *weight)
+/* Measured (docs/performance.md).  One token waits for memory.  Where its weights have to be taken apart Zen
+ * 4 gains by fetching them twice; bytes it only loads, which the second-level cache is near enough for.  An
+ * Xeon gains where fields of four bits leave time for it. */
+static struct fetch_ahead ahead_of(const struct weight *weight, uint32_t n_tokens)
 {
+    static const struct fetch_ahead once = {4096, 0}, twice = {1024, 8192}, twice_amd = {2048, 8192},
+                                    far_amd = {0, 8192};
+    const uint32_t bits = quant_form(weight->type).bits;
+
+    if (n_tokens > 1)
+        return once;
     if (cpu_features_get()->is_amd)
-        return NEAR_BYTES_AMD;
-    return quant_form(weight->type).bits == 4 ? NEAR_BYTES : 0;
+        return bits == 8 ? far_amd : twice_amd;
+    return bits == 4 ? twice : once;
 }
 
 /* n_tiles, from the one with these tokens on: one, or for quantised types several of equal height. */
@@ -165,7 +171,7 @@ static void call_tile(const struct product *product, const struct region *region
             .next = region->next,
             .next_step = region->next_panel_bytes,
             .next_bytes = region->next_bytes,
-            .near_bytes = tokens.n == 1 ? near_bytes_of(product->args->weight) : 0,
+            .ahead = ahead_of(product->args->weight, tokens.n),
         });
     else
         region->tile(&(struct tile){

@@ -58,8 +58,8 @@ struct tile_q8 {
     uint32_t n_tokens; /* 1..tile_tokens, of each tile */
     uint32_t n_tiles;  /* one below the other in y */
     bool is_first;
-    /* Fetched meanwhile: next_bytes of as many panels, next_step apart, with each tile.  NULL: what
-     * lies ahead. */
+    /* Fetched meanwhile: next_bytes of as many panels, next_step apart, with each tile.  NULL, but
+     * not with expanded chunks: what lies ahead. */
     const uint8_t *next;
     size_t next_step, next_bytes;
     struct fetch_ahead ahead;

@@ -62,19 +62,21 @@ INLINED void fetch_lines(const uint8_t *at, size_t panel_step, uint32_t n_panels
     }
 }
 
-/* What comes from afar first: it takes longer.  The near ones go to the first-level cache, unless that is
- * full of expanded weights which many tiles share. */
+/* Lines that are near go to the first-level cache, unless that is full of expanded weights which many tiles
+ * share.  Those that are far go first, as they take longer; with more than one token there are none. */
 INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels,
                         uint32_t n_tokens)
 {
-    size_t done = fetching->done;
+    const bool is_alone = n_tokens == 1 && form.scale != SCALE_F32;
+    const size_t from = fetching->done;
+    size_t done = from;
 
     fetching->due += fetching->step;
-    if (n_tokens == 1 && form.scale != SCALE_F32 && fetching->far != NULL)
+    if (is_alone && fetching->far != NULL)
         for (; done < fetching->due; done += LINE_BYTES)
             fetch_lines(fetching->far + far_at(fetching, done), fetching->panel_step, n_panels, false);
-    if (fetching->near != NULL)
-        for (done = fetching->done; done < fetching->due; done += LINE_BYTES)
+    if (!is_alone || fetching->near != NULL)
+        for (done = from; done < fetching->due; done += LINE_BYTES)
             fetch_lines(fetching->near + done, fetching->panel_step, n_panels, form.scale != SCALE_F32);
     fetching->done = done;
 }
@@ -162,6 +164,12 @@ INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, c
 
 /* ---- the tile ---- */
 
+/* With expanded weights the caller says what to fetch. */
+INLINED bool is_told(const struct tile_q8 *tile, struct quant_form form)
+{
+    return form.scale == SCALE_F32 || tile->next != NULL;
+}
+
 /* What to fetch while a group of panels is read: as the caller says, or else what lies ahead in these panels.
  */
 INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_form form, uint32_t panel,
@@ -170,7 +178,7 @@ INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_fo
     const uint8_t *own = tile->w + panel * tile->panel_step;
     const struct fetch_ahead ahead = tile->ahead;
 
-    if (tile->next != NULL)
+    if (is_told(tile, form))
         return (struct fetching){.near = tile->next + panel * tile->next_step + index * tile->next_bytes,
                                  .panel_step = tile->next_step,
                                  .step = tile->next_bytes / tile->n_qblks + 1};
@@ -207,7 +215,7 @@ INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint
     for (uint32_t b = 0; b < tile->n_qblks; b += CHUNK_QBLKS) {
         uint32_t n_qblks = tile->n_qblks - b < CHUNK_QBLKS ? tile->n_qblks - b : CHUNK_QBLKS;
 
-        if (tile->next == NULL) {
+        if (!is_told(tile, form)) {
             turn_over(&fetching.near, tile->ahead.near_bytes, fetching.done, own_bytes, behind);
             turn_over(&fetching.far, tile->ahead.far_bytes, fetching.done, own_bytes, behind);
         }

@@ -75,19 +75,30 @@ static void lay_out_ffn(const struct model *model, struct model_state *state, st
     lay_out_halves(model, 1, state, carving);
 }
 
+/* What the neediest of the matrices needs that forward_matmul and the head multiply by. */
+static size_t products_bytes(const struct model *model, const struct model_state *state)
+{
+    const uint32_t n = state->max_tokens > state->max_logits ? state->max_tokens : state->max_logits;
+    size_t most =
+        matmul_scratch_bytes(model->config.is_tied ? &model->embedding : &model->head, n, state->n_ranks);
+
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        for (uint32_t g = 0; g < N_GROUPS; g++)
+            for (uint32_t p = 0; p < model->layers[i].groups[g].n_parts; p++) {
+                size_t len_bytes =
+                    matmul_scratch_bytes(&model->layers[i].groups[g].parts[p], n, state->n_ranks);
+
+                most = len_bytes > most ? len_bytes : most;
+            }
+    return most;
+}
+
 static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     const struct model_config *c = &model->config;
     size_t rows = state->max_tokens, items = state->max_items, logits = state->max_logits;
     size_t word = sizeof(float);
-    size_t q = (size_t)c->n_heads * c->head_dim, widest = c->hidden > q ? c->hidden : q;
 
-    if (widest < c->ffn)
-        widest = c->ffn;
-    if (widest < c->q_latent)
-        widest = c->q_latent;
-    if (widest < c->shared_ffn)
-        widest = c->shared_ffn;
     state->x = carve(carving, rows * c->hidden * word);
     state->normed = carve(carving, rows * c->hidden * word);
     for (unsigned i = 0; i < model->n_ropes; i++) {
@@ -100,9 +111,7 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     state->n_logits = carve(carving, items * sizeof(*state->n_logits));
     state->n_kept = carve(carving, items * sizeof(*state->n_kept));
     state->items = carve(carving, items * sizeof(*state->items));
-    state->matmul_scratch =
-        carve(carving, matmul_scratch_bytes(rows > logits ? (uint32_t)rows : (uint32_t)logits,
-                                            (uint32_t)widest, state->n_ranks));
+    state->matmul_scratch = carve(carving, products_bytes(model, state));
 
     size_t halves = carving->used_bytes, attn_end;
     lay_out_attn(model, state, carving);

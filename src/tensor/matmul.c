@@ -450,25 +450,6 @@ static void product_job(void *arg, unsigned rank, unsigned n_ranks)
         kern_flush_end(before);
 }
 
-/* No form of packed activations is larger than F32. */
-static size_t x_floats(uint32_t max_tokens, uint32_t max_cols)
-{
-    return (size_t)max_tokens * (max_cols + QBLK_WEIGHTS);
-}
-
-size_t matmul_scratch_bytes(uint32_t max_tokens, uint32_t max_cols, uint32_t n_ranks)
-{
-    return sizeof(struct scratch) + SUMS_ALIGN +
-           (x_floats(max_tokens, max_cols) + n_ranks * matmul_block_sums(max_tokens)) * sizeof(float);
-}
-
-static float *sums_behind(struct scratch *scratch, uint32_t n, uint32_t cols)
-{
-    uintptr_t end = (uintptr_t)(scratch->x + x_floats(n, cols));
-
-    return (float *)((end + SUMS_ALIGN - 1) / SUMS_ALIGN * SUMS_ALIGN);
-}
-
 /* Along K. */
 static uint32_t n_elements(const struct weight *weight)
 {
@@ -479,6 +460,52 @@ static uint32_t n_elements(const struct weight *weight)
     return weight->is_paired ? cols / 2 : cols;
 }
 
+/* ---- scratch ---- */
+
+/* Packed activations, in the larger of the forms that the weight may meet. */
+static size_t x_bytes(const struct weight *weight, uint32_t n)
+{
+    const struct quant_form form = quant_form(weight->type);
+    const size_t by_dots = quant_act_bytes(form, weight->table->q8->quant_bytes);
+
+    if (!weight_is_quant(weight->type))
+        return (size_t)n * n_elements(weight) * sizeof(float);
+    return (size_t)n * (weight->cols / QBLK_WEIGHTS) *
+           (matmul_block_takes(weight) && by_dots < QBLK_TILES_BYTES ? QBLK_TILES_BYTES : by_dots);
+}
+
+static bool has_sums(const struct weight *weight)
+{
+    return weight->is_tiles || (weight_is_quant(weight->type) && matmul_block_takes(weight));
+}
+
+static size_t scratch_bytes(size_t max_x_bytes, size_t n_sums)
+{
+    return sizeof(struct scratch) + max_x_bytes + (n_sums > 0 ? SUMS_ALIGN + n_sums * sizeof(float) : 0);
+}
+
+size_t matmul_scratch_bytes(const struct weight *weight, uint32_t max_tokens, uint32_t n_ranks)
+{
+    return scratch_bytes(x_bytes(weight, max_tokens),
+                         has_sums(weight) ? n_ranks * matmul_block_sums(max_tokens) : 0);
+}
+
+/* No form of packed activations is larger than F32. */
+size_t matmul_scratch_most(uint32_t max_tokens, uint32_t max_cols, uint32_t n_ranks)
+{
+    return scratch_bytes((size_t)max_tokens * (max_cols + QBLK_WEIGHTS) * sizeof(float),
+                         n_ranks * matmul_block_sums(max_tokens));
+}
+
+static float *sums_behind(struct scratch *scratch, const struct weight *weight, uint32_t n)
+{
+    uintptr_t end = (uintptr_t)scratch->x + x_bytes(weight, n);
+
+    return has_sums(weight) ? (float *)((end + SUMS_ALIGN - 1) / SUMS_ALIGN * SUMS_ALIGN) : NULL;
+}
+
+/* ---- a product ---- */
+
 /* Quantised weights by BF16 tiles rather than by dots of bytes. */
 static void quants_by_tiles(struct product *product)
 {
@@ -487,7 +514,7 @@ static void quants_by_tiles(struct product *product)
 
     product->pack = tiles->quant_pack;
     product->close = tiles->close;
-    product->qblk_bytes = (size_t)QBLK_WEIGHTS * 2; /* BF16 */
+    product->qblk_bytes = QBLK_TILES_BYTES - sizeof(float);
     product->bases = product->scratch->x + n * packed_bytes(product, product->n_k) / sizeof(float);
     product->n_tiles = (n + TILES_TOKENS - 1) / TILES_TOKENS;
     product->is_direct = false;
@@ -525,7 +552,7 @@ void matmul(struct team *team, const struct matmul_args *args)
         .n_tiles = (args->n + tile_tokens - 1) / tile_tokens,
         .n_panels = weight_n_panels(weight->rows),
         .slice_panels = is_q8 ? q8->tile_panels : weight->table->vec->tile_panels,
-        .sums = sums_behind(args->scratch, args->n, weight->cols),
+        .sums = sums_behind(args->scratch, weight, args->n),
     };
 
     if (args->n == 0 || weight->rows == 0)
@@ -535,7 +562,7 @@ void matmul(struct team *team, const struct matmul_args *args)
     product.is_direct = is_q8 ? is_q8_direct(weight, tile_tokens, product.n_tiles)
                               : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
     product.has_blocks = is_tiles && product.n_tiles > 1 && args->n / product.n_tiles > TILES_TOKENS / 2;
-    if (matmul_block_takes(args))
+    if (args->n >= TILES_QUANT_TOKENS && matmul_block_takes(weight))
         quants_by_tiles(&product);
     if (product.has_blocks)
         product.slice_k = matmul_block_slice(&product);

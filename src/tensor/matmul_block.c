@@ -28,19 +28,17 @@ enum {
     SLICE_PAIRS = 256, /* of two panels, two thirds of the first-level cache */
     SLICE_PANELS = 2,
     BLOCK_TILES = TILES_BLOCK_TOKENS / TILES_TOKENS,
-    QUANT_TOKENS = 64,
     GROUP_PAIRS = 4, /* of panels, with fewer tiles of tokens than: */
     GROUP_TILES = 4,
     EXPANDED_BYTES = CHUNK_QBLKS * (TILES_B_BYTES + 2 * PANEL_ROWS * 4), /* of a chunk */
 };
 
-/* Types with a scale per qblk.  Fewer tokens do not make up for taking the weights apart. */
-bool matmul_block_takes(const struct matmul_args *args)
+/* Types with a scale per qblk. */
+bool matmul_block_takes(const struct weight *weight)
 {
-    const struct kern_dots *tiles = args->weight->table->tiles;
+    const struct kern_dots *tiles = weight->table->tiles;
 
-    return args->n >= QUANT_TOKENS && quant_form(args->weight->type).n_subs == 1 && tiles != NULL &&
-           tiles->is_usable();
+    return quant_form(weight->type).n_subs == 1 && tiles != NULL && tiles->is_usable();
 }
 
 /* Nearly equal slices of whole TILES_COLS; of quantised weights a chunk. */

@@ -49,7 +49,7 @@ static size_t slice_bytes(uint32_t max_cols)
 
 static size_t space_bytes(uint32_t max_cols)
 {
-    return slice_bytes(max_cols) + aligned(matmul_scratch_bytes(SLICE_TOKENS, max_cols, 1));
+    return slice_bytes(max_cols) + aligned(matmul_scratch_most(SLICE_TOKENS, max_cols, 1));
 }
 
 size_t many_scratch_bytes(uint32_t max_pieces, uint32_t max_cols, uint32_t n_ranks)

@@ -10,6 +10,8 @@
 
 enum {
     MAX_UNIT_PANELS = 16,
+    QBLK_TILES_BYTES = QBLK_WEIGHTS * 2 + 4, /* of a token: BF16, and apart from them a base */
+    TILES_QUANT_TOKENS = 64,                 /* fewer do not make up for taking quantised weights apart */
     TILES_BLOCK_TOKENS = 512, /* a slice of them and its sums are half a MiB each, of two MiB of cache */
 };
 
@@ -91,8 +93,8 @@ static inline float *bases_at(const struct product *product, struct token_tile t
 
 /* ---- blocks of BF16 tiles (matmul_block.c) ---- */
 
-/* Quantised weights, and so many tokens of them that they go by blocks. */
-bool matmul_block_takes(const struct matmul_args *args);
+/* Quantised weights that many tokens meet by blocks. */
+bool matmul_block_takes(const struct weight *weight);
 /* Floats of scratch for each rank. */
 size_t matmul_block_sums(uint32_t max_tokens);
 /* Elements along K that a slice holds. */

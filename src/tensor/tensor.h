@@ -84,7 +84,9 @@ void weight_row(const struct weight *weight, uint32_t row, float *out);
 
 /* y[n][rows] = x[n][cols] . W^T, y rows y_stride apart.  scratch: matmul_scratch_bytes(), 64-aligned; holds
  * the activations as the kernel wants them, and of BF16 tiles what each rank of the team has summed up. */
-size_t matmul_scratch_bytes(uint32_t max_tokens, uint32_t max_cols, uint32_t n_ranks);
+size_t matmul_scratch_bytes(const struct weight *weight, uint32_t max_tokens, uint32_t n_ranks);
+/* The same for any weight with so many columns. */
+size_t matmul_scratch_most(uint32_t max_tokens, uint32_t max_cols, uint32_t n_ranks);
 struct matmul_args {
     const struct weight *weight;
     const float *x;  /* [n][cols], rows x_stride apart */

@@ -164,7 +164,7 @@ int main(int argc, char **argv)
         return 1;
     bench.x = bench_need(mem_aligned(64, COLS * sizeof(float)));
     bench.y = bench_need(mem_aligned(64, 4 * ROWS * sizeof(float)));
-    bench.scratch = bench_need(mem_aligned(64, matmul_scratch_bytes(1, COLS, team_size(bench.team))));
+    bench.scratch = bench_need(mem_aligned(64, matmul_scratch_most(1, COLS, team_size(bench.team))));
     for (size_t i = 0; i < COLS; i++)
         bench.x[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
     printf("table %s, %u threads\n", kern_table_name(bench.table), team_size(bench.team));

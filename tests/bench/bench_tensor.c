@@ -299,7 +299,7 @@ int main(int argc, char **argv)
     size_t floats = (size_t)MAX_N * VOCAB;
     bench.x = bench_need(mem_aligned(64, floats * sizeof(float)));
     bench.y = bench_need(mem_aligned(64, floats * sizeof(float)));
-    bench.scratch = bench_need(mem_aligned(64, matmul_scratch_bytes(MAX_N, FFN, team_size(bench.team))));
+    bench.scratch = bench_need(mem_aligned(64, matmul_scratch_most(MAX_N, FFN, team_size(bench.team))));
     for (size_t i = 0; i < floats; i++)
         bench.x[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
     tensor_limits_measure(bench.team, bench.table, &bench.limits);

@@ -124,7 +124,7 @@ static float *multiply(struct team *team, const struct weight *weight, const flo
 {
     size_t y_stride = weight->rows + 3;
     float *y = check_floats(n * y_stride);
-    void *scratch = check_poisoned(matmul_scratch_bytes(n, weight->cols, team_size(team)));
+    void *scratch = check_poisoned(matmul_scratch_bytes(weight, n, team_size(team)));
 
     matmul(team, &(struct matmul_args){.weight = weight,
                                        .x = x,

@@ -70,7 +70,7 @@ static inline __attribute__((always_inline)) void dot_group(const struct tile *t
             dot_step(tile, at, pair, &sums, n_panels, n_tokens);
 #pragma GCC unroll 4
             for (uint32_t p = 0; p < n_panels; p++)
-                if (tile->next == NULL) /* read once */
+                if (tile->is_near)
                     __builtin_prefetch(fetch + p * fetch_panel_bytes, 0, 3);
                 else
                     __builtin_prefetch(fetch + p * fetch_panel_bytes, 0, 2);

@@ -35,6 +35,7 @@ struct tile {
     /* Fetched meanwhile; NULL: what lies ahead in these panels and those behind them. */
     const char *next;
     size_t next_k_bytes, next_panel_bytes;
+    bool is_near; /* to the first-level cache, not the second */
 };
 
 /* From where in each panel lines are fetched into the first-level cache, and before that into the second;

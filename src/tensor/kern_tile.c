@@ -97,7 +97,7 @@ static inline __attribute__((always_inline)) void tile_group(const struct tile *
             tile_step(tile, shape, at + PANEL_ROWS, k + 1, &sums);
 #pragma GCC unroll 4
             for (uint32_t p = 0; p < shape.n_panels; p++)
-                if (tile->next == NULL) /* read once */
+                if (tile->is_near)
                     __builtin_prefetch(fetch.from + p * fetch.panel_bytes, 0, 3);
                 else
                     __builtin_prefetch(fetch.from + p * fetch.panel_bytes, 0, 2);

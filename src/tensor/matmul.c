@@ -147,6 +147,12 @@ static struct fetch_ahead ahead_of(const struct weight *weight, uint32_t n_token
     return bits == 4 ? twice : once;
 }
 
+/* The same of plain weights, which one token only loads, whatever their type. */
+static bool is_near(const struct region *region, uint32_t n_tokens)
+{
+    return region->next == NULL && (n_tokens > 1 || !cpu_features_get()->is_amd);
+}
+
 /* n_tiles, from the one with these tokens on: one, or for quantised types several of equal height. */
 static void call_tile(const struct product *product, const struct region *region, struct token_tile tokens,
                       uint32_t n_tiles, float *y, size_t y_step)
@@ -185,6 +191,7 @@ static void call_tile(const struct product *product, const struct region *region
             .n_tokens = tokens.n,
             .is_first = region->k == 0,
             .next = region->next,
+            .is_near = is_near(region, tokens.n),
             .next_k_bytes = region->next_k_bytes,
             .next_panel_bytes = region->next_panel_bytes,
         });

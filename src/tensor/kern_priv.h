@@ -38,7 +38,7 @@ struct tile {
     bool is_near; /* to the first-level cache, not the second */
 };
 
-/* From where in each panel lines are fetched into the first-level cache, and before that into the second;
+/* So far ahead in each panel lines are fetched into the first-level cache, and before that into the second;
  * 0: they are not. */
 struct fetch_ahead {
     uint32_t near_bytes, far_bytes;

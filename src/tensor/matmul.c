@@ -481,9 +481,9 @@ static size_t x_bytes(const struct weight *weight, uint32_t n)
            (matmul_block_takes(weight) && by_dots < QBLK_TILES_BYTES ? QBLK_TILES_BYTES : by_dots);
 }
 
-static bool has_sums(const struct weight *weight)
+static bool may_have_blocks(const struct weight *weight)
 {
-    return weight->is_tiles || (weight_is_quant(weight->type) && matmul_block_takes(weight));
+    return (weight->is_tiles && weight->is_paired) || matmul_block_takes(weight);
 }
 
 static size_t scratch_bytes(size_t max_x_bytes, size_t n_sums)
@@ -494,7 +494,7 @@ static size_t scratch_bytes(size_t max_x_bytes, size_t n_sums)
 size_t matmul_scratch_bytes(const struct weight *weight, uint32_t max_tokens, uint32_t n_ranks)
 {
     return scratch_bytes(x_bytes(weight, max_tokens),
-                         has_sums(weight) ? n_ranks * matmul_block_sums(max_tokens) : 0);
+                         may_have_blocks(weight) ? n_ranks * matmul_block_sums(max_tokens) : 0);
 }
 
 /* No form of packed activations is larger than F32. */
@@ -508,7 +508,7 @@ static float *sums_behind(struct scratch *scratch, const struct weight *weight, 
 {
     uintptr_t end = (uintptr_t)scratch->x + x_bytes(weight, n);
 
-    return has_sums(weight) ? (float *)((end + SUMS_ALIGN - 1) / SUMS_ALIGN * SUMS_ALIGN) : NULL;
+    return (float *)((end + SUMS_ALIGN - 1) / SUMS_ALIGN * SUMS_ALIGN);
 }
 
 /* ---- a product ---- */
@@ -559,7 +559,6 @@ void matmul(struct team *team, const struct matmul_args *args)
         .n_tiles = (args->n + tile_tokens - 1) / tile_tokens,
         .n_panels = weight_n_panels(weight->rows),
         .slice_panels = is_q8 ? q8->tile_panels : weight->table->vec->tile_panels,
-        .sums = sums_behind(args->scratch, weight, args->n),
     };
 
     if (args->n == 0 || weight->rows == 0)
@@ -571,8 +570,10 @@ void matmul(struct team *team, const struct matmul_args *args)
     product.has_blocks = is_tiles && product.n_tiles > 1 && args->n / product.n_tiles > TILES_TOKENS / 2;
     if (args->n >= TILES_QUANT_TOKENS && matmul_block_takes(weight))
         quants_by_tiles(&product);
-    if (product.has_blocks)
+    if (product.has_blocks) {
         product.slice_k = matmul_block_slice(&product);
+        product.sums = sums_behind(args->scratch, weight, args->n);
+    }
     product.unit_panels =
         product.is_direct && product.n_tiles == 1
             ? direct_unit_panels(weight, team_size(team))

@@ -7,8 +7,8 @@
  *                  ^ read     ^ fetched
  *     panel p+4  [ chunk | ...                    from the last bytes of panel p on
  *
- * Lines of one token's weights may be fetched twice, from two distances (struct fetch_ahead): what pays is a
- * matter of the processor.
+ * One token's may go by one panel after the other instead, which makes a unit one stream, and lines may be
+ * fetched twice, from two distances (struct fetch_ahead): what pays is a matter of the processor.
  *
  * Tens of tokens, where tiles are wide (Q8_WIDE_HEIGHTS), go by one panel at a time: all registers hold sums,
  * so that what is taken apart meets eight tokens instead of three.  They are no longer bound by memory, so
@@ -23,6 +23,10 @@
 
 INLINED void direct_form(const struct tile_q8 *tile, struct quant_form form)
 {
+    if (tile->ahead.is_one_stream) {
+        tile_groups(tile, form, 0, 1, 1);
+        return;
+    }
     switch (tile->n_tokens) {
 #define CASE(height)                                                                                         \
     case height:                                                                                             \

@@ -38,10 +38,13 @@ struct tile {
     bool is_near; /* to the first-level cache, not the second */
 };
 
-/* So far ahead in each panel lines are fetched into the first-level cache, and before that into the second;
- * 0: they are not. */
+/* How quantised weights come from memory: lines are fetched so far ahead in each panel into the first-level
+ * cache, and before that (0: not) into the second. */
 struct fetch_ahead {
     uint32_t near_bytes, far_bytes;
+    bool is_spread;     /* far lines come from two pages by turns */
+    bool is_one_stream; /* of one token: one panel after the other, not a group of them at once */
+    bool is_told_near;  /* what the caller says goes to the first-level cache, not the second */
 };
 
 /* The same over quantised weights, chunk after chunk (quant_priv.h). */

@@ -34,18 +34,19 @@ enum { LINE_BYTES = 64, FAR_WINDOW = 8192 };
 
 /* Brings [done, due) of each panel nearer; both grow with the qblks that pass. */
 struct fetching {
-    const uint8_t *near, *far; /* to the first-level cache, the second; NULL: not */
+    const uint8_t *near, *far; /* to the first-level cache if is_near, to the second (NULL: not) */
+    bool is_near, is_spread;
     size_t panel_step;
     size_t done, due, step;
 };
 
-/* Lines fetched twice: those for the second-level cache come from two pages of a panel by turns, as eight
- * pages at once keep more of the memory busy than four. */
+/* Lines for the second-level cache may come from two pages of a panel by turns: that keeps more of the memory
+ * busy. */
 INLINED size_t far_at(const struct fetching *fetching, size_t done)
 {
     const size_t line = done % FAR_WINDOW / LINE_BYTES;
 
-    if (fetching->near == NULL)
+    if (!fetching->is_spread)
         return done;
     return done - done % FAR_WINDOW + line % 2 * (FAR_WINDOW / 2) + line / 2 * LINE_BYTES;
 }
@@ -62,22 +63,20 @@ INLINED void fetch_lines(const uint8_t *at, size_t panel_step, uint32_t n_panels
     }
 }
 
-/* Lines that are near go to the first-level cache, unless that is full of expanded weights which many tiles
- * share.  Those that are far go first, as they take longer; with more than one token there are none. */
-INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels,
-                        uint32_t n_tokens)
+/* Those that are far go first, as they take longer.  Expanded weights, which many tiles share, keep the
+ * first-level cache to themselves. */
+INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels)
 {
-    const bool is_alone = n_tokens == 1 && form.scale != SCALE_F32;
+    const bool is_packed = form.scale != SCALE_F32;
     const size_t from = fetching->done;
     size_t done = from;
 
     fetching->due += fetching->step;
-    if (is_alone && fetching->far != NULL)
+    if (is_packed && fetching->far != NULL)
         for (; done < fetching->due; done += LINE_BYTES)
             fetch_lines(fetching->far + far_at(fetching, done), fetching->panel_step, n_panels, false);
-    if (!is_alone || fetching->near != NULL)
-        for (done = from; done < fetching->due; done += LINE_BYTES)
-            fetch_lines(fetching->near + done, fetching->panel_step, n_panels, form.scale != SCALE_F32);
+    for (done = from; done < fetching->due; done += LINE_BYTES)
+        fetch_lines(fetching->near + done, fetching->panel_step, n_panels, is_packed && fetching->is_near);
     fetching->done = done;
 }
 
@@ -141,7 +140,7 @@ INLINED const uint8_t *step_qblk(struct quant_form form, const struct chunk *chu
                                  const uint8_t *x, uint32_t n_panels, uint32_t n_tokens, struct sums *sums,
                                  struct fetching *fetching)
 {
-    fetch_some(form, fetching, n_panels, n_tokens);
+    fetch_some(form, fetching, n_panels);
 #pragma GCC unroll 2
     for (at.sub = 0; at.sub < form.n_subs; at.sub++)
         step_sub(form, chunk, at, x, n_panels, n_tokens, sums);
@@ -180,10 +179,13 @@ INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_fo
 
     if (is_told(tile, form))
         return (struct fetching){.near = tile->next + panel * tile->next_step + index * tile->next_bytes,
+                                 .is_near = ahead.is_told_near,
                                  .panel_step = tile->next_step,
                                  .step = tile->next_bytes / tile->n_qblks + 1};
-    return (struct fetching){.near = ahead.near_bytes ? own + ahead.near_bytes : NULL,
+    return (struct fetching){.near = own + ahead.near_bytes,
                              .far = ahead.far_bytes ? own + ahead.far_bytes : NULL,
+                             .is_near = true,
+                             .is_spread = ahead.is_spread,
                              .panel_step = tile->panel_step,
                              .step = quant_chunk(form, CHUNK_QBLKS).end / CHUNK_QBLKS};
 }

@@ -131,26 +131,30 @@ struct region {
     size_t next_bytes; /* quantised: of each panel, for each tile */
 };
 
-/* Measured (docs/performance.md).  One token waits for memory.  Where its weights have to be taken apart Zen
- * 4 gains by fetching them twice; bytes it only loads, which the second-level cache is near enough for.  An
- * Xeon gains where fields of four bits leave time for it. */
+/* Measured (docs/performance.md).  A Zen 4 gains by lines that are fetched twice, or by tiles' turns to the
+ * second-level cache, and with one token by one stream.  An Xeon likes several, and to fetch twice where one
+ * token's fields of four bits leave time for it. */
 static struct fetch_ahead ahead_of(const struct weight *weight, uint32_t n_tokens)
 {
-    static const struct fetch_ahead once = {4096, 0}, twice = {1024, 8192}, twice_amd = {2048, 8192},
-                                    far_amd = {0, 8192};
+    static const struct fetch_ahead once = {.near_bytes = 4096, .is_told_near = true},
+                                    fours = {.near_bytes = 1024,
+                                             .far_bytes = 8192,
+                                             .is_spread = true,
+                                             .is_told_near = true};
     const uint32_t bits = quant_form(weight->type).bits;
 
-    if (n_tokens > 1)
-        return once;
     if (cpu_features_get()->is_amd)
-        return bits == 8 ? far_amd : twice_amd;
-    return bits == 4 ? twice : once;
+        return (struct fetch_ahead){.near_bytes = 4096,
+                                    .far_bytes = 12288,
+                                    .is_spread = n_tokens == 1 && bits == 8,
+                                    .is_one_stream = n_tokens == 1};
+    return n_tokens == 1 && bits == 4 ? fours : once;
 }
 
-/* The same of plain weights, which one token only loads, whatever their type. */
-static bool is_near(const struct region *region, uint32_t n_tokens)
+/* Of plain weights, which are only loaded: Zen 4's second-level cache is near enough for that. */
+static bool is_near(const struct region *region)
 {
-    return region->next == NULL && (n_tokens > 1 || !cpu_features_get()->is_amd);
+    return region->next == NULL && !cpu_features_get()->is_amd;
 }
 
 /* n_tiles, from the one with these tokens on: one, or for quantised types several of equal height. */
@@ -191,7 +195,7 @@ static void call_tile(const struct product *product, const struct region *region
             .n_tokens = tokens.n,
             .is_first = region->k == 0,
             .next = region->next,
-            .is_near = is_near(region, tokens.n),
+            .is_near = is_near(region),
             .next_k_bytes = region->next_k_bytes,
             .next_panel_bytes = region->next_panel_bytes,
         });

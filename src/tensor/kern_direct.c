@@ -7,8 +7,8 @@
  *                  ^ read     ^ fetched
  *     panel p+4  [ chunk | ...                    from the last bytes of panel p on
  *
- * One token's may go by one panel after the other instead, which makes a unit one stream, and lines may be
- * fetched twice, from two distances (struct fetch_ahead): what pays is a matter of the processor.
+ * They may go by one panel after the other instead, which makes a unit one stream, and lines may be fetched
+ * twice, from two distances (struct fetch_ahead): what pays is a matter of the processor.
  *
  * Tens of tokens, where tiles are wide (Q8_WIDE_HEIGHTS), go by one panel at a time: all registers hold sums,
  * so that what is taken apart meets eight tokens instead of three.  They are no longer bound by memory, so
@@ -23,14 +23,13 @@
 
 INLINED void direct_form(const struct tile_q8 *tile, struct quant_form form)
 {
-    if (tile->ahead.is_one_stream) {
-        tile_groups(tile, form, 0, 1, 1);
-        return;
-    }
     switch (tile->n_tokens) {
 #define CASE(height)                                                                                         \
     case height:                                                                                             \
-        tile_groups(tile, form, 0, Q8_DIRECT_PANELS, height);                                                \
+        if (tile->ahead.is_one_stream)                                                                       \
+            tile_groups(tile, form, 0, 1, height);                                                           \
+        else                                                                                                 \
+            tile_groups(tile, form, 0, Q8_DIRECT_PANELS, height);                                            \
         break;
         Q8_HEIGHTS(CASE)
 #undef CASE

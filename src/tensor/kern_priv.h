@@ -43,7 +43,7 @@ struct tile {
 struct fetch_ahead {
     uint32_t near_bytes, far_bytes;
     bool is_spread;     /* far lines come from two pages by turns */
-    bool is_one_stream; /* of one token: one panel after the other, not a group of them at once */
+    bool is_one_stream; /* one panel after the other, not a group of them at once */
     bool is_told_near;  /* what the caller says goes to the first-level cache, not the second */
 };
 

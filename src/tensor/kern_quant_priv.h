@@ -140,6 +140,8 @@ INLINED const uint8_t *step_qblk(struct quant_form form, const struct chunk *chu
                                  const uint8_t *x, uint32_t n_panels, uint32_t n_tokens, struct sums *sums,
                                  struct fetching *fetching)
 {
+    /* Or the compiler steps each of its words' addresses by itself, in memory. */
+    __asm__("" : "+r"(x));
     fetch_some(form, fetching, n_panels);
 #pragma GCC unroll 2
     for (at.sub = 0; at.sub < form.n_subs; at.sub++)

@@ -21,6 +21,8 @@
  * BF16 tiles do so in matmul_block.c, for most quantised types too: kernels take all tiles of tokens at once,
  * and sums rest in scratch, side by side, until they are given to y after the last slice.
  *
+ * Which of these ways pays on which processor is in matmul_ways.c.
+ *
  * Whatever the order of these loops, each output sees its products along K from first to last.
  *
  * Hot path: no allocation, no log, no system call.
@@ -30,7 +32,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/cpu.h"
 #include "tensor/weight_priv.h"
 
 enum {
@@ -39,11 +40,6 @@ enum {
     Q8_SLICE_CHUNKS = 2,
     Q8_MAX_SLICE_PANELS = 4,
     BLOCK_TOKENS = 512,
-    /* At most, of quantised weights: more are worth expanding them for. */
-    DIRECT_TILES = 3,
-    DIRECT_TILES_FOURS = 6,  /* one AND takes a field out */
-    DIRECT_TILES_BYTES = 20, /* nothing has to be taken apart: only scales are converted */
-    WIDE_TOKENS = 32,        /* at most, where tiles are wide */
     /* Of an expanded chunk: bytes, and scales and mins of up to two subs per qblk. */
     EXPANDED_BYTES = CHUNK_COLS * PANEL_ROWS + 4 * CHUNK_QBLKS * PANEL_ROWS * 4,
     UNITS_PER_RANK = 8,
@@ -53,34 +49,6 @@ enum {
     DIRECT_UNIT_BYTES = 128 * 1024, /* some ten microseconds of reading */
     NEXT_BYTES = 512 * 1024,        /* what a waiting rank fetches: a quarter or half of its cache */
 };
-
-static uint32_t direct_tiles(const struct kern_table *table, struct quant_form form)
-{
-    if (!table->has_int8_dot) /* then bytes are spread to words for each tile */
-        return DIRECT_TILES;
-    if (form.bits == 8)
-        return DIRECT_TILES_BYTES;
-    return form.bits == 4 && !form.is_table ? DIRECT_TILES_FOURS : DIRECT_TILES;
-}
-
-/* Tens of tokens of what has to be taken apart go by wide tiles, if that leaves none too low. */
-static uint32_t q8_tile_tokens(const struct matmul_args *args)
-{
-    const struct kern_q8 *q8 = args->weight->table->q8;
-    const uint32_t wide = q8->wide_tokens;
-
-    if (wide == 0 || args->n > WIDE_TOKENS || quant_form(args->weight->type).bits == 8)
-        return q8->tile_tokens;
-    return args->n / ((args->n + wide - 1) / wide) >= q8->wide_least ? wide : q8->tile_tokens;
-}
-
-static bool is_q8_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles)
-{
-    const struct kern_q8 *q8 = weight->table->q8;
-
-    return q8->direct != NULL && (tile_tokens > q8->tile_tokens ||
-                                  n_tiles <= direct_tiles(weight->table, quant_form(weight->type)));
-}
 
 /* One tile's columns [from, to), within a slice. */
 static void pack_tile(const struct product *product, struct token_tile tokens, uint32_t from, uint32_t to)
@@ -131,32 +99,6 @@ struct region {
     size_t next_bytes; /* quantised: of each panel, for each tile */
 };
 
-/* Measured (docs/performance.md).  A Zen 4 gains by lines that are fetched twice, or by tiles' turns to the
- * second-level cache, and with one token by one stream.  An Xeon likes several, and to fetch twice where one
- * token's fields of four bits leave time for it. */
-static struct fetch_ahead ahead_of(const struct weight *weight, uint32_t n_tokens)
-{
-    static const struct fetch_ahead once = {.near_bytes = 4096, .is_told_near = true},
-                                    fours = {.near_bytes = 1024,
-                                             .far_bytes = 8192,
-                                             .is_spread = true,
-                                             .is_told_near = true};
-    const uint32_t bits = quant_form(weight->type).bits;
-
-    if (cpu_features_get()->is_amd)
-        return (struct fetch_ahead){.near_bytes = 4096,
-                                    .far_bytes = 12288,
-                                    .is_spread = n_tokens == 1 && bits == 8,
-                                    .is_one_stream = n_tokens == 1};
-    return n_tokens == 1 && bits == 4 ? fours : once;
-}
-
-/* Of plain weights, which are only loaded: Zen 4's second-level cache is near enough for that. */
-static bool is_near(const struct region *region)
-{
-    return region->next == NULL && !cpu_features_get()->is_amd;
-}
-
 /* n_tiles, from the one with these tokens on: one, or for quantised types several of equal height. */
 static void call_tile(const struct product *product, const struct region *region, struct token_tile tokens,
                       uint32_t n_tiles, float *y, size_t y_step)
@@ -181,7 +123,7 @@ static void call_tile(const struct product *product, const struct region *region
             .next = region->next,
             .next_step = region->next_panel_bytes,
             .next_bytes = region->next_bytes,
-            .ahead = ahead_of(product->args->weight, tokens.n),
+            .ahead = way_ahead(product->args->weight, tokens.n, region->next != NULL),
         });
     else
         region->tile(&(struct tile){
@@ -195,7 +137,7 @@ static void call_tile(const struct product *product, const struct region *region
             .n_tokens = tokens.n,
             .is_first = region->k == 0,
             .next = region->next,
-            .is_near = is_near(region),
+            .is_near = way_is_near(region->next != NULL),
             .next_k_bytes = region->next_k_bytes,
             .next_panel_bytes = region->next_panel_bytes,
         });
@@ -538,7 +480,7 @@ void matmul(struct team *team, const struct matmul_args *args)
     const struct kern_q8 *q8 = weight->table->q8;
     bool is_q8 = weight_is_quant(weight->type);
     bool is_tiles = weight->is_tiles && weight->is_paired;
-    uint32_t tile_tokens = is_q8      ? q8_tile_tokens(args)
+    uint32_t tile_tokens = is_q8      ? way_tile_tokens(weight, args->n)
                            : is_tiles ? (uint32_t)TILES_TOKENS
                                       : weight->table->vec->tile_tokens;
     struct product product = {
@@ -569,7 +511,7 @@ void matmul(struct team *team, const struct matmul_args *args)
         return;
     ASSERT((uintptr_t)args->scratch % 64 == 0);
     product.direct_panels = tile_tokens > q8->tile_tokens ? 1 : q8->direct_panels;
-    product.is_direct = is_q8 ? is_q8_direct(weight, tile_tokens, product.n_tiles)
+    product.is_direct = is_q8 ? way_is_direct(weight, tile_tokens, product.n_tiles)
                               : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
     product.has_blocks = is_tiles && product.n_tiles > 1 && args->n / product.n_tiles > TILES_TOKENS / 2;
     if (args->n >= TILES_QUANT_TOKENS && matmul_block_takes(weight))

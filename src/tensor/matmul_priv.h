@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What matmul.c and matmul_block.c share: a product on its way, and where its packed activations lie. */
+/* What matmul.c, matmul_block.c and matmul_ways.c share: a product on its way, and where its packed
+ * activations lie. */
 #ifndef TENSOR_MATMUL_PRIV_H
 #define TENSOR_MATMUL_PRIV_H
 
@@ -90,6 +91,22 @@ static inline float *bases_at(const struct product *product, struct token_tile t
     return product->bases + tokens.first * (size_t)(product->n_k / QBLK_WEIGHTS) +
            tokens.n * (size_t)(k / QBLK_WEIGHTS);
 }
+
+/* ---- which way (matmul_ways.c) ---- */
+
+/* Tokens of a tile of a quantised weight's, at most. */
+uint32_t way_tile_tokens(const struct weight *weight, uint32_t n_tokens);
+/* So many such tiles: whether the weight is used as it is, or expanded first. */
+bool way_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
+/* How a tile of so many tokens fetches quantised weights; is_told: it is told which. */
+struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens, bool is_told);
+/* Whether it fetches plain weights into the first-level cache: they are only loaded, for which Zen 4's second
+ * is near enough. */
+bool way_is_near(bool is_told);
+
+/* For tests, between products: the ways of somebody else's processors.  The bits are the same. */
+enum way_maker { WAY_OF_THIS, WAY_OF_AMD, WAY_OF_OTHERS };
+void way_set_maker(enum way_maker as);
 
 /* ---- blocks of BF16 tiles (matmul_block.c) ---- */
 

@@ -15,9 +15,9 @@
 #define Q8_HEIGHTS(H) H(1) H(2) H(3)
 enum { Q8_TILE_TOKENS = 3, Q8_TILE_PANELS = 4, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAINS = 12 };
 
-/* 1 panel x 6 to 8 tokens: weights as they are, taken apart once; each dot reads its activations itself. */
-#define Q8_WIDE_HEIGHTS(H) H(6) H(7) H(8)
-enum { Q8_WIDE_TOKENS = 8, Q8_WIDE_LEAST = 6 };
+/* 1 panel x 4 to 8 tokens: weights as they are, taken apart once; each dot reads its activations itself. */
+#define Q8_WIDE_HEIGHTS(H) H(4) H(5) H(6) H(7) H(8)
+enum { Q8_WIDE_TOKENS = 8, Q8_WIDE_LEAST = 4 };
 
 typedef __m512i q8_sums;
 typedef __m512i q8_weights;

@@ -11,8 +11,7 @@
  * twice, from two distances (struct fetch_ahead): what pays is a matter of the processor.
  *
  * Tens of tokens, where tiles are wide (Q8_WIDE_HEIGHTS), go by one panel at a time: all registers hold sums,
- * so that what is taken apart meets eight tokens instead of three.  They are no longer bound by memory, so
- * one stream of it will do.
+ * so that what is taken apart meets eight tokens instead of three.
  *
  * Otherwise whole groups of Q8_DIRECT_PANELS only; others go the way of many tokens.  Same steps in the same
  * order (kern_q8.c), so the same bits.
@@ -26,7 +25,7 @@ INLINED void direct_form(const struct tile_q8 *tile, struct quant_form form)
     switch (tile->n_tokens) {
 #define CASE(height)                                                                                         \
     case height:                                                                                             \
-        if (tile->ahead.is_one_stream)                                                                       \
+        if (tile->direct_panels == 1)                                                                        \
             tile_groups(tile, form, 0, 1, height);                                                           \
         else                                                                                                 \
             tile_groups(tile, form, 0, Q8_DIRECT_PANELS, height);                                            \

@@ -42,9 +42,8 @@ struct tile {
  * cache, and before that (0: not) into the second. */
 struct fetch_ahead {
     uint32_t near_bytes, far_bytes;
-    bool is_spread;     /* far lines come from two pages by turns */
-    bool is_one_stream; /* one panel after the other, not a group of them at once */
-    bool is_told_near;  /* what the caller says goes to the first-level cache, not the second */
+    bool is_spread;    /* far lines come from two pages by turns */
+    bool is_told_near; /* what the caller says goes to the first-level cache, not the second */
 };
 
 /* The same over quantised weights, chunk after chunk (quant_priv.h). */
@@ -67,6 +66,7 @@ struct tile_q8 {
     const uint8_t *next;
     size_t next_step, next_bytes;
     struct fetch_ahead ahead;
+    uint32_t direct_panels; /* at once, of packed weights: Q8_DIRECT_PANELS, or one after the other */
 };
 
 /* A chunk of n_qblks to take apart. */

@@ -123,7 +123,8 @@ static void call_tile(const struct product *product, const struct region *region
             .next = region->next,
             .next_step = region->next_panel_bytes,
             .next_bytes = region->next_bytes,
-            .ahead = way_ahead(product->args->weight, tokens.n, region->next != NULL),
+            .ahead = way_ahead(product->args->weight, tokens.n),
+            .direct_panels = product->direct_panels,
         });
     else
         region->tile(&(struct tile){
@@ -510,7 +511,7 @@ void matmul(struct team *team, const struct matmul_args *args)
     if (args->n == 0 || weight->rows == 0)
         return;
     ASSERT((uintptr_t)args->scratch % 64 == 0);
-    product.direct_panels = tile_tokens > q8->tile_tokens ? 1 : q8->direct_panels;
+    product.direct_panels = way_direct_panels(weight, tile_tokens, product.n_tiles);
     product.is_direct = is_q8 ? way_is_direct(weight, tile_tokens, product.n_tiles)
                               : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
     product.has_blocks = is_tiles && product.n_tiles > 1 && args->n / product.n_tiles > TILES_TOKENS / 2;

@@ -98,10 +98,12 @@ static inline float *bases_at(const struct product *product, struct token_tile t
 uint32_t way_tile_tokens(const struct weight *weight, uint32_t n_tokens);
 /* So many such tiles: whether the weight is used as it is, or expanded first. */
 bool way_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
-/* How a tile of so many tokens fetches quantised weights; is_told: it is told which. */
-struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens, bool is_told);
-/* Whether it fetches plain weights into the first-level cache: they are only loaded, for which Zen 4's second
- * is near enough. */
+/* And if it is, how many panels go at once. */
+uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
+/* How a tile of so many tokens fetches quantised weights. */
+struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens);
+/* Whether a tile fetches plain weights into the first-level cache (is_told: it is told which): they are only
+ * loaded, for which Zen 4's second is near enough. */
 bool way_is_near(bool is_told);
 
 /* For tests, between products: the ways of somebody else's processors.  The bits are the same. */

@@ -63,7 +63,15 @@ bool way_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n
                                   n_tiles <= direct_tiles(weight->table, quant_form(weight->type)));
 }
 
-struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens, bool is_told)
+/* One panel after the other makes one stream of what a tile alone reads. */
+uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles)
+{
+    const struct kern_q8 *q8 = weight->table->q8;
+
+    return tile_tokens > q8->tile_tokens || (n_tiles == 1 && is_amd()) ? 1 : q8->direct_panels;
+}
+
+struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens)
 {
     static const struct fetch_ahead once = {.near_bytes = 4096, .is_told_near = true},
                                     fours = {.near_bytes = 1024,
@@ -73,10 +81,8 @@ struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens, boo
     const uint32_t bits = quant_form(weight->type).bits;
 
     if (is_amd())
-        return (struct fetch_ahead){.near_bytes = 4096,
-                                    .far_bytes = 12288,
-                                    .is_spread = n_tokens == 1 && bits == 8,
-                                    .is_one_stream = !is_told};
+        return (struct fetch_ahead){
+            .near_bytes = 4096, .far_bytes = 12288, .is_spread = n_tokens == 1 && bits == 8};
     /* One token's fields of four bits leave time to fetch twice. */
     return n_tokens == 1 && bits == 4 ? fours : once;
 }

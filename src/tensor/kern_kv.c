@@ -193,16 +193,23 @@ static void load_values(const struct head *head, uint32_t at, float *out)
         load_quantised_values(DTYPE_Q4_0, head, at, out);
 }
 
-/* The values that lie in the keys: sixteen columns of the K tile as rows. */
+/* The values that lie in the keys: sixteen columns of the K tile as rows; the tile has room for whole
+ * sixteens. */
 static void turn_keys(const float *k, uint32_t v_dim, float *out)
 {
-    uint32_t v_step = attn_v_step(v_dim);
+    const uint32_t v_step = attn_v_step(v_dim);
 
-    /* Sixteen lines of K at a time stay near; the tile has room for whole sixteens. */
-    for (uint32_t d = 0; d < v_dim; d += 16)
+    for (uint32_t d = 0; d < v_dim; d += 16, k += (size_t)16 * ATTN_TILE_KEYS) {
+        v16 lanes[16];
+
+#pragma GCC unroll 16
+        for (uint32_t i = 0; i < 16; i++)
+            lanes[i] = v16_load(k + (size_t)i * ATTN_TILE_KEYS);
+        v16_turn(lanes);
+#pragma GCC unroll 16
         for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++)
-            for (uint32_t i = 0; i < 16; i++)
-                out[token * v_step + d + i] = k[(d + i) * ATTN_TILE_KEYS + token];
+            v16_store(out + (size_t)token * v_step + d, lanes[token]);
+    }
 }
 
 /* Scales lie apart: a few lines more, fetched at once. */

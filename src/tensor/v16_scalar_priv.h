@@ -172,6 +172,18 @@ static inline v16 v16_swap_pairs(v16 a)
     return out;
 }
 
+/* Lane i of a[j] becomes lane j of a[i]. */
+static inline void v16_turn(v16 a[16])
+{
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < i; j++) {
+            float other = a[j].at[i];
+
+            a[j].at[i] = a[i].at[j];
+            a[i].at[j] = other;
+        }
+}
+
 static inline v16 v16_from_f16(const uint16_t *from)
 {
     v16 out;

@@ -36,6 +36,7 @@ struct shape {
 static const struct shape shapes[] = {
     {"32 heads, 8 KV heads of 64", 32, 8, 64, 64, false},
     {"32 heads, 8 KV heads of 128", 32, 8, 128, 128, false},
+    {"32 heads, 4 KV heads of 128", 32, 4, 128, 128, false},
     {"8 heads, 8 KV heads of 64", 8, 8, 64, 64, false},
     {"16 heads, latent 576/512", 16, 1, 576, 512, true},
     {"128 heads, latent 576/512", 128, 1, 576, 512, true},

@@ -79,8 +79,8 @@ static size_t lay_out(float *base, uint32_t k_dim, uint32_t v_dim, struct attn_s
 {
     size_t used = 0;
 
-    space->scores = carve(base, &used, ATTN_TILE_ROWS * ATTN_TILE_KEYS);
-    space->k = carve(base, &used, (size_t)attn_k_rows(k_dim) * ATTN_TILE_KEYS);
+    space->scores = carve(base, &used, ATTN_DIRECT_ROWS * ATTN_TILE_KEYS);
+    space->k = carve(base, &used, (size_t)k_dim * ATTN_TILE_KEYS);
     space->v = carve(base, &used, (size_t)attn_v_step(v_dim) * ATTN_TILE_KEYS);
     space->state = carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_state_floats(v_dim));
     space->total = carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_part_floats(v_dim));
@@ -161,7 +161,8 @@ static bool fetches_far(const struct attn_args *args)
 {
     const struct cpu_features *cpu = cpu_features_get();
     const size_t tile_bytes =
-        (size_t)ATTN_TILE_KEYS * (args->k_dim + args->v_dim) * weight_plain_bytes(args->kv_type);
+        ATTN_TILE_KEYS * (attn_row_bytes(args->kv_type, args->k_dim) +
+                          (args->v_in_k ? 0 : attn_row_bytes(args->kv_type, args->v_dim)));
 
     return cpu->is_amd && 2 * tile_bytes >= cpu->l1_bytes;
 }

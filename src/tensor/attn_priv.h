@@ -13,6 +13,8 @@ enum {
     ATTN_SPLIT_KEYS = 512, /* whose part is finished before the next one's begins */
     ATTN_UNIT_ROWS = 192,  /* queries x heads that share a K/V tile */
     ATTN_TILE_ROWS = 6,    /* of those, at once in registers */
+    ATTN_PASS_ROWS = 8,    /* that may read the arena together, */
+    ATTN_DIRECT_ROWS = 16, /* and that read it at all, in one or a few passes */
     ATTN_STATE_HEAD = 32,  /* floats before o in a row's state */
     ATTN_PART_HEAD = 16,   /* and in a finished part */
     KV_RUN = 32,           /* numbers under one scale */
@@ -21,8 +23,8 @@ enum {
 /* One rank's memory for a unit. */
 struct attn_space {
     float *q;      /* [row][attn_pad(k_dim)], scaled */
-    float *scores; /* [ATTN_TILE_ROWS][ATTN_TILE_KEYS] */
-    float *k;      /* [attn_k_rows][ATTN_TILE_KEYS] of the tile at hand */
+    float *scores; /* [ATTN_DIRECT_ROWS][ATTN_TILE_KEYS] */
+    float *k;      /* [k_dim][ATTN_TILE_KEYS] of the tile at hand */
     float *v;      /* [ATTN_TILE_KEYS][attn_v_step] */
     float *state;  /* [row][attn_state_floats] of the split at hand */
     float *total;  /* [row][attn_part_floats] of the splits so far */
@@ -43,7 +45,7 @@ struct attn_unit {
     uint32_t first_partial, partial_splits;
 };
 
-/* Groups [from, to) of a tile of keys, as floats to space's k and v. */
+/* Groups [from, to) of a tile of keys, as floats to space's k (NULL: not) and v. */
 struct kv_tile {
     const uint32_t *blocks;
     uint32_t kv_head;
@@ -60,10 +62,11 @@ struct kv_ahead {
     size_t k_bytes, v_bytes; /* of each */
 };
 
-/* A whole tile for at most ATTN_TILE_ROWS rows from the arena, of a plain type. */
+/* A whole tile for at most ATTN_PASS_ROWS rows from the arena. */
 struct attn_direct {
     enum dtype type;
-    const char *k[ATTN_TILE_GROUPS], *v[ATTN_TILE_GROUPS]; /* of each group */
+    const char *k[ATTN_TILE_GROUPS], *v[ATTN_TILE_GROUPS];                   /* of each group */
+    const uint16_t *k_scales[ATTN_TILE_GROUPS], *v_scales[ATTN_TILE_GROUPS]; /* if quantised */
     struct kv_ahead ahead;
     bool fetches_far;
     uint32_t k_dim, v_dim, block_tokens, n_rows;
@@ -107,12 +110,7 @@ static inline uint32_t attn_pad(uint32_t dim)
     return (uint32_t)attn_round_up(dim, 16);
 }
 
-/* Rows of the K tile and floats between those of the V tile: quantised rows are filled up. */
-static inline uint32_t attn_k_rows(uint32_t k_dim)
-{
-    return (uint32_t)attn_round_up(k_dim, KV_RUN);
-}
-
+/* Floats between the rows of the V tile: quantised rows are filled up. */
 static inline uint32_t attn_v_step(uint32_t v_dim)
 {
     return (uint32_t)attn_round_up(v_dim, KV_RUN);

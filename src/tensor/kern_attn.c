@@ -40,12 +40,15 @@ enum { PART_M = 0, PART_L = 1, PART_O = ATTN_PART_HEAD };
 /* Rows in registers at once. */
 enum { TILE_ROWS = (int)TILE_TOKENS < (int)ATTN_TILE_ROWS ? (int)TILE_TOKENS : (int)ATTN_TILE_ROWS };
 
+/* Without vectors nothing is read more than once. */
+enum { DIRECT_ROWS = (int)PASS_ROWS == 1 ? 1 : (int)ATTN_DIRECT_ROWS };
+
 #define LOG2_E 0x1.715476p0f
 
 /* A unit's shape, and the tile at hand. */
 struct walk {
     const struct attn_unit *unit;
-    uint32_t n_rows, tile_rows;
+    uint32_t n_rows, tile_rows, pass_rows;
     uint32_t q_step, v_pad, state_floats, part_floats;
     uint32_t key; /* first of the tile */
 };
@@ -239,33 +242,71 @@ static void attend_all(const struct walk *walk, uint32_t row, uint32_t end, cons
 static bool is_direct(const struct walk *walk)
 {
     const struct attn_args *args = walk->unit->args;
-    bool is_plain = args->kv_type == DTYPE_F32 || args->kv_type == DTYPE_F16 || args->kv_type == DTYPE_BF16;
+    bool is_quantised = args->kv_type == DTYPE_Q8_0 || args->kv_type == DTYPE_Q4_0;
 
-    return walk->n_rows <= TILE_ROWS && is_plain && !args->v_in_k && args->v_dim % 16 == 0;
+    return walk->n_rows <= DIRECT_ROWS && args->v_dim % 16 == 0 && !(args->v_in_k && is_quantised);
 }
 
+/* o += p V of the tile at hand, V in the keys: as rows of floats, which all rows share. */
+static void add_turned(const struct walk *walk, const struct kv_tile *tile)
+{
+    const float *scores = walk->unit->space.scores;
+    struct kv_tile values = *tile;
+
+    values.k = NULL;
+    KERN(kv_load)(walk->unit->args, &values);
+    for (uint32_t row = 0; row < walk->n_rows; row += walk->tile_rows) {
+        uint32_t left = walk->n_rows - row;
+
+        add_values(walk, row, left < walk->tile_rows ? left : walk->tile_rows,
+                   scores + (size_t)row * ATTN_TILE_KEYS, (struct range){0, ATTN_TILE_KEYS}, NULL);
+    }
+}
+
+/* Points a pass at its rows, from the given one on; returns the first of the next pass. */
+static uint32_t next_pass(const struct walk *walk, struct attn_direct *pass, uint32_t row)
+{
+    const struct attn_space *space = &walk->unit->space;
+    uint32_t left = walk->n_rows - row;
+
+    pass->n_rows = left < walk->pass_rows ? left : walk->pass_rows;
+    pass->q = space->q + (size_t)row * walk->q_step;
+    pass->scores = space->scores + (size_t)row * ATTN_TILE_KEYS;
+    pass->o = row_state(walk, row) + STATE_O;
+    return row + pass->n_rows;
+}
+
+/* The first pass fetches the next tile; the others this one, which is near. */
 static void attend_directly(const struct walk *walk, const struct kv_tile *tile)
 {
     const struct attn_args *args = walk->unit->args;
-    const struct attn_space *space = &walk->unit->space;
-    struct attn_direct direct = {.type = args->kv_type,
-                                 .fetches_far = walk->unit->fetches_far,
-                                 .k_dim = args->k_dim,
-                                 .v_dim = args->v_dim,
-                                 .block_tokens = args->block_tokens,
-                                 .n_rows = walk->n_rows,
-                                 .q = space->q,
-                                 .q_step = walk->q_step,
-                                 .scores = space->scores,
-                                 .o = space->state + STATE_O,
-                                 .o_step = walk->state_floats};
+    struct attn_direct pass = {.type = args->kv_type,
+                               .fetches_far = walk->unit->fetches_far,
+                               .k_dim = args->k_dim,
+                               .v_dim = args->v_dim,
+                               .block_tokens = args->block_tokens,
+                               .q_step = walk->q_step,
+                               .o_step = walk->state_floats};
 
-    KERN(kv_find)(args, tile, &direct);
-    KERN(kv_ahead)(args, tile, &direct.ahead);
-    KERN(attn_direct_scores)(&direct);
+    KERN(kv_find)(args, tile, &pass);
+    KERN(kv_ahead)(args, tile, &pass.ahead);
+    for (uint32_t row = 0; row < walk->n_rows;) {
+        row = next_pass(walk, &pass, row);
+        KERN(attn_direct_scores)(&pass);
+        memcpy(pass.ahead.k, pass.k, sizeof(pass.k));
+    }
     for (uint32_t row = 0; row < walk->n_rows; row++)
-        soften_all(space->scores + (size_t)row * ATTN_TILE_KEYS, row_state(walk, row), walk->v_pad);
-    KERN(attn_direct_values)(&direct);
+        soften_all(walk->unit->space.scores + (size_t)row * ATTN_TILE_KEYS, row_state(walk, row),
+                   walk->v_pad);
+    if (args->v_in_k) {
+        add_turned(walk, tile);
+        return;
+    }
+    for (uint32_t row = 0; row < walk->n_rows;) {
+        row = next_pass(walk, &pass, row);
+        KERN(attn_direct_values)(&pass);
+        memcpy(pass.ahead.v, pass.v, sizeof(pass.v));
+    }
 }
 
 /* The tile at hand for rows [row, end). */
@@ -411,10 +452,12 @@ static void write_row(const struct walk *walk, uint32_t row, const float *part)
 static struct walk walk_of(const struct attn_unit *unit)
 {
     uint32_t n_rows = unit->n_tokens * unit->n_heads, n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
+    uint32_t n_passes = (n_rows + PASS_ROWS - 1) / PASS_ROWS;
 
     return (struct walk){.unit = unit,
                          .n_rows = n_rows,
                          .tile_rows = (n_rows + n_tiles - 1) / n_tiles, /* of nearly equal height */
+                         .pass_rows = (n_rows + n_passes - 1) / n_passes,
                          .q_step = attn_pad(unit->args->k_dim),
                          .v_pad = attn_pad(unit->args->v_dim),
                          .state_floats = attn_state_floats(unit->args->v_dim),

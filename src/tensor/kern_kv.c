@@ -10,7 +10,7 @@
  *
  * Hot path: no allocation, no log, no system call.
  */
-#include "tensor/kern_set_priv.h"
+#include "tensor/kern_kv_priv.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,21 +24,10 @@ struct head {
     char *k, *v;
 };
 
-static uint32_t runs(uint32_t dim)
-{
-    return (dim + KV_RUN - 1) / KV_RUN;
-}
-
-/* Bytes of quants of a row. */
-static size_t quant_bytes(enum dtype type, uint32_t dim)
-{
-    return (size_t)runs(dim) * (type == DTYPE_Q8_0 ? KV_RUN : KV_RUN / 2);
-}
-
 /* Scales lie behind a head's quants. */
 static uint16_t *scales_of(char *quants, const struct head *head, uint32_t dim)
 {
-    return (uint16_t *)(quants + head->block_tokens * quant_bytes(head->type, dim));
+    return (uint16_t *)(quants + head->block_tokens * kv_filled_bytes(head->type, dim));
 }
 
 static struct head head_at(const struct attn_args *args, uint32_t block, uint32_t kv_head)
@@ -57,180 +46,149 @@ static struct head head_at(const struct attn_args *args, uint32_t block, uint32_
 
 /* ---- load ---- */
 
-static inline __attribute__((always_inline)) v16 plain_at(enum dtype type, const char *row, uint32_t i)
+/* Numbers d.. of sixteen keys, from token at on. */
+KV_INLINED struct kv_key_span span_of(enum dtype type, const struct head *head, uint32_t at, uint32_t d)
 {
-    if (type == DTYPE_F32)
-        return v16_load((const float *)row + i);
-    if (type == DTYPE_F16)
-        return v16_from_f16((const uint16_t *)row + i);
-    return v16_from_bf16((const uint16_t *)row + i);
+    return kv_key_span(type, head->k + at * kv_key_bytes(type), scales_of(head->k, head, head->k_dim) + at,
+                       head->block_tokens, d);
 }
 
-/* Numbers d of sixteen keys of a plain type. */
-static inline __attribute__((always_inline)) void load_plain_keys(enum dtype type, const struct head *head,
-                                                                  uint32_t at, float *out)
+KV_INLINED void load_key_span(enum dtype type, const struct kv_key_span *span, uint32_t n, bool is_high,
+                              float *out)
 {
-    const uint32_t element_bytes = type == DTYPE_F32 ? 4 : 2;
-    const char *from = head->k + at * element_bytes;
+    for (uint32_t i = 0; i < n; i++)
+        v16_store(out + (size_t)i * ATTN_TILE_KEYS, kv_key(type, span, i, is_high));
+}
 
-    for (uint32_t d = 0; d < head->k_dim; d++) {
-        v16_store(out + d * ATTN_TILE_KEYS, plain_at(type, from, 0));
-        from += head->block_tokens * element_bytes;
+/* Sixteen keys to columns of the K tile. */
+KV_INLINED void load_keys(enum dtype type, const struct head *head, uint32_t at, float *out)
+{
+    for (uint32_t d = 0; d < head->k_dim; d += KV_SPAN, out += KV_SPAN * ATTN_TILE_KEYS) {
+        const struct kv_key_span span = span_of(type, head, at, d);
+        const uint32_t n = head->k_dim - d < KV_SPAN ? head->k_dim - d : KV_SPAN;
+
+        if (d % KV_RUN == 0)
+            load_key_span(type, &span, n, false, out);
+        else
+            load_key_span(type, &span, n, true, out);
     }
 }
 
-static void load_q8_0_keys(const struct head *head, uint32_t at, float *out)
+/* Lane i of a[j] becomes lane j of a[i].  Of an element's place, four bits of row and four of lane, a round
+ * of zips turns the eight bits round by one: row's highest becomes lane's lowest, lane's highest row's
+ * lowest. */
+KV_INLINED void turn(v16 a[KV_SPAN])
 {
-    const uint16_t *scales = scales_of(head->k, head, head->k_dim) + at;
-    const int8_t *from = (const int8_t *)head->k + at;
+    v16 zipped[KV_SPAN];
 
-    for (uint32_t run = 0; run < runs(head->k_dim); run++) {
-        v16 scale = v16_from_f16(scales + run * head->block_tokens);
-
-        for (uint32_t i = 0; i < KV_RUN; i++) {
-            v16_store(out, v16_mul(v16_from_i8(from), scale));
-            from += head->block_tokens;
-            out += ATTN_TILE_KEYS;
+#pragma GCC unroll 4
+    for (uint32_t round = 0; round < 4; round++) {
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < KV_SPAN / 2; i++) {
+            zipped[2 * i] = a[i];
+            zipped[2 * i + 1] = a[i + KV_SPAN / 2];
+            v16_zip(&zipped[2 * i], &zipped[2 * i + 1]);
         }
+#pragma GCC unroll 16
+        for (uint32_t i = 0; i < KV_SPAN; i++)
+            a[i] = zipped[i];
     }
 }
 
-static void load_q4_0_keys(const struct head *head, uint32_t at, float *out)
+/* Sixteen numbers of sixteen keys to a number of sixteen values each; there are n numbers. */
+KV_INLINED void turn_span(enum dtype type, const struct kv_key_span *span, uint32_t n, bool is_high,
+                          size_t v_step, float *out)
 {
-    const uint16_t *scales = scales_of(head->k, head, head->k_dim) + at;
-    const uint8_t *from = (const uint8_t *)head->k + at;
+    v16 lanes[KV_SPAN];
 
-    for (uint32_t run = 0; run < runs(head->k_dim); run++) {
-        v16 scale = v16_from_f16(scales + run * head->block_tokens);
-        float *to = out + run * KV_RUN * ATTN_TILE_KEYS;
-
-        for (uint32_t i = 0; i < KV_RUN / 2; i++) {
-            v16_store(to, v16_mul(v16_from_low4(from), scale));
-            v16_store(to + KV_RUN / 2 * ATTN_TILE_KEYS, v16_mul(v16_from_high4(from), scale));
-            from += head->block_tokens;
-            to += ATTN_TILE_KEYS;
-        }
-    }
+#pragma GCC unroll 16
+    for (uint32_t i = 0; i < KV_SPAN; i++)
+        lanes[i] = i < n ? kv_key(type, span, i, is_high) : v16_zero();
+    turn(lanes);
+#pragma GCC unroll 16
+    for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++)
+        v16_store(out + token * v_step, lanes[token]);
 }
 
-/* Sixteen keys from token at on. */
-static void load_keys(const struct head *head, uint32_t at, float *out)
+/* Values that lie in sixteen keys to rows of the V tile, which has room for whole sixteens. */
+KV_INLINED void turn_keys(enum dtype type, const struct head *head, uint32_t at, float *out)
 {
-    if (head->type == DTYPE_F32)
-        load_plain_keys(DTYPE_F32, head, at, out);
-    else if (head->type == DTYPE_F16)
-        load_plain_keys(DTYPE_F16, head, at, out);
-    else if (head->type == DTYPE_BF16)
-        load_plain_keys(DTYPE_BF16, head, at, out);
-    else if (head->type == DTYPE_Q8_0)
-        load_q8_0_keys(head, at, out);
-    else
-        load_q4_0_keys(head, at, out);
+    const size_t v_step = attn_v_step(head->v_dim);
+
+    for (uint32_t d = 0; d < head->v_dim; d += KV_SPAN, out += KV_SPAN) {
+        const struct kv_key_span span = span_of(type, head, at, d);
+
+        if (head->k_dim - d < KV_SPAN)
+            turn_span(type, &span, head->k_dim - d, d % KV_RUN != 0, v_step, out);
+        else if (d % KV_RUN == 0)
+            turn_span(type, &span, KV_SPAN, false, v_step, out);
+        else
+            turn_span(type, &span, KV_SPAN, true, v_step, out);
+    }
 }
 
 /* Sixteen values of a plain type.  The arena may end with the last. */
-static inline __attribute__((always_inline)) void load_plain_values(enum dtype type, const struct head *head,
-                                                                    uint32_t at, float *out)
+KV_INLINED void load_plain_values(enum dtype type, const struct head *head, uint32_t at, float *out)
 {
-    const uint32_t element_bytes = type == DTYPE_F32 ? 4 : 2, v_dim = head->v_dim;
-    const char *row = head->v + (size_t)at * v_dim * element_bytes;
+    const uint32_t v_dim = head->v_dim;
+    const size_t row_bytes = kv_bytes(type, v_dim);
+    const char *row = head->v + at * row_bytes;
 
     for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++) {
         uint32_t d = 0;
 
-        for (; d + 16 <= v_dim; d += 16) {
-            v16_store(out + d, plain_at(type, row, d));
-        }
+        for (; d + 16 <= v_dim; d += 16)
+            v16_store(out + d, kv_numbers(type, row + kv_bytes(type, d), false));
         if (d < v_dim) {
             char rest[64] = {0};
 
-            memcpy(rest, row + (size_t)d * element_bytes, (size_t)(v_dim - d) * element_bytes);
-            v16_store(out + d, plain_at(type, rest, 0));
+            memcpy(rest, row + kv_bytes(type, d), kv_bytes(type, v_dim - d));
+            v16_store(out + d, kv_numbers(type, rest, false));
         }
         out += attn_v_step(v_dim);
-        row += (size_t)v_dim * element_bytes;
+        row += row_bytes;
     }
 }
 
-static inline __attribute__((always_inline)) void
-load_quantised_values(enum dtype type, const struct head *head, uint32_t at, float *out)
+KV_INLINED void load_quantised_values(enum dtype type, const struct head *head, uint32_t at, float *out)
 {
-    const uint32_t n_runs = runs(head->v_dim), run_bytes = type == DTYPE_Q8_0 ? KV_RUN : KV_RUN / 2;
+    const uint32_t n_runs = kv_runs(head->v_dim);
+    const size_t row_bytes = kv_filled_bytes(type, head->v_dim);
     const uint16_t *halves = scales_of(head->v, head, head->v_dim) + (size_t)at * n_runs;
-    const char *from = head->v + (size_t)at * n_runs * run_bytes;
+    const char *row = head->v + at * row_bytes;
     float scales[ATTN_GROUP_KEYS * MAX_RUNS];
 
     for (uint32_t i = 0; i < n_runs; i++)
         v16_store(scales + i * 16, v16_from_f16(halves + i * 16));
-    for (uint32_t i = 0; i < ATTN_GROUP_KEYS * n_runs; i++) {
-        v16 scale = v16_set1(scales[i]), low, high;
-
-        if (type == DTYPE_Q8_0) {
-            low = v16_from_i8((const int8_t *)from);
-            high = v16_from_i8((const int8_t *)from + 16);
-        } else {
-            low = v16_from_low4((const uint8_t *)from);
-            high = v16_from_high4((const uint8_t *)from);
+    for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++, row += row_bytes)
+        for (uint32_t run = 0; run < n_runs; run++, out += KV_RUN) {
+            v16_store(out, kv_value(type, row, scales + token * n_runs, 2 * run, false));
+            v16_store(out + 16, kv_value(type, row, scales + token * n_runs, 2 * run + 1, true));
         }
-        v16_store(out, v16_mul(low, scale));
-        v16_store(out + 16, v16_mul(high, scale));
-        out += KV_RUN;
-        from += run_bytes;
-    }
 }
 
-static void load_values(const struct head *head, uint32_t at, float *out)
+KV_INLINED void load_values(enum dtype type, const struct head *head, uint32_t at, float *out)
 {
-    if (head->type == DTYPE_F32)
-        load_plain_values(DTYPE_F32, head, at, out);
-    else if (head->type == DTYPE_F16)
-        load_plain_values(DTYPE_F16, head, at, out);
-    else if (head->type == DTYPE_BF16)
-        load_plain_values(DTYPE_BF16, head, at, out);
-    else if (head->type == DTYPE_Q8_0)
-        load_quantised_values(DTYPE_Q8_0, head, at, out);
-    else
-        load_quantised_values(DTYPE_Q4_0, head, at, out);
-}
-
-/* The values that lie in the keys: sixteen columns of the K tile as rows; the tile has room for whole
- * sixteens. */
-static void turn_keys(const float *k, uint32_t v_dim, float *out)
-{
-    const uint32_t v_step = attn_v_step(v_dim);
-
-    for (uint32_t d = 0; d < v_dim; d += 16, k += (size_t)16 * ATTN_TILE_KEYS) {
-        v16 lanes[16];
-
-#pragma GCC unroll 16
-        for (uint32_t i = 0; i < 16; i++)
-            lanes[i] = v16_load(k + (size_t)i * ATTN_TILE_KEYS);
-        v16_turn(lanes);
-#pragma GCC unroll 16
-        for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++)
-            v16_store(out + (size_t)token * v_step + d, lanes[token]);
-    }
+    (kv_is_quantised(type) ? load_quantised_values : load_plain_values)(type, head, at, out);
 }
 
 /* Scales lie apart: a few lines more, fetched at once. */
 static void fetch_scales(const struct head *head, uint32_t at, bool has_v)
 {
     const uint16_t *k = scales_of(head->k, head, head->k_dim) + at;
-    const uint16_t *v = scales_of(head->v, head, head->v_dim) + (size_t)at * runs(head->v_dim);
+    const uint16_t *v = scales_of(head->v, head, head->v_dim) + (size_t)at * kv_runs(head->v_dim);
 
-    for (uint32_t run = 0; run < runs(head->k_dim); run++)
+    for (uint32_t run = 0; run < kv_runs(head->k_dim); run++)
         __builtin_prefetch(k + run * head->block_tokens, 0, 3);
-    for (uint32_t i = 0; i < runs(head->v_dim) && has_v; i += 2)
+    for (uint32_t i = 0; i < kv_runs(head->v_dim) && has_v; i += 2)
         __builtin_prefetch(v + i * ATTN_GROUP_KEYS, 0, 3);
 }
 
 void KERN(kv_ahead)(const struct attn_args *args, const struct kv_tile *tile, struct kv_ahead *ahead_out)
 {
-    bool is_quantised = args->kv_type == DTYPE_Q8_0 || args->kv_type == DTYPE_Q4_0;
-    size_t k_bytes =
-        is_quantised ? quant_bytes(args->kv_type, args->k_dim) : attn_row_bytes(args->kv_type, args->k_dim);
-    size_t v_bytes =
-        is_quantised ? quant_bytes(args->kv_type, args->v_dim) : attn_row_bytes(args->kv_type, args->v_dim);
+    const bool is_quantised = kv_is_quantised(args->kv_type);
+    const size_t k_bytes = kv_filled_bytes(args->kv_type, args->k_dim);
+    const size_t v_bytes = kv_filled_bytes(args->kv_type, args->v_dim);
 
     for (uint32_t group = 0; group < ATTN_TILE_GROUPS; group++) {
         uint32_t key = tile->key + ATTN_TILE_KEYS + group * ATTN_GROUP_KEYS, at = key % args->block_tokens;
@@ -249,33 +207,55 @@ void KERN(kv_ahead)(const struct attn_args *args, const struct kv_tile *tile, st
     ahead_out->v_bytes = args->v_in_k ? 0 : v_bytes * ATTN_GROUP_KEYS;
 }
 
-/* Where a whole tile of a plain type lies. */
+/* A group of the tile, and its first token in the block. */
+static struct head head_of_group(const struct attn_args *args, const struct kv_tile *tile, uint32_t group,
+                                 uint32_t *at_out)
+{
+    uint32_t key = tile->key + group * ATTN_GROUP_KEYS;
+
+    *at_out = key % args->block_tokens;
+    return head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
+}
+
+/* Where a whole tile lies. */
 void KERN(kv_find)(const struct attn_args *args, const struct kv_tile *tile, struct attn_direct *out)
 {
-    size_t element_bytes = args->kv_type == DTYPE_F32 ? 4 : 2;
-
     for (uint32_t group = 0; group < ATTN_TILE_GROUPS; group++) {
-        uint32_t key = tile->key + group * ATTN_GROUP_KEYS, at = key % args->block_tokens;
-        struct head head = head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
+        uint32_t at;
+        struct head head = head_of_group(args, tile, group, &at);
 
-        out->k[group] = head.k + at * element_bytes;
-        out->v[group] = head.v + at * args->v_dim * element_bytes;
+        out->k[group] = head.k + at * kv_key_bytes(args->kv_type);
+        out->v[group] = head.v + at * kv_filled_bytes(args->kv_type, args->v_dim);
+        out->k_scales[group] = scales_of(head.k, &head, args->k_dim) + at;
+        out->v_scales[group] = scales_of(head.v, &head, args->v_dim) + (size_t)at * kv_runs(args->v_dim);
+    }
+}
+
+KV_INLINED void load_tile(enum dtype type, const struct attn_args *args, const struct kv_tile *tile)
+{
+    for (uint32_t group = tile->from; group < tile->to; group++) {
+        uint32_t at;
+        struct head head = head_of_group(args, tile, group, &at);
+        float *v = tile->v + (size_t)group * ATTN_GROUP_KEYS * attn_v_step(args->v_dim);
+
+        if (tile->k != NULL)
+            load_keys(type, &head, at, tile->k + group * ATTN_GROUP_KEYS);
+        if (args->v_in_k)
+            turn_keys(type, &head, at, v);
+        else
+            load_values(type, &head, at, v);
     }
 }
 
 void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile)
 {
-    for (uint32_t group = tile->from; group < tile->to; group++) {
-        uint32_t key = tile->key + group * ATTN_GROUP_KEYS, at = key % args->block_tokens;
-        struct head head = head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
-        float *k = tile->k + group * ATTN_GROUP_KEYS;
-        float *v = tile->v + (size_t)group * ATTN_GROUP_KEYS * attn_v_step(args->v_dim);
-
-        load_keys(&head, at, k);
-        if (args->v_in_k)
-            turn_keys(k, args->v_dim, v);
-        else
-            load_values(&head, at, v);
+    switch ((int)args->kv_type) {
+#define CASE(dtype)                                                                                          \
+    case dtype:                                                                                              \
+        load_tile(dtype, args, tile);                                                                        \
+        break;
+        KV_TYPES(CASE)
+#undef CASE
     }
 }
 
@@ -327,7 +307,7 @@ static v16 clamp(v16 x, float most)
 
 static void store_q8_0(const float *x, uint32_t dim, const struct place *place)
 {
-    for (uint32_t run = 0; run < runs(dim); run++) {
+    for (uint32_t run = 0; run < kv_runs(dim); run++) {
         float numbers[KV_RUN];
         int8_t quants[KV_RUN];
 
@@ -345,7 +325,7 @@ static void store_q8_0(const float *x, uint32_t dim, const struct place *place)
 /* The number furthest from zero becomes -8. */
 static void store_q4_0(const float *x, uint32_t dim, const struct place *place)
 {
-    for (uint32_t run = 0; run < runs(dim); run++) {
+    for (uint32_t run = 0; run < kv_runs(dim); run++) {
         float numbers[KV_RUN], top;
         int8_t low[16], high[16];
 
@@ -405,7 +385,7 @@ void KERN(kv_store)(const struct kv_store_args *args)
                               .k_dim = args->k_dim,
                               .v_dim = args->v_dim,
                               .block_tokens = args->block_tokens};
-    bool is_plain = args->kv_type != DTYPE_Q8_0 && args->kv_type != DTYPE_Q4_0;
+    bool is_plain = !kv_is_quantised(args->kv_type);
 
     for (uint32_t i = 0; i < args->n * args->n_kv_heads; i++) {
         uint32_t token = i / args->n_kv_heads, kv_head = i % args->n_kv_heads;
@@ -417,8 +397,8 @@ void KERN(kv_store)(const struct kv_store_args *args)
                           .step = head.block_tokens,
                           .scale_step = head.block_tokens};
         struct place v = {.base = head.v,
-                          .scales = scales_of(head.v, &head, head.v_dim) + (size_t)slot * runs(head.v_dim),
-                          .at = slot * (is_plain ? head.v_dim : quant_bytes(head.type, head.v_dim)),
+                          .scales = scales_of(head.v, &head, head.v_dim) + (size_t)slot * kv_runs(head.v_dim),
+                          .at = slot * (is_plain ? head.v_dim : kv_filled_bytes(head.type, head.v_dim)),
                           .step = 1,
                           .scale_step = 1};
 

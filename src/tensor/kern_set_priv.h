@@ -50,6 +50,13 @@ extern const struct kern_vec KERN(kern_vec);
 
 enum { MAX_GROUP_PANELS = 4 };
 
+/* Rows of attention in a pass over the arena: as registers allow. */
+enum {
+    PASS_ROWS = (int)TILE_TOKENS >= 12                   ? (int)ATTN_PASS_ROWS
+                : (int)TILE_TOKENS < (int)ATTN_TILE_ROWS ? (int)TILE_TOKENS
+                                                         : (int)ATTN_TILE_ROWS
+};
+
 /* What a tile adds up in registers: [panel][token], sixteen outputs each.  All indices are constants where
  * this is expanded. */
 struct sums {

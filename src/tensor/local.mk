@@ -12,7 +12,7 @@ libtensor_a_SOURCES = \
 	src/tensor/matmul_priv.h src/tensor/tile_block_priv.h src/tensor/matmul.c src/tensor/matmul_block.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
 
 kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/kern_tile.c \
-	src/tensor/kern_attn.c src/tensor/kern_attn_tile.c src/tensor/kern_attn_direct.c src/tensor/kern_kv.c \
+	src/tensor/kern_attn.c src/tensor/kern_attn_tile.c src/tensor/kern_attn_direct.c src/tensor/kern_kv_priv.h src/tensor/kern_kv.c \
 	src/tensor/kern_ops.c src/tensor/kern_mix.c src/tensor/kern_peak.c
 kern_q8_sources = src/tensor/kern_quant_priv.h src/tensor/kern_chunk_priv.h src/tensor/kern_act_priv.h src/tensor/kern_q8.c src/tensor/kern_expand.c
 libkern_scalar_a_SOURCES = $(kern_vec_sources) $(kern_q8_sources) \

@@ -156,46 +156,19 @@ static inline v16 v16_swap_pairs(v16 a)
     return (v16){_mm256_permute_ps(a.low, 0xb1), _mm256_permute_ps(a.high, 0xb1)};
 }
 
-/* Eight rows of eight, as v16_turn. */
-static inline void v8_turn(const __m256 a[8], __m256 out[8])
+static inline v16 v8_zip(__m256 a, __m256 b)
 {
-    __m256 fours[8];
+    __m256 low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b); /* of each half */
 
-#pragma GCC unroll 2
-    for (int four = 0; four < 8; four += 4) {
-        __m256 low01 = _mm256_unpacklo_ps(a[four], a[four + 1]);
-        __m256 high01 = _mm256_unpackhi_ps(a[four], a[four + 1]);
-        __m256 low23 = _mm256_unpacklo_ps(a[four + 2], a[four + 3]);
-        __m256 high23 = _mm256_unpackhi_ps(a[four + 2], a[four + 3]);
-
-        fours[four] = _mm256_shuffle_ps(low01, low23, 0x44);
-        fours[four + 1] = _mm256_shuffle_ps(low01, low23, 0xee);
-        fours[four + 2] = _mm256_shuffle_ps(high01, high23, 0x44);
-        fours[four + 3] = _mm256_shuffle_ps(high01, high23, 0xee);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        out[i] = _mm256_permute2f128_ps(fours[i], fours[4 + i], 0x20);
-        out[4 + i] = _mm256_permute2f128_ps(fours[i], fours[4 + i], 0x31);
-    }
+    return (v16){_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
 }
 
-static inline void v16_turn(v16 a[16])
+static inline void v16_zip(v16 *a, v16 *b)
 {
-    __m256 from[4][8], to[4][8]; /* low and high of the first eight, of the last */
+    v16 x = *a, y = *b;
 
-    for (int i = 0; i < 8; i++) {
-        from[0][i] = a[i].low;
-        from[1][i] = a[i].high;
-        from[2][i] = a[8 + i].low;
-        from[3][i] = a[8 + i].high;
-    }
-    for (int part = 0; part < 4; part++)
-        v8_turn(from[part], to[part]);
-    for (int i = 0; i < 8; i++) {
-        a[i] = (v16){to[0][i], to[2][i]};
-        a[8 + i] = (v16){to[1][i], to[3][i]};
-    }
+    *a = v8_zip(x.low, y.low);
+    *b = v8_zip(x.high, y.high);
 }
 
 static inline v16 v16_from_f16(const uint16_t *from)

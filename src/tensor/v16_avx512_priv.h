@@ -138,46 +138,14 @@ static inline v16 v16_swap_pairs(v16 a)
     return _mm512_permute_ps(a, 0xb1);
 }
 
-static inline __m512 v16_even_quarters(__m512 a, __m512 b)
+static inline void v16_zip(v16 *a, v16 *b)
 {
-    return _mm512_shuffle_f32x4(a, b, 0x88);
-}
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    v16 x = *a, y = *b;
 
-static inline __m512 v16_odd_quarters(__m512 a, __m512 b)
-{
-    return _mm512_shuffle_f32x4(a, b, 0xdd);
-}
-
-/* Fours of rows: their lanes 4 q + i come together as quarter q of one register, i of four; then quarters are
- * brought where they belong. */
-static inline void v16_turn(v16 a[16])
-{
-    __m512 fours[16];
-
-#pragma GCC unroll 4
-    for (int four = 0; four < 16; four += 4) {
-        __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(a[four], a[four + 1]));
-        __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(a[four], a[four + 1]));
-        __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(a[four + 2], a[four + 3]));
-        __m512d high23 = _mm512_castps_pd(_mm512_unpackhi_ps(a[four + 2], a[four + 3]));
-
-        fours[four] = _mm512_castpd_ps(_mm512_unpacklo_pd(low01, low23));
-        fours[four + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low01, low23));
-        fours[four + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high01, high23));
-        fours[four + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high01, high23));
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        __m512 even_low = v16_even_quarters(fours[i], fours[4 + i]);
-        __m512 even_high = v16_even_quarters(fours[8 + i], fours[12 + i]);
-        __m512 odd_low = v16_odd_quarters(fours[i], fours[4 + i]);
-        __m512 odd_high = v16_odd_quarters(fours[8 + i], fours[12 + i]);
-
-        a[i] = v16_even_quarters(even_low, even_high);
-        a[4 + i] = v16_even_quarters(odd_low, odd_high);
-        a[8 + i] = v16_odd_quarters(even_low, even_high);
-        a[12 + i] = v16_odd_quarters(odd_low, odd_high);
-    }
+    *a = _mm512_permutex2var_ps(x, low, y);
+    *b = _mm512_permutex2var_ps(x, high, y);
 }
 
 static inline v16 v16_from_f16(const uint16_t *from)

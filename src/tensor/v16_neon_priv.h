@@ -156,32 +156,16 @@ static inline v16 v16_swap_pairs(v16 a)
     V16_EACH(vrev64q_f32(a.at[i]));
 }
 
-/* Four rows of four, as v16_turn. */
-static inline void v4_turn(const float32x4_t a[4], float32x4_t out[4])
+static inline void v16_zip(v16 *a, v16 *b)
 {
-    float32x4x2_t ab = vtrnq_f32(a[0], a[1]), cd = vtrnq_f32(a[2], a[3]);
+    v16 x = *a, y = *b;
 
-    for (int i = 0; i < 2; i++) {
-        out[i] = vcombine_f32(vget_low_f32(ab.val[i]), vget_low_f32(cd.val[i]));
-        out[2 + i] = vcombine_f32(vget_high_f32(ab.val[i]), vget_high_f32(cd.val[i]));
+    for (int i = 0; i < 4; i++) {
+        float32x4x2_t pair = vzipq_f32(x.at[i], y.at[i]);
+
+        (i < 2 ? a : b)->at[2 * i % 4] = pair.val[0];
+        (i < 2 ? a : b)->at[2 * i % 4 + 1] = pair.val[1];
     }
-}
-
-static inline void v16_turn(v16 a[16])
-{
-    v16 out[16];
-
-    for (int row = 0; row < 4; row++)
-        for (int part = 0; part < 4; part++) {
-            float32x4_t from[4], to[4];
-
-            for (int i = 0; i < 4; i++)
-                from[i] = a[4 * row + i].at[part];
-            v4_turn(from, to);
-            for (int i = 0; i < 4; i++)
-                out[4 * part + i].at[row] = to[i];
-        }
-    memcpy(a, out, sizeof(out));
 }
 
 static inline v16 v16_from_f16(const uint16_t *from)

@@ -172,16 +172,12 @@ static inline v16 v16_swap_pairs(v16 a)
     return out;
 }
 
-/* Lane i of a[j] becomes lane j of a[i]. */
-static inline void v16_turn(v16 a[16])
+/* a0 b0 a1 b1 .. to a, a8 b8 a9 b9 .. to b */
+static inline void v16_zip(v16 *a, v16 *b)
 {
-    for (int i = 0; i < 16; i++)
-        for (int j = 0; j < i; j++) {
-            float other = a[j].at[i];
-
-            a[j].at[i] = a[i].at[j];
-            a[i].at[j] = other;
-        }
+    v16 x = *a, y = *b;
+    for (int i = 0; i < 32; i++)
+        (i < 16 ? a : b)->at[i % 16] = (i % 2 == 0 ? x : y).at[i / 2];
 }
 
 static inline v16 v16_from_f16(const uint16_t *from)

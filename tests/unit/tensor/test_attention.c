@@ -266,6 +266,10 @@ static const struct shape shapes[] = {
     {130, 1, 72, 40, 32, DTYPE_F32, 30, true, true},  {10, 1, 160, 96, 16, DTYPE_Q8_0, 0, true, false},
     {12, 1, 64, 64, 64, DTYPE_Q4_0, 17, true, false}, {4, 2, 192, 128, 32, DTYPE_BF16, 129, false, true},
     {4, 1, 576, 512, 32, DTYPE_F16, 0, true, false},  {2, 1, 256, 256, 32, DTYPE_BF16, 1, false, true},
+    {16, 2, 64, 80, 32, DTYPE_F16, 0, false, false},  {7, 1, 40, 128, 32, DTYPE_Q8_0, 0, false, false},
+    {16, 1, 56, 48, 16, DTYPE_Q4_0, 0, false, true},  {11, 1, 64, 32, 32, DTYPE_BF16, 70, false, false},
+    {16, 1, 40, 40, 32, DTYPE_F16, 0, true, false},   {9, 1, 32, 16, 64, DTYPE_F32, 0, false, false},
+    {13, 1, 40, 32, 32, DTYPE_Q4_0, 0, true, false},  {12, 4, 64, 96, 32, DTYPE_Q4_0, 0, false, false},
 };
 enum { N_SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 #ifdef CHECK_EMULATED

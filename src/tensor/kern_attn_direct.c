@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 
-enum { MAX_VECTORS = 4, MAX_RUNS = ATTN_MAX_DIM / KV_RUN };
+enum { MAX_VECTORS = 4 };
 
 struct direct_sums {
     v16 at[ATTN_PASS_ROWS][MAX_VECTORS];
@@ -144,10 +144,10 @@ KV_INLINED void values_group(const struct attn_direct *tile, uint32_t group, uin
     const uint32_t n_runs = kv_runs(tile->v_dim);
     const char *row = tile->v[group];
     const char *ahead[MAX_VECTORS];
-    float scales[ATTN_GROUP_KEYS * MAX_RUNS];
+    float scales[ATTN_GROUP_KEYS * KV_MAX_RUNS];
 
-    for (uint32_t i = 0; kv_is_quantised(form.type) && i < n_runs; i++)
-        v16_store(scales + i * 16, v16_from_f16(tile->v_scales[group] + i * 16));
+    if (kv_is_quantised(form.type))
+        kv_value_scales(tile->v_scales[group], n_runs, scales);
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < n_lines; i++)
         ahead[i] = tile->ahead.v[group] + kv_bytes(form.type, vector * KV_SPAN) + i * MEM_CACHE_LINE;

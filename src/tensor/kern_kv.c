@@ -15,8 +15,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_RUNS = ATTN_MAX_DIM / KV_RUN };
-
 /* One KV head's part of one block. */
 struct head {
     enum dtype type;
@@ -156,10 +154,9 @@ KV_INLINED void load_quantised_values(enum dtype type, const struct head *head, 
     const size_t row_bytes = kv_filled_bytes(type, head->v_dim);
     const uint16_t *halves = scales_of(head->v, head, head->v_dim) + (size_t)at * n_runs;
     const char *row = head->v + at * row_bytes;
-    float scales[ATTN_GROUP_KEYS * MAX_RUNS];
+    float scales[ATTN_GROUP_KEYS * KV_MAX_RUNS];
 
-    for (uint32_t i = 0; i < n_runs; i++)
-        v16_store(scales + i * 16, v16_from_f16(halves + i * 16));
+    kv_value_scales(halves, n_runs, scales);
     for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++, row += row_bytes)
         for (uint32_t run = 0; run < n_runs; run++, out += KV_RUN) {
             v16_store(out, kv_value(type, row, scales + token * n_runs, 2 * run, false));

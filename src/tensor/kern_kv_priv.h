@@ -19,7 +19,10 @@
 
 #define KV_INLINED static inline __attribute__((always_inline))
 
-enum { KV_SPAN = 16 /* numbers of a row that are stored alike */ };
+enum {
+    KV_SPAN = 16, /* numbers of a row that are stored alike */
+    KV_MAX_RUNS = ATTN_MAX_DIM / KV_RUN,
+};
 
 KV_INLINED bool kv_is_quantised(enum dtype type)
 {
@@ -95,6 +98,13 @@ KV_INLINED v16 kv_key(enum dtype type, const struct kv_key_span *span, uint32_t 
     v16 numbers = kv_numbers(type, span->at + i * span->step_bytes, is_high);
 
     return kv_is_quantised(type) ? v16_mul(numbers, span->scale) : numbers;
+}
+
+/* The scales of sixteen values: out [token][run], at most ATTN_GROUP_KEYS * KV_MAX_RUNS. */
+KV_INLINED void kv_value_scales(const uint16_t *halves, uint32_t n_runs, float *out)
+{
+    for (uint32_t i = 0; i < n_runs * ATTN_GROUP_KEYS; i += 16)
+        v16_store(out + i, v16_from_f16(halves + i));
 }
 
 /* Numbers [16 vector, 16 vector + 16) of the value whose row begins at row; scales: of its runs, if

@@ -143,7 +143,8 @@ struct model_state {
     float *normed;            /* [max_tokens][hidden]  a block's input; then its output */
     float *qkv;               /* [max_tokens][(n_heads + 2 n_kv_heads) head_dim] */
     float *attended;          /* [max_tokens][n_heads head_dim] */
-    float *gate_up;           /* [max_tokens][2 ffn] */
+    float *gate_up;           /* [FFN_FEW_TOKENS, or max_tokens][2 ffn] */
+    void *gated_scratch;      /* of the feed-forward of more than these */
     float *cos[N_ROPES];      /* [max_tokens][rope_dims/2] */
     float *sin[N_ROPES];
     float *last;             /* [max_logits][hidden]  rows that want logits */
@@ -202,6 +203,11 @@ void forward_matmul(struct forward *f, const struct weight_group *group, const f
 const struct weight *forward_first(const struct forward *f, const struct layer *layer, enum group group);
 /* The first that the layer after this one reads. */
 const struct weight *forward_beyond(const struct forward *f, uint32_t layer);
+
+/* forward_ffn.c: whether the layer's feed-forward takes more tokens than a few in one go, so that none of its
+ * products alone meets as many. */
+enum { FFN_FEW_TOKENS = 64 };
+bool ffn_is_gated(const struct layer *layer);
 
 /* How every half ends: what it computed lies in normed and is normed again where the architecture wants it
  * (post_norm may be NULL), scaled, and added to x. */

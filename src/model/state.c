@@ -71,7 +71,6 @@ static void lay_out_attn(const struct model *model, struct model_state *state, s
 
 static void lay_out_ffn(const struct model *model, struct model_state *state, struct carving *carving)
 {
-    state->gate_up = carve(carving, (size_t)state->max_tokens * 2 * model->config.ffn * sizeof(float));
     lay_out_halves(model, 1, state, carving);
 }
 
@@ -83,13 +82,18 @@ static size_t products_bytes(const struct model *model, const struct model_state
         matmul_scratch_bytes(model->config.is_tied ? &model->embedding : &model->head, n, state->n_ranks);
 
     for (uint32_t i = 0; i < model->config.n_layers; i++)
-        for (uint32_t g = 0; g < N_GROUPS; g++)
-            for (uint32_t p = 0; p < model->layers[i].groups[g].n_parts; p++) {
-                size_t len_bytes =
-                    matmul_scratch_bytes(&model->layers[i].groups[g].parts[p], n, state->n_ranks);
+        for (uint32_t g = 0; g < N_GROUPS; g++) {
+            const struct layer *layer = &model->layers[i];
+            bool is_few =
+                (g == GROUP_GATE_UP || g == GROUP_DOWN) && n > FFN_FEW_TOKENS && ffn_is_gated(layer);
+
+            for (uint32_t p = 0; p < layer->groups[g].n_parts; p++) {
+                size_t len_bytes = matmul_scratch_bytes(&layer->groups[g].parts[p],
+                                                        is_few ? FFN_FEW_TOKENS : n, state->n_ranks);
 
                 most = len_bytes > most ? len_bytes : most;
             }
+        }
     return most;
 }
 

@@ -70,7 +70,7 @@ INLINED void act_pack_each(const struct pack *pack, struct quant_form form,
         uint32_t left = (pack->to - k) / QBLK_WEIGHTS, n = left < ACTS_AT_ONCE ? left : ACTS_AT_ONCE;
 
         for (uint32_t t = 0; t < pack->n_tokens; t++) {
-            const float *x = pack->x + t * pack->x_stride + k;
+            const float *x = pack->x + t * pack->x_stride + (k - pack->from);
             struct act_scales scales = {0};
 
             for (uint32_t i = 0; i < n; i++)

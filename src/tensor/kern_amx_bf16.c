@@ -514,7 +514,7 @@ void kern_tiles_pack(const struct pack *pack)
         uint32_t n = pack->to - k < TILES_COLS ? pack->to - k : TILES_COLS;
 
         for (uint32_t t = 0; t < pack->n_tokens; t++, out += TILES_COLS) {
-            const float *x = pack->x + t * pack->x_stride + k;
+            const float *x = pack->x + t * pack->x_stride + (k - pack->from);
             v16 low = n >= 16 ? v16_load(x) : v16_load_n(x, n);
             v16 high = n >= 32 ? v16_load(x + 16) : n > 16 ? v16_load_n(x + 16, n - 16) : v16_zero();
 

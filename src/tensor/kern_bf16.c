@@ -146,18 +146,18 @@ void kern_dots_pack(const struct pack *pack)
     __mmask16 tokens = v16_mask(pack->n_tokens);
 
     for (uint32_t k = pack->from; k < pack->to; k += 2 * PACK_PAIRS) {
+        const float *x = pack->x + (k - pack->from);
         uint32_t n = pack->to - k < 2 * PACK_PAIRS ? pack->to - k : 2 * PACK_PAIRS;
         __m512i rows[16];
 
         for (uint32_t t = 0; t < pack->n_tokens; t++) {
-            const float *ahead = pack->x + t * pack->x_stride + k + AHEAD_COLS;
+            const float *ahead = x + t * pack->x_stride + AHEAD_COLS;
 
             __builtin_prefetch(ahead);
             __builtin_prefetch(ahead + 16);
         }
         for (uint32_t t = 0; t < 16; t++)
-            rows[t] =
-                t < pack->n_tokens ? load_pairs(pack->x + t * pack->x_stride + k, n) : _mm512_setzero_si512();
+            rows[t] = t < pack->n_tokens ? load_pairs(x + t * pack->x_stride, n) : _mm512_setzero_si512();
         transpose(rows);
         for (uint32_t i = 0; i < (n + 1) / 2; i++, out += pack->n_tokens)
             _mm512_mask_storeu_epi32(out, tokens, rows[i]);

@@ -81,7 +81,7 @@ struct expand {
 /* Activations to pack: columns [from, to) of n_tokens rows, x_stride floats apart. */
 struct pack {
     enum dtype type; /* of the weights; for q8 */
-    const float *x;
+    const float *x;  /* of the first row, column `from` */
     size_t x_stride;
     uint32_t n_tokens; /* of this tile */
     uint32_t from, to; /* for q8: multiples of 32 */

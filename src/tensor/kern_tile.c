@@ -212,7 +212,7 @@ void KERN(pack_f32)(const struct pack *pack)
 
     for (uint32_t k = pack->from; k < pack->to; k++)
         for (uint32_t t = 0; t < pack->n_tokens; t++)
-            *out++ = pack->x[t * pack->x_stride + k];
+            *out++ = pack->x[t * pack->x_stride + k - pack->from];
 }
 
 /* To BF16 and back: to nearest even, subnormals to zero. */
@@ -240,7 +240,7 @@ void KERN(pack_swapped)(const struct pack *pack)
 
     for (uint32_t k = pack->from; k < pack->to; k += 2, out += 2 * n)
         for (uint32_t t = 0; t < n; t++) {
-            const float *pair = pack->x + t * pack->x_stride + k;
+            const float *pair = pack->x + t * pack->x_stride + k - pack->from;
 
             out[t] = k + 1 < pack->to ? round_to_bf16(pair[1]) : 0.0f;
             out[n + t] = round_to_bf16(pair[0]);

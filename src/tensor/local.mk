@@ -8,7 +8,7 @@ libtensor_a_SOURCES = \
 	src/tensor/tensor.h src/tensor/kern_priv.h src/tensor/attn_priv.h \
 	src/tensor/weight.c src/tensor/weight_dots.c src/tensor/weight_priv.h src/tensor/weight_quant.c src/tensor/quant_priv.h \
 	src/tensor/work.c src/tensor/work_priv.h \
-	src/tensor/many.h src/tensor/matmul_many.c src/tensor/matmul_ways.c \
+	src/tensor/many.h src/tensor/matmul_many.c src/tensor/gated.h src/tensor/matmul_gated.c src/tensor/matmul_ways.c \
 	src/tensor/matmul_priv.h src/tensor/tile_block_priv.h src/tensor/matmul.c src/tensor/matmul_block.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
 
 kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/kern_tile.c \
@@ -97,7 +97,7 @@ tests_bench_bench_decode_LDADD = $(link_tensor)
 
 if HAVE_CMOCKA
 tensor_tests = tests/unit/tensor/test_matmul tests/unit/tensor/test_attention tests/unit/tensor/test_ops \
-	tests/unit/tensor/test_dots tests/unit/tensor/test_many
+	tests/unit/tensor/test_dots tests/unit/tensor/test_many tests/unit/tensor/test_gated
 check_PROGRAMS += $(tensor_tests)
 TESTS += $(tensor_tests)
 tests_unit_tensor_test_matmul_SOURCES = tests/unit/tensor/test_matmul.c tests/unit/tensor/check.h
@@ -108,6 +108,8 @@ tests_unit_tensor_test_dots_SOURCES = tests/unit/tensor/test_dots.c tests/unit/t
 tests_unit_tensor_test_dots_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 tests_unit_tensor_test_many_SOURCES = tests/unit/tensor/test_many.c tests/unit/tensor/check.h
 tests_unit_tensor_test_many_LDADD = $(link_tensor) $(CMOCKA_LIBS)
+tests_unit_tensor_test_gated_SOURCES = tests/unit/tensor/test_gated.c tests/unit/tensor/check.h
+tests_unit_tensor_test_gated_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 tests_unit_tensor_test_ops_SOURCES = tests/unit/tensor/test_ops.c tests/unit/tensor/check.h
 tests_unit_tensor_test_ops_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 endif

@@ -50,40 +50,49 @@ enum {
     NEXT_BYTES = 512 * 1024,        /* what a waiting rank fetches: a quarter or half of its cache */
 };
 
-/* One tile's columns [from, to), within a slice. */
-static void pack_tile(const struct product *product, struct token_tile tokens, uint32_t from, uint32_t to)
+/* One tile's columns [from, to), within a slice; x: the first token's, from `from` on. */
+static void pack_tile(const struct product *product, const float *x, size_t x_stride,
+                      struct token_tile tokens, struct col_range cols)
 {
-    const struct matmul_args *args = product->args;
-    uint32_t k = from / product->element_cols;
+    uint32_t k = cols.from / product->element_cols;
     /* Pack functions count from column 0. */
     size_t before_bytes = tokens.n * packed_bytes(product, k);
 
     product->pack(&(struct pack){
-        .type = args->weight->type,
-        .x = args->x + tokens.first * args->x_stride,
-        .x_stride = args->x_stride,
+        .type = product->args->weight->type,
+        .x = x + tokens.first * x_stride,
+        .x_stride = x_stride,
         .n_tokens = tokens.n,
-        .from = from,
-        .to = to,
+        .from = cols.from,
+        .to = cols.to,
         .out = (char *)product->scratch +
                ((const char *)packed_at(product, tokens, k) - (const char *)product->scratch - before_bytes),
         .base = product->bases != NULL ? bases_at(product, tokens, 0) : NULL,
     });
 }
 
-static void pack_share(const struct product *product, unsigned rank, unsigned n_ranks)
+void matmul_pack(const struct product *product, const float *x, size_t x_stride, struct col_range cols)
 {
-    uint32_t slice_cols = product->slice_k * product->element_cols;
+    const uint32_t slice_cols = product->slice_k * product->element_cols, to = cols.to;
+
+    while (cols.from < to) {
+        uint32_t left = slice_cols - cols.from % slice_cols;
+
+        cols.to = to - cols.from < left ? to : cols.from + left;
+        for (uint32_t i = 0; i < product->n_tiles; i++)
+            pack_tile(product, x, x_stride, tile_at(product, i), cols);
+        x += cols.to - cols.from;
+        cols.from = cols.to;
+    }
+}
+
+void matmul_pack_share(const struct product *product, unsigned rank, unsigned n_ranks)
+{
+    const struct matmul_args *args = product->args;
     uint64_t from, to;
 
-    team_split(product->args->weight->cols, QBLK_WEIGHTS, rank, n_ranks, &from, &to);
-    while (from < to) {
-        uint64_t slice_end = (from / slice_cols + 1) * slice_cols, end = to < slice_end ? to : slice_end;
-
-        for (uint32_t i = 0; i < product->n_tiles; i++)
-            pack_tile(product, tile_at(product, i), (uint32_t)from, (uint32_t)end);
-        from = end;
-    }
+    team_split(args->weight->cols, QBLK_WEIGHTS, rank, n_ranks, &from, &to);
+    matmul_pack(product, args->x + from, args->x_stride, (struct col_range){(uint32_t)from, (uint32_t)to});
 }
 
 /* The panels of a tile function's call; k in elements. */
@@ -374,34 +383,57 @@ void matmul_ahead(struct team *team, unsigned rank, const struct weight *weight)
                len_bytes < NEXT_BYTES ? len_bytes : NEXT_BYTES);
 }
 
+static void run_unit(const struct product *product, unsigned rank, uint32_t from, uint32_t to)
+{
+    uint32_t n_whole = product->has_blocks ? product->n_panels : product->args->weight->rows / PANEL_ROWS;
+    uint32_t whole_to = to < n_whole ? to : n_whole;
+    bool is_flushed = product->args->weight->is_dots && !product->args->weight->is_paired;
+    uint32_t before = is_flushed ? kern_flush_begin() : 0;
+
+    run_panels(product, rank, from, whole_to);
+    if (to >= product->n_panels && n_whole < product->n_panels) /* the ragged one at the end */
+        run_panels(product, rank, n_whole, product->n_panels);
+    if (is_flushed)
+        kern_flush_end(before);
+}
+
+void matmul_units(const struct product *product, unsigned rank, unsigned n_ranks)
+{
+    uint32_t unit;
+
+    while (work_next(&product->scratch->work, rank, n_ranks, &unit))
+        run_unit(product, rank, unit * product->unit_panels, (unit + 1) * product->unit_panels);
+}
+
+void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
+                 size_t y_stride)
+{
+    uint32_t n_panels = panels.to - panels.from;
+    struct weight rows = weight_rows(product->args->weight, panels.from * PANEL_ROWS, n_panels * PANEL_ROWS);
+    struct matmul_args args = *product->args;
+    struct product part = *product;
+
+    args.weight = &rows;
+    args.y = y;
+    args.y_stride = y_stride;
+    part.args = &args;
+    part.n_panels = n_panels;
+    run_unit(&part, rank, 0, n_panels);
+}
+
 static void product_job(void *arg, unsigned rank, unsigned n_ranks)
 {
     const struct product *product = arg;
-    uint32_t n_whole = product->has_blocks ? product->n_panels : product->args->weight->rows / PANEL_ROWS;
-    bool is_flushed = product->args->weight->is_dots && !product->args->weight->is_paired;
-    uint32_t before = 0, unit;
 
     if ((const float *)product->x == product->scratch->x) {
-        pack_share(product, rank, n_ranks);
+        matmul_pack_share(product, rank, n_ranks);
         team_barrier(product->team, rank);
     }
-    if (is_flushed)
-        before = kern_flush_begin();
-    while (work_next(&product->scratch->work, rank, n_ranks, &unit)) {
-        uint32_t from = unit * product->unit_panels;
-        uint32_t to = from + product->unit_panels;
-        uint32_t whole_to = to < n_whole ? to : n_whole;
-
-        run_panels(product, rank, from, whole_to);
-        if (to >= product->n_panels && n_whole < product->n_panels) /* the ragged one at the end */
-            run_panels(product, rank, n_whole, product->n_panels);
-    }
+    matmul_units(product, rank, n_ranks);
     matmul_ahead(product->team, rank,
                  product->is_direct && product->n_tiles == 1 ? product->args->next : NULL);
     if (product->close != NULL)
         product->close();
-    if (is_flushed)
-        kern_flush_end(before);
 }
 
 /* Along K. */
@@ -475,7 +507,7 @@ static void quants_by_tiles(struct product *product)
     product->has_blocks = true;
 }
 
-void matmul(struct team *team, const struct matmul_args *args)
+void matmul_open(struct product *product, struct team *team, const struct matmul_args *args)
 {
     const struct weight *weight = args->weight;
     const struct kern_q8 *q8 = weight->table->q8;
@@ -484,7 +516,8 @@ void matmul(struct team *team, const struct matmul_args *args)
     uint32_t tile_tokens = is_q8      ? way_tile_tokens(weight, args->n)
                            : is_tiles ? (uint32_t)TILES_TOKENS
                                       : weight->table->vec->tile_tokens;
-    struct product product = {
+
+    *product = (struct product){
         .args = args,
         .table = weight->table,
         .team = team,
@@ -508,26 +541,33 @@ void matmul(struct team *team, const struct matmul_args *args)
         .slice_panels = is_q8 ? q8->tile_panels : weight->table->vec->tile_panels,
     };
 
-    if (args->n == 0 || weight->rows == 0)
-        return;
     ASSERT((uintptr_t)args->scratch % 64 == 0);
-    product.direct_panels = way_direct_panels(weight, tile_tokens, product.n_tiles);
-    product.is_direct = is_q8 ? way_is_direct(weight, tile_tokens, product.n_tiles)
-                              : product.n_tiles == 1 && (is_tiles || !weight->is_tiles);
-    product.has_blocks = is_tiles && product.n_tiles > 1 && args->n / product.n_tiles > TILES_TOKENS / 2;
+    product->direct_panels = way_direct_panels(weight, tile_tokens, product->n_tiles);
+    product->is_direct = is_q8 ? way_is_direct(weight, tile_tokens, product->n_tiles)
+                               : product->n_tiles == 1 && (is_tiles || !weight->is_tiles);
+    product->has_blocks = is_tiles && product->n_tiles > 1 && args->n / product->n_tiles > TILES_TOKENS / 2;
     if (args->n >= TILES_QUANT_TOKENS && matmul_block_takes(weight))
-        quants_by_tiles(&product);
-    if (product.has_blocks) {
-        product.slice_k = matmul_block_slice(&product);
-        product.sums = sums_behind(args->scratch, weight, args->n);
+        quants_by_tiles(product);
+    if (product->has_blocks) {
+        product->slice_k = matmul_block_slice(product);
+        product->sums = sums_behind(args->scratch, weight, args->n);
     }
-    product.unit_panels =
-        product.is_direct && product.n_tiles == 1
+    product->unit_panels =
+        product->is_direct && product->n_tiles == 1
             ? direct_unit_panels(weight, team_size(team))
-            : unit_panels(product.n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
+            : unit_panels(product->n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
     /* One row of floats is packed already. */
-    product.x = !is_q8 && !weight->is_dots && args->n == 1 ? args->x : product.scratch->x;
-    work_init(&product.scratch->work, (product.n_panels + product.unit_panels - 1) / product.unit_panels,
+    product->x = !is_q8 && !weight->is_dots && args->n == 1 ? args->x : product->scratch->x;
+    work_init(&product->scratch->work, (product->n_panels + product->unit_panels - 1) / product->unit_panels,
               team_size(team));
+}
+
+void matmul(struct team *team, const struct matmul_args *args)
+{
+    struct product product;
+
+    if (args->n == 0 || args->weight->rows == 0)
+        return;
+    matmul_open(&product, team, args);
     team_run(team, product_job, &product);
 }

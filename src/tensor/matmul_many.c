@@ -58,19 +58,6 @@ size_t many_scratch_bytes(uint32_t max_pieces, uint32_t max_cols, uint32_t n_ran
            n_ranks * space_bytes(max_cols);
 }
 
-/* The rows of a weight as a weight: panels stand one behind the other. */
-static struct weight rows_of(const struct weight *weight, uint32_t first_row, uint32_t n_rows)
-{
-    struct weight part = *weight;
-
-    ASSERT(first_row % PANEL_ROWS == 0 && n_rows <= weight->rows - first_row);
-    ASSERT(n_rows % PANEL_ROWS == 0 || first_row + n_rows == weight->rows);
-    part.panels = (void *)(uintptr_t)weight_panel(weight, first_row / PANEL_ROWS);
-    part.rows = n_rows;
-    part.len_bytes = 0;
-    return part;
-}
-
 static uint64_t work_of(const struct many_piece *piece)
 {
     return (uint64_t)piece->n_rows * piece->weight->cols * (piece->n + FIXED_TOKENS);
@@ -101,7 +88,7 @@ static uint32_t plan(const struct many *many, unsigned n_ranks)
 static void multiply(const struct many *many, unsigned rank, const struct many_piece *piece, uint32_t from,
                      uint32_t to)
 {
-    struct weight part = rows_of(piece->weight, piece->first_row + from, to - from);
+    struct weight part = weight_rows(piece->weight, piece->first_row + from, to - from);
     char *space = many->spaces + rank * many->space_bytes;
     float *slice = (float *)space;
 

@@ -50,6 +50,10 @@ struct product {
     bool has_blocks;        /* BF16 tiles by instruction, many tokens; of quantised weights too */
 };
 
+struct col_range { /* multiples of QBLK_WEIGHTS, or up to the last */
+    uint32_t from, to;
+};
+
 struct token_tile {
     uint32_t first, n;
 };
@@ -91,6 +95,20 @@ static inline float *bases_at(const struct product *product, struct token_tile t
     return product->bases + tokens.first * (size_t)(product->n_k / QBLK_WEIGHTS) +
            tokens.n * (size_t)(k / QBLK_WEIGHTS);
 }
+
+/* ---- the steps of a product (matmul.c), for those that take them one by one ---- */
+
+/* Decides how it goes; args->n and the weight's rows are not 0.  The product points to args. */
+void matmul_open(struct product *product, struct team *team, const struct matmul_args *args);
+/* Packs columns of all tokens; x: the first token's from cols.from on, rows x_stride floats apart. */
+void matmul_pack(const struct product *product, const float *x, size_t x_stride, struct col_range cols);
+/* In a job of the team: a rank's share of args->x. */
+void matmul_pack_share(const struct product *product, unsigned rank, unsigned n_ranks);
+/* When all is packed: units, until there are no more. */
+void matmul_units(const struct product *product, unsigned rank, unsigned n_ranks);
+/* Or some whole panels of the weight, at most MAX_UNIT_PANELS, to y [n][panels * PANEL_ROWS]. */
+void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
+                 size_t y_stride);
 
 /* ---- which way (matmul_ways.c) ---- */
 

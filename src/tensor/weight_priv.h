@@ -9,6 +9,7 @@
 #ifndef TENSOR_WEIGHT_PRIV_H
 #define TENSOR_WEIGHT_PRIV_H
 
+#include "base/check.h"
 #include "tensor/kern_priv.h"
 #include "tensor/quant_priv.h"
 
@@ -60,6 +61,20 @@ static inline size_t weight_panel_bytes(const struct weight *weight)
 static inline const char *weight_panel(const struct weight *weight, uint32_t panel)
 {
     return (const char *)weight->panels + panel * weight_panel_bytes(weight);
+}
+
+/* Some rows of a weight as a weight: panels stand one behind the other.  first_row and n_rows are multiples
+ * of PANEL_ROWS, but that n_rows may go up to the last row. */
+static inline struct weight weight_rows(const struct weight *weight, uint32_t first_row, uint32_t n_rows)
+{
+    struct weight part = *weight;
+
+    ASSERT(first_row % PANEL_ROWS == 0 && n_rows <= weight->rows - first_row);
+    ASSERT(n_rows % PANEL_ROWS == 0 || first_row + n_rows == weight->rows);
+    part.panels = (void *)(uintptr_t)weight_panel(weight, first_row / PANEL_ROWS);
+    part.rows = n_rows;
+    part.len_bytes = 0;
+    return part;
 }
 
 /* weight_quant.c: a chunk of n_qblks from column k on, taken from a panel's rows (NULL: none, stays zero). */

@@ -170,12 +170,7 @@ int latent_pack(struct loading *load, uint32_t layer)
     if (rc == 0)
         rc = is_split ? pack_as_it_is(load, slot[SLOT_V_B], &out->out_of)
                       : pack_values(load, slot[SLOT_KV_B], &out->out_of);
-    if (rc < 0)
-        return rc;
-    for (enum slot i = SLOT_KV_B; i <= SLOT_V_B; i++)
-        if (slot[i])
-            weights_report(load, slot[i]);
-    return 0;
+    return rc < 0 ? rc : weights_packed(load, slot + SLOT_KV_B, SLOT_V_B - SLOT_KV_B + 1);
 }
 
 void latent_layer_fini(struct layer *layer)

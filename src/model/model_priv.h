@@ -124,8 +124,10 @@ void weights_floats(const struct gguf_tensor *tensor, uint64_t from, uint64_t n,
  * names the tensor they come from. */
 int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dtype type,
                    const struct weight_part *parts, uint32_t n_parts, uint32_t cols, struct weight *out);
-/* After a tensor is packed: counts it and tells progress. */
+/* After a tensor is packed, and not before: counts it, tells progress, and gives its pages back. */
 void weights_report(struct loading *load, const struct gguf_tensor *tensor);
+/* The same of several, of which some may be NULL; E_CANCELLED when it is time to stop. */
+int weights_packed(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n);
 
 /* The KV type as the kernels know it. */
 enum dtype model_kv_dtype(const struct model *model);

@@ -113,11 +113,21 @@ static int pack(struct loading *load, const struct gguf_tensor *like, const stru
     return 0;
 }
 
-/* Where the experts' matrices are in the file: those of gate, up or down, one after the other. */
+/* Where the experts' matrices of gate, up or down are in the file: all in one tensor, or each in its own. */
 struct source {
-    const struct gguf_tensor *like; /* the first of them, or all in one */
-    const void **data;              /* [n_experts] */
+    const struct gguf_tensor **tensors; /* [n_tensors] */
+    uint32_t n_tensors;                 /* 1 or n_experts */
 };
+
+static struct weight_part part_of(const struct source *source, uint32_t expert, uint32_t n_experts)
+{
+    const struct gguf_tensor *first = source->tensors[0];
+    const void *data = source->n_tensors > 1
+                           ? source->tensors[expert]->data
+                           : (const uint8_t *)first->data + expert * (first->len_bytes / n_experts);
+
+    return (struct weight_part){.data = data, .rows = (uint32_t)first->dims[1]};
+}
 
 /* Experts' matrices as one weight: of one source, or expert by expert of two. */
 static int pack_sources(struct loading *load, const struct source *sources, uint32_t n_sources,
@@ -130,10 +140,11 @@ static int pack_sources(struct loading *load, const struct source *sources, uint
     if (parts == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u experts", n);
     for (uint32_t i = 0; i < n_sources * n; i++)
-        parts[i] = (struct weight_part){.data = sources[i % n_sources].data[i / n_sources],
-                                        .rows = (uint32_t)sources[i % n_sources].like->dims[1]};
-    rc = pack(load, sources[0].like, parts, n_sources * n, out);
+        parts[i] = part_of(&sources[i % n_sources], i / n_sources, n);
+    rc = pack(load, sources[0].tensors[0], parts, n_sources * n, out);
     free(parts);
+    for (uint32_t i = 0; i < n_sources && rc == 0; i++)
+        rc = weights_packed(load, sources[i].tensors, sources[i].n_tensors);
     return rc;
 }
 
@@ -143,7 +154,7 @@ static int pack_experts(struct loading *load, uint32_t layer, const struct sourc
     struct expert_weights *out = &load->model->layers[layer].experts;
     int rc;
 
-    out->n_gate_up = sources[0].like->type == sources[1].like->type ? 1 : 2;
+    out->n_gate_up = sources[0].tensors[0]->type == sources[1].tensors[0]->type ? 1 : 2;
     rc = pack_sources(load, sources, out->n_gate_up == 1 ? 2 : 1, &out->gate_up[0]);
     if (rc == 0 && out->n_gate_up == 2)
         rc = pack_sources(load, sources + 1, 1, &out->gate_up[1]);
@@ -156,15 +167,10 @@ static int pack_experts(struct loading *load, uint32_t layer, const struct sourc
 static void find_stacked(struct loading *load, uint32_t layer, struct source sources[3])
 {
     static const enum slot SLOT_OF[3] = {SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS, SLOT_DOWN_EXPERTS};
-    uint32_t n = load->model->route.n_experts;
 
     for (unsigned i = 0; i < 3; i++) {
-        const struct gguf_tensor *tensor = load->bound[layer].slot[SLOT_OF[i]];
-
-        sources[i].like = tensor;
-        for (uint32_t e = 0; e < n; e++)
-            sources[i].data[e] = (const uint8_t *)tensor->data + e * (tensor->len_bytes / n);
-        weights_report(load, tensor);
+        sources[i].tensors[0] = load->bound[layer].slot[SLOT_OF[i]];
+        sources[i].n_tensors = 1;
     }
 }
 
@@ -220,12 +226,11 @@ static void find_loose(struct loading *load, uint32_t layer, struct source sourc
 {
     char name[64];
 
-    for (unsigned i = 0; i < 3; i++)
-        for (uint32_t e = load->model->route.n_experts; e-- > 0;) {
-            sources[i].like = gguf_tensor_find(load->gguf, loose_name(layer, i, e, name));
-            sources[i].data[e] = sources[i].like->data;
-            weights_report(load, sources[i].like);
-        }
+    for (unsigned i = 0; i < 3; i++) {
+        sources[i].n_tensors = load->model->route.n_experts;
+        for (uint32_t e = 0; e < sources[i].n_tensors; e++)
+            sources[i].tensors[e] = gguf_tensor_find(load->gguf, loose_name(layer, i, e, name));
+    }
 }
 
 /* ---- both ---- */
@@ -234,15 +239,16 @@ static int pack_found(struct loading *load, uint32_t layer,
                       void (*find)(struct loading *load, uint32_t layer, struct source sources[3]))
 {
     uint32_t n = load->model->route.n_experts;
-    const void **data = calloc((size_t)3 * n, sizeof(*data));
-    struct source sources[3] = {{.data = data}, {.data = data + n}, {.data = data + 2 * n}};
+    const struct gguf_tensor **tensors = calloc((size_t)3 * n, sizeof(const struct gguf_tensor *));
+    struct source sources[3] = {
+        {.tensors = tensors}, {.tensors = tensors + n}, {.tensors = tensors + (size_t)2 * n}};
     int rc;
 
-    if (data == NULL)
+    if (tensors == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u experts", n);
     find(load, layer, sources);
     rc = pack_experts(load, layer, sources);
-    free(data);
+    free(tensors);
     return rc;
 }
 

@@ -209,6 +209,15 @@ void weights_report(struct loading *load, const struct gguf_tensor *tensor)
             !load->opts->on_progress(load->opts->progress_arg, load->done_bytes, load->total_bytes);
 }
 
+int weights_packed(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (tensors[i] != NULL)
+            weights_report(load, tensors[i]);
+    return load->is_cancelled ? fault_set(load->fault, E_CANCELLED, "cancelled while weights were packed")
+                              : 0;
+}
+
 static const float *pack_vector(struct loading *load, const struct gguf_tensor *tensor)
 {
     float *at = load->next_vector;
@@ -248,12 +257,7 @@ static int pack(struct loading *load, const struct gguf_tensor *const *tensors, 
     for (uint32_t i = 0; i < n; i++)
         parts[i] = (struct weight_part){.data = tensors[i]->data, .rows = (uint32_t)tensors[i]->dims[1]};
     rc = weights_matrix(load, tensors[0], tensors[0]->type, parts, n, (uint32_t)tensors[0]->dims[0], out);
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 0; i < n; i++)
-        weights_report(load, tensors[i]);
-    return load->is_cancelled ? fault_set(load->fault, E_CANCELLED, "cancelled while weights were packed")
-                              : 0;
+    return rc < 0 ? rc : weights_packed(load, tensors, n);
 }
 
 /* Runs of one type become one part. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Experts and latent attention as files have them: the same weights in another arrangement give the same
- * bits, and each way of being wrong ends in one fault that names the culprit. */
+ * bits, the file's pages are given back, and each way of being wrong ends in one fault that names the
+ * culprit. */
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "tests/unit/model/tiny.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,6 +258,76 @@ static void gate_and_up_of_two_types_are_the_same(void **state)
     check_same(*state, &shape, widen_up);
 }
 
+/* ---- memory ---- */
+
+/* Of the mapping that holds the address, what is in memory for this process. */
+static uint64_t resident_bytes(const void *address)
+{
+    const uintptr_t at = (uintptr_t)address;
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    uint64_t from = 0, to = 0, kib = UINT64_MAX;
+    char line[512];
+
+    assert_non_null(smaps);
+    while (kib == UINT64_MAX && fgets(line, sizeof(line), smaps) != NULL) {
+        uint64_t low, high;
+
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &low, &high) == 2) {
+            from = low;
+            to = high;
+        } else if (at >= from && at < to)
+            (void)sscanf(line, "Rss: %" SCNu64, &kib);
+    }
+    fclose(smaps);
+    assert_true(kib != UINT64_MAX);
+    return kib * 1024;
+}
+
+/* A file's pages go as soon as its weights are packed, or a model would take its size twice. */
+static void check_given_back(struct gguf *gguf, struct team *team)
+{
+    const void *first = gguf_tensor_at(gguf, 0)->data;
+    struct model *model = NULL;
+    struct fault fault = {0};
+
+    for (uint64_t i = 0; i < gguf_tensor_count(gguf); i++) { /* all of them are there */
+        const struct gguf_tensor *tensor = gguf_tensor_at(gguf, i);
+        const volatile uint8_t *data = tensor->data;
+
+        for (uint64_t k = 0; k < tensor->len_bytes; k += 4096)
+            (void)data[k];
+    }
+    assert_true(resident_bytes(first) > gguf_file_bytes(gguf) / 10 * 9);
+    if (model_new(gguf, team, &(struct model_opts){0}, &fault, &model) < 0)
+        fail_msg("%s", fault.text);
+    if (resident_bytes(first) > gguf_file_bytes(gguf) / 5) /* the kernel maps some pages around a new one */
+        fail_msg("%" PRIu64 " of %" PRIu64 " bytes are still there", resident_bytes(first),
+                 gguf_file_bytes(gguf));
+    model_free(model);
+    gguf_close(gguf);
+}
+
+static void what_is_packed_is_given_back(void **state)
+{
+    static const char *const ARCHS[] = {"llama", "qwen3moe", "deepseek2"};
+
+    for (unsigned i = 0; i < 3; i++) {
+        struct tiny_shape shape = tiny_experts(ARCHS[i]);
+
+        shape.hidden = 512;
+        shape.ffn = 1024;
+        shape.expert_ffn = i == 0 ? shape.ffn : 512;
+        check_given_back(tiny_gguf(&shape, NULL), *state);
+        if (i > 0)
+            continue;
+        struct gguf *stacked = tiny_gguf(&shape, NULL);
+        check_given_back(make_over(stacked, loosen), *state);
+        gguf_close(stacked);
+        shape.n_experts = 0;
+        check_given_back(tiny_gguf(&shape, NULL), *state);
+    }
+}
+
 /* ---- what is wrong with a file ---- */
 
 static const struct hostile {
@@ -483,6 +555,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_tensor_for_each_expert_is_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_expert_too_many_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(gate_and_up_of_two_types_are_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_packed_is_given_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_cache_holds_only_latents, set_up, tear_down),

@@ -3,9 +3,10 @@
  * nothing.  Everything is sized by the most rows a pass may hold; attention's scratch also by the longest
  * sequence.
  *
- *     x, normed, logits, ..  |  the larger of: what attention needs, what the feed-forward needs
+ *     x, normed, ..  |  the largest of: what attention needs, what the feed-forward needs, logits
  *
- * The two halves of a layer leave nothing for each other but x, so that they use the same memory in turns. */
+ * The two halves of a layer leave nothing for each other but x, nor for the output head, so that the three
+ * use the same memory in turns. */
 #include "model/model_priv.h"
 
 #include "base/check.h"
@@ -97,10 +98,31 @@ static size_t products_bytes(const struct model *model, const struct model_state
     return most;
 }
 
+static void lay_out_head(const struct model *model, struct model_state *state, struct carving *carving)
+{
+    state->last = carve(carving, (size_t)state->max_logits * model->config.hidden * sizeof(float));
+    state->logits = carve(carving, (size_t)state->max_logits * model->config.vocab * sizeof(float));
+}
+
+/* All from the same place on. */
+static void lay_out_turns(const struct model *model, struct model_state *state, struct carving *carving)
+{
+    static void (*const TURNS[])(const struct model *model, struct model_state *state,
+                                 struct carving *carving) = {lay_out_attn, lay_out_ffn, lay_out_head};
+    size_t from = carving->used_bytes, end = from;
+
+    for (unsigned i = 0; i < ARRAY_LEN(TURNS); i++) {
+        carving->used_bytes = from;
+        TURNS[i](model, state, carving);
+        end = carving->used_bytes > end ? carving->used_bytes : end;
+    }
+    carving->used_bytes = end;
+}
+
 static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     const struct model_config *c = &model->config;
-    size_t rows = state->max_tokens, items = state->max_items, logits = state->max_logits;
+    size_t rows = state->max_tokens, items = state->max_items;
     size_t word = sizeof(float);
 
     state->x = carve(carving, rows * c->hidden * word);
@@ -109,21 +131,12 @@ static void lay_out(const struct model *model, struct model_state *state, struct
         state->cos[i] = carve(carving, rows * (c->rope_dims / 2) * word);
         state->sin[i] = carve(carving, rows * (c->rope_dims / 2) * word);
     }
-    state->last = carve(carving, logits * c->hidden * word);
-    state->logits = carve(carving, logits * c->vocab * word);
     state->logits_end = carve(carving, items * sizeof(*state->logits_end));
     state->n_logits = carve(carving, items * sizeof(*state->n_logits));
     state->n_kept = carve(carving, items * sizeof(*state->n_kept));
     state->items = carve(carving, items * sizeof(*state->items));
     state->matmul_scratch = carve(carving, products_bytes(model, state));
-
-    size_t halves = carving->used_bytes, attn_end;
-    lay_out_attn(model, state, carving);
-    attn_end = carving->used_bytes;
-    carving->used_bytes = halves;
-    lay_out_ffn(model, state, carving);
-    if (carving->used_bytes < attn_end)
-        carving->used_bytes = attn_end;
+    lay_out_turns(model, state, carving);
 }
 
 static int allocate(const struct model *model, struct model_state *state)

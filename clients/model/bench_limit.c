@@ -44,13 +44,20 @@ static bool is_of_experts(const struct gguf_tensor *tensor)
     return dot != SIZE_MAX && dot + 1 < tensor->name.len_bytes && isdigit(tensor->name.data[dot + 1]);
 }
 
+/* What multiplies weights of a type. */
+static enum bench_by by_of(const struct rig *rig, enum dtype type)
+{
+    if (dtype_info(type)->qblk_weights > 1)
+        return tensor_is_narrow(kern_table_get(model_kernels_name(rig->model)), type) ? BY_NARROW : BY_INT8;
+    if (type == DTYPE_BF16)
+        return rig->bf16 != BF16_EXACT ? BY_BF16 : BY_FLOAT;
+    return type == DTYPE_F16 && rig->converts_f16 ? BY_BF16 : BY_FLOAT;
+}
+
 static void add_tensor(const struct rig *rig, const struct gguf_tensor *tensor, struct bench_work *out)
 {
     const struct model_config *config = model_config(rig->model);
     bool is_head = bytes_is(tensor->name, config->is_tied ? "token_embd.weight" : "output.weight");
-    bool is_int8 = dtype_info(tensor->type)->qblk_weights > 1;
-    bool is_bf16 =
-        tensor->type == DTYPE_BF16 ? rig->bf16 != BF16_EXACT : tensor->type == DTYPE_F16 && rig->converts_f16;
     double macs = (double)tensor->dims[0] * (double)tensor->dims[1] * (double)tensor->dims[2];
 
     if (tensor->n_dims < 2 || (!is_head && bytes_is(tensor->name, "token_embd.weight")))
@@ -59,10 +66,7 @@ static void add_tensor(const struct rig *rig, const struct gguf_tensor *tensor, 
         macs *= out->expert_share;
         out->expert_bytes += (double)tensor->len_bytes;
     }
-    if (is_head)
-        *(is_int8 ? &out->head_int8_macs : is_bf16 ? &out->head_bf16_macs : &out->head_float_macs) += macs;
-    else
-        *(is_int8 ? &out->int8_macs : is_bf16 ? &out->bf16_macs : &out->float_macs) += macs;
+    (is_head ? out->head_macs : out->macs)[by_of(rig, tensor->type)] += macs;
 }
 
 void bench_work_of(const struct rig *rig, struct bench_work *out)
@@ -83,15 +87,22 @@ void bench_work_of(const struct rig *rig, struct bench_work *out)
     out->kv_bytes = (double)kv_layout_block_bytes(layout) / layout->block_tokens;
 }
 
-static double compute_s(const struct tensor_limits *limits, enum bf16_math math, double int8_macs,
-                        double bf16_macs, double float_macs)
+/* For so many tokens, of which so many want the head. */
+static double compute_s(const struct bench_work *work, const struct tensor_limits *limits, double tokens,
+                        double heads)
 {
-    double int8_tops = limits->int8_tops > 0 ? limits->int8_tops : limits->fp32_tflops;
-    double by_bf16 = math == BF16_TILES ? limits->tiles_tflops : limits->bf16_tflops;
-    double bf16_tflops = by_bf16 > 0 ? by_bf16 : limits->fp32_tflops;
+    const double peaks[N_BENCH_BY] = {
+        [BY_INT8] = limits->int8_tops,
+        [BY_NARROW] = limits->narrow_tops,
+        [BY_BF16] = work->math == BF16_TILES ? limits->tiles_tflops : limits->bf16_tflops,
+        [BY_FLOAT] = limits->fp32_tflops,
+    };
+    double seconds = 0;
 
-    return 2 * int8_macs / (int8_tops * 1e12) + 2 * bf16_macs / (bf16_tflops * 1e12) +
-           2 * float_macs / (limits->fp32_tflops * 1e12);
+    for (int by = 0; by < N_BENCH_BY; by++)
+        seconds += 2 * (tokens * work->macs[by] + heads * work->head_macs[by]) /
+                   ((peaks[by] > 0 ? peaks[by] : limits->fp32_tflops) * 1e12);
+    return seconds;
 }
 
 double bench_limit_s(const struct bench_work *work, const struct tensor_limits *limits,
@@ -111,10 +122,8 @@ double bench_limit_s(const struct bench_work *work, const struct tensor_limits *
         context = (test->depth ? test->depth : BENCH_BATCH_DEPTH) + BENCH_BATCH_STEPS / 2.0;
     else
         context = test->depth + test->n / 2.0;
-    compute = compute_s(limits, work->math, tokens * work->int8_macs + heads * work->head_int8_macs,
-                        tokens * work->bf16_macs + heads * work->head_bf16_macs,
-                        tokens * work->float_macs + heads * work->head_float_macs +
-                            tokens * context * work->attn_macs);
+    compute = compute_s(work, limits, tokens, heads) +
+              2 * tokens * context * work->attn_macs / (limits->fp32_tflops * 1e12);
     /* An expert is read by a step unless all of its tokens choose others. */
     reading =
         steps * (work->weight_bytes + work->expert_bytes * (1 - pow(1 - work->expert_share, tokens / steps)));

@@ -25,14 +25,13 @@ void bench_test_name(const struct bench_test *test, char out[32]); /* "pp512", "
 
 /* ---- bench_limit.c: what the machine would allow ---- */
 
-struct bench_work {   /* of a model, per token */
-    double int8_macs; /* multiply-adds of the layers in Q8_0 matrices */
-    double bf16_macs; /* with BF16 dots or tiles: */
-    enum bf16_math math;
-    double float_macs; /* and in the others */
-    double head_int8_macs, head_bf16_macs, head_float_macs;
-    double attn_macs;    /* per token of context */
-    double weight_bytes; /* that every step reads */
+enum bench_by { BY_INT8, BY_NARROW /* weights, see tensor_is_narrow */, BY_BF16, BY_FLOAT, N_BENCH_BY };
+
+struct bench_work {                                 /* of a model, per token */
+    double macs[N_BENCH_BY], head_macs[N_BENCH_BY]; /* multiply-adds of the layers, and of the head */
+    enum bf16_math math;                            /* dots or tiles: what BY_BF16 is by */
+    double attn_macs;                               /* per token of context */
+    double weight_bytes;                            /* that every step reads */
     double expert_bytes; /* of all experts, and the share of them that one token chooses */
     double expert_share;
     double kv_bytes; /* read per token of context */

@@ -244,6 +244,7 @@ static void measure_machine(struct benching *b)
     raise_to(&b->limits.bf16_tflops, seen.bf16_tflops);
     raise_to(&b->limits.tiles_tflops, seen.tiles_tflops);
     raise_to(&b->limits.int8_tops, seen.int8_tops);
+    raise_to(&b->limits.narrow_tops, seen.narrow_tops);
     b->limits.int8_by = seen.int8_by;
 }
 
@@ -288,8 +289,8 @@ static int print_json(const struct benching *b)
                ",\"threads\":%u,\"limits\":{\"read_gbs\":%.3f,\"fp32_tflops\":%.4f,\"bf16_tflops\":%.4f,",
                team_size(b->rig->team), b->limits.read_gbs, b->limits.fp32_tflops, b->limits.bf16_tflops);
     buf_printf(&out, "\"bf16_tiles_tflops\":%.4f,", b->limits.tiles_tflops);
-    buf_printf(&out, "\"int8_tops\":%.4f,\"int8_by\":\"%s\"},\"runs\":[", b->limits.int8_tops,
-               b->limits.int8_by);
+    buf_printf(&out, "\"int8_tops\":%.4f,\"narrow_tops\":%.4f,\"int8_by\":\"%s\"},\"runs\":[",
+               b->limits.int8_tops, b->limits.narrow_tops, b->limits.int8_by);
     for (uint32_t i = 0; i < b->n_tests; i++) {
         const struct bench_result *r = &b->results[i];
 
@@ -317,10 +318,13 @@ static int print_table(const struct benching *b)
            model_config(b->rig->model)->weight_type, math[model_bf16_math(b->rig->model)],
            team_size(b->rig->team), model_kernels_name(b->rig->model));
     buf_fini(&name);
-    printf("limits: read %.1f GB/s, fp32 %.3f TFLOPS, bf16 %.3f TFLOPS (%s), int8 %.3f TOPS (%s)\n\n",
+    printf("limits: read %.1f GB/s, fp32 %.3f TFLOPS, bf16 %.3f TFLOPS (%s), int8 %.3f TOPS (%s)",
            b->limits.read_gbs, b->limits.fp32_tflops,
            is_tiled ? b->limits.tiles_tflops : b->limits.bf16_tflops, is_tiled ? "tiles" : "dots",
            b->limits.int8_tops, b->limits.int8_by);
+    if (b->limits.narrow_tops != b->limits.int8_tops)
+        printf(", %.3f with weights of up to six bits", b->limits.narrow_tops);
+    printf("\n\n");
     printf("%-14s %12s %12s %12s %9s\n", "test", "median t/s", "min", "max", "of limit");
     for (uint32_t i = 0; i < b->n_tests; i++) {
         const struct bench_result *r = &b->results[i];

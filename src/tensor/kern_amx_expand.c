@@ -54,7 +54,7 @@ INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, stru
                          uint8_t *out)
 {
     const bool is_field = form.bits <= 5 && !form.is_table;
-    const uint32_t shift = quant_shift(form, at.parity, 0);
+    const uint32_t shift = field_shift(form, at.parity, 0);
     float *floats = (float *)(out + TILES_B_BYTES);
 
 #pragma GCC unroll 8

@@ -18,6 +18,35 @@
 
 #define INLINED static inline __attribute__((always_inline))
 
+/* A sub's sums in whole numbers: [panel][token]. */
+struct dots {
+    q8_sums at[MAX_GROUP_PANELS][MAX_TILE_TOKENS];
+};
+
+/* Where no weights are narrow. */
+#ifndef Q8_NARROW_MOST
+#define Q8_NARROW_MOST 0
+enum { Q8_NARROW_BYTES = Q8_QUANT_BYTES };
+#endif
+
+/* Weights whose dots go by words (kern_narrow_priv.h); elsewhere none. */
+INLINED bool is_narrow(struct quant_form form)
+{
+    return form.most <= Q8_NARROW_MOST;
+}
+
+/* What four quants of an activation take beside such weights. */
+INLINED uint32_t act_quant_bytes(struct quant_form form)
+{
+    return is_narrow(form) ? Q8_NARROW_BYTES : Q8_QUANT_BYTES;
+}
+
+/* quant_shift, but for fields that are moved to bit 0. */
+INLINED uint32_t field_shift(struct quant_form form, uint32_t parity, uint32_t sub)
+{
+    return is_narrow(form) ? 0 : quant_shift(form, parity, sub);
+}
+
 /* Small scales times a half, exactly: v16_second_bytes gives 2^15 + small, and one multiply-add takes the
  * 2^15 (and what the scales are biased by) off again, all of it with few enough bits to be exact. */
 struct smalls {
@@ -57,20 +86,27 @@ INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_pan
     }
 }
 
-/* Four columns of each lane as whole bytes, shifted (quant_shift).  at: the rows of two qblks. */
-INLINED b64 four_of_3(const uint8_t *at, uint32_t i)
+/* A field of a row, shifted to the left as it is there, or not. */
+INLINED b64 field(b64 row, uint32_t shift, uint8_t mask, bool is_moved)
+{
+    return is_moved ? b64_right(row, shift, mask) : b64_right(row, 0, (uint8_t)(mask << shift));
+}
+
+/* Four columns of each lane as whole bytes, shifted (field_shift).  at: the rows of two qblks. */
+INLINED b64 four_of_3(const uint8_t *at, uint32_t i, bool is_moved)
 {
     const uint32_t f = i % 4;
     b64 row = b64_load(at + (size_t)f * 64), more = b64_load(at + (size_t)(4 + f % 2) * 64);
 
     if (i < 8)
-        return b64_right(row, 0, i < 4 ? 0x07 : 0x38);
+        return field(row, i < 4 ? 0 : 3, 7, is_moved);
     if (i < 12)
         return b64_right(more, 3 * (f / 2), 0x07);
-    return b64_join(row, 0xc0, b64_right(more, 1 + f / 2, 0x20));
+    row = b64_join(row, 0xc0, b64_right(more, 1 + f / 2, 0x20));
+    return is_moved ? b64_right(row, 5, 7) : row;
 }
 
-INLINED b64 four_of_5(const uint8_t *at, uint32_t i)
+INLINED b64 four_of_5(const uint8_t *at, uint32_t i, bool is_moved)
 {
     const uint32_t f = i % 8, bit = 2 * (i % 4);
     b64 row = b64_load(at + (size_t)f * 64), more;
@@ -78,17 +114,19 @@ INLINED b64 four_of_5(const uint8_t *at, uint32_t i)
     if (i < 8)
         return b64_right(row, 0, 0x1f);
     more = b64_load(at + (size_t)(8 + f / 4) * 64);
-    return b64_join(row, 0xe0, bit < 3 ? b64_left(more, 3 - bit, 0x18) : b64_right(more, bit - 3, 0x18));
+    row = b64_join(row, 0xe0, bit < 3 ? b64_left(more, 3 - bit, 0x18) : b64_right(more, bit - 3, 0x18));
+    return is_moved ? b64_right(row, 3, 31) : row;
 }
 
-INLINED b64 four_of_6(const uint8_t *at, uint32_t i)
+INLINED b64 four_of_6(const uint8_t *at, uint32_t i, bool is_moved)
 {
     if (i < 12)
         return b64_right(b64_load(at + (size_t)i * 64), 0, 0x3f);
 
     b64 low = b64_right(b64_load(at + (size_t)(i - 4) * 64), 4, 0x0c);
     b64 middle = b64_right(b64_load(at + (size_t)(i - 8) * 64), 2, 0x30);
-    return b64_join(b64_load(at + (size_t)(i - 12) * 64), 0xc0, b64_or(middle, low));
+    b64 row = b64_join(b64_load(at + (size_t)(i - 12) * 64), 0xc0, b64_or(middle, low));
+    return is_moved ? b64_right(row, 2, 63) : row;
 }
 
 /* parity: of qblk, a constant where this is expanded. */
@@ -102,16 +140,16 @@ INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32
         return b64_load(at + ((size_t)qblk * FOURS + four) * 64);
     at += (size_t)(qblk / 2) * 2 * form.bits * 64;
     if (form.bits == 2)
-        return b64_right(b64_load(at + (size_t)(i % 4) * 64), 0, (uint8_t)(3 << i / 4 * 2));
+        return field(b64_load(at + (size_t)(i % 4) * 64), i / 4 * 2, 3, is_narrow(form));
     if (form.bits == 3)
-        return four_of_3(at, i);
+        return four_of_3(at, i, is_narrow(form));
     if (form.bits == 5)
-        return four_of_5(at, i);
+        return four_of_5(at, i, is_narrow(form));
     if (form.bits == 6)
-        return four_of_6(at, i);
+        return four_of_6(at, i, is_narrow(form));
     if (form.is_table)
         return b64_lookup(b64_right(b64_load(at + (size_t)four * 64), 4 * parity, 15), chunk->lookup);
-    return b64_right(b64_load(at + (size_t)four * 64), 0, (uint8_t)(15 << 4 * parity));
+    return field(b64_load(at + (size_t)four * 64), 4 * parity, 15, is_narrow(form));
 }
 
 /* Where a sub is; parity and sub are constants where this is expanded. */

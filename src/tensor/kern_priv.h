@@ -146,7 +146,8 @@ struct kern_vec {
 struct kern_q8 {
     uint32_t tile_tokens;
     uint32_t tile_panels;
-    uint32_t quant_bytes; /* that four quants of an activation take, packed */
+    uint32_t quant_bytes;               /* that four quants of an activation take, packed; */
+    uint32_t narrow_most, narrow_bytes; /* beside weights whose u is at most so large, so many */
 
     void (*tile)(const struct tile_q8 *tile); /* over expanded chunks */
     void (*expand)(const struct expand *expand);
@@ -156,6 +157,7 @@ struct kern_q8 {
     void (*pack)(const struct pack *pack);
     kern_peak peak; /* dots of four per lane, so many a round: */
     uint32_t peak_dots;
+    kern_peak narrow_peak; /* the same with narrow weights; NULL: none are */
 };
 
 /* BF16 dots, or tiles: elements are pairs along K, 32 bits wide, in weights as in activations. */

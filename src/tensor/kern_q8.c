@@ -39,19 +39,30 @@ INLINED void tile_form(const struct tile_q8 *tile, struct quant_form form)
     }
 }
 
-/* What an expanded form still has of its type: how many scales, and whether there are mins. */
+/* What an expanded form still has of its type: how many scales, whether there are mins, and, where that
+ * matters, how wide u is.  So types go as a few of them do. */
+INLINED enum dtype type_like(struct quant_form form)
+{
+    const uint8_t most = is_narrow(form) ? form.most : 255;
+
+    if (form.n_subs == 2)
+        return form.has_min ? DTYPE_Q2_K : most <= 7 ? DTYPE_Q3_K : DTYPE_Q6_K;
+    if (form.has_min)
+        return most <= 15 ? DTYPE_Q4_K : DTYPE_Q5_K;
+    return most <= 15 ? DTYPE_Q4_0 : most <= 31 ? DTYPE_Q5_0 : DTYPE_Q8_0;
+}
+
 void Q8(tile_q8)(const struct tile_q8 *tile)
 {
-    struct quant_form form = quant_form(tile->type);
-
-    if (form.n_subs == 1 && !form.has_min)
-        tile_form(tile, quant_expanded(quant_form(DTYPE_Q8_0)));
-    else if (form.n_subs == 1)
-        tile_form(tile, quant_expanded(quant_form(DTYPE_Q4_K)));
-    else if (!form.has_min)
-        tile_form(tile, quant_expanded(quant_form(DTYPE_Q6_K)));
-    else
-        tile_form(tile, quant_expanded(quant_form(DTYPE_Q2_K)));
+    switch ((uint32_t)type_like(quant_form(tile->type))) {
+#define CASE(type)                                                                                           \
+    case type:                                                                                               \
+        if (type_like(quant_form(type)) == type)                                                             \
+            tile_form(tile, quant_expanded(quant_form(type)));                                               \
+        break;
+        QUANT_TYPES(CASE)
+#undef CASE
+    }
 }
 
 /* ---- activations ---- */
@@ -90,10 +101,9 @@ INLINED void pack_sub(struct quant_form form, uint32_t magic_bits, float sum, ui
 INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const float *x,
                        const struct act_scales *scales, uint32_t i, struct act_place place)
 {
-    const uint32_t n_tokens = pack->n_tokens, token = place.token;
-    uint8_t *out =
-        (uint8_t *)pack->out + (size_t)place.qblk * n_tokens * quant_act_bytes(form, Q8_QUANT_BYTES);
-    int32_t *start = (int32_t *)(out + (size_t)FOURS * n_tokens * Q8_QUANT_BYTES);
+    const uint32_t n_tokens = pack->n_tokens, token = place.token, quant_bytes = act_quant_bytes(form);
+    uint8_t *out = (uint8_t *)pack->out + (size_t)place.qblk * n_tokens * quant_act_bytes(form, quant_bytes);
+    int32_t *start = (int32_t *)(out + (size_t)FOURS * n_tokens * quant_bytes);
     float *magic = (float *)(start + form.n_subs * n_tokens), *base = magic + form.n_subs * n_tokens;
     int8_t quants[QBLK_WEIGHTS];
     v16 low = quantize(x, scales->by[i], quants), high = quantize(x + 16, scales->by[i], quants + 16);
@@ -102,13 +112,19 @@ INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const fl
     if (form.n_subs == 2)
         sums[1] = v16_sum(high);
     for (uint32_t s = 0; s < form.n_subs; s++) {
-        pack_sub(form, scales->magic[i], sums[s], quant_shift(form, place.qblk % 2, s),
+        pack_sub(form, scales->magic[i], sums[s], field_shift(form, place.qblk % 2, s),
                  &start[s * n_tokens + token], &magic[s * n_tokens + token]);
         if (form.has_min)
             base[s * n_tokens + token] = -scales->step[i] * sums[s];
     }
-    for (uint32_t four = 0; four < FOURS; four++)
-        q8_place(out + ((size_t)four * n_tokens + token) * Q8_QUANT_BYTES, quants + four * 4);
+    for (uint32_t four = 0; four < FOURS; four++) {
+        uint8_t *to = out + ((size_t)four * n_tokens + token) * quant_bytes;
+
+        if (is_narrow(form))
+            memcpy(to, quants + four * 4, 4);
+        else
+            q8_place(to, quants + four * 4);
+    }
 }
 
 static void pack_q8(const struct pack *pack)
@@ -116,9 +132,19 @@ static void pack_q8(const struct pack *pack)
     act_pack_each(pack, quant_form(pack->type), pack_qblk);
 }
 
-static float peak_q8(uint32_t rounds)
+/* Ones, though the compiler, which would leave out what they make simple, cannot know. */
+static const uint8_t *peak_bytes(void)
 {
     static const uint8_t ones[FOUR_BYTES] = {1};
+    const uint8_t *bytes = ones;
+
+    __asm__("" : "+r"(bytes));
+    return bytes;
+}
+
+static float peak_q8(uint32_t rounds)
+{
+    const uint8_t *ones = peak_bytes();
     q8_sums sums[Q8_PEAK_CHAINS];
     q8_weights u = q8_of_bytes(b64_load(ones));
     q8_x x = q8_load_x(ones);
@@ -131,17 +157,46 @@ static float peak_q8(uint32_t rounds)
         for (int again = 0; again < PEAK_AGAIN; again++)
 #pragma GCC unroll 12
             for (int i = 0; i < Q8_PEAK_CHAINS; i++)
-                sums[i] = q8_dot(sums[i], u, x);
+                sums[i] = q8_dot(sums[i], u, q8_again(&x));
     v16 sum = q8_minus(sums[0], 1.0f);
     for (int i = 1; i < Q8_PEAK_CHAINS; i++)
         sum = v16_add(sum, q8_minus(sums[i], 1.0f));
     return v16_sum(sum);
 }
 
+#ifdef Q8_NARROW
+/* What there is of pairs and their sums, but for widening them. */
+static float peak_narrow(uint32_t rounds)
+{
+    const uint8_t *ones = peak_bytes();
+    q8_words words[Q8_PEAK_CHAINS];
+    q8_narrow_x x = q8_narrow_load_x(ones);
+    b64 u = b64_load(ones);
+
+    for (int i = 0; i < Q8_PEAK_CHAINS; i++)
+        words[i] = q8_pairs(u, x);
+    for (uint32_t round = 0; round < rounds; round++)
+#pragma GCC unroll 8
+        for (int again = 0; again < PEAK_AGAIN; again++)
+#pragma GCC unroll 12
+            for (int i = 0; i < Q8_PEAK_CHAINS; i++)
+                words[i] = q8_words_add(words[i], q8_pairs(u, q8_narrow_again(&x)));
+    q8_sums sums = q8_start(0);
+    for (int i = 0; i < Q8_PEAK_CHAINS; i++)
+        sums = q8_widen(sums, words[i]);
+    return v16_sum(q8_minus(sums, 1.0f));
+}
+#define PEAK_NARROW peak_narrow
+#else
+#define PEAK_NARROW NULL
+#endif
+
 const struct kern_q8 Q8(kern_q8) = {
     .tile_tokens = Q8_TILE_TOKENS,
     .tile_panels = Q8_TILE_PANELS,
     .quant_bytes = Q8_QUANT_BYTES,
+    .narrow_most = Q8_NARROW_MOST,
+    .narrow_bytes = Q8_NARROW_BYTES,
     .tile = Q8(tile_q8),
     .expand = Q8(expand_q8),
     .direct = Q8_DIRECT,
@@ -151,4 +206,5 @@ const struct kern_q8 Q8(kern_q8) = {
     .pack = pack_q8,
     .peak = peak_q8,
     .peak_dots = Q8_PEAK_CHAINS * PEAK_AGAIN,
+    .narrow_peak = PEAK_NARROW,
 };

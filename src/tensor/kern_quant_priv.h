@@ -8,7 +8,8 @@
 #ifndef TENSOR_KERN_QUANT_PRIV_H
 #define TENSOR_KERN_QUANT_PRIV_H
 
-#include "tensor/kern_chunk_priv.h"
+#include "tensor/kern_fetch_priv.h"
+#include "tensor/kern_narrow_priv.h"
 
 /* Where no tile is wide. */
 #ifndef Q8_WIDE_HEIGHTS
@@ -28,75 +29,19 @@ INLINED bool is_wide(uint32_t n_tokens)
     return n_tokens > Q8_TILE_TOKENS;
 }
 
-/* ---- fetching ---- */
-
-enum { LINE_BYTES = 64, FAR_WINDOW = 8192 };
-
-/* Brings [done, due) of each panel nearer; both grow with the qblks that pass. */
-struct fetching {
-    const uint8_t *near, *far; /* to the first-level cache if is_near, to the second (NULL: not) */
-    bool is_near, is_spread;
-    size_t panel_step;
-    size_t done, due, step;
-};
-
-/* Lines for the second-level cache may come from two pages of a panel by turns: that keeps more of the memory
- * busy. */
-INLINED size_t far_at(const struct fetching *fetching, size_t done)
-{
-    const size_t line = done % FAR_WINDOW / LINE_BYTES;
-
-    if (!fetching->is_spread)
-        return done;
-    return done - done % FAR_WINDOW + line % 2 * (FAR_WINDOW / 2) + line / 2 * LINE_BYTES;
-}
-
-/* A line of each panel. */
-INLINED void fetch_lines(const uint8_t *at, size_t panel_step, uint32_t n_panels, bool is_near)
-{
-#pragma GCC unroll 4
-    for (uint32_t p = 0; p < n_panels; p++, at += panel_step) {
-        if (is_near)
-            __builtin_prefetch(at, 0, 3);
-        else
-            __builtin_prefetch(at, 0, 2);
-    }
-}
-
-/* Those that are far go first, as they take longer.  Expanded weights, which many tiles share, keep the
- * first-level cache to themselves. */
-INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels)
-{
-    const bool is_packed = form.scale != SCALE_F32;
-    const size_t from = fetching->done;
-    size_t done = from;
-
-    fetching->due += fetching->step;
-    if (is_packed && fetching->far != NULL)
-        for (; done < fetching->due; done += LINE_BYTES)
-            fetch_lines(fetching->far + far_at(fetching, done), fetching->panel_step, n_panels, false);
-    for (done = from; done < fetching->due; done += LINE_BYTES)
-        fetch_lines(fetching->near + done, fetching->panel_step, n_panels, is_packed && fetching->is_near);
-    fetching->done = done;
-}
-
 /* ---- the step ---- */
 
-/* One sub of a qblk: dots in whole numbers, then their part of the sums.  x: the qblk's activations. */
-INLINED void step_sub(struct quant_form form, const struct chunk *chunk, struct sub_at at, const uint8_t *x,
-                      uint32_t n_panels, uint32_t n_tokens, struct sums *sums)
+/* The dots of one sub of a qblk.  x: the qblk's activations; start: what they begin at. */
+INLINED void whole_dots(struct quant_form form, const struct chunk *chunk, struct sub_at at, const uint8_t *x,
+                        const int32_t *start, uint32_t n_panels, uint32_t n_tokens, struct dots *dots)
 {
-    const int32_t *start = (const int32_t *)(x + (size_t)FOURS * n_tokens * Q8_QUANT_BYTES);
-    const float *magic = (const float *)(start + form.n_subs * n_tokens),
-                *base = magic + form.n_subs * n_tokens;
     const uint32_t fours = FOURS / form.n_subs;
-    q8_sums dots[MAX_GROUP_PANELS][MAX_TILE_TOKENS];
 
 #pragma GCC unroll 12
     for (uint32_t t = 0; t < n_tokens; t++)
 #pragma GCC unroll 4
         for (uint32_t p = 0; p < n_panels; p++)
-            dots[p][t] = q8_start(start[at.sub * n_tokens + t]);
+            dots->at[p][t] = q8_start(start[t]);
 #pragma GCC unroll 8
     for (uint32_t four = at.sub * fours; four < (at.sub + 1) * fours; four++) {
         const uint8_t *at_four = x + (size_t)four * n_tokens * Q8_QUANT_BYTES;
@@ -106,7 +51,7 @@ INLINED void step_sub(struct quant_form form, const struct chunk *chunk, struct 
             q8_weights u = q8_of_bytes(chunk_four(form, chunk, 0, at.qblk, at.parity, four));
 #pragma GCC unroll 12
             for (uint32_t t = 0; t < n_tokens; t++)
-                dots[0][t] = q8_dot_at(dots[0][t], u, at_four + (size_t)t * Q8_QUANT_BYTES);
+                dots->at[0][t] = q8_dot_at(dots->at[0][t], u, at_four + (size_t)t * Q8_QUANT_BYTES);
             continue;
         }
 #pragma GCC unroll 12
@@ -117,16 +62,29 @@ INLINED void step_sub(struct quant_form form, const struct chunk *chunk, struct 
             q8_weights u = q8_of_bytes(chunk_four(form, chunk, p, at.qblk, at.parity, four));
 #pragma GCC unroll 12
             for (uint32_t t = 0; t < n_tokens; t++)
-                dots[p][t] = q8_dot(dots[p][t], u, quants[t]);
+                dots->at[p][t] = q8_dot(dots->at[p][t], u, quants[t]);
         }
     }
+}
+
+/* One sub of a qblk: dots in whole numbers, then their part of the sums. */
+INLINED void step_sub(struct quant_form form, const struct chunk *chunk, struct sub_at at, const uint8_t *x,
+                      uint32_t n_panels, uint32_t n_tokens, struct sums *sums)
+{
+    const int32_t *start = (const int32_t *)(x + (size_t)FOURS * n_tokens * act_quant_bytes(form));
+    const float *magic = (const float *)(start + form.n_subs * n_tokens),
+                *base = magic + form.n_subs * n_tokens;
+    struct dots dots;
+
+    (is_narrow(form) ? narrow_dots : whole_dots)(form, chunk, at, x, start + at.sub * n_tokens, n_panels,
+                                                 n_tokens, &dots);
 #pragma GCC unroll 4
     for (uint32_t p = 0; p < n_panels; p++) {
         v16 scale = chunk_scale(form, chunk, p, at);
 #pragma GCC unroll 12
         for (uint32_t t = 0; t < n_tokens; t++)
             sums->at[p][t] =
-                v16_fma(q8_minus(dots[p][t], magic[at.sub * n_tokens + t]), scale, sums->at[p][t]);
+                v16_fma(q8_minus(dots.at[p][t], magic[at.sub * n_tokens + t]), scale, sums->at[p][t]);
         if (!form.has_min)
             continue;
         v16 min = chunk_min(form, chunk, p, at);
@@ -146,7 +104,7 @@ INLINED const uint8_t *step_qblk(struct quant_form form, const struct chunk *chu
 #pragma GCC unroll 2
     for (at.sub = 0; at.sub < form.n_subs; at.sub++)
         step_sub(form, chunk, at, x, n_panels, n_tokens, sums);
-    return x + (size_t)n_tokens * quant_act_bytes(form, Q8_QUANT_BYTES);
+    return x + (size_t)n_tokens * quant_act_bytes(form, act_quant_bytes(form));
 }
 
 /* A chunk of n_qblks; returns the activations behind it.  Qblks come in pairs where they share rows. */

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "tensor/kern_priv.h"
+#include "tensor/quant_priv.h"
 
 enum { RUNS = 5, LANES = PANEL_ROWS };
 #define READ_BYTES     ((size_t)1 << 30)
@@ -130,6 +130,10 @@ static double measure_reading(struct team *team, const struct effort *effort, co
 static void measure(struct team *team, const struct effort *effort, const struct kern_table *table,
                     struct tensor_limits *out)
 {
+    const struct kern_q8 *q8 = table->q8;
+    const bool has_vectors = table->has_int8_dot || q8->narrow_peak != NULL;
+    const double dots = (double)q8->peak_dots * LANES * 8;
+
     out->read_gbs = measure_reading(team, effort, table) / 1e9;
     out->fp32_tflops =
         measure_peak(team, effort, table->vec->peak, table->vec->tile_tokens * LANES * 2) / 1e12;
@@ -137,10 +141,17 @@ static void measure(struct team *team, const struct effort *effort, const struct
     out->tiles_tflops =
         measure_peak(team, effort, kern_tiles_peak(), (double)PEAK_TILES_CHAINS * LANES * TILES_COLS * 2) /
         1e12;
-    out->int8_tops = measure_peak(team, effort, table->has_int8_dot ? table->q8->peak : NULL,
-                                  (double)table->q8->peak_dots * LANES * 8) /
-                     1e12;
+    out->int8_tops = measure_peak(team, effort, has_vectors ? q8->peak : NULL, dots) / 1e12;
+    out->narrow_tops =
+        q8->narrow_peak == NULL ? out->int8_tops : measure_peak(team, effort, q8->narrow_peak, dots) / 1e12;
     out->int8_by = "vectors";
+}
+
+bool tensor_is_narrow(const struct kern_table *table, enum dtype type)
+{
+    const struct quant_form form = quant_form(type);
+
+    return form.bits > 0 && form.most <= table->q8->narrow_most;
 }
 
 void tensor_limits_measure(struct team *team, const struct kern_table *table, struct tensor_limits *out)

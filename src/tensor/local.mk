@@ -14,7 +14,7 @@ libtensor_a_SOURCES = \
 kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/kern_tile.c \
 	src/tensor/kern_attn.c src/tensor/kern_attn_tile.c src/tensor/kern_attn_direct.c src/tensor/kern_kv_priv.h src/tensor/kern_kv.c \
 	src/tensor/kern_ops.c src/tensor/kern_mix.c src/tensor/kern_peak.c
-kern_q8_sources = src/tensor/kern_quant_priv.h src/tensor/kern_chunk_priv.h src/tensor/kern_act_priv.h src/tensor/kern_q8.c src/tensor/kern_expand.c
+kern_q8_sources = src/tensor/kern_quant_priv.h src/tensor/kern_chunk_priv.h src/tensor/kern_narrow_priv.h src/tensor/kern_fetch_priv.h src/tensor/kern_act_priv.h src/tensor/kern_q8.c src/tensor/kern_expand.c
 libkern_scalar_a_SOURCES = $(kern_vec_sources) $(kern_q8_sources) \
 	src/tensor/v16_scalar_priv.h src/tensor/b64_scalar_priv.h src/tensor/q8_scalar_priv.h
 libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG)

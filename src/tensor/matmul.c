@@ -448,11 +448,19 @@ static uint32_t n_elements(const struct weight *weight)
 
 /* ---- scratch ---- */
 
+/* Of a qblk of a token's activations, packed for dots with quantised weights. */
+static uint32_t act_bytes(const struct weight *weight)
+{
+    const struct kern_q8 *q8 = weight->table->q8;
+    const struct quant_form form = quant_form(weight->type);
+
+    return quant_act_bytes(form, form.most <= q8->narrow_most ? q8->narrow_bytes : q8->quant_bytes);
+}
+
 /* Packed activations, in the larger of the forms that the weight may meet. */
 static size_t x_bytes(const struct weight *weight, uint32_t n)
 {
-    const struct quant_form form = quant_form(weight->type);
-    const size_t by_dots = quant_act_bytes(form, weight->table->q8->quant_bytes);
+    const size_t by_dots = act_bytes(weight);
 
     if (!weight_is_quant(weight->type))
         return (size_t)n * n_elements(weight) * sizeof(float);
@@ -529,7 +537,7 @@ void matmul_open(struct product *product, struct team *team, const struct matmul
                 : weight->is_dots   ? weight->table->vec->pack_swapped
                                     : weight->table->vec->pack_f32,
         .close = !is_q8 && weight->is_paired ? dots_of(weight)->close : NULL,
-        .qblk_bytes = quant_act_bytes(quant_form(weight->type), q8->quant_bytes),
+        .qblk_bytes = act_bytes(weight),
         .n_k = n_elements(weight),
         .element_cols = weight->is_paired ? 2 : 1,
         .slice_k = is_q8      ? weight->cols

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of unsigned weights and signed activations with AVX2: bytes are spread to words, even ones and odd
- * ones, and vpmaddwd adds products of words in pairs, which cannot overflow (vpmaddubsw can, and is no faster
- * once its operands are made safe).  See q8_scalar_priv.h.
+/* Dots of unsigned weights and signed activations with AVX2.  Narrow weights go by vpmaddubsw
+ * (kern_narrow_priv.h).  Those of eight bits are spread to words, even ones and odd ones, and vpmaddwd adds
+ * products of words in pairs, which cannot overflow; vpmaddubsw could, and is slower once its operands are
+ * made safe (vpsignb).  See q8_scalar_priv.h.
  *
  * Compiled with -mavx2 -mfma -mf16c. */
 #ifndef TENSOR_Q8_MADD256_PRIV_H
@@ -12,7 +13,8 @@
 #include <string.h>
 
 #define Q8(name) name##_madd256
-/* 1 panel x 4 tokens: 8 registers of whole-number sums, 4 of weights, 2 broadcasts, a mask. */
+/* 1 panel x 4 tokens: 8 registers of whole-number sums, 4 of weights, 2 broadcasts, a mask; of narrow ones 8
+ * of words, 2 of weights, a broadcast, products. */
 #define Q8_HEIGHTS(H) H(1) H(2) H(3) H(4)
 enum { Q8_TILE_TOKENS = 4, Q8_TILE_PANELS = 1, Q8_QUANT_BYTES = 8, Q8_PEAK_CHAINS = 4 }; /* words: 0 2 1 3 */
 
@@ -69,6 +71,61 @@ static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
 {
     return (q8_sums){q8_madd(q8_madd(sums.low, w.even.low, x.even), w.odd.low, x.odd),
                      q8_madd(q8_madd(sums.high, w.even.high, x.even), w.odd.high, x.odd)};
+}
+
+/* ---- narrow weights ---- */
+
+#define Q8_NARROW
+#define Q8_NARROW_MOST 63
+enum { Q8_NARROW_BYTES = 4 };
+
+typedef q8_sums q8_words;
+
+typedef __m256i q8_narrow_x;
+
+static inline q8_narrow_x q8_narrow_load_x(const void *from)
+{
+    int32_t four;
+
+    memcpy(&four, from, sizeof(four));
+    return _mm256_set1_epi32(four);
+}
+
+/* Products of four weights of each lane and four activations, added in pairs. */
+static inline q8_words q8_pairs(b64 u, q8_narrow_x x)
+{
+    return (q8_words){_mm256_maddubs_epi16(u.low, x), _mm256_maddubs_epi16(u.high, x)};
+}
+
+static inline q8_words q8_words_add(q8_words a, q8_words b)
+{
+    a = (q8_words){_mm256_add_epi16(a.low, b.low), _mm256_add_epi16(a.high, b.high)};
+    __asm__("" : "+x"(a.low), "+x"(a.high));
+    return a;
+}
+
+/* And pairs of words to the sums. */
+static inline q8_sums q8_widen(q8_sums sums, q8_words words)
+{
+    __m256i ones = _mm256_set1_epi16(1);
+
+    return (q8_sums){_mm256_add_epi32(sums.low, _mm256_madd_epi16(words.low, ones)),
+                     _mm256_add_epi32(sums.high, _mm256_madd_epi16(words.high, ones))};
+}
+
+/* ---- peaks ---- */
+
+/* The same, but the compiler does not know that: for peaks, whose products it would compute once. */
+static inline q8_x q8_again(q8_x *x)
+{
+    __asm__("" : "+x"(x->even), "+x"(x->odd));
+    return *x;
+}
+
+static inline q8_narrow_x q8_narrow_again(q8_narrow_x *x)
+{
+    __asm__("" : "+x"(*x));
+    return *x;
 }
 
 static inline v16 q8_minus(q8_sums sums, float magic)

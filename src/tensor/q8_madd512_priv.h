@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of unsigned weights and signed activations with AVX-512BW and no VNNI: bytes are spread to words, even
- * ones and odd ones, and vpmaddwd adds products of words in pairs, which cannot overflow.  See
- * q8_scalar_priv.h.
+/* Dots of unsigned weights and signed activations with AVX-512BW and no VNNI: narrow weights by vpmaddubsw,
+ * others spread to words, for vpmaddwd.  See q8_madd256_priv.h, and q8_scalar_priv.h for what each function
+ * does.
  *
  * Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c. */
 #ifndef TENSOR_Q8_MADD512_PRIV_H
@@ -56,6 +56,55 @@ static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
     sums = _mm512_add_epi32(sums, _mm512_madd_epi16(w.odd, x.odd));
     __asm__("" : "+v"(sums));
     return sums;
+}
+
+/* ---- narrow weights ---- */
+
+#define Q8_NARROW
+#define Q8_NARROW_MOST 63
+enum { Q8_NARROW_BYTES = 4 };
+
+typedef __m512i q8_words;
+
+typedef __m512i q8_narrow_x;
+
+static inline q8_narrow_x q8_narrow_load_x(const void *from)
+{
+    int32_t four;
+
+    memcpy(&four, from, sizeof(four));
+    return _mm512_set1_epi32(four);
+}
+
+static inline q8_words q8_pairs(b64 u, q8_narrow_x x)
+{
+    return _mm512_maddubs_epi16(u, x);
+}
+
+static inline q8_words q8_words_add(q8_words a, q8_words b)
+{
+    a = _mm512_add_epi16(a, b);
+    __asm__("" : "+v"(a));
+    return a;
+}
+
+static inline q8_sums q8_widen(q8_sums sums, q8_words words)
+{
+    return _mm512_add_epi32(sums, _mm512_madd_epi16(words, _mm512_set1_epi16(1)));
+}
+
+/* ---- peaks ---- */
+
+static inline q8_x q8_again(q8_x *x)
+{
+    __asm__("" : "+v"(x->even), "+v"(x->odd));
+    return *x;
+}
+
+static inline q8_narrow_x q8_narrow_again(q8_narrow_x *x)
+{
+    __asm__("" : "+v"(*x));
+    return *x;
 }
 
 static inline v16 q8_minus(q8_sums sums, float magic)

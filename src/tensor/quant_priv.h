@@ -53,6 +53,7 @@ struct quant_form {
     uint8_t bits;   /* 2 to 6 or 8; 0: not a quantised type */
     uint8_t n_subs; /* per qblk: 1 or 2; 2 with 2, 3 and 6 bits, whose qblks come in eights */
     uint8_t zero;
+    uint8_t most; /* the largest u, once looked up */
     enum quant_scale scale;
     bool has_min;
     bool is_table;
@@ -79,31 +80,31 @@ static inline __attribute__((always_inline)) struct quant_form quant_form(enum d
 {
     switch ((uint32_t)type) {
     case DTYPE_Q4_0:
-        return (struct quant_form){4, 1, 8, SCALE_F16, false, false};
+        return (struct quant_form){4, 1, 8, 15, SCALE_F16, false, false};
     case DTYPE_Q4_1:
-        return (struct quant_form){4, 1, 0, SCALE_F16, true, false};
+        return (struct quant_form){4, 1, 0, 15, SCALE_F16, true, false};
     case DTYPE_Q5_0:
-        return (struct quant_form){5, 1, 16, SCALE_F16, false, false};
+        return (struct quant_form){5, 1, 16, 31, SCALE_F16, false, false};
     case DTYPE_Q5_1:
-        return (struct quant_form){5, 1, 0, SCALE_F16, true, false};
+        return (struct quant_form){5, 1, 0, 31, SCALE_F16, true, false};
     case DTYPE_Q8_0:
-        return (struct quant_form){8, 1, 128, SCALE_F16, false, false};
+        return (struct quant_form){8, 1, 128, 255, SCALE_F16, false, false};
     case DTYPE_Q2_K:
-        return (struct quant_form){2, 2, 0, SCALE_NIBBLES, true, false};
+        return (struct quant_form){2, 2, 0, 3, SCALE_NIBBLES, true, false};
     case DTYPE_Q3_K:
-        return (struct quant_form){3, 2, 4, SCALE_I8, false, false};
+        return (struct quant_form){3, 2, 4, 7, SCALE_I8, false, false};
     case DTYPE_Q4_K:
-        return (struct quant_form){4, 1, 0, SCALE_I8, true, false};
+        return (struct quant_form){4, 1, 0, 15, SCALE_I8, true, false};
     case DTYPE_Q5_K:
-        return (struct quant_form){5, 1, 0, SCALE_I8, true, false};
+        return (struct quant_form){5, 1, 0, 31, SCALE_I8, true, false};
     case DTYPE_Q6_K:
-        return (struct quant_form){6, 2, 32, SCALE_I8, false, false};
+        return (struct quant_form){6, 2, 32, 63, SCALE_I8, false, false};
     case DTYPE_IQ4_NL:
-        return (struct quant_form){4, 1, 127, SCALE_F16, false, true};
+        return (struct quant_form){4, 1, 127, 240, SCALE_F16, false, true};
     case DTYPE_IQ4_XS:
-        return (struct quant_form){4, 1, 127, SCALE_I8, false, true};
+        return (struct quant_form){4, 1, 127, 240, SCALE_I8, false, true};
     case DTYPE_MXFP4:
-        return (struct quant_form){4, 1, 12, SCALE_BF16, false, true};
+        return (struct quant_form){4, 1, 12, 24, SCALE_BF16, false, true};
     default:
         return (struct quant_form){0};
     }
@@ -112,7 +113,7 @@ static inline __attribute__((always_inline)) struct quant_form quant_form(enum d
 /* What kernels turn a form into: whole bytes (tables looked up) and floats. */
 static inline __attribute__((always_inline)) struct quant_form quant_expanded(struct quant_form form)
 {
-    return (struct quant_form){8, form.n_subs, form.zero, SCALE_F32, form.has_min, false};
+    return (struct quant_form){8, form.n_subs, form.zero, form.most, SCALE_F32, form.has_min, false};
 }
 
 /* By how many bits the u of a sub are shifted to the left, once taken out of their rows.  parity: of the

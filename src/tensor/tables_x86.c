@@ -3,9 +3,9 @@
  *
  *                     floats and halves      integer dots
  *     scalar          plain C                plain C
- *     avx2-madd       AVX2, FMA, F16C        vpmaddwd
+ *     avx2-madd       AVX2, FMA, F16C        vpmaddubsw, or vpmaddwd
  *     avx2-vnni       "                      AVX-VNNI
- *     avx512-madd     AVX-512 F BW VL DQ     vpmaddwd
+ *     avx512-madd     AVX-512 F BW VL DQ     vpmaddubsw, or vpmaddwd
  *     avx512-vnni     "                      AVX-512 VNNI
  *
  * Which of them run here is asked of the CPU.  BF16 dots go with the AVX-512 tables where the CPU has them

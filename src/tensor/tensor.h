@@ -190,9 +190,12 @@ struct tensor_limits {
     double fp32_tflops;
     double bf16_tflops;  /* of dots; 0: no such instruction */
     double tiles_tflops; /* of BF16 tiles; 0: no such instruction */
-    double int8_tops;    /* 0: no such instruction */
+    double int8_tops;    /* of dots of whole bytes; 0: not by vectors */
+    double narrow_tops;  /* where weights are narrow (tensor_is_narrow); the same where none are */
     const char *int8_by; /* whose peak that is: "vectors" */
 };
+/* Quantised weights whose dots take fewer instructions than those of whole bytes do, with this table. */
+bool tensor_is_narrow(const struct kern_table *table, enum dtype type);
 /* Of what this table's kernels use. */
 void tensor_limits_measure(struct team *team, const struct kern_table *table, struct tensor_limits *out);
 /* Three short runs of each: the machine as it is now, for what is timed right before or after. */

@@ -201,7 +201,8 @@ static inline v16 v16_from_i8(const int8_t *from)
 }
 
 /* 0x47000000 is 2^15, whose mantissa counts from bit 8 on. */
-static inline __m256 v8_second_bytes(const uint8_t *from, int left, uint32_t mask)
+static inline __attribute__((always_inline)) __m256 v8_second_bytes(const uint8_t *from, int left,
+                                                                    uint32_t mask)
 {
     __m256i bits = _mm256_loadu_si256((const __m256i *)from);
 
@@ -210,9 +211,9 @@ static inline __m256 v8_second_bytes(const uint8_t *from, int left, uint32_t mas
     return _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x47000000)));
 }
 
-static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
+static inline __attribute__((always_inline)) v16 v16_second_bytes(const uint8_t *at, int left, uint32_t mask)
 {
-    return (v16){v8_second_bytes(from, left, mask), v8_second_bytes(from + 32, left, mask)};
+    return (v16){v8_second_bytes(at, left, mask), v8_second_bytes(at + 32, left, mask)};
 }
 
 static inline v16 v16_from_low4(const uint8_t *from)

@@ -107,9 +107,8 @@ static double time_matmul(const struct bench *bench, const struct copies *copies
 static void bench_type(const struct bench *bench, enum dtype type, int only_n)
 {
     static const uint32_t token_counts[] = {1, 2, 4, 8, 16, 32, 128, 512};
-    double peak = dtype_info(type)->qblk_weights > 1 && bench->limits.int8_tops > 0
-                      ? bench->limits.int8_tops
-                      : bench->limits.fp32_tflops;
+    double tops = tensor_is_narrow(bench->table, type) ? bench->limits.narrow_tops : bench->limits.int8_tops;
+    double peak = dtype_info(type)->qblk_weights > 1 && tops > 0 ? tops : bench->limits.fp32_tflops;
     if (bench->math == BF16_TILES && bench->limits.tiles_tflops > 0)
         peak = bench->limits.tiles_tflops;
     if (bench->math == BF16_DOTS && bench->limits.bf16_tflops > 0)
@@ -304,10 +303,10 @@ int main(int argc, char **argv)
         bench.x[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
     tensor_limits_measure(bench.team, bench.table, &bench.limits);
     printf("table %s, %u threads; limits: read %.1f GB/s, FP32 %.3f TFLOPS, BF16 %.3f by dots, %.3f by"
-           " tiles, INT8 %.3f TOPS (%s)\n",
+           " tiles, INT8 %.3f TOPS (%s), %.3f with narrow weights\n",
            kern_table_name(bench.table), team_size(bench.team), bench.limits.read_gbs,
            bench.limits.fp32_tflops, bench.limits.bf16_tflops, bench.limits.tiles_tflops,
-           bench.limits.int8_tops, bench.limits.int8_by);
+           bench.limits.int8_tops, bench.limits.int8_by, bench.limits.narrow_tops);
     for (int i = 0; i < N_TYPES && !wishes.is_attention_only; i++)
         if (wishes.only_type < 0 || types[i] == (enum dtype)wishes.only_type)
             bench_type(&bench, types[i], wishes.only_n);

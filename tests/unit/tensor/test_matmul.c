@@ -36,8 +36,8 @@ static void scale_places(enum dtype type, int *scale, int *min)
                                                                                                   : -1;
 }
 
-/* Any bits are a qblk; only its floats are chosen, so that weights are around 1 or less. */
-static void fill_quants(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
+/* The floats of qblks, so that weights are around 1 or less. */
+static void fill_scales(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
 {
     const struct dtype_info *info = dtype_info(type);
     const struct qblk_form *form = qblk_form(type);
@@ -45,8 +45,6 @@ static void fill_quants(struct rng *rng, enum dtype type, uint8_t *data, size_t 
     int scale, min;
 
     scale_places(type, &scale, &min);
-    for (size_t i = 0; i < n_qblks * info->qblk_bytes; i++)
-        data[i] = (uint8_t)rng_u64(rng);
     for (size_t b = 0; b < n_qblks; b++, data += info->qblk_bytes) {
         double size = 2.0 / (form->quant_high - form->quant_low) / (has_subs ? 40 : 1);
 
@@ -57,6 +55,14 @@ static void fill_quants(struct rng *rng, enum dtype type, uint8_t *data, size_t 
         if (min >= 0)
             put_half(data + min, (rng_unit(rng) - 0.3) / (has_subs ? 40 : 1));
     }
+}
+
+/* Any bits are a qblk. */
+static void fill_quants(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
+{
+    for (size_t i = 0; i < n_qblks * dtype_info(type)->qblk_bytes; i++)
+        data[i] = (uint8_t)rng_u64(rng);
+    fill_scales(rng, type, data, n_qblks);
 }
 
 static void fill_plain(struct rng *rng, struct source *source)
@@ -292,6 +298,46 @@ static void tables_agree(void **state)
         }
         free(first);
         free(x);
+        free_source(&source);
+    }
+}
+
+/* Quants, of weights and of activations, all as large as they come and of one sign: no table's sums of fewer
+ * than 32 bits are too short. */
+static void largest_products_fit(void **state)
+{
+    enum { ROWS = 40, COLS = 512, TOKENS = 13 };
+    struct team *team = *state;
+    float x[TOKENS * COLS];
+    struct rng rng;
+
+    rng_init(&rng, 31);
+    for (uint32_t i = 0; i < TOKENS * COLS; i++)
+        x[i] = (i / COLS % 2 ? -127 : 127) * 0x1p-7f;
+    for (int i = N_PLAIN; i < N_TYPES; i++) {
+        enum dtype type = types[i];
+        size_t n_qblks = (size_t)ROWS * COLS / dtype_info(type)->qblk_weights;
+        struct source source = make_source(&rng, type, ROWS, COLS);
+        const struct kern_table *table;
+        float *first = NULL;
+
+        memset(source.data,
+               type == DTYPE_Q8_0    ? 0x7f
+               : type == DTYPE_MXFP4 ? 0x77 /* 12, where 15 is -12 */
+                                     : 0xff,
+               n_qblks * dtype_info(type)->qblk_bytes);
+        fill_scales(&rng, type, source.data, n_qblks);
+        for (uint32_t t = 0; (table = kern_table_at(t)) != NULL; t++) {
+            struct weight weight = pack(table, &source, team);
+            float *y = multiply(team, &weight, x, COLS, TOKENS);
+
+            if (first != NULL)
+                assert_memory_equal(y, first, TOKENS * (ROWS + 3) * sizeof(float));
+            free(first);
+            first = y;
+            weight_fini(&weight);
+        }
+        free(first);
         free_source(&source);
     }
 }
@@ -565,6 +611,7 @@ int main(void)
         cmocka_unit_test(is_near_float64),
         cmocka_unit_test(takes_ragged_columns),
         cmocka_unit_test(tables_agree),
+        cmocka_unit_test(largest_products_fit),
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(bits_survive_slicing),
         cmocka_unit_test(zero_and_tiny_activations_are_harmless),

@@ -37,8 +37,6 @@
 enum {
     SLICE_K = 256,
     MAX_SLICE_PANELS = 2,
-    Q8_SLICE_CHUNKS = 2,
-    Q8_MAX_SLICE_PANELS = 4,
     BLOCK_TOKENS = 512,
     /* Of an expanded chunk: bytes, and scales and mins of up to two subs per qblk. */
     EXPANDED_BYTES = CHUNK_COLS * PANEL_ROWS + 4 * CHUNK_QBLKS * PANEL_ROWS * 4,
@@ -282,19 +280,18 @@ static void expand_region(const struct product *product, struct region *region, 
 static void run_sliced_q8(const struct product *product, uint32_t from, uint32_t to, uint32_t first_tile,
                           uint32_t end_tile)
 {
-    enum { SLICE = Q8_SLICE_CHUNKS * CHUNK_COLS };
-    _Alignas(64) uint8_t buffer[Q8_MAX_SLICE_PANELS * Q8_SLICE_CHUNKS * EXPANDED_BYTES];
+    _Alignas(64) uint8_t buffer[WAY_SLICE_PANELS * WAY_SLICE_CHUNKS * EXPANDED_BYTES];
     const struct weight *weight = product->args->weight;
-    const uint32_t cols = weight->cols, each = product->slice_panels;
+    const uint32_t cols = weight->cols, each = product->slice_panels, slice = product->slice_cols;
 
-    for (uint32_t k = 0; k < cols; k += SLICE) {
-        uint32_t n_k = cols - k < SLICE ? cols - k : SLICE;
+    for (uint32_t k = 0; k < cols; k += slice) {
+        uint32_t n_k = cols - k < slice ? cols - k : slice;
 
         for (uint32_t panel = from; panel < to; panel += each) {
             uint32_t n_panels = to - panel < each ? to - panel : each;
             struct region region = region_of(product, panel, n_panels, k, n_k);
             bool is_last = panel + n_panels >= to;
-            uint32_t next_k = is_last && k + SLICE < cols ? k + SLICE : k;
+            uint32_t next_k = is_last && k + slice < cols ? k + slice : k;
             const char *next = region_of(product, is_last ? from : panel + n_panels, 1, next_k, n_k).w;
 
             region.next_panel_bytes = region.panel_step;
@@ -546,13 +543,16 @@ void matmul_open(struct product *product, struct team *team, const struct matmul
         .element_bytes = weight->is_paired ? 4 : weight_plain_bytes(weight->type),
         .n_tiles = (args->n + tile_tokens - 1) / tile_tokens,
         .n_panels = weight_n_panels(weight->rows),
-        .slice_panels = is_q8 ? q8->tile_panels : weight->table->vec->tile_panels,
+        .slice_panels = weight->table->vec->tile_panels,
     };
 
     ASSERT((uintptr_t)args->scratch % 64 == 0);
     product->direct_panels = way_direct_panels(weight, tile_tokens, product->n_tiles);
     product->is_direct = is_q8 ? way_is_direct(weight, tile_tokens, product->n_tiles)
                                : product->n_tiles == 1 && (is_tiles || !weight->is_tiles);
+    if (is_q8)
+        product->slice_panels =
+            way_slice_panels(weight, product->is_direct, product->direct_panels, &product->slice_cols);
     product->has_blocks = is_tiles && product->n_tiles > 1 && args->n / product->n_tiles > TILES_TOKENS / 2;
     if (args->n >= TILES_QUANT_TOKENS && matmul_block_takes(weight))
         quants_by_tiles(product);

@@ -44,7 +44,8 @@ struct product {
     uint32_t n_tiles;
     uint32_t n_panels;
     uint32_t unit_panels;
-    uint32_t slice_panels;  /* that a tile function takes at once */
+    uint32_t slice_panels;  /* that all tiles go past before the next; of quantised weights */
+    uint32_t slice_cols;    /* so many columns of them */
     uint32_t direct_panels; /* that go together where quantised weights are used as they are */
     bool is_direct;         /* few tiles: weights are used as they are */
     bool has_blocks;        /* BF16 tiles by instruction, many tokens; of quantised weights too */
@@ -118,6 +119,11 @@ uint32_t way_tile_tokens(const struct weight *weight, uint32_t n_tokens);
 bool way_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
 /* And if it is, how many panels go at once. */
 uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
+/* Several tiles: how many panels they go past before the next, and how many of their columns; what is
+ * expanded for it is at most WAY_SLICE_PANELS and _CHUNKS. */
+enum { WAY_SLICE_PANELS = 4, WAY_SLICE_CHUNKS = 2 };
+uint32_t way_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
+                          uint32_t *cols_out);
 /* How a tile of so many tokens fetches quantised weights. */
 struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens);
 /* Whether a tile fetches plain weights into the first-level cache (is_told: it is told which): they are only

@@ -20,6 +20,7 @@ enum {
     DIRECT_TILES_BYTES = 20, /* nothing has to be taken apart: only scales are converted */
     WIDE_TOKENS = 32,        /* at most, where tiles are wide, */
     WIDE_LEAST = 6,          /* and at least in each */
+    LONG_SLICE = 2048,       /* columns that several tiles go past, of weights that are used as they are */
 };
 
 static enum way_maker maker = WAY_OF_THIS;
@@ -69,6 +70,17 @@ uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, ui
     const struct kern_q8 *q8 = weight->table->q8;
 
     return tile_tokens > q8->tile_tokens || (n_tiles == 1 && is_amd()) ? 1 : q8->direct_panels;
+}
+
+/* What is expanded has to stay in the first-level cache.  What is used as it is need not: few slices load and
+ * store sums less often, and one panel is fetched soon before it is used. */
+uint32_t way_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
+                          uint32_t *cols_out)
+{
+    const bool is_long = is_direct && direct_panels == 1 && is_amd();
+
+    *cols_out = is_long ? LONG_SLICE : WAY_SLICE_CHUNKS * CHUNK_COLS;
+    return is_long ? 1 : weight->table->q8->tile_panels;
 }
 
 struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens)

@@ -365,7 +365,7 @@ int cmd_generate(int argc, char **argv)
     rig_catch_interrupt();
     rc = rig_load(&args.rig, &fault, &rig);
     if (rc == 0) {
-        if (tokenizer_new(rig.gguf, NULL, &tokenizer) < 0)
+        if (tokenizer_new(rig.gguf, &args.prompt.refusal, &tokenizer) < 0)
             tokenizer = NULL;
         rc = prompt_read(&args.prompt, tokenizer, &fault, &ids);
     }

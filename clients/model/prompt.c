@@ -66,7 +66,8 @@ int prompt_read(const struct prompt_source *source, const struct tokenizer *toke
     if (source->system && !source->chat)
         return fault_set(fault, E_INVAL, "--system goes with --chat");
     if (!source->ids && tokenizer == NULL)
-        return fault_set(fault, E_UNSUPPORTED, "this file has no usable tokeniser; give token ids");
+        return fault_set(fault, E_UNSUPPORTED, "this file's tokeniser cannot be used (%s); give token ids",
+                         source->refusal.text);
     if (source->ids)
         rc = read_ids(source->ids, fault, out);
     else if (source->chat)

@@ -5,12 +5,13 @@
 
 #include "token/chat.h"
 
-struct prompt_source {   /* exactly one of ids, text and chat is set */
-    const char *ids;     /* "1,403,407" */
-    const char *text;    /* raw text, BOS before it if the model wants one */
-    const char *chat;    /* a user's turn, in the model's chat format */
-    const char *system;  /* with chat only; NULL: none */
-    bool parses_special; /* control tokens spelled out in text become what they spell */
+struct prompt_source {    /* exactly one of ids, text and chat is set */
+    const char *ids;      /* "1,403,407" */
+    const char *text;     /* raw text, BOS before it if the model wants one */
+    const char *chat;     /* a user's turn, in the model's chat format */
+    const char *system;   /* with chat only; NULL: none */
+    bool parses_special;  /* control tokens spelled out in text become what they spell */
+    struct fault refusal; /* without a tokeniser: why this file's cannot be used */
 };
 
 /* tokenizer may be NULL for ids.  Appends to out; E_INVAL when empty, not one source, or text without

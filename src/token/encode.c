@@ -106,8 +106,9 @@ static int merge_word(struct run *run, struct bytes word)
 
     merge_work_clear(&run->work);
     for (size_t i = 0; i < word.len_bytes && rc == 0; i++)
-        rc = merge_work_push(&run->work, tokenizer->byte_ids[word.data[i]]);
-    if (rc != 0)
+        if (tokenizer->byte_ids[word.data[i]] != TOKEN_NONE) /* else the byte is left out */
+            rc = merge_work_push(&run->work, tokenizer->byte_ids[word.data[i]]);
+    if (rc != 0 || run->work.n == 0)
         return rc;
     merge_work_run(&run->work, &tokenizer->pairs);
     for (uint32_t at = 0; at != UINT32_MAX && rc == 0; at = run->work.symbols[at].next)
@@ -123,8 +124,11 @@ static int encode_word(struct run *run, struct bytes text, size_t at, size_t end
     unsigned n;
     int rc;
 
-    if (end - at == 1)
-        return emit(run, run->tokenizer->byte_ids[text.data[at]]);
+    if (end - at == 1) {
+        token_id id = run->tokenizer->byte_ids[text.data[at]];
+
+        return id == TOKEN_NONE ? 0 : emit(run, id);
+    }
     n = word_cache_get(run->cache, text, at, end - at, &ids);
     if (n > 0)
         return emit_known(run, ids, n);

@@ -106,7 +106,7 @@ struct tokenizer {
     struct text_pool spellings;
     struct text_pool pieces;
     struct spell_index index;
-    token_id byte_ids[256]; /* token of one byte; the unknown token where there is none */
+    token_id byte_ids[256]; /* token of one byte; else the unknown token; TOKEN_NONE: it is left out */
     token_id bos, eos, unknown;
     struct pair_table pairs;
 

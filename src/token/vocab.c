@@ -362,18 +362,38 @@ static struct bytes spelling_of_byte(const struct tokenizer *tokenizer, uint8_t 
     return bytes_str(room);
 }
 
-/* A token for each byte, so that any text can be encoded. */
+/* Bytes that text can do without: no UTF-8 holds the last eleven and C0 and C1, F1 and F2 begin planes in
+ * which no character is assigned, and of the control characters only tab and line ends are text. */
+static bool is_dispensable(unsigned byte)
+{
+    return byte == 0xc0 || byte == 0xc1 || byte == 0xf1 || byte == 0xf2 || byte >= 0xf5 || byte == 0x7f ||
+           (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r');
+}
+
+/* What stands for a byte without a token.  In a byte-level vocabulary it is left out, as in the reference,
+ * when the unknown token is missing or a control token, which no text may become. */
+static token_id stand_in(const struct tokenizer *tokenizer)
+{
+    token_id unknown = tokenizer->unknown;
+    bool is_control = unknown != TOKEN_NONE && tokenizer->types[unknown] == TOKEN_CONTROL;
+
+    return tokenizer->family == TOKEN_FAMILY_BPE && is_control ? TOKEN_NONE : unknown;
+}
+
+/* A token for each byte, so that any text can be encoded.  A letter of the byte alphabet may also be
+ * user-defined text ("À"): that token is the letter and not the byte. */
 static int find_byte_tokens(struct tokenizer *tokenizer, struct fault *fault)
 {
-    uint8_t type = tokenizer->family == TOKEN_FAMILY_BPE ? TOKEN_NORMAL : TOKEN_BYTE;
+    bool is_bpe = tokenizer->family == TOKEN_FAMILY_BPE;
+    uint8_t type = is_bpe ? TOKEN_NORMAL : TOKEN_BYTE;
 
     for (unsigned byte = 0; byte < 256; byte++) {
         char room[8];
         token_id id = tokenizer_find(tokenizer, spelling_of_byte(tokenizer, (uint8_t)byte, room));
 
         if (id == TOKEN_NONE || tokenizer->types[id] != type)
-            id = tokenizer->unknown;
-        if (id == TOKEN_NONE)
+            id = stand_in(tokenizer);
+        if (id == TOKEN_NONE && tokenizer->unknown == TOKEN_NONE && !(is_bpe && is_dispensable(byte)))
             return fault_set(fault, E_FORMAT,
                              "the vocabulary has no token for byte 0x%02x and no unknown token", byte);
         tokenizer->byte_ids[byte] = id;

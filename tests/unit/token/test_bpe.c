@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
+#include "base/str.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -314,6 +315,106 @@ static void any_bytes_come_back(void **state)
     tokenizer_unref(tokenizer);
 }
 
+/* ---- bytes without tokens ---- */
+
+static const char not_in_utf8[] = "\xc0\xc1\xf5\xf6\xf7\xf8\xf9\xfa\xfb\xfc\xfd\xfe\xff";
+
+static struct tokenizer *tokenizer_lacking(const char *lacking, const char *pre,
+                                           const struct token_spec *extra)
+{
+    struct buf image = {0};
+
+    byte_level_image_lacking(bytes_str(lacking), pre, extra, &image);
+    return tokenizer_of_image(&image);
+}
+
+/* DeepSeek's have these letters as user-defined text, and the bytes that they spell nowhere. */
+static void letters_may_stand_for_themselves(void **state)
+{
+    static const char *const rules[] = {"deepseek-coder", "deepseek-llm", "gpt-2"};
+    static const struct token_spec letters[] = {
+        {"\xc3\x80", 4, 0}, {"\xc3\x81", 4, 0}, {"\xc3\xbc", 4, 0}, {"\xc3\xbf", 4, 0}, {NULL, 0, 0}};
+
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        struct tokenizer *tokenizer = tokenizer_lacking(not_in_utf8, rules[i], letters);
+        struct token_ids ids = {0};
+        struct buf text = {0};
+        struct detok detok;
+
+        expect(tokenizer, "x\xc3\xbcy\xc3\x80", "x|\xc3\xbc|y|\xc3\x80");
+        /* Each character can be said and comes back. */
+        for (uint32_t code = 0x20; code < 0x110000; code += code < 0x3000 ? 1 : 509) {
+            uint8_t raw[4];
+            size_t n = utf8_put(code >= 0xd800 && code < 0xe000 ? 'x' : code, raw);
+
+            ids.n = 0;
+            buf_clear(&text);
+            assert_int_equal(tokenizer_encode(tokenizer, bytes_of(raw, n), 0, SIZE_MAX, &ids), 0);
+            detok_init(&detok, tokenizer, true);
+            for (size_t k = 0; k < ids.n; k++)
+                assert_int_equal(detok_push(&detok, ids.ids[k], &text), 0);
+            assert_true(bytes_equal(buf_view(&text), bytes_of(raw, n)));
+        }
+        /* No text can hold them; raw bytes are left out. */
+        expect(tokenizer, "a\xff\xc0z", "a|z");
+        expect(tokenizer, "\xff", "");
+        token_ids_fini(&ids);
+        buf_fini(&text);
+        tokenizer_unref(tokenizer);
+    }
+}
+
+/* Falcon's: also some control characters, which are left out of the prompt, as in the reference. */
+static void control_characters_may_be_missing(void **state)
+{
+    static const char lacking[] = "\x03\x04\x05\x0b\x11\x13\x1c\x1e\x7f\xf2"
+                                  "\xc0\xc1\xf5\xf6\xf7\xf8\xf9\xfa\xfb\xfc\xfd\xfe\xff";
+    struct tokenizer *tokenizer = tokenizer_lacking(lacking, "falcon", NULL);
+
+    expect(tokenizer, "a\x03z", "a|z");
+    expect(tokenizer, "\x03", "");
+    expect(tokenizer, "\x03\x04\x7f", "");
+    expect(tokenizer, "\n\t\x01", "\n|\t|\x01");
+    tokenizer_unref(tokenizer);
+}
+
+/* Text never becomes a control token, also where that is the vocabulary's unknown one. */
+static void the_unknown_token_is_no_control_token(void **state)
+{
+    static const struct token_spec control[] = {{"<unk>", 3, 0}, {NULL, 0, 0}};
+    static const struct token_spec unknown[] = {{"<unk>", 2, 0}, {NULL, 0, 0}};
+    struct tokenizer *left_out = tokenizer_lacking("\x03\xf1", "starcoder", control);
+    struct tokenizer *shown = tokenizer_lacking("\x03\xf1", "starcoder", unknown);
+
+    expect(left_out, "a\x03z\xf1", "a|z");
+    expect(shown, "a\x03z", "a|<unk>|z");
+    tokenizer_unref(left_out);
+    tokenizer_unref(shown);
+}
+
+static void expect_lacking_refusal(const char *lacking, const struct token_spec *extra, const char *words)
+{
+    struct tokenizer *tokenizer = NULL;
+    struct fault fault = {0};
+    struct buf image = {0};
+
+    byte_level_image_lacking(bytes_str(lacking), "gpt-2", extra, &image);
+    assert_int_equal(tokenizer_new_from_image(buf_view(&image), &fault, &tokenizer), E_FORMAT);
+    assert_non_null(strstr(fault.text, words));
+    buf_fini(&image);
+}
+
+static void bytes_of_text_must_have_tokens(void **state)
+{
+    static const struct token_spec letter[] = {{"a", 4, 0}, {NULL, 0, 0}};
+
+    expect_lacking_refusal("a", NULL, "no token for byte 0x61");
+    expect_lacking_refusal("a", letter, "no token for byte 0x61");
+    expect_lacking_refusal("\n", NULL, "no token for byte 0x0a");
+    expect_lacking_refusal("\x80", NULL, "no token for byte 0x80");
+    expect_lacking_refusal("\xf0", NULL, "no token for byte 0xf0");
+}
+
 /* ---- what a vocabulary must be ---- */
 
 struct wrong { /* one key put wrong before all else */
@@ -441,6 +542,10 @@ int main(void)
         cmocka_unit_test(an_end_may_be_that_of_a_message),
         cmocka_unit_test(the_limit_leaves_the_list_alone),
         cmocka_unit_test(any_bytes_come_back),
+        cmocka_unit_test(letters_may_stand_for_themselves),
+        cmocka_unit_test(control_characters_may_be_missing),
+        cmocka_unit_test(the_unknown_token_is_no_control_token),
+        cmocka_unit_test(bytes_of_text_must_have_tokens),
         cmocka_unit_test(wrong_vocabularies_are_refused),
         cmocka_unit_test(an_image_is_the_same_vocabulary),
     };

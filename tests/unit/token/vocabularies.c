@@ -174,6 +174,33 @@ static void put_role(const struct list *list, struct gguf_writer *writer, const 
     }
 }
 
+static void add_bytes(struct list *list, struct bytes lacking)
+{
+    for (unsigned byte = 0; byte < 256; byte++) {
+        if (lacking.len_bytes > 0 && memchr(lacking.data, (int)byte, lacking.len_bytes) != NULL)
+            continue;
+        spell_byte(byte, list->room[list->n]);
+        add(list, list->room[list->n], 1, 0);
+    }
+}
+
+void byte_level_image_lacking(struct bytes lacking, const char *pre, const struct token_spec *extra,
+                              struct buf *out)
+{
+    struct list *list = calloc(1, sizeof(*list));
+    struct gguf_writer *writer = NULL;
+
+    assert_non_null(list);
+    assert_int_equal(gguf_writer_new(&writer), 0);
+    add_bytes(list, lacking);
+    add_extra(list, extra);
+    assert_int_equal(gguf_put_str(writer, "tokenizer.ggml.model", bytes_str("gpt2")), 0);
+    assert_int_equal(gguf_put_str(writer, "tokenizer.ggml.pre", bytes_str(pre)), 0);
+    assert_int_equal(gguf_put_str_array(writer, "tokenizer.ggml.merges", NULL, 0), 0);
+    put_role(list, writer, "<unk>", "tokenizer.ggml.unknown_token_id");
+    finish(list, writer, out);
+}
+
 void byte_level_image(const char *pre, const char *const *merges, const struct token_spec *extra,
                       const char *chat_template, struct buf *out)
 {
@@ -183,10 +210,7 @@ void byte_level_image(const char *pre, const char *const *merges, const struct t
 
     assert_non_null(list);
     assert_int_equal(gguf_writer_new(&writer), 0);
-    for (unsigned byte = 0; byte < 256; byte++) {
-        spell_byte(byte, list->room[list->n]);
-        add(list, list->room[list->n], 1, 0);
-    }
+    add_bytes(list, bytes_of(NULL, 0));
     uint64_t n = add_merges(list, merges, texts);
     add_extra(list, extra);
     assert_int_equal(gguf_put_str(writer, "tokenizer.ggml.model", bytes_str("gpt2")), 0);

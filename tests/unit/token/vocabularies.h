@@ -29,6 +29,9 @@ struct token_spec {
  * tokens. pre: the rule's name; lists end in NULL.  The image is appended to out. */
 void byte_level_image(const char *pre, const char *const *merges, const struct token_spec *extra,
                       const char *chat_template, struct buf *out);
+/* The same without merges and without tokens for some bytes; "<unk>" has its role. */
+void byte_level_image_lacking(struct bytes lacking, const char *pre, const struct token_spec *extra,
+                              struct buf *out);
 /* A SentencePiece vocabulary: <unk> <s> </s>, the 256 byte tokens, then the extra tokens. */
 void sentencepiece_image(const struct token_spec *extra, bool has_bytes, struct buf *out);
 struct tokenizer *tokenizer_of_image(struct buf *image); /* frees the image */

@@ -75,6 +75,8 @@ static struct value eval_items(struct jinja *jinja, const struct node *node)
 
     for (size_t i = 0; i < node->n_items && jinja->rc == 0; i++)
         list_push(jinja, list, jinja_eval(jinja, node->items[i]));
+    if (list.kind == VALUE_LIST)
+        list.list->is_open = true;
     return list;
 }
 

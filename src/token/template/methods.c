@@ -293,6 +293,84 @@ static struct value method_refused(struct jinja *jinja, struct value self, struc
     return value_undefined(NULL);
 }
 
+/* ---- lists of the template's own, which may grow ---- */
+
+static bool is_open(struct jinja *jinja, struct value self)
+{
+    if (self.kind != VALUE_LIST || !self.list->is_open)
+        method_refused(jinja, self, NULL);
+    return jinja->rc == 0;
+}
+
+static struct value list_append(struct jinja *jinja, struct value self, struct call *call)
+{
+    if (is_open(jinja, self))
+        list_push(jinja, self, call->bound[0]);
+    return value_none();
+}
+
+static struct value list_extend(struct jinja *jinja, struct value self, struct call *call)
+{
+    struct value more = value_elements(jinja, call->bound[0]);
+    size_t n = jinja->rc == 0 ? more.list->n : 0; /* also of the list itself */
+
+    for (size_t i = 0; i < n && is_open(jinja, self); i++)
+        list_push(jinja, self, more.list->items[i]);
+    return value_none();
+}
+
+/* Where an index of Python's points, counted from the end when negative. */
+static int64_t place_of(struct jinja *jinja, struct value self, struct value index)
+{
+    int64_t at = -1;
+
+    if (index.kind != VALUE_ABSENT && !value_index(index, &at))
+        jinja_fail(jinja, E_FORMAT, "a %s is no index", value_type(index));
+    return at < 0 ? at + (int64_t)self.list->n : at;
+}
+
+static struct value list_insert(struct jinja *jinja, struct value self, struct call *call)
+{
+    int64_t at = is_open(jinja, self) ? place_of(jinja, self, call->bound[0]) : 0;
+
+    if (jinja->rc != 0)
+        return value_none();
+    list_push(jinja, self, call->bound[1]);
+    at = at < 0 ? 0 : at;
+    for (int64_t i = (int64_t)self.list->n - 1; i > at && jinja_charge(jinja, 1); i--) {
+        self.list->items[i] = self.list->items[i - 1];
+        self.list->items[i - 1] = call->bound[1];
+    }
+    return value_none();
+}
+
+static struct value list_pop(struct jinja *jinja, struct value self, struct call *call)
+{
+    int64_t at = is_open(jinja, self) ? place_of(jinja, self, call->bound[0]) : 0;
+
+    if (jinja->rc == 0 && (at < 0 || (uint64_t)at >= self.list->n))
+        jinja_fail(jinja, E_FORMAT, "there is no such element to pop");
+    if (jinja->rc != 0)
+        return value_undefined(NULL);
+    struct value item = self.list->items[at];
+
+    for (self.list->n--; (size_t)at < self.list->n && jinja_charge(jinja, 1); at++)
+        self.list->items[at] = self.list->items[at + 1];
+    return item;
+}
+
+static struct value list_copy(struct jinja *jinja, struct value self, struct call *call)
+{
+    struct value copy = value_list(jinja, self.list->n);
+
+    (void)call;
+    for (size_t i = 0; i < self.list->n && jinja->rc == 0; i++)
+        list_push(jinja, copy, self.list->items[i]);
+    if (jinja->rc == 0)
+        copy.list->is_open = self.list->is_open;
+    return copy;
+}
+
 static struct value list_index(struct jinja *jinja, struct value self, struct call *call)
 {
     for (size_t i = 0; i < self.list->n && jinja_charge(jinja, 1); i++) {
@@ -364,12 +442,18 @@ static struct value method_copy(struct jinja *jinja, struct value self, struct c
 }
 
 static const struct callable list_methods[] = {
-    {"index", "value", list_index, 1, false},    {"count", "value", list_count, 1, false},
-    {"copy", "", method_copy, 0, false},         {"append", NULL, method_refused, 0, false},
-    {"extend", NULL, method_refused, 0, false},  {"insert", NULL, method_refused, 0, false},
-    {"pop", NULL, method_refused, 0, false},     {"remove", NULL, method_refused, 0, false},
-    {"reverse", NULL, method_refused, 0, false}, {"sort", NULL, method_refused, 0, false},
-    {"clear", NULL, method_refused, 0, false},   {NULL, NULL, NULL, 0, false},
+    {"index", "value", list_index, 1, false},
+    {"count", "value", list_count, 1, false},
+    {"copy", "", list_copy, 0, false},
+    {"append", "object", list_append, 1, false},
+    {"extend", "iterable", list_extend, 1, false},
+    {"insert", "index object", list_insert, 2, false},
+    {"pop", "index", list_pop, 0, false},
+    {"remove", NULL, method_refused, 0, false},
+    {"reverse", NULL, method_refused, 0, false},
+    {"sort", NULL, method_refused, 0, false},
+    {"clear", NULL, method_refused, 0, false},
+    {NULL, NULL, NULL, 0, false},
 };
 
 static const struct callable dict_methods[] = {

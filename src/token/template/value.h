@@ -2,8 +2,9 @@
 /* The values a chat template computes with: Python's, as far as templates use them.
  *
  * Everything lives in the arena of one rendering and is never changed once others can see it (lists and dicts
- * grow only while they are made).  Functions that can fail note the failure in the rendering (jinja_fail) and
- * give an undefined value; whoever calls many of them looks once, at the end.
+ * grow only while they are made, but for lists that the template wrote down itself).  Functions that can fail
+ * note the failure in the rendering (jinja_fail) and give an undefined value; whoever calls many of them
+ * looks once, at the end.
  *
  * Each byte of a text remembers who wrote it and which part of the conversation it is of: marks[i], or mark
  * for all of it.  An operation that moves bytes moves their marks, so what a client wrote stays known as such
@@ -70,6 +71,7 @@ struct value {
 struct value_list {
     struct value *items;
     size_t n, cap;
+    bool is_open; /* the template wrote it down itself ("[...]") and may change it in place */
 };
 
 struct value_dict { /* in order of insertion */

@@ -84,11 +84,11 @@ def main():
     env = environment()
     cases = [(template, context, None) for template, context in jinja_cases.CASES] + list(shared_cases())
     lines = "".join(json.dumps({"template": t, "context": c}) + "\n"
-                    for t, c, *_ in cases + jinja_cases.REFUSED)
+                    for t, c, *_ in cases + jinja_cases.REFUSED + [(t, {}) for t, _ in jinja_cases.OURS])
     ran = subprocess.run(["tests/unit/token/jinja_lines"], input=lines.encode(), stdout=subprocess.PIPE, check=False)
     answers = [json.loads(line) for line in ran.stdout.decode().split("\n") if line]
     failed = 0
-    if ran.returncode != 0 or len(answers) != len(cases) + len(jinja_cases.REFUSED):
+    if ran.returncode != 0 or len(answers) != len(cases) + len(jinja_cases.REFUSED) + len(jinja_cases.OURS):
         print(f"jinja_lines ended with {ran.returncode} after {len(answers)} of {len(cases)} and {len(jinja_cases.REFUSED)}")
         failed += 1
     for (template, context, text), answer in zip(cases, answers):
@@ -103,7 +103,11 @@ def main():
         if words not in answer.get("error", ""):
             failed += 1
             print(f"template {template[:200]!r}\n  not refused with {words!r}: {str(answer)[:300]}")
-    print(f"{len(cases)} cases and {len(jinja_cases.REFUSED)} refusals, {failed} wrong")
+    for (template, text), answer in zip(jinja_cases.OURS, answers[len(cases) + len(jinja_cases.REFUSED):]):
+        if answer.get("text") != text:
+            failed += 1
+            print(f"template {template!r}\n  want {text!r}\n  have {answer}")
+    print(f"{len(cases)} cases, {len(jinja_cases.OURS)} of ours and {len(jinja_cases.REFUSED)} refusals, {failed} wrong")
     return failed > 0
 
 

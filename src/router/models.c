@@ -97,6 +97,9 @@ static void build(struct router *router, struct router_model *model)
         model->is_failed = true;
     } else {
         model->is_ready = true;
+        if (chat_format_warning(model->gen.chat) != NULL)
+            log_warn("chat_template", LOG_STR("model", model->gen.name),
+                     LOG_STR("reason", chat_format_warning(model->gen.chat)));
         for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
             if (router->workers[slot].model == model)
                 router_worker_refresh(router, &router->workers[slot]);

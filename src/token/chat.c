@@ -63,7 +63,7 @@ static int open_template(struct chat_format *format, struct fault *fault)
     if (rc == 0) {
         format->family = chat_family_of(source);
         rc = chat_probe(format, &inner);
-        format->manner.calls = format->has_tools ? format->family->calls : CHAT_CALLS_HERMES;
+        format->manner.calls = format->lists_tools ? format->family->calls : CHAT_CALLS_HERMES;
         if (format->family->calls == CHAT_CALLS_HARMONY)
             format->manner.calls = CHAT_CALLS_HARMONY;
         else
@@ -108,6 +108,11 @@ const char *chat_format_name(const struct chat_format *format)
 bool chat_format_has_tools(const struct chat_format *format)
 {
     return format->has_tools;
+}
+
+const char *chat_format_warning(const struct chat_format *format)
+{
+    return format->warning[0] != '\0' ? format->warning : NULL;
 }
 
 const struct chat_manner *chat_format_manner(const struct chat_format *format)

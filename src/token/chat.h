@@ -107,9 +107,11 @@ int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, stru
 void chat_format_free(struct chat_format *format);
 /* How the model writes tool calls: "hermes", "mistral", ...; "plain": not at all. */
 const char *chat_format_name(const struct chat_format *format);
-/* Does the template show tools and calls?  If not, chat_render() describes them in the system text, and calls
- * are written in the Hermes manner. */
+/* Does the template show tools and calls?  If not, chat_render() writes calls in the Hermes manner and, where
+ * the template does not list tools either, describes them in the system text. */
 bool chat_format_has_tools(const struct chat_format *format);
+/* What the template cannot do that every conversation needs, for logs; NULL: nothing. */
+const char *chat_format_warning(const struct chat_format *format);
 /* How answers are to be read and shaped; as long-lived as the format. */
 const struct chat_manner *chat_format_manner(const struct chat_format *format);
 

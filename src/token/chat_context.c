@@ -64,22 +64,44 @@ static struct value function_value(const struct context *context, struct value f
 
 /* ---- tools ---- */
 
+/* Gives each of the parameters a description. */
+static void describe_fields(const struct context *context, struct value parameters)
+{
+    struct jinja *jinja = context->jinja;
+    const struct value *fields = dict_get_str(jinja, parameters, "properties");
+
+    for (size_t i = 0; fields != NULL && fields->kind == VALUE_DICT && i < fields->dict->n; i++) {
+        struct value field = fields->dict->entries[i].value;
+
+        if (field.kind == VALUE_DICT && dict_get_str(jinja, field, "description") == NULL)
+            dict_set_str(jinja, field, "description", own(context, ""));
+    }
+}
+
+static struct value parameters_value(const struct context *context, const struct chat_tool *tool)
+{
+    static const char none[] = "{\"type\": \"object\", \"properties\": {}}";
+    struct value parameters =
+        tool->parameters.data != NULL
+            ? value_of_json(context->jinja, tool->parameters, MARK_CLIENT, "a tool's parameters")
+            : value_of_json(context->jinja, bytes_str(none), MARK_OWN, "");
+
+    if (context->format->describes >= CHAT_DESCRIBE_FIELDS)
+        describe_fields(context, parameters);
+    return parameters;
+}
+
 static struct value tool_value(const struct context *context, const struct chat_tool *tool)
 {
-    bool wants_all = context->format->wants_descriptions;
+    bool wants_all = context->format->describes >= CHAT_DESCRIBE_TOOL;
     struct jinja *jinja = context->jinja;
     struct value function = value_dict(jinja);
 
     dict_set_str(jinja, function, "name", text_value(context, tool->name, MARK_CLIENT));
     if (tool->description.data != NULL || wants_all)
         dict_set_str(jinja, function, "description", text_value(context, tool->description, MARK_CLIENT));
-    if (tool->parameters.data != NULL)
-        dict_set_str(jinja, function, "parameters",
-                     value_of_json(jinja, tool->parameters, MARK_CLIENT, "a tool's parameters"));
-    else if (wants_all)
-        dict_set_str(
-            jinja, function, "parameters",
-            value_of_json(jinja, bytes_str("{\"type\": \"object\", \"properties\": {}}"), MARK_OWN, ""));
+    if (tool->parameters.data != NULL || wants_all)
+        dict_set_str(jinja, function, "parameters", parameters_value(context, tool));
     return function_value(context, function);
 }
 

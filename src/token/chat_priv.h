@@ -36,6 +36,19 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_manner 
 
 /* ---- what is known of a template ---- */
 
+enum chat_describe { /* what is added to tools that the client left without */
+                     CHAT_DESCRIBE_NOTHING,
+                     CHAT_DESCRIBE_TOOL,   /* a description and parameters */
+                     CHAT_DESCRIBE_FIELDS, /* and a description of each parameter */
+                     CHAT_DESCRIBE_COUNT
+};
+
+enum chat_call_text {                   /* text and calls in one turn */
+                      CHAT_TEXT_BESIDE, /* are shown, or the template leaves the text out and nothing helps */
+                      CHAT_TEXT_BEFORE, /* become two turns */
+                      CHAT_TEXT_DROPPED /* the template refuses them in every way, so the text is left out */
+};
+
 struct chat_format {
     struct tokenizer *tokenizer; /* counted */
     struct jinja_template *parsed;
@@ -43,17 +56,22 @@ struct chat_format {
     struct chat_manner manner;
     bool asks_thinking; /* thinking of earlier turns is given to it */
     /* Found out by trying, in this order (chat_probe.c): */
-    bool leaves_tools_out;   /* without tools there is no variable "tools", rather than none */
-    bool has_no_system;      /* a system text has to go into the first user's */
-    bool wants_descriptions; /* a tool always has a description and parameters */
-    bool has_tools;          /* tools, calls and results are shown */
-    bool wants_text_calls;   /* a call's arguments are JSON text, not an object */
-    bool wants_no_content;   /* a message of calls alone has no content at all */
+    bool leaves_tools_out; /* without tools there is no variable "tools", rather than none */
+    bool has_no_system;    /* a system text has to go into the first user's */
+    enum chat_describe describes;
+    bool lists_tools;      /* tools are shown */
+    bool has_tools;        /* and so are calls and results */
+    bool wants_text_calls; /* a call's arguments are JSON text, not an object */
+    bool wants_no_content; /* a message of calls alone has no content at all */
     /* What it cannot show, and is reshaped (chat_reshape.c): */
     bool has_one_call;         /* more calls in a turn than one */
     bool has_no_late_system;   /* a system text behind a question */
     bool wants_turns;          /* questions in a row */
     bool has_no_late_question; /* a question behind results */
+    bool has_no_empty_answer;  /* an answer without text or calls */
+    bool has_no_first_answer;  /* an answer before any question */
+    enum chat_call_text call_text;
+    char warning[256]; /* empty: none */
 };
 
 /* Fills those in.  E_UNSUPPORTED or what the template says when not even a question renders. */

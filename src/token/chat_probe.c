@@ -5,16 +5,19 @@
  * know a system message, others refuse it; some want a call's arguments as an object, others as text.  None
  * of it can be read off the template's source, but all of it shows when a small conversation with made-up
  * words is rendered and the words are looked for.  Each thing is settled before the next is tried, so at most
- * twenty renderings are needed, once, when a model is opened.
+ * forty renderings of a few words are needed, once, when a model is opened.
  */
 #include "token/chat_priv.h"
 
 #include "base/err.h"
 
+#include <stdio.h>
+
 #define SYSTEM_WORD   "probe-system-7q"
 #define TOOL_WORD     "probe_tool_7q"
 #define ARGUMENT_WORD "probe-argument-7q"
 #define RESULT_WORD   "probe-result-7q"
+#define ANSWER_WORD   "probe-answer-7q"
 #define NOON          1735732800 /* some fixed day */
 
 /* Renders and looks for the words; a failure is a no. */
@@ -56,7 +59,7 @@ static void probe_system(struct chat_format *format)
     format->has_no_system = !shows(format, &prompt, words, 1, NULL);
 }
 
-static bool probe_tools(struct chat_format *format)
+static bool shows_tool(const struct chat_format *format, const char *parameters)
 {
     struct chat_tool tool = {.name = bytes_str(TOOL_WORD)};
     const struct chat_prompt prompt = {.messages = &question,
@@ -67,8 +70,24 @@ static bool probe_tools(struct chat_format *format)
                                        .now_unix_s = NOON};
     static const char *const words[] = {TOOL_WORD};
 
-    format->wants_descriptions = !shows(format, &prompt, words, 1, NULL);
-    return !format->wants_descriptions || shows(format, &prompt, words, 1, NULL);
+    if (parameters != NULL)
+        tool.parameters = bytes_str(parameters);
+    return shows(format, &prompt, words, 1, NULL);
+}
+
+/* A tool with nothing but its name, and one whose parameter has no description. */
+static bool probe_tools(struct chat_format *format)
+{
+    static const char bare[] = "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\"}}, "
+                               "\"required\": [\"a\"]}";
+
+    for (int how = 0; how < CHAT_DESCRIBE_COUNT; how++) {
+        format->describes = (enum chat_describe)how;
+        if (shows_tool(format, NULL) && shows_tool(format, bare))
+            return true;
+    }
+    format->describes = CHAT_DESCRIBE_NOTHING;
+    return false;
 }
 
 static bool probe_calls(struct chat_format *format)
@@ -106,7 +125,7 @@ static bool shows_turns(const struct chat_format *format, const struct chat_mess
     const struct chat_prompt prompt = {.messages = messages,
                                        .n_messages = n,
                                        .tools = &tool,
-                                       .n_tools = format->has_tools ? 1 : 0,
+                                       .n_tools = format->lists_tools ? 1 : 0,
                                        .now_unix_s = NOON};
 
     return shows(format, &prompt, &word, 1, NULL);
@@ -114,12 +133,64 @@ static bool shows_turns(const struct chat_format *format, const struct chat_mess
 
 static void probe_turns(struct chat_format *format)
 {
-    const struct chat_message late_system[] = {
-        question, answer, {.role = CHAT_SYSTEM, .text = bytes_str(SYSTEM_WORD)}, question};
+    const struct chat_message late_system[] = {{.role = CHAT_SYSTEM, .text = bytes_str("first-system-7q")},
+                                               question,
+                                               answer,
+                                               {.role = CHAT_SYSTEM, .text = bytes_str(SYSTEM_WORD)},
+                                               question};
     const struct chat_message questions[] = {question, {.role = CHAT_USER, .text = bytes_str(ARGUMENT_WORD)}};
 
-    format->has_no_late_system = !shows_turns(format, late_system, 4, SYSTEM_WORD);
+    format->has_no_late_system = !shows_turns(format, late_system, 5, SYSTEM_WORD) ||
+                                 !shows_turns(format, late_system, 5, "first-system-7q");
     format->wants_turns = !shows_turns(format, questions, 2, ARGUMENT_WORD);
+}
+
+/* Answers: any at all, one that says nothing, one before any question. */
+static void probe_answers(struct chat_format *format)
+{
+    const struct chat_message next = {.role = CHAT_USER, .text = bytes_str(ARGUMENT_WORD)};
+    const struct chat_message plain[] = {
+        question, {.role = CHAT_ASSISTANT, .text = bytes_str(ANSWER_WORD)}, next};
+    const struct chat_message empty[] = {question, {.role = CHAT_ASSISTANT}, next};
+    struct fault fault = {0};
+    const struct chat_prompt prompt = {.messages = plain, .n_messages = 3, .now_unix_s = NOON};
+
+    if (!shows(format, &prompt, NULL, 0, &fault))
+        snprintf(format->warning, sizeof(format->warning),
+                 "it fails on every turn of the assistant, so only first questions can be answered: %.160s",
+                 fault.text);
+    else if (!shows_turns(format, plain, 3, ANSWER_WORD))
+        snprintf(format->warning, sizeof(format->warning), "it does not show the assistant's earlier turns");
+    if (format->warning[0] != '\0')
+        return;
+    format->has_no_empty_answer = !shows_turns(format, empty, 3, ARGUMENT_WORD);
+    format->has_no_first_answer =
+        !shows_turns(format, plain + 1, 2, ARGUMENT_WORD) || !shows_turns(format, plain + 1, 2, ANSWER_WORD);
+}
+
+/* Text beside a call: where it is refused or not shown, a turn of its own before the call may do better. */
+static void probe_call_text(struct chat_format *format)
+{
+    const struct chat_call call = {bytes_str(TOOL_WORD), bytes_str("{}"), bytes_str("probe0001")};
+    const struct chat_message turns[] = {
+        question,
+        {.role = CHAT_ASSISTANT, .text = bytes_str(ANSWER_WORD), .calls = &call, .n_calls = 1},
+        {.role = CHAT_TOOL, .text = bytes_str(RESULT_WORD), .call_id = call.id},
+        answer,
+        {.role = CHAT_USER, .text = bytes_str(ARGUMENT_WORD)}};
+    bool is_shown = shows_turns(format, turns, 3, ANSWER_WORD);
+    bool is_taken =
+        shows_turns(format, turns, 3, RESULT_WORD) && shows_turns(format, turns, 5, ARGUMENT_WORD);
+
+    if (is_shown && is_taken)
+        return;
+    format->call_text = CHAT_TEXT_BEFORE;
+    if (shows_turns(format, turns, 3, ANSWER_WORD) && shows_turns(format, turns, 3, TOOL_WORD) &&
+        shows_turns(format, turns, 5, ANSWER_WORD) && shows_turns(format, turns, 5, ARGUMENT_WORD))
+        return;
+    format->call_text = CHAT_TEXT_DROPPED;
+    if (is_taken || !shows_turns(format, turns, 5, ARGUMENT_WORD))
+        format->call_text = CHAT_TEXT_BESIDE;
 }
 
 static void probe_call_turns(struct chat_format *format)
@@ -172,15 +243,19 @@ int chat_probe(struct chat_format *format, struct fault *fault)
 {
     int rc;
 
-    format->has_tools = true; /* while that is tried, nothing is reshaped */
+    format->lists_tools = format->has_tools = true; /* while that is tried, nothing is reshaped */
     rc = probe_question(format, fault);
     if (rc != 0)
         return rc;
     probe_system(format);
-    format->has_tools = probe_tools(format) && probe_calls(format);
+    format->lists_tools = probe_tools(format);
+    format->has_tools = format->lists_tools && probe_calls(format);
     probe_turns(format);
+    probe_answers(format);
     probe_switch(format);
-    if (format->has_tools)
+    if (format->has_tools) {
         probe_call_turns(format);
+        probe_call_text(format);
+    }
     return 0;
 }

@@ -3,7 +3,11 @@
  *
  *     no tools at all           the tools are described in the system text; calls and results are written
  *                               into answers and questions, in the Hermes manner, which is then also read
+ *     tools but no calls        likewise, but the tools are left to the template
  *     one call a turn           a turn with more is cut into turns, each with its result
+ *     no text beside a call     the text becomes a turn before it, or is left out where that is refused, too
+ *     no answer without text    it is left out
+ *     no answer at the front    an empty question comes before it
  *     no system text later on   it becomes a question, wrapped in a fixed mark
  *     no question after results it is added to the last result
  *     turns must alternate      questions in a row become one
@@ -43,6 +47,23 @@ static bool wants_tools(const struct chat_prompt *prompt)
     return wants;
 }
 
+static bool is_empty_answer(const struct chat_message *message)
+{
+    return message->role == CHAT_ASSISTANT && message->text.len_bytes == 0 && message->n_calls == 0;
+}
+
+/* Does the template, or a system text that has to go into a question, want one before message i? */
+static bool wants_question(const struct chat_format *format, const struct chat_prompt *prompt, size_t i)
+{
+    const struct chat_message *message = &prompt->messages[i];
+
+    if (message->role != CHAT_ASSISTANT || i > 1)
+        return false;
+    if (i == 1 && prompt->messages[0].role != CHAT_SYSTEM)
+        return false;
+    return format->has_no_first_answer || (i == 1 && format->has_no_system);
+}
+
 static bool is_plain(const struct chat_format *format, const struct chat_prompt *prompt)
 {
     if (!format->has_tools && wants_tools(prompt))
@@ -51,7 +72,9 @@ static bool is_plain(const struct chat_format *format, const struct chat_prompt 
         const struct chat_message *message = &prompt->messages[i];
         enum chat_role before = i == 0 ? CHAT_SYSTEM : prompt->messages[i - 1].role;
 
-        if ((message->n_calls > 1 && format->has_one_call) ||
+        if ((message->n_calls > 1 && format->has_one_call) || wants_question(format, prompt, i) ||
+            (format->has_no_empty_answer && is_empty_answer(message)) ||
+            (format->call_text != CHAT_TEXT_BESIDE && message->n_calls > 0 && message->text.len_bytes > 0) ||
             (i > 0 && message->role == CHAT_SYSTEM && format->has_no_late_system) ||
             (message->role == CHAT_USER && ((before == CHAT_USER && format->wants_turns) ||
                                             (before == CHAT_TOOL && format->has_no_late_question))))
@@ -103,30 +126,46 @@ static struct bytes keep(struct reshape *reshape, struct buf *text)
 
 /* ---- a template without tools ---- */
 
+static void put_tools(const struct chat_prompt *from, struct buf *out)
+{
+    buf_append_str(out, "These tools can be called, one JSON object a line:\n<tools>\n");
+    for (size_t i = 0; i < from->n_tools; i++) {
+        const struct chat_tool *tool = &from->tools[i];
+
+        buf_append_str(out, "{\"name\": ");
+        json_put_str(out, tool->name);
+        if (tool->description.len_bytes > 0) {
+            buf_append_str(out, ", \"description\": ");
+            json_put_str(out, tool->description);
+        }
+        if (tool->parameters.len_bytes > 0) {
+            buf_append_str(out, ", \"parameters\": ");
+            buf_append(out, tool->parameters.data, tool->parameters.len_bytes);
+        }
+        buf_append_str(out, "}\n");
+    }
+    buf_append_str(out, "</tools>\n");
+}
+
+/* Does the system text say how calls are written?  A template that lists the tools and knows a manner of
+ * calls says so itself. */
+static bool describes_calls(const struct reshape *reshape)
+{
+    const struct chat_format *format = reshape->format;
+
+    return reshape->is_generic && reshape->from->n_tools > 0 &&
+           !(format->lists_tools && format->family->marks[0] != NULL);
+}
+
 static struct bytes describe_tools(struct reshape *reshape, struct bytes system)
 {
-    const struct chat_prompt *from = reshape->from;
     struct buf text = {0};
 
     buf_append(&text, system.data, system.len_bytes);
     buf_append_str(&text, system.len_bytes == 0 ? "" : "\n\n");
-    buf_append_str(&text, "These tools can be called, one JSON object a line:\n<tools>\n");
-    for (size_t i = 0; i < from->n_tools; i++) {
-        const struct chat_tool *tool = &from->tools[i];
-
-        buf_append_str(&text, "{\"name\": ");
-        json_put_str(&text, tool->name);
-        if (tool->description.len_bytes > 0) {
-            buf_append_str(&text, ", \"description\": ");
-            json_put_str(&text, tool->description);
-        }
-        if (tool->parameters.len_bytes > 0) {
-            buf_append_str(&text, ", \"parameters\": ");
-            buf_append(&text, tool->parameters.data, tool->parameters.len_bytes);
-        }
-        buf_append_str(&text, "}\n");
-    }
-    buf_append_str(&text, "</tools>\nA call is written like this, each in marks of its own, and its result "
+    if (!reshape->format->lists_tools)
+        put_tools(reshape->from, &text);
+    buf_append_str(&text, "A call is written like this, each in marks of its own, and its result "
                           "comes with the next message:\n<tool_call>\n{\"name\": \"NAME\", \"arguments\": "
                           "{...}}\n</tool_call>");
     return keep(reshape, &text);
@@ -159,6 +198,12 @@ static struct chat_message *add(struct reshape *reshape, const struct chat_messa
     return turn;
 }
 
+/* A turn that no message of the caller's is. */
+static void add_made(struct reshape *reshape, enum chat_role role, struct bytes text)
+{
+    reshape->turns[reshape->n++] = (struct chat_message){.role = role, .text = text, .number = SIZE_MAX};
+}
+
 static void add_generic(struct reshape *reshape, const struct chat_message *message)
 {
     struct chat_message *turn = add(reshape, message);
@@ -183,6 +228,23 @@ static size_t find_result(const struct chat_message *results, size_t n, struct b
     return likely < n ? likely : SIZE_MAX;
 }
 
+/* A turn's calls, or its first one, with its text where the template can show that. */
+static void add_calls(struct reshape *reshape, const struct chat_message *message, size_t n_calls)
+{
+    enum chat_call_text how = reshape->format->call_text;
+    struct chat_message *turn = add(reshape, message);
+
+    if (message->text.len_bytes > 0 && how == CHAT_TEXT_BEFORE) {
+        turn->calls = NULL;
+        turn->n_calls = 0;
+        turn = add(reshape, message);
+        turn->thinking = bytes_of(NULL, 0);
+    }
+    if (how != CHAT_TEXT_BESIDE)
+        turn->text = bytes_of(NULL, 0);
+    turn->n_calls = n_calls;
+}
+
 /* Turn by turn: a call and its result.  Returns how many results were used up. */
 static size_t add_one_by_one(struct reshape *reshape, size_t at)
 {
@@ -193,13 +255,17 @@ static size_t add_one_by_one(struct reshape *reshape, size_t at)
     while (at + 1 + n < reshape->from->n_messages && results[n].role == CHAT_TOOL)
         n++;
     for (size_t i = 0; i < message->n_calls; i++) {
-        struct chat_message *turn = add(reshape, message);
         size_t result = find_result(results, n, message->calls[i].id, i);
 
-        turn->calls = message->calls + i;
-        turn->n_calls = 1;
-        if (i > 0)
+        if (i == 0) {
+            add_calls(reshape, message, 1);
+        } else {
+            struct chat_message *turn = add(reshape, message);
+
+            turn->calls = message->calls + i;
+            turn->n_calls = 1;
             turn->text = turn->thinking = bytes_of(NULL, 0);
+        }
         if (result != SIZE_MAX)
             add(reshape, &results[result]);
     }
@@ -209,19 +275,26 @@ static size_t add_one_by_one(struct reshape *reshape, size_t at)
 static void add_message(struct reshape *reshape, size_t *at)
 {
     const struct chat_message *message = &reshape->from->messages[*at];
+    const struct chat_format *format = reshape->format;
 
-    if (message->role == CHAT_SYSTEM && *at > 0 && reshape->format->has_no_late_system) {
+    if (wants_question(format, reshape->from, *at))
+        add_made(reshape, CHAT_USER, bytes_str(""));
+    if (format->has_no_empty_answer && is_empty_answer(message) &&
+        !(reshape->from->continues_last && *at + 1 == reshape->from->n_messages))
+        return;
+    if (message->role == CHAT_SYSTEM && *at > 0 && format->has_no_late_system) {
         struct chat_message *turn = add(reshape, message);
 
         turn->role = CHAT_USER;
         turn->text = wrap(reshape, "<system-reminder>\n", message->text, "\n</system-reminder>");
-    } else if (message->role == CHAT_SYSTEM && *at == 0 && reshape->from->n_tools > 0 &&
-               reshape->is_generic) {
+    } else if (message->role == CHAT_SYSTEM && *at == 0 && describes_calls(reshape)) {
         add(reshape, message)->text = describe_tools(reshape, message->text);
     } else if (reshape->is_generic) {
         add_generic(reshape, message);
-    } else if (message->n_calls > 1 && reshape->format->has_one_call) {
+    } else if (message->n_calls > 1 && format->has_one_call) {
         *at += add_one_by_one(reshape, *at);
+    } else if (message->n_calls > 0) {
+        add_calls(reshape, message, message->n_calls);
     } else {
         add(reshape, message);
     }
@@ -272,7 +345,7 @@ int chat_reshape(const struct chat_format *format, const struct chat_prompt *fro
                  struct chat_prompt *out)
 {
     struct reshape reshape = {.format = format, .from = from, .arena = arena};
-    size_t cap = from->n_messages + 1;
+    size_t cap = 2 * from->n_messages + 2;
 
     *out = *from;
     if (is_plain(format, from))
@@ -283,20 +356,14 @@ int chat_reshape(const struct chat_format *format, const struct chat_prompt *fro
     if (reshape.turns == NULL)
         return E_NOMEM;
     reshape.is_generic = !format->has_tools && wants_tools(from);
-    if (reshape.is_generic && from->n_tools > 0 &&
-        (from->n_messages == 0 || from->messages[0].role != CHAT_SYSTEM)) {
-        struct chat_message system = {.role = CHAT_SYSTEM};
-
-        system.text = describe_tools(&reshape, system.text);
-        reshape.turns[reshape.n] = system;
-        reshape.turns[reshape.n++].number = SIZE_MAX;
-    }
+    if (describes_calls(&reshape) && (from->n_messages == 0 || from->messages[0].role != CHAT_SYSTEM))
+        add_made(&reshape, CHAT_SYSTEM, describe_tools(&reshape, bytes_of(NULL, 0)));
     for (size_t i = 0; i < from->n_messages; i++)
         add_message(&reshape, &i);
     join_turns(&reshape);
     out->messages = reshape.turns;
     out->n_messages = reshape.n;
-    if (reshape.is_generic)
+    if (!format->lists_tools)
         out->n_tools = 0;
     return reshape.is_bad ? E_NOMEM : 0;
 }

@@ -40,6 +40,7 @@ token_test_programs = \
 	tests/unit/token/test_detok \
 	tests/unit/token/test_json_text \
 	tests/unit/token/test_chat \
+	tests/unit/token/test_reshape \
 	tests/unit/token/test_taint \
 	tests/unit/token/test_templates
 token_test_help = tests/unit/token/vocabularies.c tests/unit/token/vocabularies.h \
@@ -69,6 +70,8 @@ tests_unit_token_test_json_text_SOURCES = tests/unit/token/test_json_text.c
 tests_unit_token_test_json_text_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_chat_SOURCES = tests/unit/token/test_chat.c $(token_test_help)
 tests_unit_token_test_chat_LDADD = $(link_token) $(CMOCKA_LIBS)
+tests_unit_token_test_reshape_SOURCES = tests/unit/token/test_reshape.c $(token_test_help)
+tests_unit_token_test_reshape_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_taint_SOURCES = tests/unit/token/test_taint.c $(token_test_help)
 tests_unit_token_test_taint_LDADD = $(link_token) $(CMOCKA_LIBS)
 tests_unit_token_test_templates_SOURCES = tests/unit/token/test_templates.c $(token_test_help)

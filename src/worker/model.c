@@ -57,6 +57,9 @@ int worker_model_open(struct worker *worker, struct fault *fault)
     rc = tokenizer_new(worker->gguf, fault, &model->tokenizer);
     if (rc == 0)
         rc = chat_format_new(model->tokenizer, fault, &model->chat);
+    if (rc == 0 && chat_format_warning(model->chat) != NULL)
+        log_warn("chat_template", LOG_STR("file", worker->conf->model_path),
+                 LOG_STR("reason", chat_format_warning(model->chat)));
     if (rc == 0 && gguf_vocabulary_image(worker->gguf, &worker->vocabulary) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && grammar_vocab_new(model->tokenizer, &worker->grammar_vocab) < 0)

@@ -100,6 +100,11 @@ int worker_status_json(struct worker *worker, struct buf *out)
     buf_printf(out, ", \"fingerprint\": \"%s\", \"engine\": \"%s\", \"draining\": %s, \"tasks\": %u, ",
                worker->model.fingerprint, worker_engine_info(worker->engine)->name,
                worker->is_draining ? "true" : "false", worker->load.n_tasks);
+    if (chat_format_warning(worker->model.chat) != NULL) {
+        buf_append_str(out, "\"chat_warning\": ");
+        json_put_str(out, bytes_str(chat_format_warning(worker->model.chat)));
+        buf_append_str(out, ", ");
+    }
     put_load(&worker->load, out);
     put_disk(&worker->load, out);
     buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),

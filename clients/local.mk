@@ -2,6 +2,7 @@
 bin_PROGRAMS += baton-model
 baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/model/cli.c \
 	clients/model/cmd_info.c clients/model/cmd_tokens.c clients/model/cmd_render.c \
+	clients/model/render_body.h clients/model/render_body.c \
 	clients/model/cmd_logits.c clients/model/cmd_generate.c \
 	clients/model/prompt.h clients/model/prompt.c clients/model/rig.h clients/model/rig.c \
 	clients/model/cmd_make.c clients/model/make_priv.h clients/model/make_vocab.c clients/model/make_weights.c \
@@ -9,7 +10,7 @@ baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/mod
 	clients/model/cmd_quantize.c clients/model/quantize_priv.h clients/model/quantize_mix.c \
 	clients/model/cmd_perplexity.c clients/model/perplexity_priv.h clients/model/perplexity_score.c \
 	clients/model/cmd_bench.c clients/model/bench_priv.h clients/model/bench_limit.c clients/model/bench_run.c
-baton_model_LDADD = $(link_sched)
+baton_model_LDADD = libfront.a libapi.a $(link_sched) $(JANSSON_LIBS)
 
 dist_check_SCRIPTS += tests/integration/test-model-cli tests/integration/test_quality.py tests/integration/test-bench-kv
 TESTS += tests/integration/test-model-cli tests/integration/test-bench-kv

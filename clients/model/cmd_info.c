@@ -235,6 +235,11 @@ static void print_summary(const struct info *info)
     else
         printf("%s, %s tools\n", chat_format_name(info->chat),
                chat_format_has_tools(info->chat) ? "with" : "without");
+    if (info->chat != NULL && chat_format_warning(info->chat) != NULL) {
+        print_label("");
+        print_text(bytes_str(chat_format_warning(info->chat)));
+        printf("\n");
+    }
 }
 
 static void print_keys(const struct info *info)
@@ -334,6 +339,8 @@ static void put_chat(struct buf *out, const struct info *info)
         put_text(out, "name", bytes_str(chat_format_name(info->chat)));
         put_name(out, "tools");
         buf_append_str(out, chat_format_has_tools(info->chat) ? "true" : "false");
+        if (chat_format_warning(info->chat) != NULL)
+            put_text(out, "warning", bytes_str(chat_format_warning(info->chat)));
     }
     buf_append_byte(out, '}');
 }

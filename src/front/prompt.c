@@ -450,6 +450,28 @@ int prompt_make(const struct gen_model *model, struct gen_request *request, cons
     return rc;
 }
 
+int prompt_show(const struct gen_model *model, struct gen_request *request, unsigned how, struct buf *out,
+                struct api_error *error)
+{
+    struct build build = {.request = request};
+    struct token_ids ids = {0};
+    struct chat_prompt chat;
+    struct fault fault = {0};
+    int rc = build_turns(&build, &chat);
+
+    chat.adds_generation = (how & PROMPT_SHOW_CLOSED) == 0;
+    if (rc == 0 && (how & PROMPT_SHOW_IDS) != 0)
+        rc = chat_render(model->chat, &chat, MAX_PROMPT_TOKENS, &fault, &ids);
+    else if (rc == 0)
+        rc = chat_render_text(model->chat, &chat, &fault, out);
+    for (size_t i = 0; i < ids.n; i++)
+        buf_printf(out, "%s%u", i == 0 ? "" : " ", ids.ids[i]);
+    token_ids_fini(&ids);
+    if (rc == 0 && out->is_bad)
+        rc = E_NOMEM;
+    return rc < 0 ? fail(error, rc, &fault) : 0;
+}
+
 void prompt_fini(struct prompt *prompt)
 {
     token_ids_fini(&prompt->ids);

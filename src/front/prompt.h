@@ -26,6 +26,11 @@ struct prompt {
  * failure the error is filled and nothing is held. */
 int prompt_make(const struct gen_model *model, struct gen_request *request, const struct replay *replay,
                 struct prompt *out, struct api_error *error);
+/* The same prompt for people: text with control tokens spelled out, or ids.  It is what prompt_make() gives,
+ * but for the generation prompt, which may be left out. */
+enum prompt_show { PROMPT_SHOW_TEXT = 0, PROMPT_SHOW_IDS = 1, PROMPT_SHOW_CLOSED = 2 };
+int prompt_show(const struct gen_model *model, struct gen_request *request, unsigned how, struct buf *out,
+                struct api_error *error);
 /* The request's raw prompt number index, in the same way. */
 int prompt_make_raw(const struct gen_model *model, const struct gen_request *request, size_t index,
                     struct prompt *out, struct api_error *error);

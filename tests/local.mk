@@ -47,6 +47,7 @@ include tests/fuzz/sse.mk
 include tests/fuzz/clients.mk
 include tests/fuzz/grammar_run.mk
 include tests/fuzz/grammar_regex.mk
+include tests/fuzz/grammar_cost.mk
 include tests/fuzz/grammar_schema.mk
 include tests/integration/local.mk
 include tests/cross/local.mk

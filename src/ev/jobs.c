@@ -13,11 +13,15 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mailbox.h"
+
+/* Jobs are long and loops are waited for: where processors are short, a loop comes first. */
+#define BELOW_LOOPS 5
 
 struct job {
     struct ev_loop *loop;
@@ -53,6 +57,7 @@ static void *thread_main(void *arg)
 {
     struct job_thread *self = arg;
 
+    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + BELOW_LOOPS); /* of this thread */
     for (;;) {
         /* Asked before looking: nothing is sent after the close, so closed and then empty means the end. */
         bool is_last_look = mailbox_is_closed(self->box);

@@ -14,6 +14,7 @@ struct gen_model {  /* one served model, counted: a request keeps its model whil
     char fingerprint[33];
     struct tokenizer *tokenizer; /* borrowed from the model */
     struct chat_format *chat;
+    struct verdicts *verdicts; /* on schemas, for this model (front/verdicts.h); NULL: none are kept */
     uint32_t context_length;
     uint32_t block_tokens;
     uint64_t created_unix_s;

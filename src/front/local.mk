@@ -10,7 +10,7 @@ libfront_a_SOURCES = src/front/front.h src/front/backend.h src/front/front_priv.
 	src/front/ids.h src/front/ids.c src/front/memory.h src/front/memory.c src/front/threads.h src/front/threads.c src/front/replay.h src/front/replay.c \
 	src/front/record.h src/front/record.c src/front/public_prefix.h src/front/public_prefix.c \
 	src/front/auth_rule.c src/front/admit.h src/front/admit.c src/front/limits.h src/front/limits.c \
-	src/front/guesses.h src/front/guesses.c src/front/pool.h src/front/pool.c src/front/unzip.h src/front/unzip.c \
+	src/front/guesses.h src/front/guesses.c src/front/pool.h src/front/pool.c src/front/verdicts.h src/front/verdicts.c src/front/shape_check.c src/front/unzip.h src/front/unzip.c \
 	src/front/admin.h src/front/admin.c
 
 # A backend that answers by script, and a small model for it: used by tests, and behind a real server by front_sim.

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "front/admit.h"
 #include "front/output_priv.h"
+#include "front/shape.h"
 #include "front/unzip.h"
 
 #define GZIP_WORK          8                  /* what a byte of gzip may well become */
@@ -324,6 +325,12 @@ static void tokenise_work(void *arg)
 static void parse_done(void *arg);
 static void tokenise_done(void *arg);
 
+/* Of work that goes to the pool whatever its size. */
+static size_t never_inline(const struct request *request, size_t size_bytes)
+{
+    return size_bytes + request->front->opts.inline_bytes + 1;
+}
+
 /* size_bytes: a rough measure of how long it takes; more than inline_bytes goes to the pool. */
 static void run(struct request *request, size_t size_bytes, ev_call work, ev_call done)
 {
@@ -371,7 +378,7 @@ void request_begin(struct request *request)
     http_exchange_take_body(request->exchange, &request->body);
     n = request->body.len_bytes;
     if (request->is_gzip) /* what it becomes is not known: never on the loop */
-        n = n * GZIP_WORK + request->front->opts.inline_bytes + 1;
+        n = never_inline(request, n * GZIP_WORK);
     run(request, n, parse_work, parse_done);
 }
 
@@ -435,6 +442,7 @@ static void parse_done(void *arg)
     struct request *request = arg;
     const struct backend *backend = request_backend(request);
     struct api_error error;
+    size_t n;
 
     if (!is_back(request))
         return;
@@ -470,7 +478,10 @@ static void parse_done(void *arg)
     if (request->front->memory != NULL)
         replay_find(&request->replay, request->front->memory, request->owner, request->model->fingerprint,
                     request->call != API_COUNT_TOKENS && request->call != API_TOKENIZE);
-    run(request, request->gen.arena.used_bytes, tokenise_work, tokenise_done);
+    n = request->gen.arena.used_bytes;
+    if (shape_has_schemas(&request->gen)) /* a few bytes of pattern may be long work */
+        n = never_inline(request, n);
+    run(request, n, tokenise_work, tokenise_done);
 }
 
 /* The answer is known without a backend. */

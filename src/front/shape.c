@@ -21,7 +21,6 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "front/shape_priv.h"
-#include "sample/grammar.h"
 
 /* ---- the writer ---- */
 
@@ -63,12 +62,30 @@ void shape_mark(struct shape *shape, const char *mark)
     put_one(shape, "mark", bytes_str(mark));
 }
 
+/* The end of an item whose faults may need a name. */
+static void end_named(struct shape *shape)
+{
+    if (shape->path[0] != '\0') {
+        buf_append_str(shape->out, ",\"path\":");
+        json_put_str(shape->out, bytes_str(shape->path));
+    }
+    buf_append_byte(shape->out, '}');
+}
+
 void shape_json(struct shape *shape, struct bytes schema)
 {
     begin_item(shape);
     buf_append_str(shape->out, "{\"json\":");
     buf_append(shape->out, schema.data, schema.len_bytes);
-    buf_append_byte(shape->out, '}');
+    end_named(shape);
+}
+
+void shape_arguments(struct shape *shape, struct bytes schema)
+{
+    begin_item(shape);
+    buf_append_str(shape->out, "{\"json\":");
+    buf_append(shape->out, schema.data, schema.len_bytes);
+    buf_append_str(shape->out, ",\"closed\":true}");
 }
 
 void shape_tagged(struct shape *shape, const struct shape_tags *tags, struct bytes schema, const char *banned)
@@ -84,7 +101,7 @@ void shape_tagged(struct shape *shape, const struct shape_tags *tags, struct byt
         buf_append_str(shape->out, ",\"not\":");
         json_put_str(shape->out, bytes_str(banned));
     }
-    buf_append_byte(shape->out, '}');
+    end_named(shape);
 }
 
 void shape_free(struct shape *shape, const char *const *until, uint32_t max_tokens)
@@ -137,12 +154,6 @@ void shape_close_rep(struct shape *shape, int min, int max)
 
 /* ---- what is wanted ---- */
 
-static bool is_forced(const struct gen_request *request)
-{
-    return request->n_tools > 0 &&
-           (request->tool_choice == GEN_TOOLS_ANY || request->tool_choice == GEN_TOOLS_ONE);
-}
-
 /* May calls be made, and is there a reason to hold them to something? */
 static bool holds_calls(const struct shape *shape)
 {
@@ -168,7 +179,7 @@ static bool is_wanted(const struct shape *shape, bool begins_thinking)
 {
     const struct gen_request *request = shape->request;
 
-    return is_forced(request) || request->format != GEN_FORMAT_TEXT || holds_calls(shape) ||
+    return shape_is_forced(request) || request->format != GEN_FORMAT_TEXT || holds_calls(shape) ||
            (request->n_tools > 0 && request->tool_choice == GEN_TOOLS_NONE) ||
            forbids_thinking(shape, begins_thinking) ||
            (request->thinking_budget > 0 &&
@@ -250,7 +261,7 @@ static void put_open_answer(struct shape *shape, bool thinks)
 static void put_plain(struct shape *shape, bool begins_thinking)
 {
     const struct gen_request *request = shape->request;
-    bool forces = is_forced(request);
+    bool forces = shape_is_forced(request);
     bool thinks = !forces && request->thinking != GEN_THINKING_OFF;
 
     shape_open_seq(shape);
@@ -304,7 +315,7 @@ static void put_harmony(struct shape *shape)
 {
     static const char *const until[] = {"<|end|>", NULL};
     const struct gen_request *request = shape->request;
-    bool forces = is_forced(request);
+    bool forces = shape_is_forced(request);
     bool calls = request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE;
 
     shape_open_seq(shape);
@@ -334,50 +345,11 @@ static void put_harmony(struct shape *shape)
     shape_close(shape);
 }
 
-/* ---- schemas ---- */
-
-/* The fault's path begins at the schema ("$.properties.a"); the client's at the request. */
-static int refuse(struct api_error *error, int rc, const char *path, const struct fault *fault)
-{
-    if (rc == E_NOMEM) {
-        api_fail(error, 503, "out of memory");
-        return rc;
-    }
-    api_fail(error, 400, "%s%s%s", path, fault->text[0] == '$' ? "" : ": ",
-             fault->text + (fault->text[0] == '$'));
-    return E_FORMAT;
-}
-
-static int check_schemas(const struct shape *shape, struct api_error *error)
-{
-    const struct gen_request *request = shape->request;
-    bool is_openai = request->call_prefix != NULL;
-    struct fault fault = {0};
-    int rc = 0;
-
-    for (size_t i = 0; i < request->n_tools && rc == 0; i++) {
-        char path[64];
-
-        snprintf(path, sizeof(path), is_openai ? "tools.%zu.function.parameters" : "tools.%zu.input_schema",
-                 i);
-        if (request->tools[i].is_strict || (is_forced(request) && shape_may_call(shape, &request->tools[i])))
-            rc = grammar_check_schema(request->tools[i].input_schema, &fault);
-        if (rc < 0)
-            return refuse(error, rc, path, &fault);
-    }
-    if (request->format == GEN_FORMAT_JSON_SCHEMA)
-        rc = grammar_check_schema(request->schema, &fault);
-    return rc == 0 ? 0
-                   : refuse(error, rc,
-                            is_openai ? "response_format.json_schema.schema" : "output_config.format.schema",
-                            &fault);
-}
-
 int shape_make(const struct gen_model *model, const struct gen_request *request, bool begins_thinking,
                struct buf *out, struct api_error *error)
 {
     struct shape shape = {.request = request, .manner = chat_format_manner(model->chat), .out = out};
-    int rc = check_schemas(&shape, error);
+    int rc = shape_check_schemas(&shape, model->verdicts, error);
 
     if (rc < 0 || request->n_prompts > 0 || request->max_tokens == 0 || !is_wanted(&shape, begins_thinking))
         return rc;
@@ -391,5 +363,5 @@ int shape_make(const struct gen_model *model, const struct gen_request *request,
     }
     if (out->len_bytes > SHAPE_MAX_BYTES)
         return api_fail(error, 400, "the schemas of tools and answer come to more than 1 MiB");
-    return 0;
+    return shape_has_schemas(request) ? shape_check_whole(&shape, model, error) : 0;
 }

@@ -7,9 +7,12 @@
 #include "api/error.h"
 #include "front/backend.h"
 
+/* Are there schemas to be looked at?  That is work for a job thread, however short they are. */
+bool shape_has_schemas(const struct gen_request *request);
+
 /* Appends the shape's text; nothing when anything may be answered.  begins_thinking: the prompt has opened
- * the thinking.  Pure; any thread.  E_NOMEM; E_FORMAT when a schema cannot be held to: the error (400) names
- * the place and the keyword. */
+ * the thinking.  Any thread.  What it may take is bounded (GRAMMAR_MAX_STEPS, twice).  E_NOMEM; E_FORMAT when
+ * a schema cannot be held to: the error (400) names the place and the keyword. */
 int shape_make(const struct gen_model *model, const struct gen_request *request, bool begins_thinking,
                struct buf *out, struct api_error *error);
 

@@ -63,8 +63,10 @@ static void put_arguments(struct shape *shape, const struct words *words, const 
         shape_tags(shape, words->tags, tool);
     else if (words->tags != NULL)
         shape_free(shape, until, 0);
+    else if (is_held)
+        shape_arguments(shape, tool->input_schema);
     else
-        shape_json(shape, is_held ? tool->input_schema : bytes_str("{\"type\":\"object\"}"));
+        shape_json(shape, bytes_str("{\"type\":\"object\"}"));
 }
 
 static void put_tools(struct shape *shape, const struct words *words, bool is_held)

@@ -11,6 +11,7 @@ struct shape {
     const struct gen_request *request;
     const struct chat_manner *manner;
     struct buf *out;
+    char path[160]; /* what faults of schemas written now are named after; empty: "$" */
 };
 
 /* Writers of shapes, one after another in a list or behind a member's colon: commas come by themselves. */
@@ -18,6 +19,8 @@ void shape_text(struct shape *shape, const char *text);
 void shape_bytes(struct shape *shape, struct bytes before, struct bytes text, struct bytes after);
 void shape_mark(struct shape *shape, const char *mark);
 void shape_json(struct shape *shape, struct bytes schema);
+/* Arguments: an object, and an empty one where the schema says nothing of properties. */
+void shape_arguments(struct shape *shape, struct bytes schema);
 /* Text up to one of the marks (NULL ends the list); max_tokens 0: no bound. */
 void shape_free(struct shape *shape, const char *const *until, uint32_t max_tokens);
 void shape_open_seq(struct shape *shape);
@@ -25,6 +28,16 @@ void shape_open_any(struct shape *shape);
 void shape_close(struct shape *shape); /* either */
 void shape_open_rep(struct shape *shape);
 void shape_close_rep(struct shape *shape, int min, int max); /* max -1: no bound */
+
+/* shape_check.c */
+struct verdicts;
+bool shape_is_forced(const struct gen_request *request);
+/* Can the request's schemas be held to, all of them together?  E_NOMEM, E_FORMAT with the error. */
+int shape_check_schemas(const struct shape *shape, struct verdicts *verdicts, struct api_error *error);
+/* Will a worker take the shape? */
+int shape_check_whole(const struct shape *shape, const struct gen_model *model, struct api_error *error);
+/* The place of a tool's schema in the request ("tools.3.input_schema"). */
+void shape_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes);
 
 /* shape_tags.c */
 struct shape_tags {                   /* a family's */

@@ -10,6 +10,7 @@
  * of types, words and alternatives are followed up to the strings; a schema that says nothing of types is
  * JSON, and so are strings that only allOf makes such. */
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "api/calls_types.h"
@@ -17,7 +18,8 @@
 #include "base/err.h"
 #include "front/shape_priv.h"
 
-#define MAX_DEPTH 8
+#define MAX_DEPTH       8
+#define MAX_NAMED_BYTES 80 /* properties of longer names are named after the tool */
 
 const struct shape_tags shape_xml_tags = {.key_open = "<parameter=",
                                           .key_close = ">\n",
@@ -186,6 +188,8 @@ static void put_value(struct place *place, const json_t *schema, unsigned depth)
 {
     const json_t *type, *words, *ref = json_object_get(schema, "$ref");
 
+    if (place->shape->out->len_bytes > SHAPE_MAX_BYTES)
+        return; /* refused in any case */
     for (unsigned i = 0; i < MAX_DEPTH && json_is_string(ref); i++) {
         schema = calls_follow_ref(place->root, text_of(ref));
         ref = json_object_get(schema, "$ref");
@@ -212,14 +216,16 @@ static void put_value(struct place *place, const json_t *schema, unsigned depth)
     }
 }
 
-static bool is_required(const json_t *root, const char *key)
+/* The names that the schema requires, as an object; NULL: no memory. */
+static json_t *required_of(const json_t *root)
 {
     const json_t *list = json_object_get(root, "required");
+    json_t *names = json_object();
 
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (bytes_is(text_of(json_array_get(list, i)), key))
-            return true;
-    return false;
+    for (size_t i = 0; i < json_array_size(list) && names != NULL; i++)
+        if (json_is_string(json_array_get(list, i)))
+            json_object_set(names, json_string_value(json_array_get(list, i)), json_true());
+    return names;
 }
 
 static void put_property(struct place *place, const char *key, const json_t *schema)
@@ -238,23 +244,33 @@ static void put_property(struct place *place, const char *key, const json_t *sch
 void shape_tags(struct shape *shape, const struct shape_tags *tags, const struct gen_tool *tool)
 {
     struct place place = {.shape = shape, .tags = tags};
-    json_t *root = NULL, *schema;
+    json_t *root = NULL, *schema, *required;
+    size_t index = (size_t)(tool - shape->request->tools), n;
     const char *key;
 
     if (api_json_load(tool->input_schema, NULL, &root) < 0)
         return;
     place.root = root;
+    required = required_of(root);
+    shape->out->is_bad |= required == NULL;
+    shape_tool_path(shape->request, index, shape->path, sizeof(shape->path));
+    n = strlen(shape->path);
     json_object_foreach(json_object_get(root, "properties"), key, schema)
     {
-        bool is_needed = is_required(root, key);
+        bool is_needed = json_object_get(required, key) != NULL;
 
         if (shape->out->len_bytes > SHAPE_MAX_BYTES)
             break; /* each may bring all of $defs; shape_make() refuses it */
+        if (strlen(key) <= MAX_NAMED_BYTES)
+            snprintf(shape->path + n, sizeof(shape->path) - n, ".properties.%s", key);
         if (!is_needed)
             shape_open_rep(shape);
         put_property(&place, key, schema);
         if (!is_needed)
             shape_close_rep(shape, 0, 1);
+        shape->path[n] = '\0';
     }
+    shape->path[0] = '\0';
+    json_decref(required);
     json_decref(root);
 }

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "front/verdicts.h"
 
 #define IMAGE_MAX_BYTES (UINT64_C(256) << 20)
 
@@ -92,7 +93,8 @@ static void build(struct router *router, struct router_model *model)
     struct fault fault = {0};
 
     if (tokenizer_new_from_image(buf_view(&model->image), &fault, &model->gen.tokenizer) < 0 ||
-        chat_format_new(model->gen.tokenizer, &fault, &model->gen.chat) < 0) {
+        chat_format_new(model->gen.tokenizer, &fault, &model->gen.chat) < 0 ||
+        verdicts_new(VERDICTS_KEPT, &model->gen.verdicts) < 0) {
         log_error("model_refused", LOG_STR("model", model->gen.name), LOG_STR("reason", fault.text));
         model->is_failed = true;
     } else {
@@ -135,6 +137,7 @@ void router_models_free(struct router *router)
     for (uint32_t i = 0; i < router->n_models; i++) {
         struct router_model *model = &router->models[i];
 
+        verdicts_free(model->gen.verdicts);
         chat_format_free(model->gen.chat);
         tokenizer_unref(model->gen.tokenizer);
         buf_fini(&model->image);

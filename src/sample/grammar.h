@@ -6,7 +6,8 @@
  *     {"text": "abc"}                       these characters
  *     {"mark": "<tool_call>"}               the control token so spelled, or, where the vocabulary has none,
  *                                           these characters
- *     {"json": SCHEMA}                      a JSON value that the schema allows ({} or true: any)
+ *     {"json": SCHEMA, "closed": true}      a JSON value that the schema allows ({} or true: any); closed
+ * (may be left out): arguments, an object without properties where the schema says nothing of any
  *     {"tagged": SCHEMA, "until": "</v>", "inner": true, "not": PATTERN}
  *                                           a string of the schema as it is, without until, without a line
  * end at either side (inner), and not found by the pattern (both may be left out)
@@ -17,6 +18,8 @@
  *     {"seq": [SHAPE, ...]}                 one after another
  *     {"any": [SHAPE, ...]}                 one of them, decided as characters come
  *     {"rep": SHAPE, "min": N, "max": M}    N to M times (max absent: no bound)
+ *
+ * "path" beside "json" or "tagged" is what faults call the schema, instead of "$".
  *
  * A stop id of the vocabulary may be drawn where the shape is complete, and nothing else where it cannot go
  * on. */
@@ -33,9 +36,24 @@ struct grammar_run; /* one answer's place in a grammar; one thread, that of the 
 int grammar_vocab_new(struct tokenizer *tokenizer, struct grammar_vocab **out); /* E_NOMEM */
 void grammar_vocab_unref(struct grammar_vocab *vocab);
 
-/* Is this a schema (JSON text) that can be held to?  E_UNSUPPORTED, E_FORMAT, E_LIMIT: the fault names the
- * keyword and its path ("$.properties.a.pattern: ...").  Pure; any thread. */
-int grammar_check_schema(struct bytes schema, struct fault *fault);
+struct grammar_schema {
+    struct bytes text; /* JSON */
+    const char *path;  /* what faults call it */
+    bool is_closed;    /* see above */
+};
+
+#define GRAMMAR_MAX_STEPS 4000000u /* work of one compilation; a step is some nanoseconds */
+
+/* Can these schemas be held to, together, with the work that one request may be?  E_UNSUPPORTED, E_FORMAT,
+ * E_LIMIT: the fault names the keyword and its path ("PATH.properties.a.pattern: ...").  *steps_out (may be
+ * NULL): the work it was.  Pure; any thread. */
+int grammar_check_schemas(const struct grammar_schema *schemas, size_t n, struct fault *fault,
+                          uint64_t *steps_out);
+int grammar_check_schema(struct bytes schema, struct fault *fault); /* one, whose path is "$" */
+/* Would grammar_new() take this text, with a vocabulary of this tokeniser?  NULL: one without control tokens.
+ */
+int grammar_check(const struct tokenizer *tokenizer, struct bytes text, struct fault *fault,
+                  uint64_t *steps_out);
 
 /* Borrows text, keeps a reference to vocab.  Errors as above. */
 int grammar_new(struct grammar_vocab *vocab, struct bytes text, struct fault *fault, struct grammar **out);

@@ -75,6 +75,7 @@ struct tagged {               /* what else holds for a text that stands between 
     bool is_inner;            /* no line end at either side */
     const struct dfa *banned; /* none of these; NULL: any */
     uint32_t n_counts;        /* lengths that will be told apart */
+    uint64_t *budget;         /* as for dfa_build() */
 };
 /* Texts of an automaton for which all that holds.  Where that takes too many states, a beginning of until may
  * not be in the text either: two letters of it at least.  E_LIMIT, E_NOMEM. */

@@ -21,10 +21,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGITS       18u
-#define PART_DIGITS  16u
-#define MAX_MULTIPLE 100u
-#define HIGHEST      999999999999999999 /* DIGITS nines */
+#define DIGITS           18u
+#define PART_DIGITS      16u
+#define MAX_MULTIPLE     100u
+#define STEPS_OF_WHOLE   200u               /* besides its nodes */
+#define STEPS_OF_DECIMAL 3000u              /* bounds are spelled with ever more digits */
+#define HIGHEST          999999999999999999 /* DIGITS nines */
 
 /* ---- whole numbers ---- */
 
@@ -43,6 +45,8 @@ static uint32_t write_digits(struct whole *w, uint32_t at, unsigned tight, uint3
     uint32_t *known = &w->memo[(w->n - at) * w->multiple + rest][tight];
     if (*known != 0)
         return *known - 1;
+    if (graph_spend(w->graph, STEPS_OF_NODE) != 0)
+        return PC_DEAD;
     uint32_t ways = PC_DEAD;
     char from = tight & 1 ? w->lo[at] : '0', to = tight & 2 ? w->hi[at] : '9';
     for (char digit = from; digit <= to;) {
@@ -72,6 +76,8 @@ static int write_whole(struct graph *graph, const int64_t range[2], uint32_t mul
     *pc_out = PC_DEAD;
     if (lo > hi)
         return 0;
+    if (graph_spend(graph, STEPS_OF_WHOLE + multiple * (DIGITS + 1)) != 0)
+        return E_LIMIT;
     if (lo == 0)
         ways = graph_byte(graph, '0', '0', next);
     struct whole w = {.graph = graph, .multiple = multiple, .next = next};
@@ -228,6 +234,8 @@ static int write_decimal(struct graph *graph, const struct number_bounds *b, uin
         *pc_out = PC_DEAD;
         return 0;
     }
+    if (graph_spend(graph, STEPS_OF_DECIMAL) != 0)
+        return E_LIMIT;
     if (!spell(lo > 0 ? lo : 0, up.lo) || !spell(hi > 0 ? hi : 0, up.hi) ||
         !spell(hi < 0 ? -hi : 0, down.lo) || !spell(lo < 0 ? -lo : 0, down.hi))
         return E_UNSUPPORTED;

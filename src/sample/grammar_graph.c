@@ -50,7 +50,7 @@ static uint32_t fail(struct graph *graph, int code)
 
 int graph_init(struct graph *graph)
 {
-    *graph = (struct graph){0};
+    *graph = (struct graph){.steps = GRAMMAR_MAX_STEPS};
     for (uint32_t i = 0; i < STR_N_PLACES; i++)
         graph_node(graph, (struct node){.kind = NODE_STR});
     graph_node(graph, (struct node){.kind = NODE_RET});
@@ -75,9 +75,20 @@ void graph_fini(struct graph *graph)
     *graph = (struct graph){0};
 }
 
+int graph_spend(struct graph *graph, uint64_t steps)
+{
+    if (steps < graph->steps) {
+        graph->steps -= steps;
+        return 0;
+    }
+    graph->steps = 0;
+    fail(graph, E_LIMIT);
+    return E_LIMIT;
+}
+
 uint32_t graph_node(struct graph *graph, struct node node)
 {
-    if (graph->n_nodes >= GRAPH_MAX_NODES)
+    if (graph->n_nodes >= GRAPH_MAX_NODES || graph_spend(graph, STEPS_OF_NODE) != 0)
         return fail(graph, E_LIMIT);
     if (graph->is_full || !graph_grow(&graph->nodes, &graph->cap_nodes, graph->n_nodes + 1, sizeof(node)))
         return fail(graph, E_NOMEM);
@@ -96,7 +107,7 @@ uint32_t graph_rule_of(struct graph *graph, uint32_t pc)
 
 uint32_t graph_rule(struct graph *graph)
 {
-    if (graph->n_rules >= GRAPH_MAX_RULES)
+    if (graph->n_rules >= GRAPH_MAX_RULES || graph_spend(graph, STEPS_OF_NODE) != 0)
         return fail(graph, E_LIMIT), RULE_STR;
     if (graph->is_full || !graph_grow(&graph->rules, &graph->cap_rules, graph->n_rules + 1, sizeof(uint32_t)))
         return fail(graph, E_NOMEM), RULE_STR;
@@ -276,7 +287,10 @@ int graph_status(const struct graph *graph, struct fault *fault)
 {
     if (!graph->is_full)
         return 0;
-    return fault_set(fault, graph->code, graph->code == E_LIMIT ? "grammar too large" : "out of memory");
+    return fault_set(fault, graph->code,
+                     graph->code != E_LIMIT ? "out of memory"
+                     : graph->steps == 0    ? "too much work for one request"
+                                            : "grammar too large");
 }
 
 static uint32_t sum(uint64_t a, uint64_t b)
@@ -490,35 +504,41 @@ static int look_from(const struct graph *graph, uint32_t pc, uint8_t *marks, uin
     }
 }
 
-static int look_for_circles(const struct graph *graph)
+static int look_for_circles(const struct graph *graph, uint32_t *pc_out)
 {
     uint8_t *marks = calloc(graph->n_nodes, 1);
     uint32_t *way = malloc(graph->n_nodes * sizeof(*way));
     int rc = marks == NULL || way == NULL ? E_NOMEM : 0;
 
-    for (uint32_t pc = 0; pc < graph->n_nodes && rc == 0; pc++)
+    for (uint32_t pc = 0; pc < graph->n_nodes && rc == 0; pc++) {
+        *pc_out = pc;
         if (marks[pc] == UNSEEN)
             rc = look_from(graph, pc, marks, way);
+    }
     free(marks);
     free(way);
     return rc;
 }
 
-int graph_finish(struct graph *graph, struct fault *fault)
+int graph_finish(struct graph *graph, struct fault *fault, uint32_t *pc_out)
 {
     int rc = graph_status(graph, fault);
+
+    *pc_out = 0;
 
     if (rc != 0)
         return rc;
     rc = find_distances(graph);
     if (rc != 0)
         return fault_set(fault, rc, "out of memory");
-    if (graph->dist[graph->rules[graph->start]] >= GRAPH_FAR)
-        return fault_set(fault, E_FORMAT, "nothing can ever satisfy this, or only what is too long");
-    for (uint32_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].kind == NODE_LOOP && graph->dist[graph->rules[graph->nodes[i].a]] == 0)
+    *pc_out = graph->rules[graph->start];
+    if (graph->dist[*pc_out] >= GRAPH_FAR)
+        return fault_set(fault, E_FORMAT, GRAPH_NO_END);
+    for (*pc_out = 0; *pc_out < graph->n_nodes; ++*pc_out)
+        if (graph->nodes[*pc_out].kind == NODE_LOOP &&
+            graph->dist[graph->rules[graph->nodes[*pc_out].a]] == 0)
             return fault_set(fault, E_UNSUPPORTED, "a repetition of something that may be empty");
-    rc = look_for_circles(graph);
+    rc = look_for_circles(graph, pc_out);
     if (rc == E_UNSUPPORTED)
         return fault_set(fault, rc, "something refers to itself with nothing before it");
     return rc == 0 ? 0 : fault_set(fault, rc, "out of memory");

@@ -25,6 +25,14 @@
 #define GRAPH_FAR            (1u << 28) /* a distance: not to be reached */
 #define GRAPH_UNBOUNDED      UINT32_MAX
 
+/* Work is counted in steps of about the same time, some nanoseconds each, so that no text takes longer to
+ * compile than so many: each function charges what it does before it does it, by graph_spend().  What a thing
+ * costs: */
+#define STEPS_OF_NODE   18u /* a node of the graph, with its part of graph_finish() */
+#define STEPS_OF_READ   60u /* a JSON value that is read from its text */
+#define STEPS_OF_VALUE  24u /* one that is copied, or found by its name */
+#define STEPS_PER_BYTES 8u  /* one step for so many bytes that are copied, hashed or compared */
+
 enum node_kind {
     NODE_STR,   /* inside a JSON string, at place pc of grammar_string.c's automaton; need and room count */
     NODE_RET,   /* the rule is done */
@@ -71,6 +79,7 @@ struct graph {
     struct free_text *frees;
     uint32_t n_frees;
     uint32_t start; /* rule */
+    uint64_t steps; /* of the work that is allowed, those left */
     bool is_full;   /* no memory, or over a limit: see fault */
     int code;
 };
@@ -79,6 +88,8 @@ struct graph {
 bool graph_grow(void *array, uint32_t *cap, uint32_t n, size_t size);
 int graph_by_bytes(const void *left, const void *right); /* struct bytes, for qsort */
 int graph_init(struct graph *graph);
+/* E_LIMIT: they are used up, and the graph is full. */
+int graph_spend(struct graph *graph, uint64_t steps);
 void graph_fini(struct graph *graph);
 /* These give a pc; PC_DEAD after a failure, which graph_status() tells at the end. */
 uint32_t graph_node(struct graph *graph, struct node node);
@@ -94,9 +105,10 @@ uint32_t graph_rule(struct graph *graph);                 /* a new one */
 uint32_t graph_rule_of(struct graph *graph, uint32_t pc); /* a new one that begins there */
 int graph_free(struct graph *graph, const struct bytes *marks, size_t n, uint32_t max_tokens,
                uint32_t *index_out);
+#define GRAPH_NO_END "nothing can ever satisfy this, or only what is too long"
 int graph_status(const struct graph *graph, struct fault *fault);
 /* Distances; refuses what has no end, what calls itself before it reads, and repetitions of nothing. */
-int graph_finish(struct graph *graph, struct fault *fault);
+int graph_finish(struct graph *graph, struct fault *fault, uint32_t *pc_out); /* a node that it refuses for */
 
 /* ---- inside a JSON string (grammar_string.c) ---- */
 
@@ -114,11 +126,24 @@ struct shape_ctx { /* one compilation */
     struct graph *graph;
     struct fault *fault;
     const struct tokenizer *tokenizer; /* NULL: marks are text */
+    const char *path;                  /* of the schema being compiled; NULL: "$" */
+    json_t *known;                     /* object: what was compiled before, and its rule */
 };
 
 /* grammar_shape.c: fills graph->start.  E_FORMAT, E_UNSUPPORTED, E_LIMIT, E_NOMEM. */
 int shape_compile(struct shape_ctx *ctx, struct bytes text);
-int shape_load(struct bytes text, struct fault *fault, json_t **out); /* bounded JSON */
+/* Bounded JSON, whose reading the graph pays for. */
+int shape_load(struct graph *graph, struct bytes text, struct fault *fault, json_t **out);
+/* A rule for a schema, made once for equal ones; closed: see grammar.h. */
+int shape_schema(struct shape_ctx *ctx, json_t *schema, bool is_closed, uint32_t *rule_out);
+/* grammar_known.c: was the same compiled before, as kind, and what came of it?  Otherwise key is what to keep
+ * it under. */
+struct known_key {
+    char name[40];
+    json_t *json; /* borrowed */
+};
+bool known_find(struct shape_ctx *ctx, const char *kind, json_t *json, struct known_key *key, uint32_t *out);
+int known_keep(struct shape_ctx *ctx, const struct known_key *key, uint32_t number);
 /* grammar_shape_tagged.c: {"tagged": {a string's schema}, "until": TEXT, "inner": BOOL, "not": PATTERN}, then
  * next. */
 int shape_compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out);

@@ -6,7 +6,7 @@
  *     start --> (any)* --> pattern --> (any)* --> match        found anywhere, unless ^ and $ say otherwise
  *
  * Each part becomes nodes from its own start to its own end, and parts are chained by letting an end go on to
- * the next start.  {n,m} repeats a part by reading its text again, which the number of nodes bounds.  ^ and $
+ * the next start.  {n,m} repeats a part by copying its nodes, whose number is bounded.  ^ and $
  * are nodes that let through at one place only, so they may stand anywhere.
  *
  * What is not regular (look-around, back-references) or not known (word boundaries, \p classes, flags) is
@@ -473,9 +473,27 @@ static struct part repeated(struct regex *r, struct part part)
     return (struct part){fork, end.to};
 }
 
+/* The nodes begin .. end once more.  They lead to each other, and out of their part's end only, which is
+ * connected anew for each copy.  They share their sets. */
+static struct part copied(struct regex *r, struct part part, uint32_t begin, uint32_t end)
+{
+    uint32_t shift = r->nfa->n_nodes - begin;
+
+    for (uint32_t i = begin; i < end && r->rc == 0; i++) {
+        struct nfa_node made = r->nfa->nodes[i];
+
+        if (made.next >= begin && made.next < end)
+            made.next += shift;
+        if (made.other >= begin && made.other < end)
+            made.other += shift;
+        node(r, made);
+    }
+    return (struct part){part.from + shift, part.to + shift};
+}
+
 static struct part read_piece(struct regex *r)
 {
-    size_t from = r->at;
+    uint32_t begin = r->nfa->n_nodes;
     struct bounds times;
     struct part part = read_atom(r);
 
@@ -483,16 +501,14 @@ static struct part read_piece(struct regex *r)
         return part;
     if (!read_quantifier(r, &times))
         return part;
-    size_t after = r->at;
-    struct part whole = empty(r);
     uint32_t n = times.max == GRAPH_UNBOUNDED ? times.min + 1 : times.max;
     if (n > AUTO_MAX_NODES / 2)
         fail(r, E_LIMIT, "repeated too often");
+    uint32_t end = r->nfa->n_nodes;
+    struct part first = part, whole = empty(r);
     for (uint32_t i = 0; i < n && r->rc == 0; i++) {
-        if (i > 0) {
-            r->at = from;
-            part = read_atom(r);
-        }
+        if (i > 0)
+            part = copied(r, first, begin, end);
         if (times.max == GRAPH_UNBOUNDED && i == times.min)
             part = repeated(r, part);
         else if (i >= times.min)
@@ -500,7 +516,6 @@ static struct part read_piece(struct regex *r)
         connect(r, whole.to, part.from);
         whole.to = part.to;
     }
-    r->at = after;
     return whole;
 }
 

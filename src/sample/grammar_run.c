@@ -21,38 +21,18 @@
 #define KEPT_CONFIGS_MAX (4u << 20) /* 64 MiB */
 #define KEPT_FRAMES_MAX  (2u << 20)
 
-int grammar_check_schema(struct bytes schema, struct fault *fault)
-{
-    struct graph graph;
-    json_t *json = NULL;
-    int rc = graph_init(&graph);
-
-    if (rc != 0) {
-        graph_fini(&graph);
-        return fault_set(fault, rc, "out of memory");
-    }
-    struct shape_ctx ctx = {.graph = &graph, .fault = fault};
-    rc = shape_load(schema, fault, &json);
-    if (rc == 0)
-        rc = schema_compile(&ctx, json, &graph.start);
-    if (rc == 0)
-        rc = graph_finish(&graph, fault);
-    json_decref(json);
-    graph_fini(&graph);
-    return rc;
-}
-
 static int compile(struct grammar *grammar, struct bytes text, struct fault *fault)
 {
     const struct grammar_vocab *vocab = grammar->vocab;
     struct shape_ctx ctx = {.graph = &grammar->graph, .fault = fault, .tokenizer = vocab->tokenizer};
+    uint32_t pc;
     int rc = graph_init(&grammar->graph);
 
     if (rc != 0)
         return fault_set(fault, rc, "out of memory");
     rc = shape_compile(&ctx, text);
     if (rc == 0)
-        rc = graph_finish(&grammar->graph, fault);
+        rc = graph_finish(&grammar->graph, fault, &pc);
     if (rc != 0)
         return rc;
     grammar->scratch = calloc(vocab->n_words + 1, sizeof(uint64_t));

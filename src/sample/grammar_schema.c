@@ -35,8 +35,80 @@ int schema_fault(struct schema *s, int code, const char *keyword, const char *fo
 
 int schema_spend(struct schema *s, uint64_t steps)
 {
-    s->budget -= steps < s->budget ? steps : s->budget;
-    return s->budget > 0 ? 0 : schema_fault(s, E_LIMIT, NULL, "too much to merge");
+    if (graph_spend(s->graph, steps) == 0)
+        return 0;
+    return schema_fault(s, E_LIMIT, NULL, "too much to merge and to look through for one request");
+}
+
+static uint64_t steps_of_name(const char *name)
+{
+    return STEPS_OF_VALUE + strlen(name) / STEPS_PER_BYTES;
+}
+
+int schema_copy(struct schema *s, json_t *value, json_t **out)
+{
+    uint64_t steps = STEPS_OF_VALUE * (1 + (uint64_t)json_array_size(value));
+    const char *name;
+    json_t *member;
+
+    json_object_foreach(value, name, member) steps += steps_of_name(name);
+    int rc = schema_spend(s, steps);
+    if (rc == 0) {
+        *out = json_copy(value);
+        rc = schema_keep(s, *out);
+    }
+    return rc;
+}
+
+/* Depth was bounded when the text was read. */
+static uint64_t weight(const json_t *value)
+{
+    uint64_t steps = STEPS_OF_VALUE + json_string_length(value) / STEPS_PER_BYTES;
+    const char *name;
+    json_t *member;
+    size_t i;
+
+    json_array_foreach(value, i, member) steps += weight(member);
+    json_object_foreach((json_t *)value, name, member) steps += steps_of_name(name) + weight(member);
+    return steps;
+}
+
+int schema_weigh(struct schema *s, const json_t *value)
+{
+    return schema_spend(s, weight(value));
+}
+
+bool schema_equal(struct schema *s, json_t *left, json_t *right)
+{
+    bool is_alike = json_typeof(left) == json_typeof(right);
+
+    if (schema_spend(s, STEPS_OF_VALUE) != 0 || left == right)
+        return true;
+    if (!is_alike || (json_is_string(left) && json_string_length(left) != json_string_length(right)))
+        return false;
+    if ((json_is_string(left) || json_is_array(left) || json_is_object(left)) && schema_weigh(s, left) != 0)
+        return true;
+    return json_equal(left, right) != 0;
+}
+
+int schema_names(struct schema *s, json_t *list, json_t **set_out)
+{
+    json_t *set = json_object(), *item;
+    size_t i;
+    int rc = schema_keep(s, set);
+
+    json_array_foreach(list, i, item)
+    {
+        if (rc == 0)
+            rc = schema_spend(s, STEPS_OF_VALUE + json_string_length(item) / STEPS_PER_BYTES);
+        if (rc == 0 && json_is_string(item) &&
+            json_object_set(set, json_string_value(item), json_true()) != 0)
+            rc = E_NOMEM;
+        if (rc != 0)
+            break;
+    }
+    *set_out = set;
+    return rc;
 }
 
 int schema_keep(struct schema *s, json_t *made)
@@ -45,7 +117,7 @@ int schema_keep(struct schema *s, json_t *made)
         return E_NOMEM;
     if (++s->n_made > SCHEMA_MAX_WORK)
         return schema_fault(s, E_LIMIT, NULL, "too much to merge");
-    return schema_spend(s, COPY_STEPS * (uint64_t)(json_object_size(made) + json_array_size(made)));
+    return schema_spend(s, STEPS_OF_VALUE * (1 + (uint64_t)(json_object_size(made) + json_array_size(made))));
 }
 
 static int wait_for(struct schema *s, json_t *schema, uint32_t rule, char *path, uint32_t depth)
@@ -77,6 +149,10 @@ static int rule_at(struct schema *s, json_t *schema, char *path, uint32_t depth,
     }
     if (path == NULL)
         return E_NOMEM;
+    if (schema_spend(s, STEPS_OF_VALUE + strlen(path) / STEPS_PER_BYTES) != 0) {
+        free(path);
+        return E_LIMIT;
+    }
     if (depth > SCHEMA_MAX_NESTING || strlen(path) > SCHEMA_MAX_PATH) {
         free(path);
         return schema_fault(s, E_LIMIT, NULL, "nested deeper than %u", SCHEMA_MAX_NESTING);
@@ -111,7 +187,9 @@ static json_t *step_into(json_t *at, const char *step, size_t len_bytes)
     char name[512];
     size_t n = 0;
 
-    for (size_t i = 0; i < len_bytes && n + 1 < sizeof(name); i++) {
+    if (len_bytes >= sizeof(name))
+        return NULL;
+    for (size_t i = 0; i < len_bytes; i++) {
         uint8_t byte;
         name[n++] = step[i];
         if (step[i] == '~' && i + 1 < len_bytes)
@@ -138,6 +216,8 @@ static int follow(struct schema *s, json_t *schema, json_t **out)
 
     if (text == NULL || strlen(text) != json_string_length(ref))
         return schema_fault(s, E_FORMAT, "$ref", "must be a text");
+    if (schema_spend(s, STEPS_OF_VALUE * (1 + (uint64_t)strlen(text) / STEPS_PER_BYTES)) != 0)
+        return E_LIMIT;
     if (text[0] != '#' || (text[1] != '\0' && text[1] != '/'))
         return schema_fault(s, E_UNSUPPORTED, "$ref", "'%.60s' is not within this schema (#/...)", text);
     for (text++; *text == '/' && at != NULL;) {
@@ -164,10 +244,14 @@ bool schema_asserts(json_t *schema)
 int schema_deref(struct schema *s, json_t *schema, json_t **out)
 {
     for (uint32_t n = 0; json_object_get(schema, "$ref") != NULL; n++) {
-        json_t *rest = json_copy(schema);
-        bool is_alone = rest != NULL && json_object_del(rest, "$ref") == 0 && !schema_asserts(rest);
+        bool is_alone = true;
+        const char *keyword;
+        json_t *value;
 
-        json_decref(rest);
+        if (schema_spend(s, STEPS_OF_VALUE * (uint64_t)json_object_size(schema)) != 0)
+            return E_LIMIT;
+        json_object_foreach(schema, keyword, value) is_alone &=
+            strcmp(keyword, "$ref") == 0 || !schema_is_assertion(keyword);
         if (!is_alone)
             break;
         if (n > SCHEMA_MAX_NESTING)
@@ -183,9 +267,9 @@ int schema_deref(struct schema *s, json_t *schema, json_t **out)
 /* schema has a $ref: a call when nothing stands beside it, else both merged. */
 static int value_of_ref(struct schema *s, json_t *schema, uint32_t *pc_out)
 {
-    json_t *target, *rest = json_copy(schema), *merged;
+    json_t *target, *rest, *merged;
     uint32_t rule;
-    int rc = schema_keep(s, rest);
+    int rc = schema_copy(s, schema, &rest);
 
     if (rc == 0)
         rc = follow(s, schema, &target);
@@ -194,11 +278,13 @@ static int value_of_ref(struct schema *s, json_t *schema, uint32_t *pc_out)
     json_object_del(rest, "$ref");
     if (schema_asserts(rest)) {
         rc = schema_merge(s, rest, target, &merged);
+        if (rc == 0 && ++s->depth > SCHEMA_MAX_NESTING) /* that is a schema within this one, as it were */
+            return schema_fault(s, E_LIMIT, "$ref", "nested deeper than %u", SCHEMA_MAX_NESTING);
         return rc != 0 ? rc : schema_value(s, merged, pc_out);
     }
     struct buf path = {0};
     const char *text = json_string_value(json_object_get(schema, "$ref"));
-    buf_append_byte(&path, '$');
+    buf_append_str(&path, s->root_path);
     for (size_t i = 1; text[i] != '\0'; i++)
         buf_append_byte(&path, text[i] == '/' ? '.' : (uint8_t)text[i]);
     rc = rule_at(s, target, buf_take_str(&path), 1, &rule);
@@ -210,9 +296,9 @@ static int value_of_ref(struct schema *s, json_t *schema, uint32_t *pc_out)
 
 static int value_of_branches(struct schema *s, json_t *schema, const char *keyword, uint32_t *pc_out)
 {
-    json_t *branches = json_object_get(schema, keyword), *rest = json_copy(schema), *branch;
+    json_t *branches = json_object_get(schema, keyword), *rest, *branch;
     uint32_t ways = PC_DEAD, rule;
-    int rc = schema_keep(s, rest);
+    int rc = schema_copy(s, schema, &rest);
 
     if (rc != 0)
         return rc;
@@ -335,13 +421,13 @@ int schema_compile(struct shape_ctx *ctx, json_t *schema, uint32_t *rule_out)
 {
     struct schema s = {.graph = ctx->graph,
                        .fault = ctx->fault,
+                       .root_path = ctx->path != NULL ? ctx->path : "$",
                        .root = schema,
                        .made = json_array(),
-                       .texts = json_object(),
-                       .budget = SCHEMA_MAX_STEPS};
-    int rc = s.made == NULL || s.texts == NULL ? E_NOMEM : hashmap_new(sizeof(json_t *), &s.rules);
+                       .known = ctx->known};
+    int rc = s.made == NULL ? E_NOMEM : hashmap_new(sizeof(json_t *), &s.rules);
 
-    buf_append_str(&s.path, "$");
+    buf_append_str(&s.path, s.root_path);
     if (rc == 0)
         rc = schema_rule(&s, schema, NULL, rule_out);
     if (rc == 0)
@@ -353,7 +439,6 @@ int schema_compile(struct shape_ctx *ctx, json_t *schema, uint32_t *rule_out)
     free(s.waiting);
     hashmap_free(s.rules);
     json_decref(s.made);
-    json_decref(s.texts);
     buf_fini(&s.path);
     return rc;
 }

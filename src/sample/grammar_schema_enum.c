@@ -103,9 +103,14 @@ int schema_enum(struct schema *s, json_t *schema, uint32_t *pc_out)
         return E_NOMEM;
     for (i = 0; i < (values == NULL ? 1 : json_array_size(values)); i++) {
         value = values == NULL ? one : json_array_get(values, i);
-        if ((kind_of(value) & kinds) == 0 || (values != NULL && one != NULL && !json_equal(value, one)))
+        rc = schema_spend(s, STEPS_OF_VALUE);
+        if (rc != 0)
+            break;
+        if ((kind_of(value) & kinds) == 0 || (values != NULL && one != NULL && !schema_equal(s, value, one)))
             continue;
-        rc = is_allowed(s, schema, value);
+        rc = schema_weigh(s, value);
+        if (rc == 0)
+            rc = is_allowed(s, schema, value);
         if (rc < 0)
             break;
         if (rc == 0)

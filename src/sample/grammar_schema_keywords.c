@@ -69,7 +69,7 @@ static const struct keyword {
 static const struct keyword *find(const char *name)
 {
     for (size_t i = 0; i < sizeof(keywords) / sizeof(keywords[0]); i++)
-        if (strcmp(keywords[i].name, name) == 0)
+        if (keywords[i].name[0] == name[0] && strcmp(keywords[i].name, name) == 0)
             return &keywords[i];
     return NULL;
 }
@@ -103,6 +103,8 @@ static unsigned kinds_of_type(json_t *type)
 
     if (json_is_string(type))
         return kinds_of_name(json_string_value(type));
+    if (json_array_size(type) > SCHEMA_MAX_TYPES) /* there are seven */
+        return 0;
     json_array_foreach(type, i, item)
     {
         unsigned kind = kinds_of_name(json_string_value(item));
@@ -139,6 +141,8 @@ int schema_check_keywords(struct schema *s, json_t *schema)
     json_t *type = json_object_get(schema, "type"), *value;
     const char *name;
 
+    if (schema_spend(s, STEPS_OF_VALUE * (1 + (uint64_t)json_object_size(schema))) != 0)
+        return E_LIMIT;
     if (type != NULL && kinds_of_type(type) == 0)
         return schema_fault(s, E_FORMAT, "type", "must be the name of a type, or a list of them");
     unsigned kinds = schema_kinds(schema);

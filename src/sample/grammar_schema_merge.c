@@ -13,8 +13,7 @@
 
 #include <string.h>
 
-#define COMPARE_STEPS 20u /* what comparing two values takes from the budget */
-#define ONE_OF_MAX    200u
+#define ONE_OF_MAX 200u
 
 /* Both, later. */
 static json_t *both(json_t *left, json_t *right)
@@ -35,6 +34,17 @@ static json_t *others_of(json_t *schema)
     return others == NULL ? json_true() : others;
 }
 
+/* What finding and copying each member takes. */
+static int spend_names(struct schema *s, json_t *object)
+{
+    uint64_t steps = 0;
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(object, name, value) steps += 2 * STEPS_OF_VALUE + 2 * strlen(name) / STEPS_PER_BYTES;
+    return schema_spend(s, steps);
+}
+
 /* Properties of both; one that only one side names must be what the other side allows undeclared ones to be.
  */
 static int merge_objects(struct schema *s, json_t *left, json_t *right, json_t *merged)
@@ -45,7 +55,9 @@ static int merge_objects(struct schema *s, json_t *left, json_t *right, json_t *
     int rc = schema_keep(s, all);
 
     if (rc == 0)
-        rc = schema_spend(s, COPY_STEPS * (uint64_t)(json_object_size(mine) + json_object_size(theirs)));
+        rc = spend_names(s, mine);
+    if (rc == 0)
+        rc = spend_names(s, theirs);
     if (rc != 0)
         return rc;
     json_object_foreach(mine, name, value)
@@ -55,7 +67,7 @@ static int merge_objects(struct schema *s, json_t *left, json_t *right, json_t *
     }
     json_object_foreach(theirs, name, value) if (json_object_get(mine, name) == NULL) rc |=
         json_object_set_new(all, name, both(others_of(left), value));
-    if (json_object_size(all) > 0)
+    if (mine != NULL || theirs != NULL)
         rc |= json_object_set(merged, "properties", all);
     if (json_object_get(left, "additionalProperties") != NULL ||
         json_object_get(right, "additionalProperties") != NULL)
@@ -63,22 +75,43 @@ static int merge_objects(struct schema *s, json_t *left, json_t *right, json_t *
     return rc == 0 ? 0 : E_NOMEM;
 }
 
+/* Equal values have one spelling. */
+static int spell_value(struct schema *s, json_t *value, char **out)
+{
+    int rc = schema_weigh(s, value);
+
+    if (rc != 0)
+        return rc;
+    *out = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+    return *out == NULL ? E_NOMEM : 0;
+}
+
 static int merge_lists(struct schema *s, json_t *left, json_t *right, bool is_union, json_t **out)
 {
-    json_t *list = is_union ? json_copy(left) : json_array(), *item, *other;
-    size_t i, j;
+    json_t *list = json_array(), *set = json_object(), *item;
+    char *text = NULL;
+    size_t i;
     int rc = schema_keep(s, list);
 
     if (rc == 0)
-        rc = schema_spend(s, (uint64_t)json_array_size(left) * json_array_size(right));
-    if (rc != 0)
-        return rc;
+        rc = schema_keep(s, set);
+    json_array_foreach(left, i, item)
+    {
+        rc = rc != 0 ? rc : spell_value(s, item, &text);
+        if (rc == 0 && json_object_set_nocheck(set, text, json_true()) != 0)
+            rc = E_NOMEM;
+        if (rc == 0 && is_union && json_array_append(list, item) != 0)
+            rc = E_NOMEM;
+        free(text);
+        text = NULL;
+    }
     json_array_foreach(right, i, item)
     {
-        bool is_in = false;
-        json_array_foreach(left, j, other) is_in |= json_equal(item, other) != 0;
-        if (rc == 0 && is_in != is_union)
-            rc = json_array_append(list, item) == 0 ? 0 : E_NOMEM;
+        rc = rc != 0 ? rc : spell_value(s, item, &text);
+        if (rc == 0 && (json_object_get(set, text) != NULL) != is_union && json_array_append(list, item) != 0)
+            rc = E_NOMEM;
+        free(text);
+        text = NULL;
     }
     *out = list;
     return rc;
@@ -138,8 +171,10 @@ static int merge_keyword(struct schema *s, const char *keyword, json_t *left, js
     int sense = sense_of(keyword);
 
     *out = left;
-    if (json_equal(left, right))
-        return 0;
+    if (schema_equal(s, left, right))
+        return schema_spend(s, 0);
+    if (json_array_size(left) + json_array_size(right) > 2 * SCHEMA_MAX_TYPES && strcmp(keyword, "type") == 0)
+        return schema_fault(s, E_FORMAT, "type", "must be the name of a type, or a list of them");
     if (strcmp(keyword, "type") == 0)
         return merge_types(s, left, right, out);
     if (strcmp(keyword, "required") == 0)
@@ -197,8 +232,10 @@ int schema_merge(struct schema *s, json_t *left, json_t *right, json_t **out)
     }
     if (!json_is_object(left) || !json_is_object(right))
         return schema_fault(s, E_FORMAT, NULL, "a schema is an object, true or false");
-    json_t *merged = json_copy(left);
-    int rc = schema_keep(s, merged);
+    json_t *merged;
+    int rc = schema_copy(s, left, &merged);
+    if (rc == 0)
+        rc = spend_names(s, right);
     if (rc == 0)
         rc = merge_branches(s, merged, right);
     if (rc == 0 &&
@@ -228,9 +265,9 @@ int schema_merge(struct schema *s, json_t *left, json_t *right, json_t **out)
 
 int schema_all_of(struct schema *s, json_t *schema, json_t **out)
 {
-    json_t *all = json_object_get(schema, "allOf"), *merged = json_copy(schema), *part;
+    json_t *all = json_object_get(schema, "allOf"), *merged, *part;
     size_t i;
-    int rc = schema_keep(s, merged);
+    int rc = schema_copy(s, schema, &merged);
 
     if (rc != 0)
         return rc;
@@ -277,24 +314,21 @@ static bool share_a_value(struct schema *s, json_t *left, json_t *right)
 
     for (size_t i = 0; (mine = value_at(left, i)) != NULL; i++)
         for (size_t j = 0; (theirs = value_at(right, j)) != NULL; j++) {
-            s->budget -= s->budget > COMPARE_STEPS ? COMPARE_STEPS : s->budget;
-            if (s->budget == 0 || json_equal(mine, theirs) ||
-                (json_is_number(mine) && json_is_number(theirs) &&
-                 json_number_value(mine) == json_number_value(theirs)))
+            if (schema_equal(s, mine, theirs) || (json_is_number(mine) && json_is_number(theirs) &&
+                                                  json_number_value(mine) == json_number_value(theirs)))
                 return true;
         }
     return false;
 }
 
-static bool requires(json_t *schema, const char *name)
-{
-    json_t *item;
-    size_t i;
+struct branch {
+    json_t *schema;   /* where its $ref leads */
+    json_t *required; /* object of these names */
+};
 
-    json_array_foreach(json_object_get(schema, "required"), i,
-                       item) if (json_is_string(item) &&
-                                 strcmp(json_string_value(item), name) == 0) return true;
-    return false;
+static bool requires(const struct branch *branch, const char *name)
+{
+    return json_object_get(branch->required, name) != NULL;
 }
 
 /* Kinds that its const or enum leaves, else its types. */
@@ -318,53 +352,79 @@ static unsigned kinds_left(json_t *schema)
 }
 
 /* Is there a test that no value passes for both? */
-static bool exclude_each_other(struct schema *s, json_t *left, json_t *right)
+/* By their kinds or their values. */
+static bool are_apart(struct schema *s, json_t *left, json_t *right)
 {
-    json_t *mine = json_object_get(left, "properties"), *theirs = json_object_get(right, "properties"),
-           *value;
+    uint64_t n_values = (uint64_t)json_array_size(json_object_get(left, "enum")) +
+                        json_array_size(json_object_get(right, "enum"));
+
+    if (schema_spend(s, STEPS_OF_VALUE + n_values) != 0)
+        return false;
+    return (kinds_left(left) & kinds_left(right)) == 0 ||
+           (has_values(left) && has_values(right) && !share_a_value(s, left, right));
+}
+
+/* Does left require what right rules out? */
+static bool is_ruled_out(struct schema *s, const struct branch *left, const struct branch *right)
+{
+    json_t *mine = json_object_get(left->schema, "properties"),
+           *theirs = json_object_get(right->schema, "properties"), *value;
     const char *name;
 
-    if ((kinds_left(left) & kinds_left(right)) == 0)
+    if (!json_is_false(others_of(right->schema)))
+        return false;
+    json_object_foreach(mine, name, value)
+    {
+        if (schema_spend(s, STEPS_OF_VALUE + strlen(name) / STEPS_PER_BYTES) != 0)
+            return false;
+        if (requires(left, name) && json_object_get(theirs, name) == NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Is there a test that no value passes for both? */
+static bool exclude_each_other(struct schema *s, const struct branch *left, const struct branch *right)
+{
+    json_t *mine = json_object_get(left->schema, "properties"),
+           *theirs = json_object_get(right->schema, "properties"), *value;
+    const char *name;
+
+    if (are_apart(s, left->schema, right->schema))
         return true;
-    if (has_values(left) && has_values(right) && !share_a_value(s, left, right))
-        return true;
-    if (kinds_left(left) != 1u << KIND_OBJECT || kinds_left(right) != 1u << KIND_OBJECT)
+    if (kinds_left(left->schema) != 1u << KIND_OBJECT || kinds_left(right->schema) != 1u << KIND_OBJECT)
         return false;
     json_object_foreach(mine, name, value)
     { /* a property that both have and that tells */
         json_t *other = json_object_get(theirs, name);
+        if (schema_spend(s, STEPS_OF_VALUE + strlen(name) / STEPS_PER_BYTES) != 0)
+            return false;
         if (other == NULL || !requires(left, name) || !requires(right, name) ||
             schema_deref(s, value, &value) != 0 || schema_deref(s, other, &other) != 0)
             continue;
-        if ((kinds_left(value) & kinds_left(other)) == 0 ||
-            (has_values(value) && has_values(other) && !share_a_value(s, value, other)))
+        if (are_apart(s, value, other))
             return true;
     }
-    /* one requires what the other rules out */
-    json_object_foreach(mine, name, value) if (requires(left, name) &&
-                                               json_object_get(theirs, name) == NULL &&
-                                               json_is_false(others_of(right))) return true;
-    json_object_foreach(theirs, name, value) if (requires(right, name) &&
-                                                 json_object_get(mine, name) == NULL &&
-                                                 json_is_false(others_of(left))) return true;
-    return false;
+    return is_ruled_out(s, left, right) || is_ruled_out(s, right, left);
 }
 
 int schema_one_of(struct schema *s, json_t *branches)
 {
-    json_t *left, *right;
+    struct branch list[ONE_OF_MAX];
+    json_t *branch;
     size_t i, j;
 
     if (json_array_size(branches) > ONE_OF_MAX)
         return schema_fault(s, E_LIMIT, "oneOf", "more than %u branches", ONE_OF_MAX);
-    json_array_foreach(branches, i, left)
+    json_array_foreach(branches, i, branch)
     {
-        int rc = schema_deref(s, left, &left);
+        int rc = schema_deref(s, branch, &list[i].schema);
+        if (rc == 0)
+            rc = schema_names(s, json_object_get(list[i].schema, "required"), &list[i].required);
         for (j = 0; j < i && rc == 0; j++) {
-            rc = schema_deref(s, json_array_get(branches, j), &right);
-            if (rc != 0 || exclude_each_other(s, left, right))
+            if (exclude_each_other(s, &list[i], &list[j]))
                 continue;
-            if (s->budget == 0)
+            if (s->graph->steps == 0)
                 return schema_fault(s, E_LIMIT, "oneOf", "too much to compare");
             return schema_fault(
                 s, E_UNSUPPORTED, "oneOf",

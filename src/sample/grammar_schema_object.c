@@ -10,8 +10,8 @@
  * that are not theirs.  White space is what models write, but bounded: a blank, or a line break with an
  * indent, never blanks for ever.
  *
- * An object that declares properties and says nothing about others gets no others: allowed is not wanted, and
- * all that comes out satisfies the schema.
+ * An object that declares properties, be it none, and says nothing about others gets no others: allowed is
+ * not wanted, and all that comes out satisfies the schema.
  */
 #include "sample/grammar_schema_priv.h"
 
@@ -168,20 +168,11 @@ static int other_property(struct schema *s, json_t *properties, uint32_t value_r
 
 struct object { /* while it is written, from its end */
     json_t *properties, *required;
+    json_t *names;  /* object: those required */
     json_t *others; /* schema of undeclared properties; NULL: none are allowed */
     uint32_t first, rest;
     struct bounds n_others;
 };
-
-static bool is_required(const json_t *required, const char *name)
-{
-    size_t i;
-    json_t *item;
-
-    json_array_foreach(required, i, item) if (json_is_string(item) &&
-                                              strcmp(json_string_value(item), name) == 0) return true;
-    return false;
-}
 
 /* Required names that are not declared become properties of what undeclared ones may be. */
 static int declare_required(struct schema *s, struct object *object)
@@ -196,12 +187,17 @@ static int declare_required(struct schema *s, struct object *object)
         if (json_object_get(object->properties, json_string_value(item)) != NULL)
             continue;
         if (all == NULL) {
-            all = object->properties == NULL ? json_object() : json_copy(object->properties);
-            int rc = schema_keep(s, all);
+            int rc = 0;
+            if (object->properties != NULL)
+                rc = schema_copy(s, object->properties, &all);
+            else
+                rc = schema_keep(s, all = json_object());
             if (rc != 0)
                 return rc;
             object->properties = all;
         }
+        if (schema_spend(s, STEPS_OF_VALUE + json_string_length(item) / STEPS_PER_BYTES) != 0)
+            return E_LIMIT;
         json_object_set_new(all, json_string_value(item),
                             object->others == NULL ? json_false() : json_incref(object->others));
     }
@@ -210,7 +206,7 @@ static int declare_required(struct schema *s, struct object *object)
 
 static int count_properties(struct schema *s, json_t *schema, struct object *object)
 {
-    size_t n_required = json_array_size(object->required), n = json_object_size(object->properties);
+    size_t n_required = json_object_size(object->names), n = json_object_size(object->properties);
     uint32_t min, max;
     int rc = schema_count(s, schema, "minProperties", 0, &min);
 
@@ -242,7 +238,7 @@ static int write_properties(struct schema *s, struct object *object)
     for (i = n; i > 0 && rc == 0; i--) {
         struct buf text = {0};
         uint32_t rule, pc;
-        bool is_optional = !is_required(object->required, names[i - 1]);
+        bool is_optional = json_object_get(object->names, names[i - 1]) == NULL;
 
         buf_append_byte(&text, '"');
         string_spell(&text, bytes_str(names[i - 1]));
@@ -307,7 +303,9 @@ int schema_object(struct schema *s, json_t *schema, uint32_t *pc_out)
     if (json_is_false(object.others))
         object.others = NULL;
     int rc = declare_required(s, &object);
-    if (others == NULL && json_object_size(object.properties) > 0)
+    if (rc == 0)
+        rc = schema_names(s, object.required, &object.names);
+    if (others == NULL && object.properties != NULL)
         object.others = NULL;
     if (rc == 0)
         rc = count_properties(s, schema, &object);

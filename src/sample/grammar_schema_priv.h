@@ -13,8 +13,7 @@
 #define SCHEMA_MAX_WORK     20000u /* schemas made by merging others */
 #define SCHEMA_MAX_PATH     4096u
 #define SCHEMA_MAX_BRANCHES 500u
-#define SCHEMA_MAX_STEPS    6000000u
-#define COPY_STEPS          20u /* what a member of a schema made by merging takes of them */
+#define SCHEMA_MAX_TYPES    32u
 
 struct waiting {
     json_t *schema;
@@ -25,6 +24,7 @@ struct waiting {
 struct schema {
     struct graph *graph;
     struct fault *fault;
+    const char *root_path;
     json_t *root;
     json_t *made; /* array: schemas that were made here, kept until the end */
     uint32_t n_made;
@@ -36,8 +36,7 @@ struct schema {
     uint32_t depth;
     /* rules that many need; 0: not made yet */
     uint32_t blank, any, number, integer;
-    json_t *texts;   /* object: pattern and lengths -> the rule of their strings */
-    uint64_t budget; /* steps left for making automata */
+    json_t *known; /* object: pattern and lengths -> the rule of their strings */
 };
 
 enum json_kind {
@@ -63,8 +62,13 @@ int schema_deref(struct schema *s, json_t *schema,
                  json_t **out); /* borrowed: where its $ref leads, in the end */
 int schema_keep(struct schema *s,
                 json_t *made); /* takes made; E_LIMIT when there are too many, or too large */
-int schema_spend(struct schema *s, uint64_t steps); /* of the budget; E_LIMIT when it is used up */
-bool schema_asserts(json_t *schema);                /* has keywords beyond annotations */
+int schema_spend(struct schema *s, uint64_t steps); /* of the graph's; E_LIMIT when they are used up */
+int schema_copy(struct schema *s, json_t *value, json_t **out);     /* borrowed, shallow */
+int schema_weigh(struct schema *s, const json_t *value);            /* spends what walking through it takes */
+int schema_names(struct schema *s, json_t *list, json_t **set_out); /* borrowed: an object of these texts */
+/* Charged by their sizes; when the steps are used up, all is taken for equal. */
+bool schema_equal(struct schema *s, json_t *left, json_t *right);
+bool schema_asserts(json_t *schema); /* has keywords beyond annotations */
 
 /* ---- grammar_schema_keywords.c ---- */
 int schema_check_keywords(struct schema *s, json_t *schema);

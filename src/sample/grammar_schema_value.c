@@ -116,6 +116,8 @@ int schema_number(struct schema *s, json_t *schema, bool is_integer, uint32_t *p
         return 0;
     }
     rc = digits_write(s->graph, &bounds, PC_RET, &reason, pc_out);
+    if (rc == E_LIMIT)
+        return schema_fault(s, rc, NULL, "too much work for one request");
     if (rc == E_UNSUPPORTED)
         return schema_fault(s, rc,
                             bounds.multiple != 0 ? "multipleOf"
@@ -137,12 +139,14 @@ static int build_texts(struct schema *s, struct bytes pattern, struct bounds cha
     if (rc != 0)
         return rc;
     *reason = "too complex";
-    rc = dfa_build(&nfa, &s->budget, &dfa);
+    rc = dfa_build(&nfa, &s->graph->steps, &dfa);
     nfa_fini(&nfa);
     if (rc != 0)
         return rc;
     *reason = "too long together with minLength or maxLength";
     rc = dfa_write(s->graph, &dfa, chars, PC_RET, pc);
+    if (rc == E_LIMIT && s->graph->steps == 0)
+        *reason = "too complex";
     dfa_fini(&dfa);
     return rc;
 }
@@ -155,19 +159,19 @@ static int patterned(struct schema *s, struct bytes pattern, const char *keyword
     struct buf key = {0};
     uint32_t pc, rule;
 
-    buf_printf(&key, "%u %u ", chars.min, chars.max);
+    buf_printf(&key, "pattern %u %u ", chars.min, chars.max);
     buf_append(&key, pattern.data, pattern.len_bytes);
     char *name = buf_take_str(&key);
     if (name == NULL)
         return E_NOMEM;
     bool is_name = memchr(pattern.data, 0, pattern.len_bytes) == NULL;
-    json_t *known = is_name ? json_object_get(s->texts, name) : NULL;
+    json_t *known = is_name ? json_object_get(s->known, name) : NULL;
     int rc = 0;
     if (known == NULL) {
         rc = build_texts(s, pattern, chars, &reason, &pc);
         if (rc == 0) {
             rule = graph_rule_of(s->graph, pc);
-            rc = is_name ? json_object_set_new_nocheck(s->texts, name, json_integer(rule)) : 0;
+            rc = is_name ? json_object_set_new_nocheck(s->known, name, json_integer(rule)) : 0;
         } else if (rc != E_NOMEM) {
             schema_fault(s, rc, keyword, "%s", reason);
         }

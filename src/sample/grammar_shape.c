@@ -21,7 +21,7 @@
 #define MAX_MARKS  64u
 
 /* Depth and number of values, by brackets and commas outside strings: a cheap upper bound. */
-static int measure(struct bytes text, struct fault *fault)
+static int measure(struct graph *graph, struct bytes text, struct fault *fault)
 {
     size_t depth = 0, n_values = 1;
     bool is_string = false;
@@ -45,17 +45,19 @@ static int measure(struct bytes text, struct fault *fault)
         if (depth > MAX_DEPTH)
             return fault_set(fault, E_LIMIT, "$: nested deeper than %u", MAX_DEPTH);
     }
+    if (graph_spend(graph, STEPS_OF_READ * (uint64_t)n_values + text.len_bytes / 2) != 0)
+        return fault_set(fault, E_LIMIT, "$: too much work for one request");
     return n_values > MAX_VALUES ? fault_set(fault, E_LIMIT, "$: more than %u values", MAX_VALUES) : 0;
 }
 
-int shape_load(struct bytes text, struct fault *fault, json_t **out)
+int shape_load(struct graph *graph, struct bytes text, struct fault *fault, json_t **out)
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
     json_error_t error;
 
     if (text.len_bytes > GRAPH_MAX_TEXT_BYTES)
         return fault_set(fault, E_LIMIT, "$: more than %u bytes", GRAPH_MAX_TEXT_BYTES);
-    int rc = measure(text, fault);
+    int rc = measure(graph, text, fault);
     if (rc != 0)
         return rc;
     json_t *json = json_loadb((const char *)text.data, text.len_bytes, flags, &error);
@@ -65,6 +67,42 @@ int shape_load(struct bytes text, struct fault *fault, json_t **out)
         return fault_set(fault, E_FORMAT, "$: not JSON: %s", error.text);
     *out = json;
     return 0;
+}
+
+/* Arguments are an object; one whose schema says nothing of its properties has none. */
+static int close_object(json_t *schema)
+{
+    static const char *const says[] = {"properties",    "additionalProperties",
+                                       "required",      "patternProperties",
+                                       "minProperties", "maxProperties",
+                                       "$ref",          "allOf",
+                                       "anyOf",         "oneOf",
+                                       "enum",          "const",
+                                       "not",           "if",
+                                       "propertyNames", "unevaluatedProperties"};
+    json_t *type = json_object_get(schema, "type");
+
+    if (!json_is_object(schema) ||
+        (type != NULL && (!json_is_string(type) || strcmp(json_string_value(type), "object") != 0)))
+        return 0;
+    for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
+        if (json_object_get(schema, says[i]) != NULL)
+            return 0;
+    return json_object_set_new(schema, "type", json_string("object")) == 0 &&
+                   json_object_set_new(schema, "properties", json_object()) == 0
+               ? 0
+               : E_NOMEM;
+}
+
+int shape_schema(struct shape_ctx *ctx, json_t *schema, bool is_closed, uint32_t *rule_out)
+{
+    struct known_key key;
+    int rc = is_closed ? close_object(schema) : 0;
+
+    if (rc != 0 || known_find(ctx, "schema", schema, &key, rule_out))
+        return rc;
+    rc = schema_compile(ctx, schema, rule_out);
+    return rc == 0 ? known_keep(ctx, &key, *rule_out) : rc;
 }
 
 static int compile(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out);
@@ -105,6 +143,7 @@ static int compile_free(struct shape_ctx *ctx, json_t *free_text, uint32_t next,
     struct bytes marks[MAX_MARKS];
     size_t n = 0;
     uint32_t index, max_tokens = GRAPH_UNBOUNDED;
+    struct known_key key;
 
     if (!json_is_object(free_text) || (until != NULL && !json_is_array(until)) ||
         json_array_size(until) > MAX_MARKS || (most != NULL && !json_is_integer(most)))
@@ -121,9 +160,13 @@ static int compile_free(struct shape_ctx *ctx, json_t *free_text, uint32_t next,
             return refuse(ctx, "max_tokens out of range");
         max_tokens = (uint32_t)json_integer_value(most);
     }
-    int rc = graph_free(ctx->graph, marks, n, max_tokens, &index);
-    if (rc != 0)
-        return fault_set(ctx->fault, rc, "shape: too much free text, or marks too long");
+    if (!known_find(ctx, "free", free_text, &key, &index)) {
+        int rc = graph_free(ctx->graph, marks, n, max_tokens, &index);
+        if (rc == 0)
+            rc = known_keep(ctx, &key, index);
+        if (rc != 0)
+            return fault_set(ctx->fault, rc, "shape: too much free text, or marks too long");
+    }
     *pc_out = graph_node(ctx->graph, (struct node){.kind = NODE_FREE, .a = index, .next = next});
     return 0;
 }
@@ -196,7 +239,9 @@ static int compile(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t
     if (json_object_get(shape, "rep") != NULL)
         return compile_rep(ctx, shape, next, pc_out);
     if ((part = json_object_get(shape, "json")) != NULL) {
-        int rc = schema_compile(ctx, part, &rule);
+        ctx->path = json_string_value(json_object_get(shape, "path"));
+        int rc = shape_schema(ctx, part, json_is_true(json_object_get(shape, "closed")), &rule);
+        ctx->path = NULL;
         if (rc == 0)
             *pc_out = graph_call(ctx->graph, rule, next);
         return rc;
@@ -210,11 +255,14 @@ int shape_compile(struct shape_ctx *ctx, struct bytes text)
 {
     uint32_t rule = graph_rule(ctx->graph), pc;
     json_t *shape = NULL;
-    int rc = shape_load(text, ctx->fault, &shape);
+    int rc = shape_load(ctx->graph, text, ctx->fault, &shape);
 
+    ctx->known = json_object();
     if (rc == 0)
-        rc = compile(ctx, shape, PC_RET, &pc);
+        rc = ctx->known == NULL ? E_NOMEM : compile(ctx, shape, PC_RET, &pc);
     json_decref(shape);
+    json_decref(ctx->known);
+    ctx->known = NULL;
     if (rc != 0)
         return rc;
     if (!ctx->graph->is_full)

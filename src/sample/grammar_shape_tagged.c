@@ -29,7 +29,9 @@ static struct bytes text_of(const json_t *json)
 
 static int fail(struct shape_ctx *ctx, int code, const char *keyword, const char *reason)
 {
-    return code == E_NOMEM ? code : fault_set(ctx->fault, code, "$.%s: %s", keyword, reason);
+    return code == E_NOMEM ? code
+                           : fault_set(ctx->fault, code, "%s.%s: %s", ctx->path != NULL ? ctx->path : "$",
+                                       keyword, reason);
 }
 
 static int read_length(struct shape_ctx *ctx, json_t *schema, const char *keyword, uint32_t *out)
@@ -104,6 +106,7 @@ static int write_text(struct shape_ctx *ctx, const struct wanted *wanted, const 
     const struct tagged tagged = {.until = wanted->until,
                                   .is_inner = wanted->is_inner,
                                   .banned = banned,
+                                  .budget = &ctx->graph->steps,
                                   .n_counts = 1 + (has_end ? wanted->chars.max : wanted->chars.min)};
     struct dfa between;
     int rc = dfa_tag(text, &tagged, &between);
@@ -117,15 +120,15 @@ static int write_text(struct shape_ctx *ctx, const struct wanted *wanted, const 
 
 static int write_wanted(struct shape_ctx *ctx, const struct wanted *wanted, uint32_t *pc)
 {
-    uint64_t budget = SCHEMA_MAX_STEPS;
+    uint64_t *budget = &ctx->graph->steps;
     const char *reason = "";
     struct dfa text, banned;
-    int rc = automaton(wanted->pattern, &budget, &reason, &text);
+    int rc = automaton(wanted->pattern, budget, &reason, &text);
 
     if (rc != 0)
         return fail(ctx, rc, wanted->keyword, reason);
     if (wanted->banned.len_bytes > 0) {
-        rc = automaton(wanted->banned, &budget, &reason, &banned);
+        rc = automaton(wanted->banned, budget, &reason, &banned);
         if (rc != 0) {
             dfa_fini(&text);
             return fail(ctx, rc, "not", reason);
@@ -138,23 +141,41 @@ static int write_wanted(struct shape_ctx *ctx, const struct wanted *wanted, uint
     return rc == 0 ? 0 : fail(ctx, rc, wanted->keyword, "too long or too complex between tags");
 }
 
-int shape_compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out)
+/* A text of its own rule. */
+static int compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t *pc_out)
 {
     struct wanted wanted;
-    uint32_t index, pc;
+    uint32_t index;
     int rc = read_wanted(ctx, shape, &wanted);
 
     if (rc != 0)
         return rc;
-    if (wanted.pattern.data == NULL && wanted.chars.min == 0 && wanted.chars.max == GRAPH_UNBOUNDED &&
-        wanted.banned.len_bytes == 0) {
-        rc = graph_free(ctx->graph, &wanted.until, 1, GRAPH_UNBOUNDED, &index);
-        if (rc == 0)
-            *pc_out = graph_node(ctx->graph, (struct node){.kind = NODE_FREE, .a = index, .next = next});
-        return rc == 0 ? 0 : fault_set(ctx->fault, rc, "shape: too much free text");
+    if (wanted.pattern.data != NULL || wanted.chars.min > 0 || wanted.chars.max != GRAPH_UNBOUNDED ||
+        wanted.banned.len_bytes > 0)
+        return write_wanted(ctx, &wanted, pc_out);
+    rc = graph_free(ctx->graph, &wanted.until, 1, GRAPH_UNBOUNDED, &index);
+    if (rc != 0)
+        return fault_set(ctx->fault, rc, "shape: too much free text");
+    *pc_out = graph_node(ctx->graph, (struct node){.kind = NODE_FREE, .a = index, .next = PC_RET});
+    return 0;
+}
+
+int shape_compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out)
+{
+    uint32_t pc, rule;
+    struct known_key key;
+
+    if (known_find(ctx, "tagged", shape, &key, &rule)) {
+        *pc_out = graph_call(ctx->graph, rule, next);
+        return 0;
     }
-    rc = write_wanted(ctx, &wanted, &pc);
-    if (rc == 0)
-        *pc_out = graph_call(ctx->graph, graph_rule_of(ctx->graph, pc), next);
+    ctx->path = json_string_value(json_object_get(shape, "path"));
+    int rc = compile_tagged(ctx, shape, &pc);
+    ctx->path = NULL;
+    if (rc == 0) {
+        rule = graph_rule_of(ctx->graph, pc);
+        *pc_out = graph_call(ctx->graph, rule, next);
+        return known_keep(ctx, &key, rule);
+    }
     return rc;
 }

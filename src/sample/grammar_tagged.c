@@ -37,6 +37,7 @@ struct product {
     uint32_t *numbers;         /* tuple -> state + 1 */
     struct tuple *tuples;      /* of the states */
     uint32_t cap_tuples;
+    uint32_t steps_of_run; /* what a run of characters costs */
     struct dfa *out;
 };
 
@@ -131,6 +132,14 @@ static int add_edge(struct dfa *dfa, uint32_t first, struct dfa_edge edge)
     return 0;
 }
 
+static int spend(struct product *product, uint64_t steps)
+{
+    uint64_t *budget = product->tagged->budget;
+
+    *budget -= steps < *budget ? steps : *budget;
+    return *budget > 0 ? 0 : E_LIMIT;
+}
+
 static int walk_state(struct product *product, uint32_t state)
 {
     const struct tuple from = product->tuples[state];
@@ -147,8 +156,9 @@ static int walk_state(struct product *product, uint32_t state)
             struct tuple to = {.text = edge->to};
             uint32_t number;
 
+            rc = spend(product, product->steps_of_run);
             hi = run_end(product, &from, lo, edge->hi);
-            if (!read_code(product, &from, lo, &to))
+            if (rc != 0 || !read_code(product, &from, lo, &to))
                 continue;
             rc = state_of(product, to, &number);
             if (rc == 0)
@@ -163,13 +173,16 @@ static int walk_state(struct product *product, uint32_t state)
 }
 
 /* Takes out edges to where no text ends. */
-static int prune(struct dfa *dfa)
+static int prune(struct product *product)
 {
+    struct dfa *dfa = product->out;
+    int rc = 0;
     uint8_t *has_end = calloc(dfa->n_states + 1, 1);
     bool is_new = has_end != NULL;
 
-    while (is_new) {
+    while (is_new && rc == 0) {
         is_new = false;
+        rc = spend(product, dfa->n_states + dfa->n_edges);
         for (uint32_t i = dfa->n_states; i > 0; i--) {
             const struct dfa_state *state = &dfa->states[i - 1];
             bool has = state->is_final;
@@ -190,7 +203,7 @@ static int prune(struct dfa *dfa)
         state->n_edges = n;
     }
     free(has_end);
-    return has_end == NULL ? E_NOMEM : 0;
+    return has_end == NULL ? E_NOMEM : rc;
 }
 
 int dfa_tag(const struct dfa *text, const struct tagged *tagged, struct dfa *out)
@@ -203,6 +216,10 @@ int dfa_tag(const struct dfa *text, const struct tagged *tagged, struct dfa *out
     n_seen = n_seen < 2 ? 2 : n_seen;
     product.n_seen = (uint32_t)(n_seen < tagged->until.len_bytes ? n_seen : tagged->until.len_bytes);
     product.n_banned = tagged->banned != NULL ? tagged->banned->n_states + 1 : 1;
+    product.steps_of_run = 8 + (uint32_t)tagged->until.len_bytes / 2;
+    for (uint32_t i = 0; tagged->banned != NULL && i < tagged->banned->n_states; i++)
+        if (product.steps_of_run < tagged->banned->states[i].n_edges)
+            product.steps_of_run = tagged->banned->states[i].n_edges;
     if ((uint64_t)text->n_states * product.n_banned * product.n_seen * N_SIDES > MAX_TUPLES)
         return E_LIMIT;
     *out = (struct dfa){0};
@@ -212,7 +229,7 @@ int dfa_tag(const struct dfa *text, const struct tagged *tagged, struct dfa *out
     for (uint32_t i = 0; rc == 0 && i < out->n_states; i++)
         rc = walk_state(&product, i);
     if (rc == 0)
-        rc = prune(out);
+        rc = prune(&product);
     free(product.numbers);
     free(product.tuples);
     if (rc != 0)

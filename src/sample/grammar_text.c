@@ -19,6 +19,7 @@
 
 #define MAX_PLACES     20000u
 #define MAX_RAW_PLACES 400000u /* most of which are never reached */
+#define STEPS_OF_EDGE  4u      /* besides its nodes */
 
 /* Bytes lo[0..n) to hi[0..n), which are of one length. */
 static uint32_t between(struct graph *graph, const uint8_t *lo, const uint8_t *hi, size_t n, uint32_t next)
@@ -113,22 +114,35 @@ static uint32_t write_edge(struct graph *graph, const struct dfa_edge *edge, uin
     return edge->hi < 0x80 ? ways : graph_split(graph, ways, wide(graph, edge->lo, edge->hi, next));
 }
 
-/* A place's number, made when it is new. */
-static uint32_t place_of(struct graph *graph, uint32_t *places, uint32_t index)
+struct places {
+    uint32_t *pcs;             /* [n_counts * n_states] 0: not met yet */
+    uint32_t *met, n, cap_met; /* those met, in the order in which they are written */
+    bool is_bad;               /* no memory */
+};
+
+/* A place's node, made when it is new. */
+static uint32_t place_of(struct graph *graph, struct places *places, uint32_t index)
 {
-    if (places[index] == 0)
-        places[index] = graph_node(graph, (struct node){.kind = NODE_SPLIT, .next = PC_DEAD, .a = PC_DEAD});
-    return places[index];
+    if (places->pcs[index] != 0)
+        return places->pcs[index];
+    if (!graph_grow(&places->met, &places->cap_met, places->n + 1, sizeof(*places->met))) {
+        places->is_bad = true;
+        return PC_DEAD;
+    }
+    places->met[places->n++] = index;
+    places->pcs[index] = graph_node(graph, (struct node){.kind = NODE_SPLIT, .next = PC_DEAD, .a = PC_DEAD});
+    return places->pcs[index];
 }
 
 static void write_place(struct graph *graph, const struct dfa *dfa, struct bounds chars,
-                        const struct style *style, uint32_t *places, uint32_t index)
+                        const struct style *style, struct places *places, uint32_t index)
 {
     uint32_t n = dfa->n_states, state = index % n, count = index / n, ways = PC_DEAD;
     const struct dfa_state *at = &dfa->states[state];
     uint32_t after = chars.max == GRAPH_UNBOUNDED && count >= chars.min ? count : count + 1;
 
-    for (uint32_t i = 0; i < at->n_edges && count < chars.max; i++) {
+    for (uint32_t i = 0; i < at->n_edges && count < chars.max && !graph->is_full; i++) {
+        (void)graph_spend(graph, STEPS_OF_EDGE);
         const struct dfa_edge *edge = &dfa->edges[at->edges + i];
         uint32_t to = place_of(graph, places, after * n + edge->to);
         ways =
@@ -136,7 +150,7 @@ static void write_place(struct graph *graph, const struct dfa *dfa, struct bound
                         style->is_raw ? write_raw_edge(graph, style, edge, to) : write_edge(graph, edge, to));
     }
     if (!graph->is_full)
-        graph->nodes[places[index]].next = ways;
+        graph->nodes[places->pcs[index]].next = ways;
 }
 
 static int write_all(struct graph *graph, const struct dfa *dfa, struct bounds chars,
@@ -147,27 +161,25 @@ static int write_all(struct graph *graph, const struct dfa *dfa, struct bounds c
     if ((uint64_t)n_counts * dfa->n_states > (style->is_raw ? MAX_RAW_PLACES : MAX_PLACES))
         return E_LIMIT;
     uint32_t n_places = n_counts * dfa->n_states;
-    uint32_t *places = calloc(n_places, sizeof(*places));
-    if (places == NULL)
+    struct places places = {0};
+
+    if (graph_spend(graph, n_places / STEPS_PER_BYTES) != 0)
+        return E_LIMIT;
+    places.pcs = calloc(n_places, sizeof(*places.pcs));
+    if (places.pcs == NULL)
         return E_NOMEM;
-    *pc_out = place_of(graph, places, 0);
-    /* counts only rise, but within one count states lead anywhere: go over it until nothing new comes up */
-    uint8_t *is_written = calloc(n_places, 1);
-    for (bool is_new = is_written != NULL; is_new && !graph->is_full;) {
-        is_new = false;
-        for (uint32_t i = 0; i < n_places && !graph->is_full; i++) {
-            if (places[i] == 0 || is_written[i])
-                continue;
-            is_written[i] = 1;
-            is_new = true;
-            write_place(graph, dfa, chars, style, places, i);
-            if (dfa->states[i % dfa->n_states].is_final && i / dfa->n_states >= chars.min && !graph->is_full)
-                graph->nodes[places[i]].a = style->end;
-        }
+    *pc_out = place_of(graph, &places, 0);
+    for (uint32_t i = 0; i < places.n && !graph->is_full; i++) {
+        uint32_t index = places.met[i];
+
+        write_place(graph, dfa, chars, style, &places, index);
+        if (dfa->states[index % dfa->n_states].is_final && index / dfa->n_states >= chars.min &&
+            !graph->is_full)
+            graph->nodes[places.pcs[index]].a = style->end;
     }
-    int rc = is_written == NULL ? E_NOMEM : graph_status(graph, NULL);
-    free(is_written);
-    free(places);
+    int rc = places.is_bad ? E_NOMEM : graph_status(graph, NULL);
+    free(places.pcs);
+    free(places.met);
     return rc;
 }
 

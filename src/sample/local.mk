@@ -9,7 +9,7 @@ libsample_a_SOURCES = src/sample/sampler.h src/sample/sampler.c src/sample/state
 	src/sample/grammar_auto_priv.h src/sample/grammar_auto.c src/sample/grammar_text.c src/sample/grammar_tagged.c src/sample/grammar_shape_tagged.c src/sample/grammar_regex.c \
 	src/sample/grammar_format.c src/sample/grammar_digits.c \
 	src/sample/grammar_vocab.c src/sample/grammar_state.c src/sample/grammar_step.c src/sample/grammar_mask.c src/sample/grammar_short.c \
-	src/sample/grammar_run.c
+	src/sample/grammar_run.c src/sample/grammar_check.c src/sample/grammar_known.c
 
 if HAVE_CMOCKA
 sample_tests = tests/unit/sample/test_sampler tests/unit/sample/test_state tests/unit/sample/test_stop \
@@ -43,3 +43,6 @@ endif
 noinst_PROGRAMS += tests/bench/bench_grammar
 tests_bench_bench_grammar_SOURCES = tests/bench/bench_grammar.c tests/bench/bench_help.c tests/bench/bench_help.h
 tests_bench_bench_grammar_LDADD = $(link_sample)
+noinst_PROGRAMS += tests/bench/bench_grammar_cost
+tests_bench_bench_grammar_cost_SOURCES = tests/bench/bench_grammar_cost.c
+tests_bench_bench_grammar_cost_LDADD = $(link_sample)

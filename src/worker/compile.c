@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiling shapes for the engine thread, on a thread of the job pool; the loop carries text there and
- * grammars back.  See shapes.c. */
+ * grammars back.  See shapes.c.  Tenants take turns, so one with many shapes waits behind itself. */
 #include <stdlib.h>
 
 #include "base/err.h"
 #include "base/str.h"
+#include "front/pool.h"
 #include "worker/worker_priv.h"
+
+#define MAX_WAITING       128 /* shapes.c asks for fewer */
+#define MAX_WAITING_BYTES (64u << 20)
 
 struct worker_compile { /* one shape on its way; the pool's thread has it between work and done */
     struct list all;    /* in worker.compiles */
     struct worker *worker;
+    struct pool_job job;
     uint64_t number;
     struct buf text;
     struct grammar *grammar;
@@ -19,6 +24,7 @@ struct worker_compile { /* one shape on its way; the pool's thread has it betwee
 
 static void compile_free(struct worker_compile *compile)
 {
+    pool_withdraw(&compile->job);
     list_remove(&compile->all);
     grammar_unref(compile->grammar);
     buf_fini(&compile->text);
@@ -60,6 +66,16 @@ static void done(void *arg)
     compile_free(compile);
 }
 
+int worker_compiles_open(struct worker *worker)
+{
+    const struct pool_opts opts = {.jobs = worker->jobs,
+                                   .loop = worker->loop,
+                                   .max_waiting = MAX_WAITING,
+                                   .max_waiting_bytes = MAX_WAITING_BYTES};
+
+    return pool_new(&opts, &worker->compile_pool);
+}
+
 void worker_compile(struct worker *worker, struct report *report)
 {
     struct worker_compile *compile = calloc(1, sizeof(*compile));
@@ -71,7 +87,12 @@ void worker_compile(struct worker *worker, struct report *report)
         compile->text = report->shape;
         report->shape = (struct buf){0};
         list_push_back(&worker->compiles, &compile->all);
-        rc = ev_jobs_submit(worker->jobs, worker->loop, work, done, compile);
+        compile->job = (struct pool_job){.owner = (const void *)(uintptr_t)report->shape_tenant,
+                                         .size_bytes = compile->text.len_bytes,
+                                         .work = work,
+                                         .done = done,
+                                         .arg = compile};
+        rc = pool_submit(worker->compile_pool, &compile->job);
         if (rc < 0)
             compile_free(compile);
     }
@@ -83,4 +104,6 @@ void worker_compiles_close(struct worker *worker)
 {
     while (!list_is_empty(&worker->compiles))
         compile_free(container_of(worker->compiles.next, struct worker_compile, all));
+    pool_free(worker->compile_pool);
+    worker->compile_pool = NULL;
 }

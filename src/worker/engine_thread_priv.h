@@ -82,7 +82,7 @@ void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct g
 /* shapes.c */
 /* 0: the compiled shape in out, borrowed until the next call.  E_AGAIN: it is being compiled,
  * worker_tasks_shaped() will be called with the number.  E_OVERLOADED, E_NOMEM. */
-int worker_shapes_get(struct worker_engine *engine, struct bytes text, struct grammar **out,
+int worker_shapes_get(struct worker_engine *engine, const struct task_spec *spec, struct grammar **out,
                       uint64_t *number_out);
 void worker_shapes_compiled(struct worker_engine *engine,
                             struct shape_command *command);             /* takes its grammar */

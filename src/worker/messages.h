@@ -162,6 +162,7 @@ struct report {
     struct kvxfer_message peer; /* its blocks are heap and owned by the report */
     struct load_report load;
     uint64_t shape_number; /* SHAPE: to be compiled; see worker/shapes.c */
+    uint64_t shape_tenant; /* for whom: prefix/tenant.h */
     struct buf shape;
     struct block_event *events; /* BLOCKS: heap, the report's */
     uint32_t n_events;

@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "engine/engine_load.h"
 #include "engine/engine_sim.h"
+#include "front/verdicts.h"
 #include "net/tls.h"
 
 #define DRAFT_ROWS 64 /* guesses of a step, all sequences together */
@@ -62,6 +63,8 @@ int worker_model_open(struct worker *worker, struct fault *fault)
                  LOG_STR("reason", chat_format_warning(model->chat)));
     if (rc == 0 && gguf_vocabulary_image(worker->gguf, &worker->vocabulary) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && verdicts_new(VERDICTS_KEPT, &model->verdicts) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && grammar_vocab_new(model->tokenizer, &worker->grammar_vocab) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     model->block_tokens = (uint32_t)worker->conf->kv_block_tokens;
@@ -72,6 +75,7 @@ int worker_model_open(struct worker *worker, struct fault *fault)
 void worker_model_close(struct worker *worker)
 {
     grammar_vocab_unref(worker->grammar_vocab);
+    verdicts_free(worker->model.verdicts);
     chat_format_free(worker->model.chat);
     tokenizer_unref(worker->model.tokenizer);
     gguf_close(worker->gguf);

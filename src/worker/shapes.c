@@ -7,20 +7,25 @@
  *                                                                   compiles                 the tasks go on
  *
  * A compiled grammar belongs to one thread, since it keeps the masks that it worked out: it is built on a
- * thread of the pool, handed over, and touched by the engine thread only from then on.  The latest SHAPES_MAX
- * are kept, by their whole text; those that leave while sequences use them live until those end.
+ * thread of the pool, handed over, and touched by the engine thread only from then on.  SHAPES_MAX are kept,
+ * found by a digest of their text and compared before it is believed; those that leave while sequences use
+ * them live until those end.  Who leaves is the oldest one of the tenant that has the most, so nobody's many
+ * shapes take away another's few.
  *
- * What waits is bounded: so many shapes at once, so many tasks (the scheduler's queue, again), and a time
- * after which a shape that never came is given up.
+ * What waits is bounded: so many shapes at once, of one tenant half as many, so many tasks (the scheduler's
+ * queue, again), and a time after which a shape that never came is given up.
  *
  * What does not compile here was let through by somebody who thought it would: the request fails with the
  * reason. */
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "prefix/tenant.h"
 #include "worker/engine_thread_priv.h"
 
 #define SHAPES_MAX       32
@@ -30,6 +35,7 @@
 struct shape {
     struct list all; /* in engine.shapes, latest use first */
     uint64_t number;
+    uint64_t tenant, digest;
     struct buf text;
     struct grammar *grammar; /* NULL: is being compiled */
     uint64_t ordered_ns;
@@ -50,36 +56,59 @@ static void shape_free(struct worker_engine *engine, struct shape *shape)
     free(shape);
 }
 
-static struct shape *find(struct worker_engine *engine, struct bytes text)
+static struct shape *find(struct worker_engine *engine, struct bytes text, uint64_t digest)
 {
     list_for_each (node, &engine->shapes)
-        if (bytes_equal(buf_view(&shape_of(node)->text), text))
+        if (shape_of(node)->digest == digest && bytes_equal(buf_view(&shape_of(node)->text), text))
             return shape_of(node);
     return NULL;
 }
 
-/* Oldest first; those being compiled are waited for. */
+static uint32_t count_of(const struct worker_engine *engine, uint64_t tenant, bool is_compiled)
+{
+    uint32_t n = 0;
+
+    list_for_each (node, &engine->shapes)
+        n += shape_of(node)->tenant == tenant && (shape_of(node)->grammar != NULL) == is_compiled;
+    return n;
+}
+
+/* The oldest of the tenant that has the most of those that can go; NULL: all are being compiled. */
+static struct shape *least_wanted(const struct worker_engine *engine)
+{
+    struct shape *least = NULL;
+    uint32_t most = 0;
+
+    for (struct list *node = engine->shapes.prev; node != &engine->shapes; node = node->prev) {
+        struct shape *shape = shape_of(node);
+        uint32_t n = shape->grammar == NULL ? 0 : count_of(engine, shape->tenant, true);
+
+        if (n > most) {
+            most = n;
+            least = shape;
+        }
+    }
+    return least;
+}
+
 static void make_room(struct worker_engine *engine, size_t more_bytes)
 {
-    struct list *node = engine->shapes.prev;
+    while (engine->n_shapes >= SHAPES_MAX || engine->shape_bytes + more_bytes > SHAPES_MAX_BYTES) {
+        struct shape *shape = least_wanted(engine);
 
-    while (node != &engine->shapes &&
-           (engine->n_shapes >= SHAPES_MAX || engine->shape_bytes + more_bytes > SHAPES_MAX_BYTES)) {
-        struct shape *shape = shape_of(node);
-
-        node = node->prev;
-        if (shape->grammar != NULL)
-            shape_free(engine, shape);
+        if (shape == NULL)
+            return;
+        shape_free(engine, shape);
     }
 }
 
-static int order(struct worker_engine *engine, struct bytes text, struct shape **out)
+static int order(struct worker_engine *engine, struct bytes text, uint64_t tenant, struct shape **out)
 {
     struct report *report;
     struct shape *shape;
 
     make_room(engine, text.len_bytes);
-    if (engine->n_shapes >= SHAPES_MAX)
+    if (engine->n_shapes >= SHAPES_MAX || count_of(engine, tenant, false) >= SHAPES_MAX / 2)
         return E_OVERLOADED; /* all of them are being compiled */
     report = report_new(REPORT_SHAPE, 0);
     shape = calloc(1, sizeof(*shape));
@@ -92,6 +121,7 @@ static int order(struct worker_engine *engine, struct bytes text, struct shape *
         return E_NOMEM;
     }
     shape->number = report->shape_number = ++engine->next_shape;
+    shape->tenant = report->shape_tenant = tenant;
     shape->ordered_ns = clock_now_ns();
     list_push_front(&engine->shapes, &shape->all);
     engine->n_shapes++;
@@ -105,14 +135,17 @@ static int order(struct worker_engine *engine, struct bytes text, struct shape *
     return 0;
 }
 
-int worker_shapes_get(struct worker_engine *engine, struct bytes text, struct grammar **out,
+int worker_shapes_get(struct worker_engine *engine, const struct task_spec *spec, struct grammar **out,
                       uint64_t *number_out)
 {
-    struct shape *shape = find(engine, text);
-    int rc = shape == NULL ? order(engine, text, &shape) : 0;
+    struct bytes text = buf_view(&spec->constraint);
+    uint64_t digest = XXH3_64bits(text.data, text.len_bytes);
+    struct shape *shape = find(engine, text, digest);
+    int rc = shape == NULL ? order(engine, text, tenant_number(spec->tenant), &shape) : 0;
 
     if (rc < 0)
         return rc;
+    shape->digest = digest;
     list_remove(&shape->all);
     list_push_front(&engine->shapes, &shape->all);
     *out = shape->grammar;

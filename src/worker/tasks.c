@@ -223,7 +223,7 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number)
 static int get_shape(struct worker_engine *engine, struct task *task, struct grammar **out)
 {
     uint64_t number;
-    int rc = worker_shapes_get(engine, buf_view(&task->spec.constraint), out, &number);
+    int rc = worker_shapes_get(engine, &task->spec, out, &number);
 
     if (rc != E_AGAIN)
         return rc;

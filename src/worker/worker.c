@@ -263,7 +263,8 @@ static int build_front(struct worker *worker, struct fault *fault)
     struct front_opts opts;
     int rc;
 
-    if (ev_jobs_new(1, 1024, &worker->jobs) < 0 || hashmap_new(sizeof(uint64_t), &worker->local_jobs) < 0)
+    if (ev_jobs_new(1, 1024, &worker->jobs) < 0 || worker_compiles_open(worker) < 0 ||
+        hashmap_new(sizeof(uint64_t), &worker->local_jobs) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     rc = https_open(&https, worker->loop, worker->metrics, fault, &worker->https);
     if (rc < 0)

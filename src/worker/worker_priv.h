@@ -48,6 +48,7 @@ struct worker { /* one process */
     struct service *service;
     struct metrics *metrics;
     struct ev_jobs *jobs;
+    struct pool *compile_pool; /* before jobs: shapes, in turns by tenant */
     struct front *front;
     struct admin *admin;
     struct tls_context *tls;
@@ -106,6 +107,7 @@ size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
 
 /* compile.c: shapes for the engine thread */
+int worker_compiles_open(struct worker *worker);
 void worker_compile(struct worker *worker, struct report *report); /* takes its shape */
 void worker_compiles_close(struct worker *worker);                 /* the job pool is gone already */
 

@@ -4,11 +4,14 @@ integration_tests = tests/integration/test_relay.py tests/integration/test_fault
 	tests/integration/test_sdk.py tests/integration/test_operate.py tests/integration/test_caching.py \
 	tests/integration/test_shapes.py tests/integration/test_sampler.py tests/integration/test_http.py \
 	tests/integration/test_api_md.py tests/integration/test_examples.py
-integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py tests/integration/test_render.py
-EXTRA_DIST += tests/integration/test_matrix.py tests/integration/test_growth.py
+integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py
+integration_tests += tests/integration/test_render.py
+integration_tests += tests/integration/test_schema_floods.py
 # test_faults.py has the sanitizers look at the same code; these are long, and sanitizers keep what is freed
+plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py
+EXTRA_DIST += $(plain_tests)
 if PLAIN_BUILD
-TESTS += tests/integration/test_matrix.py tests/integration/test_growth.py
+TESTS += $(plain_tests)
 endif
 EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py
 TESTS += $(integration_tests)

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { N_POSTERS = 3, N_POSTS = 3000 };
@@ -329,6 +330,27 @@ static void jobs_return_to_their_loop(void **state)
     ev_jobs_free(NULL);
 }
 
+static void look_at_priority(void *arg)
+{
+    int *priority = arg;
+
+    *priority = getpriority(PRIO_PROCESS, 0);
+}
+
+/* Where processors are short, whoever waits for a loop comes before jobs. */
+static void jobs_come_after_loops(void **state)
+{
+    struct fixture *at = *state;
+    struct ev_jobs *jobs;
+    int priority = -100;
+
+    assert_int_equal(ev_jobs_new(1, 10, &jobs), 0);
+    assert_int_equal(ev_jobs_submit(jobs, at->loop, look_at_priority, nothing, &priority), 0);
+    ev_jobs_free(jobs);
+    ev_loop_drain(at->loop);
+    assert_true(priority > getpriority(PRIO_PROCESS, 0) || priority == 19);
+}
+
 static void too_many_jobs_are_refused(void **state)
 {
     struct fixture *at = *state;
@@ -384,17 +406,12 @@ static void held_signals_are_seen_and_come_later(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LOOP_TEST(stop_before_run_counts),
-        LOOP_TEST(posts_keep_their_order),
-        LOOP_TEST(too_many_posts_are_refused),
-        LOOP_TEST(endless_posts_do_not_starve_timers),
-        LOOP_TEST(timers_repeat_restart_and_end),
-        LOOP_TEST(timer_is_never_early),
-        LOOP_TEST(descriptors_are_level_triggered),
-        LOOP_TEST(signals_arrive_on_the_loop),
-        LOOP_TEST(jobs_return_to_their_loop),
-        LOOP_TEST(too_many_jobs_are_refused),
-        LOOP_TEST(held_signals_are_seen_and_come_later),
+        LOOP_TEST(stop_before_run_counts),          LOOP_TEST(posts_keep_their_order),
+        LOOP_TEST(too_many_posts_are_refused),      LOOP_TEST(endless_posts_do_not_starve_timers),
+        LOOP_TEST(timers_repeat_restart_and_end),   LOOP_TEST(timer_is_never_early),
+        LOOP_TEST(descriptors_are_level_triggered), LOOP_TEST(signals_arrive_on_the_loop),
+        LOOP_TEST(jobs_return_to_their_loop),       LOOP_TEST(jobs_come_after_loops),
+        LOOP_TEST(too_many_jobs_are_refused),       LOOP_TEST(held_signals_are_seen_and_come_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,7 @@
 #include "api/parse.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "front/verdicts.h"
 
 static struct answer_scratch scratch;
 
@@ -389,6 +390,37 @@ static void expect_refusal(const struct gen_model *model, const char *fields, co
 
 #define ODD "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"(?=x)\"}}}"
 
+/* What was found out once is not found out again: the verdict of the first time answers, even a made-up one.
+ */
+static void verdicts_are_kept(void **state)
+{
+    static const struct fault made_up = {.code = E_LIMIT, .text = "made up"};
+    struct verdicts *verdicts;
+    struct verdict_key keys[3];
+    struct fault fault = {0};
+    int rc = 1;
+
+    (void)state;
+    assert_int_equal(verdicts_new(2, &verdicts), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(verdicts_key(bytes_of("abc", (size_t)i + 1), &keys[i]), 0);
+    assert_false(verdicts_find(verdicts, &keys[0], &rc, &fault));
+    verdicts_keep(verdicts, &keys[0], 0, &fault);
+    verdicts_keep(verdicts, &keys[1], E_LIMIT, &made_up);
+    assert_true(verdicts_find(verdicts, &keys[0], &rc, &fault));
+    assert_int_equal(rc, 0);
+    verdicts_keep(verdicts, &keys[2], E_NOMEM, &made_up); /* no verdict */
+    assert_false(verdicts_find(verdicts, &keys[2], &rc, &fault));
+    verdicts_keep(verdicts, &keys[2], 0, &fault); /* the one asked for longest ago goes */
+    assert_false(verdicts_find(verdicts, &keys[1], &rc, &fault));
+    verdicts_keep(verdicts, &keys[1], E_LIMIT, &made_up);
+    assert_true(verdicts_find(verdicts, &keys[1], &rc, &fault));
+    assert_int_equal(rc, E_LIMIT);
+    assert_string_equal(fault.text, "made up");
+    assert_false(verdicts_find(NULL, &keys[1], &rc, &fault));
+    verdicts_free(verdicts);
+}
+
 static void schemas_that_cannot_be_held_are_named(void **state)
 {
     expect_refusal(*state, "\"tools\":[{\"name\":\"f\",\"strict\":true,\"input_schema\":" ODD "}],",
@@ -457,6 +489,7 @@ int main(void)
         cmocka_unit_test(no_call_is_made_where_none_may_be),
         cmocka_unit_test(documents_have_their_schema),
         cmocka_unit_test(thinking_is_held_to_its_budget),
+        cmocka_unit_test(verdicts_are_kept),
         cmocka_unit_test(schemas_that_cannot_be_held_are_named),
         cmocka_unit_test(shapes_are_no_larger_than_workers_take),
         cmocka_unit_test(free_tools_may_have_any_schema),

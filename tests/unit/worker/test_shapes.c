@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "engine/engine_sim.h"
+#include "prefix/tenant.h"
 #include "tests/unit/sample/grammar_help.h"
 #include "worker/engine_thread.h"
 
@@ -132,6 +133,8 @@ static void compile(void)
     assert_int_equal(worker_engine_send(engine, command), 0);
 }
 
+static const char *tenant = "";
+
 /* answered: tokens that another worker gave, [n]. */
 static void submit(uint32_t request, const char *shape, const token_id *answered, uint32_t n)
 {
@@ -140,6 +143,7 @@ static void submit(uint32_t request, const char *shape, const token_id *answered
 
     heard[request] = (struct heard){0};
     spec->key.request = request;
+    str_copy(spec->tenant, sizeof(spec->tenant), tenant);
     spec->origin = ORIGIN_LOCAL;
     spec->peer = PEER_NONE;
     spec->n_prompt = 20;
@@ -327,6 +331,38 @@ static void only_the_latest_shapes_are_kept(void **state)
     assert_shaped(&heard[1], "{\"text\": \"abc0\"}");
 }
 
+static void ask_for(uint32_t number, const char *whose, bool is_new)
+{
+    uint32_t n_before = n_asked;
+    char shape[64];
+
+    tenant = whose;
+    snprintf(shape, sizeof(shape), "{\"text\": \"%s%u\"}", whose, number);
+    submit(1, shape, NULL, 0);
+    if (is_new) {
+        listen_until(true, 0, 0);
+        assert_int_equal(waiting->shape_tenant, tenant_number(whose));
+        compile();
+    }
+    listen_until(false, 1, 2);
+    assert_shaped(&heard[1], shape);
+    assert_int_equal(n_asked, n_before + is_new);
+    tenant = "";
+}
+
+/* One that has many different shapes forgets its own, not those of another. */
+static void a_tenant_s_many_shapes_leave_others_theirs(void **state)
+{
+    for (uint32_t i = 0; i < 4; i++)
+        ask_for(i, "bob", true);
+    for (uint32_t i = 0; i < 80; i++)
+        ask_for(i, "ann", true);
+    for (uint32_t i = 0; i < 4; i++)
+        ask_for(i, "bob", false);
+    ask_for(79, "ann", false);
+    ask_for(0, "ann", true);
+}
+
 /* More that wait than may: those beyond are refused at once, as by a full queue; those that wait go on. */
 static void as_many_wait_as_a_queue_takes(void **state)
 {
@@ -359,6 +395,7 @@ int main(void)
         T(what_does_not_compile_fails_with_the_reason),
         T(who_waits_may_be_cancelled),
         T(only_the_latest_shapes_are_kept),
+        T(a_tenant_s_many_shapes_leave_others_theirs),
         T(as_many_wait_as_a_queue_takes),
     };
 

@@ -38,11 +38,6 @@ struct ev_loop {
     atomic_bool is_stopping;
 };
 
-struct post {
-    ev_call call;
-    void *arg;
-};
-
 struct ev_timer {
     struct event event;
     struct event_base *base;
@@ -73,11 +68,11 @@ static void set_up_libevent(void)
 static bool run_posts(struct ev_loop *loop, unsigned max)
 {
     for (unsigned n = 0; n < max; n++) {
-        struct post *post = mailbox_receive(loop->posts);
+        struct ev_posting *post = mailbox_receive(loop->posts);
         if (post == NULL)
             return false;
 
-        struct post copy = *post;
+        struct ev_posting copy = *post;
         free(post);
         copy.call(copy.arg);
     }
@@ -133,7 +128,7 @@ fail:
 
 void ev_loop_free(struct ev_loop *loop)
 {
-    struct post *post;
+    struct ev_posting *post;
 
     if (loop == NULL)
         return;
@@ -181,15 +176,20 @@ uint64_t ev_loop_turns(const struct ev_loop *loop)
 
 int ev_post(struct ev_loop *loop, ev_call call, void *arg)
 {
-    struct post *post = malloc(sizeof(*post));
+    struct ev_posting *post = malloc(sizeof(*post));
     if (post == NULL)
         return E_NOMEM;
 
-    *post = (struct post){.call = call, .arg = arg};
-    int rc = mailbox_send(loop->posts, post);
+    *post = (struct ev_posting){.call = call, .arg = arg};
+    int rc = ev_post_made(loop, post);
     if (rc != 0)
         free(post);
     return rc;
+}
+
+int ev_post_made(struct ev_loop *loop, struct ev_posting *posting)
+{
+    return mailbox_send(loop->posts, posting);
 }
 
 /* Rounded up: a timer never fires early. */

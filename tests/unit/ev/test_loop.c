@@ -346,6 +346,117 @@ static void too_many_jobs_are_refused(void **state)
     ev_loop_drain(at->loop);
 }
 
+/* ---- a job waits only while every thread works ---- */
+
+struct gate { /* a job that says when it runs, and waits to be let go */
+    atomic_uint is_running, may_go;
+};
+
+static void wait_at(void *arg)
+{
+    struct gate *gate = arg;
+
+    atomic_store(&gate->is_running, 1);
+    while (!atomic_load(&gate->may_go))
+        sched_yield();
+}
+
+static void count_up(void *arg)
+{
+    atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+static bool comes_to(atomic_uint *value, unsigned wanted)
+{
+    for (unsigned i = 0; i < 20000 && atomic_load(value) != wanted; i++)
+        clock_sleep_ns(NS_PER_MS / 2);
+    return atomic_load(value) == wanted;
+}
+
+/* Two threads are busy and two jobs wait.  When one of the threads is free again it takes both of them: none
+ * waits behind the other thread's job. */
+static void no_job_waits_behind_a_busy_thread(void **state)
+{
+    struct fixture *at = *state;
+    struct ev_jobs *jobs = NULL;
+    struct gate gates[2] = {0};
+    atomic_uint n_done = 0;
+
+    assert_int_equal(ev_jobs_new(2, 10, &jobs), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ev_jobs_submit(jobs, at->loop, wait_at, nothing, &gates[i]), 0);
+    for (int i = 0; i < 2; i++)
+        assert_true(comes_to(&gates[i].is_running, 1));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ev_jobs_submit(jobs, at->loop, count_up, nothing, &n_done), 0);
+    atomic_store(&gates[1].may_go, 1);
+    bool is_done = comes_to(&n_done, 2);
+    atomic_store(&gates[0].may_go, 1);
+    ev_jobs_free(jobs);
+    ev_loop_drain(at->loop);
+    assert_true(is_done);
+}
+
+struct chain { /* of jobs, each submitted by the end of the one before */
+    struct fixture *at;
+    struct ev_jobs *jobs;
+    unsigned n_left;
+    unsigned n_refused;
+};
+
+static void no_work(void *arg)
+{
+    (void)arg;
+}
+
+static void next_link(void *arg)
+{
+    struct chain *chain = arg;
+
+    if (chain->n_left-- == 0 ||
+        ev_jobs_submit(chain->jobs, chain->at->loop, no_work, next_link, chain) != 0) {
+        chain->n_refused = chain->n_left != UINT32_MAX;
+        ev_loop_stop(chain->at->loop);
+    }
+}
+
+static void on_gate_timer(void *arg)
+{
+    struct gate *gate = arg;
+
+    atomic_store(&gate->may_go, 1);
+}
+
+/* One thread is busy; jobs come one after another, each as soon as the one before has ended.  A job gives up
+ * its place and its thread before its end is told, so the next one is neither refused (with room for two) nor
+ * does it wait for the busy thread (with room for ten). */
+static void run_chain(struct fixture *at, uint32_t max_queued)
+{
+    struct chain chain = {.at = at, .n_left = 5000};
+    struct gate gate = {0};
+
+    assert_int_equal(ev_jobs_new(2, max_queued, &chain.jobs), 0);
+    assert_int_equal(ev_jobs_submit(chain.jobs, at->loop, wait_at, nothing, &gate), 0);
+    assert_true(comes_to(&gate.is_running, 1));
+    assert_int_equal(ev_timer_new(at->loop, on_gate_timer, &gate, &at->timer), 0);
+    ev_timer_start(at->timer, 20 * NS_PER_S);
+    next_link(&chain);
+    assert_int_equal(ev_loop_run(at->loop), 0);
+    bool was_held = atomic_load(&gate.may_go) == 0;
+    atomic_store(&gate.may_go, 1);
+    ev_jobs_free(chain.jobs);
+    ev_loop_drain(at->loop);
+    ev_timer_free(at->timer);
+    assert_int_equal(chain.n_refused, 0);
+    assert_true(was_held);
+}
+
+static void a_job_has_left_when_its_end_is_told(void **state)
+{
+    run_chain(*state, 2);
+    run_chain(*state, 10);
+}
+
 #define LOOP_TEST(name) cmocka_unit_test_setup_teardown(name, open_loop, close_loop)
 
 static void on_drain(void *arg)
@@ -394,6 +505,8 @@ int main(void)
         LOOP_TEST(signals_arrive_on_the_loop),
         LOOP_TEST(jobs_return_to_their_loop),
         LOOP_TEST(too_many_jobs_are_refused),
+        LOOP_TEST(no_job_waits_behind_a_busy_thread),
+        LOOP_TEST(a_job_has_left_when_its_end_is_told),
         LOOP_TEST(held_signals_are_seen_and_come_later),
     };
 

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { N_POSTERS = 3, N_POSTS = 3000 };
@@ -492,6 +493,104 @@ static void held_signals_are_seen_and_come_later(void **state)
     service_free(service);
 }
 
+/* ---- the end, whatever hangs ---- */
+
+static void hang(void *arg)
+{
+    (void)arg;
+    for (;;)
+        sched_yield();
+}
+
+static void say_drained(void *arg)
+{
+    int *fd = arg;
+
+    if (write(*fd, "d", 1) != 1)
+        abort();
+}
+
+/* In a process of its own, which writes a byte when it is ready for signals; its end. */
+static int status_of(void (*run)(int fd), unsigned n_signals)
+{
+    int fds[2], status = 0;
+    char byte;
+
+    assert_int_equal(pipe(fds), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        run(fds[1]);
+        _exit(0);
+    }
+    for (unsigned i = 0; i < n_signals; i++) {
+        assert_int_equal(read(fds[0], &byte, 1), 1);
+        kill(child, SIGTERM);
+    }
+    for (unsigned i = 0; i < 200 && waitpid(child, &status, WNOHANG) == 0; i++)
+        clock_sleep_ns(100 * NS_PER_MS);
+    assert_int_not_equal(kill(child, SIGKILL), 0); /* it is gone already */
+    close(fds[0]);
+    close(fds[1]);
+    return status;
+}
+
+static void hang_in_drain(void *arg)
+{
+    say_drained(arg);
+    hang(NULL);
+}
+
+/* The loop never comes round again, so that it does not hear of the second signal. */
+static void run_a_loop_that_hangs(int fd)
+{
+    static const struct service_calls calls = {.drain = hang_in_drain, .stop = on_other, .reload = on_other};
+    struct service *service;
+    struct ev_loop *loop;
+
+    if (ev_loop_new(&loop) < 0 || service_new(loop, &calls, &fd, &service) < 0)
+        abort();
+    say_drained(&fd);
+    ev_loop_run(loop);
+}
+
+static void the_second_signal_ends_a_process_whose_loop_hangs(void **state)
+{
+    int status = status_of(run_a_loop_that_hangs, 2);
+
+    (void)state;
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE);
+}
+
+static void drain_and_stop(void *arg)
+{
+    ev_loop_stop(arg);
+}
+
+/* A job thread never ends, and what is freed waits for it. */
+static void run_a_job_that_hangs(int fd)
+{
+    static const struct service_calls calls = {.drain = drain_and_stop, .stop = on_other, .reload = on_other};
+    struct service *service;
+    struct ev_loop *loop;
+    struct ev_jobs *jobs;
+
+    if (ev_loop_new(&loop) < 0 || service_new(loop, &calls, loop, &service) < 0 ||
+        ev_jobs_new(1, 1, &jobs) < 0 || ev_jobs_submit(jobs, loop, hang, nothing, NULL) < 0)
+        abort();
+    say_drained(&fd);
+    ev_loop_run(loop);
+    service_ending(service, 1);
+    ev_jobs_free(jobs);
+}
+
+static void an_end_that_hangs_is_cut_off(void **state)
+{
+    int status = status_of(run_a_job_that_hangs, 1);
+
+    (void)state;
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -508,6 +607,8 @@ int main(void)
         LOOP_TEST(no_job_waits_behind_a_busy_thread),
         LOOP_TEST(a_job_has_left_when_its_end_is_told),
         LOOP_TEST(held_signals_are_seen_and_come_later),
+        cmocka_unit_test(the_second_signal_ends_a_process_whose_loop_hangs),
+        cmocka_unit_test(an_end_that_hangs_is_cut_off),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,8 @@ noinst_LIBRARIES += libev.a
 libev_a_SOURCES = \
 	src/ev/jobs.c src/ev/jobs.h \
 	src/ev/loop.c src/ev/loop.h \
-	src/ev/signals.c src/ev/service.h src/ev/service.c src/ev/signals.h
+	src/ev/signals.c src/ev/service.h src/ev/service.c src/ev/signals.h \
+	src/ev/work.c src/ev/work.h src/ev/work_priv.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/ev/test_loop

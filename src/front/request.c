@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "ev/work.h"
 #include "front/admit.h"
 #include "front/output_priv.h"
 #include "front/unzip.h"
@@ -332,6 +333,7 @@ static void run(struct request *request, size_t size_bytes, ev_call work, ev_cal
 
     atomic_store(&request->is_working, true);
     if (size_bytes <= request->front->opts.inline_bytes || request->front->pool == NULL) {
+        ev_work_name(work == parse_work ? "parse" : "tokenise");
         work(request);
         done(request);
         return;
@@ -436,6 +438,7 @@ static void parse_done(void *arg)
     const struct backend *backend = request_backend(request);
     struct api_error error;
 
+    ev_work_name("parsed");
     if (!is_back(request))
         return;
     if (request->work_rc == 0 && request->gen.thread != GEN_THREAD_NONE && request->front->threads == NULL)
@@ -506,6 +509,7 @@ static void tokenise_done(void *arg)
     struct request *request = arg;
     struct api_error error;
 
+    ev_work_name("tokenised");
     if (!is_back(request))
         return;
     if (request->work_rc < 0) {

@@ -11,6 +11,7 @@
 
 #include "base/hashmap.h"
 #include "base/list.h"
+#include "ev/work.h"
 #include "http/chunked.h"
 #include "http/response.h"
 #include "http/server.h"

@@ -35,6 +35,7 @@ struct ev_jobs {
     pthread_cond_t wake;
     struct list queue;
     uint32_t max_held;
+    uint64_t n_taken;
     uint32_t n_held; /* queued, or at work */
     bool is_closed;
     unsigned n_threads; /* started */
@@ -131,6 +132,14 @@ unsigned ev_jobs_n_threads(const struct ev_jobs *jobs)
     return jobs->n_threads;
 }
 
+uint64_t ev_jobs_n_taken(struct ev_jobs *jobs)
+{
+    pthread_mutex_lock(&jobs->lock);
+    uint64_t n = jobs->n_taken;
+    pthread_mutex_unlock(&jobs->lock);
+    return n;
+}
+
 int ev_jobs_submit(struct ev_jobs *jobs, struct ev_loop *loop, ev_call work, ev_call done, void *arg)
 {
     struct job *job = malloc(sizeof(*job));
@@ -143,6 +152,7 @@ int ev_jobs_submit(struct ev_jobs *jobs, struct ev_loop *loop, ev_call work, ev_
     is_taken = jobs->n_held < jobs->max_held;
     if (is_taken) {
         jobs->n_held++;
+        jobs->n_taken++;
         list_push_back(&jobs->queue, &job->node);
         pthread_cond_signal(&jobs->wake);
     }

@@ -379,7 +379,7 @@ void front_opts_init(struct front_opts *opts)
     opts->guesses_per_min = 30;
     opts->max_waiting = 4096;
     opts->max_waiting_bytes = UINT64_C(1) << 30;
-    opts->inline_bytes = 64 << 10;
+    opts->inline_bytes = 8 << 10;
     opts->replay_bytes = 64 << 20;
     opts->thread_bytes = 64 << 20;
     opts->default_temperature = 1;

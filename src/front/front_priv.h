@@ -18,6 +18,7 @@
 #include "front/pool.h"
 #include "front/prompt.h"
 #include "front/public_prefix.h"
+#include "front/remains.h"
 #include "front/replay.h"
 #include "front/stall.h"
 #include "front/threads.h"

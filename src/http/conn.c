@@ -484,8 +484,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
     }
     if ((what & BEV_EVENT_ERROR) || ((what & BEV_EVENT_EOF) && is_wanted(conn)))
         http_conn_abort(conn, HTTP_ABORT_CLIENT);
-    else
-        conn_go_on(conn);
+    conn_go_on(conn);
 }
 
 void http_conn_on_deadline(void *arg)

@@ -32,12 +32,15 @@ static _Thread_local struct {
     jmp_buf out;
 } budget;
 
-/* Rounded down: under a checker malloc gives the very size that it was asked for. */
 static struct links *links_of(void *at)
 {
-    size_t end = (malloc_usable_size(at) - sizeof(struct links)) & ~(_Alignof(struct links) - 1);
+    return (struct links *)(void *)((char *)at + malloc_usable_size(at) - sizeof(struct links));
+}
 
-    return (struct links *)(void *)((char *)at + end);
+/* The links do not count: the bound is of the document. */
+static size_t counted_bytes(void *at)
+{
+    return malloc_usable_size(at) - sizeof(struct links);
 }
 
 static void budget_hold(void *at)
@@ -46,7 +49,7 @@ static void budget_hold(void *at)
     if (budget.first != NULL)
         links_of(budget.first)->prev = at;
     budget.first = at;
-    budget.held_bytes += malloc_usable_size(at);
+    budget.held_bytes += counted_bytes(at);
 }
 
 static void budget_give_back(void *at)
@@ -59,7 +62,7 @@ static void budget_give_back(void *at)
         budget.first = links->next;
     if (links->next != NULL)
         links_of(links->next)->prev = links->prev;
-    budget.held_bytes -= malloc_usable_size(at);
+    budget.held_bytes -= counted_bytes(at);
 }
 
 _Noreturn static void budget_fail(enum json_budget_end why)
@@ -70,14 +73,14 @@ _Noreturn static void budget_fail(enum json_budget_end why)
 
 static void *budget_malloc(size_t len_bytes)
 {
-    const size_t more = sizeof(struct links) + _Alignof(struct links);
+    const size_t align = _Alignof(struct links);
     void *at;
 
     if (!budget.is_on)
         return malloc(len_bytes);
     if (len_bytes > budget.limit_bytes || budget.held_bytes > budget.limit_bytes - len_bytes)
         budget_fail(JSON_BUDGET_OVER);
-    at = malloc(len_bytes + more);
+    at = malloc((len_bytes + align - 1) / align * align + sizeof(struct links)); /* links stand aligned */
     if (at == NULL)
         budget_fail(JSON_BUDGET_NOMEM);
     budget_hold(at);

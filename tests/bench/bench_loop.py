@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """How long the loop works on one thing, for each kind of request at its largest: the table in docs/http.md.
 
-    BATON_BUILD=build tests/bench/bench_loop.py [WORD...]      only kinds whose names hold one of the words
+    BATON_BUILD=build python3 tests/bench/bench_loop.py [WORD...]      only kinds whose names hold one of the words
 
 A router and a decode worker are asked the same, one request at a time, over HTTP/1.1 and, where curl can, over HTTP/2.  The
 figures are the loops' own (loop_work in the log, front/stall.c): processor time of the loop's thread in one call of its, so a

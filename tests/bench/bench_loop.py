@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """How long the loop works on one thing, for each kind of request at its largest: the table in docs/http.md.
 

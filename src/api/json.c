@@ -57,20 +57,20 @@ static size_t memory_bound(size_t len_bytes)
 
 static int load_once(struct bytes text, size_t flags, size_t limit_bytes, struct fault *fault, json_t **out)
 {
-    json_error_t error;
-    bool is_over;
+    json_error_t error = {0};
 
-    json_budget_begin(limit_bytes);
-    *out = json_loadb((const char *)text.data, text.len_bytes, flags, &error);
-    is_over = json_budget_end();
-    if (*out != NULL)
+    switch (json_budget_load(text, flags, limit_bytes, &error, out)) {
+    case JSON_BUDGET_LOADED:
         return 0;
-    if (is_over)
+    case JSON_BUDGET_OVER:
         return fault_set(fault, E_LIMIT, "JSON that needs more than %zu MiB of memory", limit_bytes >> 20);
+    case JSON_BUDGET_NOMEM:
+        return fault_set(fault, E_NOMEM, "out of memory");
+    case JSON_BUDGET_REFUSED:
+        break;
+    }
     if (json_error_code(&error) == json_error_numeric_overflow)
         return fault_set(fault, E_RANGE, "JSON with a number out of range");
-    if (json_error_code(&error) == json_error_out_of_memory)
-        return fault_set(fault, E_NOMEM, "out of memory");
     return fault_set(fault, E_FORMAT, "not valid JSON: %s at byte %d", error.text, error.position);
 }
 
@@ -111,10 +111,12 @@ int api_json_load(struct bytes text, struct fault *fault, json_t **out)
     json_t *root;
     int rc = check_bounds(text, fault, &longs);
 
+    if (rc == 0 && longs.is_bad)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0) {
         rc = json_longs_pay(&longs) ? load_cut(text, &longs, &inner, &root) : E_FORMAT;
-        if (rc == E_LIMIT)
-            fault_set(fault, rc, "%s", inner.text);
+        if (rc == E_LIMIT || rc == E_NOMEM)
+            fault_set(fault, rc, "%s", rc == E_LIMIT ? inner.text : "out of memory");
         else if (rc < 0)
             rc = load(text, memory_bound(text.len_bytes), fault, &root);
     }

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bound on what the JSON library may allocate while one document is loaded on this thread.  Private to
- * api/json.c. */
+/* Loading one document on this thread within a bound on memory; the first allocation that fails ends it.
+ * Private to api/json.c. */
 #ifndef API_JSON_BUDGET_H
 #define API_JSON_BUDGET_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <jansson.h>
 
-/* From here to the end, allocations of the library on this thread fail once they hold more than limit_bytes
- * together. */
-void json_budget_begin(size_t limit_bytes);
-/* Whether it was reached. */
-bool json_budget_end(void);
+#include "base/bytes.h"
+
+enum json_budget_end {
+    JSON_BUDGET_LOADED,
+    JSON_BUDGET_REFUSED, /* by the library: the error says why */
+    JSON_BUDGET_OVER,    /* it would have held more than the bound */
+    JSON_BUDGET_NOMEM    /* the system had no more */
+};
+
+/* error and out are filled in for REFUSED and LOADED.  After a failed load nothing is held. */
+enum json_budget_end json_budget_load(struct bytes text, size_t flags, size_t limit_bytes,
+                                      json_error_t *error, json_t **out);
 
 #endif

@@ -27,6 +27,11 @@ uint64_t clock_now_ns(void)
     return read_clock_ns(CLOCK_MONOTONIC);
 }
 
+uint64_t clock_thread_cpu_ns(void)
+{
+    return read_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 uint64_t clock_unix_ns(void)
 {
     return read_clock_ns(CLOCK_REALTIME);

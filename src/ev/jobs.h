@@ -13,8 +13,9 @@ int ev_jobs_new(unsigned n_threads, uint32_t max_queued, struct ev_jobs **out);
  */
 void ev_jobs_free(struct ev_jobs *jobs);
 unsigned ev_jobs_n_threads(const struct ev_jobs *jobs);
-/* work(arg) runs on some thread, then done(arg) on loop.  Any thread.  E_FULL: max_queued wait or run
- * already; nothing was taken. */
+uint64_t ev_jobs_n_taken(struct ev_jobs *jobs); /* since the start */
+/* work(arg) runs on some thread, then done(arg) on loop.  Jobs begin in order of submission; one waits only
+ * while every thread works.  Any thread.  E_FULL: max_queued wait or run already; nothing was taken. */
 int ev_jobs_submit(struct ev_jobs *jobs, struct ev_loop *loop, ev_call work, ev_call done, void *arg);
 
 #endif

@@ -25,6 +25,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mailbox.h"
+#include "ev/work_priv.h"
 
 enum { MAX_POSTS = 64 * 1024, POSTS_PER_TURN = 1024 };
 
@@ -34,13 +35,9 @@ struct ev_loop {
     struct event_base *base;
     struct mailbox *posts;
     struct ev_fd *posts_watch;
+    struct ev_watch watch;
     _Atomic uint64_t turns;
     atomic_bool is_stopping;
-};
-
-struct post {
-    ev_call call;
-    void *arg;
 };
 
 struct ev_timer {
@@ -73,13 +70,15 @@ static void set_up_libevent(void)
 static bool run_posts(struct ev_loop *loop, unsigned max)
 {
     for (unsigned n = 0; n < max; n++) {
-        struct post *post = mailbox_receive(loop->posts);
+        struct ev_posting *post = mailbox_receive(loop->posts);
         if (post == NULL)
             return false;
 
-        struct post copy = *post;
+        struct ev_posting copy = *post;
         free(post);
+        ev_work_begin("call");
         copy.call(copy.arg);
+        ev_work_end();
     }
     return true;
 }
@@ -89,8 +88,10 @@ static void on_posts(void *arg, int fd, unsigned ready)
     struct ev_loop *loop = arg;
 
     mailbox_drain_fd(loop->posts);
+    ev_work_end(); /* each call is a piece of its own */
     if (run_posts(loop, POSTS_PER_TURN))
         mailbox_wake(loop->posts);
+    ev_work_begin("descriptor");
 }
 
 static struct event_base *new_base(void)
@@ -133,7 +134,7 @@ fail:
 
 void ev_loop_free(struct ev_loop *loop)
 {
-    struct post *post;
+    struct ev_posting *post;
 
     if (loop == NULL)
         return;
@@ -149,13 +150,24 @@ void ev_loop_free(struct ev_loop *loop)
 
 int ev_loop_run(struct ev_loop *loop)
 {
-    while (!atomic_exchange(&loop->is_stopping, false)) {
+    int rc = 0;
+
+    ev_work_enter(&loop->watch);
+    while (rc == 0 && !atomic_exchange(&loop->is_stopping, false)) {
         if (event_base_loop(loop->base, EVLOOP_ONCE) < 0)
-            return E_IO;
+            rc = E_IO;
         atomic_fetch_add_explicit(&loop->turns, 1, memory_order_relaxed);
+        ev_work_turn();
     }
-    ev_loop_drain(loop);
-    return 0;
+    ev_work_enter(NULL);
+    if (rc == 0)
+        ev_loop_drain(loop);
+    return rc;
+}
+
+struct ev_watch *ev_loop_watch(struct ev_loop *loop)
+{
+    return &loop->watch;
 }
 
 void ev_loop_stop(struct ev_loop *loop)
@@ -181,15 +193,20 @@ uint64_t ev_loop_turns(const struct ev_loop *loop)
 
 int ev_post(struct ev_loop *loop, ev_call call, void *arg)
 {
-    struct post *post = malloc(sizeof(*post));
+    struct ev_posting *post = malloc(sizeof(*post));
     if (post == NULL)
         return E_NOMEM;
 
-    *post = (struct post){.call = call, .arg = arg};
-    int rc = mailbox_send(loop->posts, post);
+    *post = (struct ev_posting){.call = call, .arg = arg};
+    int rc = ev_post_made(loop, post);
     if (rc != 0)
         free(post);
     return rc;
+}
+
+int ev_post_made(struct ev_loop *loop, struct ev_posting *posting)
+{
+    return mailbox_send(loop->posts, posting);
 }
 
 /* Rounded up: a timer never fires early. */
@@ -204,7 +221,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct ev_timer *timer = arg;
 
+    ev_work_begin("timer");
     timer->call(timer->arg); /* may free the timer */
+    ev_work_end();
 }
 
 static void arm(struct ev_timer *timer, uint64_t ns, short flags)
@@ -259,7 +278,9 @@ static void on_fd(evutil_socket_t fd, short what, void *arg)
     struct ev_fd *watch = arg;
     unsigned ready = (what & EV_READ ? EV_FD_READ : 0) | (what & EV_WRITE ? EV_FD_WRITE : 0);
 
+    ev_work_begin("descriptor");
     watch->call(watch->arg, fd, ready); /* may free the watch */
+    ev_work_end();
 }
 
 static int watch_fd(struct ev_fd *watch, unsigned wants)

@@ -30,6 +30,16 @@ uint64_t ev_loop_turns(const struct ev_loop *loop);
  * E_NOMEM. Either way nothing was taken. */
 int ev_post(struct ev_loop *loop, ev_call call, void *arg);
 
+/* A call whose memory is there before there is something to tell: begins a piece of memory from malloc. */
+struct ev_posting {
+    ev_call call;
+    void *arg;
+};
+/* As ev_post(); takes the posting (it is freed when its call is due), or returns E_FULL and nothing was
+ * taken.
+ */
+int ev_post_made(struct ev_loop *loop, struct ev_posting *posting);
+
 /* A timer, stopped at first. */
 int ev_timer_new(struct ev_loop *loop, ev_call call, void *arg, struct ev_timer **out);
 void ev_timer_free(struct ev_timer *timer);                     /* NULL is fine; safe inside its own call */

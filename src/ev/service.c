@@ -1,49 +1,124 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The notify protocol is libsystemd's; what is ours is when to speak.  The watchdog period comes from the
- * environment (WATCHDOG_USEC); it is fed at a third of it. */
+ * environment (WATCHDOG_USEC); it is fed at a third of it.
+ *
+ *     SIGTERM 1 ──handler: count, write──> loop: drain ... ──> ev_loop_stop ──> service_ending: alarm ──>
+ * exit SIGTERM 2 ──handler: count, write, alarm──> loop: stop ──> ...                              SIGALRM:
+ * _exit
+ *
+ * The end must not depend on the loop or on any thread: one of them may be what hangs.  So the handler itself
+ * counts, and sets the alarm at the second signal; whoever begins to free sets it too.  Every other thread
+ * blocks all signals (base/team.c, ev/jobs.c), and a handler runs on the main thread whatever that is doing.
+ */
 #include "ev/service.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "ev/signals.h"
 
+enum service_state {
+    SERVICE_RUNNING,
+    SERVICE_DRAINING, /* one signal to stop has come */
+    SERVICE_STOPPING  /* a second one has */
+};
+
 struct service {
     struct ev_loop *loop;
     const struct service_calls *calls;
     void *arg;
-    struct ev_signal *term, *interrupt, *hangup;
+    struct ev_signal *hangup;
+    struct ev_fd *stops_watch;
     struct ev_timer *watchdog;
-    bool is_stopping;
+    bool is_held;
+    enum service_state state;
 };
 
-static void on_stop_signal(void *arg)
-{
-    struct service *service = arg;
+/* What the handlers know; there is one service in a process. */
+static struct {
+    atomic_uint n_stops;
+    int fd; /* an eventfd; -1: none */
+} signals = {.fd = -1};
 
-    if (!service->is_stopping) {
-        service->is_stopping = true;
+/* ---- handlers: async-signal-safe calls only ---- */
+
+static void on_stop_signal(int number)
+{
+    const uint64_t one = 1;
+    int was = errno;
+
+    (void)number;
+    if (atomic_fetch_add(&signals.n_stops, 1) > 0)
+        alarm(SERVICE_STOP_S);
+    if (write(signals.fd, &one, sizeof(one)) < 0) { /* it is full: readable all the same */
+    }
+    errno = was;
+}
+
+static void on_alarm(int number)
+{
+    static const char text[] = "ended: the process did not stop in time\n";
+
+    (void)number;
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) { /* then without a word */
+    }
+    _exit(EXIT_FAILURE);
+}
+
+static int handle(int number, void (*handler)(int))
+{
+    struct sigaction action;
+
+    memset(&action, 0, sizeof(action));
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    return sigaction(number, &action, NULL);
+}
+
+/* ---- on the loop ---- */
+
+static void service_step(struct service *service)
+{
+    if (service->state == SERVICE_RUNNING && atomic_load(&signals.n_stops) > 0) {
+        service->state = SERVICE_DRAINING;
         log_info("stopping", LOG_STR("how", "drain; a second signal stops at once"));
         sd_notify(0, "STOPPING=1\nSTATUS=draining");
         service->calls->drain(service->arg);
-        return;
     }
-    service->calls->stop(service->arg);
-    ev_loop_stop(service->loop);
+    if (service->state == SERVICE_DRAINING && atomic_load(&signals.n_stops) > 1) {
+        service->state = SERVICE_STOPPING;
+        service->calls->stop(service->arg);
+        ev_loop_stop(service->loop);
+    }
+}
+
+static void on_stops(void *arg, int fd, unsigned ready)
+{
+    uint64_t n;
+
+    (void)ready;
+    if (read(fd, &n, sizeof(n)) > 0 && !((struct service *)arg)->is_held)
+        service_step(arg);
 }
 
 static void on_reload_signal(void *arg)
 {
     struct service *service = arg;
 
-    if (service->is_stopping)
+    if (service->state != SERVICE_RUNNING)
         return; /* READY would take STOPPING back */
     sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / NS_PER_US);
     service->calls->reload(service->arg);
@@ -69,8 +144,12 @@ int service_new(struct ev_loop *loop, const struct service_calls *calls, void *a
     service->calls = calls;
     service->arg = arg;
     signal(SIGPIPE, SIG_IGN);
-    if (ev_signal_new(loop, SIGTERM, on_stop_signal, service, &service->term) < 0 ||
-        ev_signal_new(loop, SIGINT, on_stop_signal, service, &service->interrupt) < 0 ||
+    atomic_store(&signals.n_stops, 0);
+    signals.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (signals.fd < 0 ||
+        ev_fd_new(loop, signals.fd, EV_FD_READ, on_stops, service, &service->stops_watch) < 0 ||
+        handle(SIGALRM, on_alarm) < 0 || handle(SIGTERM, on_stop_signal) < 0 ||
+        handle(SIGINT, on_stop_signal) < 0 ||
         ev_signal_new(loop, SIGHUP, on_reload_signal, service, &service->hangup) < 0 ||
         ev_timer_new(loop, on_watchdog, service, &service->watchdog) < 0) {
         service_free(service);
@@ -86,46 +165,44 @@ void service_free(struct service *service)
 {
     if (service == NULL)
         return;
-    ev_signal_free(service->term);
-    ev_signal_free(service->interrupt);
+    /* From here on a signal ends the process: what is left to free may be left. */
+    handle(SIGTERM, SIG_DFL);
+    handle(SIGINT, SIG_DFL);
+    ev_fd_free(service->stops_watch);
+    if (signals.fd >= 0)
+        close(signals.fd);
+    signals.fd = -1;
     ev_signal_free(service->hangup);
     ev_timer_free(service->watchdog);
     free(service);
 }
 
-static sigset_t stop_signals(void)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    return set;
-}
-
 void service_hold(struct service *service)
 {
-    sigset_t set = stop_signals();
-
-    (void)service;
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-}
-
-bool service_is_asked_to_stop(const struct service *service)
-{
-    sigset_t pending;
-
-    (void)service;
-    return sigpending(&pending) == 0 &&
-           (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+    service->is_held = true;
 }
 
 void service_release(struct service *service)
 {
-    sigset_t set = stop_signals();
+    const uint64_t one = 1;
 
+    service->is_held = false;
+    if (write(signals.fd, &one, sizeof(one)) < 0) { /* it is full: readable all the same */
+    }
+}
+
+bool service_is_asked_to_stop(const struct service *service)
+{
     (void)service;
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    return atomic_load(&signals.n_stops) > 0;
+}
+
+void service_ending(struct service *service, unsigned within_s)
+{
+    unsigned left_s = alarm(0);
+
+    service_extend(service, (within_s + 2) * NS_PER_S);
+    alarm(left_s > 0 && left_s < within_s ? left_s : within_s);
 }
 
 void service_ready(struct service *service)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A daemon's life as its service manager sees it: ready, reloading, stopping, alive.
  *
- *   SIGTERM, SIGINT: drain, then stop; once more: stop at once.   SIGHUP: reload.   SIGPIPE is ignored.
+ *   SIGTERM, SIGINT: drain, then stop; once more: stop at once, and within SERVICE_STOP_S whatever hangs.
+ *   SIGHUP: reload.   SIGPIPE is ignored.   SIGALRM is this file's.
  *
  * Speaks sd_notify(3) when there is a notify socket and is silent otherwise.  The watchdog is fed from the
  * loop, and only while has_progress says that the daemon's other threads move too. */
@@ -11,6 +12,11 @@
 #include "ev/loop.h"
 
 struct service;
+
+enum {
+    SERVICE_STOP_S = 3, /* from the second signal to the end */
+    SERVICE_END_S = 10  /* for service_ending() */
+};
 
 struct service_calls {
     void (*drain)(void *arg); /* begin to drain; call ev_loop_stop when done */
@@ -22,11 +28,15 @@ struct service_calls {
 int service_new(struct ev_loop *loop, const struct service_calls *calls, void *arg, struct service **out);
 void service_free(struct service *service); /* NULL is fine */
 
-/* Between hold and release, for work on the loop's own thread that takes long: signals to stop wait, and this
- * says whether one does.  Who gives up because of it need not release. */
+/* Between hold and release, for work on the loop's own thread that takes long: the first signal to stop
+ * waits, and this says whether one does.  Who gives up because of it need not release.  The second one ends
+ * the process all the same. */
 void service_hold(struct service *service);
 bool service_is_asked_to_stop(const struct service *service);
 void service_release(struct service *service);
+/* The loop is over and what was made is about to be freed: the process ends within so long, however much of
+ * it hangs. */
+void service_ending(struct service *service, unsigned within_s);
 
 void service_ready(struct service *service);
 __attribute__((format(printf, 2, 3))) void service_status(struct service *service, const char *format, ...);

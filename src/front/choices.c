@@ -18,6 +18,7 @@
 #include "front/output_priv.h"
 
 #define MAX_TURN_BYTES ((size_t)4 << 20) /* handed on in one turn: links bound what they queue */
+#define MAX_TURN_NS    NS_PER_MS
 #define NEXT_TURN_NS   (10 * NS_PER_MS)
 
 /* ---- handing on ---- */
@@ -75,9 +76,11 @@ void choices_fail(struct request *request, const struct gen_failure *failure)
     request_fail(request, &error);
 }
 
-/* Is the first choice with the same prompt past it? */
+/* Is the first choice with the same prompt past it?  For that one itself nothing has to be known. */
 static bool is_prompt_known(const struct choice *choice)
 {
+    if (!choice_is_repeated(choice))
+        return true;
     while (choice_is_repeated(choice))
         choice--;
     return choice->last_ns > 0 || choice->state == CHOICE_OVER;
@@ -91,6 +94,7 @@ static bool is_running(const struct request *request)
 static void on_later(void *arg)
 {
     struct request *request = arg;
+    uint64_t begun_ns = clock_now_ns();
     struct gen_failure failure;
     size_t n_bytes = 0;
 
@@ -100,8 +104,8 @@ static void on_later(void *arg)
 
         if (choice->state != CHOICE_WAITING || !is_prompt_known(choice))
             continue;
-        if (n_bytes > MAX_TURN_BYTES) {
-            ev_timer_start(request->later, NEXT_TURN_NS);
+        if (n_bytes > MAX_TURN_BYTES || clock_now_ns() - begun_ns > MAX_TURN_NS) {
+            ev_timer_start(request->later, n_bytes > MAX_TURN_BYTES ? NEXT_TURN_NS : 0);
             return;
         }
         n_bytes += choice->prompt->ids.n * sizeof(token_id) + choice->prompt->shape.len_bytes;
@@ -157,15 +161,13 @@ void choices_submit(struct request *request)
         return;
     }
     request->submitted_ns = clock_now_ns();
-    for (uint32_t i = 0; i < request->n_choices; i++) {
-        if (choice_is_repeated(&request->choices[i]))
-            continue;
-        if (submit_one(&request->choices[i], &failure) < 0) {
-            choices_fail(request, &failure);
-            return;
-        }
+    if (submit_one(&request->choices[0], &failure) < 0) {
+        choices_fail(request, &failure);
+        return;
     }
     request_enter(request, REQUEST_PLACED);
+    if (request_n_prompts(request) > 1) /* the other prompts, some in each turn */
+        ev_timer_start(request->later, 0);
 }
 
 /* ---- taking back ---- */

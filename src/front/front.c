@@ -379,7 +379,7 @@ void front_opts_init(struct front_opts *opts)
     opts->guesses_per_min = 30;
     opts->max_waiting = 4096;
     opts->max_waiting_bytes = UINT64_C(1) << 30;
-    opts->inline_bytes = 64 << 10;
+    opts->inline_bytes = 8 << 10;
     opts->replay_bytes = 64 << 20;
     opts->thread_bytes = 64 << 20;
     opts->default_temperature = 1;
@@ -427,7 +427,8 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     list_init(&front->requests);
     report_init(front);
     if (limits_new(&front->limits) < 0 ||
-        guesses_new(opts->guesses_per_min, MAX_GUESSERS, &front->guesses) < 0 || open_pool(front) < 0)
+        guesses_new(opts->guesses_per_min, MAX_GUESSERS, &front->guesses) < 0 || open_pool(front) < 0 ||
+        stall_new(opts->loop, opts->metrics, &front->stall) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && opts->keys_path != NULL)
         rc = front_reload_keys(front, opts->keys_path, fault);
@@ -458,6 +459,7 @@ void front_free(struct front *front)
     list_for_each_safe (node, spare, &front->requests)
         request_free(container_of(node, struct request, node));
     pool_free(front->pool);
+    stall_free(front->stall);
     guesses_free(front->guesses);
     limits_free(front->limits);
     auth_keys_free(front->keys);

@@ -57,7 +57,7 @@ struct front_opts {
     uint64_t created_unix_s;    /* for model listings without a date of their own */
 };
 
-/* Sets what is not a pointer to its default: ping 9 s, 4096 requests, 64 KiB inline, temperature 1, 30
+/* Sets what is not a pointer to its default: ping 9 s, 4096 requests, 8 KiB inline, temperature 1, 30
  * guesses, 4096 waiting with 1 GiB. */
 void front_opts_init(struct front_opts *opts);
 

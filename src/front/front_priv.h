@@ -18,7 +18,9 @@
 #include "front/pool.h"
 #include "front/prompt.h"
 #include "front/public_prefix.h"
+#include "front/remains.h"
 #include "front/replay.h"
+#include "front/stall.h"
 #include "front/threads.h"
 #include "http/response.h"
 #include "http/sse.h"
@@ -63,9 +65,10 @@ struct front {
     struct auth_keys *keys; /* NULL: nobody is asked for one */
     struct limits *limits;
     struct guesses *guesses;
-    struct pool *pool;                   /* NULL: all work is done at once */
-    struct memory *memory;               /* of answers; NULL: none */
-    struct threads *threads;             /* NULL: they are refused */
+    struct pool *pool;       /* NULL: all work is done at once */
+    struct memory *memory;   /* of answers; NULL: none */
+    struct threads *threads; /* NULL: they are refused */
+    struct stall *stall;
     struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
     uint32_t n_running;

@@ -7,7 +7,8 @@ libfront_a_SOURCES = src/front/front.h src/front/backend.h src/front/front_priv.
 	src/front/reply.c src/front/report.c src/front/answer.h src/front/answer.c src/front/shape.h \
 	src/front/shape_priv.h src/front/shape.c src/front/shape_calls.c src/front/shape_tags.c src/front/sign.h src/front/scores.c src/front/scores.h src/front/sign.c \
 	src/front/prompt.h src/front/prompt.c src/front/prompt_raw.c src/front/auth.h src/front/auth.c \
-	src/front/ids.h src/front/ids.c src/front/memory.h src/front/memory.c src/front/threads.h src/front/threads.c src/front/replay.h src/front/replay.c \
+	src/front/ids.h src/front/ids.c src/front/memory.h src/front/memory.c src/front/threads.h src/front/remains.c src/front/remains.h src/front/stall.c src/front/stall.h \
+	src/front/threads.c src/front/replay.h src/front/replay.c \
 	src/front/record.h src/front/record.c src/front/public_prefix.h src/front/public_prefix.c \
 	src/front/auth_rule.c src/front/admit.h src/front/admit.c src/front/limits.h src/front/limits.c \
 	src/front/guesses.h src/front/guesses.c src/front/pool.h src/front/pool.c src/front/verdicts.h src/front/verdicts.c src/front/shape_check.c src/front/unzip.h src/front/unzip.c \

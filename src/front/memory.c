@@ -3,6 +3,7 @@
  * needs for it. */
 #include "front/memory.h"
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ struct memory_piece {
 };
 
 struct memory {
+    pthread_mutex_t lock; /* of all below */
     struct hashmap *map;
     struct list by_use; /* the last used last */
     size_t bytes, max_bytes;
@@ -34,6 +36,7 @@ int memory_new(size_t max_bytes, struct memory **out)
 
     if (memory == NULL)
         return E_NOMEM;
+    pthread_mutex_init(&memory->lock, NULL);
     list_init(&memory->by_use);
     memory->max_bytes = max_bytes;
     if (hashmap_new(sizeof(struct memory_key), &memory->map) < 0) {
@@ -59,10 +62,11 @@ void memory_free(struct memory *memory)
     list_for_each_safe (node, spare, &memory->by_use)
         forget(memory, container_of(node, struct memory_answer, node));
     hashmap_free(memory->map);
+    pthread_mutex_destroy(&memory->lock);
     free(memory);
 }
 
-void memory_put(struct memory *memory, const struct memory_key *key, struct memory_answer *answer)
+static void put_locked(struct memory *memory, const struct memory_key *key, struct memory_answer *answer)
 {
     struct memory_answer *older = hashmap_get(memory->map, key);
 
@@ -79,28 +83,43 @@ void memory_put(struct memory *memory, const struct memory_key *key, struct memo
         forget(memory, container_of(memory->by_use.next, struct memory_answer, node));
 }
 
+void memory_put(struct memory *memory, const struct memory_key *key, struct memory_answer *answer)
+{
+    pthread_mutex_lock(&memory->lock);
+    put_locked(memory, key, answer);
+    pthread_mutex_unlock(&memory->lock);
+}
+
 struct memory_answer *memory_get(struct memory *memory, const struct memory_key *key, bool is_use)
 {
-    struct memory_answer *answer = hashmap_get(memory->map, key);
+    struct memory_answer *answer;
 
-    if (answer == NULL)
-        return NULL;
-    if (is_use) {
+    pthread_mutex_lock(&memory->lock);
+    answer = hashmap_get(memory->map, key);
+    if (answer != NULL)
+        answer->n_refs++;
+    if (answer != NULL && is_use) {
         list_remove(&answer->node);
         list_push_back(&memory->by_use, &answer->node);
     }
-    answer->n_refs++;
+    pthread_mutex_unlock(&memory->lock);
     return answer;
 }
 
-size_t memory_count(const struct memory *memory)
+size_t memory_count(struct memory *memory)
 {
-    return hashmap_count(memory->map);
+    pthread_mutex_lock(&memory->lock);
+    size_t n = hashmap_count(memory->map);
+    pthread_mutex_unlock(&memory->lock);
+    return n;
 }
 
-size_t memory_bytes(const struct memory *memory)
+size_t memory_bytes(struct memory *memory)
 {
-    return memory->bytes;
+    pthread_mutex_lock(&memory->lock);
+    size_t bytes = memory->bytes;
+    pthread_mutex_unlock(&memory->lock);
+    return bytes;
 }
 
 int memory_answer_new(struct memory_answer **out)

@@ -3,10 +3,12 @@
  * that its prompt continues the one before token for token.
  *
  * Bounded in bytes, the least recently used goes first, and nothing is kept over a restart: an answer that is
- * not found is rendered from what the client sent.  One loop thread; answers are immutable, so other threads
- * may read one that is held for them. */
+ * not found is rendered from what the client sent.  Any thread: it has a lock, held for the time of a
+ * look-up; answers that were put are immutable. */
 #ifndef FRONT_MEMORY_H
 #define FRONT_MEMORY_H
+
+#include <stdatomic.h>
 
 #include "api/gen.h"
 #include "base/list.h"
@@ -35,7 +37,7 @@ struct memory_answer {    /* what it points to is from memory_answer_take() */
     struct list node;
     struct memory_piece *pieces;
     size_t bytes;
-    uint32_t n_refs;
+    _Atomic uint32_t n_refs;
 };
 
 int memory_new(size_t max_bytes, struct memory **out);
@@ -44,8 +46,8 @@ void memory_free(struct memory *memory); /* NULL is fine; answers held stay */
 void memory_put(struct memory *memory, const struct memory_key *key, struct memory_answer *answer);
 /* Held until memory_answer_unref(); NULL: none such.  is_use: it counts as used now. */
 struct memory_answer *memory_get(struct memory *memory, const struct memory_key *key, bool is_use);
-size_t memory_count(const struct memory *memory);
-size_t memory_bytes(const struct memory *memory);
+size_t memory_count(struct memory *memory);
+size_t memory_bytes(struct memory *memory);
 
 int memory_answer_new(struct memory_answer **out); /* empty, held once */
 /* Zeroed, lives as long as the answer, for any object.  NULL: no memory. */

@@ -112,6 +112,7 @@ void output_end_choice(struct choice *choice)
 
 /* ---- collecting ---- */
 
+#define HELD_BODY_BYTES (64u << 10) /* shorter ones are copied */
 static struct collected *add_block(struct choice *choice, enum gen_block_kind kind)
 {
     struct collected *grown = realloc(choice->blocks, (choice->n_blocks + 1) * sizeof(*grown));
@@ -267,11 +268,43 @@ void output_error(struct request *request, const struct api_error *error)
     request->exchange = NULL;
 }
 
+struct sent_body { /* of a request that is over */
+    struct buf text;
+    struct ev_jobs *jobs;
+    struct ev_loop *loop;
+};
+
+static void release_body(void *arg)
+{
+    struct sent_body *sent = arg;
+    struct remains remains = {.body = sent->text};
+
+    remains_give_back(&remains, sent->jobs, sent->loop);
+    free(sent);
+}
+
+/* The body itself is sent, not a copy of it. */
+static void output_held_body(struct request *request, struct http_fields *fields, struct sent_body *sent)
+{
+    *sent = (struct sent_body){request->body, request->front->opts.jobs, request->front->opts.loop};
+    request->body = (struct buf){0};
+    http_fields_add_str(fields, "content-type", "application/json");
+    reply_add_id(fields, request->exchange, request->id);
+    admit_put_fields(request->exchange, fields);
+    http_reply_held(request->exchange, 200, fields,
+                    &(struct http_held){buf_view(&sent->text), release_body, sent});
+}
+
 void output_body(struct request *request)
 {
+    bool is_long = request->body.len_bytes >= HELD_BODY_BYTES;
+    struct sent_body *sent = is_long ? malloc(sizeof(*sent)) : NULL;
     struct http_fields fields = {0};
 
-    reply_json(request->exchange, request->id, &fields, buf_view(&request->body));
+    if (sent != NULL)
+        output_held_body(request, &fields, sent);
+    else
+        reply_json(request->exchange, request->id, &fields, buf_view(&request->body));
     http_fields_fini(&fields);
     request->exchange = NULL;
 }

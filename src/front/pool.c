@@ -2,11 +2,12 @@
 /* Round robin over owners.
  *
  *     submit ──> owner A: job job job ─┐
- *                owner B: job ─────────┼─ one of each in turn ──> at most twice the threads' number ──>
+ *                owner B: job ─────────┼─ one of each in turn ──> at most one more than threads ──>
  * ev/jobs owner C: job job ─────┘                                          done ──> the next in turn
  *
- * Twice the threads keeps them busy while the loop hears of an end; what is beyond waits here, where it can
- * be put in order and taken back. */
+ * One more than there are threads keeps them busy while the loop hears of an end.  What is beyond waits here,
+ * where it can be put in order and taken back: an owner who comes now waits for one job of somebody else's
+ * beside those at work, however many there are. */
 #include "front/pool.h"
 
 #include <stdlib.h>
@@ -111,7 +112,7 @@ static void done_job(void *arg)
 
 static void begin_more(struct pool *pool)
 {
-    uint32_t max_begun = 2 * ev_jobs_n_threads(pool->opts.jobs);
+    uint32_t max_begun = ev_jobs_n_threads(pool->opts.jobs) + 1;
 
     while (pool->n_begun < max_begun && !list_is_empty(&pool->turns)) {
         struct owner *owner = container_of(pool->turns.next, struct owner, node);

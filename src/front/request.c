@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "ev/work.h"
 #include "front/admit.h"
 #include "front/output_priv.h"
 #include "front/shape.h"
@@ -100,6 +101,18 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     return 0;
 }
 
+static void request_give_back(struct request *request)
+{
+    struct remains remains = {.gen = request->gen,
+                              .replay = request->replay,
+                              .body = request->body,
+                              .prompt = request->prompt,
+                              .more_prompts = request->more_prompts,
+                              .n_more = request_n_prompts(request) - 1};
+
+    remains_give_back(&remains, request->front->opts.jobs, request->front->opts.loop);
+}
+
 void request_free(struct request *request)
 {
     struct front *front = request->front;
@@ -116,16 +129,11 @@ void request_free(struct request *request)
     front->n_running--;
     ev_timer_free(request->ping);
     choices_fini(request);
-    for (size_t i = 0; i < request_n_prompts(request); i++)
-        prompt_fini(request_prompt(request, i));
-    free(request->more_prompts);
     if (request->thread != NULL)
         threads_give_back(front->threads, request->thread,
                           request->state == REQUEST_DONE && api_call_generates(request->call),
                           clock_now_ns());
-    replay_fini(&request->replay);
-    gen_request_fini(&request->gen);
-    buf_fini(&request->body);
+    request_give_back(request);
     output_drop(request);
     free(request);
 }
@@ -303,6 +311,9 @@ static int tokenise(struct request *request)
 
     if (rc < 0)
         return rc;
+    if (request->front->memory != NULL)
+        replay_find(&request->replay, request->front->memory, request->owner, model->fingerprint,
+                    request->call != API_COUNT_TOKENS && request->call != API_TOKENIZE);
     if (request->call == API_DETOKENIZE)
         return prompt_put_detokenized(model, &request->gen, &request->body, &request->error);
     rc = request->gen.n_prompts > 0
@@ -339,6 +350,7 @@ static void run(struct request *request, size_t size_bytes, ev_call work, ev_cal
 
     atomic_store(&request->is_working, true);
     if (size_bytes <= request->front->opts.inline_bytes || request->front->pool == NULL) {
+        ev_work_name(work == parse_work ? "parse" : "tokenise");
         work(request);
         done(request);
         return;
@@ -433,7 +445,10 @@ static void continue_thread(struct request *request)
         request_fail(request, &error);
         return;
     }
-    gen_request_fini(&request->gen);
+    struct remains remains = {.gen = request->gen};
+
+    remains_give_back(&remains, request->front->opts.jobs, request->front->opts.loop);
+    memset(&request->gen, 0, sizeof(request->gen));
     run(request, request->body.len_bytes + thread_text(request->thread).len_bytes, parse_work, parse_done);
 }
 
@@ -444,6 +459,7 @@ static void parse_done(void *arg)
     struct api_error error;
     size_t n;
 
+    ev_work_name("parsed");
     if (!is_back(request))
         return;
     if (request->work_rc == 0 && request->gen.thread != GEN_THREAD_NONE && request->front->threads == NULL)
@@ -475,9 +491,6 @@ static void parse_done(void *arg)
     if (backend->ops->model_keep != NULL)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
-    if (request->front->memory != NULL)
-        replay_find(&request->replay, request->front->memory, request->owner, request->model->fingerprint,
-                    request->call != API_COUNT_TOKENS && request->call != API_TOKENIZE);
     n = request->gen.arena.used_bytes;
     if (shape_has_schemas(&request->gen)) /* a few bytes of pattern may be long work */
         n = never_inline(request, n);
@@ -517,6 +530,7 @@ static void tokenise_done(void *arg)
     struct request *request = arg;
     struct api_error error;
 
+    ev_work_name("tokenised");
     if (!is_back(request))
         return;
     if (request->work_rc < 0) {

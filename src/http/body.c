@@ -9,7 +9,8 @@
 
 #include "base/err.h"
 
-#define MAX_TURN_BYTES ((size_t)1 << 20) /* of one body, past the input; then others have their turn */
+#define RESERVE_FROM_BYTES ((size_t)256 << 10)
+#define MAX_TURN_BYTES     ((size_t)256 << 10) /* of one body, past the input; then others have their turn */
 
 static void count(struct http_exchange *x, size_t n)
 {
@@ -17,11 +18,29 @@ static void count(struct http_exchange *x, size_t n)
     x->conn->server->bodies_bytes += n;
 }
 
+/* Growing by doubling copies, up to half of the largest body in one go.  A body that has sent its first
+ * quarter of a megabyte gets the addresses for the rest of it at once; memory comes as it is written. Without
+ * room for that it grows as ever.  coming_bytes were taken off what is left and are about to be added. */
+static void reserve_rest(struct http_exchange *x, size_t coming_bytes)
+{
+    uint64_t max_bytes = x->conn->server->limits.max_body_bytes;
+    uint64_t whole_bytes = x->body.len_bytes + coming_bytes + x->body_left_bytes;
+
+    if (x->head.framing != HTTP_BODY_LENGTH || whole_bytes > max_bytes)
+        whole_bytes = max_bytes;
+    if (x->body.len_bytes < RESERVE_FROM_BYTES || x->body.cap_bytes > whole_bytes)
+        return;
+    (void)buf_reserve(&x->body, (size_t)whole_bytes - x->body.len_bytes);
+    x->body.is_bad = false;
+}
+
 int http_body_add(struct http_exchange *x, struct bytes piece)
 {
     struct http_server *server = x->conn->server;
-    int rc = piece.len_bytes == 0 ? 0 : buf_append(&x->body, piece.data, piece.len_bytes);
+    int rc;
 
+    reserve_rest(x, piece.len_bytes);
+    rc = piece.len_bytes == 0 ? 0 : buf_append(&x->body, piece.data, piece.len_bytes);
     if (rc < 0)
         return rc;
     count(x, piece.len_bytes);
@@ -33,6 +52,7 @@ static int take_now(struct http_conn *conn)
 {
     struct http_exchange *x = &conn->exchange;
 
+    reserve_rest(x, 0);
     for (size_t taken = 0, n = 1; n > 0 && taken < MAX_TURN_BYTES && x->body_left_bytes > 0; taken += n) {
         size_t left = MAX_TURN_BYTES - taken;
         int rc = http_conn_receive_now(conn, x->body_left_bytes < left ? (size_t)x->body_left_bytes : left,

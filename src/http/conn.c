@@ -32,11 +32,9 @@
 #include "base/err.h"
 #include "http/h2_priv.h"
 
-/* At most this much is read and dropped on a connection that is closing. */
-#define MAX_LINGER_BYTES (UINT64_C(256) << 20)
+#define MAX_LINGER_BYTES (UINT64_C(256) << 20) /* read and dropped on a connection that is closing */
 #define DRAIN_LINGER_NS  NS_PER_S
-/* Empty lines before a request are within these. */
-#define MAX_EMPTY_BYTES 16
+#define MAX_EMPTY_BYTES  16 /* empty lines before a request are within these */
 
 static void conn_run(struct http_conn *conn);
 
@@ -403,20 +401,25 @@ static bool run_state(struct http_conn *conn)
 
 static void conn_run(struct http_conn *conn)
 {
-    while (!conn->is_broken && run_state(conn))
-        ;
+    while (!conn->is_broken && run_state(conn)) {
+    }
     if (conn->is_broken)
         http_conn_abort(conn, conn->break_why);
 }
 
 /* ---- what the loop calls ---- */
 
-static void on_read(struct bufferevent *bev, void *arg)
+static void conn_go_on(struct http_conn *conn)
 {
-    struct http_conn *conn = arg;
-
     conn_run(conn);
     reap(conn);
+    ev_work_end();
+}
+
+static void on_read(struct bufferevent *bev, void *arg)
+{
+    ev_work_begin("http read");
+    conn_go_on(arg);
 }
 
 static void tell_pause(struct http_conn *conn)
@@ -435,6 +438,7 @@ static void on_write(struct bufferevent *bev, void *arg)
     struct http_conn *conn = arg;
     size_t unsent = http_conn_unsent(conn);
 
+    ev_work_begin("http write");
     if (unsent <= conn->server->limits.max_queue_bytes / 4)
         conn->over_since_ns = 0;
     tell_pause(conn);
@@ -442,8 +446,7 @@ static void on_write(struct bufferevent *bev, void *arg)
         shut_down_sending(conn);
     else if (conn->state == CONN_IDLE && unsent == 0)
         conn_enter(conn, CONN_IDLE); /* the time to be idle begins now */
-    conn_run(conn);
-    reap(conn);
+    conn_go_on(conn);
 }
 
 /* TLS stands: which HTTP was agreed on? */
@@ -470,6 +473,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 {
     struct http_conn *conn = arg;
 
+    ev_work_begin("http event");
     if (what & BEV_EVENT_CONNECTED)
         finish_handshake(conn);
     if (what & BEV_EVENT_EOF) {
@@ -480,9 +484,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
     }
     if ((what & BEV_EVENT_ERROR) || ((what & BEV_EVENT_EOF) && is_wanted(conn)))
         http_conn_abort(conn, HTTP_ABORT_CLIENT);
-    else
-        conn_run(conn);
-    reap(conn);
+    conn_go_on(conn);
 }
 
 void http_conn_on_deadline(void *arg)

@@ -11,6 +11,7 @@
 
 #include "base/hashmap.h"
 #include "base/list.h"
+#include "ev/work.h"
 #include "http/chunked.h"
 #include "http/response.h"
 #include "http/server.h"
@@ -129,6 +130,9 @@ void http_conn_abort(struct http_conn *conn, enum http_abort why);
 /* HTTP/2 is over: sends what is left and ends. */
 void http_conn_end(struct http_conn *conn);
 void http_conn_arm(struct http_conn *conn); /* the deadline may have changed */
+struct evbuffer;
+/* exchange.c: queues a body that is released when it was sent; E_NOMEM: it was not taken. */
+int http_add_held(struct evbuffer *output, const struct http_held *held);
 /* Something changed from inside a handler's call: look at the connection at the next turn of the loop. */
 void http_conn_kick(struct http_conn *conn);
 /* From the kick timer. */

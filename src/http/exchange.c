@@ -183,6 +183,49 @@ void http_reply(struct http_exchange *exchange, int status, const struct http_fi
     finish(exchange);
 }
 
+static void release_held(const void *data, size_t len_bytes, void *arg)
+{
+    struct http_held *held = arg;
+
+    held->release(held->arg);
+    free(held);
+}
+
+int http_add_held(struct evbuffer *output, const struct http_held *held)
+{
+    struct http_held *kept = malloc(sizeof(*kept));
+
+    if (kept == NULL)
+        return E_NOMEM;
+    *kept = *held;
+    if (evbuffer_add_reference(output, held->body.data, held->body.len_bytes, release_held, kept) == 0)
+        return 0;
+    free(kept);
+    return E_NOMEM;
+}
+
+void http_reply_held(struct http_exchange *exchange, int status, const struct http_fields *fields,
+                     const struct http_held *held)
+{
+    struct http_conn *conn = exchange->conn;
+    bool is_taken = false;
+
+    ASSERT(exchange->answer == ANSWER_NONE && held->body.len_bytes > 0);
+    if (exchange->stream != NULL) {
+        is_taken = h2_reply_held(exchange->stream, status, fields, held);
+    } else {
+        if (!conn->is_broken && put_head(exchange, status, fields, held->body.len_bytes) == 0 &&
+            exchange->head.method != HTTP_HEAD) {
+            is_taken = http_add_held(bufferevent_get_output(conn->bev), held) == 0;
+            if (!is_taken)
+                http_conn_break(conn, HTTP_ABORT_SERVER);
+        }
+        finish(exchange);
+    }
+    if (!is_taken)
+        held->release(held->arg);
+}
+
 int http_reply_begin(struct http_exchange *exchange, int status, const struct http_fields *fields)
 {
     struct http_conn *conn = exchange->conn;

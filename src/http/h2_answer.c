@@ -142,7 +142,7 @@ void h2_reply_continue(struct h2_stream *stream)
 
 /* ---- the body ---- */
 
-static int queue(struct h2_stream *stream, struct bytes piece)
+static int queue(struct h2_stream *stream, struct bytes piece, const struct http_held *held)
 {
     size_t max_bytes = stream->h2->conn->server->limits.max_queue_bytes;
 
@@ -152,7 +152,8 @@ static int queue(struct h2_stream *stream, struct bytes piece)
         return E_NOMEM;
     if (h2_stream_unsent(stream) == 0)
         stream->progress_ns = clock_now_ns();
-    if (evbuffer_add(stream->out, piece.data, piece.len_bytes) < 0)
+    if (held != NULL ? http_add_held(stream->out, held) < 0
+                     : evbuffer_add(stream->out, piece.data, piece.len_bytes) < 0)
         return E_NOMEM;
     if (h2_stream_unsent(stream) > max_bytes && stream->over_since_ns == 0)
         stream->over_since_ns = clock_now_ns();
@@ -182,9 +183,24 @@ static void finish(struct h2_stream *stream)
 void h2_reply(struct h2_stream *stream, int status, const struct http_fields *fields, struct bytes body)
 {
     if (!stream->is_broken && submit_head(stream, status, fields, body.len_bytes) == 0 &&
-        body.len_bytes > 0 && stream->exchange.head.method != HTTP_HEAD && queue(stream, body) < 0)
+        body.len_bytes > 0 && stream->exchange.head.method != HTTP_HEAD && queue(stream, body, NULL) < 0)
         break_stream(stream, HTTP_ABORT_SERVER);
     finish(stream);
+}
+
+bool h2_reply_held(struct h2_stream *stream, int status, const struct http_fields *fields,
+                   const struct http_held *held)
+{
+    bool is_taken = false;
+
+    if (!stream->is_broken && submit_head(stream, status, fields, held->body.len_bytes) == 0 &&
+        stream->exchange.head.method != HTTP_HEAD) {
+        is_taken = queue(stream, held->body, held) == 0;
+        if (!is_taken)
+            break_stream(stream, HTTP_ABORT_SERVER);
+    }
+    finish(stream);
+    return is_taken;
 }
 
 int h2_reply_begin(struct h2_stream *stream, int status, const struct http_fields *fields)
@@ -203,7 +219,7 @@ int h2_reply_write(struct h2_stream *stream, struct bytes piece)
         return E_CLOSED;
     if (piece.len_bytes == 0 || stream->exchange.head.method == HTTP_HEAD)
         return 0;
-    if (queue(stream, piece) < 0) {
+    if (queue(stream, piece, NULL) < 0) {
         break_stream(stream, HTTP_ABORT_SERVER);
         return E_NOMEM;
     }

@@ -80,6 +80,9 @@ void h2_stream_tell_abort(struct h2_stream *stream, enum http_abort why);
 
 /* h2_answer.c: what exchange.c passes on.  Nothing here calls a handler. */
 void h2_reply(struct h2_stream *stream, int status, const struct http_fields *fields, struct bytes body);
+/* Whether the body was taken; else it is not released. */
+bool h2_reply_held(struct h2_stream *stream, int status, const struct http_fields *fields,
+                   const struct http_held *held);
 int h2_reply_begin(struct h2_stream *stream, int status, const struct http_fields *fields);
 int h2_reply_write(struct h2_stream *stream, struct bytes piece);
 void h2_reply_end(struct h2_stream *stream);

@@ -265,7 +265,9 @@ int http_server_adopt(struct http_server *server, int fd)
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
                       int from_len, void *arg)
 {
+    ev_work_begin("http accept");
     (void)adopt(arg, fd, from);
+    ev_work_end();
 }
 
 static void on_accept_error(struct evconnlistener *listener, void *arg)

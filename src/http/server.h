@@ -120,6 +120,15 @@ void *http_exchange_user(const struct http_exchange *exchange);
  * are added here. The exchange is done. */
 void http_reply(struct http_exchange *exchange, int status, const struct http_fields *fields,
                 struct bytes body);
+/* The same, of a long body, which stays where it is until it is sent: then, or when it will not be, release
+ * is called with arg, from the loop. */
+struct http_held {
+    struct bytes body;
+    void (*release)(void *arg);
+    void *arg;
+};
+void http_reply_held(struct http_exchange *exchange, int status, const struct http_fields *fields,
+                     const struct http_held *held);
 /* What the next write needs is fetched into the cache.  NULL is fine. */
 void http_exchange_fetch(const struct http_exchange *exchange);
 /* A streamed answer: head (sent with the first write), pieces, end.  Pieces are framed here; write fails with

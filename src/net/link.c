@@ -37,6 +37,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "ev/work.h"
 
 #define MISSED_IS_DEAD 3
 #define LAST_WORDS_NS  NS_PER_S
@@ -263,9 +264,11 @@ static void on_readable(struct bufferevent *bev, void *arg)
 {
     struct link *link = arg;
 
+    ev_work_begin("link read");
     link_enter(link);
     link_read_frames(link);
     link_leave(link);
+    ev_work_end();
 }
 
 /* Everything queued is with the kernel.  The other side reads our last words up to our end of stream and
@@ -301,6 +304,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
     struct link *link = arg;
     struct fault fault;
 
+    ev_work_begin("link event");
     link_enter(link);
     if ((what & BEV_EVENT_CONNECTED) != 0) {
         link_connected(link);
@@ -312,6 +316,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
         link_fail(link, &fault);
     }
     link_leave(link);
+    ev_work_end();
 }
 
 void link_set_callbacks(struct link *link)

@@ -57,7 +57,9 @@ int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_i
     if (index == NULL)
         return E_NOMEM;
     n_places = table_places(max_entries);
-    if (mem_region_open(n_places * sizeof(uint64_t), false, false, "index table", &index->table_region) < 0 ||
+    /* The table is there from the start: a long prompt's blocks lie anywhere in it, and each first touch of a
+     * huge page would clear two megabytes while streams wait. */
+    if (mem_region_open(n_places * sizeof(uint64_t), false, true, "index table", &index->table_region) < 0 ||
         mem_region_open(max_entries * sizeof(struct index_entry), false, false, "index entries",
                         &index->entries_region) < 0 ||
         index_pages_open(max_entries, &index->pages) < 0) {

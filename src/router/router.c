@@ -26,8 +26,9 @@
 #include "net/tls.h"
 #include "router/router_priv.h"
 
-#define TICK_NS    (100 * NS_PER_MS)
-#define TICK_SWEEP 2048 /* entries of the prefix index in a tick, when there is something to sweep */
+#define TICK_NS       (100 * NS_PER_MS)
+#define LAST_WORDS_NS (2 * NS_PER_S) /* for errors to reach clients, when the time to drain is over */
+#define TICK_SWEEP    2048 /* entries of the prefix index in a tick, when there is something to sweep */
 
 struct daemon {
     struct router router;
@@ -38,6 +39,7 @@ struct daemon {
     struct http_tls *https; /* NULL: cleartext */
     struct service *service;
     struct ev_timer *drain_limit;
+    bool is_abandoned; /* the limit was reached: last words are on their way */
     const struct router_conf *(*reload)(void *arg);
     void *reload_arg;
     Baton__Hello hello;
@@ -105,8 +107,14 @@ static void on_drain_limit(void *arg)
 {
     struct daemon *daemon = arg;
 
+    if (daemon->is_abandoned) { /* a connection takes its time: for ever, perhaps */
+        ev_loop_stop(daemon->router.loop);
+        return;
+    }
     log_warn("drain_limit", LOG_U64("running", front_n_running(daemon->front)));
+    daemon->is_abandoned = true;
     front_abandon(daemon->front);
+    ev_timer_start(daemon->drain_limit, LAST_WORDS_NS);
 }
 
 static void on_drain(void *arg)
@@ -405,6 +413,8 @@ int router_run(const struct router_conf *conf, const struct router_conf *(*reloa
         rc = ev_loop_run(daemon->router.loop);
         log_info("stopped");
     }
+    if (daemon->service != NULL)
+        service_ending(daemon->service, SERVICE_END_S);
     tear_down(daemon);
     return rc;
 }

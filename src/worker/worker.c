@@ -411,6 +411,8 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
         log_info("stopped", LOG_STR("how", "while loading"));
         rc = 0;
     }
+    if (worker->service != NULL)
+        service_ending(worker->service, SERVICE_END_S);
     tear_down(worker);
     return rc;
 }

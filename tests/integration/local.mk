@@ -7,13 +7,14 @@ integration_tests = tests/integration/test_relay.py tests/integration/test_fault
 integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py
 integration_tests += tests/integration/test_render.py
 integration_tests += tests/integration/test_schema_floods.py
+integration_tests += tests/integration/test_memory.py
 # test_faults.py has the sanitizers look at the same code; these are long, and sanitizers keep what is freed
 plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py
 EXTRA_DIST += $(plain_tests)
 if PLAIN_BUILD
 TESTS += $(plain_tests)
 endif
-EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py
+EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py tests/bench/bench_loop.py
 TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py
 TEST_EXTENSIONS = .py .vm

@@ -2,6 +2,7 @@
 /* The walker agrees with the JSON library about what is valid, knows where a text can be closed, and the
  * serialisation is the one and reads back. */
 #include "api/json.h"
+#include "api/json_budget.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -195,6 +196,41 @@ static void memory_is_bounded_and_long_prompts_fit(void **state)
     buf_fini(&text);
 }
 
+/* Whichever allocation fails, the load ends there, holds nothing, and is never told as a fault of the text.
+ */
+static void the_first_failed_allocation_ends_a_load(void **state)
+{
+    const char *const texts[] = {
+        "{\"a key that is longer than the first buffer\": [\"a text that is longer than that, too, so that "
+        "the buffer grows \\u00e9 and grows \\\"again\\\"\", 12345678901234567, "
+        "0.12345678901234567890123456789]}",
+        "[\"\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e"
+        "9\\u00e9\\u00e9\"]",
+        "[1000000000000000000000000000000000000000000000000000000000000000000000000000000000000000.0]",
+        "{\"a\":{\"b\":{},\"c\":[[],[],[],[],[],[],[],[],[],[],[]]},\"d\":1,\"e\":2,\"f\":3,\"g\":4,\"h\":"
+        "5}"};
+    unsigned n_over = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        json_t *whole = NULL;
+        enum json_budget_end end = JSON_BUDGET_OVER;
+
+        assert_int_equal(api_json_load(bytes_str(texts[i]), NULL, &whole), 0);
+        for (size_t limit = 0; end != JSON_BUDGET_LOADED; limit++) {
+            json_error_t error;
+            json_t *root = NULL;
+
+            end = json_budget_load(bytes_str(texts[i]), JSON_REJECT_DUPLICATES, limit, &error, &root);
+            assert_true(end == JSON_BUDGET_OVER || end == JSON_BUDGET_LOADED);
+            n_over += end == JSON_BUDGET_OVER;
+            assert_true(end == JSON_BUDGET_OVER || json_equal(root, whole));
+            json_decref(root);
+        }
+        json_decref(whole);
+    }
+    assert_true(n_over > 1000);
+}
+
 /* ---- long strings, which the library does not read ---- */
 
 /* Of about n bytes; now and then with something in it that is no text. */
@@ -380,6 +416,7 @@ int main(void)
         cmocka_unit_test(the_serialisation_is_fixed),
         cmocka_unit_test(integers_may_be_doubles),
         cmocka_unit_test(memory_is_bounded_and_long_prompts_fit),
+        cmocka_unit_test(the_first_failed_allocation_ends_a_load),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

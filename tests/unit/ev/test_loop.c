@@ -8,11 +8,13 @@
 #include "ev/loop.h"
 #include "ev/service.h"
 #include "ev/signals.h"
+#include "ev/work.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -403,15 +405,75 @@ static void held_signals_are_seen_and_come_later(void **state)
     service_free(service);
 }
 
+/* ---- how long the loop works ---- */
+
+struct told { /* of pieces of work */
+    unsigned n;
+    char what[2][16];
+    uint64_t cpu_ns[2], wall_ns[2];
+};
+
+static void on_long(void *arg, const char *what, uint64_t cpu_ns, uint64_t wall_ns)
+{
+    struct told *told = arg;
+
+    if (strcmp(what, "turn") == 0 || told->n == 2)
+        return;
+    snprintf(told->what[told->n], sizeof(told->what[0]), "%s", what);
+    told->cpu_ns[told->n] = cpu_ns;
+    told->wall_ns[told->n++] = wall_ns;
+}
+
+static void sleep_long(void *arg)
+{
+    (void)arg;
+    clock_sleep_ns(20 * NS_PER_MS);
+}
+
+static void work_long(void *arg)
+{
+    uint64_t until_ns = clock_thread_cpu_ns() + 3 * NS_PER_MS;
+
+    ev_work_name("named");
+    while (clock_thread_cpu_ns() < until_ns)
+        ;
+    ev_loop_stop(((struct fixture *)arg)->loop);
+}
+
+/* A thread that is not let run does not work; what is short is not told. */
+static void long_work_is_told_by_the_threads_own_time(void **state)
+{
+    struct fixture *at = *state;
+    struct told told = {0};
+
+    ev_work_watch(at->loop, on_long, &told);
+    assert_int_equal(ev_post(at->loop, nothing, at), 0);
+    assert_int_equal(ev_post(at->loop, sleep_long, at), 0);
+    assert_int_equal(ev_post(at->loop, work_long, at), 0);
+    assert_int_equal(ev_loop_run(at->loop), 0);
+    assert_int_equal(told.n, 2);
+    assert_string_equal(told.what[0], "call");
+    assert_true(told.wall_ns[0] >= 20 * NS_PER_MS && told.cpu_ns[0] < 10 * NS_PER_MS);
+    assert_string_equal(told.what[1], "named");
+    assert_true(told.cpu_ns[1] >= 3 * NS_PER_MS && told.cpu_ns[1] <= told.wall_ns[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LOOP_TEST(stop_before_run_counts),          LOOP_TEST(posts_keep_their_order),
-        LOOP_TEST(too_many_posts_are_refused),      LOOP_TEST(endless_posts_do_not_starve_timers),
-        LOOP_TEST(timers_repeat_restart_and_end),   LOOP_TEST(timer_is_never_early),
-        LOOP_TEST(descriptors_are_level_triggered), LOOP_TEST(signals_arrive_on_the_loop),
-        LOOP_TEST(jobs_return_to_their_loop),       LOOP_TEST(jobs_come_after_loops),
-        LOOP_TEST(too_many_jobs_are_refused),       LOOP_TEST(held_signals_are_seen_and_come_later),
+        LOOP_TEST(stop_before_run_counts),
+        LOOP_TEST(posts_keep_their_order),
+        LOOP_TEST(too_many_posts_are_refused),
+        LOOP_TEST(endless_posts_do_not_starve_timers),
+        LOOP_TEST(timers_repeat_restart_and_end),
+        LOOP_TEST(timer_is_never_early),
+        LOOP_TEST(descriptors_are_level_triggered),
+        LOOP_TEST(signals_arrive_on_the_loop),
+        LOOP_TEST(jobs_return_to_their_loop),
+        LOOP_TEST(jobs_come_after_loops),
+        LOOP_TEST(too_many_jobs_are_refused),
+        LOOP_TEST(long_work_is_told_by_the_threads_own_time),
+        LOOP_TEST(held_signals_are_seen_and_come_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

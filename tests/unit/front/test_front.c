@@ -272,6 +272,65 @@ static void put_big_message(struct buf *request, const char *user)
     buf_fini(&text);
 }
 
+/* How many jobs a request was, until it is gone. */
+static unsigned jobs_of(struct rig *rig, const char *path, const char *body, int want_status)
+{
+    uint64_t before = ev_jobs_n_taken(rig->jobs);
+    struct buf request = {0};
+
+    put_post(&request, path, "", body);
+    json_decref(ask(rig, &request, want_status, NULL));
+    buf_fini(&request);
+    assert_true(reaches(&rig->counts->n_kept, 0));
+    return (unsigned)(ev_jobs_n_taken(rig->jobs) - before);
+}
+
+/* {before, n times what with commas between, after} */
+static char *repeated(const char *before, const char *what, unsigned n, const char *after)
+{
+    struct buf text = {0};
+
+    buf_append_str(&text, before);
+    for (unsigned i = 0; i < n; i++) {
+        buf_append_str(&text, i == 0 ? "" : ",");
+        buf_append_str(&text, what);
+    }
+    buf_append_str(&text, after);
+    return (char *)text.data;
+}
+
+/* The loop works on a request for two milliseconds at most: what may take longer is counted as a job, of
+ * parsing, of tokenising, or of giving memory back (tests/bench/bench_loop.py has the times). */
+static void work_that_grows_is_no_work_of_the_loop(void **state)
+{
+    static const char begin[] = "{\"model\":\"sim\",\"max_tokens\":1,\"messages\":[";
+    static const char said[] = "{\"role\":\"user\",\"content\":\"a\"}";
+    struct rig rig;
+    char *body;
+
+    rig_begin(&rig, NULL);
+    /* What is small is done at once. */
+    body = repeated(begin, said, 10, "]}");
+    assert_int_equal(jobs_of(&rig, "/v1/messages", body, 200), 0);
+    free(body);
+    /* Parsing many messages, and tokenising them. */
+    body = repeated(begin, said, 300, "]}");
+    assert_int_equal(jobs_of(&rig, "/v1/messages", body, 200), 2);
+    free(body);
+    /* Few bytes may be many values: what they became decides on the next step. */
+    body = repeated("{\"model\":\"sim\",\"messages\":[{\"role\":\"user\",\"content\":[",
+                    "{\"type\":\"text\",\"text\":\"a\"}", 250, "]}]}");
+    assert_true(strlen(body) < 8192);
+    assert_int_equal(jobs_of(&rig, "/v1/messages/count_tokens", body, 200), 1);
+    free(body);
+    /* A long answer's memory is given back by a job, beside the two. */
+    body = repeated("{\"model\":\"sim\",\"prompt\":\"", "word after word", 20000, "\"}");
+    assert_int_equal(jobs_of(&rig, "/tokenize", body, 200) >= 3, true);
+    free(body);
+    rig_end(&rig);
+    (void)state;
+}
+
 static void long_bodies_go_through_the_pool(void **state)
 {
     struct buf request = {0};
@@ -466,6 +525,7 @@ int main(void)
         cmocka_unit_test(keys_are_asked_for),
         cmocka_unit_test(leaving_cancels_in_every_phase),
         cmocka_unit_test(long_bodies_go_through_the_pool),
+        cmocka_unit_test(work_that_grows_is_no_work_of_the_loop),
         cmocka_unit_test(silence_is_broken_by_pings),
         cmocka_unit_test(slow_readers_hold_the_backend_up),
         cmocka_unit_test(draining_ends_in_an_error_event),

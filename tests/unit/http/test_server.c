@@ -3,6 +3,7 @@
  * drain. */
 #include "http/server.h"
 
+#include <signal.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -575,5 +576,6 @@ int main(void)
         cmocka_unit_test(bad_addresses_are_explained),
     };
 
+    signal(SIGPIPE, SIG_IGN); /* as daemons have it */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -409,13 +409,6 @@ int router_run(const struct router_conf *conf, const struct router_conf *(*reloa
     return rc;
 }
 
-int router_check(const void *conf, struct fault *fault)
-{
-    struct https_conf https = https_conf(conf);
-
-    return https_check(&https, fault);
-}
-
 const char *router_libraries(void)
 {
     return https_libraries();

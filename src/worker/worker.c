@@ -414,13 +414,6 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
     return rc;
 }
 
-int worker_check(const void *conf, struct fault *fault)
-{
-    struct https_conf https = https_conf(conf);
-
-    return https_check(&https, fault);
-}
-
 const char *worker_libraries(void)
 {
     return https_libraries();

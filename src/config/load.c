@@ -15,11 +15,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/check.h"
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "config/config_priv.h"
 
 enum { MAX_FILE_BYTES = 1 << 20, MAX_ERRORS = 100, MAX_SUGGESTED = 256 };
@@ -312,17 +312,12 @@ static void read_text(struct draft *draft, const char *file_name, struct bytes t
 static void read_file(struct draft *draft, const char *path)
 {
     struct buf text = {0};
-    struct stat status;
-    FILE *file = fopen(path, "re");
     const char *fault = NULL;
+    FILE *file = file_open(path, &fault);
 
-    if (file == NULL || fstat(fileno(file), &status) != 0) {
-        fault = strerror(errno);
-    } else if (!S_ISREG(status.st_mode)) {
-        fault = "not a regular file";
-    } else if (buf_reserve(&text, MAX_FILE_BYTES + 1) != 0) {
+    if (file != NULL && buf_reserve(&text, MAX_FILE_BYTES + 1) != 0) {
         draft->is_out_of_memory = true;
-    } else {
+    } else if (file != NULL) {
         text.len_bytes = fread(text.data, 1, MAX_FILE_BYTES + 1, file);
         if (ferror(file))
             fault = "cannot be read";

@@ -167,6 +167,9 @@ def files_of(bench):
     cases.append(({"link.cluster_key": None}, "link.cluster_key", "cluster.key"))
     cases += [({"http.api_keys": p(name)}, "http.api_keys", name) for name in
               ("none", "open.keys", "folder", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8")]
+    os.mkfifo(p("pipe"))  # opened for reading, a pipe waits for ever
+    cases += [({key: p("pipe")}, key, "not a regular file") for key in ("http.api_keys", "link.cluster_key", "cache.public_prefix")]
+    cases.append(({"http.tls_certificate": p("pipe"), "http.tls_key": bench.key}, "http.tls_certificate", "not a regular file"))
     cases.append(({"http.api_keys": p("k6")}, "http.api_keys", "k6:2"))
     cases += [({"cache.public_prefix": p(name)}, "cache.public_prefix", name) for name in ("none.json", "prefix.json", "broken.json")]
     cases += [({"http.tls_certificate": p("keys")}, "http.tls_certificate", "http.tls_key is not"),

@@ -232,8 +232,12 @@ void main_keep_fixed(const struct main_options *options, void *running, void *fr
     config_keep_fixed(options->table, running, fresh);
 }
 
-int main_failed(const struct main_options *options, const struct fault *fault)
+int main_failed(const struct main_options *options, const void *conf, const struct fault *fault)
 {
-    fprintf(stderr, "%s: %s\n", options->table->daemon, fault->text[0] ? fault->text : err_text(fault->code));
+    struct buf text = {0};
+
+    config_put_placed(options->table, conf, fault->text[0] ? fault->text : err_text(fault->code), &text);
+    fprintf(stderr, "%s: %s\n", options->table->daemon, text.is_bad ? fault->text : (const char *)text.data);
+    buf_fini(&text);
     return 1;
 }

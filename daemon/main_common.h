@@ -35,7 +35,8 @@ void *main_load_again(const struct main_options *options);
 /* Gives fresh the running values of all keys that want a restart, and says which were changed in vain. */
 void main_keep_fixed(const struct main_options *options, void *running, void *fresh);
 
-/* Prints "baton-x: text" and returns 1, the exit status of a daemon that could not start. */
-int main_failed(const struct main_options *options, const struct fault *fault);
+/* Prints "baton-x: text", with the place of the key that the text begins with, and returns 1, the exit status
+ * of a daemon that could not start. */
+int main_failed(const struct main_options *options, const void *conf, const struct fault *fault);
 
 #endif

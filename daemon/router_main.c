@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     log_setup("baton-router", (enum log_level)state.conf->log_level, (enum log_format)state.conf->log_format);
     main_log_warnings(&state.options);
     if (router_run(state.conf, reload, &state, &fault) < 0)
-        status = main_failed(&state.options, &fault);
+        status = main_failed(&state.options, state.conf, &fault);
     config_free(&router_conf_table, state.old);
     config_free(&router_conf_table, state.conf);
     return status;

@@ -49,7 +49,7 @@ int worker_main(int argc, char **argv, const struct config_table *table, enum wo
     opts.departing = depart_side();
     opts.arriving = arrive_side();
     if (worker_run(&opts, &fault) < 0)
-        status = main_failed(&state.options, &fault);
+        status = main_failed(&state.options, state.conf, &fault);
     config_free(table, state.old);
     config_free(table, state.conf);
     return status;

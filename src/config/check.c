@@ -13,19 +13,19 @@
 
 enum { MAX_TEXT_BYTES = 1024 };
 
-/* The key's index; the table has it. */
-static size_t key_index(const struct config_table *table, const char *key)
+/* The index of the key that these bytes name, or SIZE_MAX. */
+static size_t key_find(const struct config_table *table, const char *text, size_t len_bytes)
 {
-    const char *dot = strchr(key, '.');
+    for (size_t i = 0; i < table->n_keys; i++) {
+        const struct config_key *key = &table->keys[i];
+        size_t section_bytes = strlen(key->section);
 
-    ASSERT(dot != NULL);
-    for (size_t i = 0; i < table->n_keys; i++)
-        if (strlen(table->keys[i].section) == (size_t)(dot - key) &&
-            strncmp(table->keys[i].section, key, (size_t)(dot - key)) == 0 &&
-            strcmp(table->keys[i].name, dot + 1) == 0)
+        if (section_bytes + 1 + strlen(key->name) == len_bytes &&
+            strncmp(text, key->section, section_bytes) == 0 && text[section_bytes] == '.' &&
+            strncmp(text + section_bytes + 1, key->name, strlen(key->name)) == 0)
             return i;
-    ASSERT(!"a key of the table");
-    return 0;
+    }
+    return SIZE_MAX;
 }
 
 static void put_finding(struct config_check *check, const char *place, const char *key, const char *text)
@@ -33,14 +33,41 @@ static void put_finding(struct config_check *check, const char *place, const cha
     buf_printf(check->findings, "%s: %s: %s\n", place, key, text);
 }
 
-static const char *place_of(const struct config_check *check, const char *key, size_t item)
+static const char *place_at(const void *config, size_t index, size_t item)
 {
-    const char *place = config_place(check->config, key_index(check->table, key), item);
+    const char *place = config_place(config, index, item);
 
     if (place != NULL)
         return strcmp(place, "command line") == 0 ? "command line (--set)" : place;
-    place = config_file(check->config);
+    place = config_file(config);
     return place == NULL ? "default" : place;
+}
+
+static const char *place_of(const struct config_check *check, const char *key, size_t item)
+{
+    size_t index = key_find(check->table, key, strlen(key));
+
+    ASSERT(index != SIZE_MAX); /* a key of the table */
+    return place_at(check->config, index, item);
+}
+
+void config_put_placed(const struct config_table *table, const void *config, const char *text,
+                       struct buf *out)
+{
+    const char *colon = strstr(text, ": ");
+    size_t index = colon == NULL ? SIZE_MAX : key_find(table, text, (size_t)(colon - text));
+    size_t item = SIZE_MAX;
+
+    if (index != SIZE_MAX && table->keys[index].type == CONFIG_LIST) {
+        const struct config_list *list = (const void *)((const char *)config + table->keys[index].offset);
+
+        for (size_t i = 0; i < list->n && item == SIZE_MAX; i++)
+            if (strstr(colon, list->items[i]) != NULL)
+                item = i;
+    }
+    if (index != SIZE_MAX)
+        buf_printf(out, "%s: ", place_at(config, index, item));
+    buf_append_str(out, text);
 }
 
 void config_refuse(struct config_check *check, const char *key, const char *format, ...)

@@ -103,6 +103,11 @@ void config_write_sample(const struct config_table *table, FILE *out);
 void config_write_dump(const struct config_table *table, const void *config, FILE *out);
 void config_write_manual(const struct config_table *table, FILE *out); /* mdoc list of keys */
 
+/* For a start that fails after the look: a text that begins with "section.key: " gets the place before it,
+ * that of the list's item that it quotes.  Other text is appended as it is. */
+void config_put_placed(const struct config_table *table, const void *config, const char *text,
+                       struct buf *out);
+
 /* Compares two snapshots: calls changed for each key that differs.  A reload applies the reloadable ones. */
 void config_diff(const struct config_table *table, const void *from, const void *to,
                  void (*changed)(void *arg, const struct config_key *key), void *arg);

@@ -274,8 +274,11 @@ static int build_links(struct daemon *daemon, struct fault *fault)
                                .token = token};
     rc = addr_want_loopback(router->conf->admin_listen, "http.admin",
                             "operate from the host itself, or through a tunnel", fault);
-    if (rc == 0)
+    if (rc == 0) {
         rc = admin_new(&admin, fault, &daemon->admin);
+        if (rc < 0)
+            fault_set(fault, rc, "http.admin: %s", fault->text);
+    }
     OPENSSL_cleanse(token, sizeof(token));
     return rc;
 }
@@ -326,7 +329,9 @@ static int build_front(struct daemon *daemon, struct fault *fault)
         rc = https_may_listen(address, opts.keys_path != NULL, opts.tls != NULL, fault);
         if (rc == 0)
             rc = front_listen(daemon->front, address, fault);
-        if (rc == 0)
+        if (rc < 0)
+            fault_set(fault, rc, "http.listen: %s", fault->text);
+        else
             log_info("listening", LOG_STR("http", address));
     }
     return rc;
@@ -381,6 +386,8 @@ static int start(struct daemon *daemon, struct fault *fault)
                                       .on_accept = on_worker_socket,
                                       .arg = daemon};
         rc = listener_open(&links, fault, &router->links);
+        if (rc < 0)
+            fault_set(fault, rc, "link.listen: %s", fault->text);
     }
     return rc;
 }

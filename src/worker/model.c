@@ -49,7 +49,7 @@ int worker_model_open(struct worker *worker, struct fault *fault)
 
     rc = gguf_open(worker->conf->model_path, fault, &worker->gguf);
     if (rc < 0)
-        return fault_set(fault, rc, "%.200s: %s", worker->conf->model_path, fault->text);
+        return fault_set(fault, rc, "model.path: %.200s: %s", worker->conf->model_path, fault->text);
     name_model(worker);
     gguf_fingerprint(worker->gguf, model->fingerprint);
     rc = tokenizer_new(worker->gguf, fault, &model->tokenizer);
@@ -61,7 +61,7 @@ int worker_model_open(struct worker *worker, struct fault *fault)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     model->block_tokens = (uint32_t)worker->conf->kv_block_tokens;
     model->created_unix_s = clock_unix_ns() / NS_PER_S;
-    return rc < 0 ? fault_set(fault, rc, "%.200s: %s", worker->conf->model_path, fault->text) : 0;
+    return rc < 0 ? fault_set(fault, rc, "model.path: %.200s: %s", worker->conf->model_path, fault->text) : 0;
 }
 
 void worker_model_close(struct worker *worker)
@@ -122,7 +122,7 @@ static int open_arena(struct worker *worker, const struct kv_layout *layout, str
     opts->n_blocks = n_blocks;
     if (mem_region_open(n_blocks * block_bytes, true, worker->conf->kv_populate, "baton-kv", &opts->arena) <
         0)
-        return fault_set(fault, E_NOMEM, "cannot get kv.memory (%zu bytes)", (size_t)n_blocks * block_bytes);
+        return fault_set(fault, E_NOMEM, "kv.memory: cannot get %zu bytes", (size_t)n_blocks * block_bytes);
     return 0;
 }
 
@@ -241,7 +241,7 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
     if (rc == 0) {
         rc = engine_model_load(&load, fault, &model);
         if (rc < 0)
-            fault_set(fault, rc, "%.200s: %s", conf->model_path, fault->text);
+            fault_set(fault, rc, "model.path: %.200s: %s", conf->model_path, fault->text);
     }
     if (rc == 0)
         rc = open_arena(worker, engine_model_layout(model), opts, fault);
@@ -326,6 +326,12 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
     memcpy(opts.model_fingerprint, worker->model.fingerprint, sizeof(opts.model_fingerprint));
     opts.stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &opts.n_stop_ids);
     rc = worker_engine_new(&opts, fault, &worker->engine);
+    if (rc < 0) { /* its sockets are what may fail */
+        const char *key = conf->unix_path[0] && strstr(fault->text, conf->unix_path) ? "kv.unix_path: "
+                          : strstr(fault->text, "cannot listen on")                  ? "kv.tcp_listen: "
+                                                                                     : "";
+        fault_set(fault, rc, "%s%s", key, fault->text);
+    }
     if (rc == 0)
         log_info("engine_ready", LOG_STR("model", worker->model.name),
                  LOG_STR("engine", opts.engine.info.name), LOG_U64("kv_blocks", opts.n_blocks),

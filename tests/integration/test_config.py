@@ -321,6 +321,23 @@ def all_mistakes_are_told_at_once_and_by_their_own_file():
             assert len(errors_of(said)) == 5, said
 
 
+def what_only_the_moment_decides_names_the_key_too():
+    with tempfile.TemporaryDirectory(prefix="baton-it.") as folder, socket.socket() as taken:
+        bench = Bench(folder)
+        port = free_port()
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        for role, key in (("router", "http.listen"), ("router", "http.admin"), ("router", "link.listen"), ("decode", "http.listen"),
+                          ("decode", "http.admin"), ("decode", "link.listen"), ("decode", "kv.tcp_listen")):
+            values = bench.good(role)
+            values[key] = [f"127.0.0.1:{free_port()}", f"127.0.0.1:{port}"] if key == "http.listen" else f"127.0.0.1:{port}"
+            conf, where = bench.file(values)
+            assert check(role, conf)[0] == 0, (role, key)
+            code, said = start(role, conf)
+            assert code == 1 and f"baton-{role}: {conf}:{where[key]}: {key}: cannot listen on" in said, (role, key, said)
+
+
 def samples_and_limits():
     """The samples pass with what an installation adds; every number at its least and greatest starts, or both refuse."""
     with tempfile.TemporaryDirectory(prefix="baton-it.") as folder:
@@ -414,4 +431,4 @@ def token_of(c, worker):
 
 if __name__ == "__main__":
     main([everybody_refuses_the_same, the_router_refuses, workers_refuse, all_mistakes_are_told_at_once_and_by_their_own_file,
-          samples_and_limits, a_reload_checks_too, a_refused_worker_says_why_and_is_not_ready])
+          what_only_the_moment_decides_names_the_key_too, samples_and_limits, a_reload_checks_too, a_refused_worker_says_why_and_is_not_ready])

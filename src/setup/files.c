@@ -62,10 +62,9 @@ static void check_cluster_key(struct config_check *check, const char *path)
         config_refuse(check, "link.cluster_key", "not set; make one with 'batonctl new-cluster-key FILE'");
     else if (cluster_key_load(path, &fault, key) < 0)
         config_refuse(check, "link.cluster_key", "%s%s", fault.text,
-                      fault.code == E_IO
-                          ? "; make one with 'batonctl new-cluster-key FILE', the same for every "
-                            "daemon"
-                          : "");
+                      access(path, F_OK) == 0 || errno != ENOENT
+                          ? ""
+                          : "; make one with 'batonctl new-cluster-key FILE', the same for every daemon");
     OPENSSL_cleanse(key, sizeof(key));
 }
 

@@ -164,7 +164,7 @@ def files_of(bench):
     os.makedirs(p("folder"), exist_ok=True)
     cases = [({"link.cluster_key": p(name)}, "link.cluster_key", name) for name in
              ("none.key", "short.key", "long.key", "nohex.key", "empty.key", "open.key", "folder")]
-    cases.append(({"link.cluster_key": None}, "link.cluster_key", "cluster.key"))
+    cases.append(({"link.cluster_key": None}, "link.cluster_key", "/no/such/folder/cluster.key: No such file or directory; make one with"))
     cases += [({"http.api_keys": p(name)}, "http.api_keys", name) for name in
               ("none", "open.keys", "folder", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8")]
     os.mkfifo(p("pipe"))  # opened for reading, a pipe waits for ever

@@ -40,33 +40,64 @@ static void print_help(const struct config_table *table)
            table->daemon, BATON_SYSCONFDIR, table->file_name);
 }
 
-static int load(const struct main_options *options, struct buf *errors, void **out)
+/* The cluster key's path: conf value, else $CREDENTIALS_DIRECTORY/cluster.key, else sysconfdir; replaced in
+ * place (heap). */
+static void find_cluster_key(char **path)
 {
-    return config_load(options->table, options->config_path, options->overrides, options->n_overrides, errors,
-                       out);
+    const char *credentials = getenv("CREDENTIALS_DIRECTORY");
+    char found[512];
+
+    if ((*path)[0] != '\0')
+        return;
+    snprintf(found, sizeof(found), "%s/cluster.key", credentials ? credentials : BATON_SYSCONFDIR);
+    free(*path);
+    *path = strdup(found);
+    if (*path == NULL)
+        abort();
 }
 
-static int check(const struct main_options *options, const void *conf)
+/* A snapshot that was read, completed and checked.  findings gets every error, and warnings too. */
+static int load_checked(const struct main_options *options, bool is_reload, struct buf *findings, void **out)
 {
-    struct fault fault = {0};
+    struct config_check check = {.table = options->table, .findings = findings, .is_reload = is_reload};
+    void *conf;
+    int rc = config_load(options->table, options->config_path, options->overrides, options->n_overrides,
+                         findings, &conf);
 
-    return options->check == NULL || options->check(conf, &fault) == 0 ? 0 : main_failed(options, &fault);
-}
-
-static int answer(int question, const struct main_options *options, void *conf)
-{
-    switch (question) {
-    case OPT_CHECK:
-        if (check(options, conf) != 0)
-            return 1;
-        printf("%s: the configuration is fine\n", options->table->daemon);
-        return 0;
-    case OPT_DUMP:
-        config_write_dump(options->table, conf, stdout);
-        return 0;
-    default:
-        return 0;
+    if (rc < 0)
+        return rc;
+    find_cluster_key(options->cluster_key(conf));
+    check.config = conf;
+    options->check(&check);
+    if (check.n_refused > 0 || findings->is_bad) {
+        config_free(options->table, conf);
+        return findings->is_bad ? E_NOMEM : E_INVAL;
     }
+    *out = conf;
+    return 0;
+}
+
+static void print_findings(const struct buf *findings)
+{
+    if (findings->len_bytes > 0)
+        fwrite(findings->data, 1, findings->len_bytes, stderr);
+}
+
+/* What is in force and where it came from, right or wrong: it is asked for when something is. */
+static int dump(const struct main_options *options)
+{
+    struct buf errors = {0};
+    void *conf;
+    int rc = config_load(options->table, options->config_path, options->overrides, options->n_overrides,
+                         &errors, &conf);
+
+    print_findings(&errors);
+    buf_fini(&errors);
+    if (rc < 0)
+        return 1;
+    config_write_dump(options->table, conf, stdout);
+    config_free(options->table, conf);
+    return 0;
 }
 
 static int parse(int argc, char **argv, struct main_options *options, int *question, int *status_out)
@@ -121,7 +152,6 @@ int main_begin(int argc, char **argv, const struct config_table *table, struct m
                void **conf_out, int *status_out)
 {
     static char standard[512];
-    struct buf errors = {0};
     int question = 0;
 
     options->table = table;
@@ -134,32 +164,59 @@ int main_begin(int argc, char **argv, const struct config_table *table, struct m
         if (access(standard, R_OK) == 0)
             options->config_path = standard;
     }
-    if (load(options, &errors, conf_out) < 0) {
-        fwrite(errors.data, 1, errors.len_bytes, stderr);
-        buf_fini(&errors);
+    if (question == OPT_DUMP) {
+        *status_out = dump(options);
+        return 0;
+    }
+    if (load_checked(options, false, &options->warnings, conf_out) < 0) {
+        print_findings(&options->warnings);
+        buf_fini(&options->warnings);
         *status_out = 1;
         return 0;
     }
-    buf_fini(&errors);
-    if (question != 0) {
-        *status_out = answer(question, options, *conf_out);
-        config_free(table, *conf_out);
-        return 0;
+    if (question != OPT_CHECK)
+        return 1;
+    print_findings(&options->warnings);
+    buf_fini(&options->warnings);
+    config_free(table, *conf_out);
+    printf("%s: the configuration is fine\n", table->daemon);
+    return 0;
+}
+
+static void log_lines(enum log_level level, const char *event, const struct buf *lines)
+{
+    for (size_t at = 0; at < lines->len_bytes;) {
+        size_t end = bytes_find(buf_view(lines), bytes_str("\n"), at);
+        char line[1280];
+
+        end = end == SIZE_MAX ? lines->len_bytes : end;
+        snprintf(line, sizeof(line), "%.*s", (int)(end - at), (const char *)lines->data + at);
+        if (level == LOG_LEVEL_ERROR)
+            log_error(event, LOG_STR("reason", line));
+        else
+            log_warn(event, LOG_STR("reason", line));
+        at = end + 1;
     }
-    return 1;
+}
+
+void main_log_warnings(struct main_options *options)
+{
+    log_lines(LOG_LEVEL_WARN, "config_warning", &options->warnings);
+    buf_fini(&options->warnings);
 }
 
 void *main_load_again(const struct main_options *options)
 {
-    struct buf errors = {0};
+    struct buf findings = {0};
     void *conf = NULL;
 
-    if (load(options, &errors, &conf) < 0) {
-        log_error("config_refused",
-                  LOG_STR("errors", errors.data ? (const char *)errors.data : "out of memory"));
+    if (load_checked(options, true, &findings, &conf) < 0) {
+        log_lines(LOG_LEVEL_ERROR, "config_refused", &findings);
         conf = NULL;
+    } else {
+        log_lines(LOG_LEVEL_WARN, "config_warning", &findings);
     }
-    buf_fini(&errors);
+    buf_fini(&findings);
     return conf;
 }
 
@@ -175,22 +232,12 @@ void main_keep_fixed(const struct main_options *options, void *running, void *fr
     config_keep_fixed(options->table, running, fresh);
 }
 
-void main_find_cluster_key(char **path)
+int main_failed(const struct main_options *options, const void *conf, const struct fault *fault)
 {
-    const char *credentials = getenv("CREDENTIALS_DIRECTORY");
-    char found[512];
+    struct buf text = {0};
 
-    if ((*path)[0] != '\0')
-        return;
-    snprintf(found, sizeof(found), "%s/cluster.key", credentials ? credentials : BATON_SYSCONFDIR);
-    free(*path);
-    *path = strdup(found);
-    if (*path == NULL)
-        abort();
-}
-
-int main_failed(const struct main_options *options, const struct fault *fault)
-{
-    fprintf(stderr, "%s: %s\n", options->table->daemon, fault->text[0] ? fault->text : err_text(fault->code));
+    config_put_placed(options->table, conf, fault->text[0] ? fault->text : err_text(fault->code), &text);
+    fprintf(stderr, "%s: %s\n", options->table->daemon, text.is_bad ? fault->text : (const char *)text.data);
+    buf_fini(&text);
     return 1;
 }

@@ -11,29 +11,32 @@ struct main_options {
     const char *config_path; /* NULL: the standard place, if there is a file */
     const char *overrides[64];
     size_t n_overrides;
-    /* Set by the caller: what else --check-config looks at, and what --version names. */
-    int (*check)(const void *conf, struct fault *fault);
+    /* Set by the caller: the look at the whole configuration that start, reload and --check-config take,
+     * where the snapshot keeps the cluster key's path, and what --version names. */
+    void (*check)(struct config_check *check);
+    char **(*cluster_key)(void *conf);
     const char *(*libraries)(void);
+    struct buf warnings; /* of the look at the start */
 };
 
-/* *options holds check and libraries, or is zeroed.  Reads the command line and loads the configuration.  1:
- * go on, *conf_out is loaded; otherwise the process is to exit with *status_out (--help, --version,
- * --check-config, --dump-config, --sample-config,
- * --manual-keys, or an error, which was printed). */
+/* *options holds check, cluster_key and libraries.  Reads the command line, loads the configuration and
+ * checks it. 1: go on, *conf_out is loaded; otherwise the process is to exit with *status_out (--help,
+ * --version,
+ * --check-config, --dump-config, --sample-config, --manual-keys, or errors, which were printed). */
 int main_begin(int argc, char **argv, const struct config_table *table, struct main_options *options,
                void **conf_out, int *status_out);
 
-/* A fresh snapshot for a reload, or NULL (errors go to the log). */
+/* Logs what the check at the start found worth a warning; the log is set up. */
+void main_log_warnings(struct main_options *options);
+
+/* A fresh snapshot for a reload, checked as at the start, or NULL (errors go to the log). */
 void *main_load_again(const struct main_options *options);
 
 /* Gives fresh the running values of all keys that want a restart, and says which were changed in vain. */
 void main_keep_fixed(const struct main_options *options, void *running, void *fresh);
 
-/* The cluster key's path: conf value, else $CREDENTIALS_DIRECTORY/cluster.key, else sysconfdir; replaced in
- * place (heap). */
-void main_find_cluster_key(char **path);
-
-/* Prints "baton-x: text" and returns 1, the exit status of a daemon that could not start. */
-int main_failed(const struct main_options *options, const struct fault *fault);
+/* Prints "baton-x: text", with the place of the key that the text begins with, and returns 1, the exit status
+ * of a daemon that could not start. */
+int main_failed(const struct main_options *options, const void *conf, const struct fault *fault);
 
 #endif

@@ -11,6 +11,11 @@ struct state {
     struct router_conf *conf, *old;
 };
 
+static char **cluster_key(void *conf)
+{
+    return &((struct router_conf *)conf)->cluster_key;
+}
+
 static const struct router_conf *reload(void *arg)
 {
     struct state *state = arg;
@@ -18,7 +23,6 @@ static const struct router_conf *reload(void *arg)
 
     if (conf == NULL)
         return NULL;
-    main_find_cluster_key(&conf->cluster_key);
     main_keep_fixed(&state->options, state->conf, conf);
     config_free(&router_conf_table, state->old); /* nobody reads the one before last any more */
     state->old = state->conf;
@@ -37,7 +41,8 @@ static void keep_memory(void)
 
 int main(int argc, char **argv)
 {
-    struct state state = {.options = {.check = router_check, .libraries = router_libraries}};
+    struct state state = {
+        .options = {.check = router_check, .cluster_key = cluster_key, .libraries = router_libraries}};
     struct fault fault = {0};
     void *conf;
     int status = 0;
@@ -46,10 +51,10 @@ int main(int argc, char **argv)
     if (main_begin(argc, argv, &router_conf_table, &state.options, &conf, &status) == 0)
         return status;
     state.conf = conf;
-    main_find_cluster_key(&state.conf->cluster_key);
     log_setup("baton-router", (enum log_level)state.conf->log_level, (enum log_format)state.conf->log_format);
+    main_log_warnings(&state.options);
     if (router_run(state.conf, reload, &state, &fault) < 0)
-        status = main_failed(&state.options, &fault);
+        status = main_failed(&state.options, state.conf, &fault);
     config_free(&router_conf_table, state.old);
     config_free(&router_conf_table, state.conf);
     return status;

@@ -12,6 +12,11 @@ struct state {
     struct worker_conf *conf, *old;
 };
 
+static char **cluster_key(void *conf)
+{
+    return &((struct worker_conf *)conf)->cluster_key;
+}
+
 static const struct worker_conf *reload(void *arg)
 {
     struct state *state = arg;
@@ -19,7 +24,6 @@ static const struct worker_conf *reload(void *arg)
 
     if (conf == NULL)
         return NULL;
-    main_find_cluster_key(&conf->cluster_key);
     main_keep_fixed(&state->options, state->conf, conf);
     config_free(state->options.table, state->old); /* nobody reads the one before last any more */
     state->old = state->conf;
@@ -29,7 +33,8 @@ static const struct worker_conf *reload(void *arg)
 
 int worker_main(int argc, char **argv, const struct config_table *table, enum worker_role role)
 {
-    struct state state = {.options = {.check = worker_check, .libraries = worker_libraries}};
+    struct state state = {
+        .options = {.check = worker_check, .cluster_key = cluster_key, .libraries = worker_libraries}};
     struct fault fault = {0};
     struct worker_opts opts = {.role = role, .reload = reload, .reload_arg = &state};
     void *conf;
@@ -38,13 +43,13 @@ int worker_main(int argc, char **argv, const struct config_table *table, enum wo
     if (main_begin(argc, argv, table, &state.options, &conf, &status) == 0)
         return status;
     state.conf = conf;
-    main_find_cluster_key(&state.conf->cluster_key);
     log_setup(table->daemon, (enum log_level)state.conf->log_level, (enum log_format)state.conf->log_format);
+    main_log_warnings(&state.options);
     opts.conf = state.conf;
     opts.departing = depart_side();
     opts.arriving = arrive_side();
     if (worker_run(&opts, &fault) < 0)
-        status = main_failed(&state.options, &fault);
+        status = main_failed(&state.options, state.conf, &fault);
     config_free(table, state.old);
     config_free(table, state.conf);
     return status;

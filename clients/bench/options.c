@@ -210,6 +210,10 @@ static int complete(struct bench_opts *opts, unsigned n_loads)
             return complain_usage(BENCH_NAME, "--concurrency wants at least 1");
         opts->concurrency = 4;
     }
+    if (opts->timeout_ns == 0)
+        return complain_usage(BENCH_NAME, "--timeout wants more than 0");
+    if (opts->temperature < 0)
+        return complain_usage(BENCH_NAME, "--temperature wants at least 0");
     if (opts->load == BENCH_TRACE)
         return EXIT_DONE;
     if (opts->speed != 1)

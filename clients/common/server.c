@@ -43,9 +43,10 @@ int server_open(const struct server_opts *opts, struct server *server)
     if (rc < 0)
         return complain(opts->program, "cannot make an event loop: %s", err_text(rc));
     client.loop = server->loop;
-    if (http_client_new(&client, &fault, &server->client) < 0)
-        return complain(opts->program, "--url %s: %s", opts->url, fault.text);
-    return EXIT_DONE;
+    rc = http_client_new(&client, &fault, &server->client);
+    if (rc == E_FORMAT)
+        return complain_usage(opts->program, "--url %s: %s", opts->url, fault.text);
+    return rc < 0 ? complain(opts->program, "--url %s: %s", opts->url, fault.text) : EXIT_DONE;
 }
 
 void server_close(struct server *server)

@@ -8,7 +8,7 @@ libbase_a_SOURCES = \
 	src/base/cpu.c src/base/cpu.h \
 	src/base/cpu_quota.c src/base/cpu_quota.h \
 	src/base/err.c src/base/err.h \
-	src/base/fault.c src/base/fault.h \
+	src/base/file.c src/base/file.h src/base/fault.c src/base/fault.h \
 	src/base/hashmap.c src/base/hashmap.h \
 	src/base/list.h \
 	src/base/log.c src/base/log.h \

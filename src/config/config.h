@@ -77,9 +77,36 @@ void config_free(const struct config_table *table, void *config);
 /* Where the value came from: "default", "file:line" or "command line"; borrowed from config. */
 const char *config_origin(const struct config_table *table, const void *config, size_t key_index);
 
+/* A look at a whole snapshot by the daemon that it is for: at what the table cannot say, such as files,
+ * addresses and keys that depend on each other.  Start, reload and --check-config take the same look. */
+struct config_check {
+    const struct config_table *table;
+    const void *config;
+    struct buf *findings; /* a line for each, "place: section.key: text" */
+    bool is_reload;       /* the model and the ports are not opened anew */
+    unsigned n_refused, n_warned;
+};
+
+/* A finding: key is "section.name" of the table, the text says what is wrong and what to do.  The place is
+ * the value's file and line, the file where a default stands for a key that it leaves out, "command line
+ * (--set)", or "default" where there is no file. */
+__attribute__((format(printf, 3, 4))) void config_refuse(struct config_check *check, const char *key,
+                                                         const char *format, ...);
+/* The same of one item of a list. */
+__attribute__((format(printf, 4, 5))) void config_refuse_item(struct config_check *check, const char *key,
+                                                              size_t item, const char *format, ...);
+/* What works, but hardly as it was meant: "place: section.key: warning: text". */
+__attribute__((format(printf, 3, 4))) void config_warn(struct config_check *check, const char *key,
+                                                       const char *format, ...);
+
 void config_write_sample(const struct config_table *table, FILE *out);
 void config_write_dump(const struct config_table *table, const void *config, FILE *out);
 void config_write_manual(const struct config_table *table, FILE *out); /* mdoc list of keys */
+
+/* For a start that fails after the look: a text that begins with "section.key: " gets the place before it,
+ * that of the list's item that it quotes.  Other text is appended as it is. */
+void config_put_placed(const struct config_table *table, const void *config, const char *text,
+                       struct buf *out);
 
 /* Compares two snapshots: calls changed for each key that differs.  A reload applies the reloadable ones. */
 void config_diff(const struct config_table *table, const void *from, const void *to,

@@ -31,6 +31,11 @@ void config_describe(const struct config_key *key, struct buf *out);
 /* "between 1KiB and 2MiB"; nothing when any value goes. */
 void config_describe_range(const struct config_key *key, struct buf *out);
 
+/* Where the value, or this item of a list, came from: "file:line"; NULL: default.  The file that was loaded;
+ * NULL: none. */
+const char *config_place(const void *config, size_t key_index, size_t item);
+const char *config_file(const void *config);
+
 /* Text from outside for a message: cut to 60 bytes at a character's end.  out holds it until its next use. */
 const char *config_shown(struct bytes text, char out[64]);
 /* The word nearest to text among n, or NULL when none is near enough to be meant. */

@@ -15,17 +15,19 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/check.h"
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "config/config_priv.h"
 
 enum { MAX_FILE_BYTES = 1 << 20, MAX_ERRORS = 100, MAX_SUGGESTED = 256 };
 
 struct snapshot {
-    char **origins; /* [n_keys]; NULL: default */
+    char **origins;             /* [n_keys]; NULL: default */
+    struct config_list *places; /* [n_keys] of a list's items, one by one; none while it is the default */
+    char *file;                 /* NULL: none */
     _Alignas(16) unsigned char config[];
 };
 
@@ -48,6 +50,35 @@ static struct snapshot *snapshot_of(const void *config)
     return container_of(config, struct snapshot, config);
 }
 
+static void places_clear(struct config_list *places)
+{
+    for (size_t i = 0; i < places->n; i++)
+        free(places->items[i]);
+    free(places->items);
+    *places = (struct config_list){0};
+}
+
+static int places_add(struct config_list *places, const char *place)
+{
+    char **items = realloc(places->items, (places->n + 1) * sizeof(*items));
+
+    if (items == NULL)
+        return E_NOMEM;
+    places->items = items;
+    items[places->n] = strdup(place);
+    return items[places->n++] == NULL ? E_NOMEM : 0;
+}
+
+static void snapshot_free(struct snapshot *snapshot)
+{
+    if (snapshot == NULL)
+        return;
+    free(snapshot->origins);
+    free(snapshot->places);
+    free(snapshot->file);
+    free(snapshot);
+}
+
 void config_free(const struct config_table *table, void *config)
 {
     if (config == NULL)
@@ -56,9 +87,9 @@ void config_free(const struct config_table *table, void *config)
     for (size_t i = 0; i < table->n_keys; i++) {
         config_unbind(&table->keys[i], config);
         free(snapshot->origins[i]);
+        places_clear(&snapshot->places[i]);
     }
-    free(snapshot->origins);
-    free(snapshot);
+    snapshot_free(snapshot);
 }
 
 const char *config_origin(const struct config_table *table, const void *config, size_t key_index)
@@ -66,6 +97,19 @@ const char *config_origin(const struct config_table *table, const void *config, 
     ASSERT(key_index < table->n_keys);
     const char *origin = snapshot_of(config)->origins[key_index];
     return origin == NULL ? "default" : origin;
+}
+
+const char *config_place(const void *config, size_t key_index, size_t item)
+{
+    const struct snapshot *snapshot = snapshot_of(config);
+    const struct config_list *places = &snapshot->places[key_index];
+
+    return item < places->n ? places->items[item] : snapshot->origins[key_index];
+}
+
+const char *config_file(const void *config)
+{
+    return snapshot_of(config)->file;
 }
 
 void config_diff(const struct config_table *table, const void *from, const void *to,
@@ -204,8 +248,10 @@ static void set_key(struct draft *draft, size_t index, unsigned line, struct byt
     } else {
         /* A list is emptied by an empty value, and the first item from anywhere takes the place of the
          * default; the command line replaces what the files said. */
-        if (is_list && (value.len_bytes == 0 || draft->set_in_file[index] == 0 || (line == 0 && !is_again)))
+        if (is_list && (value.len_bytes == 0 || draft->set_in_file[index] == 0 || (line == 0 && !is_again))) {
             config_unbind(key, config);
+            places_clear(&draft->snapshot->places[index]);
+        }
         rc = config_bind(key, value, config, &why);
     }
     if (rc == E_NOMEM || why.is_bad) {
@@ -216,6 +262,9 @@ static void set_key(struct draft *draft, size_t index, unsigned line, struct byt
         free(draft->snapshot->origins[index]);
         draft->snapshot->origins[index] = place_of(draft, line);
         draft->is_out_of_memory |= draft->snapshot->origins[index] == NULL;
+        if (is_list && value.len_bytes > 0 && draft->snapshot->origins[index] != NULL)
+            draft->is_out_of_memory |=
+                places_add(&draft->snapshot->places[index], draft->snapshot->origins[index]) < 0;
     }
     draft->set_in_file[index] = draft->file;
     draft->set_on_line[index] = line;
@@ -263,17 +312,12 @@ static void read_text(struct draft *draft, const char *file_name, struct bytes t
 static void read_file(struct draft *draft, const char *path)
 {
     struct buf text = {0};
-    struct stat status;
-    FILE *file = fopen(path, "re");
     const char *fault = NULL;
+    FILE *file = file_open(path, &fault);
 
-    if (file == NULL || fstat(fileno(file), &status) != 0) {
-        fault = strerror(errno);
-    } else if (!S_ISREG(status.st_mode)) {
-        fault = "not a regular file";
-    } else if (buf_reserve(&text, MAX_FILE_BYTES + 1) != 0) {
+    if (file != NULL && buf_reserve(&text, MAX_FILE_BYTES + 1) != 0) {
         draft->is_out_of_memory = true;
-    } else {
+    } else if (file != NULL) {
         text.len_bytes = fread(text.data, 1, MAX_FILE_BYTES + 1, file);
         if (ferror(file))
             fault = "cannot be read";
@@ -385,15 +429,15 @@ static int draft_open(const struct config_table *table, struct buf *errors, stru
     draft.set_in_file = calloc(table->n_keys + 1, sizeof(*draft.set_in_file));
     draft.set_on_line = calloc(table->n_keys + 1, sizeof(*draft.set_on_line));
     draft.snapshot = calloc(1, sizeof(*draft.snapshot) + table->struct_bytes);
-    if (draft.snapshot != NULL)
+    if (draft.snapshot != NULL) {
         draft.snapshot->origins = calloc(table->n_keys + 1, sizeof(*draft.snapshot->origins));
+        draft.snapshot->places = calloc(table->n_keys + 1, sizeof(*draft.snapshot->places));
+    }
     if (draft.set_in_file == NULL || draft.set_on_line == NULL || draft.snapshot == NULL ||
-        draft.snapshot->origins == NULL) {
+        draft.snapshot->origins == NULL || draft.snapshot->places == NULL) {
         free(draft.set_in_file);
         free(draft.set_on_line);
-        if (draft.snapshot != NULL)
-            free(draft.snapshot->origins);
-        free(draft.snapshot);
+        snapshot_free(draft.snapshot);
         return E_NOMEM;
     }
     for (size_t i = 0; i < table->n_keys; i++)
@@ -431,6 +475,8 @@ int config_load(const struct config_table *table, const char *path, const char *
     if (rc != 0)
         return rc;
     if (path != NULL) {
+        draft.snapshot->file = strdup(path);
+        draft.is_out_of_memory |= draft.snapshot->file == NULL;
         read_file(&draft, path);
         read_drop_ins(&draft, path);
     }

@@ -2,6 +2,7 @@
 noinst_LIBRARIES += libconfig.a
 libconfig_a_SOURCES = \
 	src/config/bind.c \
+	src/config/check.c \
 	src/config/config.h src/config/config_priv.h \
 	src/config/load.c \
 	src/config/parse.c \

@@ -14,16 +14,34 @@ struct engine_model {
     struct engine cpu;
 };
 
+static struct model_opts model_opts_of(const struct engine_load_opts *opts)
+{
+    return (struct model_opts){.kernels = opts->kernels,
+                               .kv_type = opts->kv_type,
+                               .block_tokens = opts->block_tokens,
+                               .context_length = opts->context_length,
+                               .bf16 = opts->bf16,
+                               .converts_f16 = opts->converts_f16,
+                               .on_progress = opts->on_progress,
+                               .progress_arg = opts->progress_arg};
+}
+
+bool engine_has_kernels(const char *kernels)
+{
+    return model_has_kernels(kernels);
+}
+
+int engine_model_check(const struct engine_load_opts *opts, struct fault *fault, struct kv_layout *layout_out,
+                       uint32_t *context_out)
+{
+    struct model_opts model_opts = model_opts_of(opts);
+
+    return model_check(opts->gguf, &model_opts, fault, layout_out, context_out);
+}
+
 int engine_model_load(const struct engine_load_opts *opts, struct fault *fault, struct engine_model **out)
 {
-    struct model_opts model_opts = {.kernels = opts->kernels,
-                                    .kv_type = opts->kv_type,
-                                    .block_tokens = opts->block_tokens,
-                                    .context_length = opts->context_length,
-                                    .bf16 = opts->bf16,
-                                    .converts_f16 = opts->converts_f16,
-                                    .on_progress = opts->on_progress,
-                                    .progress_arg = opts->progress_arg};
+    struct model_opts model_opts = model_opts_of(opts);
     struct engine_model *loaded = calloc(1, sizeof(*loaded));
     int rc;
 

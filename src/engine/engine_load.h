@@ -10,6 +10,9 @@
 #include "gguf/gguf.h"
 #include "tensor/tensor.h"
 
+/* Tokens of a KV block: a multiple of the first, at most the second. */
+enum { ENGINE_BLOCK_STEP = ATTN_BLOCK_STEP, ENGINE_BLOCK_MAX = ATTN_BLOCK_MAX };
+
 struct engine_model; /* weights, packed for the kernels */
 
 struct engine_load_opts {
@@ -27,6 +30,11 @@ struct engine_load_opts {
 
 /* Reads, checks and packs; faults name the key or tensor. */
 int engine_model_load(const struct engine_load_opts *opts, struct fault *fault, struct engine_model **out);
+/* What it would refuse before it packs, the context and the team apart; says the layout of its KV and the
+ * model's own context. */
+int engine_model_check(const struct engine_load_opts *opts, struct fault *fault, struct kv_layout *layout_out,
+                       uint32_t *context_out);
+bool engine_has_kernels(const char *kernels);       /* known, and this CPU runs them */
 void engine_model_free(struct engine_model *model); /* NULL is fine; not after engine_model_start took it */
 const struct kv_layout *engine_model_layout(const struct engine_model *model);
 

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/str.h"
 
 #define HASH_BYTES     AUTH_HASH_BYTES
@@ -182,14 +183,15 @@ int auth_keys_parse(const char *name, struct bytes text, struct fault *fault, st
 
 static int read_file(const char *path, struct fault *fault, struct buf *out)
 {
-    FILE *file = fopen(path, "re");
+    const char *why;
+    FILE *file = file_open(path, &why);
     struct stat info;
     char piece[4096];
     size_t n;
     int rc = 0;
 
     if (file == NULL)
-        return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
+        return fault_set(fault, E_IO, "%s: %s", path, why);
     if (fstat(fileno(file), &info) == 0 && (info.st_mode & S_IROTH) != 0)
         rc = fault_set(fault, E_AUTH, "%s: readable by everybody (chmod o-r it)", path);
     while (rc == 0 && (n = fread(piece, 1, sizeof(piece), file)) > 0)

@@ -14,6 +14,7 @@
 #include "api/json.h"
 #include "api/parse.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/str.h"
 #include "front/prompt.h"
 
@@ -38,12 +39,13 @@ struct public_prefix {
 
 static int read_file(const char *path, struct fault *fault, struct buf *out)
 {
-    FILE *file = fopen(path, "rbe");
+    const char *why;
+    FILE *file = file_open(path, &why);
     char piece[4096];
     size_t n;
 
     if (file == NULL)
-        return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
+        return fault_set(fault, E_IO, "%s: %s", path, why);
     while ((n = fread(piece, 1, sizeof(piece), file)) > 0 && out->len_bytes <= MAX_FILE_BYTES)
         buf_append(out, piece, n);
     if (ferror(file)) {

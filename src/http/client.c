@@ -50,9 +50,12 @@ static int look_up(struct http_client *client, const struct addr *addr, struct f
 int http_client_new(const struct http_client_opts *opts, struct fault *fault, struct http_client **out)
 {
     struct addr addr;
-    int rc = addr_parse(opts->address, fault, &addr);
     struct http_client *client;
+    int rc = addr_parse(opts->address, fault, &addr);
 
+    if (rc == 0 && addr.port == 0)
+        rc = fault_set(fault, E_FORMAT, "'%s': a port to connect to is a number from 1 to 65535",
+                       opts->address);
     if (rc < 0)
         return rc;
     client = calloc(1, sizeof(*client));

@@ -40,16 +40,6 @@ static int check_pair(const struct https_conf *conf, struct fault *fault)
     return 0;
 }
 
-int https_check(const struct https_conf *conf, struct fault *fault)
-{
-    struct http_tls_files files = files_of(conf);
-    int rc = check_pair(conf, fault);
-
-    if (rc == 0)
-        rc = http_congestion_check(conf->congestion, fault);
-    return rc < 0 || !has_text(conf->certificate) ? rc : http_tls_check(&files, fault);
-}
-
 int https_open(const struct https_conf *conf, struct ev_loop *loop, struct metrics *metrics,
                struct fault *fault, struct http_tls **out)
 {

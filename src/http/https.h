@@ -13,9 +13,6 @@ struct https_conf {
     const char *congestion; /* http.congestion_control */
 };
 
-/* What would keep a daemon from serving with these: half a pair, what http_tls_check or http_congestion_check
- * says.  Any thread. */
-int https_check(const struct https_conf *conf, struct fault *fault);
 /* *out stays NULL when no certificate is configured. */
 int https_open(const struct https_conf *conf, struct ev_loop *loop, struct metrics *metrics,
                struct fault *fault, struct http_tls **out);

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #define DEFAULT_POLL_NS   (10 * NS_PER_S)
@@ -124,7 +125,7 @@ static int check_mode(int fd, const char *path, struct fault *fault)
 
 static int open_file(const char *path, struct fault *fault)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 
     return fd >= 0 ? fd
                    : fault_set(fault, errno == ENOENT ? E_NOT_FOUND : E_IO, "%s: %s", path, strerror(errno));
@@ -185,12 +186,13 @@ static int load_into(SSL_CTX *ctx, const struct http_tls_files *files, struct fa
                      uint64_t *expiry_out)
 {
     EVP_PKEY *key = NULL;
-    int fd = open_file(files->certificate, fault);
+    const char *why;
+    FILE *file = file_open(files->certificate, &why); /* OpenSSL opens it anew, and would wait for a pipe */
     int rc;
 
-    if (fd < 0)
-        return fd;
-    close(fd);
+    if (file == NULL)
+        return fault_set(fault, errno == ENOENT ? E_NOT_FOUND : E_IO, "%s: %s", files->certificate, why);
+    fclose(file);
     ERR_clear_error();
     if (SSL_CTX_use_certificate_chain_file(ctx, files->certificate) != 1)
         return tls_fault(fault, E_FORMAT, files->certificate, "no usable certificate (PEM) in it");

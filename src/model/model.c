@@ -98,9 +98,9 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
         model->layout.k_dim = config->latent + config->rope_dims;
         model->layout.v_dim = 0;
     }
-    if (model->layout.block_tokens % 16 != 0 || model->layout.block_tokens > 128) /* what attention takes */
-        return fault_set(fault, E_INVAL, "blocks of %u tokens; must be a multiple of 16, at most 128",
-                         model->layout.block_tokens);
+    if (model->layout.block_tokens % ATTN_BLOCK_STEP != 0 || model->layout.block_tokens > ATTN_BLOCK_MAX)
+        return fault_set(fault, E_INVAL, "blocks of %u tokens; must be a multiple of %d, at most %d",
+                         model->layout.block_tokens, ATTN_BLOCK_STEP, ATTN_BLOCK_MAX);
     return 0;
 }
 
@@ -144,6 +144,45 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
     model->numerics_id += FORWARD_VERSION;
     *out = model;
     return 0;
+}
+
+/* Tables over a long context take their time; what can be wrong is in the file's own part. */
+static int check_factors(struct model *model, const struct gguf *gguf, struct fault *fault)
+{
+    float *factors = calloc(model->config.rope_dims / 2 + 1, sizeof(*factors));
+    int rc = factors == NULL ? fault_set(fault, E_NOMEM, "no memory for RoPE")
+                             : read_factors(model, gguf, factors, fault);
+
+    free(factors);
+    return rc == E_NOT_FOUND ? 0 : rc;
+}
+
+bool model_has_kernels(const char *kernels)
+{
+    return kern_table_get(kernels) != NULL;
+}
+
+int model_check(const struct gguf *gguf, const struct model_opts *opts, struct fault *fault,
+                struct kv_layout *layout_out, uint32_t *context_out)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    int rc;
+
+    if (model == NULL)
+        return fault_set(fault, E_NOMEM, "no memory for a model");
+    rc = arch_read(gguf, 0, fault, model);
+    if (rc == 0)
+        rc = apply_opts(model, opts, fault);
+    if (rc == 0)
+        rc = check_factors(model, gguf, fault);
+    if (rc == 0)
+        rc = weights_check(model, gguf, opts, fault);
+    if (rc == 0) {
+        *layout_out = model->layout;
+        *context_out = model->config.context_length;
+    }
+    model_free(model);
+    return rc;
 }
 
 void model_free(struct model *model)

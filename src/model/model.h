@@ -71,6 +71,11 @@ struct model;
 int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opts, struct fault *fault,
               struct model **out);
 void model_free(struct model *model);
+/* The same checks without packing: what is refused here is what model_new refuses before it allocates, the
+ * context apart (opts->context_length is not looked at).  Fills layout and the model's own context. */
+int model_check(const struct gguf *gguf, const struct model_opts *opts, struct fault *fault,
+                struct kv_layout *layout_out, uint32_t *context_out);
+bool model_has_kernels(const char *kernels); /* known, and this CPU runs them */
 const struct model_config *model_config(const struct model *model);
 const struct kv_layout *model_kv_layout(const struct model *model);
 /* Of the kernels, of the forward pass and of this machine's sines: equal ids compute equal bits. */

@@ -110,6 +110,9 @@ struct loading {
  * the table chosen; on failure the caller frees the model. */
 int weights_load(struct model *model, const struct gguf *gguf, struct team *team,
                  const struct model_opts *opts, struct fault *fault);
+/* The binding alone. */
+int weights_check(struct model *model, const struct gguf *gguf, const struct model_opts *opts,
+                  struct fault *fault);
 void weights_fini(struct model *model);
 /* The tensor as floats if it is a plain vector of n; E_NOT_FOUND when absent. */
 int weights_vector(const struct gguf *gguf, const char *name, uint32_t n, float *out, struct fault *fault);

@@ -361,6 +361,16 @@ int weights_load(struct model *model, const struct gguf *gguf, struct team *team
     return rc;
 }
 
+int weights_check(struct model *model, const struct gguf *gguf, const struct model_opts *opts,
+                  struct fault *fault)
+{
+    struct loading load = {.model = model, .gguf = gguf, .opts = opts, .fault = fault};
+    int rc = bind_all(&load);
+
+    free(load.bound);
+    return rc;
+}
+
 static void group_fini(struct weight_group *group)
 {
     for (uint32_t i = 0; i < ARRAY_LEN(group->parts); i++)

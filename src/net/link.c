@@ -285,12 +285,17 @@ static void on_flushed(struct bufferevent *bev, void *arg)
 static void explain(struct link *link, short what, struct fault *out)
 {
     unsigned long tls_error = link->opts.is_plaintext ? 0 : bufferevent_get_openssl_error(link->bev);
+    /* Of a connection that failed below TLS, libevent says SSL_ERROR_SYSCALL here, which is no library's
+     * error, and calls a refused one an end of stream. */
+    bool is_tls = ERR_GET_LIB(tls_error) != 0 && !ERR_SYSTEM_ERROR(tls_error);
     int socket_error = EVUTIL_SOCKET_ERROR();
 
-    if (tls_error != 0 && ERR_GET_REASON(tls_error) != 0)
-        fault_set(out, link->state == LINK_CONNECTING ? E_AUTH : E_IO, "%s: TLS: %s", link->address,
-                  ERR_reason_error_string(tls_error) != NULL ? ERR_reason_error_string(tls_error) : "failed");
-    else if ((what & BEV_EVENT_ERROR) != 0 && socket_error != 0)
+    if (is_tls)
+        fault_set(out, link->state == LINK_CONNECTING ? E_AUTH : E_IO, "%s: TLS: %s%s", link->address,
+                  ERR_reason_error_string(tls_error) != NULL ? ERR_reason_error_string(tls_error) : "failed",
+                  link->state == LINK_CONNECTING ? " (is link.cluster_key the same on both sides?)" : "");
+    else if (socket_error != 0 && socket_error != EAGAIN &&
+             ((what & BEV_EVENT_ERROR) != 0 || link->state == LINK_CONNECTING))
         fault_set(out, E_IO, "%s: %s", link->address, strerror(socket_error));
     else if (link->state == LINK_UP)
         fault_set(out, E_CLOSED, "%s: closed by the peer", link->address);

@@ -3,6 +3,7 @@ noinst_LIBRARIES += libnet.a
 libnet_a_SOURCES = \
 	src/net/addr.c src/net/addr.h \
 	src/net/link.c src/net/link.h src/net/link_priv.h src/net/link_dial.c src/net/link_frame.c \
+	src/net/listen_check.c src/net/listen_check.h \
 	src/net/listener.c src/net/listener.h \
 	src/net/resolve.c src/net/resolve.h \
 	src/net/tls.c src/net/tls.h

@@ -171,7 +171,7 @@ int cluster_key_load(const char *path, struct fault *fault, uint8_t key_out[32])
 {
     char text[2 * KEY_BYTES + 2]; /* one byte more than a key file has */
     uint8_t key[KEY_BYTES];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     ssize_t n;
     int err;
 

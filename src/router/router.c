@@ -282,8 +282,11 @@ static int build_links(struct daemon *daemon, struct fault *fault)
                                .token = token};
     rc = addr_want_loopback(router->conf->admin_listen, "http.admin",
                             "operate from the host itself, or through a tunnel", fault);
-    if (rc == 0)
+    if (rc == 0) {
         rc = admin_new(&admin, fault, &daemon->admin);
+        if (rc < 0)
+            fault_set(fault, rc, "http.admin: %s", fault->text);
+    }
     OPENSSL_cleanse(token, sizeof(token));
     return rc;
 }
@@ -334,7 +337,9 @@ static int build_front(struct daemon *daemon, struct fault *fault)
         rc = https_may_listen(address, opts.keys_path != NULL, opts.tls != NULL, fault);
         if (rc == 0)
             rc = front_listen(daemon->front, address, fault);
-        if (rc == 0)
+        if (rc < 0)
+            fault_set(fault, rc, "http.listen: %s", fault->text);
+        else
             log_info("listening", LOG_STR("http", address));
     }
     return rc;
@@ -389,6 +394,8 @@ static int start(struct daemon *daemon, struct fault *fault)
                                       .on_accept = on_worker_socket,
                                       .arg = daemon};
         rc = listener_open(&links, fault, &router->links);
+        if (rc < 0)
+            fault_set(fault, rc, "link.listen: %s", fault->text);
     }
     return rc;
 }
@@ -417,13 +424,6 @@ int router_run(const struct router_conf *conf, const struct router_conf *(*reloa
         service_ending(daemon->service, SERVICE_END_S);
     tear_down(daemon);
     return rc;
-}
-
-int router_check(const void *conf, struct fault *fault)
-{
-    struct https_conf https = https_conf(conf);
-
-    return https_check(&https, fault);
 }
 
 const char *router_libraries(void)

@@ -11,8 +11,8 @@
  * NULL to keep the old one. 0, or an error with the fault filled when the daemon could not start. */
 int router_run(const struct router_conf *conf, const struct router_conf *(*reload)(void *arg),
                void *reload_arg, struct fault *fault);
-/* What the table of keys cannot see: a struct router_conf whose files are missing or unusable. */
-int router_check(const void *conf, struct fault *fault);
+/* What the table of keys cannot see. */
+void router_check(struct config_check *check);
 const char *router_libraries(void); /* for --version */
 
 #endif

@@ -103,7 +103,10 @@ void matmul(struct team *team, const struct matmul_args *args);
 
 /* ---- attention over a block table ---- */
 
-/* In the arena of a layer, block after block (block_tokens a multiple of 16, at most 128):
+/* Tokens of a block: a multiple of the first, at most the second. */
+enum { ATTN_BLOCK_STEP = 16, ATTN_BLOCK_MAX = 128 };
+
+/* In the arena of a layer, block after block:
  *     K [kv_head][k_dim][token in block]     a key per lane: scores never need a transposition
  *     V [kv_head][token in block][v_dim]     a number of the value per lane; with v_in_k there is none
  * of kv_type: F32, F16, BF16, or quantised in runs of 32 numbers of one row (the last one filled with zeros):

@@ -19,13 +19,12 @@
 #include "transport/tr_conn_priv.h"
 #include "transport/transport.h"
 
-#define TR_MAX_CONNECTIONS 8 /* per peer and per ticket */
-#define TR_MAX_ACCEPTED    1024
-#define TR_MAX_STRANGERS   64                /* accepted and not proved yet */
-#define TR_FRAME_BYTES     ((size_t)1 << 20) /* payload of a frame, unless one piece is longer */
-#define TR_TURN_BYTES      ((size_t)8 << 20) /* moved per connection before others get their turn */
-#define TR_SCRATCH_BYTES   ((size_t)64 << 10)
-#define TR_CONTROL_SLOTS   TR_MAX_PUSHES
+#define TR_MAX_ACCEPTED  1024
+#define TR_MAX_STRANGERS 64                /* accepted and not proved yet */
+#define TR_FRAME_BYTES   ((size_t)1 << 20) /* payload of a frame, unless one piece is longer */
+#define TR_TURN_BYTES    ((size_t)8 << 20) /* moved per connection before others get their turn */
+#define TR_SCRATCH_BYTES ((size_t)64 << 10)
+#define TR_CONTROL_SLOTS TR_MAX_PUSHES
 
 struct tr_control;
 

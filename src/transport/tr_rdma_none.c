@@ -12,6 +12,11 @@ int tr_rdma_open(struct tr_node *node, struct fault *fault)
     return 0;
 }
 
+int tr_rails_check(const char *devices, bool is_needed, struct fault *fault)
+{
+    return is_needed ? fault_set(fault, E_UNSUPPORTED, "rdma is not possible: built without libibverbs") : 0;
+}
+
 void tr_rdma_close(struct tr_node *node)
 {
 }

@@ -227,6 +227,26 @@ int tr_rdma_open(struct tr_node *node, struct fault *fault)
     return err;
 }
 
+int tr_rails_check(const char *devices, bool is_needed, struct fault *fault)
+{
+    struct ibv_device **found;
+    int n = 0;
+
+    for (const char *at = devices; *(at += strspn(at, ", \t")) != '\0'; at += strcspn(at, ", \t")) {
+        struct rdma_rail_name name;
+        int rc = rdma_rail_name_parse(bytes_of(at, strcspn(at, ", \t")), fault, &name);
+
+        if (rc != 0)
+            return rc;
+    }
+    if (!is_needed)
+        return 0;
+    found = verbs_system.get_device_list(&n);
+    if (found != NULL)
+        verbs_system.free_device_list(found);
+    return n > 0 ? 0 : fault_set(fault, E_NOT_FOUND, "rdma is not possible: this host has no RDMA device");
+}
+
 void tr_rdma_close(struct tr_node *node)
 {
     struct tr_rdma *rdma = node->rdma;

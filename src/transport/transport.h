@@ -37,6 +37,8 @@
 #define TR_MAX_TICKETS 4096 /* open at once */
 #define TR_MAX_PUSHES  4096
 
+#define TR_MAX_CONNECTIONS 8 /* of one kind to a peer */
+
 struct tr_node;
 
 struct tr_geometry { /* of an arena: [layer][block][piece_bytes]; a piece is one layer of one block */
@@ -92,7 +94,7 @@ struct tr_opts {
     SSL_CTX *tls_server; /* borrowed; NULL: TCP payload in plain text (only by explicit configuration) */
     SSL_CTX *tls_client;
     uint8_t auth_key[32];     /* cluster_key_derive(..., "kv", ...) */
-    unsigned tcp_connections; /* per peer, at most 8; 0: 2 */
+    unsigned tcp_connections; /* per peer, at most TR_MAX_CONNECTIONS; 0: 2 */
     /* RDMA rails: "auto" (every port that has the address of tcp_listen), or a list "mlx5_0, mlx5_1:2,
      * mlx5_2@10.0.0.3" of device, port (1) and the rail's own address (that of tcp_listen).  NULL or "":
      * none.  No usable rail is no error here: tr_node_rdma_rails() tells. */
@@ -117,6 +119,9 @@ struct tr_counts {                       /* since the start; any thread */
     uint32_t connections_open;
 };
 
+/* Whether a list of rails (tr_opts.rdma_devices) can be read: E_FORMAT; and, if one is needed, whether there
+ * is any RDMA device: E_UNSUPPORTED, E_NOT_FOUND. */
+int tr_rails_check(const char *devices, bool is_needed, struct fault *fault);
 int tr_node_new(const struct tr_opts *opts, struct fault *fault,
                 struct tr_node **out);                       /* starts the thread */
 void tr_node_free(struct tr_node *node);                     /* stops and joins it; no events after */

@@ -220,10 +220,14 @@ static bool local_is_ready(void *self, struct buf *detail)
     uint32_t n_up = 0;
 
     for (uint32_t i = 0; i < worker->n_routers; i++)
-        n_up += worker->routers[i].epoch != 0;
-    if (detail != NULL)
-        buf_printf(detail, "model: ok\nrouters: %u of %u\ndraining: %s\n", n_up, worker->n_routers,
-                   worker->is_draining ? "yes" : "no");
+        n_up += worker_router_is_up(&worker->routers[i]);
+    if (detail != NULL) {
+        buf_printf(detail, "model: ok\nrouters: %u of %u\n", n_up, worker->n_routers);
+        for (uint32_t i = 0; i < worker->n_routers; i++)
+            buf_printf(detail, "router %s: %s\n", worker->routers[i].address,
+                       worker_router_why(&worker->routers[i]));
+        buf_printf(detail, "draining: %s\n", worker->is_draining ? "yes" : "no");
+    }
     return !worker->is_draining && (n_up > 0 || worker->n_routers == 0);
 }
 

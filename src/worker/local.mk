@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libworker.a
 libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_priv.h \
-	src/worker/worker_conf.h src/worker/worker_conf.c src/worker/model.c src/worker/hello.c \
+	src/worker/worker_conf.h src/worker/worker_conf.c src/worker/worker_check.c src/worker/model_check.c src/worker/model.c src/worker/hello.c \
 	src/worker/routers.c src/worker/answers.c src/worker/peers.c src/worker/local.c src/worker/status.c \
 	src/worker/messages.h src/worker/messages.c src/worker/tasks.c src/worker/shapes.c src/worker/compile.c \
 	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c \

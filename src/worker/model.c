@@ -48,11 +48,9 @@ int worker_model_open(struct worker *worker, struct fault *fault)
     struct gen_model *model = &worker->model;
     int rc;
 
-    if (!worker->conf->model_path[0])
-        return fault_set(fault, E_INVAL, "model.path is not set: name the GGUF file to serve");
     rc = gguf_open(worker->conf->model_path, fault, &worker->gguf);
     if (rc < 0)
-        return rc;
+        return fault_set(fault, rc, "model.path: %.200s: %s", worker->conf->model_path, fault->text);
     name_model(worker);
     gguf_fingerprint(worker->gguf, model->fingerprint);
     rc = tokenizer_new(worker->gguf, fault, &model->tokenizer);
@@ -69,7 +67,7 @@ int worker_model_open(struct worker *worker, struct fault *fault)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     model->block_tokens = (uint32_t)worker->conf->kv_block_tokens;
     model->created_unix_s = clock_unix_ns() / NS_PER_S;
-    return rc;
+    return rc < 0 ? fault_set(fault, rc, "model.path: %.200s: %s", worker->conf->model_path, fault->text) : 0;
 }
 
 void worker_model_close(struct worker *worker)
@@ -106,21 +104,32 @@ static bool on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
     return true;
 }
 
-static int open_arena(struct worker *worker, const struct kv_layout *layout, struct worker_engine_opts *opts,
-                      struct fault *fault)
+int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *layout, struct fault *fault,
+                        uint32_t *out)
 {
     size_t block_bytes = kv_layout_block_bytes(layout);
-    uint64_t n_blocks = worker->conf->kv_memory / block_bytes;
+    uint64_t n_blocks = conf->kv_memory / block_bytes;
 
     if (n_blocks < 4)
         return fault_set(fault, E_INVAL, "kv.memory holds %u blocks of %zu bytes; give it at least %zu bytes",
                          (unsigned)n_blocks, block_bytes, 4 * block_bytes);
-    if (n_blocks > UINT32_MAX / 2)
-        n_blocks = UINT32_MAX / 2;
-    opts->n_blocks = (uint32_t)n_blocks;
+    *out = n_blocks > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n_blocks;
+    return 0;
+}
+
+static int open_arena(struct worker *worker, const struct kv_layout *layout, struct worker_engine_opts *opts,
+                      struct fault *fault)
+{
+    size_t block_bytes = kv_layout_block_bytes(layout);
+    uint32_t n_blocks = 0;
+    int rc = worker_arena_blocks(worker->conf, layout, fault, &n_blocks);
+
+    if (rc < 0)
+        return rc;
+    opts->n_blocks = n_blocks;
     if (mem_region_open(n_blocks * block_bytes, true, worker->conf->kv_populate, "baton-kv", &opts->arena) <
         0)
-        return fault_set(fault, E_NOMEM, "cannot get kv.memory (%zu bytes)", (size_t)n_blocks * block_bytes);
+        return fault_set(fault, E_NOMEM, "kv.memory: cannot get %zu bytes", (size_t)n_blocks * block_bytes);
     return 0;
 }
 
@@ -151,6 +160,16 @@ static uint32_t draft_rows(const struct worker_conf *conf)
     return conf->speculate == SPECULATE_OFF ? 0 : DRAFT_ROWS;
 }
 
+struct kv_layout worker_sim_layout(const struct worker_conf *conf)
+{
+    return (struct kv_layout){.n_layers = 2,
+                              .n_kv_heads = 1,
+                              .k_dim = 32,
+                              .v_dim = 32,
+                              .block_tokens = (uint32_t)conf->kv_block_tokens,
+                              .type = (enum kv_type)conf->kv_type};
+}
+
 static int build_sim(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
@@ -165,9 +184,7 @@ static int build_sim(struct worker *worker, struct worker_engine_opts *opts, str
                                   .decode_seq_ns = conf->sim_decode_seq_ns};
     int rc;
 
-    sim.layout = (struct kv_layout){
-        .n_layers = 2, .n_kv_heads = 1, .k_dim = 32, .v_dim = 32, .type = (enum kv_type)conf->kv_type};
-    sim.layout.block_tokens = (uint32_t)conf->kv_block_tokens;
+    sim.layout = worker_sim_layout(conf);
     sim.context_length =
         (uint32_t)(conf->context ? conf->context : tokenizer_context_length(worker->model.tokenizer));
     while (sim.first_text_id < sim.vocab_size &&
@@ -203,19 +220,22 @@ static int make_team(const struct worker_conf *conf, struct team **out, struct f
     return 0;
 }
 
+struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf)
+{
+    return (struct engine_load_opts){.gguf = gguf,
+                                     .kernels = kernel_names[conf->kernels],
+                                     .kv_type = (enum kv_type)conf->kv_type,
+                                     .block_tokens = (uint32_t)conf->kv_block_tokens,
+                                     .context_length = (uint32_t)conf->context,
+                                     .bf16 = bf16_maths[conf->bf16],
+                                     .converts_f16 = conf->convert_f16 == WORKER_CONVERT_BF16};
+}
+
 static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
     struct progress progress = {.worker = worker, .said_ns = clock_now_ns()};
-    struct engine_load_opts load = {.gguf = worker->gguf,
-                                    .kernels = kernel_names[conf->kernels],
-                                    .kv_type = (enum kv_type)conf->kv_type,
-                                    .block_tokens = (uint32_t)conf->kv_block_tokens,
-                                    .context_length = (uint32_t)conf->context,
-                                    .bf16 = bf16_maths[conf->bf16],
-                                    .converts_f16 = conf->convert_f16 == WORKER_CONVERT_BF16,
-                                    .on_progress = on_progress,
-                                    .progress_arg = &progress};
+    struct engine_load_opts load = worker_load_opts(conf, worker->gguf);
     struct engine_start_opts start = {.max_batch_tokens = batch_tokens(conf),
                                       .max_items = (uint32_t)conf->max_seqs,
                                       .max_draws = (uint32_t)conf->max_seqs + draft_rows(conf)};
@@ -223,8 +243,13 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
     int rc = make_team(conf, &opts->team, fault);
 
     load.team = opts->team;
-    if (rc == 0)
+    load.on_progress = on_progress;
+    load.progress_arg = &progress;
+    if (rc == 0) {
         rc = engine_model_load(&load, fault, &model);
+        if (rc < 0)
+            fault_set(fault, rc, "model.path: %.200s: %s", conf->model_path, fault->text);
+    }
     if (rc == 0)
         rc = open_arena(worker, engine_model_layout(model), opts, fault);
     if (rc < 0) {
@@ -268,10 +293,6 @@ static int fill_transport(struct worker *worker, struct worker_engine_opts *opts
     if (conf->transport == WORKER_TRANSPORT_AUTO || conf->transport == WORKER_TRANSPORT_RDMA)
         tr->rdma_devices = conf->rdma_devices;
     tr->rdma_rest_ns = conf->rdma_rest_ns;
-    if (conf->transport == WORKER_TRANSPORT_RDMA && (tr->tcp_listen == NULL || conf->rdma_devices[0] == '\0'))
-        return fault_set(fault, E_INVAL, "kv.transport = rdma wants kv.tcp_listen and kv.rdma_devices");
-    if (conf->transport == WORKER_TRANSPORT_SHM && tr->unix_listen == NULL)
-        return fault_set(fault, E_INVAL, "kv.transport = shm wants kv.unix_path");
     return 0;
 }
 
@@ -312,6 +333,12 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
     memcpy(opts.model_fingerprint, worker->model.fingerprint, sizeof(opts.model_fingerprint));
     opts.stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &opts.n_stop_ids);
     rc = worker_engine_new(&opts, fault, &worker->engine);
+    if (rc < 0) { /* its sockets are what may fail */
+        const char *key = conf->unix_path[0] && strstr(fault->text, conf->unix_path) ? "kv.unix_path: "
+                          : strstr(fault->text, "cannot listen on")                  ? "kv.tcp_listen: "
+                                                                                     : "";
+        fault_set(fault, rc, "%s%s", key, fault->text);
+    }
     if (rc == 0)
         log_info("engine_ready", LOG_STR("model", worker->model.name),
                  LOG_STR("engine", opts.engine.info.name), LOG_U64("kv_blocks", opts.n_blocks),

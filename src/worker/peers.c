@@ -18,8 +18,6 @@
 #include "proto/abilities.h"
 #include "kv/layout.h"
 
-#define MAX_CONFIGURED (WORKER_MAX_PEERS / 2)
-
 static const struct link_events peer_calls;
 
 static struct worker_peer *find(struct worker *worker, const struct link *link)
@@ -223,9 +221,9 @@ int worker_peers_open(struct worker *worker, struct fault *fault)
 {
     const struct config_list *addresses = &worker->conf->peers;
 
-    if (addresses->n > MAX_CONFIGURED)
+    if (addresses->n > WORKER_MAX_CONFIGURED)
         return fault_set(fault, E_LIMIT, "link.peers names %zu workers; %u are possible", addresses->n,
-                         MAX_CONFIGURED);
+                         WORKER_MAX_CONFIGURED);
     for (size_t i = 0; i < addresses->n; i++) {
         Baton__Peer peer = BATON__PEER__INIT;
         uint32_t slot;

@@ -283,6 +283,22 @@ int worker_routers_open(struct worker *worker, struct fault *fault)
     return 0;
 }
 
+/* A router that has greeted may yet refuse us. */
+bool worker_router_is_up(const struct worker_router *router)
+{
+    return router->link != NULL && link_is_up(router->link);
+}
+
+const char *worker_router_why(const struct worker_router *router)
+{
+    const struct fault *why;
+
+    if (worker_router_is_up(router))
+        return "ok";
+    why = router->link != NULL ? link_why_down(router->link) : NULL;
+    return why != NULL && why->code != 0 ? why->text : "not yet";
+}
+
 size_t worker_routers_queued_bytes(const struct worker *worker)
 {
     size_t n = 0;

@@ -67,7 +67,12 @@ static void put_links(const struct worker *worker, struct buf *out)
     for (uint32_t i = 0; i < worker->n_routers; i++) {
         buf_printf(out, "%s{\"address\": ", comma);
         json_put_str(out, bytes_str(worker->routers[i].address));
-        buf_printf(out, ", \"up\": %s}", worker->routers[i].epoch ? "true" : "false");
+        buf_printf(out, ", \"up\": %s", worker_router_is_up(&worker->routers[i]) ? "true" : "false");
+        if (!worker_router_is_up(&worker->routers[i])) {
+            buf_append_str(out, ", \"reason\": ");
+            json_put_str(out, bytes_str(worker_router_why(&worker->routers[i])));
+        }
+        buf_append_str(out, "}");
         comma = ", ";
     }
     buf_append_str(out, "], \"peers\": [");

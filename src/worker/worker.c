@@ -249,8 +249,11 @@ static int build_admin(struct worker *worker, struct fault *fault)
     admin_token(key, token);
     rc = addr_want_loopback(worker->conf->admin_listen, "http.admin",
                             "operate from the host itself, or through a tunnel", fault);
-    if (rc == 0)
+    if (rc == 0) {
         rc = admin_new(&opts, fault, &worker->admin);
+        if (rc < 0)
+            fault_set(fault, rc, "http.admin: %s", fault->text);
+    }
     OPENSSL_cleanse(key, sizeof(key));
     OPENSSL_cleanse(token, sizeof(token));
     return rc;
@@ -288,6 +291,8 @@ static int build_front(struct worker *worker, struct fault *fault)
         rc = https_may_listen(conf->http_listen.items[i], opts.keys_path != NULL, opts.tls != NULL, fault);
         if (rc == 0)
             rc = front_listen(worker->front, conf->http_listen.items[i], fault);
+        if (rc < 0)
+            fault_set(fault, rc, "http.listen: %s", fault->text);
     }
     return rc;
 }
@@ -314,7 +319,7 @@ static int build_links(struct worker *worker, struct fault *fault)
     int rc = listener_open(&listener, fault, &worker->peer_listener);
 
     if (rc < 0)
-        return rc;
+        return fault_set(fault, rc, "link.listen: %s", fault->text);
     worker->router_link_opts = worker->peer_link_opts = opts;
     if (worker_follow_open(worker) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
@@ -415,13 +420,6 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
         service_ending(worker->service, SERVICE_END_S);
     tear_down(worker);
     return rc;
-}
-
-int worker_check(const void *conf, struct fault *fault)
-{
-    struct https_conf https = https_conf(conf);
-
-    return https_check(&https, fault);
 }
 
 const char *worker_libraries(void)

@@ -23,8 +23,8 @@ struct worker_opts {
 /* Runs until SIGTERM or SIGINT has been obeyed.  0, or an error with the fault filled when it could not
  * start. */
 int worker_run(const struct worker_opts *opts, struct fault *fault);
-/* What the table of keys cannot see: a struct worker_conf whose files are missing or unusable. */
-int worker_check(const void *conf, struct fault *fault);
+/* What the table of keys cannot see, of either role's table. */
+void worker_check(struct config_check *check);
 const char *worker_libraries(void); /* for --version */
 
 #endif

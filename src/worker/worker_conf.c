@@ -3,6 +3,9 @@
  * the macro's arguments, so there is one list. */
 #include "worker/worker_conf.h"
 
+#include "engine/engine_load.h"
+#include "transport/transport.h"
+
 #define KEY(field) offsetof(struct worker_conf, field)
 #define S(seconds) ((seconds)*1e9)
 
@@ -170,11 +173,16 @@
          "1GiB",      1048576,                                                                               \
          1e15,        NULL,                                                                                  \
          false,       "Memory for KV blocks: running sequences and the prefix cache."},                      \
-        {"kv",       "block_tokens",                                                                         \
-         CONFIG_U64, KEY(kv_block_tokens),                                                                   \
-         "32",       8,                                                                                      \
-         256,        NULL,                                                                                   \
-         false,      "Tokens in a block; the same on every worker of a model."},                             \
+        {"kv",                                                                                               \
+         "block_tokens",                                                                                     \
+         CONFIG_U64,                                                                                         \
+         KEY(kv_block_tokens),                                                                               \
+         "32",                                                                                               \
+         ENGINE_BLOCK_STEP,                                                                                  \
+         ENGINE_BLOCK_MAX,                                                                                   \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Tokens in a block, a multiple of 16; the same on every worker of a model."},                       \
         {"kv",                                                                                               \
          "lifetime",                                                                                         \
          CONFIG_DURATION,                                                                                    \
@@ -302,11 +310,16 @@
          false,                                                                                              \
          "TLS 1.3 on KV connections. KV is prompt content: switch it off only on a network that is "         \
          "private to the cluster."},                                                                         \
-        {"kv",       "tcp_connections",                                                                      \
-         CONFIG_U64, KEY(tcp_connections),                                                                   \
-         "2",        1,                                                                                      \
-         16,         NULL,                                                                                   \
-         false,      "KV connections to each peer."},                                                        \
+        {"kv",                                                                                               \
+         "tcp_connections",                                                                                  \
+         CONFIG_U64,                                                                                         \
+         KEY(tcp_connections),                                                                               \
+         "2",                                                                                                \
+         1,                                                                                                  \
+         TR_MAX_CONNECTIONS,                                                                                 \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "KV connections to each peer."},                                                                    \
         {"kv",                                                                                               \
          "grant_timeout",                                                                                    \
          CONFIG_DURATION,                                                                                    \

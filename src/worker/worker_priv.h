@@ -5,6 +5,7 @@
 #define WORKER_WORKER_PRIV_H
 
 #include "base/mem.h"
+#include "engine/engine_load.h"
 #include "ev/jobs.h"
 #include "ev/service.h"
 #include "front/admin.h"
@@ -22,7 +23,7 @@ struct worker_router { /* a router we register with */
     struct link *link;
     char address[288]; /* a copy: a reload frees the configuration */
     char node[64];
-    uint64_t epoch; /* of the router's present life; 0: down */
+    uint64_t epoch; /* of the router's present life, from its HELLO on; 0: none came, or the link went down */
 };
 
 struct worker_peer { /* a link to another worker; dialled by us (we prefill) or by it */
@@ -96,6 +97,14 @@ struct worker { /* one process */
 int worker_model_open(struct worker *worker, struct fault *fault);
 void worker_model_close(struct worker *worker);
 int worker_engine_build(struct worker *worker, struct fault *fault);
+struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* team apart */
+struct kv_layout worker_sim_layout(const struct worker_conf *conf);
+/* How many blocks kv.memory holds; E_INVAL when too few. */
+int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *layout, struct fault *fault,
+                        uint32_t *out);
+
+/* model_check.c: what can be seen of the model without loading it, for worker_check.c */
+void worker_check_model(struct config_check *check, const struct worker_conf *conf);
 
 /* hello.c */
 const ProtobufCMessage *worker_make_hello(void *arg);
@@ -103,6 +112,9 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg); /* the load report in 
 
 /* routers.c */
 int worker_routers_open(struct worker *worker, struct fault *fault);
+/* Each side has accepted the other. */
+bool worker_router_is_up(const struct worker_router *router);
+const char *worker_router_why(const struct worker_router *router); /* "ok", or why it is not up */
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
 

@@ -139,7 +139,8 @@ def many_at_once():
 
 def wrong_command_lines():
     for args in (["-c", "0"], ["-c", "4", "-r", "2"], ["-r", "0"], ["-r", "x"], ["-p", "9:3"], ["-p", "0"], ["-p", "3:"],
-                 ["--speed", "2"], ["-d", "soon"], ["--seed", "-1"], ["stray"], ["--no-such"], ["--url", "https://x"]):
+                 ["--speed", "2"], ["-d", "soon"], ["--seed", "-1"], ["stray"], ["--no-such"], ["--url", "https://x"],
+                 ["--timeout", "0"], ["--temperature", "-1"], ["--url", "127.0.0.1:0"], ["--url", "127.0.0.1:65536"], ["--url", "http://:8080"]):
         done = run("baton-bench", *args)
         assert done.returncode == 2 and done.stderr, (args, done)
     assert b"usage:" in run("baton-bench", "--help").stdout and run("baton-bench", "--version").returncode == 0

@@ -86,7 +86,8 @@ def rounds_of_tools_are_bounded():
 
 def wrong_command_lines():
     for args in (["--max-tokens", "0"], ["--max-tokens", "x"], ["--temperature", "warm"], ["--seed", "-1"], ["stray"],
-                 ["--tools", "--test", "x"], ["--test", "x"], ["--url", "https://x"], ["--url", "ftp://x"], ["--no-such"]):
+                 ["--tools", "--test", "x"], ["--test", "x"], ["--url", "https://x"], ["--url", "ftp://x"], ["--no-such"],
+                 ["--url", "127.0.0.1:0"], ["--url", "127.0.0.1:65536"], ["--url", "http://:8080"]):
         done = run("baton-chat", *args, stdin=-3)
         assert done.returncode == 2 and done.stderr, (args, done)
     assert b"usage:" in run("baton-chat", "--help").stdout

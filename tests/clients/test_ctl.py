@@ -119,6 +119,10 @@ def failures_say_what_to_do():
         assert wrong.returncode == 1 and b"--cluster-key" in wrong.stderr and other.file.encode() in wrong.stderr, wrong
         away = run("batonctl", "--cluster-key", door.file, "--admin", "127.0.0.1:9", "status")
         assert away.returncode == 1 and b"is the daemon running" in away.stderr and b"127.0.0.1:9" in away.stderr, away
+        for address in ("127.0.0.1:0", "127.0.0.1:65536", ":8081", "8081"):
+            wrong = run("batonctl", "--cluster-key", door.file, "--admin", address, "status")
+            assert wrong.returncode in (1, 2) and address.encode() in wrong.stderr, wrong
+            assert b"is the daemon running" not in wrong.stderr, wrong
         by_name = run("batonctl", "--admin", f"127.0.0.1:{door.port}", "status", env={"BATON_CLUSTER_KEY": door.file})
         assert by_name.returncode == 0, by_name
         door.status = ["not", "a", "status"]

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 
-from cluster import BUILD, Cluster, main, patience
+from cluster import BUILD, MODEL, Cluster, main, patience
 
 
 class Pki:
@@ -158,7 +158,9 @@ def check_config_looks_at_the_files():
         time.sleep(1.1)  # valid for no time at all
 
         def check(role="router", **sets):
-            line = [os.path.join(BUILD, "baton-" + role), "--check-config"]
+            line = [os.path.join(BUILD, "baton-" + role), "--check-config", "--set", f"link.cluster_key={c.key}"]
+            if role != "router":
+                line += ["--set", f"model.path={MODEL}"]
             for name, value in sets.items():
                 line += ["--set", f"http.{name}={value}"]
             out = subprocess.run(line, capture_output=True, text=True)

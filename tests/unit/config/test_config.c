@@ -332,6 +332,7 @@ static int make_folder(void **state)
 {
     char name[64];
 
+    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
     if (mkdtemp(folder) == NULL)
         return -1;
     snprintf(path, sizeof(path), "%s/test.conf", folder);
@@ -393,6 +394,51 @@ static void later_files_win(void **state)
     assert_int_equal(config_load(&table, path, NULL, 0, &errors, &loaded), 0);
     assert_int_equal(((struct settings *)loaded)->routers.n, 0); /* an empty value empties */
     config_free(&table, loaded);
+    buf_fini(&errors);
+}
+
+static void findings_name_the_place(void **state)
+{
+    const char *const overrides[] = {"log.level=debug"};
+    struct buf errors = {0}, findings = {0}, expected = {0};
+    struct config_check check = {.table = &table, .findings = &findings};
+    void *loaded;
+
+    write_file("test.conf", "[server]\nloops = 3\n[model]\nrouter = a\n");
+    write_file("test.conf.d/10-a.conf", "[model]\n\nrouter = b\n");
+    assert_int_equal(config_load(&table, path, overrides, 1, &errors, &loaded), 0);
+    check.config = loaded;
+    config_refuse(&check, "server.loops", "%d is odd", 3);
+    config_refuse_item(&check, "model.router", 0, "a");
+    config_refuse_item(&check, "model.router", 1, "b");
+    config_refuse_item(&check, "model.router", 9, "the last of them");
+    config_refuse(&check, "log.level", "loud");
+    config_warn(&check, "server.tls", "off");
+    assert_int_equal(check.n_refused, 5);
+    assert_int_equal(check.n_warned, 1);
+    buf_printf(&expected,
+               "%s:2: server.loops: 3 is odd\n%s:4: model.router: a\n%s.d/10-a.conf:3: model.router: b\n"
+               "%s.d/10-a.conf:3: model.router: the last of them\ncommand line (--set): log.level: loud\n"
+               "%s: server.tls: warning: off\n",
+               path, path, path, path, path);
+    assert_string_equal((char *)findings.data, (char *)expected.data);
+    config_free(&table, loaded);
+
+    buf_clear(&findings); /* a list begun anew forgets its places; without a file there is but the default */
+    write_file("test.conf.d/10-a.conf", "[model]\nrouter =\nrouter = c\n");
+    assert_int_equal(config_load(&table, path, NULL, 0, &errors, &loaded), 0);
+    check.config = loaded;
+    config_refuse_item(&check, "model.router", 0, "c");
+    config_free(&table, loaded);
+    assert_int_equal(config_load(&table, NULL, NULL, 0, &errors, &loaded), 0);
+    check.config = loaded;
+    config_refuse_item(&check, "model.router", 0, "d");
+    config_free(&table, loaded);
+    buf_clear(&expected);
+    buf_printf(&expected, "%s.d/10-a.conf:3: model.router: c\ndefault: model.router: d\n", path);
+    assert_string_equal((char *)findings.data, (char *)expected.data);
+    buf_fini(&expected);
+    buf_fini(&findings);
     buf_fini(&errors);
 }
 
@@ -541,6 +587,7 @@ int main(void)
         cmocka_unit_test(slips_are_named),
         cmocka_unit_test(hostile_bytes_are_refused_not_shown),
         cmocka_unit_test_setup_teardown(later_files_win, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(findings_name_the_place, make_folder, remove_folder),
         cmocka_unit_test(missing_files_and_bad_overrides),
         cmocka_unit_test(diff_names_what_changed),
         cmocka_unit_test(a_reload_keeps_what_wants_a_restart),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses, name lookup and listening sockets. */
 #include "net/addr.h"
+#include "net/listen_check.h"
 #include "net/listener.h"
 #include "net/resolve.h"
 
@@ -234,13 +235,49 @@ static void names_are_looked_up(void **state)
     close_fixture(&f);
 }
 
+static bool clash(const char *a, const char *b)
+{
+    struct addr one, two;
+
+    assert_int_equal(addr_parse(a, NULL, &one), 0);
+    assert_int_equal(addr_parse(b, NULL, &two), 0);
+    assert_int_equal(listen_same(&one, &two), listen_same(&two, &one));
+    return listen_same(&one, &two);
+}
+
+static void addresses_to_listen_on(void **state)
+{
+    static const char *const bad[] = {":80", "127.0.0.1:65536", "localhost:80", "unix:/tmp/x",
+                                      "203.0.113.7:80"};
+    struct fault fault;
+    struct addr addr;
+
+    assert_int_equal(listen_check("127.0.0.1:0", &fault, &addr), 0);
+    assert_int_equal(listen_check("0.0.0.0:0", &fault, &addr), 0);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        fault.text[0] = '\0';
+        assert_true(listen_check(bad[i], &fault, &addr) < 0);
+        assert_true(fault.text[0] != '\0');
+    }
+    assert_true(clash("127.0.0.1:80", "127.0.0.1:80"));
+    assert_true(clash("127.0.0.1:80", "0.0.0.0:80"));
+    assert_true(clash("127.0.0.1:80", "*:80"));
+    assert_true(clash("[::1]:80", "[::]:80"));
+    assert_true(clash("a.example:80", "a.example:80"));
+    assert_false(clash("127.0.0.1:80", "127.0.0.1:81"));
+    assert_false(clash("127.0.0.1:80", "127.0.0.2:80"));
+    assert_false(clash("127.0.0.1:80", "[::1]:80"));
+    assert_false(clash("0.0.0.0:80", "[::]:80")); /* each for its own family */
+    assert_false(clash("127.0.0.1:0", "127.0.0.1:0"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_addresses),          cmocka_unit_test(bad_addresses),
-        cmocka_unit_test(accepts_up_to_the_bound), cmocka_unit_test(closes_inside_its_call),
-        cmocka_unit_test(says_why_it_cannot),      cmocka_unit_test(adopts_a_socket),
-        cmocka_unit_test(names_are_looked_up),
+        cmocka_unit_test(good_addresses),         cmocka_unit_test(bad_addresses),
+        cmocka_unit_test(addresses_to_listen_on), cmocka_unit_test(accepts_up_to_the_bound),
+        cmocka_unit_test(closes_inside_its_call), cmocka_unit_test(says_why_it_cannot),
+        cmocka_unit_test(adopts_a_socket),        cmocka_unit_test(names_are_looked_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,10 +3,13 @@ noinst_LIBRARIES += libev.a
 libev_a_SOURCES = \
 	src/ev/jobs.c src/ev/jobs.h \
 	src/ev/loop.c src/ev/loop.h \
-	src/ev/signals.c src/ev/service.h src/ev/service.c src/ev/signals.h
+	src/ev/signals.c src/ev/service.h src/ev/service.c src/ev/signals.h \
+	src/ev/stranger_table.c src/ev/stranger_table.h \
+	src/ev/strangers.c src/ev/strangers.h
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/ev/test_loop
-TESTS += tests/unit/ev/test_loop
+check_PROGRAMS += tests/unit/ev/test_loop tests/unit/ev/test_strangers
+TESTS += tests/unit/ev/test_loop tests/unit/ev/test_strangers
 endif
 tests_unit_ev_test_loop_LDADD = $(link_ev) $(CMOCKA_LIBS)
+tests_unit_ev_test_strangers_LDADD = $(link_ev) $(CMOCKA_LIBS)

@@ -316,6 +316,8 @@ static void on_head(void *arg, struct http_exchange *exchange)
         refuse(front, exchange, &error, NULL);
         return;
     }
+    if (needs_key)
+        http_exchange_prove(exchange);
     if (route->call == NULL)
         begin_request(front, exchange, route, &who);
 }
@@ -393,6 +395,8 @@ static int open_server(struct front *front)
                                     .handler = &handler,
                                     .handler_arg = front,
                                     .metrics = front->opts.metrics,
+                                    .port = "http",
+                                    .port_metrics = front->opts.metrics,
                                     .tls = front->opts.tls,
                                     .has_h2c = front->opts.has_h2c,
                                     .congestion = front->opts.congestion,

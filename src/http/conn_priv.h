@@ -11,9 +11,11 @@
 
 #include "base/hashmap.h"
 #include "base/list.h"
+#include "ev/strangers.h"
 #include "http/chunked.h"
 #include "http/response.h"
 #include "http/server.h"
+#include "net/stranger_counts.h"
 
 #define HTTP_MAX_LISTENERS 16
 /* A stream that ignores on_pause is cut when this many times max_queue_bytes wait. */
@@ -74,6 +76,7 @@ struct http_conn { /* what a write needs comes first, up to the beginning of exc
     SSL *ssl;                     /* the bufferevent's; NULL: cleartext */
     struct h2 *h2;                /* NULL: HTTP/1 */
     struct http_address *address; /* NULL: not counted */
+    struct stranger *stranger;    /* until a request of it shows a key; NULL: no stranger */
     char peer[64];
     enum http_conn_state state;
     struct ev_timer *deadline; /* of the state */
@@ -102,6 +105,8 @@ struct http_server {
     struct ev_timer *kick;
     struct ev_timer *accept_again;
     struct hashmap *addresses;
+    struct strangers *strangers;
+    struct stranger_counts stranger_counts;
     uint32_t n_conns;
     uint64_t bodies_bytes;
     bool is_draining;
@@ -117,6 +122,7 @@ struct http_server {
 /* conn_open.c */
 int http_conn_new(struct http_server *server, int fd, const struct sockaddr *from, struct http_conn **out);
 void http_conn_free(struct http_conn *conn); /* aborts its exchanges first */
+void http_conn_evict(void *owner);           /* a stranger's has to go */
 /* Nothing more will be sent: the client may see the end while it is still writing. */
 void http_conn_shut_sending(struct http_conn *conn);
 

@@ -101,6 +101,12 @@ uint64_t http_exchange_began_ns(const struct http_exchange *exchange)
     return exchange->began_ns;
 }
 
+void http_exchange_prove(struct http_exchange *exchange)
+{
+    stranger_prove(exchange->conn->stranger);
+    exchange->conn->stranger = NULL;
+}
+
 void http_exchange_set_user(struct http_exchange *exchange, void *user)
 {
     exchange->user = user;

@@ -5,7 +5,7 @@ libnet_a_SOURCES = \
 	src/net/link.c src/net/link.h src/net/link_priv.h src/net/link_dial.c src/net/link_frame.c \
 	src/net/listener.c src/net/listener.h \
 	src/net/resolve.c src/net/resolve.h \
-	src/net/tls.c src/net/tls.h
+	src/net/stranger_counts.c src/net/stranger_counts.h src/net/tls.c src/net/tls.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/net/test_tls tests/unit/net/test_addr tests/unit/net/test_link

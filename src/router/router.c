@@ -84,11 +84,11 @@ static void on_turn(void *arg)
         ev_timer_start(router->turn, 0);
 }
 
-static void on_worker_socket(void *arg, int fd, const char *peer)
+static void on_worker_socket(void *arg, int fd, const char *peer, struct stranger *stranger)
 {
     struct daemon *daemon = arg;
 
-    if (router_workers_accept(&daemon->router, fd) < 0)
+    if (router_workers_accept(&daemon->router, fd, stranger) < 0)
         log_warn("link_refused", LOG_STR("address", peer), LOG_STR("reason", "out of memory"));
 }
 
@@ -378,6 +378,10 @@ static int start(struct daemon *daemon, struct fault *fault)
         struct listener_opts links = {.loop = router->loop,
                                       .address = router->conf->link_listen,
                                       .max_connections = ROUTER_MAX_LINKS,
+                                      .max_strangers = ROUTER_MAX_STRANGERS,
+                                      .max_strangers_per_address = ROUTER_MAX_STRANGERS / 4,
+                                      .name = "link",
+                                      .metrics = router->metrics,
                                       .on_accept = on_worker_socket,
                                       .arg = daemon};
         rc = listener_open(&links, fault, &router->links);

@@ -19,8 +19,9 @@
 #include "proto/abilities.h"
 #include "router/router_conf.h"
 
-#define ROUTER_MAX_MODELS 16
-#define ROUTER_MAX_LINKS  (2 * PICKER_MAX_WORKERS)
+#define ROUTER_MAX_MODELS    16
+#define ROUTER_MAX_LINKS     (2 * PICKER_MAX_WORKERS)
+#define ROUTER_MAX_STRANGERS 512 /* at the link port: accepted, and TLS is not through */
 
 /* ---- models: what a vocabulary image gave; made once per fingerprint and kept ---- */
 
@@ -153,7 +154,8 @@ struct router {
 };
 
 /* workers.c */
-int router_workers_accept(struct router *router, int fd);
+/* Takes fd and stranger, also on failure. */
+int router_workers_accept(struct router *router, int fd, struct stranger *stranger);
 void router_workers_close(struct router *router);
 int router_send(struct router *router, uint32_t slot, enum frame_type type, const ProtobufCMessage *message);
 bool router_worker_usable(const struct router_worker *worker);

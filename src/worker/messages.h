@@ -13,11 +13,12 @@
 #include "sched/sched.h"
 #include "transport/transport.h"
 
-#define WORKER_MAX_ROUTERS 8
-#define WORKER_MAX_PEERS   128        /* links: each of 64 workers may dial each other one */
-#define ORIGIN_LOCAL       UINT32_MAX /* the worker's own endpoint, as opposed to router number 0.. */
-#define PEER_NONE          UINT32_MAX
-#define READER_PEER        WORKER_MAX_ROUTERS /* who reads block events: routers, and from here on peers */
+#define WORKER_MAX_ROUTERS   8
+#define WORKER_MAX_STRANGERS 64         /* at the link port: accepted, and TLS is not through */
+#define WORKER_MAX_PEERS     128        /* links: each of 64 workers may dial each other one */
+#define ORIGIN_LOCAL         UINT32_MAX /* the worker's own endpoint, as opposed to router number 0.. */
+#define PEER_NONE            UINT32_MAX
+#define READER_PEER          WORKER_MAX_ROUTERS /* who reads block events: routers, and from here on peers */
 
 struct task_key {          /* names a request on both workers of a pair */
     uint64_t router_epoch; /* 0: local */

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "net/stranger_counts.h"
 
 static void put_load(const struct load_report *load, struct buf *out)
 {
@@ -144,6 +145,24 @@ static void note_rdma(struct worker *worker)
               worker_engine_rdma_rails(worker->engine));
 }
 
+static void note_evicted_at(struct worker *worker, const char *port, const uint64_t n[STRANGER_N_ENDS])
+{
+    struct stranger_counts counts;
+
+    stranger_counts_init(&counts, worker->metrics, port);
+    for (unsigned why = 0; why < STRANGER_N_ENDS; why++)
+        stranger_counts_add(&counts, why, (double)n[why] - metric_value(counts.by_end[why]));
+}
+
+static void note_evicted(struct worker *worker)
+{
+    struct tr_counts counts;
+
+    tr_node_counts(worker_engine_transport(worker->engine), &counts);
+    note_evicted_at(worker, "kv.tcp", counts.tcp_evicted);
+    note_evicted_at(worker, "kv.unix", counts.unix_evicted);
+}
+
 void worker_metrics_load(struct worker *worker, const struct load_report *load)
 {
     struct metric_family *blocks =
@@ -166,5 +185,6 @@ void worker_metrics_load(struct worker *worker, const struct load_report *load)
     set_gauge(worker, "baton_transfer_bytes_per_second", "Learned speed of KV transfers that arrived here.",
               load->transfer_bytes_per_s);
     note_rdma(worker);
+    note_evicted(worker);
     note_peer_blocks(worker, load);
 }

@@ -291,9 +291,9 @@ static int build_front(struct worker *worker, struct fault *fault)
     return rc;
 }
 
-static void on_peer_socket(void *arg, int fd, const char *peer)
+static void on_peer_socket(void *arg, int fd, const char *peer, struct stranger *stranger)
 {
-    if (worker_peers_accept(arg, fd) < 0)
+    if (worker_peers_accept(arg, fd, stranger) < 0)
         log_warn("peer_refused", LOG_STR("address", peer), LOG_STR("reason", "all peer slots are taken"));
 }
 
@@ -302,6 +302,10 @@ static int build_links(struct worker *worker, struct fault *fault)
     struct listener_opts listener = {.loop = worker->loop,
                                      .address = worker->conf->link_listen,
                                      .max_connections = WORKER_MAX_PEERS,
+                                     .max_strangers = WORKER_MAX_STRANGERS,
+                                     .max_strangers_per_address = WORKER_MAX_STRANGERS / 2,
+                                     .name = "link",
+                                     .metrics = worker->metrics,
                                      .on_accept = on_peer_socket,
                                      .arg = worker};
     struct link_opts opts = {.loop = worker->loop,

@@ -128,7 +128,7 @@ uint32_t worker_follow_count(const struct worker *worker);   /* workers followed
 
 /* peers.c */
 int worker_peers_open(struct worker *worker, struct fault *fault); /* dials those that are configured */
-int worker_peers_accept(struct worker *worker, int fd);
+int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger);
 void worker_peers_close(struct worker *worker);
 /* The slot of a dialled link to this peer, dialling if there is none; PEER_NONE when all slots are busy. */
 uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *peer);

@@ -94,6 +94,12 @@ struct http_conn { /* what a write needs comes first, up to the beginning of exc
     enum http_abort break_why;
 };
 
+enum http_server_state {
+    SERVER_SERVING,
+    SERVER_LAME_DUCK, /* serves, and ends each connection after its answer */
+    SERVER_DRAINING   /* accepts nothing more */
+};
+
 struct http_server {
     struct http_server_opts opts;
     struct http_limits limits; /* with defaults filled in */
@@ -109,7 +115,7 @@ struct http_server {
     struct stranger_counts stranger_counts;
     uint32_t n_conns;
     uint64_t bodies_bytes;
-    bool is_draining;
+    enum http_server_state state;
     ev_call on_drained;
     void *on_drained_arg;
     uint64_t date_unix_s;

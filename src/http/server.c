@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "http/congestion.h"
 #include "http/conn_priv.h"
+#include "http/h2_priv.h"
 #include "http/response.h"
 
 #define LISTEN_BACKLOG      1024
@@ -84,7 +85,7 @@ static void on_kick(void *arg)
 
     while ((node = list_pop_front(&server->kicked)) != NULL)
         http_conn_kicked(container_of(node, struct http_conn, kicked));
-    if (server->is_draining && server->n_conns == 0 && server->on_drained != NULL) {
+    if (server->state == SERVER_DRAINING && server->n_conns == 0 && server->on_drained != NULL) {
         ev_call done = server->on_drained;
 
         server->on_drained = NULL;
@@ -378,7 +379,7 @@ void http_server_closed(struct http_server *server, struct http_conn *conn)
     server->n_conns--;
     if (server->conns_gauge != NULL)
         metric_add(server->conns_gauge, -1);
-    if (server->is_draining && server->n_conns == 0 && server->on_drained != NULL)
+    if (server->state == SERVER_DRAINING && server->n_conns == 0 && server->on_drained != NULL)
         ev_timer_start(server->kick, 0);
 }
 
@@ -485,9 +486,25 @@ uint16_t http_server_port(const struct http_server *server)
     return server->port;
 }
 
+void http_server_set_lame_duck(struct http_server *server, bool is_on)
+{
+    if (server->state == SERVER_DRAINING)
+        return;
+    server->state = is_on ? SERVER_LAME_DUCK : SERVER_SERVING;
+    if (!is_on)
+        return;
+    list_for_each (node, &server->conns) {
+        struct http_conn *conn = container_of(node, struct http_conn, node);
+
+        if (conn->h2 != NULL)
+            h2_warn(conn->h2);
+    }
+}
+
 void http_server_drain(struct http_server *server, ev_call done, void *arg)
 {
-    server->is_draining = true;
+    server->state = SERVER_DRAINING;
+    strangers_close_silent(server->strangers);
     server->on_drained = done;
     server->on_drained_arg = arg;
     ev_timer_stop(server->accept_again);

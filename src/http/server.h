@@ -99,6 +99,9 @@ int http_server_listen(struct http_server *server, const char *address, struct f
 int http_server_adopt(struct http_server *server, int fd);
 uint16_t http_server_port(const struct http_server *server); /* of the first listener */
 
+/* On: goes on accepting and answering, but each answer is its connection's last (HTTP/2: GOAWAY), so that
+ * clients go elsewhere.  Off: as before. */
+void http_server_set_lame_duck(struct http_server *server, bool is_on);
 /* Stops accepting, closes idle connections and the others after their answer; then calls done (may be NULL),
  * once, from the loop. */
 void http_server_drain(struct http_server *server, ev_call done, void *arg);

@@ -54,7 +54,7 @@ static const ProtobufCMessage *make_hello(void *arg)
     hello->node = daemon->router.conf->node;
     hello->epoch = daemon->router.epoch;
     hello->build = PACKAGE_VERSION;
-    hello->is_draining = daemon->router.is_draining;
+    hello->is_draining = daemon->router.life != DAEMON_SERVING;
     return &hello->base;
 }
 
@@ -109,11 +109,20 @@ static void on_drain_limit(void *arg)
     front_abandon(daemon->front);
 }
 
+static uint64_t on_lame_duck(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    daemon->router.life = DAEMON_LAME_DUCK;
+    front_set_lame_duck(daemon->front, true);
+    return daemon->router.conf->lame_duck_ns;
+}
+
 static void on_drain(void *arg)
 {
     struct daemon *daemon = arg;
 
-    daemon->router.is_draining = true;
+    daemon->router.life = DAEMON_DRAINING;
     front_set_draining(daemon->front);
     service_extend(daemon->service, daemon->router.conf->drain_timeout_ns + 10 * NS_PER_S);
     ev_timer_start(daemon->drain_limit, daemon->router.conf->drain_timeout_ns);
@@ -160,7 +169,8 @@ static void on_reload(void *arg)
         log_info("reloaded");
 }
 
-static const struct service_calls service_calls = {.drain = on_drain, .stop = on_stop, .reload = on_reload};
+static const struct service_calls service_calls = {
+    .lame_duck = on_lame_duck, .drain = on_drain, .stop = on_stop, .reload = on_reload};
 
 /* ---- the operator ---- */
 
@@ -179,13 +189,14 @@ static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
     case ADMIN_RELOAD:
         return reload(daemon, fault);
     case ADMIN_DRAIN:
-        daemon->router.is_draining = true;
-        front_set_draining(daemon->front);
-        return 0;
     case ADMIN_UNDRAIN:
         break;
     }
-    return fault_set(fault, E_UNSUPPORTED, "a draining router is on its way out; restart it");
+    if (daemon->router.life >= DAEMON_LAME_DUCK)
+        return fault_set(fault, E_UNSUPPORTED, "the router is stopping");
+    daemon->router.life = verb == ADMIN_DRAIN ? DAEMON_DRAINED : DAEMON_SERVING;
+    front_set_lame_duck(daemon->front, verb == ADMIN_DRAIN);
+    return 0;
 }
 
 static const struct admin_calls admin_calls = {.status = admin_status, .act = admin_act};

@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "ev/jobs.h"
 #include "ev/loop.h"
+#include "ev/service.h"
 #include "front/backend.h"
 #include "front/scores.h"
 #include "metrics/metrics.h"
@@ -146,7 +147,7 @@ struct router {
     struct picker_index *index;
     struct picker_slots lacking[ABILITY_N]; /* workers without that bit */
     uint32_t order;                         /* of equals among workers, this router's own */
-    bool is_draining;
+    enum daemon_life life;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
     struct metric *m_asks, *m_resyncs, *m_reads;
     struct metric *m_known_in_memory, *m_known_on_disk;

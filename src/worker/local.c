@@ -223,8 +223,8 @@ static bool local_is_ready(void *self, struct buf *detail)
         n_up += worker->routers[i].epoch != 0;
     if (detail != NULL)
         buf_printf(detail, "model: ok\nrouters: %u of %u\ndraining: %s\n", n_up, worker->n_routers,
-                   worker->is_draining ? "yes" : "no");
-    return !worker->is_draining && (n_up > 0 || worker->n_routers == 0);
+                   worker->life != DAEMON_SERVING ? "yes" : "no");
+    return worker->life == DAEMON_SERVING && (n_up > 0 || worker->n_routers == 0);
 }
 
 struct backend worker_backend(struct worker *worker)

@@ -100,7 +100,7 @@ int worker_status_json(struct worker *worker, struct buf *out)
     json_put_str(out, bytes_str(worker->model.name));
     buf_printf(out, ", \"fingerprint\": \"%s\", \"engine\": \"%s\", \"draining\": %s, \"tasks\": %u, ",
                worker->model.fingerprint, worker_engine_info(worker->engine)->name,
-               worker->is_draining ? "true" : "false", worker->load.n_tasks);
+               worker->life != DAEMON_SERVING ? "true" : "false", worker->load.n_tasks);
     put_load(&worker->load, out);
     put_disk(&worker->load, out);
     buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),

@@ -78,7 +78,7 @@ struct worker { /* one process */
     struct metric *m_peer_resyncs;
     uint64_t rdma_failures_told; /* to the metrics */
     bool has_load;
-    bool is_draining, is_stopping;
+    enum daemon_life life;
     uint32_t n_quiet_looks; /* of the drain timer, in a row */
     /* own endpoint */
     struct hashmap *local_jobs; /* request number -> struct gen_handle */

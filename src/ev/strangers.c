@@ -23,8 +23,9 @@
 #include "base/log.h"
 #include "ev/stranger_table.h"
 
-#define MAX_KNOWN    1024
-#define LOG_PAUSE_NS (10 * NS_PER_S)
+#define MAX_KNOWN       1024
+#define LOG_PAUSE_NS    (10 * NS_PER_S)
+#define CLOSED_PER_TURN 64 /* a flood that ends all at once does not hold the loop */
 
 const char *const stranger_end_names[STRANGER_N_ENDS] = {"address", "full", "silent"};
 
@@ -147,13 +148,14 @@ static void strangers_on_time(void *arg)
 {
     struct strangers *strangers = arg;
     uint64_t now_ns = clock_now_ns();
+    unsigned n = 0;
 
     while (!list_is_empty(&strangers->silent)) {
         struct stranger *stranger = container_of(strangers->silent.next, struct stranger, silent);
         uint64_t at_ns = stranger->since_ns + strangers->opts.begin_ns;
 
-        if (at_ns > now_ns) {
-            ev_timer_start(strangers->timer, at_ns - now_ns);
+        if (at_ns > now_ns || ++n > CLOSED_PER_TURN) {
+            ev_timer_start(strangers->timer, at_ns > now_ns ? at_ns - now_ns : 0);
             return;
         }
         stranger_send_away(stranger, STRANGER_END_SILENT);

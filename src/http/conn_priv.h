@@ -114,6 +114,7 @@ struct http_server {
     struct strangers *strangers;
     struct stranger_counts stranger_counts;
     uint32_t n_conns;
+    uint32_t n_accepted; /* since accepting last rested */
     uint64_t bodies_bytes;
     enum http_server_state state;
     ev_call on_drained;

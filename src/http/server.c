@@ -27,6 +27,7 @@
 
 #define LISTEN_BACKLOG      1024
 #define ACCEPT_PAUSE_NS     (100 * NS_PER_MS)
+#define ACCEPTS_PER_TURN    64
 #define NOTSENT_LOWAT_BYTES (16 << 10)
 #define MAX_READ_BYTES      (64 << 10)
 
@@ -97,6 +98,7 @@ static void on_accept_again(void *arg)
 {
     struct http_server *server = arg;
 
+    server->n_accepted = 0;
     for (unsigned i = 0; i < server->n_listeners; i++)
         evconnlistener_enable(server->listeners[i]);
 }
@@ -315,23 +317,30 @@ int http_server_adopt(struct http_server *server, int fd)
     return adopt(server, fd, (const struct sockaddr *)&from, NULL);
 }
 
+static void rest(struct http_server *server, uint64_t for_ns)
+{
+    for (unsigned i = 0; i < server->n_listeners; i++)
+        evconnlistener_disable(server->listeners[i]);
+    ev_timer_start(server->accept_again, for_ns);
+}
+
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
                       int from_len, void *arg)
 {
     struct http_server *server = arg;
 
     strangers_take(server->strangers, fd, from);
+    if (++server->n_accepted < ACCEPTS_PER_TURN || server->state == SERVER_DRAINING)
+        return;
+    rest(server, 0); /* libevent would go on for as long as a flood does */
 }
 
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
-    struct http_server *server = arg;
     int error = errno;
 
     log_warn("http_accept_failed", LOG_STR("reason", strerror(error)));
-    for (unsigned i = 0; i < server->n_listeners; i++)
-        evconnlistener_disable(server->listeners[i]);
-    ev_timer_start(server->accept_again, ACCEPT_PAUSE_NS);
+    rest(arg, ACCEPT_PAUSE_NS);
 }
 
 /* Takes neither fd nor anything else when it fails. */

@@ -37,7 +37,7 @@ void listener_close(struct listener *listener); /* NULL is fine; also inside on_
 void listener_release(
     struct listener *listener); /* one accepted connection has ended; not after listener_close */
 uint32_t listener_connections(const struct listener *listener);
-/* Evicts the oldest stranger that was handed over; false: there is none.  Not inside its on_accept. */
+/* Evicts the oldest stranger that was handed over; false: there is none. */
 bool listener_make_room(struct listener *listener);
 /* Sockets from there come before those of unknown addresses, when strangers are too many. */
 void listener_know(struct listener *listener, const struct addr *address);

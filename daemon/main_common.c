@@ -36,7 +36,8 @@ static void print_help(const struct config_table *table)
            "      --manual-keys     print the key list as manual source\n"
            "  -h, --help            this text\n"
            "  -V, --version         the version\n\n"
-           "SIGHUP reloads, SIGTERM drains and stops, a second SIGTERM stops at once.\n",
+           "SIGHUP reloads, SIGTERM drains and stops (stop.lame_duck, stop.drain_timeout), a second SIGTERM\n"
+           "stops at once.\n",
            table->daemon, BATON_SYSCONFDIR, table->file_name);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands that change what a daemon does: drain, undrain, reload.
  *
- * A drained worker tells its routers to send nothing more and finishes what it has; drain --wait returns when
- * nothing is left, or when the daemon is gone, which is what it was drained for. */
+ * A drained worker tells its routers to send nothing more and finishes what it has; a drained router says
+ * that it is not ready, so that balancers turn away.  drain --wait returns when nothing is left, or when the
+ * daemon is gone, which is what it was drained for. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,9 +2,11 @@
 /* The notify protocol is libsystemd's; what is ours is when to speak.  The watchdog period comes from the
  * environment (WATCHDOG_USEC); it is fed at a third of it.
  *
- *     SIGTERM 1 ──handler: count, write──> loop: drain ... ──> ev_loop_stop ──> service_ending: alarm ──>
- * exit SIGTERM 2 ──handler: count, write, alarm──> loop: stop ──> ...                              SIGALRM:
- * _exit
+ *    RUNNING ──signal──> LAME_DUCK ──its time is over──> DRAINING ──the daemon is done──> (loop stopped)
+ *                            └──────── signal ───────────────┴──────> STOPPING ──────────────^
+ *
+ *    signal 1: the handler counts and wakes the loop.   Signal 2: it sets an alarm too; SIGALRM ends the
+ * process.
  *
  * The end must not depend on the loop or on any thread: one of them may be what hangs.  So the handler itself
  * counts, and sets the alarm at the second signal; whoever begins to free sets it too.  Every other thread
@@ -29,10 +31,13 @@
 #include "base/log.h"
 #include "ev/signals.h"
 
+#define EXTRA_NS (10 * NS_PER_S) /* for the manager, beyond what is planned */
+
 enum service_state {
     SERVICE_RUNNING,
-    SERVICE_DRAINING, /* one signal to stop has come */
-    SERVICE_STOPPING  /* a second one has */
+    SERVICE_LAME_DUCK, /* one signal to stop has come; until the timer */
+    SERVICE_DRAINING,
+    SERVICE_STOPPING /* a second one has */
 };
 
 struct service {
@@ -41,7 +46,7 @@ struct service {
     void *arg;
     struct ev_signal *hangup;
     struct ev_fd *stops_watch;
-    struct ev_timer *watchdog;
+    struct ev_timer *watchdog, *lame_duck;
     bool is_held;
     enum service_state state;
 };
@@ -90,19 +95,42 @@ static int handle(int number, void (*handler)(int))
 
 /* ---- on the loop ---- */
 
+static void on_lame_duck_over(void *arg)
+{
+    struct service *service = arg;
+
+    service->state = SERVICE_DRAINING;
+    sd_notify(0, "STOPPING=1\nSTATUS=draining");
+    service->calls->drain(service->arg);
+}
+
+static void service_begin_to_stop(struct service *service)
+{
+    uint64_t for_ns;
+
+    service->state = SERVICE_LAME_DUCK;
+    for_ns = service->calls->lame_duck != NULL ? service->calls->lame_duck(service->arg) : 0;
+    log_info("stopping", LOG_STR("how", "lame duck, then drain; a second signal stops at once"),
+             LOG_U64("lame_duck_ms", for_ns / NS_PER_MS));
+    if (for_ns == 0) {
+        on_lame_duck_over(service);
+        return;
+    }
+    sd_notify(0, "STOPPING=1\nSTATUS=lame duck: serves until clients have gone elsewhere");
+    service_extend(service, for_ns + EXTRA_NS);
+    ev_timer_start(service->lame_duck, for_ns);
+}
+
 static void service_step(struct service *service)
 {
-    if (service->state == SERVICE_RUNNING && atomic_load(&signals.n_stops) > 0) {
-        service->state = SERVICE_DRAINING;
-        log_info("stopping", LOG_STR("how", "drain; a second signal stops at once"));
-        sd_notify(0, "STOPPING=1\nSTATUS=draining");
-        service->calls->drain(service->arg);
-    }
-    if (service->state == SERVICE_DRAINING && atomic_load(&signals.n_stops) > 1) {
-        service->state = SERVICE_STOPPING;
-        service->calls->stop(service->arg);
-        ev_loop_stop(service->loop);
-    }
+    if (service->state == SERVICE_RUNNING && atomic_load(&signals.n_stops) > 0)
+        service_begin_to_stop(service);
+    if (service->state == SERVICE_STOPPING || atomic_load(&signals.n_stops) < 2)
+        return;
+    service->state = SERVICE_STOPPING;
+    ev_timer_stop(service->lame_duck);
+    service->calls->stop(service->arg);
+    ev_loop_stop(service->loop);
 }
 
 static void on_stops(void *arg, int fd, unsigned ready)
@@ -151,7 +179,8 @@ int service_new(struct ev_loop *loop, const struct service_calls *calls, void *a
         handle(SIGALRM, on_alarm) < 0 || handle(SIGTERM, on_stop_signal) < 0 ||
         handle(SIGINT, on_stop_signal) < 0 ||
         ev_signal_new(loop, SIGHUP, on_reload_signal, service, &service->hangup) < 0 ||
-        ev_timer_new(loop, on_watchdog, service, &service->watchdog) < 0) {
+        ev_timer_new(loop, on_watchdog, service, &service->watchdog) < 0 ||
+        ev_timer_new(loop, on_lame_duck_over, service, &service->lame_duck) < 0) {
         service_free(service);
         return E_NOMEM;
     }
@@ -174,6 +203,7 @@ void service_free(struct service *service)
     signals.fd = -1;
     ev_signal_free(service->hangup);
     ev_timer_free(service->watchdog);
+    ev_timer_free(service->lame_duck);
     free(service);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A daemon's life as its service manager sees it: ready, reloading, stopping, alive.
  *
- *   SIGTERM, SIGINT: drain, then stop; once more: stop at once, and within SERVICE_STOP_S whatever hangs.
- *   SIGHUP: reload.   SIGPIPE is ignored.   SIGALRM is this file's.
+ *   SIGTERM, SIGINT: lame duck, drain, then stop; once more: stop at once, and within SERVICE_STOP_S whatever
+ *   hangs.   SIGHUP: reload.   SIGPIPE is ignored.   SIGALRM is this file's.
  *
  * Speaks sd_notify(3) when there is a notify socket and is silent otherwise.  The watchdog is fed from the
  * loop, and only while has_progress says that the daemon's other threads move too. */
@@ -13,12 +13,23 @@
 
 struct service;
 
+/* Where a daemon is in its life; the daemon's own state, since its operator changes it too. */
+enum daemon_life {
+    DAEMON_SERVING,
+    DAEMON_DRAINED,   /* by its operator, who may undo it: it is not to be given new work */
+    DAEMON_LAME_DUCK, /* a signal to stop came: it serves as before and says that it is going */
+    DAEMON_DRAINING   /* nothing new is taken; it stops when what runs has ended, or at the limit */
+};
+
 enum {
     SERVICE_STOP_S = 3, /* from the second signal to the end */
     SERVICE_END_S = 10  /* for service_ending() */
 };
 
 struct service_calls {
+    /* Asked to stop: says so to whoever sends work, and returns for how long (ns) to serve on before drain.
+     * 0, or NULL: drain at once. */
+    uint64_t (*lame_duck)(void *arg);
     void (*drain)(void *arg); /* begin to drain; call ev_loop_stop when done */
     void (*stop)(void *arg);  /* stop now: ev_loop_stop is called after it */
     void (*reload)(void *arg);

@@ -61,7 +61,9 @@ static bool is_allowed(const struct admin *admin, const struct http_exchange *ex
 
 static void on_head(void *arg, struct http_exchange *exchange)
 {
-    if (!is_allowed(arg, exchange))
+    if (is_allowed(arg, exchange))
+        http_exchange_prove(exchange);
+    else
         reply_text(exchange, 401, "the admin token is missing or wrong (batonctl takes --cluster-key FILE)");
 }
 
@@ -134,13 +136,17 @@ static const struct http_handler handler = {.on_head = on_head,
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out)
 {
     struct admin *admin = calloc(1, sizeof(*admin));
-    struct http_server_opts server = {.loop = opts->loop, .handler = &handler, .handler_arg = admin};
+    struct http_server_opts server = {.loop = opts->loop,
+                                      .handler = &handler,
+                                      .handler_arg = admin,
+                                      .port = "admin",
+                                      .port_metrics = opts->metrics};
     int rc;
 
     if (admin == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     server.limits.max_body_bytes = 4096;
-    server.limits.max_conns = 64;
+    server.limits.max_conns = 256; /* idle ones without the token make room */
     admin->metrics = opts->metrics;
     admin->calls = opts->calls;
     admin->calls_arg = opts->calls_arg;

@@ -51,7 +51,7 @@ static bool is_ready(struct front *front, struct buf *detail)
 {
     const struct backend *backend = &front->opts.backend;
 
-    if (front->is_draining) {
+    if (front->state != FRONT_SERVING) {
         if (detail != NULL)
             buf_append_str(detail, "draining: yes\n");
         return false;
@@ -63,7 +63,7 @@ static void refuse_unready(struct front *front, struct http_exchange *exchange)
 {
     struct api_error error;
 
-    api_fail(&error, 503, front->is_draining ? "the server is draining" : "not ready");
+    api_fail(&error, 503, front->state != FRONT_SERVING ? "the server is draining" : "not ready");
     reply_error(exchange, &error, NULL, NULL);
 }
 
@@ -316,6 +316,8 @@ static void on_head(void *arg, struct http_exchange *exchange)
         refuse(front, exchange, &error, NULL);
         return;
     }
+    if (needs_key)
+        http_exchange_prove(exchange);
     if (route->call == NULL)
         begin_request(front, exchange, route, &who);
 }
@@ -393,6 +395,8 @@ static int open_server(struct front *front)
                                     .handler = &handler,
                                     .handler_arg = front,
                                     .metrics = front->opts.metrics,
+                                    .port = "http",
+                                    .port_metrics = front->opts.metrics,
                                     .tls = front->opts.tls,
                                     .has_h2c = front->opts.has_h2c,
                                     .congestion = front->opts.congestion,
@@ -502,14 +506,23 @@ int front_reload_keys(struct front *front, const char *keys_path, struct fault *
     return 0;
 }
 
+void front_set_lame_duck(struct front *front, bool is_on)
+{
+    if (front->state == FRONT_DRAINING)
+        return;
+    front->state = is_on ? FRONT_LAME_DUCK : FRONT_SERVING;
+    http_server_set_lame_duck(front->server, is_on);
+}
+
 void front_set_draining(struct front *front)
 {
-    front->is_draining = true;
+    http_server_set_lame_duck(front->server, true);
+    front->state = FRONT_DRAINING;
 }
 
 void front_drain(struct front *front, ev_call done, void *arg)
 {
-    front->is_draining = true;
+    front->state = FRONT_DRAINING;
     http_server_drain(front->server, done, arg);
 }
 

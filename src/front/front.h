@@ -73,7 +73,9 @@ uint16_t front_port(const struct front *front); /* of the first listener */
 /* Reads the key file again; what keys have used of their limits is kept.  On failure the old keys stay. */
 int front_reload_keys(struct front *front, const char *keys_path, struct fault *fault);
 
-/* /readyz turns 503; running answers go on. */
+/* /readyz turns 503; requests are answered, each as the last of its connection.  May be taken back. */
+void front_set_lame_duck(struct front *front, bool is_on);
+/* The same for good; running answers go on. */
 void front_set_draining(struct front *front);
 /* Lame duck over: no new connections, finish what runs, then done(arg) from the loop. */
 void front_drain(struct front *front, ev_call done, void *arg);

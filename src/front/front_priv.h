@@ -59,6 +59,13 @@ struct front_metrics {
         *transferred_tokens;
 };
 
+enum front_state {
+    FRONT_SERVING,
+    FRONT_LAME_DUCK, /* answers all requests, says that it is not ready, ends connections after their answers
+                      */
+    FRONT_DRAINING
+};
+
 struct front {
     struct front_opts opts;
     struct http_server *server;
@@ -72,7 +79,7 @@ struct front {
     struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
     uint32_t n_running;
-    bool is_draining;
+    enum front_state state;
     struct front_metrics metrics;
     struct buf busy_answer;
     struct buf out;         /* events of a stream, on their way from being written to being sent (output.c) */

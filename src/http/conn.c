@@ -67,7 +67,7 @@ static uint64_t deadline_of(const struct http_conn *conn)
     case CONN_LINGER:
         if (http_conn_unsent(conn) > 0)
             return UINT64_MAX;
-        if (conn->server->is_draining && limits->linger_ns > DRAIN_LINGER_NS)
+        if (conn->server->state == SERVER_DRAINING && limits->linger_ns > DRAIN_LINGER_NS)
             return conn->state_began_ns + DRAIN_LINGER_NS;
         return conn->state_began_ns + limits->linger_ns;
     case CONN_RUNNING:
@@ -245,7 +245,7 @@ static bool take_head(struct http_conn *conn, struct bytes text)
     evbuffer_drain(input, x->head.len_bytes);
     x->is_body_whole = x->head.framing == HTTP_BODY_NONE;
     x->body_left_bytes = x->head.content_length;
-    if (!x->head.keeps_alive || conn->server->is_draining ||
+    if (!x->head.keeps_alive || conn->server->state != SERVER_SERVING ||
         conn->n_requests + 1 >= conn->server->limits.max_requests_per_conn)
         conn->is_closing = true;
     http_exchange_begin(x);

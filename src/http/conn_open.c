@@ -79,6 +79,8 @@ void http_conn_shut_sending(struct http_conn *conn)
 
 void http_conn_free(struct http_conn *conn)
 {
+    stranger_leave(conn->stranger);
+    conn->stranger = NULL;
     http_conn_abort(conn, HTTP_ABORT_SERVER);
     h2_free(conn->h2);
     http_body_settle(&conn->exchange);
@@ -92,4 +94,14 @@ void http_conn_free(struct http_conn *conn)
     http_exchange_fini(&conn->exchange);
     http_server_closed(conn->server, conn);
     free(conn);
+}
+
+/* Comes from accepting another, so that no call of this connection's is under way. */
+void http_conn_evict(void *owner)
+{
+    struct http_conn *conn = owner;
+
+    conn->stranger = NULL;
+    http_conn_abort(conn, HTTP_ABORT_SERVER);
+    http_conn_free(conn);
 }

@@ -11,10 +11,12 @@
 
 #include "base/hashmap.h"
 #include "base/list.h"
+#include "ev/strangers.h"
 #include "ev/work.h"
 #include "http/chunked.h"
 #include "http/response.h"
 #include "http/server.h"
+#include "net/stranger_counts.h"
 
 #define HTTP_MAX_LISTENERS 16
 /* A stream that ignores on_pause is cut when this many times max_queue_bytes wait. */
@@ -75,6 +77,7 @@ struct http_conn { /* what a write needs comes first, up to the beginning of exc
     SSL *ssl;                     /* the bufferevent's; NULL: cleartext */
     struct h2 *h2;                /* NULL: HTTP/1 */
     struct http_address *address; /* NULL: not counted */
+    struct stranger *stranger;    /* until a request of it shows a key; NULL: no stranger */
     char peer[64];
     enum http_conn_state state;
     struct ev_timer *deadline; /* of the state */
@@ -92,6 +95,12 @@ struct http_conn { /* what a write needs comes first, up to the beginning of exc
     enum http_abort break_why;
 };
 
+enum http_server_state {
+    SERVER_SERVING,
+    SERVER_LAME_DUCK, /* serves, and ends each connection after its answer */
+    SERVER_DRAINING   /* accepts nothing more */
+};
+
 struct http_server {
     struct http_server_opts opts;
     struct http_limits limits; /* with defaults filled in */
@@ -103,9 +112,12 @@ struct http_server {
     struct ev_timer *kick;
     struct ev_timer *accept_again;
     struct hashmap *addresses;
+    struct strangers *strangers;
+    struct stranger_counts stranger_counts;
     uint32_t n_conns;
+    uint32_t n_accepted; /* since accepting last rested */
     uint64_t bodies_bytes;
-    bool is_draining;
+    enum http_server_state state;
     ev_call on_drained;
     void *on_drained_arg;
     uint64_t date_unix_s;
@@ -118,6 +130,7 @@ struct http_server {
 /* conn_open.c */
 int http_conn_new(struct http_server *server, int fd, const struct sockaddr *from, struct http_conn **out);
 void http_conn_free(struct http_conn *conn); /* aborts its exchanges first */
+void http_conn_evict(void *owner);           /* a stranger's has to go */
 /* Nothing more will be sent: the client may see the end while it is still writing. */
 void http_conn_shut_sending(struct http_conn *conn);
 

@@ -101,6 +101,12 @@ uint64_t http_exchange_began_ns(const struct http_exchange *exchange)
     return exchange->began_ns;
 }
 
+void http_exchange_prove(struct http_exchange *exchange)
+{
+    stranger_prove(exchange->conn->stranger);
+    exchange->conn->stranger = NULL;
+}
+
 void http_exchange_set_user(struct http_exchange *exchange, void *user)
 {
     exchange->user = user;
@@ -132,7 +138,8 @@ static int put_head(struct http_exchange *x, int status, const struct http_field
     int rc;
 
     x->is_chunking = length_bytes == UINT64_MAX && x->head.minor >= 1;
-    if (!is_body_droppable(x) || (length_bytes == UINT64_MAX && !x->is_chunking) || conn->server->is_draining)
+    if (!is_body_droppable(x) || (length_bytes == UINT64_MAX && !x->is_chunking) ||
+        conn->server->state != SERVER_SERVING)
         conn->is_closing = true;
     http_fields_add_str(&extra, "date", http_server_date(conn->server));
     if (conn->is_closing)

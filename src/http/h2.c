@@ -81,7 +81,7 @@ int h2_new(struct http_conn *conn, struct h2 **out)
     }
     *out = h2;
     http_conn_kick(conn); /* the greeting waits for nobody */
-    if (conn->server->is_draining)
+    if (conn->server->state == SERVER_DRAINING)
         h2_drain(h2);
     return 0;
 }
@@ -116,20 +116,29 @@ void h2_abort(struct h2 *h2, enum http_abort why)
         h2_stream_tell_abort(container_of(node, struct h2_stream, node), why);
 }
 
+void h2_warn(struct h2 *h2)
+{
+    if (h2->state != H2_OPEN)
+        return;
+    h2->state = H2_WARNED;
+    (void)nghttp2_submit_shutdown_notice(h2->session);
+    http_conn_kick(h2->conn);
+}
+
 void h2_drain(struct h2 *h2)
 {
-    if (h2->is_leaving || h2->is_calmed)
+    if (h2->state >= H2_LEAVING)
         return;
-    h2->is_leaving = true;
+    h2->state = H2_LEAVING;
     nghttp2_submit_goaway(h2->session, NGHTTP2_FLAG_NONE, h2->newest_id, NGHTTP2_NO_ERROR, NULL, 0);
     http_conn_kick(h2->conn);
 }
 
 void h2_calm(struct h2 *h2, const char *why)
 {
-    if (h2->is_calmed)
+    if (h2->state == H2_CALMED)
         return;
-    h2->is_calmed = true;
+    h2->state = H2_CALMED;
     http_server_count_why(h2->conn->server, "h2_abuse"); /* anybody can cause it: counted, not logged */
     log_debug("h2_abuse", LOG_STR("peer", h2->conn->peer), LOG_STR("reason", why));
     nghttp2_session_terminate_session(h2->session, NGHTTP2_ENHANCE_YOUR_CALM);
@@ -149,7 +158,7 @@ static bool take_input(struct h2 *h2)
 {
     struct evbuffer *input = bufferevent_get_input(h2->conn->bev);
 
-    while (evbuffer_get_length(input) > 0 && !h2->is_calmed) {
+    while (evbuffer_get_length(input) > 0 && h2->state != H2_CALMED) {
         size_t len = evbuffer_get_contiguous_space(input);
         const uint8_t *data = evbuffer_pullup(input, (ev_ssize_t)len);
         ssize_t n = data == NULL ? -1 : nghttp2_session_mem_recv(h2->session, data, len);
@@ -273,7 +282,7 @@ void h2_expire(struct h2 *h2)
         return;
     }
     if (h2->n_streams == 0) {
-        if (h2->is_leaving) /* and still here */
+        if (h2->state >= H2_LEAVING) /* and still here */
             http_conn_break(h2->conn, HTTP_ABORT_CLIENT);
         h2_drain(h2);
         h2->idle_since_ns = now;

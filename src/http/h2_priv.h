@@ -35,6 +35,13 @@ struct h2_stream {
     bool is_reset; /* RST_STREAM is on its way */
 };
 
+enum h2_state {
+    H2_OPEN,
+    H2_WARNED,  /* GOAWAY without a last stream is out: new ones are still served */
+    H2_LEAVING, /* GOAWAY is on its way: no new streams, ends with the last one */
+    H2_CALMED   /* the same for abuse: nothing more is read */
+};
+
 struct h2 {
     struct http_conn *conn;
     nghttp2_session *session;
@@ -45,9 +52,8 @@ struct h2 {
     struct h2_budget budget;
     uint64_t head_began_ns; /* of the header block that is arriving; 0: none */
     uint64_t idle_since_ns; /* no stream since then */
-    bool is_leaving;        /* GOAWAY is on its way */
-    bool is_calmed;         /* for abuse */
-    bool is_stale;          /* a stream's pause or end, or a deadline, may be due */
+    enum h2_state state;
+    bool is_stale; /* a stream's pause or end, or a deadline, may be due */
 };
 
 /* h2.c.  The connection enters CONN_H2 next.  E_NOMEM. */
@@ -62,6 +68,8 @@ uint64_t h2_deadline(const struct h2 *h2);
 void h2_expire(struct h2 *h2);
 /* Tells every handler; streams stay until h2_free. */
 void h2_abort(struct h2 *h2, enum http_abort why);
+/* Says that the end is near; streams that the client had begun before it heard of it are served. */
+void h2_warn(struct h2 *h2);
 /* No new streams; ends with the last one. */
 void h2_drain(struct h2 *h2);
 /* The peer has done too much of nothing: GOAWAY ENHANCE_YOUR_CALM.  Streams are aborted by the next

@@ -137,8 +137,11 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error,
     nghttp2_session_set_stream_user_data(session, id, NULL);
     h2_stream_free(stream);
     h2->is_stale = true;
-    if (--h2->n_streams == 0)
+    if (--h2->n_streams == 0) {
         h2->idle_since_ns = clock_now_ns();
+        if (h2->state == H2_WARNED)
+            h2_drain(h2); /* what the client had begun is answered */
+    }
     return 0;
 }
 
@@ -154,7 +157,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
     /* GOAWAY, on its way, says that this one was not served: its client may ask again elsewhere. */
-    if (h2->is_leaving) {
+    if (h2->state >= H2_LEAVING) {
         nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
         return 0;
     }
@@ -173,6 +176,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     nghttp2_session_set_stream_user_data(session, stream->id, stream);
     if (h2->n_opened >= h2->conn->server->limits.max_requests_per_conn)
         h2_drain(h2);
+    else if (h2->conn->server->state == SERVER_LAME_DUCK)
+        h2_warn(h2);
     return 0;
 }
 
@@ -389,7 +394,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
         return 0;
     }
     stream = stream_of(session, frame->hd.stream_id);
-    if (stream == NULL || h2->is_calmed)
+    if (stream == NULL || h2->state == H2_CALMED)
         return 0;
     if (!stream->is_head_whole)
         begin(stream, (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0);

@@ -8,14 +8,14 @@ libhttp_a_SOURCES = src/http/parse.h src/http/parse_priv.h src/http/parse.c src/
 	src/http/h2_priv.h src/http/h2.c src/http/h2_stream.c src/http/h2_answer.c \
 	src/http/client.h src/http/client.c src/http/client_priv.h src/http/client_conn.c
 
-# libnet carries nothing that libhttp calls, so its tests link without it.
-link_http_tests = libhttp.a libev.a libmetrics.a libbase.a $(EVENT_LIBS) $(SSL_LIBS) $(NGHTTP2_LIBS) -lpthread -lm
+# Of libnet these need what counts evicted strangers, and nothing that wants libproto.
+link_http_tests = libhttp.a libnet.a libev.a libmetrics.a libbase.a $(EVENT_LIBS) $(SSL_LIBS) $(NGHTTP2_LIBS) -lpthread -lm
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/http/test_parse tests/unit/http/test_chunked tests/unit/http/test_response \
-	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_congestion tests/unit/http/test_attack tests/unit/http/test_tls tests/unit/http/test_h2 tests/unit/http/test_h2_attack tests/unit/http/test_neighbours \
+	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_congestion tests/unit/http/test_attack tests/unit/http/test_tls tests/unit/http/test_h2 tests/unit/http/test_h2_attack tests/unit/http/test_neighbours tests/unit/http/test_lame_duck \
 	tests/unit/http/test_client
 TESTS += tests/unit/http/test_parse tests/unit/http/test_chunked tests/unit/http/test_response \
-	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_congestion tests/unit/http/test_attack tests/unit/http/test_tls tests/unit/http/test_h2 tests/unit/http/test_h2_attack tests/unit/http/test_neighbours \
+	tests/unit/http/test_sse tests/unit/http/test_server tests/unit/http/test_congestion tests/unit/http/test_attack tests/unit/http/test_tls tests/unit/http/test_h2 tests/unit/http/test_h2_attack tests/unit/http/test_neighbours tests/unit/http/test_lame_duck \
 	tests/unit/http/test_client
 tests_unit_http_test_parse_SOURCES = tests/unit/http/test_parse.c
 tests_unit_http_test_parse_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
@@ -43,6 +43,8 @@ tests_unit_http_test_h2_attack_SOURCES = tests/unit/http/test_h2_attack.c $(http
 tests_unit_http_test_h2_attack_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 tests_unit_http_test_neighbours_SOURCES = tests/unit/http/test_neighbours.c $(http_rig)
 tests_unit_http_test_neighbours_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_http_test_lame_duck_SOURCES = tests/unit/http/test_lame_duck.c $(http_h2peer) $(http_rig)
+tests_unit_http_test_lame_duck_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 tests_unit_http_test_client_SOURCES = tests/unit/http/test_client.c \
 	tests/unit/http/script.c tests/unit/http/script.h
 tests_unit_http_test_client_LDADD = $(link_http) $(CMOCKA_LIBS)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The HTTP server: listeners, accepting within limits, draining.  What happens on a connection is in conn.c.
  *
- * Over the limit of connections, in all or from one address, a new one gets a ready-made answer and is
- * closed; nothing is allocated for it.  When the process runs out of descriptors, accepting pauses for a
- * moment instead of spinning. */
+ * A connection is a stranger's (ev/strangers.h) until one of its requests shows a key.  Over the limit of
+ * connections, in all or from one address, the oldest stranger there goes.  Where there is none, the new one
+ * gets a ready-made answer and is closed.  With TLS nothing is allocated for a connection before its first
+ * byte.  When the process runs out of descriptors, accepting pauses for a moment instead of spinning. */
 #include "http/server.h"
 
 #include <errno.h>
@@ -21,16 +22,21 @@
 #include "base/log.h"
 #include "http/congestion.h"
 #include "http/conn_priv.h"
+#include "http/h2_priv.h"
 #include "http/response.h"
 
 #define LISTEN_BACKLOG      1024
 #define ACCEPT_PAUSE_NS     (100 * NS_PER_MS)
+#define ACCEPTS_PER_TURN    64
 #define NOTSENT_LOWAT_BYTES (16 << 10)
 #define MAX_READ_BYTES      (64 << 10)
 
 static const char default_busy_answer[] =
     "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n"
     "content-length: 0\r\n\r\n";
+
+static void on_begun(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger);
+static void on_stranger_end(void *arg, enum stranger_end why);
 
 static void set_default_u32(uint32_t *value, uint32_t if_zero)
 {
@@ -53,6 +59,8 @@ static void fill_limits(struct http_limits *limits)
     set_default_u64(&limits->max_bodies_bytes, UINT64_C(1) << 30);
     set_default_u32(&limits->max_conns, 10000);
     set_default_u32(&limits->max_conns_per_address, 256);
+    set_default_u32(&limits->max_strangers, 2048);
+    set_default_u64(&limits->begin_ns, STRANGERS_BEGIN_NS);
     set_default_u32(&limits->max_requests_per_conn, 10000);
     set_default_u32(&limits->max_queue_bytes, 256 << 10);
     set_default_u32(&limits->max_pipeline_bytes, 64 << 10);
@@ -64,6 +72,8 @@ static void fill_limits(struct http_limits *limits)
     set_default_u64(&limits->idle_ns, 60 * NS_PER_S);
     set_default_u64(&limits->stall_ns, 30 * NS_PER_S);
     set_default_u64(&limits->linger_ns, 15 * NS_PER_S);
+    if (limits->begin_ns > limits->handshake_ns)
+        limits->begin_ns = limits->handshake_ns;
     /* A head must fit in what is read ahead. */
     if (limits->max_pipeline_bytes < limits->max_head_bytes + 1)
         limits->max_pipeline_bytes = limits->max_head_bytes + 1;
@@ -76,7 +86,7 @@ static void on_kick(void *arg)
 
     while ((node = list_pop_front(&server->kicked)) != NULL)
         http_conn_kicked(container_of(node, struct http_conn, kicked));
-    if (server->is_draining && server->n_conns == 0 && server->on_drained != NULL) {
+    if (server->state == SERVER_DRAINING && server->n_conns == 0 && server->on_drained != NULL) {
         ev_call done = server->on_drained;
 
         server->on_drained = NULL;
@@ -88,6 +98,7 @@ static void on_accept_again(void *arg)
 {
     struct http_server *server = arg;
 
+    server->n_accepted = 0;
     for (unsigned i = 0; i < server->n_listeners; i++)
         evconnlistener_enable(server->listeners[i]);
 }
@@ -107,6 +118,23 @@ static void make_metrics(struct http_server *server)
                                          "Connections cut because the client read too slowly.");
 }
 
+static int open_strangers(struct http_server *server)
+{
+    const struct http_limits *limits = &server->limits;
+    const struct strangers_opts opts = {
+        .loop = server->opts.loop,
+        .port = server->opts.port != NULL ? server->opts.port : "http",
+        .max = limits->max_strangers < limits->max_conns ? limits->max_strangers : limits->max_conns,
+        .max_per_address = limits->max_conns_per_address,
+        .begin_ns = server->opts.tls != NULL ? limits->begin_ns : 0, /* else the first head's deadline */
+        .on_begun = on_begun,
+        .on_end = on_stranger_end,
+        .arg = server};
+
+    stranger_counts_init(&server->stranger_counts, server->opts.port_metrics, opts.port);
+    return strangers_new(&opts, &server->strangers);
+}
+
 int http_server_new(const struct http_server_opts *opts, struct http_server **out)
 {
     struct http_server *server = calloc(1, sizeof(*server));
@@ -120,7 +148,7 @@ int http_server_new(const struct http_server_opts *opts, struct http_server **ou
         server->opts.busy_answer = bytes_str(default_busy_answer);
     list_init(&server->conns);
     list_init(&server->kicked);
-    if (hashmap_new(16, &server->addresses) < 0 ||
+    if (hashmap_new(16, &server->addresses) < 0 || open_strangers(server) < 0 ||
         ev_timer_new(opts->loop, on_kick, server, &server->kick) < 0 ||
         ev_timer_new(opts->loop, on_accept_again, server, &server->accept_again) < 0) {
         http_server_free(server);
@@ -140,6 +168,7 @@ void http_server_free(struct http_server *server)
     server->on_drained = NULL;
     list_for_each_safe (node, spare, &server->conns)
         http_conn_free(container_of(node, struct http_conn, node));
+    strangers_free(server->strangers);
     ev_timer_free(server->kick);
     ev_timer_free(server->accept_again);
     hashmap_free(server->addresses);
@@ -225,28 +254,54 @@ static void turn_away(struct http_server *server, int fd)
     close(fd);
 }
 
-static int adopt(struct http_server *server, int fd, const struct sockaddr *from)
+/* Counts it, at the cost of a stranger where there is one; false: one too many. */
+static bool count_conn(struct http_server *server, const struct sockaddr *from, struct http_address **out)
+{
+    if (server->n_conns >= server->limits.max_conns && !strangers_make_room(server->strangers, NULL))
+        return false;
+    return count_address(server, from, out) ||
+           (strangers_make_room(server->strangers, from) && count_address(server, from, out));
+}
+
+/* Takes fd and stranger. */
+static int adopt(struct http_server *server, int fd, const struct sockaddr *from, struct stranger *stranger)
 {
     struct http_address *address = NULL;
     struct http_conn *conn;
     int rc;
 
-    if (server->n_conns >= server->limits.max_conns || !count_address(server, from, &address)) {
+    if (!count_conn(server, from, &address)) {
+        stranger_leave(stranger);
         turn_away(server, fd);
         return E_FULL;
     }
     rc = http_conn_new(server, fd, from, &conn);
     if (rc < 0) {
+        stranger_leave(stranger);
         uncount_address(server, address);
         if (rc != E_CLOSED)
             turn_away(server, fd);
         return E_NOMEM;
     }
     conn->address = address;
+    conn->stranger = stranger;
+    stranger_bind(stranger, http_conn_evict, conn);
     server->n_conns++;
     if (server->conns_gauge != NULL)
         metric_add(server->conns_gauge, 1);
     return 0;
+}
+
+static void on_begun(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger)
+{
+    (void)adopt(arg, fd, from, stranger);
+}
+
+static void on_stranger_end(void *arg, enum stranger_end why)
+{
+    const struct http_server *server = arg;
+
+    stranger_counts_add(&server->stranger_counts, why, 1);
 }
 
 int http_server_adopt(struct http_server *server, int fd)
@@ -259,26 +314,34 @@ int http_server_adopt(struct http_server *server, int fd)
         close(fd);
         return E_NOMEM;
     }
-    return adopt(server, fd, (const struct sockaddr *)&from);
+    return adopt(server, fd, (const struct sockaddr *)&from, NULL);
+}
+
+static void rest(struct http_server *server, uint64_t for_ns)
+{
+    for (unsigned i = 0; i < server->n_listeners; i++)
+        evconnlistener_disable(server->listeners[i]);
+    ev_timer_start(server->accept_again, for_ns);
 }
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
                       int from_len, void *arg)
 {
+    struct http_server *server = arg;
+
     ev_work_begin("http accept");
-    (void)adopt(arg, fd, from);
+    strangers_take(server->strangers, fd, from);
+    if (++server->n_accepted >= ACCEPTS_PER_TURN && server->state != SERVER_DRAINING)
+        rest(server, 0); /* libevent would go on for as long as a flood does */
     ev_work_end();
 }
 
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
-    struct http_server *server = arg;
     int error = errno;
 
     log_warn("http_accept_failed", LOG_STR("reason", strerror(error)));
-    for (unsigned i = 0; i < server->n_listeners; i++)
-        evconnlistener_disable(server->listeners[i]);
-    ev_timer_start(server->accept_again, ACCEPT_PAUSE_NS);
+    rest(arg, ACCEPT_PAUSE_NS);
 }
 
 /* Takes neither fd nor anything else when it fails. */
@@ -326,7 +389,7 @@ void http_server_closed(struct http_server *server, struct http_conn *conn)
     server->n_conns--;
     if (server->conns_gauge != NULL)
         metric_add(server->conns_gauge, -1);
-    if (server->is_draining && server->n_conns == 0 && server->on_drained != NULL)
+    if (server->state == SERVER_DRAINING && server->n_conns == 0 && server->on_drained != NULL)
         ev_timer_start(server->kick, 0);
 }
 
@@ -433,9 +496,25 @@ uint16_t http_server_port(const struct http_server *server)
     return server->port;
 }
 
+void http_server_set_lame_duck(struct http_server *server, bool is_on)
+{
+    if (server->state == SERVER_DRAINING)
+        return;
+    server->state = is_on ? SERVER_LAME_DUCK : SERVER_SERVING;
+    if (!is_on)
+        return;
+    list_for_each (node, &server->conns) {
+        struct http_conn *conn = container_of(node, struct http_conn, node);
+
+        if (conn->h2 != NULL)
+            h2_warn(conn->h2);
+    }
+}
+
 void http_server_drain(struct http_server *server, ev_call done, void *arg)
 {
-    server->is_draining = true;
+    server->state = SERVER_DRAINING;
+    strangers_close_silent(server->strangers);
     server->on_drained = done;
     server->on_drained_arg = arg;
     ev_timer_stop(server->accept_again);

@@ -27,12 +27,14 @@ struct http_limits {                /* 0 anywhere: the default named */
     uint32_t max_fields;            /* 100, else 431 */
     uint64_t max_body_bytes;        /* 32 MiB, else 413 */
     uint64_t max_bodies_bytes;      /* 1 GiB: bodies being received, all connections together, else 503 */
-    uint32_t max_conns;             /* 10,000; beyond: busy_answer and close */
+    uint32_t max_conns;             /* 10,000; beyond: the oldest stranger goes, else busy_answer and close */
     uint32_t max_conns_per_address; /* 256; an IPv6 /64 counts as one address */
+    uint32_t max_strangers; /* 2,048 connections that have shown no key yet; beyond: the oldest is closed */
     uint32_t max_requests_per_conn; /* 10,000 */
     uint32_t max_queue_bytes;       /* 256 KiB of unsent answer, beyond: on_pause */
     uint32_t max_pipeline_bytes;    /* 64 KiB read ahead while a request runs */
     uint32_t max_streams;           /* 100 exchanges at once on an HTTP/2 connection */
+    uint64_t begin_ns;              /* 2 s from accept to the first byte of TLS */
     uint64_t handshake_ns;          /* 10 s for TLS */
     uint64_t head_ns;               /* 10 s from the first byte of a head to its end */
     uint64_t body_ns;               /* 30 s ... */
@@ -71,6 +73,8 @@ struct http_server_opts {
     const struct http_handler *handler; /* borrowed */
     void *handler_arg;
     struct metrics *metrics; /* borrowed; NULL: none */
+    const char *port;        /* borrowed: "http" (or NULL), "admin"; in the count of evicted strangers ... */
+    struct metrics *port_metrics; /* ... which is here; borrowed; NULL: none */
     struct bytes
         busy_answer;  /* borrowed: a whole raw response for connections over the limit; empty: a bare 503 */
     bool shares_port; /* SO_REUSEPORT, for several loops on one address */
@@ -95,6 +99,9 @@ int http_server_listen(struct http_server *server, const char *address, struct f
 int http_server_adopt(struct http_server *server, int fd);
 uint16_t http_server_port(const struct http_server *server); /* of the first listener */
 
+/* On: goes on accepting and answering, but each answer is its connection's last (HTTP/2: GOAWAY), so that
+ * clients go elsewhere.  Off: as before. */
+void http_server_set_lame_duck(struct http_server *server, bool is_on);
 /* Stops accepting, closes idle connections and the others after their answer; then calls done (may be NULL),
  * once, from the loop. */
 void http_server_drain(struct http_server *server, ev_call done, void *arg);
@@ -108,6 +115,8 @@ struct bytes http_exchange_query(const struct http_exchange *exchange);
 /* First field called name (lower case); empty when absent. */
 struct bytes http_exchange_field(const struct http_exchange *exchange, const char *name);
 const char *http_exchange_peer(const struct http_exchange *exchange); /* "192.0.2.1:1234" */
+/* Its client has shown a key (or needs none): its connection is no stranger's from now on. */
+void http_exchange_prove(struct http_exchange *exchange);
 struct bytes http_exchange_body(const struct http_exchange *exchange);
 void http_exchange_take_body(struct http_exchange *exchange, struct buf *out); /* moves it out */
 uint64_t http_exchange_began_ns(const struct http_exchange *exchange);         /* when its first byte came */

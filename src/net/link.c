@@ -57,6 +57,8 @@ void link_set_state(struct link *link, enum link_state state)
 
 static void drop_connection(struct link *link)
 {
+    stranger_leave(link->stranger);
+    link->stranger = NULL;
     ev_timer_stop(link->timer);
     ev_timer_stop(link->beat);
     link_stop_resolving(link);
@@ -238,8 +240,11 @@ static void on_beat(void *arg)
 
 /* ---- the connection ---- */
 
+/* TLS is through: without the cluster's key it is not. */
 void link_connected(struct link *link)
 {
+    stranger_prove(link->stranger);
+    link->stranger = NULL;
     link_set_state(link, LINK_GREETING);
     if (link_put(link, FRAME_HELLO, link->opts.make_hello(link->opts.events_arg)) != 0) {
         struct fault fault;
@@ -389,6 +394,17 @@ int link_dial(const struct link_opts *opts, const char *address, struct fault *f
     return 0;
 }
 
+static void on_evicted(void *owner)
+{
+    struct link *link = owner;
+    struct fault fault;
+
+    link->stranger = NULL;
+    fault_set(&fault, E_LIMIT, "%s: evicted: too many connections that have not authenticated",
+              link->address);
+    link_fail(link, &fault);
+}
+
 int link_accept(const struct link_opts *opts, int fd, struct link **out)
 {
     struct sockaddr_storage sa = {0};
@@ -406,10 +422,13 @@ int link_accept(const struct link_opts *opts, int fd, struct link **out)
     }
     if (err != 0) {
         close(fd);
+        stranger_leave(opts->stranger);
         if (link != NULL)
             destroy(link);
         return err;
     }
+    link->stranger = opts->stranger;
+    stranger_bind(link->stranger, on_evicted, link);
     link_set_callbacks(link);
     ev_timer_start(link->timer, link->opts.handshake_ns);
     if (link->opts.is_plaintext) /* libevent does not call an accepted socket connected */

@@ -47,12 +47,13 @@ struct link_opts {
     uint64_t handshake_ns;               /* connect, TLS and HELLO together; 0: 5 s */
     uint64_t retry_min_ns, retry_max_ns; /* between attempts to dial, doubling, with jitter; 0: 100 ms, 5 s */
     size_t max_queue_bytes;              /* 0: 64 MiB */
+    struct stranger *stranger; /* link_accept: who it is until its TLS is through; taken; NULL: none */
 };
 
 /* Dials address ("host:port", names are looked up without blocking) until link_close; the first attempt is
  * made from the loop, not from here.  E_FORMAT, E_INVAL, E_NOMEM. */
 int link_dial(const struct link_opts *opts, const char *address, struct fault *fault, struct link **out);
-/* Takes an accepted socket (also on failure). */
+/* Takes an accepted socket, and opts->stranger (also on failure). */
 int link_accept(const struct link_opts *opts, int fd, struct link **out);
 void link_close(
     struct link *link); /* at once, no event; frees; NULL is fine; also safe inside its own events */

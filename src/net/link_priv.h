@@ -7,6 +7,7 @@
 #include <event2/bufferevent.h>
 
 #include "base/rng.h"
+#include "ev/strangers.h"
 #include "net/addr.h"
 #include "net/link.h"
 #include "net/resolve.h"
@@ -46,6 +47,7 @@ struct link {
     unsigned n_missed; /* heartbeat periods in a row without a byte from the peer */
     bool has_heard;    /* a byte came in this period */
     struct fault why;
+    struct stranger *stranger; /* accepted, and its peer has not proved itself yet; NULL: no stranger */
 
     unsigned depth; /* of calls into the owner and of callbacks that may end in destroying */
     bool is_closed; /* link_close inside such a call: destroyed when the outermost returns */

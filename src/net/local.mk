@@ -6,7 +6,7 @@ libnet_a_SOURCES = \
 	src/net/listen_check.c src/net/listen_check.h \
 	src/net/listener.c src/net/listener.h \
 	src/net/resolve.c src/net/resolve.h \
-	src/net/tls.c src/net/tls.h
+	src/net/stranger_counts.c src/net/stranger_counts.h src/net/tls.c src/net/tls.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/net/test_tls tests/unit/net/test_addr tests/unit/net/test_link

@@ -294,7 +294,7 @@ static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *fa
         *failure_out = not_known(lacks);
         return E_UNSUPPORTED;
     }
-    if (rc != E_LIMIT && router->n_queued < router->conf->queue_max && !router->is_draining) {
+    if (rc != E_LIMIT && router->n_queued < router->conf->queue_max && router->life != DAEMON_DRAINING) {
         enqueue(job, false);
         return 0;
     }
@@ -388,8 +388,8 @@ static bool backend_is_ready(void *self, struct buf *detail)
     }
     if (detail != NULL)
         buf_printf(detail, "prefill workers: %u\ndecode workers: %u\ndraining: %s\n", n_prefill, n_decode,
-                   router->is_draining ? "yes" : "no");
-    return n_prefill + n_decode > 0 && !router->is_draining;
+                   router->life != DAEMON_SERVING ? "yes" : "no");
+    return n_prefill + n_decode > 0 && router->life == DAEMON_SERVING;
 }
 
 struct backend router_backend(struct router *router)

@@ -56,7 +56,7 @@ static const ProtobufCMessage *make_hello(void *arg)
     hello->node = daemon->router.conf->node;
     hello->epoch = daemon->router.epoch;
     hello->build = PACKAGE_VERSION;
-    hello->is_draining = daemon->router.is_draining;
+    hello->is_draining = daemon->router.life != DAEMON_SERVING;
     return &hello->base;
 }
 
@@ -86,11 +86,11 @@ static void on_turn(void *arg)
         ev_timer_start(router->turn, 0);
 }
 
-static void on_worker_socket(void *arg, int fd, const char *peer)
+static void on_worker_socket(void *arg, int fd, const char *peer, struct stranger *stranger)
 {
     struct daemon *daemon = arg;
 
-    if (router_workers_accept(&daemon->router, fd) < 0)
+    if (router_workers_accept(&daemon->router, fd, stranger) < 0)
         log_warn("link_refused", LOG_STR("address", peer), LOG_STR("reason", "out of memory"));
 }
 
@@ -117,11 +117,20 @@ static void on_drain_limit(void *arg)
     ev_timer_start(daemon->drain_limit, LAST_WORDS_NS);
 }
 
+static uint64_t on_lame_duck(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    daemon->router.life = DAEMON_LAME_DUCK;
+    front_set_lame_duck(daemon->front, true);
+    return daemon->router.conf->lame_duck_ns;
+}
+
 static void on_drain(void *arg)
 {
     struct daemon *daemon = arg;
 
-    daemon->router.is_draining = true;
+    daemon->router.life = DAEMON_DRAINING;
     front_set_draining(daemon->front);
     service_extend(daemon->service, daemon->router.conf->drain_timeout_ns + 10 * NS_PER_S);
     ev_timer_start(daemon->drain_limit, daemon->router.conf->drain_timeout_ns);
@@ -168,7 +177,8 @@ static void on_reload(void *arg)
         log_info("reloaded");
 }
 
-static const struct service_calls service_calls = {.drain = on_drain, .stop = on_stop, .reload = on_reload};
+static const struct service_calls service_calls = {
+    .lame_duck = on_lame_duck, .drain = on_drain, .stop = on_stop, .reload = on_reload};
 
 /* ---- the operator ---- */
 
@@ -187,13 +197,14 @@ static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
     case ADMIN_RELOAD:
         return reload(daemon, fault);
     case ADMIN_DRAIN:
-        daemon->router.is_draining = true;
-        front_set_draining(daemon->front);
-        return 0;
     case ADMIN_UNDRAIN:
         break;
     }
-    return fault_set(fault, E_UNSUPPORTED, "a draining router is on its way out; restart it");
+    if (daemon->router.life >= DAEMON_LAME_DUCK)
+        return fault_set(fault, E_UNSUPPORTED, "the router is stopping");
+    daemon->router.life = verb == ADMIN_DRAIN ? DAEMON_DRAINED : DAEMON_SERVING;
+    front_set_lame_duck(daemon->front, verb == ADMIN_DRAIN);
+    return 0;
 }
 
 static const struct admin_calls admin_calls = {.status = admin_status, .act = admin_act};
@@ -391,6 +402,10 @@ static int start(struct daemon *daemon, struct fault *fault)
         struct listener_opts links = {.loop = router->loop,
                                       .address = router->conf->link_listen,
                                       .max_connections = ROUTER_MAX_LINKS,
+                                      .max_strangers = ROUTER_MAX_STRANGERS,
+                                      .max_strangers_per_address = ROUTER_MAX_STRANGERS / 4,
+                                      .name = "link",
+                                      .metrics = router->metrics,
                                       .on_accept = on_worker_socket,
                                       .arg = daemon};
         rc = listener_open(&links, fault, &router->links);

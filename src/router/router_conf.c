@@ -105,8 +105,12 @@ static const struct config_key keys[] = {
      "holders; reserved at the start, used as they come)."},
     {"placement", "index_lifetime", CONFIG_DURATION, KEY(index_lifetime_ns), "5min", S(1), S(86400), NULL,
      false, "How long it believes them; the workers' cache lifetime."},
+    {"stop", "lame_duck", CONFIG_DURATION, KEY(lame_duck_ns), "5s", 0, S(3600), NULL, true,
+     "On SIGTERM, first: how long it still accepts and answers, with /readyz at 503 and each answer its "
+     "connection's "
+     "last, so that load balancers send elsewhere before anything is refused."},
     {"stop", "drain_timeout", CONFIG_DURATION, KEY(drain_timeout_ns), "5min", 0, S(86400), NULL, true,
-     "On SIGTERM: how long running answers may go on."},
+     "On SIGTERM, after that: how long running answers may go on."},
     {"log", "level", CONFIG_ENUM, KEY(log_level), "info", 0, 0, "debug|info|warn|error", true,
      "How much is logged."},
     {"log", "format", CONFIG_ENUM, KEY(log_format), "auto", 0, 0, "auto|json|text|journal", false,

@@ -30,6 +30,7 @@ struct router_conf {
     int share; /* enum picker_share */
     uint64_t index_entries, index_lifetime_ns;
     uint64_t default_max_tokens;
+    uint64_t lame_duck_ns;
     uint64_t drain_timeout_ns;
     int log_level, log_format;
 };

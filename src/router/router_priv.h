@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "ev/jobs.h"
 #include "ev/loop.h"
+#include "ev/service.h"
 #include "front/backend.h"
 #include "front/scores.h"
 #include "metrics/metrics.h"
@@ -19,8 +20,9 @@
 #include "proto/abilities.h"
 #include "router/router_conf.h"
 
-#define ROUTER_MAX_MODELS 16
-#define ROUTER_MAX_LINKS  (2 * PICKER_MAX_WORKERS)
+#define ROUTER_MAX_MODELS    16
+#define ROUTER_MAX_LINKS     (2 * PICKER_MAX_WORKERS)
+#define ROUTER_MAX_STRANGERS 512 /* at the link port: accepted, and TLS is not through */
 
 /* ---- models: what a vocabulary image gave; made once per fingerprint and kept ---- */
 
@@ -145,7 +147,7 @@ struct router {
     struct picker_index *index;
     struct picker_slots lacking[ABILITY_N]; /* workers without that bit */
     uint32_t order;                         /* of equals among workers, this router's own */
-    bool is_draining;
+    enum daemon_life life;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
     struct metric *m_asks, *m_resyncs, *m_reads;
     struct metric *m_known_in_memory, *m_known_on_disk;
@@ -153,7 +155,8 @@ struct router {
 };
 
 /* workers.c */
-int router_workers_accept(struct router *router, int fd);
+/* Takes fd and stranger, also on failure. */
+int router_workers_accept(struct router *router, int fd, struct stranger *stranger);
 void router_workers_close(struct router *router);
 int router_send(struct router *router, uint32_t slot, enum frame_type type, const ProtobufCMessage *message);
 bool router_worker_usable(const struct router_worker *worker);

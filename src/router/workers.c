@@ -256,14 +256,17 @@ static void on_down(void *arg, struct link *link, const struct fault *why)
 static const struct link_events link_calls = {
     .on_hello = on_hello, .on_up = on_up, .on_message = on_message, .on_down = on_down};
 
-int router_workers_accept(struct router *router, int fd)
+int router_workers_accept(struct router *router, int fd, struct stranger *stranger)
 {
+    struct link_opts opts;
     struct link *link;
 
     router->link_opts.events = &link_calls;
     router->link_opts.events_arg = router;
+    opts = router->link_opts;
+    opts.stranger = stranger;
 
-    int rc = link_accept(&router->link_opts, fd, &link);
+    int rc = link_accept(&opts, fd, &link);
 
     if (rc == 0 &&
         !set_greeting(router, NULL, link)) { /* the listener admits no more than there is room for */

@@ -75,6 +75,7 @@ static void on_again(void *arg)
 
 static void free_conn(struct tr_conn *conn)
 {
+    stranger_leave(conn->stranger);
     conn->ops->fini(conn);
     ev_fd_free(conn->watch);
     ev_timer_free(conn->again);
@@ -110,11 +111,8 @@ int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer 
     }
     list_push_back(&node->conns, &conn->node);
     atomic_fetch_add_explicit(&node->totals.connections_open, 1, memory_order_relaxed);
-    if (peer == NULL) {
-        conn->is_counted = true;
-        node->n_strangers++;
+    if (peer == NULL)
         conn->state = TR_CONN_SHAKING;
-    }
     tr_conn_wake(conn);
     *out = conn;
     return 0;
@@ -143,8 +141,8 @@ void tr_conn_fail(struct tr_conn *conn, const struct fault *fault)
     ev_fd_free(conn->watch);
     conn->watch = NULL;
     ev_timer_stop(conn->again);
-    if (conn->is_counted)
-        node->n_strangers--;
+    stranger_leave(conn->stranger);
+    conn->stranger = NULL;
     if (conn->peer != NULL)
         tr_peer_lost_connection(node, conn, fault);
     else
@@ -358,6 +356,15 @@ static int in_greeting(struct tr_conn *conn, struct fault *fault)
     return 1;
 }
 
+static int become_ready(struct tr_conn *conn, struct fault *fault)
+{
+    conn_set_state(conn, TR_CONN_READY);
+    if (conn->peer == NULL)
+        log_info("kv_connection_ready", LOG_STR("peer", conn->peer_geometry.node),
+                 LOG_STR("kind", kind_names[conn->kind]));
+    return conn->ops->ready(conn, fault);
+}
+
 static int in_proving(struct tr_conn *conn, struct fault *fault)
 {
     struct kv_frame frame;
@@ -369,8 +376,13 @@ static int in_proving(struct tr_conn *conn, struct fault *fault)
     if (frame.type != KV_FRAME_PROOF || compute_proof(conn, true, mac) != 0 ||
         CRYPTO_memcmp(mac, frame.as.proof.mac, sizeof(mac)) != 0)
         return fault_set(fault, E_AUTH, "%s does not know the cluster's key", conn->peer_geometry.node);
-    conn_set_state(conn, conn->kind != TR_TCP ? TR_CONN_SHARING : TR_CONN_READY);
-    return conn->state == TR_CONN_READY ? conn->ops->ready(conn, fault) : 1;
+    stranger_prove(conn->stranger);
+    conn->stranger = NULL;
+    if (conn->kind != TR_TCP) {
+        conn_set_state(conn, TR_CONN_SHARING);
+        return 1;
+    }
+    return become_ready(conn, fault);
 }
 
 static int in_sharing(struct tr_conn *conn, struct fault *fault)
@@ -393,10 +405,7 @@ static int in_sharing(struct tr_conn *conn, struct fault *fault)
         if (rc > 0 && frame.type != KV_FRAME_SHARE)
             return fault_set(fault, E_PROTO, "frame type %d instead of SHARE", frame.type);
     }
-    if (rc <= 0)
-        return rc;
-    conn_set_state(conn, TR_CONN_READY);
-    return conn->ops->ready(conn, fault);
+    return rc <= 0 ? rc : become_ready(conn, fault);
 }
 
 /* What the receiver says to the sender. */
@@ -419,12 +428,6 @@ static int in_ready(struct tr_conn *conn, struct fault *fault)
 
     if (rc < 0)
         return fault_set(fault, rc, "connection lost");
-    if (conn->is_counted) { /* proved: a stranger no more */
-        conn->is_counted = false;
-        conn->owner->n_strangers--;
-        log_info("kv_connection_ready", LOG_STR("peer", conn->peer_geometry.node),
-                 LOG_STR("kind", kind_names[conn->kind]));
-    }
     if (conn->peer == NULL)
         return conn->ops->receive(conn, fault);
     rc = conn->ops->listen != NULL ? conn->ops->listen(conn, fault) : read_rejects(conn, fault);

@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "ev/loop.h"
+#include "ev/strangers.h"
 #include "proto/kv_frame.h"
 #include "transport/tr_stream_priv.h"
 #include "transport/transport.h"
@@ -58,12 +59,12 @@ struct tr_conn {
     uint64_t progress_ns;   /* when something last moved, or work began */
     uint8_t own_hello[KV_FRAME_MAX_BYTES], peer_hello[KV_FRAME_MAX_BYTES];
     struct kv_frame_hello peer_geometry;
+    struct stranger *stranger;        /* acceptor: until PROVING is over; NULL: none */
     uint8_t head[KV_FRAME_MAX_BYTES]; /* of the frame being read */
     size_t head_bytes;
     uint64_t last_rejected;
     unsigned wants;  /* what watch is set to */
     bool is_kicked;  /* again is running */
-    bool is_counted; /* in node->n_strangers */
     bool is_leaving; /* takes no new work, and is closed when what it has is settled */
     void *moving;    /* the kind's own state, made by ops->ready */
 };
@@ -90,12 +91,14 @@ struct tr_listener {
     int fd;
     struct ev_fd *watch;
     struct ev_timer *resume;
+    struct strangers *strangers;
     enum tr_kind kind;
     struct tr_node *node;
 };
 
 int tr_listen_tcp(struct tr_node *node, const char *address, struct fault *fault);
 int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault);
-void tr_listen_close(struct tr_node *node);
+void tr_listen_know(struct tr_node *node, const char *address); /* of a peer: its sockets come first */
+void tr_listen_close(struct tr_node *node);                     /* after the connections */
 
 #endif

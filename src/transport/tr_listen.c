@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets of a node: listening, accepting, dialling.
  *
- * Accepting is bounded twice: by connections in all, and by those that have not proved anything yet, so that
- * a port scan cannot keep peers out for longer than a handshake's deadline.  Out of descriptors, accepting
+ * Accepted sockets are strangers until they have proved that they know the cluster's key: ev/strangers.h
+ * bounds them, in all and by address, and evicts the oldest.  So a flood does not keep peers out, and a port
+ * scan costs a descriptor.  Addresses of peers whose links are up come first.  Out of descriptors, accepting
  * rests for a moment.
  *
  * The UNIX socket's file may be left over from a process that died; it is removed only when nobody answers
@@ -25,9 +26,9 @@
 #include "base/err.h"
 #include "base/log.h"
 
-#define BACKLOG 128
+#define BACKLOG 1024
 #define REST_NS (100 * NS_PER_MS)
-#define BATCH   16
+#define BATCH   64
 
 /* "127.0.0.1:80", "[::1]:80"; numeric only: this thread looks no names up. */
 static int parse_address(const char *text, struct fault *fault, struct sockaddr_storage *out,
@@ -76,6 +77,15 @@ static void tune_tcp(const struct tr_node *node, int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
     /* Measured: BBR, the default of some hosts, costs a quarter of the rate on short fat paths. */
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+}
+
+void tr_listen_know(struct tr_node *node, const char *address)
+{
+    struct sockaddr_storage sa;
+    socklen_t sa_bytes;
+
+    if (node->tcp.strangers != NULL && parse_address(address, NULL, &sa, &sa_bytes) == 0)
+        strangers_know(node->tcp.strangers, (const struct sockaddr *)&sa);
 }
 
 /* ---- dialling ---- */
@@ -146,21 +156,47 @@ static void on_resume(void *arg)
 
 static bool has_room(const struct tr_node *node)
 {
-    return node->n_strangers < TR_MAX_STRANGERS &&
-           atomic_load_explicit(&node->totals.connections_open, memory_order_relaxed) < TR_MAX_ACCEPTED;
+    return atomic_load_explicit(&node->totals.connections_open, memory_order_relaxed) < TR_MAX_ACCEPTED;
 }
 
-static void accepted(struct tr_listener *listener, int fd)
+static void on_evicted(void *owner)
 {
+    struct tr_conn *conn = owner;
+    struct tr_node *node = conn->owner;
+    struct fault fault;
+
+    conn->stranger = NULL;
+    fault_set(&fault, E_LIMIT, "evicted: too many connections that have not authenticated");
+    tr_conn_fail(conn, &fault);
+    tr_conns_free_dead(node);
+}
+
+static void on_begun(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger)
+{
+    struct tr_listener *listener = arg;
     struct tr_node *node = listener->node;
     struct tr_conn *conn;
 
     if (listener->kind == TR_TCP)
         tune_tcp(node, fd);
-    if (tr_conn_new(node, listener->kind, fd, NULL, &conn) != 0)
+    if ((!has_room(node) && !strangers_make_room(listener->strangers, NULL)) ||
+        tr_conn_new(node, listener->kind, fd, NULL, &conn) != 0) {
+        stranger_leave(stranger);
         close(fd);
-    else
-        atomic_fetch_add_explicit(&node->totals.connections_accepted, 1, memory_order_relaxed);
+        return;
+    }
+    conn->stranger = stranger;
+    stranger_bind(stranger, on_evicted, conn);
+    atomic_fetch_add_explicit(&node->totals.connections_accepted, 1, memory_order_relaxed);
+}
+
+static void on_end(void *arg, enum stranger_end why)
+{
+    struct tr_listener *listener = arg;
+    struct tr_totals *totals = &listener->node->totals;
+
+    atomic_fetch_add_explicit(&totals->strangers_evicted[listener->kind == TR_SHM][why], 1,
+                              memory_order_relaxed);
 }
 
 static void on_acceptable(void *arg, int fd, unsigned ready)
@@ -168,15 +204,12 @@ static void on_acceptable(void *arg, int fd, unsigned ready)
     struct tr_listener *listener = arg;
 
     for (unsigned n = 0; n < BATCH; n++) {
-        int new_fd;
+        struct sockaddr_storage from = {0};
+        socklen_t from_bytes = sizeof(from);
+        int new_fd = accept4(fd, (struct sockaddr *)&from, &from_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-        if (!has_room(listener->node)) {
-            rest(listener);
-            return;
-        }
-        new_fd = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (new_fd >= 0) {
-            accepted(listener, new_fd);
+            strangers_take(listener->strangers, new_fd, (struct sockaddr *)&from);
         } else if (errno == EAGAIN) {
             return;
         } else if (errno != EINTR && errno != ECONNABORTED && errno != EPROTO) {
@@ -189,12 +222,22 @@ static void on_acceptable(void *arg, int fd, unsigned ready)
 
 static int start_listening(struct tr_node *node, struct tr_listener *listener, enum tr_kind kind, int fd)
 {
+    const struct strangers_opts opts = {.loop = node->loop,
+                                        .port = kind == TR_SHM ? "kv.unix" : "kv.tcp",
+                                        .max = TR_MAX_STRANGERS,
+                                        .max_per_address = TR_MAX_STRANGERS / 4,
+                                        .begin_ns = STRANGERS_BEGIN_NS,
+                                        .on_begun = on_begun,
+                                        .on_end = on_end,
+                                        .arg = listener};
     int err;
 
     listener->node = node;
     listener->kind = kind;
     listener->fd = fd;
-    err = ev_timer_new(node->loop, on_resume, listener, &listener->resume);
+    err = strangers_new(&opts, &listener->strangers);
+    if (err == 0)
+        err = ev_timer_new(node->loop, on_resume, listener, &listener->resume);
     if (err == 0)
         err = ev_fd_new(node->loop, fd, EV_FD_READ, on_acceptable, listener, &listener->watch);
     return err;
@@ -275,6 +318,7 @@ static void close_one(struct tr_listener *listener)
 {
     ev_fd_free(listener->watch);
     ev_timer_free(listener->resume);
+    strangers_free(listener->strangers);
     if (listener->fd >= 0)
         close(listener->fd);
     listener->fd = -1;

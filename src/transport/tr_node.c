@@ -28,7 +28,7 @@
 #define MAX_COMMANDS      4096
 #define COMMANDS_PER_TURN 256
 
-enum command_kind { OPEN_TICKET, CLOSE_TICKET, START_PUSH, PUSH, STOP_PUSH };
+enum command_kind { OPEN_TICKET, CLOSE_TICKET, START_PUSH, PUSH, STOP_PUSH, KNOW_PEER };
 
 struct command {
     enum command_kind kind;
@@ -82,6 +82,9 @@ static void run_command(struct tr_node *node, struct command *command)
         break;
     case STOP_PUSH:
         tr_push_stop(node, command->id);
+        break;
+    case KNOW_PEER:
+        tr_listen_know(node, command->address);
         break;
     }
 }
@@ -270,8 +273,8 @@ void tr_node_free(struct tr_node *node)
         while ((command = mailbox_receive(node->commands)) != NULL)
             free_command(command);
     node->opts.on_event = no_event;
-    tr_listen_close(node);
     tr_conns_free(node);
+    tr_listen_close(node);
     tr_rdma_close(node);
     tr_pushes_free(node);
     tr_tickets_free(node);
@@ -317,12 +320,18 @@ void tr_node_counts(const struct tr_node *node, struct tr_counts *out)
 {
     const struct tr_totals *totals = &node->totals;
 
-#define GET(field) .field = atomic_load_explicit(&totals->field, memory_order_relaxed)
+#define GET_AT(field) atomic_load_explicit(&totals->field, memory_order_relaxed)
+#define GET(field)    .field = GET_AT(field)
     *out = (struct tr_counts){GET(bytes_sent),         GET(bytes_received),   GET(pieces_sent),
                               GET(pieces_received),    GET(connections_made), GET(connections_accepted),
                               GET(connections_failed), GET(frames_rejected),  GET(copies_revoked),
                               GET(rdma_failures),      GET(connections_open)};
+    for (unsigned i = 0; i < STRANGER_N_ENDS; i++) {
+        out->tcp_evicted[i] = GET_AT(strangers_evicted[0][i]);
+        out->unix_evicted[i] = GET_AT(strangers_evicted[1][i]);
+    }
 #undef GET
+#undef GET_AT
 }
 
 /* Takes the command's insides also on failure.  is_ending: may use the reserved room. */
@@ -406,4 +415,13 @@ int tr_push(struct tr_node *node, uint64_t push, uint32_t layer, uint32_t first_
 int tr_stop_push(struct tr_node *node, uint64_t push)
 {
     return post(node, &(struct command){.kind = STOP_PUSH, .id = push}, true);
+}
+
+int tr_know_peer(struct tr_node *node, const char *address)
+{
+    struct command command = {.kind = KNOW_PEER};
+
+    if (!str_copy(command.address, sizeof(command.address), address))
+        return E_INVAL;
+    return post(node, &command, false);
 }

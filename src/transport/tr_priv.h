@@ -20,7 +20,7 @@
 #include "transport/transport.h"
 
 #define TR_MAX_ACCEPTED  1024
-#define TR_MAX_STRANGERS 64                /* accepted and not proved yet */
+#define TR_MAX_STRANGERS 256               /* accepted and not proved yet; a quarter of one address */
 #define TR_FRAME_BYTES   ((size_t)1 << 20) /* payload of a frame, unless one piece is longer */
 #define TR_TURN_BYTES    ((size_t)8 << 20) /* moved per connection before others get their turn */
 #define TR_SCRATCH_BYTES ((size_t)64 << 10)
@@ -159,6 +159,7 @@ struct tr_totals { /* struct tr_counts as other threads may read it */
     _Atomic uint64_t bytes_sent, bytes_received, pieces_sent, pieces_received;
     _Atomic uint64_t connections_made, connections_accepted, connections_failed, frames_rejected,
         copies_revoked, rdma_failures;
+    _Atomic uint64_t strangers_evicted[2][STRANGER_N_ENDS]; /* [0]: TCP, [1]: UNIX */
     _Atomic uint32_t rdma_rails_up;
     _Atomic uint32_t connections_open;
 };
@@ -182,8 +183,7 @@ struct tr_node {
     struct tr_rdma *rdma; /* NULL: not configured, or not built */
     char rdma_text[512];
     unsigned n_rdma_opened;
-    unsigned n_strangers; /* accepted and not READY yet */
-    uint8_t *scratch;     /* [TR_SCRATCH_BYTES] where unwanted payload goes */
+    uint8_t *scratch; /* [TR_SCRATCH_BYTES] where unwanted payload goes */
     struct tr_totals totals;
     pthread_t thread;
     bool has_thread;

@@ -33,6 +33,7 @@
 
 #include "base/fault.h"
 #include "base/mem.h"
+#include "ev/strangers.h"
 
 #define TR_MAX_TICKETS 4096 /* open at once */
 #define TR_MAX_PUSHES  4096
@@ -117,6 +118,8 @@ struct tr_counts {                       /* since the start; any thread */
     uint64_t copies_revoked; /* shared memory: copied, then found given back */
     uint64_t rdma_failures;  /* connections whose queue pairs failed, or could not be had: TCP took over */
     uint32_t connections_open;
+    uint64_t tcp_evicted[STRANGER_N_ENDS]; /* closed before they authenticated, by port and reason */
+    uint64_t unix_evicted[STRANGER_N_ENDS];
 };
 
 /* Whether a list of rails (tr_opts.rdma_devices) can be read: E_FORMAT; and, if one is needed, whether there
@@ -146,6 +149,10 @@ tr_node_rdma_opened(const struct tr_node *node); /* rails that were usable at th
 int tr_open_ticket(struct tr_node *node, uint64_t ticket, const uint32_t *blocks, uint32_t n_blocks);
 /* Always answered by TR_TICKET_CLOSED, also for a ticket that is not open. */
 int tr_close_ticket(struct tr_node *node, uint64_t ticket);
+
+/* A peer that may send to this node lives at that numeric address ("10.0.0.7:41234"; the port does not
+ * matter): when strangers flood the TCP port, sockets from there come first. */
+int tr_know_peer(struct tr_node *node, const char *address);
 
 /* ---- sender ---- */
 

@@ -52,7 +52,7 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     hello->model = &worker->hello_model;
     hello->kv = &worker->hello_kv;
     hello->host_id = worker->host_id;
-    hello->is_draining = worker->is_draining;
+    hello->is_draining = worker->life != DAEMON_SERVING;
     hello->abilities = abilities_own();
     if (worker->conf_share == PICKER_SHARE_OFF)
         hello->abilities &= ~(uint64_t)ABILITY_TELLS;
@@ -79,6 +79,6 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->push_bytes_per_s = worker->load.push_bytes_per_s;
     load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* zeros without a disk */
     load->blocks_on_disk = worker->load.disk.n_blocks;
-    load->is_draining = worker->is_draining;
+    load->is_draining = worker->life != DAEMON_SERVING;
     return &load->base;
 }

@@ -226,9 +226,9 @@ static bool local_is_ready(void *self, struct buf *detail)
         for (uint32_t i = 0; i < worker->n_routers; i++)
             buf_printf(detail, "router %s: %s\n", worker->routers[i].address,
                        worker_router_why(&worker->routers[i]));
-        buf_printf(detail, "draining: %s\n", worker->is_draining ? "yes" : "no");
+        buf_printf(detail, "draining: %s\n", worker->life != DAEMON_SERVING ? "yes" : "no");
     }
-    return !worker->is_draining && (n_up > 0 || worker->n_routers == 0);
+    return worker->life == DAEMON_SERVING && (n_up > 0 || worker->n_routers == 0);
 }
 
 struct backend worker_backend(struct worker *worker)

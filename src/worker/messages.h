@@ -14,6 +14,7 @@
 #include "transport/transport.h"
 
 #define WORKER_MAX_ROUTERS    8
+#define WORKER_MAX_STRANGERS  64                     /* at the link port: accepted, and TLS is not through */
 #define WORKER_MAX_PEERS      128                    /* links: each of 64 workers may dial each other one */
 #define WORKER_MAX_CONFIGURED (WORKER_MAX_PEERS / 2) /* of link.peers */
 #define ORIGIN_LOCAL          UINT32_MAX /* the worker's own endpoint, as opposed to router number 0.. */

@@ -36,15 +36,23 @@ static void tell_down(struct worker *worker, const struct worker_peer *peer)
         log_error("engine_mailbox_full", LOG_STR("lost", "peer_down"));
 }
 
+static struct worker_peer *free_slot(struct worker *worker)
+{
+    return find(worker, NULL);
+}
+
 static struct worker_peer *spare_slot(struct worker *worker)
 {
-    struct worker_peer *oldest = NULL;
+    struct worker_peer *oldest = NULL, *free_one = free_slot(worker);
+
+    if (free_one == NULL && listener_make_room(worker->peer_listener))
+        free_one = free_slot(worker); /* of a socket that never showed the key */
+    if (free_one != NULL)
+        return free_one;
 
     for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
         struct worker_peer *peer = &worker->peers[i];
 
-        if (peer->link == NULL)
-            return peer;
         if (peer->is_dialled && !peer->is_configured && !peer->is_up &&
             (oldest == NULL || peer->used_ns < oldest->used_ns))
             oldest = peer; /* a peer that cannot be reached gives way */
@@ -91,6 +99,19 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     return 0;
 }
 
+/* It is to send KV here and to dial this port: when strangers flood them, it comes first. */
+static void know(struct worker *worker, const struct link *link, const struct peer_facts *facts)
+{
+    struct tr_node *transport = worker_engine_transport(worker->engine);
+    struct addr address;
+
+    (void)tr_know_peer(transport, link_peer_address(link)); /* a hint: lost when the thread is far behind */
+    if (facts->tcp_address[0] != '\0')
+        (void)tr_know_peer(transport, facts->tcp_address);
+    if (addr_parse(link_peer_address(link), NULL, &address) == 0)
+        listener_know(worker->peer_listener, &address);
+}
+
 static void on_up(void *arg, struct link *link)
 {
     struct worker *worker = arg;
@@ -101,6 +122,7 @@ static void on_up(void *arg, struct link *link)
 
     link_set_user(link, NULL);
     peer->is_up = true;
+    know(worker, link, &command->as.facts);
     peer->transport = worker_choose_transport(&offer, &command->as.facts, &peer->transport_why);
     log_info("peer_up", LOG_STR("node", peer->node), LOG_STR("address", link_peer_address(link)),
              LOG_BOOL("dialled", peer->is_dialled),
@@ -173,19 +195,23 @@ static void on_down(void *arg, struct link *link, const struct fault *why)
 static const struct link_events peer_calls = {
     .on_hello = on_hello, .on_up = on_up, .on_message = on_message, .on_down = on_down};
 
-int worker_peers_accept(struct worker *worker, int fd)
+int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger)
 {
     struct worker_peer *peer = spare_slot(worker);
+    struct link_opts opts;
     int rc;
 
     if (peer == NULL) {
         close(fd);
+        stranger_leave(stranger);
         listener_release(worker->peer_listener);
         return E_LIMIT;
     }
     *peer = (struct worker_peer){.worker = worker, .used_ns = clock_now_ns()};
     worker->peer_link_opts.events = &peer_calls;
-    rc = link_accept(&worker->peer_link_opts, fd, &peer->link);
+    opts = worker->peer_link_opts;
+    opts.stranger = stranger;
+    rc = link_accept(&opts, fd, &peer->link);
     if (rc < 0)
         listener_release(worker->peer_listener);
     return rc;
@@ -195,6 +221,7 @@ uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *wanted)
 {
     struct fault fault = {0};
     struct worker_peer *peer;
+    struct addr address;
 
     for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
         peer = &worker->peers[i];
@@ -209,6 +236,8 @@ uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *wanted)
         return PEER_NONE;
     *peer = (struct worker_peer){.worker = worker, .is_dialled = true, .used_ns = clock_now_ns()};
     str_copy(peer->node, sizeof(peer->node), wanted->node);
+    if (addr_parse(wanted->link_address, NULL, &address) == 0)
+        listener_know(worker->peer_listener, &address);
     worker->peer_link_opts.events = &peer_calls;
     if (link_dial(&worker->peer_link_opts, wanted->link_address, &fault, &peer->link) < 0) {
         log_warn("peer_address_refused", LOG_STR("node", wanted->node), LOG_STR("reason", fault.text));

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "net/stranger_counts.h"
 
 static void put_load(const struct load_report *load, struct buf *out)
 {
@@ -104,7 +105,7 @@ int worker_status_json(struct worker *worker, struct buf *out)
     json_put_str(out, bytes_str(worker->model.name));
     buf_printf(out, ", \"fingerprint\": \"%s\", \"engine\": \"%s\", \"draining\": %s, \"tasks\": %u, ",
                worker->model.fingerprint, worker_engine_info(worker->engine)->name,
-               worker->is_draining ? "true" : "false", worker->load.n_tasks);
+               worker->life != DAEMON_SERVING ? "true" : "false", worker->load.n_tasks);
     if (chat_format_warning(worker->model.chat) != NULL) {
         buf_append_str(out, "\"chat_warning\": ");
         json_put_str(out, bytes_str(chat_format_warning(worker->model.chat)));
@@ -154,6 +155,24 @@ static void note_rdma(struct worker *worker)
               worker_engine_rdma_rails(worker->engine));
 }
 
+static void note_evicted_at(struct worker *worker, const char *port, const uint64_t n[STRANGER_N_ENDS])
+{
+    struct stranger_counts counts;
+
+    stranger_counts_init(&counts, worker->metrics, port);
+    for (unsigned why = 0; why < STRANGER_N_ENDS; why++)
+        stranger_counts_add(&counts, why, (double)n[why] - metric_value(counts.by_end[why]));
+}
+
+static void note_evicted(struct worker *worker)
+{
+    struct tr_counts counts;
+
+    tr_node_counts(worker_engine_transport(worker->engine), &counts);
+    note_evicted_at(worker, "kv.tcp", counts.tcp_evicted);
+    note_evicted_at(worker, "kv.unix", counts.unix_evicted);
+}
+
 void worker_metrics_load(struct worker *worker, const struct load_report *load)
 {
     struct metric_family *blocks =
@@ -176,5 +195,6 @@ void worker_metrics_load(struct worker *worker, const struct load_report *load)
     set_gauge(worker, "baton_transfer_bytes_per_second", "Learned speed of KV transfers that arrived here.",
               load->transfer_bytes_per_s);
     note_rdma(worker);
+    note_evicted(worker);
     note_peer_blocks(worker, load);
 }

@@ -91,14 +91,15 @@ static void on_drain_look(void *arg)
     front_drain(worker->front, stop_loop, worker);
 }
 
-static void set_draining(struct worker *worker, bool is_draining)
+/* Routers learn it with the next heartbeat; the engine refuses new work while it is drained or draining. */
+static void set_life(struct worker *worker, enum daemon_life life)
 {
     struct command *command = command_new(COMMAND_DRAIN, 0);
 
-    worker->is_draining = is_draining; /* routers learn it with the next heartbeat */
+    worker->life = life;
     if (command == NULL)
         return;
-    command->flag = is_draining;
+    command->flag = life == DAEMON_DRAINED || life == DAEMON_DRAINING;
     (void)worker_engine_send(worker->engine, command);
 }
 
@@ -111,12 +112,23 @@ static void on_drain_limit(void *arg)
     ev_loop_stop(worker->loop);
 }
 
+/* Routers are told and need no more than a heartbeat; the time is for clients of its own endpoint. */
+static uint64_t on_lame_duck(void *arg)
+{
+    struct worker *worker = arg;
+
+    if (worker->life == DAEMON_DRAINED || worker->conf->http_listen.n == 0)
+        return 0;
+    set_life(worker, DAEMON_LAME_DUCK);
+    front_set_lame_duck(worker->front, true);
+    return worker->conf->lame_duck_ns;
+}
+
 static void on_drain(void *arg)
 {
     struct worker *worker = arg;
 
-    worker->is_stopping = true;
-    set_draining(worker, true);
+    set_life(worker, DAEMON_DRAINING);
     front_set_draining(worker->front);
     service_extend(worker->service, worker->conf->drain_timeout_ns + 10 * NS_PER_S);
     ev_timer_repeat(worker->drain_timer, DRAIN_LOOK_NS);
@@ -173,8 +185,11 @@ static bool has_progress(void *arg)
     return moved;
 }
 
-static const struct service_calls service_calls = {
-    .drain = on_drain, .stop = on_stop, .reload = on_reload, .has_progress = has_progress};
+static const struct service_calls service_calls = {.lame_duck = on_lame_duck,
+                                                   .drain = on_drain,
+                                                   .stop = on_stop,
+                                                   .reload = on_reload,
+                                                   .has_progress = has_progress};
 
 static int admin_status(void *arg, struct buf *out)
 {
@@ -189,14 +204,12 @@ static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
     case ADMIN_RELOAD:
         return reload(worker, fault);
     case ADMIN_DRAIN:
-        set_draining(worker, true);
-        return 0;
     case ADMIN_UNDRAIN:
         break;
     }
-    if (worker->is_stopping)
+    if (worker->life >= DAEMON_LAME_DUCK)
         return fault_set(fault, E_UNSUPPORTED, "the worker is stopping");
-    set_draining(worker, false);
+    set_life(worker, verb == ADMIN_DRAIN ? DAEMON_DRAINED : DAEMON_SERVING);
     return 0;
 }
 
@@ -297,9 +310,9 @@ static int build_front(struct worker *worker, struct fault *fault)
     return rc;
 }
 
-static void on_peer_socket(void *arg, int fd, const char *peer)
+static void on_peer_socket(void *arg, int fd, const char *peer, struct stranger *stranger)
 {
-    if (worker_peers_accept(arg, fd) < 0)
+    if (worker_peers_accept(arg, fd, stranger) < 0)
         log_warn("peer_refused", LOG_STR("address", peer), LOG_STR("reason", "all peer slots are taken"));
 }
 
@@ -308,6 +321,10 @@ static int build_links(struct worker *worker, struct fault *fault)
     struct listener_opts listener = {.loop = worker->loop,
                                      .address = worker->conf->link_listen,
                                      .max_connections = WORKER_MAX_PEERS,
+                                     .max_strangers = WORKER_MAX_STRANGERS,
+                                     .max_strangers_per_address = WORKER_MAX_STRANGERS / 2,
+                                     .name = "link",
+                                     .metrics = worker->metrics,
                                      .on_accept = on_peer_socket,
                                      .arg = worker};
     struct link_opts opts = {.loop = worker->loop,
@@ -362,7 +379,7 @@ static int start(struct worker *worker, struct fault *fault)
 
 static void tear_down(struct worker *worker)
 {
-    worker->is_stopping = true;
+    worker->life = DAEMON_DRAINING;
     worker_routers_close(worker);
     worker_peers_close(worker);
     worker_follow_close(worker);

@@ -502,6 +502,17 @@
          false,                                                                                              \
          "Where batonctl connects. Loopback only."},                                                         \
         {"stop",                                                                                             \
+         "lame_duck",                                                                                        \
+         CONFIG_DURATION,                                                                                    \
+         KEY(lame_duck_ns),                                                                                  \
+         "5s",                                                                                               \
+         0,                                                                                                  \
+         S(3600),                                                                                            \
+         NULL,                                                                                               \
+         true,                                                                                               \
+         "On SIGTERM, first, with http.listen: how long it still accepts and answers, with /readyz at 503 "  \
+         "and each answer its connection's last."},                                                          \
+        {"stop",                                                                                             \
          "drain_timeout",                                                                                    \
          CONFIG_DURATION,                                                                                    \
          KEY(drain_timeout_ns),                                                                              \
@@ -510,7 +521,7 @@
          S(86400),                                                                                           \
          NULL,                                                                                               \
          true,                                                                                               \
-         "On SIGTERM: how long running answers may go on."},                                                 \
+         "On SIGTERM, after that: how long running answers may go on."},                                     \
         {"log",       "level",                                                                               \
          CONFIG_ENUM, KEY(log_level),                                                                        \
          "info",      0,                                                                                     \

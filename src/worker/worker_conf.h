@@ -53,6 +53,7 @@ struct worker_conf {
     bool http2, h2c;
     char *congestion_control;
     struct config_list cors_origin;
+    uint64_t lame_duck_ns;
     uint64_t drain_timeout_ns;
     int log_level, log_format;
 };

@@ -80,7 +80,7 @@ struct worker { /* one process */
     struct metric *m_peer_resyncs;
     uint64_t rdma_failures_told; /* to the metrics */
     bool has_load;
-    bool is_draining, is_stopping;
+    enum daemon_life life;
     uint32_t n_quiet_looks; /* of the drain timer, in a row */
     /* own endpoint */
     struct hashmap *local_jobs; /* request number -> struct gen_handle */
@@ -142,7 +142,7 @@ uint32_t worker_follow_count(const struct worker *worker);   /* workers followed
 
 /* peers.c */
 int worker_peers_open(struct worker *worker, struct fault *fault); /* dials those that are configured */
-int worker_peers_accept(struct worker *worker, int fd);
+int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger);
 void worker_peers_close(struct worker *worker);
 /* The slot of a dialled link to this peer, dialling if there is none; PEER_NONE when all slots are busy. */
 uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *peer);

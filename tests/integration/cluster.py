@@ -86,6 +86,7 @@ class Daemon:
             "log.format": "json",
             "log.level": "debug",
             "stop.drain_timeout": "2s",
+            "stop.lame_duck": "0",
         }
         if self.role != "router":
             sets["link.routers"] = f"127.0.0.1:{self.cluster.routers[0].link}" if self.cluster.routers else ""

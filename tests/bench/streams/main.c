@@ -139,7 +139,8 @@ static pid_t start_router(const struct bench *bench)
     execl(program, "baton-router", "--config", conf, "--set", key, "--set", connections, "--set", per_address,
           "--set", requests, "--set", http, "--set", admin, "--set", link, "--set", "slo.ttft=60s", "--set",
           "slo.itl=60s", "--set", "placement.local_prefill_tokens=1000000", "--set", "log.level=warn",
-          "--set", "http.body_timeout=300s", "--set", "http.head_timeout=300s", (char *)NULL);
+          "--set", "stop.lame_duck=0", "--set", "http.body_timeout=300s", "--set", "http.head_timeout=300s",
+          (char *)NULL);
     _exit(1);
 }
 

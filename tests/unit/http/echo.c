@@ -22,6 +22,8 @@ static void on_head(void *arg, struct http_exchange *x)
 {
     if (bytes_is(http_exchange_path(x), "/no"))
         reply_text(x, 401, "no");
+    else
+        http_exchange_prove(x);
 }
 
 static void flood(struct rig *rig)

@@ -125,11 +125,41 @@ static void clients_that_never_read_harm_nobody(void **state)
     rig_end(&rig);
 }
 
+/* Connections that show no key give way, the oldest first, to one more of their address. */
+static void strangers_make_room(void **state)
+{
+    struct http_limits limits = {.max_conns = 6, .max_conns_per_address = 4};
+    struct buf in = {0};
+    struct rig rig;
+    int fds[4];
+
+    rig_begin(&rig, &limits);
+    for (int i = 0; i < 4; i++) {
+        fds[i] = raw_connect(rig.port);
+        assert_true(conns_become(&rig, (uint32_t)i + 1));
+    }
+    raw_send_str(fds[0], GET("/echo")); /* the oldest has shown what it must */
+    assert_int_equal(raw_read_answer(fds[0], &in, NULL), 200);
+    raw_send_str(fds[1], GET("/no")); /* this one has not */
+    buf_clear(&in);
+    assert_int_equal(raw_read_answer(fds[1], &in, NULL), 401);
+    assert_int_equal(raw_ask(rig.port, GET("/echo"), NULL), 200);
+    assert_true(raw_is_closed(fds[1], 500));
+    assert_false(raw_is_closed(fds[0], 20));
+    assert_false(raw_is_closed(fds[2], 20));
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    assert_true(conns_become(&rig, 0));
+    buf_fini(&in);
+    rig_end(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thousand_dripping_heads_harm_nobody),
         cmocka_unit_test(clients_that_never_read_harm_nobody),
+        cmocka_unit_test(strangers_make_room),
     };
     struct rlimit files;
 

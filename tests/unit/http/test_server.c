@@ -421,8 +421,12 @@ static void connections_are_limited(void **state)
     int fd;
 
     rig_begin(&rig, &limits);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) { /* none is a stranger's */
         fds[i] = raw_connect(rig.port);
+        raw_send_str(fds[i], GET("/echo"));
+        assert_int_equal(raw_read_answer(fds[i], &in, NULL), 200);
+        buf_clear(&in);
+    }
     assert_true(conns_become(&rig, 4));
     fd = raw_connect(rig.port);
     assert_true(raw_read_until(fd, NULL, 1000, &in));

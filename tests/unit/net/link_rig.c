@@ -131,7 +131,7 @@ struct link_opts world_opts(struct world *world, struct end *end)
                               .max_queue_bytes = world->max_queue_bytes};
 }
 
-void world_on_accept(void *arg, int fd, const char *peer)
+void world_on_accept(void *arg, int fd, const char *peer, struct stranger *stranger)
 {
     struct world *world = arg;
 

@@ -48,7 +48,7 @@ int world_set_up(void **state);
 int world_tear_down(void **state);
 void end_init(struct world *world, struct end *end, Baton__Role role, char *node);
 struct link_opts world_opts(struct world *world, struct end *end);
-void world_on_accept(void *arg, int fd, const char *peer);
+void world_on_accept(void *arg, int fd, const char *peer, struct stranger *stranger);
 void world_dial(struct world *world);
 
 /* Runs until the condition holds (looked at after every event of a link) or the time is over; whether it

@@ -78,7 +78,7 @@ static void stop(void *arg)
     ev_loop_stop(((struct fixture *)arg)->loop);
 }
 
-static void on_accept(void *arg, int fd, const char *peer)
+static void on_accept(void *arg, int fd, const char *peer, struct stranger *stranger)
 {
     struct fixture *f = arg;
 

@@ -268,7 +268,7 @@ void rig_beat(struct rig *rig, struct link *link, Baton__LoadReport *load)
 
 static struct link *accept_link(struct rig *rig)
 {
-    if (router_workers_accept(&rig->router, -1) < 0)
+    if (router_workers_accept(&rig->router, -1, NULL) < 0)
         return NULL;
     for (uint32_t i = 0; i < ROUTER_MAX_LINKS; i++)
         if (rig->router.greeting[i] != NULL)

@@ -301,7 +301,7 @@ static void on_head(void *arg, struct http_exchange *exchange)
     struct api_error error;
     bool needs_key;
 
-    if (route == NULL) {
+    if (route == NULL || (route->access == METRICS && !front->opts.has_metrics)) {
         api_fail(&error, 404, "there is nothing at this path");
         refuse(front, exchange, &error, NULL);
         return;
@@ -374,6 +374,7 @@ static const struct http_handler handler = {on_head, on_request, on_refused, on_
 void front_opts_init(struct front_opts *opts)
 {
     memset(opts, 0, sizeof(*opts));
+    opts->has_metrics = true;
     opts->ping_ns = 9 * NS_PER_S; /* ten is what clients were promised */
     opts->max_requests = 4096;
     opts->guesses_per_min = 30;

@@ -234,25 +234,31 @@ static int build_keys(struct worker *worker, struct fault *fault)
 
 static int build_admin(struct worker *worker, struct fault *fault)
 {
-    uint8_t key[32];
-    char token[ADMIN_TOKEN_BYTES];
+    uint8_t key[32], metrics_key[32];
+    char token[ADMIN_TOKEN_BYTES], metrics_token[ADMIN_TOKEN_BYTES];
     struct admin_opts opts = {.loop = worker->loop,
                               .metrics = worker->metrics,
                               .calls = &admin_calls,
                               .calls_arg = worker,
                               .listen = worker->conf->admin_listen,
-                              .token = token};
+                              .token = token,
+                              .metrics_token = metrics_token};
     int rc = cluster_key_derive(worker->cluster_key, "admin", key);
 
+    if (rc == 0)
+        rc = cluster_key_derive(worker->cluster_key, "metrics", metrics_key);
     if (rc < 0)
         return fault_set(fault, rc, "key derivation failed");
     admin_token(key, token);
+    admin_token(metrics_key, metrics_token);
     rc = addr_want_loopback(worker->conf->admin_listen, "http.admin",
                             "operate from the host itself, or through a tunnel", fault);
     if (rc == 0)
         rc = admin_new(&opts, fault, &worker->admin);
     OPENSSL_cleanse(key, sizeof(key));
+    OPENSSL_cleanse(metrics_key, sizeof(metrics_key));
     OPENSSL_cleanse(token, sizeof(token));
+    OPENSSL_cleanse(metrics_token, sizeof(metrics_token));
     return rc;
 }
 
@@ -279,6 +285,7 @@ static int build_front(struct worker *worker, struct fault *fault)
     opts.backend = worker_backend(worker);
     opts.metrics = worker->metrics;
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
+    opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
     opts.thread_bytes = conf->thread_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;

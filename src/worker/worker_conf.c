@@ -488,6 +488,17 @@
          NULL,                                                                                               \
          false,                                                                                              \
          "Where batonctl connects. Loopback only."},                                                         \
+        {"http",                                                                                             \
+         "metrics",                                                                                          \
+         CONFIG_ENUM,                                                                                        \
+         KEY(metrics_for),                                                                                   \
+         "admin",                                                                                            \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "admin|clients",                                                                                    \
+         false,                                                                                              \
+         "Who may read /metrics, whose labels name tenants, models and workers. admin: who has the admin "   \
+         "token, on http.admin. clients: also every client with an API key, on http.listen."},               \
         {"stop",                                                                                             \
          "drain_timeout",                                                                                    \
          CONFIG_DURATION,                                                                                    \

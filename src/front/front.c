@@ -157,7 +157,8 @@ static void list_models(struct front *front, struct http_exchange *exchange)
     size_t n = 0;
 
     if (admit_key(front, exchange, &who, &error) < 0 ||
-        parse_page(exchange, after, before, &page, &error) < 0) {
+        parse_page(exchange, after, before, &page, &error) < 0 ||
+        (backend->ops->model_at(backend->self, 0) == NULL && reply_not_yet(front, NULL, &error))) {
         reply_error(exchange, &error, NULL, NULL);
     } else {
         /* All of one loop turn: the models stay where they are between these calls. */
@@ -194,7 +195,8 @@ static void show_model(struct front *front, struct http_exchange *exchange)
         model = limits_allow_model(who.account, name) ? backend->ops->model(backend->self, name) : NULL;
     }
     if (model == NULL) {
-        api_fail(&error, 404, "model: %s", n > 0 ? name : "");
+        if (n <= 0 || !reply_not_yet(front, name, &error))
+            api_fail(&error, 404, "model: %s", n > 0 ? name : "");
         reply_error(exchange, &error, NULL, NULL);
         return;
     }

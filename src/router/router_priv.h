@@ -28,6 +28,7 @@ struct router_model {
     struct gen_model gen;
     bool is_ready;     /* tokeniser and template are there */
     bool is_failed;    /* image refused; said in the log */
+    bool was_served;   /* a worker of it has registered */
     uint32_t n_usable; /* workers serving it now */
     struct buf image;  /* while it arrives */
     uint64_t image_bytes;

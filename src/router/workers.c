@@ -159,6 +159,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     note_abilities(router, worker, abilities_read(hello->abilities));
     worker->is_draining = hello->is_draining;
     worker->model = model;
+    model->was_served = true;
     worker->context_length = hello->model->context_length;
     worker->link = link;
     set_greeting(router, link, NULL);

@@ -3,6 +3,7 @@
  * command line (--set section.key=value), and questions about the configuration. */
 #include "daemon/main_common.h"
 
+#include <ctype.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/str.h"
 
 enum { OPT_CHECK = 256, OPT_DUMP, OPT_SAMPLE, OPT_MANUAL };
 
@@ -186,6 +188,40 @@ void main_find_cluster_key(char **path)
     free(*path);
     *path = strdup(found);
     if (*path == NULL)
+        abort();
+}
+
+#define MAX_NODE_BYTES 63 /* of a node's name, as routers take it */
+
+/* What is no letter of a node's name becomes '-'; too long a name keeps its beginning and a digest of all. */
+static void fit_host(char *host, size_t max_bytes)
+{
+    for (char *c = host; *c != '\0'; c++)
+        if (!isalnum((unsigned char)*c) && strchr("._-", *c) == NULL)
+            *c = '-';
+    if (strlen(host) <= max_bytes)
+        return;
+    snprintf(host + max_bytes - 9, 10, "-%08x", (unsigned)str_digest(host));
+}
+
+void main_name_node(char **name, const char *role, const char *admin_listen)
+{
+    const char *colon = strrchr(admin_listen, ':');
+    const char *port = colon != NULL ? colon + 1 : "";
+    char host[256] = "", own[32], text[MAX_NODE_BYTES + 1];
+
+    if ((*name)[0] != '\0')
+        return;
+    snprintf(own, sizeof(own), "pid%ld", (long)getpid()); /* where the port is not known before it is bound */
+    if (port[0] == '\0' || strspn(port, "0") == strlen(port) || strlen(port) > 5)
+        port = own;
+    if (gethostname(host, sizeof(host) - 1) < 0 || host[0] == '\0')
+        str_copy(host, sizeof(host), "host");
+    fit_host(host, MAX_NODE_BYTES - strlen(role) - strlen(port) - 2);
+    snprintf(text, sizeof(text), "%s-%s-%s", host, role, port);
+    free(*name);
+    *name = strdup(text);
+    if (*name == NULL)
         abort();
 }
 

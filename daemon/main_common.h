@@ -32,6 +32,9 @@ void main_keep_fixed(const struct main_options *options, void *running, void *fr
 /* The cluster key's path: conf value, else $CREDENTIALS_DIRECTORY/cluster.key, else sysconfdir; replaced in
  * place (heap). */
 void main_find_cluster_key(char **path);
+/* An empty node.name becomes HOST-ROLE-PORT, of http.admin's port: another worker of this host has another.
+ */
+void main_name_node(char **name, const char *role, const char *admin_listen);
 
 /* Prints "baton-x: text" and returns 1, the exit status of a daemon that could not start. */
 int main_failed(const struct main_options *options, const struct fault *fault);

@@ -10,6 +10,7 @@
 struct state {
     struct main_options options;
     struct worker_conf *conf, *old;
+    const char *role_name;
 };
 
 static const struct worker_conf *reload(void *arg)
@@ -20,6 +21,7 @@ static const struct worker_conf *reload(void *arg)
     if (conf == NULL)
         return NULL;
     main_find_cluster_key(&conf->cluster_key);
+    main_name_node(&conf->node, state->role_name, conf->admin_listen);
     main_keep_fixed(&state->options, state->conf, conf);
     config_free(state->options.table, state->old); /* nobody reads the one before last any more */
     state->old = state->conf;
@@ -38,7 +40,9 @@ int worker_main(int argc, char **argv, const struct config_table *table, enum wo
     if (main_begin(argc, argv, table, &state.options, &conf, &status) == 0)
         return status;
     state.conf = conf;
+    state.role_name = role == WORKER_PREFILL ? "prefill" : "decode";
     main_find_cluster_key(&state.conf->cluster_key);
+    main_name_node(&state.conf->node, state.role_name, state.conf->admin_listen);
     log_setup(table->daemon, (enum log_level)state.conf->log_level, (enum log_format)state.conf->log_format);
     opts.conf = state.conf;
     opts.departing = depart_side();

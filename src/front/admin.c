@@ -172,6 +172,11 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     return 0;
 }
 
+uint16_t admin_port(const struct admin *admin)
+{
+    return http_server_port(admin->server);
+}
+
 void admin_free(struct admin *admin)
 {
     if (admin == NULL)

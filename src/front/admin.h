@@ -40,6 +40,8 @@ struct admin_opts {
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
 void admin_free(struct admin *admin); /* NULL is fine */
 
+uint16_t admin_port(const struct admin *admin);
+
 /* A token's text from a 32-byte key derived for the purpose "admin", or "metrics". */
 void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES]);
 

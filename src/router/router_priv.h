@@ -44,13 +44,14 @@ struct router_worker {
     char node[64];
     uint64_t epoch;
     char link_address[128];
-    uint64_t layout, host;
+    uint64_t layout, host, instance;
     uint64_t abilities; /* proto/abilities.h */
     uint32_t block_tokens, n_blocks, max_seqs;
     uint64_t kv_bytes_per_token;
     struct router_model *model;
     uint32_t context_length;
     bool is_draining;
+    bool is_unfit;            /* its numbers are not finite, it says: placed nowhere, asked for no blocks */
     Baton__LoadReport report; /* scalars only */
     uint64_t reported_ns;
     struct block_follower follower; /* of its block events */
@@ -118,6 +119,16 @@ struct gen_handle { /* a job; the front knows it under this name; what every tok
     uint32_t ask_limit_ms;
 };
 
+/* ---- names that more than one worker wants ---- */
+
+#define ROUTER_MAX_RIVALS 16
+
+struct router_rival { /* a worker that was refused since its name is taken */
+    char node[64];
+    char address[64], holder[64]; /* of its link, and of the link that has the name */
+    uint64_t n_refused, first_ns, last_ns;
+};
+
 struct router {
     const struct router_conf *conf;
     struct ev_loop *loop;
@@ -139,7 +150,8 @@ struct router {
     uint64_t next_number, epoch;
     uint8_t prefix_key[32];
     struct router_worker workers[PICKER_MAX_WORKERS];
-    struct link *greeting[ROUTER_MAX_LINKS]; /* accepted, no HELLO yet */
+    struct link *greeting[ROUTER_MAX_LINKS];       /* accepted, no HELLO yet */
+    struct router_rival rivals[ROUTER_MAX_RIVALS]; /* the oldest gives way; n_refused 0: none */
     struct router_model models[ROUTER_MAX_MODELS];
     uint32_t n_models;
     struct picker_fleet *fleet; /* rows of workers, and their ledgers, by slot */
@@ -159,6 +171,13 @@ void router_workers_close(struct router *router);
 int router_send(struct router *router, uint32_t slot, enum frame_type type, const ProtobufCMessage *message);
 bool router_worker_usable(const struct router_worker *worker);
 
+/* names.c: two workers of one name */
+/* A HELLO by the name of a worker whose link is up.  0: it is that worker, started again.  E_EXISTS: another
+ * one, or the same process twice; refused with both addresses, and remembered for the status. */
+int router_names_check(struct router *router, const struct router_worker *holder, const struct link *link,
+                       const Baton__Hello *hello, struct fault *fault);
+void router_names_put(const struct router *router, struct buf *out); /* "refused": [...] */
+
 /* models.c */
 int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint32_t block_tokens,
                       struct router_model **out);
@@ -176,6 +195,9 @@ int router_choose(struct gen_handle *job, struct picker_place *place); /* picker
 /* What the job needs and none of the model's usable workers can do, though there are some: E_UNSUPPORTED is
  * its answer then.  0: there is one, or nobody at all. */
 uint64_t router_job_lacks(const struct gen_handle *job);
+
+/* A usable worker of its model that is not this one and has not failed it. */
+bool router_job_has_other(const struct gen_handle *job, uint32_t slot);
 
 /* blocks.c: what workers have cached */
 void router_blocks_up(struct router *router, uint32_t slot);   /* a worker's link is up */

@@ -220,11 +220,12 @@ static bool local_is_ready(void *self, struct buf *detail)
     uint32_t n_up = 0;
 
     for (uint32_t i = 0; i < worker->n_routers; i++)
-        n_up += worker->routers[i].epoch != 0;
+        n_up += link_is_up(worker->routers[i].link);
     if (detail != NULL)
-        buf_printf(detail, "model: ok\nrouters: %u of %u\ndraining: %s\n", n_up, worker->n_routers,
+        buf_printf(detail, "model: %s\nrouters: %u of %u\ndraining: %s\n",
+                   worker->load.is_unfit ? WORKER_SPOILT_TEXT : "ok", n_up, worker->n_routers,
                    worker->is_draining ? "yes" : "no");
-    return !worker->is_draining && (n_up > 0 || worker->n_routers == 0);
+    return !worker->is_draining && !worker->load.is_unfit && (n_up > 0 || worker->n_routers == 0);
 }
 
 struct backend worker_backend(struct worker *worker)
@@ -260,7 +261,7 @@ static void fail(struct gen_handle *job, int error, const char *text)
             .status = 503, .type = "api_error", .message = "The worker is draining", .retry_after_s = 1};
     else if (error == E_FORMAT)
         failure = (struct gen_failure){.status = 400, .type = "invalid_request_error", .message = text};
-    else if (error == E_SHAPE)
+    else if (error == E_SHAPE || error == E_NUMERICS)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = text};
     else if (error != E_OVERLOADED && error != E_KV_FULL)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = "The engine failed"};

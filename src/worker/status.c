@@ -67,7 +67,14 @@ static void put_links(const struct worker *worker, struct buf *out)
     for (uint32_t i = 0; i < worker->n_routers; i++) {
         buf_printf(out, "%s{\"address\": ", comma);
         json_put_str(out, bytes_str(worker->routers[i].address));
-        buf_printf(out, ", \"up\": %s}", worker->routers[i].epoch ? "true" : "false");
+        bool is_up = worker->routers[i].link != NULL && link_is_up(worker->routers[i].link);
+
+        buf_printf(out, ", \"up\": %s", is_up ? "true" : "false");
+        if (!is_up && worker->routers[i].link != NULL) {
+            buf_append_str(out, ", \"why\": ");
+            json_put_str(out, bytes_str(link_why_down(worker->routers[i].link)->text));
+        }
+        buf_append_str(out, "}");
         comma = ", ";
     }
     buf_append_str(out, "], \"peers\": [");
@@ -97,9 +104,12 @@ int worker_status_json(struct worker *worker, struct buf *out)
     json_put_str(out, bytes_str(worker->conf->node));
     buf_append_str(out, ", \"model\": ");
     json_put_str(out, bytes_str(worker->model.name));
-    buf_printf(out, ", \"fingerprint\": \"%s\", \"engine\": \"%s\", \"draining\": %s, \"tasks\": %u, ",
-               worker->model.fingerprint, worker_engine_info(worker->engine)->name,
-               worker->is_draining ? "true" : "false", worker->load.n_tasks);
+    buf_printf(
+        out,
+        ", \"fingerprint\": \"%s\", \"engine\": \"%s\", \"draining\": %s, \"unfit\": %s, \"tasks\": %u, ",
+        worker->model.fingerprint, worker_engine_info(worker->engine)->name,
+        worker->is_draining ? "true" : "false", worker->load.is_unfit ? "true" : "false",
+        worker->load.n_tasks);
     put_load(&worker->load, out);
     put_disk(&worker->load, out);
     buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),

@@ -11,8 +11,10 @@
 #include "worker/worker.h"
 
 #include <openssl/crypto.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -220,6 +222,19 @@ static void read_host_id(char out[64])
         str_copy(out, 64, host);
 }
 
+/* Only one process of this network namespace listens on http.admin, so whoever says the same is this worker
+ * in another life. */
+static uint64_t read_instance(const struct worker *worker)
+{
+    struct stat space = {0};
+    char text[600];
+
+    (void)stat("/proc/self/ns/net", &space);
+    snprintf(text, sizeof(text), "%llu %s %u", (unsigned long long)space.st_ino, worker->conf->admin_listen,
+             admin_port(worker->admin));
+    return str_digest(text);
+}
+
 static int build_keys(struct worker *worker, struct fault *fault)
 {
     int rc = cluster_key_load(worker->conf->cluster_key, fault, worker->cluster_key);
@@ -255,6 +270,8 @@ static int build_admin(struct worker *worker, struct fault *fault)
                             "operate from the host itself, or through a tunnel", fault);
     if (rc == 0)
         rc = admin_new(&opts, fault, &worker->admin);
+    if (rc == 0)
+        worker->instance = read_instance(worker);
     OPENSSL_cleanse(key, sizeof(key));
     OPENSSL_cleanse(metrics_key, sizeof(metrics_key));
     OPENSSL_cleanse(token, sizeof(token));

@@ -8,11 +8,18 @@
 
 /* clang-format off: one key, one paragraph */
 #define WORKER_KEYS(role, seqs, chunk, link_port, http_port, admin_port)                                     \
-    {"node",     "name",                                                                                     \
-     CONFIG_STR, KEY(node),                                                                                  \
-     role,       0,                                                                                          \
-     0,          NULL,                                                                                       \
-     false,      "This worker's name in the cluster; unique: letters, digits, '.', '_' and '-'."},           \
+    {"node",                                                                                                 \
+     "name",                                                                                                 \
+     CONFIG_STR,                                                                                             \
+     KEY(node),                                                                                              \
+     "",                                                                                                     \
+     0,                                                                                                      \
+     0,                                                                                                      \
+     NULL,                                                                                                   \
+     false,                                                                                                  \
+     "This worker's name in the cluster; unique: letters, digits, '.', '_' and '-'. Empty: "                 \
+     "HOST-" role "-PORT, of this host's name and the port of http.admin, which two workers of a "           \
+     "host cannot share. A router refuses a second worker of a name."},                                      \
         {"model",                                                                                            \
          "path",                                                                                             \
          CONFIG_PATH,                                                                                        \

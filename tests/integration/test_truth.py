@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What clients and operators are told is true: models that are not known yet, metrics, names."""
+import json
 import os
 import re
+import signal
+import socket
+import struct
 import subprocess
 import time
 
-from cluster import BUILD, Cluster, fetch, main, patience
+from cluster import BUILD, MODEL, Cluster, fetch, main, patience
 
 KEYED = [("POST", "/v1/messages", {"max_tokens": 8, "messages": [{"role": "user", "content": "hi"}]}),
          ("POST", "/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "hi"}]}),
@@ -172,5 +176,159 @@ def cache_creation_is_counted_by_breakpoint():
         assert abs(mixed[1] - first_1h[1]) <= 2 and abs(sum(mixed) - both_5m[0]) <= 4, (mixed, first_1h, both_5m)
 
 
+def logged(daemon, event):
+    with open(daemon.log_path, errors="replace") as f:
+        return [json.loads(line) for line in f if f'"event":"{event}"' in line]
+
+
+def the_second_worker_of_a_name_is_refused():
+    """They replaced each other for ever: 25 times in 14 s."""
+    with Cluster() as c:
+        router = c.router()
+        first = c.worker("decode", node__name="decode")
+        c.wait_ready(decode=1)
+        second = c.worker("decode", node__name="decode")
+        refused = until(lambda: router.status().get("refused"), "nobody is refused")
+        time.sleep(3)
+        assert refused[0]["node"] == "decode" and refused[0]["address"] != refused[0]["holder"], refused
+        assert len(logged(router, "worker_up")) == 1, logged(router, "worker_up")
+        assert first.status()["routers"][0]["up"] and not second.status()["routers"][0]["up"]
+        # Both logs and both statuses name both addresses.
+        for text in (second.status()["routers"][0]["why"], logged(second, "link_failed")[-1]["reason"],
+                     logged(router, "link_refused")[-1]["reason"]):
+            assert f"127.0.0.1:{first.link}" in text and f"127.0.0.1:{second.link}" in text and "decode" in text, text
+        assert fetch(second.http, "GET", "/readyz")[0] == 503
+        said = subprocess.run([os.path.join(BUILD, "batonctl"), "--cluster-key", c.key, "--admin", f"127.0.0.1:{router.admin}", "status"],
+                              capture_output=True, text=True, check=True).stdout
+        assert "refused: decode at 127.0.0.1:" in said, said
+        assert c.ask("hello").is_whole
+        # The first is killed: the second takes the name.
+        first.kill()
+        until(lambda: second.status()["routers"][0]["up"], "the second does not take the place")
+        # The first starts again, and is the second now.
+        first.start()
+        until(lambda: logged(first, "link_failed"), "the first is not refused")
+        assert second.status()["routers"][0]["up"]
+
+
+def a_worker_started_again_takes_its_place():
+    with Cluster() as c:
+        router = c.router()
+        worker = c.worker("decode", node__name="decode")
+        c.wait_ready(decode=1)
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+            n = len(logged(router, "worker_up"))
+            worker.kill(number)
+            worker.process.wait()
+            worker.start()
+            until(lambda: len(logged(router, "worker_up")) > n, "it does not come back", 5)
+        assert not router.status()["refused"]
+
+
+def a_worker_that_hangs_loses_its_name_to_another():
+    with Cluster() as c:
+        c.router()
+        first = c.worker("decode", node__name="decode")
+        c.wait_ready(decode=1)
+        second = c.worker("decode", node__name="decode")
+        first.kill(signal.SIGSTOP)
+        until(lambda: is_listening(second, "/readyz"), "the second does not take the place", 10)
+        first.kill(signal.SIGCONT)
+        until(lambda: not first.status()["routers"][0]["up"] and "taken" in first.status()["routers"][0].get("why", ""), "it is not refused")
+        assert second.status()["routers"][0]["up"]
+
+
+def workers_of_one_host_have_names_of_their_own():
+    with Cluster() as c:
+        router = c.router()
+        workers = [c.worker(role, node__name="") for role in ("decode", "decode", "prefill")]
+        c.wait_ready(decode=2, prefill=1)
+        names = {w["node"] for w in router.status()["workers"]}
+        assert len(names) == 3, names
+        host = re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[:8]
+        for worker in workers:
+            name = worker.status()["node"]
+            assert name in names and name.startswith(host) and name.endswith(f"{worker.role}-{worker.admin}"), name
+            assert not router.status()["refused"]
+
+
+def spoilt_model(folder):
+    """The bundled model with NaN in the last norm's weights."""
+    with open(MODEL, "rb") as f:
+        data = bytearray(f.read())
+    at = 8
+    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+    alignment = 32
+
+    def number(form):
+        nonlocal at
+        value, = struct.unpack_from(form, data, at)
+        at += struct.calcsize(form)
+        return value
+
+    def text():
+        nonlocal at
+        n = number("<Q")
+        at += n
+        return bytes(data[at - n:at]).decode(errors="replace")
+
+    def value(kind):
+        nonlocal at
+        if kind == 8:
+            return text()
+        if kind == 9:
+            inner, n = number("<I"), number("<Q")
+            for _ in range(n):
+                value(inner)
+            return None
+        at += sizes[kind]
+        return struct.unpack_from("<I", data, at - 4)[0] if kind == 4 else None
+
+    n_tensors, n_meta = number("<Q"), number("<Q")
+    for _ in range(n_meta):
+        key = text()
+        found = value(number("<I"))
+        alignment = found if key == "general.alignment" else alignment
+    tensors = {}
+    for _ in range(n_tensors):
+        name, n_dims = text(), number("<I")
+        dims = [number("<Q") for _ in range(n_dims)]
+        tensors[name] = (dims, number("<I"), number("<Q"))
+    start = (at + alignment - 1) // alignment * alignment
+    dims, kind, offset = tensors["output_norm.weight"]
+    assert kind == 0, kind
+    struct.pack_into("<f", data, start + offset, float("nan"))
+    path = os.path.join(folder, "baton-demo.gguf")
+    with open(path, "wb") as f:
+        f.write(data)
+    return path
+
+
+def logits_that_are_no_numbers_are_told():
+    """They were served as token 0 without a word."""
+    with Cluster() as c:
+        router = c.router()
+        workers = [c.worker("decode", model__path=spoilt_model(c.dir))]
+        c.wait_ready(decode=1)
+        for i in range(3):
+            status, _, text = fetch(router.http, "POST", "/v1/messages", c.body(f"hello {i}", max_tokens=8))
+            assert status == 500 and b"numerics" in text and b"api_error" in text, (status, text)
+        worker = workers[0]
+        until(lambda: worker.status()["unfit"], "it is not unfit")
+        assert worker.metric("baton_worker_spoilt_answers_total") == 3
+        assert len(logged(worker, "answer_spoilt")) == 3 and logged(worker, "worker_unfit")
+        status, _, text = fetch(worker.http, "GET", "/readyz?verbose")
+        assert status == 503 and b"numerics" in text, (status, text)
+        until(lambda: not router.status()["workers"][0]["usable"], "the router still places there")
+        time.sleep(2.5)  # probes are spoilt as well
+        assert worker.status()["unfit"] and fetch(router.http, "GET", "/readyz")[0] == 503
+        c.assert_quiet()
+        # With log probabilities, a score of the prompt, a drawn first token of a pair: the same.
+        status, _, text = fetch(worker.http, "POST", "/v1/completions", {"model": "baton-demo", "prompt": "hi there", "max_tokens": 4, "logprobs": 1,
+                                                                         "echo": True})
+        assert status == 500 and b"numerics" in text, (status, text)
+
+
 main([answers_503_until_models_are_known_then_404, a_restarted_router_says_503_until_its_workers_are_back, metrics_are_the_operators,
-      cache_creation_is_counted_by_breakpoint])
+      cache_creation_is_counted_by_breakpoint, the_second_worker_of_a_name_is_refused, a_worker_started_again_takes_its_place,
+      a_worker_that_hangs_loses_its_name_to_another, workers_of_one_host_have_names_of_their_own, logits_that_are_no_numbers_are_told])

@@ -17,6 +17,7 @@
 #include "picker/place.h"
 #include "prefix/block_events.h"
 #include "proto/abilities.h"
+#include "router/names_priv.h"
 #include "router/router_conf.h"
 
 #define ROUTER_MAX_MODELS 16
@@ -119,16 +120,6 @@ struct gen_handle { /* a job; the front knows it under this name; what every tok
     uint32_t ask_limit_ms;
 };
 
-/* ---- names that more than one worker wants ---- */
-
-#define ROUTER_MAX_RIVALS 16
-
-struct router_rival { /* a worker that was refused since its name is taken */
-    char node[64];
-    char address[64], holder[64]; /* of its link, and of the link that has the name */
-    uint64_t n_refused, first_ns, last_ns;
-};
-
 struct router {
     const struct router_conf *conf;
     struct ev_loop *loop;
@@ -170,13 +161,6 @@ int router_workers_accept(struct router *router, int fd);
 void router_workers_close(struct router *router);
 int router_send(struct router *router, uint32_t slot, enum frame_type type, const ProtobufCMessage *message);
 bool router_worker_usable(const struct router_worker *worker);
-
-/* names.c: two workers of one name */
-/* A HELLO by the name of a worker whose link is up.  0: it is that worker, started again.  E_EXISTS: another
- * one, or the same process twice; refused with both addresses, and remembered for the status. */
-int router_names_check(struct router *router, const struct router_worker *holder, const struct link *link,
-                       const Baton__Hello *hello, struct fault *fault);
-void router_names_put(const struct router *router, struct buf *out); /* "refused": [...] */
 
 /* models.c */
 int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint32_t block_tokens,

@@ -3,6 +3,7 @@
  * command line (--set section.key=value), and questions about the configuration. */
 #include "daemon/main_common.h"
 
+#include <ctype.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/str.h"
 
 enum { OPT_CHECK = 256, OPT_DUMP, OPT_SAMPLE, OPT_MANUAL };
 
@@ -68,6 +70,8 @@ static int load_checked(const struct main_options *options, bool is_reload, stru
     if (rc < 0)
         return rc;
     find_cluster_key(options->cluster_key(conf));
+    if (options->complete != NULL)
+        options->complete(options, conf);
     check.config = conf;
     options->check(&check);
     if (check.n_refused > 0 || findings->is_bad) {

@@ -15,6 +15,8 @@ struct main_options {
      * where the snapshot keeps the cluster key's path, and what --version names. */
     void (*check)(struct config_check *check);
     char **(*cluster_key)(void *conf);
+    /* Fills in defaults that depend on other keys, before the check; NULL: there are none. */
+    void (*complete)(const struct main_options *options, void *conf);
     const char *(*libraries)(void);
     struct buf warnings; /* of the look at the start */
 };

@@ -2,7 +2,14 @@
 /* A worker of either role carries both ends of a hand-off, so that a router can use it for either. */
 #include "daemon/worker_main.h"
 
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "base/log.h"
+#include "base/str.h"
 #include "daemon/main_common.h"
 #include "decode/arrive.h"
 #include "prefill/depart.h"
@@ -15,6 +22,45 @@ struct state {
 static char **cluster_key(void *conf)
 {
     return &((struct worker_conf *)conf)->cluster_key;
+}
+
+#define MAX_NODE_BYTES 63 /* of a node's name, as routers take it */
+
+/* What is no letter of a node's name becomes '-'; too long a name keeps its beginning and a digest of all. */
+static void fit_host(char *host, size_t max_bytes)
+{
+    for (char *c = host; *c != '\0'; c++)
+        if (!isalnum((unsigned char)*c) && strchr("._-", *c) == NULL)
+            *c = '-';
+    if (strlen(host) <= max_bytes)
+        return;
+    snprintf(host + max_bytes - 9, 10, "-%08x", (unsigned)str_digest(host));
+}
+
+/* An empty node.name becomes HOST-ROLE-PORT, of http.admin's port: another worker of this host has another.
+ */
+static void name_node(const struct main_options *options, void *arg)
+{
+    struct worker_conf *conf = arg;
+    char **name = &conf->node;
+    const char *role = options->table->daemon + strlen("baton-");
+    const char *colon = strrchr(conf->admin_listen, ':');
+    const char *port = colon != NULL ? colon + 1 : "";
+    char host[256] = "", own[32], text[MAX_NODE_BYTES + 1];
+
+    if ((*name)[0] != '\0')
+        return;
+    snprintf(own, sizeof(own), "pid%ld", (long)getpid()); /* where the port is not known before it is bound */
+    if (port[0] == '\0' || strspn(port, "0") == strlen(port) || strlen(port) > 5)
+        port = own;
+    if (gethostname(host, sizeof(host) - 1) < 0 || host[0] == '\0')
+        str_copy(host, sizeof(host), "host");
+    fit_host(host, MAX_NODE_BYTES - strlen(role) - strlen(port) - 2);
+    snprintf(text, sizeof(text), "%s-%s-%s", host, role, port);
+    free(*name);
+    *name = strdup(text);
+    if (*name == NULL)
+        abort();
 }
 
 static const struct worker_conf *reload(void *arg)
@@ -33,8 +79,10 @@ static const struct worker_conf *reload(void *arg)
 
 int worker_main(int argc, char **argv, const struct config_table *table, enum worker_role role)
 {
-    struct state state = {
-        .options = {.check = worker_check, .cluster_key = cluster_key, .libraries = worker_libraries}};
+    struct state state = {.options = {.check = worker_check,
+                                      .cluster_key = cluster_key,
+                                      .complete = name_node,
+                                      .libraries = worker_libraries}};
     struct fault fault = {0};
     struct worker_opts opts = {.role = role, .reload = reload, .reload_arg = &state};
     void *conf;

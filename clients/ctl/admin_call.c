@@ -23,22 +23,30 @@ struct admin_door {
     struct http_fields fields;
 };
 
-static int make_token(const char *path, struct fault *fault, struct http_fields *fields)
+int admin_door_token(const char *key_path, const char *purpose, struct fault *fault, char out[65])
 {
     uint8_t key[32];
     uint8_t derived[32];
-    char token[65];
-    int rc = cluster_key_load(path, fault, key);
+    int rc = cluster_key_load(key_path, fault, key);
 
     if (rc < 0)
         return rc;
-    rc = cluster_key_derive(key, "admin", derived);
-    if (rc == 0) {
-        hex_encode(derived, sizeof(derived), token);
-        rc = http_fields_addf(fields, "authorization", "Bearer %s", token);
-    }
+    rc = cluster_key_derive(key, purpose, derived);
+    if (rc == 0)
+        hex_encode(derived, sizeof(derived), out);
     OPENSSL_cleanse(key, sizeof(key));
     OPENSSL_cleanse(derived, sizeof(derived));
+    return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
+}
+
+static int make_token(const char *path, struct fault *fault, struct http_fields *fields)
+{
+    char token[65];
+    int rc = admin_door_token(path, "admin", fault, token);
+
+    if (rc < 0)
+        return rc;
+    rc = http_fields_addf(fields, "authorization", "Bearer %s", token);
     OPENSSL_cleanse(token, sizeof(token));
     return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
 }

@@ -10,6 +10,9 @@
 
 struct admin_door;
 
+/* The token for a purpose ("admin", "metrics") as 64 hex digits, from the cluster's key. */
+int admin_door_token(const char *key_path, const char *purpose, struct fault *fault, char out[65]);
+
 struct admin_door_opts {
     const char *address;  /* of the daemon's http.admin */
     const char *key_path; /* the cluster's key */

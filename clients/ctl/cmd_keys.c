@@ -41,6 +41,20 @@ int cmd_new_cluster_key(const struct ctl *ctl, int argc, char **argv)
     return finish_output(CTL_NAME);
 }
 
+int cmd_metrics_token(const struct ctl *ctl, int argc, char **argv)
+{
+    struct fault fault = {0};
+    char token[65];
+
+    if (argc > 1)
+        return complain_usage(CTL_NAME, "metrics-token: unexpected argument: %s", argv[1]);
+    if (admin_door_token(ctl->door.key_path, "metrics", &fault, token) < 0)
+        return complain(CTL_NAME, "%s", fault.text);
+    printf("%s\n", token);
+    OPENSSL_cleanse(token, sizeof(token));
+    return finish_output(CTL_NAME);
+}
+
 static bool is_name(const char *text)
 {
     size_t n = strlen(text);

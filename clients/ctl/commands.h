@@ -23,6 +23,7 @@ int cmd_drain(const struct ctl *ctl, int argc, char **argv);
 int cmd_verb(const struct ctl *ctl, int argc, char **argv); /* undrain, reload */
 int cmd_new_key(const struct ctl *ctl, int argc, char **argv);
 int cmd_keys(const struct ctl *ctl, int argc, char **argv); /* lists a key file */
+int cmd_metrics_token(const struct ctl *ctl, int argc, char **argv);
 int cmd_new_cluster_key(const struct ctl *ctl, int argc, char **argv);
 
 #endif

@@ -28,6 +28,8 @@ static const struct command commands[] = {
     {"reload", "read the configuration again, as SIGHUP does", cmd_verb},
     {"new-key", "make an API key: new-key [--tenant NAME] [--id NAME] [LIMIT=VALUE]...", cmd_new_key},
     {"keys", "what a key file allows, without its secrets: keys FILE", cmd_keys},
+    {"metrics-token", "the bearer token that reads /metrics on http.admin, for Prometheus",
+     cmd_metrics_token},
     {"new-cluster-key", "make the key that a cluster's daemons share: new-cluster-key FILE",
      cmd_new_cluster_key},
 };

@@ -97,6 +97,8 @@ static void put_router_line(const json_t *root, struct buf *out)
     buf_printf(out, " | handed off %" PRIu64 ", local %" PRIu64 ", redispatched %" PRIu64,
                count_of(root, "handed_off"), count_of(root, "local"), count_of(root, "redispatched"));
     json_array_foreach(workers, i, worker) put_worker_brief(worker, out);
+    if (json_array_size(json_object_get(root, "refused")) > 0)
+        buf_printf(out, " | %zu refused, name taken", json_array_size(json_object_get(root, "refused")));
     buf_append_str(out, "\n");
 }
 
@@ -106,6 +108,8 @@ static const char *worker_state(const json_t *worker)
         return "down";
     if (is_set(worker, "draining"))
         return "draining";
+    if (is_set(worker, "unfit"))
+        return "unfit";
     return is_set(worker, "usable") ? "up" : "not ready";
 }
 
@@ -123,6 +127,21 @@ static void put_worker_row(const json_t *worker, struct buf *out)
                count_of(worker, "blocks_free"), count_of(worker, "blocks_total"),
                count_of(worker, "blocks_on_disk"), real_of(worker, "rtt_us") / 1000,
                count_of(worker, "dispatched"), count_of(worker, "lost"));
+}
+
+/* Workers whose name another one has. */
+static void put_refused(const json_t *list, struct buf *out)
+{
+    char node[64], address[64], holder[64];
+    size_t i;
+    json_t *one;
+
+    json_array_foreach(list, i, one)
+        buf_printf(out,
+                   "\nrefused: %s at %s, the name is taken by the worker at %s (%" PRIu64 " times in %" PRIu64
+                   " s); give it another node.name\n",
+                   text_of(one, "node", node), text_of(one, "address", address),
+                   text_of(one, "holder", holder), count_of(one, "times"), count_of(one, "since_s"));
 }
 
 static void put_router_table(const json_t *root, struct buf *out)
@@ -151,6 +170,7 @@ static void put_router_table(const json_t *root, struct buf *out)
     buf_printf(out, "%-20s %-8s %-9s %7s %7s %8s %10s %9s %13s %8s %8s %8s %5s\n", "", "", "", "", "",
                "tokens", "tokens/s", "ms", "free/total", "blocks", "ms", "", "");
     json_array_foreach(workers, i, worker) put_worker_row(worker, out);
+    put_refused(json_object_get(root, "refused"), out);
 }
 
 /* ---- worker ---- */
@@ -185,6 +205,17 @@ static void put_links(const json_t *list, const char *what, const char *name, st
     json_array_foreach(list, i, link) buf_printf(
         out, "%s%s (%s)", i > 0 ? ", " : "", text_of(link, name, text), is_set(link, "up") ? "up" : "down");
     buf_append_str(out, "\n");
+}
+
+/* Why a router is not linked, in its own words where it refused. */
+static void put_why_down(const json_t *routers, struct buf *out)
+{
+    char why[600];
+    size_t i;
+    json_t *router;
+
+    json_array_foreach(routers, i, router) if (json_string_length(json_object_get(router, "reason")) > 0)
+        buf_printf(out, "            %s\n", long_text_of(router, "reason", sizeof(why), why));
 }
 
 /* Over what KV comes from each peer, and why. */
@@ -227,8 +258,9 @@ static void put_worker_table(const json_t *root, struct buf *out)
     char two[64];
     char rails[512];
 
-    buf_printf(out, "%s %s%s\n", text_of(root, "daemon", one), text_of(root, "node", two),
-               is_set(root, "draining") ? ", draining" : "");
+    buf_printf(out, "%s %s%s%s\n", text_of(root, "daemon", one), text_of(root, "node", two),
+               is_set(root, "draining") ? ", draining" : "",
+               is_set(root, "unfit") ? ", unfit: its logits are not finite numbers" : "");
     buf_printf(out, "  model     %s on engine %s\n", text_of(root, "model", one),
                text_of(root, "engine", two));
     buf_printf(out,
@@ -266,6 +298,7 @@ static void put_worker_table(const json_t *root, struct buf *out)
                    long_text_of(root, "kv_rdma", sizeof(rails), rails));
     put_kv_from(json_object_get(root, "peers"), out);
     put_links(json_object_get(root, "routers"), "routers", "address", out);
+    put_why_down(json_object_get(root, "routers"), out);
     put_links(json_object_get(root, "peers"), "peers", "node", out);
 }
 

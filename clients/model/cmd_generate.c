@@ -249,6 +249,8 @@ static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
 
     answer->is_done = true;
     answer->stats = *seq_stats(seq);
+    if (finish == SEQ_FINISH_SPOILT && answer->rc == 0)
+        answer->rc = E_NUMERICS;
     if (finish == SEQ_FINISH_FAILED && answer->rc == 0)
         answer->rc = E_INTERNAL;
 }

@@ -44,8 +44,9 @@ enum gen_thinking { GEN_THINKING_UNSAID, GEN_THINKING_ON, GEN_THINKING_OFF };
 struct gen_mark { /* a cache breakpoint: the prompt up to and with n_blocks blocks of message n_messages - 1
                    */
     bool is_set;
-    size_t n_messages; /* 0: tools and system only */
-    size_t n_blocks;   /* of the last of them */
+    size_t n_messages;   /* 0: tools and system only */
+    size_t n_blocks;     /* of the last of them */
+    size_t system_bytes; /* with n_messages 0: up to there in the system text; 0: all of it */
 };
 
 enum gen_format {

@@ -150,6 +150,7 @@ static void set_mark(struct parse *parse, struct gen_mark *mark)
     mark->is_set = true;
     mark->n_messages = n_messages;
     mark->n_blocks = n_messages == 0 ? 0 : parse->n_blocks - parse->first_block[n_messages - 1];
+    mark->system_bytes = parse->system_bytes;
 }
 
 int parse_cache_control(struct parse *parse, const json_t *object)

@@ -32,7 +32,15 @@ static int add_system_text(struct parse *parse, const json_t *item, bool is_firs
             buf_append_str(text, "\n\n");
         buf_append(text, piece.data, piece.len_bytes);
     }
+    parse->system_bytes = text->len_bytes;
     return parse_cache_control(parse, item);
+}
+
+/* A breakpoint at the end of the system text stands behind all of the system message. */
+static void end_system_mark(const struct parse *parse, struct gen_mark *mark)
+{
+    if (mark->system_bytes == parse->out->system.len_bytes)
+        mark->system_bytes = 0;
 }
 
 int parse_system(struct parse *parse, const json_t *root)
@@ -58,7 +66,10 @@ int parse_system(struct parse *parse, const json_t *root)
     if (rc == 0) {
         parse_pop(parse, 0);
         rc = text.is_bad ? parse_no_memory(parse) : parse_copy(parse, buf_view(&text), &parse->out->system);
+        end_system_mark(parse, &parse->out->mark);
+        end_system_mark(parse, &parse->out->mark_1h);
     }
+    parse->system_bytes = 0;
     buf_fini(&text);
     return rc;
 }

@@ -26,8 +26,9 @@ struct parse {
     size_t n_earlier;    /* messages of a thread's history, before the client's */
     unsigned n_marks;
     bool has_5m_mark;
-    bool keeps_last; /* a last assistant message is a turn, not the beginning of the answer */
-    bool thinks;     /* thinking.type is enabled: its constraints hold */
+    size_t system_bytes; /* of the system text before the block at hand; 0 outside of it */
+    bool keeps_last;     /* a last assistant message is a turn, not the beginning of the answer */
+    bool thinks;         /* thinking.type is enabled: its constraints hold */
     int64_t thinking_budget;
 };
 

@@ -266,6 +266,15 @@ unsigned str_distance(const char *a, const char *b)
     return row[b_len];
 }
 
+uint64_t str_digest(const char *text)
+{
+    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+
+    for (; *text; text++)
+        digest = (digest ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
+    return digest != 0 ? digest : 1;
+}
+
 bool str_copy(char *out, size_t cap, const char *text)
 {
     size_t len_bytes = strlen(text);

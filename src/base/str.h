@@ -31,6 +31,9 @@ int json_put_str(struct buf *buf, struct bytes text);
 /* Levenshtein distance, at most 64 bytes of each looked at: for "did you mean". */
 unsigned str_distance(const char *a, const char *b);
 
+/* FNV-1a, for names: fast, and no secret.  Never 0. */
+uint64_t str_digest(const char *text);
+
 /* Copies at most cap-1 bytes and terminates; returns whether all fitted. */
 bool str_copy(char *out, size_t cap, const char *text);
 

@@ -64,6 +64,7 @@ struct engine_info {
 struct engine_ops {
     /* results_out: 1 + n_drafts entries for each item, in order; those of items that did not ask, those
      * behind the first that differs from its guess, and one where the shape allows no token, hold TOKEN_NONE.
+     * So does one whose logits are not finite, with is_spoilt; scores say it likewise.
      * E_INTERNAL: the KV found there or the engine itself is damaged.  After a failed step KV from each
      * item's position on is undefined. */
     int (*step)(void *engine, const struct engine_batch *batch, struct sample_result *results_out);

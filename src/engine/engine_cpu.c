@@ -110,6 +110,8 @@ static void draw(struct engine_cpu *engine, uint32_t index, const struct engine_
             continue;
         sampler_draw_at(engine->sampler, model_logits(engine->state, index, item->n_drafts - i),
                         &item->sample, &place, &results_out[i]);
+        if (results_out[i].is_spoilt) /* what was drawn from such logits means nothing */
+            results_out[i].id = TOKEN_NONE;
         goes_on = i < item->n_drafts && results_out[i].id == guesses[i] &&
                   sample_state_push(item->state, guesses[i]) == 0;
         n_pushed += goes_on;

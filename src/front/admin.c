@@ -19,6 +19,7 @@ struct admin {
     const struct admin_calls *calls;
     void *calls_arg;
     char token[ADMIN_TOKEN_BYTES];
+    char metrics_token[ADMIN_TOKEN_BYTES]; /* "": none */
 };
 
 void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES])
@@ -49,14 +50,25 @@ static void reply_text(struct http_exchange *exchange, int status, const char *t
     buf_fini(&body);
 }
 
-static bool is_allowed(const struct admin *admin, const struct http_exchange *exchange)
+static bool has_token(const struct http_exchange *exchange, const char *token)
 {
     static const char scheme[] = "Bearer ";
     struct bytes value = http_exchange_field(exchange, "authorization");
     size_t len = strlen(scheme) + ADMIN_TOKEN_BYTES - 1;
 
-    return value.len_bytes == len && memcmp(value.data, scheme, strlen(scheme)) == 0 &&
-           CRYPTO_memcmp(value.data + strlen(scheme), admin->token, ADMIN_TOKEN_BYTES - 1) == 0;
+    return token[0] != '\0' && value.len_bytes == len && memcmp(value.data, scheme, strlen(scheme)) == 0 &&
+           CRYPTO_memcmp(value.data + strlen(scheme), token, ADMIN_TOKEN_BYTES - 1) == 0;
+}
+
+static bool is_for_metrics(const struct http_exchange *exchange)
+{
+    return http_exchange_method(exchange) == HTTP_GET && bytes_is(http_exchange_path(exchange), "/metrics");
+}
+
+static bool is_allowed(const struct admin *admin, const struct http_exchange *exchange)
+{
+    return has_token(exchange, admin->token) ||
+           (is_for_metrics(exchange) && has_token(exchange, admin->metrics_token));
 }
 
 static void on_head(void *arg, struct http_exchange *exchange)
@@ -70,9 +82,11 @@ static void on_head(void *arg, struct http_exchange *exchange)
 static void show(struct admin *admin, struct http_exchange *exchange, bool is_metrics)
 {
     struct buf body = {0};
-    int rc =
-        is_metrics ? metrics_render(admin->metrics, &body) : admin->calls->status(admin->calls_arg, &body);
+    int rc;
 
+    if (is_metrics)
+        metrics_read_process(admin->metrics);
+    rc = is_metrics ? metrics_render(admin->metrics, &body) : admin->calls->status(admin->calls_arg, &body);
     if (rc < 0)
         reply_text(exchange, 500, err_text(rc));
     else
@@ -99,7 +113,7 @@ static void on_request(void *arg, struct http_exchange *exchange)
         show(arg, exchange, false);
         return;
     }
-    if (method == HTTP_GET && bytes_is(path, "/metrics")) {
+    if (is_for_metrics(exchange)) {
         show(arg, exchange, true);
         return;
     }
@@ -151,6 +165,8 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     admin->calls = opts->calls;
     admin->calls_arg = opts->calls_arg;
     str_copy(admin->token, sizeof(admin->token), opts->token);
+    str_copy(admin->metrics_token, sizeof(admin->metrics_token),
+             opts->metrics_token != NULL ? opts->metrics_token : "");
     rc = http_server_new(&server, &admin->server);
     if (rc == 0)
         rc = http_server_listen(admin->server, opts->listen, fault);
@@ -162,11 +178,17 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     return 0;
 }
 
+uint16_t admin_port(const struct admin *admin)
+{
+    return http_server_port(admin->server);
+}
+
 void admin_free(struct admin *admin)
 {
     if (admin == NULL)
         return;
     http_server_free(admin->server);
     OPENSSL_cleanse(admin->token, sizeof(admin->token));
+    OPENSSL_cleanse(admin->metrics_token, sizeof(admin->metrics_token));
     free(admin);
 }

@@ -4,8 +4,9 @@
  *   GET /admin/status (JSON)   GET /metrics   POST /admin/drain   POST /admin/undrain   POST /admin/reload
  *
  * Every request carries `authorization: Bearer <token>`; the token is derived from the cluster's key, so
- * whoever can read that key can operate its daemons and nobody else can, not even from the same host.  Loop
- * thread only. */
+ * whoever can read that key can operate its daemons and nobody else can, not even from the same host.  A
+ * second token, derived for the purpose "metrics", reads /metrics and does nothing else: a Prometheus gets
+ * that one. Loop thread only. */
 #ifndef FRONT_ADMIN_H
 #define FRONT_ADMIN_H
 
@@ -31,14 +32,17 @@ struct admin_opts {
     struct metrics *metrics;         /* borrowed */
     const struct admin_calls *calls; /* borrowed */
     void *calls_arg;
-    const char *listen; /* loopback address */
-    const char *token;  /* from admin_token(), copied */
+    const char *listen;        /* loopback address */
+    const char *token;         /* from admin_token(), copied */
+    const char *metrics_token; /* likewise; NULL: only token reads the metrics */
 };
 
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
 void admin_free(struct admin *admin); /* NULL is fine */
 
-/* The token's text from a 32-byte key derived for the purpose "admin". */
+uint16_t admin_port(const struct admin *admin);
+
+/* A token's text from a 32-byte key derived for the purpose "admin", or "metrics". */
 void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES]);
 
 #endif

@@ -90,6 +90,10 @@ struct backend_ops {
     void (*pause)(void *backend, struct gen_handle *handle, bool is_paused);
     /* Ready to serve?  Appends "name: ok|why not" lines to detail (may be NULL). */
     bool (*is_ready)(void *backend, struct buf *detail);
+    /* A model that model() does not find (name NULL: any), but may find later: why it cannot be served yet, a
+     * static text.  NULL: no model of that name is served.  The call itself may be NULL: what is served never
+     * changes. */
+    const char *(*why_not_yet)(void *backend, const char *name);
 };
 
 struct backend { /* by value: a handle */

@@ -157,7 +157,8 @@ static void list_models(struct front *front, struct http_exchange *exchange)
     size_t n = 0;
 
     if (admit_key(front, exchange, &who, &error) < 0 ||
-        parse_page(exchange, after, before, &page, &error) < 0) {
+        parse_page(exchange, after, before, &page, &error) < 0 ||
+        (backend->ops->model_at(backend->self, 0) == NULL && reply_not_yet(front, NULL, &error))) {
         reply_error(exchange, &error, NULL, NULL);
     } else {
         /* All of one loop turn: the models stay where they are between these calls. */
@@ -194,7 +195,8 @@ static void show_model(struct front *front, struct http_exchange *exchange)
         model = limits_allow_model(who.account, name) ? backend->ops->model(backend->self, name) : NULL;
     }
     if (model == NULL) {
-        api_fail(&error, 404, "model: %s", n > 0 ? name : "");
+        if (n <= 0 || !reply_not_yet(front, name, &error))
+            api_fail(&error, 404, "model: %s", n > 0 ? name : "");
         reply_error(exchange, &error, NULL, NULL);
         return;
     }
@@ -301,7 +303,7 @@ static void on_head(void *arg, struct http_exchange *exchange)
     struct api_error error;
     bool needs_key;
 
-    if (route == NULL) {
+    if (route == NULL || (route->access == METRICS && !front->opts.has_metrics)) {
         api_fail(&error, 404, "there is nothing at this path");
         refuse(front, exchange, &error, NULL);
         return;
@@ -376,6 +378,7 @@ static const struct http_handler handler = {on_head, on_request, on_refused, on_
 void front_opts_init(struct front_opts *opts)
 {
     memset(opts, 0, sizeof(*opts));
+    opts->has_metrics = true;
     opts->ping_ns = 9 * NS_PER_S; /* ten is what clients were promised */
     opts->max_requests = 4096;
     opts->guesses_per_min = 30;

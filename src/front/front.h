@@ -5,7 +5,7 @@
  *   POST /v1/messages, /v1/messages/count_tokens, /v1/chat/completions, /v1/completions, /tokenize,
  *        /detokenize
  *   GET /v1/models, /v1/models/ID
- *   GET /livez, /readyz[?verbose], /health, /metrics  HEAD /, GET /, HEAD /api/hello
+ *   GET /livez, /readyz[?verbose], /health, /metrics (has_metrics)  HEAD /, GET /, HEAD /api/hello
  *
  * Every answer has `request-id`.  A whole answer carries its proof in two headers (one line each),
  *
@@ -30,15 +30,18 @@
 
 struct front;
 
+enum front_metrics_for { FRONT_METRICS_ADMIN, FRONT_METRICS_CLIENTS }; /* values of http.metrics */
+
 struct front_opts {
-    struct ev_loop *loop;       /* borrowed */
-    struct ev_jobs *jobs;       /* borrowed; NULL: all work inline */
-    struct backend backend;     /* by value; what it points to is borrowed */
-    struct metrics *metrics;    /* borrowed, wanted */
-    const char *keys_path;      /* API keys (front/auth.h says the format); NULL: no key is asked for */
-    bool has_open_metrics;      /* /metrics needs no key although keys are configured */
-    uint32_t guesses_per_min;   /* different wrong keys from one address; beyond: 429; 0: no bound */
-    uint32_t max_waiting;       /* large requests that wait for a job thread, of one tenant half of them */
+    struct ev_loop *loop;     /* borrowed */
+    struct ev_jobs *jobs;     /* borrowed; NULL: all work inline */
+    struct backend backend;   /* by value; what it points to is borrowed */
+    struct metrics *metrics;  /* borrowed, wanted */
+    const char *keys_path;    /* API keys (front/auth.h says the format); NULL: no key is asked for */
+    bool has_metrics;         /* clients may read /metrics, which names tenants; else there is no such path */
+    bool has_open_metrics;    /* and it needs no key although keys are configured */
+    uint32_t guesses_per_min; /* different wrong keys from one address; beyond: 429; 0: no bound */
+    uint32_t max_waiting;     /* large requests that wait for a job thread, of one tenant half of them */
     uint64_t max_waiting_bytes; /* and their bodies */
     struct http_limits limits;
     struct http_tls *tls;       /* borrowed; NULL: cleartext */
@@ -57,8 +60,8 @@ struct front_opts {
     uint64_t created_unix_s;    /* for model listings without a date of their own */
 };
 
-/* Sets what is not a pointer to its default: ping 9 s, 4096 requests, 8 KiB inline, temperature 1, 30
- * guesses, 4096 waiting with 1 GiB. */
+/* Sets what is not a pointer to its default: metrics for clients with a key, ping 9 s, 4096 requests, 8 KiB
+ * inline, temperature 1, 30 guesses, 4096 waiting with 1 GiB. */
 void front_opts_init(struct front_opts *opts);
 
 int front_new(const struct front_opts *opts, struct fault *fault, struct front **out);

@@ -176,6 +176,9 @@ void reply_error(struct http_exchange *exchange, const struct api_error *error, 
 void reply_body(struct http_exchange *exchange, int status, const char *type, struct bytes body);
 void reply_json(struct http_exchange *exchange, const char *id, struct http_fields *fields,
                 struct bytes body);
+/* Whether a model that the backend does not find (NULL: any) may be found later; then error says so, 503: a
+ * client that hears 404, or sees an empty list, gives up. */
+bool reply_not_yet(const struct front *front, const char *model, struct api_error *error);
 int reply_make_busy(struct buf *out); /* a whole raw answer */
 
 /* report.c: metrics, access log, proof headers */

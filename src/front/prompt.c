@@ -270,6 +270,14 @@ static void add_message(struct build *build, size_t i)
     find_mark(build, &build->request->mark_1h, &build->mark_1h);
 }
 
+/* Where a breakpoint in tools or system lies; one in a message overwrites it (find_mark). */
+static struct chat_place place_in_system(const struct gen_mark *mark, const struct turns *turns)
+{
+    if (turns->n > 0 && mark->n_messages == 0 && mark->system_bytes > 0)
+        return (struct chat_place){.text_bytes = mark->system_bytes};
+    return (struct chat_place){.n_messages = turns->n};
+}
+
 /* The conversation as turns and tools, and the places that are asked for. */
 static int build_turns(struct build *build, struct chat_prompt *out)
 {
@@ -286,7 +294,8 @@ static int build_turns(struct build *build, struct chat_prompt *out)
         return E_NOMEM;
     if (request->system.len_bytes > 0)
         add_turn(turns, CHAT_SYSTEM)->text = request->system;
-    build->mark.n_messages = build->mark_1h.n_messages = turns->n;
+    build->mark = place_in_system(&request->mark, turns);
+    build->mark_1h = place_in_system(request->mark_1h.is_set ? &request->mark_1h : &request->mark, turns);
     for (size_t i = 0; i < request->n_messages; i++)
         add_message(build, i);
     build->base.n_messages = turns->n;

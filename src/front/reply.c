@@ -92,6 +92,21 @@ void reply_json(struct http_exchange *exchange, const char *id, struct http_fiel
     http_reply(exchange, 200, fields, body);
 }
 
+bool reply_not_yet(const struct front *front, const char *model, struct api_error *error)
+{
+    const struct backend *backend = &front->opts.backend;
+    const char *why =
+        backend->ops->why_not_yet != NULL ? backend->ops->why_not_yet(backend->self, model) : NULL;
+
+    if (why == NULL)
+        return false;
+    if (model != NULL)
+        api_fail(error, 503, "The model %s cannot be served yet: %s", model, why);
+    else
+        api_fail(error, 503, "The server does not know its models yet: %s", why);
+    return true;
+}
+
 int reply_make_busy(struct buf *out)
 {
     struct http_fields fields = {0};

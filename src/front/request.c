@@ -394,19 +394,29 @@ void request_begin(struct request *request)
     run(request, n, parse_work, parse_done);
 }
 
-static const struct gen_model *find_model(const struct request *request)
+/* NULL: the error says why. */
+static const struct gen_model *find_model(const struct request *request, struct api_error *error)
 {
     const struct backend *backend = request_backend(request);
     struct bytes wanted = request->gen.model;
+    const struct gen_model *found = NULL;
     char name[sizeof(request->model->name)];
+    bool is_name = wanted.len_bytes < sizeof(name) &&
+                   (wanted.len_bytes == 0 || memchr(wanted.data, '\0', wanted.len_bytes) == NULL);
+    const char *asked = wanted.len_bytes > 0 ? name : NULL; /* NULL: only where none has to be named */
 
-    if (wanted.len_bytes == 0) /* only where none has to be named */
-        return backend->ops->model(backend->self, NULL);
-    if (wanted.len_bytes >= sizeof(name) || memchr(wanted.data, '\0', wanted.len_bytes) != NULL)
-        return NULL;
-    memcpy(name, wanted.data, wanted.len_bytes);
-    name[wanted.len_bytes] = '\0';
-    return backend->ops->model(backend->self, name);
+    if (is_name) {
+        if (wanted.len_bytes > 0)
+            memcpy(name, wanted.data, wanted.len_bytes);
+        name[wanted.len_bytes] = '\0';
+        found = backend->ops->model(backend->self, asked);
+    }
+    if (found != NULL || (is_name && reply_not_yet(request->front, asked, error)))
+        return found;
+    api_fail(error, 404, "model: %.*s", (int)wanted.len_bytes, (const char *)wanted.data);
+    if (api_call_is_openai(request->call))
+        error->code = "model_not_found";
+    return NULL;
 }
 
 /* The codes are what an SDK reads before it sends the whole conversation again. */
@@ -474,17 +484,13 @@ static void parse_done(void *arg)
         continue_thread(request);
         return;
     }
-    request->model = find_model(request);
+    request->model = find_model(request, &error);
     if (request->model != NULL && admit_model(request, request->model->name, &error) < 0) {
         request->model = NULL;
         request_fail(request, &error);
         return;
     }
     if (request->model == NULL) {
-        api_fail(&error, 404, "model: %.*s", (int)request->gen.model.len_bytes,
-                 (const char *)request->gen.model.data);
-        if (api_call_is_openai(request->call))
-            error.code = "model_not_found";
         request_fail(request, &error);
         return;
     }

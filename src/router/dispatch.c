@@ -38,6 +38,13 @@ static const struct gen_failure overloaded = {
     .retry_after_s = 1,
 };
 
+static const struct gen_failure deserted = {
+    .status = 503,
+    .type = "api_error",
+    .message = "No worker that serves this model is ready",
+    .retry_after_s = 1,
+};
+
 static const struct gen_failure too_large = {
     .status = 400,
     .type = "invalid_request_error",
@@ -63,6 +70,15 @@ static void number_job(struct gen_handle *job)
     job->number = router->next_number++;
     job->prefill = (struct job_part){.slot = PICKER_NONE};
     job->decode = (struct job_part){.slot = PICKER_NONE};
+}
+
+/* The workers of its model are away, not busy. */
+static bool is_deserted(const struct gen_handle *job)
+{
+    const struct router *router = job->router;
+
+    return job->model->was_served &&
+           picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models)) == 0;
 }
 
 /* Tries to place the job now.  0, E_OVERLOADED, E_NOT_FOUND, E_LIMIT, E_NOMEM. */
@@ -158,9 +174,12 @@ void router_expire_queued(struct router *router)
             continue;
         }
         metric_add(router->m_refused, 1);
-        router_job_fail(job, overloaded.status, overloaded.type,
-                        "Overloaded: waited for a worker until the queue's time limit",
-                        overloaded.retry_after_s);
+        if (is_deserted(job))
+            router_job_fail(job, deserted.status, deserted.type, deserted.message, deserted.retry_after_s);
+        else
+            router_job_fail(job, overloaded.status, overloaded.type,
+                            "Overloaded: waited for a worker until the queue's time limit",
+                            overloaded.retry_after_s);
         node = router->queue.next; /* whoever heard of it may have cancelled any other */
     }
 }
@@ -192,6 +211,29 @@ static const struct gen_model *backend_model_at(void *self, size_t index)
         if (router->models[i].is_ready && index-- == 0)
             return &router->models[i].gen;
     return NULL;
+}
+
+/* Until a first model is known nobody can say that a name is wrong: a router that was started again is told
+ * within seconds what its workers serve, and a client that hears 404 gives up. */
+static const char *backend_why_not_yet(void *self, const char *name)
+{
+    struct router *router = self;
+    const char *why = "no worker has registered with this router yet";
+
+    for (uint32_t i = 0; i < router->n_models; i++) {
+        const struct router_model *model = &router->models[i];
+
+        if (!model->is_ready && !model->is_failed && name != NULL && strcmp(name, model->gen.name) == 0)
+            return "the router is fetching its vocabulary from a worker";
+    }
+    for (uint32_t i = 0; i < router->n_models; i++) {
+        if (router->models[i].is_ready)
+            return NULL;
+        if (!router->models[i].is_failed)
+            return "the router is fetching the first vocabulary from a worker";
+        why = "the router could not read the vocabulary of any worker; its log says why";
+    }
+    return why;
 }
 
 /* The caller's bias is borrowed for the call only. */
@@ -299,9 +341,9 @@ static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *fa
         return 0;
     }
     metric_add(router->m_refused, 1);
+    *failure_out = rc == E_LIMIT ? too_large : is_deserted(job) ? deserted : overloaded;
     job->state = JOB_PLACED; /* it is in no queue */
     router_job_free(job);
-    *failure_out = rc == E_LIMIT ? too_large : overloaded;
     return rc == E_LIMIT ? E_LIMIT : E_OVERLOADED;
 }
 
@@ -396,6 +438,7 @@ struct backend router_backend(struct router *router)
 {
     static const struct backend_ops ops = {.model = backend_model,
                                            .model_at = backend_model_at,
+                                           .why_not_yet = backend_why_not_yet,
                                            .submit = backend_submit,
                                            .cancel = backend_cancel,
                                            .pause = backend_pause,

@@ -3,7 +3,7 @@ noinst_LIBRARIES += librouter.a
 librouter_a_SOURCES = src/router/router.h src/router/router.c src/router/router_priv.h \
 	src/router/router_conf.h src/router/router_conf.c src/router/router_check.c src/router/dispatch.c src/router/submit.c \
 	src/router/stream_priv.h src/router/stream.c src/router/tokens.c src/router/proof.c \
-	src/router/models.c src/router/workers.c src/router/world.c src/router/status.c
+	src/router/models.c src/router/names.c src/router/names_priv.h src/router/workers.c src/router/world.c src/router/status.c
 librouter_a_SOURCES += src/router/blocks.c src/router/told.c src/router/chain.c
 
 if HAVE_CMOCKA

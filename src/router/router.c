@@ -264,33 +264,25 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     return 0;
 }
 
-static int build_links(struct daemon *daemon, struct fault *fault)
+static int build_admin(struct daemon *daemon, const uint8_t key[32], struct fault *fault)
 {
     struct router *router = &daemon->router;
-    uint8_t key[32], admin_key[32];
-    char token[ADMIN_TOKEN_BYTES];
-    int rc = cluster_key_load(router->conf->cluster_key, fault, key);
-
-    if (rc < 0)
-        return rc;
-    rc = tls_context_new(key, fault, &daemon->tls);
-    if (rc == 0 && (cluster_key_derive(key, "prefix", router->prefix_key) < 0 ||
-                    cluster_key_derive(key, "admin", admin_key) < 0))
-        rc = fault_set(fault, E_INTERNAL, "key derivation failed");
-    OPENSSL_cleanse(key, sizeof(key));
-    if (rc < 0)
-        return rc;
-    admin_token(admin_key, token);
-    router->link_opts = (struct link_opts){.loop = router->loop,
-                                           .tls = daemon->tls,
-                                           .make_hello = make_hello,
-                                           .heartbeat_ns = router->conf->link_heartbeat_ns};
+    uint8_t admin_key[32], metrics_key[32];
+    char token[ADMIN_TOKEN_BYTES], metrics_token[ADMIN_TOKEN_BYTES];
     struct admin_opts admin = {.loop = router->loop,
                                .metrics = router->metrics,
                                .calls = &admin_calls,
                                .calls_arg = daemon,
                                .listen = router->conf->admin_listen,
-                               .token = token};
+                               .token = token,
+                               .metrics_token = metrics_token};
+    int rc;
+
+    if (cluster_key_derive(key, "admin", admin_key) < 0 ||
+        cluster_key_derive(key, "metrics", metrics_key) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
+    admin_token(admin_key, token);
+    admin_token(metrics_key, metrics_token);
     rc = addr_want_loopback(router->conf->admin_listen, "http.admin",
                             "operate from the host itself, or through a tunnel", fault);
     if (rc == 0) {
@@ -298,7 +290,31 @@ static int build_links(struct daemon *daemon, struct fault *fault)
         if (rc < 0)
             fault_set(fault, rc, "http.admin: %s", fault->text);
     }
+    OPENSSL_cleanse(admin_key, sizeof(admin_key));
+    OPENSSL_cleanse(metrics_key, sizeof(metrics_key));
     OPENSSL_cleanse(token, sizeof(token));
+    OPENSSL_cleanse(metrics_token, sizeof(metrics_token));
+    return rc;
+}
+
+static int build_links(struct daemon *daemon, struct fault *fault)
+{
+    struct router *router = &daemon->router;
+    uint8_t key[32];
+    int rc = cluster_key_load(router->conf->cluster_key, fault, key);
+
+    if (rc < 0)
+        return rc;
+    rc = tls_context_new(key, fault, &daemon->tls);
+    if (rc == 0 && cluster_key_derive(key, "prefix", router->prefix_key) < 0)
+        rc = fault_set(fault, E_INTERNAL, "key derivation failed");
+    router->link_opts = (struct link_opts){.loop = router->loop,
+                                           .tls = daemon->tls,
+                                           .make_hello = make_hello,
+                                           .heartbeat_ns = router->conf->link_heartbeat_ns};
+    if (rc == 0)
+        rc = build_admin(daemon, key, fault);
+    OPENSSL_cleanse(key, sizeof(key));
     return rc;
 }
 
@@ -332,6 +348,7 @@ static int build_front(struct daemon *daemon, struct fault *fault)
     opts.backend = router_backend(&daemon->router);
     opts.metrics = daemon->router.metrics;
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
+    opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
     opts.thread_bytes = conf->thread_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;

@@ -41,7 +41,11 @@ static const struct config_key keys[] = {
      "Origin whose pages may ask from a browser, like https://app.example; repeat for more; * for any. None: "
      "no CORS header is sent."},
     {"http", "admin", CONFIG_ADDRESS, KEY(admin_listen), "127.0.0.1:8081", 0, 0, NULL, false,
-     "Where batonctl connects (status, drain, reload). Loopback only."},
+     "Where batonctl connects (status, metrics, drain, reload). Loopback only."},
+    {"http", "metrics", CONFIG_ENUM, KEY(metrics_for), "admin", 0, 0, "admin|clients", false,
+     "Who may read /metrics, whose labels name tenants, models and workers. admin: who has the admin token, "
+     "on "
+     "http.admin. clients: also every client with an API key, on http.listen."},
     {"http", "max_body", CONFIG_SIZE, KEY(http_max_body), "32MiB", 1024, 1e10, NULL, false,
      "Largest request body; beyond it a client gets 413."},
     {"http", "max_connections", CONFIG_U64, KEY(http_max_connections), "10000", 1, 1e6, NULL, false,

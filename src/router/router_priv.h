@@ -18,6 +18,7 @@
 #include "picker/place.h"
 #include "prefix/block_events.h"
 #include "proto/abilities.h"
+#include "router/names_priv.h"
 #include "router/router_conf.h"
 
 #define ROUTER_MAX_MODELS    16
@@ -30,6 +31,7 @@ struct router_model {
     struct gen_model gen;
     bool is_ready;     /* tokeniser and template are there */
     bool is_failed;    /* image refused; said in the log */
+    bool was_served;   /* a worker of it has registered */
     uint32_t n_usable; /* workers serving it now */
     struct buf image;  /* while it arrives */
     uint64_t image_bytes;
@@ -45,13 +47,14 @@ struct router_worker {
     char node[64];
     uint64_t epoch;
     char link_address[128];
-    uint64_t layout, host;
+    uint64_t layout, host, instance;
     uint64_t abilities; /* proto/abilities.h */
     uint32_t block_tokens, n_blocks, max_seqs;
     uint64_t kv_bytes_per_token;
     struct router_model *model;
     uint32_t context_length;
     bool is_draining;
+    bool is_unfit;            /* its numbers are not finite, it says: placed nowhere, asked for no blocks */
     Baton__LoadReport report; /* scalars only */
     uint64_t reported_ns;
     struct block_follower follower; /* of its block events */
@@ -140,7 +143,8 @@ struct router {
     uint64_t next_number, epoch;
     uint8_t prefix_key[32];
     struct router_worker workers[PICKER_MAX_WORKERS];
-    struct link *greeting[ROUTER_MAX_LINKS]; /* accepted, no HELLO yet */
+    struct link *greeting[ROUTER_MAX_LINKS];       /* accepted, no HELLO yet */
+    struct router_rival rivals[ROUTER_MAX_RIVALS]; /* the oldest gives way; n_refused 0: none */
     struct router_model models[ROUTER_MAX_MODELS];
     uint32_t n_models;
     struct picker_fleet *fleet; /* rows of workers, and their ledgers, by slot */
@@ -178,6 +182,9 @@ int router_choose(struct gen_handle *job, struct picker_place *place); /* picker
 /* What the job needs and none of the model's usable workers can do, though there are some: E_UNSUPPORTED is
  * its answer then.  0: there is one, or nobody at all. */
 uint64_t router_job_lacks(const struct gen_handle *job);
+
+/* A usable worker of its model that is not this one and has not failed it. */
+bool router_job_has_other(const struct gen_handle *job, uint32_t slot);
 
 /* blocks.c: what workers have cached */
 void router_blocks_up(struct router *router, uint32_t slot);   /* a worker's link is up */

@@ -16,9 +16,11 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
 
     buf_append_str(out, "{\"node\": ");
     json_put_str(out, bytes_str(worker->node));
-    buf_printf(out, ", \"role\": \"%s\", \"up\": %s, \"usable\": %s, \"draining\": %s, \"model\": ",
+    buf_printf(out,
+               ", \"role\": \"%s\", \"up\": %s, \"usable\": %s, \"draining\": %s, \"unfit\": %s, \"model\": ",
                worker->role == PICKER_PREFILL ? "prefill" : "decode", is_up ? "true" : "false",
-               router_worker_usable(worker) ? "true" : "false", worker->is_draining ? "true" : "false");
+               router_worker_usable(worker) ? "true" : "false", worker->is_draining ? "true" : "false",
+               worker->is_unfit ? "true" : "false");
     json_put_str(out, bytes_str(worker->model ? worker->model->gen.name : ""));
     buf_printf(out,
                ", \"running\": %u, \"waiting\": %u, \"queued_prefill_tokens\": %" PRIu64
@@ -61,6 +63,8 @@ int router_status_json(struct router *router, struct buf *out)
         is_first = false;
         put_worker(&router->workers[slot], picker_fleet_ledger(router->fleet, slot), out);
     }
-    buf_append_str(out, "]}\n");
+    buf_append_str(out, "], ");
+    router_names_put(router, out);
+    buf_append_str(out, "}\n");
     return out->is_bad ? E_NOMEM : 0;
 }

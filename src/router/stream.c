@@ -138,7 +138,9 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
                         0);
         return;
     }
-    if (answer->error == E_FORMAT || answer->error == E_SHAPE) { /* another worker would say the same */
+    /* Another worker would say the same; of numbers that are not finite, where there is no other. */
+    if (answer->error == E_FORMAT || answer->error == E_SHAPE ||
+        (answer->error == E_NUMERICS && !router_job_has_other(job, job->decode.slot))) {
         const char *text = answer->error_text[0] != '\0' ? answer->error_text : err_text(answer->error);
 
         if (answer->error == E_FORMAT)

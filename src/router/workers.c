@@ -3,7 +3,8 @@
  *
  * A worker dials, both sides authenticate, and its HELLO says who it is and what it serves.  A slot belongs
  * to a node name for the router's life, so a worker that restarts gets its slot back; a new epoch means that
- * what was known of its cache and what was running there is gone. */
+ * what was known of its cache and what was running there is gone.  While a name's link is up, only the same
+ * worker in a new life takes its place (names.c); another one of that name is refused. */
 #include "router/router_priv.h"
 
 #include <math.h>
@@ -24,7 +25,7 @@ static uint32_t slot_of(const struct router *router, const struct router_worker 
 bool router_worker_usable(const struct router_worker *worker)
 {
     return worker->is_taken && worker->link != NULL && link_is_up(worker->link) && !worker->is_draining &&
-           worker->model != NULL && worker->model->is_ready && worker->reported_ns != 0;
+           !worker->is_unfit && worker->model != NULL && worker->model->is_ready && worker->reported_ns != 0;
 }
 
 int router_send(struct router *router, uint32_t slot, enum frame_type type, const ProtobufCMessage *message)
@@ -52,15 +53,6 @@ static struct router_worker *slot_for(struct router *router, const char *node)
         if (router->workers[i].link == NULL)
             spare = &router->workers[i]; /* a node that is gone gives its slot up */
     return spare;
-}
-
-static uint64_t text_digest(const char *text)
-{
-    uint64_t digest = UINT64_C(0xcbf29ce484222325); /* FNV-1a: names, not secrets */
-
-    for (; *text; text++)
-        digest = (digest ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
-    return digest;
 }
 
 static void lose(struct router *router, struct router_worker *worker)
@@ -135,11 +127,12 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     worker = slot_for(router, hello->node);
     if (worker == NULL)
         return fault_set(fault, E_LIMIT, "this router takes %d workers", PICKER_MAX_WORKERS);
-    if (worker->link != NULL) { /* the same node again: its former self is gone, whether TCP knows or not */
+    if (worker->link != NULL) {
         struct link *old = worker->link;
 
-        if (worker->epoch == hello->epoch)
-            return fault_set(fault, E_EXISTS, "node %s is registered already", hello->node);
+        rc = router_names_check(router, worker, link, hello, fault);
+        if (rc < 0)
+            return rc;
         lose(router, worker);
         link_close(old);
         listener_release(router->links);
@@ -151,7 +144,8 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     str_copy(worker->node, sizeof(worker->node), hello->node);
     str_copy(worker->link_address, sizeof(worker->link_address), hello->kv->link_address);
     worker->layout = hello->kv->layout;
-    worker->host = text_digest(hello->host_id);
+    worker->host = str_digest(hello->host_id);
+    worker->instance = hello->instance;
     worker->block_tokens = hello->kv->block_tokens;
     worker->n_blocks = hello->kv->n_blocks;
     worker->kv_bytes_per_token = hello->kv->block_bytes / hello->kv->block_tokens;
@@ -159,6 +153,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     note_abilities(router, worker, abilities_read(hello->abilities));
     worker->is_draining = hello->is_draining;
     worker->model = model;
+    model->was_served = true;
     worker->context_length = hello->model->context_length;
     worker->link = link;
     set_greeting(router, link, NULL);
@@ -206,6 +201,10 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     worker->report.base.unknown_fields = NULL;
     worker->report.base.n_unknown_fields = 0;
     worker->is_draining = load->is_draining;
+    if (worker->is_unfit != load->is_unfit)
+        log_warn(load->is_unfit ? "worker_unfit" : "worker_fit", LOG_STR("node", worker->node),
+                 LOG_STR("reason", load->is_unfit ? "its answers are not finite numbers" : ""));
+    worker->is_unfit = load->is_unfit;
     worker->reported_ns = clock_now_ns();
     router_worker_refresh(router, worker);
     if (!was_usable || !list_is_empty(&router->queue))

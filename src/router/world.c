@@ -46,7 +46,8 @@ bool router_worker_row(const struct router *router, uint32_t slot, struct picker
 {
     const struct router_worker *worker = &router->workers[slot];
 
-    if (!worker->is_taken || worker->link == NULL || !link_is_up(worker->link) || worker->model == NULL)
+    if (!worker->is_taken || worker->link == NULL || !link_is_up(worker->link) || worker->model == NULL ||
+        worker->is_unfit)
         return false;
     *out = (struct picker_worker){.can_push = (worker->abilities & ABILITY_ASKED) != 0};
     fill_row(router, worker, out);
@@ -97,6 +98,15 @@ uint64_t router_job_lacks(const struct gen_handle *job)
         lacks |= needs & ~worker->abilities;
     }
     return lacks;
+}
+
+bool router_job_has_other(const struct gen_handle *job, uint32_t slot)
+{
+    for (uint32_t i = 0; i < PICKER_MAX_WORKERS; i++)
+        if (i != slot && router_worker_usable(&job->router->workers[i]) &&
+            job->router->workers[i].model == job->model && !picker_slots_has(&job->excluded, i))
+            return true;
+    return false;
 }
 
 int router_choose(struct gen_handle *job, struct picker_place *place)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libsample.a
-libsample_a_SOURCES = src/sample/sampler.h src/sample/sampler.c src/sample/state.h src/sample/state.c \
+libsample_a_SOURCES = src/sample/sampler.h src/sample/sampler.c src/sample/weight_priv.h src/sample/state.h src/sample/state.c \
 	src/sample/stop.h src/sample/stop.c \
 	src/sample/grammar.h src/sample/grammar_priv.h src/sample/grammar_run_priv.h src/sample/grammar_schema_priv.h \
 	src/sample/grammar_string.c src/sample/grammar_graph.c src/sample/grammar_shape.c \

@@ -41,16 +41,13 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "sample/state.h"
+#include "sample/weight_priv.h"
 
-#define WEIGHT_BITS  40
-#define WEIGHT_ONE   (UINT64_C(1) << WEIGHT_BITS)
-#define VOCAB_MAX    (UINT32_C(1) << (63 - WEIGHT_BITS)) /* all weights together stay below 2^63 */
-#define EXPONENT_MIN (-40.0)                             /* exp of this, and of less, rounds to nothing */
-#define ROUNDING     (3.0 * (UINT64_C(1) << 51)) /* a sum with it is a whole number, held in its low bits */
-#define SPAN         64u
-#define LANES        8u
-#define BUCKETS      2048u
-#define DRAW_DOMAIN  0 /* counter_high: other uses of a request's seed take another */
+#define VOCAB_MAX   (UINT32_C(1) << (63 - WEIGHT_BITS)) /* all weights together stay below 2^63 */
+#define SPAN        64u
+#define LANES       8u
+#define BUCKETS     2048u
+#define DRAW_DOMAIN 0 /* counter_high: other uses of a request's seed take another */
 
 struct span {
     float max; /* cleaned */
@@ -76,6 +73,7 @@ struct view { /* the logits of one draw */
     const uint64_t *mask; /* tokens that are allowed, a word to a span; NULL: all */
     double highest;
     double per_temperature;
+    float spoilt; /* 0; NaN once a logit was looked at that is not finite */
 };
 
 enum measure { BY_COUNT, BY_WEIGHT };
@@ -135,21 +133,28 @@ static uint32_t span_len(const struct sampler *sampler, uint32_t span)
     return left < SPAN ? left : SPAN;
 }
 
-static float max_of(const float *logits, uint32_t n)
+/* Adds to *spoilt x - x of each: 0 of what is finite, else NaN, which no sum loses again. */
+static float max_of(const float *logits, uint32_t n, float *spoilt)
 {
-    float lanes[LANES], max = -INFINITY;
+    float lanes[LANES], odd[LANES] = {0}, max = -INFINITY;
     uint32_t i = 0;
 
     for (uint32_t lane = 0; lane < LANES; lane++)
         lanes[lane] = -INFINITY;
     for (; i + LANES <= n; i += LANES) {
-        for (uint32_t lane = 0; lane < LANES; lane++) /* NaN is never more */
+        for (uint32_t lane = 0; lane < LANES; lane++) { /* NaN is never more */
             lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
+            odd[lane] += logits[i + lane] - logits[i + lane];
+        }
     }
-    for (; i < n; i++)
+    for (; i < n; i++) {
         max = logits[i] > max ? logits[i] : max;
-    for (uint32_t lane = 0; lane < LANES; lane++)
+        *spoilt += logits[i] - logits[i];
+    }
+    for (uint32_t lane = 0; lane < LANES; lane++) {
         max = lanes[lane] > max ? lanes[lane] : max;
+        *spoilt += odd[lane];
+    }
     return clean(max);
 }
 
@@ -171,21 +176,24 @@ static void load(const struct sampler *sampler, const struct view *view, uint32_
         out[i] = allowed >> i & 1 ? out[i] : -INFINITY;
 }
 
-static float max_of_span(const struct sampler *sampler, const struct view *view, uint32_t span)
+static float max_of_span(const struct sampler *sampler, struct view *view, uint32_t span)
 {
-    float logits[SPAN];
+    const float *own = view->logits + span * SPAN;
+    float logits[SPAN], forbidden = 0;
 
     if (view->mask == NULL || view->mask[span] == UINT64_MAX)
-        return max_of(view->logits + span * SPAN, span_len(sampler, span));
+        return max_of(own, span_len(sampler, span), &view->spoilt);
     if (view->mask[span] == 0)
         return -INFINITY;
     load(sampler, view, span, logits);
-    return max_of(logits, SPAN);
+    for (uint32_t i = 0; i < span_len(sampler, span); i++)
+        view->spoilt += own[i] - own[i];
+    return max_of(logits, SPAN, &forbidden);
 }
 
 /* Fills the spans' maxima.  Returns the first of the highest; if there is none, the lowest that is allowed,
  * TOKEN_NONE if there is none of those either. */
-static token_id find_highest(struct sampler *sampler, const struct view *view)
+static token_id find_highest(struct sampler *sampler, struct view *view)
 {
     uint32_t best = 0;
     token_id id = 0;
@@ -215,32 +223,6 @@ static inline double exponent_of(const struct view *view, float logit)
     double x = (below > 0 ? 0 : below) * view->per_temperature;
 
     return x > EXPONENT_MIN ? x : EXPONENT_MIN;
-}
-
-/* exp(x) x 2^40, rounded, for EXPONENT_MIN <= x <= 0.  exp(x) = 2^k exp(r) with |r| <= ln 2 / 2; the series
- * of exp(r) to the seventh power is right to 5e-9.  Adding ROUNDING rounds to a whole number and leaves it in
- * the low bits, so there is neither branch nor conversion, and a loop over lanes becomes vector code. */
-static inline uint64_t weight_of(double x)
-{
-    double shifted = x * 1.4426950408889634 + ROUNDING;
-    double r = x - (shifted - ROUNDING) * 0.6931471805599453;
-    double sum = 1.0 / 5040;
-    double scale, weight;
-    uint64_t bits;
-
-    memcpy(&bits, &shifted, sizeof(bits)); /* ends in k, two's complement */
-    bits = (bits + 1023 + WEIGHT_BITS) << 52;
-    memcpy(&scale, &bits, sizeof(scale)); /* 2^(40 + k) */
-    sum = sum * r + 1.0 / 720;
-    sum = sum * r + 1.0 / 120;
-    sum = sum * r + 1.0 / 24;
-    sum = sum * r + 1.0 / 6;
-    sum = sum * r + 0.5;
-    sum = sum * r + 1.0;
-    sum = sum * r + 1.0;
-    weight = sum * scale + ROUNDING;
-    memcpy(&bits, &weight, sizeof(bits));
-    return bits & ((UINT64_C(1) << 51) - 1);
 }
 
 /* Weights of a span; 0 for what is forbidden or beyond its end.  Returns their sum. */
@@ -554,6 +536,7 @@ void sampler_draw(struct sampler *sampler, const float *logits, const struct sam
     struct view view = {.logits = logits};
 
     *out = (struct sample_result){.id = draw_from(sampler, &view, opts, position)};
+    out->is_spoilt = isnan(view.spoilt);
     if (opts->wants_logprob) {
         struct outlook outlook = look(sampler, logits, view.highest, opts, out);
 
@@ -573,7 +556,16 @@ int sampler_score(struct sampler *sampler, const float *logits, token_id id, uin
     *out = (struct sample_result){.id = id};
     outlook = look(sampler, logits, (double)clean(logits[find_highest(sampler, &view)]), &opts, out);
     out->logprob = logprob_of(&outlook, logits[id]);
+    out->is_spoilt = isnan(view.spoilt);
     return 0;
+}
+
+static float spoilt_sum(const struct sampler *sampler, const float *logits)
+{
+    float spoilt = 0;
+
+    (void)max_of(logits, sampler->vocab_size, &spoilt);
+    return spoilt;
 }
 
 void sampler_draw_at(struct sampler *sampler, float *logits, const struct sample_opts *opts,
@@ -593,6 +585,8 @@ void sampler_draw_at(struct sampler *sampler, float *logits, const struct sample
     sample_state_bend(place->state, logits);
     out->id = draw_from(sampler, &view, opts, place->position);
     sample_state_unbend(place->state, logits);
+    /* Penalties may have made an infinity of what was none: the logits themselves decide. */
+    out->is_spoilt = isnan(view.spoilt) && isnan(spoilt_sum(sampler, logits));
     if (opts->wants_logprob && out->id != TOKEN_NONE)
         out->logprob = logprob_of(&outlook, logits[out->id]);
 }

@@ -51,6 +51,7 @@ struct sample_result {
     token_id id;
     float logprob; /* natural log, of the untempered, unfiltered distribution; 0 when not asked for */
     uint32_t n_top;
+    bool is_spoilt; /* a logit that was looked at is NaN or infinite: whatever computed them is damaged */
     struct sample_top top[SAMPLE_MAX_TOP]; /* likeliest first, of the same distribution */
 };
 

@@ -8,6 +8,7 @@
  *     fed all           on_prefilled, on_scored, then the token that was drawn:
  *       a stop id, or nothing where the shape is complete                  on_done(STOP)
  *       nothing, where the shape is not                                    on_done(SHAPE)
+ *       nothing, since the logits are not finite                           on_done(SPOILT)
  *       a token         on_token, then   none left to draw                 on_done(LENGTH)
  *                                        no room for another               on_done(CONTEXT)
  *                                        departs                           HELD, on_held
@@ -51,6 +52,20 @@ static void hold(struct sched *sched, struct seq *seq)
     seq->held_since_ns = sched_now_ns(sched);
     seq->is_busy = false;
     EVENT(sched, on_held, seq);
+}
+
+/* What it stood on or wrote is in doubt: nobody shall find its blocks. */
+static void forget_blocks(struct sched *sched, const struct seq *seq)
+{
+    for (uint32_t block = 0; block < seq->n_sealed; block++)
+        kv_forget(sched->opts.pool, seq->blocks[block]);
+}
+
+static void end_spoilt(struct sched *sched, struct seq *seq)
+{
+    forget_blocks(sched, seq);
+    seq->is_busy = false;
+    seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : SEQ_FINISH_SPOILT);
 }
 
 /* SEQ_FINISH_NONE: the answer goes on with the token. */
@@ -130,9 +145,21 @@ static void apply_drawn(struct sched *sched, const struct plan_item *item,
             seq->stats.n_accepted++;
         }
         seq->stats.n_drawn += results[i].id != TOKEN_NONE;
+        if (results[i].is_spoilt) {
+            end_spoilt(sched, seq);
+            return;
+        }
         if (!apply_token(sched, seq, &results[i], true))
             return;
     }
+}
+
+static bool is_spoilt(const struct engine_item *item)
+{
+    for (uint32_t i = 0; i < item->n_scores; i++)
+        if (item->scores[i].is_spoilt)
+            return true;
+    return false;
 }
 
 /* What the step said of the prompt's tokens. */
@@ -160,6 +187,10 @@ static void apply_item(struct sched *sched, uint32_t index, const struct sample_
             seq->stats.prefill_ns = sched_now_ns(sched) - seq->admitted_ns - seq->stats.transfer_ns;
         EVENT(sched, on_prefilled, seq, from, to);
     }
+    if (is_spoilt(&sched->items[index])) {
+        end_spoilt(sched, seq);
+        return;
+    }
     tell_scores(sched, seq, &sched->items[index]);
 
     if (seq->is_cancelled) {
@@ -184,14 +215,13 @@ void apply_results(struct sched *sched, const struct sample_result *results)
     }
 }
 
-/* What the step stood on or wrote is in doubt: its sequences end, and nobody shall find their blocks. */
+/* The step failed: its sequences end. */
 void apply_failure(struct sched *sched)
 {
     for (uint32_t i = 0; i < sched->plan.n_items; i++) {
         struct seq *seq = sched->plan.items[i].seq;
 
-        for (uint32_t block = 0; block < seq->n_sealed; block++)
-            kv_forget(sched->opts.pool, seq->blocks[block]);
+        forget_blocks(sched, seq);
         seq->is_busy = false;
         seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : SEQ_FINISH_FAILED);
     }

@@ -43,7 +43,8 @@ enum seq_finish {
     SEQ_FINISH_CANCELLED,
     SEQ_FINISH_DEPARTED,
     SEQ_FINISH_FAILED, /* its step failed; sched_run_step returned why */
-    SEQ_FINISH_SHAPE   /* the answer's shape allows no token where it must go on (E_SHAPE) */
+    SEQ_FINISH_SHAPE,  /* the answer's shape allows no token where it must go on (E_SHAPE) */
+    SEQ_FINISH_SPOILT  /* logits that are not finite (E_NUMERICS): none of its blocks is found any more */
 };
 
 struct seq_spec {           /* copied on submit */

@@ -237,6 +237,8 @@ static void report_load(struct worker_engine *engine)
     if (clock_now_ns() - engine->pushed_ns > PUSH_FORGOTTEN_NS)
         engine->push_bytes_per_s = 0;
     report->load.push_bytes_per_s = engine->push_bytes_per_s;
+    report->load.is_unfit = engine->health.state == HEALTH_UNFIT;
+    report->load.n_spoilt_in_row = engine->health.n_spoilt_in_row;
     if (mailbox_send(engine->reports, report) < 0)
         report_free(report);
 }
@@ -254,6 +256,7 @@ static void tick(struct worker_engine *engine)
         worker_loans_tick(engine, now_ns);
         worker_asks_tick(engine, now_ns);
         worker_disk_tick(engine, now_ns);
+        worker_health_tick(engine, now_ns);
     }
     if (now_ns - engine->expired_ns >= NS_PER_S) {
         engine->expired_ns = now_ns;
@@ -326,26 +329,31 @@ static void on_transport_event(void *arg, const struct tr_event *event)
 
 /* ---- building ---- */
 
-/* Touches every weight, and teaches the scheduler its first rates, before anybody relies on them. */
-static void warm_up(struct worker_engine *engine)
+int worker_engine_probe(struct worker_engine *engine, uint32_t n_tokens, uint32_t n_drawn)
 {
     uint32_t room = engine->opts.engine.info.context_length / 2;
     uint64_t pool = (uint64_t)engine->opts.n_blocks * engine->opts.engine.info.layout.block_tokens / 2;
     token_id tokens[WARM_UP_TOKENS];
-    struct seq_spec spec = {.tokens = tokens, .max_new_tokens = WARM_UP_DRAWN, .sample = {.top_p = 1}};
+    struct seq_spec spec = {.tokens = tokens, .max_new_tokens = n_drawn, .sample = {.top_p = 1}};
     struct seq *seq;
 
-    spec.n_tokens = WARM_UP_TOKENS;
+    spec.n_tokens = n_tokens < WARM_UP_TOKENS ? n_tokens : WARM_UP_TOKENS;
     if (spec.n_tokens > room)
         spec.n_tokens = room;
     if (spec.n_tokens > pool)
         spec.n_tokens = (uint32_t)pool;
     if (spec.n_tokens == 0)
-        return;
+        return E_LIMIT;
     spec.n_prompt = spec.n_tokens;
     for (uint32_t i = 0; i < spec.n_tokens; i++)
         tokens[i] = i % engine->opts.engine.info.vocab_size;
-    if (sched_submit(engine->sched, &spec, &seq) < 0)
+    return sched_submit(engine->sched, &spec, &seq);
+}
+
+/* Touches every weight, and teaches the scheduler its first rates, before anybody relies on them. */
+static void warm_up(struct worker_engine *engine)
+{
+    if (worker_engine_probe(engine, WARM_UP_TOKENS, WARM_UP_DRAWN) < 0)
         return;
     while (sched_has_work(engine->sched) && sched_run_step(engine->sched) > 0)
         ;
@@ -379,6 +387,7 @@ static void declare_metrics(struct worker_engine *engine)
     engine->m_preempted = metric_single(m, METRIC_COUNTER, "baton_worker_preemptions_total",
                                         "Sequences that gave their blocks back.");
     declare_speculation(engine);
+    worker_health_open(engine);
 }
 
 static int open_parts(struct worker_engine *engine, struct fault *fault)

@@ -13,8 +13,28 @@
 #define N_ORIGINS       (WORKER_MAX_ROUTERS + 1) /* the last is the worker's own endpoint */
 #define WORKER_MAX_KEPT 1024
 
+/* health.c
+ *
+ *     FIT --answers in a row--> UNFIT --probe is good, and rested--> FIT
+ *      ^                          |
+ *      +------ a good answer -----+ */
+enum health_state {
+    HEALTH_FIT,
+    HEALTH_UNFIT /* routers place nothing here; now and then a probe of its own is computed */
+};
+
+struct health {
+    enum health_state state;
+    uint32_t n_spoilt_in_row;
+    uint64_t unfit_ns, rest_ns; /* since when; how long at least, doubled each time without a good answer */
+    uint64_t probed_ns;
+    bool is_probing;
+    struct metric *m_spoilt, *m_unfit;
+};
+
 struct worker_engine {
     struct worker_engine_opts opts;
+    struct health health;
     struct kv_pool *pool;
     struct sched *sched;
     struct tr_node *transport;
@@ -89,7 +109,16 @@ void worker_shapes_compiled(struct worker_engine *engine,
 void worker_shapes_tick(struct worker_engine *engine, uint64_t now_ns); /* gives up what never came */
 void worker_shapes_close(struct worker_engine *engine);
 
+/* health.c */
+void worker_health_open(struct worker_engine *engine);
+/* A request's answer has ended: with tokens, or since its logits are not finite. */
+void worker_health_note(struct worker_engine *engine, const char *request, bool is_spoilt);
+void worker_health_probed(struct worker_engine *engine, enum seq_finish finish); /* or the warm-up */
+void worker_health_tick(struct worker_engine *engine, uint64_t now_ns);
+
 /* engine_thread.c */
+/* A short answer of no request, which ends as task NULL; 0 or why not. */
+int worker_engine_probe(struct worker_engine *engine, uint32_t n_tokens, uint32_t n_drawn);
 void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
 struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
                                     uint32_t n_ids);

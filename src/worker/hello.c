@@ -52,6 +52,7 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     hello->model = &worker->hello_model;
     hello->kv = &worker->hello_kv;
     hello->host_id = worker->host_id;
+    hello->instance = worker->instance;
     hello->is_draining = worker->life != DAEMON_SERVING;
     hello->abilities = abilities_own();
     if (worker->conf_share == PICKER_SHARE_OFF)
@@ -80,5 +81,6 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* zeros without a disk */
     load->blocks_on_disk = worker->load.disk.n_blocks;
     load->is_draining = worker->life != DAEMON_SERVING;
+    load->is_unfit = worker->load.is_unfit;
     return &load->base;
 }

@@ -222,13 +222,14 @@ static bool local_is_ready(void *self, struct buf *detail)
     for (uint32_t i = 0; i < worker->n_routers; i++)
         n_up += worker_router_is_up(&worker->routers[i]);
     if (detail != NULL) {
-        buf_printf(detail, "model: ok\nrouters: %u of %u\n", n_up, worker->n_routers);
+        buf_printf(detail, "model: %s\nrouters: %u of %u\n",
+                   worker->load.is_unfit ? WORKER_SPOILT_TEXT : "ok", n_up, worker->n_routers);
         for (uint32_t i = 0; i < worker->n_routers; i++)
             buf_printf(detail, "router %s: %s\n", worker->routers[i].address,
                        worker_router_why(&worker->routers[i]));
         buf_printf(detail, "draining: %s\n", worker->life != DAEMON_SERVING ? "yes" : "no");
     }
-    return worker->life == DAEMON_SERVING && (n_up > 0 || worker->n_routers == 0);
+    return worker->life == DAEMON_SERVING && !worker->load.is_unfit && (n_up > 0 || worker->n_routers == 0);
 }
 
 struct backend worker_backend(struct worker *worker)
@@ -264,7 +265,7 @@ static void fail(struct gen_handle *job, int error, const char *text)
             .status = 503, .type = "api_error", .message = "The worker is draining", .retry_after_s = 1};
     else if (error == E_FORMAT)
         failure = (struct gen_failure){.status = 400, .type = "invalid_request_error", .message = text};
-    else if (error == E_SHAPE)
+    else if (error == E_SHAPE || error == E_NUMERICS)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = text};
     else if (error != E_OVERLOADED && error != E_KV_FULL)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = "The engine failed"};

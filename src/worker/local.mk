@@ -9,7 +9,7 @@ libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_
 libworker_a_SOURCES += src/worker/share_priv.h src/worker/ask.c src/worker/lend.c src/worker/publish.c
 libworker_a_SOURCES += src/worker/peer_map.c src/worker/follow.c
 libworker_a_SOURCES += src/worker/disk.h src/worker/disk.c
-libworker_a_SOURCES += src/worker/transport_choice.c
+libworker_a_SOURCES += src/worker/transport_choice.c src/worker/health.c
 
 if HAVE_CMOCKA
 worker_tests = tests/unit/worker/test_messages tests/unit/worker/test_routers tests/unit/worker/test_shapes

@@ -140,6 +140,11 @@ struct answer {            /* news of one request */
 
 enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_SHAPE, REPORT_BLOCKS };
 
+#define WORKER_SPOILT_TEXT                                                                                   \
+    "numerics: the model's logits are not finite numbers (NaN or infinity); its weights, or the memory "     \
+    "that "                                                                                                  \
+    "holds them, are damaged"
+
 struct load_report {
     struct sched_load sched;
     struct kv_pool_counts blocks;
@@ -150,6 +155,8 @@ struct load_report {
     bool is_draining;
     uint64_t peers_in_memory, peers_on_disk; /* blocks that peers are known to have, and on disk only */
     uint64_t n_own_asks;
+    bool is_unfit; /* health.c */
+    uint32_t n_spoilt_in_row;
 };
 
 struct report {

@@ -103,9 +103,12 @@ int worker_status_json(struct worker *worker, struct buf *out)
     json_put_str(out, bytes_str(worker->conf->node));
     buf_append_str(out, ", \"model\": ");
     json_put_str(out, bytes_str(worker->model.name));
-    buf_printf(out, ", \"fingerprint\": \"%s\", \"engine\": \"%s\", \"draining\": %s, \"tasks\": %u, ",
-               worker->model.fingerprint, worker_engine_info(worker->engine)->name,
-               worker->life != DAEMON_SERVING ? "true" : "false", worker->load.n_tasks);
+    buf_printf(
+        out,
+        ", \"fingerprint\": \"%s\", \"engine\": \"%s\", \"draining\": %s, \"unfit\": %s, \"tasks\": %u, ",
+        worker->model.fingerprint, worker_engine_info(worker->engine)->name,
+        worker->life != DAEMON_SERVING ? "true" : "false", worker->load.is_unfit ? "true" : "false",
+        worker->load.n_tasks);
     if (chat_format_warning(worker->model.chat) != NULL) {
         buf_append_str(out, "\"chat_warning\": ");
         json_put_str(out, bytes_str(chat_format_warning(worker->model.chat)));

@@ -414,6 +414,7 @@ static Baton__Finish finish_of(enum seq_finish finish)
         return BATON__FINISH__FINISH_HANDED_OFF;
     case SEQ_FINISH_FAILED:
     case SEQ_FINISH_SHAPE:
+    case SEQ_FINISH_SPOILT:
         return BATON__FINISH__FINISH_FAILED;
     case SEQ_FINISH_NONE:
     case SEQ_FINISH_CANCELLED:
@@ -439,8 +440,12 @@ static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
     struct answer *answer;
     void *self;
 
-    if (task == NULL)
-        return; /* the warm-up */
+    if (task == NULL) { /* the warm-up, or a probe */
+        worker_health_probed(engine, finish);
+        return;
+    }
+    if (finish == SEQ_FINISH_SPOILT || seq_stats(seq)->n_drawn > 0)
+        worker_health_note(engine, task->spec.request_id, finish == SEQ_FINISH_SPOILT);
     task->seq = seq;
     count(engine, seq_stats(seq));
     if (finish_of(finish) != BATON__FINISH__FINISH_NONE) {
@@ -452,6 +457,9 @@ static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
             if (finish == SEQ_FINISH_SHAPE) {
                 answer->error = E_SHAPE;
                 answer->error_text = strdup("no token is left that the answer's shape allows");
+            } else if (finish == SEQ_FINISH_SPOILT) {
+                answer->error = E_NUMERICS;
+                answer->error_text = strdup(WORKER_SPOILT_TEXT);
             }
             put_proof(task, answer);
         }

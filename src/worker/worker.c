@@ -11,8 +11,10 @@
 #include "worker/worker.h"
 
 #include <openssl/crypto.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -233,6 +235,19 @@ static void read_host_id(char out[64])
         str_copy(out, 64, host);
 }
 
+/* Only one process of this network namespace listens on http.admin, so whoever says the same is this worker
+ * in another life. */
+static uint64_t read_instance(const struct worker *worker)
+{
+    struct stat space = {0};
+    char text[600];
+
+    (void)stat("/proc/self/ns/net", &space);
+    snprintf(text, sizeof(text), "%llu %s %u", (unsigned long long)space.st_ino, worker->conf->admin_listen,
+             admin_port(worker->admin));
+    return str_digest(text);
+}
+
 static int build_keys(struct worker *worker, struct fault *fault)
 {
     int rc = cluster_key_load(worker->conf->cluster_key, fault, worker->cluster_key);
@@ -247,19 +262,23 @@ static int build_keys(struct worker *worker, struct fault *fault)
 
 static int build_admin(struct worker *worker, struct fault *fault)
 {
-    uint8_t key[32];
-    char token[ADMIN_TOKEN_BYTES];
+    uint8_t key[32], metrics_key[32];
+    char token[ADMIN_TOKEN_BYTES], metrics_token[ADMIN_TOKEN_BYTES];
     struct admin_opts opts = {.loop = worker->loop,
                               .metrics = worker->metrics,
                               .calls = &admin_calls,
                               .calls_arg = worker,
                               .listen = worker->conf->admin_listen,
-                              .token = token};
+                              .token = token,
+                              .metrics_token = metrics_token};
     int rc = cluster_key_derive(worker->cluster_key, "admin", key);
 
+    if (rc == 0)
+        rc = cluster_key_derive(worker->cluster_key, "metrics", metrics_key);
     if (rc < 0)
         return fault_set(fault, rc, "key derivation failed");
     admin_token(key, token);
+    admin_token(metrics_key, metrics_token);
     rc = addr_want_loopback(worker->conf->admin_listen, "http.admin",
                             "operate from the host itself, or through a tunnel", fault);
     if (rc == 0) {
@@ -267,8 +286,12 @@ static int build_admin(struct worker *worker, struct fault *fault)
         if (rc < 0)
             fault_set(fault, rc, "http.admin: %s", fault->text);
     }
+    if (rc == 0)
+        worker->instance = read_instance(worker);
     OPENSSL_cleanse(key, sizeof(key));
+    OPENSSL_cleanse(metrics_key, sizeof(metrics_key));
     OPENSSL_cleanse(token, sizeof(token));
+    OPENSSL_cleanse(metrics_token, sizeof(metrics_token));
     return rc;
 }
 
@@ -296,6 +319,7 @@ static int build_front(struct worker *worker, struct fault *fault)
     opts.backend = worker_backend(worker);
     opts.metrics = worker->metrics;
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
+    opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
     opts.thread_bytes = conf->thread_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;

@@ -11,11 +11,18 @@
 
 /* clang-format off: one key, one paragraph */
 #define WORKER_KEYS(role, seqs, chunk, link_port, http_port, admin_port)                                     \
-    {"node",     "name",                                                                                     \
-     CONFIG_STR, KEY(node),                                                                                  \
-     role,       0,                                                                                          \
-     0,          NULL,                                                                                       \
-     false,      "This worker's name in the cluster; unique: letters, digits, '.', '_' and '-'."},           \
+    {"node",                                                                                                 \
+     "name",                                                                                                 \
+     CONFIG_STR,                                                                                             \
+     KEY(node),                                                                                              \
+     "",                                                                                                     \
+     0,                                                                                                      \
+     0,                                                                                                      \
+     NULL,                                                                                                   \
+     false,                                                                                                  \
+     "This worker's name in the cluster; unique: letters, digits, '.', '_' and '-'. Empty: "                 \
+     "HOST-" role "-PORT, of this host's name and the port of http.admin, which two workers of a "           \
+     "host cannot share. A router refuses a second worker of a name."},                                      \
         {"model",                                                                                            \
          "path",                                                                                             \
          CONFIG_PATH,                                                                                        \
@@ -501,6 +508,17 @@
          NULL,                                                                                               \
          false,                                                                                              \
          "Where batonctl connects. Loopback only."},                                                         \
+        {"http",                                                                                             \
+         "metrics",                                                                                          \
+         CONFIG_ENUM,                                                                                        \
+         KEY(metrics_for),                                                                                   \
+         "admin",                                                                                            \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         "admin|clients",                                                                                    \
+         false,                                                                                              \
+         "Who may read /metrics, whose labels name tenants, models and workers. admin: who has the admin "   \
+         "token, on http.admin. clients: also every client with an API key, on http.listen."},               \
         {"stop",                                                                                             \
          "lame_duck",                                                                                        \
          CONFIG_DURATION,                                                                                    \

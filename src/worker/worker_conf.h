@@ -45,6 +45,7 @@ struct worker_conf {
     uint64_t link_heartbeat_ns;
     struct config_list http_listen;
     char *api_keys, *admin_listen;
+    int metrics_for; /* enum front_metrics_for */
     char *public_prefix;
     uint64_t replay_bytes;
     uint64_t thread_bytes;

@@ -133,7 +133,7 @@ class Daemon:
 
     def metric(self, name):
         """Sum of all series whose name (with labels, if given) begins like this."""
-        status, _, body = fetch(self.http, "GET", "/metrics")
+        status, _, body = fetch(self.admin, "GET", "/metrics", headers={"authorization": f"Bearer {self.cluster.admin_token()}"})
         assert status == 200, (status, body)
         return sum(float(line.rsplit(" ", 1)[1]) for line in body.decode().splitlines()
                    if line.startswith(name) and not line.startswith("#"))

@@ -70,7 +70,7 @@ def tls_in_front_of_router_and_workers():
         pki = Pki(c.dir)
         certificate, key = pki.make("a")
         tls = {"http__tls_certificate": certificate, "http__tls_key": key}
-        router = c.router(**tls)
+        router = c.router(**tls, http__metrics="clients")
         worker = c.worker("decode", **tls, http__tls_min="1.3")
         c.wait_ready(decode=1)
         assert status_of(pki, router.http) == "2 200"

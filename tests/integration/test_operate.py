@@ -125,7 +125,7 @@ def metrics_tell_the_phases():
     with Cluster() as c:
         c.relay()
         c.ask(LONG)
-        _, headers, body = fetch(c.routers[0].http, "GET", "/metrics")
+        _, headers, body = fetch(c.routers[0].admin, "GET", "/metrics", headers={"authorization": f"Bearer {c.admin_token()}"})
         assert headers["content-type"].startswith("text/plain"), headers
         text = body.decode()
         for family in ("time_to_first_token_seconds_bucket", "inter_token_latency_seconds_bucket", "e2e_request_latency_seconds_bucket",

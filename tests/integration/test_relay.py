@@ -101,9 +101,11 @@ def every_daemon_answers():
         three(c)
         for daemon in c.routers + c.workers:
             assert c.ask("hello", port=daemon.http).is_whole
-            for path in ("/livez", "/readyz", "/health", "/metrics", "/v1/models"):
+            for path in ("/livez", "/readyz", "/health", "/v1/models"):
                 status, _, body = fetch(daemon.http, "GET", path)
                 assert status == 200, (daemon.name, path, status, body)
+            assert daemon.metric("baton_http_requests_total") >= 0
+            assert fetch(daemon.http, "GET", "/metrics")[0] == 404
 
 
 def a_worker_alone_serves_through_the_router():

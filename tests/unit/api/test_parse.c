@@ -437,7 +437,15 @@ static void breakpoints_are_found(void **state)
     assert_true(r.mark_1h.is_set && r.mark_1h.n_messages == 0);
     gen_request_fini(&r);
 
+    parse("{" BASE "\"system\":[{\"type\":\"text\",\"text\":\"one\"," MARK_1H
+          "},{\"type\":\"text\",\"text\":\"two\"," MARK "}]," HI "}",
+          &r);
+    assert_true(r.mark_1h.is_set && r.mark_1h.n_messages == 0 && r.mark_1h.system_bytes == 3);
+    assert_true(r.mark.is_set && r.mark.n_messages == 0 && r.mark.system_bytes == 0);
+    gen_request_fini(&r);
+
     parse("{" BASE MARK "," HI "}", &r);
+    assert_true(r.mark.system_bytes == 0);
     assert_true(r.mark.is_set && r.mark.n_messages == 1 && r.mark.n_blocks == 1 && !r.mark_1h.is_set);
     gen_request_fini(&r);
 

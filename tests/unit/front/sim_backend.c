@@ -261,6 +261,8 @@ static const struct gen_model *sim_model(void *self, const char *name)
 {
     struct sim *sim = self;
 
+    if (sim->counts.knows_nothing)
+        return NULL;
     return name == NULL || strcmp(name, sim->opts.model->name) == 0 ? sim->opts.model : NULL;
 }
 
@@ -268,7 +270,7 @@ static const struct gen_model *sim_model_at(void *self, size_t index)
 {
     struct sim *sim = self;
 
-    return index == 0 ? sim->opts.model : NULL;
+    return index == 0 && !sim->counts.knows_nothing ? sim->opts.model : NULL;
 }
 
 static void sim_model_keep(void *self, const struct gen_model *model)
@@ -365,8 +367,22 @@ static bool sim_is_ready(void *self, struct buf *detail)
     return !sim->counts.is_unready;
 }
 
-static const struct backend_ops ops = {sim_model,  sim_model_at, sim_model_keep, sim_model_drop,
-                                       sim_submit, sim_cancel,   sim_pause,      sim_is_ready};
+static const char *sim_why_not_yet(void *self, const char *name)
+{
+    struct sim *sim = self;
+
+    return sim->counts.knows_nothing ? "sim: nothing is known yet" : NULL;
+}
+
+static const struct backend_ops ops = {.model = sim_model,
+                                       .model_at = sim_model_at,
+                                       .model_keep = sim_model_keep,
+                                       .model_drop = sim_model_drop,
+                                       .submit = sim_submit,
+                                       .cancel = sim_cancel,
+                                       .pause = sim_pause,
+                                       .is_ready = sim_is_ready,
+                                       .why_not_yet = sim_why_not_yet};
 
 int sim_new(const struct sim_opts *opts, struct sim **out)
 {

@@ -37,6 +37,7 @@ struct sim_counts { /* may be read from any thread */
     atomic_uint n_kept; /* models */
     atomic_ullong n_tokens;
     atomic_bool is_unready;
+    atomic_bool knows_nothing; /* no model is found, and any may be found later */
 };
 
 int sim_new(const struct sim_opts *opts, struct sim **out);

@@ -163,6 +163,68 @@ static void probes_need_nothing(void **state)
     rig_end(&rig);
 }
 
+/* Before models are known a client is told to try again, in its dialect, on every route that names one. */
+static void what_is_not_known_yet_is_no_404(void **state)
+{
+    static const struct {
+        const char *path, *body, *type;
+    } table[] = {{"/v1/messages",
+                  "{\"model\":\"sim\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+                  "api_error"},
+                 {"/v1/messages/count_tokens",
+                  "{\"model\":\"sim\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "api_error"},
+                 {"/v1/chat/completions",
+                  "{\"model\":\"sim\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "server_error"},
+                 {"/v1/completions", "{\"model\":\"sim\",\"prompt\":\"x\"}", "server_error"},
+                 {"/tokenize", "{\"prompt\":\"x\"}", "server_error"},
+                 {"/detokenize", "{\"tokens\":[1]}", "server_error"},
+                 {"/v1/models", NULL, "api_error"},
+                 {"/v1/models/sim", NULL, "api_error"}};
+    struct rig rig;
+
+    rig_begin(&rig, NULL);
+    for (int is_known = 0; is_known < 2; is_known++) {
+        rig.counts->knows_nothing = !is_known;
+        for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+            struct buf request = {0}, head = {0};
+            json_t *root;
+
+            if (table[i].body != NULL)
+                put_post(&request, table[i].path, "", table[i].body);
+            else
+                buf_printf(&request, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", table[i].path);
+            root = ask(&rig, &request, is_known ? 200 : 503, &head);
+            if (!is_known) {
+                assert_string_equal(str_at(root, "error", "type"), table[i].type);
+                assert_non_null(strstr(str_at(root, "error", "message"), "nothing is known yet"));
+                assert_true(raw_holds(&head, "\r\nretry-after: 1\r\n"));
+            }
+            json_decref(root);
+            buf_fini(&request);
+            buf_fini(&head);
+        }
+    }
+    rig_end(&rig);
+}
+
+static void without_metrics(struct front_opts *opts, struct sim_opts *sim)
+{
+    opts->has_metrics = false;
+}
+
+static void metrics_can_be_kept_from_clients(void **state)
+{
+    struct buf in = {0};
+    struct rig rig;
+
+    rig_begin(&rig, without_metrics);
+    assert_int_equal(raw_ask(rig.port, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", &in), 404);
+    assert_true(raw_holds(&in, "there is nothing at this path"));
+    assert_int_equal(raw_ask(rig.port, "GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n", NULL), 200);
+    buf_fini(&in);
+    rig_end(&rig);
+}
+
 static char keys_path[] = "/tmp/baton-front-keys-XXXXXX";
 
 static void with_keys(struct front_opts *opts, struct sim_opts *sim)
@@ -522,6 +584,8 @@ int main(void)
         cmocka_unit_test(a_long_prompt_is_told_so_exactly),
         cmocka_unit_test(overload_says_when_to_come_back),
         cmocka_unit_test(probes_need_nothing),
+        cmocka_unit_test(what_is_not_known_yet_is_no_404),
+        cmocka_unit_test(metrics_can_be_kept_from_clients),
         cmocka_unit_test(keys_are_asked_for),
         cmocka_unit_test(leaving_cancels_in_every_phase),
         cmocka_unit_test(long_bodies_go_through_the_pool),

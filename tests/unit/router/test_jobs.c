@@ -172,6 +172,47 @@ static void the_queue_ends_by_time(void **state)
 
 /* ---- faulty workers ---- */
 
+/* 529 says that trying again soon helps; where all workers of a model are away, 503 and the reason. */
+static void a_model_whose_workers_are_gone_is_away(void **state)
+{
+    struct backend backend = router_backend(&rig.router);
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *waits;
+
+    rig_lose(&rig, d);
+    waits = rig_submit(&rig, 10, 5);
+    assert_false(waits->has_failed); /* it may come back at once */
+    rig.conf.queue_timeout_ns = 0;
+    router_expire_queued(&rig.router);
+    assert_int_equal(waits->status, 503);
+    assert_non_null(strstr(waits->message, "No worker"));
+    rig.conf.queue_max = 0;
+    assert_int_equal(rig_submit(&rig, 10, 5)->status, 503);
+    assert_non_null(backend.ops->model(backend.self, "sim"));
+    assert_null(backend.ops->model(backend.self, "unheard"));
+    assert_null(backend.ops->why_not_yet(backend.self, "unheard"));
+}
+
+static void names_are_not_known_before_the_first_model(void **state)
+{
+    struct backend backend = router_backend(&rig.router);
+    uint32_t n = rig.router.n_models;
+
+    rig.router.n_models = 0;
+    assert_non_null(strstr(backend.ops->why_not_yet(backend.self, "sim"), "no worker has registered"));
+    assert_non_null(backend.ops->why_not_yet(backend.self, NULL));
+    rig.router.n_models = n;
+    rig.router.models[1].is_ready = false; /* its vocabulary is on its way, another model is served */
+    assert_null(backend.ops->model(backend.self, "other"));
+    assert_non_null(strstr(backend.ops->why_not_yet(backend.self, "other"), "vocabulary"));
+    assert_null(backend.ops->why_not_yet(backend.self, "unheard"));
+    rig.router.models[1].is_failed = true;
+    assert_null(backend.ops->why_not_yet(backend.self, "other"));
+    rig.router.models[0].is_ready = false;
+    assert_non_null(backend.ops->why_not_yet(backend.self, "unheard"));
+    rig.router.models[0].is_ready = true;
+}
+
 static void gaps_and_foreign_ids_move_the_job(void **state)
 {
     static const uint32_t foreign = 1u << 20;
@@ -522,6 +563,8 @@ int main(void)
         T(what_fits_no_worker_is_refused_at_once),
         T(no_queue_means_no_waiting),
         T(the_queue_ends_by_time),
+        T(a_model_whose_workers_are_gone_is_away),
+        T(names_are_not_known_before_the_first_model),
         T(gaps_and_foreign_ids_move_the_job),
         T(an_answer_is_never_longer_than_asked),
         T(an_end_that_is_none_moves_the_job),

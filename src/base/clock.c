@@ -32,6 +32,11 @@ uint64_t clock_unix_ns(void)
     return read_clock_ns(CLOCK_REALTIME);
 }
 
+uint64_t clock_thread_ns(void)
+{
+    return read_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 void clock_sleep_ns(uint64_t ns)
 {
     uint64_t now_ns = clock_now_ns();

@@ -11,6 +11,7 @@
 
 uint64_t clock_now_ns(void);      /* CLOCK_MONOTONIC */
 uint64_t clock_unix_ns(void);     /* CLOCK_REALTIME, since 1970 */
+uint64_t clock_thread_ns(void);   /* processor time of the calling thread */
 void clock_sleep_ns(uint64_t ns); /* whole sleep, also across signals */
 
 /* Writes "2026-11-20T22:26:00Z" (21 bytes with the NUL). */

@@ -39,6 +39,7 @@
 #define PURSE_INCOME  0.01
 #define PURSE_START   2.0 /* decode steps */
 #define PURSE_MAX     4.0
+#define PURSE_DEBT    1.0 /* at most, in decode steps: a hundred steps pay it off */
 #define CHANCE_MIN    0.01
 #define CHANCE_FORCED 0.999 /* what must come comes, unless the answer is cut */
 #define MAX_CHOICES   64
@@ -140,8 +141,7 @@ void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accep
     sched->has_purse = true;
     sched->purse_s += PURSE_INCOME * plain_s + n_accepted * plain_s / plan->n_decode;
     sched->purse_s -= extra_s > 0 && plan->n_drafts > 0 ? extra_s : 0;
-    if (sched->purse_s > PURSE_MAX * plain_s)
-        sched->purse_s = PURSE_MAX * plain_s;
+    sched->purse_s = fmin(fmax(sched->purse_s, -PURSE_DEBT * plain_s), PURSE_MAX * plain_s);
 }
 
 /* ---- finding ---- */

@@ -132,6 +132,9 @@ struct sched_opts {
     struct sched_events events;
     void *events_arg;
     uint64_t (*now_ns)(void); /* NULL: the monotonic clock */
+    /* Processor time of the thread that runs steps.  NULL: the real one beside the monotonic clock; beside
+     * another clock nobody knows it. */
+    uint64_t (*cpu_ns)(void);
     /* When another thread makes it true, a running step ends soon, as a failed one: for who will not run
      * another.  NULL: nobody does. */
     const atomic_bool *is_given_up;

@@ -20,6 +20,7 @@
 #include "base/hashmap.h"
 #include "base/list.h"
 #include "base/mailbox.h"
+#include "base/rate.h"
 #include "kv/tier.h"
 #include "kv/tier_record.h"
 #include "kv/tier_share.h"
@@ -112,7 +113,7 @@ struct kv_tier {
     struct mailbox *done;
     atomic_bool is_ending;
     uint64_t rests_until_ns;
-    double read_bytes_per_s; /* of one thread; 0: not seen yet */
+    struct rate read_rate; /* bytes per second of one thread */
     struct kv_tier_counts counts;
 };
 

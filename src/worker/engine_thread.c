@@ -26,6 +26,10 @@
 #define WARM_UP_TOKENS    128
 #define WARM_UP_DRAWN     8
 #define PUSH_FORGOTTEN_NS (60 * NS_PER_S) /* a rate so old is no reason not to try again */
+#define TRANSFER_ALPHA    0.2
+#define PUSH_ALPHA        0.3
+#define LINK_PRIOR                                                                                           \
+    1e9 /* bytes per second; picker/estimate.c takes the same of a link that it knows nothing of */
 #define STEPS_PER_TIMEOUT 3 /* a hand-off that waits for this thread shall not time out over one step */
 
 /* ---- accessors ---- */
@@ -186,24 +190,32 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
         report_free(report);
 }
 
+static void link_learn(struct rate *rate, double alpha, uint64_t bytes, uint64_t elapsed_ns)
+{
+    if (bytes > 0 && elapsed_ns > 0)
+        rate_learn(rate, (double)bytes * 1e9 / (double)elapsed_ns, alpha, 1, clock_now_ns());
+}
+
 void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
 {
-    double rate = elapsed_ns > 0 ? (double)bytes * 1e9 / (double)elapsed_ns : 0;
-
-    if (rate > 0)
-        engine->transfer_bytes_per_s =
-            engine->transfer_bytes_per_s > 0 ? 0.8 * engine->transfer_bytes_per_s + 0.2 * rate : rate;
+    link_learn(&engine->transfer_rate, TRANSFER_ALPHA, bytes, elapsed_ns);
+    engine->transfer_bytes_per_s = rate_level(&engine->transfer_rate);
 }
 
 void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
 {
-    double rate = elapsed_ns > 0 ? (double)bytes * 1e9 / (double)elapsed_ns : 0;
+    link_learn(&engine->push_rate, PUSH_ALPHA, bytes, elapsed_ns);
+    engine->push_bytes_per_s = rate_level(&engine->push_rate);
+}
 
-    if (rate <= 0)
-        return;
-    engine->push_bytes_per_s =
-        engine->push_bytes_per_s > 0 ? 0.7 * engine->push_bytes_per_s + 0.3 * rate : rate;
-    engine->pushed_ns = clock_now_ns();
+/* While nothing comes, a link that seems slow is believed to be so less and less, and how fast pushes are is
+ * forgotten. */
+static void age_links(struct worker_engine *engine, uint64_t now_ns)
+{
+    if (rate_level(&engine->transfer_rate) > 0)
+        engine->transfer_bytes_per_s = rate_hope(&engine->transfer_rate, LINK_PRIOR, now_ns);
+    if (now_ns - engine->push_rate.at_ns > PUSH_FORGOTTEN_NS)
+        engine->push_bytes_per_s = 0;
 }
 
 /* The scheduler counts from its start; counters want what was added. */
@@ -233,9 +245,8 @@ static void report_load(struct worker_engine *engine)
     report->load.n_tasks = engine->n_tasks;
     worker_disk_report(engine, &report->load);
     worker_map_report(engine, &report->load);
+    age_links(engine, clock_now_ns());
     report->load.transfer_bytes_per_s = engine->transfer_bytes_per_s;
-    if (clock_now_ns() - engine->pushed_ns > PUSH_FORGOTTEN_NS)
-        engine->push_bytes_per_s = 0;
     report->load.push_bytes_per_s = engine->push_bytes_per_s;
     if (mailbox_send(engine->reports, report) < 0)
         report_free(report);

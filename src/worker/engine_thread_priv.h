@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/hashmap.h"
+#include "base/rate.h"
 #include "worker/engine_thread.h"
 
 #define N_ORIGINS       (WORKER_MAX_ROUTERS + 1) /* the last is the worker's own endpoint */
@@ -39,14 +40,14 @@ struct worker_engine {
     struct report *pending[N_ORIGINS];
     struct peer_facts peers[WORKER_MAX_PEERS];
     bool peer_is_up[WORKER_MAX_PEERS];
-    struct asks *asks;           /* ask.c */
-    struct loans *loans;         /* lend.c */
-    struct peer_map *map;        /* peer_map.c; NULL: switched off */
-    atomic_uint_fast32_t n_told; /* peers' events on their way into the map */
-    uint32_t n_asking;           /* tasks that wait for an ask */
-    struct block_log block_log;  /* publish.c */
-    double transfer_bytes_per_s, push_bytes_per_s;
-    uint64_t pushed_ns; /* when the latest asked push came */
+    struct asks *asks;                             /* ask.c */
+    struct loans *loans;                           /* lend.c */
+    struct peer_map *map;                          /* peer_map.c; NULL: switched off */
+    atomic_uint_fast32_t n_told;                   /* peers' events on their way into the map */
+    uint32_t n_asking;                             /* tasks that wait for an ask */
+    struct block_log block_log;                    /* publish.c */
+    struct rate transfer_rate, push_rate;          /* bytes per second: of hand-offs, of asked pushes ... */
+    double transfer_bytes_per_s, push_bytes_per_s; /* ... as they are reported; 0: unknown */
     uint64_t ticked_ns, expired_ns, reported_ns;
     uint64_t next_id;
     struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted, *m_step_s;

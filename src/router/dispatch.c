@@ -9,7 +9,8 @@
  * the prefill worker asks. What is dispatched is charged to the workers' ledgers at once.  A job that was
  * being answered when its worker died goes on elsewhere from the tokens it has: sampling depends on (seed,
  * position), so the stream continues with the same tokens.  A job that nobody can take waits in a bounded
- * queue, for a bounded time, and is refused with 529 while it has not begun. */
+ * queue, for a bounded time, and is refused with 529 while it has not begun.  One that has begun waits for as
+ * long as there is a worker that could go on with it, and then for queue.resume_timeout. */
 #include "router/router_priv.h"
 
 #include <stdlib.h>
@@ -20,7 +21,8 @@
 #include "base/log.h"
 #include "base/str.h"
 
-#define MAX_ATTEMPTS 8
+#define MAX_ATTEMPTS   8
+#define TRIED_AGAIN_NS NS_PER_S /* by workers that failed it, after so long in the queue */
 
 static void set_state(struct gen_handle *job, enum job_state state)
 {
@@ -34,7 +36,7 @@ static void set_state(struct gen_handle *job, enum job_state state)
 static const struct gen_failure overloaded = {
     .status = 529,
     .type = "overloaded_error",
-    .message = "Overloaded: no worker can keep the latency objectives for this request now",
+    .message = "Overloaded: all workers are busy, and as many requests wait as may",
     .retry_after_s = 1,
 };
 
@@ -65,6 +67,12 @@ static void number_job(struct gen_handle *job)
     job->decode = (struct job_part){.slot = PICKER_NONE};
 }
 
+/* Its client has heard of it. */
+static bool has_begun(const struct gen_handle *job)
+{
+    return job->is_accepted || router_job_answered(job) > 0;
+}
+
 /* Tries to place the job now.  0, E_OVERLOADED, E_NOT_FOUND, E_LIMIT, E_NOMEM. */
 static int place(struct gen_handle *job)
 {
@@ -73,7 +81,7 @@ static int place(struct gen_handle *job)
     const struct picker_choice *choice = &found.choice;
     int rc = router_choose(job, &found);
 
-    if (rc == E_OVERLOADED && job->is_accepted)
+    if (rc == E_OVERLOADED && has_begun(job))
         rc = 0; /* a stream that has begun is not held up by objectives: finish it where it hurts least */
     if (rc < 0)
         return rc;
@@ -103,6 +111,7 @@ static void enqueue(struct gen_handle *job, bool at_front)
 {
     set_state(job, JOB_QUEUED);
     job->queued_ns = clock_now_ns();
+    job->forsaken_ns = 0;
     if (at_front)
         list_push_front(&job->router->queue, &job->waiting);
     else
@@ -116,6 +125,14 @@ static void dequeue(struct gen_handle *job)
         return;
     list_remove(&job->waiting);
     metric_set(job->router->m_queued, --job->router->n_queued);
+}
+
+/* Every worker that could take it has failed it: after a while that is no reason any more, since what fails
+ * two workers at once is rather the two of them than the request.  MAX_ATTEMPTS bounds it. */
+static void forgive(struct gen_handle *job)
+{
+    if (!picker_slots_is_empty(&job->excluded) && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
+        job->excluded = (struct picker_slots){{0}};
 }
 
 /* In order, among those who wait for the same: a model whose workers are busy or away keeps no other model's
@@ -135,6 +152,8 @@ void router_place_queued(struct router *router)
         if (is_busy[model])
             continue;
         rc = place(job);
+        if (rc < 0)
+            forgive(job);
         if (rc == 0) {
             list_remove(&job->waiting);
             metric_set(router->m_queued, --router->n_queued);
@@ -145,6 +164,36 @@ void router_place_queued(struct router *router)
     }
 }
 
+/* Whether a job that has begun may give up waiting: nobody who could go on with it has been there for long.
+ * why_out: what the picker says of those who are. */
+static bool is_forsaken(struct gen_handle *job, uint64_t now_ns, int *why_out)
+{
+    uint64_t most_ns = job->router->conf->queue_resume_ns;
+    struct picker_place place;
+
+    *why_out = router_choose(job, &place);
+    if (*why_out == 0 || *why_out == E_OVERLOADED) {
+        job->forsaken_ns = 0;
+        return false;
+    }
+    if (job->forsaken_ns == 0)
+        job->forsaken_ns = now_ns;
+    return most_ns > 0 && now_ns - job->forsaken_ns > most_ns;
+}
+
+static void give_up(struct gen_handle *job, int why)
+{
+    if (has_begun(job) && why == E_LIMIT) {
+        router_job_end(job, GEN_END_CONTEXT); /* as far as it has come, it fills the workers there are */
+        return;
+    }
+    metric_add(job->router->m_refused, 1);
+    router_job_fail(job, overloaded.status, overloaded.type,
+                    has_begun(job) ? "Overloaded: no worker is left that could go on with this answer"
+                                   : "Overloaded: waited for a worker until the queue's time limit",
+                    overloaded.retry_after_s);
+}
+
 void router_expire_queued(struct router *router)
 {
     uint64_t now_ns = clock_now_ns();
@@ -152,15 +201,15 @@ void router_expire_queued(struct router *router)
 
     while (node != &router->queue) {
         struct gen_handle *job = container_of(node, struct gen_handle, waiting);
+        int why = E_OVERLOADED;
+        bool is_over = has_begun(job) ? is_forsaken(job, now_ns, &why)
+                                      : now_ns - job->queued_ns > router->conf->queue_timeout_ns;
 
-        if (now_ns - job->queued_ns <= router->conf->queue_timeout_ns) {
+        if (!is_over) {
             node = node->next;
             continue;
         }
-        metric_add(router->m_refused, 1);
-        router_job_fail(job, overloaded.status, overloaded.type,
-                        "Overloaded: waited for a worker until the queue's time limit",
-                        overloaded.retry_after_s);
+        give_up(job, why);
         node = router->queue.next; /* whoever heard of it may have cancelled any other */
     }
 }

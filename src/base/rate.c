@@ -16,7 +16,7 @@
  *   - Several samples in a row beyond that, all on one side, are no accident: the level becomes the one of
  *     them that is nearest to it.  So a bad first sample is forgotten, and a changed machine is learned.
  *   - While nothing is seen the weight halves every HALF_LIFE_NS, so that what comes then counts for more,
- *     and two samples are enough for the rule above.
+ *     and two samples, however small, are enough for the rule above.
  *
  * A stopped thread (SIGSTOP, a swapped page, a migrated guest) shows in wall time and not in its processor
  * time.  That alone proves nothing, since a thread may sleep by design; a step that also takes three times
@@ -66,7 +66,7 @@ static void rate_begin(struct rate *rate, double sample, double alpha)
 }
 
 /* Counts samples in a row that are far off on one side.  True: they are believed. */
-static bool rate_doubts(struct rate *rate, double sample, double weight, double proof)
+static bool rate_doubts(struct rate *rate, double sample, double weight, bool is_old)
 {
     double side = sample > rate->level ? 1 : -1;
 
@@ -76,8 +76,8 @@ static bool rate_doubts(struct rate *rate, double sample, double weight, double 
     }
     if (side * (rate->nearest - sample) > 0)
         rate->nearest = sample;
-    rate->doubt += side * weight;
-    return side * rate->doubt >= proof;
+    rate->doubt += side * (is_old ? 1 : weight);
+    return side * rate->doubt >= (is_old ? PROOF_WHEN_OLD : PROOF);
 }
 
 void rate_learn(struct rate *rate, double sample, double alpha, double weight, uint64_t now_ns)
@@ -97,7 +97,7 @@ void rate_learn(struct rate *rate, double sample, double alpha, double weight, u
     step = log(sample / rate->level);
     if (fabs(step) <= log(LIMIT)) {
         rate->doubt = 0;
-    } else if (rate_doubts(rate, sample, weight, old > 1 ? PROOF_WHEN_OLD : PROOF)) {
+    } else if (rate_doubts(rate, sample, weight, old > 1)) {
         rate_begin(rate, rate->nearest, alpha);
         return;
     }

@@ -371,6 +371,11 @@ static void on_written(struct kv_tier *tier, const struct tier_job *job)
         tier_segment_leave(tier, job->segment);
 }
 
+void tier_note_read(struct kv_tier *tier, double bytes_per_s)
+{
+    rate_learn(&tier->read_rate, bytes_per_s, READ_ALPHA, 1, clock_now_ns());
+}
+
 static void on_read(struct kv_tier *tier, const struct tier_job *job)
 {
     double rate = (double)tier->payload_bytes * 1e9 / (double)(job->busy_ns ? job->busy_ns : 1);
@@ -379,7 +384,7 @@ static void on_read(struct kv_tier *tier, const struct tier_job *job)
     if (job->result == 0) {
         tier->counts.n_read++;
         tier->counts.read_bytes += tier->payload_bytes;
-        rate_learn(&tier->read_rate, rate, READ_ALPHA, 1, clock_now_ns());
+        tier_note_read(tier, rate);
         return;
     }
     if (job->result == E_IO)

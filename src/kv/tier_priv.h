@@ -122,6 +122,7 @@ void tier_segment_free(struct tier_segment *segment); /* closes its file */
 /* Sends a job like this one.  E_NOMEM, E_AGAIN. */
 int tier_post(struct kv_tier *tier, struct tier_segment *segment, const struct tier_job *what);
 void tier_forget(struct kv_tier *tier, struct tier_slot *slot); /* the index leads to it no more */
+void tier_note_read(struct kv_tier *tier, double bytes_per_s);  /* a block was read so fast */
 
 /* ---- tier_room.c ---- */
 void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment);

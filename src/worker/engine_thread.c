@@ -14,7 +14,6 @@
 #include "base/cpu.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/rate.h"
 #include "worker/disk.h"
 #include "worker/share_priv.h"
 
@@ -23,13 +22,6 @@
 #define TICK_NS           (5 * NS_PER_MS)
 #define LOAD_NS           (100 * NS_PER_MS)
 #define IDLE_WAIT_NS      (100 * NS_PER_MS)
-#define WARM_UP_TOKENS    128
-#define WARM_UP_DRAWN     8
-#define PUSH_FORGOTTEN_NS (60 * NS_PER_S) /* a rate so old is no reason not to try again */
-#define TRANSFER_ALPHA    0.2
-#define PUSH_ALPHA        0.3
-#define LINK_PRIOR                                                                                           \
-    1e9 /* bytes per second; picker/estimate.c takes the same of a link that it knows nothing of */
 #define STEPS_PER_TIMEOUT 3 /* a hand-off that waits for this thread shall not time out over one step */
 
 /* ---- accessors ---- */
@@ -190,34 +182,6 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
         report_free(report);
 }
 
-static void link_learn(struct rate *rate, double alpha, uint64_t bytes, uint64_t elapsed_ns)
-{
-    if (bytes > 0 && elapsed_ns > 0)
-        rate_learn(rate, (double)bytes * 1e9 / (double)elapsed_ns, alpha, 1, clock_now_ns());
-}
-
-void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
-{
-    link_learn(&engine->transfer_rate, TRANSFER_ALPHA, bytes, elapsed_ns);
-    engine->transfer_bytes_per_s = rate_level(&engine->transfer_rate);
-}
-
-void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
-{
-    link_learn(&engine->push_rate, PUSH_ALPHA, bytes, elapsed_ns);
-    engine->push_bytes_per_s = rate_level(&engine->push_rate);
-}
-
-/* While nothing comes, a link that seems slow is believed to be so less and less, and how fast pushes are is
- * forgotten. */
-static void age_links(struct worker_engine *engine, uint64_t now_ns)
-{
-    if (rate_level(&engine->transfer_rate) > 0)
-        engine->transfer_bytes_per_s = rate_hope(&engine->transfer_rate, LINK_PRIOR, now_ns);
-    if (now_ns - engine->push_rate.at_ns > PUSH_FORGOTTEN_NS)
-        engine->push_bytes_per_s = 0;
-}
-
 /* The scheduler counts from its start; counters want what was added. */
 static void count_steps(struct worker_engine *engine, const struct sched_load *load)
 {
@@ -245,7 +209,7 @@ static void report_load(struct worker_engine *engine)
     report->load.n_tasks = engine->n_tasks;
     worker_disk_report(engine, &report->load);
     worker_map_report(engine, &report->load);
-    age_links(engine, clock_now_ns());
+    worker_measure_age(engine, clock_now_ns());
     report->load.transfer_bytes_per_s = engine->transfer_bytes_per_s;
     report->load.push_bytes_per_s = engine->push_bytes_per_s;
     if (mailbox_send(engine->reports, report) < 0)
@@ -312,6 +276,9 @@ static void *run(void *arg)
                                   worker_loans_count(engine) + worker_asks_count(engine) +
                                   worker_disk_is_waited_for(engine) >
                               0;
+
+            if (!has_timers && !has_pending)
+                worker_measure_idle(engine, clock_now_ns());
             mailbox_wait(engine->commands, has_pending ? NS_PER_MS : has_timers ? TICK_NS : IDLE_WAIT_NS);
         }
     }
@@ -336,31 +303,6 @@ static void on_transport_event(void *arg, const struct tr_event *event)
 }
 
 /* ---- building ---- */
-
-/* Touches every weight, and teaches the scheduler its first rates, before anybody relies on them. */
-static void warm_up(struct worker_engine *engine)
-{
-    uint32_t room = engine->opts.engine.info.context_length / 2;
-    uint64_t pool = (uint64_t)engine->opts.n_blocks * engine->opts.engine.info.layout.block_tokens / 2;
-    token_id tokens[WARM_UP_TOKENS];
-    struct seq_spec spec = {.tokens = tokens, .max_new_tokens = WARM_UP_DRAWN, .sample = {.top_p = 1}};
-    struct seq *seq;
-
-    spec.n_tokens = WARM_UP_TOKENS;
-    if (spec.n_tokens > room)
-        spec.n_tokens = room;
-    if (spec.n_tokens > pool)
-        spec.n_tokens = (uint32_t)pool;
-    if (spec.n_tokens == 0)
-        return;
-    spec.n_prompt = spec.n_tokens;
-    for (uint32_t i = 0; i < spec.n_tokens; i++)
-        tokens[i] = i % engine->opts.engine.info.vocab_size;
-    if (sched_submit(engine->sched, &spec, &seq) < 0)
-        return;
-    while (sched_has_work(engine->sched) && sched_run_step(engine->sched) > 0)
-        ;
-}
 
 static void declare_speculation(struct worker_engine *engine)
 {
@@ -454,7 +396,7 @@ int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault
                     engine->opts.arriving->open(engine, &engine->arriving) < 0))
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0) {
-        warm_up(engine);
+        worker_measure_start(engine);
         kv_clear(engine->pool); /* it was nobody's prompt */
         worker_disk_open(engine);
         if (pthread_create(&engine->thread, NULL, run, engine) != 0)

@@ -14,6 +14,13 @@
 #define N_ORIGINS       (WORKER_MAX_ROUTERS + 1) /* the last is the worker's own endpoint */
 #define WORKER_MAX_KEPT 1024
 
+struct measure {       /* of a worker that idles */
+    uint64_t since_ns; /* it idles, or of the latest measurement */
+    uint64_t n_steps;  /* of the scheduler, up to then */
+    uint32_t n;        /* measurements since it idles */
+    bool is_under_way;
+};
+
 struct worker_engine {
     struct worker_engine_opts opts;
     struct kv_pool *pool;
@@ -48,6 +55,7 @@ struct worker_engine {
     struct block_log block_log;                    /* publish.c */
     struct rate transfer_rate, push_rate;          /* bytes per second: of hand-offs, of asked pushes ... */
     double transfer_bytes_per_s, push_bytes_per_s; /* ... as they are reported; 0: unknown */
+    struct measure measure;                        /* measure.c */
     uint64_t ticked_ns, expired_ns, reported_ns;
     uint64_t next_id;
     struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted, *m_step_s;
@@ -90,8 +98,18 @@ void worker_shapes_compiled(struct worker_engine *engine,
 void worker_shapes_tick(struct worker_engine *engine, uint64_t now_ns); /* gives up what never came */
 void worker_shapes_close(struct worker_engine *engine);
 
-/* engine_thread.c */
+/* measure.c: how fast this worker and the links to it are */
+/* Touches every weight, and teaches the scheduler its first rates, before anybody relies on them. */
+void worker_measure_start(struct worker_engine *engine);
+/* Called again and again while nothing waits and no step was run: now and then begins a small sequence that
+ * leaves nothing behind but what it took. */
+void worker_measure_idle(struct worker_engine *engine, uint64_t now_ns);
+/* While nothing comes, a link that seems slow is believed to be so less and less, and how fast pushes are is
+ * forgotten. */
+void worker_measure_age(struct worker_engine *engine, uint64_t now_ns);
 void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
+
+/* engine_thread.c */
 struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
                                     uint32_t n_ids);
 /* How the tokens of this origin's latest answer were drawn. */

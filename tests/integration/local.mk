@@ -4,7 +4,7 @@ integration_tests = tests/integration/test_relay.py tests/integration/test_fault
 	tests/integration/test_sdk.py tests/integration/test_operate.py tests/integration/test_caching.py \
 	tests/integration/test_shapes.py tests/integration/test_sampler.py tests/integration/test_http.py \
 	tests/integration/test_api_md.py tests/integration/test_examples.py
-integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py
+integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py tests/integration/test_pause.py
 EXTRA_DIST += tests/integration/test_matrix.py tests/integration/test_growth.py
 # test_faults.py has the sanitizers look at the same code; these are long, and sanitizers keep what is freed
 if PLAIN_BUILD

@@ -73,6 +73,14 @@ static bool has_begun(const struct gen_handle *job)
     return job->is_accepted || router_job_answered(job) > 0;
 }
 
+/* That workers failed it is no reason to leave them out for ever: what fails two at once is rather the two of
+ * them than the request.  MAX_ATTEMPTS bounds it. */
+static void forgive(struct gen_handle *job)
+{
+    if (job->state == JOB_QUEUED && job->queued_ns > 0 && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
+        job->excluded = (struct picker_slots){{0}};
+}
+
 /* Tries to place the job now.  0, E_OVERLOADED, E_NOT_FOUND, E_LIMIT, E_NOMEM. */
 static int place(struct gen_handle *job)
 {
@@ -83,8 +91,10 @@ static int place(struct gen_handle *job)
 
     if (rc == E_OVERLOADED && has_begun(job))
         rc = 0; /* a stream that has begun is not held up by objectives: finish it where it hurts least */
-    if (rc < 0)
+    if (rc < 0) {
+        forgive(job);
         return rc;
+    }
     router_blocks_choose(job, &found);
     number_job(job);
     if (hashmap_put(router->by_number, &job->number, job, NULL) < 0)
@@ -127,14 +137,6 @@ static void dequeue(struct gen_handle *job)
     metric_set(job->router->m_queued, --job->router->n_queued);
 }
 
-/* Every worker that could take it has failed it: after a while that is no reason any more, since what fails
- * two workers at once is rather the two of them than the request.  MAX_ATTEMPTS bounds it. */
-static void forgive(struct gen_handle *job)
-{
-    if (!picker_slots_is_empty(&job->excluded) && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
-        job->excluded = (struct picker_slots){{0}};
-}
-
 /* In order, among those who wait for the same: a model whose workers are busy or away keeps no other model's
  * requests waiting, nor does a request that every worker has failed already, nor one that was begun with an
  * arithmetic that no worker here has. */
@@ -152,8 +154,6 @@ void router_place_queued(struct router *router)
         if (is_busy[model])
             continue;
         rc = place(job);
-        if (rc < 0)
-            forgive(job);
         if (rc == 0) {
             list_remove(&job->waiting);
             metric_set(router->m_queued, --router->n_queued);

@@ -42,6 +42,7 @@ base_tests = \
 	tests/unit/base/test_mailbox \
 	tests/unit/base/test_mem \
 	tests/unit/base/test_mem_copy \
+	tests/unit/base/test_rate \
 	tests/unit/base/test_rng \
 	tests/unit/base/test_str \
 	tests/unit/base/test_team
@@ -56,6 +57,7 @@ tests_unit_base_test_log_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_mailbox_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_mem_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_mem_copy_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_rate_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_rng_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_str_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_team_LDADD = $(link_base) $(CMOCKA_LIBS)

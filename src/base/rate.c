@@ -1,14 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An exponentially weighted mean that is right from the first observation.
+/* Means that are right from the first observation, and levels that one bad observation cannot spoil.
  *
- * The plain recurrence v += a (x - v) begins at an invented value and takes long to forget it.  Here the
- * weight of everything seen so far is kept beside the mean (it tends to 1), and each observation enters with
- * its share a / weight.  The first one enters with share 1; later the share falls to a, which is the plain
- * recurrence.
- */
+ * rate_mean.  The plain recurrence v += a (x - v) begins at an invented value and takes long to forget it.
+ * Here the weight of everything seen so far is kept beside the mean (it tends to 1), and each observation
+ * enters with its share a / weight.  The first one enters with share 1; later the share falls to a, which is
+ * the plain recurrence.
+ *
+ * rate.  The same recurrence on the logarithm, so that a thousand times too fast and a thousand times too
+ * slow are equally wrong.  Three rules beside it:
+ *
+ *   sample   0.7  1.1 | 1000  0.9  1.0 |  30  28  31  29  30
+ *   counts   as is    | as 2           |   2   2   2  the level becomes 28
+ *
+ *   - A sample counts as LIMIT times the level at most, and as a LIMITth at least.
+ *   - Several samples in a row beyond that, all on one side, are no accident: the level becomes the one of
+ *     them that is nearest to it.  So a bad first sample is forgotten, and a changed machine is learned.
+ *   - While nothing is seen the weight halves every HALF_LIFE_NS, so that what comes then counts for more,
+ *     and two samples, however small, are enough for the rule above.
+ *
+ * A stopped thread (SIGSTOP, a swapped page, a migrated guest) shows in wall time and not in its processor
+ * time.  That alone proves nothing, since a thread may sleep by design; a step that also takes three times
+ * what was expected was stopped, and the first steps after it find cold caches. */
 #include "base/rate.h"
 
+#include <math.h>
+
 #include "base/check.h"
+#include "base/clock.h"
+
+#define LIMIT          2.0
+#define PROOF          4.0 /* full samples in a row that change the level at once */
+#define PROOF_WHEN_OLD 2.0
+#define HALF_LIFE_NS   (30 * NS_PER_S)
+#define HOPE_NS        (60 * NS_PER_S) /* until half of the way to the prior is believed */
+#define LATE           3.0
+#define LATE_AT_FIRST  2.0
+#define IDLE_SHARE     0.5 /* of a step's time that its thread did not run, at least, if it was stopped */
+#define FIRST_STEPS    2
+#define SKIPPED_MOST   3
 
 void rate_observe(struct rate_mean *mean, double observation, double alpha)
 {
@@ -20,4 +49,102 @@ void rate_observe(struct rate_mean *mean, double observation, double alpha)
 double rate_get(const struct rate_mean *mean, double if_none)
 {
     return mean->weight > 0 ? mean->value : if_none;
+}
+
+/* ---- levels ---- */
+
+static double age(const struct rate *rate, uint64_t now_ns, uint64_t half_ns)
+{
+    return now_ns > rate->at_ns ? (double)(now_ns - rate->at_ns) / (double)half_ns : 0;
+}
+
+static void rate_begin(struct rate *rate, double sample, double alpha)
+{
+    rate->level = sample;
+    rate->weight = alpha;
+    rate->doubt = 0;
+}
+
+/* Counts samples in a row that are far off on one side.  True: they are believed. */
+static bool rate_doubts(struct rate *rate, double sample, double weight, bool is_old)
+{
+    double side = sample > rate->level ? 1 : -1;
+
+    if (rate->doubt * side <= 0) {
+        rate->doubt = 0;
+        rate->nearest = sample;
+    }
+    if (side * (rate->nearest - sample) > 0)
+        rate->nearest = sample;
+    rate->doubt += side * (is_old ? 1 : weight);
+    return side * rate->doubt >= (is_old ? PROOF_WHEN_OLD : PROOF);
+}
+
+void rate_learn(struct rate *rate, double sample, double alpha, double weight, uint64_t now_ns)
+{
+    double old, step;
+
+    ASSERT(alpha > 0 && alpha <= 1 && weight >= 0 && weight <= 1);
+    if (!isfinite(sample) || sample <= 0 || weight <= 0)
+        return;
+    alpha *= weight;
+    old = age(rate, now_ns, HALF_LIFE_NS);
+    rate->at_ns = now_ns;
+    if (rate->level <= 0) {
+        rate_begin(rate, sample, alpha);
+        return;
+    }
+    step = log(sample / rate->level);
+    if (fabs(step) <= log(LIMIT)) {
+        rate->doubt = 0;
+    } else if (rate_doubts(rate, sample, weight, old > 1)) {
+        rate_begin(rate, rate->nearest, alpha);
+        return;
+    }
+    step = fmin(fmax(step, -log(LIMIT)), log(LIMIT));
+    rate->weight = fmax(rate->weight * exp2(-old), fmin(rate->weight, alpha));
+    rate->weight += alpha * (1 - rate->weight);
+    rate->level *= exp(alpha / rate->weight * step);
+}
+
+double rate_level(const struct rate *rate)
+{
+    return rate->level;
+}
+
+double rate_hope(const struct rate *rate, double prior, uint64_t now_ns)
+{
+    if (rate->level <= 0)
+        return prior;
+    if (rate->level >= prior)
+        return rate->level;
+    return prior * pow(rate->level / prior, exp2(-age(rate, now_ns, HOPE_NS)));
+}
+
+/* ---- pauses ---- */
+
+bool rate_pause_spoils(struct rate_pause *pause, const struct rate_step *step)
+{
+    double expected_s = step->expected_s;
+    bool is_stopped = expected_s > 0 && step->wall_s > LATE * expected_s && step->cpu_s >= 0 &&
+                      step->wall_s - step->cpu_s > IDLE_SHARE * step->wall_s;
+    bool is_cold = pause->n_unsettled > 0 && expected_s > 0 && step->wall_s > LATE_AT_FIRST * expected_s;
+
+    if (pause->n_unsettled > 0)
+        pause->n_unsettled--;
+    if (!is_stopped && !is_cold) {
+        pause->n_skipped = 0;
+        return false;
+    }
+    if (pause->n_skipped == SKIPPED_MOST)
+        return false;
+    pause->n_skipped++;
+    if (is_stopped)
+        rate_pause_note(pause);
+    return true;
+}
+
+void rate_pause_note(struct rate_pause *pause)
+{
+    pause->n_unsettled = FIRST_STEPS;
 }

@@ -35,7 +35,7 @@
 #define FILES_PART       4 /* of the descriptors that this process may have, one in so many */
 #define REST_NS          (30 * NS_PER_S)
 #define KEPT_NS          (300 * NS_PER_S) /* marks for longer are long ones */
-#define READ_BYTES_PER_S (500.0 * 1e6)    /* of a thread, until measured */
+#define READ_BYTES_PER_S (500.0 * 1e6) /* of a thread, until measured, and where what was measured is old */
 #define READ_ALPHA       0.1
 
 /* ---- open and close ---- */
@@ -371,6 +371,11 @@ static void on_written(struct kv_tier *tier, const struct tier_job *job)
         tier_segment_leave(tier, job->segment);
 }
 
+void tier_note_read(struct kv_tier *tier, double bytes_per_s)
+{
+    rate_learn(&tier->read_rate, bytes_per_s, READ_ALPHA, 1, clock_now_ns());
+}
+
 static void on_read(struct kv_tier *tier, const struct tier_job *job)
 {
     double rate = (double)tier->payload_bytes * 1e9 / (double)(job->busy_ns ? job->busy_ns : 1);
@@ -379,8 +384,7 @@ static void on_read(struct kv_tier *tier, const struct tier_job *job)
     if (job->result == 0) {
         tier->counts.n_read++;
         tier->counts.read_bytes += tier->payload_bytes;
-        tier->read_bytes_per_s =
-            tier->read_bytes_per_s > 0 ? (1 - READ_ALPHA) * tier->read_bytes_per_s + READ_ALPHA * rate : rate;
+        tier_note_read(tier, rate);
         return;
     }
     if (job->result == E_IO)
@@ -449,7 +453,7 @@ void kv_tier_expire(struct kv_tier *tier)
 
 static double reader_bytes_per_s(const struct kv_tier *tier)
 {
-    return tier->read_bytes_per_s > 0 ? tier->read_bytes_per_s : READ_BYTES_PER_S;
+    return rate_hope(&tier->read_rate, READ_BYTES_PER_S, clock_now_ns());
 }
 
 void kv_tier_counts(const struct kv_tier *tier, struct kv_tier_counts *out)

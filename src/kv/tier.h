@@ -80,7 +80,8 @@ struct kv_tier_counts {
     uint32_t n_segments, n_writing, n_reading; /* now */
     uint32_t n_tenants;                        /* the disk is shared among, now */
     bool is_resting;                           /* after failed I/O */
-    double read_bytes_per_s; /* of all readers together, as seen lately; before the first read a guess */
+    double read_bytes_per_s;                   /* of all readers together, as seen lately; before the first
+                                                  read, and long after the last if it was slow, a guess */
 };
 
 /* Makes or opens the folder, locks it, reads which blocks are there, starts the threads.  E_NOMEM, E_IO,

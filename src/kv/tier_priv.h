@@ -20,6 +20,7 @@
 #include "base/hashmap.h"
 #include "base/list.h"
 #include "base/mailbox.h"
+#include "base/rate.h"
 #include "kv/tier.h"
 #include "kv/tier_record.h"
 #include "kv/tier_share.h"
@@ -112,7 +113,7 @@ struct kv_tier {
     struct mailbox *done;
     atomic_bool is_ending;
     uint64_t rests_until_ns;
-    double read_bytes_per_s; /* of one thread; 0: not seen yet */
+    struct rate read_rate; /* bytes per second of one thread */
     struct kv_tier_counts counts;
 };
 
@@ -121,6 +122,7 @@ void tier_segment_free(struct tier_segment *segment); /* closes its file */
 /* Sends a job like this one.  E_NOMEM, E_AGAIN. */
 int tier_post(struct kv_tier *tier, struct tier_segment *segment, const struct tier_job *what);
 void tier_forget(struct kv_tier *tier, struct tier_slot *slot); /* the index leads to it no more */
+void tier_note_read(struct kv_tier *tier, double bytes_per_s);  /* a block was read so fast */
 
 /* ---- tier_room.c ---- */
 void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment);

@@ -468,7 +468,7 @@ const char *link_peer_address(const struct link *link)
 
 uint64_t link_rtt_ns(const struct link *link)
 {
-    return link->rtt_ns;
+    return (uint64_t)(rate_level(&link->rtt_s) * (double)NS_PER_S);
 }
 
 const struct fault *link_why_down(const struct link *link)

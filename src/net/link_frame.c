@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 
+#define RTT_ALPHA          0.125
 #define SCRATCH_KEEP_BYTES (64u << 10) /* a longer frame is sent from where it was packed */
 
 static void drop_packed(const void *data, size_t len_bytes, void *arg)
@@ -111,7 +112,7 @@ static void heard_heartbeat(struct link *link, const Baton__Heartbeat *beat)
         return; /* no echo, or one that is no time of ours */
 
     uint64_t rtt_ns = now_ns - beat->echo_sent_ns - beat->echo_held_ns;
-    link->rtt_ns = link->rtt_ns == 0 ? rtt_ns : link->rtt_ns - link->rtt_ns / 8 + rtt_ns / 8;
+    rate_learn(&link->rtt_s, (double)rtt_ns / (double)NS_PER_S, RTT_ALPHA, 1, now_ns);
 }
 
 static void in_greeting(struct link *link, enum frame_type type, const ProtobufCMessage *message)

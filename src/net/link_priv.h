@@ -6,6 +6,7 @@
 
 #include <event2/bufferevent.h>
 
+#include "base/rate.h"
 #include "base/rng.h"
 #include "ev/strangers.h"
 #include "net/addr.h"
@@ -43,7 +44,7 @@ struct link {
     uint64_t beat_number;
     uint64_t peer_sent_ns; /* sent_ns of the last heartbeat received, and when that was; 0: none */
     uint64_t peer_heard_ns;
-    uint64_t rtt_ns;
+    struct rate rtt_s;
     unsigned n_missed; /* heartbeat periods in a row without a byte from the peer */
     bool has_heard;    /* a byte came in this period */
     struct fault why;

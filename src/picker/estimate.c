@@ -55,6 +55,11 @@ double picker_itl_s(const struct picker_worker *worker)
     return step * (1 + STEP_GROWTH * worker->n_running) * beyond;
 }
 
+int64_t picker_itl_alone_ns(int64_t itl_ns, uint32_t n_running)
+{
+    return (int64_t)((double)itl_ns / (1 + STEP_GROWTH * n_running));
+}
+
 double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens)
 {
     double rate = to->transfer_bytes_per_s > 0 ? to->transfer_bytes_per_s : GUESS_TRANSFER_BYTES_PER_S;

@@ -21,6 +21,20 @@
  * An objective that not even an idle worker could keep for this prompt is no reason to refuse: the limit for
  * TTFT is the larger of the objective and twice what the prompt takes alone.
  *
+ * Nor is one that no placement keeps now a reason to let workers idle.  Where it would begin at once (a seat,
+ * blocks, no prompts before it for longer than the limit) a request waits only for what waiting may bring:
+ *
+ *   pass             time between tokens       room                          who does it alone
+ *   1 keeping        objective                 reported                      decode workers
+ *   2 conserving     also if others' ends      an idle worker has all its    decode workers
+ *                    would not mend it         blocks, whatever it reports
+ *   3 least bad      any                       as 2                          prefill workers too
+ *   4 any            the best of all, for who must go on (E_OVERLOADED)
+ *
+ * goals.yield says how far to go; a router goes to 2 at first and to 3 for those that have waited.  A step
+ * time that is wrong for whatever reason thus sends requests elsewhere, but never away, and the next ones
+ * measure it again.
+ *
  * Ties go to the placement with less running, then to one worker before a pair, then to the lower rank of its
  * slots (an order for each goals.order), so the result depends on the arguments alone.
  *
@@ -46,6 +60,8 @@
 #define FEW_DIVISOR         8 /* of a prompt: up to an eighth of it is little */
 #define POOL_SHARE_READ     2 /* a worker reads no more of a prompt than this part of its pool holds */
 #define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
+
+enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
 
 struct side { /* one worker's term */
     int64_t cost_ns;
@@ -77,7 +93,7 @@ struct scan {
     const struct picker_slots *excluded; /* NULL: nobody */
     struct candidate best;
     bool has_any;
-    bool wants_keeping; /* workers that do not keep the objectives are passed over */
+    enum pass pass;
 };
 
 /* ---- the order ---- */
@@ -139,7 +155,8 @@ static inline uint32_t uncached(const struct scan *scan, uint32_t slot, uint32_t
 /* Blocks for the uncached tokens, the answer and one more: (n + answer) / block_tokens + 1 <= free. */
 static inline bool has_room(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
-    return (uint64_t)n + scan->answer_tokens < row->free_tokens;
+    return (uint64_t)n + scan->answer_tokens < row->free_tokens ||
+           (scan->pass > KEEPING && row->n_running == 0);
 }
 
 static inline bool is_allowed(const struct scan *scan, const struct pick_row *row)
@@ -158,11 +175,20 @@ static inline int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
     return UNLOADED_SLACK * alone_ns > scan->ttft_slo_ns ? UNLOADED_SLACK * alone_ns : scan->ttft_slo_ns;
 }
 
+/* Or breaks the objective in a way that the ends of what runs there would not mend. */
+static inline bool keeps_itl(const struct scan *scan, const struct pick_row *row)
+{
+    if (row->itl_ns <= scan->itl_slo_ns || scan->pass == LEAST_BAD)
+        return true;
+    return scan->pass == CONSERVING &&
+           (row->n_running == 0 || picker_itl_alone_ns(row->itl_ns, row->n_running) > scan->itl_slo_ns);
+}
+
 /* An arrival at a worker whose places are all taken would be computed there a second time: better that it
  * waits in the router's queue, so a seat is wanted too. */
 static inline bool keeps_decode(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
-    return row->itl_ns <= scan->itl_slo_ns && row->has_seat && has_room(scan, row, n);
+    return keeps_itl(scan, row) && row->has_seat && has_room(scan, row, n);
 }
 
 /* What the prompt takes there, once for each sequence that it holds up. */
@@ -188,7 +214,7 @@ static inline void try_alone(const struct scan *scan, const struct pick_row *row
     if (!is_short(scan, need.n, row->prefill_ns, row->n_running))
         cost_ns += held_up_ns(own_ns, row->n_running) + scan->ttft_slo_ns / OVERFLOW_DIVISOR;
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (!scan->wants_keeping ||
+        (scan->pass == ANY ||
          (keeps_decode(scan, row, need.n_missing) && ttft_ns <= limit_ns(scan, alone_ns))))
         take_side(row, cost_ns, need.n_read, best);
 }
@@ -199,8 +225,7 @@ static inline void try_prefill(const struct scan *scan, const struct pick_row *r
     int64_t alone_ns = need.read_ns + pick_ns(need.n * row->prefill_ns), cost_ns = row->queue_ns + alone_ns;
 
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (!scan->wants_keeping ||
-         (cost_ns <= limit_ns(scan, alone_ns) && has_room(scan, row, need.n_missing))))
+        (scan->pass == ANY || (cost_ns <= limit_ns(scan, alone_ns) && has_room(scan, row, need.n_missing))))
         take_side(row, cost_ns, need.n_read, best);
 }
 
@@ -210,7 +235,7 @@ static inline void try_decode(const struct scan *scan, const struct pick_row *ro
     int64_t cost_ns = pick_ns(n * row->transfer_ns) + scan->answer_tokens * row->itl_ns;
 
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (!scan->wants_keeping || keeps_decode(scan, row, n)))
+        (scan->pass == ANY || keeps_decode(scan, row, n)))
         take_side(row, cost_ns, 0, best);
 }
 
@@ -463,7 +488,8 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
     for (uint32_t i = 0; i < fleet->n_pools && !has_decode; i++)
         has_decode =
             concerns(&fleet->pools[i], scan->request, PICKER_DECODE) && has_open(scan, &fleet->pools[i]);
-    if (!has_decode) /* a prefill worker decodes only when nobody else can, and then it does everything */
+    /* a prefill worker decodes only when nobody else can, and then it does everything */
+    if (!has_decode || scan->pass == LEAST_BAD)
         scan_lone(scan, fleet, PICKER_PREFILL);
     scan_pairs(scan, fleet);
     /* overflow costs a part of the objective more than nothing: what is better than that need not look */
@@ -472,6 +498,20 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
     for (uint32_t i = 0; i < fleet->n_pools; i++)
         if (concerns(&fleet->pools[i], scan->request, PICKER_DECODE))
             scan_overflow(scan, &fleet->pools[i]);
+}
+
+/* Pass after pass, as far as the goals yield; then the best of all. */
+static void scan_passes(struct scan *scan, const struct picker_fleet *fleet, enum picker_yield yield)
+{
+    static const enum pass last[] = {
+        [PICKER_KEEPS] = KEEPING, [PICKER_CONSERVES] = CONSERVING, [PICKER_LEAST_BAD] = LEAST_BAD};
+
+    scan->pass = KEEPING;
+    scan_all(scan, fleet);
+    while (scan->best.decode == NULL && scan->pass != ANY) {
+        scan->pass = scan->pass < last[yield] ? (enum pass)(scan->pass + 1) : ANY;
+        scan_all(scan, fleet);
+    }
 }
 
 int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
@@ -489,7 +529,6 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
         .answer_tokens =
             request->max_new_tokens < ANSWER_TOKENS_GUESS ? request->max_new_tokens : ANSWER_TOKENS_GUESS,
         .order = goals->order,
-        .wants_keeping = true,
         .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
         .excluded =
             request->excluded && !picker_slots_is_empty(request->excluded) ? request->excluded : NULL};
@@ -497,11 +536,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     struct picker_worker worker;
     uint32_t n;
 
-    scan_all(&scan, fleet);
-    if (scan.best.decode == NULL) { /* nothing keeps them: the best of all */
-        scan.wants_keeping = false;
-        scan_all(&scan, fleet);
-    }
+    scan_passes(&scan, fleet, goals->yield);
     if (scan.best.decode == NULL)
         return scan.has_any ? E_LIMIT : E_NOT_FOUND;
     first = scan.best.prefill ? scan.best.prefill : scan.best.decode;
@@ -517,7 +552,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
         picker_fleet_row(fleet, first->slot, &worker);
         choice_out->ttft_s += picker_read_s(&worker, scan.best.n_read);
     }
-    return scan.wants_keeping ? 0 : E_OVERLOADED;
+    return scan.pass == ANY ? E_OVERLOADED : 0;
 }
 
 /* ---- sets of slots ---- */

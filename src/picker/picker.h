@@ -54,11 +54,20 @@ struct picker_slots {
     uint64_t words[PICKER_MAX_WORKERS / 64];
 };
 
+/* What counts as a placement when none keeps the objectives. */
+enum picker_yield {
+    PICKER_KEEPS,     /* nothing: the request waits */
+    PICKER_CONSERVES, /* where it begins at once and waiting would not help: workers that idle, or whose step
+                         alone breaks the objective for the time between tokens */
+    PICKER_LEAST_BAD  /* wherever it begins at once; a prefill worker may do it all */
+};
+
 struct picker_goals {
     double ttft_slo_s;
     double itl_slo_s;
     uint32_t local_prefill_tokens; /* up to so many uncached tokens the decode worker computes itself ... */
     double local_prefill_s; /* ... and more where that takes so long at most, all it holds up counted */
+    enum picker_yield yield;
     uint32_t order; /* in which equals are taken; 0: by slot.  Routers that have different ones do not all
                        run to the same worker */
 };
@@ -89,7 +98,8 @@ struct picker_choice {
 
 struct picker_fleet;
 
-/* 0; E_OVERLOADED: workers exist but none can keep the objectives (choice_out holds the best anyway);
+/* 0; E_OVERLOADED: workers exist but none keeps the objectives, as far as the goals insist on them
+ * (choice_out holds the best anyway);
  * E_NOT_FOUND: no worker could run it at all; E_LIMIT: none is large enough.  Time grows with the number of
  * workers of the group, not of pairs; no allocation. */
 int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
@@ -101,6 +111,8 @@ double picker_prefill_s(const struct picker_worker *worker, uint32_t n_tokens);
 /* To read so many tokens of a prompt from its disk, after those that are queued; infinite without a rate. */
 double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens);
 double picker_itl_s(const struct picker_worker *worker);
+/* What the time between tokens would be there if nothing else ran, as long as it has a seat. */
+int64_t picker_itl_alone_ns(int64_t itl_ns, uint32_t n_running);
 double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens);
 
 void picker_slots_add(struct picker_slots *slots, uint32_t slot);

@@ -9,7 +9,8 @@
  * the prefill worker asks. What is dispatched is charged to the workers' ledgers at once.  A job that was
  * being answered when its worker died goes on elsewhere from the tokens it has: sampling depends on (seed,
  * position), so the stream continues with the same tokens.  A job that nobody can take waits in a bounded
- * queue, for a bounded time, and is refused with 529 while it has not begun. */
+ * queue, for a bounded time, and is refused with 529 while it has not begun.  One that has begun waits for as
+ * long as there is a worker that could go on with it, and then for queue.resume_timeout. */
 #include "router/router_priv.h"
 
 #include <stdlib.h>
@@ -20,7 +21,8 @@
 #include "base/log.h"
 #include "base/str.h"
 
-#define MAX_ATTEMPTS 8
+#define MAX_ATTEMPTS   8
+#define TRIED_AGAIN_NS NS_PER_S /* by workers that failed it, after so long in the queue */
 
 static void set_state(struct gen_handle *job, enum job_state state)
 {
@@ -34,7 +36,7 @@ static void set_state(struct gen_handle *job, enum job_state state)
 static const struct gen_failure overloaded = {
     .status = 529,
     .type = "overloaded_error",
-    .message = "Overloaded: no worker can keep the latency objectives for this request now",
+    .message = "Overloaded: all workers are busy, and as many requests wait as may",
     .retry_after_s = 1,
 };
 
@@ -81,6 +83,20 @@ static bool is_deserted(const struct gen_handle *job)
            picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models)) == 0;
 }
 
+/* Its client has heard of it. */
+static bool has_begun(const struct gen_handle *job)
+{
+    return job->is_accepted || router_job_answered(job) > 0;
+}
+
+/* That workers failed it is no reason to leave them out for ever: what fails two at once is rather the two of
+ * them than the request.  MAX_ATTEMPTS bounds it. */
+static void forgive(struct gen_handle *job)
+{
+    if (job->state == JOB_QUEUED && job->queued_ns > 0 && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
+        job->excluded = (struct picker_slots){{0}};
+}
+
 /* Tries to place the job now.  0, E_OVERLOADED, E_NOT_FOUND, E_LIMIT, E_NOMEM. */
 static int place(struct gen_handle *job)
 {
@@ -89,10 +105,12 @@ static int place(struct gen_handle *job)
     const struct picker_choice *choice = &found.choice;
     int rc = router_choose(job, &found);
 
-    if (rc == E_OVERLOADED && job->is_accepted)
+    if (rc == E_OVERLOADED && has_begun(job))
         rc = 0; /* a stream that has begun is not held up by objectives: finish it where it hurts least */
-    if (rc < 0)
+    if (rc < 0) {
+        forgive(job);
         return rc;
+    }
     router_blocks_choose(job, &found);
     number_job(job);
     if (hashmap_put(router->by_number, &job->number, job, NULL) < 0)
@@ -119,6 +137,7 @@ static void enqueue(struct gen_handle *job, bool at_front)
 {
     set_state(job, JOB_QUEUED);
     job->queued_ns = clock_now_ns();
+    job->forsaken_ns = 0;
     if (at_front)
         list_push_front(&job->router->queue, &job->waiting);
     else
@@ -161,6 +180,40 @@ void router_place_queued(struct router *router)
     }
 }
 
+/* Whether a job that has begun may give up waiting: nobody who could go on with it has been there for long.
+ * why_out: what the picker says of those who are. */
+static bool is_forsaken(struct gen_handle *job, uint64_t now_ns, int *why_out)
+{
+    uint64_t most_ns = job->router->conf->queue_resume_ns;
+    struct picker_place place;
+
+    *why_out = router_choose(job, &place);
+    if (*why_out == 0 || *why_out == E_OVERLOADED) {
+        job->forsaken_ns = 0;
+        return false;
+    }
+    if (job->forsaken_ns == 0)
+        job->forsaken_ns = now_ns;
+    return most_ns > 0 && now_ns - job->forsaken_ns > most_ns;
+}
+
+static void give_up(struct gen_handle *job, int why)
+{
+    if (has_begun(job) && why == E_LIMIT) {
+        router_job_end(job, GEN_END_CONTEXT); /* as far as it has come, it fills the workers there are */
+        return;
+    }
+    metric_add(job->router->m_refused, 1);
+    if (!has_begun(job) && is_deserted(job)) {
+        router_job_fail(job, deserted.status, deserted.type, deserted.message, deserted.retry_after_s);
+        return;
+    }
+    router_job_fail(job, overloaded.status, overloaded.type,
+                    has_begun(job) ? "Overloaded: no worker is left that could go on with this answer"
+                                   : "Overloaded: waited for a worker until the queue's time limit",
+                    overloaded.retry_after_s);
+}
+
 void router_expire_queued(struct router *router)
 {
     uint64_t now_ns = clock_now_ns();
@@ -168,18 +221,15 @@ void router_expire_queued(struct router *router)
 
     while (node != &router->queue) {
         struct gen_handle *job = container_of(node, struct gen_handle, waiting);
+        int why = E_OVERLOADED;
+        bool is_over = has_begun(job) ? is_forsaken(job, now_ns, &why)
+                                      : now_ns - job->queued_ns > router->conf->queue_timeout_ns;
 
-        if (now_ns - job->queued_ns <= router->conf->queue_timeout_ns) {
+        if (!is_over) {
             node = node->next;
             continue;
         }
-        metric_add(router->m_refused, 1);
-        if (is_deserted(job))
-            router_job_fail(job, deserted.status, deserted.type, deserted.message, deserted.retry_after_s);
-        else
-            router_job_fail(job, overloaded.status, overloaded.type,
-                            "Overloaded: waited for a worker until the queue's time limit",
-                            overloaded.retry_after_s);
+        give_up(job, why);
         node = router->queue.next; /* whoever heard of it may have cancelled any other */
     }
 }

@@ -93,9 +93,14 @@ static const struct config_key keys[] = {
     {"slo", "itl", CONFIG_DURATION, KEY(itl_slo_ns), "50ms", S(0.0001), S(60), NULL, true,
      "Objective for the time between tokens."},
     {"queue", "max", CONFIG_U64, KEY(queue_max), "256", 0, 1e6, NULL, true,
-     "Requests that may wait for a placement that keeps the objectives; beyond: 529 overloaded_error."},
+     "Requests that may wait while no worker could begin them; beyond: 529 overloaded_error."},
     {"queue", "timeout", CONFIG_DURATION, KEY(queue_timeout_ns), "10s", 0, S(3600), NULL, true,
-     "How long a request may wait before it is refused with 529."},
+     "How long a request may wait before it is refused with 529. An answer that has begun is not bound by "
+     "it."},
+    {"queue", "resume_timeout", CONFIG_DURATION, KEY(queue_resume_ns), "30s", 0, S(86400), NULL, true,
+     "How long an answer that has begun waits, its worker lost, while there is no worker at all that could "
+     "go "
+     "on with it. 0: as long as its client does."},
     {"placement", "local_prefill_tokens", CONFIG_U64, KEY(local_prefill_tokens), "128", 0, 1e7, NULL, true,
      "Prompts with at most so many uncached tokens are computed on the decode worker itself."},
     {"placement", "local_prefill_time", CONFIG_DURATION, KEY(local_prefill_ns), "500ms", 0, S(60), NULL, true,

@@ -115,7 +115,9 @@ struct gen_handle { /* a job; the front knows it under this name; what every tok
     uint64_t layout;            /* of the workers it was placed on last */
     bool keeps_layout;          /* since they answered a part */
     struct gen_proof sum;       /* of earlier attempts */
-    uint64_t submitted_ns, queued_ns;
+    uint64_t submitted_ns;
+    uint64_t queued_ns;   /* 0: never was */
+    uint64_t forsaken_ns; /* since when it waits, begun, with nobody there who could go on; 0: somebody is */
     struct picker_choice estimate;
     struct picker_holder holder; /* whom the worker that computes may ask for cached blocks; slot
                                     PICKER_NONE: nobody */

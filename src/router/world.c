@@ -109,6 +109,21 @@ bool router_job_has_other(const struct gen_handle *job, uint32_t slot)
     return false;
 }
 
+/* A request is placed wherever it begins at once if an objective is broken in any case: by how slow the
+ * workers are now, by how long it has waited, or because there is no room to wait in. */
+static enum picker_yield yield_for(const struct gen_handle *job)
+{
+    const struct router *router = job->router;
+    const struct router_conf *conf = router->conf;
+    uint64_t most_ns =
+        conf->ttft_slo_ns < conf->queue_timeout_ns / 2 ? conf->ttft_slo_ns : conf->queue_timeout_ns / 2;
+    bool is_waiting = job->state == JOB_QUEUED && job->queued_ns > 0;
+
+    if (is_waiting)
+        return clock_now_ns() - job->queued_ns >= most_ns ? PICKER_LEAST_BAD : PICKER_CONSERVES;
+    return router->n_queued >= conf->queue_max ? PICKER_LEAST_BAD : PICKER_CONSERVES;
+}
+
 int router_choose(struct gen_handle *job, struct picker_place *place)
 {
     struct router *router = job->router;
@@ -116,6 +131,7 @@ int router_choose(struct gen_handle *job, struct picker_place *place)
                                  .itl_slo_s = (double)router->conf->itl_slo_ns / 1e9,
                                  .local_prefill_tokens = (uint32_t)router->conf->local_prefill_tokens,
                                  .local_prefill_s = (double)router->conf->local_prefill_ns / 1e9,
+                                 .yield = yield_for(job),
                                  .order = router->order};
     bool is_again;
     int rc;

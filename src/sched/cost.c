@@ -8,8 +8,9 @@
  *
  *     minimise  sum fade^age (1 - terms . x / seconds)^2  +  PULL sum ((terms - before) / size)^2
  *
- * A term never falls below zero.  A step that took three times what was predicted (the machine was lent to
- * somebody else) counts as three times at most.
+ * A term never falls below zero.  A step that took more than three times what was predicted (the machine was
+ * lent to somebody else) counts as three times, and one that took less than a third (a clock was set) as a
+ * third: errors are relative, so a step of no time would outweigh a thousand others.
  *
  * Shape.  By size there is a mean of seconds / fit; sizes never seen take the shape between their neighbours.
  */
@@ -30,7 +31,7 @@
 #define SHARE_AT_1ST 0.1  /* of a step: what a term is given when first seen, at least */
 #define PAIRS        1000.0
 
-enum { EXACT_ROWS = 16, PROMPT_SIZES_AT = 36 };
+enum { SETTLED_AT = 8, EXACT_ROWS = 16, PROMPT_SIZES_AT = 36 };
 
 static void inputs_of(const struct cost_step *step, double x[COST_TERMS])
 {
@@ -180,8 +181,8 @@ void cost_observe(struct cost_model *model, const struct cost_step *step, double
 
     if (!(seconds > 1e-9))
         seconds = 1e-9;
-    if (model->n_seen > 8 && seconds > OUTLIER * predicted)
-        seconds = OUTLIER * predicted;
+    if (cost_is_settled(model) && predicted > 0)
+        seconds = fmin(fmax(seconds, predicted / OUTLIER), predicted * OUTLIER);
     if (model->n_seen > 0 && predicted > 0)
         rate_observe(&model->error, fmin(fabs(seconds - predicted) / predicted, 1), ERROR_ALPHA);
     inputs_of(step, x);
@@ -202,6 +203,11 @@ double cost_predict(const struct cost_model *model, const struct cost_step *step
 
     inputs_of(step, x);
     return fit_of(model, x) * shape_of(model, step);
+}
+
+bool cost_is_settled(const struct cost_model *model)
+{
+    return model->n_seen > SETTLED_AT;
 }
 
 bool cost_knows_prompts(const struct cost_model *model)

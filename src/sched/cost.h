@@ -48,6 +48,8 @@ static inline double cost_pairs(uint32_t position, uint32_t n)
 void cost_observe(struct cost_model *model, const struct cost_step *step, double seconds);
 /* Seconds; 0 as long as nothing was seen. */
 double cost_predict(const struct cost_model *model, const struct cost_step *step);
+/* Whether enough was seen to tell what is unusual. */
+bool cost_is_settled(const struct cost_model *model);
 bool cost_knows_prompts(const struct cost_model *model);
 double cost_per_prompt_token(const struct cost_model *model); /* seconds, attention apart */
 /* By how much steps take longer than predicted now and then: 1.02 to 1.5. */

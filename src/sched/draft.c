@@ -39,6 +39,7 @@
 #define PURSE_INCOME  0.01
 #define PURSE_START   2.0 /* decode steps */
 #define PURSE_MAX     4.0
+#define PURSE_DEBT    1.0 /* at most, in decode steps: a hundred steps pay it off */
 #define CHANCE_MIN    0.01
 #define CHANCE_FORCED 0.999 /* what must come comes, unless the answer is cut */
 #define MAX_CHOICES   64
@@ -59,8 +60,8 @@ static unsigned kind_of(uint32_t length)
 
 int draft_init(const struct sched *sched, struct seq *seq)
 {
-    bool is_wanted =
-        sched->opts.speculate != SPECULATE_OFF && sched->opts.max_drafts > 0 && seq->spec.max_new_tokens > 1;
+    bool is_wanted = sched->opts.speculate != SPECULATE_OFF && sched->opts.max_drafts > 0 &&
+                     seq->spec.max_new_tokens > 1 && !seq->spec.leaves_nothing;
 
     return is_wanted ? ngram_init(&seq->draft.index, seq->cap_tokens) : 0;
 }
@@ -140,8 +141,7 @@ void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accep
     sched->has_purse = true;
     sched->purse_s += PURSE_INCOME * plain_s + n_accepted * plain_s / plan->n_decode;
     sched->purse_s -= extra_s > 0 && plan->n_drafts > 0 ? extra_s : 0;
-    if (sched->purse_s > PURSE_MAX * plain_s)
-        sched->purse_s = PURSE_MAX * plain_s;
+    sched->purse_s = fmin(fmax(sched->purse_s, -PURSE_DEBT * plain_s), PURSE_MAX * plain_s);
 }
 
 /* ---- finding ---- */

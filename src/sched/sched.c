@@ -42,6 +42,8 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
     if (sched == NULL)
         return E_NOMEM;
     sched->opts = *opts;
+    if (sched->opts.now_ns == NULL && sched->opts.cpu_ns == NULL)
+        sched->opts.cpu_ns = clock_thread_cpu_ns;
     if (sched->opts.now_ns == NULL)
         sched->opts.now_ns = clock_now_ns;
     if (sched->opts.max_seqs > info->max_batch_tokens)
@@ -188,7 +190,7 @@ static int run_plan(struct sched *sched)
 }
 
 /* What the step teaches, before its results move the sequences it was about. */
-static void book_step(struct sched *sched, uint64_t step_ns)
+static void book_step(struct sched *sched, const struct load_clock *began)
 {
     const struct plan *plan = &sched->plan;
     const struct sample_result *results = sched->results;
@@ -202,7 +204,7 @@ static void book_step(struct sched *sched, uint64_t step_ns)
     sched->n_draft_steps += plan->n_drafts > 0;
     sched->n_drafted += plan->n_drafts;
     sched->n_accepted += n_accepted;
-    load_observe(sched, plan, n_accepted, step_ns);
+    load_observe(sched, plan, n_accepted, began);
     draft_settle(sched, plan, n_accepted);
 }
 
@@ -218,14 +220,14 @@ int sched_run_step(struct sched *sched)
     draft_propose(sched);
     plan_make(sched, &sched->plan);
     if (sched->plan.n_items > 0) {
-        uint64_t begin_ns = sched_now_ns(sched);
+        struct load_clock began = load_clock(sched);
 
         code = run_plan(sched);
         if (code < 0) {
             apply_failure(sched);
         } else {
             code = (int)(sched->plan.n_decode + sched->plan.n_prefill_tokens);
-            book_step(sched, sched_now_ns(sched) - begin_ns);
+            book_step(sched, &began);
             apply_results(sched, sched->results);
         }
         sched->plan.n_items = 0;

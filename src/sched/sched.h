@@ -68,9 +68,11 @@ struct seq_spec {           /* copied on submit */
      * has. */
     uint32_t score_from;
     uint32_t fetched_from, fetched_to; /* tokens that a peer pushed for it: transferred, if found */
-    bool departs; /* draw the first token, then hold the KV for a transfer instead of decoding */
-    bool arrives; /* KV comes from elsewhere: blocks are taken at once, computing waits */
-    void *user;   /* the caller's */
+    bool departs;        /* draw the first token, then hold the KV for a transfer instead of decoding */
+    bool leaves_nothing; /* a measurement: its blocks are not sealed, so nobody finds them, and nothing is
+                            guessed */
+    bool arrives;        /* KV comes from elsewhere: blocks are taken at once, computing waits */
+    void *user;          /* the caller's */
 };
 
 /* The proof: what was done for this sequence on this worker.  "Given" tokens are those of the spec.  Once all
@@ -133,6 +135,9 @@ struct sched_opts {
     struct sched_events events;
     void *events_arg;
     uint64_t (*now_ns)(void); /* NULL: the monotonic clock */
+    /* Processor time of the thread that runs steps.  NULL: the real one beside the monotonic clock; beside
+     * another clock nobody knows it. */
+    uint64_t (*cpu_ns)(void);
     /* When another thread makes it true, a running step ends soon, as a failed one: for who will not run
      * another.  NULL: nobody does. */
     const atomic_bool *is_given_up;

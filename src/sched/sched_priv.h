@@ -99,7 +99,9 @@ struct sched {
     struct draft_odds odds[DRAFT_ODDS];
     double purse_s; /* what speculation may lose */
     bool has_purse;
-    struct rate_mean prefill_rate, decode_step;
+    struct rate prefill_rate, decode_step;
+    struct rate_pause pause;
+    uint64_t step_end_ns; /* of the latest step */
     uint64_t n_steps, n_draft_steps, n_drafted, n_accepted;
     uint64_t n_preemptions;
 };
@@ -189,6 +191,13 @@ int handoff_admit(struct sched *sched, struct seq *seq); /* an arriving sequence
 void seq_unhold(struct sched *sched, struct seq *seq); /* books the time it was HELD */
 
 /* ---- load.c ---- */
-void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accepted, uint64_t step_ns);
+struct load_clock { /* read before and after a step */
+    uint64_t now_ns, cpu_ns;
+};
+
+struct load_clock load_clock(const struct sched *sched);
+/* A step was run since `began`.  Learns from it, unless a pause spoiled what it took. */
+void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accepted,
+                  const struct load_clock *began);
 
 #endif

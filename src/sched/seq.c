@@ -238,7 +238,7 @@ void seq_give_back(struct sched *sched, struct seq *seq)
  */
 void seq_seal(struct sched *sched, struct seq *seq)
 {
-    uint32_t n_full = seq->n_computed / sched->block_tokens;
+    uint32_t n_full = seq->spec.leaves_nothing ? 0 : seq->n_computed / sched->block_tokens;
 
     for (; seq->n_sealed < n_full; seq->n_sealed++) {
         uint32_t block = seq->n_sealed;

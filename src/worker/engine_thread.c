@@ -14,7 +14,6 @@
 #include "base/cpu.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/rate.h"
 #include "worker/disk.h"
 #include "worker/share_priv.h"
 
@@ -23,9 +22,6 @@
 #define TICK_NS           (5 * NS_PER_MS)
 #define LOAD_NS           (100 * NS_PER_MS)
 #define IDLE_WAIT_NS      (100 * NS_PER_MS)
-#define WARM_UP_TOKENS    128
-#define WARM_UP_DRAWN     8
-#define PUSH_FORGOTTEN_NS (60 * NS_PER_S) /* a rate so old is no reason not to try again */
 #define STEPS_PER_TIMEOUT 3 /* a hand-off that waits for this thread shall not time out over one step */
 
 /* ---- accessors ---- */
@@ -186,26 +182,6 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
         report_free(report);
 }
 
-void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
-{
-    double rate = elapsed_ns > 0 ? (double)bytes * 1e9 / (double)elapsed_ns : 0;
-
-    if (rate > 0)
-        engine->transfer_bytes_per_s =
-            engine->transfer_bytes_per_s > 0 ? 0.8 * engine->transfer_bytes_per_s + 0.2 * rate : rate;
-}
-
-void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
-{
-    double rate = elapsed_ns > 0 ? (double)bytes * 1e9 / (double)elapsed_ns : 0;
-
-    if (rate <= 0)
-        return;
-    engine->push_bytes_per_s =
-        engine->push_bytes_per_s > 0 ? 0.7 * engine->push_bytes_per_s + 0.3 * rate : rate;
-    engine->pushed_ns = clock_now_ns();
-}
-
 /* The scheduler counts from its start; counters want what was added. */
 static void count_steps(struct worker_engine *engine, const struct sched_load *load)
 {
@@ -233,9 +209,8 @@ static void report_load(struct worker_engine *engine)
     report->load.n_tasks = engine->n_tasks;
     worker_disk_report(engine, &report->load);
     worker_map_report(engine, &report->load);
+    worker_measure_age(engine, clock_now_ns());
     report->load.transfer_bytes_per_s = engine->transfer_bytes_per_s;
-    if (clock_now_ns() - engine->pushed_ns > PUSH_FORGOTTEN_NS)
-        engine->push_bytes_per_s = 0;
     report->load.push_bytes_per_s = engine->push_bytes_per_s;
     report->load.is_unfit = engine->health.state == HEALTH_UNFIT;
     report->load.n_spoilt_in_row = engine->health.n_spoilt_in_row;
@@ -304,6 +279,9 @@ static void *run(void *arg)
                                   worker_loans_count(engine) + worker_asks_count(engine) +
                                   worker_disk_is_waited_for(engine) >
                               0;
+
+            if (!has_timers && !has_pending)
+                worker_measure_idle(engine, clock_now_ns());
             mailbox_wait(engine->commands, has_pending ? NS_PER_MS : has_timers ? TICK_NS : IDLE_WAIT_NS);
         }
     }
@@ -328,36 +306,6 @@ static void on_transport_event(void *arg, const struct tr_event *event)
 }
 
 /* ---- building ---- */
-
-int worker_engine_probe(struct worker_engine *engine, uint32_t n_tokens, uint32_t n_drawn)
-{
-    uint32_t room = engine->opts.engine.info.context_length / 2;
-    uint64_t pool = (uint64_t)engine->opts.n_blocks * engine->opts.engine.info.layout.block_tokens / 2;
-    token_id tokens[WARM_UP_TOKENS];
-    struct seq_spec spec = {.tokens = tokens, .max_new_tokens = n_drawn, .sample = {.top_p = 1}};
-    struct seq *seq;
-
-    spec.n_tokens = n_tokens < WARM_UP_TOKENS ? n_tokens : WARM_UP_TOKENS;
-    if (spec.n_tokens > room)
-        spec.n_tokens = room;
-    if (spec.n_tokens > pool)
-        spec.n_tokens = (uint32_t)pool;
-    if (spec.n_tokens == 0)
-        return E_LIMIT;
-    spec.n_prompt = spec.n_tokens;
-    for (uint32_t i = 0; i < spec.n_tokens; i++)
-        tokens[i] = i % engine->opts.engine.info.vocab_size;
-    return sched_submit(engine->sched, &spec, &seq);
-}
-
-/* Touches every weight, and teaches the scheduler its first rates, before anybody relies on them. */
-static void warm_up(struct worker_engine *engine)
-{
-    if (worker_engine_probe(engine, WARM_UP_TOKENS, WARM_UP_DRAWN) < 0)
-        return;
-    while (sched_has_work(engine->sched) && sched_run_step(engine->sched) > 0)
-        ;
-}
 
 static void declare_speculation(struct worker_engine *engine)
 {
@@ -452,7 +400,7 @@ int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault
                     engine->opts.arriving->open(engine, &engine->arriving) < 0))
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0) {
-        warm_up(engine);
+        worker_measure_start(engine);
         kv_clear(engine->pool); /* it was nobody's prompt */
         worker_disk_open(engine);
         if (pthread_create(&engine->thread, NULL, run, engine) != 0)

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/hashmap.h"
+#include "base/rate.h"
 #include "worker/engine_thread.h"
 
 #define N_ORIGINS       (WORKER_MAX_ROUTERS + 1) /* the last is the worker's own endpoint */
@@ -30,6 +31,13 @@ struct health {
     uint64_t probed_ns;
     bool is_probing;
     struct metric *m_spoilt, *m_unfit;
+};
+
+struct measure {       /* of a worker that idles */
+    uint64_t since_ns; /* it idles, or of the latest measurement */
+    uint64_t n_steps;  /* of the scheduler, up to then */
+    uint32_t n;        /* measurements since it idles */
+    bool is_under_way;
 };
 
 struct worker_engine {
@@ -59,14 +67,15 @@ struct worker_engine {
     struct report *pending[N_ORIGINS];
     struct peer_facts peers[WORKER_MAX_PEERS];
     bool peer_is_up[WORKER_MAX_PEERS];
-    struct asks *asks;           /* ask.c */
-    struct loans *loans;         /* lend.c */
-    struct peer_map *map;        /* peer_map.c; NULL: switched off */
-    atomic_uint_fast32_t n_told; /* peers' events on their way into the map */
-    uint32_t n_asking;           /* tasks that wait for an ask */
-    struct block_log block_log;  /* publish.c */
-    double transfer_bytes_per_s, push_bytes_per_s;
-    uint64_t pushed_ns; /* when the latest asked push came */
+    struct asks *asks;                             /* ask.c */
+    struct loans *loans;                           /* lend.c */
+    struct peer_map *map;                          /* peer_map.c; NULL: switched off */
+    atomic_uint_fast32_t n_told;                   /* peers' events on their way into the map */
+    uint32_t n_asking;                             /* tasks that wait for an ask */
+    struct block_log block_log;                    /* publish.c */
+    struct rate transfer_rate, push_rate;          /* bytes per second: of hand-offs, of asked pushes ... */
+    double transfer_bytes_per_s, push_bytes_per_s; /* ... as they are reported; 0: unknown */
+    struct measure measure;                        /* measure.c */
     uint64_t ticked_ns, expired_ns, reported_ns;
     uint64_t next_id;
     struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted, *m_step_s;
@@ -116,10 +125,21 @@ void worker_health_note(struct worker_engine *engine, const char *request, bool 
 void worker_health_probed(struct worker_engine *engine, enum seq_finish finish); /* or the warm-up */
 void worker_health_tick(struct worker_engine *engine, uint64_t now_ns);
 
-/* engine_thread.c */
-/* A short answer of no request, which ends as task NULL; 0 or why not. */
-int worker_engine_probe(struct worker_engine *engine, uint32_t n_tokens, uint32_t n_drawn);
+/* measure.c: how fast this worker and the links to it are */
+/* Touches every weight, and teaches the scheduler its first rates, before anybody relies on them. */
+void worker_measure_start(struct worker_engine *engine);
+/* A short answer of no request, which ends as task NULL and leaves nothing behind: at most so many tokens.  0
+ * or why not. */
+int worker_measure_probe(struct worker_engine *engine, uint32_t n_tokens, uint32_t n_drawn);
+/* Called again and again while nothing waits and no step was run: now and then begins a small sequence that
+ * leaves nothing behind but what it took. */
+void worker_measure_idle(struct worker_engine *engine, uint64_t now_ns);
+/* While nothing comes, a link that seems slow is believed to be so less and less, and how fast pushes are is
+ * forgotten. */
+void worker_measure_age(struct worker_engine *engine, uint64_t now_ns);
 void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
+
+/* engine_thread.c */
 struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
                                     uint32_t n_ids);
 /* How the tokens of this origin's latest answer were drawn. */

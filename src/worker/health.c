@@ -88,5 +88,5 @@ void worker_health_tick(struct worker_engine *engine, uint64_t now_ns)
     if (health->state != HEALTH_UNFIT || health->is_probing || now_ns - health->probed_ns < PROBE_EVERY_NS)
         return;
     health->probed_ns = now_ns;
-    health->is_probing = worker_engine_probe(engine, PROBE_TOKENS, 1) == 0;
+    health->is_probing = worker_measure_probe(engine, PROBE_TOKENS, 1) == 0;
 }

@@ -4,7 +4,7 @@ libworker_a_SOURCES = src/worker/worker.h src/worker/worker.c src/worker/worker_
 	src/worker/worker_conf.h src/worker/worker_conf.c src/worker/worker_check.c src/worker/model_check.c src/worker/model.c src/worker/hello.c \
 	src/worker/routers.c src/worker/answers.c src/worker/peers.c src/worker/local.c src/worker/status.c \
 	src/worker/messages.h src/worker/messages.c src/worker/tasks.c src/worker/shapes.c src/worker/compile.c \
-	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c \
+	src/worker/engine_thread.h src/worker/engine_thread_priv.h src/worker/engine_thread.c src/worker/measure.c \
 	src/worker/commands.c
 libworker_a_SOURCES += src/worker/share_priv.h src/worker/ask.c src/worker/lend.c src/worker/publish.c
 libworker_a_SOURCES += src/worker/peer_map.c src/worker/follow.c
@@ -36,6 +36,10 @@ TESTS += tests/unit/worker/test_peer_map
 # links and the engine thread are the test's own fakes
 tests_unit_worker_test_peer_map_SOURCES = tests/unit/worker/test_peer_map.c tests/unit/worker/map_rig.c tests/unit/worker/map_rig.h src/worker/peer_map.c src/worker/follow.c
 tests_unit_worker_test_peer_map_LDADD = $(link_worker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/test_measure
+TESTS += tests/unit/worker/test_measure
+tests_unit_worker_test_measure_SOURCES = tests/unit/worker/test_measure.c tests/unit/sched/rig.c tests/unit/sched/rig.h
+tests_unit_worker_test_measure_LDADD = $(link_worker) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/test_disk
 TESTS += tests/unit/worker/test_disk
 tests_unit_worker_test_disk_SOURCES = tests/unit/worker/test_disk.c

@@ -143,7 +143,7 @@ def a_restarted_worker_comes_back():
 
 def all_workers_die_and_the_client_hears_of_it():
     with Cluster() as c:
-        start(c, router={"queue__timeout": "500ms"})
+        start(c, router={"queue__timeout": "500ms", "queue__resume_timeout": "500ms"})
         stream = c.stream(PROMPT, max_tokens=200)
         names = []
         for name, data in stream:

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
+#include "kv/tier_priv.h"
 #include "kv/tier_record.h"
 #include "tier_help.h"
 
@@ -54,6 +55,28 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(counts.n_written, 2);
     assert_int_equal(counts.n_read, 2);
     assert_int_equal(counts.read_bytes, 2 * RIG_LAYERS * RIG_PIECE);
+}
+
+/* The reader was stopped in mid-read, or the clock was set: one block in a thousandth of the speed, and one
+ * at a thousand times it. */
+static void a_bad_read_is_not_believed(void **state)
+{
+    static const double bads[] = {0.001, 1000};
+    struct rig *rig = *state;
+    struct kv_tier_counts counts;
+
+    assert_int_equal(rig_write(rig, 1, 0), 0);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(rig_read(rig, 5, 1), 0);
+    for (int i = 0; i < 2; i++) {
+        double before, level = rate_level(&rig->tier->read_rate);
+
+        kv_tier_counts(rig->tier, &counts);
+        before = counts.read_bytes_per_s;
+        tier_note_read(rig->tier, level * bads[i]);
+        kv_tier_counts(rig->tier, &counts);
+        assert_true(counts.read_bytes_per_s < 1.3 * before && counts.read_bytes_per_s > before / 1.3);
+    }
 }
 
 static void the_next_process_finds_it(void **state)
@@ -462,6 +485,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {T(what_is_written_is_read),
+                                       T(a_bad_read_is_not_believed),
                                        T(the_next_process_finds_it),
                                        T(what_comes_and_goes_is_told),
                                        T(nobody_else_may_look),

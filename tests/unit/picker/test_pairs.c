@@ -30,7 +30,8 @@ struct option {
     struct picker_choice choice;
     int64_t cost_ns;
     uint64_t n_running;
-    bool keeps, is_there;
+    enum level { KEEPS, CONSERVES, LEAST_BAD, ANY } level; /* the first pass that takes it */
+    bool is_there;
 };
 
 /* ---- the plain way ---- */
@@ -80,6 +81,12 @@ static bool has_room(const struct world *world, const struct picker_worker *row)
     return row->blocks_free >= ((uint64_t)missing(world, row) + answer(world)) / row->block_tokens + 1;
 }
 
+/* Blocks for it, as far as this pass believes the report. */
+static bool has_room_at(const struct world *world, const struct picker_worker *row, enum level level)
+{
+    return has_room(world, row) || (level != KEEPS && row->n_running == 0);
+}
+
 static bool has_seat(const struct picker_worker *row)
 {
     return row->max_seqs == 0 || row->n_running < row->max_seqs;
@@ -119,7 +126,28 @@ static bool is_short(const struct world *world, const struct picker_worker *row,
            own_ns + own_ns * running <= whole_ns(world->goals.local_prefill_s * 1e9);
 }
 
-static struct option make_alone(const struct world *world, uint32_t i, uint32_t n_read)
+static bool is_itl_fine(const struct world *world, const struct picker_worker *row, enum level level)
+{
+    int64_t slo_ns = whole_ns(world->goals.itl_slo_s * 1e9), itl = itl_ns(row);
+
+    if (itl <= slo_ns || level == LEAST_BAD)
+        return true;
+    return level == CONSERVES && (row->n_running == 0 || picker_itl_alone_ns(itl, row->n_running) > slo_ns);
+}
+
+/* The first pass in which the decode worker, and the prefill worker if there is one, are good enough; from
+ * `least` on, as far as the goals yield. */
+static enum level level_of(const struct world *world, const struct picker_worker *prefill,
+                           const struct picker_worker *decode, bool is_in_time, enum level least)
+{
+    for (enum level level = least; level <= (enum level)world->goals.yield && is_in_time; level++)
+        if (is_itl_fine(world, decode, level) && has_seat(decode) && has_room_at(world, decode, level) &&
+            (prefill == NULL || has_room_at(world, prefill, level)))
+            return level;
+    return ANY;
+}
+
+static struct option make_alone(const struct world *world, uint32_t i, uint32_t n_read, enum level least)
 {
     const struct picker_worker *row = &world->rows[i];
     uint32_t n = missing(world, row) - n_read, running = row->n_running < 10000 ? row->n_running : 10000;
@@ -133,8 +161,7 @@ static struct option make_alone(const struct world *world, uint32_t i, uint32_t 
     it.cost_ns = ttft_ns + answer(world) * itl;
     if (!is_short(world, row, n))
         it.cost_ns += own_ns * running + whole_ns(world->goals.ttft_slo_s * 1e9) / 2;
-    it.keeps = keeps_ttft(world, ttft_ns, alone_ns) && itl <= whole_ns(world->goals.itl_slo_s * 1e9) &&
-               has_room(world, row) && has_seat(row);
+    it.level = level_of(world, NULL, row, keeps_ttft(world, ttft_ns, alone_ns), least);
     return it;
 }
 
@@ -152,8 +179,7 @@ static struct option make_pair(const struct world *world, uint32_t p, uint32_t d
                                        .read_tokens = n_read};
     it.cost_ns = ttft_ns + whole_ns(missing(world, decode) * (picker_transfer_s(decode, 1) * 1e9)) +
                  answer(world) * itl;
-    it.keeps = keeps_ttft(world, ttft_ns, own_ns) && itl <= whole_ns(world->goals.itl_slo_s * 1e9) &&
-               has_room(world, prefill) && has_room(world, decode) && has_seat(decode);
+    it.level = level_of(world, prefill, decode, keeps_ttft(world, ttft_ns, own_ns), KEEPS);
     return it;
 }
 
@@ -168,8 +194,8 @@ static bool is_better(const struct world *world, const struct option *a, const s
 {
     bool a_is_pair = a->choice.prefill != PICKER_NONE, b_is_pair = b->choice.prefill != PICKER_NONE;
 
-    if (!b->is_there || a->keeps != b->keeps)
-        return !b->is_there || a->keeps;
+    if (!b->is_there || a->level != b->level)
+        return !b->is_there || a->level < b->level;
     if (a->cost_ns != b->cost_ns)
         return a->cost_ns < b->cost_ns;
     if (a->n_running != b->n_running)
@@ -187,6 +213,20 @@ static void consider(const struct world *world, struct option it, struct option 
         *best = it;
 }
 
+/* It does everything: at once, or only where decode workers let nobody begin. */
+static void consider_alone(const struct world *world, uint32_t i, bool has_decode, struct option *best)
+{
+    bool is_last = world->rows[i].role == PICKER_PREFILL && has_decode;
+    uint32_t reads[2] = {0, read_tokens(world, &world->rows[i])};
+
+    for (int k = 0; k < (reads[1] > 0 ? 2 : 1); k++) {
+        struct option it = make_alone(world, i, reads[k], is_last ? LEAST_BAD : KEEPS);
+
+        if (!is_last || it.level == LEAST_BAD)
+            consider(world, it, best);
+    }
+}
+
 static int try_everything(const struct world *world, struct picker_choice *out)
 {
     struct option best = {.is_there = false};
@@ -201,11 +241,7 @@ static int try_everything(const struct world *world, struct picker_choice *out)
 
         if (!is_open(world, p))
             continue;
-        if (world->rows[p].role == PICKER_DECODE || !has_decode) {
-            consider(world, make_alone(world, p, 0), &best);
-            if (n_read > 0)
-                consider(world, make_alone(world, p, n_read), &best);
-        }
+        consider_alone(world, p, has_decode, &best);
         for (uint32_t d = 0; d < world->n && world->rows[p].role == PICKER_PREFILL; d++) {
             const struct picker_worker *decode = &world->rows[d];
 
@@ -220,7 +256,7 @@ static int try_everything(const struct world *world, struct picker_choice *out)
     if (!best.is_there)
         return has_any ? E_LIMIT : E_NOT_FOUND;
     *out = best.choice;
-    return best.keeps ? 0 : E_OVERLOADED;
+    return best.level != ANY ? 0 : E_OVERLOADED;
 }
 
 /* ---- random worlds ---- */
@@ -270,6 +306,7 @@ static void make_world(struct rng *rng, struct world *world)
                                          .itl_slo_s = (double)ONE_OF(rng, 0, 50, 50, 1000) / 1000,
                                          .local_prefill_tokens = (uint32_t)ONE_OF(rng, 0, 64, 128),
                                          .local_prefill_s = (double)ONE_OF(rng, 0, 0, 50, 400) / 1000,
+                                         .yield = (enum picker_yield)rng_below(rng, 3),
                                          .order = (uint32_t)ONE_OF(rng, 0, 1, 77, 12345, UINT32_MAX)};
     world->request = (struct picker_request){.n_tokens = (uint32_t)ONE_OF(rng, 1, 40, 400, 4000, UINT32_MAX),
                                              .max_new_tokens = (uint32_t)ONE_OF(rng, 0, 1, 10, 1000),

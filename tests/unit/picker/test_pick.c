@@ -197,6 +197,78 @@ static void excluded_and_unusable_workers_are_left_out(void **state)
     assert_int_equal(choice.decode, 1);
 }
 
+/* ---- nobody keeps the objectives ---- */
+
+/* A pause of 4 s was taken for a step once: 192.6 ms, and nothing runs. */
+static void workers_that_seem_slow_are_not_left_idle(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE), worker(PICKER_DECODE)};
+
+    workers[1].decode_step_s = workers[2].decode_step_s = 0.1926;
+    choose(workers, 3, 400, E_OVERLOADED);
+    goals.yield = PICKER_CONSERVES;
+    choose(workers, 3, 400, 0);
+    workers[1].n_running = workers[2].n_running = 5; /* their ends would not mend it */
+    assert_int_equal(choose(workers, 3, 400, 0).prefill, 0);
+    workers[1].decode_step_s = 0.1;
+    assert_int_equal(choose(workers, 3, 400, 0).decode, 1); /* the least bad */
+    workers[1].n_running = workers[2].n_running = 64;
+    choose(workers, 3, 400, E_OVERLOADED); /* no seat */
+    goals.yield = PICKER_KEEPS;
+}
+
+/* Objectives of a thousandth: what is learned of speeds decides where, never whether. */
+static void no_rate_leaves_a_worker_idle(void **state)
+{
+    static const double factors[] = {1e-6, 1e-3, 1, 1e3, 1e6};
+
+    goals.yield = PICKER_CONSERVES;
+    for (int i = 0; i < 625; i++) {
+        struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+        workers[0].prefill_tokens_per_s *= factors[i % 5];
+        workers[1].prefill_tokens_per_s *= factors[i / 5 % 5];
+        workers[1].decode_step_s *= factors[i / 25 % 5];
+        workers[1].transfer_bytes_per_s *= factors[i / 125];
+        choose(workers, 2, 10, 0);
+        choose(workers, 2, 400, 0);
+        choose(workers, 2, 20000, 0);
+    }
+    goals.yield = PICKER_KEEPS;
+}
+
+static void a_busy_worker_is_waited_for_a_while(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].n_running = 40; /* 60 ms; with 30 of them 50 */
+    goals.yield = PICKER_CONSERVES;
+    choose(workers, 2, 400, E_OVERLOADED);
+    goals.yield = PICKER_LEAST_BAD;
+    workers[0].decode_step_s = 0.2;
+    assert_int_equal(choose(workers, 2, 400, 0).decode, 1);
+    workers[1].n_running = 64; /* no seat there: who only prefills has one */
+    assert_int_equal(choose(workers, 2, 400, 0).decode, 0);
+    workers[0].queued_prefill_tokens = 5000; /* but is busy */
+    choose(workers, 2, 400, E_OVERLOADED);
+    goals.yield = PICKER_KEEPS;
+}
+
+/* The pool holds the prompt, but not with the answer that is guessed, or the report is of before. */
+static void an_idle_worker_has_all_its_blocks(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_DECODE)};
+
+    workers[0].blocks_total = workers[0].blocks_free = 20;
+    choose(workers, 1, 630, E_OVERLOADED);
+    goals.yield = PICKER_CONSERVES;
+    choose(workers, 1, 630, 0);
+    choose(workers, 1, 640, E_LIMIT);
+    workers[0].n_running = 1;
+    choose(workers, 1, 630, E_OVERLOADED);
+    goals.yield = PICKER_KEEPS;
+}
+
 static void a_prompt_that_fits_nowhere_is_said_to(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -366,6 +438,10 @@ int main(void)
         cmocka_unit_test(no_room_is_no_placement),
         cmocka_unit_test(a_full_decode_worker_is_no_placement),
         cmocka_unit_test(excluded_and_unusable_workers_are_left_out),
+        cmocka_unit_test(workers_that_seem_slow_are_not_left_idle),
+        cmocka_unit_test(no_rate_leaves_a_worker_idle),
+        cmocka_unit_test(a_busy_worker_is_waited_for_a_while),
+        cmocka_unit_test(an_idle_worker_has_all_its_blocks),
         cmocka_unit_test(a_prompt_that_fits_nowhere_is_said_to),
         cmocka_unit_test(groups_are_kept_apart),
         cmocka_unit_test(pairs_agree_on_the_layout),

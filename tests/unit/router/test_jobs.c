@@ -170,6 +170,112 @@ static void the_queue_ends_by_time(void **state)
     assert_int_equal(rig.router.n_queued, 0);
 }
 
+/* ---- workers that seem slow, and streams that have begun ---- */
+
+static void report_step(struct link *link, double decode_step_s, uint32_t running)
+{
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+
+    load.blocks_free = load.blocks_total = 100;
+    load.decode_step_s = decode_step_s;
+    load.prefill_tokens_per_s = 1000;
+    load.running = running;
+    rig_beat(&rig, link, &load);
+}
+
+static void slow_steps_refuse_nobody(void **state)
+{
+    struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 100);
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 100);
+
+    rig.conf.itl_slo_ns = 50 * NS_PER_MS;
+    report_step(p, 0.1926, 0);
+    report_step(d, 0.1926, 0);
+    assert_non_null(rig_submit(&rig, 500, 20)->handle);
+    assert_int_equal(rig.router.n_queued, 0);
+    assert_non_null(rig_last(d));
+    rig_cancel(&rig.clients[0]);
+}
+
+/* The objective could be kept once others end: it waits for that, but not longer than the objective for the
+ * first token, and not where there is no room to wait. */
+static void waiting_for_better_ends(void **state)
+{
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 100);
+
+    rig.conf.itl_slo_ns = 50 * NS_PER_MS;
+    rig.conf.ttft_slo_ns = 50 * NS_PER_MS;
+    report_step(d, 0.045, 4);
+    rig_submit(&rig, 10, 20);
+    assert_int_equal(rig.router.n_queued, 1);
+    rig.conf.queue_max = 1;
+    clock_sleep_ns(60 * NS_PER_MS);
+    router_place_queued(&rig.router);
+    assert_int_equal(rig.router.n_queued, 0);
+    assert_non_null(rig_last(d));
+    rig.conf.queue_max = 0;
+    assert_false(rig_submit(&rig, 10, 20)->has_failed);
+    rig_cancel(&rig.clients[0]);
+    rig_cancel(&rig.clients[1]);
+}
+
+static void a_begun_answer_is_not_bound_by_the_queue(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100), *other;
+    struct rig_client *client = rig_submit(&rig, 10, 20), *fresh;
+
+    rig_tokens(&rig, d, 0, 3);
+    rig_lose(&rig, d);
+    fresh = rig_submit(&rig, 10, 20);
+    assert_int_equal(rig.router.n_queued, 2);
+    rig.conf.queue_timeout_ns = 0;
+    router_expire_queued(&rig.router);
+    assert_int_equal(fresh->status, 529);
+    assert_false(client->has_failed);
+    other = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    assert_int_equal(rig_last(other)->n_tokens, 13);
+    rig_tokens(&rig, other, 3, 17);
+    rig_finish(&rig, other, BATON__FINISH__FINISH_LENGTH, 0);
+    assert_true(client->has_ended);
+    assert_answer(client, 20);
+}
+
+static void a_forsaken_answer_ends(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 20);
+
+    rig.conf.queue_resume_ns = 20 * NS_PER_MS;
+    rig_tokens(&rig, d, 0, 3);
+    rig_lose(&rig, d);
+    router_expire_queued(&rig.router);
+    assert_false(client->has_failed);
+    clock_sleep_ns(30 * NS_PER_MS);
+    router_expire_queued(&rig.router);
+    assert_int_equal(client->status, 529);
+    assert_non_null(strstr(client->message, "go on with this answer"));
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+/* Two faults at once: whoever could take it failed it once.  A second later that is forgotten. */
+static void who_failed_once_is_asked_again(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 20);
+
+    rig_tokens(&rig, d, 0, 3);
+    rig_finish(&rig, d, BATON__FINISH__FINISH_FAILED, E_INTERNAL);
+    router_place_queued(&rig.router);
+    assert_int_equal(rig.router.n_queued, 1);
+    clock_sleep_ns(1100 * NS_PER_MS);
+    router_place_queued(&rig.router);
+    router_place_queued(&rig.router);
+    assert_int_equal(rig.router.n_queued, 0);
+    assert_int_equal(rig_last(d)->n_tokens, 13);
+    rig_cancel(client);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
 /* ---- faulty workers ---- */
 
 /* 529 says that trying again soon helps; where all workers of a model are away, 503 and the reason. */
@@ -565,6 +671,11 @@ int main(void)
         T(the_queue_ends_by_time),
         T(a_model_whose_workers_are_gone_is_away),
         T(names_are_not_known_before_the_first_model),
+        T(slow_steps_refuse_nobody),
+        T(waiting_for_better_ends),
+        T(a_begun_answer_is_not_bound_by_the_queue),
+        T(a_forsaken_answer_ends),
+        T(who_failed_once_is_asked_again),
         T(gaps_and_foreign_ids_move_the_job),
         T(an_answer_is_never_longer_than_asked),
         T(an_end_that_is_none_moves_the_job),

@@ -124,7 +124,8 @@ static void print_rule(const struct auth_rule *rule)
                    {"tpm", rule->tokens_per_min},
                    {"tpm_in", rule->input_tokens_per_min},
                    {"tpm_out", rule->output_tokens_per_min},
-                   {"concurrent", rule->concurrent}};
+                   {"concurrent", rule->concurrent},
+                   {"weight", rule->weight}};
 
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (numbers[i].value > 0)

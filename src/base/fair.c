@@ -275,7 +275,8 @@ void fair_wait(struct fair *fair, struct fair_flow *flow, struct fair_item *item
     struct list *at = flow->items.prev;
     bool is_first = list_is_empty(&flow->items);
 
-    ASSERT(item->flow == NULL && fair->n_passed == 0);
+    ASSERT(item->flow == NULL);
+    fair_rewind(fair);
     item->flow = flow;
     item->order = order;
     item->weight = clamp(weight);
@@ -301,7 +302,7 @@ void fair_leave(struct fair *fair, struct fair_item *item)
 
     if (flow == NULL)
         return;
-    ASSERT(fair->n_passed == 0);
+    fair_rewind(fair);
     list_remove(&item->node);
     item->flow = NULL;
     fair->n_waiting--;
@@ -362,6 +363,20 @@ struct fair_item *fair_heaviest(const struct fair *fair)
     const struct fair_flow *flow = heap_top(fair, HEAP_LOADS);
 
     return flow != NULL ? item_of(flow->items.prev) : NULL;
+}
+
+bool fair_is_before(const struct fair_item *a, const struct fair_item *b)
+{
+    return a->flow == b->flow ? a->order < b->order : is_before(HEAP_TURNS, a->flow, b->flow);
+}
+
+bool fair_is_lighter(const struct fair *fair, uint64_t tenant, uint32_t weight)
+{
+    const struct fair_flow *heaviest = heap_top(fair, HEAP_LOADS);
+    const struct fair_flow *flow = hashmap_get(fair->by_tenant, &tenant);
+    uint64_t load = (flow != NULL ? flow->load : 0) + UNIT / clamp(weight);
+
+    return heaviest != NULL && heaviest != flow && load < heaviest->load;
 }
 
 /* ---- virtual time ---- */

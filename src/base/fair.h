@@ -56,17 +56,22 @@ void fair_leave(struct fair *fair, struct fair_item *item);
 uint32_t fair_n_waiting(const struct fair *fair);
 uint32_t fair_n_tenants(const struct fair *fair); /* that wait */
 
-/* The line as it would be served if each had one request served: first the whole line of the tenant whose
- * turn it is, then the next tenant's.  fair_skip goes on with the next tenant.  NULL: no more.  A walk ends
- * with fair_rewind(), before anything else is asked of the queue; fair_first() begins with one. */
+/* The line as it would be served if each had one request served: first the whole line of the tenant whose turn
+ * it is, then the next tenant's.  fair_skip goes on with the next tenant.  NULL: no more.  A walk ends with
+ * fair_rewind(); fair_first(), fair_wait(), fair_leave() and fair_charge() end it too. */
 struct fair_item *fair_first(struct fair *fair);
 struct fair_item *fair_next(struct fair *fair, const struct fair_item *item);
 struct fair_item *fair_skip(struct fair *fair, const struct fair_item *item);
 void fair_rewind(struct fair *fair);
 
+/* Whether a comes before b in that line. */
+bool fair_is_before(const struct fair_item *a, const struct fair_item *b);
+
 /* The newest of the tenant that waits with most requests for its weight; of several such tenants, of the one
  * that has been waiting for the shortest time.  NULL: nobody waits. */
 struct fair_item *fair_heaviest(const struct fair *fair);
+/* Whether this tenant would wait with less than that one, also with one request of this weight more. */
+bool fair_is_lighter(const struct fair *fair, uint64_t tenant, uint32_t weight);
 
 /* The tenant was served so many tokens of a request of this weight. */
 void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, uint32_t weight);

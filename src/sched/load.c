@@ -48,6 +48,7 @@ void sched_load(const struct sched *sched, struct sched_load *out)
     struct sched_load load = {
         .n_waiting = sched->n_waiting,
         .n_running = sched->n_running,
+        .n_tenants = fair_n_tenants(sched->fair),
         .prefill_tokens_per_s = rate_get(&sched->prefill_rate, 0),
         .decode_step_s = rate_get(&sched->decode_step, 0),
         .n_preemptions = sched->n_preemptions,

@@ -39,6 +39,7 @@ struct fair_flow {
     uint64_t arrived; /* number of the arrival with which it began to wait */
     uint64_t load;    /* sum of UNIT / weight of what waits */
     uint32_t n_holders;
+    uint32_t tally; /* the caller's */
     struct list items;
     uint32_t at[N_HEAPS]; /* its place in each; NOWHERE: none */
 };
@@ -249,6 +250,11 @@ void fair_drop(struct fair *fair, struct fair_flow *flow)
     ASSERT(list_is_empty(&flow->items));
     heap_add(fair, HEAP_DEBTS, flow);
     forget_debtors(fair);
+}
+
+uint32_t *fair_tally(struct fair_flow *flow)
+{
+    return &flow->tally;
 }
 
 /* ---- the line ---- */

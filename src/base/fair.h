@@ -40,6 +40,10 @@ struct fair_flow *fair_hold(struct fair *fair, uint64_t tenant);
 /* Nothing of the holder waits in it any more. */
 void fair_drop(struct fair *fair, struct fair_flow *flow);
 
+/* A number of the tenant's for the caller's own use; 0 at first, and kept for as long as somebody holds the
+ * flow. */
+uint32_t *fair_tally(struct fair_flow *flow);
+
 /* ---- who waits; none of these fails or allocates ---- */
 
 void fair_item_init(struct fair_item *item);
@@ -56,9 +60,9 @@ void fair_leave(struct fair *fair, struct fair_item *item);
 uint32_t fair_n_waiting(const struct fair *fair);
 uint32_t fair_n_tenants(const struct fair *fair); /* that wait */
 
-/* The line as it would be served if each had one request served: first the whole line of the tenant whose turn
- * it is, then the next tenant's.  fair_skip goes on with the next tenant.  NULL: no more.  A walk ends with
- * fair_rewind(); fair_first(), fair_wait(), fair_leave() and fair_charge() end it too. */
+/* The line as it would be served if each had one request served: first the whole line of the tenant whose
+ * turn it is, then the next tenant's.  fair_skip goes on with the next tenant.  NULL: no more.  A walk ends
+ * with fair_rewind(); fair_first(), fair_wait(), fair_leave() and fair_charge() end it too. */
 struct fair_item *fair_first(struct fair *fair);
 struct fair_item *fair_next(struct fair *fair, const struct fair_item *item);
 struct fair_item *fair_skip(struct fair *fair, const struct fair_item *item);

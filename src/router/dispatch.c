@@ -72,7 +72,7 @@ int router_job_place(struct gen_handle *job)
     const struct picker_choice *choice = &found.choice;
     int rc = router_choose(job, &found);
 
-    if (rc == E_OVERLOADED && job->is_accepted)
+    if (rc == E_OVERLOADED && (job->is_accepted || router_queue_is_owed(job, choice->decode)))
         rc = 0; /* a stream that has begun is not held up by objectives: finish it where it hurts least */
     if (rc < 0)
         return rc;

@@ -7,10 +7,12 @@ librouter_a_SOURCES = src/router/router.h src/router/router.c src/router/router_
 librouter_a_SOURCES += src/router/blocks.c src/router/told.c src/router/chain.c
 
 if HAVE_CMOCKA
-router_tests = tests/unit/router/test_abilities tests/unit/router/test_jobs tests/unit/router/test_draws tests/unit/router/test_jobs_model tests/unit/router/test_chain
+router_tests = tests/unit/router/test_turns tests/unit/router/test_abilities tests/unit/router/test_jobs tests/unit/router/test_draws tests/unit/router/test_jobs_model tests/unit/router/test_chain
 check_PROGRAMS += $(router_tests)
 TESTS += $(router_tests)
 router_rig = tests/unit/router/rig.c tests/unit/router/rig.h
+tests_unit_router_test_turns_SOURCES = tests/unit/router/test_turns.c $(router_rig)
+tests_unit_router_test_turns_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
 tests_unit_router_test_jobs_SOURCES = tests/unit/router/test_jobs.c $(router_rig)
 tests_unit_router_test_jobs_LDADD = tests/unit/front/libsim.a $(link_router) $(CMOCKA_LIBS)
 tests_unit_router_test_abilities_SOURCES = tests/unit/router/test_abilities.c $(router_rig)

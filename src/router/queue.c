@@ -16,6 +16,10 @@
  * up) is passed by others' that can: nothing idles.  But after MAX_PASSED of them nobody passes any more, so
  * what needs much room gets it.
  *
+ * What is dispatched ahead does not undo it: the workers' schedulers take turns as well, so a tenant that has
+ * nothing waiting at a worker begins there at once.  Its request is placed whatever the others' backlog does
+ * to the objectives, one at a time, as long as there is a seat.
+ *
  * Odd are requests that are tried each by itself, before all others: those that were placed before, for which
  * their tenants have paid, and those that no worker there is would do.
  *
@@ -61,6 +65,7 @@ void router_queue_exit(struct gen_handle *job)
 {
     if (job->flow == NULL)
         return;
+    router_queue_begun(job);
     if (router_job_answered(job) > 0)
         fair_charge(job->model->turns, job->flow, router_job_answered(job), job->job.weight);
     fair_drop(job->model->turns, job->flow);
@@ -71,6 +76,30 @@ void router_queue_charge(struct gen_handle *job, uint64_t n_tokens)
 {
     if (job->sum.n_redispatched == 0) /* else it was charged for once */
         fair_charge(job->model->turns, job->flow, n_tokens > 0 ? n_tokens : 1, job->job.weight);
+    if (job->is_accepted || job->is_ahead)
+        return;
+    job->is_ahead = true;
+    job->model->n_ahead++;
+    ++*fair_tally(job->flow);
+}
+
+void router_queue_begun(struct gen_handle *job)
+{
+    if (!job->is_ahead)
+        return;
+    job->is_ahead = false;
+    job->model->n_ahead--;
+    --*fair_tally(job->flow);
+}
+
+bool router_queue_is_owed(struct gen_handle *job, uint32_t decode_slot)
+{
+    struct picker_worker worker;
+
+    if (job->model->n_ahead == 0 || *fair_tally(job->flow) > 0)
+        return false;
+    picker_fleet_row(job->router->fleet, decode_slot, &worker);
+    return worker.max_seqs == 0 || worker.n_running < worker.max_seqs;
 }
 
 /* ---- in and out ---- */

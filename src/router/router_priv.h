@@ -35,6 +35,7 @@ struct router_model {
     struct link *source; /* who sends it; NULL: nobody is asked */
     struct fair *turns;  /* whose job is placed next (queue.c); NULL: it had no job yet */
     uint32_t n_queued;   /* jobs that wait for a placement, whatever for */
+    uint32_t n_ahead;    /* jobs at workers that have not begun them */
 };
 
 /* ---- workers: one slot per node name ---- */
@@ -110,6 +111,7 @@ struct gen_handle { /* a job; the front knows it under this name; what every tok
     struct fair_item turn;  /* ... there, and ... */
     struct fair_flow *crowd_flow; /* held while it is ... */
     struct fair_item seat;        /* ... in router.crowd */
+    bool is_ahead;                /* at a worker that has not begun it */
     uint32_t n_passed;            /* jobs that were placed before it though it was their elder */
     struct sample_bias *bias;     /* job.sample.bias: ours */
     uint32_t cap_draws;
@@ -224,6 +226,11 @@ int router_queue_enter(struct gen_handle *job); /* a new job: its tenant's accou
 void router_queue_exit(struct gen_handle *job); /* it goes: what it answered is charged */
 /* Its workers got so many tokens to compute. */
 void router_queue_charge(struct gen_handle *job, uint64_t n_tokens);
+/* Its worker has begun it, or it goes: it is not ahead of others any more.  May be said again. */
+void router_queue_begun(struct gen_handle *job);
+/* Nobody keeps the objectives for it, and only because of what other tenants have at the workers: there it
+ * begins before that, so it need not wait here. */
+bool router_queue_is_owed(struct gen_handle *job, uint32_t decode_slot);
 /* In its tenant's line, or else (it was placed before) by itself and before all others. */
 void router_queue_add(struct gen_handle *job, bool is_again);
 void router_queue_remove(struct gen_handle *job, bool is_placed); /* nothing if it is in no queue */

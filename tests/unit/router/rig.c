@@ -543,6 +543,9 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
     client->rig = rig;
     client->wants_logprob = rig->sample.wants_logprob;
     job.sample.seed = 77;
+    job.weight = rig->weight;
+    if (rig->tenant != NULL)
+        str_copy(job.tenant, sizeof(job.tenant), rig->tenant);
     if (rig->constraint != NULL)
         buf_append_str(&job.constraint, rig->constraint);
     job.tokens = calloc(n_tokens, sizeof(*job.tokens));

@@ -181,9 +181,9 @@ static int make_job(struct router *router, const struct gen_model *model, struct
     job->submitted_ns = clock_now_ns();
     list_init(&job->all);
     list_init(&job->waiting);
-    list_init(&job->odd);
-    fair_item_init(&job->turn);
-    fair_item_init(&job->seat);
+    list_init(&job->place.odd);
+    fair_item_init(&job->place.turn);
+    fair_item_init(&job->place.seat);
     list_init(&job->unhashed);
     job->prefill.slot = job->decode.slot = PICKER_NONE;
     if (keep_bias(job) < 0 || router_queue_enter(job) < 0 || router_chain_begin(job) < 0) {

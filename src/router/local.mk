@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += librouter.a
 librouter_a_SOURCES = src/router/router.h src/router/router.c src/router/router_priv.h \
-	src/router/router_conf.h src/router/router_conf.c src/router/dispatch.c src/router/queue.c src/router/submit.c \
+	src/router/router_conf.h src/router/router_conf.c src/router/dispatch.c src/router/queue.c src/router/queue_priv.h \
+	src/router/submit.c \
 	src/router/stream_priv.h src/router/stream.c src/router/tokens.c src/router/proof.c \
 	src/router/models.c src/router/workers.c src/router/world.c src/router/status.c
 librouter_a_SOURCES += src/router/blocks.c src/router/told.c src/router/chain.c

@@ -40,15 +40,15 @@
 int router_queue_open(struct router *router)
 {
     list_init(&router->queue);
-    list_init(&router->odd);
-    list_init(&router->pushed_out);
-    return fair_new(0, &router->crowd);
+    list_init(&router->turns.odd);
+    list_init(&router->turns.pushed_out);
+    return fair_new(0, &router->turns.crowd);
 }
 
 void router_queue_close(struct router *router)
 {
-    fair_free(router->crowd);
-    router->crowd = NULL;
+    fair_free(router->turns.crowd);
+    router->turns.crowd = NULL;
 }
 
 int router_queue_enter(struct gen_handle *job)
@@ -57,46 +57,46 @@ int router_queue_enter(struct gen_handle *job)
     int rc = model->turns == NULL ? fair_new(MAX_DEBTORS, &model->turns) : 0;
 
     if (rc == 0)
-        job->flow = fair_hold(model->turns, tenant_number(job->job.tenant));
-    return job->flow != NULL ? 0 : E_NOMEM;
+        job->place.flow = fair_hold(model->turns, tenant_number(job->job.tenant));
+    return job->place.flow != NULL ? 0 : E_NOMEM;
 }
 
 void router_queue_exit(struct gen_handle *job)
 {
-    if (job->flow == NULL)
+    if (job->place.flow == NULL)
         return;
     router_queue_begun(job);
     if (router_job_answered(job) > 0)
-        fair_charge(job->model->turns, job->flow, router_job_answered(job), job->job.weight);
-    fair_drop(job->model->turns, job->flow);
-    job->flow = NULL;
+        fair_charge(job->model->turns, job->place.flow, router_job_answered(job), job->job.weight);
+    fair_drop(job->model->turns, job->place.flow);
+    job->place.flow = NULL;
 }
 
 void router_queue_charge(struct gen_handle *job, uint64_t n_tokens)
 {
     if (job->sum.n_redispatched == 0) /* else it was charged for once */
-        fair_charge(job->model->turns, job->flow, n_tokens > 0 ? n_tokens : 1, job->job.weight);
-    if (job->is_accepted || job->is_ahead)
+        fair_charge(job->model->turns, job->place.flow, n_tokens > 0 ? n_tokens : 1, job->job.weight);
+    if (job->is_accepted || job->place.is_ahead)
         return;
-    job->is_ahead = true;
+    job->place.is_ahead = true;
     job->model->n_ahead++;
-    ++*fair_tally(job->flow);
+    ++*fair_tally(job->place.flow);
 }
 
 void router_queue_begun(struct gen_handle *job)
 {
-    if (!job->is_ahead)
+    if (!job->place.is_ahead)
         return;
-    job->is_ahead = false;
+    job->place.is_ahead = false;
     job->model->n_ahead--;
-    --*fair_tally(job->flow);
+    --*fair_tally(job->place.flow);
 }
 
 bool router_queue_is_owed(struct gen_handle *job, uint32_t decode_slot)
 {
     struct picker_worker worker;
 
-    if (job->model->n_ahead == 0 || *fair_tally(job->flow) > 0)
+    if (job->model->n_ahead == 0 || *fair_tally(job->place.flow) > 0)
         return false;
     picker_fleet_row(job->router->fleet, decode_slot, &worker);
     return worker.max_seqs == 0 || worker.n_running < worker.max_seqs;
@@ -111,17 +111,17 @@ static void queue_count(struct gen_handle *job, bool is_more)
     job->model->n_queued += is_more ? 1 : UINT32_MAX;
     router->n_queued += is_more ? 1 : UINT32_MAX;
     metric_set(router->m_queued, router->n_queued);
-    metric_set(router->m_queued_tenants, fair_n_tenants(router->crowd));
+    metric_set(router->turns.m_tenants, fair_n_tenants(router->turns.crowd));
 }
 
 static void queue_leave_lines(struct gen_handle *job)
 {
     struct router *router = job->router;
 
-    fair_leave(job->model->turns, &job->turn);
-    fair_leave(router->crowd, &job->seat);
-    fair_drop(router->crowd, job->crowd_flow);
-    job->crowd_flow = NULL;
+    fair_leave(job->model->turns, &job->place.turn);
+    fair_leave(router->turns.crowd, &job->place.seat);
+    fair_drop(router->turns.crowd, job->place.crowd_flow);
+    job->place.crowd_flow = NULL;
 }
 
 void router_queue_add(struct gen_handle *job, bool is_again)
@@ -135,14 +135,14 @@ void router_queue_add(struct gen_handle *job, bool is_again)
     else
         list_push_back(&router->queue, &job->waiting);
     if (!is_again)
-        job->crowd_flow = fair_hold(router->crowd, tenant_number(job->job.tenant));
-    if (job->crowd_flow == NULL) {
-        list_push_back(&router->odd, &job->odd);
+        job->place.crowd_flow = fair_hold(router->turns.crowd, tenant_number(job->job.tenant));
+    if (job->place.crowd_flow == NULL) {
+        list_push_back(&router->turns.odd, &job->place.odd);
     } else {
-        uint64_t order = router->n_enqueued++;
+        uint64_t order = router->turns.n_enqueued++;
 
-        fair_wait(job->model->turns, job->flow, &job->turn, order, job->job.weight);
-        fair_wait(router->crowd, job->crowd_flow, &job->seat, order, job->job.weight);
+        fair_wait(job->model->turns, job->place.flow, &job->place.turn, order, job->job.weight);
+        fair_wait(router->turns.crowd, job->place.crowd_flow, &job->place.seat, order, job->job.weight);
     }
     queue_count(job, true);
 }
@@ -158,10 +158,10 @@ void router_queue_remove(struct gen_handle *job, bool is_placed)
     list_remove(&job->waiting);
     if (job->state == JOB_PUSHED_OUT)
         return;
-    list_remove(&job->odd);
+    list_remove(&job->place.odd);
     queue_leave_lines(job);
     queue_count(job, false);
-    metric_observe(is_placed ? router->m_wait_placed : router->m_wait_left,
+    metric_observe(is_placed ? router->turns.m_wait_placed : router->turns.m_wait_left,
                    (double)(clock_now_ns() - job->queued_ns) / (double)NS_PER_S);
 }
 
@@ -173,10 +173,10 @@ static void push_out(struct gen_handle *job)
 
     router_queue_remove(job, false);
     router_job_enter(job, JOB_PUSHED_OUT);
-    list_push_back(&router->pushed_out, &job->waiting);
-    metric_add(router->m_pushed_out, 1);
-    if (router->push_turn != NULL)
-        ev_timer_start(router->push_turn, 0);
+    list_push_back(&router->turns.pushed_out, &job->waiting);
+    metric_add(router->turns.m_pushed_out, 1);
+    if (router->turns.push_turn != NULL)
+        ev_timer_start(router->turns.push_turn, 0);
 }
 
 bool router_queue_has_room(struct gen_handle *job)
@@ -185,17 +185,17 @@ bool router_queue_has_room(struct gen_handle *job)
 
     if (router->n_queued < router->conf->queue_max)
         return true;
-    if (!fair_is_lighter(router->crowd, tenant_number(job->job.tenant), job->job.weight))
+    if (!fair_is_lighter(router->turns.crowd, tenant_number(job->job.tenant), job->job.weight))
         return false;
-    push_out(container_of(fair_heaviest(router->crowd), struct gen_handle, seat));
+    push_out(container_of(fair_heaviest(router->turns.crowd), struct gen_handle, place.seat));
     return router->n_queued < router->conf->queue_max;
 }
 
 void router_queue_tell(struct router *router)
 {
-    while (!list_is_empty(&router->pushed_out)) {
+    while (!list_is_empty(&router->turns.pushed_out)) {
         metric_add(router->m_refused, 1);
-        router_job_fail(container_of(router->pushed_out.next, struct gen_handle, waiting), 529,
+        router_job_fail(container_of(router->turns.pushed_out.next, struct gen_handle, waiting), 529,
                         "overloaded_error",
                         "Overloaded: the queue is full, and most of what waits in it is this tenant's", 1);
     }
@@ -213,8 +213,8 @@ static bool is_odd(const struct gen_handle *job, int rc)
 static void make_odd(struct gen_handle *job)
 {
     queue_leave_lines(job);
-    list_push_back(&job->router->odd, &job->odd);
-    metric_set(job->router->m_queued_tenants, fair_n_tenants(job->router->crowd));
+    list_push_back(&job->router->turns.odd, &job->place.odd);
+    metric_set(job->router->turns.m_tenants, fair_n_tenants(job->router->turns.crowd));
 }
 
 /* One job placed, or found odd: then there may be more.  False: none can be placed now. */
@@ -225,12 +225,12 @@ static bool place_next(struct router_model *model)
     unsigned n = 0;
 
     while (item != NULL && n < MAX_TRIED) {
-        struct gen_handle *job = container_of(item, struct gen_handle, turn);
+        struct gen_handle *job = container_of(item, struct gen_handle, place.turn);
         int rc = router_job_place(job); /* success ends the walk */
 
         if (rc == 0) {
             while (n > 0)
-                passed[--n]->n_passed++;
+                passed[--n]->place.n_passed++;
             return true;
         }
         if (is_odd(job, rc)) {
@@ -238,7 +238,7 @@ static bool place_next(struct router_model *model)
             make_odd(job);
             return true;
         }
-        if (rc == E_NOT_FOUND || job->n_passed >= MAX_PASSED)
+        if (rc == E_NOT_FOUND || job->place.n_passed >= MAX_PASSED)
             break;
         passed[n++] = job;
         item = fair_skip(model->turns, item);
@@ -251,8 +251,8 @@ void router_place_queued(struct router *router)
 {
     if (!list_is_empty(&router->queue))
         router_chains_end(router);
-    list_for_each_safe (node, spare, &router->odd)
-        (void)router_job_place(container_of(node, struct gen_handle, odd));
+    list_for_each_safe (node, spare, &router->turns.odd)
+        (void)router_job_place(container_of(node, struct gen_handle, place.odd));
     for (uint32_t i = 0; i < router->n_models; i++)
         while (router->models[i].turns != NULL && fair_n_waiting(router->models[i].turns) > 0 &&
                place_next(&router->models[i]))

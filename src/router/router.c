@@ -209,13 +209,14 @@ static void declare_queue(struct router *router)
 
     router->m_queued =
         metric_single(m, METRIC_GAUGE, "baton_router_queued", "Requests waiting for a placement.");
-    router->m_queued_tenants = metric_single(m, METRIC_GAUGE, "baton_router_queued_tenants",
-                                             "Tenants with requests waiting for one.");
-    router->m_pushed_out = metric_single(m, METRIC_COUNTER, "baton_router_pushed_out_total",
-                                         "Requests refused with 529 after waiting, because the queue was "
-                                         "full and their tenant had most in it.");
-    router->m_wait_placed = metric_series(wait, (const char *const[]){"placed"});
-    router->m_wait_left = metric_series(wait, (const char *const[]){"not_placed"});
+    router->turns.m_tenants = metric_single(m, METRIC_GAUGE, "baton_router_queued_tenants",
+                                            "Tenants with requests waiting for one.");
+    router->turns.m_pushed_out =
+        metric_single(m, METRIC_COUNTER, "baton_router_pushed_out_total",
+                      "Requests refused with 529 after waiting, because the queue was "
+                      "full and their tenant had most in it.");
+    router->turns.m_wait_placed = metric_series(wait, (const char *const[]){"placed"});
+    router->turns.m_wait_left = metric_series(wait, (const char *const[]){"not_placed"});
 }
 
 static void declare_metrics(struct router *router)
@@ -264,7 +265,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
                          &router->index) < 0 ||
         ev_timer_new(router->loop, on_tick, router, &router->tick) < 0 ||
         ev_timer_new(router->loop, on_turn, router, &router->turn) < 0 ||
-        ev_timer_new(router->loop, on_push_turn, router, &router->push_turn) < 0 ||
+        ev_timer_new(router->loop, on_push_turn, router, &router->turns.push_turn) < 0 ||
         ev_timer_new(router->loop, on_drain_limit, daemon, &daemon->drain_limit) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     ev_timer_repeat(router->tick, TICK_NS);
@@ -378,7 +379,7 @@ static void tear_down(struct daemon *daemon)
     hashmap_free(router->by_number);
     ev_timer_free(router->tick);
     ev_timer_free(router->turn);
-    ev_timer_free(router->push_turn);
+    ev_timer_free(router->turns.push_turn);
     ev_timer_free(daemon->drain_limit);
     service_free(daemon->service);
     tls_context_free(daemon->tls);

@@ -3,7 +3,6 @@
 #ifndef ROUTER_ROUTER_PRIV_H
 #define ROUTER_ROUTER_PRIV_H
 
-#include "base/fair.h"
 #include "base/hashmap.h"
 #include "base/list.h"
 #include "ev/jobs.h"
@@ -18,6 +17,7 @@
 #include "picker/place.h"
 #include "prefix/block_events.h"
 #include "proto/abilities.h"
+#include "router/queue_priv.h"
 #include "router/router_conf.h"
 
 #define ROUTER_MAX_MODELS 16
@@ -32,10 +32,9 @@ struct router_model {
     uint32_t n_usable; /* workers serving it now */
     struct buf image;  /* while it arrives */
     uint64_t image_bytes;
-    struct link *source; /* who sends it; NULL: nobody is asked */
-    struct fair *turns;  /* whose job is placed next (queue.c); NULL: it had no job yet */
-    uint32_t n_queued;   /* jobs that wait for a placement, whatever for */
-    uint32_t n_ahead;    /* jobs at workers that have not begun them */
+    struct link *source;        /* who sends it; NULL: nobody is asked */
+    struct fair *turns;         /* whose job is placed next (queue.c); NULL: it had no job yet */
+    uint32_t n_queued, n_ahead; /* jobs that wait for a placement, or at workers that have not begun them */
 };
 
 /* ---- workers: one slot per node name ---- */
@@ -104,16 +103,10 @@ struct gen_handle { /* a job; the front knows it under this name; what every tok
     struct scores scores;        /* of given tokens, not delivered yet */
     struct job_part prefill, decode;
 
-    struct list all;        /* in router.jobs */
-    struct list waiting;    /* in router.queue while QUEUED, in router.pushed_out then */
-    struct list odd;        /* in router.odd while QUEUED, if it is not in the fair lines, which are ... */
-    struct fair_flow *flow; /* of its tenant, in model.turns, held */
-    struct fair_item turn;  /* ... there, and ... */
-    struct fair_flow *crowd_flow; /* held while it is ... */
-    struct fair_item seat;        /* ... in router.crowd */
-    bool is_ahead;                /* at a worker that has not begun it */
-    uint32_t n_passed;            /* jobs that were placed before it though it was their elder */
-    struct sample_bias *bias;     /* job.sample.bias: ours */
+    struct list all;     /* in router.jobs */
+    struct list waiting; /* in router.queue while QUEUED, in router.pushed_out then */
+    struct queue_place place;
+    struct sample_bias *bias; /* job.sample.bias: ours */
     uint32_t cap_draws;
     struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
     size_t n_blocks, n_hashes; /* ... of which so many are there (chain.c) */
@@ -138,12 +131,8 @@ struct router {
     struct listener *links; /* where workers dial */
     struct link_opts link_opts;
     struct list jobs;
-    struct list queue;          /* all that wait for a placement, by arrival ... */
-    struct list odd;            /* ... of them those that are tried each by itself */
-    struct list pushed_out;     /* they are to hear of it */
-    struct fair *crowd;         /* of the others: who has how many in the queue, of any model */
-    struct ev_timer *push_turn; /* of telling; NULL: nobody does, but router_queue_tell() */
-    uint64_t n_enqueued;
+    struct list queue; /* jobs that wait for a placement, by arrival */
+    struct router_queue turns;
     struct list unhashed;  /* jobs whose chains are to be ended */
     struct list told;      /* told.c's: block events that wait */
     size_t n_told;         /* blocks among them */
@@ -165,7 +154,6 @@ struct router {
     struct picker_slots lacking[ABILITY_N]; /* workers without that bit */
     uint32_t order;                         /* of equals among workers, this router's own */
     bool is_draining;
-    struct metric *m_queued_tenants, *m_pushed_out, *m_wait_placed, *m_wait_left;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
     struct metric *m_asks, *m_resyncs, *m_reads;
     struct metric *m_known_in_memory, *m_known_on_disk;
@@ -219,32 +207,9 @@ void router_told_add(struct router *router, uint32_t slot, const Baton__BlockEve
 void router_told_drop(struct router *router, uint32_t slot); /* PICKER_NONE: all */
 bool router_told_work(struct router *router);                /* a slice; whether more waits */
 
-/* queue.c: who waits for a placement, and whose turn it is */
-int router_queue_open(struct router *router);   /* E_NOMEM */
-void router_queue_close(struct router *router); /* no job is left */
-int router_queue_enter(struct gen_handle *job); /* a new job: its tenant's account; E_NOMEM */
-void router_queue_exit(struct gen_handle *job); /* it goes: what it answered is charged */
-/* Its workers got so many tokens to compute. */
-void router_queue_charge(struct gen_handle *job, uint64_t n_tokens);
-/* Its worker has begun it, or it goes: it is not ahead of others any more.  May be said again. */
-void router_queue_begun(struct gen_handle *job);
-/* Nobody keeps the objectives for it, and only because of what other tenants have at the workers: there it
- * begins before that, so it need not wait here. */
-bool router_queue_is_owed(struct gen_handle *job, uint32_t decode_slot);
-/* In its tenant's line, or else (it was placed before) by itself and before all others. */
-void router_queue_add(struct gen_handle *job, bool is_again);
-void router_queue_remove(struct gen_handle *job, bool is_placed); /* nothing if it is in no queue */
-/* Whether there is room for one more; for a tenant that has less in the full queue than another one, that
- * one's newest job makes room. */
-bool router_queue_has_room(struct gen_handle *job);
-void router_queue_tell(struct router *router); /* those pushed out */
-void router_place_queued(struct router *router);
-
 /* dispatch.c: the backend, placement, the ends of a job */
 struct backend router_backend(struct router *router);
 void router_expire_queued(struct router *router);
-/* Tries to place the job now.  0, E_OVERLOADED, E_NOT_FOUND, E_LIMIT, E_NOMEM. */
-int router_job_place(struct gen_handle *job);
 void router_job_enter(struct gen_handle *job, enum job_state state);
 void router_job_replace(struct gen_handle *job, uint32_t failed_slot); /* a worker failed it: go elsewhere */
 void router_job_fail(struct gen_handle *job, int status, const char *type, const char *message,

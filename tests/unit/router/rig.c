@@ -224,9 +224,9 @@ int rig_open(struct rig *rig)
         picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(&router->fleet) < 0)
         return E_NOMEM;
     router->m_queued = metric_single(router->metrics, METRIC_GAUGE, "test_queued", "Test.");
-    router->m_queued_tenants = router->m_queued;
-    router->m_pushed_out = metric_single(router->metrics, METRIC_COUNTER, "test_pushed_out", "Test.");
-    router->m_wait_placed = router->m_wait_left = metric_series(
+    router->turns.m_tenants = router->m_queued;
+    router->turns.m_pushed_out = metric_single(router->metrics, METRIC_COUNTER, "test_pushed_out", "Test.");
+    router->turns.m_wait_placed = router->turns.m_wait_left = metric_series(
         metric_histogram_family(router->metrics, "test_wait", "Test.", "", (const double[]){1}, 1), NULL);
     router->m_asks = router->m_resyncs = router->m_redispatched = router->m_handed_off = router->m_local =
         router->m_refused = router->m_lost = router->m_reads =

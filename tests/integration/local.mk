@@ -5,17 +5,15 @@ integration_tests = tests/integration/test_relay.py tests/integration/test_fault
 	tests/integration/test_shapes.py tests/integration/test_sampler.py tests/integration/test_http.py \
 	tests/integration/test_api_md.py tests/integration/test_examples.py
 integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py
-EXTRA_DIST += tests/integration/test_matrix.py tests/integration/test_growth.py
+EXTRA_DIST += tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py
 # test_faults.py has the sanitizers look at the same code; these are long, and sanitizers keep what is freed
 if PLAIN_BUILD
-TESTS += tests/integration/test_matrix.py tests/integration/test_growth.py
+TESTS += tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py
 endif
 EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py
 TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py
 TEST_EXTENSIONS = .py .vm
 PY_LOG_COMPILER = env BATON_BUILD=$(abs_top_builddir) BATON_SOURCE=$(abs_top_srcdir) PYTHONDONTWRITEBYTECODE=1 python3
-TESTS += tests/integration/test_fair.py
-EXTRA_DIST += tests/integration/test_fair.py
 TESTS += tests/integration/test_share.py tests/integration/test_disk_index.py tests/integration/test_peers.py
 EXTRA_DIST += tests/integration/test_share.py tests/integration/test_disk_index.py tests/integration/test_peers.py

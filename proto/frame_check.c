@@ -42,6 +42,7 @@
 #define MAX_PENALTY  100
 #define MAX_BIAS     1024 /* entries */
 #define MAX_TOP      20   /* likeliest tokens beside one drawn */
+#define MAX_WEIGHT   1000 /* base/fair.h */
 #define HASH_BYTES   UINT64_C(16)
 #define MAX_TENANT   ((UINT64_C(1) << 48) - 1) /* prefix/tenant.h */
 #define MAX_ASKED    (UINT64_C(1) << 17)       /* blocks of a prompt of MAX_TOKENS */
@@ -107,7 +108,8 @@ static const struct limits table[] = {
       {"holder_tokens", RANGE, 0, MAX_TOKENS},
       {"ask_limit_ms", RANGE, 0, MAX_PAUSE_MS},
       {"score_from", RANGE, 0, MAX_TOKENS},
-      {"token_bytes", RANGE, 0, TOKEN_LIST_MAX_BYTES}}},
+      {"token_bytes", RANGE, 0, TOKEN_LIST_MAX_BYTES},
+      {"weight", RANGE, 0, MAX_WEIGHT}}},
     {&baton__peer__descriptor, {{"node", NODE_NAME}, {"link_address", TEXT, 1, MAX_TEXT}}},
     {&baton__sampling__descriptor,
      {{"temperature", RANGE, 0, 100},

@@ -134,11 +134,9 @@ static void print_rule(const struct auth_rule *rule)
     const struct {
         const char *name;
         uint64_t value;
-    } numbers[] = {{"rpm", rule->requests_per_min},
-                   {"tpm", rule->tokens_per_min},
-                   {"tpm_in", rule->input_tokens_per_min},
-                   {"tpm_out", rule->output_tokens_per_min},
-                   {"concurrent", rule->concurrent}};
+    } numbers[] = {{"rpm", rule->requests_per_min},        {"tpm", rule->tokens_per_min},
+                   {"tpm_in", rule->input_tokens_per_min}, {"tpm_out", rule->output_tokens_per_min},
+                   {"concurrent", rule->concurrent},       {"weight", rule->weight}};
 
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (numbers[i].value > 0)

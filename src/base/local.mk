@@ -8,7 +8,9 @@ libbase_a_SOURCES = \
 	src/base/cpu.c src/base/cpu.h \
 	src/base/cpu_quota.c src/base/cpu_quota.h \
 	src/base/err.c src/base/err.h \
-	src/base/file.c src/base/file.h src/base/fault.c src/base/fault.h \
+	src/base/fair.c src/base/fair.h \
+	src/base/fault.c src/base/fault.h \
+	src/base/file.c src/base/file.h \
 	src/base/hashmap.c src/base/hashmap.h \
 	src/base/list.h \
 	src/base/log.c src/base/log.h \
@@ -37,6 +39,7 @@ base_tests = \
 	tests/unit/base/test_bytes \
 	tests/unit/base/test_cpu_quota \
 	tests/unit/base/test_err \
+	tests/unit/base/test_fair \
 	tests/unit/base/test_hashmap \
 	tests/unit/base/test_log \
 	tests/unit/base/test_mailbox \
@@ -52,6 +55,7 @@ endif
 tests_unit_base_test_bytes_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_cpu_quota_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_err_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_fair_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_hashmap_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_log_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_mailbox_LDADD = $(link_base) $(CMOCKA_LIBS)

@@ -13,6 +13,8 @@
  *     tpm_in=N     tokens read a minute           tpm_out=N    tokens written a minute
  *     concurrent=N requests at once               models=A,B*  these models only; '*' at an end: any rest
  *     expires=T    no longer from then on: YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ
+ *     weight=N     share of the machine where tenants compete for it, 1 (the default) to 1000; a key's own
+ * goes before its tenant's
  *
  * Numbers are whole, from 1, and may end in k or m (thousands, millions). */
 #ifndef FRONT_AUTH_H
@@ -40,6 +42,7 @@ struct auth_rule { /* 0 anywhere: no bound */
     uint64_t input_tokens_per_min;
     uint64_t output_tokens_per_min;
     uint64_t concurrent;
+    uint64_t weight; /* 1 to FAIR_MAX_WEIGHT; 0: not said */
     uint64_t expires_unix_s;
     char models[AUTH_MODELS_BYTES]; /* "a,b*"; empty: any */
 };

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/fair.h"
 #include "base/str.h"
 #include "front/auth.h"
 
@@ -15,15 +16,17 @@
 static const struct {
     const char *name;
     size_t offset;
+    uint64_t max;
 } numbers[] = {
-    {"rpm", offsetof(struct auth_rule, requests_per_min)},
-    {"tpm", offsetof(struct auth_rule, tokens_per_min)},
-    {"tpm_in", offsetof(struct auth_rule, input_tokens_per_min)},
-    {"tpm_out", offsetof(struct auth_rule, output_tokens_per_min)},
-    {"concurrent", offsetof(struct auth_rule, concurrent)},
+    {"rpm", offsetof(struct auth_rule, requests_per_min), MAX_NUMBER},
+    {"tpm", offsetof(struct auth_rule, tokens_per_min), MAX_NUMBER},
+    {"tpm_in", offsetof(struct auth_rule, input_tokens_per_min), MAX_NUMBER},
+    {"tpm_out", offsetof(struct auth_rule, output_tokens_per_min), MAX_NUMBER},
+    {"concurrent", offsetof(struct auth_rule, concurrent), MAX_NUMBER},
+    {"weight", offsetof(struct auth_rule, weight), FAIR_MAX_WEIGHT},
 };
 
-static int parse_number(const char *text, uint64_t *out)
+static int parse_number(const char *text, uint64_t max, uint64_t *out)
 {
     size_t n = strlen(text);
     uint64_t unit = 1;
@@ -31,7 +34,7 @@ static int parse_number(const char *text, uint64_t *out)
 
     if (n > 0 && (text[n - 1] == 'k' || text[n - 1] == 'm'))
         unit = text[--n] == 'k' ? 1000 : 1000000;
-    if (str_to_u64(bytes_of(text, n), &value) < 0 || value == 0 || value > MAX_NUMBER / unit)
+    if (str_to_u64(bytes_of(text, n), &value) < 0 || value == 0 || value > max / unit)
         return E_FORMAT;
     *out = value * unit;
     return 0;
@@ -116,10 +119,13 @@ int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *faul
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
         if (!bytes_is(bytes_of(word, n), numbers[i].name))
             continue;
-        if (parse_number(value, (uint64_t *)((char *)rule + numbers[i].offset)) < 0)
-            return fault_set(fault, E_FORMAT, "%.60s: a whole number from 1 is wanted, such as 60, 40k or 2m",
-                             word);
-        return 0;
+        if (parse_number(value, numbers[i].max, (uint64_t *)((char *)rule + numbers[i].offset)) == 0)
+            return 0;
+        if (numbers[i].max < MAX_NUMBER)
+            return fault_set(fault, E_FORMAT, "%.60s: a whole number from 1 to %u is wanted", word,
+                             (unsigned)numbers[i].max);
+        return fault_set(fault, E_FORMAT, "%.60s: a whole number from 1 is wanted, such as 60, 40k or 2m",
+                         word);
     }
     if (bytes_is(bytes_of(word, n), "expires"))
         return parse_time(value, &rule->expires_unix_s) == 0
@@ -133,7 +139,7 @@ int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *faul
                                "%.60s: models are written NAME,NAME,BEGIN*, at most %d bytes in all", word,
                                AUTH_MODELS_BYTES - 1);
     return fault_set(fault, E_FORMAT,
-                     "%.*s: no such rule (rpm, tpm, tpm_in, tpm_out, concurrent, models, expires)",
+                     "%.*s: no such rule (rpm, tpm, tpm_in, tpm_out, concurrent, weight, models, expires)",
                      n > 60 ? 60 : (int)n, word);
 }
 

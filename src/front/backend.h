@@ -27,6 +27,7 @@ struct gen_job {      /* a tokenised request; the backend takes what is heap and
     struct sample_opts sample; /* its bias is borrowed for the call */
     char request_id[40];       /* "req_..." */
     char tenant[64];           /* "" : the anonymous tenant */
+    uint32_t weight;           /* its share where tenants compete; 0: as 1 */
     struct buf constraint;     /* the answer's shape, as sample/grammar.h reads it; heap, empty: any */
     uint32_t keep_tokens;      /* KV of the prompt up to there is wanted for 5 minutes more ... */
     uint32_t keep_1h_tokens;   /* ... and up to there for an hour, counted from now */

@@ -51,6 +51,7 @@ int choice_job(struct choice *choice, struct gen_job *job)
     memset(job, 0, sizeof(*job));
     memcpy(job->request_id, request->id, sizeof(request->id));
     memcpy(job->tenant, request->owner, sizeof(job->tenant));
+    job->weight = limits_weight(request->lease.account);
     job->tokens = malloc((size_t)n * sizeof(*job->tokens));
     if (job->tokens == NULL)
         return E_NOMEM;

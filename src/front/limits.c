@@ -175,6 +175,14 @@ const void *limits_tenant(const struct limit_account *account)
     return account == NULL ? NULL : account->tenant;
 }
 
+uint32_t limits_weight(const struct limit_account *account)
+{
+    for (; account != NULL; account = account->tenant)
+        if (account->rule != NULL && account->rule->weight > 0)
+            return (uint32_t)account->rule->weight;
+    return 1;
+}
+
 /* ---- loading ---- */
 
 int limits_new(struct limits **out)

@@ -55,6 +55,9 @@ bool limits_allow_model(const struct limit_account *account, const char *model);
 /* Something that stands for the tenant while any request of it is under way; NULL: no tenant. */
 const void *limits_tenant(const struct limit_account *account);
 
+/* Its share where tenants compete: the key's own, else its tenant's, else 1. */
+uint32_t limits_weight(const struct limit_account *account);
+
 /* 0, or E_LIMIT with the refusal; then only the account is held.  Give the lease to limits_settle in any
  * case. */
 int limits_begin(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,

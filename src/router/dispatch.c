@@ -9,8 +9,8 @@
  * the prefill worker asks. What is dispatched is charged to the workers' ledgers at once.  A job that was
  * being answered when its worker died goes on elsewhere from the tokens it has: sampling depends on (seed,
  * position), so the stream continues with the same tokens.  A job that nobody can take waits in a bounded
- * queue, for a bounded time, and is refused with 529 while it has not begun.  One that has begun waits for as
- * long as there is a worker that could go on with it, and then for queue.resume_timeout. */
+ * queue (queue.c), for a bounded time, and is refused with 529 while it has not begun.  One that has begun
+ * waits for as long as there is a worker that could go on with it, and then for queue.resume_timeout. */
 #include "router/router_priv.h"
 
 #include <stdlib.h>
@@ -24,9 +24,9 @@
 #define MAX_ATTEMPTS   8
 #define TRIED_AGAIN_NS NS_PER_S /* by workers that failed it, after so long in the queue */
 
-static void set_state(struct gen_handle *job, enum job_state state)
+void router_job_enter(struct gen_handle *job, enum job_state state)
 {
-    static const char *const names[] = {"queued", "placed", "answering"};
+    static const char *const names[] = {"queued", "pushed_out", "placed", "answering"};
 
     log_debug("job_state", LOG_STR("request", job->job.request_id), LOG_STR("from", names[job->state]),
               LOG_STR("to", names[state]));
@@ -97,15 +97,14 @@ static void forgive(struct gen_handle *job)
         job->excluded = (struct picker_slots){{0}};
 }
 
-/* Tries to place the job now.  0, E_OVERLOADED, E_NOT_FOUND, E_LIMIT, E_NOMEM. */
-static int place(struct gen_handle *job)
+int router_job_place(struct gen_handle *job)
 {
     struct router *router = job->router;
     struct picker_place found;
     const struct picker_choice *choice = &found.choice;
     int rc = router_choose(job, &found);
 
-    if (rc == E_OVERLOADED && has_begun(job))
+    if (rc == E_OVERLOADED && (has_begun(job) || router_queue_is_owed(job, choice->decode)))
         rc = 0; /* a stream that has begun is not held up by objectives: finish it where it hurts least */
     if (rc < 0) {
         forgive(job);
@@ -129,55 +128,10 @@ static int place(struct gen_handle *job)
         picker_slots_add(&job->excluded, choice->decode);
         return E_OVERLOADED;
     }
-    set_state(job, JOB_PLACED);
+    router_queue_remove(job, true);
+    router_queue_charge(job, choice->uncached_tokens);
+    router_job_enter(job, JOB_PLACED);
     return 0;
-}
-
-static void enqueue(struct gen_handle *job, bool at_front)
-{
-    set_state(job, JOB_QUEUED);
-    job->queued_ns = clock_now_ns();
-    job->forsaken_ns = 0;
-    if (at_front)
-        list_push_front(&job->router->queue, &job->waiting);
-    else
-        list_push_back(&job->router->queue, &job->waiting);
-    metric_set(job->router->m_queued, ++job->router->n_queued);
-}
-
-static void dequeue(struct gen_handle *job)
-{
-    if (job->state != JOB_QUEUED)
-        return;
-    list_remove(&job->waiting);
-    metric_set(job->router->m_queued, --job->router->n_queued);
-}
-
-/* In order, among those who wait for the same: a model whose workers are busy or away keeps no other model's
- * requests waiting, nor does a request that every worker has failed already, nor one that was begun with an
- * arithmetic that no worker here has. */
-void router_place_queued(struct router *router)
-{
-    bool is_busy[ROUTER_MAX_MODELS] = {false};
-
-    if (!list_is_empty(&router->queue))
-        router_chains_end(router);
-    list_for_each_safe (node, spare, &router->queue) {
-        struct gen_handle *job = container_of(node, struct gen_handle, waiting);
-        size_t model = (size_t)(job->model - router->models);
-        int rc;
-
-        if (is_busy[model])
-            continue;
-        rc = place(job);
-        if (rc == 0) {
-            list_remove(&job->waiting);
-            metric_set(router->m_queued, --router->n_queued);
-        } else {
-            is_busy[model] = rc == E_OVERLOADED ||
-                             (rc == E_NOT_FOUND && picker_slots_is_empty(&job->barred) && !job->keeps_layout);
-        }
-    }
 }
 
 /* Whether a job that has begun may give up waiting: nobody who could go on with it has been there for long.
@@ -318,9 +272,12 @@ static int make_job(struct router *router, const struct gen_model *model, struct
     job->submitted_ns = clock_now_ns();
     list_init(&job->all);
     list_init(&job->waiting);
+    list_init(&job->place.odd);
+    fair_item_init(&job->place.turn);
+    fair_item_init(&job->place.seat);
     list_init(&job->unhashed);
     job->prefill.slot = job->decode.slot = PICKER_NONE;
-    if (keep_bias(job) < 0 || router_chain_begin(job) < 0) {
+    if (keep_bias(job) < 0 || router_queue_enter(job) < 0 || router_chain_begin(job) < 0) {
         router_job_free(job);
         return E_NOMEM;
     }
@@ -331,8 +288,8 @@ static int make_job(struct router *router, const struct gen_model *model, struct
 
 void router_job_free(struct gen_handle *job)
 {
-    if (job->state == JOB_QUEUED)
-        list_remove(&job->waiting);
+    router_queue_remove(job, false);
+    router_queue_exit(job);
     if (job->number != 0)
         hashmap_remove(job->router->by_number, &job->number);
     if (job->router->next_job == &job->all)
@@ -349,14 +306,6 @@ void router_job_free(struct gen_handle *job)
     scores_fini(&job->scores);
     free(job->hashes);
     free(job);
-}
-
-static bool has_waiting(const struct router *router, const struct router_model *model)
-{
-    list_for_each (node, &router->queue)
-        if (container_of(node, struct gen_handle, waiting)->model == model)
-            return true;
-    return false;
 }
 
 /* The workers there are do not know what it asks; a static text, by the name of what is missing first. */
@@ -386,8 +335,8 @@ static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *fa
         *failure_out = not_known(lacks);
         return E_UNSUPPORTED;
     }
-    if (rc != E_LIMIT && router->n_queued < router->conf->queue_max && router->life != DAEMON_DRAINING) {
-        enqueue(job, false);
+    if (rc != E_LIMIT && router->life != DAEMON_DRAINING && router_queue_has_room(job)) {
+        router_queue_add(job, false);
         return 0;
     }
     metric_add(router->m_refused, 1);
@@ -416,8 +365,8 @@ static int backend_submit(void *self, const struct gen_model *model, struct gen_
     }
     job->events = *events;
     job->arg = arg;
-    must_wait = has_waiting(router, job->model);
-    rc = must_wait ? E_OVERLOADED : place(job);
+    must_wait = job->model->n_queued > 0;
+    rc = must_wait ? E_OVERLOADED : router_job_place(job);
     if (rc < 0)
         rc = wait_or_refuse(job, rc, failure_out);
     if (rc < 0)
@@ -441,7 +390,7 @@ static void tell_cancel(struct gen_handle *job, struct job_part *part)
 
 static void leave(struct gen_handle *job)
 {
-    dequeue(job);
+    router_queue_remove(job, false);
     job->state = JOB_PLACED;
     tell_cancel(job, &job->prefill);
     tell_cancel(job, &job->decode);
@@ -558,6 +507,6 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
         return;
     }
     router_chain_end(job);
-    if (place(job) < 0)
-        enqueue(job, true);
+    if (router_job_place(job) < 0)
+        router_queue_add(job, true);
 }

@@ -141,6 +141,7 @@ void router_models_free(struct router *router)
         chat_format_free(model->gen.chat);
         tokenizer_unref(model->gen.tokenizer);
         buf_fini(&model->image);
+        fair_free(model->turns);
     }
     router->n_models = 0;
 }

@@ -66,6 +66,7 @@ static void on_tick(void *arg)
 
     router_chains_end(router);
     router_place_queued(router);
+    router_queue_tell(router);
     router_expire_queued(router);
     router_stream_end_unproved(router);
     picker_index_sweep(router->index, TICK_SWEEP);
@@ -84,6 +85,11 @@ static void on_turn(void *arg)
 
     if (router_told_work(router))
         ev_timer_start(router->turn, 0);
+}
+
+static void on_push_turn(void *arg)
+{
+    router_queue_tell(arg);
 }
 
 static void on_worker_socket(void *arg, int fd, const char *peer, struct stranger *stranger)
@@ -211,13 +217,33 @@ static const struct admin_calls admin_calls = {.status = admin_status, .act = ad
 
 /* ---- building ---- */
 
+static void declare_queue(struct router *router)
+{
+    static const double bounds[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30};
+    struct metrics *m = router->metrics;
+    struct metric_family *wait =
+        metric_histogram_family(m, "baton_router_queue_wait_seconds",
+                                "How long requests waited for a placement, of those that had to.", "outcome",
+                                bounds, sizeof(bounds) / sizeof(bounds[0]));
+
+    router->m_queued =
+        metric_single(m, METRIC_GAUGE, "baton_router_queued", "Requests waiting for a placement.");
+    router->turns.m_tenants = metric_single(m, METRIC_GAUGE, "baton_router_queued_tenants",
+                                            "Tenants with requests waiting for one.");
+    router->turns.m_pushed_out =
+        metric_single(m, METRIC_COUNTER, "baton_router_pushed_out_total",
+                      "Requests refused with 529 after waiting, because the queue was "
+                      "full and their tenant had most in it.");
+    router->turns.m_wait_placed = metric_series(wait, (const char *const[]){"placed"});
+    router->turns.m_wait_left = metric_series(wait, (const char *const[]){"not_placed"});
+}
+
 static void declare_metrics(struct router *router)
 {
     struct metrics *m = router->metrics;
     struct metric_family *known;
 
-    router->m_queued =
-        metric_single(m, METRIC_GAUGE, "baton_router_queued", "Requests waiting for a placement.");
+    declare_queue(router);
     router->m_redispatched = metric_single(m, METRIC_COUNTER, "baton_router_redispatched_total",
                                            "Requests moved to another worker.");
     router->m_handed_off = metric_single(m, METRIC_COUNTER, "baton_router_handed_off_total",
@@ -246,18 +272,19 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     struct router *router = &daemon->router;
 
     list_init(&router->jobs);
-    list_init(&router->queue);
     list_init(&router->unhashed);
     list_init(&router->told);
     rng_system(&router->epoch, sizeof(router->epoch));
     router->order = (uint32_t)router->epoch;
     router->next_number = 1;
     declare_metrics(router);
-    if (hashmap_new_counted(&router->by_number) < 0 || picker_fleet_new(&router->fleet) < 0 ||
+    if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||
+        picker_fleet_new(&router->fleet) < 0 ||
         picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
                          &router->index) < 0 ||
         ev_timer_new(router->loop, on_tick, router, &router->tick) < 0 ||
         ev_timer_new(router->loop, on_turn, router, &router->turn) < 0 ||
+        ev_timer_new(router->loop, on_push_turn, router, &router->turns.push_turn) < 0 ||
         ev_timer_new(router->loop, on_drain_limit, daemon, &daemon->drain_limit) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     ev_timer_repeat(router->tick, TICK_NS);
@@ -387,11 +414,13 @@ static void tear_down(struct daemon *daemon)
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct gen_handle, all));
     router_models_free(router);
+    router_queue_close(router);
     picker_index_free(router->index);
     picker_fleet_free(router->fleet);
     hashmap_free(router->by_number);
     ev_timer_free(router->tick);
     ev_timer_free(router->turn);
+    ev_timer_free(router->turns.push_turn);
     ev_timer_free(daemon->drain_limit);
     service_free(daemon->service);
     tls_context_free(daemon->tls);

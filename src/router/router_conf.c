@@ -93,7 +93,8 @@ static const struct config_key keys[] = {
     {"slo", "itl", CONFIG_DURATION, KEY(itl_slo_ns), "50ms", S(0.0001), S(60), NULL, true,
      "Objective for the time between tokens."},
     {"queue", "max", CONFIG_U64, KEY(queue_max), "256", 0, 1e6, NULL, true,
-     "Requests that may wait while no worker could begin them; beyond: 529 overloaded_error."},
+     "Requests that may wait while no worker could begin them; beyond: 529 overloaded_error. A tenant with "
+     "fewer of them than another takes the place of that one's newest."},
     {"queue", "timeout", CONFIG_DURATION, KEY(queue_timeout_ns), "10s", 0, S(3600), NULL, true,
      "How long a request may wait before it is refused with 529. An answer that has begun is not bound by "
      "it."},

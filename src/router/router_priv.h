@@ -19,54 +19,22 @@
 #include "prefix/block_events.h"
 #include "proto/abilities.h"
 #include "router/names_priv.h"
+#include "router/queue_priv.h"
 #include "router/router_conf.h"
+#include "router/workers_priv.h"
 
 #define ROUTER_MAX_MODELS    16
 #define ROUTER_MAX_LINKS     (2 * PICKER_MAX_WORKERS)
 #define ROUTER_MAX_STRANGERS 512 /* at the link port: accepted, and TLS is not through */
 
-/* ---- models: what a vocabulary image gave; made once per fingerprint and kept ---- */
-
-struct router_model {
-    struct gen_model gen;
-    bool is_ready;     /* tokeniser and template are there */
-    bool is_failed;    /* image refused; said in the log */
-    bool was_served;   /* a worker of it has registered */
-    uint32_t n_usable; /* workers serving it now */
-    struct buf image;  /* while it arrives */
-    uint64_t image_bytes;
-    struct link *source; /* who sends it; NULL: nobody is asked */
-};
-
-/* ---- workers: one slot per node name ---- */
-
-struct router_worker {
-    bool is_taken;
-    struct link *link; /* NULL: not connected now */
-    enum picker_role role;
-    char node[64];
-    uint64_t epoch;
-    char link_address[128];
-    uint64_t layout, host, instance;
-    uint64_t abilities; /* proto/abilities.h */
-    uint32_t block_tokens, n_blocks, max_seqs;
-    uint64_t kv_bytes_per_token;
-    struct router_model *model;
-    uint32_t context_length;
-    bool is_draining;
-    bool is_unfit;            /* its numbers are not finite, it says: placed nowhere, asked for no blocks */
-    Baton__LoadReport report; /* scalars only */
-    uint64_t reported_ns;
-    struct block_follower follower; /* of its block events */
-    uint64_t n_dispatched, n_lost;  /* for status */
-};
-
 /* ---- jobs: one client request ---- */
 
 enum job_state {
-    JOB_QUEUED,   /* waits for a placement */
-    JOB_PLACED,   /* sent to its worker(s), nothing came back */
-    JOB_ANSWERING /* accepted by a worker */
+    JOB_QUEUED,     /* waits for a placement */
+    JOB_PUSHED_OUT, /* of the full queue by another tenant's; its client hears of it in the loop's next turn
+                     */
+    JOB_PLACED,     /* sent to its worker(s), nothing came back */
+    JOB_ANSWERING   /* accepted by a worker */
 };
 
 struct job_part {  /* one worker's share of the current attempt */
@@ -103,8 +71,9 @@ struct gen_handle { /* a job; the front knows it under this name; what every tok
     struct scores scores;        /* of given tokens, not delivered yet */
     struct job_part prefill, decode;
 
-    struct list all;          /* in router.jobs */
-    struct list waiting;      /* in router.queue while QUEUED */
+    struct list all;     /* in router.jobs */
+    struct list waiting; /* in router.queue while QUEUED, in router.pushed_out then */
+    struct queue_place place;
     struct sample_bias *bias; /* job.sample.bias: ours */
     uint32_t cap_draws;
     struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
@@ -131,7 +100,9 @@ struct router {
     struct metrics *metrics;
     struct listener *links; /* where workers dial */
     struct link_opts link_opts;
-    struct list jobs, queue;
+    struct list jobs;
+    struct list queue; /* jobs that wait for a placement, by arrival */
+    struct router_queue turns;
     struct list unhashed;  /* jobs whose chains are to be ended */
     struct list told;      /* told.c's: block events that wait */
     size_t n_told;         /* blocks among them */
@@ -213,8 +184,8 @@ bool router_told_work(struct router *router);                /* a slice; whether
 
 /* dispatch.c: the backend, placement, the ends of a job */
 struct backend router_backend(struct router *router);
-void router_place_queued(struct router *router);
 void router_expire_queued(struct router *router);
+void router_job_enter(struct gen_handle *job, enum job_state state);
 void router_job_replace(struct gen_handle *job, uint32_t failed_slot); /* a worker failed it: go elsewhere */
 void router_job_fail(struct gen_handle *job, int status, const char *type, const char *message,
                      uint32_t retry_s);

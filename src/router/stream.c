@@ -32,6 +32,7 @@ static void say_accepted(struct gen_handle *job, uint32_t cached_tokens)
     if (job->is_accepted)
         return;
     job->is_accepted = true;
+    router_queue_begun(job);
     job->router->n_unheard -= job->unheard_since_ns > 0;
     job->unheard_since_ns = 0;
     job->events.on_accepted(job->arg, cached_tokens < job->n_prompt ? cached_tokens : job->n_prompt);

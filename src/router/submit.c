@@ -66,6 +66,7 @@ static void fill_submit(const struct gen_handle *job, const struct lists *lists,
     submit->request = job->number;
     submit->request_id = (char *)spec->request_id;
     submit->tenant = (char *)spec->tenant;
+    submit->weight = spec->weight;
     submit->tokens.data = lists->tokens;
     submit->tokens.len = (size_t)lists->token_bytes * spec->n_tokens;
     submit->token_bytes = lists->token_bytes == TOKEN_LIST_MAX_BYTES ? 0 : lists->token_bytes;

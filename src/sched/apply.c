@@ -39,16 +39,18 @@ void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish)
     if (seq->spec.n_tokens > seq->n_given)
         seq->stats.decode_ns = now_ns - seq->first_token_ns - seq->held_ns;
     seq->state = SEQ_DONE;
-    list_remove(&seq->in_state);
+    list_remove(&seq->in_running);
+    queue_got(sched, seq);
     list_remove(&seq->in_all);
     seq_give_back(sched, seq);
     EVENT(sched, on_done, seq, finish);
-    seq_free(seq);
+    seq_free(sched, seq);
 }
 
 static void hold(struct sched *sched, struct seq *seq)
 {
     seq->state = SEQ_HELD;
+    queue_got(sched, seq);
     seq->held_since_ns = sched_now_ns(sched);
     seq->is_busy = false;
     EVENT(sched, on_held, seq);
@@ -95,6 +97,7 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
     if (seq->spec.n_tokens == seq->n_given)
         seq->first_token_ns = sched_now_ns(sched);
     seq->state = SEQ_DECODE;
+    queue_got(sched, seq);
     seq->tokens[seq->spec.n_tokens++] = token->id;
     seq->n_left--;
     if (is_reported)

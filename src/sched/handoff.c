@@ -18,7 +18,7 @@
 
 int handoff_admit(struct sched *sched, struct seq *seq)
 {
-    bool others_wait = sched->is_short && !list_is_empty(&sched->queue);
+    bool others_wait = sched->is_short && sched->n_waiting > 0;
 
     if (sched->n_running >= sched->opts.max_seqs || others_wait)
         return E_OVERLOADED;
@@ -49,6 +49,7 @@ int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const
 
     if (!is_whole) {
         seq->state = SEQ_PREFILL;
+        queue_want(sched, seq);
     } else if (seq->n_left == 0) {
         seq_end(sched, seq, SEQ_FINISH_LENGTH);
     } else {

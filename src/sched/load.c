@@ -86,6 +86,7 @@ void sched_load(const struct sched *sched, struct sched_load *out)
     struct sched_load load = {
         .n_waiting = sched->n_waiting,
         .n_running = sched->n_running,
+        .n_tenants = fair_n_tenants(sched->fair),
         .prefill_tokens_per_s = rate_level(&sched->prefill_rate),
         .decode_step_s = rate_level(&sched->decode_step),
         .n_preemptions = sched->n_preemptions,

@@ -23,8 +23,10 @@ tests_unit_sched_test_handoff_LDADD = $(link_sched) $(CMOCKA_LIBS)
 tests_unit_sched_test_sched_model_SOURCES = tests/unit/sched/test_sched_model.c tests/unit/sched/rig.h \
 	tests/unit/sched/rig.c $(grammar_test_help)
 tests_unit_sched_test_sched_model_LDADD = $(link_sched) $(CMOCKA_LIBS)
-check_PROGRAMS += tests/unit/sched/test_share
-TESTS += tests/unit/sched/test_share
+check_PROGRAMS += tests/unit/sched/test_share tests/unit/sched/test_turns
+TESTS += tests/unit/sched/test_share tests/unit/sched/test_turns
+tests_unit_sched_test_turns_SOURCES = tests/unit/sched/test_turns.c tests/unit/sched/rig.h tests/unit/sched/rig.c
+tests_unit_sched_test_turns_LDADD = $(link_sched) $(CMOCKA_LIBS)
 tests_unit_sched_test_share_SOURCES = tests/unit/sched/test_share.c tests/unit/sched/rig.h tests/unit/sched/rig.c
 tests_unit_sched_test_share_LDADD = $(link_sched) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/sched/test_learned

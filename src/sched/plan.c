@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State -> batch.  Pure: reads sequences, writes the plan, changes nothing.
+/* State -> batch.  Reads sequences, writes the plan and the line, changes no sequence.
  *
- *     | decode: one token each, all of them, and guesses | prompt chunks, oldest first, up to the budget |
+ *     | decode: one token each, all of them, and guesses | prompt chunks, in their line, up to the budget |
  *
  * Whoever decodes goes first, since a person is reading along.  The budget for prompts is, while anything
  * decodes, the most with which the step is expected (cost.c) to end within the objective for the time between
@@ -9,6 +9,10 @@
  * machine's time, whatever the objective.  Alone they get all the engine takes, within max_step_ns: between
  * steps the worker's timers and hand-offs have their turn.  max_seqs is never more than max_batch_tokens, so
  * the decoders always leave a prompt at least one token.
+ *
+ * The line of prompts is the fair queue's (base/fair.h): the tenant that was served least for its weight
+ * comes first, with its oldest prompt.  Tokens count as they are fed, so a long prompt shares the steps with
+ * other tenants' from chunk to chunk, and whoever comes with a short one does not wait for its end.
  *
  * A chunk that does not end its prompt ends on a block boundary if it reaches one: a departing sequence can
  * ship whole blocks only, and what is sealed early is found early.  Where the objective makes chunks small,
@@ -40,22 +44,35 @@ struct cost_step plan_decode_cost(const struct sched *sched)
     return step;
 }
 
-/* What the next n prompt tokens look at, oldest sequence first; those of prompts not admitted yet stand at
- * their beginning. */
+/* Few sequences prefill at once, and they mostly stand in order already. */
+static void line_up(struct sched *sched)
+{
+    sched->n_line = 0;
+    list_for_each (node, &sched->running) {
+        struct seq *seq = seq_of(node);
+        uint32_t at = sched->n_line;
+
+        if (seq->state != SEQ_PREFILL)
+            continue;
+        for (; at > 0 && fair_is_before(&seq->turn, &sched->line[at - 1]->turn); at--)
+            sched->line[at] = sched->line[at - 1];
+        sched->line[at] = seq;
+        sched->n_line++;
+    }
+}
+
+/* What the next n prompt tokens look at, along the line; those of prompts not admitted yet stand at their
+ * beginning. */
 static double prompt_pairs(const struct sched *sched, uint32_t n)
 {
     double n_pairs = 0;
 
-    list_for_each (at, &sched->running) {
-        const struct seq *seq = seq_of(at);
+    for (uint32_t i = 0; i < sched->n_line && n > 0; i++) {
+        const struct seq *seq = sched->line[i];
         uint32_t left = seq->spec.n_tokens - seq->n_computed, part = left < n ? left : n;
 
-        if (seq->state != SEQ_PREFILL)
-            continue;
         n_pairs += cost_pairs(seq->n_computed, part);
         n -= part;
-        if (n == 0)
-            break;
     }
     return n_pairs + cost_pairs(0, n);
 }
@@ -121,7 +138,7 @@ static uint32_t prefill_budget(const struct sched *sched)
                          (double)goal_ns / (double)NS_PER_S / cost_margin(&sched->cost));
 }
 
-uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t budget)
+static uint32_t chunk_of(const struct sched *sched, const struct seq *seq, uint32_t budget)
 {
     uint32_t left = seq->spec.n_tokens - seq->n_computed;
 
@@ -133,14 +150,16 @@ uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t b
     return past_boundary < budget && past_boundary <= most_past ? budget - past_boundary : budget;
 }
 
-uint32_t plan_budget_left(const struct sched *sched)
+uint32_t plan_budget(struct sched *sched)
 {
-    uint32_t budget = prefill_budget(sched);
+    line_up(sched);
+    return prefill_budget(sched);
+}
 
-    list_for_each (at, &sched->running) {
-        if (seq_of(at)->state == SEQ_PREFILL)
-            budget -= plan_chunk(sched, seq_of(at), budget);
-    }
+uint32_t plan_budget_left(const struct sched *sched, const struct seq *seq, uint32_t budget)
+{
+    for (uint32_t i = 0; i < sched->n_line && fair_is_before(&sched->line[i]->turn, &seq->turn); i++)
+        budget -= chunk_of(sched, sched->line[i], budget);
     return budget;
 }
 
@@ -151,7 +170,7 @@ static void add(struct plan *plan, struct seq *seq, uint32_t n_tokens)
     plan->n_drafts += seq->draft.n;
 }
 
-void plan_make(const struct sched *sched, struct plan *plan)
+void plan_make(struct sched *sched, struct plan *plan)
 {
     plan->n_items = plan->n_drafts = plan->n_prefill_tokens = 0;
     list_for_each (at, &sched->running) {
@@ -160,13 +179,11 @@ void plan_make(const struct sched *sched, struct plan *plan)
     }
     plan->n_decode = plan->n_items;
 
-    uint32_t budget = plan->budget = prefill_budget(sched);
-    list_for_each (at, &sched->running) {
-        if (seq_of(at)->state != SEQ_PREFILL || budget == 0)
-            continue;
-        uint32_t n_tokens = plan_chunk(sched, seq_of(at), budget);
+    uint32_t budget = plan->budget = plan_budget(sched);
+    for (uint32_t i = 0; i < sched->n_line && budget > 0; i++) {
+        uint32_t n_tokens = chunk_of(sched, sched->line[i], budget);
 
-        add(plan, seq_of(at), n_tokens);
+        add(plan, sched->line[i], n_tokens);
         plan->n_prefill_tokens += n_tokens;
         budget -= n_tokens;
     }

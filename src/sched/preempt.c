@@ -33,8 +33,8 @@ static void preempt(struct sched *sched, struct seq *seq)
 {
     seq_give_back(sched, seq);
     sched->n_running--;
-    queue_wait(sched, seq);
     seq->stats.n_preempted++;
+    queue_wait(sched, seq);
     sched->n_preemptions++;
 }
 

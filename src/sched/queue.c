@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two lists and the way from one to the other.
+/* Turns, places, and the way to them.
  *
- * Both are in order of submission, so "the oldest" is the front and "the youngest" the back.  A sequence that
- * was preempted goes back to where its age puts it, which is before everything younger that still waits.
+ *     sched.fair      WAITING and PREFILL: who has a prompt to compute, by tenant, and there by age
+ *     sched.running   everything that was admitted, by age
  *
- * Admission is first come, first served: when the head does not fit, nothing behind it is tried, but for one
- * reason.  A sequence that would cost other tenants the cache within their shares, while its own tenant has
- * something running, waits with all of its tenant behind it, and others pass.  A sequence is admitted when
+ * Whose turn it is, base/fair.h says: the tenant that was served fewest tokens for its weight, of prompts and
+ * of answers.  Of one tenant the oldest sequence comes first, also one that was preempted.  A tenant that
+ * comes, or comes back, has neither debt nor credit, so a flood of another one's costs it a turn at most.
  *
- *   - the next step has prompt tokens left for it after those already admitted.  Earlier would only
+ * A sequence is admitted when
+ *
+ *   - the next step has prompt tokens left for it after those before it in the line.  Earlier would only
  *     tie up blocks, and would miss what the sequences before it are about to put into the cache;
  *   - there is a place among max_seqs;
  *   - the next block of its prompt that the cache does not have is not just being computed by a
@@ -16,33 +18,59 @@
  *   - its uncached blocks are available and one more per active sequence besides.  Every active
  *     sequence needs its next block soon; without the margin the newcomer would be preempted at once.
  *
- * A head that found no room sets is_short, which keeps arriving sequences from overtaking it for ever.
+ * When the head of the line finds no place or no blocks, nothing behind it is tried, and is_short keeps
+ * arriving sequences from overtaking it: large prompts get on.  Two reasons concern its tenant alone, which
+ * then waits while others pass: a block that is just being computed, and blocks that would cost other tenants
+ * the cache within their shares while its own has something running.
+ *
+ * A full queue takes one more of a tenant that has less in it than another, and the next step ends the newest
+ * of whoever has most.  Only what was never begun is ended so.
  */
 #include <string.h>
 
 #include "base/err.h"
 #include "sched/sched_priv.h"
 
-void queue_insert(struct list *list, struct seq *seq)
+static void insert_by_age(struct list *list, struct seq *seq)
 {
     struct list *at = list->prev;
 
     while (at != list && seq_of(at)->order > seq->order)
         at = at->prev;
-    list_remove(&seq->in_state);
-    list_insert_before(at->next, &seq->in_state);
+    list_remove(&seq->in_running);
+    list_insert_before(at->next, &seq->in_running);
+}
+
+void queue_want(struct sched *sched, struct seq *seq)
+{
+    if (!fair_item_waits(&seq->turn))
+        fair_wait(sched->fair, seq->flow, &seq->turn, seq->order, seq->spec.weight);
+}
+
+void queue_got(struct sched *sched, struct seq *seq)
+{
+    fair_leave(sched->fair, &seq->turn);
+}
+
+bool queue_takes(const struct sched *sched, const struct seq_spec *spec)
+{
+    uint32_t max_queue = sched->opts.max_queue;
+
+    return sched->n_waiting < max_queue ||
+           (sched->n_waiting < 2 * max_queue && fair_is_lighter(sched->fair, spec->tenant, spec->weight));
 }
 
 void queue_wait(struct sched *sched, struct seq *seq)
 {
-    queue_insert(&sched->queue, seq);
+    list_remove(&seq->in_running);
     seq->state = SEQ_WAITING;
-    sched->n_waiting++;
+    sched->n_crowd += sched->n_waiting++ >= sched->opts.max_queue && seq->stats.n_preempted == 0;
+    queue_want(sched, seq);
 }
 
 void queue_run(struct sched *sched, struct seq *seq, enum seq_state state)
 {
-    queue_insert(&sched->running, seq);
+    insert_by_age(&sched->running, seq);
     seq->state = state;
     sched->n_running++;
     if (seq->stats.n_preempted == 0)
@@ -88,31 +116,6 @@ uint32_t queue_room(const struct sched *sched, const struct seq *seq)
     return kv_available(sched->opts.pool);
 }
 
-/* Tenants that have to wait for themselves; those beyond are found out one by one. */
-struct held_back {
-    kv_tenant tenants[8];
-    unsigned n;
-};
-
-static bool is_held_back(const struct held_back *held, const struct seq *seq)
-{
-    for (unsigned i = 0; i < held->n; i++) {
-        if (held->tenants[i] == seq->spec.tenant)
-            return true;
-    }
-    return false;
-}
-
-/* The first in the queue that no other of its tenant waits before; NULL: none. */
-static struct seq *next_in_queue(const struct sched *sched, const struct held_back *held)
-{
-    list_for_each (at, &sched->queue) {
-        if (!is_held_back(held, seq_of(at)))
-            return seq_of(at);
-    }
-    return NULL;
-}
-
 static void admit(struct sched *sched, struct seq *seq)
 {
     bool is_first = seq->stats.n_preempted == 0;
@@ -125,27 +128,59 @@ static void admit(struct sched *sched, struct seq *seq)
     }
 }
 
-void queue_admit(struct sched *sched)
+/* Admits the first in the line that can be.  False: none. */
+static bool admit_one(struct sched *sched, uint32_t budget)
 {
-    struct held_back held = {.n = 0};
-    struct seq *seq;
+    struct fair_item *at = fair_first(sched->fair);
 
-    sched->is_short = false;
-    while (plan_budget_left(sched) > 0 && (seq = next_in_queue(sched, &held)) != NULL) {
+    while (at != NULL) {
+        struct seq *seq = seq_of_turn(at);
         int code;
 
-        if (is_under_way(sched, seq))
-            return;
-        code = sched->n_running < sched->opts.max_seqs ? seq_settle(sched, seq, queue_n_active(sched))
-                                                       : E_KV_FULL;
-        if (code == E_OVERLOADED && held.n < 8) {
-            held.tenants[held.n++] = seq->spec.tenant;
+        if (seq->state == SEQ_PREFILL) {
+            at = fair_next(sched->fair, at);
             continue;
         }
-        if (code < 0) {
-            sched->is_short = true;
-            return;
+        if (plan_budget_left(sched, seq, budget) == 0)
+            break;
+        code = is_under_way(sched, seq)                   ? E_OVERLOADED
+               : sched->n_running >= sched->opts.max_seqs ? E_KV_FULL
+                                                          : seq_settle(sched, seq, queue_n_active(sched));
+        if (code == E_OVERLOADED) {
+            at = fair_skip(sched->fair, at);
+            continue;
         }
-        admit(sched, seq);
+        fair_rewind(sched->fair);
+        sched->is_short = code < 0;
+        if (code == 0)
+            admit(sched, seq);
+        return code == 0;
     }
+    fair_rewind(sched->fair);
+    return false;
+}
+
+void queue_admit(struct sched *sched)
+{
+    sched->is_short = false;
+    while (sched->n_waiting > 0 && admit_one(sched, plan_budget(sched)))
+        ;
+}
+
+void queue_push_out(struct sched *sched)
+{
+    for (; sched->n_crowd > 0 && sched->n_waiting > sched->opts.max_queue; sched->n_crowd--) {
+        struct seq *seq = seq_of_turn(fair_heaviest(sched->fair));
+
+        if (seq->state != SEQ_WAITING || seq->stats.n_preempted > 0)
+            break;
+        seq_end(sched, seq, SEQ_FINISH_CROWDED);
+    }
+    sched->n_crowd = 0;
+}
+
+void queue_charge(struct sched *sched, const struct plan_item *item, uint32_t n_accepted)
+{
+    fair_charge(sched->fair, item->seq->flow, item->n_tokens - item->n_drafts + n_accepted,
+                item->seq->spec.weight);
 }

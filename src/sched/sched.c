@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scheduler as its users see it: make one, put sequences in, run steps.
  *
- *     sched_run_step:   admit -> make room -> guess -> plan -> engine -> apply
- *                       queue    preempt      draft    plan              apply
+ *     sched_run_step:   push out -> admit -> make room -> guess -> plan -> engine -> charge -> apply
+ *                       queue       queue    preempt      draft    plan              queue     apply
  *
  * Admission comes before making room because its events may set sequences decoding (an arrival, a kept one)
  * that then need room as well.  From making room to the engine's return nothing calls back except on_layer,
@@ -16,6 +16,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "sched/sched_priv.h"
+
+#define MAX_DEBTORS 1024 /* tenants that have no sequence, and were served more than those that wait */
 
 static int opts_check(const struct sched_opts *opts)
 {
@@ -52,11 +54,11 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
     uint64_t pool_tokens = (uint64_t)kv_pool_size(opts->pool) * sched->block_tokens;
     sched->context_tokens = pool_tokens < info->context_length ? (uint32_t)pool_tokens : info->context_length;
     list_init(&sched->all);
-    list_init(&sched->queue);
     list_init(&sched->running);
 
     sched->plan.items = calloc(sched->opts.max_seqs, sizeof(*sched->plan.items));
     sched->items = calloc(sched->opts.max_seqs, sizeof(*sched->items));
+    sched->line = calloc(sched->opts.max_seqs, sizeof(struct seq *));
     sched->max_drafts = info->max_draws > sched->opts.max_seqs ? info->max_draws - sched->opts.max_seqs : 0;
     if (sched->opts.speculate == SPECULATE_OFF)
         sched->max_drafts = 0;
@@ -64,8 +66,8 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
         sched->opts.max_drafts = DRAFT_MAX;
     sched->results = calloc((size_t)sched->opts.max_seqs + sched->max_drafts, sizeof(*sched->results));
     sched->scores = calloc(info->max_batch_tokens, sizeof(*sched->scores)); /* touched where wanted */
-    if (sched->plan.items == NULL || sched->items == NULL || sched->results == NULL ||
-        sched->scores == NULL) {
+    if (sched->plan.items == NULL || sched->items == NULL || sched->line == NULL || sched->results == NULL ||
+        sched->scores == NULL || fair_new(MAX_DEBTORS, &sched->fair) < 0) {
         sched_free(sched);
         return E_NOMEM;
     }
@@ -82,8 +84,10 @@ void sched_free(struct sched *sched)
         struct seq *seq = container_of(at, struct seq, in_all);
 
         seq_give_back(sched, seq);
-        seq_free(seq);
+        seq_free(sched, seq);
     }
+    fair_free(sched->fair);
+    free(sched->line);
     free(sched->scores);
     free(sched->results);
     free(sched->items);
@@ -98,7 +102,7 @@ int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **
 
     if (sched->is_draining)
         return E_CLOSED;
-    if (!spec->arrives && sched->n_waiting >= sched->opts.max_queue)
+    if (!spec->arrives && !queue_takes(sched, spec))
         return E_OVERLOADED;
     code = seq_new(sched, spec, &seq);
     if (code < 0)
@@ -109,7 +113,7 @@ int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **
     if (spec->arrives) {
         code = handoff_admit(sched, seq);
         if (code < 0) {
-            seq_free(seq);
+            seq_free(sched, seq);
             return code;
         }
     } else {
@@ -197,7 +201,10 @@ static void book_step(struct sched *sched, const struct load_clock *began)
     uint32_t n_accepted = 0;
 
     for (uint32_t i = 0; i < plan->n_items; i++) {
-        n_accepted += draft_accepted(&plan->items[i], results);
+        uint32_t n_right = draft_accepted(&plan->items[i], results);
+
+        queue_charge(sched, &plan->items[i], n_right);
+        n_accepted += n_right;
         results += 1 + plan->items[i].n_drafts;
     }
     sched->n_steps++;
@@ -215,6 +222,7 @@ int sched_run_step(struct sched *sched)
     ASSERT(!sched->is_stepping);
     sched->is_stepping = true;
     kv_expire(sched->opts.pool);
+    queue_push_out(sched);
     queue_admit(sched);
     preempt_make_room(sched);
     draft_propose(sched);

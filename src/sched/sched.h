@@ -3,8 +3,9 @@
  *
  * Chunked prefill beside decode in one continuous batch; admission by free blocks; preemption that loses
  * nothing (the youngest sequence gives its blocks back, its sealed ones staying in the cache, and is computed
- * again later with the same bits); cancel at any moment.  A sequence may begin with KV that comes from
- * elsewhere (arrival) and may end its prefill by being handed on (departure).
+ * again later with the same bits); cancel at any moment.  Prompts are computed, and places are given, in
+ * turns by tenant, counted in tokens (base/fair.h).  A sequence may begin with KV that comes from elsewhere
+ * (arrival) and may end its prefill by being handed on (departure).
  *
  *   WAITING --admit--> PREFILL --last prompt token--> DECODE --stop, limit--> DONE
  *      ^                |   ^  \                        | ^
@@ -28,7 +29,7 @@ struct sched;
 struct seq; /* one token timeline; valid until its on_done returns */
 
 enum seq_state {
-    SEQ_WAITING,  /* in the queue, holds nothing */
+    SEQ_WAITING,  /* in its tenant's line, holds nothing */
     SEQ_ARRIVING, /* holds blocks that a transfer fills */
     SEQ_PREFILL,  /* holds blocks for all its tokens, is computing them */
     SEQ_DECODE,   /* draws a token per step */
@@ -44,7 +45,8 @@ enum seq_finish {
     SEQ_FINISH_DEPARTED,
     SEQ_FINISH_FAILED, /* its step failed; sched_run_step returned why */
     SEQ_FINISH_SHAPE,  /* the answer's shape allows no token where it must go on (E_SHAPE) */
-    SEQ_FINISH_SPOILT  /* logits that are not finite (E_NUMERICS): none of its blocks is found any more */
+    SEQ_FINISH_SPOILT, /* logits that are not finite (E_NUMERICS): none of its blocks is found any more */
+    SEQ_FINISH_CROWDED /* never begun: its tenant had most waiting when the queue was full (E_OVERLOADED) */
 };
 
 struct seq_spec {           /* copied on submit */
@@ -55,11 +57,12 @@ struct seq_spec {           /* copied on submit */
     uint32_t max_new_tokens;  /* still to be drawn; 0: prefill only */
     const token_id *stop_ids; /* end the answer; borrowed for the sequence's life */
     uint32_t n_stop_ids;
-    struct sample_opts sample;    /* its bias is copied */
-    struct grammar *grammar;      /* the answer's shape; a reference is taken; NULL: any */
-    uint32_t keep_tokens;         /* cached KV up to there is wanted for 5 minutes from submit ... */
-    uint32_t keep_1h_tokens;      /* ... and up to there for an hour */
-    kv_tenant tenant;             /* whose share of the pool its blocks count for */
+    struct sample_opts sample; /* its bias is copied */
+    struct grammar *grammar;   /* the answer's shape; a reference is taken; NULL: any */
+    uint32_t keep_tokens;      /* cached KV up to there is wanted for 5 minutes from submit ... */
+    uint32_t keep_1h_tokens;   /* ... and up to there for an hour */
+    kv_tenant tenant; /* whose share of the pool its blocks count for, and of the machine its tokens */
+    uint32_t weight;  /* of the latter; 0: as 1 */
     struct prefix_key prefix_key; /* root of the tenant's hash chain ... */
     struct prefix_key public_key; /* ... and of the public one, for ... */
     uint32_t public_tokens;       /* ... so many tokens at the beginning, which all tenants share */
@@ -126,7 +129,7 @@ struct sched_opts {
     struct engine *engine; /* borrowed */
     struct kv_pool *pool;  /* borrowed; blocks of the engine's layout */
     uint32_t max_seqs;     /* admitted at once, also HELD and ARRIVING; max_batch_tokens at most count */
-    uint32_t max_queue;    /* waiting at most (preempted ones come on top); E_OVERLOADED beyond */
+    uint32_t max_queue;    /* waiting at most (preempted ones come on top); E_OVERLOADED beyond, see submit */
     uint32_t chunk_tokens; /* prompt tokens per step while anything decodes, at most */
     uint64_t itl_ns;       /* objective for a step with decoding sequences; 0: chunk_tokens alone rules */
     uint64_t max_step_ns;  /* no step shall take longer for its prompt tokens; 0: no bound */
@@ -150,8 +153,9 @@ void sched_free(struct sched *sched); /* ends every sequence without events */
 /* Calls no events.  E_INVAL (no tokens, one beyond the vocabulary, arrives and departs), E_CLOSED (draining),
  * E_OVERLOADED (queue full), E_LIMIT (can never fit: longer than the context or than the whole pool),
  * E_SHAPE (what was answered before is not of the answer's shape), E_NOMEM.
- * An arriving sequence is never queued: E_OVERLOADED (all places taken, or others wait for room) and
- * E_KV_FULL (no blocks) mean "not now". */
+ * When the queue is full a tenant with less in it than another is taken all the same: the next step ends the
+ * newest of whoever has most (CROWDED). An arriving sequence is never queued: E_OVERLOADED (all places taken,
+ * or others wait for room) and E_KV_FULL (no blocks) mean "not now". */
 int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **out);
 /* Ends it; on_done(CANCELLED) is called before this returns or, for a sequence of the step or event under
  * way, before sched_run_step (or the call that caused the event) does.  Leased blocks stay pinned until
@@ -200,6 +204,7 @@ void sched_set_draining(struct sched *sched, bool is_draining);
 struct sched_load {                /* for the router's picture of this worker, and for metrics */
     uint32_t n_waiting, n_running; /* running: admitted, whatever its state */
     uint32_t n_arriving, n_prefill, n_decode, n_held;
+    uint32_t n_tenants;             /* with prompts to compute, waiting or running */
     uint64_t queued_prefill_tokens; /* uncached given tokens not yet computed, waiting and running */
     uint64_t decode_tokens_context; /* sum of contexts of decoding sequences */
     double prefill_tokens_per_s;    /* learned; 0 when nothing was seen yet */

@@ -2,13 +2,14 @@
 /* What the scheduler's files share.  Who changes what:
  *
  *   seq.c      a sequence's memory, blocks and seals      plan.c     nothing: state -> batch
- *   queue.c    places in the lists, admission             apply.c    a sequence's progress and its end
+ *   queue.c    turns, places, admission                   apply.c    a sequence's progress and its end
  *   preempt.c  room for decoding                          handoff.c  arrival and departure
  *   draft.c    guesses to verify                          ngram.c    where a text repeats itself
  *   load.c     learned rates, counts                      cost.c     what a step costs */
 #ifndef SCHED_SCHED_PRIV_H
 #define SCHED_SCHED_PRIV_H
 
+#include "base/fair.h"
 #include "base/list.h"
 #include "base/rate.h"
 #include "sched/cost.h"
@@ -34,9 +35,11 @@ struct draft { /* a sequence's */
 };
 
 struct seq {
-    struct list in_state; /* sched.queue or sched.running, both in order of submission */
-    struct list in_all;   /* sched.all */
-    uint64_t order;       /* of submission */
+    struct list in_running; /* sched.running, in order of submission */
+    struct fair_item turn;  /* in sched.fair while its prompt is not computed: WAITING, PREFILL */
+    struct fair_flow *flow; /* its tenant's, held */
+    struct list in_all;     /* sched.all */
+    uint64_t order;         /* of submission */
     enum seq_state state;
     bool is_busy;      /* in the running step, or an event leads back here: it must not end now */
     bool is_cancelled; /* while busy: end it after */
@@ -82,14 +85,18 @@ struct sched {
     struct sched_opts opts;
     uint32_t block_tokens;
     uint32_t context_tokens; /* the engine's context, or the pool if that is smaller */
-    struct list all, queue, running;
+    struct list all, running;
+    struct fair *fair; /* who has prompts to compute, by tenant */
     uint32_t n_waiting, n_running;
+    uint32_t n_crowd; /* taken since the last step though the queue was full */
     uint64_t n_submitted;
     bool is_draining;
     bool is_stepping;
     bool is_short; /* the head of the queue found no place or no blocks */
 
     struct plan plan;
+    struct seq **line; /* [max_seqs] those that prefill, in the order in which they are given tokens */
+    uint32_t n_line;   /* as plan.c saw them last */
     struct engine_item *items;     /* [max_seqs] */
     struct sample_result *results; /* [max_seqs + guesses of a step] */
     struct sample_result *scores;  /* [max_batch_tokens] of the step's prompts, one item's after another's */
@@ -112,9 +119,14 @@ struct sched {
             (sched)->opts.events.name((sched)->opts.events_arg, __VA_ARGS__);                                \
     } while (0)
 
-static inline struct seq *seq_of(struct list *in_state)
+static inline struct seq *seq_of(struct list *in_running)
 {
-    return container_of(in_state, struct seq, in_state);
+    return container_of(in_running, struct seq, in_running);
+}
+
+static inline struct seq *seq_of_turn(struct fair_item *turn)
+{
+    return container_of(turn, struct seq, turn);
 }
 
 static inline uint64_t sched_now_ns(const struct sched *sched)
@@ -132,8 +144,8 @@ static inline bool seq_is_active(const struct seq *seq)
 bool seq_is_stop(const struct seq *seq, token_id id);
 /* Whether the answer may go on (or end) with this token. */
 bool seq_may_draw(struct seq *seq, token_id id);
-int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq **out);
-void seq_free(struct seq *seq);
+int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out);
+void seq_free(struct sched *sched, struct seq *seq);
 uint32_t sched_blocks_for(const struct sched *sched, uint32_t n_tokens);
 /* Leading blocks that may come from the cache. */
 uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq);
@@ -146,11 +158,19 @@ void seq_seal(struct sched *sched, struct seq *seq);
 void seq_advance(struct seq *seq, uint32_t to);
 
 /* ---- queue.c ---- */
-void queue_insert(struct list *list, struct seq *seq); /* in order of submission */
+/* It has a prompt to compute, from now on or until now.  The latter may be said again. */
+void queue_want(struct sched *sched, struct seq *seq);
+void queue_got(struct sched *sched, struct seq *seq);
+/* Whether the queue takes one more of this tenant. */
+bool queue_takes(const struct sched *sched, const struct seq_spec *spec);
 void queue_wait(struct sched *sched, struct seq *seq);
 void queue_run(struct sched *sched, struct seq *seq, enum seq_state state);
 uint32_t queue_n_active(const struct sched *sched);
 void queue_admit(struct sched *sched);
+/* Ends what others' requests pushed out of the full queue. */
+void queue_push_out(struct sched *sched);
+/* The step's tokens are on their tenants' accounts. */
+void queue_charge(struct sched *sched, const struct plan_item *item, uint32_t n_accepted);
 
 /* Blocks that a sequence may take now: all there are, for the only one of its tenant that runs, else what
  * others do not need for their shares.  So nobody's flood costs others their cache, and everybody gets on. */
@@ -172,10 +192,11 @@ void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accep
 /* ---- plan.c ---- */
 /* The step without its prompts. */
 struct cost_step plan_decode_cost(const struct sched *sched);
-uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t budget);
-/* Prompt tokens that the next step could still feed beyond those of the sequences that run already. */
-uint32_t plan_budget_left(const struct sched *sched);
-void plan_make(const struct sched *sched, struct plan *plan);
+/* Prompt tokens that the next step could feed.  Sets the line, for the next two. */
+uint32_t plan_budget(struct sched *sched);
+/* What those before it in the line leave of this budget to a sequence that waits. */
+uint32_t plan_budget_left(const struct sched *sched, const struct seq *seq, uint32_t budget);
+void plan_make(struct sched *sched, struct plan *plan);
 
 /* ---- apply.c ---- */
 void apply_results(struct sched *sched, const struct sample_result *results);

@@ -77,7 +77,7 @@ static int make_state(const struct sched *sched, const struct seq_spec *spec, st
     return rc == E_INVAL ? E_SHAPE : rc;
 }
 
-int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq **out)
+int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
 {
     int code = spec_check(sched, spec);
 
@@ -87,7 +87,8 @@ int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq *
     struct seq *seq = calloc(1, sizeof(*seq));
     if (seq == NULL)
         return E_NOMEM;
-    list_init(&seq->in_state);
+    list_init(&seq->in_running);
+    fair_item_init(&seq->turn);
     list_init(&seq->in_all);
     seq->spec = *spec;
     seq->n_given = spec->n_tokens;
@@ -99,15 +100,17 @@ int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq *
     seq->tokens = malloc(seq->cap_tokens * sizeof(*seq->tokens));
     seq->blocks = malloc(cap_blocks * sizeof(*seq->blocks));
     seq->hashes = malloc(cap_blocks * sizeof(*seq->hashes));
-    if (seq->tokens == NULL || seq->blocks == NULL || seq->hashes == NULL || draft_init(sched, seq) < 0) {
-        seq_free(seq);
+    seq->flow = fair_hold(sched->fair, spec->tenant);
+    if (seq->tokens == NULL || seq->blocks == NULL || seq->hashes == NULL || seq->flow == NULL ||
+        draft_init(sched, seq) < 0) {
+        seq_free(sched, seq);
         return E_NOMEM;
     }
     memcpy(seq->tokens, spec->tokens, spec->n_tokens * sizeof(*seq->tokens));
     seq->spec.tokens = seq->tokens;
     code = make_state(sched, spec, seq);
     if (code < 0) {
-        seq_free(seq);
+        seq_free(sched, seq);
         return code;
     }
     const struct prefix_roots roots = {
@@ -119,8 +122,10 @@ int seq_new(const struct sched *sched, const struct seq_spec *spec, struct seq *
     return 0;
 }
 
-void seq_free(struct seq *seq)
+void seq_free(struct sched *sched, struct seq *seq)
 {
+    queue_got(sched, seq);
+    fair_drop(sched->fair, seq->flow);
     ngram_fini(&seq->draft.index);
     sample_state_free(seq->past);
     free(seq->hashes);

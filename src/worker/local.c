@@ -79,6 +79,7 @@ static int send_submit(struct worker *worker, struct gen_handle *job, struct gen
     task->peer = task->holder = PEER_NONE;
     str_copy(task->request_id, sizeof(task->request_id), spec->request_id);
     str_copy(task->tenant, sizeof(task->tenant), spec->tenant);
+    task->weight = spec->weight;
     task->tokens = spec->tokens;
     task->n_tokens = task->n_prompt = spec->n_tokens;
     task->max_new_tokens = spec->max_new_tokens;

@@ -38,6 +38,7 @@ struct task_spec {
     uint64_t ask_limit_ns; /* what has not come by then is computed */
     char request_id[40];
     char tenant[64];
+    uint32_t weight;
     token_id *tokens; /* heap, owned */
     uint32_t n_tokens, n_prompt, max_new_tokens;
     struct sample_opts sample; /* its bias is heap, owned */

@@ -146,6 +146,7 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
                                                                      : TASK_LOCAL;
     str_copy(spec->request_id, sizeof(spec->request_id), submit->request_id);
     str_copy(spec->tenant, sizeof(spec->tenant), submit->tenant);
+    spec->weight = submit->weight;
     spec->n_prompt = submit->n_prompt;
     spec->max_new_tokens = submit->max_new_tokens;
     spec->keep_tokens = submit->keep_tokens;

@@ -191,6 +191,8 @@ void worker_metrics_load(struct worker *worker, const struct load_report *load)
               load->blocks_total ? 1.0 - (double)load->blocks_available / load->blocks_total : 0);
     set_gauge(worker, "baton_worker_running", "Sequences running.", load->sched.n_running);
     set_gauge(worker, "baton_worker_waiting", "Sequences waiting.", load->sched.n_waiting);
+    set_gauge(worker, "baton_worker_waiting_tenants", "Tenants with prompts to compute, waiting or begun.",
+              load->sched.n_tenants);
     set_gauge(worker, "baton_worker_prefill_tokens_per_second", "Learned prefill speed.",
               load->sched.prefill_tokens_per_s);
     set_gauge(worker, "baton_worker_decode_step_seconds", "Learned time of a decode step.",

@@ -133,6 +133,7 @@ static int submit_seq(struct worker_engine *engine, struct task *task, struct gr
                            .fetched_from = task->fetched_from,
                            .fetched_to = task->fetched_to,
                            .tenant = tenant_number(spec->tenant),
+                           .weight = spec->weight,
                            .departs = spec->mode == TASK_PREFILL,
                            .arrives = spec->mode == TASK_DECODE,
                            .user = task};
@@ -415,6 +416,7 @@ static Baton__Finish finish_of(enum seq_finish finish)
     case SEQ_FINISH_FAILED:
     case SEQ_FINISH_SHAPE:
     case SEQ_FINISH_SPOILT:
+    case SEQ_FINISH_CROWDED:
         return BATON__FINISH__FINISH_FAILED;
     case SEQ_FINISH_NONE:
     case SEQ_FINISH_CANCELLED:
@@ -453,7 +455,9 @@ static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
         if (answer != NULL) {
             name_answer(answer, &task->spec);
             answer->finish = finish_of(finish);
-            answer->error = finish == SEQ_FINISH_FAILED ? E_INTERNAL : 0;
+            answer->error = finish == SEQ_FINISH_FAILED    ? E_INTERNAL
+                            : finish == SEQ_FINISH_CROWDED ? E_OVERLOADED
+                                                           : 0;
             if (finish == SEQ_FINISH_SHAPE) {
                 answer->error = E_SHAPE;
                 answer->error_text = strdup("no token is left that the answer's shape allows");

@@ -339,8 +339,18 @@
          "A transfer without progress for so long is given up; what arrived is kept, the rest computed."},   \
         {"sched", "max_seqs", CONFIG_U64, KEY(max_seqs), seqs,                                               \
          1,       4096,       NULL,       false,         "Sequences running at once."},                      \
-        {"sched", "max_queue", CONFIG_U64, KEY(max_queue), "1024",                                           \
-         0,       1000000.0,   NULL,       false,          "Sequences waiting at most."},                    \
+        {"sched",                                                                                            \
+         "max_queue",                                                                                        \
+         CONFIG_U64,                                                                                         \
+         KEY(max_queue),                                                                                     \
+         "1024",                                                                                             \
+         0,                                                                                                  \
+         1000000.0,                                                                                          \
+         NULL,                                                                                               \
+         false,                                                                                              \
+         "Sequences waiting at most; when it is full, a tenant with fewer of them than another takes the "   \
+         "place of "                                                                                         \
+         "that one's newest."},                                                                              \
         {"sched",                                                                                            \
          "chunk_tokens",                                                                                     \
          CONFIG_U64,                                                                                         \

@@ -13,7 +13,7 @@ integration_tests += tests/integration/test_truth.py
 integration_tests += tests/integration/test_pause.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
 # test_faults.py has the sanitizers look at the same code; these are long, and sanitizers keep what is freed
-plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py
+plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py
 EXTRA_DIST += $(plain_tests)
 if PLAIN_BUILD
 TESTS += $(plain_tests)

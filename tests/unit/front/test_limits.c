@@ -238,6 +238,25 @@ static void models_and_expiry(void **state)
     end(&world);
 }
 
+static void a_weight_is_the_keys_or_its_tenants(void **state)
+{
+    static const char *const bad[] = {"weight=0",  "weight=1001", "weight=1k1",
+                                      "weight=-1", "weight=",     "weight=2m"};
+    struct auth_rule rule = {0};
+    struct world world;
+
+    begin(&world, "@a t weight=1k\n@b t\n@c plain rpm=60\ntenant t weight=7\n");
+    assert_int_equal(limits_weight(account(&world, "a")), 1000);
+    assert_int_equal(limits_weight(account(&world, "b")), 7);
+    assert_int_equal(limits_weight(account(&world, "c")), 1);
+    assert_int_equal(limits_weight(NULL), 1);
+    load(&world, "@a t\n@b t\n@c plain\n");
+    assert_int_equal(limits_weight(account(&world, "a")), 1);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(auth_rule_parse(&rule, bad[i], NULL), E_FORMAT);
+    end(&world);
+}
+
 static void rules_are_read_whole_or_refused(void **state)
 {
     static const char *const bad[] = {"rpm=0",
@@ -429,6 +448,7 @@ int main(void)
         cmocka_unit_test(tenants_share_and_both_rules_hold),
         cmocka_unit_test(a_reload_keeps_what_was_used),
         cmocka_unit_test(models_and_expiry),
+        cmocka_unit_test(a_weight_is_the_keys_or_its_tenants),
         cmocka_unit_test(rules_are_read_whole_or_refused),
         cmocka_unit_test(random_requests_stay_within),
         cmocka_unit_test(fields_say_what_is_left),

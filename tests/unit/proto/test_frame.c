@@ -171,6 +171,11 @@ static void submit_tokens(void **state)
     submit.n_prompt = 3;
     assert_refused(FRAME_SUBMIT, &submit, "Submit.n_prompt");
     submit.token_bytes = 2;
+    submit.weight = 1000;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.weight = 1001;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.weight");
+    submit.weight = 0;
     assert_passes(FRAME_SUBMIT, &submit);
     submit.tokens.len = 7;
     assert_refused(FRAME_SUBMIT, &submit, "Submit.tokens");

@@ -217,14 +217,17 @@ int rig_open(struct rig *rig)
     router->conf = &rig->conf;
     router->next_number = 1;
     list_init(&router->jobs);
-    list_init(&router->queue);
     list_init(&router->unhashed);
     list_init(&router->told);
     if (rig->clients == NULL || metrics_new(&router->metrics) < 0 || sim_model_open(4096, &rig->sim) < 0 ||
-        hashmap_new(sizeof(uint64_t), &router->by_number) < 0 ||
+        hashmap_new(sizeof(uint64_t), &router->by_number) < 0 || router_queue_open(router) < 0 ||
         picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(&router->fleet) < 0)
         return E_NOMEM;
     router->m_queued = metric_single(router->metrics, METRIC_GAUGE, "test_queued", "Test.");
+    router->turns.m_tenants = router->m_queued;
+    router->turns.m_pushed_out = metric_single(router->metrics, METRIC_COUNTER, "test_pushed_out", "Test.");
+    router->turns.m_wait_placed = router->turns.m_wait_left = metric_series(
+        metric_histogram_family(router->metrics, "test_wait", "Test.", "", (const double[]){1}, 1), NULL);
     router->m_asks = router->m_resyncs = router->m_redispatched = router->m_handed_off = router->m_local =
         router->m_refused = router->m_lost = router->m_reads =
             metric_single(router->metrics, METRIC_COUNTER, "test_total", "Test.");
@@ -241,6 +244,9 @@ void rig_close(struct rig *rig)
     router_told_drop(router, PICKER_NONE);
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct gen_handle, all));
+    for (uint32_t i = 0; i < router->n_models; i++)
+        fair_free(router->models[i].turns);
+    router_queue_close(router);
     picker_index_free(router->index);
     picker_fleet_free(router->fleet);
     hashmap_free(router->by_number);
@@ -537,6 +543,9 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
     client->rig = rig;
     client->wants_logprob = rig->sample.wants_logprob;
     job.sample.seed = 77;
+    job.weight = rig->weight;
+    if (rig->tenant != NULL)
+        str_copy(job.tenant, sizeof(job.tenant), rig->tenant);
     if (rig->constraint != NULL)
         buf_append_str(&job.constraint, rig->constraint);
     job.tokens = calloc(n_tokens, sizeof(*job.tokens));

@@ -57,6 +57,8 @@ struct rig {
     uint32_t keep_tokens, keep_1h_tokens;
     uint32_t n_soon[GEN_SOON_STEPS]; /* calls of on_soon */
     bool has_same_prompts;           /* else each client's is another one */
+    const char *tenant;              /* of the next clients; NULL: nobody */
+    uint32_t weight;
 };
 
 int rig_open(struct rig *rig);

@@ -36,11 +36,14 @@ static struct rig_client *any_client(void)
 
 static void begin(void)
 {
+    static const char *const tenants[] = {NULL, "few", "many", "many", "many"};
     struct rig_client *client;
 
     if (rig.n_clients == RIG_MAX_CLIENTS)
         return;
     rig.sample.wants_logprob = rng_below(&dice, 2);
+    rig.tenant = tenants[rng_below(&dice, 5)];
+    rig.weight = (uint32_t)rng_below(&dice, 3);
     rig.constraint = rng_below(&dice, 2) ? "{\"json\": {}}" : NULL;
     client = rig_submit(&rig, 1 + (uint32_t)rng_below(&dice, 300), 1 + (uint32_t)rng_below(&dice, 40));
     client->cancels_on_accepted = rng_below(&dice, 20) == 0;
@@ -115,6 +118,7 @@ static void step(void)
     case 6:
         rig.conf.queue_timeout_ns = rng_below(&dice, 10) == 0 ? 0 : UINT64_MAX / 2;
         router_place_queued(&rig.router);
+        router_queue_tell(&rig.router);
         router_expire_queued(&rig.router);
         return;
     default:
@@ -158,6 +162,9 @@ static void everything_comes_back(void **state)
         assert_true(list_is_empty(&rig.router.jobs));
         assert_true(list_is_empty(&rig.router.queue));
         assert_int_equal(rig.router.n_queued, 0);
+        assert_true(list_is_empty(&rig.router.turns.pushed_out) && list_is_empty(&rig.router.turns.odd));
+        assert_int_equal(rig.router.models[0].n_queued + rig.router.models[0].n_ahead, 0);
+        assert_int_equal(fair_n_waiting(rig.router.models[0].turns), 0);
         assert_int_equal(hashmap_count(rig.router.by_number), 0);
         assert_true(rig_ledgers_are_empty(&rig));
         rig_close(&rig);

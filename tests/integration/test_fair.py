@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants that compete: one's flood costs another one a turn, shares are as weights, and a full queue refuses whoever
+fills it.  Real daemons; what is asserted is what was served to whom, in which order, and not how fast."""
+import http.client
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import BUILD, Cluster, main, patience  # noqa: E402
+
+WORDS = [line.strip() for line in """a about all and as at be but by can come day do even find first for from get give go
+have he her here him his how I if in into it its just know like look make man many me more my new no not now of on one
+only or other our out people say see she so some take tell than that the their them then there these they thing think
+this those time to two up use very want way we well what when which who will with would year you your""".split()]
+
+
+def prompt(seed, n_words):
+    """Nothing that was cached before: the words are drawn from the seed."""
+    draw = random.Random(seed)
+    return " ".join(draw.choice(WORDS) for _ in range(n_words))
+
+
+def make_keys(cluster, **tenants):
+    """A key file with one key for each tenant; weights by tenant.  The keys."""
+    path, keys = os.path.join(cluster.dir, "keys"), {}
+    with open(path, "w") as f:
+        for tenant, weight in tenants.items():
+            words = ["new-key", "--tenant", tenant] + ([f"weight={weight}"] if weight else [])
+            key, line = subprocess.run([os.path.join(BUILD, "batonctl")] + words, check=True, capture_output=True,
+                                       text=True).stdout.splitlines()[:2]
+            keys[tenant] = key
+            f.write(line + "\n")
+    os.chmod(path, 0o600)
+    return path, keys
+
+
+class Client:
+    """A tenant: what it sent, and what was answered, in the order of ends."""
+    lock = threading.Lock()
+    ends = []  # (tenant, time, status, tokens), of all clients
+    seeds = iter(range(1, 1 << 30))
+
+    def __init__(self, port, key, name, n_words, max_tokens):
+        self.port, self.key, self.name, self.n_words, self.max_tokens = port, key, name, n_words, max_tokens
+        self.is_over, self.threads = False, []
+
+    def ask(self):
+        with Client.lock:
+            seed = next(Client.seeds)
+        body = {"model": "baton-demo", "max_tokens": self.max_tokens, "temperature": 0,
+                "messages": [{"role": "user", "content": prompt(seed, self.n_words)}]}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=patience(120))
+        try:
+            connection.request("POST", "/v1/messages", json.dumps(body),
+                               {"content-type": "application/json", "x-api-key": self.key})
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+        finally:
+            connection.close()
+        usage = answer.get("usage", {})
+        n_tokens = usage.get("input_tokens", 0) + usage.get("cache_creation_input_tokens", 0) + usage.get("output_tokens", 0)
+        with Client.lock:
+            Client.ends.append((self.name, time.monotonic(), response.status, n_tokens))
+        return response.status, answer
+
+    def flood(self, n_at_once):
+        def work():
+            while not self.is_over:
+                try:
+                    if self.ask()[0] == 529:
+                        time.sleep(0.05)
+                except (OSError, http.client.HTTPException):
+                    return  # the test failed, and its cluster is gone
+
+        self.threads = [threading.Thread(target=work, daemon=True) for _ in range(n_at_once)]
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def stop(self):
+        self.is_over = True
+
+    def join(self):
+        for thread in self.threads:
+            thread.join()
+
+
+def wait_for(what, condition, seconds=60):
+    until = time.monotonic() + patience(seconds)
+    while not condition():
+        assert time.monotonic() < until, f"{what} did not come"
+        time.sleep(0.02)
+
+
+def n_ended(name, since=0):
+    with Client.lock:
+        return sum(1 for who, at, _, _ in Client.ends if who == name and at >= since)
+
+
+def a_flood(settings, most_between):
+    """Six short requests beside 200 long ones in flight: none is refused, and few of the flood are served before each."""
+    Client.ends.clear()
+    with Cluster() as c:
+        path, keys = make_keys(c, loud=0, calm=0)
+        c.relay(http__api_keys=path, **settings)
+        port = c.routers[0].http
+        calm = Client(port, keys["calm"], "calm", 30, 1)  # its end is its first token
+        calm.ask()
+        idle = []
+        for _ in range(6):
+            began = time.monotonic()
+            assert calm.ask()[0] == 200
+            idle.append(time.monotonic() - began)
+        loud = Client(port, keys["loud"], "loud", 900, 8).flood(200)
+        wait_for("the flood", lambda: n_ended("loud") >= 5)
+        took, between = [], []
+        for _ in range(6):
+            began = time.monotonic()
+            n_before = n_ended("loud")
+            status, answer = calm.ask()
+            assert status == 200, (status, answer)
+            took.append(time.monotonic() - began)
+            between.append(n_ended("loud") - n_before)
+        loud.stop()
+        print(f"   idle {max(idle) * 1000:.0f} ms at most; beside 200 in flight {max(took) * 1000:.0f} ms at most, "
+              f"{[round(t * 1000) for t in took]}; of the flood ended meanwhile {between}")
+        assert max(between) <= most_between, between
+        loud.join()
+
+
+def a_flood_costs_another_tenant_a_turn():
+    a_flood({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.timeout": "10s"}, 8)
+
+
+def a_flood_in_the_workers_queues_costs_a_turn_too():
+    a_flood({}, 8)  # objectives so wide that all of it is dispatched at once
+
+
+def shares(weights, n_at_once, seconds, **settings):
+    """Tokens served to each tenant while all of them flood."""
+    Client.ends.clear()
+    with Cluster() as c:
+        path, keys = make_keys(c, **weights)
+        c.relay(http__api_keys=path, **settings)
+        clients = [Client(c.routers[0].http, keys[name], name, 200, 8).flood(n) for name, n in n_at_once.items()]
+        wait_for("the first answers", lambda: all(n_ended(name) >= 8 for name in weights))
+        begin = time.monotonic()
+        time.sleep(patience(seconds))
+        end = time.monotonic()
+        for client in clients:
+            client.stop()
+        served = {name: sum(n for who, at, status, n in Client.ends if who == name and begin <= at <= end and status == 200)
+                  for name in weights}
+        for client in clients:
+            client.join()
+    return served
+
+
+def jain(values):
+    return sum(values) ** 2 / (len(values) * sum(v * v for v in values))
+
+
+def equal_tenants_share_alike():
+    for settings in ({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.timeout": "60s"}, {"queue.timeout": "60s"}):
+        served = shares({"few": 0, "many": 0}, {"few": 20, "many": 200}, 8, **settings)
+        print(f"   20:200 in flight: {served}, Jain {jain(list(served.values())):.3f}")
+        assert jain(list(served.values())) >= 0.95, served
+
+
+def shares_are_as_weights():
+    served = shares({"light": 1, "heavy": 3}, {"light": 60, "heavy": 60}, 8, **{"slo.ttft": "500ms", "slo.itl": "50ms",
+                                                                               "queue.timeout": "60s"})
+    print(f"   weights 1:3: {served}, {served['heavy'] / served['light']:.2f}")
+    assert 2.2 <= served["heavy"] / served["light"] <= 3.9, served
+
+
+def a_full_queue_refuses_who_fills_it():
+    """queue.max = 32, 100 in flight: the loud tenant's newest make room for the calm one's."""
+    Client.ends.clear()
+    with Cluster() as c:
+        path, keys = make_keys(c, loud=0, calm=0)
+        c.relay(http__api_keys=path, queue__max="32", **{"slo.ttft": "500ms", "slo.itl": "50ms"})
+        loud = Client(c.routers[0].http, keys["loud"], "loud", 900, 8).flood(100)
+        calm = Client(c.routers[0].http, keys["calm"], "calm", 30, 8)
+        wait_for("refusals", lambda: any(status == 529 for _, _, status, _ in list(Client.ends)))
+        for _ in range(20):
+            status, answer = calm.ask()
+            assert status == 200, (status, answer)
+        loud.stop()
+        n_refused = sum(status == 529 for who, _, status, _ in Client.ends if who == "loud")
+        print(f"   refused: {n_refused} of the loud tenant's, none of the calm one's")
+        loud.join()
+        text = subprocess.run(["curl", "-s", "-H", f"x-api-key: {keys['calm']}", f"http://127.0.0.1:{c.routers[0].http}/metrics"],
+                              capture_output=True, text=True, check=False).stdout
+        queue = [line for line in text.splitlines() if "queue" in line and not line.startswith("#")]
+        assert not any("loud" in line or "calm" in line for line in queue), queue
+
+
+if __name__ == "__main__":
+    main([a_flood_costs_another_tenant_a_turn, a_flood_in_the_workers_queues_costs_a_turn_too, equal_tenants_share_alike,
+          shares_are_as_weights, a_full_queue_refuses_who_fills_it])

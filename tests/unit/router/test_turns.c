@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The router's queue: turns by tenant and weight, room for who has less in it, and nobody called back from a
+ * submit. */
+#include "tests/unit/check.h"
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "rig.h"
+
+static struct rig rig;
+
+static int open_rig(void **state)
+{
+    return rig_open(&rig);
+}
+
+static int close_rig(void **state)
+{
+    rig_close(&rig);
+    return 0;
+}
+
+static struct rig_client *ask(const char *tenant, uint32_t n_tokens)
+{
+    rig.tenant = tenant;
+    return rig_submit(&rig, n_tokens, 5);
+}
+
+/* Nobody is there to take them; then somebody comes, and what he is sent shows the order. */
+static void assert_order(const uint32_t *n_tokens, uint32_t n)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
+
+    for (uint32_t i = 0; i < n; i++) {
+        assert_non_null(rig_sent(d, i));
+        assert_int_equal(rig_sent(d, i)->n_tokens, n_tokens[i]);
+    }
+    assert_null(rig_sent(d, n));
+    assert_int_equal(rig.router.n_queued, 0);
+}
+
+static void one_tenant_keeps_its_order(void **state)
+{
+    static const uint32_t order[] = {300, 20, 200, 21};
+
+    for (uint32_t i = 0; i < 4; i++)
+        ask("loud", order[i]);
+    assert_order(order, 4);
+}
+
+static void tenants_take_turns_by_tokens(void **state)
+{
+    static const uint32_t order[] = {200, 20, 21, 22, 201, 202, 203};
+
+    for (uint32_t i = 0; i < 4; i++)
+        ask("loud", 200 + i);
+    for (uint32_t i = 0; i < 3; i++)
+        ask("calm", 20 + i);
+    assert_order(order, 7);
+}
+
+static void salts_make_no_tenants(void **state)
+{
+    static const uint32_t order[] = {200, 20, 201, 202};
+
+    ask("~111111111111111111111111111111111111111111111111@0123456789ab", 200);
+    ask("~222222222222222222222222222222222222222222222222@0123456789ab", 201);
+    ask("~333333333333333333333333333333333333333333333333@0123456789ab", 202);
+    ask("calm", 20);
+    assert_order(order, 4);
+}
+
+static void a_weight_counts(void **state)
+{
+    struct link *d;
+
+    for (uint32_t i = 0; i < 3; i++)
+        ask("light", 100 + i);
+    rig.weight = 6;
+    for (uint32_t i = 0; i < 4; i++)
+        ask("heavy", 200 + i);
+    rig.weight = 0;
+    d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
+    assert_int_equal(rig_sent(d, 0)->n_tokens, 100);
+    assert_int_equal(rig_sent(d, 1)->n_tokens, 200);
+    assert_int_equal(rig_sent(d, 2)->n_tokens, 201);
+    assert_int_equal(rig_sent(d, 3)->n_tokens, 202);
+}
+
+static void a_full_queue_makes_room_for_who_has_less(void **state)
+{
+    struct rig_client *loud[4], *calm, *more;
+
+    rig.conf.queue_max = 4;
+    for (uint32_t i = 0; i < 4; i++)
+        loud[i] = ask("loud", 200 + i);
+    calm = ask("calm", 20);
+    assert_false(calm->has_failed);
+    assert_false(loud[3]->has_failed); /* not from inside of another one's submit */
+    assert_int_equal(rig.router.n_queued, 4);
+    router_queue_tell(&rig.router);
+    assert_true(loud[3]->has_failed);
+    assert_int_equal(loud[3]->status, 529);
+    more = ask("loud", 300);
+    assert_true(more->has_failed);
+    assert_int_equal(more->status, 529);
+    more = ask("calm", 21);
+    assert_false(more->has_failed);
+    router_queue_tell(&rig.router);
+    assert_true(loud[2]->has_failed);
+    more = ask("calm", 22); /* two and two: it would have most */
+    assert_true(more->has_failed);
+    assert_false(loud[0]->has_failed || loud[1]->has_failed || calm->has_failed);
+}
+
+/* Who was pushed out may go away before it is told, or take others with it. */
+static void who_was_pushed_out_may_cancel(void **state)
+{
+    struct rig_client *loud[6];
+
+    rig.conf.queue_max = 6;
+    for (uint32_t i = 0; i < 6; i++)
+        loud[i] = ask("loud", 200 + i);
+    ask("calm", 20);
+    ask("other", 21);
+    loud[5]->cancels_on_failure = loud[4];
+    router_queue_tell(&rig.router);
+    assert_true(loud[5]->has_failed);
+    assert_null(loud[4]->handle);
+    ask("third", 22);
+    rig_cancel(loud[3]);
+    router_queue_tell(&rig.router);
+    assert_false(loud[3]->has_failed);
+    assert_int_equal(rig.router.n_queued, 6);
+}
+
+/* Another tenant's backlog at the workers is no reason to wait here: they take turns too. */
+static void others_backlog_keeps_nobody_waiting(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
+    struct rig_client *calm;
+    uint32_t n = 0;
+
+    rig.conf.ttft_slo_ns = 1000000; /* 1 ms */
+    while (rig.router.n_queued == 0 && n < 10) {
+        ask("loud", 500 + n);
+        n++;
+    }
+    assert_int_equal(rig.router.n_queued, 1);
+    calm = ask("calm", 20);
+    assert_false(calm->has_failed);
+    assert_int_equal(rig.router.n_queued, 1);
+    assert_int_equal(rig_last(d)->n_tokens, 20);
+    ask("calm", 21); /* its own backlog is */
+    assert_int_equal(rig.router.n_queued, 2);
+}
+
+static void accounts_end_with_their_jobs(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
+    char name[16];
+
+    for (uint32_t i = 0; i < 100; i++) {
+        snprintf(name, sizeof(name), "t%u", i);
+        ask(name, 20);
+        rig_accept(&rig, d, 0);
+        rig_tokens(&rig, d, 0, 3);
+        rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
+    }
+    assert_int_equal(fair_n_known(rig.router.models[0].turns), 0);
+    assert_int_equal(rig.router.models[0].n_ahead, 0);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
+    static const struct CMUnitTest tests[] = {
+        T(one_tenant_keeps_its_order),
+        T(tenants_take_turns_by_tokens),
+        T(salts_make_no_tenants),
+        T(a_weight_counts),
+        T(a_full_queue_makes_room_for_who_has_less),
+        T(who_was_pushed_out_may_cancel),
+        T(others_backlog_keeps_nobody_waiting),
+        T(accounts_end_with_their_jobs),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -123,13 +123,21 @@ static void data_before_the_proof_is_refused(void **state)
     assert_all_poison(worker);
 }
 
+/* Who says nothing is told nothing and closed; who begins and says no more, TLS included, meets a deadline.
+ */
 static void silence_meets_a_deadline(void **state)
 {
     struct worker *worker = *state;
     struct raw raw;
-    uint8_t hello[KV_FRAME_MAX_BYTES];
+    uint8_t hello[KV_FRAME_MAX_BYTES] = {0};
 
     raw_dial(&raw, worker);
+    assert_int_equal(raw_receive(&raw, hello, sizeof(hello)), raw.ssl != NULL);
+    assert_true(raw_is_closed(&raw));
+    raw_close(&raw);
+
+    raw_dial(&raw, worker);
+    assert_true(raw_send(&raw, hello, 1));
     assert_true(raw_receive(&raw, hello, sizeof(hello)));
     assert_true(raw_is_closed(&raw));
     raw_close(&raw);

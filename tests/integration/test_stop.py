@@ -142,7 +142,7 @@ def no_request_fails_when_a_balancer_watches():
         b = c.router(stop__lame_duck="2s")
         c.worker("decode", link__routers=[f"127.0.0.1:{a.link}", f"127.0.0.1:{b.link}"])
         c.wait_ready(decode=1)
-        until(lambda: readiness(b) == 200, "the second router has the worker")
+        until(lambda: not is_refusing(b) and readiness(b) == 200, "the second router has the worker")
         ready, failures, n, is_over = [a, b], [], [0], threading.Event()
 
         def watch():

@@ -7,3 +7,33 @@ EXTRA_DIST += docs/man/baton-router.8.in docs/man/baton-prefill.8.in docs/man/ba
 dist_check_SCRIPTS += docs/man/check-man
 TESTS += docs/man/check-man
 dist_man_MANS += docs/man/baton-chat.1 docs/man/baton-bench.1 docs/man/batonctl.8
+
+labdir = $(docdir)/lab
+dist_lab_DATA = docs/lab/README.md \
+	docs/lab/2026-11-21-attention.md \
+	docs/lab/2026-11-21-plain-types.md \
+	docs/lab/2026-11-21-quantised-weights.md \
+	docs/lab/2026-11-21-speculation.md \
+	docs/lab/2026-11-21-step-planner.md \
+	docs/lab/2026-11-21-zen5.md \
+	docs/lab/2026-11-22-bf16-tiles.md \
+	docs/lab/2026-11-22-decode-of-every-type.md \
+	docs/lab/2026-11-22-idle-memory.md \
+	docs/lab/2026-11-22-limits.md \
+	docs/lab/2026-11-22-load-time.md \
+	docs/lab/2026-11-22-long-prompts.md \
+	docs/lab/2026-11-22-long-words.md \
+	docs/lab/2026-11-22-moving-kv.md \
+	docs/lab/2026-11-22-overlap.md \
+	docs/lab/2026-11-22-placement.md \
+	docs/lab/2026-11-22-prompts-by-tiles.md \
+	docs/lab/2026-11-22-streams.md \
+	docs/lab/2026-11-22-tens-of-tokens.md \
+	docs/lab/2026-11-22-xeon-peers.md \
+	docs/lab/2026-11-23-attention-from-the-arena.md \
+	docs/lab/2026-11-23-avx2-narrow-weights.md \
+	docs/lab/2026-11-23-load-memory.md \
+	docs/lab/2026-11-23-zen3.md \
+	docs/lab/2026-11-23-zen4-batches.md \
+	docs/lab/2026-11-23-zen4-decode.md \
+	docs/lab/2026-11-23-zen4-peers.md

@@ -13,7 +13,7 @@
  * Sending copies.  Pages could be lent to the socket instead (vmsplice, splice), but the kernel reads lent
  * pages until the last byte is read at the far end, or acknowledged where that is another host, so that
  * STOPPED would have to wait for the network; and it is the receiver that limits: what it copies is then no
- * longer in a cache (docs/performance.md has the figures).
+ * longer in a cache (docs/lab/2026-11-22-moving-kv.md has the figures).
  *
  * The receiver checks a header against the ticket before it reads a byte of payload, and from then on knows
  * for each byte where it goes.  What belongs to a ticket unknown or given up is read into scratch memory: the

@@ -9,6 +9,7 @@ libtensor_a_SOURCES = \
 	src/tensor/weight.c src/tensor/weight_dots.c src/tensor/weight_priv.h src/tensor/weight_quant.c src/tensor/quant_priv.h \
 	src/tensor/work.c src/tensor/work_priv.h \
 	src/tensor/many.h src/tensor/matmul_many.c src/tensor/gated.h src/tensor/matmul_gated.c src/tensor/matmul_ways.c \
+	src/tensor/choice.h src/tensor/choice.c \
 	src/tensor/matmul_priv.h src/tensor/tile_block_priv.h src/tensor/matmul.c src/tensor/matmul_block.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
 
 kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/kern_tile.c \

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/str.h"
 
-enum { OPT_CHECK = 256, OPT_DUMP, OPT_SAMPLE, OPT_MANUAL };
+enum { OPT_CHECK = 256, OPT_DUMP, OPT_SAMPLE, OPT_MANUAL, OPT_TUNE };
 
 static const struct option options_long[] = {{"config", required_argument, NULL, 'c'},
                                              {"set", required_argument, NULL, 's'},
@@ -23,12 +23,15 @@ static const struct option options_long[] = {{"config", required_argument, NULL,
                                              {"dump-config", no_argument, NULL, OPT_DUMP},
                                              {"sample-config", no_argument, NULL, OPT_SAMPLE},
                                              {"manual-keys", no_argument, NULL, OPT_MANUAL},
+                                             {"tune", no_argument, NULL, OPT_TUNE},
                                              {"help", no_argument, NULL, 'h'},
                                              {"version", no_argument, NULL, 'V'},
                                              {NULL, 0, NULL, 0}};
 
-static void print_help(const struct config_table *table)
+static void print_help(const struct main_options *options)
 {
+    const struct config_table *table = options->table;
+
     printf("usage: %s [--config FILE] [--set SECTION.KEY=VALUE]...\n\n"
            "  -c, --config FILE     read FILE and FILE.d/*.conf (standard: %s/%s if it is there)\n"
            "  -s, --set S.KEY=VAL   set one key; may be repeated; wins over the file\n"
@@ -36,11 +39,15 @@ static void print_help(const struct config_table *table)
            "      --dump-config     print every key with its value and where that came from\n"
            "      --sample-config   print an annotated sample file\n"
            "      --manual-keys     print the key list as manual source\n"
+           "%s"
            "  -h, --help            this text\n"
            "  -V, --version         the version\n\n"
            "SIGHUP reloads, SIGTERM drains and stops (stop.lame_duck, stop.drain_timeout), a second SIGTERM\n"
            "stops at once.\n",
-           table->daemon, BATON_SYSCONFDIR, table->file_name);
+           table->daemon, BATON_SYSCONFDIR, table->file_name,
+           options->tune == NULL
+               ? ""
+               : "      --tune            measure the ways of kernels and copies anew and print them\n");
 }
 
 /* The cluster key's path: conf value, else $CREDENTIALS_DIRECTORY/cluster.key, else sysconfdir; replaced in
@@ -105,6 +112,27 @@ static int dump(const struct main_options *options)
     return 0;
 }
 
+/* Of the machine, so the rest of the configuration may be unfinished. */
+static int tune(const struct main_options *options)
+{
+    struct buf errors = {0}, table = {0};
+    struct fault fault = {0};
+    void *conf;
+    int rc = config_load(options->table, options->config_path, options->overrides, options->n_overrides,
+                         &errors, &conf);
+
+    print_findings(&errors);
+    buf_fini(&errors);
+    if (rc < 0)
+        return 1;
+    rc = options->tune(conf, &table, &fault);
+    if (rc == 0)
+        fwrite(table.data, 1, table.len_bytes, stdout);
+    buf_fini(&table);
+    config_free(options->table, conf);
+    return rc == 0 ? 0 : main_failed(options, &fault);
+}
+
 static int parse(int argc, char **argv, struct main_options *options, int *question, int *status_out)
 {
     int c;
@@ -126,6 +154,15 @@ static int parse(int argc, char **argv, struct main_options *options, int *quest
         case OPT_DUMP:
             *question = c;
             break;
+        case OPT_TUNE:
+            if (options->tune == NULL) {
+                fprintf(stderr, "%s: --tune is for workers: a router computes nothing\n",
+                        options->table->daemon);
+                *status_out = 2;
+                return 0;
+            }
+            *question = c;
+            break;
         case OPT_SAMPLE:
             config_write_sample(options->table, stdout);
             return 0;
@@ -133,7 +170,7 @@ static int parse(int argc, char **argv, struct main_options *options, int *quest
             config_write_manual(options->table, stdout);
             return 0;
         case 'h':
-            print_help(options->table);
+            print_help(options);
             return 0;
         case 'V':
             printf("%s %s\n", options->table->daemon, PACKAGE_VERSION);
@@ -169,8 +206,8 @@ int main_begin(int argc, char **argv, const struct config_table *table, struct m
         if (access(standard, R_OK) == 0)
             options->config_path = standard;
     }
-    if (question == OPT_DUMP) {
-        *status_out = dump(options);
+    if (question == OPT_DUMP || question == OPT_TUNE) {
+        *status_out = question == OPT_DUMP ? dump(options) : tune(options);
         return 0;
     }
     if (load_checked(options, false, &options->warnings, conf_out) < 0) {

@@ -3,6 +3,7 @@
 #ifndef DAEMON_MAIN_COMMON_H
 #define DAEMON_MAIN_COMMON_H
 
+#include "base/bytes.h"
 #include "base/fault.h"
 #include "config/config.h"
 
@@ -18,13 +19,14 @@ struct main_options {
     /* Fills in defaults that depend on other keys, before the check; NULL: there are none. */
     void (*complete)(const struct main_options *options, void *conf);
     const char *(*libraries)(void);
-    struct buf warnings; /* of the look at the start */
+    int (*tune)(const void *conf, struct buf *out, struct fault *fault); /* --tune; NULL: no such option */
+    struct buf warnings;                                                 /* of the look at the start */
 };
 
 /* *options holds check, cluster_key and libraries.  Reads the command line, loads the configuration and
  * checks it. 1: go on, *conf_out is loaded; otherwise the process is to exit with *status_out (--help,
  * --version,
- * --check-config, --dump-config, --sample-config, --manual-keys, or errors, which were printed). */
+ * --check-config, --dump-config, --sample-config, --manual-keys, --tune, or errors, which were printed). */
 int main_begin(int argc, char **argv, const struct config_table *table, struct main_options *options,
                void **conf_out, int *status_out);
 

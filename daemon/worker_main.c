@@ -82,7 +82,8 @@ int worker_main(int argc, char **argv, const struct config_table *table, enum wo
     struct state state = {.options = {.check = worker_check,
                                       .cluster_key = cluster_key,
                                       .complete = name_node,
-                                      .libraries = worker_libraries}};
+                                      .libraries = worker_libraries,
+                                      .tune = worker_tune}};
     struct fault fault = {0};
     struct worker_opts opts = {.role = role, .reload = reload, .reload_arg = &state};
     void *conf;

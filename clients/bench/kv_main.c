@@ -25,7 +25,9 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/mem_copy.h"
 #include "clients/bench/kv.h"
 #include "clients/bench/options.h"
 #include "clients/bench/stats.h"
@@ -210,6 +212,8 @@ static void print_help(void)
            "  -c, --connections N   of tcp and tls, at most 8 (2)\n"
            "      --address IP      of this host (127.0.0.1); rdma is measured where it is an RDMA port's\n"
            "      --rounds N        medians of so many (5)\n"
+           "      --copy WAY        of shm: memcpy, stream16, stream16x4, stream32, stream64, movsb (the "
+           "fastest here)\n"
            "      --json            {\"tcp\": {\"gbs\", \"reference_gbs\", \"fraction\", ...}, ...}\n"
            "  -h, --help            this\n\n"
            "tls also has \"bound_gbs\", what all cores of this host could do: cores / (seal + open + "
@@ -231,17 +235,28 @@ static bool read_number(const char *option, const char *text, uint64_t min, uint
     return false;
 }
 
+/* As a worker does when it starts, or what is asked for. */
+static bool choose_copy(const char *name)
+{
+    double gbs[MEM_COPY_MAX_WAYS];
+    const struct mem_copy_way *way =
+        name != NULL ? mem_copy_way_find(name) : mem_copy_measure(20 * NS_PER_MS, gbs);
+
+    if (way != NULL)
+        mem_copy_choose(way);
+    return way != NULL || name == NULL;
+}
+
 int kv_main(int argc, char **argv)
 {
-    static const struct option longs[] = {{"mib", required_argument, NULL, 'm'},
-                                          {"connections", required_argument, NULL, 'c'},
-                                          {"rounds", required_argument, NULL, 'r'},
-                                          {"address", required_argument, NULL, 'a'},
-                                          {"json", no_argument, NULL, 'j'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"mib", required_argument, NULL, 'm'},    {"connections", required_argument, NULL, 'c'},
+        {"rounds", required_argument, NULL, 'r'}, {"address", required_argument, NULL, 'a'},
+        {"copy", required_argument, NULL, 'w'},   {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
     struct kv_bench bench = {.address = "127.0.0.1"};
     uint64_t mib = 256, n_connections = 2, n_rounds = 5;
+    const char *copy = NULL;
     bool is_good = true;
     int c;
 
@@ -259,6 +274,9 @@ int kv_main(int argc, char **argv)
         case 'a':
             bench.address = optarg;
             break;
+        case 'w':
+            copy = optarg;
+            break;
         case 'j':
             bench.is_json = true;
             break;
@@ -273,6 +291,8 @@ int kv_main(int argc, char **argv)
         return EXIT_USAGE;
     if (optind < argc)
         return complain_usage(BENCH_NAME, "kv: '%s' is not an option", argv[optind]);
+    if (!choose_copy(copy))
+        return complain_usage(BENCH_NAME, "kv: --copy %s: this processor has no such way", copy);
     bench.n_connections = (unsigned)n_connections;
     bench.n_rounds = (unsigned)n_rounds;
     bench.total_bytes = (size_t)mib << 20;

@@ -25,6 +25,7 @@ static const char NAME[] = "bench";
 
 static const char HELP[] =
     "Usage: baton-model bench [OPTIONS] MODEL.gguf\n"
+    "       baton-model bench --tune [--threads N] [--kernels NAME]\n"
     "Time prefill, decode and batches beside the machine's limits.\n"
     "\n"
     "  --pp LIST        prompt lengths (default 512; 0: none)\n"
@@ -39,6 +40,8 @@ static const char HELP[] =
     "  --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
     "                   (default: auto, tiles with AMX, else dots)\n"
     "  --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
+    "  --tune           measure anew which ways of the kernels and copies are fastest here, and\n"
+    "                   print them; without a MODEL this is all\n"
     "  --json           one JSON object instead of a table\n"
     "  --help           this text\n";
 
@@ -54,6 +57,7 @@ struct bench_args {
     struct list pp, tg, batch, depth;
     uint32_t chunk, repeat;
     bool is_json;
+    bool is_tuned;
     bool is_help;
 };
 
@@ -76,7 +80,7 @@ struct benching {
 
 /* ---- the command line ---- */
 
-enum option_id { OPT_PP = 256, OPT_TG, OPT_BATCH, OPT_DEPTH, OPT_CHUNK, OPT_REPEAT, OPT_JSON };
+enum option_id { OPT_PP = 256, OPT_TG, OPT_BATCH, OPT_DEPTH, OPT_CHUNK, OPT_REPEAT, OPT_JSON, OPT_TUNE };
 
 static const struct option OPTIONS[] = {{"pp", required_argument, NULL, OPT_PP},
                                         {"tg", required_argument, NULL, OPT_TG},
@@ -87,6 +91,7 @@ static const struct option OPTIONS[] = {{"pp", required_argument, NULL, OPT_PP},
                                         RIG_OPTIONS,
                                         RIG_WEIGHT_OPTIONS,
                                         {"json", no_argument, NULL, OPT_JSON},
+                                        {"tune", no_argument, NULL, OPT_TUNE},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
@@ -131,6 +136,9 @@ static bool take_option(int option, struct bench_args *args)
     case OPT_JSON:
         args->is_json = true;
         return true;
+    case OPT_TUNE:
+        args->is_tuned = true;
+        return true;
     case 'h':
         args->is_help = true;
         return true;
@@ -158,7 +166,7 @@ static bool parse(int argc, char **argv, struct bench_args *args)
         fprintf(stderr, "baton-model %s: more than %d tests\n", NAME, BENCH_MAX_TESTS);
         return false;
     }
-    return rig_take_path(NAME, argc, argv, &args->rig);
+    return (args->is_tuned && optind == argc) || rig_take_path(NAME, argc, argv, &args->rig);
 }
 
 /* ---- the runs ---- */
@@ -335,13 +343,25 @@ static int print_table(const struct benching *b)
     return 0;
 }
 
+/* Where a JSON object is to come, stdout is its. */
+static int tune(const struct bench_args *args, struct fault *fault)
+{
+    struct buf table = {0};
+    int rc = rig_tune(&args->rig, fault, &table);
+
+    if (rc == 0)
+        fprintf(args->is_json ? stderr : stdout, "%s\n", table.data != NULL ? (const char *)table.data : "");
+    buf_fini(&table);
+    return rc;
+}
+
 int cmd_bench(int argc, char **argv)
 {
     struct bench_args args;
     struct rig rig = {0};
     struct benching benching = {.args = &args, .rig = &rig};
     struct fault fault = {0};
-    int rc;
+    int rc = 0;
 
     if (!parse(argc, argv, &args))
         return cli_usage(NAME, NULL);
@@ -350,7 +370,12 @@ int cmd_bench(int argc, char **argv)
         return cli_done(NAME);
     }
     rig_catch_interrupt();
-    rc = rig_load(&args.rig, &fault, &rig);
+    if (args.is_tuned)
+        rc = tune(&args, &fault);
+    if (args.rig.path == NULL)
+        return rc < 0 ? cli_failed(NAME, NULL, &fault) : cli_done(NAME);
+    if (rc == 0)
+        rc = rig_load(&args.rig, &fault, &rig);
     if (rc == 0)
         rc = run_all(&benching, &fault);
     if (rc == 0)

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "clients/model/model_cli.h"
+#include "tensor/tune.h"
 
 #include <signal.h>
 #include <getopt.h>
@@ -82,15 +83,38 @@ int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)
     if (rc < 0)
         return rc;
     rc = team_new(&(struct team_opts){.n_threads = opts->n_threads}, &rig.team);
-    if (rc < 0)
+    if (rc < 0) {
         fault_set(fault, rc, "%s", err_text(rc));
-    else
+    } else {
+        struct tuned tuned;
+        const struct kern_table *table = kern_table_get(opts->kernels ? opts->kernels : "auto");
+
+        if (table != NULL)
+            tensor_tune(rig.team, table, TUNE_AUTO, &tuned);
         rc = model_new(rig.gguf, rig.team, &model_opts, fault, &rig.model);
+    }
     if (rc < 0) {
         rig_close(&rig);
         return rc;
     }
     *out = rig;
+    return 0;
+}
+
+int rig_tune(const struct rig_opts *opts, struct fault *fault, struct buf *table_out)
+{
+    const struct kern_table *table = kern_table_get(opts->kernels ? opts->kernels : "auto");
+    struct team *team;
+    struct tuned tuned;
+
+    if (table == NULL)
+        return fault_set(fault, E_UNSUPPORTED, "--kernels %s: not known, or not for this CPU", opts->kernels);
+    int rc = team_new(&(struct team_opts){.n_threads = opts->n_threads}, &team);
+    if (rc < 0)
+        return fault_set(fault, rc, "%s", err_text(rc));
+    tensor_tune(team, table, TUNE_REDO, &tuned);
+    team_free(team);
+    tuned_table(&tuned, table_out);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #ifndef MODEL_RIG_H
 #define MODEL_RIG_H
 
+#include "base/bytes.h"
 #include "base/fault.h"
 #include "base/mem.h"
 #include "engine/engine_cpu.h"
@@ -38,8 +39,11 @@ struct rig { /* a zeroed one is empty */
     struct engine engine;
 };
 
-/* Opens the file and packs the weights, with progress on stderr when that is a terminal. */
+/* Opens the file, chooses this machine's fastest ways (tensor_tune()) and packs the weights, with progress on
+ * stderr when that is a terminal. */
 int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out);
+/* Measures those ways anew, with these threads and kernels; appends the table. */
+int rig_tune(const struct rig_opts *opts, struct fault *fault, struct buf *table_out);
 /* Allocates KV and engine; may be called again with other seats.  E_RANGE beyond the model's context. */
 int rig_start(struct rig *rig, const struct rig_seats *seats, struct fault *fault);
 void rig_close(struct rig *rig);

@@ -5,12 +5,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/bytes.h"
 
 struct cpu_features {
-    bool is_amd;     /* how far ahead to fetch is a matter of the maker */
+    uint32_t model;  /* family, model and stepping as the processor packs them; 0: it does not say */
     size_t l1_bytes; /* first-level cache of data; 0: unknown */
+    bool has_erms;   /* rep movsb is meant to be fast */
     bool has_avx2;   /* with FMA and F16C */
     bool has_avx512; /* F, BW, VL, DQ */
     bool has_avx512_vnni;

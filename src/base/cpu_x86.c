@@ -37,14 +37,6 @@ static bool bit(uint32_t word, int n)
     return word >> n & 1;
 }
 
-static bool made_by_amd(void)
-{
-    uint32_t a, b, c, d;
-
-    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx &&
-           d == signature_AMD_edx;
-}
-
 static bool kernel_grants_amx(uint64_t xcr0)
 {
     return (xcr0 & XCR0_AMX) == XCR0_AMX && syscall(SYS_arch_prctl, ARCH_ASK_XCOMP, XCOMP_TILE_DATA) == 0;
@@ -58,12 +50,14 @@ static void detect(void)
         return;
     uint64_t xcr0 = read_xcr0();
     bool has_fma = bit(c, 12), has_f16c = bit(c, 29);
+    uint32_t model = a;
     if (!__get_cpuid_count(7, 0, &a, &b7, &c7, &d7))
         return;
     if (!__get_cpuid_count(7, 1, &a7_1, &b, &c, &d))
         a7_1 = 0;
 
-    features.is_amd = made_by_amd();
+    features.model = model;
+    features.has_erms = bit(b7, 9);
     long l1_bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE);
     features.l1_bytes = l1_bytes > 0 ? (size_t)l1_bytes : 0;
     if ((xcr0 & XCR0_AVX) != XCR0_AVX)

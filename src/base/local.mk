@@ -17,7 +17,7 @@ libbase_a_SOURCES = \
 	src/base/log_format.c src/base/log_priv.h \
 	src/base/mailbox.c src/base/mailbox.h \
 	src/base/mem.c src/base/mem.h \
-	src/base/mem_copy.h \
+	src/base/mem_copy.c src/base/mem_copy.h \
 	src/base/rate.c src/base/rate.h \
 	src/base/rng.c src/base/rng.h \
 	src/base/str.c src/base/str.h src/base/wide.h \
@@ -33,6 +33,10 @@ else
 libbase_a_SOURCES += src/base/cpu_other.c src/base/mem_copy_other.c
 endif
 endif
+
+noinst_PROGRAMS += tests/bench/bench_copy
+tests_bench_bench_copy_SOURCES = tests/bench/bench_copy.c tests/bench/bench_help.c tests/bench/bench_help.h
+tests_bench_bench_copy_LDADD = $(link_base)
 
 if HAVE_CMOCKA
 base_tests = \

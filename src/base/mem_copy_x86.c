@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A copy with streaming stores.  Hot path.
+/* Copies of x86-64's own: streaming stores of several widths, and the processor's string move.  Hot path.
  *
  * An ordinary store reads the line it is going to overwrite, so copying n bytes moves 3 n over the memory
  * bus; a streaming store of a whole line moves 2 n.  The C library streams too, but only from sizes on that
  * are a part of the last-level cache (tens of MiB here), and a piece of KV is far smaller.
  *
- *     from   |..page..|..page..|..page..|..page..|      a group
+ *     from   |..page..|..page..|..page..|..page..|      a group of stream16x4
  *                ^ line   ^        ^        ^           copied together, then the next line of each
  *
- * Four pages at a time, because each is a stream of its own for the processor, which then keeps more lines
- * under way than along one page; the lines four ahead are asked for early.  In one stream it was 0.89 of one
- * huge memcpy(), in four 1.15.
+ * Four pages at a time are four streams for the processor.  Some keep more lines under way so than along one
+ * page; others lose two thirds of their rate by it.  mem_copy.c finds out.
  *
  * Streaming stores are not ordered with others: the fence at the end is what lets a flag be set after them.
  */
-#include <emmintrin.h>
+#include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/mem_copy.h"
 
 #define LINE_BYTES  ((size_t)64)
@@ -25,8 +25,11 @@
 #define N_STREAMS   4
 #define GROUP_BYTES (N_STREAMS * PAGE_BYTES)
 #define AHEAD_BYTES (4 * LINE_BYTES)
+#define MIN_BYTES   (GROUP_BYTES + LINE_BYTES) /* fewer are copied as always */
 
-/* to is at a line's start. */
+/* to is at a line's start; len_bytes a multiple of lines. */
+typedef void (*stream_lines)(uint8_t *to, const uint8_t *from, size_t len_bytes);
+
 static inline void stream_line(uint8_t *to, const uint8_t *from)
 {
     __m128i a = _mm_loadu_si128((const __m128i *)(const void *)from);
@@ -40,6 +43,29 @@ static inline void stream_line(uint8_t *to, const uint8_t *from)
     _mm_stream_si128((__m128i *)(void *)(to + 48), d);
 }
 
+static void lines_by_16(uint8_t *to, const uint8_t *from, size_t len_bytes)
+{
+    for (size_t i = 0; i < len_bytes; i += LINE_BYTES)
+        stream_line(to + i, from + i);
+}
+
+__attribute__((target("avx"))) static void lines_by_32(uint8_t *to, const uint8_t *from, size_t len_bytes)
+{
+    for (size_t i = 0; i < len_bytes; i += LINE_BYTES) {
+        __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + i));
+        __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + i + 32));
+
+        _mm256_stream_si256((__m256i *)(void *)(to + i), a);
+        _mm256_stream_si256((__m256i *)(void *)(to + i + 32), b);
+    }
+}
+
+__attribute__((target("avx512f"))) static void lines_by_64(uint8_t *to, const uint8_t *from, size_t len_bytes)
+{
+    for (size_t i = 0; i < len_bytes; i += LINE_BYTES)
+        _mm512_stream_si512((__m512i *)(void *)(to + i), _mm512_loadu_si512(from + i));
+}
+
 /* What is asked for ahead may lie behind the end: a hint reads nothing and fails on nothing. */
 static void stream_group(uint8_t *to, const uint8_t *from)
 {
@@ -51,30 +77,78 @@ static void stream_group(uint8_t *to, const uint8_t *from)
     }
 }
 
-void mem_copy_past_caches(void *restrict to, const void *restrict from, size_t len_bytes)
+static void lines_by_16_of_four(uint8_t *to, const uint8_t *from, size_t len_bytes)
 {
-    uint8_t *target = to;
-    const uint8_t *source = from;
-    size_t head_bytes = -(uintptr_t)target % LINE_BYTES;
+    for (; len_bytes >= GROUP_BYTES; len_bytes -= GROUP_BYTES) {
+        stream_group(to, from);
+        to += GROUP_BYTES;
+        from += GROUP_BYTES;
+    }
+    lines_by_16(to, from, len_bytes);
+}
 
-    if (len_bytes < GROUP_BYTES + LINE_BYTES) {
+static inline void copy_streaming(uint8_t *restrict to, const uint8_t *restrict from, size_t len_bytes,
+                                  stream_lines lines)
+{
+    const size_t head_bytes = -(uintptr_t)to % LINE_BYTES;
+
+    if (len_bytes < MIN_BYTES) {
         memcpy(to, from, len_bytes);
         return;
     }
-    memcpy(target, source, head_bytes);
-    target += head_bytes;
-    source += head_bytes;
-    len_bytes -= head_bytes;
-    for (; len_bytes >= GROUP_BYTES; len_bytes -= GROUP_BYTES) {
-        stream_group(target, source);
-        target += GROUP_BYTES;
-        source += GROUP_BYTES;
-    }
-    for (; len_bytes >= LINE_BYTES; len_bytes -= LINE_BYTES) {
-        stream_line(target, source);
-        target += LINE_BYTES;
-        source += LINE_BYTES;
-    }
-    memcpy(target, source, len_bytes);
+    const size_t tail_bytes = (len_bytes - head_bytes) % LINE_BYTES;
+    memcpy(to, from, head_bytes);
+    lines(to + head_bytes, from + head_bytes, len_bytes - head_bytes - tail_bytes);
+    memcpy(to + len_bytes - tail_bytes, from + len_bytes - tail_bytes, tail_bytes);
     _mm_sfence();
+}
+
+static void copy_stream16(void *restrict to, const void *restrict from, size_t len_bytes)
+{
+    copy_streaming(to, from, len_bytes, lines_by_16);
+}
+
+static void copy_stream32(void *restrict to, const void *restrict from, size_t len_bytes)
+{
+    copy_streaming(to, from, len_bytes, lines_by_32);
+}
+
+static void copy_stream64(void *restrict to, const void *restrict from, size_t len_bytes)
+{
+    copy_streaming(to, from, len_bytes, lines_by_64);
+}
+
+static void copy_stream16x4(void *restrict to, const void *restrict from, size_t len_bytes)
+{
+    copy_streaming(to, from, len_bytes, lines_by_16_of_four);
+}
+
+/* The fence, since a processor may write weakly ordered lines for this too. */
+static void copy_movsb(void *restrict to, const void *restrict from, size_t len_bytes)
+{
+    __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(len_bytes) : : "memory");
+    _mm_sfence();
+}
+
+const struct mem_copy_way *mem_copy_own_way(uint32_t index)
+{
+    static const struct mem_copy_way ways[] = {{"stream16", copy_stream16},
+                                               {"stream16x4", copy_stream16x4},
+                                               {"movsb", copy_movsb},
+                                               {"stream32", copy_stream32},
+                                               {"stream64", copy_stream64}};
+    const struct cpu_features *cpu = cpu_features_get();
+    const bool can[] = {true, true, cpu->has_erms, cpu->has_avx2, cpu->has_avx512};
+
+    for (uint32_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+        if (can[i] && index-- == 0)
+            return &ways[i];
+    return NULL;
+}
+
+void mem_copy_forget(const void *at, size_t len_bytes)
+{
+    for (size_t i = 0; i < len_bytes; i += LINE_BYTES)
+        _mm_clflush((const char *)at + i);
+    _mm_mfence();
 }

@@ -109,3 +109,23 @@ int engine_model_start(struct engine_model *loaded, const struct engine_start_op
     *out = (struct engine){.ops = &ops, .self = loaded, .info = loaded->cpu.info};
     return 0;
 }
+
+int engine_tune(struct team *team, const char *kernels, enum tune_mode mode, struct tuned *out)
+{
+    const struct kern_table *table = kern_table_get(kernels);
+
+    if (table == NULL)
+        return E_INVAL;
+    tensor_tune(team, table, mode, out);
+    return 0;
+}
+
+void engine_tuned_line(const struct tuned *tuned, struct buf *out)
+{
+    tuned_line(tuned, out);
+}
+
+void engine_tuned_table(const struct tuned *tuned, struct buf *out)
+{
+    tuned_table(tuned, out);
+}

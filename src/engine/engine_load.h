@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "gguf/gguf.h"
 #include "tensor/tensor.h"
+#include "tensor/tune.h"
 
 /* Tokens of a KV block: a multiple of the first, at most the second. */
 enum { ENGINE_BLOCK_STEP = ATTN_BLOCK_STEP, ENGINE_BLOCK_MAX = ATTN_BLOCK_MAX };
@@ -45,6 +46,12 @@ struct engine_start_opts {
     uint32_t max_items; /* sequences per step */
     uint32_t max_draws; /* tokens drawn per step, guesses included; 0: max_items */
 };
+
+/* Chooses this machine's fastest ways for the process: tensor_tune(), with kernels by name; an unknown name
+ * chooses nothing (E_INVAL).  Before threads compute or copy. */
+int engine_tune(struct team *team, const char *kernels, enum tune_mode mode, struct tuned *out);
+void engine_tuned_line(const struct tuned *tuned, struct buf *out);  /* for logs */
+void engine_tuned_table(const struct tuned *tuned, struct buf *out); /* for people */
 
 /* Takes the model (also on failure); engine_free releases it. */
 int engine_model_start(struct engine_model *model, const struct engine_start_opts *opts, struct engine *out);

@@ -23,6 +23,7 @@
 
 #include "base/check.h"
 #include "base/cpu.h"
+#include "tensor/choice.h"
 #include "tensor/kern_priv.h"
 #include "tensor/weight_priv.h"
 #include "tensor/work_priv.h"
@@ -155,8 +156,8 @@ static void set_parts(const struct attn_job *job, const struct plan *plan, struc
     unit->partial_splits = plan->n_splits;
 }
 
-/* A Zen 4, whose first-level cache does not hold a tile and the next, waits less if that goes to the second.
- * Only tiles that are used as they lie in the arena count (kern_attn_direct.c). */
+/* Where the first-level cache does not hold a tile and the next, some processors wait less if that goes to
+ * the second.  Only tiles that are used as they lie in the arena count (kern_attn_direct.c). */
 static bool fetches_far(const struct attn_args *args)
 {
     const struct cpu_features *cpu = cpu_features_get();
@@ -164,7 +165,7 @@ static bool fetches_far(const struct attn_args *args)
         ATTN_TILE_KEYS * (attn_row_bytes(args->kv_type, args->k_dim) +
                           (args->v_in_k ? 0 : attn_row_bytes(args->kv_type, args->v_dim)));
 
-    return cpu->is_amd && 2 * tile_bytes >= cpu->l1_bytes;
+    return kern_choice_get()->at[KERN_KEYS] == CACHE_SECOND && 2 * tile_bytes >= cpu->l1_bytes;
 }
 
 static void do_unit(const struct attn_job *job, uint32_t index, const struct attn_space *space)

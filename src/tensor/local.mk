@@ -9,6 +9,8 @@ libtensor_a_SOURCES = \
 	src/tensor/weight.c src/tensor/weight_dots.c src/tensor/weight_priv.h src/tensor/weight_quant.c src/tensor/quant_priv.h \
 	src/tensor/work.c src/tensor/work_priv.h \
 	src/tensor/many.h src/tensor/matmul_many.c src/tensor/gated.h src/tensor/matmul_gated.c src/tensor/matmul_ways.c \
+	src/tensor/choice.h src/tensor/choice.c \
+	src/tensor/tune.h src/tensor/tune_priv.h src/tensor/tune.c src/tensor/tune_trial.c src/tensor/tune_file.c \
 	src/tensor/matmul_priv.h src/tensor/tile_block_priv.h src/tensor/matmul.c src/tensor/matmul_block.c src/tensor/attention.c src/tensor/limits.c src/tensor/tables.c
 
 kern_vec_sources = src/tensor/kern_set_priv.h src/tensor/kern_set.c src/tensor/kern_tile.c \
@@ -82,22 +84,23 @@ EXTRA_DIST += src/tensor/amx.c src/tensor/no_amx.c src/tensor/tables_x86.c src/t
 	src/tensor/b64_neon_priv.h src/tensor/q8_sdot_priv.h src/tensor/q8_usdot_priv.h
 
 noinst_PROGRAMS += tests/bench/bench_attention
-tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c tests/bench/bench_help.c tests/bench/bench_help.h
+tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c tests/bench/bench_help.c tests/bench/bench_help.h tests/bench/bench_tune.h
 tests_bench_bench_attention_LDADD = $(link_tensor)
 
 noinst_PROGRAMS += tests/bench/bench_tensor
 tests_bench_bench_tensor_SOURCES = tests/bench/bench_tensor.c tests/bench/bench_help.c tests/bench/bench_help.h \
-	tests/bench/bench_weights.c tests/bench/bench_weights.h
+	tests/bench/bench_weights.c tests/bench/bench_weights.h tests/bench/bench_tune.h
 tests_bench_bench_tensor_LDADD = $(link_tensor)
 
 noinst_PROGRAMS += tests/bench/bench_decode
 tests_bench_bench_decode_SOURCES = tests/bench/bench_decode.c tests/bench/bench_help.c tests/bench/bench_help.h \
-	tests/bench/bench_weights.c tests/bench/bench_weights.h
+	tests/bench/bench_weights.c tests/bench/bench_weights.h tests/bench/bench_tune.h
 tests_bench_bench_decode_LDADD = $(link_tensor)
 
 if HAVE_CMOCKA
 tensor_tests = tests/unit/tensor/test_matmul tests/unit/tensor/test_attention tests/unit/tensor/test_ops \
-	tests/unit/tensor/test_dots tests/unit/tensor/test_many tests/unit/tensor/test_gated
+	tests/unit/tensor/test_dots tests/unit/tensor/test_many tests/unit/tensor/test_gated \
+	tests/unit/tensor/test_tune
 check_PROGRAMS += $(tensor_tests)
 TESTS += $(tensor_tests)
 tests_unit_tensor_test_matmul_SOURCES = tests/unit/tensor/test_matmul.c tests/unit/tensor/check.h
@@ -110,6 +113,8 @@ tests_unit_tensor_test_many_SOURCES = tests/unit/tensor/test_many.c tests/unit/t
 tests_unit_tensor_test_many_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 tests_unit_tensor_test_gated_SOURCES = tests/unit/tensor/test_gated.c tests/unit/tensor/check.h
 tests_unit_tensor_test_gated_LDADD = $(link_tensor) $(CMOCKA_LIBS)
+tests_unit_tensor_test_tune_SOURCES = tests/unit/tensor/test_tune.c tests/unit/tensor/check.h
+tests_unit_tensor_test_tune_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 tests_unit_tensor_test_ops_SOURCES = tests/unit/tensor/test_ops.c tests/unit/tensor/check.h
 tests_unit_tensor_test_ops_LDADD = $(link_tensor) $(CMOCKA_LIBS)
 endif

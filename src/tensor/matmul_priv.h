@@ -127,12 +127,8 @@ uint32_t way_slice_panels(const struct weight *weight, bool is_direct, uint32_t 
 /* How a tile of so many tokens fetches quantised weights. */
 struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens);
 /* Whether a tile fetches plain weights into the first-level cache (is_told: it is told which): they are only
- * loaded, for which Zen 4's second is near enough. */
+ * loaded, for which some processors' second is near enough. */
 bool way_is_near(bool is_told);
-
-/* For tests, between products: the ways of somebody else's processors.  The bits are the same. */
-enum way_maker { WAY_OF_THIS, WAY_OF_AMD, WAY_OF_OTHERS };
-void way_set_maker(enum way_maker as);
 
 /* ---- blocks of BF16 tiles (matmul_block.c) ---- */
 

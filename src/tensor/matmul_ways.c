@@ -2,16 +2,16 @@
 /* Which way a product goes where several are open, with the same bits: how many tokens make a tile, whether
  * quantised weights are used as they are or expanded first, and how what comes from memory is fetched.
  *
- * All of it is measured (docs/performance.md), on an Xeon and on a Zen 4, whose likes differ: the Xeon reads
- * fastest in several streams at once, the Zen 4 in one whose lines are fetched twice, first to the
- * second-level cache.  So what the one or the other was found to gain by goes by the maker of the processor,
- * and everybody else's goes the Xeon's way.
+ * Processors differ in what they gain by: one reads fastest in several streams at once, another in one whose
+ * lines are fetched twice, first to the second-level cache.  No maker or model says so; each process tries it
+ * when it starts (tune.c), and what it found is in kern_choice_get().  Where nobody measured, the defaults
+ * go.
  *
  * Hot path: no allocation, no log, no system call.
  */
 #include "tensor/matmul_priv.h"
 
-#include "base/cpu.h"
+#include "tensor/choice.h"
 
 enum {
     /* At most, of quantised weights: more are worth expanding them for. */
@@ -23,26 +23,20 @@ enum {
     LONG_SLICE = 2048,       /* columns that several tiles go past, of weights that are used as they are */
 };
 
-static enum way_maker maker = WAY_OF_THIS;
-
-void way_set_maker(enum way_maker as)
+static bool chose(enum kern_field field, uint32_t way)
 {
-    maker = as;
+    return kern_choice_get()->at[field] == way;
 }
 
-static bool is_amd(void)
-{
-    return maker == WAY_OF_THIS ? cpu_features_get()->is_amd : maker == WAY_OF_AMD;
-}
-
-/* Wide tiles take weights apart once for more tokens, from one stream.  An Xeon gains by that where there is
- * something to take apart, from six tokens on; a Zen 4 always. */
+/* Wide tiles take weights apart once for more tokens, from one stream.  Some processors gain by that only
+ * where there is something to take apart, from six tokens on; some always. */
 uint32_t way_tile_tokens(const struct weight *weight, uint32_t n_tokens)
 {
     const struct kern_q8 *q8 = weight->table->q8;
-    const uint32_t wide = q8->wide_tokens, least = is_amd() ? q8->wide_least : WIDE_LEAST;
+    const bool is_all = chose(KERN_WIDE, WIDE_ALL);
+    const uint32_t wide = q8->wide_tokens, least = is_all ? q8->wide_least : WIDE_LEAST;
 
-    if (wide == 0 || n_tokens > WIDE_TOKENS || (!is_amd() && quant_form(weight->type).bits == 8))
+    if (wide == 0 || n_tokens > WIDE_TOKENS || (!is_all && quant_form(weight->type).bits == 8))
         return q8->tile_tokens;
     return n_tokens / ((n_tokens + wide - 1) / wide) >= least ? wide : q8->tile_tokens;
 }
@@ -69,7 +63,9 @@ uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, ui
 {
     const struct kern_q8 *q8 = weight->table->q8;
 
-    return tile_tokens > q8->tile_tokens || (n_tiles == 1 && is_amd()) ? 1 : q8->direct_panels;
+    return tile_tokens > q8->tile_tokens || (n_tiles == 1 && chose(KERN_PANELS, PANELS_ONE))
+               ? 1
+               : q8->direct_panels;
 }
 
 /* What is expanded has to stay in the first-level cache.  What is used as it is need not: few slices load and
@@ -77,7 +73,7 @@ uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, ui
 uint32_t way_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
                           uint32_t *cols_out)
 {
-    const bool is_long = is_direct && direct_panels == 1 && is_amd();
+    const bool is_long = is_direct && direct_panels == 1 && chose(KERN_SLICES, SLICES_LONG);
 
     *cols_out = is_long ? LONG_SLICE : WAY_SLICE_CHUNKS * CHUNK_COLS;
     return is_long ? 1 : weight->table->q8->tile_panels;
@@ -92,14 +88,16 @@ struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens)
                                              .is_told_near = true};
     const uint32_t bits = quant_form(weight->type).bits;
 
-    if (is_amd())
-        return (struct fetch_ahead){
-            .near_bytes = 4096, .far_bytes = 12288, .is_spread = n_tokens == 1 && bits == 8};
+    if (!chose(KERN_FETCH, FETCH_NEAR))
+        return (struct fetch_ahead){.near_bytes = 4096,
+                                    .far_bytes = 12288,
+                                    .is_spread =
+                                        chose(KERN_FETCH, FETCH_SPREAD) || (n_tokens == 1 && bits == 8)};
     /* One token's fields of four bits leave time to fetch twice. */
     return n_tokens == 1 && bits == 4 ? fours : once;
 }
 
 bool way_is_near(bool is_told)
 {
-    return !is_told && !is_amd();
+    return !is_told && chose(KERN_PLAIN, CACHE_FIRST);
 }

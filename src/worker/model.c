@@ -231,6 +231,43 @@ struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct 
                                      .converts_f16 = conf->convert_f16 == WORKER_CONVERT_BF16};
 }
 
+static void tune(const struct worker_conf *conf, struct team *team)
+{
+    static const enum tune_mode modes[] = {
+        [WORKER_TUNE_AUTO] = TUNE_AUTO, [WORKER_TUNE_OFF] = TUNE_OFF, [WORKER_TUNE_REDO] = TUNE_REDO};
+    struct tuned tuned;
+    struct buf line = {0};
+
+    if (engine_tune(team, kernel_names[conf->kernels], modes[conf->tune], &tuned) < 0)
+        return; /* loading says what is wrong with the kernels */
+    engine_tuned_line(&tuned, &line);
+    log_info("tuned", LOG_STR("choices", line.data != NULL ? (const char *)line.data : ""),
+             LOG_F64("ms", (double)tuned.took_ns / (double)NS_PER_MS),
+             LOG_STR("from", conf->tune == WORKER_TUNE_OFF ? "defaults"
+                             : tuned.is_from_cache         ? "cache"
+                                                           : "measurement"),
+             LOG_STR("cache", tuned.is_from_cache || tuned.is_saved ? tuned.path : ""));
+    buf_fini(&line);
+}
+
+int worker_tune(const void *of, struct buf *out, struct fault *fault)
+{
+    const struct worker_conf *conf = of;
+    struct team *team;
+    struct tuned tuned;
+    int rc = make_team(conf, &team, fault);
+
+    if (rc < 0)
+        return rc;
+    rc = engine_tune(team, kernel_names[conf->kernels], TUNE_REDO, &tuned);
+    team_free(team);
+    if (rc < 0)
+        return fault_set(fault, E_UNSUPPORTED, "engine.kernels = %s does not run on this CPU",
+                         kernel_names[conf->kernels]);
+    engine_tuned_table(&tuned, out);
+    return 0;
+}
+
 static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
@@ -246,6 +283,7 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
     load.on_progress = on_progress;
     load.progress_arg = &progress;
     if (rc == 0) {
+        tune(conf, opts->team);
         rc = engine_model_load(&load, fault, &model);
         if (rc < 0)
             fault_set(fault, rc, "model.path: %.200s: %s", conf->model_path, fault->text);

@@ -3,6 +3,7 @@
 #ifndef WORKER_WORKER_H
 #define WORKER_WORKER_H
 
+#include "base/bytes.h"
 #include "base/fault.h"
 #include "worker/engine_thread.h"
 #include "worker/worker_conf.h"
@@ -25,6 +26,8 @@ struct worker_opts {
 int worker_run(const struct worker_opts *opts, struct fault *fault);
 /* What the table of keys cannot see, of either role's table. */
 void worker_check(struct config_check *check);
+/* Measures this machine anew, with the configuration's threads and kernels: a table for people. */
+int worker_tune(const void *conf, struct buf *out, struct fault *fault);
 const char *worker_libraries(void); /* for --version */
 
 #endif

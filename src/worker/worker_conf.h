@@ -9,6 +9,7 @@
 enum worker_engine_kind { WORKER_ENGINE_CPU, WORKER_ENGINE_SIM };
 enum worker_bf16 { WORKER_BF16_AUTO, WORKER_BF16_TILES, WORKER_BF16_DOTS, WORKER_BF16_EXACT };
 enum worker_convert { WORKER_CONVERT_NO, WORKER_CONVERT_BF16 };
+enum worker_tune { WORKER_TUNE_AUTO, WORKER_TUNE_OFF, WORKER_TUNE_REDO };
 enum worker_transport {
     WORKER_TRANSPORT_AUTO,
     WORKER_TRANSPORT_SHM,
@@ -21,7 +22,7 @@ struct worker_conf {
     char *model_path, *model_name;
     uint64_t context;
     int engine_kind;
-    int kernels, bf16, convert_f16;
+    int kernels, bf16, convert_f16, tune;
     uint64_t threads;
     char *cpus;
     uint64_t sim_step_ns, sim_prefill_token_ns, sim_decode_seq_ns, sim_answer_tokens;

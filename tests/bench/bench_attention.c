@@ -25,6 +25,7 @@
 #include "base/rng.h"
 #include "tensor/tensor.h"
 #include "tests/bench/bench_help.h"
+#include "tests/bench/bench_tune.h"
 
 enum { BLOCK = 32, CHUNK = 512, MAX_RUNS = 2000, MAX_LAYERS = 64, MIN_RUNS = 3 };
 
@@ -266,6 +267,7 @@ int main(int argc, char **argv)
     }
     if (bench.table == NULL || team_new(&(struct team_opts){.n_threads = n_threads}, &bench.team) != 0)
         return 1;
+    bench_tune(bench.team, bench.table);
     tensor_limits_measure(bench.team, bench.table, &bench.limits);
     printf("table %s, %u threads; limits: read %.1f GB/s, FP32 %.3f TFLOPS\n", kern_table_name(bench.table),
            team_size(bench.team), bench.limits.read_gbs, bench.limits.fp32_tflops);

@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "tensor/tensor.h"
 #include "tests/bench/bench_help.h"
+#include "tests/bench/bench_tune.h"
 #include "tests/bench/bench_weights.h"
 
 enum { COLS = 2048, ROWS = 8192, MAX_PASSES = 51, MAX_COPIES = 64, CACHED_RUNS = 400 };
@@ -62,7 +63,7 @@ static double seconds_of(const struct bench *bench, struct team *team, const str
 }
 
 /* Of rows in a file; packed ones take up to 6 % more. */
-static double bytes_of(enum dtype type, uint32_t rows)
+static double file_bytes(enum dtype type, uint32_t rows)
 {
     return (double)rows * COLS / dtype_info(type)->qblk_weights * dtype_info(type)->qblk_bytes;
 }
@@ -70,7 +71,7 @@ static double bytes_of(enum dtype type, uint32_t rows)
 /* GB/s at best. */
 static double cached_gbs(const struct bench *bench, enum dtype type)
 {
-    uint32_t rows = (uint32_t)(CACHED_BYTES / bytes_of(type, 1) / 64) * 64;
+    uint32_t rows = (uint32_t)(CACHED_BYTES / file_bytes(type, 1) / 64) * 64;
     struct weight weight = pack(bench, type, rows);
     double least = 1e9;
 
@@ -80,7 +81,7 @@ static double cached_gbs(const struct bench *bench, enum dtype type)
         least = seconds < least ? seconds : least;
     }
     weight_fini(&weight);
-    return bytes_of(type, rows) / least / 1e9;
+    return file_bytes(type, rows) / least / 1e9;
 }
 
 static uint64_t hash_of(const float *y, uint32_t n)
@@ -109,7 +110,7 @@ static void bench_type(const struct bench *bench, enum dtype type)
     }
     for (uint32_t i = 0; i < n; i++) {
         weights[i] = pack(bench, type, ROWS);
-        n = (uint32_t)(COLD_BYTES / bytes_of(type, ROWS)) + 1;
+        n = (uint32_t)(COLD_BYTES / file_bytes(type, ROWS)) + 1;
         n = n > MAX_COPIES ? MAX_COPIES : n;
     }
     tensor_limits_glance(bench->team, bench->table, &before);
@@ -120,7 +121,7 @@ static void bench_type(const struct bench *bench, enum dtype type)
             seconds += seconds_of(bench, bench->team, &weights[i]);
         tensor_limits_glance(bench->team, bench->table, &after);
         readings[pass] = (before.read_gbs + after.read_gbs) / 2;
-        products[pass] = bytes_of(type, ROWS) * n / seconds / 1e9;
+        products[pass] = file_bytes(type, ROWS) * n / seconds / 1e9;
         shares[pass] = products[pass] / readings[pass];
         before = after;
     }
@@ -162,6 +163,7 @@ int main(int argc, char **argv)
         team_new(&(struct team_opts){.n_threads = n_threads}, &bench.team) != 0 ||
         team_new(&(struct team_opts){.n_threads = 1}, &bench.alone) != 0)
         return 1;
+    bench_tune(bench.team, bench.table);
     bench.x = bench_need(mem_aligned(64, COLS * sizeof(float)));
     bench.y = bench_need(mem_aligned(64, 4 * ROWS * sizeof(float)));
     bench.scratch = bench_need(mem_aligned(64, matmul_scratch_most(1, COLS, team_size(bench.team))));

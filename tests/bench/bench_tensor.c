@@ -19,6 +19,7 @@
 #include "base/rng.h"
 #include "tensor/tensor.h"
 #include "tests/bench/bench_help.h"
+#include "tests/bench/bench_tune.h"
 #include "tests/bench/bench_weights.h"
 
 enum {
@@ -294,6 +295,7 @@ int main(int argc, char **argv)
         return 2;
     if (bench.table == NULL || team_new(&(struct team_opts){.n_threads = wishes.n_threads}, &bench.team) != 0)
         return 1;
+    bench_tune(bench.team, bench.table);
 
     size_t floats = (size_t)MAX_N * VOCAB;
     bench.x = bench_need(mem_aligned(64, floats * sizeof(float)));

@@ -16,7 +16,7 @@ def command(name):
 
 
 def run(name, *args, timeout=30, **more):
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("BATON_") and k != "XDG_STATE_HOME"}
+    environ = {k: v for k, v in os.environ.items() if k == "BATON_TUNE_FILE" or not (k.startswith("BATON_") or k == "XDG_STATE_HOME")}
     environ.update(more.pop("env", {}))
     return subprocess.run([command(name), *args], capture_output=True, timeout=timeout * PATIENCE, env=environ, **more)
 

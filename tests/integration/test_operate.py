@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running it: keys and tenants, reload, drain, metrics, the operator's tool, workers of different users."""
+import json
 import os
 import re
 import shutil
@@ -174,7 +175,78 @@ def a_small_pool_says_which_key_to_raise():
             assert status == 200, (status, answer)
 
 
-main([keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
+def tuned_line(worker):
+    with open(worker.log_path) as f:
+        return [json.loads(line) for line in f if '"tuned"' in line][-1]
+
+
+def what_is_fastest_here_is_measured_once():
+    """A first start measures (within reason also on a busy machine), the next one reads; a broken file is measured anew,
+    and a simulated engine measures nothing."""
+    with Cluster() as c:
+        cache, before = os.path.join(c.dir, "tuned", "here"), os.environ.get("BATON_TUNE_FILE")
+        os.environ["BATON_TUNE_FILE"] = cache
+        try:
+            c.router()
+            worker = c.worker("decode")
+            c.wait_ready(decode=1)
+            first = tuned_line(worker)
+            assert first["from"] == "measurement" and 0 < first["ms"] < patience(3) * 1000, first
+            assert re.fullmatch(r"copy=\w+( \w+=\w+){6}", first["choices"]), first
+            for _ in range(20):  # what a busy machine leaves no time for is not kept
+                if os.path.exists(cache):
+                    break
+                subprocess.run([os.path.join(BUILD, "baton-decode"), "--config", worker.conf, "--set", "engine.threads=1", "--tune"],
+                               check=True, stdout=subprocess.DEVNULL)
+            text = open(cache).read()
+            assert text.startswith("baton-tune 1\ncopy=") and "ranks=1" in text, text
+            answer = c.ask(LONG)
+
+            def again(**settings):
+                worker.stop()
+                worker.settings.update({k.replace("__", "."): v for k, v in settings.items()})
+                worker.start()
+                c.wait_ready(decode=1)
+                assert c.ask(LONG).text == answer.text
+                return tuned_line(worker)
+
+            second = again()
+            assert second["from"] == "cache" and second["cache"] == cache and second["choices"] in text, (second, text)
+            off = again(engine__tune="off")
+            assert off["from"] == "defaults" and off["choices"].startswith("copy=memcpy wide=six "), off
+            with open(cache, "wb") as f:
+                f.write(text.encode().replace(b"keys=", b"keys=/") + os.urandom(100))
+            assert again(engine__tune="auto")["from"] == "measurement"
+            assert again(engine__tune="redo")["from"] == "measurement"
+            worker.stop()
+            worker.settings["engine.kind"] = "sim"
+            size = os.path.getsize(worker.log_path)
+            worker.start()
+            c.wait_ready(decode=1)
+            with open(worker.log_path) as f:
+                f.seek(size)
+                assert '"tuned"' not in f.read()
+        finally:
+            os.environ.pop("BATON_TUNE_FILE")
+            if before is not None:
+                os.environ["BATON_TUNE_FILE"] = before
+
+
+def tune_prints_a_table():
+    with Cluster() as c:
+        cache = os.path.join(c.dir, "tune")
+        for role in ("prefill", "decode"):
+            done = subprocess.run([os.path.join(BUILD, "baton-" + role), "--tune"], capture_output=True, text=True,
+                                  env={**os.environ, "BATON_TUNE_FILE": cache})
+            assert done.returncode == 0 and done.stderr == "", done.stderr
+            for name in ("memcpy", "wide", "panels", "slices", "fetch", "plain", "keys"):
+                assert re.search(rf"\b{name}\b", done.stdout), done.stdout
+            assert done.stdout.count("chosen") == 7, done.stdout
+        done = subprocess.run([os.path.join(BUILD, "baton-router"), "--tune"], capture_output=True, text=True)
+        assert done.returncode == 2 and "--tune" in done.stderr, done.stderr
+
+
+main([what_is_fastest_here_is_measured_once, tune_prints_a_table, keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
       a_signal_to_stop_is_heard_while_starting,
       the_admin_door_wants_the_cluster_key, metrics_tell_the_phases, shared_memory_between_users,
       a_small_pool_says_which_key_to_raise])

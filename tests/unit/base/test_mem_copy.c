@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies past the caches: every byte, and no other, whatever the alignment and the tail. */
+/* Copies past the caches: every byte, and no other, whatever the way, the alignment and the tail. */
 #include "tests/unit/check.h"
 
+#include "base/clock.h"
 #include "base/mem_copy.h"
 #include "base/rng.h"
 
@@ -13,6 +14,7 @@
 #define MAX_BYTES (4 * GROUP + 256)
 #define ROOM      (MAX_BYTES + 256)
 
+static const struct mem_copy_way *way;
 static uint8_t *from, *to;
 
 static void check_copy(size_t from_at, size_t to_at, size_t len_bytes)
@@ -20,10 +22,11 @@ static void check_copy(size_t from_at, size_t to_at, size_t len_bytes)
     memset(to, GUARD, ROOM);
     mem_copy_past_caches(to + to_at, from + from_at, len_bytes);
     if (memcmp(to + to_at, from + from_at, len_bytes) != 0)
-        fail_msg("%zu bytes from %zu to %zu are not the same", len_bytes, from_at, to_at);
+        fail_msg("%s: %zu bytes from %zu to %zu are not the same", way->name, len_bytes, from_at, to_at);
     for (size_t i = 0; i < ROOM; i++)
         if ((i < to_at || i >= to_at + len_bytes) && to[i] != GUARD)
-            fail_msg("%zu bytes from %zu to %zu: byte %zu was written too", len_bytes, from_at, to_at, i);
+            fail_msg("%s: %zu bytes from %zu to %zu: byte %zu was written too", way->name, len_bytes, from_at,
+                     to_at, i);
 }
 
 static int set_up(void **state)
@@ -47,14 +50,14 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void every_alignment_of_both_ends(void **state)
+static void check_alignments(void)
 {
     for (size_t to_at = 0; to_at < 64; to_at++)
         for (size_t from_at = 0; from_at < 64; from_at += to_at % 4 + 1)
             check_copy(from_at, to_at, GROUP + 64 + to_at + from_at);
 }
 
-static void every_tail(void **state)
+static void check_tails(void)
 {
     for (size_t len_bytes = 0; len_bytes < 300; len_bytes++)
         check_copy(1, 3, len_bytes);
@@ -66,7 +69,7 @@ static void every_tail(void **state)
         }
 }
 
-static void lengths_at_random(void **state)
+static void check_lengths(void)
 {
     struct rng rng;
 
@@ -75,10 +78,75 @@ static void lengths_at_random(void **state)
         check_copy(rng_below(&rng, 128), rng_below(&rng, 128), rng_below(&rng, MAX_BYTES));
 }
 
+/* All that this processor can execute. */
+static void each_way(void (*check)(void))
+{
+    for (uint32_t i = 0; (way = mem_copy_way_at(i)) != NULL; i++) {
+        mem_copy_choose(way);
+        check();
+    }
+    mem_copy_choose(mem_copy_way_at(0));
+}
+
+static void every_alignment_of_both_ends(void **state)
+{
+    each_way(check_alignments);
+}
+
+static void every_tail(void **state)
+{
+    each_way(check_tails);
+}
+
+static void lengths_at_random(void **state)
+{
+    each_way(check_lengths);
+}
+
+static void begins_with_the_plain_one(void **state)
+{
+    assert_string_equal(mem_copy_chosen()->name, "memcpy");
+    assert_ptr_equal(mem_copy_chosen(), mem_copy_way_at(0));
+}
+
+static void names_find_ways(void **state)
+{
+    uint32_t n = 0;
+
+    for (const struct mem_copy_way *at; (at = mem_copy_way_at(n)) != NULL; n++)
+        assert_ptr_equal(mem_copy_way_find(at->name), at);
+    assert_in_range(n, 1, MEM_COPY_MAX_WAYS);
+    assert_null(mem_copy_way_find("memcp"));
+    assert_null(mem_copy_way_find("memcpyy"));
+    assert_null(mem_copy_way_find(""));
+}
+
+/* Every way gets a figure, the choice is one of them, and the time is kept (with room for a busy machine). */
+static void measures_every_way(void **state)
+{
+    double gbs[MEM_COPY_MAX_WAYS] = {0};
+    const struct mem_copy_way *best = mem_copy_measure(40 * NS_PER_MS, gbs), *at;
+    uint32_t best_at = MEM_COPY_MAX_WAYS;
+
+    assert_non_null(best);
+    for (uint32_t i = 0; (at = mem_copy_way_at(i)) != NULL; i++) {
+        assert_true(gbs[i] > 0);
+        best_at = at == best ? i : best_at;
+    }
+    assert_true(best_at < MEM_COPY_MAX_WAYS);
+    for (uint32_t i = 0; mem_copy_way_at(i) != NULL; i++)
+        assert_true(gbs[best_at] * 1.04 >= gbs[i]);
+    assert_string_equal(mem_copy_chosen()->name, "memcpy"); /* measuring chooses nothing by itself */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_alignment_of_both_ends),
-                                       cmocka_unit_test(every_tail), cmocka_unit_test(lengths_at_random)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(begins_with_the_plain_one),
+                                       cmocka_unit_test(names_find_ways),
+                                       cmocka_unit_test(measures_every_way),
+                                       cmocka_unit_test(every_alignment_of_both_ends),
+                                       cmocka_unit_test(every_tail),
+                                       cmocka_unit_test(lengths_at_random)};
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

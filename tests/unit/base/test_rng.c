@@ -94,7 +94,7 @@ static void cpu_facts(void **state)
     assert_int_equal(cpu_pin_self(1 << 20), E_INVAL);
     assert_true(strlen(cpu_model_name()) > 0);
 #if defined(__x86_64__)
-    assert_int_equal(features->is_amd, __builtin_cpu_is("amd") != 0);
+    assert_true(features->model != 0);
 #endif
     assert_true(!features->has_avx512 || features->has_avx2);
     assert_true(!features->has_avx512_vnni || features->has_avx512);

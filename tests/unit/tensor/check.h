@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "tensor/choice.h"
 #include "tensor/tensor.h"
 
 enum { GUARD = 32 };      /* floats behind every array */
@@ -79,6 +80,22 @@ static inline void check_fill(struct rng *rng, float *to, size_t n)
 static inline uint32_t check_pick(struct rng *rng, uint32_t low, uint32_t high)
 {
     return low + (uint32_t)rng_below(rng, high - low + 1);
+}
+
+/* Ways that a measurement may choose: the defaults, the second of each field, then others at random; false
+ * past the last. */
+enum { CHECK_CHOICES = 5 };
+static inline bool check_choice(struct rng *rng, uint32_t index, struct kern_choice *out)
+{
+    for (int field = 0; field < KERN_N_FIELDS; field++)
+        out->at[field] =
+            index < 2 ? (uint8_t)index : (uint8_t)rng_below(rng, kern_choice_n_ways((enum kern_field)field));
+    return index < CHECK_CHOICES;
+}
+
+static inline void check_choice_end(void)
+{
+    kern_choice_set(&(struct kern_choice){{0}});
 }
 
 #endif

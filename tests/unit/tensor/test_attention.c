@@ -319,7 +319,8 @@ static void tables_agree(void **state)
     }
 }
 
-/* Whole, token by token, in sevens, at random; by teams of 1 to 4; across several splits. */
+/* Whole, token by token, in sevens, at random; by teams of 1 to 4; across several splits; fetched either way.
+ */
 static void chunking_does_not_matter(void **state)
 {
     struct rng rng;
@@ -337,8 +338,10 @@ static void chunking_does_not_matter(void **state)
 
         for (unsigned j = 0; j < 4; j++) {
             struct team *team = check_team(j + 1);
+            kern_choice_set(&(struct kern_choice){.at[KERN_KEYS] = j % 2 == 0 ? CACHE_SECOND : CACHE_FIRST});
             float *out = run_chunks(team, kern_table_get("auto"), &seq, j == 3 ? &rng : NULL, chunks[j]);
 
+            check_choice_end();
             assert_memory_equal(out, whole, out_floats(&seq) * sizeof(float));
             free(out);
             team_free(team);

@@ -238,7 +238,10 @@ static void bits_do_not_depend_on_company(void **state)
         for (uint32_t n = 1; n <= MAX_TOKENS; n += COMPANY_STEP) {
             struct team *team = check_team(1 + n % 4);
             uint32_t first = (uint32_t)rng_below(&rng, MAX_TOKENS - n + 1);
+
+            kern_choice_set(&(struct kern_choice){.at[KERN_PLAIN] = n % 2 == 0 ? CACHE_SECOND : CACHE_FIRST});
             float *y = multiply(team, &weight, x + first * stride, stride, n);
+            check_choice_end();
 
             for (uint32_t t = 0; t < n; t++)
                 assert_memory_equal(y + t * y_stride, whole + (first + t) * y_stride,

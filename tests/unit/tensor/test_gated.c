@@ -135,6 +135,7 @@ static void has_the_bits_of_its_products(void **state)
 {
     struct team *teams[MAX_RANKS];
     const struct kern_table *table;
+    struct kern_choice choice;
     struct rng rng;
 
     (void)state;
@@ -142,11 +143,12 @@ static void has_the_bits_of_its_products(void **state)
     for (unsigned i = 0; i < MAX_RANKS; i++)
         teams[i] = check_team(i + 1);
     for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++)
-        for (uint32_t i = 0; i < 2 * N_KINDS; i++) {
-            way_set_maker(i < N_KINDS ? WAY_OF_AMD : WAY_OF_OTHERS);
-            check_kind(&rng, table, &kinds[i % N_KINDS], teams);
+        for (uint32_t i = 0; check_choice(&rng, i, &choice); i++) {
+            kern_choice_set(&choice);
+            for (uint32_t j = 0; j < N_KINDS; j++)
+                check_kind(&rng, table, &kinds[j], teams);
         }
-    way_set_maker(WAY_OF_THIS);
+    check_choice_end();
     for (unsigned i = 0; i < MAX_RANKS; i++)
         team_free(teams[i]);
 }

@@ -342,21 +342,25 @@ static void largest_products_fit(void **state)
     }
 }
 
-/* By the way of one maker's processors and of the other's. */
+/* Whatever a measurement may choose. */
 static void compare_ways(struct team *team, const struct weight *weight, const float *x, size_t stride,
                          uint32_t n, const float *whole)
 {
     const size_t y_stride = weight->rows + 3;
 
-    for (enum way_maker as = WAY_OF_AMD; as <= WAY_OF_OTHERS; as++) {
-        way_set_maker(as);
+    struct kern_choice choice;
+    struct rng rng;
+
+    rng_init(&rng, n);
+    for (uint32_t i = 0; check_choice(&rng, i, &choice); i++) {
+        kern_choice_set(&choice);
         float *y = multiply(team, weight, x, stride, n);
 
         for (uint32_t t = 0; t < n; t++)
             assert_memory_equal(y + t * y_stride, whole + t * y_stride, weight->rows * sizeof(float));
         free(y);
     }
-    way_set_maker(WAY_OF_THIS);
+    check_choice_end();
 }
 
 /* A hundred tokens at once, in smaller companies of every kind, by teams of 1 to 4: always the same bits. */

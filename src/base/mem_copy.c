@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which copy: the ways are tried by turns on this machine, since no rule by maker or model was right on all
+ * that were met (one stream of 32-byte stores makes three times the rate of four streams on one processor,
+ * and less on the next).
+ *
+ *     round 1   memcpy  stream16  stream32 ...      one stretch of pieces each, at places that no cache holds
+ *     round 2   memcpy  stream16  stream32 ...
+ *     ...                                            each way's best stretch counts
+ *
+ * Other work on the machine can only slow a stretch down, so the best one is nearest to the truth, and a way
+ * that was disturbed in one round has the others.
+ */
+#include "base/mem_copy.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define PIECE_BYTES  ((size_t)512 << 10) /* a large piece of KV */
+#define BUFFER_BYTES ((size_t)8 << 20)   /* of sources, and as much of targets */
+
+enum { STRETCH_PIECES = 2, MIN_ROUNDS = 3, MAX_ROUNDS = 20 };
+
+/* So much faster than the C library's a way has to be, that noise alone does not choose it. */
+static const double CLEARLY = 1.03;
+
+static void copy_plainly(void *restrict to, const void *restrict from, size_t len_bytes)
+{
+    memcpy(to, from, len_bytes);
+}
+
+static const struct mem_copy_way plain = {"memcpy", copy_plainly};
+static _Atomic(const struct mem_copy_way *) chosen = &plain;
+
+void mem_copy_past_caches(void *restrict to, const void *restrict from, size_t len_bytes)
+{
+    atomic_load_explicit(&chosen, memory_order_relaxed)->copy(to, from, len_bytes);
+}
+
+const struct mem_copy_way *mem_copy_way_at(uint32_t index)
+{
+    return index == 0 ? &plain : mem_copy_own_way(index - 1);
+}
+
+const struct mem_copy_way *mem_copy_way_find(const char *name)
+{
+    const struct mem_copy_way *way;
+
+    for (uint32_t i = 0; (way = mem_copy_way_at(i)) != NULL; i++)
+        if (strcmp(way->name, name) == 0)
+            return way;
+    return NULL;
+}
+
+const struct mem_copy_way *mem_copy_chosen(void)
+{
+    return atomic_load_explicit(&chosen, memory_order_relaxed);
+}
+
+void mem_copy_choose(const struct mem_copy_way *way)
+{
+    atomic_store_explicit(&chosen, way, memory_order_relaxed);
+}
+
+/* ---- measuring ---- */
+
+struct measuring {
+    struct mem_region region; /* sources, then targets */
+    size_t at_bytes;          /* the next piece */
+    uint64_t best_ns[MEM_COPY_MAX_WAYS];
+};
+
+static uint64_t time_stretch(struct measuring *measuring, const struct mem_copy_way *way)
+{
+    uint64_t sum_ns = 0;
+
+    for (int i = 0; i < STRETCH_PIECES; i++) {
+        char *from = (char *)measuring->region.base + measuring->at_bytes, *to = from + BUFFER_BYTES;
+
+        mem_copy_forget(from, PIECE_BYTES);
+        mem_copy_forget(to, PIECE_BYTES);
+        uint64_t start_ns = clock_now_ns();
+        way->copy(to, from, PIECE_BYTES);
+        sum_ns += clock_now_ns() - start_ns;
+        measuring->at_bytes = (measuring->at_bytes + PIECE_BYTES) % BUFFER_BYTES;
+    }
+    return sum_ns;
+}
+
+static uint32_t measure_round(struct measuring *measuring)
+{
+    const struct mem_copy_way *way;
+    uint32_t i = 0;
+
+    for (; i < MEM_COPY_MAX_WAYS && (way = mem_copy_way_at(i)) != NULL; i++) {
+        uint64_t ns = time_stretch(measuring, way);
+
+        if (measuring->best_ns[i] == 0 || ns < measuring->best_ns[i])
+            measuring->best_ns[i] = ns;
+    }
+    return i;
+}
+
+const struct mem_copy_way *mem_copy_measure(uint64_t limit_ns, double *gbs_out)
+{
+    const uint64_t start_ns = clock_now_ns();
+    struct measuring measuring = {0};
+    uint32_t n = 0, best = 0;
+
+    if (mem_region_open(2 * BUFFER_BYTES, false, true, "copy", &measuring.region) != 0)
+        return NULL;
+    for (int round = 0; round < MAX_ROUNDS; round++) {
+        if (round >= MIN_ROUNDS && clock_now_ns() - start_ns >= limit_ns)
+            break;
+        n = measure_round(&measuring);
+    }
+    mem_region_close(&measuring.region);
+    for (uint32_t i = 0; i < n; i++) {
+        gbs_out[i] = (double)(STRETCH_PIECES * PIECE_BYTES) / (double)(measuring.best_ns[i] + 1);
+        if (gbs_out[i] > gbs_out[best])
+            best = i;
+    }
+    return mem_copy_way_at(gbs_out[best] > gbs_out[0] * CLEARLY ? best : 0);
+}

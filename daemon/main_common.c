@@ -129,8 +129,9 @@ static int tune(const struct main_options *options)
     if (rc == 0)
         fwrite(table.data, 1, table.len_bytes, stdout);
     buf_fini(&table);
+    rc = rc == 0 ? 0 : main_failed(options, conf, &fault);
     config_free(options->table, conf);
-    return rc == 0 ? 0 : main_failed(options, &fault);
+    return rc;
 }
 
 static int parse(int argc, char **argv, struct main_options *options, int *question, int *status_out)

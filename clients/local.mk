@@ -10,7 +10,7 @@ baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/mod
 	clients/model/cmd_quantize.c clients/model/quantize_priv.h clients/model/quantize_mix.c \
 	clients/model/cmd_perplexity.c clients/model/perplexity_priv.h clients/model/perplexity_score.c \
 	clients/model/cmd_bench.c clients/model/bench_priv.h clients/model/bench_limit.c clients/model/bench_run.c
-baton_model_LDADD = libfront.a libapi.a $(link_sched) $(JANSSON_LIBS)
+baton_model_LDADD = $(link_serve_prompt) $(link_compute_sched)
 
 dist_check_SCRIPTS += tests/integration/test-model-cli tests/integration/test_quality.py tests/integration/test-bench-kv
 TESTS += tests/integration/test-model-cli tests/integration/test-bench-kv
@@ -25,14 +25,14 @@ libclients_a_SOURCES = \
 	clients/common/server.h clients/common/server.c \
 	clients/common/answer.h clients/common/answer.c \
 	clients/common/stream.h clients/common/stream.c
-link_clients = libclients.a $(link_http) $(JANSSON_LIBS)
+link_clients = libclients.a $(link_net_http) $(JANSSON_LIBS)
 
 sbin_PROGRAMS += batonctl
 batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/admin_call.h clients/ctl/admin_call.c \
 	clients/ctl/status.h clients/ctl/status.c \
 	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c
-batonctl_LDADD = libclients.a $(link_front)
+batonctl_LDADD = libclients.a $(link_serve_endpoint)
 
 bin_PROGRAMS += baton-chat
 baton_chat_SOURCES = clients/chat/main.c clients/chat/chat.h \
@@ -55,7 +55,7 @@ baton_bench_SOURCES = clients/bench/main.c \
 	clients/bench/run.h clients/bench/run.c \
 	clients/bench/report.h clients/bench/report.c \
 	clients/bench/kv.h clients/bench/kv_bound.c clients/bench/kv_main.c clients/bench/kv_nodes.c clients/bench/kv_reference.c
-baton_bench_LDADD = libbench.a libtransport.a $(link_clients) $(XXHASH_LIBS) $(VERBS_LIBS)
+baton_bench_LDADD = libbench.a libtransfer_transport.a $(link_clients) $(XXHASH_LIBS) $(VERBS_LIBS)
 
 examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \
 	clients/examples/openai.mjs clients/examples/agent.mjs
@@ -89,4 +89,4 @@ endif
 noinst_PROGRAMS += tests/bench/bench_route
 tests_bench_bench_route_SOURCES = tests/bench/bench_help.c tests/bench/bench_help.h tests/bench/route/route.h tests/bench/route/main.c tests/bench/route/drive.c \
 	tests/bench/route/crew.c tests/bench/route/traffic.c
-tests_bench_bench_route_LDADD = libbench.a $(link_picker) $(JANSSON_LIBS)
+tests_bench_bench_route_LDADD = libbench.a $(link_fleet_picker) $(JANSSON_LIBS)

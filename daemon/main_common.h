@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/fault.h"
-#include "config/config.h"
+#include "base/config/config.h"
 
 struct main_options {
     const struct config_table *table;

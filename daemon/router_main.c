@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-router: options and configuration, then router/router.c. */
+/* baton-router: options and configuration, then fleet/router/router.c. */
 #include <malloc.h>
 
 #include "base/log.h"
 #include "daemon/main_common.h"
-#include "router/router.h"
+#include "fleet/router/router.h"
 
 struct state {
     struct main_options options;

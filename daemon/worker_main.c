@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/main_common.h"
-#include "decode/arrive.h"
-#include "prefill/depart.h"
+#include "worker/runner/arrive.h"
+#include "worker/runner/depart.h"
 
 struct state {
     struct main_options options;

@@ -3,7 +3,7 @@
 #ifndef DAEMON_WORKER_MAIN_H
 #define DAEMON_WORKER_MAIN_H
 
-#include "worker/worker.h"
+#include "worker/loop/worker.h"
 
 int worker_main(int argc, char **argv, const struct config_table *table, enum worker_role role);
 

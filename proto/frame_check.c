@@ -44,7 +44,7 @@
 #define MAX_TOP      20   /* likeliest tokens beside one drawn */
 #define MAX_WEIGHT   1000 /* base/fair.h */
 #define HASH_BYTES   UINT64_C(16)
-#define MAX_TENANT   ((UINT64_C(1) << 48) - 1) /* prefix/tenant.h */
+#define MAX_TENANT   ((UINT64_C(1) << 48) - 1) /* cache/prefix/tenant.h */
 #define MAX_ASKED    (UINT64_C(1) << 17)       /* blocks of a prompt of MAX_TOKENS */
 #define MAX_SINGLES  (UINT64_C(1) << 15)
 #define MAX_EVENTS   (UINT64_C(1) << 15) /* in one frame */

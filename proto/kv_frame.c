@@ -2,9 +2,9 @@
 /* Data-connection frames in and out of their bytes.
  *
  * The receiver of a DATA frame is about to write into memory that other requests live beside, so nothing is
- * taken on trust: what does not depend on a ticket is refused here, the rest in transport/tr_ticket.c.
- * Reserved bytes must be zero, so that a later version may give them a meaning and find out that this one
- * does not know it.
+ * taken on trust: what does not depend on a ticket is refused here, the rest in
+ * transfer/transport/tr_ticket.c. Reserved bytes must be zero, so that a later version may give them a
+ * meaning and find out that this one does not know it.
  *
  * Offsets are written out once, in the enums below, and serve packing and unpacking alike; the assertions tie
  * them to the body sizes of the header, and golden bytes in tests/unit/proto tie them to the wire. */

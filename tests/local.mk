@@ -55,7 +55,7 @@ include tests/cross/local.mk
 include tests/rdma/local.mk
 
 # What ThreadSanitizer runs (see ./check): everything in which threads meet.
-threaded_tests = tests/unit/base/test_mailbox tests/unit/base/test_team tests/unit/ev/test_loop \
-	tests/unit/metrics/test_metrics tests/conformance/test_transport tests/conformance/test_transport_users tests/integration/test_relay.py \
+threaded_tests = tests/unit/base/test_mailbox tests/unit/base/test_team tests/unit/base/event/test_loop \
+	tests/unit/base/metrics/test_metrics tests/conformance/test_transport tests/conformance/test_transport_users tests/integration/test_relay.py \
 	tests/integration/test_faults.py
 threaded_programs = $(filter-out %.py,$(threaded_tests))

@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "clients/bench/kv.h"
-#include "net/tls.h"
-#include "transport/transport.h"
+#include "net/link/tls.h"
+#include "transfer/transport/transport.h"
 
 struct end { /* one node's part of the pair */
     struct kv_pair *pair;

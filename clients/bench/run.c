@@ -26,7 +26,7 @@
 #include "base/rate.h"
 #include "base/str.h"
 #include "clients/common/stream.h"
-#include "ev/signals.h"
+#include "base/event/signals.h"
 
 struct run {
     const struct run_opts *opts;

@@ -5,7 +5,7 @@
 
 #include "clients/bench/plan.h"
 #include "clients/bench/stats.h"
-#include "http/client.h"
+#include "net/http/client.h"
 
 struct run_opts {
     const struct bench_opts *bench; /* borrowed, as all here */

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
-#include "ev/signals.h"
+#include "base/event/signals.h"
 
 struct running {
     const struct stream_opts *opts; /* the caller's */

@@ -5,7 +5,7 @@
 #define CLIENTS_COMMON_ANSWER_H
 
 #include "base/bytes.h"
-#include "http/sse_parse.h"
+#include "net/http/sse_parse.h"
 
 enum answer_part {
     ANSWER_TEXT,

@@ -3,7 +3,7 @@
 #ifndef CLIENTS_COMMON_FETCH_H
 #define CLIENTS_COMMON_FETCH_H
 
-#include "http/client.h"
+#include "net/http/client.h"
 
 struct fetch_opts {
     struct ev_loop *loop;       /* borrowed; runs during the fetch */

@@ -4,7 +4,7 @@
 #define CLIENTS_COMMON_SERVER_H
 
 #include "clients/common/cli.h"
-#include "http/client.h"
+#include "net/http/client.h"
 
 struct server {
     const char *program; /* for complaints */

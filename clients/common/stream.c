@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call of http/client.h with an answer.h on top:
+/* A call of net/http/client.h with an answer.h on top:
  *
  *   status 200   ──> body ──> events ──> pieces ──┐
  *   other status ──> body, kept (bounded) ────────┴──> on_over

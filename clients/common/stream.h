@@ -5,7 +5,7 @@
 #define CLIENTS_COMMON_STREAM_H
 
 #include "clients/common/answer.h"
-#include "http/client.h"
+#include "net/http/client.h"
 
 struct stream;
 

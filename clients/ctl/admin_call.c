@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "clients/common/fetch.h"
-#include "net/tls.h"
+#include "net/link/tls.h"
 
 enum { MAX_BODY_BYTES = 16 << 20 };
 

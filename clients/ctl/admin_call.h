@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operator's side of a daemon's admin door (src/front/admin.h): one connection, authenticated by a token
- * that is derived from the cluster's key. */
+/* The operator's side of a daemon's admin door (src/serve/endpoint/admin.h): one connection, authenticated by
+ * a token that is derived from the cluster's key. */
 #ifndef CLIENTS_CTL_ADMIN_CALL_H
 #define CLIENTS_CTL_ADMIN_CALL_H
 
 #include "base/bytes.h"
 #include "base/fault.h"
-#include "ev/loop.h"
+#include "base/event/loop.h"
 
 struct admin_door;
 

@@ -4,8 +4,8 @@
  * The cluster's key is shared by its daemons and its operators and lives in a file that only they can read.
  *
  * An API key belongs to a client.  Daemons keep only its hash, one line per key in the file that
- * http.api_keys names (src/front/auth.h has the format), so the key itself is shown here once and stored
- * nowhere.  It is 256 random bits, against which guessing is hopeless and a plain fast hash enough. */
+ * http.api_keys names (src/serve/access/auth.h has the format), so the key itself is shown here once and
+ * stored nowhere.  It is 256 random bits, against which guessing is hopeless and a plain fast hash enough. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <openssl/crypto.h>
@@ -19,8 +19,8 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "clients/ctl/commands.h"
-#include "front/auth.h"
-#include "net/tls.h"
+#include "serve/access/auth.h"
+#include "net/link/tls.h"
 
 #define KEY_ID_BYTES 4 /* of the hash; enough to tell keys apart, and no secret */
 

@@ -23,7 +23,7 @@
 #include "base/str.h"
 #include "clients/ctl/commands.h"
 #include "clients/ctl/status.h"
-#include "ev/signals.h"
+#include "base/event/signals.h"
 
 struct top {
     const struct ctl *ctl;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routers and workers describe themselves differently (src/router/status.c, src/worker/status.c); what is
- * missing is shown as 0, so that a batonctl can look at a daemon of another version.
+/* Routers and workers describe themselves differently (src/fleet/router/status.c, src/worker/loop/status.c);
+ * what is missing is shown as 0, so that a batonctl can look at a daemon of another version.
  *
  *   router  baton-router "router0"                        worker  baton-decode "decode0"
  *     what was placed where, queue                          engine, speed, blocks by state

@@ -4,7 +4,7 @@
 #define MODEL_BENCH_PRIV_H
 
 #include "clients/model/rig.h"
-#include "tensor/tensor.h"
+#include "compute/tensor/tensor.h"
 
 enum bench_kind { BENCH_PREFILL, BENCH_DECODE, BENCH_BATCH };
 

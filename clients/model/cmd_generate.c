@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "clients/model/prompt.h"
 #include "clients/model/rig.h"
-#include "sched/sched.h"
+#include "compute/sched/sched.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "gguf/gguf.h"
-#include "token/chat.h"
+#include "text/token/chat.h"
 
 #include <getopt.h>
 #include <inttypes.h>

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "clients/model/model_cli.h"
 #include "clients/model/rig.h"
-#include "model/model.h"
+#include "compute/model/model.h"
 
 #include <getopt.h>
 #include <stdio.h>

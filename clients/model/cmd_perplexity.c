@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
-#include "token/tokenizer.h"
+#include "text/token/tokenizer.h"
 
 #include <getopt.h>
 #include <math.h>

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "clients/model/render_body.h"
-#include "front/prompt.h"
+#include "serve/prompt/prompt.h"
 #include "gguf/write.h"
 
 #include <getopt.h>

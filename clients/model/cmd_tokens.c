@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "gguf/gguf.h"
-#include "token/tokenizer.h"
+#include "text/token/tokenizer.h"
 
 #include <getopt.h>
 #include <stdio.h>

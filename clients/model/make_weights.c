@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "clients/model/rig.h"
-#include "model/model.h"
+#include "compute/model/model.h"
 
 #include <math.h>
 #include <stdio.h>

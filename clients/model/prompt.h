@@ -3,7 +3,7 @@
 #ifndef MODEL_PROMPT_H
 #define MODEL_PROMPT_H
 
-#include "token/chat.h"
+#include "text/token/chat.h"
 
 struct prompt_source {    /* exactly one of ids, text and chat is set */
     const char *ids;      /* "1,403,407" */

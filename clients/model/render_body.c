@@ -10,7 +10,7 @@
  */
 #include "clients/model/render_body.h"
 
-#include "api/json.h"
+#include "text/json/json.h"
 #include "base/err.h"
 
 #include <stdio.h>

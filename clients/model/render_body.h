@@ -3,7 +3,7 @@
 #ifndef MODEL_RENDER_BODY_H
 #define MODEL_RENDER_BODY_H
 
-#include "api/parse.h"
+#include "serve/api/parse.h"
 #include "base/fault.h"
 
 struct render_body {

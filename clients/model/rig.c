@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "clients/model/model_cli.h"
-#include "tensor/tune.h"
+#include "compute/tensor/tune.h"
 
 #include <signal.h>
 #include <getopt.h>

@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/fault.h"
 #include "base/mem.h"
-#include "engine/engine_cpu.h"
+#include "compute/engine/engine_cpu.h"
 
 struct rig_opts {
     const char *path;

@@ -7,7 +7,7 @@
  * cpu_other.c).
  */
 #include "base/cpu.h"
-#include "base/cpu_quota.h"
+#include "base/cpu_quota_priv.h"
 
 #include <pthread.h>
 #include <sched.h>

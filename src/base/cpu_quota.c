@@ -14,7 +14,7 @@
  * container's own group.  A quota of one and a half CPUs is worth two threads: the second is stopped half of
  * the time, and what it does in the other half is a gain.
  */
-#include "base/cpu_quota.h"
+#include "base/cpu_quota_priv.h"
 
 #include <limits.h>
 #include <stdbool.h>

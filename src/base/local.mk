@@ -6,7 +6,7 @@ libbase_a_SOURCES = \
 	src/base/check.c src/base/check.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/cpu.c src/base/cpu.h \
-	src/base/cpu_quota.c src/base/cpu_quota.h \
+	src/base/cpu_quota.c src/base/cpu_quota_priv.h \
 	src/base/err.c src/base/err.h \
 	src/base/fair.c src/base/fair.h \
 	src/base/fault.c src/base/fault.h \

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "tensor/tensor.h"
+#include "compute/tensor/tensor.h"
 #include "tests/bench/bench_help.h"
 #include "tests/bench/bench_tune.h"
 #include "tests/bench/bench_weights.h"

@@ -18,8 +18,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "sample/grammar.h"
-#include "sample/sampler.h"
+#include "text/grammar/grammar.h"
+#include "compute/sample/sampler.h"
 #include "tests/bench/bench_help.h"
 
 #define TOKENS_MAX 4096u
@@ -36,7 +36,7 @@ static const struct {
      "{\"type\": \"integer\", \"minimum\": 1, \"maximum\": 100000}, \"mode\": {\"enum\": [\"read\", "
      "\"write\", \"append\"]}, \"text\": {\"type\": \"string\"}}, \"required\": [\"path\", \"mode\"], "
      "\"additionalProperties\": false}}",
-     "{\"path\": \"src/sample/sampler.c\", \"line\": 1234, \"mode\": \"write\", \"text\": \"int "
+     "{\"path\": \"src/compute/sample/sampler.c\", \"line\": 1234, \"mode\": \"write\", \"text\": \"int "
      "main(void)\\n{\\n    "
      "return puts(\\\"hello, world\\\") < 0;\\n}\\n\"}"},
     {"array of objects",

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "sample/grammar.h"
+#include "text/grammar/grammar.h"
 
 #define MAX_TEXT_BYTES (256u << 10)
 #define MIN_STEPS      20000u /* for a rate to mean something */

@@ -9,8 +9,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "kv/pool.h"
-#include "sample/state.h"
+#include "cache/kv/pool.h"
+#include "compute/sample/state.h"
 
 #define N_BLOCKS     100000
 #define CHAIN        1000

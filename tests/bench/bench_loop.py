@@ -5,7 +5,7 @@
     BATON_BUILD=build python3 tests/bench/bench_loop.py [WORD...]      only kinds whose names hold one of the words
 
 A router and a decode worker are asked the same, one request at a time, over HTTP/1.1 and, where curl can, over HTTP/2.  The
-figures are the loops' own (loop_work in the log, front/stall.c): processor time of the loop's thread in one call of its, so a
+figures are the loops' own (loop_work in the log, serve/endpoint/stall.c): processor time of the loop's thread in one call of its, so a
 machine with other work only makes them somewhat larger.  The longest of three."""
 import base64
 import gzip

@@ -12,13 +12,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/json.h"
-#include "api/parse.h"
+#include "text/json/json.h"
+#include "serve/api/parse.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "front/record.h"
+#include "serve/answer/record.h"
 #include "tests/bench/bench_help.h"
 
 #define REPEATS_MAX 101

@@ -30,8 +30,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/team.h"
-#include "engine/engine_load.h"
-#include "sched/sched.h"
+#include "compute/engine/engine_load.h"
+#include "compute/sched/sched.h"
 #include "tests/bench/bench_help.h"
 
 #define PROMPT_TOKENS 512

@@ -6,9 +6,9 @@
  * And what a full disk costs whoever has blocks to save: for blocks that take the place of others, and for
  * those that are refused since all that is there is wanted more, each beside some files and beside many.
  *
- * Blocks of 22 layers are written and read through kv/tier as a worker does, with one writer and two readers.
- * Reads come from the page cache, so they say what sealing, threads and copies cost, not what the device
- * does. */
+ * Blocks of 22 layers are written and read through cache/kv/tier as a worker does, with one writer and two
+ * readers. Reads come from the page cache, so they say what sealing, threads and copies cost, not what the
+ * device does. */
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "kv/tier.h"
+#include "cache/kv/tier.h"
 
 enum { LAYERS = 22, ROUNDS = 5 };
 

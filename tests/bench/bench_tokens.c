@@ -16,7 +16,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "tests/bench/bench_help.h"
-#include "token/tokenizer.h"
+#include "text/token/tokenizer.h"
 
 #define REPEATS_MAX 101
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "tensor/tune.h"
+#include "compute/tensor/tune.h"
 
 /* Chooses by the cache file, or measures, and says what goes. */
 static inline void bench_tune(struct team *team, const struct kern_table *table)

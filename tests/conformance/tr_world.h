@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#include "net/tls.h"
-#include "transport/transport.h"
+#include "net/link/tls.h"
+#include "transfer/transport/transport.h"
 
 #define WORLD_MAX_EVENTS 32768 /* three of each of 4,096 tickets, and some */
 #define WORLD_POISON     0xa5

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RDMA devices that exist only in this process, behind the table of transport/verbs.h: fake0 and fake1, one
- * port each with the address 127.0.0.1.  Queue pairs of one process reach each other.  A thread of its own
- * plays the NICs, one work request after the other, and is as strict as a NIC may be: keys, bounds, rights,
- * windows, packet numbers, queue lengths, receives.  And it fails when told to. */
+/* RDMA devices that exist only in this process, behind the table of transfer/transport/verbs_priv.h: fake0
+ * and fake1, one port each with the address 127.0.0.1.  Queue pairs of one process reach each other.  A
+ * thread of its own plays the NICs, one work request after the other, and is as strict as a NIC may be: keys,
+ * bounds, rights, windows, packet numbers, queue lengths, receives.  And it fails when told to. */
 #ifndef TESTS_VERBS_FAKE_H
 #define TESTS_VERBS_FAKE_H
 
 #include <stdbool.h>
 
-#include "transport/verbs.h"
+#include "transfer/transport/verbs_priv.h"
 
 enum fake_call {
     FAKE_OPEN_DEVICE,

@@ -3,7 +3,7 @@
 check_PROGRAMS += tests/fuzz/fuzz_config
 tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c
 tests_fuzz_fuzz_config_LDFLAGS = $(AM_LDFLAGS) $(fuzz_ldflags)
-tests_fuzz_fuzz_config_LDADD = $(fuzz_main) $(link_config)
+tests_fuzz_fuzz_config_LDADD = $(fuzz_main) $(link_base_config)
 EXTRA_DIST += tests/fuzz/corpus/config
 if !FUZZ
 TESTS += tests/fuzz/fuzz_config

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "http/response.h"
+#include "net/http/response.h"
 
 #define N_TURNS 4
 

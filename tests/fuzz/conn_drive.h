@@ -5,7 +5,7 @@
 #define TESTS_FUZZ_CONN_DRIVE_H
 
 #include "base/bytes.h"
-#include "http/server.h"
+#include "net/http/server.h"
 
 /* What the handler does is decided by the path's second byte: 'l' answers a turn later, 's' streams, 'h'
  * never answers, 'n' refuses from the head, 'f' streams and ignores on_pause; the others echo the body. */

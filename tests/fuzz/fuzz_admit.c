@@ -9,8 +9,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "front/limits.h"
-#include "front/unzip.h"
+#include "serve/access/limits.h"
+#include "serve/access/unzip.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

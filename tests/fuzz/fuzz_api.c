@@ -2,10 +2,10 @@
 /* Request bodies from anybody: parsed, or refused with a 400 that renders as JSON. */
 #include <string.h>
 
-#include "api/error.h"
-#include "api/json.h"
-#include "api/parse.h"
-#include "api/render.h"
+#include "serve/api/error.h"
+#include "text/json/json.h"
+#include "serve/api/parse.h"
+#include "serve/api/render.h"
 #include "base/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/calls.h"
-#include "api/json_walk.h"
+#include "text/toolcall/calls.h"
+#include "text/json/json_walk.h"
 #include "base/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Configuration text: whatever the bytes are, loading ends in a snapshot or in error lines, and what a
  * snapshot dumps loads again to the same values. */
-#include "config/config.h"
+#include "base/config/config.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,8 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "conn_drive.h"
-#include "http/chunked.h"
-#include "http/parse.h"
+#include "net/http/chunked_priv.h"
+#include "net/http/parse.h"
 
 #define MAX_INPUT_BYTES 16384
 

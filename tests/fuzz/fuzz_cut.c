@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes cut into words by every rule: the words follow each other without gaps, end with the text, and
  * never part the bytes of a character. */
-#include "token/tokenizer_priv.h"
+#include "text/token/tokenizer_priv.h"
 
 #include "base/check.h"
 #include "base/str.h"

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "sample/grammar.h"
+#include "text/grammar/grammar.h"
 
 #define N_LEVELS          64u
 #define MAX_NS_PER_STEP   1000u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a pattern: refused with a reason, or an automaton whose edges are apart, ascending and lead
  * somewhere, and which can be written into a graph. */
-#include "sample/grammar_auto_priv.h"
+#include "text/grammar/grammar_auto_priv.h"
 
 #include "base/check.h"
 #include "base/err.h"

@@ -5,7 +5,7 @@
  *
  * A mask says what accept says; what was accepted within tokens_left can be ended within them; taking tokens
  * back and going on gives the same masks; what is forced is the only thing allowed. */
-#include "sample/grammar_run_priv.h"
+#include "text/grammar/grammar_run_priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a JSON Schema: it compiles, or the fault names what is wrong with it. */
-#include "sample/grammar.h"
+#include "text/grammar/grammar.h"
 
 #include <string.h>
 

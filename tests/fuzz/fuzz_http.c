@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "http/chunked.h"
-#include "http/parse.h"
+#include "net/http/chunked_priv.h"
+#include "net/http/parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

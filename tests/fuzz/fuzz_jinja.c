@@ -8,8 +8,8 @@
  * All texts of the object count as a client's.  When one of them spells the mark below, and the template does
  * not, then no mark in the output may be free of the client's bytes. */
 #include "base/check.h"
-#include "token/template/jinja_priv.h"
-#include "token/template/template.h"
+#include "text/jinja/jinja_priv.h"
+#include "text/jinja/template.h"
 
 #include <stdlib.h>
 #include <string.h>

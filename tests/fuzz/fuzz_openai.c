@@ -5,10 +5,10 @@
  * and an answer with its texts renders as JSON, whole and in chunks. */
 #include <string.h>
 
-#include "api/error.h"
-#include "api/json.h"
-#include "api/parse.h"
-#include "api/render_openai.h"
+#include "serve/api/error.h"
+#include "text/json/json.h"
+#include "serve/api/parse.h"
+#include "serve/api/render_openai.h"
 #include "base/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

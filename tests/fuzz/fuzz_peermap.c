@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what peers say of their blocks, from frames as links read them to the map that is looked into.
  *
- *   0 PEER FRAME   a frame of one of four peers, checked as any, then as worker/peers.c hands it on
+ *   0 PEER FRAME   a frame of one of four peers, checked as any, then as worker/loop/peers.c hands it on
  *   1 PEER         its link goes down, or comes up
  *   2              the engine thread takes in a turn's worth
  *   3 N            a prompt of N blocks is looked up
@@ -15,9 +15,9 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "proto/abilities.h"
-#include "tests/unit/worker/map_rig.h"
-#include "worker/share_priv.h"
-#include "worker/worker_priv.h"
+#include "tests/unit/worker/runner/map_rig.h"
+#include "worker/runner/share_priv.h"
+#include "worker/loop/worker_priv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,13 +6,13 @@
  * its size or a schema, never for its form). */
 #include <string.h>
 
-#include "api/json.h"
-#include "api/parse.h"
+#include "text/json/json.h"
+#include "serve/api/parse.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "front/shape.h"
-#include "sample/grammar.h"
-#include "tests/unit/front/sim_model.h"
+#include "serve/prompt/shape.h"
+#include "text/grammar/grammar.h"
+#include "tests/unit/serve/endpoint/sim_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

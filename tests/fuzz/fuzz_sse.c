@@ -2,7 +2,7 @@
 /* An event stream from a server that cannot be trusted: the same events in one piece and in two, never more
  * data than the bound. */
 #include "base/check.h"
-#include "http/sse_parse.h"
+#include "net/http/sse_parse.h"
 
 #define MAX_EVENT_BYTES 64
 

@@ -9,7 +9,7 @@
  * spell it cannot make that token come out.
  */
 #include "gguf/write.h"
-#include "token/chat.h"
+#include "text/token/chat.h"
 
 #include "base/arena.h"
 #include "base/check.h"

@@ -2,7 +2,7 @@
 /* Fuzz target: heads and entries of the disk tier's files, and the names of these.  What unpacks is within
  * bounds, its offsets do not overflow, and it packs into the same bytes.  Sums keep chance from most of a
  * head, so each input is also looked at with its sums put right. */
-#include "kv/tier_record.h"
+#include "cache/kv/tier_record_priv.h"
 
 #include <string.h>
 #include <xxhash.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "tensor/tune_priv.h"
+#include "compute/tensor/tune_priv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
  *
  *     u32 length of the image | image | text          (the rest is the text)
  */
-#include "token/tokenizer.h"
+#include "text/token/tokenizer.h"
 
 #include "base/check.h"
 #include "base/str.h"

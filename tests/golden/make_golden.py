@@ -4,7 +4,7 @@
 
     tests/golden/make_golden.py [OUTPUT_FOLDER]          (needs python3-torch and python3-numpy)
 
-Each case becomes one small GGUF that carries its own expectation, so that the C test (tests/unit/engine/test_golden.c)
+Each case becomes one small GGUF that carries its own expectation, so that the C test (tests/unit/compute/engine/test_golden.c)
 needs nothing else:
 
     baton.golden.tokens   i32 [n]          the tokens fed, from position 0

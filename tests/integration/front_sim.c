@@ -4,8 +4,8 @@
  *     front_sim [--listen HOST:PORT] [--keys FILE] [--context TOKENS] [--token-us N]
  *               [--certificate FILE --private-key FILE] [--h2c yes] [--origin ORIGIN] [--per-address N]
  *
- * Prints "listening PORT" when it is, and serves until a signal ends it.  tests/unit/front/sim_backend.h says
- * what the model "sim" understands. */
+ * Prints "listening PORT" when it is, and serves until a signal ends it.
+ * tests/unit/serve/endpoint/sim_backend.h says what the model "sim" understands. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +14,11 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "ev/jobs.h"
-#include "ev/signals.h"
-#include "front/front.h"
-#include "tests/unit/front/sim_backend.h"
-#include "tests/unit/front/sim_model.h"
+#include "base/event/jobs.h"
+#include "base/event/signals.h"
+#include "serve/endpoint/front.h"
+#include "tests/unit/serve/endpoint/sim_backend.h"
+#include "tests/unit/serve/endpoint/sim_model.h"
 
 struct program {
     const char *listen;

@@ -132,7 +132,7 @@ inline drain_h(s) { do :: nempty(to_h[s]) -> to_h[s]?_, _ :: empty(to_h[s]) -> b
 inline drain_a(s) { do :: nempty(to_a[s]) -> to_a[s]?_, _ :: empty(to_a[s]) -> break od }
 inline drain_wire(s) { do :: nempty(wire[s]) -> wire[s]?_, _, _ :: empty(wire[s]) -> break od }
 
-/* ---- worker/ask.c ---- */
+/* ---- worker/runner/ask.c ---- */
 
 inline go_on(k) { /* the task begins, takes what is in the cache and computes the rest: no more of it here */
     assert(t_state[k] == WAITS || t_state[k] == NEW);
@@ -313,7 +313,7 @@ end:
     :: atomic { nempty(to_a[s]) && !a_down[asker_of(s)] -> to_a[s]?kind, arg; asks_message(s) }
 #if !CALM
     :: atomic { (a_state[s] == LINKING || a_state[s] == ASKED) && WRONG != NO_LIMIT -> give_up(s) } /* the limit */
-    :: atomic { a_state[s] == GRANTED -> give_up(s) } /* the limit, and the timer of kvxfer/recv.c */
+    :: atomic { a_state[s] == GRANTED -> give_up(s) } /* the limit, and the timer of transfer/kvxfer/recv.c */
 #endif
     :: atomic { ev_complete[s] -> ev_complete[s] = false;
         if :: a_state[s] == GRANTED -> begin_closing(s, true) :: else -> skip fi }
@@ -365,7 +365,7 @@ end:
     od
 }
 
-/* ---- worker/lend.c, kvxfer/send.c ---- */
+/* ---- worker/runner/lend.c, transfer/kvxfer/send.c ---- */
 
 inline end_turn(s) {
     if :: h_sending == s && WRONG != TURN_KEPT -> h_sending = 0 :: else -> skip fi

@@ -109,7 +109,7 @@ inline say_p(what) {
 }
 inline drain(c) { do :: nempty(c) -> c?_ :: empty(c) -> break od }
 
-/* ---- the router: router/dispatch.c, router/stream.c; what it hears it acts on at once, what it says takes its time ---- */
+/* ---- the router: fleet/router/dispatch.c, fleet/router/stream.c; what it hears it acts on at once, what it says takes its time ---- */
 
 inline place() {
     attempt++;
@@ -142,7 +142,7 @@ inline router_takes() { /* a token of placement t */
     fi
 }
 
-/* ---- kvxfer/send.c ---- */
+/* ---- transfer/kvxfer/send.c ---- */
 
 inline p_forget() { /* nothing of it is left: as if it had never been */
     if
@@ -199,7 +199,7 @@ inline p_message() {
     fi
 }
 
-/* ---- P: prefill/depart.c, the scheduler, and P's transport thread ---- */
+/* ---- P: worker/runner/depart.c, the scheduler, and P's transport thread ---- */
 
 proctype P(byte t)
 {
@@ -240,7 +240,7 @@ end:
     od
 }
 
-/* ---- kvxfer/recv.c ---- */
+/* ---- transfer/kvxfer/recv.c ---- */
 
 inline d_begin_closing(is_good) {
     if
@@ -296,7 +296,7 @@ inline d_message() {
     fi
 }
 
-/* ---- D: decode/arrive.c, the scheduler, and D's transport thread ---- */
+/* ---- D: worker/runner/arrive.c, the scheduler, and D's transport thread ---- */
 
 inline d_end_task() { /* its blocks go back to the pool, or become zombies while leased */
     d_task[t] = false;

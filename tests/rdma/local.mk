@@ -12,7 +12,7 @@ tests_rdma_test_provider_SOURCES = tests/rdma/test_provider.c tests/rdma/pair.c 
 tests_rdma_test_provider_LDADD = $(VERBS_LIBS) -lpthread $(CMOCKA_LIBS)
 check_PROGRAMS += tests/rdma/test_rails
 tests_rdma_test_rails_SOURCES = tests/rdma/test_rails.c $(conformance_sources)
-tests_rdma_test_rails_LDADD = libnet.a $(link_transport) $(CMOCKA_LIBS)
+tests_rdma_test_rails_LDADD = libnet_link.a $(link_transfer_transport) $(CMOCKA_LIBS)
 rdma_programs += tests/rdma/test_provider tests/rdma/test_rails tests/conformance/test_transport \
 	tests/conformance/test_transport_peers baton-router baton-prefill baton-decode batonctl
 endif

@@ -5,7 +5,7 @@
     tests/reference/make_golden.py PATH/TO/baton-model [CASE...]      (needs python3-torch and python3-numpy)
 
 Each case is a tiny random model that `baton-model make` writes, the same bytes for the same command, so only the
-command and the expectation are kept: tests/golden/arch/CASE.txt, which tests/unit/engine/test_arch.c reads.
+command and the expectation are kept: tests/golden/arch/CASE.txt, which tests/unit/compute/engine/test_arch.c reads.
 
     make ARGUMENTS          of baton-model make, but for the file's name
     tokens ID...            fed from position 0

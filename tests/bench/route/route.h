@@ -4,7 +4,7 @@
 #define TESTS_BENCH_ROUTE_ROUTE_H
 
 #include "clients/bench/trace.h"
-#include "picker/place.h"
+#include "fleet/picker/place.h"
 
 #define ROUTE_BLOCK_TOKENS TRACE_BLOCK_TOKENS
 

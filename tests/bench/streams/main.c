@@ -32,7 +32,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "net/tls.h"
+#include "net/link/tls.h"
 #include "tests/bench/streams/streams.h"
 
 #define ROUTER_HTTP   18480

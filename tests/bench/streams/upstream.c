@@ -22,11 +22,11 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "gguf/gguf.h"
-#include "net/link.h"
+#include "net/link/link.h"
 #include "proto/abilities.h"
 #include "proto/control.pb-c.h"
 #include "tests/bench/streams/streams.h"
-#include "token/tokenizer.h"
+#include "text/token/tokenizer.h"
 
 #define MAX_GROUPS  64
 #define HEAD_BYTES  2048

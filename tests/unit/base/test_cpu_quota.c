@@ -3,7 +3,7 @@
 #include "tests/unit/check.h"
 
 #include "base/cpu.h"
-#include "base/cpu_quota.h"
+#include "base/cpu_quota_priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads over one queue: a job waits only while every thread works.
+ *
+ *     loop --ev_jobs_submit--> queue --a free thread--> work(arg) --its place is free--> done(arg) on the
+ * loop
+ *
+ * A queue for each thread would need no lock, but a job in it waits for that thread while others are idle:
+ * how long the jobs before it will take is not known.  The lock is held for a few instructions; jobs take
+ * tens of microseconds at least.
+ *
+ * The order at the end of a job matters.  First it gives up its place, then its end is told: what the loop
+ * submits on hearing of it finds the place and the thread free.  The memory for telling is part of the job,
+ * so that a process without memory still hears of every end.
+ */
+#include "base/event/jobs.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/list.h"
+
+/* Jobs are long and loops are waited for: where processors are short, a loop comes first. */
+#define BELOW_LOOPS 5
+
+struct job {
+    struct ev_posting end; /* first: the loop frees it */
+    struct list node;
+    struct ev_loop *loop;
+    ev_call work;
+    void *arg;
+};
+
+struct ev_jobs {
+    pthread_mutex_t lock; /* of all below, but n_threads and threads */
+    pthread_cond_t wake;
+    struct list queue;
+    uint32_t max_held;
+    uint64_t n_taken;
+    uint32_t n_held; /* queued, or at work */
+    bool is_closed;
+    unsigned n_threads; /* started */
+    pthread_t *threads;
+};
+
+/* The next one; NULL: there is none and will be none. */
+static struct job *jobs_take(struct ev_jobs *jobs)
+{
+    struct job *job = NULL;
+
+    pthread_mutex_lock(&jobs->lock);
+    while (list_is_empty(&jobs->queue) && !jobs->is_closed)
+        pthread_cond_wait(&jobs->wake, &jobs->lock);
+    if (!list_is_empty(&jobs->queue))
+        job = container_of(list_pop_front(&jobs->queue), struct job, node);
+    pthread_mutex_unlock(&jobs->lock);
+    return job;
+}
+
+static void *jobs_thread(void *arg)
+{
+    struct ev_jobs *jobs = arg;
+    struct job *job;
+
+    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + BELOW_LOOPS); /* of this thread */
+    while ((job = jobs_take(jobs)) != NULL) {
+        job->work(job->arg);
+        pthread_mutex_lock(&jobs->lock);
+        jobs->n_held--;
+        pthread_mutex_unlock(&jobs->lock);
+        /* The loop may be behind by 64 Ki calls; the end must still be told, so wait for room. */
+        while (ev_post_made(job->loop, &job->end) != 0)
+            clock_sleep_ns(NS_PER_MS);
+    }
+    return NULL;
+}
+
+static int jobs_start_thread(struct ev_jobs *jobs)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&jobs->threads[jobs->n_threads], NULL, jobs_thread, jobs);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return E_NOMEM;
+    jobs->n_threads++;
+    return 0;
+}
+
+int ev_jobs_new(unsigned n_threads, uint32_t max_queued, struct ev_jobs **out)
+{
+    if (n_threads == 0 || max_queued == 0)
+        return E_INVAL;
+
+    struct ev_jobs *jobs = calloc(1, sizeof(*jobs));
+    if (jobs == NULL)
+        return E_NOMEM;
+    pthread_mutex_init(&jobs->lock, NULL);
+    pthread_cond_init(&jobs->wake, NULL);
+    list_init(&jobs->queue);
+    jobs->max_held = max_queued;
+    jobs->threads = calloc(n_threads, sizeof(*jobs->threads));
+    int rc = jobs->threads == NULL ? E_NOMEM : 0;
+    for (unsigned i = 0; i < n_threads && rc == 0; i++)
+        rc = jobs_start_thread(jobs);
+    if (rc != 0) {
+        ev_jobs_free(jobs);
+        return rc;
+    }
+    *out = jobs;
+    return 0;
+}
+
+void ev_jobs_free(struct ev_jobs *jobs)
+{
+    if (jobs == NULL)
+        return;
+    pthread_mutex_lock(&jobs->lock);
+    jobs->is_closed = true;
+    pthread_cond_broadcast(&jobs->wake);
+    pthread_mutex_unlock(&jobs->lock);
+    for (unsigned i = 0; i < jobs->n_threads; i++)
+        pthread_join(jobs->threads[i], NULL);
+    pthread_cond_destroy(&jobs->wake);
+    pthread_mutex_destroy(&jobs->lock);
+    free(jobs->threads);
+    free(jobs);
+}
+
+unsigned ev_jobs_n_threads(const struct ev_jobs *jobs)
+{
+    return jobs->n_threads;
+}
+
+uint64_t ev_jobs_n_taken(struct ev_jobs *jobs)
+{
+    pthread_mutex_lock(&jobs->lock);
+    uint64_t n = jobs->n_taken;
+    pthread_mutex_unlock(&jobs->lock);
+    return n;
+}
+
+int ev_jobs_submit(struct ev_jobs *jobs, struct ev_loop *loop, ev_call work, ev_call done, void *arg)
+{
+    struct job *job = malloc(sizeof(*job));
+    bool is_taken;
+
+    if (job == NULL)
+        return E_NOMEM;
+    *job = (struct job){.end = {.call = done, .arg = arg}, .loop = loop, .work = work, .arg = arg};
+    pthread_mutex_lock(&jobs->lock);
+    is_taken = jobs->n_held < jobs->max_held;
+    if (is_taken) {
+        jobs->n_held++;
+        jobs->n_taken++;
+        list_push_back(&jobs->queue, &job->node);
+        pthread_cond_signal(&jobs->wake);
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    if (is_taken)
+        return 0;
+    free(job);
+    return E_FULL;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two clocks, because one of them is cheap and the other one is right.
+ *
+ *     turn   | piece | piece | ........ long piece ........ | piece |
+ *     wall   ^       ^       ^                              ^       ^       each piece, 25 ns a look
+ *     CPU    ^                                              ^       ^       each turn, and after a long one
+ *
+ * The monotonic clock says which pieces are worth a look at the thread's own, which is a system call.  The
+ * difference to the last look is the piece and what short ones were before it in its turn: never less than
+ * the piece took, and never told as more than the wall clock allows. */
+#include "base/event/work_priv.h"
+
+#include "base/clock.h"
+
+static _Thread_local struct {
+    const struct ev_watch *watch; /* NULL: no loop, or nobody watches it */
+    unsigned depth;
+    const char *what;
+    uint64_t begun_ns;
+    uint64_t cpu_ns;      /* at the last look */
+    uint64_t turn_cpu_ns; /* when the turn began */
+} work;
+
+void ev_work_watch(struct ev_loop *loop, ev_long_call call, void *arg)
+{
+    *ev_loop_watch(loop) = (struct ev_watch){.call = call, .arg = arg};
+}
+
+void ev_work_enter(const struct ev_watch *watch)
+{
+    work.watch = watch != NULL && watch->call != NULL ? watch : NULL;
+    work.depth = 0;
+    if (work.watch == NULL)
+        return;
+    work.turn_cpu_ns = work.cpu_ns = clock_thread_cpu_ns();
+}
+
+static void work_tell(const char *what, uint64_t cpu_ns, uint64_t wall_ns)
+{
+    work.watch->call(work.watch->arg, what, cpu_ns < wall_ns ? cpu_ns : wall_ns, wall_ns);
+}
+
+void ev_work_begin(const char *what)
+{
+    if (work.watch == NULL || work.depth++ > 0)
+        return;
+    work.what = what;
+    work.begun_ns = clock_now_ns();
+}
+
+void ev_work_name(const char *what)
+{
+    work.what = what;
+}
+
+void ev_work_end(void)
+{
+    uint64_t wall_ns, cpu_ns;
+
+    if (work.watch == NULL || --work.depth > 0)
+        return;
+    wall_ns = clock_now_ns() - work.begun_ns;
+    if (wall_ns < EV_LONG_NS)
+        return;
+    cpu_ns = clock_thread_cpu_ns();
+    work_tell(work.what, cpu_ns - work.cpu_ns, wall_ns);
+    work.cpu_ns = cpu_ns;
+}
+
+/* A turn waits before it works: its wall time would say nothing, so the thread's own time stands for both. */
+void ev_work_turn(void)
+{
+    uint64_t cpu_ns;
+
+    if (work.watch == NULL)
+        return;
+    cpu_ns = clock_thread_cpu_ns();
+    if (cpu_ns - work.turn_cpu_ns >= EV_LONG_NS)
+        work_tell("turn", cpu_ns - work.turn_cpu_ns, cpu_ns - work.turn_cpu_ns);
+    work.turn_cpu_ns = work.cpu_ns = cpu_ns;
+}

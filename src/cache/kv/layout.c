@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes and offsets of KV memory.
+ *
+ *   arena:          layer 0                  layer 1
+ *           | blk 0 | blk 1 | ... | | blk 0 | blk 1 | ... |  ...
+ *
+ *   a (layer, block):   K: head 0: B rows   head 1: ...     V: the same
+ *
+ * Layer-major, because both who compute and who transfer work through one layer at a time: the blocks that a
+ * sequence got as one run of ids are one run of bytes in each layer.  Inside a block a head's tokens lie side
+ * by side, so that attention of one head streams through contiguous memory.
+ *
+ * The fingerprint covers everything that decides what a byte at an offset means, including the numerics id of
+ * the engine that writes it, so that two workers which agree on it may exchange blocks byte for byte.  It
+ * does not cover the number of blocks: pools of peers may differ in size.
+ */
+#include "cache/kv/layout.h"
+
+#include <xxhash.h>
+
+#include "base/bytes.h"
+#include "base/check.h"
+
+enum { RUN = 32 }; /* numbers under one scale */
+
+size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim)
+{
+    size_t n_runs = ((size_t)dim + RUN - 1) / RUN;
+
+    switch (type) {
+    case KV_F32:
+        return (size_t)dim * 4;
+    case KV_F16:
+    case KV_BF16:
+        return (size_t)dim * 2;
+    case KV_Q8_0:
+        return n_runs * (RUN + 2);
+    case KV_Q4_0:
+        return n_runs * (RUN / 2 + 2);
+    }
+    ASSERT(!"a KV type");
+    return 0;
+}
+
+static size_t rows(const struct kv_layout *layout)
+{
+    return (size_t)layout->n_kv_heads * layout->block_tokens;
+}
+
+size_t kv_layout_k_bytes(const struct kv_layout *layout)
+{
+    return rows(layout) * kv_layout_row_bytes(layout->type, layout->k_dim);
+}
+
+size_t kv_layout_v_bytes(const struct kv_layout *layout)
+{
+    return rows(layout) * kv_layout_row_bytes(layout->type, layout->v_dim);
+}
+
+size_t kv_layout_layer_block_bytes(const struct kv_layout *layout)
+{
+    return kv_layout_k_bytes(layout) + kv_layout_v_bytes(layout);
+}
+
+size_t kv_layout_block_bytes(const struct kv_layout *layout)
+{
+    return layout->n_layers * kv_layout_layer_block_bytes(layout);
+}
+
+size_t kv_layout_offset(const struct kv_layout *layout, uint32_t n_blocks, uint32_t layer, kv_block_id block)
+{
+    return ((size_t)layer * n_blocks + block) * kv_layout_layer_block_bytes(layout);
+}
+
+uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics_id)
+{
+    uint8_t image[8 + 6 * 4 + 8] = "baton/kv";
+
+    put_u32(image + 8, layout->n_layers);
+    put_u32(image + 12, layout->n_kv_heads);
+    put_u32(image + 16, layout->k_dim);
+    put_u32(image + 20, layout->v_dim);
+    put_u32(image + 24, layout->block_tokens);
+    put_u32(image + 28, (uint32_t)layout->type);
+    put_u64(image + 32, numerics_id);
+    return XXH3_64bits(image, sizeof(image));
+}

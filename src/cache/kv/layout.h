@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The geometry of KV memory: bytes and strides, nothing about models.
+ *
+ *   arena:  [layer][block][layer_block_bytes]            layer-major: one layer of adjacent blocks is one run
+ *   inside one (layer, block):  K then V, each n_kv_heads x block_tokens rows of `type`
+ *
+ * How the rows lie inside a K or V is the engine's business (compute/tensor/tensor.h); here they are bytes.
+ * With v_dim 0 there is no V: the engine finds the values in the keys (multi-head latent attention). */
+#ifndef CACHE_KV_LAYOUT_H
+#define CACHE_KV_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint32_t kv_block_id;
+#define KV_BLOCK_NONE UINT32_MAX
+
+/* The quantised types hold runs of 32 numbers with an F16 scale each; a row's last run is filled up. */
+enum kv_type { KV_F32 = 0, KV_F16 = 1, KV_BF16 = 2, KV_Q8_0 = 3, KV_Q4_0 = 4 };
+
+struct kv_layout {
+    uint32_t n_layers;
+    uint32_t n_kv_heads;
+    uint32_t k_dim; /* numbers in a key */
+    uint32_t v_dim; /* numbers in a value; 0: values are parts of the keys */
+    uint32_t block_tokens;
+    enum kv_type type;
+};
+
+size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim); /* one key or value; an average, of a block's */
+size_t kv_layout_k_bytes(const struct kv_layout *layout);    /* K of one layer of one block */
+size_t kv_layout_v_bytes(const struct kv_layout *layout);
+size_t kv_layout_layer_block_bytes(const struct kv_layout *layout); /* K and V */
+size_t kv_layout_block_bytes(const struct kv_layout *layout);       /* all layers */
+/* Offset of (layer, block) in an arena of n_blocks. */
+size_t kv_layout_offset(const struct kv_layout *layout, uint32_t n_blocks, uint32_t layer, kv_block_id block);
+/* 64-bit digest of the geometry plus the numerics id of the engine that writes it; peers must agree on it. */
+uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics_id);
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The disk tier's threads and their system calls.
+ *
+ *     caller --jobs--> threads[0]     makes files, writes, syncs, deletes: one thread, so in order
+ *            --jobs--> threads[1..]   read
+ *            <--done-- all
+ *
+ * A block is written as payload, then entry.  A process that is killed between the two, or in the middle of
+ * either, leaves a slot without an entry.  Nobody waits for the disk but these threads.
+ *
+ * A job that fails says so and changes nothing else: what follows from it is decided where the segments are.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "cache/kv/tier_priv.h"
+
+#define WAIT_NS (NS_PER_S)
+
+static int error_of(int code)
+{
+    return code == ENOSPC || code == EDQUOT ? E_FULL : E_IO;
+}
+
+static int write_all(int fd, const uint8_t *data, size_t len_bytes, uint64_t at)
+{
+    while (len_bytes > 0) {
+        ssize_t n = pwrite(fd, data, len_bytes, (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? error_of(errno) : E_IO;
+        data += n;
+        at += (uint64_t)n;
+        len_bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+/* E_TRUNCATED: the file ends before. */
+static int read_all(int fd, uint8_t *data, size_t len_bytes, uint64_t at)
+{
+    while (len_bytes > 0) {
+        ssize_t n = pread(fd, data, len_bytes, (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? E_IO : E_TRUNCATED;
+        data += n;
+        at += (uint64_t)n;
+        len_bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+/* ---- jobs ---- */
+
+static int make_file(struct kv_tier *tier, struct tier_segment *segment)
+{
+    uint8_t head[TIER_HEAD_BYTES];
+    char name[24];
+    int fd, rc;
+
+    tier_name_print(segment->number, name);
+    fd = openat(tier->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return error_of(errno);
+    tier_head_pack(&segment->head, head);
+    rc = write_all(fd, head, sizeof(head), 0);
+    if (rc < 0) {
+        close(fd);
+        unlinkat(tier->dir, name, 0);
+        return rc;
+    }
+    segment->fd = fd;
+    return 0;
+}
+
+static int write_block(struct tier_thread *self, struct tier_job *job)
+{
+    struct kv_tier *tier = self->tier;
+    struct tier_segment *segment = job->segment;
+    uint8_t image[TIER_ENTRY_BYTES];
+    int rc = job->makes_file ? make_file(tier, segment) : 0;
+
+    if (rc == 0 && segment->fd < 0)
+        rc = E_IO; /* making its file failed */
+    if (rc == 0)
+        rc = tier_seal(tier, self->cipher, segment, job->id, &job->entry, self->payload);
+    if (rc == 0)
+        rc = write_all(segment->fd, self->payload, tier->payload_bytes,
+                       tier_payload_at(&segment->head, job->entry.slot));
+    if (rc < 0)
+        return rc;
+    tier_entry_pack(&job->entry, segment->head.salt, image);
+    return write_all(segment->fd, image, sizeof(image), tier_entry_at(job->entry.slot));
+}
+
+static int read_block(struct tier_thread *self, struct tier_job *job)
+{
+    struct kv_tier *tier = self->tier;
+    struct tier_segment *segment = job->segment;
+    int rc = read_all(segment->fd, self->payload, tier->payload_bytes,
+                      tier_payload_at(&segment->head, job->entry.slot));
+
+    return rc < 0 ? rc : tier_unseal(tier, self->cipher, segment, job->id, &job->entry, self->payload);
+}
+
+static int drop(struct kv_tier *tier, struct tier_segment *segment)
+{
+    char name[24];
+
+    tier_name_print(segment->number, name);
+    if (unlinkat(tier->dir, name, 0) < 0 && errno != ENOENT)
+        return E_IO;
+    if (segment->fd >= 0)
+        close(segment->fd); /* here, so that the room is there for what is written next */
+    segment->fd = -1;
+    return 0;
+}
+
+static int work(struct tier_thread *self, struct tier_job *job)
+{
+    switch (job->kind) {
+    case TIER_JOB_WRITE:
+        return write_block(self, job);
+    case TIER_JOB_READ:
+        return read_block(self, job);
+    case TIER_JOB_FINISH:
+        return job->segment->fd >= 0 && fdatasync(job->segment->fd) < 0 ? E_IO : 0;
+    case TIER_JOB_DROP:
+        return drop(self->tier, job->segment);
+    }
+    return E_INTERNAL;
+}
+
+static void *run(void *arg)
+{
+    struct tier_thread *self = arg;
+    struct kv_tier *tier = self->tier;
+
+    while (!atomic_load_explicit(&tier->is_ending, memory_order_acquire)) {
+        struct tier_job *job = mailbox_receive(self->jobs);
+        uint64_t began_ns;
+
+        if (job == NULL) {
+            mailbox_wait(self->jobs, WAIT_NS);
+            mailbox_drain_fd(self->jobs);
+            continue;
+        }
+        began_ns = clock_now_ns();
+        job->result = work(self, job);
+        job->busy_ns = clock_now_ns() - began_ns;
+        while (mailbox_send(tier->done, job) == E_FULL)
+            clock_sleep_ns(NS_PER_MS); /* cannot be: it holds as many as may be under way */
+        if (tier->opts.wake != NULL)
+            tier->opts.wake(tier->opts.wake_arg);
+    }
+    return NULL;
+}
+
+/* ---- threads ---- */
+
+static int start(struct kv_tier *tier, struct tier_thread *thread)
+{
+    thread->tier = tier;
+    thread->payload = malloc(tier->payload_bytes + 16); /* the cipher's last call may ask for a block more */
+    thread->cipher = tier_cipher_new();
+    if (thread->payload == NULL || thread->cipher == NULL ||
+        mailbox_new(2 * TIER_MAX_READING, &thread->jobs) < 0 ||
+        pthread_create(&thread->thread, NULL, run, thread) != 0)
+        return E_NOMEM;
+    thread->is_started = true;
+    return 0;
+}
+
+int tier_threads_start(struct kv_tier *tier)
+{
+    for (unsigned i = 0; i < 1 + tier->opts.n_readers; i++)
+        if (start(tier, &tier->threads[i]) < 0)
+            return E_NOMEM;
+    return 0;
+}
+
+static void empty(struct mailbox *box)
+{
+    struct tier_job *job;
+
+    while (box != NULL && (job = mailbox_receive(box)) != NULL)
+        free(job);
+    mailbox_free(box);
+}
+
+void tier_threads_stop(struct kv_tier *tier)
+{
+    atomic_store_explicit(&tier->is_ending, true, memory_order_release);
+    for (unsigned i = 0; i < 1 + TIER_MAX_READERS; i++)
+        if (tier->threads[i].is_started)
+            mailbox_wake(tier->threads[i].jobs);
+    for (unsigned i = 0; i < 1 + TIER_MAX_READERS; i++)
+        if (tier->threads[i].is_started)
+            pthread_join(tier->threads[i].thread, NULL);
+    for (unsigned i = 0; i < 1 + TIER_MAX_READERS; i++) {
+        empty(tier->threads[i].jobs);
+        tier_cipher_free(tier->threads[i].cipher);
+        free(tier->threads[i].payload);
+    }
+    empty(tier->done);
+}
+
+int tier_send(struct kv_tier *tier, struct tier_job *job)
+{
+    uint32_t at = 0;
+
+    if (job->kind == TIER_JOB_READ)
+        at = 1 + tier->next_reader++ % tier->opts.n_readers;
+    if (mailbox_send(tier->threads[at].jobs, job) < 0) {
+        free(job);
+        return E_AGAIN;
+    }
+    return 0;
+}

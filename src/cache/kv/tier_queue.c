@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of a tenant's segments is the next to leave.
+ *
+ *     queues[place]   PLAIN      a b c d    full ones, least recently used first: no mark, or it has run out
+ *                     KEPT       e f
+ *                     KEPT_LONG  g
+ *     open[place]                x y z      one of each retention at most: asked one by one
+ *
+ * The first of the lowest queue is what is wanted least, unless an open one is wanted less.  While a disk is
+ * full every block that is saved asks this of every tenant, so segments are not walked: the answer costs a
+ * few steps however many there are.  Only where marks run out are those of higher queues looked at, once, and
+ * those whose marks did go to their places in the lowest. */
+#include "cache/kv/tier_priv.h"
+
+void tier_queue_init(struct kv_tier *tier)
+{
+    list_init(&tier->unread);
+    for (unsigned at = 0; at < TIER_PLACES; at++)
+        for (unsigned rank = 0; rank < TIER_N_RETENTIONS; rank++)
+            list_init(&tier->queues[at][rank]);
+    tier->marks_end_unix_ns = UINT64_MAX;
+}
+
+/* A mark that has run out is none. */
+static unsigned rank_of(const struct tier_segment *segment, uint64_t now_unix_ns)
+{
+    return segment->wanted_unix_ns > now_unix_ns ? (unsigned)segment->head.retention : TIER_PLAIN;
+}
+
+static void put(struct kv_tier *tier, struct tier_segment *segment, unsigned rank)
+{
+    struct list *queue = &tier->queues[segment->share][rank], *at = queue->prev;
+
+    while (at != queue && container_of(at, struct tier_segment, queue)->n_use > segment->n_use)
+        at = at->prev;
+    list_insert_before(at->next, &segment->queue);
+    segment->rank = rank;
+    if (rank > TIER_PLAIN && segment->wanted_unix_ns < tier->marks_end_unix_ns)
+        tier->marks_end_unix_ns = segment->wanted_unix_ns;
+}
+
+void tier_queue_add(struct kv_tier *tier, struct tier_segment *segment, uint64_t now_unix_ns)
+{
+    if (segment->slots == NULL)
+        list_push_back(&tier->unread, &segment->queue);
+    else
+        put(tier, segment, rank_of(segment, now_unix_ns));
+}
+
+void tier_queue_use(struct kv_tier *tier, struct tier_segment *segment)
+{
+    segment->n_use = ++tier->n_uses;
+    if (list_is_empty(&segment->queue))
+        return; /* an open one */
+    list_remove(&segment->queue);
+    list_push_back(&tier->queues[segment->share][segment->rank], &segment->queue);
+}
+
+static void end_marks(struct kv_tier *tier, uint64_t now_unix_ns)
+{
+    if (now_unix_ns < tier->marks_end_unix_ns)
+        return;
+    tier->marks_end_unix_ns = UINT64_MAX;
+    for (unsigned at = 0; at < tier->shares.n_seen; at++)
+        for (unsigned rank = TIER_PLAIN + 1; rank < TIER_N_RETENTIONS; rank++)
+            list_for_each_safe (node, spare, &tier->queues[at][rank]) {
+                struct tier_segment *segment = container_of(node, struct tier_segment, queue);
+
+                if (segment->wanted_unix_ns <= now_unix_ns) {
+                    list_remove(&segment->queue);
+                    put(tier, segment, TIER_PLAIN);
+                } else if (segment->wanted_unix_ns < tier->marks_end_unix_ns) {
+                    tier->marks_end_unix_ns = segment->wanted_unix_ns;
+                }
+            }
+}
+
+static struct tier_segment *first_open(const struct kv_tier *tier, unsigned at, unsigned rank,
+                                       uint64_t now_unix_ns)
+{
+    struct tier_segment *first = NULL;
+
+    for (unsigned i = 0; i < TIER_N_RETENTIONS; i++) {
+        struct tier_segment *segment = tier->open[at][i];
+
+        if (segment != NULL && rank_of(segment, now_unix_ns) == rank &&
+            (first == NULL || segment->n_use < first->n_use))
+            first = segment;
+    }
+    return first;
+}
+
+struct tier_segment *tier_queue_first(struct kv_tier *tier, unsigned at, uint64_t now_unix_ns,
+                                      unsigned *rank_out)
+{
+    struct tier_segment *first = NULL;
+    unsigned rank;
+
+    end_marks(tier, now_unix_ns);
+    for (rank = 0; rank < TIER_N_RETENTIONS && first == NULL; rank++)
+        first = list_is_empty(&tier->queues[at][rank])
+                    ? first_open(tier, at, rank, now_unix_ns)
+                    : container_of(tier->queues[at][rank].next, struct tier_segment, queue);
+    if (first != NULL)
+        *rank_out = rank - 1;
+    return first;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shares of the disk (tier_share_priv.h says what they are).
+ *
+ *     who needs room takes it from
+ *
+ *       1. others above their shares, the furthest first    marks do not help them: what he takes is his
+ *          those further above than he himself,             when he is above his own share: and only what is
+ *          if there are any                                 wanted no more than what he brings
+ *       2. himself: what is wanted no more
+ *       3. nobody                                           it is not saved
+ *
+ * Files leave whole, so who is above his share by less than a file would be below it afterwards.  He is only
+ * asked for it by one who will have no more than what is left to him: so nobody is brought below his share by
+ * more than a file, nor by somebody who is better off, and who has nothing comes by his share, too, or to
+ * within a file of it.  Two that flood come to rest there: neither takes back what the other took. */
+#include "cache/kv/tier_share_priv.h"
+
+#include <string.h>
+
+#include "base/check.h"
+
+/* ---- places ---- */
+
+void tier_shares_init(struct tier_shares *shares, const uint8_t nobody[TIER_TENANT_BYTES])
+{
+    *shares = (struct tier_shares){.n_seen = 1};
+    memcpy(shares->all[0].digest, nobody, TIER_TENANT_BYTES);
+    shares->all[0].number = KV_TENANT_NONE;
+    shares->all[0].is_known = true;
+}
+
+unsigned tier_shares_find(const struct tier_shares *shares, kv_tenant tenant)
+{
+    if (tenant == KV_TENANT_NONE)
+        return 0;
+    for (unsigned at = 1; at < shares->n_seen; at++) {
+        const struct tier_share *share = &shares->all[at];
+
+        if (share->n_files > 0 && share->is_known && share->number == tenant)
+            return at;
+    }
+    return TIER_NO_PLACE;
+}
+
+unsigned tier_shares_place(struct tier_shares *shares, const uint8_t digest[TIER_TENANT_BYTES])
+{
+    unsigned free_at = TIER_NO_PLACE;
+
+    for (unsigned at = 0; at < shares->n_seen; at++) {
+        bool is_held = at == 0 || shares->all[at].n_files > 0;
+
+        if (is_held && memcmp(shares->all[at].digest, digest, TIER_TENANT_BYTES) == 0)
+            return at;
+        if (!is_held && free_at == TIER_NO_PLACE)
+            free_at = at;
+    }
+    if (free_at == TIER_NO_PLACE && shares->n_seen < TIER_PLACES)
+        free_at = shares->n_seen++;
+    if (free_at == TIER_NO_PLACE)
+        return 0;
+    shares->all[free_at] = (struct tier_share){0};
+    memcpy(shares->all[free_at].digest, digest, TIER_TENANT_BYTES);
+    return free_at;
+}
+
+void tier_shares_name(struct tier_shares *shares, unsigned at, kv_tenant tenant)
+{
+    if (at == 0)
+        return;
+    shares->all[at].number = tenant;
+    shares->all[at].is_known = true;
+}
+
+void tier_shares_add(struct tier_shares *shares, unsigned at, int32_t n_files, int64_t bytes)
+{
+    struct tier_share *share = &shares->all[at];
+
+    ASSERT(n_files >= 0 || share->n_files >= (uint32_t)-n_files);
+    ASSERT(bytes >= 0 || share->bytes >= (uint64_t)-bytes);
+    share->n_files += (uint32_t)n_files;
+    share->bytes += (uint64_t)bytes;
+}
+
+uint32_t tier_shares_tenants(const struct tier_shares *shares)
+{
+    uint32_t n = 0;
+
+    for (unsigned at = 0; at < shares->n_seen; at++)
+        n += shares->all[at].n_files > 0;
+    return n;
+}
+
+/* ---- who gives ---- */
+
+uint64_t tier_shares_each(const struct tier_shares *shares, const struct tier_wish *wish)
+{
+    uint32_t n = tier_shares_tenants(shares);
+
+    if (wish->at != TIER_NO_PLACE && shares->all[wish->at].n_files == 0)
+        n++;
+    return n > 0 ? wish->size_bytes / n : wish->size_bytes;
+}
+
+/* Whether another tenant's file may go for what somebody will have then. */
+static bool may_take(const struct tier_share *share, const struct tier_first *first, uint64_t each,
+                     uint64_t taker_bytes)
+{
+    uint64_t left_bytes = share->bytes - first->bytes;
+
+    return share->bytes > each && (left_bytes >= each || left_bytes >= taker_bytes);
+}
+
+unsigned tier_shares_victim(const struct tier_shares *shares, const struct tier_first firsts[TIER_PLACES],
+                            const struct tier_wish *wish)
+{
+    uint64_t each = tier_shares_each(shares, wish), best_bytes = 0;
+    uint64_t has_bytes = wish->at == TIER_NO_PLACE ? 0 : shares->all[wish->at].bytes + wish->more_bytes;
+    bool is_above = has_bytes > each, has_own;
+    unsigned best = TIER_NO_PLACE;
+
+    has_own = wish->at != TIER_NO_PLACE && firsts[wish->at].bytes > 0 && firsts[wish->at].rank <= wish->rank;
+    if (is_above) /* only those further above come before his own */
+        best_bytes = has_bytes;
+    for (unsigned at = 0; at < shares->n_seen; at++) {
+        const struct tier_share *share = &shares->all[at];
+
+        if (at == wish->at || firsts[at].bytes == 0 || share->bytes <= best_bytes ||
+            (is_above && firsts[at].rank > wish->rank))
+            continue;
+        if (may_take(share, &firsts[at], each, has_bytes)) {
+            best = at;
+            best_bytes = share->bytes;
+        }
+    }
+    return best == TIER_NO_PLACE && has_own ? wish->at : best;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CPU engine: checks a batch, runs compute/model/forward over it, draws the tokens that are asked for.
+ *
+ * A batch is checked before anything is written, so a bad one changes no KV.  Token ids and block tables pass
+ * through several hands (tokenisers, peers' grants, schedulers); what arrives here out of range is an error
+ * of the caller and is answered with E_INVAL, never with a wild write.
+ *
+ * Drawing is done on the engine thread after the pass: the sampler's draw depends on the logits, the seed and
+ * the position of the drawn token only, so that a sequence goes on with the same tokens on any worker. */
+#include "compute/engine/engine_cpu.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LEAST_LOGITS 16 /* rows: fewer at a time would read the output head too often for a prompt's */
+
+struct engine_cpu {
+    struct engine_cpu_opts opts;
+    struct model_state *state;
+    struct sampler *sampler;
+    struct model_item *items; /* [max_items] */
+    uint32_t max_context;     /* tokens of one sequence: the model's, or what the arena holds */
+    char name[32];            /* "cpu avx512" */
+};
+
+static bool blocks_ok(const struct engine_cpu *engine, const struct engine_item *item)
+{
+    uint32_t block_tokens = model_kv_layout(engine->opts.model)->block_tokens;
+    uint32_t n_needed = (item->position + item->n_tokens + block_tokens - 1) / block_tokens;
+
+    if (item->n_blocks < n_needed)
+        return false;
+    for (uint32_t i = 0; i < n_needed; i++)
+        if (item->blocks[i] >= engine->opts.n_blocks)
+            return false;
+    return true;
+}
+
+/* Most tokens an item may draw. */
+static uint32_t n_draws(const struct engine_item *item)
+{
+    return item->wants_token ? 1 + item->n_drafts : 0;
+}
+
+/* Tokens whose logits are looked at and not drawn from. */
+static uint32_t n_shown(const struct engine_item *item)
+{
+    return item->n_scores > 0 ? item->n_tokens - n_draws(item) - item->score_at : 0;
+}
+
+static bool scores_ok(const struct engine_item *item, uint32_t vocab)
+{
+    uint32_t n_most = item->n_tokens - n_draws(item);
+
+    if (item->n_scores == 0)
+        return true;
+    return item->scores != NULL && item->score_at < n_most && item->n_scores <= n_most - item->score_at &&
+           item->tokens[item->score_at + item->n_scores] < vocab;
+}
+
+static bool item_ok(const struct engine_cpu *engine, const struct engine_item *item)
+{
+    uint32_t vocab = model_config(engine->opts.model)->vocab;
+
+    if (item->n_tokens == 0 || item->n_tokens > engine->max_context ||
+        item->position > engine->max_context - item->n_tokens)
+        return false;
+    if (item->n_drafts > 0 && (!item->wants_token || item->n_drafts >= item->n_tokens))
+        return false;
+    for (uint32_t i = 0; i < item->n_tokens; i++)
+        if (item->tokens[i] >= vocab)
+            return false;
+    return scores_ok(item, vocab) && blocks_ok(engine, item);
+}
+
+static int check_batch(const struct engine_cpu *engine, const struct engine_batch *batch)
+{
+    uint32_t room = engine->opts.max_batch_tokens, room_drawn = engine->opts.max_draws;
+
+    if (batch->n_items > engine->opts.max_items)
+        return E_INVAL;
+    for (uint32_t i = 0; i < batch->n_items; i++) {
+        const struct engine_item *item = &batch->items[i];
+
+        if (!item_ok(engine, item) || item->n_tokens > room || n_draws(item) > room_drawn)
+            return E_INVAL;
+        room -= item->n_tokens;
+        room_drawn -= n_draws(item);
+    }
+    return 0;
+}
+
+/* Each token from its own row of logits with its own position: what came before it is what would have been
+ * fed had it been drawn one step at a time, or it is not drawn.  The state walks along and back again. */
+static void draw(struct engine_cpu *engine, uint32_t index, const struct engine_item *item,
+                 struct sample_result *results_out)
+{
+    const token_id *guesses = item->tokens + item->n_tokens - item->n_drafts;
+    struct sample_place place = {.position = (uint64_t)item->position + item->n_tokens - item->n_drafts,
+                                 .state = item->state,
+                                 .tokens_left = item->tokens_left};
+    bool goes_on = item->wants_token;
+    uint32_t n_pushed = 0;
+
+    for (uint32_t i = 0; i <= item->n_drafts; i++, place.position++, place.tokens_left--) {
+        results_out[i] = (struct sample_result){.id = TOKEN_NONE};
+        if (!goes_on)
+            continue;
+        sampler_draw_at(engine->sampler, model_logits(engine->state, index, item->n_drafts - i),
+                        &item->sample, &place, &results_out[i]);
+        if (results_out[i].is_spoilt) /* what was drawn from such logits means nothing */
+            results_out[i].id = TOKEN_NONE;
+        goes_on = i < item->n_drafts && results_out[i].id == guesses[i] &&
+                  sample_state_push(item->state, guesses[i]) == 0;
+        n_pushed += goes_on;
+    }
+    sample_state_pop(item->state, guesses, n_pushed);
+}
+
+struct scoring {
+    struct engine_cpu *engine;
+    const struct engine_batch *batch;
+};
+
+static void score(void *arg, uint32_t index, uint32_t at, uint32_t n, float *logits)
+{
+    const struct scoring *scoring = arg;
+    const struct engine_item *item = &scoring->batch->items[index];
+    size_t vocab = model_config(scoring->engine->opts.model)->vocab;
+
+    for (uint32_t i = 0; i < n && at + i < item->score_at + item->n_scores; i++)
+        sampler_score(scoring->engine->sampler, logits + i * vocab, item->tokens[at + i + 1],
+                      item->sample.n_top, &item->scores[at + i - item->score_at]);
+}
+
+static int step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
+{
+    struct engine_cpu *engine = self;
+    struct scoring scoring = {engine, batch};
+    int rc = check_batch(engine, batch);
+
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < batch->n_items; i++) {
+        const struct engine_item *item = &batch->items[i];
+
+        engine->items[i] = (struct model_item){.tokens = item->tokens,
+                                               .n_tokens = item->n_tokens,
+                                               .position = item->position,
+                                               .blocks = item->blocks,
+                                               .n_logits = n_draws(item),
+                                               .n_shown = n_shown(item)};
+    }
+    rc = model_forward(engine->opts.model, engine->state,
+                       &(struct model_pass){.team = engine->opts.team,
+                                            .kv_arena = engine->opts.kv_arena,
+                                            .n_blocks = engine->opts.n_blocks,
+                                            .items = engine->items,
+                                            .n_items = batch->n_items,
+                                            .on_layer = batch->on_layer,
+                                            .on_layer_arg = batch->on_layer_arg,
+                                            .is_given_up = batch->is_given_up,
+                                            .on_logits = score,
+                                            .on_logits_arg = &scoring});
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < batch->n_items; i++) {
+        draw(engine, i, &batch->items[i], results_out);
+        results_out += 1 + batch->items[i].n_drafts;
+    }
+    return 0;
+}
+
+static const float *logits(void *self, uint32_t index)
+{
+    const struct engine_cpu *engine = self;
+
+    return model_logits(engine->state, index, 0);
+}
+
+static void engine_cpu_free(void *self)
+{
+    struct engine_cpu *engine = self;
+
+    if (engine == NULL)
+        return;
+    model_state_free(engine->state);
+    sampler_free(engine->sampler);
+    free(engine->items);
+    free(engine);
+}
+
+static int build(struct engine_cpu *engine)
+{
+    const struct model_config *config = model_config(engine->opts.model);
+    uint64_t arena_tokens =
+        (uint64_t)engine->opts.n_blocks * model_kv_layout(engine->opts.model)->block_tokens;
+    struct model_state_opts opts = {
+        .max_tokens = engine->opts.max_batch_tokens,
+        .max_items = engine->opts.max_items,
+        .max_logits = engine->opts.max_draws > LEAST_LOGITS ? engine->opts.max_draws : LEAST_LOGITS,
+        .share_from_bytes = engine->opts.share_from_bytes};
+    int rc;
+
+    engine->max_context = config->context_length;
+    if (arena_tokens < engine->max_context)
+        engine->max_context = (uint32_t)arena_tokens;
+    opts.max_context = engine->max_context;
+    engine->items = calloc(engine->opts.max_items, sizeof(*engine->items));
+    if (engine->items == NULL)
+        return E_NOMEM;
+    rc = sampler_new(config->vocab, &engine->sampler);
+    if (rc < 0)
+        return rc;
+    snprintf(engine->name, sizeof(engine->name), "cpu %s", model_kernels_name(engine->opts.model));
+    return model_state_new(engine->opts.model, engine->opts.team, &opts, &engine->state);
+}
+
+int engine_cpu_new(const struct engine_cpu_opts *opts, struct engine *out)
+{
+    static const struct engine_ops OPS = {.step = step, .logits = logits, .free = engine_cpu_free};
+    const struct model_config *config = model_config(opts->model);
+    struct engine_cpu *engine;
+    int rc;
+
+    if (opts->n_blocks == 0 || opts->max_batch_tokens == 0 || opts->max_items == 0 || opts->kv_arena == NULL)
+        return E_INVAL;
+    engine = calloc(1, sizeof(*engine));
+    if (engine == NULL)
+        return E_NOMEM;
+    engine->opts = *opts;
+    if (engine->opts.max_draws < opts->max_items)
+        engine->opts.max_draws = opts->max_items;
+    rc = build(engine);
+    if (rc < 0) {
+        engine_cpu_free(engine);
+        return rc;
+    }
+    *out = (struct engine){.ops = &OPS,
+                           .self = engine,
+                           .info = {.name = engine->name,
+                                    .vocab_size = config->vocab,
+                                    .context_length = config->context_length,
+                                    .max_batch_tokens = opts->max_batch_tokens,
+                                    .max_draws = engine->opts.max_draws,
+                                    .layout = *model_kv_layout(opts->model),
+                                    .numerics_id = model_numerics_id(opts->model)}};
+    return 0;
+}

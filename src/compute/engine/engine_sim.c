@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated engine.
+ *
+ * KV.  A chain value runs along a sequence:  chain[p] = mix(chain[p-1], p, token[p]).  Every row (layer, K or
+ * V, head, token) holds a stream of words keyed by the token's chain value and the row's own place, except
+ * that the very first row of a token, layer 0 K head 0, begins with a header:
+ *
+ *     | chain, 8 bytes | token, 4 bytes | words ...                  words ...   (all other rows)
+ *
+ * Reading a position back therefore needs nothing but the arena: the header gives chain and token, the chain
+ * must follow from the position before, and each byte of each layer must follow from the chain.  A lost,
+ * stale or shifted byte breaks a row, a block of another sequence breaks the chain.  All positions before the
+ * fed ones are checked in every step, as attention would read them.
+ *
+ * Tokens come from engine_sim_draw.c.
+ *
+ * Time.  One sleep per layer, before on_layer, so that whoever ships layers sees them come one after another.
+ */
+#include "compute/engine/engine_sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "compute/engine/engine_sim_priv.h"
+
+#define HEADER_BYTES  12
+#define ROW_BYTES_MIN 16
+#define CHAIN_BEGIN   UINT64_C(0x6261746f6e2d6b76)
+
+struct sim {
+    struct engine_sim_opts opts;
+    size_t row_bytes;
+    size_t half_bytes;
+    uint64_t *chains; /* [max_batch_tokens] of the step's fed tokens, in item order; NULL without an arena */
+};
+
+static int sim_step(void *self, const struct engine_batch *batch, struct sample_result *results_out);
+static const float *sim_logits(void *self, uint32_t index);
+static void sim_free(void *self);
+
+static const struct engine_ops sim_ops = {.step = sim_step, .logits = sim_logits, .free = sim_free};
+
+static int opts_check(const struct engine_sim_opts *opts)
+{
+    const struct kv_layout *layout = &opts->layout;
+
+    if (opts->context_length == 0 || opts->max_batch_tokens == 0 || layout->n_layers == 0 ||
+        layout->block_tokens == 0)
+        return E_INVAL;
+    if (opts->first_text_id >= opts->vocab_size || opts->vocab_size == TOKEN_NONE)
+        return E_INVAL;
+    if (opts->vocab_size - opts->first_text_id < 2) /* one may be the stop id */
+        return E_INVAL;
+    if (opts->kv_arena && (layout->n_kv_heads == 0 || opts->n_blocks == 0 || layout->v_dim != layout->k_dim ||
+                           kv_layout_row_bytes(layout->type, layout->k_dim) < ROW_BYTES_MIN))
+        return E_INVAL;
+    return 0;
+}
+
+int engine_sim_new(const struct engine_sim_opts *opts, struct engine *out)
+{
+    if (opts_check(opts) < 0)
+        return E_INVAL;
+
+    struct sim *sim = calloc(1, sizeof(*sim));
+    if (sim == NULL)
+        return E_NOMEM;
+    sim->opts = *opts;
+    if (opts->kv_arena) {
+        sim->row_bytes = kv_layout_row_bytes(opts->layout.type, opts->layout.k_dim);
+        sim->half_bytes = kv_layout_k_bytes(&opts->layout);
+        sim->chains = calloc(opts->max_batch_tokens, sizeof(*sim->chains));
+        if (sim->chains == NULL) {
+            sim_free(sim);
+            return E_NOMEM;
+        }
+    }
+
+    *out = (struct engine){
+        .ops = &sim_ops,
+        .self = sim,
+        .info = {.name = "sim",
+                 .vocab_size = opts->vocab_size,
+                 .context_length = opts->context_length,
+                 .max_batch_tokens = opts->max_batch_tokens,
+                 .max_draws = opts->max_batch_tokens,
+                 .layout = opts->layout,
+                 .numerics_id = CHAIN_BEGIN},
+    };
+    return 0;
+}
+
+static void sim_free(void *self)
+{
+    struct sim *sim = self;
+
+    free(sim->chains);
+    free(sim);
+}
+
+static const float *sim_logits(void *self, uint32_t index)
+{
+    return NULL;
+}
+
+/* ---- KV ---- */
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return x ^ x >> 32;
+}
+
+static uint64_t chain_next(uint64_t chain, uint32_t position, token_id token)
+{
+    return mix(chain ^ mix((uint64_t)position << 32 | token));
+}
+
+/* Row number: half x heads + head. */
+static uint8_t *row_at(const struct sim *sim, uint32_t layer, uint32_t row, kv_block_id block, uint32_t slot)
+{
+    const struct kv_layout *layout = &sim->opts.layout;
+    size_t half = row / layout->n_kv_heads, head = row % layout->n_kv_heads;
+
+    return (uint8_t *)sim->opts.kv_arena + kv_layout_offset(layout, sim->opts.n_blocks, layer, block) +
+           half * sim->half_bytes + (head * layout->block_tokens + slot) * sim->row_bytes;
+}
+
+static uint64_t row_word(uint64_t chain, uint32_t layer, uint32_t row, size_t word)
+{
+    return mix(chain + ((uint64_t)layer << 44 | (uint64_t)row << 24 | word));
+}
+
+static size_t row_begin(uint32_t layer, uint32_t row)
+{
+    return layer == 0 && row == 0 ? HEADER_BYTES : 0;
+}
+
+static void row_write(const struct sim *sim, uint8_t *at, uint64_t chain, uint32_t layer, uint32_t row)
+{
+    size_t i = row_begin(layer, row);
+    uint8_t word[8];
+
+    for (size_t n = 0; i < sim->row_bytes; n++, i += 8) {
+        put_u64(word, row_word(chain, layer, row, n));
+        memcpy(at + i, word, sim->row_bytes - i < 8 ? sim->row_bytes - i : 8);
+    }
+}
+
+static bool row_is_right(const struct sim *sim, const uint8_t *at, uint64_t chain, uint32_t layer,
+                         uint32_t row)
+{
+    size_t i = row_begin(layer, row);
+    uint8_t word[8];
+
+    for (size_t n = 0; i < sim->row_bytes; n++, i += 8) {
+        put_u64(word, row_word(chain, layer, row, n));
+        if (memcmp(at + i, word, sim->row_bytes - i < 8 ? sim->row_bytes - i : 8) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Writes one layer of one token. */
+static void kv_write(const struct sim *sim, uint32_t layer, const struct engine_item *item, uint32_t i,
+                     uint64_t chain)
+{
+    uint32_t position = item->position + i, block_tokens = sim->opts.layout.block_tokens;
+    kv_block_id block = item->blocks[position / block_tokens];
+    uint32_t slot = position % block_tokens;
+
+    for (uint32_t row = 0; row < 2 * sim->opts.layout.n_kv_heads; row++) {
+        uint8_t *at = row_at(sim, layer, row, block, slot);
+
+        if (layer == 0 && row == 0) {
+            put_u64(at, chain);
+            put_u32(at + 8, item->tokens[i]);
+        }
+        row_write(sim, at, chain, layer, row);
+    }
+}
+
+static int kv_damaged(uint32_t position, uint32_t layer, kv_block_id block)
+{
+    log_error("sim_kv_damaged", LOG_U64("position", position), LOG_U64("layer", layer),
+              LOG_U64("block", block));
+    return E_INTERNAL;
+}
+
+/* Checks positions [0, n) against each other and, when tokens is not NULL, against the tokens themselves. */
+static int kv_check(const struct sim *sim, const kv_block_id *blocks, uint32_t n, const token_id *tokens,
+                    uint64_t *chain_out)
+{
+    const struct kv_layout *layout = &sim->opts.layout;
+    uint64_t chain = CHAIN_BEGIN;
+
+    for (uint32_t position = 0; position < n; position++) {
+        kv_block_id block = blocks[position / layout->block_tokens];
+        uint32_t slot = position % layout->block_tokens;
+        const uint8_t *header = row_at(sim, 0, 0, block, slot);
+        token_id token = tokens ? tokens[position] : get_u32(header + 8);
+
+        chain = chain_next(chain, position, token);
+        if (get_u64(header) != chain || get_u32(header + 8) != token)
+            return kv_damaged(position, 0, block);
+        for (uint32_t layer = 0; layer < layout->n_layers; layer++) {
+            for (uint32_t row = 0; row < 2 * layout->n_kv_heads; row++) {
+                if (!row_is_right(sim, row_at(sim, layer, row, block, slot), chain, layer, row))
+                    return kv_damaged(position, layer, block);
+            }
+        }
+    }
+    *chain_out = chain;
+    return 0;
+}
+
+int engine_sim_verify(const struct engine *engine, const token_id *tokens, uint32_t n_tokens,
+                      const kv_block_id *blocks)
+{
+    const struct sim *sim = engine->self;
+    uint64_t chain;
+
+    ASSERT(engine->ops == &sim_ops);
+    return sim->opts.kv_arena ? kv_check(sim, blocks, n_tokens, tokens, &chain) : E_UNSUPPORTED;
+}
+
+/* ---- steps ---- */
+
+static uint64_t step_cost_ns(const struct sim *sim, const struct engine_batch *batch)
+{
+    uint64_t cost_ns = sim->opts.step_ns;
+
+    for (uint32_t i = 0; i < batch->n_items; i++) {
+        const struct engine_item *item = &batch->items[i];
+        bool is_decode = item->n_tokens == 1 + item->n_drafts && item->wants_token;
+
+        cost_ns += is_decode ? item->n_tokens * sim->opts.decode_seq_ns
+                             : item->n_tokens * sim->opts.prefill_token_ns;
+    }
+    return cost_ns;
+}
+
+static void pass_time(const struct sim *sim, uint64_t ns)
+{
+    if (ns == 0)
+        return;
+    if (sim->opts.sleep_ns)
+        sim->opts.sleep_ns(sim->opts.sleep_arg, ns);
+    else
+        clock_sleep_ns(ns);
+}
+
+/* Checks what the items stand on and works out the chain values of what they feed. */
+static int step_begin(const struct sim *sim, const struct engine_batch *batch)
+{
+    uint32_t n_fed = 0;
+
+    for (uint32_t i = 0; i < batch->n_items; i++) {
+        const struct engine_item *item = &batch->items[i];
+        uint64_t end = (uint64_t)item->position + item->n_tokens;
+
+        ASSERT(item->n_tokens > 0 && item->n_tokens <= sim->opts.max_batch_tokens - n_fed);
+        ASSERT(end <= sim->opts.context_length);
+        ASSERT(item->n_drafts < item->n_tokens && (item->n_drafts == 0 || item->wants_token));
+        ASSERT(end <= (uint64_t)item->n_blocks * sim->opts.layout.block_tokens);
+        if (sim->chains) {
+            uint64_t chain;
+            int code = kv_check(sim, item->blocks, item->position, NULL, &chain);
+
+            if (code < 0)
+                return code;
+            for (uint32_t t = 0; t < item->n_tokens; t++)
+                sim->chains[n_fed + t] = chain = chain_next(chain, item->position + t, item->tokens[t]);
+        }
+        n_fed += item->n_tokens;
+    }
+    return 0;
+}
+
+static void layer_write(const struct sim *sim, const struct engine_batch *batch, uint32_t layer)
+{
+    const uint64_t *chain = sim->chains;
+
+    for (uint32_t i = 0; chain && i < batch->n_items; i++) {
+        for (uint32_t t = 0; t < batch->items[i].n_tokens; t++)
+            kv_write(sim, layer, &batch->items[i], t, *chain++);
+    }
+}
+
+static void draw(const struct sim *sim, const struct engine_item *item, struct sample_result *results_out)
+{
+    const token_id *guesses = item->tokens + item->n_tokens - item->n_drafts;
+    uint32_t n_sure = item->n_tokens - item->n_drafts, n_pushed = 0;
+    bool goes_on = item->wants_token;
+
+    for (uint32_t i = 0; i <= item->n_drafts; i++) {
+        results_out[i] = (struct sample_result){.id = TOKEN_NONE};
+        if (goes_on)
+            sim_draw(&sim->opts, item, n_sure + i, &results_out[i]);
+        goes_on = goes_on && i < item->n_drafts && results_out[i].id == guesses[i] &&
+                  sample_state_push(item->state, guesses[i]) == 0;
+        n_pushed += goes_on;
+    }
+    sample_state_pop(item->state, guesses, n_pushed);
+    for (uint32_t i = 0; i < item->n_scores; i++)
+        sim_score(&sim->opts, item, item->score_at + i + 1, &item->scores[i]);
+}
+
+static int sim_step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
+{
+    const struct sim *sim = self;
+    uint32_t n_layers = sim->opts.layout.n_layers;
+    uint64_t cost_ns = step_cost_ns(sim, batch);
+    int code = step_begin(sim, batch);
+
+    if (code < 0)
+        return code;
+    if (batch->on_layer == NULL)
+        pass_time(sim, cost_ns);
+    for (uint32_t layer = 0; layer < n_layers; layer++) {
+        if (batch->is_given_up && atomic_load_explicit(batch->is_given_up, memory_order_relaxed))
+            return E_CANCELLED;
+        layer_write(sim, batch, layer);
+        if (batch->on_layer) {
+            pass_time(sim, cost_ns * (layer + 1) / n_layers - cost_ns * layer / n_layers);
+            batch->on_layer(batch->on_layer_arg, layer);
+        }
+    }
+    for (uint32_t i = 0; i < batch->n_items; i++) {
+        draw(sim, &batch->items[i], results_out);
+        results_out += 1 + batch->items[i].n_drafts;
+    }
+    return 0;
+}

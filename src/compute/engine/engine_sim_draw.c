@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tokens of the simulated engine.
+ *
+ * A counter-based generator keyed by the item's seed at (position, previous token): nothing else enters, so
+ * it matters neither which worker draws nor in what company.  The answer ends with probability 1 / (mean + 1)
+ * at each draw, which makes its length geometric.  With echo, so many of a hundred tokens follow from the
+ * previous token alone, wherever it stands: answers then repeat themselves, as edits and loops do.
+ *
+ * A sequence's state counts as it does for real.  Where there are penalties or biases the generator proposes
+ * a few tokens with falling logits, and those that the bias raises, and the highest bent logit wins.  Of a
+ * shape that does not allow the token so found, the generator picks one that it does allow.
+ *
+ * Log probabilities are made up from the same generator, so that whoever loses or mixes them is caught. */
+#include "compute/engine/engine_sim_priv.h"
+
+#include "base/rng.h"
+
+#define ECHO_WORDS 64   /* few, so that a text soon comes by where it was */
+#define PROPOSED   4    /* tokens that penalties may choose from */
+#define FALL       0.5f /* between the logits of two of them */
+
+struct dice { /* of one draw */
+    const struct engine_sim_opts *opts;
+    uint64_t seed, position;
+    token_id last;
+    uint32_t words[4];
+};
+
+static bool has_stop_among_text(const struct engine_sim_opts *opts)
+{
+    return opts->stop_id != TOKEN_NONE && opts->stop_id >= opts->first_text_id &&
+           opts->stop_id < opts->vocab_size;
+}
+
+/* A text token, never the stop id, of a word of the generator. */
+static token_id text_of(const struct engine_sim_opts *opts, uint64_t n, uint32_t word)
+{
+    token_id id = opts->first_text_id + (token_id)(n * word >> 32);
+
+    return id + (has_stop_among_text(opts) && id >= opts->stop_id);
+}
+
+static uint64_t n_text(const struct engine_sim_opts *opts)
+{
+    return opts->vocab_size - opts->first_text_id - has_stop_among_text(opts);
+}
+
+static token_id text_token(const struct dice *dice)
+{
+    const struct engine_sim_opts *opts = dice->opts;
+    uint64_t n = n_text(opts);
+    uint32_t again[4];
+
+    if (opts->echo > 0 && dice->words[2] % 100 < opts->echo) { /* what followed this token elsewhere, too */
+        rng_counter(dice->seed, UINT64_MAX, dice->last, again);
+        return text_of(opts, n < ECHO_WORDS ? n : ECHO_WORDS, again[1]);
+    }
+    return text_of(opts, n, dice->words[1]);
+}
+
+/* The one of a few that penalties and bias leave highest. */
+static token_id bent_token(const struct dice *dice, const struct sample_state *state)
+{
+    token_id best = text_token(dice), id = best;
+    float highest = sample_state_bent(state, best, 1);
+    uint32_t words[4];
+
+    rng_counter(dice->seed ^ 1, dice->position, dice->last, words);
+    for (unsigned i = 1; i < PROPOSED; i++) {
+        float logit;
+
+        id = text_of(dice->opts, n_text(dice->opts), words[i]);
+        logit = sample_state_bent(state, id, 1 - FALL * (float)i);
+        if (logit > highest) {
+            highest = logit;
+            best = id;
+        }
+    }
+    return sample_state_most(state, highest, best);
+}
+
+static bool is_allowed(const uint64_t *mask, token_id id)
+{
+    return mask == NULL || (mask[id / 64] >> id % 64 & 1) != 0;
+}
+
+/* One of those that the mask allows; TOKEN_NONE: it allows none. */
+static token_id masked_token(const struct dice *dice, const uint64_t *mask)
+{
+    uint32_t n_words = (dice->opts->vocab_size + 63) / 64, n = 0, nth;
+
+    for (uint32_t i = 0; i < n_words; i++)
+        n += (uint32_t)__builtin_popcountll(mask[i]);
+    if (n == 0)
+        return TOKEN_NONE;
+    nth = (uint32_t)((uint64_t)n * dice->words[1] >> 32);
+    for (uint32_t i = 0;; nth -= (uint32_t)__builtin_popcountll(mask[i++])) {
+        uint64_t word = mask[i];
+
+        if (nth >= (uint32_t)__builtin_popcountll(word))
+            continue;
+        for (; nth > 0; nth--)
+            word &= word - 1;
+        return i * 64 + (token_id)__builtin_ctzll(word);
+    }
+}
+
+static float made_up(uint32_t word)
+{
+    return -(float)(word >> 12) / 65536.0f;
+}
+
+static void put_logprobs(const struct dice *dice, uint32_t n_top, struct sample_result *out)
+{
+    const struct engine_sim_opts *opts = dice->opts;
+    uint32_t words[4];
+
+    out->logprob = made_up(dice->words[3]);
+    for (uint32_t i = 0; i < n_top && i < SAMPLE_MAX_TOP && i < n_text(opts); i++) {
+        rng_counter(dice->seed ^ 2, dice->position, i, words);
+        out->top[i] = (struct sample_top){.id = text_of(opts, n_text(opts), words[0]),
+                                          .logprob = made_up(words[1]) / 256.0f - (float)i};
+        out->n_top++;
+    }
+}
+
+void sim_draw(const struct engine_sim_opts *opts, const struct engine_item *item, uint32_t n_fed,
+              struct sample_result *out)
+{
+    struct dice dice = {.opts = opts,
+                        .seed = item->sample.seed,
+                        .position = (uint64_t)item->position + n_fed,
+                        .last = item->tokens[n_fed - 1]};
+    uint32_t n_drawn = n_fed - (item->n_tokens - item->n_drafts); /* in this step, before this one */
+    const uint64_t *mask = sample_state_mask(item->state, item->tokens_left - n_drawn);
+    token_id id;
+
+    rng_counter(dice.seed, dice.position, dice.last, dice.words);
+    if (opts->stop_id != TOKEN_NONE &&
+        dice.words[0] < (UINT64_C(1) << 32) / ((uint64_t)opts->mean_answer_tokens + 1))
+        id = opts->stop_id;
+    else
+        id = sample_state_is_bent(item->state) ? bent_token(&dice, item->state) : text_token(&dice);
+    if (!is_allowed(mask, id))
+        id = masked_token(&dice, mask);
+    *out = (struct sample_result){.id = id};
+    if (item->sample.wants_logprob)
+        put_logprobs(&dice, item->sample.n_top, out);
+}
+
+void sim_score(const struct engine_sim_opts *opts, const struct engine_item *item, uint32_t n_fed,
+               struct sample_result *out)
+{
+    struct dice dice = {.opts = opts,
+                        .seed = item->sample.seed,
+                        .position = (uint64_t)item->position + n_fed,
+                        .last = item->tokens[n_fed - 1]};
+
+    rng_counter(dice.seed, dice.position, dice.last, dice.words);
+    *out = (struct sample_result){.id = item->tokens[n_fed]};
+    put_logprobs(&dice, item->sample.n_top, out);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading chunks (quant.h): fours of columns as bytes, scales and mins as floats, for
+ * kern_quant_priv.h and kern_expand.c to unroll.
+ *
+ * Everything is expanded in place with a constant form, so the branches on it cost nothing.
+ *
+ * Hot path: no allocation, no log, no system call. */
+#ifndef COMPUTE_KERNELS_KERN_CHUNK_PRIV_H
+#define COMPUTE_KERNELS_KERN_CHUNK_PRIV_H
+
+#include "compute/kernels/kern_set_priv.h"
+#include "compute/kernels/quant.h"
+
+#ifndef KERN_Q8
+#define KERN_Q8 "compute/kernels/q8_scalar_priv.h"
+#endif
+#include KERN_Q8
+
+#define INLINED static inline __attribute__((always_inline))
+
+/* A sub's sums in whole numbers: [panel][token]. */
+struct dots {
+    q8_sums at[MAX_GROUP_PANELS][MAX_TILE_TOKENS];
+};
+
+/* Where no weights are narrow. */
+#ifndef Q8_NARROW_MOST
+#define Q8_NARROW_MOST 0
+enum { Q8_NARROW_BYTES = Q8_QUANT_BYTES };
+#endif
+
+/* Weights whose dots go by words (kern_narrow_priv.h); elsewhere none. */
+INLINED bool is_narrow(struct quant_form form)
+{
+    return form.most <= Q8_NARROW_MOST;
+}
+
+/* What four quants of an activation take beside such weights. */
+INLINED uint32_t act_quant_bytes(struct quant_form form)
+{
+    return is_narrow(form) ? Q8_NARROW_BYTES : Q8_QUANT_BYTES;
+}
+
+/* quant_shift, but for fields that are moved to bit 0. */
+INLINED uint32_t field_shift(struct quant_form form, uint32_t parity, uint32_t sub)
+{
+    return is_narrow(form) ? 0 : quant_shift(form, parity, sub);
+}
+
+/* Small scales times a half, exactly: v16_second_bytes gives 2^15 + small, and one multiply-add takes the
+ * 2^15 (and what the scales are biased by) off again, all of it with few enough bits to be exact. */
+struct smalls {
+    v16 by, less; /* the half, and minus the half times what is to go */
+};
+
+struct chunk { /* of a group of panels */
+    const uint8_t *at;
+    size_t panel_step;
+    const uint8_t *lookup;
+    struct quant_chunk parts;
+    struct smalls scale[MAX_GROUP_PANELS], min[MAX_GROUP_PANELS];
+};
+
+INLINED struct smalls smalls_of(const uint8_t *halves, float unit, float bias)
+{
+    v16 d = v16_mul(v16_from_f16((const uint16_t *)halves), v16_set1(unit));
+
+    return (struct smalls){d, v16_mul(d, v16_set1(-(0x1p15f + bias)))};
+}
+
+INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_panels, struct chunk *chunk)
+{
+    chunk->parts = quant_chunk(form, n_qblks);
+#pragma GCC unroll 4
+    for (uint32_t p = 0; p < n_panels; p++) {
+        const uint8_t *at = chunk->at + p * chunk->panel_step;
+
+        if (form.scale == SCALE_I8)
+            chunk->scale[p] = smalls_of(at + chunk->parts.d, 1.0f, SMALL_BIAS);
+        if (form.scale == SCALE_I8 && form.has_min)
+            chunk->min[p] = smalls_of(at + chunk->parts.dmin, 1.0f, 0.0f);
+        if (form.scale == SCALE_NIBBLES) {
+            chunk->scale[p] = smalls_of(at + chunk->parts.d, 1.0f, 0.0f);
+            chunk->min[p] = smalls_of(at + chunk->parts.dmin, 0x1p-4f, 0.0f);
+        }
+    }
+}
+
+/* A field of a row, shifted to the left as it is there, or not. */
+INLINED b64 field(b64 row, uint32_t shift, uint8_t mask, bool is_moved)
+{
+    return is_moved ? b64_right(row, shift, mask) : b64_right(row, 0, (uint8_t)(mask << shift));
+}
+
+/* Four columns of each lane as whole bytes, shifted (field_shift).  at: the rows of two qblks. */
+INLINED b64 four_of_3(const uint8_t *at, uint32_t i, bool is_moved)
+{
+    const uint32_t f = i % 4;
+    b64 row = b64_load(at + (size_t)f * 64), more = b64_load(at + (size_t)(4 + f % 2) * 64);
+
+    if (i < 8)
+        return field(row, i < 4 ? 0 : 3, 7, is_moved);
+    if (i < 12)
+        return b64_right(more, 3 * (f / 2), 0x07);
+    row = b64_join(row, 0xc0, b64_right(more, 1 + f / 2, 0x20));
+    return is_moved ? b64_right(row, 5, 7) : row;
+}
+
+INLINED b64 four_of_5(const uint8_t *at, uint32_t i, bool is_moved)
+{
+    const uint32_t f = i % 8, bit = 2 * (i % 4);
+    b64 row = b64_load(at + (size_t)f * 64), more;
+
+    if (i < 8)
+        return b64_right(row, 0, 0x1f);
+    more = b64_load(at + (size_t)(8 + f / 4) * 64);
+    row = b64_join(row, 0xe0, bit < 3 ? b64_left(more, 3 - bit, 0x18) : b64_right(more, bit - 3, 0x18));
+    return is_moved ? b64_right(row, 3, 31) : row;
+}
+
+INLINED b64 four_of_6(const uint8_t *at, uint32_t i, bool is_moved)
+{
+    if (i < 12)
+        return b64_right(b64_load(at + (size_t)i * 64), 0, 0x3f);
+
+    b64 low = b64_right(b64_load(at + (size_t)(i - 4) * 64), 4, 0x0c);
+    b64 middle = b64_right(b64_load(at + (size_t)(i - 8) * 64), 2, 0x30);
+    b64 row = b64_join(b64_load(at + (size_t)(i - 12) * 64), 0xc0, b64_or(middle, low));
+    return is_moved ? b64_right(row, 2, 63) : row;
+}
+
+/* parity: of qblk, a constant where this is expanded. */
+INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32_t panel, uint32_t qblk,
+                       uint32_t parity, uint32_t four)
+{
+    const uint8_t *at = chunk->at + panel * chunk->panel_step;
+    const uint32_t i = parity * FOURS + four;
+
+    if (form.bits == 8)
+        return b64_load(at + ((size_t)qblk * FOURS + four) * 64);
+    at += (size_t)(qblk / 2) * 2 * form.bits * 64;
+    if (form.bits == 2)
+        return field(b64_load(at + (size_t)(i % 4) * 64), i / 4 * 2, 3, is_narrow(form));
+    if (form.bits == 3)
+        return four_of_3(at, i, is_narrow(form));
+    if (form.bits == 5)
+        return four_of_5(at, i, is_narrow(form));
+    if (form.bits == 6)
+        return four_of_6(at, i, is_narrow(form));
+    if (form.is_table)
+        return b64_lookup(b64_right(b64_load(at + (size_t)four * 64), 4 * parity, 15), chunk->lookup);
+    return field(b64_load(at + (size_t)four * 64), 4 * parity, 15, is_narrow(form));
+}
+
+/* Where a sub is; parity and sub are constants where this is expanded. */
+struct sub_at {
+    uint32_t qblk, parity, sub;
+};
+
+/* A small scale or min: byte of a lane's four, in which the mask leaves what counts. */
+INLINED v16 chunk_small(const uint8_t *at, int byte, uint32_t mask, const struct smalls *smalls)
+{
+    return v16_fma(v16_second_bytes(at, 8 * (1 - byte), mask), smalls->by, smalls->less);
+}
+
+INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint32_t panel, struct sub_at sub)
+{
+    const uint8_t *at = chunk->at + panel * chunk->panel_step + chunk->parts.scale;
+    const size_t i = ((size_t)sub.qblk * form.n_subs + sub.sub) * PANEL_ROWS;
+    const struct smalls *smalls = &chunk->scale[panel];
+
+    if (form.scale == SCALE_F32)
+        return v16_load((const float *)at + i);
+    if (form.scale == SCALE_F16)
+        return v16_from_f16((const uint16_t *)at + i);
+    if (form.scale == SCALE_BF16)
+        return v16_from_bf16((const uint16_t *)at + i);
+    if (form.n_subs == 1 && !form.has_min) /* any of the four; the byte before the first is of a row */
+        return chunk_small(at + (size_t)(sub.qblk / 4) * 64 + sub.qblk % 4 - 1, 1, 0xff00, smalls);
+    return chunk_small(at + (size_t)(sub.qblk / 2) * 64, (int)(sub.parity * form.n_subs + sub.sub),
+                       form.scale == SCALE_I8 ? 0xff00 : 0x0f00, smalls);
+}
+
+INLINED v16 chunk_min(struct quant_form form, const struct chunk *chunk, uint32_t panel, struct sub_at sub)
+{
+    const uint8_t *at = chunk->at + panel * chunk->panel_step + chunk->parts.min;
+    const size_t i = ((size_t)sub.qblk * form.n_subs + sub.sub) * PANEL_ROWS;
+
+    if (form.scale == SCALE_F32)
+        return v16_load((const float *)at + i);
+    if (form.scale == SCALE_F16)
+        return v16_from_f16((const uint16_t *)at + i);
+    if (form.scale == SCALE_I8)
+        return chunk_small(at + (size_t)(sub.qblk / 2) * 64, (int)(2 + sub.parity), 0xff00,
+                           &chunk->min[panel]);
+    return chunk_small(at + (size_t)(sub.qblk / 2) * 64, (int)(2 * sub.parity + sub.sub), 0xf000,
+                       &chunk->min[panel]);
+}
+
+#endif

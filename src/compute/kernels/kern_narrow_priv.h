@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dots of narrow weights, for processors without an instruction that multiplies bytes and adds into 32 bits:
+ * vpmaddubsw adds pairs of products in 16 bits, where it saturates from 2^15 on.  Of u of up to six bits
+ * several pairs fit, so those of a run of fours are added as words before they are widened:
+ *
+ *     u up to      products of a pair       fours in a run
+ *     15           2 * 15 * 127 = 3810      8
+ *     31           2 * 31 * 127 = 7874      4
+ *     63           2 * 63 * 127 = 16002     2
+ *
+ * That is half of the instructions that whole bytes take there (q8_dot).  Bit fields are moved to bit 0 for
+ * it, which stay where they are elsewhere (quant_shift).
+ *
+ * Hot path: no allocation, no log, no system call.
+ */
+#ifndef COMPUTE_KERNELS_KERN_NARROW_PRIV_H
+#define COMPUTE_KERNELS_KERN_NARROW_PRIV_H
+
+#include "compute/kernels/kern_chunk_priv.h"
+
+#ifdef Q8_NARROW
+
+/* How many fours, of a sub's. */
+INLINED uint32_t narrow_run(struct quant_form form)
+{
+    const uint32_t run = form.most <= 15 ? 8 : form.most <= 31 ? 4 : 2, fours = FOURS / form.n_subs;
+
+    return run < fours ? run : fours;
+}
+
+/* One sub of a qblk.  x: the qblk's activations; start: what the dots begin at. */
+INLINED void narrow_dots(struct quant_form form, const struct chunk *chunk, struct sub_at at,
+                         const uint8_t *x, const int32_t *start, uint32_t n_panels, uint32_t n_tokens,
+                         struct dots *dots)
+{
+    const uint32_t fours = FOURS / form.n_subs, from = at.sub * fours, run = narrow_run(form);
+    q8_words words[MAX_GROUP_PANELS][MAX_TILE_TOKENS];
+
+#pragma GCC unroll 8
+    for (uint32_t four = from; four < from + fours; four++) {
+        const uint8_t *at_four = x + (size_t)four * n_tokens * Q8_NARROW_BYTES;
+
+#pragma GCC unroll 4
+        for (uint32_t p = 0; p < n_panels; p++) {
+            b64 u = chunk_four(form, chunk, p, at.qblk, at.parity, four);
+#pragma GCC unroll 12
+            for (uint32_t t = 0; t < n_tokens; t++) {
+                q8_words pairs = q8_pairs(u, q8_narrow_load_x(at_four + (size_t)t * Q8_NARROW_BYTES));
+
+                words[p][t] = four % run == 0 ? pairs : q8_words_add(words[p][t], pairs);
+                if (four % run < run - 1)
+                    continue;
+                q8_sums sums = four < from + run ? q8_start(start[t]) : dots->at[p][t];
+                dots->at[p][t] = q8_widen(sums, words[p][t]);
+            }
+        }
+    }
+}
+
+#else /* none are */
+
+#define narrow_dots whole_dots
+#define q8_again(x) (*(x))
+
+#endif
+#endif

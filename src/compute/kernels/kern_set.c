@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of one instruction set offer, in one struct. */
+#include "compute/kernels/kern_set_priv.h"
+
+const struct kern_vec KERN(kern_vec) = {
+    .tile_tokens = TILE_TOKENS,
+    .tile_panels = TILE_PANELS,
+    .tile_f32 = KERN(tile_f32),
+    .tile_f16 = KERN(tile_f16),
+    .tile_bf16 = KERN(tile_bf16),
+    .slices_f32 = KERN(slices_f32),
+    .pack_f32 = KERN(pack_f32),
+    .pack_swapped = KERN(pack_swapped),
+    .pack_slices = KERN(pack_slices),
+    .widen_f16 = KERN(widen_f16),
+    .widen_bf16 = KERN(widen_bf16),
+    .attn_unit = KERN(attn_unit),
+    .attn_merge = KERN(attn_merge),
+    .kv_store = KERN(kv_store),
+    .rms_norm = KERN(rms_norm),
+    .vec_add = KERN(vec_add),
+    .swiglu = KERN(swiglu),
+    .geglu = KERN(geglu),
+    .vec_scale = KERN(vec_scale),
+    .rope = KERN(rope),
+    .mix_rows = KERN(mix_rows),
+    .read_memory = KERN(read_memory),
+    .peak = KERN(peak),
+};

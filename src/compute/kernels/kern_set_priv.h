@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of one kernel table share: its vector type, and the prototypes of its functions.
+ *
+ * The build says which v16 and q8 headers to take (src/tensor/local.mk); without a word it is the plain C
+ * ones. */
+#ifndef COMPUTE_KERNELS_KERN_SET_PRIV_H
+#define COMPUTE_KERNELS_KERN_SET_PRIV_H
+
+#include "compute/kernels/attn.h"
+#include "compute/kernels/kern.h"
+
+#ifndef KERN_V16
+#define KERN_V16 "compute/kernels/v16_scalar_priv.h"
+#endif
+#include KERN_V16
+
+void KERN(tile_f32)(const struct tile *tile);
+void KERN(tile_f16)(const struct tile *tile);
+void KERN(tile_bf16)(const struct tile *tile);
+void KERN(slices_f32)(const struct tile *tile);
+void KERN(pack_f32)(const struct pack *pack);
+void KERN(pack_swapped)(const struct pack *pack);
+void KERN(pack_slices)(const struct pack *pack);
+void KERN(widen_f16)(const uint16_t *in, float *out, size_t n);
+void KERN(widen_bf16)(const uint16_t *in, float *out, size_t n);
+
+void KERN(attn_unit)(const struct attn_unit *unit);
+void KERN(attn_merge)(const struct attn_unit *unit);
+void KERN(attn_scores)(const struct attn_scores *tile, uint32_t n_rows);
+void KERN(attn_values)(const struct attn_values *tile, uint32_t n_rows);
+void KERN(attn_direct_scores)(const struct attn_direct *tile);
+void KERN(attn_direct_values)(const struct attn_direct *tile);
+void KERN(kv_find)(const struct attn_args *args, const struct kv_tile *tile, struct attn_direct *out);
+void KERN(kv_ahead)(const struct attn_args *args, const struct kv_tile *tile, struct kv_ahead *ahead_out);
+void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile);
+void KERN(kv_store)(const struct kv_store_args *args);
+
+void KERN(rms_norm)(const float *x, const float *gain, uint32_t n, float eps, float *out);
+void KERN(vec_add)(float *x, const float *y, uint32_t n);
+void KERN(swiglu)(float *gate, const float *up, uint32_t n);
+void KERN(geglu)(float *gate, const float *up, uint32_t n);
+void KERN(vec_scale)(float *x, float by, uint32_t n);
+void KERN(rope)(const struct rope_args *args);
+void KERN(mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
+
+float KERN(read_memory)(const void *from, size_t len_bytes, struct reading reading);
+float KERN(peak)(uint32_t rounds);
+
+extern const struct kern_vec KERN(kern_vec);
+
+enum { MAX_GROUP_PANELS = 4 };
+
+/* Rows of attention in a pass over the arena: as registers allow. */
+enum {
+    PASS_ROWS = (int)TILE_TOKENS >= 12                   ? (int)ATTN_PASS_ROWS
+                : (int)TILE_TOKENS < (int)ATTN_TILE_ROWS ? (int)TILE_TOKENS
+                                                         : (int)ATTN_TILE_ROWS
+};
+
+/* What a tile adds up in registers: [panel][token], sixteen outputs each.  All indices are constants where
+ * this is expanded. */
+struct sums {
+    v16 at[MAX_GROUP_PANELS][MAX_TILE_TOKENS];
+};
+
+/* Begins at zero or goes on from y.  The tile that comes next most likely has the tokens after these: its
+ * part of y is fetched meanwhile. */
+static inline __attribute__((always_inline)) void sums_open(struct sums *sums, const float *y, size_t y_step,
+                                                            bool is_first, uint32_t n_panels,
+                                                            uint32_t n_tokens)
+{
+#pragma GCC unroll 12
+    for (uint32_t t = 0; t < n_tokens; t++)
+#pragma GCC unroll 4
+        for (uint32_t p = 0; p < n_panels; p++) {
+            sums->at[p][t] = is_first ? v16_zero() : v16_load(y + t * y_step + p * PANEL_ROWS);
+            __builtin_prefetch(y + (t + n_tokens) * y_step + p * PANEL_ROWS, 1);
+        }
+}
+
+static inline __attribute__((always_inline)) void sums_close(const struct sums *sums, float *y, size_t y_step,
+                                                             uint32_t n_panels, uint32_t n_tokens)
+{
+#pragma GCC unroll 12
+    for (uint32_t t = 0; t < n_tokens; t++)
+#pragma GCC unroll 4
+        for (uint32_t p = 0; p < n_panels; p++)
+            v16_store(y + t * y_step + p * PANEL_ROWS, sums->at[p][t]);
+}
+
+/* 2^x: 0 below -126, else at most 1 unit in the last place off (tests/unit/compute/tensor/test_ops.c measures
+ * it). Infinity and more than 127 are not for it.
+ *
+ * x = n + r with n whole and |r| <= 1/2; adding 1.5 * 2^23 rounds x to n and leaves n in the low bits.  2^r
+ * by a polynomial (minimax in relative error), then n is added to the exponent. */
+static inline v16 v16_exp2_parts(v16 x, v16 r, v16 shifted)
+{
+    v16 p = v16_set1(0x1.4c20bcp-13f);
+    p = v16_fma(p, r, v16_set1(0x1.5fc20cp-10f));
+    p = v16_fma(p, r, v16_set1(0x1.3b2176p-7f));
+    p = v16_fma(p, r, v16_set1(0x1.c6ada8p-5f));
+    p = v16_fma(p, r, v16_set1(0x1.ebfbe6p-3f));
+    p = v16_fma(p, r, v16_set1(0x1.62e432p-1f));
+    p = v16_fma(p, r, v16_set1(1.0f));
+    return v16_if_below(x, v16_set1(-126.0f), v16_zero(), v16_scale2(p, shifted));
+}
+
+static inline v16 v16_exp2(v16 x)
+{
+    v16 magic = v16_set1(0x1.8p23f);
+    v16 shifted = v16_add(x, magic);
+
+    return v16_exp2_parts(x, v16_sub(x, v16_sub(shifted, magic)), shifted);
+}
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernel tables: one per instruction set, chosen at run time. */
+#ifndef COMPUTE_KERNELS_KERN_TABLE_H
+#define COMPUTE_KERNELS_KERN_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct kern_table; /* one per instruction set; opaque outside of compute/ */
+
+/* "auto" picks the best this CPU runs; else "scalar", "avx2", "avx512" (with VNNI where there is), or exactly
+ * "avx2-madd", "avx2-vnni", "avx512-madd", "avx512-vnni".  NULL: unknown name or not runnable here. */
+const struct kern_table *kern_table_get(const char *name);
+const char *kern_table_name(const struct kern_table *table);
+/* How BF16 weights are multiplied.  Each gives bits of its own, the same by every table. */
+enum bf16_math {
+    BF16_AUTO,  /* what is fastest here: tiles if they go by instruction, else dots */
+    BF16_TILES, /* activations rounded to BF16, products added as AMX tiles do */
+    BF16_DOTS,  /* the same, added as vdpbf16ps does */
+    BF16_EXACT, /* activations in F32 */
+};
+/* What asking for this comes to with this table: never BF16_AUTO, and BF16_EXACT without kern_has_dots(). */
+enum bf16_math kern_bf16_math(const struct kern_table *table, enum bf16_math asked);
+/* Of the arithmetic; the other two where BF16 dots or tiles have a part in it. */
+uint64_t kern_numerics_id(const struct kern_table *table);
+uint64_t kern_dots_numerics_id(const struct kern_table *table);
+uint64_t kern_tiles_numerics_id(const struct kern_table *table);
+/* BF16 dots and tiles: can be done, here; and by an instruction rather than by FMAs that give the same bits.
+ */
+bool kern_has_dots(const struct kern_table *table);
+bool kern_has_fast_dots(const struct kern_table *table);
+bool kern_has_fast_tiles(const struct kern_table *table);
+/* The tables that can run here, from plain to best; NULL past the last. */
+const struct kern_table *kern_table_at(uint32_t index);
+
+/* ---- small operations, one row at a time, any thread ---- */
+
+/* out[i] = x[i] * rsqrt(mean(x^2) + eps) * gain[i]   (RMSNorm, Zhang & Sennrich 2019) */
+void rms_norm(const struct kern_table *table, const float *x, const float *gain, uint32_t n, float eps,
+              float *out);
+void vec_add(const struct kern_table *table, float *x, const float *y, uint32_t n); /* x += y */
+/* gate[i] = silu(gate[i]) * up[i]   (SwiGLU, Shazeer 2020) */
+void swiglu(const struct kern_table *table, float *gate, const float *up, uint32_t n);
+/* gate[i] = gelu(gate[i]) * up[i], gelu in its tanh form   (GEGLU, ibid.; Hendrycks & Gimpel 2016) */
+void geglu(const struct kern_table *table, float *gate, const float *up, uint32_t n);
+void vec_scale(const struct kern_table *table, float *x, float by, uint32_t n); /* x *= by */
+
+enum rope_pairs { ROPE_ADJACENT /* llama: (0,1)(2,3).. */, ROPE_HALVES /* qwen2, NeoX: (i, i + dims/2) */ };
+/* Rotates n_heads heads of one token in place; cos/sin: [dims/2] of this position. */
+void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x, uint32_t n_heads,
+                 uint32_t head_dim, uint32_t dims, const float *cos, const float *sin);
+
+#endif

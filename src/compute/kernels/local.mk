@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+# libcompute_kernels.a picks a kernel table; the tables are libraries of their own, each compiled from the same kern_*.c
+# for another instruction set (KERN_V16, KERN_Q8) with flags of its own.
+noinst_LIBRARIES += libcompute_kernels.a libkern_scalar.a
+kern_libs = libkern_scalar.a
+# Unrolled tiles take a compiler minutes to instrument, so sanitizers leave the tables out (see configure.ac).
+libcompute_kernels_a_SOURCES = src/compute/kernels/tables.c src/compute/kernels/kern_table.h src/compute/kernels/attn_args.h src/compute/kernels/kern.h \
+	src/compute/kernels/attn.h src/compute/kernels/quant.h src/compute/kernels/tile_block.h
+
+kern_vec_sources = src/compute/kernels/kern_set_priv.h src/compute/kernels/kern_set.c src/compute/kernels/kern_tile.c \
+	src/compute/kernels/kern_attn.c src/compute/kernels/kern_attn_tile.c src/compute/kernels/kern_attn_direct.c src/compute/kernels/kern_kv_priv.h src/compute/kernels/kern_kv.c \
+	src/compute/kernels/kern_ops.c src/compute/kernels/kern_mix.c src/compute/kernels/kern_peak.c
+kern_q8_sources = src/compute/kernels/kern_quant_priv.h src/compute/kernels/kern_chunk_priv.h src/compute/kernels/kern_narrow_priv.h src/compute/kernels/kern_fetch_priv.h src/compute/kernels/kern_act_priv.h src/compute/kernels/kern_q8.c src/compute/kernels/kern_expand.c
+libkern_scalar_a_SOURCES = $(kern_vec_sources) $(kern_q8_sources) \
+	src/compute/kernels/v16_scalar_priv.h src/compute/kernels/b64_scalar_priv.h src/compute/kernels/q8_scalar_priv.h
+libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG)
+libkern_scalar_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_scalar_priv.h"' -DKERN_Q8='"compute/kernels/q8_scalar_priv.h"'
+
+if KERNELS_X86
+libcompute_kernels_a_SOURCES += src/compute/kernels/tables_x86.c
+
+noinst_LIBRARIES += libkern_avx2.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512vnni.a libkern_avx512bf16.a
+kern_libs += libkern_avx2.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512vnni.a libkern_avx512bf16.a
+
+kern_cflags = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3
+kern_cflags_avx2 = $(kern_cflags) -mavx2 -mfma -mf16c
+kern_cppflags_avx2 = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_avx2_priv.h"'
+libkern_avx2_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_vec_sources) $(kern_q8_sources) \
+	src/compute/kernels/v16_avx2_priv.h src/compute/kernels/b64_avx2_priv.h src/compute/kernels/q8_madd256_priv.h
+libkern_avx2_a_CPPFLAGS = $(kern_cppflags_avx2) -DKERN_Q8='"compute/kernels/q8_madd256_priv.h"'
+libkern_avx2_a_CFLAGS = $(kern_cflags_avx2)
+libkern_avx2vnni_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_q8_sources) src/compute/kernels/q8_vnni256_priv.h
+libkern_avx2vnni_a_CPPFLAGS = $(kern_cppflags_avx2) -DKERN_Q8='"compute/kernels/q8_vnni256_priv.h"'
+libkern_avx2vnni_a_CFLAGS = $(kern_cflags_avx2) -mavxvnni
+
+kern_cflags_avx512 = $(kern_cflags) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
+kern_cppflags_avx512 = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_avx512_priv.h"'
+libkern_avx512_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_vec_sources) $(kern_q8_sources) \
+	src/compute/kernels/v16_avx512_priv.h src/compute/kernels/b64_avx512_priv.h src/compute/kernels/q8_madd512_priv.h
+libkern_avx512_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"compute/kernels/q8_madd512_priv.h"'
+libkern_avx512_a_CFLAGS = $(kern_cflags_avx512)
+libkern_avx512vnni_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_q8_sources) src/compute/kernels/q8_vnni512_priv.h
+libkern_avx512vnni_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"compute/kernels/q8_vnni512_priv.h"'
+libkern_avx512vnni_a_CFLAGS = $(kern_cflags_avx512) -mavx512vnni
+libkern_avx512bf16_a_SOURCES = src/compute/kernels/kern_bf16.c
+libkern_avx512bf16_a_CPPFLAGS = $(kern_cppflags_avx512)
+libkern_avx512bf16_a_CFLAGS = $(kern_cflags_avx512) -mavx512bf16
+if KERNELS_AMX
+libcompute_kernels_a_SOURCES += src/compute/kernels/amx.c
+noinst_LIBRARIES += libkern_amx.a
+kern_libs += libkern_amx.a
+libkern_amx_a_SOURCES = src/compute/kernels/amx_priv.h src/compute/kernels/tile_block.h src/compute/kernels/kern_amx_bf16.c \
+	src/compute/kernels/kern_amx_quant.c src/compute/kernels/kern_amx_expand.c
+libkern_amx_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"compute/kernels/q8_madd512_priv.h"'
+libkern_amx_a_CFLAGS = $(kern_cflags_avx512) -mamx-tile -mamx-bf16 -mavx512bf16
+else
+libcompute_kernels_a_SOURCES += src/compute/kernels/no_amx.c
+endif
+else
+if KERNELS_ARM
+libcompute_kernels_a_SOURCES += src/compute/kernels/tables_arm.c src/compute/kernels/no_dots.c
+noinst_LIBRARIES += libkern_neon.a libkern_sdot.a libkern_usdot.a
+kern_libs += libkern_neon.a libkern_sdot.a libkern_usdot.a
+libkern_neon_a_SOURCES = $(kern_vec_sources) src/compute/kernels/v16_neon_priv.h
+libkern_neon_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_neon_priv.h"'
+libkern_neon_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3
+libkern_sdot_a_SOURCES = $(kern_q8_sources) src/compute/kernels/b64_neon_priv.h src/compute/kernels/q8_sdot_priv.h
+libkern_sdot_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_neon_priv.h"' -DKERN_Q8='"compute/kernels/q8_sdot_priv.h"'
+libkern_sdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3 -march=armv8.2-a+dotprod
+libkern_usdot_a_SOURCES = $(kern_q8_sources) src/compute/kernels/q8_usdot_priv.h
+libkern_usdot_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_neon_priv.h"' -DKERN_Q8='"compute/kernels/q8_usdot_priv.h"'
+libkern_usdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3 -march=armv8.2-a+i8mm
+else
+libcompute_kernels_a_SOURCES += src/compute/kernels/tables_other.c src/compute/kernels/no_dots.c
+endif
+endif
+EXTRA_DIST += src/compute/kernels/amx.c src/compute/kernels/no_amx.c src/compute/kernels/tables_x86.c src/compute/kernels/tables_arm.c src/compute/kernels/tables_other.c src/compute/kernels/no_dots.c src/compute/kernels/v16_neon_priv.h \
+	src/compute/kernels/b64_neon_priv.h src/compute/kernels/q8_sdot_priv.h src/compute/kernels/q8_usdot_priv.h

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Built by a compiler without AMX: its tables are there and not usable, whatever the CPU has. */
+#include "compute/kernels/kern.h"
+
+extern const struct kern_dots kern_tiles_amx;
+
+bool kern_has_amx_bf16(void)
+{
+    return false;
+}
+
+static bool never(void)
+{
+    return false;
+}
+
+const struct kern_dots kern_tiles_amx = {.is_usable = never};
+
+kern_peak kern_tiles_peak(void)
+{
+    return NULL;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quantised weights as panels hold them: one scheme for all types, read by weights and kernels alike.
+ *
+ *     w[row][k] = scale[row][sub] * (u[row][k] - zero)  -  min[row][sub]           a sub is 16 or 32 columns
+ *
+ * u is a whole number of some bits (or, for types with a table, an index to one), scale and min exact floats.
+ * A panel is a row of chunks of 8 qblks (256 columns; the last one may be shorter), so that it is read as one
+ * stream:
+ *
+ *     chunk   u       [qblk / 2][2 * bits rows of 64 bytes]        see below
+ *             scale and min, by kind:
+ *             SCALE_F16, SCALE_BF16   scale [qblk][lane] 16 bits, min [qblk][lane] F16
+ *             SCALE_I8                scale + 128 [sub / 4][lane][4] bytes, d [lane] F16; with mins
+ *                                     (scale + 128)[2] min[2] [qblk / 2][lane] bytes, d [lane] F16, dmin
+ *                                     [lane] F16
+ *             SCALE_NIBBLES           scale | min << 4 [sub / 4][lane][4], d [lane] F16, dmin [lane] F16
+ *             SCALE_F32               scale [sub][lane] F32, min [sub][lane] F32       (expanded chunks only)
+ *
+ * Expanded, the u of a qblk are eight rows of 64 bytes: four f holds columns 4f to 4f + 3 of lane 0, then of
+ * lane 1, .. which is what integer dots take.  Packed, two qblks (fours 0 to 7 and 8 to 15) share rows, in
+ * fields that stay where they are: one AND takes a field out, worth 2^shift times as much, and the shift is
+ * the same for a whole sub, so that the activations' exponent can make up for it (kern_q8.c).  Fields of
+ * 3, 5 and 6 bits leave bits over in each row, which together are the fours that have no row.
+ *
+ *     2 bits   four 4s + f          is bits 2s, 2s + 1 of row f
+ *     3 bits   f, 4 + f             are bits 0 to 2 and 3 to 5 of row f
+ *              8 + f                is bits 0 to 2 (f < 2) or 3 to 5 of row 4 + f % 2
+ *              12 + f               is bits 6 and 7 of row f, below them bit 6 (f < 2) or 7 of row 4 + f % 2
+ *     4 bits   f, 8 + f             are bits 0 to 3 and 4 to 7 of row f
+ *     5 bits   f                    is bits 0 to 4 of row f
+ *              8 + f                is bits 5 to 7 of row f, below them bits 2 (f % 4) and the next of
+ *                                   row 8 + f / 4
+ *     6 bits   4s + f, s < 3        is bits 0 to 5 of row 4s + f
+ *              12 + f               is bits 6 and 7 of row f, then of row 4 + f, then of row 8 + f
+ *     8 bits   f                    is row f
+ */
+#ifndef COMPUTE_KERNELS_QUANT_H
+#define COMPUTE_KERNELS_QUANT_H
+
+#include "compute/kernels/kern.h"
+
+enum {
+    CHUNK_QBLKS = 8,
+    CHUNK_COLS = CHUNK_QBLKS * QBLK_WEIGHTS,
+    FOURS = QBLK_WEIGHTS / 4,
+    FOUR_BYTES = 4 * PANEL_ROWS,
+    SMALL_BIAS = 128, /* of the scales in SCALE_I8 */
+};
+
+enum quant_scale { SCALE_F16, SCALE_BF16, SCALE_I8, SCALE_NIBBLES, SCALE_F32 };
+
+struct quant_form {
+    uint8_t bits;   /* 2 to 6 or 8; 0: not a quantised type */
+    uint8_t n_subs; /* per qblk: 1 or 2; 2 with 2, 3 and 6 bits, whose qblks come in eights */
+    uint8_t zero;
+    uint8_t most; /* the largest u, once looked up */
+    enum quant_scale scale;
+    bool has_min;
+    bool is_table;
+};
+
+/* The quantised types, for X(type). */
+#define QUANT_TYPES(X)                                                                                       \
+    X(DTYPE_Q4_0)                                                                                            \
+    X(DTYPE_Q4_1)                                                                                            \
+    X(DTYPE_Q5_0)                                                                                            \
+    X(DTYPE_Q5_1)                                                                                            \
+    X(DTYPE_Q8_0)                                                                                            \
+    X(DTYPE_Q2_K)                                                                                            \
+    X(DTYPE_Q3_K)                                                                                            \
+    X(DTYPE_Q4_K)                                                                                            \
+    X(DTYPE_Q5_K)                                                                                            \
+    X(DTYPE_Q6_K)                                                                                            \
+    X(DTYPE_IQ4_NL)                                                                                          \
+    X(DTYPE_IQ4_XS)                                                                                          \
+    X(DTYPE_MXFP4)
+
+/* A constant where the type is one. */
+static inline __attribute__((always_inline)) struct quant_form quant_form(enum dtype type)
+{
+    switch ((uint32_t)type) {
+    case DTYPE_Q4_0:
+        return (struct quant_form){4, 1, 8, 15, SCALE_F16, false, false};
+    case DTYPE_Q4_1:
+        return (struct quant_form){4, 1, 0, 15, SCALE_F16, true, false};
+    case DTYPE_Q5_0:
+        return (struct quant_form){5, 1, 16, 31, SCALE_F16, false, false};
+    case DTYPE_Q5_1:
+        return (struct quant_form){5, 1, 0, 31, SCALE_F16, true, false};
+    case DTYPE_Q8_0:
+        return (struct quant_form){8, 1, 128, 255, SCALE_F16, false, false};
+    case DTYPE_Q2_K:
+        return (struct quant_form){2, 2, 0, 3, SCALE_NIBBLES, true, false};
+    case DTYPE_Q3_K:
+        return (struct quant_form){3, 2, 4, 7, SCALE_I8, false, false};
+    case DTYPE_Q4_K:
+        return (struct quant_form){4, 1, 0, 15, SCALE_I8, true, false};
+    case DTYPE_Q5_K:
+        return (struct quant_form){5, 1, 0, 31, SCALE_I8, true, false};
+    case DTYPE_Q6_K:
+        return (struct quant_form){6, 2, 32, 63, SCALE_I8, false, false};
+    case DTYPE_IQ4_NL:
+        return (struct quant_form){4, 1, 127, 240, SCALE_F16, false, true};
+    case DTYPE_IQ4_XS:
+        return (struct quant_form){4, 1, 127, 240, SCALE_I8, false, true};
+    case DTYPE_MXFP4:
+        return (struct quant_form){4, 1, 12, 24, SCALE_BF16, false, true};
+    default:
+        return (struct quant_form){0};
+    }
+}
+
+/* What kernels turn a form into: whole bytes (tables looked up) and floats. */
+static inline __attribute__((always_inline)) struct quant_form quant_expanded(struct quant_form form)
+{
+    return (struct quant_form){8, form.n_subs, form.zero, form.most, SCALE_F32, form.has_min, false};
+}
+
+/* By how many bits the u of a sub are shifted to the left, once taken out of their rows.  parity: of the
+ * qblk's number in its chunk. */
+static inline __attribute__((always_inline)) uint32_t quant_shift(struct quant_form form, uint32_t parity,
+                                                                  uint32_t sub)
+{
+    const uint32_t quarter = 2 * parity + sub; /* with two subs */
+
+    if (form.is_table)
+        return 0;
+    switch (form.bits) {
+    case 2:
+        return 2 * quarter;
+    case 3:
+        return quarter == 1 ? 3 : quarter == 3 ? 5 : 0;
+    case 4:
+        return 4 * parity;
+    case 5:
+        return 3 * parity;
+    case 6:
+        return quarter == 3 ? 2 : 0;
+    default:
+        return 0;
+    }
+}
+
+/* Where the parts of a chunk of n qblks are; bytes from its beginning. */
+struct quant_chunk {
+    size_t scale, min; /* the same where they lie in the same four bytes of a lane */
+    size_t d, dmin;
+    size_t end; /* where the next chunk begins */
+};
+
+static inline __attribute__((always_inline)) struct quant_chunk quant_chunk(struct quant_form form,
+                                                                            uint32_t n)
+{
+    const size_t lanes = PANEL_ROWS, subs = (size_t)n * form.n_subs;
+    const size_t each = form.scale == SCALE_F32                               ? subs * lanes * 4
+                        : form.scale == SCALE_F16 || form.scale == SCALE_BF16 ? subs * lanes * 2
+                                                                              : (subs + 3) / 4 * 4 * lanes;
+    const bool is_mixed = form.scale == SCALE_I8 && form.has_min;
+    const bool has_d = form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES;
+    const size_t n_rows = form.bits == 8 ? (size_t)n * FOURS : (size_t)(n + 1) / 2 * 2 * form.bits;
+    struct quant_chunk chunk = {.scale = n_rows * FOUR_BYTES};
+
+    chunk.min = form.scale == SCALE_NIBBLES || is_mixed ? chunk.scale : chunk.scale + each;
+    chunk.d = is_mixed ? chunk.scale + 2 * each : form.has_min ? chunk.min + each : chunk.scale + each;
+    chunk.dmin = chunk.d + (has_d ? lanes * 2 : 0);
+    chunk.end = (chunk.dmin + (has_d && form.has_min ? lanes * 2 : 0) + 63) / 64 * 64;
+    return chunk;
+}
+
+/* Bytes before column k (a multiple of CHUNK_COLS, or the end) of a panel of cols columns. */
+static inline size_t quant_panel_at(struct quant_form form, uint32_t k)
+{
+    uint32_t rest = k % CHUNK_COLS / QBLK_WEIGHTS;
+
+    return k / CHUNK_COLS * quant_chunk(form, CHUNK_QBLKS).end + (rest > 0 ? quant_chunk(form, rest).end : 0);
+}
+
+/* Bytes of packed activations per token and qblk, four quants taking quant_bytes (see kern_q8.c). */
+static inline __attribute__((always_inline)) uint32_t quant_act_bytes(struct quant_form form,
+                                                                      uint32_t quant_bytes)
+{
+    return FOURS * quant_bytes + form.n_subs * (form.has_min ? 12u : 8u);
+}
+
+#endif

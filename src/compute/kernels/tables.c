@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which kernel table to use, and the small operations that go straight through to it.
+ *
+ * All tables give the same bits: each float operation is the same in every one of them and in the same order,
+ * and integer dots are exact.  So there is one numerics id, to be changed together with any change of the
+ * arithmetic; and two more for models that multiply with BF16 dots or tiles, whose activations are rounded
+ * and whose products are added in another order.
+ */
+#include "compute/kernels/kern.h"
+
+#include <string.h>
+
+#define NUMERICS_ID       UINT64_C(0x6261746f6e2d0002) /* "baton-", version */
+#define DOTS_NUMERICS_ID  UINT64_C(0x6261746f6e620002) /* "batonb" */
+#define TILES_NUMERICS_ID UINT64_C(0x6261746f6e740002) /* "batont" */
+
+const struct kern_table *kern_table_get(const char *name)
+{
+    const struct kern_table *best = NULL;
+
+    for (uint32_t i = 0; i < kern_n_tables; i++) {
+        const struct kern_table *table = &kern_tables[i];
+
+        if (table->is_usable() &&
+            (strcmp(name, "auto") == 0 || strcmp(name, table->name) == 0 || strcmp(name, table->family) == 0))
+            best = table;
+    }
+    return best;
+}
+
+const struct kern_table *kern_table_at(uint32_t index)
+{
+    for (uint32_t i = 0; i < kern_n_tables; i++)
+        if (kern_tables[i].is_usable() && index-- == 0)
+            return &kern_tables[i];
+    return NULL;
+}
+
+const char *kern_table_name(const struct kern_table *table)
+{
+    return table->name;
+}
+
+uint64_t kern_numerics_id(const struct kern_table *table)
+{
+    (void)table;
+    return NUMERICS_ID;
+}
+
+uint64_t kern_dots_numerics_id(const struct kern_table *table)
+{
+    (void)table;
+    return DOTS_NUMERICS_ID;
+}
+
+uint64_t kern_tiles_numerics_id(const struct kern_table *table)
+{
+    (void)table;
+    return TILES_NUMERICS_ID;
+}
+
+bool kern_has_dots(const struct kern_table *table)
+{
+    (void)table;
+    return kern_can_flush();
+}
+
+bool kern_has_fast_dots(const struct kern_table *table)
+{
+    return table->dots != NULL && table->dots->is_usable();
+}
+
+bool kern_has_fast_tiles(const struct kern_table *table)
+{
+    return table->tiles != NULL && table->tiles->is_usable();
+}
+
+enum bf16_math kern_bf16_math(const struct kern_table *table, enum bf16_math asked)
+{
+    if (!kern_has_dots(table))
+        return BF16_EXACT;
+    if (asked == BF16_AUTO)
+        return kern_has_fast_tiles(table) ? BF16_TILES : BF16_DOTS;
+    return asked;
+}
+
+void rms_norm(const struct kern_table *table, const float *x, const float *gain, uint32_t n, float eps,
+              float *out)
+{
+    table->vec->rms_norm(x, gain, n, eps, out);
+}
+
+void vec_add(const struct kern_table *table, float *x, const float *y, uint32_t n)
+{
+    table->vec->vec_add(x, y, n);
+}
+
+void swiglu(const struct kern_table *table, float *gate, const float *up, uint32_t n)
+{
+    table->vec->swiglu(gate, up, n);
+}
+
+void geglu(const struct kern_table *table, float *gate, const float *up, uint32_t n)
+{
+    table->vec->geglu(gate, up, n);
+}
+
+void vec_scale(const struct kern_table *table, float *x, float by, uint32_t n)
+{
+    table->vec->vec_scale(x, by, n);
+}
+
+void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x, uint32_t n_heads,
+                 uint32_t head_dim, uint32_t dims, const float *cos, const float *sin)
+{
+    table->vec->rope(&(struct rope_args){pairs, x, n_heads, head_dim, dims, cos, sin});
+}
+
+void kv_store(const struct kv_store_args *args)
+{
+    args->table->vec->kv_store(args);
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel tables of x86-64, from plain to best.
+ *
+ *                     floats and halves      integer dots
+ *     scalar          plain C                plain C
+ *     avx2-madd       AVX2, FMA, F16C        vpmaddubsw, or vpmaddwd
+ *     avx2-vnni       "                      AVX-VNNI
+ *     avx512-madd     AVX-512 F BW VL DQ     vpmaddubsw, or vpmaddwd
+ *     avx512-vnni     "                      AVX-512 VNNI
+ *
+ * Which of them run here is asked of the CPU.  BF16 dots go with the AVX-512 tables where the CPU has them
+ * and they do what FMAs over flushed numbers do: what a vendor's manual leaves open is not taken on trust,
+ * the instruction is tried on random numbers first.  All others use FMAs, which give the same bits.  So it is
+ * with BF16 tiles (amx.c).  The BF16 peak is the CPU's, whichever table measures it.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <xmmintrin.h>
+
+#include "base/rng.h"
+#include "base/cpu.h"
+#include "compute/kernels/kern.h"
+
+extern const struct kern_dots kern_tiles_amx;
+extern const struct kern_vec kern_vec_scalar, kern_vec_avx2, kern_vec_avx512;
+extern const struct kern_q8 kern_q8_scalar, kern_q8_madd256, kern_q8_vnni256, kern_q8_madd512,
+    kern_q8_vnni512;
+float kern_peak_bf16(uint32_t rounds);
+void kern_dots_tile(const struct tile *tile);
+void kern_dots_pack(const struct pack *pack);
+
+static bool always(void)
+{
+    return true;
+}
+
+static bool has_avx2(void)
+{
+    return cpu_features_get()->has_avx2;
+}
+
+static bool has_avx2_vnni(void)
+{
+    return has_avx2() && cpu_features_get()->has_avx_vnni;
+}
+
+static bool has_avx512(void)
+{
+    return cpu_features_get()->has_avx512;
+}
+
+static bool has_avx512_vnni(void)
+{
+    return has_avx512() && cpu_features_get()->has_avx512_vnni;
+}
+
+/* ---- BF16 dots ---- */
+
+enum { MXCSR_FLUSH = 0x8040 /* FTZ, DAZ */, TRIAL_PAIRS = 64, TRIALS = 64 };
+
+bool kern_can_flush(void)
+{
+    return true;
+}
+
+uint32_t kern_flush_begin(void)
+{
+    uint32_t before = _mm_getcsr();
+
+    _mm_setcsr(before | MXCSR_FLUSH);
+    return before;
+}
+
+void kern_flush_end(uint32_t before)
+{
+    _mm_setcsr(before);
+}
+
+uint16_t kern_trial_number(struct rng *rng, uint32_t exponent)
+{
+    uint32_t bits = (uint32_t)rng_u64(rng);
+    uint32_t e = exponent - 20 + bits % 41;
+
+    return (uint16_t)((bits >> 16 & 0x807f) | (bits >> 8 & 31 ? e << 7 : 0));
+}
+
+/* One tile of one token by the instruction and by FMAs.  The smaller the exponent, the more is flushed. */
+static bool trial_agrees(struct rng *rng, uint32_t exponent)
+{
+    uint16_t w[TRIAL_PAIRS][PANEL_ROWS][2], x[TRIAL_PAIRS][2];
+    uint16_t w_swapped[TRIAL_PAIRS][2][PANEL_ROWS];
+    float x_swapped[TRIAL_PAIRS][2], by_dots[PANEL_ROWS], by_fma[PANEL_ROWS];
+
+    for (int k = 0; k < TRIAL_PAIRS; k++)
+        for (int i = 0; i < 2; i++) {
+            x[k][i] = kern_trial_number(rng, exponent);
+            x_swapped[k][1 - i] = bf16_to_f32(x[k][i]);
+            for (int lane = 0; lane < PANEL_ROWS; lane++)
+                w_swapped[k][1 - i][lane] = w[k][lane][i] = kern_trial_number(rng, exponent);
+        }
+    struct tile tile = {.w = w,
+                        .panel_step = TRIAL_PAIRS * PANEL_ROWS,
+                        .x = (const float *)x,
+                        .y = by_dots,
+                        .n_k = TRIAL_PAIRS,
+                        .n_panels = 1,
+                        .n_tokens = 1,
+                        .is_first = true};
+    kern_dots_tile(&tile);
+    tile.w = w_swapped;
+    tile.panel_step *= 2;
+    tile.x = x_swapped[0];
+    tile.y = by_fma;
+    tile.n_k *= 2;
+    uint32_t before = kern_flush_begin();
+    kern_vec_avx512.tile_bf16(&tile);
+    kern_flush_end(before);
+    return memcmp(by_dots, by_fma, sizeof(by_dots)) == 0;
+}
+
+static pthread_once_t dots_once = PTHREAD_ONCE_INIT;
+static bool dots_are_usable;
+
+static void try_dots(void)
+{
+    struct rng rng;
+
+    if (!cpu_features_get()->has_avx512_bf16)
+        return;
+    rng_init(&rng, 1);
+    dots_are_usable = true;
+    for (int i = 0; i < TRIALS && dots_are_usable; i++)
+        dots_are_usable = trial_agrees(&rng, i % 2 ? 127 : 64);
+}
+
+static bool has_dots(void)
+{
+    pthread_once(&dots_once, try_dots);
+    return dots_are_usable;
+}
+
+static const struct kern_dots dots_avx512 = {
+    .tile = kern_dots_tile,
+    .pack = kern_dots_pack,
+    .is_usable = has_dots,
+};
+
+/* ---- the tables ---- */
+
+const struct kern_table kern_tables[] = {
+    {
+        .name = "scalar",
+        .family = "scalar",
+        .vec = &kern_vec_scalar,
+        .q8 = &kern_q8_scalar,
+        .is_usable = always,
+    },
+    {
+        .name = "avx2-madd",
+        .family = "avx2",
+        .vec = &kern_vec_avx2,
+        .q8 = &kern_q8_madd256,
+        .is_usable = has_avx2,
+    },
+    {
+        .name = "avx2-vnni",
+        .family = "avx2",
+        .vec = &kern_vec_avx2,
+        .q8 = &kern_q8_vnni256,
+        .has_int8_dot = true,
+        .is_usable = has_avx2_vnni,
+    },
+    {
+        .name = "avx512-madd",
+        .family = "avx512",
+        .vec = &kern_vec_avx512,
+        .q8 = &kern_q8_madd512,
+        .dots = &dots_avx512,
+        .tiles = &kern_tiles_amx,
+        .is_usable = has_avx512,
+    },
+    {
+        .name = "avx512-vnni",
+        .family = "avx512",
+        .vec = &kern_vec_avx512,
+        .q8 = &kern_q8_vnni512,
+        .dots = &dots_avx512,
+        .tiles = &kern_tiles_amx,
+        .has_int8_dot = true,
+        .is_usable = has_avx512_vnni,
+    },
+};
+const uint32_t kern_n_tables = sizeof(kern_tables) / sizeof(kern_tables[0]);
+
+kern_peak kern_bf16_peak(void)
+{
+    return cpu_features_get()->has_avx512_bf16 ? kern_peak_bf16 : NULL;
+}

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hyper-parameters from a GGUF's metadata.
+ *
+ * A converted model says what it is in keys that begin with its architecture's name: "llama.block_count",
+ * "qwen2.rope.freq_base".  Here they are read into struct model_config and struct rope_params.  Three rules:
+ *
+ *   - Every missing, ill-typed or absurd key is named, all of them in one fault, so that a file is
+ *     mended once.
+ *   - Every number has bounds.  They are wide enough for any model of these architectures and narrow
+ *     enough that products of them fit in 64 bits; that the weights really have these shapes is then
+ *     checked tensor by tensor (weights.c), so a file cannot make us allocate more than it holds itself.
+ *   - What would change the arithmetic and is not implemented (soft caps, other RoPE scalings, windows
+ *     and scales in architectures that never had them) is refused by name.  A key we merely do not know
+ *     is harmless; an unknown tensor is not (weights.c).
+ *
+ * Defaults are those of the converters: no head_count_kv means one KV head per query head, no key_length
+ * means hidden / heads, no rope.dimension_count means whole heads, no rope.freq_base means 10000. */
+#include "compute/model/model_priv.h"
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/str.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reading {
+    const struct gguf *gguf;
+    const struct arch *arch;
+    int code;          /* of the first complaint */
+    size_t used_bytes; /* of text */
+    char text[400];    /* complaints, joined by "; " */
+};
+
+void complain(struct reading *r, int code, const char *format, ...)
+{
+    va_list args;
+    int wrote;
+
+    if (r->code == 0)
+        r->code = code;
+    if (r->used_bytes + 3 < sizeof(r->text) && r->used_bytes > 0)
+        r->used_bytes += (size_t)snprintf(r->text + r->used_bytes, sizeof(r->text) - r->used_bytes, "; ");
+    va_start(args, format);
+    wrote = vsnprintf(r->text + r->used_bytes, sizeof(r->text) - r->used_bytes, format, args);
+    va_end(args);
+    if (wrote > 0)
+        r->used_bytes += (size_t)wrote;
+    if (r->used_bytes >= sizeof(r->text))
+        r->used_bytes = sizeof(r->text) - 1;
+}
+
+bool has_complaints(const struct reading *r)
+{
+    return r->code != 0;
+}
+
+const char *arch_name(const struct reading *r)
+{
+    return r->arch->name;
+}
+
+bool has_tensor(const struct reading *r, const char *name)
+{
+    return gguf_tensor_find(r->gguf, name) != NULL;
+}
+
+static const char *full_key(const struct reading *r, const char *suffix, char out[128])
+{
+    snprintf(out, 128, "%s.%s", r->arch->name, suffix);
+    return out;
+}
+
+/* ---- typed reads: value or complaint ---- */
+
+void read_number(struct reading *r, const char *suffix, enum need need, const double bounds[2], double *out)
+{
+    struct fault why = {0};
+    char key[128];
+    double value;
+    uint64_t whole;
+    int rc = gguf_get_f64(r->gguf, full_key(r, suffix, key), &why, &value);
+
+    if (rc == E_FORMAT) { /* some writers store round numbers as integers */
+        rc = gguf_get_u64(r->gguf, key, NULL, &whole);
+        value = (double)whole;
+    }
+    if (rc == E_NOT_FOUND) {
+        if (need == REQUIRED)
+            complain(r, E_FORMAT, "key %s is missing", key);
+        return;
+    }
+    if (rc < 0)
+        complain(r, rc, "%s", why.text);
+    else if (!(value >= bounds[0] && value <= bounds[1]))
+        complain(r, E_FORMAT, "key %s is %g, outside %g..%g", key, value, bounds[0], bounds[1]);
+    else
+        *out = value;
+}
+
+void read_count(struct reading *r, const char *suffix, enum need need, uint32_t max, uint32_t *out)
+{
+    struct fault why = {0};
+    char key[128];
+    uint64_t value;
+    int rc = gguf_get_u64(r->gguf, full_key(r, suffix, key), &why, &value);
+
+    if (rc == E_NOT_FOUND) {
+        if (need == REQUIRED)
+            complain(r, E_FORMAT, "key %s is missing", key);
+        return;
+    }
+    if (rc < 0)
+        complain(r, rc, "%s", why.text);
+    else if (value < 1 || value > max)
+        complain(r, E_FORMAT, "key %s is %llu, outside 1..%u", key, (unsigned long long)value, max);
+    else
+        *out = (uint32_t)value;
+}
+
+void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *out)
+{
+    const double bounds[2] = {0, max};
+    double value = *out;
+
+    read_number(r, suffix, OPTIONAL, bounds, &value);
+    if (value != floor(value))
+        complain(r, E_FORMAT, "key %s.%s is %g, not a whole number", r->arch->name, suffix, value);
+    else
+        *out = (uint32_t)value;
+}
+
+void read_flag(struct reading *r, const char *suffix, bool *out)
+{
+    struct fault why = {0};
+    char key[128];
+    bool value;
+    int rc = gguf_get_bool(r->gguf, full_key(r, suffix, key), &why, &value);
+
+    if (rc == 0)
+        *out = value;
+    else if (rc != E_NOT_FOUND)
+        complain(r, rc, "%s", why.text);
+}
+
+/* ---- what is not implemented ---- */
+
+static bool heeds(const struct arch *arch, const char *suffix)
+{
+    for (size_t i = 0; arch->keys && arch->keys[i]; i++)
+        if (strcmp(arch->keys[i], suffix) == 0)
+            return true;
+    return false;
+}
+
+static void refuse_unimplemented(struct reading *r)
+{
+    static const struct {
+        const char *suffix;
+        const char *what;
+        double harmless; /* the value that changes nothing */
+    } KEYS[] = {
+        {"expert_count", "mixture of experts", 0},
+        {"attention.max_alibi_bias", "ALiBi", 0},
+        {"attention.clamp_kqv", "clamped QKV", 0},
+        {"attn_logit_softcapping", "capped attention", 0},
+        {"final_logit_softcapping", "capped logits", 0},
+        {"logit_scale", "scaled logits", 1},
+        {"embedding_scale", "scaled embeddings", 1},
+        {"residual_scale", "scaled residuals", 1},
+        {"rope.scaling.yarn_log_multiplier", "this form of YaRN", 0},
+    };
+    char key[128];
+    double number;
+    uint64_t whole;
+    bool flag;
+
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
+        if (heeds(r->arch, KEYS[i].suffix))
+            continue;
+        full_key(r, KEYS[i].suffix, key);
+        if (gguf_get_f64(r->gguf, key, NULL, &number) < 0) {
+            if (gguf_get_u64(r->gguf, key, NULL, &whole) < 0)
+                continue;
+            number = (double)whole;
+        }
+        if (number != KEYS[i].harmless)
+            complain(r, E_UNSUPPORTED, "key %s is %g: %s is not supported", key, number, KEYS[i].what);
+    }
+    if (gguf_get_bool(r->gguf, full_key(r, "attention.causal", key), NULL, &flag) == 0 && !flag)
+        complain(r, E_UNSUPPORTED, "key %s is false: only causal attention is supported", key);
+    if (gguf_get_bool(r->gguf, full_key(r, "use_parallel_residual", key), NULL, &flag) == 0 && flag)
+        complain(r, E_UNSUPPORTED, "key %s is true: parallel residuals are not supported", key);
+    if (gguf_get_u64(r->gguf, "split.count", NULL, &whole) == 0 && whole > 1)
+        complain(r, E_UNSUPPORTED,
+                 "key split.count is %llu: the model is split over several files; merge them",
+                 (unsigned long long)whole);
+}
+
+/* ---- shapes ---- */
+
+static void read_head_dim(struct reading *r, struct model_config *config)
+{
+    uint32_t key_length = 0, value_length = 0;
+
+    read_count(r, "attention.key_length", OPTIONAL, 1024, &key_length);
+    read_count(r, "attention.value_length", OPTIONAL, 1024, &value_length);
+    if (r->code != 0)
+        return;
+    if (key_length == 0 && config->hidden % config->n_heads != 0) {
+        complain(r, E_FORMAT, "%s.embedding_length %u is not a multiple of head_count %u", r->arch->name,
+                 config->hidden, config->n_heads);
+        return;
+    }
+    config->head_dim = key_length ? key_length : config->hidden / config->n_heads;
+    if (value_length != 0 && value_length != config->head_dim)
+        complain(r, E_UNSUPPORTED, "keys of %u and values of %u: only equal lengths are supported",
+                 config->head_dim, value_length);
+    if (config->head_dim > 1024)
+        complain(r, E_UNSUPPORTED, "heads of %u: at most 1024 are supported", config->head_dim);
+}
+
+static void read_shapes(struct reading *r, struct model_config *config)
+{
+    static const double EPS[2] = {0, 0.1};
+    double eps = 0;
+
+    read_count(r, "block_count", REQUIRED, 4096, &config->n_layers);
+    read_count(r, "context_length", REQUIRED, 1u << 30, &config->context_length);
+    read_count(r, "embedding_length", REQUIRED, 1u << 20, &config->hidden);
+    read_count(r, "feed_forward_length", REQUIRED, 1u << 22, &config->ffn);
+    read_count(r, "attention.head_count", REQUIRED, 1u << 12, &config->n_heads);
+    config->n_kv_heads = config->n_heads;
+    read_count(r, "attention.head_count_kv", OPTIONAL, 1u << 12, &config->n_kv_heads);
+    read_number(r, "attention.layer_norm_rms_epsilon", REQUIRED, EPS, &eps);
+    config->rms_eps = (float)eps;
+    if (r->code != 0)
+        return;
+    if (config->n_heads % config->n_kv_heads != 0)
+        complain(r, E_FORMAT, "%s.attention.head_count %u is not a multiple of head_count_kv %u",
+                 r->arch->name, config->n_heads, config->n_kv_heads);
+    if (heeds(r->arch, "attention.kv_lora_rank"))
+        latent_read_heads(r, config);
+    else
+        read_head_dim(r, config);
+}
+
+/* The embedding decides the vocabulary; the keys that also know it must agree. */
+static void read_vocab(struct reading *r, struct model_config *config)
+{
+    const struct gguf_tensor *embedding = gguf_tensor_find(r->gguf, "token_embd.weight");
+    enum gguf_kind kind;
+    uint64_t n_tokens;
+    uint32_t stated = 0;
+
+    if (gguf_tensor_count(r->gguf) == 0) { /* keys alone, of a file to be written */
+        read_count(r, "vocab_size", REQUIRED, 1u << 24, &config->vocab);
+        return;
+    }
+    if (embedding == NULL) {
+        complain(r, E_FORMAT, "tensor token_embd.weight is missing");
+        return;
+    }
+    if (embedding->n_dims != 2 || embedding->dims[1] < 1 || embedding->dims[1] > (1u << 24)) {
+        complain(r, E_FORMAT, "tensor token_embd.weight has an absurd shape");
+        return;
+    }
+    config->vocab = (uint32_t)embedding->dims[1];
+    read_count(r, "vocab_size", OPTIONAL, 1u << 24, &stated);
+    if (stated != 0 && stated != config->vocab)
+        complain(r, E_FORMAT, "key %s.vocab_size is %u but token_embd.weight has %u rows", r->arch->name,
+                 stated, config->vocab);
+    if (gguf_array_len(r->gguf, "tokenizer.ggml.tokens", &kind, &n_tokens) == 0 && n_tokens > config->vocab)
+        complain(r, E_FORMAT, "key tokenizer.ggml.tokens has %llu entries but token_embd.weight has %u rows",
+                 (unsigned long long)n_tokens, config->vocab);
+}
+
+/* ---- RoPE ---- */
+
+static void read_scaling_type(struct reading *r, struct rope_params *rope)
+{
+    struct fault why = {0};
+    struct bytes type;
+    char key[128];
+    int rc = gguf_get_str(r->gguf, full_key(r, "rope.scaling.type", key), &why, &type);
+
+    if (rc == E_NOT_FOUND) /* files from before the key existed scale linearly by their factor */
+        rope->scaling = rope->factor != 1 ? ROPE_SCALE_LINEAR : ROPE_SCALE_NONE;
+    else if (rc < 0)
+        complain(r, rc, "%s", why.text);
+    else if (bytes_is(type, "none"))
+        rope->scaling = ROPE_SCALE_NONE;
+    else if (bytes_is(type, "linear"))
+        rope->scaling = ROPE_SCALE_LINEAR;
+    else if (bytes_is(type, "yarn"))
+        rope->scaling = ROPE_SCALE_YARN;
+    else if (bytes_is(type, "longrope"))
+        rope->scaling = ROPE_SCALE_LONGROPE;
+    else
+        complain(r, E_UNSUPPORTED, "key %s is \"%.*s\"; supported are none, linear, yarn and longrope", key,
+                 (int)(type.len_bytes < 32 ? type.len_bytes : 32), (const char *)type.data);
+}
+
+static void read_rope(struct reading *r, struct model_config *config, struct rope_params *rope)
+{
+    static const double BASE[2] = {1.0001, 1e12}, FACTOR[2] = {0, 1e6}, CONTEXT[2] = {1, 1 << 30},
+                        BETA[2] = {1e-6, 1e6}, TIMES[2] = {0, 1e3};
+    static const char *const NAMES[] = {[ROPE_SCALE_NONE] = "none",
+                                        [ROPE_SCALE_LINEAR] = "linear",
+                                        [ROPE_SCALE_YARN] = "yarn",
+                                        [ROPE_SCALE_LONGROPE] = "longrope"};
+
+    double attn_factor = 0;
+
+    *rope = (struct rope_params){.pairs = r->arch->pairs,
+                                 .freq_base = 10000,
+                                 .factor = 1,
+                                 .beta_fast = 32,
+                                 .beta_slow = 1,
+                                 .ext_factor = 1,
+                                 .attn_factor = 1};
+    rope->original_context = config->context_length;
+    config->rope_dims = config->latent ? config->rope_dims : config->head_dim;
+    read_count(r, "rope.dimension_count", OPTIONAL, 1024, &config->rope_dims);
+    if (config->rope_dims % 2 != 0 || config->rope_dims > config->head_dim)
+        complain(r, E_FORMAT, "key %s.rope.dimension_count is %u; it must be even and at most %u",
+                 r->arch->name, config->rope_dims, config->head_dim);
+    read_number(r, "rope.freq_base", OPTIONAL, BASE, &rope->freq_base);
+    config->rope_freq_base = (float)rope->freq_base;
+    read_number(r, "rope.scale_linear", OPTIONAL, FACTOR, &rope->factor);
+    read_number(r, "rope.scaling.factor", OPTIONAL, FACTOR, &rope->factor);
+    if (rope->factor == 0) /* how some writers say "none" */
+        rope->factor = 1;
+    read_number(r, "rope.scaling.original_context_length", OPTIONAL, CONTEXT, &rope->original_context);
+    read_number(r, "rope.scaling.attn_factor", OPTIONAL, TIMES, &attn_factor);
+    rope->is_attn_factor_whole = attn_factor != 0;
+    if (rope->is_attn_factor_whole)
+        rope->attn_factor = attn_factor;
+    read_number(r, "rope.scaling.yarn_attn_factor", OPTIONAL, TIMES, &rope->attn_factor);
+    read_number(r, "rope.scaling.yarn_ext_factor", OPTIONAL, TIMES, &rope->ext_factor);
+    read_number(r, "rope.scaling.yarn_beta_fast", OPTIONAL, BETA, &rope->beta_fast);
+    read_number(r, "rope.scaling.yarn_beta_slow", OPTIONAL, BETA, &rope->beta_slow);
+    read_scaling_type(r, rope);
+    str_copy(config->rope_scaling, sizeof(config->rope_scaling), NAMES[rope->scaling]);
+}
+
+/* ---- windows ---- */
+
+/* The period from the file: a number, or a flag for each layer, which goes straight into the layers. */
+static void mark_local_layers(struct reading *r, struct model *model)
+{
+    uint32_t n_layers = model->config.n_layers;
+    uint64_t period = r->arch->window_period, n_flags;
+    enum gguf_kind kind;
+    char key[128];
+    int64_t flag;
+
+    full_key(r, "attention.sliding_window_pattern", key);
+    if (gguf_array_len(r->gguf, key, &kind, &n_flags) == 0) {
+        for (uint32_t i = 0; i < n_layers; i++)
+            if (gguf_array_i64(r->gguf, key, i, &flag) == 0)
+                model->layers[i].is_local = flag != 0;
+            else if (i == 0 || i == n_flags) { /* once is enough */
+                complain(r, E_FORMAT, "key %s is no list of %u flags", key, n_layers);
+                return;
+            }
+        return;
+    }
+    if (gguf_get_u64(r->gguf, key, NULL, &period) == E_FORMAT)
+        complain(r, E_FORMAT, "key %s is neither a number nor a list of flags", key);
+    for (uint32_t i = 0; i < n_layers; i++)
+        model->layers[i].is_local = period == 0 || i % period < period - 1;
+}
+
+/* A window as long as the context hides nothing, but its layers may still be different. */
+static void read_windows(struct reading *r, struct model *model)
+{
+    uint32_t context_length = model->config.context_length;
+    char key[128];
+    uint64_t window = 0;
+    int rc = gguf_get_u64(r->gguf, full_key(r, "attention.sliding_window", key), NULL, &window);
+
+    if (rc == E_FORMAT)
+        complain(r, E_UNSUPPORTED, "key %s is not one number: such windows are not supported", key);
+    else if (rc == 0 && window > 0 && window < context_length && !r->arch->has_windows)
+        complain(r, E_UNSUPPORTED,
+                 "key %s is %llu, less than the context of %u: sliding windows are not supported in %s", key,
+                 (unsigned long long)window, context_length, r->arch->name);
+    if (rc < 0 || window == 0 || !r->arch->has_windows)
+        return;
+    mark_local_layers(r, model);
+    if (window >= context_length)
+        return;
+    model->config.window = (uint32_t)window;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (model->layers[i].is_local) {
+            model->layers[i].window = (uint32_t)window;
+            model->config.n_window_layers++;
+        }
+}
+
+void use_local_rope(struct model *model, double freq_base)
+{
+    model->rope_params[ROPE_LOCAL] = (struct rope_params){
+        .pairs = model->arch->pairs, .freq_base = freq_base, .factor = 1, .attn_factor = 1};
+    model->n_ropes = 2;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (model->layers[i].is_local)
+            model->layers[i].rope = ROPE_LOCAL;
+}
+
+/* ---- the whole ---- */
+
+static int find_arch(const struct gguf *gguf, struct fault *fault, const struct arch **out)
+{
+    const struct arch *arch;
+    struct bytes name;
+    char known[256] = "";
+    size_t used = 0;
+    int rc = gguf_get_str(gguf, "general.architecture", fault, &name);
+
+    if (rc == E_NOT_FOUND)
+        return fault_set(fault, E_FORMAT, "key general.architecture is missing");
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; (arch = arch_at(i)) != NULL; i++) {
+        if (bytes_is(name, arch->name)) {
+            *out = arch;
+            return 0;
+        }
+        if (used < sizeof(known))
+            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", arch->name);
+    }
+    return fault_set(fault, E_UNSUPPORTED, "architecture \"%.*s\" is not supported; known are %s",
+                     (int)(name.len_bytes < 64 ? name.len_bytes : 64), (const char *)name.data, known);
+}
+
+/* What most architectures leave at one. */
+static void set_scales(struct model_config *config)
+{
+    config->attn_scale = (float)(1 / sqrt(config->head_dim));
+    config->embedding_scale = 1;
+    config->residual_scale = 1;
+    config->logit_scale = 1;
+}
+
+/* Layers as the architecture has them when nothing is said of single ones.  A file cannot ask for more of
+ * them than it has tensors for. */
+static void set_layers(struct reading *r, struct model *model)
+{
+    uint64_t n_tensors = gguf_tensor_count(r->gguf);
+
+    if (n_tensors > 0 && model->config.n_layers > n_tensors / 4) {
+        complain(r, E_FORMAT, "%u layers are more than the file's %llu tensors can make",
+                 model->config.n_layers, (unsigned long long)n_tensors);
+        return;
+    }
+    model->layers = calloc(model->config.n_layers, sizeof(*model->layers));
+    if (model->layers == NULL) {
+        complain(r, E_NOMEM, "no memory for %u layers", model->config.n_layers);
+        return;
+    }
+    for (uint32_t i = 0; i < model->config.n_layers; i++) {
+        model->layers[i].attn = r->arch->attn;
+        model->layers[i].ffn = r->arch->ffn;
+    }
+}
+
+int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fault, struct model *model)
+{
+    struct model_config *config = &model->config;
+    struct reading r = {.gguf = gguf};
+    int rc = find_arch(gguf, fault, &r.arch);
+
+    if (rc < 0)
+        return rc;
+    model->arch = r.arch;
+    str_copy(config->arch, sizeof(config->arch), r.arch->name);
+    refuse_unimplemented(&r);
+    read_shapes(&r, config);
+    read_vocab(&r, config);
+    if (r.code == 0) { /* what follows computes with what was read */
+        set_scales(config);
+        read_rope(&r, config, &model->rope_params[ROPE_GLOBAL]);
+        model->n_ropes = 1;
+        set_layers(&r, model);
+    }
+    if (r.code == 0)
+        read_windows(&r, model);
+    if (r.code == 0 && r.arch->read)
+        r.arch->read(&r, model);
+    if (r.code != 0)
+        return fault_set(fault, r.code, "%s", r.text);
+    if (context_length > config->context_length)
+        return fault_set(fault, E_RANGE, "a context of %u is more than the model's %u", context_length,
+                         config->context_length);
+    if (context_length != 0)
+        config->context_length = context_length;
+    return 0;
+}

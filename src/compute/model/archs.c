@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The architectures: one row each, and the few lines that only one of them needs.
+ *
+ *   llama     Llama 1 to 3.x, Mistral (windows), Mixtral (experts), and the many that took over their shape
+ *   qwen2     Qwen 2 and 2.5: biases on Q, K and V
+ *   qwen3     Qwen 3: no biases, but each head of Q and K is normed
+ *   gemma     Gemma 1: GELU, embeddings scaled by sqrt(hidden)
+ *   gemma3    Gemma 3: that, norms before and after each half and on heads, and five layers with a window and
+ *             angles of their own to one that sees all
+ *   phi3      Phi 3, 3.5 and 4 mini: Q, K, V in one tensor, gate and up in one, longrope
+ *   granite   Granite 3: llama with four scales
+ *   olmo2     OLMo 2 and 3: halves normed at their end only, Q and K over all heads at once
+ *   smollm3   SmolLM 3: llama, but every fourth layer turns nothing
+ *   glm4      GLM 4 (0414), Z1: norms before and after each half, gate and up in one, half a head turned
+ *   internlm2 InternLM 2 to 3: llama by another name
+ *   ernie4_5  ERNIE 4.5 dense: the same
+ *   qwen3moe  Qwen 3 with experts
+ *   deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
+ *   gpt-oss   gpt-oss 20b and 120b: sinks, every other layer with a window, experts with biases and limits
+ *
+ * Files of architectures that descend from llama have their Q and K rows ordered for pairs that lie side by
+ * side; in the others element i of a head turns with element i + dims/2, as in the models they were converted
+ * from. */
+#include "compute/model/model_priv.h"
+
+#include <math.h>
+
+#define PRE_NORMS  (SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM))
+#define POST_NORMS (SLOT_BIT(POST_ATTN_NORM) | SLOT_BIT(POST_FFN_NORM))
+#define QKV_BIASES (SLOT_BIT(Q_BIAS) | SLOT_BIT(K_BIAS) | SLOT_BIT(V_BIAS))
+#define HEAD_NORMS (SLOT_BIT(Q_NORM) | SLOT_BIT(K_NORM))
+#define WIDE_NORMS (SLOT_BIT(Q_NORM_WIDE) | SLOT_BIT(K_NORM_WIDE))
+
+static const double FREQ_BASE[2] = {1.0001, 1e12};
+
+/* ---- what only one of them has ---- */
+
+static void read_gemma(struct reading *r, struct model *model)
+{
+    (void)r;
+    model->config.embedding_scale = sqrtf((float)model->config.hidden);
+}
+
+/* Only the largest scales queries by another width than that of its heads, and no key tells it apart. */
+enum { GEMMA3_LAYERS_OF_27B = 62 };
+
+static void read_gemma3(struct reading *r, struct model *model)
+{
+    struct model_config *config = &model->config;
+    double local_base = 10000;
+
+    read_gemma(r, model);
+    if (config->n_layers == GEMMA3_LAYERS_OF_27B)
+        config->attn_scale = (float)sqrt((double)config->n_heads / config->hidden);
+    read_number(r, "rope.freq_base_swa", OPTIONAL, FREQ_BASE, &local_base);
+    use_local_rope(model, local_base);
+}
+
+static const char *const GRANITE_KEYS[] = {"embedding_scale", "residual_scale", "logit_scale", NULL};
+
+static void read_granite(struct reading *r, struct model *model)
+{
+    static const double SCALE[2] = {1e-6, 1e6};
+    struct model_config *config = &model->config;
+    double embedding = 1, residual = 1, logits = 1, attention = config->attn_scale;
+
+    read_number(r, "embedding_scale", OPTIONAL, SCALE, &embedding);
+    read_number(r, "residual_scale", OPTIONAL, SCALE, &residual);
+    read_number(r, "logit_scale", OPTIONAL, SCALE, &logits);
+    read_number(r, "attention.scale", OPTIONAL, SCALE, &attention);
+    config->embedding_scale = (float)embedding;
+    config->residual_scale = (float)residual;
+    config->logit_scale = (float)(1 / logits);
+    config->attn_scale = (float)attention;
+}
+
+/* OLMo 3 stretches the context of the layers that see all of it, and no others. */
+static void read_olmo2(struct reading *r, struct model *model)
+{
+    (void)r;
+    if (model->rope_params[ROPE_GLOBAL].scaling != ROPE_SCALE_NONE)
+        use_local_rope(model, model->rope_params[ROPE_GLOBAL].freq_base);
+}
+
+static void read_smollm3(struct reading *r, struct model *model)
+{
+    (void)r;
+    for (uint32_t i = 3; i < model->config.n_layers; i += 4)
+        model->layers[i].rope = ROPE_NONE;
+}
+
+/* ---- the rows ---- */
+
+static const char *const EXPERT_KEYS[] = {"expert_count", NULL};
+
+static void read_llama(struct reading *r, struct model *model)
+{
+    moe_read(r, model, 0, false);
+}
+
+static void read_qwen3moe(struct reading *r, struct model *model)
+{
+    moe_read(r, model, 0, true);
+}
+
+static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank",
+                                             "rope.scaling.yarn_log_multiplier", NULL};
+
+/* V2 and V2-Lite choose by softmax and use the chances as they are; V3's files say what they do. */
+static void read_deepseek2(struct reading *r, struct model *model)
+{
+    bool is_split = has_tensor(r, "blk.0.attn_k_b.weight") && has_tensor(r, "blk.0.attn_v_b.weight");
+    uint32_t n_dense = 0;
+
+    latent_read_scale(r, model);
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        model->layers[i].attn = model->config.q_latent ? is_split ? &attn_latent_q_split : &attn_latent_q
+                                : is_split             ? &attn_latent_split
+                                                       : &attn_latent;
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    model->route.gate = ROUTE_SOFTMAX;
+    model->route.is_normed = false;
+    moe_read(r, model, n_dense, true);
+}
+
+/* YaRN without rounding its bounds to whole pairs. */
+static void read_gptoss(struct reading *r, struct model *model)
+{
+    model->rope_params[ROPE_GLOBAL].has_exact_bounds = true;
+    model->route.gate = ROUTE_SOFTMAX_CHOSEN;
+    moe_read(r, model, 0, true);
+}
+
+static const struct arch ARCHS[] = {
+    {.name = "llama",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .may = QKV_BIASES | SLOT_BIT(OUT_BIAS),
+     .has_windows = true,
+     .keys = EXPERT_KEYS,
+     .read = read_llama},
+    {.name = "qwen2",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | QKV_BIASES},
+    {.name = "qwen3",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | HEAD_NORMS},
+    {.name = "gemma",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_GELU,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .read = read_gemma},
+    {.name = "gemma3",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_GELU,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | POST_NORMS | HEAD_NORMS,
+     .has_windows = true,
+     .window_period = 6,
+     .read = read_gemma3},
+    {.name = "phi3",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped_fused,
+     .ffn = &ffn_dense_fused,
+     .needs = PRE_NORMS,
+     .has_windows = true},
+    {.name = "granite",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = GRANITE_KEYS,
+     .read = read_granite},
+    {.name = "olmo2",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = POST_NORMS | WIDE_NORMS,
+     .has_windows = true,
+     .window_period = 4,
+     .read = read_olmo2},
+    {.name = "smollm3",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .read = read_smollm3},
+    {.name = "glm4",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense_fused,
+     .needs = PRE_NORMS | POST_NORMS,
+     .may = QKV_BIASES},
+    {.name = "internlm2",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .may = QKV_BIASES},
+    {.name = "ernie4_5",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .may = QKV_BIASES | SLOT_BIT(OUT_BIAS)},
+    {.name = "qwen3moe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .keys = EXPERT_KEYS,
+     .read = read_qwen3moe},
+    {.name = "deepseek2",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_latent,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = DEEPSEEK2_KEYS,
+     .read = read_deepseek2},
+    {.name = "gpt-oss",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe_biased,
+     .needs =
+         SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE) | SLOT_BIT(SINKS) | SLOT_BIT(OUT_BIAS) | QKV_BIASES,
+     .has_windows = true,
+     .window_period = 2,
+     .keys = EXPERT_KEYS,
+     .read = read_gptoss},
+};
+
+const struct arch *arch_at(uint32_t index)
+{
+    return index < sizeof(ARCHS) / sizeof(ARCHS[0]) ? &ARCHS[index] : NULL;
+}

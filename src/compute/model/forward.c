@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The forward pass.  Hot path: no malloc, no log, no system call.
+ *
+ * The tokens of all items are laid one below the other in one matrix, so that a prompt's chunk and thirty
+ * decoding sequences share each read of the weights:
+ *
+ *     item 0: tokens of a prompt     row 0 ..  n0-1
+ *     item 1: one token              row n0
+ *     ...                                                    x [n_rows][hidden]
+ *
+ *     x = embedding of the tokens
+ *     for each layer:   x += attention(norm(x))     forward_attn.c
+ *                       x += ffn(norm(x))           forward_ffn.c
+ *     logits = norm(x's last rows of each item that wants them) . head^T
+ *
+ * Where the logits of a whole prompt are wanted, they are made and shown a few rows at a time: of 512 tokens
+ * and a large vocabulary they would take 300 MB.
+ *
+ * Only attention knows which row belongs to whom; everything else treats rows alike, and the kernels sum each
+ * output in an order that does not depend on the other rows.  That is why the bits of an item do not depend
+ * on its company. */
+#include "compute/model/model_priv.h"
+
+#include "base/check.h"
+#include "base/err.h"
+
+#include <string.h>
+
+struct rows_call {
+    const struct forward *f;
+    row_job job;
+};
+
+static void rows_on_rank(void *arg, unsigned rank, unsigned n_ranks)
+{
+    const struct rows_call *call = arg;
+    uint64_t from, to;
+
+    team_split(call->f->n_rows, 1, rank, n_ranks, &from, &to);
+    if (from < to)
+        call->job(call->f, (uint32_t)from, (uint32_t)to);
+}
+
+struct team *forward_team(const struct forward *f, uint64_t work_bytes)
+{
+    return work_bytes < f->state->share_from_bytes ? f->state->solo : f->pass->team;
+}
+
+void forward_rows(const struct forward *f, row_job job)
+{
+    struct rows_call call = {.f = f, .job = job};
+
+    /* A row's norm, gate or sines cost a few operations per element. */
+    team_run(forward_team(f, (uint64_t)f->n_rows * f->model->config.ffn * sizeof(float)), rows_on_rank,
+             &call);
+}
+
+const struct weight *forward_first(const struct forward *f, const struct layer *layer, enum group group)
+{
+    const struct weight *weight = &layer->groups[group].parts[0];
+
+    if (layer->groups[group].n_parts == 0 ||
+        forward_team(f, (uint64_t)weight->len_bytes * f->n_rows) == f->state->solo)
+        return NULL;
+    return weight;
+}
+
+static const struct weight *head_of(const struct model *model)
+{
+    return model->config.is_tied ? &model->embedding : &model->head;
+}
+
+const struct weight *forward_beyond(const struct forward *f, uint32_t layer)
+{
+    const struct model *model = f->model;
+
+    if (layer + 1 == model->config.n_layers)
+        return head_of(model);
+    return forward_first(f, &model->layers[layer + 1], model->layers[layer + 1].attn->first);
+}
+
+void forward_matmul(struct forward *f, const struct weight_group *group, const float *x, size_t x_stride,
+                    float *y)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < group->n_parts; i++) {
+        const struct weight *weight = &group->parts[i];
+        const struct weight *next = i + 1 < group->n_parts ? weight + 1 : f->next;
+
+        matmul(forward_team(f, (uint64_t)weight->len_bytes * f->n_rows),
+               &(struct matmul_args){.weight = weight,
+                                     .x = x,
+                                     .x_stride = x_stride,
+                                     .n = f->n_rows,
+                                     .y = y + at,
+                                     .y_stride = group->rows,
+                                     .scratch = f->state->matmul_scratch,
+                                     .next = next});
+        at += group->parts[i].rows;
+    }
+    f->next = NULL;
+}
+
+static void norm_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model_config *c = &f->model->config;
+
+    for (size_t row = from; row < to; row++)
+        rms_norm(f->model->table, f->state->x + row * c->hidden, f->gain, c->hidden, c->rms_eps,
+                 f->state->normed + row * c->hidden);
+}
+
+void forward_norm(struct forward *f, const float *gain)
+{
+    f->gain = gain;
+    forward_rows(f, norm_rows);
+}
+
+static void finish_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model_config *c = &f->model->config;
+
+    for (size_t row = from; row < to; row++) {
+        float *out = f->state->normed + row * c->hidden;
+
+        if (f->gain)
+            rms_norm(f->model->table, out, f->gain, c->hidden, c->rms_eps, out);
+        if (c->residual_scale != 1)
+            vec_scale(f->model->table, out, c->residual_scale, c->hidden);
+        vec_add(f->model->table, f->state->x + row * c->hidden, out, c->hidden);
+    }
+}
+
+void forward_finish(struct forward *f, const float *post_norm)
+{
+    f->gain = post_norm;
+    forward_rows(f, finish_rows);
+}
+
+/* ---- before the layers ---- */
+
+/* Numbers the rows and says to attention which are whose. */
+static void place_items(struct forward *f)
+{
+    const struct model_pass *pass = f->pass;
+    struct model_state *state = f->state;
+    uint32_t n_logits = 0;
+
+    ASSERT(pass->n_items <= state->max_items && team_size(pass->team) <= state->n_ranks);
+    f->n_rows = 0;
+    for (uint32_t i = 0; i < pass->n_items; i++) {
+        const struct model_item *item = &pass->items[i];
+
+        ASSERT(item->n_tokens > 0 && item->n_tokens <= state->max_tokens - f->n_rows);
+        ASSERT(item->position < state->max_context && item->n_tokens <= state->max_context - item->position);
+        state->items[i] = (struct attn_item){.first = f->n_rows,
+                                             .n_tokens = item->n_tokens,
+                                             .position = item->position,
+                                             .blocks = item->blocks};
+        ASSERT(item->n_logits <= item->n_tokens && item->n_logits <= state->max_logits - n_logits);
+        ASSERT(item->n_shown <= item->n_tokens - item->n_logits);
+        n_logits += item->n_logits;
+        state->n_logits[i] = item->n_logits;
+        state->n_kept[i] = item->n_logits + item->n_shown;
+        state->logits_end[i] = n_logits;
+        f->n_rows += item->n_tokens;
+    }
+    state->n_items = f->n_items = pass->n_items;
+}
+
+/* Looks up the token of each row and the sines of its position. */
+static void embed(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    struct model_state *state = f->state;
+    size_t hidden = model->config.hidden, pairs = model->config.rope_dims / 2;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct model_item *item = &f->pass->items[i];
+        uint32_t first = state->items[i].first;
+        uint32_t row = first > from ? first : from;
+
+        for (; row < to && row < first + item->n_tokens; row++) {
+            weight_row(&model->embedding, item->tokens[row - first], state->x + row * hidden);
+            if (model->config.embedding_scale != 1)
+                vec_scale(model->table, state->x + row * hidden, model->config.embedding_scale,
+                          (uint32_t)hidden);
+            for (unsigned k = 0; k < model->n_ropes; k++)
+                rope_angles(&model->ropes[k], item->position + (row - first), state->cos[k] + row * pairs,
+                            state->sin[k] + row * pairs);
+        }
+    }
+}
+
+/* ---- after the layers ---- */
+
+/* The output head over the first n rows of last. */
+static void multiply_head(const struct forward *f, uint32_t n)
+{
+    const struct model *model = f->model;
+    const struct weight *head = head_of(model);
+    struct model_state *state = f->state;
+
+    matmul(forward_team(f, (uint64_t)head->len_bytes * n),
+           &(struct matmul_args){.weight = head,
+                                 .x = state->last,
+                                 .x_stride = model->config.hidden,
+                                 .n = n,
+                                 .y = state->logits,
+                                 .y_stride = model->config.vocab,
+                                 .scratch = state->matmul_scratch,
+                                 .next = forward_first(f, &model->layers[0], model->layers[0].attn->first)});
+    if (model->config.logit_scale != 1)
+        for (uint32_t i = 0; i < n; i++)
+            vec_scale(model->table, state->logits + (size_t)i * model->config.vocab,
+                      model->config.logit_scale, model->config.vocab);
+}
+
+/* Rows of x from one on, normed, to where the head finds them. */
+static void norm_last(const struct forward *f, uint32_t row, uint32_t n, uint32_t to)
+{
+    const struct model *model = f->model;
+    size_t hidden = model->config.hidden;
+
+    for (uint32_t i = 0; i < n; i++)
+        rms_norm(model->table, f->state->x + (row + i) * hidden, model->final_norm, model->config.hidden,
+                 model->config.rms_eps, f->state->last + hidden * (to + i));
+}
+
+/* An item's first row that outlived the last layer.  Rows lie in the order of the items, narrowed or not. */
+static uint32_t kept_row(const struct forward *f, uint32_t index)
+{
+    const struct model_state *state = f->state;
+    uint32_t row = 0;
+
+    for (uint32_t i = 0; i < index; i++)
+        row += f->is_narrowed ? state->n_kept[i] : f->pass->items[i].n_tokens;
+    return f->is_narrowed ? row : row + f->pass->items[index].n_tokens - state->n_kept[index];
+}
+
+/* Logits that are looked at once, as many at a time as there is room for. */
+static void show_logits(const struct forward *f, uint32_t index)
+{
+    const struct model_item *item = &f->pass->items[index];
+    uint32_t row = kept_row(f, index), at = item->n_tokens - item->n_logits - item->n_shown, n;
+
+    for (uint32_t done = 0; done < item->n_shown; done += n) {
+        n = item->n_shown - done < f->state->max_logits ? item->n_shown - done : f->state->max_logits;
+        norm_last(f, row + done, n, 0);
+        multiply_head(f, n);
+        f->pass->on_logits(f->pass->on_logits_arg, index, at + done, n, f->state->logits);
+    }
+}
+
+static void compute_logits(const struct forward *f)
+{
+    const struct model_state *state = f->state;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++)
+        if (f->pass->items[i].n_shown > 0)
+            show_logits(f, i);
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        norm_last(f, kept_row(f, i) + f->pass->items[i].n_shown, state->n_logits[i], n);
+        n += state->n_logits[i];
+    }
+    if (n > 0)
+        multiply_head(f, n);
+}
+
+int model_forward(const struct model *model, struct model_state *state, const struct model_pass *pass)
+{
+    struct forward f = {.model = model, .state = state, .pass = pass};
+
+    place_items(&f);
+    if (f.n_rows == 0)
+        return 0;
+    forward_rows(&f, embed);
+    for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
+        if (pass->is_given_up && atomic_load_explicit(pass->is_given_up, memory_order_relaxed)) {
+            state->n_items = 0;
+            return E_CANCELLED;
+        }
+        f.layer = &model->layers[layer];
+        f.layer->attn->forward(&f, layer);
+        if (f.n_rows == 0) /* nobody wants logits */
+            return 0;
+        f.layer->ffn->forward(&f, layer);
+    }
+    compute_logits(&f);
+    return 0;
+}
+
+float *model_logits(const struct model_state *state, uint32_t index, uint32_t back)
+{
+    if (index >= state->n_items || back >= state->n_logits[index])
+        return NULL;
+    return state->logits + (size_t)(state->logits_end[index] - 1 - back) * state->vocab;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The attention half of a layer.  Hot path.
+ *
+ *     normed [n][hidden]                 = rmsnorm(x)
+ *     qkv    [n][(H + 2 KV) D]           = normed . Wqkv^T (+ bias)        H heads, KV kv-heads, D head_dim
+ *       q [n][H][D] | k [n][KV][D] | v [n][KV][D], side by side in each row
+ *     q, k normed per head where the model has such norms, then turned by the sines of their position; k, v
+ * stored into the sequence's blocks on_layer: this layer's KV of the whole step is in memory and may travel
+ * while the rest is computed attended [n][H][D]                 = softmax(q . k^T / sqrt(D)) . v  over the
+ * block table, causal x                                 += attended . Wo^T
+ *
+ * K is stored rotated, so a block can be attended from any later position without knowing its own.
+ *
+ * A layer with a window keeps the keys and values of all tokens like any other: the window limits what is
+ * read, not what is stored.  Blocks then mean the same in every layer, for prefix cache, hand-off and tiers
+ * alike; the price is memory that a ring of one window's length would save. */
+#include "compute/model/model_priv.h"
+
+/* What is fetched of the next matrix before attention is still in the cache behind it. */
+enum { FEW_KEYS_BYTES = 4 << 20 };
+
+struct qkv_shape { /* floats */
+    size_t q, kv;  /* of one row */
+    size_t stride;
+};
+
+static struct qkv_shape qkv_shape(const struct model_config *c)
+{
+    size_t q = (size_t)c->n_heads * c->head_dim, kv = (size_t)c->n_kv_heads * c->head_dim;
+
+    return (struct qkv_shape){.q = q, .kv = kv, .stride = q + 2 * kv};
+}
+
+/* Gains of [head_dim], one per head alike, or of all heads' width for a norm over them together. */
+static void norm_heads(const struct forward *f, float *heads, uint32_t n_heads, const float *gain,
+                       const float *wide_gain)
+{
+    const struct model_config *c = &f->model->config;
+
+    if (wide_gain)
+        rms_norm(f->model->table, heads, wide_gain, n_heads * c->head_dim, c->rms_eps, heads);
+    for (uint32_t i = 0; gain && i < n_heads; i++)
+        rms_norm(f->model->table, heads + (size_t)i * c->head_dim, gain, c->head_dim, c->rms_eps,
+                 heads + (size_t)i * c->head_dim);
+}
+
+static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    const struct model_config *c = &model->config;
+    const float *const *vectors = f->layer->vectors;
+    struct qkv_shape shape = qkv_shape(c);
+    size_t pairs = c->rope_dims / 2;
+    enum rope_kind rope = f->layer->rope;
+
+    for (size_t row = from; row < to; row++) {
+        float *q = f->state->qkv + row * shape.stride;
+
+        if (vectors[SLOT_Q_BIAS]) /* K's and V's lie behind it */
+            vec_add(model->table, q, vectors[SLOT_Q_BIAS], (uint32_t)shape.stride);
+        norm_heads(f, q, c->n_heads, vectors[SLOT_Q_NORM], vectors[SLOT_Q_NORM_WIDE]);
+        norm_heads(f, q + shape.q, c->n_kv_heads, vectors[SLOT_K_NORM], vectors[SLOT_K_NORM_WIDE]);
+        if (rope != ROPE_NONE) /* K's heads follow Q's and turn by the same angle */
+            rope_rotate(model->table, model->ropes[rope].pairs, q, c->n_heads + c->n_kv_heads, c->head_dim,
+                        c->rope_dims, f->state->cos[rope] + row * pairs, f->state->sin[rope] + row * pairs);
+    }
+}
+
+static void store(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    struct qkv_shape shape = qkv_shape(&model->config);
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct attn_item *item = &f->state->items[i];
+        uint32_t first = item->first > from ? item->first : from;
+        uint32_t end = item->first + item->n_tokens < to ? item->first + item->n_tokens : to;
+        const float *row = f->state->qkv + first * shape.stride;
+
+        if (first >= end)
+            continue;
+        kv_store(&(struct kv_store_args){.table = model->table,
+                                         .kv_layer = f->kv_layer,
+                                         .block_bytes = kv_layout_layer_block_bytes(&model->layout),
+                                         .kv_type = model_kv_dtype(model),
+                                         .n_kv_heads = model->config.n_kv_heads,
+                                         .k_dim = model->config.head_dim,
+                                         .v_dim = model->config.head_dim,
+                                         .block_tokens = model->layout.block_tokens,
+                                         .blocks = item->blocks,
+                                         .position = item->position + (first - item->first),
+                                         .n = end - first,
+                                         .k = row + shape.q,
+                                         .v = row + shape.q + shape.kv,
+                                         .k_stride = shape.stride,
+                                         .v_stride = shape.stride});
+    }
+}
+
+/* A row's K and V go where no other row's go, so ranks store side by side. */
+static void prepare_and_store(const struct forward *f, uint32_t from, uint32_t to)
+{
+    bias_norm_rotate(f, from, to);
+    store(f, from, to);
+}
+
+/* Keys and values that all queries of the step look at, in bytes. */
+static uint64_t attend_bytes(const struct forward *f, size_t q_floats)
+{
+    const struct kv_layout *layout = &f->model->layout;
+    uint64_t n_keys = 0;
+
+    for (uint32_t i = 0; i < f->n_items; i++) {
+        const struct attn_item *item = &f->state->items[i];
+        uint32_t seen = item->position + item->n_tokens;
+
+        if (f->layer->window != 0 && f->layer->window < seen)
+            seen = f->layer->window;
+        n_keys += (uint64_t)item->n_tokens * seen;
+    }
+    return n_keys * q_floats * 2 * kv_layout_row_bytes(layout->type, layout->k_dim) / layout->k_dim;
+}
+
+static void attend(const struct forward *f)
+{
+    const struct model *model = f->model;
+    struct qkv_shape shape = qkv_shape(&model->config);
+    struct team *team = forward_team(f, attend_bytes(f, shape.q));
+    const struct weight *next = f->n_rows == 1 ? forward_first(f, f->layer, GROUP_OUT) : NULL;
+
+    attention(team, &(struct attn_args){.table = model->table,
+                                        .q = f->state->qkv,
+                                        .q_stride = shape.stride,
+                                        .out = f->state->attended,
+                                        .out_stride = shape.q,
+                                        .kv_layer = f->kv_layer,
+                                        .block_bytes = kv_layout_layer_block_bytes(&model->layout),
+                                        .kv_type = model_kv_dtype(model),
+                                        .n_heads = model->config.n_heads,
+                                        .n_kv_heads = model->config.n_kv_heads,
+                                        .k_dim = model->config.head_dim,
+                                        .v_dim = model->config.head_dim,
+                                        .block_tokens = model->layout.block_tokens,
+                                        .sinks = f->layer->vectors[SLOT_SINKS],
+                                        .scale = model->config.attn_scale,
+                                        .window = f->layer->window,
+                                        .items = f->state->items,
+                                        .n_items = f->n_items,
+                                        .scratch = f->state->attn_scratch,
+                                        .scratch_bytes = f->state->attn_scratch_bytes,
+                                        .next = next});
+}
+
+static void out_bias_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    uint32_t hidden = f->model->config.hidden;
+
+    for (size_t row = from; row < to; row++)
+        vec_add(f->model->table, f->state->normed + row * hidden, f->layer->vectors[SLOT_OUT_BIAS], hidden);
+}
+
+static void forward_attn(struct forward *f, uint32_t layer)
+{
+    const struct model_pass *pass = f->pass;
+    struct model_state *state = f->state;
+    const float *const *vectors = f->layer->vectors;
+    struct qkv_shape shape = qkv_shape(&f->model->config);
+    const float *input = state->x; /* of models that norm only what comes out */
+
+    if (vectors[SLOT_ATTN_NORM]) {
+        forward_norm(f, vectors[SLOT_ATTN_NORM]);
+        input = state->normed;
+    }
+    if (attend_bytes(f, shape.q) < FEW_KEYS_BYTES)
+        f->next = forward_first(f, f->layer, GROUP_OUT);
+    forward_matmul(f, &f->layer->groups[GROUP_QKV], input, f->model->config.hidden, state->qkv);
+    f->kv_layer = (uint8_t *)pass->kv_arena + kv_layout_offset(&f->model->layout, pass->n_blocks, layer, 0);
+    forward_rows(f, prepare_and_store);
+    if (pass->on_layer)
+        pass->on_layer(pass->on_layer_arg, layer);
+    if (layer + 1 == f->model->config.n_layers)
+        forward_narrow(f, state->qkv, shape.q, shape.stride);
+    if (f->n_rows == 0)
+        return;
+    attend(f);
+    f->next = forward_first(f, f->layer, f->layer->ffn->first);
+    forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, shape.q, state->normed);
+    if (vectors[SLOT_OUT_BIAS])
+        forward_rows(f, out_bias_rows);
+    forward_finish(f, vectors[SLOT_POST_ATTN_NORM]);
+}
+
+const struct half attn_grouped = {
+    .name = "grouped",
+    .first = GROUP_QKV,
+    .needs = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(OUT),
+    .forward = forward_attn,
+};
+
+const struct half attn_grouped_fused = {
+    .name = "grouped, q, k and v in one",
+    .first = GROUP_QKV,
+    .needs = SLOT_BIT(QKV) | SLOT_BIT(OUT),
+    .forward = forward_attn,
+};

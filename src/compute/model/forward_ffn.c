@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The feed-forward half of a layer.  Hot path.
+ *
+ *     normed  [n][hidden]   = rmsnorm(x)
+ *     gate_up [n][2 F]      = normed . Wgate_up^T        gate | up, side by side in each row; F = ffn
+ *     gate    [n][F]        = act(gate) * up             act is silu, or gelu in its tanh form
+ *     x                    += gate . Wdown^T
+ *
+ * Many tokens go by matmul_gated(), which needs no gate_up; a few, whose time is the weights' way from
+ * memory, product by product, since each of these has the next one's weights fetched. */
+#include "compute/model/model_priv.h"
+#include "compute/tensor/gated.h"
+
+static gated_act activation(const struct model *model)
+{
+    return model->arch->activation == ACT_GELU ? geglu : swiglu;
+}
+
+static void gate_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    gated_act act = activation(f->model);
+    size_t ffn = f->model->config.ffn;
+
+    for (size_t row = from; row < to; row++) {
+        float *gate = f->state->gate_up + row * 2 * ffn;
+
+        act(f->model->table, gate, gate + ffn, (uint32_t)ffn);
+    }
+}
+
+static void gate_at_once(const struct forward *f, const float *input)
+{
+    const struct model_config *c = &f->model->config;
+    const struct weight *gate_up = &f->layer->groups[GROUP_GATE_UP].parts[0];
+
+    matmul_gated(forward_team(f, (uint64_t)gate_up->len_bytes * f->n_rows),
+                 &(struct gated_args){.gate_up = gate_up,
+                                      .down = &f->layer->groups[GROUP_DOWN].parts[0],
+                                      .act = activation(f->model),
+                                      .x = input,
+                                      .x_stride = c->hidden,
+                                      .n = f->n_rows,
+                                      .y = f->state->normed,
+                                      .y_stride = c->hidden,
+                                      .scratch = f->state->gated_scratch});
+}
+
+static void gate_by_products(struct forward *f, uint32_t layer, const float *input)
+{
+    struct model_state *state = f->state;
+    size_t ffn = f->model->config.ffn;
+
+    f->next = forward_first(f, f->layer, GROUP_DOWN);
+    forward_matmul(f, &f->layer->groups[GROUP_GATE_UP], input, f->model->config.hidden, state->gate_up);
+    forward_rows(f, gate_rows);
+    f->next = forward_beyond(f, layer);
+    forward_matmul(f, &f->layer->groups[GROUP_DOWN], state->gate_up, 2 * ffn, state->normed);
+}
+
+static void forward_ffn(struct forward *f, uint32_t layer)
+{
+    const float *input = f->state->x; /* of models that norm only what comes out */
+
+    if (f->layer->vectors[SLOT_FFN_NORM]) {
+        forward_norm(f, f->layer->vectors[SLOT_FFN_NORM]);
+        input = f->state->normed;
+    }
+    if (f->n_rows > FFN_FEW_TOKENS && ffn_is_gated(f->layer))
+        gate_at_once(f, input);
+    else
+        gate_by_products(f, layer, input);
+    forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
+}
+
+bool ffn_is_gated(const struct layer *layer)
+{
+    const struct weight_group *in = &layer->groups[GROUP_GATE_UP], *down = &layer->groups[GROUP_DOWN];
+
+    return layer->ffn->forward == forward_ffn && in->n_parts == 1 && down->n_parts == 1 &&
+           gated_takes(&in->parts[0], &down->parts[0]);
+}
+
+/* One of the two ways is gone at a time, so both use the same memory. */
+static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+{
+    uint32_t rows = state->max_tokens < FFN_FEW_TOKENS ? state->max_tokens : FFN_FEW_TOKENS;
+    size_t most_bytes = 0, len_bytes;
+
+    for (uint32_t i = 0; i < model->config.n_layers; i++) {
+        const struct layer *layer = &model->layers[i];
+
+        if (layer->ffn->forward != forward_ffn)
+            continue;
+        if (!ffn_is_gated(layer)) {
+            rows = state->max_tokens;
+            continue;
+        }
+        len_bytes =
+            gated_scratch_bytes(&layer->groups[GROUP_GATE_UP].parts[0], &layer->groups[GROUP_DOWN].parts[0],
+                                state->max_tokens, state->n_ranks);
+        most_bytes = most_bytes > len_bytes ? most_bytes : len_bytes;
+    }
+    len_bytes = (size_t)rows * 2 * model->config.ffn * sizeof(float);
+    state->gate_up = carve(carving, most_bytes > len_bytes ? most_bytes : len_bytes);
+    state->gated_scratch = state->gate_up;
+}
+
+const struct half ffn_dense = {
+    .name = "dense",
+    .first = GROUP_GATE_UP,
+    .needs = SLOT_BIT(GATE) | SLOT_BIT(UP) | SLOT_BIT(DOWN),
+    .forward = forward_ffn,
+    .lay_out = lay_out,
+};
+
+const struct half ffn_dense_fused = {
+    .name = "dense, gate and up in one",
+    .first = GROUP_GATE_UP,
+    .needs = SLOT_BIT(GATE_UP) | SLOT_BIT(DOWN),
+    .forward = forward_ffn,
+    .lay_out = lay_out,
+};

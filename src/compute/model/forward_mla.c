@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Multi-head latent attention (DeepSeek-AI 2024), computed in the latent space.  Hot path.
+ *
+ *     normed [n][hidden]  = rmsnorm(x)
+ *     low    [n]          = normed . (Wq or Wq_a, Wkv_a)^T:      q | c | k_rope     side by side in each row
+ *     c = rmsnorm(c), k_rope turned: (c, k_rope) is the token's one key for all heads, and all that is stored
+ *     q      [n][H][nope + rope] = low's q as it is, or rmsnorm(it) . Wq_b^T
+ *     q'     [n][H][latent + rope] = (Wk^T q_nope, q_rope turned)         per head
+ *     mean   [n][H][latent]  = softmax(scale q' . key) c                  every head attends to the same keys
+ *     values [n][H][value]   = Wv mean                                    per head
+ *     x                     += values . Wo^T
+ *
+ * So the cache has one key of latent + rope numbers per token and layer (V2: 576 instead of 40960), and
+ * attention's values are the first `latent` numbers of its keys.  A prompt and a single token go the same way
+ * and get the same bits; expanding keys and values for long prompts would save multiplications and break
+ * that. */
+#include "compute/model/model_priv.h"
+
+#include <string.h>
+
+static uint32_t q_width(const struct model_config *c) /* of low's query part */
+{
+    return c->q_latent ? c->q_latent : c->n_heads * c->head_dim;
+}
+
+static uint32_t key_width(const struct model_config *c)
+{
+    return c->latent + c->rope_dims;
+}
+
+static uint32_t low_width(const struct model_config *c)
+{
+    return q_width(c) + key_width(c);
+}
+
+/* ---- before attention ---- */
+
+static void store(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    const struct model_config *c = &model->config;
+    size_t stride = low_width(c);
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct attn_item *item = &f->state->items[i];
+        uint32_t first = item->first > from ? item->first : from;
+        uint32_t end = item->first + item->n_tokens < to ? item->first + item->n_tokens : to;
+
+        if (first >= end)
+            continue;
+        kv_store(&(struct kv_store_args){.table = model->table,
+                                         .kv_layer = f->kv_layer,
+                                         .block_bytes = kv_layout_layer_block_bytes(&model->layout),
+                                         .kv_type = model_kv_dtype(model),
+                                         .v_in_k = true,
+                                         .n_kv_heads = 1,
+                                         .k_dim = key_width(c),
+                                         .v_dim = c->latent,
+                                         .block_tokens = model->layout.block_tokens,
+                                         .blocks = item->blocks,
+                                         .position = item->position + (first - item->first),
+                                         .n = end - first,
+                                         .k = f->state->latent.low + first * stride + q_width(c),
+                                         .k_stride = stride});
+    }
+}
+
+static void norm_and_store(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    const struct model_config *c = &model->config;
+    const float *const *vectors = f->layer->vectors;
+    size_t pairs = c->rope_dims / 2;
+
+    for (size_t row = from; row < to; row++) {
+        float *q = f->state->latent.low + row * low_width(c), *key = q + q_width(c);
+
+        if (c->q_latent)
+            rms_norm(model->table, q, vectors[SLOT_Q_A_NORM], c->q_latent, c->rms_eps, q);
+        rms_norm(model->table, key, vectors[SLOT_KV_A_NORM], c->latent, c->rms_eps, key);
+        rope_rotate(model->table, model->ropes[ROPE_GLOBAL].pairs, key + c->latent, 1, c->rope_dims,
+                    c->rope_dims, f->state->cos[ROPE_GLOBAL] + row * pairs,
+                    f->state->sin[ROPE_GLOBAL] + row * pairs);
+    }
+    store(f, from, to);
+}
+
+/* Where the queries lie before they go into the latent space. */
+static float *plain_q(const struct forward *f, size_t *stride_out)
+{
+    const struct model_config *c = &f->model->config;
+
+    *stride_out = c->q_latent ? (size_t)c->n_heads * c->head_dim : low_width(c);
+    return c->q_latent ? f->state->qkv : f->state->latent.low;
+}
+
+/* The rotary part of queries, turned and put behind where the latent part goes. */
+static void turn_queries(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    const struct model_config *c = &model->config;
+    size_t pairs = c->rope_dims / 2, stride, width = key_width(c);
+    float *plain = plain_q(f, &stride);
+
+    for (size_t row = from; row < to; row++) {
+        float *rotary = plain + row * stride + c->head_dim - c->rope_dims;
+        float *out = f->state->latent.q + row * c->n_heads * width + c->latent;
+
+        rope_rotate(model->table, model->ropes[ROPE_GLOBAL].pairs, rotary, c->n_heads, c->head_dim,
+                    c->rope_dims, f->state->cos[ROPE_GLOBAL] + row * pairs,
+                    f->state->sin[ROPE_GLOBAL] + row * pairs);
+        for (uint32_t h = 0; h < c->n_heads; h++)
+            memcpy(out + h * width, rotary + (size_t)h * c->head_dim, c->rope_dims * sizeof(float));
+    }
+}
+
+/* ---- per head, in and out ---- */
+
+struct heads { /* one part of each head, in each row */
+    float *at;
+    size_t row, head; /* floats from one to the next */
+};
+
+/* y of each head = x of each head . its rows of the weight */
+static void multiply_heads(const struct forward *f, const struct weight *weight, struct heads x,
+                           struct heads y)
+{
+    uint32_t n_heads = f->model->config.n_heads, rows = weight->rows / n_heads;
+    struct latent_state *state = &f->state->latent;
+
+    for (uint32_t h = 0; h < n_heads; h++)
+        state->pieces[h] = (struct many_piece){.weight = weight,
+                                               .first_row = h * rows,
+                                               .n_rows = rows,
+                                               .n = f->n_rows,
+                                               .x = x.at + h * x.head,
+                                               .x_stride = x.row,
+                                               .y = y.at + h * y.head,
+                                               .y_stride = y.row};
+    matmul_many(forward_team(f, (uint64_t)weight->rows * weight->cols * f->n_rows),
+                &(struct many_args){.pieces = state->pieces,
+                                    .n_pieces = n_heads,
+                                    .solos = f->state->solos,
+                                    .max_cols = key_width(&f->model->config) + f->model->config.head_dim,
+                                    .scratch = state->many_scratch});
+}
+
+static void into_latent(const struct forward *f)
+{
+    const struct model_config *c = &f->model->config;
+    size_t width = key_width(c);
+    struct heads plain = {.head = c->head_dim};
+
+    plain.at = plain_q(f, &plain.row);
+    multiply_heads(f, &f->layer->latent.into, plain,
+                   (struct heads){f->state->latent.q, c->n_heads * width, width});
+}
+
+static void out_of_latent(const struct forward *f)
+{
+    const struct model_config *c = &f->model->config;
+
+    multiply_heads(f, &f->layer->latent.out_of,
+                   (struct heads){f->state->latent.attended, (size_t)c->n_heads * c->latent, c->latent},
+                   (struct heads){f->state->latent.values, (size_t)c->n_heads * c->value_dim, c->value_dim});
+}
+
+/* ---- the half ---- */
+
+/* Multiplications that all queries of the step take part in, as bytes read. */
+static uint64_t attend_bytes(const struct forward *f)
+{
+    const struct model_config *c = &f->model->config;
+    uint64_t n_keys = 0;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct attn_item *item = &f->state->items[i];
+
+        n_keys += (uint64_t)item->n_tokens * (item->position + item->n_tokens);
+    }
+    return n_keys * c->n_heads * key_width(c) * 2;
+}
+
+static void attend(const struct forward *f)
+{
+    const struct model *model = f->model;
+    const struct model_config *c = &model->config;
+
+    attention(forward_team(f, attend_bytes(f)),
+              &(struct attn_args){.table = model->table,
+                                  .q = f->state->latent.q,
+                                  .q_stride = (size_t)c->n_heads * key_width(c),
+                                  .out = f->state->latent.attended,
+                                  .out_stride = (size_t)c->n_heads * c->latent,
+                                  .kv_layer = f->kv_layer,
+                                  .block_bytes = kv_layout_layer_block_bytes(&model->layout),
+                                  .kv_type = model_kv_dtype(model),
+                                  .v_in_k = true,
+                                  .n_heads = c->n_heads,
+                                  .n_kv_heads = 1,
+                                  .k_dim = key_width(c),
+                                  .v_dim = c->latent,
+                                  .block_tokens = model->layout.block_tokens,
+                                  .scale = c->attn_scale,
+                                  .items = f->state->items,
+                                  .n_items = f->pass->n_items,
+                                  .scratch = f->state->attn_scratch,
+                                  .scratch_bytes = f->state->attn_scratch_bytes});
+}
+
+static void forward_latent(struct forward *f, uint32_t layer)
+{
+    const struct model_pass *pass = f->pass;
+    const struct model_config *c = &f->model->config;
+    struct model_state *state = f->state;
+
+    forward_norm(f, f->layer->vectors[SLOT_ATTN_NORM]);
+    forward_matmul(f, &f->layer->groups[GROUP_QKV], state->normed, c->hidden, state->latent.low);
+    f->kv_layer = (uint8_t *)pass->kv_arena + kv_layout_offset(&f->model->layout, pass->n_blocks, layer, 0);
+    forward_rows(f, norm_and_store);
+    if (pass->on_layer)
+        pass->on_layer(pass->on_layer_arg, layer);
+    if (c->q_latent)
+        forward_matmul(f, &f->layer->groups[GROUP_Q_B], state->latent.low, low_width(c), state->qkv);
+    forward_rows(f, turn_queries);
+    into_latent(f);
+    attend(f);
+    out_of_latent(f);
+    f->next = forward_first(f, f->layer, f->layer->ffn->first);
+    forward_matmul(f, &f->layer->groups[GROUP_OUT], state->latent.values, (size_t)c->n_heads * c->value_dim,
+                   state->normed);
+    forward_finish(f, NULL);
+}
+
+static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+{
+    const struct model_config *c = &model->config;
+    struct latent_state *latent = &state->latent;
+    size_t rows = state->max_tokens, word = sizeof(float);
+
+    latent->low = carve(carving, rows * low_width(c) * word);
+    latent->q = carve(carving, rows * c->n_heads * key_width(c) * word);
+    latent->attended = carve(carving, rows * c->n_heads * c->latent * word);
+    latent->values = carve(carving, rows * c->n_heads * c->value_dim * word);
+    latent->pieces = carve(carving, c->n_heads * sizeof(*latent->pieces));
+    latent->many_scratch =
+        carve(carving, many_scratch_bytes(c->n_heads, key_width(c) + c->head_dim, state->n_ranks));
+}
+
+#define QUERIES  SLOT_BIT(Q)
+#define QUERIES2 (SLOT_BIT(Q_A) | SLOT_BIT(Q_A_NORM) | SLOT_BIT(Q_B))
+#define JOINED   SLOT_BIT(KV_B)
+#define SPLIT    (SLOT_BIT(K_B) | SLOT_BIT(V_B))
+
+#define HALF(text, queries, from_latent)                                                                     \
+    {                                                                                                        \
+        .name = text,                                                                                        \
+        .needs = (queries) | (from_latent) | SLOT_BIT(KV_A) | SLOT_BIT(KV_A_NORM) | SLOT_BIT(OUT_VALUES),    \
+        .may = SLOT_BIT(KV_B), .first = GROUP_QKV, .forward = forward_latent, .lay_out = lay_out,            \
+        .pack = latent_pack, .layer_fini = latent_layer_fini                                                 \
+    }
+
+const struct half attn_latent = HALF("latent", QUERIES, JOINED);
+const struct half attn_latent_split = HALF("latent, split", QUERIES, SPLIT);
+const struct half attn_latent_q = HALF("latent, queries too", QUERIES2, JOINED);
+const struct half attn_latent_q_split = HALF("latent, queries too, split", QUERIES2, SPLIT);

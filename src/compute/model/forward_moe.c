@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The feed-forward half of a layer with experts.  Hot path.
+ *
+ *     normed [n][hidden] = rmsnorm(x)
+ *     scores [n][E]      = normed . Wrouter^T;   each token chooses k experts (moe_route.c): n k "picks"
+ *
+ *         token   0    1    2                picks by expert    expert 2: tokens 0 2
+ *         chose  2 5  5 7  7 2      ->                          expert 5: tokens 0 1
+ *                                                               expert 7: tokens 1 2
+ *
+ *     gate_up [n k][2 F]    = rows of its tokens . (gate, up of the expert)^T     one run for all experts
+ *     down    [n k][hidden] = silu(gate) up . down of the expert^T                another
+ *     x                    += for each token: weight_1 down_1 + weight_2 down_2 + ... (+ the shared experts')
+ *
+ * Each expert that anyone chose is read once in the step, however many tokens chose it, and no other is read.
+ * The shared experts, which all tokens go through, are pieces of the same two runs.
+ *
+ * A token's sum runs over its experts in the order in which it chose them, best first, shared ones last; each
+ * product depends on the token and the expert alone.  So nothing here depends on the rest of the batch. */
+#include "compute/model/model_priv.h"
+
+#include "base/check.h"
+
+#include <string.h>
+
+/* ---- who goes where ---- */
+
+static void route_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct route_rule *rule = &f->model->route;
+    const struct moe_state *moe = &f->state->moe;
+
+    for (size_t row = from; row < to && f->layer->vectors[SLOT_ROUTER_BIAS]; row++)
+        vec_add(f->model->table, moe->scores + row * rule->n_experts, f->layer->vectors[SLOT_ROUTER_BIAS],
+                rule->n_experts);
+    for (size_t row = from; row < to; row++)
+        route_token(rule, moe->scores + row * rule->n_experts, f->layer->vectors[SLOT_CHOICE_BIAS],
+                    moe->chosen + row * rule->n_used, moe->weights + row * rule->n_used);
+}
+
+/* Numbers the picks: by expert, within an expert by token. */
+static void group_picks(const struct forward *f)
+{
+    const struct route_rule *rule = &f->model->route;
+    struct moe_state *moe = &f->state->moe;
+    uint32_t n = f->n_rows * rule->n_used, at = 0;
+
+    memset(moe->first, 0, (rule->n_experts + 1) * sizeof(*moe->first));
+    for (uint32_t i = 0; i < n; i++)
+        moe->first[moe->chosen[i]]++;
+    for (uint32_t e = 0; e <= rule->n_experts; e++) {
+        uint32_t count = moe->first[e];
+
+        moe->first[e] = at;
+        at += count;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        moe->pick[i] = moe->first[moe->chosen[i]]++;
+        moe->token[moe->pick[i]] = i / rule->n_used;
+    }
+    for (uint32_t e = rule->n_experts; e > 0; e--) /* they moved on by their count: to the next one's begin */
+        moe->first[e] = moe->first[e - 1];
+    moe->first[0] = 0;
+}
+
+/* ---- the products ---- */
+
+static void load_token(const struct many_piece *piece, uint32_t i, float *out)
+{
+    const struct forward *f = piece->arg;
+    size_t hidden = f->model->config.hidden;
+
+    memcpy(out, f->state->normed + f->state->moe.token[piece->first + i] * hidden, hidden * sizeof(float));
+}
+
+/* Row i of gate | up, gated. */
+static void gate_into(const struct forward *f, const float *row, uint32_t ffn, float *out)
+{
+    memcpy(out, row, ffn * sizeof(float));
+    swiglu(f->model->table, out, row + ffn, ffn);
+}
+
+static void load_gated(const struct many_piece *piece, uint32_t i, float *out)
+{
+    const struct forward *f = piece->arg;
+    uint32_t ffn = f->model->config.expert_ffn;
+
+    gate_into(f, f->state->moe.gate_up + (size_t)2 * ffn * (piece->first + i), ffn, out);
+}
+
+static void load_gated_shared(const struct many_piece *piece, uint32_t i, float *out)
+{
+    const struct forward *f = piece->arg;
+    uint32_t ffn = f->model->config.shared_ffn;
+
+    gate_into(f, f->state->moe.shared_gate_up + (size_t)2 * ffn * i, ffn, out);
+}
+
+/* gate | up of one expert. */
+static uint32_t add_gate_up(const struct forward *f, uint32_t expert, struct many_piece *out)
+{
+    const struct expert_weights *weights = &f->layer->experts;
+    const struct moe_state *moe = &f->state->moe;
+    uint32_t ffn = f->model->config.expert_ffn, first = moe->first[expert];
+
+    for (uint32_t i = 0; i < weights->n_gate_up; i++) {
+        uint32_t n_rows = weights->n_gate_up == 1 ? 2 * ffn : ffn;
+
+        out[i] = (struct many_piece){.weight = &weights->gate_up[i],
+                                     .first_row = expert * n_rows,
+                                     .n_rows = n_rows,
+                                     .n = moe->first[expert + 1] - first,
+                                     .load = load_token,
+                                     .arg = f,
+                                     .first = first,
+                                     .y = moe->gate_up + (size_t)2 * ffn * first + i * ffn,
+                                     .y_stride = (size_t)2 * ffn};
+        if (out[i].n == 1) { /* needs no gathering */
+            out[i].load = NULL;
+            out[i].x = f->state->normed + (size_t)moe->token[first] * f->model->config.hidden;
+        }
+    }
+    return weights->n_gate_up;
+}
+
+static uint32_t add_down(const struct forward *f, uint32_t expert, struct many_piece *out)
+{
+    const struct moe_state *moe = &f->state->moe;
+    uint32_t hidden = f->model->config.hidden, first = moe->first[expert];
+
+    *out = (struct many_piece){.weight = &f->layer->experts.down,
+                               .first_row = expert * hidden,
+                               .n_rows = hidden,
+                               .n = moe->first[expert + 1] - first,
+                               .load = load_gated,
+                               .arg = f,
+                               .first = first,
+                               .y = moe->down + (size_t)hidden * first,
+                               .y_stride = hidden};
+    if (f->layer->experts.gate_up_bias) { /* gated already */
+        out->load = NULL;
+        out->x_stride = (size_t)2 * f->model->config.expert_ffn;
+        out->x = moe->gate_up + first * out->x_stride;
+    }
+    return 1;
+}
+
+/* All parts of a group of matrices over all rows. */
+static uint32_t add_group(const struct forward *f, const struct weight_group *group,
+                          const struct many_piece *like, struct many_piece *out)
+{
+    float *y = like->y;
+
+    for (uint32_t i = 0; i < group->n_parts; i++) {
+        out[i] = *like;
+        out[i].weight = &group->parts[i];
+        out[i].n_rows = group->parts[i].rows;
+        out[i].n = f->n_rows;
+        out[i].arg = f;
+        out[i].y = y;
+        out[i].y_stride = group->rows;
+        y += group->parts[i].rows;
+    }
+    return group->n_parts;
+}
+
+static void run_pieces(const struct forward *f, uint32_t n_pieces)
+{
+    const struct model_config *c = &f->model->config;
+    const struct moe_state *moe = &f->state->moe;
+    uint64_t work_bytes = 0;
+
+    for (uint32_t i = 0; i < n_pieces; i++)
+        work_bytes += (uint64_t)moe->pieces[i].n * moe->pieces[i].n_rows * moe->pieces[i].weight->cols;
+    matmul_many(forward_team(f, work_bytes),
+                &(struct many_args){.pieces = moe->pieces,
+                                    .n_pieces = n_pieces,
+                                    .solos = f->state->solos,
+                                    .max_cols = c->hidden > c->expert_ffn + c->shared_ffn
+                                                    ? c->hidden
+                                                    : c->expert_ffn + c->shared_ffn,
+                                    .scratch = moe->many_scratch});
+}
+
+enum { GATE_LIMIT = 7 };
+static const float GATE_SHARPNESS = 1.702f;
+
+/* g sigmoid(a g) (u + 1), with g = min(gate, 7) and u = up within -7..7   (gpt-oss, OpenAI 2025)
+ * is silu(a g) (u + 1) / a: what silu and the product need is put in place here. */
+static void clamp_gate(float *gate, float *up, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float u = up[i] < GATE_LIMIT ? up[i] : GATE_LIMIT;
+
+        gate[i] = GATE_SHARPNESS * (gate[i] < GATE_LIMIT ? gate[i] : GATE_LIMIT);
+        up[i] = ((u > -GATE_LIMIT ? u : -GATE_LIMIT) + 1) / GATE_SHARPNESS;
+    }
+}
+
+/* Of models with biases: they come before the gate, which then is done in place. */
+static void bias_and_gate(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct moe_state *moe = &f->state->moe;
+    uint32_t ffn = f->model->config.expert_ffn, used = f->model->config.n_experts_used;
+
+    for (size_t i = (size_t)from * used; i < (size_t)to * used; i++) {
+        float *gate = moe->gate_up + (size_t)2 * ffn * moe->pick[i];
+
+        vec_add(f->model->table, gate, f->layer->experts.gate_up_bias + (size_t)2 * ffn * moe->chosen[i],
+                2 * ffn);
+        clamp_gate(gate, gate + ffn, ffn);
+        swiglu(f->model->table, gate, gate + ffn, ffn);
+    }
+}
+
+static void compute_picks(const struct forward *f)
+{
+    const struct model_config *c = &f->model->config;
+    const struct moe_state *moe = &f->state->moe;
+    uint32_t n = 0;
+
+    if (c->shared_ffn)
+        n += add_group(
+            f, &f->layer->groups[GROUP_GATE_UP],
+            &(struct many_piece){.x = f->state->normed, .x_stride = c->hidden, .y = moe->shared_gate_up},
+            moe->pieces);
+    for (uint32_t e = 0; e < c->n_experts; e++)
+        if (moe->first[e] < moe->first[e + 1])
+            n += add_gate_up(f, e, moe->pieces + n);
+    run_pieces(f, n);
+    if (f->layer->experts.gate_up_bias)
+        forward_rows(f, bias_and_gate);
+    n = 0;
+    if (c->shared_ffn)
+        n += add_group(f, &f->layer->groups[GROUP_DOWN],
+                       &(struct many_piece){.load = load_gated_shared, .y = moe->shared_down}, moe->pieces);
+    for (uint32_t e = 0; e < c->n_experts; e++)
+        if (moe->first[e] < moe->first[e + 1])
+            n += add_down(f, e, moe->pieces + n);
+    run_pieces(f, n);
+}
+
+static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model_config *c = &f->model->config;
+    const struct moe_state *moe = &f->state->moe;
+    const float *rows[ROUTE_MAX_USED + 1];
+    float weights[ROUTE_MAX_USED + 1];
+
+    for (size_t row = from; row < to; row++) {
+        uint32_t n = c->n_experts_used;
+
+        for (uint32_t i = 0; i < n; i++) {
+            rows[i] = moe->down + (size_t)c->hidden * moe->pick[row * n + i];
+            weights[i] = moe->weights[row * n + i];
+            if (f->layer->experts.down_bias)
+                vec_add(f->model->table, moe->down + (size_t)c->hidden * moe->pick[row * n + i],
+                        f->layer->experts.down_bias + (size_t)c->hidden * moe->chosen[row * n + i],
+                        c->hidden);
+        }
+        if (c->shared_ffn) {
+            rows[n] = moe->shared_down + row * c->hidden;
+            weights[n++] = 1;
+        }
+        mix_rows(f->model->table, rows, weights, n, c->hidden, f->state->normed + row * c->hidden);
+    }
+}
+
+static void forward_moe(struct forward *f, uint32_t layer)
+{
+    const float *gain = f->layer->vectors[SLOT_FFN_NORM];
+
+    (void)layer;
+    forward_norm(f, gain ? gain : f->layer->vectors[SLOT_FFN_NORM_LATE]);
+    forward_matmul(f, &f->layer->groups[GROUP_ROUTER], f->state->normed, f->model->config.hidden,
+                   f->state->moe.scores);
+    forward_rows(f, route_rows);
+    group_picks(f);
+    compute_picks(f);
+    forward_rows(f, mix_picks);
+    forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
+}
+
+static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+{
+    const struct model_config *c = &model->config;
+    struct moe_state *moe = &state->moe;
+    size_t rows = state->max_tokens, picks = rows * c->n_experts_used, word = sizeof(float);
+    uint32_t max_pieces = 2 * c->n_experts + 3, ffn = c->expert_ffn + c->shared_ffn;
+
+    moe->scores = carve(carving, rows * c->n_experts * word);
+    moe->chosen = carve(carving, picks * sizeof(*moe->chosen));
+    moe->weights = carve(carving, picks * word);
+    moe->pick = carve(carving, picks * sizeof(*moe->pick));
+    moe->token = carve(carving, picks * sizeof(*moe->token));
+    moe->first = carve(carving, (c->n_experts + 1) * sizeof(*moe->first));
+    moe->gate_up = carve(carving, picks * 2 * c->expert_ffn * word);
+    moe->down = carve(carving, picks * c->hidden * word);
+    moe->shared_gate_up = carve(carving, rows * 2 * c->shared_ffn * word);
+    moe->shared_down = carve(carving, c->shared_ffn ? rows * c->hidden * word : 0);
+    moe->pieces = carve(carving, max_pieces * sizeof(*moe->pieces));
+    moe->many_scratch =
+        carve(carving, many_scratch_bytes(max_pieces, c->hidden > ffn ? c->hidden : ffn, state->n_ranks));
+}
+
+#define EXPERTS (SLOT_BIT(ROUTER) | SLOT_BIT(GATE_EXPERTS) | SLOT_BIT(UP_EXPERTS) | SLOT_BIT(DOWN_EXPERTS))
+#define SHARED  (SLOT_BIT(GATE_SHARED) | SLOT_BIT(UP_SHARED) | SLOT_BIT(DOWN_SHARED))
+
+const struct half ffn_moe = {
+    .name = "experts",
+    .needs = EXPERTS,
+    .may = SLOT_BIT(CHOICE_BIAS),
+    .forward = forward_moe,
+    .lay_out = lay_out,
+    .pack = moe_pack,
+    .layer_fini = moe_layer_fini,
+};
+
+const struct half ffn_moe_shared = {
+    .name = "experts, some shared",
+    .needs = EXPERTS | SHARED,
+    .may = SLOT_BIT(CHOICE_BIAS),
+    .forward = forward_moe,
+    .lay_out = lay_out,
+    .pack = moe_pack,
+    .layer_fini = moe_layer_fini,
+};
+
+const struct half ffn_moe_loose = {
+    .name = "experts, a tensor each",
+    .needs = SLOT_BIT(ROUTER),
+    .forward = forward_moe,
+    .lay_out = lay_out,
+    .bind = moe_bind_loose,
+    .knows = moe_knows_loose,
+    .pack = moe_pack_loose,
+    .layer_fini = moe_layer_fini,
+};
+
+const struct half ffn_moe_biased = {
+    .name = "experts with biases",
+    .needs = EXPERTS | SLOT_BIT(ROUTER_BIAS) | SLOT_BIT(GATE_EXPERTS_BIAS) | SLOT_BIT(UP_EXPERTS_BIAS) |
+             SLOT_BIT(DOWN_EXPERTS_BIAS),
+    .forward = forward_moe,
+    .lay_out = lay_out,
+    .pack = moe_pack_biased,
+    .layer_fini = moe_layer_fini,
+};

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building a model: metadata (arch.c), RoPE (rope.c), weights (weights.c), in that order, so that everything
+ * which can be wrong with a file is found before its weights are copied.
+ *
+ * The numerics id names the arithmetic: which kernels (BF16 dots and BF16 tiles have ids of their own), which
+ * forward pass, and the sines that this machine's mathematical library gives.  Two workers whose ids differ
+ * do not exchange KV. Weights that were converted are the file's no more: converted F16 counts as BF16 dots
+ * or tiles, which no F16 file without the option has. */
+#include "compute/model/model_priv.h"
+
+#include "base/check.h"
+#include "base/str.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FORWARD_VERSION = 1 }; /* raised when a change to the forward pass changes bits */
+
+/* The list of divisors that suits the context, if the file has one; E_NOT_FOUND when it has none. */
+static int read_factors(struct model *model, const struct gguf *gguf, float *out, struct fault *fault)
+{
+    const struct rope_params *params = &model->rope_params[ROPE_GLOBAL];
+    bool is_long = model->config.context_length > params->original_context;
+    const char *name = GLOBALS[is_long ? GLOBAL_ROPE_LONG : GLOBAL_ROPE_SHORT].suffix;
+    uint32_t n = model->config.rope_dims / 2;
+    int rc;
+
+    if (gguf_tensor_find(gguf, name) == NULL) {
+        if (params->scaling == ROPE_SCALE_LONGROPE)
+            return fault_set(fault, E_FORMAT, "tensor %s is missing, which longrope scaling needs", name);
+        name = GLOBALS[GLOBAL_ROPE_FREQS].suffix;
+    }
+    rc = weights_vector(gguf, name, n, out, fault);
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        if (!(isfinite(out[i]) && out[i] > 0))
+            rc = fault_set(fault, E_FORMAT, "tensor %s: divisor %u is not a positive number", name, i);
+    if (rc == 0 && params->scaling == ROPE_SCALE_NONE)
+        str_copy(model->config.rope_scaling, sizeof(model->config.rope_scaling),
+                 name == GLOBALS[GLOBAL_ROPE_FREQS].suffix ? "llama3" : "longrope");
+    return rc;
+}
+
+static int load_ropes(struct model *model, const struct gguf *gguf, struct fault *fault)
+{
+    struct model_config *config = &model->config;
+    float *factors = calloc(config->rope_dims / 2 + 1, sizeof(*factors));
+    bool has_factors;
+    int rc;
+
+    if (factors == NULL)
+        return fault_set(fault, E_NOMEM, "no memory for RoPE");
+    rc = read_factors(model, gguf, factors, fault);
+    has_factors = rc == 0;
+    if (rc == E_NOT_FOUND)
+        rc = 0;
+    for (unsigned i = 0; i < model->n_ropes && rc == 0; i++)
+        rc = rope_init(&model->rope_params[i], config->rope_dims,
+                       has_factors && i == ROPE_GLOBAL ? factors : NULL, &model->ropes[i]);
+    free(factors);
+    return rc;
+}
+
+enum dtype model_kv_dtype(const struct model *model)
+{
+    switch (model->layout.type) {
+    case KV_F32:
+        return DTYPE_F32;
+    case KV_F16:
+        return DTYPE_F16;
+    case KV_BF16:
+        return DTYPE_BF16;
+    case KV_Q8_0:
+        return DTYPE_Q8_0;
+    case KV_Q4_0:
+        return DTYPE_Q4_0;
+    }
+    ASSERT(!"a KV type");
+    return DTYPE_F32;
+}
+
+static int apply_opts(struct model *model, const struct model_opts *opts, struct fault *fault)
+{
+    struct model_config *config = &model->config;
+
+    model->bf16 = BF16_EXACT;
+    model->table = kern_table_get(opts->kernels ? opts->kernels : "auto");
+    if (model->table == NULL)
+        return fault_set(fault, E_UNSUPPORTED, "kernels \"%s\" are unknown or cannot run on this CPU",
+                         opts->kernels ? opts->kernels : "auto");
+    model->layout = (struct kv_layout){.n_layers = config->n_layers,
+                                       .n_kv_heads = config->n_kv_heads,
+                                       .k_dim = config->head_dim,
+                                       .v_dim = config->head_dim,
+                                       .block_tokens = opts->block_tokens ? opts->block_tokens : 32,
+                                       .type = opts->kv_type};
+    if (config->latent) { /* values are parts of the keys */
+        model->layout.k_dim = config->latent + config->rope_dims;
+        model->layout.v_dim = 0;
+    }
+    if (model->layout.block_tokens % ATTN_BLOCK_STEP != 0 || model->layout.block_tokens > ATTN_BLOCK_MAX)
+        return fault_set(fault, E_INVAL, "blocks of %u tokens; must be a multiple of %d, at most %d",
+                         model->layout.block_tokens, ATTN_BLOCK_STEP, ATTN_BLOCK_MAX);
+    return 0;
+}
+
+static uint64_t kernels_id(const struct model *model)
+{
+    switch (model_bf16_math(model)) {
+    case BF16_TILES:
+        return kern_tiles_numerics_id(model->table);
+    case BF16_DOTS:
+        return kern_dots_numerics_id(model->table);
+    case BF16_AUTO:
+    case BF16_EXACT:
+        break;
+    }
+    return kern_numerics_id(model->table);
+}
+
+int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opts, struct fault *fault,
+              struct model **out)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    int rc;
+
+    if (model == NULL)
+        return fault_set(fault, E_NOMEM, "no memory for a model");
+    rc = arch_read(gguf, opts->context_length, fault, model);
+    if (rc == 0)
+        rc = apply_opts(model, opts, fault);
+    if (rc == 0)
+        rc = load_ropes(model, gguf, fault);
+    if (rc == 0)
+        rc = weights_load(model, gguf, team, opts, fault);
+    if (rc < 0) {
+        model_free(model);
+        return rc;
+    }
+    model->numerics_id = kernels_id(model);
+    for (unsigned i = 0; i < model->n_ropes; i++)
+        model->numerics_id =
+            (model->numerics_id ^ rope_digest(&model->ropes[i])) * UINT64_C(0x9e3779b97f4a7c15);
+    model->numerics_id += FORWARD_VERSION;
+    *out = model;
+    return 0;
+}
+
+/* Tables over a long context take their time; what can be wrong is in the file's own part. */
+static int check_factors(struct model *model, const struct gguf *gguf, struct fault *fault)
+{
+    float *factors = calloc(model->config.rope_dims / 2 + 1, sizeof(*factors));
+    int rc = factors == NULL ? fault_set(fault, E_NOMEM, "no memory for RoPE")
+                             : read_factors(model, gguf, factors, fault);
+
+    free(factors);
+    return rc == E_NOT_FOUND ? 0 : rc;
+}
+
+bool model_has_kernels(const char *kernels)
+{
+    return kern_table_get(kernels) != NULL;
+}
+
+int model_check(const struct gguf *gguf, const struct model_opts *opts, struct fault *fault,
+                struct kv_layout *layout_out, uint32_t *context_out)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    int rc;
+
+    if (model == NULL)
+        return fault_set(fault, E_NOMEM, "no memory for a model");
+    rc = arch_read(gguf, 0, fault, model);
+    if (rc == 0)
+        rc = apply_opts(model, opts, fault);
+    if (rc == 0)
+        rc = check_factors(model, gguf, fault);
+    if (rc == 0)
+        rc = weights_check(model, gguf, opts, fault);
+    if (rc == 0) {
+        *layout_out = model->layout;
+        *context_out = model->config.context_length;
+    }
+    model_free(model);
+    return rc;
+}
+
+void model_free(struct model *model)
+{
+    if (model == NULL)
+        return;
+    weights_fini(model);
+    for (unsigned i = 0; i < N_ROPES; i++)
+        rope_fini(&model->ropes[i]);
+    free(model);
+}
+
+enum bf16_math model_bf16_math(const struct model *model)
+{
+    return model->bf16;
+}
+
+const struct model_config *model_config(const struct model *model)
+{
+    return &model->config;
+}
+
+const struct kv_layout *model_kv_layout(const struct model *model)
+{
+    return &model->layout;
+}
+
+uint64_t model_numerics_id(const struct model *model)
+{
+    return model->numerics_id;
+}
+
+const char *model_kernels_name(const struct model *model)
+{
+    return kern_table_name(model->table);
+}

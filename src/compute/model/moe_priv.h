@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mixture of experts, as struct layer, struct model and struct model_state hold it. */
+#ifndef COMPUTE_MODEL_MOE_PRIV_H
+#define COMPUTE_MODEL_MOE_PRIV_H
+
+#include "base/bytes.h"
+#include "compute/model/moe_route_priv.h"
+#include "compute/tensor/many.h"
+
+struct expert_weights {       /* of a layer; experts one behind the other */
+    struct weight gate_up[2]; /* one [n_experts][gate, up][ffn][hidden], or gate and up by themselves */
+    uint32_t n_gate_up;
+    struct weight down;  /* [n_experts][hidden][ffn] */
+    float *gate_up_bias; /* [n_experts][gate, up][ffn], or NULL; owned */
+    float *down_bias;    /* [n_experts][hidden], or NULL; owned */
+};
+
+/* A token's k choices are k rows of their own, "picks", grouped by expert while they are computed. */
+struct moe_state {
+    float *scores;             /* [max_tokens][n_experts] */
+    uint32_t *chosen;          /* [max_tokens][n_used] experts, best first */
+    float *weights;            /* [max_tokens][n_used] */
+    uint32_t *pick;            /* [max_tokens][n_used] where the choice stands among the grouped */
+    uint32_t *token;           /* [max_tokens n_used] the row a pick came from */
+    uint32_t *first;           /* [n_experts + 1] pick of each expert */
+    float *gate_up;            /* [max_tokens n_used][2 ffn] */
+    float *down;               /* [max_tokens n_used][hidden] */
+    float *shared_gate_up;     /* [max_tokens][2 shared ffn] */
+    float *shared_down;        /* [max_tokens][hidden] */
+    struct many_piece *pieces; /* [2 n_experts + 3] */
+    void *many_scratch;
+};
+
+struct reading;
+struct model;
+struct loading;
+struct layer;
+
+/* Reads the keys of a mixture of experts into model->config and model->route; layers from n_dense on get
+ * ffn_moe (or keep what they have when the file has no experts, unless they are required). */
+void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_required);
+/* The weights of a layer's experts; as struct half has them. */
+int moe_pack(struct loading *load, uint32_t layer);
+int moe_bind_loose(struct loading *load, uint32_t layer);
+bool moe_knows_loose(const struct loading *load, struct bytes suffix);
+int moe_pack_loose(struct loading *load, uint32_t layer);
+int moe_pack_biased(struct loading *load, uint32_t layer);
+void moe_layer_fini(struct layer *layer);
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensors of a model: their names in a file, their shapes in terms of the configuration, and what they
+ * are.
+ *
+ * Loading binds them (weights.c) and `baton-model make` writes them, both from this one table: which of them
+ * a layer has is up to its architecture and its halves (archs.c). */
+#include "compute/model/model_priv.h"
+
+#include "base/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define VECTOR(name, width, role)                                                                            \
+    {                                                                                                        \
+        name, DIM_NONE, width, DIM_NONE, GROUP_NONE, role                                                    \
+    }
+#define MATRIX(name, rows, cols, group, role)                                                                \
+    {                                                                                                        \
+        name, rows, cols, DIM_NONE, group, role                                                              \
+    }
+
+#define MATRICES(name, rows, cols, count, role) /* one behind the other */                                   \
+    {                                                                                                        \
+        name, rows, cols, count, GROUP_NONE, role                                                            \
+    }
+
+const struct slot_info SLOTS[N_SLOTS] = {
+    [SLOT_ATTN_NORM] = VECTOR("attn_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_Q] = MATRIX("attn_q.weight", DIM_Q, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_K] = MATRIX("attn_k.weight", DIM_KV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_V] = MATRIX("attn_v.weight", DIM_KV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_QKV] = MATRIX("attn_qkv.weight", DIM_QKV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_Q_BIAS] = VECTOR("attn_q.bias", DIM_Q, MODEL_BIAS),
+    [SLOT_K_BIAS] = VECTOR("attn_k.bias", DIM_KV, MODEL_BIAS),
+    [SLOT_V_BIAS] = VECTOR("attn_v.bias", DIM_KV, MODEL_BIAS),
+    [SLOT_Q_NORM] = VECTOR("attn_q_norm.weight", DIM_HEAD, MODEL_NORM),
+    [SLOT_K_NORM] = VECTOR("attn_k_norm.weight", DIM_HEAD, MODEL_NORM),
+    [SLOT_Q_NORM_WIDE] = VECTOR("attn_q_norm.weight", DIM_Q, MODEL_NORM),
+    [SLOT_K_NORM_WIDE] = VECTOR("attn_k_norm.weight", DIM_KV, MODEL_NORM),
+    [SLOT_OUT] = MATRIX("attn_output.weight", DIM_HIDDEN, DIM_Q, GROUP_OUT, MODEL_WRITER),
+    [SLOT_OUT_BIAS] = VECTOR("attn_output.bias", DIM_HIDDEN, MODEL_BIAS),
+    [SLOT_POST_ATTN_NORM] = VECTOR("post_attention_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_FFN_NORM] = VECTOR("ffn_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_GATE] = MATRIX("ffn_gate.weight", DIM_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
+    [SLOT_UP] = MATRIX("ffn_up.weight", DIM_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
+    [SLOT_GATE_UP] = MATRIX("ffn_up.weight", DIM_2_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
+    [SLOT_DOWN] = MATRIX("ffn_down.weight", DIM_HIDDEN, DIM_FFN, GROUP_DOWN, MODEL_WRITER),
+    [SLOT_POST_FFN_NORM] = VECTOR("post_ffw_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_Q_A] = MATRIX("attn_q_a.weight", DIM_Q_LATENT, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_Q_A_NORM] = VECTOR("attn_q_a_norm.weight", DIM_Q_LATENT, MODEL_NORM),
+    [SLOT_Q_B] = MATRIX("attn_q_b.weight", DIM_Q, DIM_Q_LATENT, GROUP_Q_B, MODEL_MATRIX),
+    [SLOT_KV_A] = MATRIX("attn_kv_a_mqa.weight", DIM_LATENT_KEY, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_KV_A_NORM] = VECTOR("attn_kv_a_norm.weight", DIM_LATENT, MODEL_NORM),
+    [SLOT_KV_B] = MATRIX("attn_kv_b.weight", DIM_KV_B, DIM_LATENT, GROUP_NONE, MODEL_MATRIX),
+    [SLOT_K_B] = MATRICES("attn_k_b.weight", DIM_LATENT, DIM_NOPE, DIM_HEADS, MODEL_MATRIX),
+    [SLOT_V_B] = MATRICES("attn_v_b.weight", DIM_VALUE, DIM_LATENT, DIM_HEADS, MODEL_MATRIX),
+    [SLOT_OUT_VALUES] = MATRIX("attn_output.weight", DIM_HIDDEN, DIM_VALUES, GROUP_OUT, MODEL_WRITER),
+    [SLOT_SINKS] = VECTOR("attn_sinks.weight", DIM_HEADS, MODEL_BIAS),
+    [SLOT_FFN_NORM_LATE] = VECTOR("post_attention_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_ROUTER_BIAS] = VECTOR("ffn_gate_inp.bias", DIM_EXPERTS, MODEL_BIAS),
+    [SLOT_GATE_EXPERTS_BIAS] =
+        MATRIX("ffn_gate_exps.bias", DIM_EXPERTS, DIM_EXPERT_FFN, GROUP_NONE, MODEL_BIAS),
+    [SLOT_UP_EXPERTS_BIAS] = MATRIX("ffn_up_exps.bias", DIM_EXPERTS, DIM_EXPERT_FFN, GROUP_NONE, MODEL_BIAS),
+    [SLOT_DOWN_EXPERTS_BIAS] = MATRIX("ffn_down_exps.bias", DIM_EXPERTS, DIM_HIDDEN, GROUP_NONE, MODEL_BIAS),
+    [SLOT_ROUTER] = MATRIX("ffn_gate_inp.weight", DIM_EXPERTS, DIM_HIDDEN, GROUP_ROUTER, MODEL_MATRIX),
+    [SLOT_CHOICE_BIAS] = VECTOR("exp_probs_b.bias", DIM_EXPERTS, MODEL_BIAS),
+    [SLOT_GATE_EXPERTS] =
+        MATRICES("ffn_gate_exps.weight", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_EXPERTS, MODEL_MATRIX),
+    [SLOT_UP_EXPERTS] = MATRICES("ffn_up_exps.weight", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_EXPERTS, MODEL_MATRIX),
+    [SLOT_DOWN_EXPERTS] =
+        MATRICES("ffn_down_exps.weight", DIM_HIDDEN, DIM_EXPERT_FFN, DIM_EXPERTS, MODEL_WRITER),
+    [SLOT_GATE_SHARED] =
+        MATRIX("ffn_gate_shexp.weight", DIM_SHARED_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
+    [SLOT_UP_SHARED] = MATRIX("ffn_up_shexp.weight", DIM_SHARED_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
+    [SLOT_DOWN_SHARED] =
+        MATRIX("ffn_down_shexp.weight", DIM_HIDDEN, DIM_SHARED_FFN, GROUP_DOWN, MODEL_WRITER),
+};
+
+const struct slot_info GLOBALS[N_GLOBALS] = {
+    [GLOBAL_EMBEDDING] = MATRIX("token_embd.weight", DIM_VOCAB, DIM_HIDDEN, GROUP_NONE, MODEL_EMBEDDING),
+    [GLOBAL_FINAL_NORM] = VECTOR("output_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [GLOBAL_HEAD] = MATRIX("output.weight", DIM_VOCAB, DIM_HIDDEN, GROUP_NONE, MODEL_HEAD),
+    [GLOBAL_ROPE_FREQS] = VECTOR("rope_freqs.weight", DIM_ROPE_PAIRS, MODEL_ROPE_FACTORS),
+    [GLOBAL_ROPE_LONG] = VECTOR("rope_factors_long.weight", DIM_ROPE_PAIRS, MODEL_ROPE_FACTORS),
+    [GLOBAL_ROPE_SHORT] = VECTOR("rope_factors_short.weight", DIM_ROPE_PAIRS, MODEL_ROPE_FACTORS),
+};
+
+uint64_t dim_of(const struct model_config *config, enum dim dim)
+{
+    uint64_t q = (uint64_t)config->n_heads * config->head_dim;
+    uint64_t kv = (uint64_t)config->n_kv_heads * config->head_dim;
+
+    switch (dim) {
+    case DIM_NONE:
+        return 0;
+    case DIM_HIDDEN:
+        return config->hidden;
+    case DIM_Q:
+        return q;
+    case DIM_KV:
+        return kv;
+    case DIM_QKV:
+        return q + 2 * kv;
+    case DIM_HEAD:
+        return config->head_dim;
+    case DIM_FFN:
+        return config->ffn;
+    case DIM_2_FFN:
+        return 2 * (uint64_t)config->ffn;
+    case DIM_VOCAB:
+        return config->vocab;
+    case DIM_ROPE_PAIRS:
+        return config->rope_dims / 2;
+    case DIM_EXPERTS:
+        return config->n_experts;
+    case DIM_EXPERT_FFN:
+        return config->expert_ffn;
+    case DIM_SHARED_FFN:
+        return config->shared_ffn;
+    case DIM_HEADS:
+        return config->n_heads;
+    case DIM_Q_LATENT:
+        return config->q_latent;
+    case DIM_LATENT:
+        return config->latent;
+    case DIM_LATENT_KEY:
+        return (uint64_t)config->latent + config->rope_dims;
+    case DIM_NOPE:
+        return (uint64_t)config->head_dim - config->rope_dims;
+    case DIM_VALUE:
+        return config->value_dim;
+    case DIM_VALUES:
+        return (uint64_t)config->n_heads * config->value_dim;
+    case DIM_KV_B:
+        return (uint64_t)config->n_heads * (config->head_dim - config->rope_dims + config->value_dim);
+    }
+    return 0;
+}
+
+const char *slot_name(uint32_t layer, enum slot slot, char out[64])
+{
+    snprintf(out, 64, "blk.%u.%s", layer, SLOTS[slot].suffix);
+    return out;
+}
+
+bool global_is_required(enum global global)
+{
+    return global == GLOBAL_EMBEDDING || global == GLOBAL_FINAL_NORM;
+}
+
+slot_set layer_needs(const struct model *model, uint32_t layer)
+{
+    return model->arch->needs | model->layers[layer].attn->needs | model->layers[layer].ffn->needs;
+}
+
+slot_set layer_may(const struct model *model, uint32_t layer)
+{
+    return layer_needs(model, layer) | model->arch->may | model->layers[layer].attn->may |
+           model->layers[layer].ffn->may;
+}
+
+/* ---- for writers of files ---- */
+
+static struct model_tensor describe(const struct model_config *config, const struct slot_info *info,
+                                    const char *name)
+{
+    struct model_tensor tensor = {.role = info->role};
+
+    memcpy(tensor.name, name, strlen(name) + 1);
+    tensor.dims[tensor.n_dims++] = dim_of(config, info->cols);
+    if (info->rows != DIM_NONE)
+        tensor.dims[tensor.n_dims++] = dim_of(config, info->rows);
+    if (info->count != DIM_NONE)
+        tensor.dims[tensor.n_dims++] = dim_of(config, info->count);
+    return tensor;
+}
+
+static int visit_all(const struct model *model, int (*visit)(void *arg, const struct model_tensor *tensor),
+                     void *arg)
+{
+    struct model_tensor tensor;
+    char name[64];
+    int rc = 0;
+
+    for (unsigned g = 0; g < N_GLOBALS && rc == 0; g++) {
+        tensor = describe(&model->config, &GLOBALS[g], GLOBALS[g].suffix);
+        tensor.is_optional = !global_is_required(g);
+        rc = visit(arg, &tensor);
+    }
+    for (uint32_t layer = 0; layer < model->config.n_layers; layer++)
+        for (unsigned s = 0; s < N_SLOTS && rc == 0; s++) {
+            if (!(layer_may(model, layer) >> s & 1))
+                continue;
+            tensor = describe(&model->config, &SLOTS[s], slot_name(layer, s, name));
+            tensor.is_optional = !(layer_needs(model, layer) >> s & 1);
+            rc = visit(arg, &tensor);
+        }
+    return rc;
+}
+
+int model_tensors(const struct gguf *keys, struct fault *fault,
+                  int (*visit)(void *arg, const struct model_tensor *tensor), void *arg)
+{
+    struct model model = {0};
+    int rc = arch_read(keys, 0, fault, &model);
+
+    if (rc == 0)
+        rc = visit_all(&model, visit, arg);
+    weights_fini(&model);
+    return rc;
+}
+
+const char *model_arch_at(uint32_t index)
+{
+    const struct arch *arch = arch_at(index);
+
+    return arch ? arch->name : NULL;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Logits -> one token.  The draw depends on (seed, position) and the logits only (a counter-based generator),
+ * so a sequence that moves to another worker in mid-answer goes on with the same tokens.
+ *
+ * Filters in this order; each works on what the one before left:
+ *   temperature  weight of a token = exp((logit - highest logit) / temperature)
+ *   top-k        the k heaviest
+ *   top-p        the fewest heaviest whose weights reach top_p of the sum of all that are left
+ *   min-p        those of at least min_p times the heaviest weight
+ * Of equal logits the lower id is the heavier.  Weights are fixed-point integers, so no sum depends on its
+ * order; what is drawn is defined to the last bit in sampler.c. */
+#ifndef COMPUTE_SAMPLE_SAMPLER_H
+#define COMPUTE_SAMPLE_SAMPLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "text/token/tokenizer.h"
+
+#define SAMPLE_MAX_TOP  20
+#define SAMPLE_MAX_BIAS 1024
+
+struct sample_bias { /* added to a token's logit */
+    token_id id;
+    float bias;
+};
+
+struct sample_top { /* one of the likeliest tokens */
+    token_id id;
+    float logprob;
+};
+
+struct sample_opts {
+    float temperature;  /* 0 (or less, or NaN): greedy, ties to the lowest id */
+    float top_p;        /* 1: off */
+    float min_p;        /* 0: off */
+    uint32_t top_k;     /* 0: off */
+    bool wants_logprob; /* costs a pass over the vocabulary */
+    uint32_t n_top;     /* with wants_logprob: so many of the likeliest too, at most SAMPLE_MAX_TOP */
+    uint64_t seed;
+    /* Of tokens that were drawn before, OpenAI's way: the logit loses frequency_penalty for each time and
+     * presence_penalty once. */
+    float frequency_penalty, presence_penalty;
+    float repetition_penalty;       /* prompt counts too: logits above 0 are divided by it, others multiplied;
+                                       0 and 1: off */
+    const struct sample_bias *bias; /* borrowed, [n_bias], at most SAMPLE_MAX_BIAS; ids ascending */
+    uint32_t n_bias;
+};
+
+struct sample_result {
+    token_id id;
+    float logprob; /* natural log, of the untempered, unfiltered distribution; 0 when not asked for */
+    uint32_t n_top;
+    bool is_spoilt; /* a logit that was looked at is NaN or infinite: whatever computed them is damaged */
+    struct sample_top top[SAMPLE_MAX_TOP]; /* likeliest first, of the same distribution */
+};
+
+struct sampler; /* scratch for one vocabulary size; one thread */
+
+/* All memory is allocated here.  E_INVAL: 0 or more than 2^23 tokens.  E_NOMEM. */
+int sampler_new(uint32_t vocab_size, struct sampler **out);
+void sampler_free(struct sampler *sampler);
+
+/* logits: [vocab_size], left unchanged.  position: index of the token being drawn in its sequence (prompt
+ * included).  Never fails: NaN counts as -inf, +inf as the largest float, and where nothing is left (all
+ * -inf) the answer is id 0. */
+void sampler_draw(struct sampler *sampler, const float *logits, const struct sample_opts *opts,
+                  uint64_t position, struct sample_result *out);
+
+struct sample_state; /* compute/sample/state.h */
+
+struct sample_place { /* where in its sequence a draw takes place */
+    uint64_t position;
+    struct sample_state *state; /* of exactly the tokens before position; NULL: no penalties, bias, shape */
+    uint32_t tokens_left;       /* for the shape: that may still be drawn, this one included */
+};
+
+/* How likely a token was that came next in any case: id is that, the log probabilities are those of
+ * sampler_draw() with wants_logprob.  TOKEN_NONE, or beyond the vocabulary: E_INVAL. */
+int sampler_score(struct sampler *sampler, const float *logits, token_id id, uint32_t n_top,
+                  struct sample_result *out);
+
+/* sampler_draw() with penalties and bias (of the state; those of opts are not looked at) and held to the
+ * shape: what it forbids counts as -inf before top-k, top-p and min-p.  The log probabilities are those of
+ * sampler_draw() all the same.  logits are changed and put back.  id is TOKEN_NONE where the shape allows no
+ * token at all. */
+void sampler_draw_at(struct sampler *sampler, float *logits, const struct sample_opts *opts,
+                     const struct sample_place *place, struct sample_result *out);
+
+#endif

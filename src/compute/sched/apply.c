@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Results -> state.  The only place where a sequence gets on.
+ *
+ * For each item of the step, in plan order: book the fed tokens, seal what is full, then events and the next
+ * state.
+ *
+ *     fed some          on_prefilled, on_scored                            still PREFILL
+ *     fed all           on_prefilled, on_scored, then the token that was drawn:
+ *       a stop id, or nothing where the shape is complete                  on_done(STOP)
+ *       nothing, where the shape is not                                    on_done(SHAPE)
+ *       nothing, since the logits are not finite                           on_done(SPOILT)
+ *       a token         on_token, then   none left to draw                 on_done(LENGTH)
+ *                                        no room for another               on_done(CONTEXT)
+ *                                        departs                           HELD, on_held
+ *                                        else                              DECODE
+ *
+ * Guesses that were verified in the step are applied one after another, each as the step it saved would have
+ * been.  Nothing is booked for those that were wrong: their KV lies behind n_computed, where the next step
+ * writes.
+ *
+ * An event may do anything to the sequence it is about, while code below still stands on that sequence.  So
+ * it is busy until its last event: a cancel then only leaves a note, and the note is looked at after each
+ * event. on_held and on_done come last, with nothing after them that touches the sequence.
+ */
+#include "base/check.h"
+#include "compute/sched/sched_priv.h"
+
+void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish)
+{
+    uint64_t now_ns = sched_now_ns(sched);
+
+    ASSERT(!seq->is_busy && seq->state != SEQ_DONE);
+    if (seq->state == SEQ_WAITING)
+        sched->n_waiting--;
+    else
+        sched->n_running--;
+    if (seq->state == SEQ_HELD)
+        seq_unhold(sched, seq);
+    if (seq->spec.n_tokens > seq->n_given)
+        seq->stats.decode_ns = now_ns - seq->first_token_ns - seq->held_ns;
+    seq->state = SEQ_DONE;
+    list_remove(&seq->in_running);
+    queue_got(sched, seq);
+    list_remove(&seq->in_all);
+    seq_give_back(sched, seq);
+    EVENT(sched, on_done, seq, finish);
+    seq_free(sched, seq);
+}
+
+static void hold(struct sched *sched, struct seq *seq)
+{
+    seq->state = SEQ_HELD;
+    queue_got(sched, seq);
+    seq->held_since_ns = sched_now_ns(sched);
+    seq->is_busy = false;
+    EVENT(sched, on_held, seq);
+}
+
+/* What it stood on or wrote is in doubt: nobody shall find its blocks. */
+static void forget_blocks(struct sched *sched, const struct seq *seq)
+{
+    for (uint32_t block = 0; block < seq->n_sealed; block++)
+        kv_forget(sched->opts.pool, seq->blocks[block]);
+}
+
+static void end_spoilt(struct sched *sched, struct seq *seq)
+{
+    forget_blocks(sched, seq);
+    seq->is_busy = false;
+    seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : SEQ_FINISH_SPOILT);
+}
+
+/* SEQ_FINISH_NONE: the answer goes on with the token. */
+static enum seq_finish take_token(struct seq *seq, token_id id)
+{
+    if (seq_is_stop(seq, id) || (id == TOKEN_NONE && sample_state_is_complete(seq->past)))
+        return SEQ_FINISH_STOP;
+    if (id == TOKEN_NONE || sample_state_push(seq->past, id) < 0)
+        return SEQ_FINISH_SHAPE;
+    sample_state_settle(seq->past);
+    return SEQ_FINISH_NONE;
+}
+
+bool apply_token(struct sched *sched, struct seq *seq, const struct sample_result *token, bool is_reported)
+{
+    enum seq_finish finish = take_token(seq, token->id);
+
+    if (finish != SEQ_FINISH_NONE) {
+        if (seq->score_next > 0 && finish == SEQ_FINISH_STOP && token->id != TOKEN_NONE)
+            EVENT(sched, on_scored, seq, seq->spec.n_tokens, token, 1);
+        seq->is_busy = false;
+        seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : finish);
+        return false;
+    }
+
+    ASSERT(seq->spec.n_tokens < seq->cap_tokens && seq->n_left > 0);
+    if (seq->spec.n_tokens == seq->n_given)
+        seq->first_token_ns = sched_now_ns(sched);
+    seq->state = SEQ_DECODE;
+    queue_got(sched, seq);
+    seq->tokens[seq->spec.n_tokens++] = token->id;
+    seq->n_left--;
+    if (is_reported)
+        EVENT(sched, on_token, seq, token);
+
+    if (!seq->is_cancelled && seq->n_left > 0 && seq->spec.n_tokens < sched->context_tokens &&
+        seq->spec.departs) {
+        hold(sched, seq);
+        return false;
+    }
+    seq->is_busy = false;
+    if (seq->is_cancelled)
+        seq_end(sched, seq, SEQ_FINISH_CANCELLED);
+    else if (seq->n_left == 0)
+        seq_end(sched, seq, SEQ_FINISH_LENGTH);
+    else if (seq->spec.n_tokens == sched->context_tokens)
+        seq_end(sched, seq, SEQ_FINISH_CONTEXT);
+    else
+        return true;
+    return false;
+}
+
+/* All given and drawn tokens have KV and nothing was to be drawn: only the KV was wanted. */
+static void end_prefill_only(struct sched *sched, struct seq *seq)
+{
+    if (seq->spec.departs) {
+        hold(sched, seq);
+        return;
+    }
+    seq->is_busy = false;
+    seq_end(sched, seq, SEQ_FINISH_LENGTH);
+}
+
+/* The token drawn, and one more for each guess that was right: as if each had had a step of its own. */
+static void apply_drawn(struct sched *sched, const struct plan_item *item,
+                        const struct sample_result *results)
+{
+    struct seq *seq = item->seq;
+    uint32_t n_accepted = draft_accepted(item, results);
+
+    if (item->n_drafts > 0)
+        draft_learn(sched, seq, item->n_drafts, n_accepted);
+    for (uint32_t i = 0; i <= n_accepted; i++) {
+        if (i > 0) {
+            seq->is_busy = true;
+            seq_advance(seq, seq->n_computed + 1);
+            seq_seal(sched, seq);
+            seq->stats.n_accepted++;
+        }
+        seq->stats.n_drawn += results[i].id != TOKEN_NONE;
+        if (results[i].is_spoilt) {
+            end_spoilt(sched, seq);
+            return;
+        }
+        if (!apply_token(sched, seq, &results[i], true))
+            return;
+    }
+}
+
+static bool is_spoilt(const struct engine_item *item)
+{
+    for (uint32_t i = 0; i < item->n_scores; i++)
+        if (item->scores[i].is_spoilt)
+            return true;
+    return false;
+}
+
+/* What the step said of the prompt's tokens. */
+static void tell_scores(struct sched *sched, struct seq *seq, const struct engine_item *item)
+{
+    uint32_t from = seq->score_next;
+
+    if (item->n_scores == 0 || seq->is_cancelled)
+        return;
+    seq->score_next += item->n_scores;
+    EVENT(sched, on_scored, seq, from, item->scores, item->n_scores);
+}
+
+static void apply_item(struct sched *sched, uint32_t index, const struct sample_result *results)
+{
+    const struct plan_item *item = &sched->plan.items[index];
+    struct seq *seq = item->seq;
+    uint32_t from = seq->n_computed, to = from + item->n_tokens - item->n_drafts;
+
+    seq->draft.n = 0;
+    seq_advance(seq, to);
+    seq_seal(sched, seq);
+    if (seq->state == SEQ_PREFILL && !seq->is_cancelled) {
+        if (to == seq->n_given && to == seq->spec.n_tokens)
+            seq->stats.prefill_ns = sched_now_ns(sched) - seq->admitted_ns - seq->stats.transfer_ns;
+        EVENT(sched, on_prefilled, seq, from, to);
+    }
+    if (is_spoilt(&sched->items[index])) {
+        end_spoilt(sched, seq);
+        return;
+    }
+    tell_scores(sched, seq, &sched->items[index]);
+
+    if (seq->is_cancelled) {
+        seq->is_busy = false;
+        seq_end(sched, seq, SEQ_FINISH_CANCELLED);
+    } else if (to < seq->spec.n_tokens) {
+        seq->is_busy = false;
+    } else if (seq->n_left == 0) {
+        end_prefill_only(sched, seq);
+    } else {
+        apply_drawn(sched, item, results);
+    }
+}
+
+void apply_results(struct sched *sched, const struct sample_result *results)
+{
+    for (uint32_t i = 0; i < sched->plan.n_items; i++) {
+        uint32_t n_results = 1 + sched->plan.items[i].n_drafts;
+
+        apply_item(sched, i, results);
+        results += n_results;
+    }
+}
+
+/* The step failed: its sequences end. */
+void apply_failure(struct sched *sched)
+{
+    for (uint32_t i = 0; i < sched->plan.n_items; i++) {
+        struct seq *seq = sched->plan.items[i].seq;
+
+        forget_blocks(sched, seq);
+        seq->is_busy = false;
+        seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : SEQ_FINISH_FAILED);
+    }
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cost model; see cost_priv.h.
+ *
+ * Fit.  Old steps fade by FADE at each new one.  When a worker does the same thing for a long time (one
+ * sequence decodes), what the steps say becomes one equation for four unknowns.  So each fit starts from the
+ * one before and moves as little as it can, relative to each term's size: what is not being told apart keeps
+ * its proportion, and what was learned of prompts is still there when the next one comes.
+ *
+ *     minimise  sum fade^age (1 - terms . x / seconds)^2  +  PULL sum ((terms - before) / size)^2
+ *
+ * A term never falls below zero.  A step that took more than three times what was predicted (the machine was
+ * lent to somebody else) counts as three times, and one that took less than a third (a clock was set) as a
+ * third: errors are relative, so a step of no time would outweigh a thousand others.
+ *
+ * Shape.  By size there is a mean of seconds / fit; sizes never seen take the shape between their neighbours.
+ */
+#include "compute/sched/cost_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FADE         0.96
+#define PULL         0.02
+#define SCALE_ALPHA  0.1
+#define SHAPE_ALPHA  0.2
+#define SHAPE_LIFE   500.0 /* steps */
+#define ERROR_ALPHA  0.05
+#define OUTLIER      3.0
+#define TAIL         3.0  /* mean error x this: what one step in a hundred exceeds, roughly */
+#define TERM_FLOOR   0.03 /* of a step: what a term may always move by */
+#define SHARE_AT_1ST 0.1  /* of a step: what a term is given when first seen, at least */
+#define PAIRS        1000.0
+
+enum { SETTLED_AT = 8, EXACT_ROWS = 16, PROMPT_SIZES_AT = 36 };
+
+static void inputs_of(const struct cost_step *step, double x[COST_TERMS])
+{
+    x[0] = 1;
+    x[1] = step->n_rows;
+    x[2] = step->n_prompt;
+    x[3] = step->n_pairs / PAIRS;
+}
+
+/* Quarter octaves from 16 on: 16, 19, 22, 26, 32, ... */
+static uint32_t log_size(uint32_t n)
+{
+    uint32_t octave = 4;
+
+    while (octave < 31 && n >> (octave + 1))
+        octave++;
+    return (octave - 4) * 4 + (n >> (octave - 2)) - 4;
+}
+
+/* The place of a step's size among shapes; decoding steps and steps with prompts are apart. */
+static uint32_t size_of(const struct cost_step *step)
+{
+    uint32_t n = step->n_rows + step->n_prompt, at;
+
+    if (step->n_prompt > 0) {
+        at = n < 16 ? 0 : 1 + log_size(n) / 2;
+        return PROMPT_SIZES_AT + at < COST_SIZES ? PROMPT_SIZES_AT + at : COST_SIZES - 1;
+    }
+    if (n <= EXACT_ROWS)
+        return n;
+    at = EXACT_ROWS + 1 + log_size(n);
+    return at < PROMPT_SIZES_AT ? at : PROMPT_SIZES_AT - 1;
+}
+
+static double fit_of(const struct cost_model *model, const double x[COST_TERMS])
+{
+    double sum = 0;
+
+    for (int i = 0; i < COST_TERMS; i++)
+        sum += model->terms[i] * x[i];
+    return sum;
+}
+
+/* What steps of a size took beside what is fitted for them now.  The longer ago, the less it counts: the
+ * machine may be another by now, and only who tries finds out. */
+static double shape_at(const struct cost_model *model, uint32_t at)
+{
+    const struct cost_shape *shape = &model->shapes[at];
+    double fit = fit_of(model, shape->inputs), age = (double)(model->n_seen - shape->seen_at);
+    double ratio = fit > 0 ? fmin(fmax(shape->seconds / fit, 1 / OUTLIER), OUTLIER) : 1;
+
+    return 1 + (ratio - 1) * exp(-age / SHAPE_LIFE);
+}
+
+static double shape_of(const struct cost_model *model, const struct cost_step *step)
+{
+    uint32_t first = step->n_prompt > 0 ? PROMPT_SIZES_AT : 0;
+    uint32_t end = step->n_prompt > 0 ? COST_SIZES : PROMPT_SIZES_AT;
+    uint32_t at = size_of(step), below = at, above = at;
+
+    while (below > first && model->shapes[below].seen_at == 0)
+        below--;
+    while (above + 1 < end && model->shapes[above].seen_at == 0)
+        above++;
+    if (model->shapes[below].seen_at == 0)
+        return model->shapes[above].seen_at > 0 ? shape_at(model, above) : 1;
+    if (model->shapes[above].seen_at == 0 || above == below)
+        return shape_at(model, below);
+
+    double share = (double)(at - below) / (above - below);
+    return (1 - share) * shape_at(model, below) + share * shape_at(model, above);
+}
+
+static void shape_observe(struct cost_shape *shape, const double x[COST_TERMS], double seconds, uint64_t now)
+{
+    double alpha = shape->seen_at == 0 ? 1 : SHAPE_ALPHA;
+
+    for (int i = 0; i < COST_TERMS; i++)
+        shape->inputs[i] += alpha * (x[i] - shape->inputs[i]);
+    shape->seconds += alpha * (seconds - shape->seconds);
+    shape->seen_at = now;
+}
+
+/* Terms that appear for the first time get what the others leave over of this step. */
+static void meet(struct cost_model *model, const double x[COST_TERMS], double seconds)
+{
+    double left = seconds - fit_of(model, x);
+    int n_new = 0;
+
+    for (int i = 0; i < COST_TERMS; i++)
+        n_new += x[i] > 0 && model->scale[i] == 0;
+    if (left < SHARE_AT_1ST * seconds)
+        left = SHARE_AT_1ST * seconds;
+    for (int i = 0; i < COST_TERMS; i++) {
+        if (x[i] > 0 && model->scale[i] == 0)
+            model->terms[i] = left / n_new / x[i];
+        if (x[i] > 0)
+            model->scale[i] += (model->scale[i] == 0 ? 1 : SCALE_ALPHA) * (x[i] / seconds - model->scale[i]);
+    }
+}
+
+/* Solves a x = b in place; a is symmetric and positive definite. */
+static void solve(double a[COST_TERMS][COST_TERMS], double b[COST_TERMS])
+{
+    for (int i = 0; i < COST_TERMS; i++) {
+        for (int row = i + 1; row < COST_TERMS; row++) {
+            double factor = a[row][i] / a[i][i];
+
+            for (int col = i; col < COST_TERMS; col++)
+                a[row][col] -= factor * a[i][col];
+            b[row] -= factor * b[i];
+        }
+    }
+    for (int i = COST_TERMS - 1; i >= 0; i--) {
+        for (int col = i + 1; col < COST_TERMS; col++)
+            b[i] -= a[i][col] * b[col];
+        b[i] /= a[i][i];
+    }
+}
+
+static void refit(struct cost_model *model)
+{
+    double a[COST_TERMS][COST_TERMS], b[COST_TERMS];
+
+    memcpy(a, model->products, sizeof(a));
+    memcpy(b, model->moments, sizeof(b));
+    for (int i = 0; i < COST_TERMS; i++) {
+        if (model->scale[i] == 0) {
+            a[i][i] = 1;
+            b[i] = 0;
+            continue;
+        }
+        double size = fmax(model->terms[i], TERM_FLOOR / model->scale[i]);
+        double pull = PULL / (size * size);
+
+        a[i][i] += pull;
+        b[i] += pull * model->terms[i];
+    }
+    solve(a, b);
+    for (int i = 0; i < COST_TERMS; i++)
+        model->terms[i] = b[i] > 0 ? b[i] : 0;
+}
+
+void cost_observe(struct cost_model *model, const struct cost_step *step, double seconds)
+{
+    double x[COST_TERMS], predicted = cost_predict(model, step);
+
+    if (!(seconds > 1e-9))
+        seconds = 1e-9;
+    if (cost_is_settled(model) && predicted > 0)
+        seconds = fmin(fmax(seconds, predicted / OUTLIER), predicted * OUTLIER);
+    if (model->n_seen > 0 && predicted > 0)
+        rate_observe(&model->error, fmin(fabs(seconds - predicted) / predicted, 1), ERROR_ALPHA);
+    inputs_of(step, x);
+    meet(model, x, seconds);
+    for (int i = 0; i < COST_TERMS; i++) {
+        for (int j = 0; j < COST_TERMS; j++)
+            model->products[i][j] = FADE * model->products[i][j] + x[i] * x[j] / (seconds * seconds);
+        model->moments[i] = FADE * model->moments[i] + x[i] / seconds;
+    }
+    refit(model);
+
+    shape_observe(&model->shapes[size_of(step)], x, seconds, ++model->n_seen);
+}
+
+double cost_predict(const struct cost_model *model, const struct cost_step *step)
+{
+    double x[COST_TERMS];
+
+    inputs_of(step, x);
+    return fit_of(model, x) * shape_of(model, step);
+}
+
+bool cost_is_settled(const struct cost_model *model)
+{
+    return model->n_seen > SETTLED_AT;
+}
+
+bool cost_knows_prompts(const struct cost_model *model)
+{
+    return model->scale[2] > 0;
+}
+
+double cost_per_prompt_token(const struct cost_model *model)
+{
+    return model->terms[2];
+}
+
+double cost_margin(const struct cost_model *model)
+{
+    return fmin(fmax(1 + TAIL * rate_get(&model->error, 0.05), 1.02), 1.5);
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Speculation: guesses of the next tokens, to be verified in one step.
+ *
+ *     text      ... def f ( x ) :  ......  def f (                 what follows an earlier occurrence of the
+ *     guesses                                      x ) :           text's ending is the guess
+ *     step      feeds  ( x ) :             one row each, the weights are read once
+ *     drawn            x ) return          each from its own row: the third guess was wrong, two came free
+ *
+ * Exact by construction.  The engine draws at each position from the logits of exactly the tokens that plain
+ * decoding would have fed (a token is only used if all guesses before it were right), with the generator's
+ * state for that position; the bits of a row do not depend on the other rows.  So guesses change when tokens
+ * are drawn, never which.
+ *
+ * How many.  Rows beyond the first cost little while a step is bound by reading weights, and much when it is
+ * bound by arithmetic.  With p the chance that a sequence's next guess is right, its k-th is used with p^k.
+ * Guesses are lined up by that chance, over all sequences, and as many are taken as make expected tokens per
+ * predicted second largest.  p is learned: a sequence's own record, and where that is short the record of all
+ * finds of the same kind (how long the ending was that was found again).
+ *
+ * Where the answer has a shape, guesses that it forbids are not made, and where it leaves no choice (the
+ * names and punctuation of an object) what must come is the guess, and right.
+ *
+ * What it may lose.  All is paid from a purse: a step's guesses cost what the cost model says its extra rows
+ * cost, and earn a mean token's time for each that was right.  Besides, the purse gets PURSE_INCOME of the
+ * time that decoding takes.  An empty purse means no guesses, so whatever the model and the odds are wrong
+ * about, speculation costs little more than its income.
+ *
+ * Hot path: no allocation, no log, no system call. */
+#include <math.h>
+
+#include "base/check.h"
+#include "compute/sched/sched_priv.h"
+
+#define PRIOR_SEEN    2.0  /* how many guesses of its own outweigh the kind's record */
+#define SEQ_FADE      0.93 /* per guess looked at */
+#define KIND_FADE     0.99
+#define IDLE_FADE     0.98 /* per step without guesses: what was hopeless is tried again some day */
+#define GAIN_MIN      1.05 /* expected tokens per second over plain decoding's */
+#define PURSE_INCOME  0.01
+#define PURSE_START   2.0 /* decode steps */
+#define PURSE_MAX     4.0
+#define PURSE_DEBT    1.0 /* at most, in decode steps: a hundred steps pay it off */
+#define CHANCE_MIN    0.01
+#define CHANCE_FORCED 0.999 /* what must come comes, unless the answer is cut */
+#define MAX_CHOICES   64
+#define RESUME_MAX    4 /* tokens without a find after which the place beside is given up */
+
+static const double PRIOR[DRAFT_ODDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1}; /* before anything was seen */
+
+enum { KIND_RESUMED, KIND_2, KIND_3, KIND_4, KIND_6, KIND_12, KIND_FORCED };
+
+static unsigned kind_of(uint32_t length)
+{
+    return length >= 12  ? KIND_12
+           : length >= 6 ? KIND_6
+           : length >= 4 ? KIND_4
+           : length >= 3 ? KIND_3
+                         : KIND_2;
+}
+
+int draft_init(const struct sched *sched, struct seq *seq)
+{
+    bool is_wanted = sched->opts.speculate != SPECULATE_OFF && sched->opts.max_drafts > 0 &&
+                     seq->spec.max_new_tokens > 1 && !seq->spec.leaves_nothing;
+
+    return is_wanted ? ngram_init(&seq->draft.index, seq->cap_tokens) : 0;
+}
+
+/* ---- odds ---- */
+
+static double chance_of_kind(const struct sched *sched, unsigned kind)
+{
+    const struct draft_odds *odds = &sched->odds[kind];
+
+    return (odds->n_right + PRIOR_SEEN * PRIOR[kind]) / (odds->n_seen + PRIOR_SEEN);
+}
+
+static double chance_of(const struct sched *sched, const struct seq *seq)
+{
+    const struct draft *draft = &seq->draft;
+
+    if (draft->kind == KIND_FORCED)
+        return CHANCE_FORCED;
+    return (draft->odds.n_right + PRIOR_SEEN * chance_of_kind(sched, draft->kind)) /
+           (draft->odds.n_seen + PRIOR_SEEN);
+}
+
+static void odds_add(struct draft_odds *odds, bool is_right, double fade)
+{
+    odds->n_right = fade * odds->n_right + is_right;
+    odds->n_seen = fade * odds->n_seen + 1;
+}
+
+uint32_t draft_accepted(const struct plan_item *item, const struct sample_result *results)
+{
+    const token_id *guesses = item->seq->tokens + item->seq->spec.n_tokens;
+    uint32_t n = 0;
+
+    while (n < item->n_drafts && results[n].id == guesses[n])
+        n++;
+    return n;
+}
+
+void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32_t n_accepted)
+{
+    struct draft *draft = &seq->draft;
+
+    seq->stats.n_drafted += n_drafts;
+    if (draft->kind == KIND_FORCED)
+        return;
+    for (uint32_t i = 0; i <= n_accepted && i < n_drafts; i++) {
+        odds_add(&draft->odds, i < n_accepted, SEQ_FADE);
+        odds_add(&sched->odds[draft->kind], i < n_accepted, KIND_FADE);
+    }
+    /* Past the guess that was wrong (something else stands in its place), or past the token after the last.
+     */
+    draft->resume = draft->source + n_accepted + 1;
+}
+
+/* ---- the purse ---- */
+
+void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accepted)
+{
+    struct cost_step plain = {0}, step = {.n_rows = plan->n_decode + plan->n_drafts};
+
+    if (plan->n_decode == 0 || sched->opts.speculate != SPECULATE_AUTO)
+        return;
+    for (uint32_t i = 0; i < plan->n_decode; i++) {
+        const struct plan_item *item = &plan->items[i];
+
+        plain.n_rows++;
+        plain.n_pairs += cost_pairs(item->seq->n_computed, 1);
+        step.n_pairs += cost_pairs(item->seq->n_computed, item->n_tokens);
+    }
+
+    double plain_s = cost_predict(&sched->cost, &plain);
+    double extra_s = cost_predict(&sched->cost, &step) - plain_s;
+
+    if (!sched->has_purse)
+        sched->purse_s = PURSE_START * plain_s;
+    sched->has_purse = true;
+    sched->purse_s += PURSE_INCOME * plain_s + n_accepted * plain_s / plan->n_decode;
+    sched->purse_s -= extra_s > 0 && plan->n_drafts > 0 ? extra_s : 0;
+    sched->purse_s = fmin(fmax(sched->purse_s, -PURSE_DEBT * plain_s), PURSE_MAX * plain_s);
+}
+
+/* ---- finding ---- */
+
+/* Where the original of the next token would be; 0: nowhere. */
+static uint32_t find(struct seq *seq)
+{
+    struct draft *draft = &seq->draft;
+    uint32_t length, at = 0;
+
+    if (ngram_extend(&draft->index, seq->tokens, seq->spec.n_tokens))
+        at = ngram_find(&draft->index, seq->tokens, seq->spec.n_tokens, &length);
+    if (at > 0) {
+        draft->n_lost = 0;
+        draft->kind = kind_of(length);
+    } else if (draft->resume > 0 && draft->resume < seq->spec.n_tokens && draft->n_lost++ < RESUME_MAX) {
+        draft->kind = KIND_RESUMED;
+        at = draft->resume;
+    }
+    draft->resume = at > 0 ? at + 1 : 0; /* unless guesses are verified, which know better */
+    return at;
+}
+
+/* Tokens whose KV the pool has room for without anybody having to go for it. */
+static uint32_t room_of(const struct sched *sched, const struct seq *seq)
+{
+    uint32_t n_active = queue_n_active(sched), n_available = kv_available(sched->opts.pool);
+    uint32_t n_spare = n_available > n_active ? n_available - n_active : 0;
+    uint64_t room = ((uint64_t)seq->n_blocks + n_spare) * sched->block_tokens - seq->spec.n_tokens;
+
+    return room < DRAFT_MAX ? (uint32_t)room : DRAFT_MAX;
+}
+
+/* All right, and one more drawn: that many tokens must still have a place. */
+static uint32_t most_guesses(const struct sched *sched, const struct seq *seq)
+{
+    uint32_t n_most = sched->opts.max_drafts, room = room_of(sched, seq);
+
+    if (n_most > seq->cap_tokens - seq->spec.n_tokens - 1)
+        n_most = seq->cap_tokens - seq->spec.n_tokens - 1;
+    if (n_most > seq->n_left - 1)
+        n_most = seq->n_left - 1;
+    return n_most < room ? n_most : room;
+}
+
+/* How many of the leading n guesses the answer's shape allows. */
+static uint32_t cut_to_shape(struct seq *seq, const token_id *guesses, uint32_t n)
+{
+    uint32_t n_allowed = 0;
+
+    if (!sample_state_has_shape(seq->past))
+        return n;
+    while (n_allowed < n && sample_state_push(seq->past, guesses[n_allowed]) == 0)
+        n_allowed++;
+    sample_state_pop(seq->past, guesses, n_allowed);
+    return n_allowed;
+}
+
+/* What the shape demands, a stop id excepted. */
+static uint32_t guess_forced(struct seq *seq, token_id *guesses, uint32_t n_most)
+{
+    uint32_t n = 0, n_forced = sample_state_forced(seq->past, guesses, n_most);
+
+    while (n < n_forced && !seq_is_stop(seq, guesses[n]))
+        n++;
+    return n;
+}
+
+/* Writes guesses behind the tokens, as many as the answer, the room and the options allow.  Returns how many.
+ */
+static uint32_t guess(const struct sched *sched, struct seq *seq)
+{
+    uint32_t n_most = most_guesses(sched, seq), source = find(seq), n;
+    token_id *guesses = seq->tokens + seq->spec.n_tokens;
+
+    n = n_most > 0 ? guess_forced(seq, guesses, n_most) : 0;
+    if (n > 0) {
+        seq->draft.kind = KIND_FORCED;
+        seq->draft.resume = 0; /* the text goes on elsewhere than beside its original */
+        return n;
+    }
+    /* An original that reaches the text's end goes on with the guesses themselves: a loop. */
+    for (; source > 0 && n < n_most && !seq_is_stop(seq, seq->tokens[source + n]); n++)
+        guesses[n] = seq->tokens[source + n];
+    seq->draft.source = source;
+    return cut_to_shape(seq, guesses, n);
+}
+
+/* ---- choosing ---- */
+
+struct choice { /* one sequence while guesses are handed out */
+    struct seq *seq;
+    double chance; /* of one guess */
+    double next;   /* that all up to the next one are right */
+    uint32_t n_most, n, n_best;
+};
+
+static struct choice *likeliest(struct choice *choices, uint32_t n_choices)
+{
+    struct choice *best = NULL;
+
+    for (uint32_t i = 0; i < n_choices; i++) {
+        if (choices[i].n < choices[i].n_most && (best == NULL || choices[i].next > best->next))
+            best = &choices[i];
+    }
+    return best;
+}
+
+/* Hands out guesses by falling chance; n_best is where expected tokens per second were largest. */
+static void choose(const struct sched *sched, struct choice *choices, uint32_t n_choices, uint32_t room)
+{
+    struct cost_step step = plan_decode_cost(sched);
+    double plain_s = cost_predict(&sched->cost, &step), all_s = plain_s, tokens = step.n_rows;
+    double best = plain_s > 0 ? GAIN_MIN * tokens / plain_s : 0;
+
+    for (uint32_t i = 0; i < room && best > 0; i++) {
+        struct choice *next = likeliest(choices, n_choices);
+
+        if (next == NULL || next->next < CHANCE_MIN)
+            return;
+        tokens += next->next;
+        next->next *= next->chance;
+        next->n++;
+        step.n_rows++;
+        step.n_pairs += cost_pairs(next->seq->n_computed + next->n, 1);
+
+        all_s = fmax(all_s, cost_predict(&sched->cost, &step)); /* less for more rows is noise */
+        if (all_s - plain_s <= sched->purse_s && tokens / all_s > best) {
+            best = tokens / all_s;
+            for (uint32_t j = 0; j < n_choices; j++)
+                choices[j].n_best = choices[j].n;
+        }
+    }
+}
+
+/* Takes blocks for n guesses.  Two sequences may have counted on the same room: then there are fewer. */
+static void settle_in(struct sched *sched, struct seq *seq, uint32_t n)
+{
+    while (seq->n_blocks * sched->block_tokens < seq->spec.n_tokens + n) {
+        if (kv_available(sched->opts.pool) <= queue_n_active(sched) || queue_room(sched, seq) == 0 ||
+            kv_take_for(sched->opts.pool, seq->spec.tenant, 1, &seq->blocks[seq->n_blocks]) < 0) {
+            n = seq->n_blocks * sched->block_tokens - seq->spec.n_tokens;
+            break;
+        }
+        seq->n_blocks++;
+    }
+    seq->draft.n = n;
+}
+
+/* Rows of guesses that the step has room for; prompts that wait keep half of what decoding leaves. */
+static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
+{
+    uint32_t room = sched->opts.engine->info.max_batch_tokens - n_decode;
+    bool has_prompts = sched->n_waiting > 0 || queue_n_active(sched) > n_decode;
+
+    if (has_prompts)
+        room /= 2;
+    return room < sched->max_drafts ? room : sched->max_drafts;
+}
+
+/* Sequences with something to guess; with more than MAX_CHOICES, guesses hardly ever pay. */
+static uint32_t gather(const struct sched *sched, struct choice *choices, uint32_t *n_decode_out)
+{
+    uint32_t n = 0;
+
+    *n_decode_out = 0;
+    list_for_each (at, &sched->running) {
+        struct seq *seq = seq_of(at);
+        struct choice choice = {.seq = seq};
+
+        if (seq->state != SEQ_DECODE)
+            continue;
+        ++*n_decode_out;
+        seq->draft.odds.n_right *= IDLE_FADE;
+        seq->draft.odds.n_seen *= IDLE_FADE;
+        choice.n_most = n < MAX_CHOICES ? guess(sched, seq) : 0;
+        if (choice.n_most == 0)
+            continue;
+        choice.chance = choice.next = chance_of(sched, seq);
+        choices[n++] = choice;
+    }
+    return n;
+}
+
+void draft_propose(struct sched *sched)
+{
+    struct choice choices[MAX_CHOICES];
+    bool is_auto = sched->opts.speculate == SPECULATE_AUTO;
+    uint32_t n_decode, n, room;
+
+    if (sched->max_drafts == 0 || sched->opts.max_drafts == 0 || (is_auto && !sched->has_purse))
+        return;
+    n = gather(sched, choices, &n_decode);
+    room = room_for_drafts(sched, n_decode);
+    if (is_auto)
+        choose(sched, choices, n, room);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t n_drafts = is_auto ? choices[i].n_best : choices[i].n_most;
+
+        settle_in(sched, choices[i].seq, n_drafts < room ? n_drafts : room);
+        room -= choices[i].seq->draft.n;
+    }
+}

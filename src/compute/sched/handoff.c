@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrival and departure: where a sequence changes hands.
+ *
+ * Arrival.  The blocks are granted at once or not at all, so that a grant never waits while a peer holds
+ * memory of its own for it.  What the cache has need not be sent.  The peer says how many tokens' KV it
+ * delivered and which token came first; neither is believed beyond what was granted and what may be.  Hashes
+ * are computed from our own tokens, never taken from outside.
+ *
+ *     all tokens, first token      DECODE
+ *     all tokens, no first token   the last one is fed again, into a block kept unsealed, to have its logits
+ *     fewer                        what arrived is kept and sealed, the rest is computed: same bits
+ *
+ * Departure.  A HELD sequence keeps its place and its blocks until the worker says that the peer has them, or
+ * that it never will.
+ */
+#include "base/err.h"
+#include "compute/sched/sched_priv.h"
+
+int handoff_admit(struct sched *sched, struct seq *seq)
+{
+    bool others_wait = sched->is_short && sched->n_waiting > 0;
+
+    if (sched->n_running >= sched->opts.max_seqs || others_wait)
+        return E_OVERLOADED;
+    if (seq_settle(sched, seq, queue_n_active(sched)) < 0)
+        return E_KV_FULL;
+    queue_run(sched, seq, SEQ_ARRIVING);
+    return 0;
+}
+
+int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const struct sample_result *first,
+                  bool reports_first)
+{
+    if (seq->state != SEQ_ARRIVING)
+        return E_INVAL;
+
+    bool has_first = first && first->id < sched->opts.engine->info.vocab_size && seq_may_draw(seq, first->id);
+    bool is_whole = n_tokens >= seq->n_given && (has_first || seq->n_left == 0);
+    uint32_t n_most = is_whole ? seq->n_given : seq->n_given - 1;
+
+    if (n_tokens > n_most)
+        n_tokens = n_most;
+    if (n_tokens > seq->n_computed) {
+        seq->stats.n_transferred = n_tokens - seq->n_computed;
+        seq->n_computed = seq->n_reached = n_tokens;
+    }
+    seq->stats.transfer_ns = sched_now_ns(sched) - seq->submitted_ns;
+    seq_seal(sched, seq);
+
+    if (!is_whole) {
+        seq->state = SEQ_PREFILL;
+        queue_want(sched, seq);
+    } else if (seq->n_left == 0) {
+        seq_end(sched, seq, SEQ_FINISH_LENGTH);
+    } else {
+        seq->is_busy = true;
+        apply_token(sched, seq, first, reports_first);
+    }
+    return 0;
+}
+
+void seq_unhold(struct sched *sched, struct seq *seq)
+{
+    seq->held_ns = sched_now_ns(sched) - seq->held_since_ns;
+    seq->stats.transfer_ns += seq->held_ns;
+}
+
+int sched_release(struct sched *sched, struct seq *seq)
+{
+    if (seq->state != SEQ_HELD)
+        return E_INVAL;
+    seq_end(sched, seq, SEQ_FINISH_DEPARTED);
+    return 0;
+}
+
+int sched_keep(struct sched *sched, struct seq *seq)
+{
+    if (seq->state != SEQ_HELD)
+        return E_INVAL;
+    if (seq->n_left == 0) {
+        seq_end(sched, seq, SEQ_FINISH_LENGTH);
+        return 0;
+    }
+    seq_unhold(sched, seq);
+    seq->spec.departs = false;
+    seq->state = SEQ_DECODE;
+    return 0;
+}

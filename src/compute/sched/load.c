@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How busy, and how fast.
+ *
+ * Rates are learned from the steps themselves.  A step that only decodes gives the time between two tokens,
+ * which is less than the step's when guesses were right.  A step with prompt tokens gives the prefill rate,
+ * after what the decoders in it would have taken alone (says the cost model, which sees every step) is taken
+ * off.  Small chunks say little, so a chunk counts by its size.  A step in which the thread was stopped
+ * teaches nothing, and of the first ones after a pause (or after idling) those that are late teach nothing
+ * (base/rate.h).
+ */
+#include "base/clock.h"
+#include "compute/sched/sched_priv.h"
+
+#define DECODE_ALPHA  0.05
+#define PREFILL_ALPHA 0.25
+#define COLD_AFTER_NS NS_PER_S
+#define SHARE_MIN     0.25 /* of a mixed step is prefill's at least, whatever the means say */
+
+static struct cost_step cost_of(const struct plan *plan)
+{
+    struct cost_step step = {.n_rows = plan->n_decode + plan->n_drafts, .n_prompt = plan->n_prefill_tokens};
+
+    for (uint32_t i = 0; i < plan->n_items; i++)
+        step.n_pairs += cost_pairs(plan->items[i].seq->n_computed, plan->items[i].n_tokens);
+    return step;
+}
+
+struct load_clock load_clock(const struct sched *sched)
+{
+    return (struct load_clock){.now_ns = sched_now_ns(sched),
+                               .cpu_ns = sched->opts.cpu_ns != NULL ? sched->opts.cpu_ns() : 0};
+}
+
+static double load_seconds(uint64_t from_ns, uint64_t to_ns)
+{
+    return (double)(to_ns > from_ns ? to_ns - from_ns : 1) / (double)NS_PER_S;
+}
+
+/* Whether its thread was stopped in this step, or just before. */
+static bool load_is_spoilt(struct sched *sched, const struct cost_step *step, const struct load_clock *began,
+                           const struct load_clock *ended)
+{
+    struct rate_step times = {
+        .wall_s = load_seconds(began->now_ns, ended->now_ns),
+        .cpu_s = sched->opts.cpu_ns != NULL ? load_seconds(began->cpu_ns, ended->cpu_ns) : -1,
+        .expected_s = cost_is_settled(&sched->cost) ? cost_predict(&sched->cost, step) : 0,
+    };
+
+    if (began->now_ns > sched->step_end_ns + COLD_AFTER_NS)
+        rate_pause_note(&sched->pause);
+    sched->step_end_ns = ended->now_ns;
+    return rate_pause_spoils(&sched->pause, &times);
+}
+
+/* The prefill rate of a step, once what its decoding sequences would take alone is taken off. */
+static void load_learn_prefill(struct sched *sched, const struct plan *plan, double step_s, uint64_t now_ns)
+{
+    struct cost_step decode = plan_decode_cost(sched);
+    double decode_s = plan->n_decode ? cost_predict(&sched->cost, &decode) : 0;
+    double prefill_s = step_s - decode_s > SHARE_MIN * step_s ? step_s - decode_s : SHARE_MIN * step_s;
+    double size = (double)plan->n_prefill_tokens / sched->opts.chunk_tokens;
+
+    rate_learn(&sched->prefill_rate, plan->n_prefill_tokens / prefill_s, PREFILL_ALPHA, size < 1 ? size : 1,
+               now_ns);
+}
+
+void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accepted,
+                  const struct load_clock *began)
+{
+    struct load_clock ended = load_clock(sched);
+    double step_s = load_seconds(began->now_ns, ended.now_ns);
+    struct cost_step step = cost_of(plan);
+
+    if (load_is_spoilt(sched, &step, began, &ended))
+        return;
+    cost_observe(&sched->cost, &step, step_s);
+    if (plan->n_prefill_tokens > 0)
+        load_learn_prefill(sched, plan, step_s, ended.now_ns);
+    else
+        rate_learn(&sched->decode_step, step_s * plan->n_decode / (plan->n_decode + n_accepted), DECODE_ALPHA,
+                   1, ended.now_ns);
+}
+
+void sched_load(const struct sched *sched, struct sched_load *out)
+{
+    struct sched_load load = {
+        .n_waiting = sched->n_waiting,
+        .n_running = sched->n_running,
+        .n_tenants = fair_n_tenants(sched->fair),
+        .prefill_tokens_per_s = rate_level(&sched->prefill_rate),
+        .decode_step_s = rate_level(&sched->decode_step),
+        .n_preemptions = sched->n_preemptions,
+        .n_steps = sched->n_steps,
+        .n_draft_steps = sched->n_draft_steps,
+        .n_drafted = sched->n_drafted,
+        .n_accepted = sched->n_accepted,
+        .chunk_tokens = sched->plan.budget,
+    };
+
+    for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq)) {
+        switch (seq->state) {
+        case SEQ_WAITING:
+            load.queued_prefill_tokens += seq->spec.n_tokens - seq->n_cached_guess;
+            break;
+        case SEQ_ARRIVING:
+            load.n_arriving++;
+            break;
+        case SEQ_PREFILL:
+            load.n_prefill++;
+            load.queued_prefill_tokens += seq->spec.n_tokens - seq->n_computed;
+            break;
+        case SEQ_DECODE:
+            load.n_decode++;
+            load.decode_tokens_context += seq->spec.n_tokens;
+            break;
+        case SEQ_HELD:
+            load.n_held++;
+            break;
+        case SEQ_DONE:
+            break;
+        }
+    }
+    *out = load;
+}

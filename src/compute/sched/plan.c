@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State -> batch.  Reads sequences, writes the plan and the line, changes no sequence.
+ *
+ *     | decode: one token each, all of them, and guesses | prompt chunks, in their line, up to the budget |
+ *
+ * Whoever decodes goes first, since a person is reading along.  The budget for prompts is, while anything
+ * decodes, the most with which the step is expected (cost.c) to end within the objective for the time between
+ * two tokens, and chunk_tokens at most; but so much always that prompts get on at a fixed share of the
+ * machine's time, whatever the objective.  Alone they get all the engine takes, within max_step_ns: between
+ * steps the worker's timers and hand-offs have their turn.  max_seqs is never more than max_batch_tokens, so
+ * the decoders always leave a prompt at least one token.
+ *
+ * The line of prompts is the fair queue's (base/fair.h): the tenant that was served least for its weight
+ * comes first, with its oldest prompt.  Tokens count as they are fed, so a long prompt shares the steps with
+ * other tenants' from chunk to chunk, and whoever comes with a short one does not wait for its end.
+ *
+ * A chunk that does not end its prompt ends on a block boundary if it reaches one: a departing sequence can
+ * ship whole blocks only, and what is sealed early is found early.  Where the objective makes chunks small,
+ * only if it need not give up much for that.
+ *
+ * Hot path: no allocation, no log, no system call.
+ */
+#include "base/clock.h"
+#include "compute/sched/sched_priv.h"
+
+#define LEAST_TOKENS 8
+#define CHUNKS_TRIED 64
+#define ALIGN_SHARE  8    /* one part in so many of a measured chunk is given up to end on a boundary */
+#define LEAST_SHARE  0.25 /* of the time that decoding takes goes to prompts at least */
+
+struct cost_step plan_decode_cost(const struct sched *sched)
+{
+    struct cost_step step = {0};
+
+    list_for_each (at, &sched->running) {
+        const struct seq *seq = seq_of(at);
+        uint32_t n_rows = 1 + seq->draft.n;
+
+        if (seq->state != SEQ_DECODE)
+            continue;
+        step.n_rows += n_rows;
+        step.n_pairs += cost_pairs(seq->n_computed, n_rows);
+    }
+    return step;
+}
+
+/* Few sequences prefill at once, and they mostly stand in order already. */
+static void line_up(struct sched *sched)
+{
+    sched->n_line = 0;
+    list_for_each (node, &sched->running) {
+        struct seq *seq = seq_of(node);
+        uint32_t at = sched->n_line;
+
+        if (seq->state != SEQ_PREFILL)
+            continue;
+        for (; at > 0 && fair_is_before(&seq->turn, &sched->line[at - 1]->turn); at--)
+            sched->line[at] = sched->line[at - 1];
+        sched->line[at] = seq;
+        sched->n_line++;
+    }
+}
+
+/* What the next n prompt tokens look at, along the line; those of prompts not admitted yet stand at their
+ * beginning. */
+static double prompt_pairs(const struct sched *sched, uint32_t n)
+{
+    double n_pairs = 0;
+
+    for (uint32_t i = 0; i < sched->n_line && n > 0; i++) {
+        const struct seq *seq = sched->line[i];
+        uint32_t left = seq->spec.n_tokens - seq->n_computed, part = left < n ? left : n;
+
+        n_pairs += cost_pairs(seq->n_computed, part);
+        n -= part;
+    }
+    return n_pairs + cost_pairs(0, n);
+}
+
+static bool chunk_fits(const struct sched *sched, const struct cost_step *decode, uint32_t n, double goal_s)
+{
+    struct cost_step step = *decode;
+
+    step.n_prompt = n;
+    step.n_pairs += prompt_pairs(sched, n);
+    return cost_predict(&sched->cost, &step) <= goal_s;
+}
+
+/* The most prompt tokens, at most n_most, with which the step is expected to end within goal_s; n_least if
+ * there is no such number.  Cost need not grow evenly with size, so sizes are tried from above; what lies
+ * between two of them is searched by halves. */
+static uint32_t largest_chunk(const struct sched *sched, uint32_t n_least, uint32_t n_most, double goal_s)
+{
+    struct cost_step decode = plan_decode_cost(sched);
+    uint32_t by = 1 + n_most / CHUNKS_TRIED, too_many = n_most + 1, n = n_most;
+
+    if (n_least >= n_most)
+        return n_most;
+    while (n > n_least && !chunk_fits(sched, &decode, n, goal_s)) {
+        too_many = n;
+        n = n > n_least + by ? n - by : n_least;
+    }
+    while (too_many - n > 1) {
+        uint32_t middle = n + (too_many - n) / 2;
+
+        if (chunk_fits(sched, &decode, middle, goal_s))
+            n = middle;
+        else
+            too_many = middle;
+    }
+    return n;
+}
+
+/* Prompts are never starved: their part of a step is at least a fixed share of what decoding takes. */
+static uint32_t least_chunk(const struct sched *sched, const struct cost_step *decode)
+{
+    double decode_s = cost_predict(&sched->cost, decode), per_token_s = cost_per_prompt_token(&sched->cost);
+    double n = per_token_s > 0 ? LEAST_SHARE * decode_s / per_token_s : 0;
+
+    return n > LEAST_TOKENS ? (uint32_t)n : LEAST_TOKENS;
+}
+
+static uint32_t prefill_budget(const struct sched *sched)
+{
+    struct cost_step decode = plan_decode_cost(sched);
+    uint32_t room = sched->opts.engine->info.max_batch_tokens - decode.n_rows, chunk = room;
+    uint64_t goal_ns = sched->opts.max_step_ns, itl_ns = sched->opts.itl_ns;
+
+    if (decode.n_rows > 0 && sched->opts.chunk_tokens < room)
+        chunk = sched->opts.chunk_tokens;
+    if (decode.n_rows > 0 && itl_ns > 0 && (goal_ns == 0 || itl_ns < goal_ns))
+        goal_ns = itl_ns;
+    if (goal_ns == 0)
+        return chunk;
+    if (!cost_knows_prompts(&sched->cost))
+        return sched->opts.chunk_tokens < chunk ? sched->opts.chunk_tokens : chunk;
+    return largest_chunk(sched, least_chunk(sched, &decode), chunk,
+                         (double)goal_ns / (double)NS_PER_S / cost_margin(&sched->cost));
+}
+
+static uint32_t chunk_of(const struct sched *sched, const struct seq *seq, uint32_t budget)
+{
+    uint32_t left = seq->spec.n_tokens - seq->n_computed;
+
+    if (left <= budget)
+        return left;
+
+    uint32_t past_boundary = (seq->n_computed + budget) % sched->block_tokens;
+    uint32_t most_past = sched->opts.itl_ns > 0 ? budget / ALIGN_SHARE : budget;
+    return past_boundary < budget && past_boundary <= most_past ? budget - past_boundary : budget;
+}
+
+uint32_t plan_budget(struct sched *sched)
+{
+    line_up(sched);
+    return prefill_budget(sched);
+}
+
+uint32_t plan_budget_left(const struct sched *sched, const struct seq *seq, uint32_t budget)
+{
+    for (uint32_t i = 0; i < sched->n_line && fair_is_before(&sched->line[i]->turn, &seq->turn); i++)
+        budget -= chunk_of(sched, sched->line[i], budget);
+    return budget;
+}
+
+static void add(struct plan *plan, struct seq *seq, uint32_t n_tokens)
+{
+    plan->items[plan->n_items++] =
+        (struct plan_item){.seq = seq, .n_tokens = n_tokens + seq->draft.n, .n_drafts = seq->draft.n};
+    plan->n_drafts += seq->draft.n;
+}
+
+void plan_make(struct sched *sched, struct plan *plan)
+{
+    plan->n_items = plan->n_drafts = plan->n_prefill_tokens = 0;
+    list_for_each (at, &sched->running) {
+        if (seq_of(at)->state == SEQ_DECODE)
+            add(plan, seq_of(at), 1);
+    }
+    plan->n_decode = plan->n_items;
+
+    uint32_t budget = plan->budget = plan_budget(sched);
+    for (uint32_t i = 0; i < sched->n_line && budget > 0; i++) {
+        uint32_t n_tokens = chunk_of(sched, sched->line[i], budget);
+
+        add(plan, sched->line[i], n_tokens);
+        plan->n_prefill_tokens += n_tokens;
+        budget -= n_tokens;
+    }
+}

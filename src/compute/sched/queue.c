@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns, places, and the way to them.
+ *
+ *     sched.fair      WAITING and PREFILL: who has a prompt to compute, by tenant, and there by age
+ *     sched.running   everything that was admitted, by age
+ *
+ * Whose turn it is, base/fair.h says: the tenant that was served fewest tokens for its weight, of prompts and
+ * of answers.  Of one tenant the oldest sequence comes first, also one that was preempted.  A tenant that
+ * comes, or comes back, has neither debt nor credit, so a flood of another one's costs it a turn at most.
+ *
+ * A sequence is admitted when
+ *
+ *   - the next step has prompt tokens left for it after those before it in the line.  Earlier would only
+ *     tie up blocks, and would miss what the sequences before it are about to put into the cache;
+ *   - there is a place among max_seqs;
+ *   - the next block of its prompt that the cache does not have is not just being computed by a
+ *     sequence with the same prefix (another answer to the same prompt): it will be there in a moment;
+ *   - its uncached blocks are available and one more per active sequence besides.  Every active
+ *     sequence needs its next block soon; without the margin the newcomer would be preempted at once.
+ *
+ * When the head of the line finds no place or no blocks, nothing behind it is tried, and is_short keeps
+ * arriving sequences from overtaking it: large prompts get on.  Two reasons concern its tenant alone, which
+ * then waits while others pass: a block that is just being computed, and blocks that would cost other tenants
+ * the cache within their shares while its own has something running.
+ *
+ * A full queue takes one more of a tenant that has less in it than another, and the next step ends the newest
+ * of whoever has most.  Only what was never begun is ended so.
+ */
+#include <string.h>
+
+#include "base/err.h"
+#include "compute/sched/sched_priv.h"
+
+static void insert_by_age(struct list *list, struct seq *seq)
+{
+    struct list *at = list->prev;
+
+    while (at != list && seq_of(at)->order > seq->order)
+        at = at->prev;
+    list_remove(&seq->in_running);
+    list_insert_before(at->next, &seq->in_running);
+}
+
+void queue_want(struct sched *sched, struct seq *seq)
+{
+    if (!fair_item_waits(&seq->turn))
+        fair_wait(sched->fair, seq->flow, &seq->turn, seq->order, seq->spec.weight);
+}
+
+void queue_got(struct sched *sched, struct seq *seq)
+{
+    fair_leave(sched->fair, &seq->turn);
+}
+
+bool queue_takes(const struct sched *sched, const struct seq_spec *spec)
+{
+    uint32_t max_queue = sched->opts.max_queue;
+
+    return sched->n_waiting < max_queue ||
+           (sched->n_waiting < 2 * max_queue && fair_is_lighter(sched->fair, spec->tenant, spec->weight));
+}
+
+void queue_wait(struct sched *sched, struct seq *seq)
+{
+    list_remove(&seq->in_running);
+    seq->state = SEQ_WAITING;
+    sched->n_crowd += sched->n_waiting++ >= sched->opts.max_queue && seq->stats.n_preempted == 0;
+    queue_want(sched, seq);
+}
+
+void queue_run(struct sched *sched, struct seq *seq, enum seq_state state)
+{
+    insert_by_age(&sched->running, seq);
+    seq->state = state;
+    sched->n_running++;
+    if (seq->stats.n_preempted == 0)
+        seq->admitted_ns = sched_now_ns(sched);
+}
+
+uint32_t queue_n_active(const struct sched *sched)
+{
+    uint32_t n = 0;
+
+    list_for_each (at, &sched->running)
+        n += seq_is_active(seq_of(at));
+    return n;
+}
+
+/* Whether a sequence that is being prefilled is about to seal the first block that seq would have to compute.
+ * Whoever is being prefilled gets on, or is preempted: nobody waits for ever. */
+static bool is_under_way(const struct sched *sched, const struct seq *seq)
+{
+    uint32_t n_most = seq_n_shareable(sched, seq);
+    uint32_t n_cached = kv_peek(sched->opts.pool, seq->hashes, n_most);
+    uint64_t end = ((uint64_t)n_cached + 1) * sched->block_tokens;
+
+    if (n_cached == n_most)
+        return false;
+    list_for_each (at, &sched->running) {
+        const struct seq *other = seq_of(at);
+
+        if (other->state == SEQ_PREFILL && n_cached < other->n_hashes && other->n_computed < end &&
+            end <= other->spec.n_tokens &&
+            memcmp(&other->hashes[n_cached], &seq->hashes[n_cached], sizeof(seq->hashes[0])) == 0)
+            return true;
+    }
+    return false;
+}
+
+uint32_t queue_room(const struct sched *sched, const struct seq *seq)
+{
+    list_for_each (at, &sched->running) {
+        if (seq_of(at) != seq && seq_of(at)->spec.tenant == seq->spec.tenant)
+            return kv_available_to(sched->opts.pool, seq->spec.tenant);
+    }
+    return kv_available(sched->opts.pool);
+}
+
+static void admit(struct sched *sched, struct seq *seq)
+{
+    bool is_first = seq->stats.n_preempted == 0;
+
+    sched->n_waiting--;
+    queue_run(sched, seq, SEQ_PREFILL);
+    if (is_first) {
+        seq->stats.queue_ns = seq->admitted_ns - seq->submitted_ns;
+        EVENT(sched, on_admitted, seq); /* may end it */
+    }
+}
+
+/* Admits the first in the line that can be.  False: none. */
+static bool admit_one(struct sched *sched, uint32_t budget)
+{
+    struct fair_item *at = fair_first(sched->fair);
+
+    while (at != NULL) {
+        struct seq *seq = seq_of_turn(at);
+        int code;
+
+        if (seq->state == SEQ_PREFILL) {
+            at = fair_next(sched->fair, at);
+            continue;
+        }
+        if (plan_budget_left(sched, seq, budget) == 0)
+            break;
+        code = is_under_way(sched, seq)                   ? E_OVERLOADED
+               : sched->n_running >= sched->opts.max_seqs ? E_KV_FULL
+                                                          : seq_settle(sched, seq, queue_n_active(sched));
+        if (code == E_OVERLOADED) {
+            at = fair_skip(sched->fair, at);
+            continue;
+        }
+        fair_rewind(sched->fair);
+        sched->is_short = code < 0;
+        if (code == 0)
+            admit(sched, seq);
+        return code == 0;
+    }
+    fair_rewind(sched->fair);
+    return false;
+}
+
+void queue_admit(struct sched *sched)
+{
+    sched->is_short = false;
+    while (sched->n_waiting > 0 && admit_one(sched, plan_budget(sched)))
+        ;
+}
+
+void queue_push_out(struct sched *sched)
+{
+    for (; sched->n_crowd > 0 && sched->n_waiting > sched->opts.max_queue; sched->n_crowd--) {
+        struct seq *seq = seq_of_turn(fair_heaviest(sched->fair));
+
+        if (seq->state != SEQ_WAITING || seq->stats.n_preempted > 0)
+            break;
+        seq_end(sched, seq, SEQ_FINISH_CROWDED);
+    }
+    sched->n_crowd = 0;
+}
+
+void queue_charge(struct sched *sched, const struct plan_item *item, uint32_t n_accepted)
+{
+    fair_charge(sched->fair, item->seq->flow, item->n_tokens - item->n_drafts + n_accepted,
+                item->seq->spec.weight);
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A sequence: its tokens, its block table, and how far KV has come.
+ *
+ *     tokens   | given (prompt, answered before) ... | drawn here ... |
+ *     blocks   | matched | sealed here ...      | filling |
+ *              0                       n_computed ^     ^ n_tokens
+ *
+ * While decoding n_computed is n_tokens - 1: the last token drawn has no KV yet, it is what the next step
+ * feeds.
+ *
+ * Guesses under verification (draft.c) stand behind n_tokens in the buffer for the length of a step.  Their
+ * KV may make the block table one block or two longer than the tokens need; the spare ones are FILLING, and
+ * the first that go when room is short.
+ *
+ * All memory is allocated on submit for the longest the sequence can become, so nothing fails for want of
+ * memory once it runs; pages that are never reached are never touched.
+ *
+ * Of a prompt that is cached as a whole, one block fewer is taken from the cache.  Its last token must be fed
+ * to have logits, feeding writes KV, and a sealed block is never written: so the last block is computed once
+ * more in a block of its own.  The pool makes that a twin of the cached one.
+ *
+ * Blocks are given back last one first, so that the cache drops the end of a conversation before its
+ * beginning.  For the same reason a block that other workers hold too goes early only if they also hold what
+ * comes after it: a tail that only this worker has is of no use without its beginning.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "compute/sched/sched_priv.h"
+
+#define KEEP_NS    (300 * NS_PER_S)
+#define KEEP_1H_NS (3600 * NS_PER_S)
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+uint32_t sched_blocks_for(const struct sched *sched, uint32_t n_tokens)
+{
+    return n_tokens / sched->block_tokens + (n_tokens % sched->block_tokens != 0);
+}
+
+static int spec_check(const struct sched *sched, const struct seq_spec *spec)
+{
+    if (spec->n_tokens == 0 || spec->n_prompt > spec->n_tokens || (spec->arrives && spec->departs))
+        return E_INVAL;
+    if (spec->score_from > 0 && (spec->score_from > spec->n_prompt || spec->arrives || spec->departs))
+        return E_INVAL;
+    if (spec->n_tokens > sched->context_tokens ||
+        (spec->n_tokens == sched->context_tokens && spec->max_new_tokens > 0))
+        return E_LIMIT;
+    for (uint32_t i = 0; i < spec->n_tokens; i++) {
+        if (spec->tokens[i] >= sched->opts.engine->info.vocab_size)
+            return E_INVAL;
+    }
+    return 0;
+}
+
+/* What was answered before counts as drawn, whoever drew it. */
+static int make_state(const struct sched *sched, const struct seq_spec *spec, struct seq *seq)
+{
+    int rc = sample_state_new(&spec->sample, spec->grammar, sched->opts.engine->info.vocab_size,
+                              seq->cap_tokens, &seq->past);
+
+    if (rc < 0)
+        return rc;
+    sample_state_prompt(seq->past, seq->tokens, spec->n_prompt);
+    for (uint32_t i = spec->n_prompt; rc == 0 && i < spec->n_tokens; i++)
+        rc = sample_state_push(seq->past, seq->tokens[i]);
+    sample_state_settle(seq->past);
+    seq->spec.sample.bias = NULL; /* the state has them */
+    seq->spec.sample.n_bias = 0;
+    seq->spec.grammar = NULL;
+    return rc == E_INVAL ? E_SHAPE : rc;
+}
+
+int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
+{
+    int code = spec_check(sched, spec);
+
+    if (code < 0)
+        return code;
+
+    struct seq *seq = calloc(1, sizeof(*seq));
+    if (seq == NULL)
+        return E_NOMEM;
+    list_init(&seq->in_running);
+    fair_item_init(&seq->turn);
+    list_init(&seq->in_all);
+    seq->spec = *spec;
+    seq->n_given = spec->n_tokens;
+    seq->n_left = spec->max_new_tokens;
+    seq->score_next = spec->score_from;
+    seq->cap_tokens = spec->n_tokens + min_u32(spec->max_new_tokens, sched->context_tokens - spec->n_tokens);
+
+    uint32_t cap_blocks = sched_blocks_for(sched, seq->cap_tokens);
+    seq->tokens = malloc(seq->cap_tokens * sizeof(*seq->tokens));
+    seq->blocks = malloc(cap_blocks * sizeof(*seq->blocks));
+    seq->hashes = malloc(cap_blocks * sizeof(*seq->hashes));
+    seq->flow = fair_hold(sched->fair, spec->tenant);
+    if (seq->tokens == NULL || seq->blocks == NULL || seq->hashes == NULL || seq->flow == NULL ||
+        draft_init(sched, seq) < 0) {
+        seq_free(sched, seq);
+        return E_NOMEM;
+    }
+    memcpy(seq->tokens, spec->tokens, spec->n_tokens * sizeof(*seq->tokens));
+    seq->spec.tokens = seq->tokens;
+    code = make_state(sched, spec, seq);
+    if (code < 0) {
+        seq_free(sched, seq);
+        return code;
+    }
+    const struct prefix_roots roots = {
+        .own = spec->prefix_key, .open = spec->public_key, .n_public = spec->public_tokens};
+
+    seq->n_hashes =
+        (uint32_t)prefix_roots_chain(&roots, seq->tokens, spec->n_tokens, sched->block_tokens, seq->hashes);
+    *out = seq;
+    return 0;
+}
+
+void seq_free(struct sched *sched, struct seq *seq)
+{
+    queue_got(sched, seq);
+    fair_drop(sched->fair, seq->flow);
+    ngram_fini(&seq->draft.index);
+    sample_state_free(seq->past);
+    free(seq->hashes);
+    free(seq->blocks);
+    free(seq->tokens);
+    free(seq);
+}
+
+/* ---- draws ---- */
+
+bool seq_is_stop(const struct seq *seq, token_id id)
+{
+    for (uint32_t i = 0; i < seq->spec.n_stop_ids; i++) {
+        if (seq->spec.stop_ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+bool seq_may_draw(struct seq *seq, token_id id)
+{
+    if (seq_is_stop(seq, id))
+        return sample_state_is_complete(seq->past);
+    if (sample_state_push(seq->past, id) < 0)
+        return false;
+    sample_state_pop(seq->past, &id, 1);
+    return true;
+}
+
+/* ---- blocks ---- */
+
+uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq)
+{
+    uint32_t n_most = seq->spec.n_tokens - 1;
+
+    if (seq->score_next > 0 && seq->score_next < seq->spec.n_prompt)
+        n_most = seq->score_next - 1; /* whose logits say how likely the next one was */
+    return min_u32(seq->n_hashes, n_most / sched->block_tokens);
+}
+
+/* Marks blocks [from, to) that the request wants kept.  A mark reaches as far as whole blocks do. */
+static void keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t to)
+{
+    for (uint32_t block = from; block < to; block++) {
+        uint64_t end = ((uint64_t)block + 1) * sched->block_tokens;
+
+        if (end <= seq->spec.keep_1h_tokens)
+            kv_keep(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_1H_NS);
+        else if (end <= seq->spec.keep_tokens)
+            kv_keep(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_NS);
+        else
+            break;
+    }
+}
+
+/* Tokens [from, to) were found in the cache. */
+static void count_found(struct seq *seq, uint32_t from, uint32_t to)
+{
+    uint32_t begin = seq->spec.fetched_from > from ? seq->spec.fetched_from : from;
+    uint32_t end = min_u32(seq->spec.fetched_to, to);
+    uint32_t n_fetched = end > begin ? end - begin : 0;
+
+    seq->stats.n_transferred += n_fetched;
+    seq->stats.n_reused += to - from - n_fetched;
+}
+
+int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
+{
+    struct kv_pool *pool = sched->opts.pool;
+    uint32_t n_total = sched_blocks_for(sched, seq->spec.n_tokens);
+    uint32_t n_most = seq_n_shareable(sched, seq);
+
+    /* A look that changes nothing first: whoever waits at the head of the queue asks before every step. */
+    uint32_t n_missing = n_total - kv_peek(pool, seq->hashes, n_most);
+    if (n_missing + n_spare > kv_available(pool))
+        return E_KV_FULL;
+    if (n_missing > queue_room(sched, seq))
+        return E_OVERLOADED;
+
+    seq->n_blocks = kv_match(pool, seq->hashes, n_most, seq->blocks);
+    uint32_t n_fresh = n_total - seq->n_blocks;
+    bool is_modest = n_fresh <= queue_room(sched, seq);
+    if (!is_modest || n_fresh + n_spare > kv_available(pool) ||
+        kv_take_for(pool, seq->spec.tenant, n_fresh, seq->blocks + seq->n_blocks) < 0) {
+        seq_give_back(sched, seq);
+        return is_modest ? E_KV_FULL : E_OVERLOADED;
+    }
+    seq->n_matched = seq->n_sealed = seq->n_blocks;
+    seq->n_blocks = n_total;
+    keep(sched, seq, 0, seq->n_matched);
+    seq->n_computed = seq->n_matched * sched->block_tokens;
+    if (seq->n_computed > seq->n_reached) {
+        count_found(seq, seq->n_reached, seq->n_computed);
+        seq->n_reached = seq->n_computed;
+    }
+    return 0;
+}
+
+void seq_give_back(struct sched *sched, struct seq *seq)
+{
+    bool is_sole = false;
+
+    while (seq->n_blocks > 0) {
+        kv_block_id id = seq->blocks[--seq->n_blocks];
+
+        is_sole |= seq->n_blocks < seq->n_sealed && !kv_is_shared(sched->opts.pool, id);
+        if (is_sole)
+            kv_share(sched->opts.pool, id, false);
+        kv_unref(sched->opts.pool, id);
+    }
+    seq->n_matched = seq->n_sealed = seq->n_computed = 0;
+}
+
+/* Seals what is full.  Without memory for a hash the chain stays where it is and the next step tries again.
+ */
+void seq_seal(struct sched *sched, struct seq *seq)
+{
+    uint32_t n_full = seq->spec.leaves_nothing ? 0 : seq->n_computed / sched->block_tokens;
+
+    for (; seq->n_sealed < n_full; seq->n_sealed++) {
+        uint32_t block = seq->n_sealed;
+
+        if (block == seq->n_hashes) {
+            const struct block_hash *parent = block ? &seq->hashes[block - 1] : NULL;
+            bool is_public = (block + 1) * sched->block_tokens <= seq->spec.public_tokens;
+
+            if (prefix_hash_block(is_public ? &seq->spec.public_key : &seq->spec.prefix_key, parent,
+                                  seq->tokens + block * sched->block_tokens, sched->block_tokens,
+                                  &seq->hashes[block]) < 0)
+                return;
+            seq->n_hashes++;
+        }
+        kv_seal(sched->opts.pool, seq->blocks[block], &seq->hashes[block]);
+        keep(sched, seq, block, block + 1);
+    }
+}
+
+void seq_advance(struct seq *seq, uint32_t to)
+{
+    uint32_t again = min_u32(seq->n_reached, to);
+
+    if (again > seq->n_computed)
+        seq->stats.n_recomputed += again - seq->n_computed;
+    if (to > seq->n_reached) {
+        if (seq->n_reached < seq->n_given)
+            seq->stats.n_computed += min_u32(to, seq->n_given) - seq->n_reached;
+        seq->n_reached = to;
+    }
+    seq->n_computed = to;
+}
+
+/* ---- looking ---- */
+
+const kv_block_id *seq_blocks(const struct seq *seq, uint32_t *n_out, uint32_t *n_reused_out)
+{
+    if (n_out)
+        *n_out = seq->n_blocks;
+    if (n_reused_out)
+        *n_reused_out = seq->n_matched;
+    return seq->blocks;
+}
+
+enum seq_state seq_state(const struct seq *seq)
+{
+    return seq->state;
+}
+
+const struct seq_spec *seq_spec(const struct seq *seq)
+{
+    return &seq->spec;
+}
+
+const struct seq_stats *seq_stats(const struct seq *seq)
+{
+    return &seq->stats;
+}
+
+uint32_t seq_n_computed(const struct seq *seq)
+{
+    return seq->n_computed;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which way a product goes where several are open, with the same bits: how many tokens make a tile, whether
+ * quantised weights are used as they are or expanded first, and how what comes from memory is fetched.
+ *
+ * Processors differ in what they gain by: one reads fastest in several streams at once, another in one whose
+ * lines are fetched twice, first to the second-level cache.  No maker or model says so; each process tries it
+ * when it starts (tune.c), and what it found is in kern_choice_get().  Where nobody measured, the defaults
+ * go.
+ *
+ * Hot path: no allocation, no log, no system call.
+ */
+#include "compute/tensor/matmul_priv.h"
+
+#include "compute/tensor/choice.h"
+
+enum {
+    /* At most, of quantised weights: more are worth expanding them for. */
+    DIRECT_TILES = 3,
+    DIRECT_TILES_FOURS = 6,  /* one AND takes a field out */
+    DIRECT_TILES_BYTES = 20, /* nothing has to be taken apart: only scales are converted */
+    WIDE_TOKENS = 32,        /* at most, where tiles are wide, */
+    WIDE_LEAST = 6,          /* and at least in each */
+    LONG_SLICE = 2048,       /* columns that several tiles go past, of weights that are used as they are */
+};
+
+static bool chose(enum kern_field field, uint32_t way)
+{
+    return kern_choice_get()->at[field] == way;
+}
+
+/* Wide tiles take weights apart once for more tokens, from one stream.  Some processors gain by that only
+ * where there is something to take apart, from six tokens on; some always. */
+uint32_t way_tile_tokens(const struct weight *weight, uint32_t n_tokens)
+{
+    const struct kern_q8 *q8 = weight->table->q8;
+    const bool is_all = chose(KERN_WIDE, WIDE_ALL);
+    const uint32_t wide = q8->wide_tokens, least = is_all ? q8->wide_least : WIDE_LEAST;
+
+    if (wide == 0 || n_tokens > WIDE_TOKENS || (!is_all && quant_form(weight->type).bits == 8))
+        return q8->tile_tokens;
+    return n_tokens / ((n_tokens + wide - 1) / wide) >= least ? wide : q8->tile_tokens;
+}
+
+static uint32_t direct_tiles(const struct kern_table *table, struct quant_form form)
+{
+    if (!table->has_int8_dot) /* then bytes are spread to words for each tile */
+        return DIRECT_TILES;
+    if (form.bits == 8)
+        return DIRECT_TILES_BYTES;
+    return form.bits == 4 && !form.is_table ? DIRECT_TILES_FOURS : DIRECT_TILES;
+}
+
+bool way_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles)
+{
+    const struct kern_q8 *q8 = weight->table->q8;
+
+    return q8->direct != NULL && (tile_tokens > q8->tile_tokens ||
+                                  n_tiles <= direct_tiles(weight->table, quant_form(weight->type)));
+}
+
+/* One panel after the other makes one stream of what a tile alone reads. */
+uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles)
+{
+    const struct kern_q8 *q8 = weight->table->q8;
+
+    return tile_tokens > q8->tile_tokens || (n_tiles == 1 && chose(KERN_PANELS, PANELS_ONE))
+               ? 1
+               : q8->direct_panels;
+}
+
+/* What is expanded has to stay in the first-level cache.  What is used as it is need not: few slices load and
+ * store sums less often, and one panel is fetched soon before it is used. */
+uint32_t way_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
+                          uint32_t *cols_out)
+{
+    const bool is_long = is_direct && direct_panels == 1 && chose(KERN_SLICES, SLICES_LONG);
+
+    *cols_out = is_long ? LONG_SLICE : WAY_SLICE_CHUNKS * CHUNK_COLS;
+    return is_long ? 1 : weight->table->q8->tile_panels;
+}
+
+struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens)
+{
+    static const struct fetch_ahead once = {.near_bytes = 4096, .is_told_near = true},
+                                    fours = {.near_bytes = 1024,
+                                             .far_bytes = 8192,
+                                             .is_spread = true,
+                                             .is_told_near = true};
+    const uint32_t bits = quant_form(weight->type).bits;
+
+    if (!chose(KERN_FETCH, FETCH_NEAR))
+        return (struct fetch_ahead){.near_bytes = 4096,
+                                    .far_bytes = 12288,
+                                    .is_spread =
+                                        chose(KERN_FETCH, FETCH_SPREAD) || (n_tokens == 1 && bits == 8)};
+    /* One token's fields of four bits leave time to fetch twice. */
+    return n_tokens == 1 && bits == 4 ? fours : once;
+}
+
+bool way_is_near(bool is_told)
+{
+    return !is_told && chose(KERN_PLAIN, CACHE_FIRST);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where things are inside packed weights.
+ *
+ *     F32 F16 BF16   [panel] { [k][lane] }     padded to 64 bytes
+ *     BF16 for dots  [panel] { [k/2][lane][2] }, or, for FMAs, [k/2][2][lane] with k + 1 before k; for tiles
+ *                    zeros up to the next multiple of TILES_COLS
+ *     quantised      [panel] { [chunk] }       see quant.h
+ */
+#ifndef COMPUTE_TENSOR_WEIGHT_PRIV_H
+#define COMPUTE_TENSOR_WEIGHT_PRIV_H
+
+#include "base/check.h"
+#include "compute/tensor/tensor.h"
+#include "compute/kernels/kern.h"
+#include "compute/kernels/quant.h"
+
+/* Bytes of an element of a plain type; 0 for quantised ones. */
+static inline uint32_t weight_plain_bytes(enum dtype type)
+{
+    return type == DTYPE_F32 ? 4 : type == DTYPE_F16 || type == DTYPE_BF16 ? 2 : 0;
+}
+
+static inline bool weight_is_quant(enum dtype type)
+{
+    return quant_form(type).bits > 0;
+}
+
+static inline uint32_t weight_n_panels(uint32_t rows)
+{
+    return rows / PANEL_ROWS + (rows % PANEL_ROWS != 0);
+}
+
+enum { WEIGHT_LANE_COLS = CHUNK_COLS };
+
+/* Columns [from, to) of a row, at most WEIGHT_LANE_COLS, and where they go. */
+struct weight_lane {
+    const void *row; /* as in the file: F16 or BF16 */
+    char *panel;
+    uint32_t lane;
+    uint32_t from, to; /* from is even */
+};
+
+/* BF16 for dots, weight_dots.c. */
+void weight_dots_pack(const struct weight *weight, enum dtype source, const struct weight_lane *to);
+void weight_dots_row(const struct weight *weight, const void *panel, uint32_t lane, float *out);
+
+/* Of BF16 tiles: the columns that are multiplied, zeros included. */
+static inline uint32_t weight_tiles_cols(const struct weight *weight)
+{
+    return weight->cols / TILES_COLS * TILES_COLS + (weight->cols % TILES_COLS != 0 ? TILES_COLS : 0);
+}
+
+static inline size_t weight_panel_bytes(const struct weight *weight)
+{
+    uint32_t cols = weight->is_tiles ? weight_tiles_cols(weight) : weight->cols;
+
+    if (weight_is_quant(weight->type))
+        return quant_panel_at(quant_form(weight->type), cols);
+    return ((size_t)cols * PANEL_ROWS * weight_plain_bytes(weight->type) + 63) / 64 * 64;
+}
+
+static inline const char *weight_panel(const struct weight *weight, uint32_t panel)
+{
+    return (const char *)weight->panels + panel * weight_panel_bytes(weight);
+}
+
+/* Some rows of a weight as a weight: panels stand one behind the other.  first_row and n_rows are multiples
+ * of PANEL_ROWS, but that n_rows may go up to the last row. */
+static inline struct weight weight_rows(const struct weight *weight, uint32_t first_row, uint32_t n_rows)
+{
+    struct weight part = *weight;
+
+    ASSERT(first_row % PANEL_ROWS == 0 && n_rows <= weight->rows - first_row);
+    ASSERT(n_rows % PANEL_ROWS == 0 || first_row + n_rows == weight->rows);
+    part.panels = (void *)(uintptr_t)weight_panel(weight, first_row / PANEL_ROWS);
+    part.rows = n_rows;
+    part.len_bytes = 0;
+    return part;
+}
+
+/* weight_quant.c: a chunk of n_qblks from column k on, taken from a panel's rows (NULL: none, stays zero). */
+struct quant_source {
+    enum dtype type;
+    const char *const *rows; /* [PANEL_ROWS] as in the file */
+    uint32_t k, n_qblks;
+};
+void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk);
+/* The lookup of a type with a table, zeros for others. */
+void quant_lookup(enum dtype type, uint8_t lookup[16]);
+/* One row of a panel of cols columns. */
+void quant_row(const struct weight *weight, const uint8_t *panel, uint32_t lane, float *out);
+
+/* matmul.c, inside a job of the team: what this rank will read first of the weight when a few tokens are
+ * multiplied by it is fetched while the rank waits (team_ahead).  NULL: nothing is. */
+struct team;
+void matmul_ahead(struct team *team, unsigned rank, const struct weight *weight);
+
+#endif

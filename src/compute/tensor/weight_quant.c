@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quantised rows to chunks of panels, and back.
+ *
+ *     qblk of a row   qblk_reader     scale, min, small scales and mins, u
+ *                         |
+ *                         v           u = quant - the lowest quant of the type, or an index to its table
+ *     two qblks       [2 * bits words]    the four bytes that the row has in each line of 64 that two qblks
+ *                         |               share: bit fields, all of it within the row (quant.h)
+ *                         v
+ *     chunk           u | scales      each word to its line
+ *
+ * Bits come together before rows do, so that what is spread over the lines is no more than the file has.  One
+ * chunk at a time stays in the first-level cache, all steps take sixteen bytes of u at a time or four, and
+ * each type has a copy of its own in which its widths are constants.
+ */
+#include "compute/tensor/weight_priv.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/wide.h"
+#include "gguf/qblk.h"
+
+enum { MOST_WORDS = 2 * 6 }; /* of a lane in two qblks, but of 8 bits */
+
+void quant_lookup(enum dtype type, uint8_t lookup[16])
+{
+    const int8_t *table = qblk_table(type);
+
+    for (int i = 0; i < 16; i++)
+        lookup[i] = table != NULL ? (uint8_t)(table[i] + quant_form(type).zero) : 0;
+}
+
+static void put_half(uint8_t *to, uint32_t lane, uint16_t value)
+{
+    memcpy(to + lane * sizeof(value), &value, sizeof(value));
+}
+
+/* Where a lane has a small scale, from the first of them; its min, where it has a byte of its own, is two
+ * further. */
+static size_t small_at(struct quant_form form, size_t sub, uint32_t lane)
+{
+    const size_t each = form.scale == SCALE_I8 && form.has_min ? 2 : 4;
+
+    return sub / each * FOUR_BYTES + lane * 4 + sub % each;
+}
+
+/* Four small scales of a lane, which are one word of it, or two with their mins in SCALE_I8. */
+static inline __attribute__((always_inline)) void
+pack_small(struct quant_form form, const struct qblk_fields *fields, uint32_t sub, uint8_t *to)
+{
+    uint32_t scales = load4((const uint8_t *)fields->sub_scales + sub), mins = load4(fields->sub_mins + sub);
+
+    if (form.scale == SCALE_NIBBLES) {
+        store4(scales | mins << 4, to);
+        return;
+    }
+    scales ^= bytes_each4(SMALL_BIAS); /* adds it to each */
+    if (!form.has_min) {
+        store4(scales, to);
+        return;
+    }
+    memcpy(to, &scales, 2);
+    memcpy(to + 2, &mins, 2);
+    memcpy(to + FOUR_BYTES, (const uint8_t *)&scales + 2, 2);
+    memcpy(to + FOUR_BYTES + 2, (const uint8_t *)&mins + 2, 2);
+}
+
+/* The scales of qblk q of 32 columns; of 256 columns, all. */
+static inline __attribute__((always_inline)) void pack_scales(struct quant_form form,
+                                                              const struct qblk_fields *fields, uint32_t q,
+                                                              uint32_t n_qblks, uint8_t *chunk, uint32_t lane)
+{
+    const struct quant_chunk at = quant_chunk(form, n_qblks);
+    const size_t first = (size_t)q * PANEL_ROWS;
+
+    if (form.scale == SCALE_F16 || form.scale == SCALE_BF16) {
+        put_half(chunk + at.scale + first * 2, lane, fields->scale);
+        if (form.has_min)
+            put_half(chunk + at.min + first * 2, lane, fields->min);
+        return;
+    }
+    for (uint32_t sub = 0; sub < CHUNK_QBLKS * form.n_subs; sub += 4)
+        pack_small(form, fields, sub, chunk + at.scale + small_at(form, sub, lane));
+    put_half(chunk + at.d, lane, fields->scale);
+    if (form.has_min)
+        put_half(chunk + at.dmin, lane, fields->min);
+}
+
+/* ---- u of two qblks, a and b, as the words of a lane ---- */
+
+static void join_2(const uint8_t *a, const uint8_t *b, uint8_t *out)
+{
+    store16(load16(a) | load16(a + 16) << 2 | load16(b) << 4 | load16(b + 16) << 6, out);
+}
+
+static void join_3(const uint8_t *a, const uint8_t *b, uint8_t *out)
+{
+    store16(load16(a) | load16(a + 16) << 3 | (load16(b + 16) & bytes_each(6)) << 5, out);
+    store8(bytes_load8(b) | bytes_load8(b + 8) << 3 | (bytes_load8(b + 16) & bytes_each(1)) << 6 |
+               (bytes_load8(b + 24) & bytes_each(1)) << 7,
+           out + 16);
+}
+
+static void join_4(const uint8_t *a, const uint8_t *b, uint8_t *out)
+{
+    store16(load16(a) | load16(b) << 4, out);
+    store16(load16(a + 16) | load16(b + 16) << 4, out + 16);
+}
+
+/* The two lower bits of each of four. */
+static inline uint32_t two_of(uint32_t four)
+{
+    return four & bytes_each4(3);
+}
+
+static void join_5(const uint8_t *a, const uint8_t *b, uint8_t *out)
+{
+    store16(load16(a) | (load16(b) & bytes_each(28)) << 3, out);
+    store16(load16(a + 16) | (load16(b + 16) & bytes_each(28)) << 3, out + 16);
+    for (uint32_t row = 0; row < 2; row++, b += 16, out += 4)
+        store4(two_of(load4(b)) | two_of(load4(b + 4)) << 2 | two_of(load4(b + 8)) << 4 |
+                   two_of(load4(b + 12)) << 6,
+               out + 32);
+}
+
+static void join_6(const uint8_t *a, const uint8_t *b, uint8_t *out)
+{
+    wide spread = load16(b + 16);
+
+    store16(load16(a) | (spread & bytes_each(48)) << 2, out);
+    store16(load16(a + 16) | (spread & bytes_each(12)) << 4, out + 16);
+    store16(load16(b) | (spread & bytes_each(3)) << 6, out + 32);
+}
+
+/* Spreads n_words of a lane over as many lines. */
+static inline __attribute__((always_inline)) void spread_words(const uint8_t *words, uint32_t n_words,
+                                                               uint32_t lane, uint8_t *lines)
+{
+    for (uint32_t i = 0; i < n_words; i++)
+        store4(load4(words + (size_t)i * 4), lines + (size_t)i * FOUR_BYTES + lane * 4);
+}
+
+/* u of two qblks to a lane's words in the lines that they share.  a, b: [QBLK_WEIGHTS] */
+static inline __attribute__((always_inline)) void pack_pair(uint32_t bits, const uint8_t *a, const uint8_t *b,
+                                                            uint32_t lane, uint8_t *lines)
+{
+    uint8_t words[MOST_WORDS * 4];
+
+    (bits == 2 ? join_2 : bits == 3 ? join_3 : bits == 4 ? join_4 : bits == 5 ? join_5 : join_6)(a, b, words);
+    spread_words(words, 2 * bits, lane, lines);
+}
+
+struct lane { /* a row, and which of its panel */
+    qblk_reader read;
+    uint32_t qblk_bytes;
+    const char *qblk; /* the row's first of the chunk */
+    uint32_t number;
+};
+
+/* One row's share, of a qblk of 256 columns. */
+static inline __attribute__((always_inline)) void pack_long(struct quant_form form, const struct lane *lane,
+                                                            uint8_t *chunk)
+{
+    struct qblk_fields all;
+
+    lane->read(lane->qblk, &all);
+    pack_scales(form, &all, 0, CHUNK_QBLKS, chunk, lane->number);
+    for (uint32_t q = 0; q < CHUNK_QBLKS; q += 2)
+        pack_pair(form.bits, all.u + (size_t)q * QBLK_WEIGHTS, all.u + (size_t)(q + 1) * QBLK_WEIGHTS,
+                  lane->number, chunk + (size_t)q * form.bits * FOUR_BYTES);
+}
+
+/* One row's share, of n qblks of 32. */
+static inline __attribute__((always_inline)) void pack_short(struct quant_form form, const struct lane *lane,
+                                                             uint32_t n, uint8_t *chunk)
+{
+    const char *qblk = lane->qblk;
+    struct qblk_fields pair[2];
+
+    for (uint32_t q = 0; q < n; q++, qblk += lane->qblk_bytes) {
+        lane->read(qblk, &pair[q % 2]);
+        pack_scales(form, &pair[q % 2], q, n, chunk, lane->number);
+        if (form.bits == 8) {
+            spread_words(pair[q % 2].u, FOURS, lane->number, chunk + (size_t)q * FOURS * FOUR_BYTES);
+            continue;
+        }
+        if (q % 2 == 0 && q + 1 < n)
+            continue;
+        if (q % 2 == 0)
+            memset(pair[1].u, 0, QBLK_WEIGHTS);
+        pack_pair(form.bits, pair[0].u, pair[1].u, lane->number,
+                  chunk + (size_t)(q / 2) * 2 * form.bits * FOUR_BYTES);
+    }
+}
+
+static inline __attribute__((always_inline)) void
+pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
+{
+    const struct quant_form form = quant_form(type);
+    const struct dtype_info *info = dtype_info(type);
+    const size_t at = (size_t)source->k / info->qblk_weights * info->qblk_bytes;
+    struct lane lane = {.read = qblk_reader_of(type), .qblk_bytes = info->qblk_bytes};
+
+    for (; lane.number < PANEL_ROWS; lane.number++) {
+        if (source->rows[lane.number] == NULL)
+            continue;
+        lane.qblk = source->rows[lane.number] + at;
+        if (form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES)
+            pack_long(form, &lane, chunk);
+        else
+            pack_short(form, &lane, source->n_qblks, chunk);
+    }
+}
+
+void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk)
+{
+    switch ((uint32_t)source->type) {
+#define PACK(type)                                                                                           \
+    case type:                                                                                               \
+        pack_lanes(type, source, chunk);                                                                     \
+        break;
+        QUANT_TYPES(PACK)
+#undef PACK
+    default:
+        ASSERT(!"a quantised type");
+    }
+}
+
+/* ---- and back ---- */
+
+/* A piece of u and where it is among the rows of two qblks (quant.h). */
+struct place {
+    uint8_t row, bit; /* in the rows */
+    uint8_t from, n;  /* of u's bits */
+};
+enum { MAX_PLACES = 3 };
+
+/* Of four i of the sixteen of two qblks; returns how many. */
+static uint32_t places_of(uint32_t bits, uint32_t i, struct place places[MAX_PLACES])
+{
+    const uint8_t f = i % 4, part = (uint8_t)(i / 4), four = i % FOURS;
+
+    if (bits == 8)
+        places[0] = (struct place){(uint8_t)i, 0, 0, 8};
+    else if (bits == 4)
+        places[0] = (struct place){four, i < FOURS ? 0 : 4, 0, 4};
+    else if (bits == 2)
+        places[0] = (struct place){f, 2 * part, 0, 2};
+    else if (bits == 5 && i < FOURS)
+        places[0] = (struct place){four, 0, 0, 5};
+    else if (bits == 3 && part < 2)
+        places[0] = (struct place){f, 3 * part, 0, 3};
+    else if (bits == 3 && part == 2)
+        places[0] = (struct place){4 + f % 2, 3 * (f / 2), 0, 3};
+    else if (bits == 6 && part < 3)
+        places[0] = (struct place){(uint8_t)i, 0, 0, 6};
+    else if (bits == 5) {
+        places[0] = (struct place){four, 5, 2, 3};
+        places[1] = (struct place){8 + four / 4, 2 * f, 0, 2};
+        return 2;
+    } else if (bits == 3) {
+        places[0] = (struct place){f, 6, 1, 2};
+        places[1] = (struct place){4 + f % 2, 6 + f / 2, 0, 1};
+        return 2;
+    } else {
+        for (uint8_t k = 0; k < 3; k++)
+            places[k] = (struct place){4 * k + f, 6, 4 - 2 * k, 2};
+        return 3;
+    }
+    return 1;
+}
+
+static uint8_t mask_of(struct place place)
+{
+    return (uint8_t)((1u << place.n) - 1);
+}
+
+static uint16_t get_lane16(const uint8_t *from, uint32_t lane)
+{
+    uint16_t value;
+
+    memcpy(&value, from + lane * sizeof(value), sizeof(value));
+    return value;
+}
+
+/* Scale and min of a sub in one lane. */
+static void sub_of(struct quant_form form, const uint8_t *chunk, const struct quant_chunk *at, size_t sub,
+                   uint32_t lane, float *scale, float *min)
+{
+    *min = 0;
+    if (form.scale == SCALE_BF16 || form.scale == SCALE_F16) {
+        uint16_t bits = get_lane16(chunk + at->scale + sub * PANEL_ROWS * 2, lane);
+
+        *scale = form.scale == SCALE_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+        if (form.has_min)
+            *min = f16_to_f32(get_lane16(chunk + at->min + sub * PANEL_ROWS * 2, lane));
+        return;
+    }
+    float d = f16_to_f32(get_lane16(chunk + at->d, lane));
+    float dmin = form.has_min ? f16_to_f32(get_lane16(chunk + at->dmin, lane)) : 0;
+    const uint8_t *small = chunk + at->scale + small_at(form, sub, lane);
+
+    *scale = d * (float)(form.scale == SCALE_NIBBLES ? small[0] & 15 : small[0] - SMALL_BIAS);
+    if (form.has_min)
+        *min = dmin * (float)(form.scale == SCALE_NIBBLES ? small[0] >> 4 : small[2]);
+}
+
+/* The whole number of column i of a chunk. */
+static uint32_t u_at(const struct weight *weight, const uint8_t *chunk, uint32_t i, uint32_t lane)
+{
+    const struct quant_form form = quant_form(weight->type);
+    const uint8_t *rows = chunk + (size_t)(i / (2 * QBLK_WEIGHTS)) * 2 * form.bits * FOUR_BYTES;
+    struct place places[MAX_PLACES];
+    uint32_t n = places_of(form.bits, i % (2 * QBLK_WEIGHTS) / 4, places), u = 0;
+
+    for (uint32_t j = 0; j < n; j++) {
+        uint32_t byte = rows[(size_t)places[j].row * FOUR_BYTES + lane * 4 + i % 4];
+
+        u |= (byte >> places[j].bit & mask_of(places[j])) << places[j].from;
+    }
+    return form.is_table ? weight->lookup[u] : u;
+}
+
+void quant_row(const struct weight *weight, const uint8_t *panel, uint32_t lane, float *out)
+{
+    const struct quant_form form = quant_form(weight->type);
+    const uint32_t sub_cols = QBLK_WEIGHTS / form.n_subs;
+
+    for (uint32_t k = 0; k < weight->cols; k += CHUNK_COLS) {
+        uint32_t rest = weight->cols - k, n_qblks = rest < CHUNK_COLS ? rest / QBLK_WEIGHTS : CHUNK_QBLKS;
+        struct quant_chunk at = quant_chunk(form, n_qblks);
+
+        for (uint32_t sub = 0; sub < n_qblks * form.n_subs; sub++) {
+            float scale, min;
+
+            sub_of(form, panel, &at, sub, lane, &scale, &min);
+            for (uint32_t i = sub * sub_cols; i < (sub + 1) * sub_cols; i++) {
+                float value = scale * (float)((int32_t)u_at(weight, panel, i, lane) - form.zero);
+
+                out[k + i] = form.has_min ? value - min : value;
+            }
+        }
+        panel += at.end;
+    }
+}

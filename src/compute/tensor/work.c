@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sharing units of work: a counter per rank, on a cache line of its own.
+ *
+ *     units   0 1 2 3 | 4 5 6 7 | 8 9 10 11
+ *             rank 0    rank 1    rank 2
+ *              next ->   next ->   next ->     own share first; when it is empty, the next rank's, and so on
+ *
+ * A counter may run past its end by one per rank; nobody minds.
+ *
+ * Hot path: no allocation, no log, no system call.
+ */
+#include "compute/tensor/work_priv.h"
+
+#include "base/check.h"
+#include "base/team.h"
+
+void work_init(struct work *work, uint32_t n_units, unsigned n_ranks)
+{
+    ASSERT(n_ranks <= WORK_MAX_RANKS);
+    for (unsigned rank = 0; rank < n_ranks; rank++) {
+        uint64_t from, to;
+
+        team_split(n_units, 1, rank, n_ranks, &from, &to);
+        atomic_init(&work->shares[rank].next, (uint32_t)from);
+        work->shares[rank].end = (uint32_t)to;
+    }
+}
+
+bool work_next(struct work *work, unsigned rank, unsigned n_ranks, uint32_t *unit_out)
+{
+    for (unsigned i = 0; i < n_ranks; i++) {
+        struct work_share *share = &work->shares[(rank + i) % n_ranks];
+
+        if (atomic_load_explicit(&share->next, memory_order_relaxed) >= share->end)
+            continue;
+        uint32_t unit = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
+        if (unit < share->end) {
+            *unit_out = unit;
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t work_owner(const uint32_t *firsts, size_t step_bytes, uint32_t n, uint32_t unit)
+{
+    uint32_t low = 0, high = n;
+
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        const void *first = (const char *)firsts + middle * step_bytes;
+
+        if (*(const uint32_t *)first <= unit)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slots, and pools made of them.
+ *
+ *   slots   [ reported, ledger, pool & at | ... ]                   by slot: what is known
+ *   pools   prefill, layout 7   [ row | row | row ]                 by kind: what the choice reads
+ *           decode,  layout 7   [ row | row ]        <- partners
+ *           decode,  layout 9   [ row ]
+ *
+ * A row is worked out anew whenever its slot changes: at a report, a dispatch, a first token, an end.  The
+ * last row of a pool fills the gap when one leaves, so the order in a pool means nothing, and the choice does
+ * not depend on it.  A pool that is empty stays for the next worker of its kind, or becomes another kind's
+ * when there is no place left: each non-empty one has a worker, so there is always one. */
+#include "fleet/picker/fleet.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "fleet/picker/fleet_priv.h"
+
+#define MORE_ROWS 16
+
+int picker_fleet_new(struct picker_fleet **out)
+{
+    struct picker_fleet *fleet = calloc(1, sizeof(*fleet));
+
+    if (fleet == NULL)
+        return E_NOMEM;
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        fleet->slots[slot].pool = PICKER_NONE;
+    *out = fleet;
+    return 0;
+}
+
+void picker_fleet_free(struct picker_fleet *fleet)
+{
+    if (fleet == NULL)
+        return;
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        free(fleet->pools[i].rows);
+        free(fleet->pools[i].briefs);
+    }
+    free(fleet);
+}
+
+/* ---- one worker's figures ---- */
+
+void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct picker_worker *out)
+{
+    const struct picker_ledger *ledger = &fleet->slots[slot].ledger;
+
+    *out = fleet->slots[slot].reported;
+    out->is_usable = fleet->slots[slot].pool != PICKER_NONE;
+    out->cached_tokens = out->stored_tokens = 0;
+    out->queued_read_tokens = ledger->read_tokens;
+    if (out->block_tokens > 0) {
+        uint64_t reserved = ledger->context_tokens / out->block_tokens;
+
+        out->blocks_free = out->blocks_free > reserved ? out->blocks_free - (uint32_t)reserved : 0;
+    }
+    if (out->queued_prefill_tokens < ledger->prefill_tokens)
+        out->queued_prefill_tokens = ledger->prefill_tokens;
+    if (out->n_running < ledger->n_seqs)
+        out->n_running = ledger->n_seqs;
+}
+
+static void unbound(struct pick_pool *pool)
+{
+    pool->least_total = UINT64_MAX;
+    pool->least_rate_ns = pool->least_prefill_ns = (double)PICK_MAX_NS;
+    pool->most_block_tokens = 0;
+}
+
+static void bound(struct pick_pool *pool, const struct pick_brief *brief, uint64_t total_tokens)
+{
+    if (total_tokens < pool->least_total)
+        pool->least_total = total_tokens;
+    if (brief->rate_ns < pool->least_rate_ns)
+        pool->least_rate_ns = brief->rate_ns;
+    if (brief->prefill_ns < pool->least_prefill_ns)
+        pool->least_prefill_ns = brief->prefill_ns;
+    if (brief->block_tokens > pool->most_block_tokens)
+        pool->most_block_tokens = brief->block_tokens;
+}
+
+static void refresh(struct picker_fleet *fleet, uint32_t slot)
+{
+    uint32_t at = fleet->slots[slot].at;
+    struct picker_worker worker;
+    struct pick_pool *pool;
+    struct pick_row *row;
+
+    if (fleet->slots[slot].pool == PICKER_NONE)
+        return;
+    pool = &fleet->pools[fleet->slots[slot].pool];
+    row = &pool->rows[at];
+    picker_fleet_row(fleet, slot, &worker);
+    *row = (struct pick_row){
+        .prefill_ns = picker_prefill_s(&worker, 1) * 1e9,
+        .transfer_ns = picker_transfer_s(&worker, 1) * 1e9,
+        .queue_ns = pick_ns(picker_queue_s(&worker) * 1e9),
+        .itl_ns = pick_ns(picker_itl_s(&worker) * 1e9),
+        .free_tokens = (uint64_t)worker.blocks_free * worker.block_tokens,
+        .total_tokens =
+            worker.blocks_total > 0 ? (uint64_t)worker.blocks_total * worker.block_tokens : UINT64_MAX,
+        .n_running = worker.n_running,
+        .block_tokens = worker.block_tokens,
+        .slot = slot,
+        .has_seat = worker.max_seqs == 0 || worker.n_running < worker.max_seqs,
+    };
+    pool->briefs[at] = (struct pick_brief){.rate_ns = row->transfer_ns,
+                                           .fixed_ns = row->itl_ns,
+                                           .prefill_ns = row->prefill_ns,
+                                           .slot = slot,
+                                           .block_tokens = row->block_tokens,
+                                           .n_running = row->n_running};
+    if (pool->role == PICKER_PREFILL) {
+        pool->briefs[at].rate_ns = row->prefill_ns;
+        pool->briefs[at].fixed_ns = row->queue_ns;
+    }
+    bound(pool, &pool->briefs[at], row->total_tokens);
+}
+
+/* ---- pools ---- */
+
+static bool is_kind(const struct pick_pool *pool, const struct picker_worker *worker, enum picker_role role)
+{
+    return pool->group == worker->group && pool->layout == worker->layout && pool->role == role;
+}
+
+static uint32_t find_pool(const struct picker_fleet *fleet, const struct picker_worker *worker,
+                          enum picker_role role)
+{
+    for (uint32_t i = 0; i < fleet->n_pools; i++)
+        if (is_kind(&fleet->pools[i], worker, role))
+            return i;
+    return PICKER_NONE;
+}
+
+static uint32_t empty_pool(struct picker_fleet *fleet)
+{
+    uint32_t i = 0;
+
+    if (fleet->n_pools < PICKER_MAX_WORKERS)
+        return fleet->n_pools++;
+    while (fleet->pools[i].n > 0) /* the slot that wants it is in none */
+        i++;
+    if (fleet->pools[i].partner != PICKER_NONE)
+        fleet->pools[fleet->pools[i].partner].partner = PICKER_NONE;
+    return i;
+}
+
+static uint32_t pool_for(struct picker_fleet *fleet, const struct picker_worker *worker)
+{
+    uint32_t at = find_pool(fleet, worker, worker->role), partner;
+    struct pick_pool *pool;
+
+    if (at != PICKER_NONE)
+        return at;
+    at = empty_pool(fleet);
+    pool = &fleet->pools[at];
+    pool->group = worker->group;
+    pool->layout = worker->layout;
+    pool->role = worker->role;
+    partner = find_pool(fleet, worker, worker->role == PICKER_PREFILL ? PICKER_DECODE : PICKER_PREFILL);
+    pool->partner = partner;
+    if (partner != PICKER_NONE)
+        fleet->pools[partner].partner = at;
+    return at;
+}
+
+static void leave_pool(struct picker_fleet *fleet, uint32_t slot)
+{
+    struct fleet_slot *it = &fleet->slots[slot];
+    struct pick_pool *pool;
+
+    if (it->pool == PICKER_NONE)
+        return;
+    pool = &fleet->pools[it->pool];
+    pool->n--;
+    pool->rows[it->at] = pool->rows[pool->n];
+    pool->briefs[it->at] = pool->briefs[pool->n];
+    fleet->slots[pool->rows[it->at].slot].at = it->at;
+    it->pool = PICKER_NONE;
+}
+
+static int grow(struct pick_pool *pool)
+{
+    uint32_t cap = pool->cap + MORE_ROWS;
+    struct pick_row *rows = mem_aligned(MEM_CACHE_LINE, cap * sizeof(*rows));
+    struct pick_brief *briefs = mem_aligned(MEM_CACHE_LINE, cap * sizeof(*briefs));
+
+    if (rows == NULL || briefs == NULL) {
+        free(rows);
+        free(briefs);
+        return E_NOMEM;
+    }
+    for (uint32_t i = 0; i < pool->n; i++) {
+        rows[i] = pool->rows[i];
+        briefs[i] = pool->briefs[i];
+    }
+    free(pool->rows);
+    free(pool->briefs);
+    pool->rows = rows;
+    pool->briefs = briefs;
+    pool->cap = cap;
+    return 0;
+}
+
+static int enter_pool(struct picker_fleet *fleet, uint32_t slot)
+{
+    uint32_t at = pool_for(fleet, &fleet->slots[slot].reported);
+    struct pick_pool *pool = &fleet->pools[at];
+
+    if (pool->n == pool->cap && grow(pool) < 0)
+        return E_NOMEM;
+    if (pool->n == 0)
+        unbound(pool);
+    fleet->slots[slot].pool = at;
+    fleet->slots[slot].at = pool->n++;
+    return 0;
+}
+
+int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct picker_worker *reported)
+{
+    struct fleet_slot *it = &fleet->slots[slot];
+    int rc = 0;
+
+    if (it->pool != PICKER_NONE &&
+        (!reported->is_usable || !is_kind(&fleet->pools[it->pool], reported, reported->role)))
+        leave_pool(fleet, slot);
+    it->reported = *reported;
+    if (reported->is_usable) {
+        ASSERT(reported->block_tokens > 0);
+        if (it->pool == PICKER_NONE)
+            rc = enter_pool(fleet, slot);
+        refresh(fleet, slot);
+    }
+    return rc;
+}
+
+uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < fleet->n_pools; i++)
+        n += fleet->pools[i].group == group ? fleet->pools[i].n : 0;
+    return n;
+}
+
+/* ---- the ledger ---- */
+
+void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge)
+{
+    struct picker_ledger *ledger = &fleet->slots[slot].ledger;
+
+    ledger->prefill_tokens += charge->prefill_tokens;
+    ledger->read_tokens += charge->read_tokens;
+    ledger->context_tokens += charge->context_tokens;
+    ledger->n_seqs++;
+    refresh(fleet, slot);
+}
+
+void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge)
+{
+    struct picker_ledger *ledger = &fleet->slots[slot].ledger;
+
+    ledger->prefill_tokens -= charge->prefill_tokens;
+    ledger->read_tokens -= charge->read_tokens;
+    ledger->context_tokens -= charge->context_tokens;
+    refresh(fleet, slot);
+}
+
+void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot)
+{
+    fleet->slots[slot].ledger.n_seqs--;
+    refresh(fleet, slot);
+}
+
+const struct picker_ledger *picker_fleet_ledger(const struct picker_fleet *fleet, uint32_t slot)
+{
+    return &fleet->slots[slot].ledger;
+}

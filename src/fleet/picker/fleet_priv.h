@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fleet as the choice reads it: usable workers only, those of one kind side by side, a cache line each,
+ * with everything that does not depend on the request worked out when it changed. */
+#ifndef FLEET_PICKER_FLEET_PRIV_H
+#define FLEET_PICKER_FLEET_PRIV_H
+
+#include "base/mem.h"
+#include "fleet/picker/fleet.h"
+
+/* Durations are whole nanoseconds, so that sums compare exactly and in any order.  Beyond a day it is all the
+ * same; with the bound no sum here comes near the end of 64 bits. */
+#define PICK_MAX_NS      INT64_C(100000000000000)
+#define PICK_MAX_RUNNING 10000 /* of the sequences that a prefill holds up, for the same reason */
+
+struct pick_row {
+    double prefill_ns;  /* per token */
+    double transfer_ns; /* per token that moves there */
+    int64_t queue_ns, itl_ns;
+    uint64_t free_tokens, total_tokens; /* in blocks; total UINT64_MAX: unknown */
+    uint32_t n_running, block_tokens;
+    uint32_t slot;
+    bool has_seat; /* a sequence more would not wait for others to end */
+};
+
+_Static_assert(sizeof(struct pick_row) == MEM_CACHE_LINE, "one worker, one cache line");
+
+/* What most rows are passed over by, side by side: as half of a pair a worker that lacks n tokens of the
+ * prompt costs n * rate + k * fixed. */
+struct pick_brief {
+    double rate_ns;   /* prefill workers: prefill_ns; decode workers: transfer_ns */
+    int64_t fixed_ns; /* queue_ns; itl_ns */
+    double prefill_ns;
+    uint32_t slot, block_tokens, n_running;
+};
+
+struct pick_pool { /* the usable workers of one kind */
+    uint32_t group;
+    enum picker_role role;
+    uint64_t layout;
+    uint32_t partner; /* the pool of the other role that these may pair with, or PICKER_NONE */
+    uint32_t n, cap;
+    struct pick_row *rows;
+    struct pick_brief *briefs; /* [n] of the same workers */
+    /* Bounds of all rows that were here since it was empty: none has less, or longer blocks. */
+    uint64_t least_total; /* total_tokens */
+    double least_rate_ns, least_prefill_ns;
+    uint32_t most_block_tokens;
+};
+
+struct fleet_slot {
+    struct picker_worker reported;
+    struct picker_ledger ledger;
+    uint32_t pool, at; /* where its row is; PICKER_NONE: not usable */
+};
+
+struct picker_fleet {
+    struct fleet_slot slots[PICKER_MAX_WORKERS];
+    struct pick_pool pools[PICKER_MAX_WORKERS]; /* empty ones among them are used again */
+    uint32_t n_pools;
+};
+
+static inline int64_t pick_ns(double ns)
+{
+    return ns < (double)PICK_MAX_NS ? (int64_t)ns : PICK_MAX_NS;
+}
+
+#endif

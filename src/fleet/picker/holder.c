@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The estimate behind an asked push.
+ *
+ *   push      latency + missing tokens x bytes per token / bandwidth       (measured by the receiver)
+ *   compute   missing tokens / prefill speed                               (measured by the asker)
+ *             or, where that is less, the read of those that its own disk has, and the rest so
+ *
+ * The bandwidth is that of pushes which the asker asked for; a hand-off's is no faster than prefill computes.
+ * One that has seen nothing lately is given a guess, so that a push is tried and teaches the rest.  The
+ * latency is our prior: the three messages before the first byte each wait for the end of a step, the
+ * holder's decode step or the asker's own.  A push must beat computing by a margin, since computing is
+ * certain and a push may fail.
+ *
+ * Of several holders the one with more is better as long as the additional tokens are worth it, which they
+ * are whenever pushing a token beats computing it; so the most tokens win, then the same host, then who has
+ * less to do.
+ *
+ * A holder that would have to read a part from its disk first is asked where what it has more than the best
+ * of the others saves more than its reading costs. */
+#include "fleet/picker/holder.h"
+
+#define LATENCY_S         0.002
+#define LIMIT_LEAST_S     0.02
+#define LIMIT_MOST_S      10.0
+#define LATENCY_STEPS     2
+#define GUESS_BYTES_PER_S 1e9
+#define MARGIN            1.25
+
+double picker_push_s(const struct picker_worker *from, const struct picker_worker *to, uint32_t n_tokens)
+{
+    double rate = to->push_bytes_per_s;
+    double step_s = from->n_running > 0 ? from->decode_step_s : 0;
+
+    if (rate <= 0)
+        rate = to->transfer_bytes_per_s > GUESS_BYTES_PER_S ? to->transfer_bytes_per_s : GUESS_BYTES_PER_S;
+    return LATENCY_S + LATENCY_STEPS * step_s + (double)n_tokens * (double)to->kv_bytes_per_token / rate;
+}
+
+static bool is_better(const struct picker_worker *row, const struct picker_worker *than,
+                      const struct picker_worker *asker)
+{
+    bool is_near = row->host == asker->host, than_is_near = than->host == asker->host;
+
+    if (row->cached_tokens != than->cached_tokens)
+        return row->cached_tokens > than->cached_tokens;
+    if (is_near != than_is_near)
+        return is_near;
+    return row->n_running < than->n_running;
+}
+
+/* Of so many that a row has: a prompt's last token is computed in any case, and a partial block is in no
+ * cache. */
+static uint32_t usable_tokens(const struct picker_worker *row, uint32_t n,
+                              const struct picker_request *request)
+{
+    uint32_t most = request->n_tokens - 1;
+
+    n = n < most ? n : most;
+    return row->block_tokens > 0 ? n / row->block_tokens * row->block_tokens : 0;
+}
+
+/* How long the asker takes for the tokens from here to there by itself. */
+static double alone_s(const struct picker_worker *asker, uint32_t here, uint32_t to)
+{
+    double computed_s = picker_prefill_s(asker, to - here), read_s;
+    uint32_t stored = asker->stored_tokens < to ? asker->stored_tokens : to;
+
+    if (stored <= here)
+        return computed_s;
+    read_s = picker_read_s(asker, stored - here) + picker_prefill_s(asker, to - stored);
+    return read_s < computed_s ? read_s : computed_s;
+}
+
+static bool may_push(const struct picker_worker *row, const struct picker_worker *to)
+{
+    return row != to && row->can_push && row->layout == to->layout;
+}
+
+/* The slot of who has most in memory; PICKER_NONE: nobody has anything. */
+static uint32_t best_in_memory(const struct picker_world *world, const struct picker_worker *to)
+{
+    uint32_t best = PICKER_NONE;
+
+    for (uint32_t i = 0; i < world->n; i++) {
+        const struct picker_worker *row = &world->workers[i];
+
+        if (may_push(row, to) && row->cached_tokens > 0 &&
+            (best == PICKER_NONE || is_better(row, &world->workers[best], to)))
+            best = i;
+    }
+    return best;
+}
+
+/* The slot of who has most in memory or on disk, among those who would have to read. */
+static uint32_t best_on_disk(const struct picker_world *world, const struct picker_worker *to)
+{
+    uint32_t best = PICKER_NONE;
+
+    for (uint32_t i = 0; i < world->n; i++) {
+        const struct picker_worker *row = &world->workers[i], *than;
+
+        if (!may_push(row, to) || row->stored_tokens <= row->cached_tokens || row->read_bytes_per_s <= 0)
+            continue;
+        than = best != PICKER_NONE ? &world->workers[best] : NULL;
+        if (than == NULL || row->stored_tokens > than->stored_tokens ||
+            (row->stored_tokens == than->stored_tokens && is_better(row, than, to)))
+            best = i;
+    }
+    return best;
+}
+
+/* What asking this one would come to; its slot is PICKER_NONE where it would bring nothing. */
+static struct picker_holder weigh(const struct picker_world *world, const struct picker_request *request,
+                                  uint32_t asker, uint32_t slot, bool has_to_read)
+{
+    const struct picker_worker *to = &world->workers[asker];
+    struct picker_holder found = {.slot = PICKER_NONE, .has_to_read = has_to_read};
+    uint32_t here = usable_tokens(to, to->cached_tokens, request);
+    const struct picker_worker *row;
+    uint32_t pushed_at_once;
+
+    if (slot == PICKER_NONE)
+        return found;
+    row = &world->workers[slot];
+    pushed_at_once = row->cached_tokens > here ? row->cached_tokens : here;
+    found.tokens = usable_tokens(row, has_to_read ? row->stored_tokens : row->cached_tokens, request);
+    if (found.tokens <= here)
+        return found;
+    found.slot = slot;
+    found.push_s = picker_push_s(row, to, found.tokens - here);
+    if (has_to_read && found.tokens > pushed_at_once)
+        found.push_s += picker_read_s(row, found.tokens - pushed_at_once);
+    found.computed_s = alone_s(to, here, found.tokens);
+    return found;
+}
+
+static double saved_s(const struct picker_holder *found)
+{
+    return found->computed_s - found->push_s;
+}
+
+struct picker_holder picker_find_holder(const struct picker_world *world,
+                                        const struct picker_request *request, uint32_t asker,
+                                        enum picker_share share)
+{
+    const struct picker_worker *to = &world->workers[asker];
+    struct picker_holder none = {.slot = PICKER_NONE}, found[2];
+
+    if (share == PICKER_SHARE_OFF || request->n_tokens == 0)
+        return none;
+    found[0] = weigh(world, request, asker, best_in_memory(world, to), false);
+    found[1] = weigh(world, request, asker, best_on_disk(world, to), true);
+    for (int i = 0; i < 2; i++)
+        if (share == PICKER_SHARE_AUTO && found[i].push_s * MARGIN > found[i].computed_s)
+            found[i] = none;
+    if (found[1].slot == PICKER_NONE)
+        return found[0];
+    if (found[0].slot == PICKER_NONE)
+        return found[1];
+    return found[1].tokens > found[0].tokens &&
+                   (share == PICKER_SHARE_ALWAYS || saved_s(&found[1]) > saved_s(&found[0]))
+               ? found[1]
+               : found[0];
+}
+
+double picker_ask_limit_s(const struct picker_holder *holder, enum picker_share share)
+{
+    if (share == PICKER_SHARE_ALWAYS || holder->computed_s > LIMIT_MOST_S)
+        return LIMIT_MOST_S;
+    return holder->computed_s > LIMIT_LEAST_S ? holder->computed_s : LIMIT_LEAST_S;
+}

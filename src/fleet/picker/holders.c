@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The set of holders of a block: up to thirteen columns in the entry itself, more of them as a bitmap in a
+ * page.  Those that have it on disk only bear a mark, or stand in a second page besides; few blocks need one.
+ *
+ *   entry   [ hash | used | older newer | page - | n | c c c c . . . . . . . . . ]     nearly all blocks
+ *   entry   [ hash | used | older newer | page o | n |                           ]     beginnings that many
+ * share
+ *                                              |       ^ in place of the first two columns: the second page
+ *   page                                       +-> [ 2048 bits ] --> [ 2048 bits: those on disk ]
+ *
+ * Columns keep the order in which they came: the blocks of a chain are learned together, so neighbours have
+ * equal lists byte for byte, which a walk along a chain makes use of. */
+#include "fleet/picker/index_priv.h"
+
+#include <string.h>
+
+#include "base/err.h"
+
+#define ENTRIES_PER_PAGE 16
+
+uint32_t index_pages_number(uint32_t max_entries)
+{
+    return max_entries / ENTRIES_PER_PAGE + 1;
+}
+
+int index_pages_open(uint32_t max_entries, struct index_pages *out)
+{
+    struct index_pages pages = {.n_pages = index_pages_number(max_entries), .free = INDEX_NONE};
+    int rc =
+        mem_region_open(pages.n_pages * sizeof(*pages.pages), false, false, "index pages", &pages.region);
+
+    if (rc < 0)
+        return E_NOMEM;
+    pages.pages = pages.region.base;
+    *out = pages;
+    return 0;
+}
+
+void index_pages_close(struct index_pages *pages)
+{
+    mem_region_close(&pages->region);
+}
+
+static uint32_t take_page(struct index_pages *pages)
+{
+    uint32_t page = pages->free;
+
+    if (page != INDEX_NONE) {
+        pages->free = (uint32_t)pages->pages[page].words[0];
+        return page;
+    }
+    return pages->n_made < pages->n_pages ? pages->n_made++ : INDEX_NONE;
+}
+
+static void give_page(struct index_pages *pages, uint32_t page)
+{
+    if (page == INDEX_NONE)
+        return;
+    pages->pages[page].words[0] = pages->free;
+    pages->free = page;
+}
+
+/* The page of those on disk, of an entry with a page; INDEX_NONE: nobody. */
+static uint32_t disk_page(const struct index_entry *entry)
+{
+    uint32_t page;
+
+    memcpy(&page, entry->holders, sizeof(page));
+    return page;
+}
+
+static void set_disk_page(struct index_entry *entry, uint32_t page)
+{
+    memcpy(entry->holders, &page, sizeof(page));
+}
+
+static void give_pages(struct index_pages *pages, struct index_entry *entry)
+{
+    give_page(pages, disk_page(entry));
+    give_page(pages, entry->page);
+    entry->page = INDEX_NONE;
+}
+
+static bool move_out(struct index_pages *pages, struct index_entry *entry)
+{
+    uint32_t page = take_page(pages), of_disk = INDEX_NONE;
+    struct index_set on_disk;
+
+    if (page == INDEX_NONE)
+        return false;
+    if (index_holders_load(pages, entry, &pages->pages[page], &on_disk)) {
+        of_disk = take_page(pages);
+        if (of_disk == INDEX_NONE) {
+            give_page(pages, page);
+            return false;
+        }
+        pages->pages[of_disk] = on_disk;
+    }
+    entry->page = page;
+    set_disk_page(entry, of_disk);
+    return true;
+}
+
+/* A page whose set became small gives it back to the entry. */
+static void move_in(struct index_pages *pages, struct index_entry *entry)
+{
+    struct index_set all, on_disk;
+    bool has_disk;
+    uint32_t n = 0;
+
+    if (entry->n_holders > INDEX_BACK_INLINE)
+        return;
+    has_disk = index_holders_load(pages, entry, &all, &on_disk);
+    give_pages(pages, entry);
+    for (uint32_t i = 0; i < INDEX_WORDS; i++)
+        for (uint64_t left = all.words[i]; left != 0; left &= left - 1) {
+            uint32_t column = 64 * i + (uint32_t)__builtin_ctzll(left);
+            bool is_on_disk = has_disk && index_set_has(&on_disk, column);
+
+            entry->holders[n++] = (uint16_t)(column | (is_on_disk ? INDEX_ON_DISK : 0));
+        }
+}
+
+/* ---- with a page ---- */
+
+/* Nobody is on disk any more: the second page goes. */
+static void tidy_disk_page(struct index_pages *pages, struct index_entry *entry)
+{
+    uint32_t page = disk_page(entry);
+    uint64_t any = 0;
+
+    for (uint32_t i = 0; page != INDEX_NONE && i < INDEX_WORDS; i++)
+        any |= pages->pages[page].words[i];
+    if (page == INDEX_NONE || any != 0)
+        return;
+    give_page(pages, page);
+    set_disk_page(entry, INDEX_NONE);
+}
+
+static void leave_disk_page(struct index_pages *pages, struct index_entry *entry, uint16_t column)
+{
+    uint32_t page = disk_page(entry);
+
+    if (page == INDEX_NONE || !index_set_has(&pages->pages[page], column))
+        return;
+    index_set_remove(&pages->pages[page], column);
+    tidy_disk_page(pages, entry);
+}
+
+static void put_in_pages(struct index_pages *pages, struct index_entry *entry, uint16_t column,
+                         bool is_on_disk)
+{
+    if (is_on_disk && disk_page(entry) == INDEX_NONE) {
+        uint32_t page = take_page(pages);
+
+        if (page == INDEX_NONE) {
+            index_holders_remove(pages, entry, column);
+            return;
+        }
+        memset(&pages->pages[page], 0, sizeof(pages->pages[page]));
+        set_disk_page(entry, page);
+    }
+    if (!index_set_has(&pages->pages[entry->page], column)) {
+        index_set_add(&pages->pages[entry->page], column);
+        entry->n_holders++;
+    }
+    if (is_on_disk)
+        index_set_add(&pages->pages[disk_page(entry)], column);
+    else
+        leave_disk_page(pages, entry, column);
+}
+
+/* ---- either way ---- */
+
+void index_holders_put(struct index_pages *pages, struct index_entry *entry, uint16_t column, bool is_on_disk,
+                       const struct index_set *dead)
+{
+    uint16_t holder = (uint16_t)(column | (is_on_disk ? INDEX_ON_DISK : 0));
+
+    for (uint32_t i = 0; entry->page == INDEX_NONE && i < entry->n_holders; i++)
+        if ((entry->holders[i] & ~INDEX_ON_DISK) == column) {
+            entry->holders[i] = holder;
+            return;
+        }
+    if (entry->page == INDEX_NONE && entry->n_holders == INDEX_INLINE) {
+        index_holders_strip(pages, entry, dead);
+        if (entry->n_holders == INDEX_INLINE && !move_out(pages, entry)) {
+            entry->holders[pages->victim++ % INDEX_INLINE] = holder;
+            return;
+        }
+    }
+    if (entry->page == INDEX_NONE)
+        entry->holders[entry->n_holders++] = holder;
+    else
+        put_in_pages(pages, entry, column, is_on_disk);
+}
+
+void index_holders_remove(struct index_pages *pages, struct index_entry *entry, uint16_t column)
+{
+    if (entry->page != INDEX_NONE) {
+        if (!index_set_has(&pages->pages[entry->page], column))
+            return;
+        index_set_remove(&pages->pages[entry->page], column);
+        leave_disk_page(pages, entry, column);
+        entry->n_holders--;
+        move_in(pages, entry);
+        return;
+    }
+    for (uint32_t i = 0; i < entry->n_holders; i++) {
+        if ((entry->holders[i] & ~INDEX_ON_DISK) != column)
+            continue;
+        entry->n_holders--;
+        memmove(&entry->holders[i], &entry->holders[i + 1],
+                (entry->n_holders - i) * sizeof(entry->holders[0]));
+        return;
+    }
+}
+
+void index_holders_strip(struct index_pages *pages, struct index_entry *entry, const struct index_set *dead)
+{
+    uint32_t n = 0, of_disk;
+
+    if (entry->page == INDEX_NONE) {
+        for (uint32_t i = 0; i < entry->n_holders; i++)
+            if (!index_set_has(dead, entry->holders[i] & ~INDEX_ON_DISK))
+                entry->holders[n++] = entry->holders[i];
+        entry->n_holders = (uint16_t)n;
+        return;
+    }
+    struct index_set *set = &pages->pages[entry->page];
+    of_disk = disk_page(entry);
+    for (uint32_t i = 0; i < INDEX_WORDS; i++) {
+        set->words[i] &= ~dead->words[i];
+        n += (uint32_t)__builtin_popcountll(set->words[i]);
+        if (of_disk != INDEX_NONE)
+            pages->pages[of_disk].words[i] &= ~dead->words[i];
+    }
+    entry->n_holders = (uint16_t)n;
+    tidy_disk_page(pages, entry);
+    move_in(pages, entry);
+}
+
+void index_holders_clear(struct index_pages *pages, struct index_entry *entry)
+{
+    if (entry->page != INDEX_NONE)
+        give_pages(pages, entry);
+    entry->n_holders = 0;
+}
+
+bool index_holders_load(const struct index_pages *pages, const struct index_entry *entry,
+                        struct index_set *out, struct index_set *on_disk_out)
+{
+    uint16_t marks = 0;
+
+    if (entry->page != INDEX_NONE) {
+        uint32_t of_disk = disk_page(entry);
+
+        *out = pages->pages[entry->page];
+        if (of_disk != INDEX_NONE)
+            *on_disk_out = pages->pages[of_disk];
+        return of_disk != INDEX_NONE;
+    }
+    memset(out, 0, sizeof(*out));
+    for (uint32_t i = 0; i < entry->n_holders; i++) {
+        index_set_add(out, entry->holders[i] & ~INDEX_ON_DISK);
+        marks |= entry->holders[i];
+    }
+    if ((marks & INDEX_ON_DISK) == 0)
+        return false;
+    memset(on_disk_out, 0, sizeof(*on_disk_out));
+    for (uint32_t i = 0; i < entry->n_holders; i++)
+        if (entry->holders[i] & INDEX_ON_DISK)
+            index_set_add(on_disk_out, entry->holders[i] & ~INDEX_ON_DISK);
+    return true;
+}
+
+bool index_holders_any_in_memory(const struct index_pages *pages, const struct index_entry *entry)
+{
+    if (entry->page != INDEX_NONE) {
+        uint32_t of_disk = disk_page(entry);
+        uint64_t any = 0;
+
+        for (uint32_t i = 0; of_disk != INDEX_NONE && i < INDEX_WORDS; i++)
+            any |= pages->pages[entry->page].words[i] & ~pages->pages[of_disk].words[i];
+        return of_disk == INDEX_NONE || any != 0;
+    }
+    for (uint32_t i = 0; i < entry->n_holders; i++)
+        if ((entry->holders[i] & INDEX_ON_DISK) == 0)
+            return true;
+    return false;
+}

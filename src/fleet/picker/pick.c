@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The choice: least estimated completion among those that keep the objectives.
+ *
+ *   alone (D):     queue(D) + prefill(D, uncached) + answer x itl(D) + what the others on D lose meanwhile
+ *   pair (P, D):   queue(P) + prefill(P, uncached) + transfer tail  + answer x itl(D)
+ *
+ * "What the others lose" is the prefill time once for each sequence that decodes on D, and OVERFLOW_SHARE of
+ * the TTFT objective on top: an idle decode worker is not idle for long.  So long prompts go to the prefill
+ * pool, and overflow to decode workers only when that pool is backed up by a good part of the objective
+ * (Mooncake's and llm-d's lesson: selective, not blanket, disaggregation).  Prompts of at most
+ * local_prefill_tokens uncached tokens are cheap enough to run where they will be decoded.  So are those that
+ * D computes within local_prefill_s, each sequence that decodes there meanwhile counted like the prompt: what
+ * a hand-off takes by itself (messages, threads that wake) would be a good part of so short a time.
+ *
+ * What a worker has on its disk it may read back before it computes the rest: a second way to run there,
+ * which costs the reading (bytes at the rate that the worker measured, after what it was given to read
+ * already) in place of the computing.  Reading holds nobody up.  It is tried only where it takes less time
+ * than computing the same, since the worker decides by the same comparison, and only by who computes: KV that
+ * a peer pushes is not read.  Few workers have a given prompt on disk, so they are tried apart from the rest.
+ *
+ * An objective that not even an idle worker could keep for this prompt is no reason to refuse: the limit for
+ * TTFT is the larger of the objective and twice what the prompt takes alone.
+ *
+ * Nor is one that no placement keeps now a reason to let workers idle.  Where it would begin at once (a seat,
+ * blocks, no prompts before it for longer than the limit) a request waits only for what waiting may bring:
+ *
+ *   pass             time between tokens       room                          who does it alone
+ *   1 keeping        objective                 reported                      decode workers
+ *   2 conserving     also if others' ends      an idle worker has all its    decode workers
+ *                    would not mend it         blocks, whatever it reports
+ *   3 least bad      any                       as 2                          prefill workers too
+ *   4 any            the best of all, for who must go on (E_OVERLOADED)
+ *
+ * goals.yield says how far to go; a router goes to 2 at first and to 3 for those that have waited.  A step
+ * time that is wrong for whatever reason thus sends requests elsewhere, but never away, and the next ones
+ * measure it again.
+ *
+ * Ties go to the placement with less running, then to one worker before a pair, then to the lower rank of its
+ * slots (an order for each goals.order), so the result depends on the arguments alone.
+ *
+ * Why all pairs need not be tried.  A pair's cost is a sum of one term of P and one of D, and it keeps the
+ * objectives when P keeps its own (room, TTFT) and D keeps its own (room, a seat, ITL); only the layouts must
+ * be equal, and workers of one layout lie in one pool.  Order the halves of a pool by (cost, running): whole
+ * numbers, so (c1 + c2, r1 + r2) is least over all pairs of two pools exactly when both halves are least, and
+ * among those the lower ranks are found half by half too.  So the best of those that keep the objectives
+ * comes from one pass over the workers that keep theirs, and one comparison for each layout.  Only if there
+ * is none, a second pass looks at all workers: then no pair keeps them, so all are equal in that.
+ * Most workers are not the best so far.  For half of a pair that follows from a few numbers, which lie side
+ * by side (struct pick_brief): their rows are not read.  tests/unit/picker/test_pairs tries all pairs of
+ * random worlds beside it.
+ */
+#include "fleet/picker/picker.h"
+
+#include "base/err.h"
+#include "fleet/picker/fleet_priv.h"
+
+#define ANSWER_TOKENS_GUESS 64
+#define UNLOADED_SLACK      2
+#define OVERFLOW_DIVISOR    2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
+#define FEW_DIVISOR         8 /* of a prompt: up to an eighth of it is little */
+#define POOL_SHARE_READ     2 /* a worker reads no more of a prompt than this part of its pool holds */
+#define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
+
+enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
+
+struct side { /* one worker's term */
+    int64_t cost_ns;
+    uint64_t n_running;
+    const struct pick_row *row; /* NULL: there is none */
+    uint32_t n_read;            /* tokens from its disk */
+};
+
+struct need {           /* what one worker does for the prompt before its first token */
+    uint32_t n_missing; /* tokens that take room: read or computed */
+    uint32_t n_read, n; /* ... and computed */
+    int64_t read_ns;
+};
+
+struct candidate {
+    int64_t cost_ns;
+    uint64_t n_running;
+    const struct pick_row *prefill, *decode; /* decode NULL: no candidate */
+    uint32_t n_read;                         /* by who computes */
+};
+
+struct scan {
+    const struct picker_fleet *fleet;
+    const struct picker_request *request;
+    uint32_t n_tokens;
+    int64_t ttft_slo_ns, itl_slo_ns, local_ns;
+    uint32_t local_tokens, answer_tokens, order;
+    const uint32_t *cached_blocks;
+    const struct picker_slots *excluded; /* NULL: nobody */
+    struct candidate best;
+    bool has_any;
+    enum pass pass;
+};
+
+/* ---- the order ---- */
+
+/* An odd factor makes it a permutation of all slots. */
+static inline uint32_t rank(const struct scan *scan, uint32_t slot)
+{
+    return (slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
+}
+
+/* Whether a side of this cost is the best so far.  Nearly all are not, and most of them by their cost alone.
+ */
+static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_running, int64_t cost_ns,
+                            const struct side *best)
+{
+    if (cost_ns != best->cost_ns || best->row == NULL)
+        return cost_ns < best->cost_ns;
+    if (n_running != best->n_running)
+        return n_running < best->n_running;
+    return rank(scan, slot) < rank(scan, best->row->slot);
+}
+
+static inline void take_side(const struct pick_row *row, int64_t cost_ns, uint32_t n_read, struct side *best)
+{
+    *best = (struct side){cost_ns, row->n_running, row, n_read};
+}
+
+static bool is_better(const struct scan *scan, const struct candidate *a, const struct candidate *than)
+{
+    if (than->decode == NULL)
+        return true;
+    if (a->cost_ns != than->cost_ns)
+        return a->cost_ns < than->cost_ns;
+    if (a->n_running != than->n_running)
+        return a->n_running < than->n_running;
+    if ((a->prefill != NULL) != (than->prefill != NULL))
+        return a->prefill == NULL;
+    if (a->prefill != than->prefill)
+        return rank(scan, a->prefill->slot) < rank(scan, than->prefill->slot);
+    return rank(scan, a->decode->slot) < rank(scan, than->decode->slot);
+}
+
+static void offer(struct scan *scan, const struct candidate *candidate)
+{
+    if (is_better(scan, candidate, &scan->best))
+        scan->best = *candidate;
+}
+
+/* ---- one worker ---- */
+
+static inline uint32_t uncached(const struct scan *scan, uint32_t slot, uint32_t block_tokens)
+{
+    uint32_t n_tokens = scan->n_tokens;
+    uint64_t cached = (uint64_t)scan->cached_blocks[slot] * block_tokens;
+
+    return cached < n_tokens ? n_tokens - (uint32_t)cached : 1;
+}
+
+/* Blocks for the uncached tokens, the answer and one more: (n + answer) / block_tokens + 1 <= free. */
+static inline bool has_room(const struct scan *scan, const struct pick_row *row, uint32_t n)
+{
+    return (uint64_t)n + scan->answer_tokens < row->free_tokens ||
+           (scan->pass > KEEPING && row->n_running == 0);
+}
+
+static inline bool is_allowed(const struct scan *scan, const struct pick_row *row)
+{
+    return scan->excluded == NULL || !picker_slots_has(scan->excluded, row->slot);
+}
+
+/* The prompt and one token more would fit if nothing else were there. */
+static inline bool is_large(const struct scan *scan, const struct pick_row *row)
+{
+    return row->total_tokens > scan->n_tokens;
+}
+
+static inline int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
+{
+    return UNLOADED_SLACK * alone_ns > scan->ttft_slo_ns ? UNLOADED_SLACK * alone_ns : scan->ttft_slo_ns;
+}
+
+/* Or breaks the objective in a way that the ends of what runs there would not mend. */
+static inline bool keeps_itl(const struct scan *scan, const struct pick_row *row)
+{
+    if (row->itl_ns <= scan->itl_slo_ns || scan->pass == LEAST_BAD)
+        return true;
+    return scan->pass == CONSERVING &&
+           (row->n_running == 0 || picker_itl_alone_ns(row->itl_ns, row->n_running) > scan->itl_slo_ns);
+}
+
+/* An arrival at a worker whose places are all taken would be computed there a second time: better that it
+ * waits in the router's queue, so a seat is wanted too. */
+static inline bool keeps_decode(const struct scan *scan, const struct pick_row *row, uint32_t n)
+{
+    return keeps_itl(scan, row) && row->has_seat && has_room(scan, row, n);
+}
+
+/* What the prompt takes there, once for each sequence that it holds up. */
+static inline int64_t held_up_ns(int64_t own_ns, uint32_t n_running)
+{
+    return own_ns * (n_running < PICK_MAX_RUNNING ? n_running : PICK_MAX_RUNNING);
+}
+
+/* Whether the n tokens that a worker lacks are few or quick enough to be computed where they are decoded. */
+static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_ns, uint32_t n_running)
+{
+    int64_t own_ns = pick_ns(n * prefill_ns);
+
+    return n <= scan->local_tokens || own_ns + held_up_ns(own_ns, n_running) <= scan->local_ns;
+}
+
+static inline void try_alone(const struct scan *scan, const struct pick_row *row, struct need need,
+                             struct side *best)
+{
+    int64_t own_ns = pick_ns(need.n * row->prefill_ns), alone_ns = need.read_ns + own_ns + row->itl_ns;
+    int64_t ttft_ns = row->queue_ns + alone_ns, cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
+
+    if (!is_short(scan, need.n, row->prefill_ns, row->n_running))
+        cost_ns += held_up_ns(own_ns, row->n_running) + scan->ttft_slo_ns / OVERFLOW_DIVISOR;
+    if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
+        (scan->pass == ANY ||
+         (keeps_decode(scan, row, need.n_missing) && ttft_ns <= limit_ns(scan, alone_ns))))
+        take_side(row, cost_ns, need.n_read, best);
+}
+
+static inline void try_prefill(const struct scan *scan, const struct pick_row *row, struct need need,
+                               struct side *best)
+{
+    int64_t alone_ns = need.read_ns + pick_ns(need.n * row->prefill_ns), cost_ns = row->queue_ns + alone_ns;
+
+    if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
+        (scan->pass == ANY || (cost_ns <= limit_ns(scan, alone_ns) && has_room(scan, row, need.n_missing))))
+        take_side(row, cost_ns, need.n_read, best);
+}
+
+static inline void try_decode(const struct scan *scan, const struct pick_row *row, uint32_t n,
+                              struct side *best)
+{
+    int64_t cost_ns = pick_ns(n * row->transfer_ns) + scan->answer_tokens * row->itl_ns;
+
+    if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
+        (scan->pass == ANY || keeps_decode(scan, row, n)))
+        take_side(row, cost_ns, 0, best);
+}
+
+/* ---- pools ---- */
+
+static void offer_alone(struct scan *scan, const struct side *side)
+{
+    if (side->row != NULL)
+        offer(scan, &(struct candidate){side->cost_ns, side->n_running, NULL, side->row, side->n_read});
+}
+
+static void offer_pair(struct scan *scan, const struct side *p, const struct side *d)
+{
+    if (p->row != NULL && d->row != NULL)
+        offer(scan, &(struct candidate){p->cost_ns + d->cost_ns, p->n_running + d->n_running, p->row, d->row,
+                                        p->n_read});
+}
+
+enum what {
+    PREFILL_HALVES,   /* prefill workers, for pairs */
+    DECODE_HALVES,    /* decode workers, for pairs; alone where nearly all of the prompt is there: no pair is
+                         needed */
+    ALONE_BY_OVERFLOW /* any worker that would compute more than a little of the prompt, alone */
+};
+
+static inline __attribute__((always_inline)) void try_row(const struct scan *scan, const struct pick_row *row,
+                                                          enum what what, struct side *lone,
+                                                          struct side *half)
+{
+    uint32_t n;
+
+    if (!is_large(scan, row))
+        return;
+    n = uncached(scan, row->slot, row->block_tokens);
+    if (what == PREFILL_HALVES)
+        try_prefill(scan, row, (struct need){.n_missing = n, .n = n}, half);
+    else if (is_short(scan, n, row->prefill_ns, row->n_running) == (what == DECODE_HALVES))
+        try_alone(scan, row, (struct need){.n_missing = n, .n = n}, lone);
+    else if (what == DECODE_HALVES)
+        try_decode(scan, row, n, half);
+}
+
+/* What reading this run back makes of the prompt there; false: computing all of it is no slower. */
+static bool weigh_run(const struct scan *scan, const struct pick_row *row, const struct picker_run *run,
+                      struct need *out)
+{
+    uint32_t n = uncached(scan, row->slot, row->block_tokens), n_read;
+    uint64_t stored = (uint64_t)run->n_blocks * row->block_tokens, most = row->total_tokens / POOL_SHARE_READ;
+    struct picker_worker worker;
+
+    stored = stored < scan->n_tokens ? stored : scan->n_tokens - 1;
+    if (stored <= scan->n_tokens - n)
+        return false;
+    n_read = (uint32_t)stored - (scan->n_tokens - n);
+    n_read = n_read < most ? n_read : (uint32_t)most;
+    picker_fleet_row(scan->fleet, row->slot, &worker);
+    *out = (struct need){.n_missing = n,
+                         .n_read = n_read,
+                         .n = n - n_read,
+                         .read_ns = pick_ns(picker_read_s(&worker, n_read) * 1e9)};
+    return n_read > 0 && out->read_ns < pick_ns(n_read * row->prefill_ns);
+}
+
+/* Those of the pool that have some of the prompt on disk, this way. */
+static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum what what, struct side *lone,
+                     struct side *half)
+{
+    for (uint32_t i = 0; i < scan->request->n_runs; i++) {
+        const struct picker_run *run = &scan->request->runs[i];
+        const struct fleet_slot *at = &scan->fleet->slots[run->slot];
+        const struct pick_row *row;
+        struct need need;
+
+        if (at->pool == PICKER_NONE || &scan->fleet->pools[at->pool] != pool)
+            continue;
+        row = &pool->rows[at->at];
+        if (!is_allowed(scan, row) || !is_large(scan, row) || !weigh_run(scan, row, run, &need))
+            continue;
+        if (what == PREFILL_HALVES)
+            try_prefill(scan, row, need, half);
+        else if (is_short(scan, need.n, row->prefill_ns, row->n_running) == (what == DECODE_HALVES))
+            try_alone(scan, row, need, lone);
+    }
+}
+
+/* Whether the briefs of this pool are about what is looked for. */
+static inline bool has_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what)
+{
+    return scan->excluded == NULL && pool->least_total > scan->n_tokens &&
+           (what == PREFILL_HALVES ? pool->role == PICKER_PREFILL
+                                   : what == DECODE_HALVES && pool->role == PICKER_DECODE);
+}
+
+/* Most workers hold little of a prompt, its first block perhaps, which many begin with.  For those of a pool
+ * that hold up to few_blocks the tokens cost least_ns or more, and none of them could compute the rest
+ * quickly enough to do it alone. */
+struct few {
+    uint32_t few_blocks;
+    int64_t least_ns;
+    bool is_known;
+};
+
+static inline struct few know_few(const struct scan *scan, const struct pick_pool *pool, enum what what)
+{
+    uint32_t few_blocks = 1 + scan->n_tokens / FEW_DIVISOR / pool->most_block_tokens;
+    uint64_t cached = (uint64_t)few_blocks * pool->most_block_tokens;
+    uint32_t n = cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
+
+    return (struct few){.few_blocks = few_blocks,
+                        .least_ns = pick_ns(n * pool->least_rate_ns),
+                        .is_known = what == PREFILL_HALVES || !is_short(scan, n, pool->least_prefill_ns, 0)};
+}
+
+/* What fixed_ns of such a worker must not exceed if it is to be as good as the best so far. */
+static inline int64_t most_fixed_ns(const struct few *few, const struct side *half, int64_t times)
+{
+    return few->is_known && half->row != NULL && times > 0 ? (half->cost_ns - few->least_ns) / times
+                                                           : INT64_MAX;
+}
+
+/* Rows that can be half of a pair only, and would not be the best one so far, are not looked at, and most of
+ * their briefs no further than to what does not depend on the request. */
+static inline __attribute__((always_inline)) void scan_briefs(const struct scan *scan,
+                                                              const struct pick_pool *pool, enum what what,
+                                                              struct side *lone, struct side *half)
+{
+    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens, most_ns = INT64_MAX;
+    const struct few few = know_few(scan, pool, what);
+
+    for (uint32_t i = 0; i < pool->n; i++) {
+        const struct pick_brief *brief = &pool->briefs[i];
+
+        if (brief->fixed_ns > most_ns && scan->cached_blocks[brief->slot] <= few.few_blocks)
+            continue;
+        uint32_t n = uncached(scan, brief->slot, brief->block_tokens);
+        int64_t cost_ns = pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
+
+        if (!is_first(scan, brief->slot, brief->n_running, cost_ns, half) &&
+            (what == PREFILL_HALVES || !is_short(scan, n, brief->prefill_ns, brief->n_running)))
+            continue;
+        try_row(scan, &pool->rows[i], what, lone, half);
+        most_ns = most_fixed_ns(&few, half, times);
+    }
+}
+
+/* The best of one pool.  The copy of scan is what the compiler may keep in registers. */
+static inline __attribute__((always_inline)) void scan_pool(struct scan *all, const struct pick_pool *pool,
+                                                            enum what what, struct side *half_out)
+{
+    struct side lone = {.cost_ns = INT64_MAX}, half = {.cost_ns = INT64_MAX};
+    const struct scan scan = *all;
+    bool has_any = false;
+
+    if (has_briefs(&scan, pool, what)) {
+        has_any = pool->n > 0;
+        scan_briefs(&scan, pool, what, &lone, &half);
+    } else {
+        for (uint32_t i = 0; i < pool->n; i++) {
+            if (!is_allowed(&scan, &pool->rows[i]))
+                continue;
+            has_any = true;
+            try_row(&scan, &pool->rows[i], what, &lone, &half);
+        }
+    }
+    if (scan.request->n_runs > 0) { /* on copies: the others stay in registers */
+        struct side read_lone = lone, read_half = half;
+
+        try_runs(all, pool, what, &read_lone, &read_half);
+        lone = read_lone;
+        half = read_half;
+    }
+    all->has_any |= has_any;
+    offer_alone(all, &lone);
+    *half_out = half;
+}
+
+static void scan_prefill(struct scan *scan, const struct pick_pool *pool, struct side *half_out)
+{
+    scan_pool(scan, pool, PREFILL_HALVES, half_out);
+}
+
+static void scan_decode(struct scan *scan, const struct pick_pool *pool, struct side *half_out)
+{
+    scan_pool(scan, pool, DECODE_HALVES, half_out);
+}
+
+static void scan_overflow(struct scan *scan, const struct pick_pool *pool)
+{
+    struct side none;
+
+    scan_pool(scan, pool, ALONE_BY_OVERFLOW, &none);
+}
+
+static bool concerns(const struct pick_pool *pool, const struct picker_request *request,
+                     enum picker_role role)
+{
+    return pool->n > 0 && pool->role == role && pool->group == request->group &&
+           (!request->keeps_layout || pool->layout == request->layout);
+}
+
+static bool has_open(const struct scan *scan, const struct pick_pool *pool)
+{
+    bool is_found = false;
+
+    for (uint32_t i = 0; i < pool->n && !is_found; i++)
+        is_found = is_allowed(scan, &pool->rows[i]) && is_large(scan, &pool->rows[i]);
+    return is_found;
+}
+
+static void scan_pairs(struct scan *scan, const struct picker_fleet *fleet)
+{
+    const struct pick_pool *pools = fleet->pools;
+    struct side prefill, decode;
+
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        if (concerns(&pools[i], scan->request, PICKER_DECODE)) {
+            uint32_t partner = pools[i].partner;
+
+            scan_decode(scan, &pools[i], &decode);
+            if (partner == PICKER_NONE || !concerns(&pools[partner], scan->request, PICKER_PREFILL))
+                continue;
+            scan_prefill(scan, &pools[partner], &prefill);
+            offer_pair(scan, &prefill, &decode);
+        }
+    }
+}
+
+/* Workers of a role that would do everything. */
+static void scan_lone(struct scan *scan, const struct picker_fleet *fleet, enum picker_role role)
+{
+    struct side none;
+
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        if (!concerns(&fleet->pools[i], scan->request, role))
+            continue;
+        scan_decode(scan, &fleet->pools[i], &none);
+        scan_overflow(scan, &fleet->pools[i]);
+    }
+}
+
+static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
+{
+    bool has_decode = false;
+
+    if (scan->request->is_alone) {
+        scan_lone(scan, fleet, PICKER_PREFILL);
+        scan_lone(scan, fleet, PICKER_DECODE);
+        return;
+    }
+    for (uint32_t i = 0; i < fleet->n_pools && !has_decode; i++)
+        has_decode =
+            concerns(&fleet->pools[i], scan->request, PICKER_DECODE) && has_open(scan, &fleet->pools[i]);
+    /* a prefill worker decodes only when nobody else can, and then it does everything */
+    if (!has_decode || scan->pass == LEAST_BAD)
+        scan_lone(scan, fleet, PICKER_PREFILL);
+    scan_pairs(scan, fleet);
+    /* overflow costs a part of the objective more than nothing: what is better than that need not look */
+    if (scan->best.decode != NULL && scan->best.cost_ns < scan->ttft_slo_ns / OVERFLOW_DIVISOR)
+        return;
+    for (uint32_t i = 0; i < fleet->n_pools; i++)
+        if (concerns(&fleet->pools[i], scan->request, PICKER_DECODE))
+            scan_overflow(scan, &fleet->pools[i]);
+}
+
+/* Pass after pass, as far as the goals yield; then the best of all. */
+static void scan_passes(struct scan *scan, const struct picker_fleet *fleet, enum picker_yield yield)
+{
+    static const enum pass last[] = {
+        [PICKER_KEEPS] = KEEPING, [PICKER_CONSERVES] = CONSERVING, [PICKER_LEAST_BAD] = LEAST_BAD};
+
+    scan->pass = KEEPING;
+    scan_all(scan, fleet);
+    while (scan->best.decode == NULL && scan->pass != ANY) {
+        scan->pass = scan->pass < last[yield] ? (enum pass)(scan->pass + 1) : ANY;
+        scan_all(scan, fleet);
+    }
+}
+
+int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
+                const struct picker_request *request, struct picker_choice *choice_out)
+{
+    static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
+    struct scan scan = {
+        .fleet = fleet,
+        .request = request,
+        .n_tokens = request->n_tokens,
+        .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
+        .itl_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
+        .local_tokens = goals->local_prefill_tokens,
+        .local_ns = pick_ns(goals->local_prefill_s * 1e9),
+        .answer_tokens =
+            request->max_new_tokens < ANSWER_TOKENS_GUESS ? request->max_new_tokens : ANSWER_TOKENS_GUESS,
+        .order = goals->order,
+        .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
+        .excluded =
+            request->excluded && !picker_slots_is_empty(request->excluded) ? request->excluded : NULL};
+    const struct pick_row *first;
+    struct picker_worker worker;
+    uint32_t n;
+
+    scan_passes(&scan, fleet, goals->yield);
+    if (scan.best.decode == NULL)
+        return scan.has_any ? E_LIMIT : E_NOT_FOUND;
+    first = scan.best.prefill ? scan.best.prefill : scan.best.decode;
+    n = uncached(&scan, first->slot, first->block_tokens) - scan.best.n_read;
+    choice_out->prefill = scan.best.prefill ? scan.best.prefill->slot : PICKER_NONE;
+    choice_out->decode = scan.best.decode->slot;
+    choice_out->uncached_tokens = n;
+    choice_out->read_tokens = scan.best.n_read;
+    choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
+    choice_out->ttft_s = (double)(first->queue_ns + pick_ns(n * first->prefill_ns)) / 1e9 +
+                         (scan.best.prefill ? 0 : choice_out->itl_s);
+    if (scan.best.n_read > 0) {
+        picker_fleet_row(fleet, first->slot, &worker);
+        choice_out->ttft_s += picker_read_s(&worker, scan.best.n_read);
+    }
+    return scan.pass == ANY ? E_OVERLOADED : 0;
+}
+
+/* ---- sets of slots ---- */
+
+void picker_slots_add(struct picker_slots *slots, uint32_t slot)
+{
+    slots->words[slot / 64] |= UINT64_C(1) << slot % 64;
+}
+
+void picker_slots_remove(struct picker_slots *slots, uint32_t slot)
+{
+    slots->words[slot / 64] &= ~(UINT64_C(1) << slot % 64);
+}
+
+bool picker_slots_has(const struct picker_slots *slots, uint32_t slot)
+{
+    return slots->words[slot / 64] >> slot % 64 & 1;
+}
+
+bool picker_slots_is_empty(const struct picker_slots *slots)
+{
+    uint64_t any = 0;
+
+    for (uint32_t i = 0; i < PICKER_MAX_WORKERS / 64; i++)
+        any |= slots->words[i];
+    return any == 0;
+}

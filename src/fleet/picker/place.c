@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Look up, pick, book: the three steps of a placement, in the one order in which all that route take them. */
+#include "fleet/picker/place.h"
+
+int picker_place_choose(struct picker_place *place, const struct picker_goals *goals)
+{
+    picker_index_match(place->index, place->hashes, place->n_hashes, place->now_ns, &place->found,
+                       PICKER_MAX_WORKERS);
+    place->request.cached_blocks = place->found.in_memory;
+    place->request.runs = place->found.runs;
+    place->request.n_runs = place->found.n_runs;
+    return picker_pick(place->fleet, goals, &place->request, &place->choice);
+}
+
+/* computes: it does the prompt; else the KV comes from who does. */
+static void book(const struct picker_place *place, uint32_t slot, bool computes, struct picker_booking *out)
+{
+    *out = (struct picker_booking){.slot = slot, .charge = {.context_tokens = place->request.n_tokens}};
+    if (computes) {
+        out->charge.prefill_tokens = place->choice.uncached_tokens;
+        out->charge.read_tokens = place->choice.read_tokens;
+    }
+    picker_fleet_charge(place->fleet, slot, &out->charge);
+}
+
+void picker_place_book(const struct picker_place *place, struct picker_booking *prefill_out,
+                       struct picker_booking *decode_out)
+{
+    const struct picker_choice *choice = &place->choice;
+
+    picker_index_learn_pair(place->index, (const uint32_t[2]){choice->prefill, choice->decode}, place->hashes,
+                            place->n_hashes, place->now_ns);
+    *prefill_out = (struct picker_booking){.slot = PICKER_NONE};
+    if (choice->prefill != PICKER_NONE)
+        book(place, choice->prefill, true, prefill_out);
+    book(place, choice->decode, choice->prefill == PICKER_NONE, decode_out);
+}
+
+void picker_booking_started(struct picker_fleet *fleet, struct picker_booking *booking)
+{
+    if (booking->slot == PICKER_NONE || booking->charge.context_tokens == 0)
+        return;
+    picker_fleet_discharge(fleet, booking->slot, &booking->charge);
+    booking->charge = (struct picker_charge){0};
+}
+
+void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *booking)
+{
+    if (booking->slot == PICKER_NONE)
+        return;
+    picker_booking_started(fleet, booking);
+    picker_fleet_leave(fleet, booking->slot);
+    booking->slot = PICKER_NONE;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who holds how much of a chain: along its blocks, from the first, those who hold all of it so far.
+ *
+ *     block       0      1      2      3      4
+ *     worker a    mem    mem    mem    -               in_memory 3
+ *     worker b    mem    disk   mem    mem    -        in_memory 1, a run of 4 by way of the disk
+ *
+ * A worker whose block is on disk only has fallen: what it holds in memory ends there, and it goes on as one
+ * that would have to read.  Sets of columns, 64 at a time; a worker is looked at when it falls or drops out.
+ */
+#include <string.h>
+
+#include "fleet/picker/index_priv.h"
+
+void walk_init(struct walk *walk, const struct picker_index *index, struct picker_found *found,
+               uint32_t n_slots)
+{
+    walk->index = index;
+    walk->found = found;
+    walk->n_slots = n_slots;
+    walk->has_fallen = false;
+    memset(found->in_memory, 0, n_slots * sizeof(found->in_memory[0]));
+    found->n_runs = 0;
+}
+
+/* Those of the set have n blocks of the chain in memory. */
+static void note(const struct walk *walk, const struct index_set *set, uint32_t n)
+{
+    for (uint32_t i = 0; i < INDEX_WORDS; i++)
+        for (uint64_t left = set->words[i]; left != 0; left &= left - 1) {
+            uint32_t slot = walk->index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
+
+            if (slot < walk->n_slots)
+                walk->found->in_memory[slot] = n;
+        }
+}
+
+/* Those of the set have n blocks of the chain, some of them on disk. */
+static void note_fallen(const struct walk *walk, const struct index_set *set, uint32_t n)
+{
+    for (uint32_t i = 0; i < INDEX_WORDS; i++)
+        for (uint64_t left = set->words[i]; left != 0; left &= left - 1) {
+            uint32_t slot = walk->index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
+
+            if (slot < walk->n_slots)
+                walk->found->runs[walk->found->n_runs++] = (struct picker_run){slot, n};
+        }
+}
+
+/* Those of the set drop out at block n. */
+static void drop_out(const struct walk *walk, const struct index_set *set, uint32_t n)
+{
+    struct index_set whole = *set, fell;
+
+    if (walk->has_fallen) {
+        for (uint32_t i = 0; i < INDEX_WORDS; i++) {
+            fell.words[i] = set->words[i] & walk->fallen.words[i];
+            whole.words[i] &= ~walk->fallen.words[i];
+        }
+        note_fallen(walk, &fell, n);
+    }
+    note(walk, &whole, n);
+}
+
+/* Those who have block n on disk only. */
+static void fall(struct walk *walk, const struct index_set *on_disk, uint32_t n)
+{
+    struct index_set fell;
+
+    if (!walk->has_fallen)
+        memset(&walk->fallen, 0, sizeof(walk->fallen));
+    walk->has_fallen = true;
+    for (uint32_t i = 0; i < INDEX_WORDS; i++) {
+        fell.words[i] = walk->live.words[i] & on_disk->words[i] & ~walk->fallen.words[i];
+        walk->fallen.words[i] |= fell.words[i];
+    }
+    note(walk, &fell, n);
+}
+
+bool walk_narrow(struct walk *walk, const struct index_entry *entry, uint32_t n)
+{
+    struct index_set holders, on_disk, gone;
+    bool has_disk = index_holders_load(&walk->index->pages, entry, &holders, &on_disk);
+    uint64_t any_live = 0, any_gone = 0;
+
+    for (uint32_t i = 0; i < INDEX_WORDS; i++) {
+        gone.words[i] = walk->live.words[i] & ~holders.words[i];
+        walk->live.words[i] &= holders.words[i];
+        any_gone |= gone.words[i];
+        any_live |= walk->live.words[i];
+    }
+    if (any_gone != 0)
+        drop_out(walk, &gone, n);
+    if (has_disk)
+        fall(walk, &on_disk, n);
+    return any_live != 0;
+}
+
+void walk_begin(struct walk *walk, const struct index_entry *first)
+{
+    struct index_set on_disk;
+    bool has_disk = index_holders_load(&walk->index->pages, first, &walk->live, &on_disk);
+
+    for (uint32_t i = 0; i < INDEX_WORDS; i++)
+        walk->live.words[i] &= ~walk->index->dead.words[i];
+    if (has_disk)
+        fall(walk, &on_disk, 0);
+}
+
+void walk_end(const struct walk *walk, uint32_t n)
+{
+    drop_out(walk, &walk->live, n);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which blocks the workers say they have, in memory or on disk, and who is asked for them.
+ *
+ *   BLOCK_EVENTS --follower--> fleet/picker/index: apply (told.c), or forget the worker first, or ask for all
+ *   placement ---------------> fleet/picker/holder: the worker that computes asks this one
+ *
+ * What the router learns when it dispatches stands beside it in the same index: a prompt that is being
+ * computed draws its like before its blocks are reported.  A snapshot, which is also asked for at half of the
+ * index's lifetime, takes back what was learned so and never came true, and keeps what is true from expiring.
+ *
+ * When a block leaves a worker's memory and one other has it there, that one is told that its copy is the
+ * last: what is on disk cannot be asked for. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "fleet/router/router_priv.h"
+
+#define MAX_ASKED 64 /* the asker and those who have the same, most, of the prompt */
+
+/* All workers' disks together may fill the half of the index that is theirs: more would only push out what
+ * others told, each time it is told. */
+static uint32_t max_on_disk(const struct router *router)
+{
+    uint32_t n_workers = 0, most = (uint32_t)(router->conf->index_entries / 2);
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        n_workers += router->workers[slot].follower.state != FOLLOWER_IDLE;
+    return n_workers > 1 ? most / n_workers : most;
+}
+
+static void ask(struct router *router, uint32_t slot)
+{
+    Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;
+
+    wanted.max_on_disk = max_on_disk(router);
+    (void)router_send(router, slot, FRAME_BLOCKS_WANTED, &wanted.base);
+}
+
+void router_blocks_up(struct router *router, uint32_t slot)
+{
+    block_follower_begin(&router->workers[slot].follower, clock_now_ns());
+    ask(router, slot);
+}
+
+void router_blocks_down(struct router *router, uint32_t slot)
+{
+    block_follower_end(&router->workers[slot].follower);
+    router_told_drop(router, slot);
+    picker_index_forget(router->index, slot);
+}
+
+void router_blocks_tick(struct router *router)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        if (block_follower_is_due(&router->workers[slot].follower, router->conf->index_lifetime_ns / 2,
+                                  now_ns))
+            ask(router, slot);
+}
+
+/* ---- events ---- */
+
+struct last_copy { /* of the block at `at`, on the worker in this slot */
+    uint32_t slot, at;
+};
+
+static int by_slot(const void *a, const void *b)
+{
+    const struct last_copy *x = a, *y = b;
+
+    return x->slot != y->slot ? (x->slot > y->slot) - (x->slot < y->slot) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Of those that left its memory; a message to each worker that is concerned. */
+static void tell_sole(struct router *router, const struct block_slice *slice)
+{
+    struct last_copy copies[PICKER_SLICE];
+    struct block_hash list[PICKER_SLICE];
+    uint64_t now_ns = clock_now_ns();
+    size_t n_copies = 0, to;
+
+    for (size_t i = 0; i < slice->n; i++) {
+        uint32_t slot = slice->tiers[i] != BLOCK_IN_MEMORY
+                            ? picker_index_sole(router->index, &slice->hashes[i], now_ns)
+                            : PICKER_NONE;
+
+        if (slot != PICKER_NONE)
+            copies[n_copies++] = (struct last_copy){slot, (uint32_t)i};
+    }
+    qsort(copies, n_copies, sizeof(*copies), by_slot);
+    for (size_t from = 0; from < n_copies; from = to) {
+        Baton__BlocksSole sole = BATON__BLOCKS_SOLE__INIT;
+
+        for (to = from; to < n_copies && copies[to].slot == copies[from].slot; to++)
+            list[to - from] = slice->hashes[copies[to].at];
+        sole.hashes.data = list[0].bytes;
+        sole.hashes.len = (to - from) * sizeof(list[0]);
+        (void)router_send(router, copies[from].slot, FRAME_BLOCKS_SOLE, &sole.base); /* a hint */
+    }
+}
+
+void router_blocks_apply(struct router *router, const struct block_slice *slice)
+{
+    bool has_gone;
+
+    ASSERT(slice->n <= PICKER_SLICE);
+    has_gone =
+        picker_index_apply(router->index, slice->slot, slice->hashes, slice->tiers, slice->n, clock_now_ns());
+    if (has_gone && !slice->is_snapshot)
+        tell_sole(router, slice);
+}
+
+void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
+{
+    struct router_worker *worker = &router->workers[slot];
+    struct block_part part = {.first_number = events->first_number,
+                              .n_events = (uint32_t)events->tiers.len,
+                              .is_snapshot = events->is_snapshot,
+                              .is_last = events->is_last,
+                              .part = events->part};
+    uint64_t now_ns = clock_now_ns();
+
+    switch (block_follower_feed(&worker->follower, &part, now_ns)) {
+    case FOLLOW_DROP:
+        return;
+    case FOLLOW_ASK:
+        log_info("block_events_missed", LOG_STR("node", worker->node));
+        metric_add(router->m_resyncs, 1);
+        ask(router, slot);
+        return;
+    case FOLLOW_REPLACE:
+        router_told_drop(router, slot);
+        picker_index_forget(router->index, slot);
+        break;
+    case FOLLOW_APPLY:
+        break;
+    }
+    router_told_add(router, slot, events);
+}
+
+/* ---- placement ---- */
+
+/* Leading blocks that the worker has in memory or on disk. */
+static uint32_t stored_blocks(const struct picker_place *place, uint32_t slot)
+{
+    for (uint32_t i = 0; i < place->found.n_runs; i++)
+        if (place->found.runs[i].slot == slot)
+            return place->found.runs[i].n_blocks;
+    return place->found.in_memory[slot];
+}
+
+/* Rows of the asker (the first) and of those who hold most of the prompt in memory; slots says who they are.
+ */
+static uint32_t gather(const struct gen_handle *job, const struct picker_place *place, uint32_t asker,
+                       struct picker_worker rows[MAX_ASKED], uint32_t slots[MAX_ASKED])
+{
+    const struct router *router = job->router;
+    uint32_t most = 0, n = 0;
+    struct picker_worker row;
+
+    if (!router_worker_row(router, asker, &rows[0]) || !rows[0].can_push)
+        return 0; /* who cannot push does not know how to ask either */
+    rows[0].cached_tokens = place->found.in_memory[asker] * rows[0].block_tokens;
+    rows[0].stored_tokens = stored_blocks(place, asker) * rows[0].block_tokens;
+    slots[n++] = asker;
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        uint32_t blocks = place->found.in_memory[slot];
+
+        if (slot == asker || blocks == 0 || blocks < most || router->workers[slot].model != job->model ||
+            router->workers[slot].layout != router->workers[asker].layout ||
+            !router_worker_row(router, slot, &row))
+            continue;
+        if (blocks > most)
+            n = 1;
+        most = blocks;
+        if (n == MAX_ASKED)
+            continue;
+        row.cached_tokens = blocks * row.block_tokens;
+        slots[n] = slot;
+        rows[n++] = row;
+    }
+    return n;
+}
+
+/* So many tokens of the prompt come from the holder: those are neither computed nor read. */
+static void take_off(struct picker_choice *choice, uint32_t n_tokens, uint32_t held)
+{
+    uint32_t stored = n_tokens - choice->uncached_tokens;
+
+    if (choice->read_tokens > 0 && stored > held) { /* the rest is read still */
+        choice->read_tokens = choice->read_tokens < stored - held ? choice->read_tokens : stored - held;
+        return;
+    }
+    choice->read_tokens = 0;
+    if (choice->uncached_tokens > n_tokens - held)
+        choice->uncached_tokens = n_tokens - held;
+}
+
+void router_blocks_choose(struct gen_handle *job, struct picker_place *place)
+{
+    enum picker_share share = (enum picker_share)job->router->conf->share;
+    struct picker_choice *choice = &place->choice;
+    uint32_t asker = choice->prefill != PICKER_NONE ? choice->prefill : choice->decode;
+    struct picker_worker rows[MAX_ASKED];
+    uint32_t slots[MAX_ASKED];
+    struct picker_world world = {rows, 0};
+
+    job->holder.slot = PICKER_NONE;
+    if (share != PICKER_SHARE_OFF && job->score_next == 0)
+        world.n = gather(job, place, asker, rows, slots);
+    if (world.n < 2)
+        return;
+    job->holder = picker_find_holder(&world, &place->request, 0, share);
+    if (job->holder.slot == PICKER_NONE)
+        return;
+    job->holder.slot = slots[job->holder.slot];
+    job->ask_limit_ms = (uint32_t)(1e3 * picker_ask_limit_s(&job->holder, share));
+    take_off(choice, place->request.n_tokens, job->holder.tokens);
+    metric_add(job->router->m_asks, 1);
+}

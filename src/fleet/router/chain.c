@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A prompt's chain of block hashes: as much of it as a placement needs, the rest when the prompt is on its
+ * way.
+ *
+ *     blocks   0 ........ 16 ........ 32 ................ 64 ................................. n
+ *     hashed   |--known---|--known----|--the last one not-|        later: hashed, and learned
+ *
+ * What workers hold of a prompt counts up to the first block that nobody holds, so a choice is the same
+ * whether blocks behind that one are hashed or not (picker_index_match stops there).  A prompt of 132,000
+ * tokens that nobody has seen takes a millisecond to hash and to learn, all of which a worker waited for.
+ *
+ * The index should know the whole prompt before the next one is placed, so that those who come together and
+ * begin alike are placed alike: the rest is done before that, or by the tick.  Until then the index knows
+ * less than is so, which it may. */
+#include "fleet/router/router_priv.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "cache/prefix/block_hash.h"
+
+#define FIRST_BLOCKS 16 /* and then twice as many each time */
+
+static int extend(struct gen_handle *job, size_t n_blocks)
+{
+    struct prefix_chain chain = {.tokens = job->job.tokens,
+                                 .block_tokens = job->model->gen.block_tokens,
+                                 .hashes = job->hashes,
+                                 .n = job->n_hashes};
+    struct prefix_roots roots;
+    int rc = prefix_roots_derive(job->router->prefix_key, job->model->gen.fingerprint, job->job.tenant,
+                                 job->job.public_tokens, &roots);
+
+    if (rc < 0)
+        return rc;
+    prefix_roots_extend(&roots, &chain, n_blocks);
+    job->n_hashes = n_blocks;
+    return 0;
+}
+
+int router_chain_begin(struct gen_handle *job)
+{
+    uint64_t now_ns = clock_now_ns();
+    int rc = 0;
+
+    if (job->score_next > 0) /* scored tokens are computed, cached or not */
+        return 0;
+    job->n_blocks = job->n_prompt / job->model->gen.block_tokens;
+    job->hashes = calloc(job->n_blocks + 1, sizeof(*job->hashes));
+    if (job->hashes == NULL)
+        return E_NOMEM;
+    for (size_t n = FIRST_BLOCKS; rc == 0 && job->n_hashes < job->n_blocks; n *= 2) {
+        if (job->n_hashes > 0 &&
+            !picker_index_knows(job->router->index, &job->hashes[job->n_hashes - 1], now_ns))
+            break;
+        rc = extend(job, n < job->n_blocks ? n : job->n_blocks);
+    }
+    if (rc == 0 && job->n_hashes < job->n_blocks)
+        list_push_back(&job->router->unhashed, &job->unhashed);
+    return rc;
+}
+
+static uint32_t if_usable(const struct router *router, uint32_t slot)
+{
+    return slot != PICKER_NONE && router_worker_usable(&router->workers[slot]) ? slot : PICKER_NONE;
+}
+
+/* The workers of its placement, if it has one, are getting the prompt. */
+static void learn(struct gen_handle *job, size_t from)
+{
+    struct router *router = job->router;
+    const uint32_t slots[2] = {if_usable(router, job->prefill.slot), if_usable(router, job->decode.slot)};
+
+    if (job->state != JOB_QUEUED && (slots[0] != PICKER_NONE || slots[1] != PICKER_NONE))
+        picker_index_learn_pair(router->index, slots, job->hashes + from, job->n_hashes - from,
+                                clock_now_ns());
+}
+
+void router_chain_end(struct gen_handle *job)
+{
+    size_t from = job->n_hashes;
+
+    if (list_is_empty(&job->unhashed))
+        return;
+    list_remove(&job->unhashed);
+    list_init(&job->unhashed);
+    if (extend(job, job->n_blocks) == 0) /* without it less is known, and that is all */
+        learn(job, from);
+}
+
+void router_chains_end(struct router *router)
+{
+    while (!list_is_empty(&router->unhashed))
+        router_chain_end(container_of(router->unhashed.next, struct gen_handle, unhashed));
+}

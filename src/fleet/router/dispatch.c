@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job's way through the cluster: queued, placed, answered, placed again when a worker fails it, ended.
+ *
+ *     submit --> QUEUED --place--> PLACED --accepted--> ANSWERING --> end | failure
+ *                  ^                  |                     |
+ *                  +------------- replace (worker lost, part failed)
+ *
+ * A pair gets the request at the same time, the decode worker first, so that its blocks can be granted when
+ * the prefill worker asks. What is dispatched is charged to the workers' ledgers at once.  A job that was
+ * being answered when its worker died goes on elsewhere from the tokens it has: sampling depends on (seed,
+ * position), so the stream continues with the same tokens.  A job that nobody can take waits in a bounded
+ * queue (queue.c), for a bounded time, and is refused with 529 while it has not begun.  One that has begun
+ * waits for as long as there is a worker that could go on with it, and then for queue.resume_timeout. */
+#include "fleet/router/router_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#define MAX_ATTEMPTS   8
+#define TRIED_AGAIN_NS NS_PER_S /* by workers that failed it, after so long in the queue */
+
+void router_job_enter(struct gen_handle *job, enum job_state state)
+{
+    static const char *const names[] = {"queued", "pushed_out", "placed", "answering"};
+
+    log_debug("job_state", LOG_STR("request", job->job.request_id), LOG_STR("from", names[job->state]),
+              LOG_STR("to", names[state]));
+    job->state = state;
+}
+
+static const struct gen_failure overloaded = {
+    .status = 529,
+    .type = "overloaded_error",
+    .message = "Overloaded: all workers are busy, and as many requests wait as may",
+    .retry_after_s = 1,
+};
+
+static const struct gen_failure deserted = {
+    .status = 503,
+    .type = "api_error",
+    .message = "No worker that serves this model is ready",
+    .retry_after_s = 1,
+};
+
+static const struct gen_failure too_large = {
+    .status = 400,
+    .type = "invalid_request_error",
+    .message = "The prompt does not fit the workers' KV memory; a larger kv.memory would hold it",
+};
+
+void router_job_uncharge(struct gen_handle *job, struct job_part *part)
+{
+    if (part->slot == PICKER_NONE || part->is_over)
+        return;
+    picker_booking_over(job->router->fleet, &part->booking);
+    part->is_over = true;
+}
+
+/* ---- placement ---- */
+
+static void number_job(struct gen_handle *job)
+{
+    struct router *router = job->router;
+
+    if (job->number != 0)
+        hashmap_remove(router->by_number, &job->number);
+    job->number = router->next_number++;
+    job->prefill = (struct job_part){.slot = PICKER_NONE};
+    job->decode = (struct job_part){.slot = PICKER_NONE};
+}
+
+/* The workers of its model are away, not busy. */
+static bool is_deserted(const struct gen_handle *job)
+{
+    const struct router *router = job->router;
+
+    return job->model->was_served &&
+           picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models)) == 0;
+}
+
+/* Its client has heard of it. */
+static bool has_begun(const struct gen_handle *job)
+{
+    return job->is_accepted || router_job_answered(job) > 0;
+}
+
+/* That workers failed it is no reason to leave them out for ever: what fails two at once is rather the two of
+ * them than the request.  MAX_ATTEMPTS bounds it. */
+static void forgive(struct gen_handle *job)
+{
+    if (job->state == JOB_QUEUED && job->queued_ns > 0 && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
+        job->excluded = (struct picker_slots){{0}};
+}
+
+int router_job_place(struct gen_handle *job)
+{
+    struct router *router = job->router;
+    struct picker_place found;
+    const struct picker_choice *choice = &found.choice;
+    int rc = router_choose(job, &found);
+
+    if (rc == E_OVERLOADED && (has_begun(job) || router_queue_is_owed(job, choice->decode)))
+        rc = 0; /* a stream that has begun is not held up by objectives: finish it where it hurts least */
+    if (rc < 0) {
+        forgive(job);
+        return rc;
+    }
+    router_blocks_choose(job, &found);
+    number_job(job);
+    if (hashmap_put(router->by_number, &job->number, job, NULL) < 0)
+        return E_NOMEM;
+    job->estimate = *choice;
+    job->layout = router->workers[choice->decode].layout;
+    job->decode.slot = choice->decode;
+    job->prefill.slot = choice->prefill;
+    picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
+    metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
+    metric_add(router->m_reads, choice->read_tokens > 0);
+    rc = router_job_send(job, choice);
+    if (rc < 0) { /* the decode worker's link is gone and its loss not yet known: not this one */
+        router_job_uncharge(job, &job->prefill);
+        router_job_uncharge(job, &job->decode);
+        picker_slots_add(&job->excluded, choice->decode);
+        return E_OVERLOADED;
+    }
+    router_queue_remove(job, true);
+    router_queue_charge(job, choice->uncached_tokens);
+    router_job_enter(job, JOB_PLACED);
+    return 0;
+}
+
+/* Whether a job that has begun may give up waiting: nobody who could go on with it has been there for long.
+ * why_out: what the picker says of those who are. */
+static bool is_forsaken(struct gen_handle *job, uint64_t now_ns, int *why_out)
+{
+    uint64_t most_ns = job->router->conf->queue_resume_ns;
+    struct picker_place place;
+
+    *why_out = router_choose(job, &place);
+    if (*why_out == 0 || *why_out == E_OVERLOADED) {
+        job->forsaken_ns = 0;
+        return false;
+    }
+    if (job->forsaken_ns == 0)
+        job->forsaken_ns = now_ns;
+    return most_ns > 0 && now_ns - job->forsaken_ns > most_ns;
+}
+
+static void give_up(struct gen_handle *job, int why)
+{
+    if (has_begun(job) && why == E_LIMIT) {
+        router_job_end(job, GEN_END_CONTEXT); /* as far as it has come, it fills the workers there are */
+        return;
+    }
+    metric_add(job->router->m_refused, 1);
+    if (!has_begun(job) && is_deserted(job)) {
+        router_job_fail(job, deserted.status, deserted.type, deserted.message, deserted.retry_after_s);
+        return;
+    }
+    router_job_fail(job, overloaded.status, overloaded.type,
+                    has_begun(job) ? "Overloaded: no worker is left that could go on with this answer"
+                                   : "Overloaded: waited for a worker until the queue's time limit",
+                    overloaded.retry_after_s);
+}
+
+void router_expire_queued(struct router *router)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct list *node = router->queue.next;
+
+    while (node != &router->queue) {
+        struct gen_handle *job = container_of(node, struct gen_handle, waiting);
+        int why = E_OVERLOADED;
+        bool is_over = has_begun(job) ? is_forsaken(job, now_ns, &why)
+                                      : now_ns - job->queued_ns > router->conf->queue_timeout_ns;
+
+        if (!is_over) {
+            node = node->next;
+            continue;
+        }
+        give_up(job, why);
+        node = router->queue.next; /* whoever heard of it may have cancelled any other */
+    }
+}
+
+/* ---- the backend ---- */
+
+static const struct gen_model *backend_model(void *self, const char *name)
+{
+    struct router *router = self;
+    const struct gen_model *found = NULL;
+
+    for (uint32_t i = 0; i < router->n_models; i++) {
+        struct router_model *model = &router->models[i];
+
+        if (!model->is_ready || (name != NULL && strcmp(name, model->gen.name) != 0))
+            continue;
+        if (picker_fleet_n_usable(router->fleet, i) > 0)
+            return &model->gen;
+        found = &model->gen; /* known, its workers away: requests may wait for them */
+    }
+    return found;
+}
+
+static const struct gen_model *backend_model_at(void *self, size_t index)
+{
+    struct router *router = self;
+
+    for (uint32_t i = 0; i < router->n_models; i++)
+        if (router->models[i].is_ready && index-- == 0)
+            return &router->models[i].gen;
+    return NULL;
+}
+
+/* Until a first model is known nobody can say that a name is wrong: a router that was started again is told
+ * within seconds what its workers serve, and a client that hears 404 gives up. */
+static const char *backend_why_not_yet(void *self, const char *name)
+{
+    struct router *router = self;
+    const char *why = "no worker has registered with this router yet";
+
+    for (uint32_t i = 0; i < router->n_models; i++) {
+        const struct router_model *model = &router->models[i];
+
+        if (!model->is_ready && !model->is_failed && name != NULL && strcmp(name, model->gen.name) == 0)
+            return "the router is fetching its vocabulary from a worker";
+    }
+    for (uint32_t i = 0; i < router->n_models; i++) {
+        if (router->models[i].is_ready)
+            return NULL;
+        if (!router->models[i].is_failed)
+            return "the router is fetching the first vocabulary from a worker";
+        why = "the router could not read the vocabulary of any worker; its log says why";
+    }
+    return why;
+}
+
+/* The caller's bias is borrowed for the call only. */
+static int keep_bias(struct gen_handle *job)
+{
+    const struct sample_opts *sample = &job->job.sample;
+
+    job->bias = sample->n_bias > 0 ? calloc(sample->n_bias, sizeof(*job->bias)) : NULL;
+    if (sample->n_bias > 0 && job->bias == NULL)
+        return E_NOMEM;
+    if (sample->n_bias > 0)
+        memcpy(job->bias, sample->bias, sample->n_bias * sizeof(*job->bias));
+    job->job.sample.bias = job->bias;
+    return 0;
+}
+
+static int make_job(struct router *router, const struct gen_model *model, struct gen_job *spec,
+                    struct gen_handle **out)
+{
+    struct gen_handle *job = calloc(1, sizeof(*job));
+
+    if (job == NULL) {
+        free(spec->tokens);
+        buf_fini(&spec->constraint);
+        return E_NOMEM;
+    }
+    job->router = router;
+    job->model = container_of(model, struct router_model, gen);
+    job->job = *spec;
+    job->n_prompt = job->cap_tokens = spec->n_tokens;
+    job->score_next = spec->scores_prompt;
+    job->submitted_ns = clock_now_ns();
+    list_init(&job->all);
+    list_init(&job->waiting);
+    list_init(&job->place.odd);
+    fair_item_init(&job->place.turn);
+    fair_item_init(&job->place.seat);
+    list_init(&job->unhashed);
+    job->prefill.slot = job->decode.slot = PICKER_NONE;
+    if (keep_bias(job) < 0 || router_queue_enter(job) < 0 || router_chain_begin(job) < 0) {
+        router_job_free(job);
+        return E_NOMEM;
+    }
+    list_push_back(&router->jobs, &job->all);
+    *out = job;
+    return 0;
+}
+
+void router_job_free(struct gen_handle *job)
+{
+    router_queue_remove(job, false);
+    router_queue_exit(job);
+    if (job->number != 0)
+        hashmap_remove(job->router->by_number, &job->number);
+    if (job->router->next_job == &job->all)
+        job->router->next_job = job->all.next;
+    list_remove(&job->all);
+    list_remove(&job->unhashed);
+    job->router->n_freed++;
+    job->router->n_ended -= job->ended.is_set;
+    job->router->n_unheard -= job->unheard_since_ns > 0;
+    free(job->job.tokens);
+    buf_fini(&job->job.constraint);
+    free(job->bias);
+    free(job->draws);
+    scores_fini(&job->scores);
+    free(job->hashes);
+    free(job);
+}
+
+/* The workers there are do not know what it asks; a static text, by the name of what is missing first. */
+static struct gen_failure not_known(uint64_t lacks)
+{
+#define X(name, number, text)                                                                                \
+    if (lacks & ABILITY_##name)                                                                              \
+        return (struct gen_failure){.status = 503,                                                           \
+                                    .type = "api_error",                                                     \
+                                    .message = "no worker of this model knows " text                         \
+                                               ": they are of an older version"};
+    ABILITY_LIST(X)
+#undef X
+    return overloaded;
+}
+
+/* Nobody took it now: into the queue, or away. */
+static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *failure_out)
+{
+    struct router *router = job->router;
+    uint64_t lacks = router_job_lacks(job);
+
+    if (lacks != 0) {
+        metric_add(router->m_refused, 1);
+        job->state = JOB_PLACED; /* it is in no queue */
+        router_job_free(job);
+        *failure_out = not_known(lacks);
+        return E_UNSUPPORTED;
+    }
+    if (rc != E_LIMIT && router->life != DAEMON_DRAINING && router_queue_has_room(job)) {
+        router_queue_add(job, false);
+        return 0;
+    }
+    metric_add(router->m_refused, 1);
+    *failure_out = rc == E_LIMIT ? too_large : is_deserted(job) ? deserted : overloaded;
+    job->state = JOB_PLACED; /* it is in no queue */
+    router_job_free(job);
+    return rc == E_LIMIT ? E_LIMIT : E_OVERLOADED;
+}
+
+static int backend_submit(void *self, const struct gen_model *model, struct gen_job *spec,
+                          const struct gen_events *events, void *arg, struct gen_handle **out,
+                          struct gen_failure *failure_out)
+{
+    struct router *router = self;
+    struct gen_handle *job;
+    bool must_wait;
+    int rc;
+
+    router_chains_end(router); /* of those before it, which may begin as it does */
+    rc = make_job(router, model, spec, &job);
+    spec->tokens = NULL;
+    spec->constraint = (struct buf){0};
+    if (rc < 0) {
+        *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
+        return rc;
+    }
+    job->events = *events;
+    job->arg = arg;
+    must_wait = job->model->n_queued > 0;
+    rc = must_wait ? E_OVERLOADED : router_job_place(job);
+    if (rc < 0)
+        rc = wait_or_refuse(job, rc, failure_out);
+    if (rc < 0)
+        return rc;
+    *out = job;
+    if (must_wait)
+        router_place_queued(router); /* those before it may have failed everywhere: then it is its turn */
+    return 0;
+}
+
+static void tell_cancel(struct gen_handle *job, struct job_part *part)
+{
+    Baton__Cancel cancel = BATON__CANCEL__INIT;
+
+    if (part->slot == PICKER_NONE || part->is_over)
+        return;
+    cancel.request = job->number;
+    (void)router_send(job->router, part->slot, FRAME_CANCEL, &cancel.base);
+    router_job_uncharge(job, part);
+}
+
+static void leave(struct gen_handle *job)
+{
+    router_queue_remove(job, false);
+    job->state = JOB_PLACED;
+    tell_cancel(job, &job->prefill);
+    tell_cancel(job, &job->decode);
+}
+
+static void backend_cancel(void *self, struct gen_handle *job, struct gen_proof *proof_out)
+{
+    struct router *router = self;
+
+    if (proof_out != NULL)
+        router_job_proof(job, proof_out);
+    leave(job);
+    router_job_free(job);
+    router_place_queued(router);
+}
+
+static void backend_pause(void *self, struct gen_handle *job, bool is_paused)
+{
+    job->is_paused = is_paused;
+    if (!is_paused)
+        router_tokens_deliver(job);
+}
+
+static bool backend_is_ready(void *self, struct buf *detail)
+{
+    struct router *router = self;
+    uint32_t n_prefill = 0, n_decode = 0;
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        if (!router_worker_usable(&router->workers[slot]))
+            continue;
+        if (router->workers[slot].role == PICKER_PREFILL)
+            n_prefill++;
+        else
+            n_decode++;
+    }
+    if (detail != NULL)
+        buf_printf(detail, "prefill workers: %u\ndecode workers: %u\ndraining: %s\n", n_prefill, n_decode,
+                   router->life != DAEMON_SERVING ? "yes" : "no");
+    return n_prefill + n_decode > 0 && router->life == DAEMON_SERVING;
+}
+
+struct backend router_backend(struct router *router)
+{
+    static const struct backend_ops ops = {.model = backend_model,
+                                           .model_at = backend_model_at,
+                                           .why_not_yet = backend_why_not_yet,
+                                           .submit = backend_submit,
+                                           .cancel = backend_cancel,
+                                           .pause = backend_pause,
+                                           .is_ready = backend_is_ready};
+
+    return (struct backend){.ops = &ops, .self = router};
+}
+
+/* ---- ends ---- */
+
+void router_job_fail(struct gen_handle *job, int status, const char *type, const char *message,
+                     uint32_t retry_s)
+{
+    struct gen_failure failure = {
+        .status = status, .type = type, .message = message, .retry_after_s = retry_s};
+    struct gen_events events = job->events;
+    void *arg = job->arg;
+
+    leave(job);
+    router_job_free(job);
+    events.on_failure(arg, &failure);
+}
+
+void router_job_end(struct gen_handle *job, enum gen_end end)
+{
+    struct gen_events events = job->events;
+    void *arg = job->arg;
+    struct router *router = job->router;
+    struct gen_proof proof;
+
+    if (job->is_paused) { /* the client hears of it later, the workers are free now */
+        router->n_ended += !job->ended.is_set;
+        job->ended.is_set = true;
+        job->ended.end = end;
+        leave(job);
+        return;
+    }
+    router_job_proof(job, &proof);
+    leave(job);
+    router_job_free(job);
+    events.on_end(arg, end, &proof);
+    router_place_queued(router);
+}
+
+void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
+{
+    struct gen_proof proof;
+
+    router_job_proof(job, &proof);
+    picker_slots_add(&job->excluded, failed_slot);
+    tell_cancel(job, &job->prefill);
+    tell_cancel(job, &job->decode);
+    job->prefill = job->decode =
+        (struct job_part){.slot = PICKER_NONE}; /* they are in the sum from here on */
+    job->sum = proof;
+    job->keeps_layout |= router_job_answered(job) > 0 || job->score_next > 1;
+    if (++job->sum.n_redispatched > MAX_ATTEMPTS) {
+        router_job_fail(job, 500, "api_error", "The request failed on every worker that tried it", 0);
+        return;
+    }
+    metric_add(job->router->m_redispatched, 1);
+    log_warn("job_replaced", LOG_STR("request", job->job.request_id),
+             LOG_STR("worker", job->router->workers[failed_slot].node),
+             LOG_U64("answered", job->n_delivered));
+    if (router_job_answered(job) == job->job.max_new_tokens) {
+        router_job_end(job, GEN_END_LENGTH); /* only the last word was missing */
+        return;
+    }
+    router_chain_end(job);
+    if (router_job_place(job) < 0)
+        router_queue_add(job, true);
+}

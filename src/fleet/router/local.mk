@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libfleet_router.a
+libfleet_router_a_SOURCES = src/fleet/router/router.h src/fleet/router/router.c src/fleet/router/router_priv.h src/fleet/router/workers_priv.h \
+	src/fleet/router/router_conf.h src/fleet/router/router_conf.c src/fleet/router/router_check.c src/fleet/router/dispatch.c \
+	src/fleet/router/queue.c src/fleet/router/queue_priv.h src/fleet/router/submit.c \
+	src/fleet/router/stream_priv.h src/fleet/router/stream.c src/fleet/router/tokens.c src/fleet/router/proof.c \
+	src/fleet/router/models.c src/fleet/router/names.c src/fleet/router/names_priv.h src/fleet/router/workers.c src/fleet/router/world.c src/fleet/router/status.c
+libfleet_router_a_SOURCES += src/fleet/router/blocks.c src/fleet/router/told.c src/fleet/router/chain.c
+
+if HAVE_CMOCKA
+router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_abilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain
+check_PROGRAMS += $(router_tests)
+TESTS += $(router_tests)
+router_rig = tests/unit/fleet/router/rig.c tests/unit/fleet/router/rig.h
+tests_unit_fleet_router_test_turns_SOURCES = tests/unit/fleet/router/test_turns.c $(router_rig)
+tests_unit_fleet_router_test_turns_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+tests_unit_fleet_router_test_jobs_SOURCES = tests/unit/fleet/router/test_jobs.c $(router_rig)
+tests_unit_fleet_router_test_jobs_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+tests_unit_fleet_router_test_abilities_SOURCES = tests/unit/fleet/router/test_abilities.c $(router_rig)
+tests_unit_fleet_router_test_abilities_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+tests_unit_fleet_router_test_chain_SOURCES = tests/unit/fleet/router/test_chain.c $(router_rig)
+tests_unit_fleet_router_test_chain_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+tests_unit_fleet_router_test_draws_SOURCES = tests/unit/fleet/router/test_draws.c $(router_rig)
+tests_unit_fleet_router_test_draws_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+tests_unit_fleet_router_test_jobs_model_SOURCES = tests/unit/fleet/router/test_jobs_model.c $(router_rig)
+tests_unit_fleet_router_test_jobs_model_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/router/test_blocks
+TESTS += tests/unit/fleet/router/test_blocks
+tests_unit_fleet_router_test_blocks_SOURCES = tests/unit/fleet/router/test_blocks.c $(router_rig)
+tests_unit_fleet_router_test_blocks_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+endif
+
+# Not a test: run it by hand on a quiet machine, beside nginx if that is there.
+noinst_PROGRAMS += tests/bench/bench_streams
+tests_bench_bench_streams_SOURCES = tests/bench/streams/main.c tests/bench/streams/streams.h \
+	tests/bench/streams/load_priv.h tests/bench/streams/load.c tests/bench/streams/machine.c \
+	tests/bench/streams/remote.c tests/bench/streams/upstream.c
+tests_bench_bench_streams_LDADD = $(link_fleet_router)

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models as the router knows them: a tokeniser and a chat format per fingerprint, made from the vocabulary
+ * image that a worker sends.  The router holds no model file.
+ *
+ *   worker registers with an unknown fingerprint -> VOCABULARY_WANTED -> VOCABULARY_PART ... -> checked,
+ * built, ready
+ *
+ * A model stays for the router's life (requests borrow it), so the number is bounded.  The image comes from
+ * an authenticated peer and is still treated as hostile: sizes are bounded and every offset is checked when
+ * it is read. */
+#include "fleet/router/router_priv.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "serve/prompt/verdicts.h"
+
+#define IMAGE_MAX_BYTES (UINT64_C(256) << 20)
+
+static struct router_model *find(struct router *router, const char *fingerprint)
+{
+    for (uint32_t i = 0; i < router->n_models; i++)
+        if (strcmp(router->models[i].gen.fingerprint, fingerprint) == 0)
+            return &router->models[i];
+    return NULL;
+}
+
+int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint32_t block_tokens,
+                      struct router_model **out)
+{
+    struct router_model *model = find(router, info->fingerprint);
+
+    if (model != NULL) {
+        if (model->gen.block_tokens != block_tokens)
+            return E_MISMATCH;
+        *out = model;
+        return 0;
+    }
+    if (router->n_models == ROUTER_MAX_MODELS || info->vocabulary_bytes == 0 ||
+        info->vocabulary_bytes > IMAGE_MAX_BYTES)
+        return E_LIMIT;
+    model = &router->models[router->n_models++];
+    str_copy(model->gen.name, sizeof(model->gen.name), info->name);
+    str_copy(model->gen.fingerprint, sizeof(model->gen.fingerprint), info->fingerprint);
+    model->gen.context_length = info->context_length;
+    model->gen.block_tokens = block_tokens;
+    model->gen.created_unix_s = info->created_unix_s;
+    model->image_bytes = info->vocabulary_bytes;
+    *out = model;
+    return 0;
+}
+
+/* The context is what every connected worker of the model can do; with none, what the last ones could. */
+void router_model_limit(struct router *router, struct router_model *model)
+{
+    uint32_t least = UINT32_MAX;
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        const struct router_worker *worker = &router->workers[slot];
+
+        if (worker->link != NULL && worker->model == model && worker->context_length < least)
+            least = worker->context_length;
+    }
+    if (least < UINT32_MAX)
+        model->gen.context_length = least;
+}
+
+/* Asks some connected worker for the image, unless it is here or on its way. */
+void router_model_fetch(struct router *router, struct router_model *model)
+{
+    Baton__VocabularyWanted wanted = BATON__VOCABULARY_WANTED__INIT;
+
+    if (model->is_ready || model->is_failed || model->source != NULL)
+        return;
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        struct router_worker *worker = &router->workers[slot];
+
+        if (worker->model != model || worker->link == NULL || !link_is_up(worker->link))
+            continue;
+        wanted.fingerprint = model->gen.fingerprint;
+        buf_clear(&model->image);
+        if (router_send(router, slot, FRAME_VOCABULARY_WANTED, &wanted.base) < 0)
+            continue;
+        model->source = worker->link;
+        return;
+    }
+}
+
+static void build(struct router *router, struct router_model *model)
+{
+    struct fault fault = {0};
+
+    if (tokenizer_new_from_image(buf_view(&model->image), &fault, &model->gen.tokenizer) < 0 ||
+        chat_format_new(model->gen.tokenizer, &fault, &model->gen.chat) < 0 ||
+        verdicts_new(VERDICTS_KEPT, &model->gen.verdicts) < 0) {
+        log_error("model_refused", LOG_STR("model", model->gen.name), LOG_STR("reason", fault.text));
+        model->is_failed = true;
+    } else {
+        model->is_ready = true;
+        if (chat_format_warning(model->gen.chat) != NULL)
+            log_warn("chat_template", LOG_STR("model", model->gen.name),
+                     LOG_STR("reason", chat_format_warning(model->gen.chat)));
+        for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+            if (router->workers[slot].model == model)
+                router_worker_refresh(router, &router->workers[slot]);
+        log_info("model_ready", LOG_STR("model", model->gen.name),
+                 LOG_STR("fingerprint", model->gen.fingerprint),
+                 LOG_STR("chat", chat_format_name(model->gen.chat)),
+                 LOG_U64("context", model->gen.context_length));
+    }
+    buf_fini(&model->image);
+    router_place_queued(router);
+}
+
+int router_model_part(struct router *router, struct link *from, const Baton__VocabularyPart *part)
+{
+    struct router_model *model = find(router, part->fingerprint);
+
+    if (model == NULL || model->source != from)
+        return 0; /* asked of somebody else meanwhile */
+    if (part->offset != model->image.len_bytes || part->total_bytes != model->image_bytes ||
+        part->data.len > model->image_bytes - part->offset)
+        return E_PROTO;
+    if (buf_append(&model->image, part->data.data, part->data.len) < 0)
+        return E_NOMEM;
+    if (model->image.len_bytes == model->image_bytes) {
+        model->source = NULL;
+        build(router, model);
+    }
+    return 0;
+}
+
+void router_models_free(struct router *router)
+{
+    for (uint32_t i = 0; i < router->n_models; i++) {
+        struct router_model *model = &router->models[i];
+
+        verdicts_free(model->gen.verdicts);
+        chat_format_free(model->gen.chat);
+        tokenizer_unref(model->gen.tokenizer);
+        buf_fini(&model->image);
+        fair_free(model->turns);
+    }
+    router->n_models = 0;
+}

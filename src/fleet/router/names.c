@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two workers of one node name: the first keeps it.
+ *
+ *     HELLO by a name whose link is up
+ *       same epoch                          the same process dialled twice: refused
+ *       same host, instance and address     it was started again, its former self cannot live: takes the
+ * place anything else                       another worker: refused, and both addresses are told
+ *
+ * A refused worker dials again, so it takes the name at the first attempt after the holder's link is down: a
+ * dead process closes its sockets, a dead host misses three heartbeats.  The instance is an address that one
+ * process of a host can listen on at a time.  The link's address is compared too, since a machine that was
+ * cloned while it ran has the same host and instance.  Workers older than these fields are taken at their
+ * word, as they expect. */
+#include "fleet/router/router_priv.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#define TOLD_NS (60 * NS_PER_S) /* a rival that dials no more is in the status for so long */
+
+/* Up to the port. */
+static bool is_same_address(const char *a, const char *b)
+{
+    const char *end_a = strrchr(a, ':'), *end_b = strrchr(b, ':');
+
+    return end_a != NULL && end_b != NULL && end_a - a == end_b - b && memcmp(a, b, (size_t)(end_a - a)) == 0;
+}
+
+static bool is_started_again(const struct router_worker *holder, const struct link *link,
+                             const Baton__Hello *hello)
+{
+    uint64_t host = str_digest(hello->host_id);
+
+    if (hello->host_id[0] != '\0' && holder->host != str_digest("") && host != holder->host)
+        return false;
+    if (hello->instance == 0 || holder->instance == 0)
+        return true;
+    return hello->instance == holder->instance &&
+           is_same_address(link_peer_address(link), link_peer_address(holder->link));
+}
+
+static struct router_rival *rival_for(struct router *router, const char *node, const char *address)
+{
+    struct router_rival *oldest = &router->rivals[0];
+
+    for (size_t i = 0; i < ROUTER_MAX_RIVALS; i++) {
+        struct router_rival *rival = &router->rivals[i];
+
+        if (rival->n_refused > 0 && strcmp(rival->node, node) == 0 &&
+            is_same_address(rival->address, address))
+            return rival;
+        if (rival->last_ns < oldest->last_ns)
+            oldest = rival;
+    }
+    *oldest = (struct router_rival){.first_ns = clock_now_ns()};
+    str_copy(oldest->node, sizeof(oldest->node), node);
+    return oldest;
+}
+
+int router_names_check(struct router *router, const struct router_worker *holder, const struct link *link,
+                       const Baton__Hello *hello, struct fault *fault)
+{
+    const char *ours = link_peer_address(holder->link), *theirs = link_peer_address(link);
+    struct router_rival *rival;
+
+    if (holder->epoch == hello->epoch)
+        return fault_set(fault, E_EXISTS, "node %s is registered already, from %s; this link comes from %s",
+                         hello->node, ours, theirs);
+    if (is_started_again(holder, link, hello))
+        return 0;
+    rival = rival_for(router, hello->node, theirs);
+    rival->n_refused++;
+    rival->last_ns = clock_now_ns();
+    str_copy(rival->address, sizeof(rival->address), theirs);
+    str_copy(rival->holder, sizeof(rival->holder), ours);
+    return fault_set(fault, E_EXISTS,
+                     "node.name %s is taken by the worker at %s (link.listen %s); the one at %s (link.listen "
+                     "%s) needs another name",
+                     hello->node, ours, holder->link_address, theirs, hello->kv->link_address);
+}
+
+void router_names_put(const struct router *router, struct buf *out)
+{
+    uint64_t now_ns = clock_now_ns();
+    const char *comma = "";
+
+    buf_append_str(out, "\"refused\": [");
+    for (size_t i = 0; i < ROUTER_MAX_RIVALS; i++) {
+        const struct router_rival *rival = &router->rivals[i];
+
+        if (rival->n_refused == 0 || now_ns - rival->last_ns > TOLD_NS)
+            continue;
+        buf_printf(out, "%s{\"node\": ", comma);
+        json_put_str(out, bytes_str(rival->node));
+        buf_append_str(out, ", \"address\": ");
+        json_put_str(out, bytes_str(rival->address));
+        buf_append_str(out, ", \"holder\": ");
+        json_put_str(out, bytes_str(rival->holder));
+        buf_printf(out, ", \"times\": %" PRIu64 ", \"since_s\": %" PRIu64 ", \"last_s\": %" PRIu64 "}",
+                   rival->n_refused, (now_ns - rival->first_ns) / NS_PER_S,
+                   (now_ns - rival->last_ns) / NS_PER_S);
+        comma = ", ";
+    }
+    buf_append_str(out, "]");
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an answer cost, as its workers report it.
+ *
+ *     worker's proof -> its part of the job -> with those of earlier attempts -> the answer's proof
+ *
+ * Tokens and times of a pair's two workers are added up; what stands for the prompt as a whole comes from the
+ * side that prefilled. */
+#include "fleet/router/stream_priv.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+
+void router_part_proof(struct job_part *part, const Baton__Proof *proof)
+{
+    part->has_proof = true;
+    part->proof.computed_tokens = proof->computed;
+    part->proof.reused_tokens = proof->reused;
+    part->proof.transferred_tokens = proof->transferred;
+    part->proof.n_preempted = proof->preempted;
+    part->proof.drafted_tokens = proof->drafted;
+    part->proof.accepted_tokens = proof->accepted;
+    part->proof.queue_ns = proof->queue_ns;
+    part->proof.prefill_ns = proof->prefill_ns;
+    part->proof.transfer_ns = proof->transfer_ns;
+    part->proof.exposed_ns = proof->exposed_ns;
+    part->proof.decode_ns = proof->decode_ns;
+    part->proof.transport[0] = '\0'; /* goes into answers and headers: one of ours or nothing */
+    if (strcmp(proof->transport, "shm") == 0 || strcmp(proof->transport, "tcp") == 0 ||
+        strcmp(proof->transport, "rdma") == 0)
+        str_copy(part->proof.transport, sizeof(part->proof.transport), proof->transport);
+}
+
+static void add_part(const struct gen_handle *job, const struct job_part *part, struct gen_proof *sum)
+{
+    if (part->slot == PICKER_NONE)
+        return;
+    str_copy(part == &job->prefill ? sum->prefill_worker : sum->decode_worker, sizeof(sum->decode_worker),
+             job->router->workers[part->slot].node);
+    if (!part->has_proof)
+        return;
+    sum->computed_tokens += part->proof.computed_tokens;
+    sum->transferred_tokens += part->proof.transferred_tokens;
+    sum->n_preempted += part->proof.n_preempted;
+    sum->drafted_tokens += part->proof.drafted_tokens;
+    sum->accepted_tokens += part->proof.accepted_tokens;
+    sum->queue_ns += part->proof.queue_ns;
+    sum->prefill_ns += part->proof.prefill_ns;
+    sum->transfer_ns += part->proof.transfer_ns;
+    sum->exposed_ns += part->proof.exposed_ns;
+    sum->decode_ns += part->proof.decode_ns;
+    if (part->proof.transport[0] != '\0')
+        memcpy(sum->transport, part->proof.transport, sizeof(sum->transport));
+}
+
+/* A pair's decode worker may have found part of the prompt in its own cache while the prefill worker found
+ * (or computed) the whole: the prompt's tokens are counted once, from the side that prefilled. */
+void router_job_proof(const struct gen_handle *job, struct gen_proof *out)
+{
+    uint64_t now_ns = clock_now_ns();
+    const struct job_part *first =
+        job->prefill.slot != PICKER_NONE && job->prefill.has_proof ? &job->prefill : &job->decode;
+
+    *out = job->sum;
+    add_part(job, &job->prefill, out);
+    add_part(job, &job->decode, out);
+    if (first->has_proof)
+        out->reused_tokens = first->proof.reused_tokens;
+    out->prompt_tokens = job->n_prompt;
+    out->drawn_tokens = job->n_delivered;
+    out->ttft_ns = job->first_token_ns ? job->first_token_ns - job->submitted_ns : 0;
+    out->total_ns = now_ns - job->submitted_ns;
+}

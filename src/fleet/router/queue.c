@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who waits for a placement, and whose turn it is.
+ *
+ *     submit --nobody takes it now--> its tenant's line in model.turns --placed--> workers
+ *                                        |  |
+ *                                        |  +--no worker suits it, as long as these are all there are--> odd
+ *                                        +--the queue is full: newest of the tenant that has most--> pushed
+ * out: 529 replace --nobody takes it now--> odd
+ *
+ * Turns go by tenant, in tokens (base/fair.h): what workers are given to compute is charged when it is
+ * placed, and the answer when it is over, also of what never had to wait.  Each model has turns of its own,
+ * since other workers serve it: a model whose workers are busy or away keeps no other model's requests
+ * waiting.
+ *
+ * A tenant whose first request cannot be placed now (its prompt is long, and the workers for it are backed
+ * up) is passed by others' that can: nothing idles.  But after MAX_PASSED of them nobody passes any more, so
+ * what needs much room gets it.
+ *
+ * What is dispatched ahead does not undo it: the workers' schedulers take turns as well, so a tenant that has
+ * nothing waiting at a worker begins there at once.  Its request is placed whatever the others' backlog does
+ * to the objectives, one at a time, as long as there is a seat.
+ *
+ * Odd are requests that are tried each by itself, before all others: those that were placed before, for which
+ * their tenants have paid, and those that no worker there is would do.
+ *
+ * queue.max bounds the whole queue, all models together.  When it is full, who has most in it for its weight
+ * makes room for who has less.  Its client is told in the loop's next turn: a submit calls nobody back. */
+#include "fleet/router/router_priv.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "cache/prefix/tenant.h"
+
+#define MAX_DEBTORS 4096 /* tenants without a request, and served more than those that wait */
+#define MAX_TRIED   8    /* tenants' first requests, before it is said that nothing can be placed */
+#define MAX_PASSED  64
+
+/* ---- accounts ---- */
+
+int router_queue_open(struct router *router)
+{
+    list_init(&router->queue);
+    list_init(&router->turns.odd);
+    list_init(&router->turns.pushed_out);
+    return fair_new(0, &router->turns.crowd);
+}
+
+void router_queue_close(struct router *router)
+{
+    fair_free(router->turns.crowd);
+    router->turns.crowd = NULL;
+}
+
+int router_queue_enter(struct gen_handle *job)
+{
+    struct router_model *model = job->model;
+    int rc = model->turns == NULL ? fair_new(MAX_DEBTORS, &model->turns) : 0;
+
+    if (rc == 0)
+        job->place.flow = fair_hold(model->turns, tenant_number(job->job.tenant));
+    return job->place.flow != NULL ? 0 : E_NOMEM;
+}
+
+void router_queue_exit(struct gen_handle *job)
+{
+    if (job->place.flow == NULL)
+        return;
+    router_queue_begun(job);
+    if (router_job_answered(job) > 0)
+        fair_charge(job->model->turns, job->place.flow, router_job_answered(job), job->job.weight);
+    fair_drop(job->model->turns, job->place.flow);
+    job->place.flow = NULL;
+}
+
+void router_queue_charge(struct gen_handle *job, uint64_t n_tokens)
+{
+    if (job->sum.n_redispatched == 0) /* else it was charged for once */
+        fair_charge(job->model->turns, job->place.flow, n_tokens > 0 ? n_tokens : 1, job->job.weight);
+    if (job->is_accepted || job->place.is_ahead)
+        return;
+    job->place.is_ahead = true;
+    job->model->n_ahead++;
+    ++*fair_tally(job->place.flow);
+}
+
+void router_queue_begun(struct gen_handle *job)
+{
+    if (!job->place.is_ahead)
+        return;
+    job->place.is_ahead = false;
+    job->model->n_ahead--;
+    --*fair_tally(job->place.flow);
+}
+
+bool router_queue_is_owed(struct gen_handle *job, uint32_t decode_slot)
+{
+    struct picker_worker worker;
+
+    if (job->model->n_ahead == 0 || *fair_tally(job->place.flow) > 0)
+        return false;
+    picker_fleet_row(job->router->fleet, decode_slot, &worker);
+    return worker.max_seqs == 0 || worker.n_running < worker.max_seqs;
+}
+
+/* ---- in and out ---- */
+
+static void queue_count(struct gen_handle *job, bool is_more)
+{
+    struct router *router = job->router;
+
+    job->model->n_queued += is_more ? 1 : UINT32_MAX;
+    router->n_queued += is_more ? 1 : UINT32_MAX;
+    metric_set(router->m_queued, router->n_queued);
+    metric_set(router->turns.m_tenants, fair_n_tenants(router->turns.crowd));
+}
+
+static void queue_leave_lines(struct gen_handle *job)
+{
+    struct router *router = job->router;
+
+    fair_leave(job->model->turns, &job->place.turn);
+    fair_leave(router->turns.crowd, &job->place.seat);
+    fair_drop(router->turns.crowd, job->place.crowd_flow);
+    job->place.crowd_flow = NULL;
+}
+
+void router_queue_add(struct gen_handle *job, bool is_again)
+{
+    struct router *router = job->router;
+
+    router_job_enter(job, JOB_QUEUED);
+    job->queued_ns = clock_now_ns();
+    job->forsaken_ns = 0;
+    if (is_again)
+        list_push_front(&router->queue, &job->waiting);
+    else
+        list_push_back(&router->queue, &job->waiting);
+    if (!is_again)
+        job->place.crowd_flow = fair_hold(router->turns.crowd, tenant_number(job->job.tenant));
+    if (job->place.crowd_flow == NULL) {
+        list_push_back(&router->turns.odd, &job->place.odd);
+    } else {
+        uint64_t order = router->turns.n_enqueued++;
+
+        fair_wait(job->model->turns, job->place.flow, &job->place.turn, order, job->job.weight);
+        fair_wait(router->turns.crowd, job->place.crowd_flow, &job->place.seat, order, job->job.weight);
+    }
+    queue_count(job, true);
+}
+
+void router_queue_remove(struct gen_handle *job, bool is_placed)
+{
+    struct router *router = job->router;
+
+    if (job->state != JOB_QUEUED && job->state != JOB_PUSHED_OUT)
+        return;
+    if (list_is_empty(&job->waiting))
+        return; /* it never came so far */
+    list_remove(&job->waiting);
+    if (job->state == JOB_PUSHED_OUT)
+        return;
+    list_remove(&job->place.odd);
+    queue_leave_lines(job);
+    queue_count(job, false);
+    metric_observe(is_placed ? router->turns.m_wait_placed : router->turns.m_wait_left,
+                   (double)(clock_now_ns() - job->queued_ns) / (double)NS_PER_S);
+}
+
+/* ---- a full queue ---- */
+
+static void push_out(struct gen_handle *job)
+{
+    struct router *router = job->router;
+
+    router_queue_remove(job, false);
+    router_job_enter(job, JOB_PUSHED_OUT);
+    list_push_back(&router->turns.pushed_out, &job->waiting);
+    metric_add(router->turns.m_pushed_out, 1);
+    if (router->turns.push_turn != NULL)
+        ev_timer_start(router->turns.push_turn, 0);
+}
+
+bool router_queue_has_room(struct gen_handle *job)
+{
+    struct router *router = job->router;
+
+    if (router->n_queued < router->conf->queue_max)
+        return true;
+    if (!fair_is_lighter(router->turns.crowd, tenant_number(job->job.tenant), job->job.weight))
+        return false;
+    push_out(container_of(fair_heaviest(router->turns.crowd), struct gen_handle, place.seat));
+    return router->n_queued < router->conf->queue_max;
+}
+
+void router_queue_tell(struct router *router)
+{
+    while (!list_is_empty(&router->turns.pushed_out)) {
+        metric_add(router->m_refused, 1);
+        router_job_fail(container_of(router->turns.pushed_out.next, struct gen_handle, waiting), 529,
+                        "overloaded_error",
+                        "Overloaded: the queue is full, and most of what waits in it is this tenant's", 1);
+    }
+}
+
+/* ---- turns ---- */
+
+/* No worker of those there are would ever do, though there are some: others shall not wait for that. */
+static bool is_odd(const struct gen_handle *job, int rc)
+{
+    return rc == E_LIMIT ||
+           (rc == E_NOT_FOUND && (!picker_slots_is_empty(&job->barred) || job->keeps_layout));
+}
+
+static void make_odd(struct gen_handle *job)
+{
+    queue_leave_lines(job);
+    list_push_back(&job->router->turns.odd, &job->place.odd);
+    metric_set(job->router->turns.m_tenants, fair_n_tenants(job->router->turns.crowd));
+}
+
+/* One job placed, or found odd: then there may be more.  False: none can be placed now. */
+static bool place_next(struct router_model *model)
+{
+    struct gen_handle *passed[MAX_TRIED];
+    struct fair_item *item = fair_first(model->turns);
+    unsigned n = 0;
+
+    while (item != NULL && n < MAX_TRIED) {
+        struct gen_handle *job = container_of(item, struct gen_handle, place.turn);
+        int rc = router_job_place(job); /* success ends the walk */
+
+        if (rc == 0) {
+            while (n > 0)
+                passed[--n]->place.n_passed++;
+            return true;
+        }
+        if (is_odd(job, rc)) {
+            fair_rewind(model->turns);
+            make_odd(job);
+            return true;
+        }
+        if (rc == E_NOT_FOUND || job->place.n_passed >= MAX_PASSED)
+            break;
+        passed[n++] = job;
+        item = fair_skip(model->turns, item);
+    }
+    fair_rewind(model->turns);
+    return false;
+}
+
+void router_place_queued(struct router *router)
+{
+    if (!list_is_empty(&router->queue))
+        router_chains_end(router);
+    list_for_each_safe (node, spare, &router->turns.odd)
+        (void)router_job_place(container_of(node, struct gen_handle, place.odd));
+    for (uint32_t i = 0; i < router->n_models; i++)
+        while (router->models[i].turns != NULL && fair_n_waiting(router->models[i].turns) > 0 &&
+               place_next(&router->models[i]))
+            ;
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building the router from its configuration, running it, and letting it go.
+ *
+ *   loop thread:  signals, worker links, HTTP, placement, streams: all of it
+ *   job threads:  parse and tokenise long prompts
+ *
+ * The loop thread owns everything, so that nothing here needs a lock; further loops will each own a whole set
+ * of links and jobs of their own. */
+#include "fleet/router/router.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <openssl/crypto.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "base/event/service.h"
+#include "serve/endpoint/admin.h"
+#include "serve/endpoint/front.h"
+#include "net/http/https.h"
+#include "net/link/addr.h"
+#include "net/link/listener.h"
+#include "net/link/tls.h"
+#include "fleet/router/router_priv.h"
+
+#define TICK_NS       (100 * NS_PER_MS)
+#define LAST_WORDS_NS (2 * NS_PER_S) /* for errors to reach clients, when the time to drain is over */
+#define TICK_SWEEP    2048 /* entries of the prefix index in a tick, when there is something to sweep */
+
+struct daemon {
+    struct router router;
+    struct front *front;
+    struct admin *admin;
+    struct ev_jobs *jobs;
+    struct tls_context *tls;
+    struct http_tls *https; /* NULL: cleartext */
+    struct service *service;
+    struct ev_timer *drain_limit;
+    bool is_abandoned; /* the limit was reached: last words are on their way */
+    const struct router_conf *(*reload)(void *arg);
+    void *reload_arg;
+    Baton__Hello hello;
+};
+
+static const ProtobufCMessage *make_hello(void *arg)
+{
+    struct daemon *daemon = container_of((struct router *)arg, struct daemon, router);
+    Baton__Hello *hello = &daemon->hello;
+
+    baton__hello__init(hello);
+    hello->protocol = LINK_PROTOCOL;
+    hello->role = BATON__ROLE__ROLE_ROUTER;
+    hello->node = daemon->router.conf->node;
+    hello->epoch = daemon->router.epoch;
+    hello->build = PACKAGE_VERSION;
+    hello->is_draining = daemon->router.life != DAEMON_SERVING;
+    return &hello->base;
+}
+
+static void on_tick(void *arg)
+{
+    struct router *router = arg;
+
+    router_chains_end(router);
+    router_place_queued(router);
+    router_queue_tell(router);
+    router_expire_queued(router);
+    router_stream_end_unproved(router);
+    picker_index_sweep(router->index, TICK_SWEEP);
+    router_blocks_tick(router);
+    metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));
+    metric_set(router->m_known_in_memory,
+               (double)(picker_index_count(router->index) - picker_index_on_disk(router->index)));
+    for (uint32_t i = 0; i < router->n_models; i++)
+        router_model_fetch(router, &router->models[i]);
+}
+
+/* Sockets come between a slice and the next. */
+static void on_turn(void *arg)
+{
+    struct router *router = arg;
+
+    if (router_told_work(router))
+        ev_timer_start(router->turn, 0);
+}
+
+static void on_push_turn(void *arg)
+{
+    router_queue_tell(arg);
+}
+
+static void on_worker_socket(void *arg, int fd, const char *peer, struct stranger *stranger)
+{
+    struct daemon *daemon = arg;
+
+    if (router_workers_accept(&daemon->router, fd, stranger) < 0)
+        log_warn("link_refused", LOG_STR("address", peer), LOG_STR("reason", "out of memory"));
+}
+
+/* ---- drain, reload ---- */
+
+static void on_drained(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    ev_loop_stop(daemon->router.loop);
+}
+
+static void on_drain_limit(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    if (daemon->is_abandoned) { /* a connection takes its time: for ever, perhaps */
+        ev_loop_stop(daemon->router.loop);
+        return;
+    }
+    log_warn("drain_limit", LOG_U64("running", front_n_running(daemon->front)));
+    daemon->is_abandoned = true;
+    front_abandon(daemon->front);
+    ev_timer_start(daemon->drain_limit, LAST_WORDS_NS);
+}
+
+static uint64_t on_lame_duck(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    daemon->router.life = DAEMON_LAME_DUCK;
+    front_set_lame_duck(daemon->front, true);
+    return daemon->router.conf->lame_duck_ns;
+}
+
+static void on_drain(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    daemon->router.life = DAEMON_DRAINING;
+    front_set_draining(daemon->front);
+    service_extend(daemon->service, daemon->router.conf->drain_timeout_ns + 10 * NS_PER_S);
+    ev_timer_start(daemon->drain_limit, daemon->router.conf->drain_timeout_ns);
+    front_drain(daemon->front, on_drained, daemon);
+}
+
+static void on_stop(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    front_abandon(daemon->front);
+}
+
+static struct https_conf https_conf(const struct router_conf *conf)
+{
+    return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2,
+                               conf->congestion_control};
+}
+
+static int reload(struct daemon *daemon, struct fault *fault)
+{
+    const struct router_conf *conf = daemon->reload(daemon->reload_arg);
+    struct https_conf https;
+    int rc;
+
+    if (conf == NULL)
+        return fault_set(fault, E_FORMAT,
+                         "the new configuration is refused, the old one stays; the log says why");
+    daemon->router.conf = conf;
+    log_set_level((enum log_level)conf->log_level);
+    rc = front_reload_keys(daemon->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
+    https = https_conf(conf);
+    return rc < 0 ? rc : https_reload(daemon->https, &https, fault);
+}
+
+static void on_reload(void *arg)
+{
+    struct daemon *daemon = arg;
+    struct fault fault = {0};
+
+    if (reload(daemon, &fault) < 0)
+        log_error("reload_failed", LOG_STR("reason", fault.text));
+    else
+        log_info("reloaded");
+}
+
+static const struct service_calls service_calls = {
+    .lame_duck = on_lame_duck, .drain = on_drain, .stop = on_stop, .reload = on_reload};
+
+/* ---- the operator ---- */
+
+static int admin_status(void *arg, struct buf *out)
+{
+    struct daemon *daemon = arg;
+
+    return router_status_json(&daemon->router, out);
+}
+
+static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
+{
+    struct daemon *daemon = arg;
+
+    switch (verb) {
+    case ADMIN_RELOAD:
+        return reload(daemon, fault);
+    case ADMIN_DRAIN:
+    case ADMIN_UNDRAIN:
+        break;
+    }
+    if (daemon->router.life >= DAEMON_LAME_DUCK)
+        return fault_set(fault, E_UNSUPPORTED, "the router is stopping");
+    daemon->router.life = verb == ADMIN_DRAIN ? DAEMON_DRAINED : DAEMON_SERVING;
+    front_set_lame_duck(daemon->front, verb == ADMIN_DRAIN);
+    return 0;
+}
+
+static const struct admin_calls admin_calls = {.status = admin_status, .act = admin_act};
+
+/* ---- building ---- */
+
+static void declare_queue(struct router *router)
+{
+    static const double bounds[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30};
+    struct metrics *m = router->metrics;
+    struct metric_family *wait =
+        metric_histogram_family(m, "baton_router_queue_wait_seconds",
+                                "How long requests waited for a placement, of those that had to.", "outcome",
+                                bounds, sizeof(bounds) / sizeof(bounds[0]));
+
+    router->m_queued =
+        metric_single(m, METRIC_GAUGE, "baton_router_queued", "Requests waiting for a placement.");
+    router->turns.m_tenants = metric_single(m, METRIC_GAUGE, "baton_router_queued_tenants",
+                                            "Tenants with requests waiting for one.");
+    router->turns.m_pushed_out =
+        metric_single(m, METRIC_COUNTER, "baton_router_pushed_out_total",
+                      "Requests refused with 529 after waiting, because the queue was "
+                      "full and their tenant had most in it.");
+    router->turns.m_wait_placed = metric_series(wait, (const char *const[]){"placed"});
+    router->turns.m_wait_left = metric_series(wait, (const char *const[]){"not_placed"});
+}
+
+static void declare_metrics(struct router *router)
+{
+    struct metrics *m = router->metrics;
+    struct metric_family *known;
+
+    declare_queue(router);
+    router->m_redispatched = metric_single(m, METRIC_COUNTER, "baton_router_redispatched_total",
+                                           "Requests moved to another worker.");
+    router->m_handed_off = metric_single(m, METRIC_COUNTER, "baton_router_handed_off_total",
+                                         "Requests placed on a prefill and a decode worker.");
+    router->m_local =
+        metric_single(m, METRIC_COUNTER, "baton_router_local_total", "Requests placed on one worker alone.");
+    router->m_refused =
+        metric_single(m, METRIC_COUNTER, "baton_router_refused_total", "Requests refused with 529.");
+    router->m_asks = metric_single(m, METRIC_COUNTER, "baton_router_asks_total",
+                                   "Requests whose worker was told whom to ask for cached blocks.");
+    router->m_resyncs = metric_single(m, METRIC_COUNTER, "baton_router_block_resyncs_total",
+                                      "Times that block events of a worker were missing.");
+    router->m_reads = metric_single(m, METRIC_COUNTER, "baton_router_reads_total",
+                                    "Requests placed where a part of the prompt is to be read from disk.");
+    known = metric_family(
+        m, METRIC_GAUGE, "baton_router_blocks_known",
+        "Cached blocks that the router knows of, by the best tier that any worker has them in.", "tier");
+    router->m_known_in_memory = metric_series(known, (const char *const[]){"memory"});
+    router->m_known_on_disk = metric_series(known, (const char *const[]){"disk"});
+    router->m_lost = metric_single(m, METRIC_COUNTER, "baton_router_workers_lost_total",
+                                   "Links to workers that went down.");
+}
+
+static int build_router(struct daemon *daemon, struct fault *fault)
+{
+    struct router *router = &daemon->router;
+
+    list_init(&router->jobs);
+    list_init(&router->unhashed);
+    list_init(&router->told);
+    rng_system(&router->epoch, sizeof(router->epoch));
+    router->order = (uint32_t)router->epoch;
+    router->next_number = 1;
+    declare_metrics(router);
+    if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||
+        picker_fleet_new(&router->fleet) < 0 ||
+        picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
+                         &router->index) < 0 ||
+        ev_timer_new(router->loop, on_tick, router, &router->tick) < 0 ||
+        ev_timer_new(router->loop, on_turn, router, &router->turn) < 0 ||
+        ev_timer_new(router->loop, on_push_turn, router, &router->turns.push_turn) < 0 ||
+        ev_timer_new(router->loop, on_drain_limit, daemon, &daemon->drain_limit) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    ev_timer_repeat(router->tick, TICK_NS);
+    return 0;
+}
+
+static int build_admin(struct daemon *daemon, const uint8_t key[32], struct fault *fault)
+{
+    struct router *router = &daemon->router;
+    uint8_t admin_key[32], metrics_key[32];
+    char token[ADMIN_TOKEN_BYTES], metrics_token[ADMIN_TOKEN_BYTES];
+    struct admin_opts admin = {.loop = router->loop,
+                               .metrics = router->metrics,
+                               .calls = &admin_calls,
+                               .calls_arg = daemon,
+                               .listen = router->conf->admin_listen,
+                               .token = token,
+                               .metrics_token = metrics_token};
+    int rc;
+
+    if (cluster_key_derive(key, "admin", admin_key) < 0 ||
+        cluster_key_derive(key, "metrics", metrics_key) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
+    admin_token(admin_key, token);
+    admin_token(metrics_key, metrics_token);
+    rc = addr_want_loopback(router->conf->admin_listen, "http.admin",
+                            "operate from the host itself, or through a tunnel", fault);
+    if (rc == 0) {
+        rc = admin_new(&admin, fault, &daemon->admin);
+        if (rc < 0)
+            fault_set(fault, rc, "http.admin: %s", fault->text);
+    }
+    OPENSSL_cleanse(admin_key, sizeof(admin_key));
+    OPENSSL_cleanse(metrics_key, sizeof(metrics_key));
+    OPENSSL_cleanse(token, sizeof(token));
+    OPENSSL_cleanse(metrics_token, sizeof(metrics_token));
+    return rc;
+}
+
+static int build_links(struct daemon *daemon, struct fault *fault)
+{
+    struct router *router = &daemon->router;
+    uint8_t key[32];
+    int rc = cluster_key_load(router->conf->cluster_key, fault, key);
+
+    if (rc < 0)
+        return rc;
+    rc = tls_context_new(key, fault, &daemon->tls);
+    if (rc == 0 && cluster_key_derive(key, "prefix", router->prefix_key) < 0)
+        rc = fault_set(fault, E_INTERNAL, "key derivation failed");
+    router->link_opts = (struct link_opts){.loop = router->loop,
+                                           .tls = daemon->tls,
+                                           .make_hello = make_hello,
+                                           .heartbeat_ns = router->conf->link_heartbeat_ns};
+    if (rc == 0)
+        rc = build_admin(daemon, key, fault);
+    OPENSSL_cleanse(key, sizeof(key));
+    return rc;
+}
+
+static void set_limits(const struct router_conf *conf, struct http_limits *limits)
+{
+    limits->max_body_bytes = conf->http_max_body;
+    limits->max_conns = (uint32_t)conf->http_max_connections;
+    limits->max_conns_per_address = (uint32_t)conf->http_max_per_address;
+    limits->head_ns = conf->http_head_timeout_ns;
+    limits->body_ns = conf->http_body_timeout_ns;
+    limits->idle_ns = conf->http_idle_timeout_ns;
+    limits->stall_ns = conf->http_write_timeout_ns;
+}
+
+static int build_front(struct daemon *daemon, struct fault *fault)
+{
+    const struct router_conf *conf = daemon->router.conf;
+    struct https_conf https = https_conf(conf);
+    struct front_opts opts;
+    int rc = https_open(&https, daemon->router.loop, daemon->router.metrics, fault, &daemon->https);
+
+    if (rc < 0)
+        return rc;
+    front_opts_init(&opts);
+    opts.tls = daemon->https;
+    opts.has_h2c = conf->h2c;
+    opts.congestion = conf->congestion_control;
+    opts.origins = (const char *const *)conf->cors_origin.items;
+    opts.n_origins = conf->cors_origin.n;
+    opts.loop = daemon->router.loop;
+    opts.backend = router_backend(&daemon->router);
+    opts.metrics = daemon->router.metrics;
+    opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
+    opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
+    opts.replay_bytes = conf->replay_bytes;
+    opts.thread_bytes = conf->thread_bytes;
+    opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
+    opts.max_requests = (uint32_t)conf->http_max_requests;
+    opts.guesses_per_min = (uint32_t)conf->http_wrong_keys;
+    set_limits(conf, &opts.limits);
+    if (ev_jobs_new((unsigned)conf->http_job_threads, 4096, &daemon->jobs) < 0)
+        return fault_set(fault, E_NOMEM, "cannot start job threads");
+    opts.jobs = daemon->jobs;
+    rc = front_new(&opts, fault, &daemon->front);
+    for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
+        const char *address = conf->http_listen.items[i];
+
+        rc = https_may_listen(address, opts.keys_path != NULL, opts.tls != NULL, fault);
+        if (rc == 0)
+            rc = front_listen(daemon->front, address, fault);
+        if (rc < 0)
+            fault_set(fault, rc, "http.listen: %s", fault->text);
+        else
+            log_info("listening", LOG_STR("http", address));
+    }
+    return rc;
+}
+
+static void tear_down(struct daemon *daemon)
+{
+    struct router *router = &daemon->router;
+
+    front_free(daemon->front);
+    http_tls_free(daemon->https);
+    ev_jobs_free(daemon->jobs);
+    admin_free(daemon->admin);
+    router_workers_close(router);
+    router_told_drop(router, PICKER_NONE);
+    listener_close(router->links);
+    while (!list_is_empty(&router->jobs))
+        router_job_free(container_of(router->jobs.next, struct gen_handle, all));
+    router_models_free(router);
+    router_queue_close(router);
+    picker_index_free(router->index);
+    picker_fleet_free(router->fleet);
+    hashmap_free(router->by_number);
+    ev_timer_free(router->tick);
+    ev_timer_free(router->turn);
+    ev_timer_free(router->turns.push_turn);
+    ev_timer_free(daemon->drain_limit);
+    service_free(daemon->service);
+    tls_context_free(daemon->tls);
+    ev_loop_free(router->loop);
+    metrics_free(router->metrics);
+    OPENSSL_cleanse(router->prefix_key, sizeof(router->prefix_key));
+    free(daemon);
+}
+
+static int start(struct daemon *daemon, struct fault *fault)
+{
+    struct router *router = &daemon->router;
+    int rc;
+
+    https_warn_outdated();
+    if (ev_loop_new(&router->loop) < 0 || metrics_new(&router->metrics) < 0 ||
+        service_new(router->loop, &service_calls, daemon, &daemon->service) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rc = build_router(daemon, fault);
+    if (rc == 0)
+        rc = build_links(daemon, fault);
+    if (rc == 0)
+        rc = build_front(daemon, fault);
+    if (rc == 0) {
+        struct listener_opts links = {.loop = router->loop,
+                                      .address = router->conf->link_listen,
+                                      .max_connections = ROUTER_MAX_LINKS,
+                                      .max_strangers = ROUTER_MAX_STRANGERS,
+                                      .max_strangers_per_address = ROUTER_MAX_STRANGERS / 4,
+                                      .name = "link",
+                                      .metrics = router->metrics,
+                                      .on_accept = on_worker_socket,
+                                      .arg = daemon};
+        rc = listener_open(&links, fault, &router->links);
+        if (rc < 0)
+            fault_set(fault, rc, "link.listen: %s", fault->text);
+    }
+    return rc;
+}
+
+int router_run(const struct router_conf *conf, const struct router_conf *(*reload_call)(void *arg),
+               void *reload_arg, struct fault *fault)
+{
+    struct daemon *daemon = calloc(1, sizeof(*daemon));
+    int rc;
+
+    if (daemon == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    daemon->router.conf = conf;
+    daemon->reload = reload_call;
+    daemon->reload_arg = reload_arg;
+    rc = start(daemon, fault);
+    if (rc == 0) {
+        log_info("router_ready", LOG_STR("node", conf->node),
+                 LOG_STR("links", listener_address(daemon->router.links)),
+                 LOG_STR("admin", conf->admin_listen), LOG_STR("version", PACKAGE_VERSION));
+        service_ready(daemon->service);
+        rc = ev_loop_run(daemon->router.loop);
+        log_info("stopped");
+    }
+    if (daemon->service != NULL)
+        service_ending(daemon->service, SERVICE_END_S);
+    tear_down(daemon);
+    return rc;
+}
+
+const char *router_libraries(void)
+{
+    return https_libraries();
+}

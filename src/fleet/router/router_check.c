@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the router's table of keys cannot see. */
+#include "fleet/router/router.h"
+
+#include <string.h>
+
+#include "base/str.h"
+#include "serve/setup/setup.h"
+
+void router_check(struct config_check *check)
+{
+    const struct router_conf *conf = check->config;
+    const struct setup_common common = {.node = conf->node,
+                                        .http_listen = &conf->http_listen,
+                                        .cors_origin = &conf->cors_origin,
+                                        .api_keys = conf->api_keys,
+                                        .tls_certificate = conf->tls_certificate,
+                                        .tls_key = conf->tls_key,
+                                        .tls_min = conf->tls_min,
+                                        .congestion_control = conf->congestion_control,
+                                        .admin = conf->admin_listen,
+                                        .link_listen = conf->link_listen,
+                                        .cluster_key = conf->cluster_key,
+                                        .public_prefix = conf->public_prefix};
+    struct setup_listens listens = {0};
+
+    setup_check_common(check, &common);
+    setup_check_listens(check, &common, &listens);
+    setup_check_memory(check, "cache.replay_memory", conf->replay_bytes);
+    setup_check_memory(check, "cache.thread_memory", conf->thread_bytes);
+    if (conf->itl_slo_ns > conf->ttft_slo_ns)
+        config_warn(check, "slo.itl", "longer than slo.ttft; were the two exchanged?");
+}

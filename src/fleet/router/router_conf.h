@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The router's configuration: one struct, one table. */
+#ifndef FLEET_ROUTER_ROUTER_CONF_H
+#define FLEET_ROUTER_ROUTER_CONF_H
+
+#include "base/config/config.h"
+
+struct router_conf {
+    char *node;
+    struct config_list http_listen;
+    char *api_keys;
+    uint64_t replay_bytes;
+    uint64_t thread_bytes;
+    char *public_prefix;
+    char *tls_certificate, *tls_key;
+    int tls_min; /* enum http_tls_min */
+    bool http2, h2c;
+    char *congestion_control;
+    struct config_list cors_origin;
+    char *admin_listen;
+    int metrics_for; /* enum front_metrics_for */
+    uint64_t http_max_body, http_max_connections, http_max_per_address;
+    uint64_t http_head_timeout_ns, http_body_timeout_ns, http_idle_timeout_ns, http_write_timeout_ns;
+    uint64_t http_job_threads, http_max_requests, http_wrong_keys;
+    char *link_listen;
+    char *cluster_key;
+    uint64_t link_heartbeat_ns;
+    uint64_t ttft_slo_ns, itl_slo_ns;
+    uint64_t queue_max, queue_timeout_ns, queue_resume_ns;
+    uint64_t local_prefill_tokens, local_prefill_ns;
+    int share; /* enum picker_share */
+    uint64_t index_entries, index_lifetime_ns;
+    uint64_t default_max_tokens;
+    uint64_t lame_duck_ns;
+    uint64_t drain_timeout_ns;
+    int log_level, log_format;
+};
+
+extern const struct config_table router_conf_table;
+
+#endif

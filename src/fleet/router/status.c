@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What batonctl shows of a router: its workers, queue and jobs, as one JSON object. */
+#include "fleet/router/router_priv.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/str.h"
+
+static void put_worker(const struct router_worker *worker, const struct picker_ledger *ledger,
+                       struct buf *out)
+{
+    const Baton__LoadReport *load = &worker->report;
+    bool is_up = worker->link != NULL && link_is_up(worker->link);
+
+    buf_append_str(out, "{\"node\": ");
+    json_put_str(out, bytes_str(worker->node));
+    buf_printf(out,
+               ", \"role\": \"%s\", \"up\": %s, \"usable\": %s, \"draining\": %s, \"unfit\": %s, \"model\": ",
+               worker->role == PICKER_PREFILL ? "prefill" : "decode", is_up ? "true" : "false",
+               router_worker_usable(worker) ? "true" : "false", worker->is_draining ? "true" : "false",
+               worker->is_unfit ? "true" : "false");
+    json_put_str(out, bytes_str(worker->model ? worker->model->gen.name : ""));
+    buf_printf(out,
+               ", \"running\": %u, \"waiting\": %u, \"queued_prefill_tokens\": %" PRIu64
+               ", \"prefill_tokens_per_s\": %.1f, \"decode_step_ms\": %.3f, \"blocks_free\": %u, "
+               "\"blocks_total\": %u, \"blocks_on_disk\": %" PRIu64 ", \"read_bytes_per_s\": %.0f",
+               load->running, load->waiting, load->queued_prefill_tokens, load->prefill_tokens_per_s,
+               load->decode_step_s * 1e3, load->blocks_free, load->blocks_total, load->blocks_on_disk,
+               load->read_bytes_per_s);
+    buf_printf(out,
+               ", \"inflight\": %u, \"inflight_prefill_tokens\": %" PRIu64 ", \"dispatched\": %" PRIu64
+               ", \"lost\": %" PRIu64 ", \"rtt_us\": %" PRIu64 ", \"blocks_known\": %s, \"abilities\": [",
+               ledger->n_seqs, ledger->prefill_tokens, worker->n_dispatched, worker->n_lost,
+               is_up ? link_rtt_ns(worker->link) / NS_PER_US : 0,
+               worker->follower.state == FOLLOWER_LIVE ? "true" : "false");
+    for (uint64_t bit = 2, n = 0; bit < 1u << ABILITY_N; bit <<= 1)
+        if (worker->abilities & bit)
+            buf_printf(out, "%s\"%s\"", n++ == 0 ? "" : ", ", ability_text(bit));
+    buf_append_str(out, "]}");
+}
+
+int router_status_json(struct router *router, struct buf *out)
+{
+    bool is_first = true;
+
+    buf_append_str(out, "{\"daemon\": \"baton-router\", \"node\": ");
+    json_put_str(out, bytes_str(router->conf->node));
+    buf_printf(
+        out,
+        ", \"draining\": %s, \"queued\": %u, \"handed_off\": %.0f, \"local\": %.0f, \"redispatched\": %.0f",
+        router->life != DAEMON_SERVING ? "true" : "false", router->n_queued,
+        metric_value(router->m_handed_off), metric_value(router->m_local),
+        metric_value(router->m_redispatched));
+    buf_printf(out, ", \"indexed_blocks\": %zu, \"indexed_on_disk_only\": %zu, \"workers\": [",
+               picker_index_count(router->index), picker_index_on_disk(router->index));
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        if (!router->workers[slot].is_taken)
+            continue;
+        if (!is_first)
+            buf_append_str(out, ", ");
+        is_first = false;
+        put_worker(&router->workers[slot], picker_fleet_ledger(router->fleet, slot), out);
+    }
+    buf_append_str(out, "], ");
+    router_names_put(router, out);
+    buf_append_str(out, "}\n");
+    return out->is_bad ? E_NOMEM : 0;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What workers say about running jobs: tokens, ends, failures, and their silence.
+ *
+ *     frame of a step -> records -> on_answer -> accepted, tokens (tokens.c), end or failure
+ *                                                proof (proof.c)
+ *
+ * In a pair the prefill worker gives the first token, the decode worker all (the first one again: whoever is
+ * earlier counts).  The two come on links of their own, and each may overtake the other: tokens, then, wait
+ * for what the prefill worker has to say of the prompt, and an end for its proof, but not for long. */
+#include "fleet/router/stream_priv.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#define PROOF_WAIT_NS (500 * NS_PER_MS)
+
+static struct job_part *part_of(struct gen_handle *job, uint32_t slot)
+{
+    if (job->decode.slot == slot)
+        return &job->decode;
+    return job->prefill.slot == slot ? &job->prefill : NULL;
+}
+
+/* ---- one worker's word about one job ---- */
+
+static void say_accepted(struct gen_handle *job, uint32_t cached_tokens)
+{
+    if (job->is_accepted)
+        return;
+    job->is_accepted = true;
+    router_queue_begun(job);
+    job->router->n_unheard -= job->unheard_since_ns > 0;
+    job->unheard_since_ns = 0;
+    job->events.on_accepted(job->arg, cached_tokens < job->n_prompt ? cached_tokens : job->n_prompt);
+}
+
+static void on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cached_tokens)
+{
+    /* In a pair the side that prefills knows what was reused. */
+    if (job->prefill.slot != PICKER_NONE && !job->prefill.is_over && slot != job->prefill.slot)
+        return;
+    if (job->state == JOB_PLACED)
+        job->state = JOB_ANSWERING;
+    say_accepted(job, cached_tokens);
+}
+
+/* Tokens of a decode worker overtook, on another link, what its prefill worker has to say of the prompt. */
+static bool is_overtaken(const struct gen_handle *job, const struct job_part *part)
+{
+    const struct job_part *first = &job->prefill;
+
+    return !job->is_accepted && part == &job->decode && first->slot != PICKER_NONE && !first->is_over;
+}
+
+/* It will not say it, or not soon: the answer goes on with what the decode worker said. */
+static void stop_waiting(struct gen_handle *job)
+{
+    struct router *router = job->router;
+    uint64_t number = job->number;
+
+    job->router->n_unheard -= job->unheard_since_ns > 0;
+    job->unheard_since_ns = 0;
+    job->state = job->state == JOB_PLACED ? JOB_ANSWERING : job->state;
+    say_accepted(job, job->decode.has_proof ? job->decode.proof.reused_tokens : 0);
+    if (hashmap_get(router->by_number, &number) == job)
+        router_tokens_deliver(job);
+}
+
+static enum gen_end end_of(Baton__Finish finish)
+{
+    return finish == BATON__FINISH__FINISH_LENGTH    ? GEN_END_LENGTH
+           : finish == BATON__FINISH__FINISH_CONTEXT ? GEN_END_CONTEXT
+                                                     : GEN_END_STOP_TOKEN;
+}
+
+static bool is_end(Baton__Finish finish)
+{
+    return finish == BATON__FINISH__FINISH_STOP || finish == BATON__FINISH__FINISH_LENGTH ||
+           finish == BATON__FINISH__FINISH_CONTEXT;
+}
+
+static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answer)
+{
+    uint32_t slot = job->prefill.slot;
+    Baton__Proceed proceed = BATON__PROCEED__INIT;
+
+    router_job_uncharge(job, &job->prefill);
+    if (job->ended.is_set) {
+        if (job->unheard_since_ns > 0)
+            stop_waiting(job);
+        else
+            router_tokens_deliver(job);
+        return;
+    }
+    if (answer->finish == BATON__FINISH__FINISH_HANDED_OFF)
+        return;
+    if (is_end(answer->finish)) { /* the first token ended the answer: nothing to hand off */
+        router_job_end(job, end_of(answer->finish));
+        return;
+    }
+    /* It could not; the decode worker has the request and computes what did not arrive. */
+    log_warn("prefill_failed", LOG_STR("request", job->job.request_id),
+             LOG_STR("worker", job->router->workers[slot].node), LOG_ERR(answer->error));
+    proceed.request = job->number;
+    if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
+        router_job_replace(job, job->decode.slot);
+    else if (job->unheard_since_ns > 0)
+        stop_waiting(job);
+}
+
+static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer)
+{
+    const struct job_part *first = &job->prefill;
+
+    router_job_uncharge(job, &job->decode);
+    if (is_end(answer->finish) && first->slot != PICKER_NONE && !first->is_over && !first->has_proof) {
+        /* A short answer overtook the word of who prefilled, on another link: the proof waits for it. */
+        job->router->n_ended += !job->ended.is_set;
+        job->ended.is_set = true;
+        job->ended.end = end_of(answer->finish);
+        job->ended.since_ns = clock_now_ns();
+        return;
+    }
+    if (is_end(answer->finish)) {
+        router_job_end(job, end_of(answer->finish));
+        return;
+    }
+    if (answer->error == E_LIMIT && router_job_answered(job) > 0) {
+        router_job_end(job, GEN_END_CONTEXT); /* as far as it has come, it fills the worker */
+        return;
+    }
+    if (answer->error == E_LIMIT) {
+        router_job_fail(job, 400, "invalid_request_error",
+                        "The prompt does not fit the workers' KV memory; a larger kv.memory would hold it",
+                        0);
+        return;
+    }
+    /* Another worker would say the same; of numbers that are not finite, where there is no other. */
+    if (answer->error == E_FORMAT || answer->error == E_SHAPE ||
+        (answer->error == E_NUMERICS && !router_job_has_other(job, job->decode.slot))) {
+        const char *text = answer->error_text[0] != '\0' ? answer->error_text : err_text(answer->error);
+
+        if (answer->error == E_FORMAT)
+            router_job_fail(job, 400, "invalid_request_error", text, 0);
+        else
+            router_job_fail(job, 500, "api_error", text, 0);
+        return;
+    }
+    router_job_replace(job, job->decode.slot);
+}
+
+static void on_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
+{
+    struct gen_handle *job = hashmap_get(router->by_number, &answer->request);
+    struct job_part *part = job ? part_of(job, slot) : NULL;
+    uint64_t number = answer->request;
+    uint64_t n_freed = router->n_freed;
+
+    if (part == NULL || part->is_over)
+        return; /* an earlier attempt, or cancelled meanwhile */
+    if (answer->proof != NULL)
+        router_part_proof(part, answer->proof);
+    if (answer->is_accepted) {
+        bool has_waited = job->unheard_since_ns > 0;
+
+        on_accepted(job, slot, answer->cached_tokens);
+        if (router_job_is_gone(router, job, number, n_freed))
+            return;
+        if (has_waited && job->is_accepted && !job->ended.is_set)
+            router_tokens_deliver(job);
+        if (hashmap_get(router->by_number, &number) != job)
+            return;
+    }
+    if (answer->n_ids > 0) {
+        if (is_overtaken(job, part)) {
+            router->n_unheard += job->unheard_since_ns == 0;
+            job->unheard_since_ns = job->unheard_since_ns > 0 ? job->unheard_since_ns : clock_now_ns();
+        } else if (!job->is_accepted) { /* its prefill worker was lost before it said so */
+            job->state = JOB_ANSWERING;
+            say_accepted(job, part->has_proof ? part->proof.reused_tokens : 0);
+            if (router_job_is_gone(router, job, number, n_freed))
+                return;
+        }
+        if ((answer->is_scored ? router_scores_accept(job, answer) : router_tokens_accept(job, answer)) < 0) {
+            router_job_replace(job, slot);
+            return;
+        }
+        picker_booking_started(router->fleet, &part->booking);
+        router_tokens_deliver(job);
+        if (router_job_is_gone(router, job, number, n_freed))
+            return;
+    }
+    if (answer->finish == BATON__FINISH__FINISH_NONE)
+        return;
+    if (part == &job->prefill)
+        on_prefill_finish(job, answer);
+    else
+        on_decode_finish(job, answer);
+}
+
+/* ---- ahead of their tokens ---- */
+
+/* Ten thousand jobs fit no cache, and by the time of its next token all of a job's lines are gone from it.  A
+ * frame says early which jobs come: what they need is fetched while others are answered, in steps, since
+ * where the next lines are is in those before.
+ *
+ *     records of the frame   now . . . . . . . 8 . . . 12
+ *                                  <- soon ->  job     its place in the map
+ */
+#define AHEAD_MAP  12
+#define AHEAD_JOB  8
+#define AHEAD_SOON 2 /* records from one step of on_soon to the next, and from the last to now */
+
+struct ahead {
+    struct gen_handle *jobs[AHEAD_JOB]; /* of the records at their number modulo this; NULL: none */
+    uint64_t n_freed;                   /* when they were looked up */
+};
+
+static bool number_of(const ProtobufCBinaryData *singles, size_t record, uint64_t *out)
+{
+    if ((record + 1) * FRAME_SINGLE_BYTES > singles->len)
+        return false;
+    *out = frame_single_unpack(singles->data + record * FRAME_SINGLE_BYTES).request;
+    return true;
+}
+
+static void fetch_job(const struct gen_handle *job)
+{
+    mem_prefetch(job, offsetof(struct gen_handle, prefill));
+    mem_prefetch(&job->decode, offsetof(struct job_part, proof));
+}
+
+/* Before each record: further steps for those that follow it. */
+static void fetch_ahead(const struct router *router, struct ahead *ahead, const ProtobufCBinaryData *singles,
+                        size_t record)
+{
+    struct gen_handle *job = NULL;
+    uint64_t number;
+
+    if (ahead->n_freed != router->n_freed)
+        memset(ahead->jobs, 0, sizeof(ahead->jobs));
+    ahead->n_freed = router->n_freed;
+    if (number_of(singles, record + AHEAD_MAP, &number))
+        hashmap_prefetch(router->by_number, &number);
+    if (number_of(singles, record + AHEAD_JOB, &number))
+        job = hashmap_get(router->by_number, &number);
+    ahead->jobs[record % AHEAD_JOB] = job;
+    if (job != NULL)
+        fetch_job(job);
+    for (unsigned step = 0; step < GEN_SOON_STEPS; step++) {
+        job = ahead->jobs[(record + (GEN_SOON_STEPS - step) * AHEAD_SOON) % AHEAD_JOB];
+        if (job != NULL && job->events.on_soon != NULL)
+            job->events.on_soon(job->arg, step);
+        if (job != NULL && step == 0)
+            __builtin_prefetch(job->job.tokens + job->job.n_tokens, 1);
+    }
+}
+
+int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens)
+{
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    struct frame_single single;
+    struct ahead ahead = {.n_freed = router->n_freed};
+
+    answer.ids = &single.id;
+    answer.n_ids = 1;
+    for (size_t at = 0; at < tokens->singles.len; at += FRAME_SINGLE_BYTES) {
+        fetch_ahead(router, &ahead, &tokens->singles, at / FRAME_SINGLE_BYTES);
+        single = frame_single_unpack(tokens->singles.data + at);
+        answer.request = single.request;
+        answer.first_index = single.index;
+        on_answer(router, slot, &answer);
+    }
+    for (size_t i = 0; i < tokens->n_answers; i++)
+        on_answer(router, slot, tokens->answers[i]);
+    return 0;
+}
+
+/* ---- a worker is gone ---- */
+
+static void without_prefill(struct gen_handle *job)
+{
+    Baton__Proceed proceed = BATON__PROCEED__INIT;
+
+    router_job_uncharge(job, &job->prefill);
+    proceed.request = job->number;
+    if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
+        router_job_replace(job, job->decode.slot);
+    else if (job->unheard_since_ns > 0)
+        stop_waiting(job);
+}
+
+void router_stream_worker_lost(struct router *router, uint32_t slot)
+{
+    struct list *node = router->jobs.next;
+
+    for (; node != &router->jobs; node = router->next_job) {
+        struct gen_handle *job = container_of(node, struct gen_handle, all);
+
+        router->next_job = node->next;
+        if (job->ended.is_set && job->prefill.slot == slot && !job->prefill.is_over) {
+            router_job_uncharge(job, &job->prefill);
+            if (job->unheard_since_ns > 0)
+                stop_waiting(job);
+            else
+                router_tokens_deliver(job);
+            continue;
+        }
+        if (job->state == JOB_QUEUED || job->ended.is_set)
+            continue;
+        if (job->decode.slot == slot && !job->decode.is_over)
+            router_job_replace(job, slot);
+        else if (job->prefill.slot == slot && !job->prefill.is_over)
+            without_prefill(job);
+    }
+    router->next_job = NULL;
+    router_place_queued(router);
+}
+
+void router_stream_end_unproved(struct router *router)
+{
+    struct list *node = router->jobs.next;
+    uint64_t now_ns = clock_now_ns();
+
+    if (router->n_ended == 0 && router->n_unheard == 0)
+        return; /* all of ten thousand need not be looked at */
+    for (; node != &router->jobs; node = router->next_job) {
+        struct gen_handle *job = container_of(node, struct gen_handle, all);
+
+        router->next_job = node->next;
+        if (job->unheard_since_ns > 0 && now_ns - job->unheard_since_ns > PROOF_WAIT_NS)
+            stop_waiting(job);
+        else if (job->ended.is_set && !job->is_paused && now_ns - job->ended.since_ns > PROOF_WAIT_NS)
+            router_tokens_deliver(job);
+    }
+    router->next_job = NULL;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Links to workers: registration, load reports, loss.
+ *
+ * A worker dials, both sides authenticate, and its HELLO says who it is and what it serves.  A slot belongs
+ * to a node name for the router's life, so a worker that restarts gets its slot back; a new epoch means that
+ * what was known of its cache and what was running there is gone.  While a name's link is up, only the same
+ * worker in a new life takes its place (names.c); another one of that name is refused. */
+#include "fleet/router/router_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+
+static const struct link_events link_calls;
+
+static uint32_t slot_of(const struct router *router, const struct router_worker *worker)
+{
+    return (uint32_t)(worker - router->workers);
+}
+
+bool router_worker_usable(const struct router_worker *worker)
+{
+    return worker->is_taken && worker->link != NULL && link_is_up(worker->link) && !worker->is_draining &&
+           !worker->is_unfit && worker->model != NULL && worker->model->is_ready && worker->reported_ns != 0;
+}
+
+int router_send(struct router *router, uint32_t slot, enum frame_type type, const ProtobufCMessage *message)
+{
+    struct router_worker *worker = &router->workers[slot];
+
+    if (worker->link == NULL)
+        return E_CLOSED;
+    return link_send(worker->link, type, message);
+}
+
+static struct router_worker *slot_for(struct router *router, const char *node)
+{
+    struct router_worker *spare = NULL;
+
+    for (uint32_t i = 0; i < PICKER_MAX_WORKERS; i++) {
+        struct router_worker *worker = &router->workers[i];
+
+        if (worker->is_taken && strcmp(worker->node, node) == 0)
+            return worker;
+        if (spare == NULL && !worker->is_taken)
+            spare = worker;
+    }
+    for (uint32_t i = 0; spare == NULL && i < PICKER_MAX_WORKERS; i++)
+        if (router->workers[i].link == NULL)
+            spare = &router->workers[i]; /* a node that is gone gives its slot up */
+    return spare;
+}
+
+static void lose(struct router *router, struct router_worker *worker)
+{
+    uint32_t slot = slot_of(router, worker);
+
+    for (uint32_t i = 0; i < router->n_models; i++)
+        if (router->models[i].source == worker->link)
+            router->models[i].source = NULL;
+    worker->link = NULL;
+    worker->reported_ns = 0;
+    worker->n_lost++;
+    router_worker_refresh(router, worker);
+    router_model_limit(router, worker->model);
+    router_blocks_down(router, slot);
+    router_stream_worker_lost(router, slot);
+}
+
+/* Replaces one entry; false: there is none. */
+static bool set_greeting(struct router *router, const struct link *from, struct link *to)
+{
+    for (uint32_t i = 0; i < ROUTER_MAX_LINKS; i++) {
+        if (router->greeting[i] != from)
+            continue;
+        router->greeting[i] = to;
+        return true;
+    }
+    return false;
+}
+
+/* It goes into answers, headers and logs. */
+static bool is_node_name(const char *name)
+{
+    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+    return len > 0 && len < 64 && name[len] == '\0';
+}
+
+static void note_abilities(struct router *router, struct router_worker *worker, uint64_t abilities)
+{
+    worker->abilities = abilities;
+    for (unsigned i = 0; i < ABILITY_N; i++) {
+        if (abilities >> i & 1)
+            picker_slots_remove(&router->lacking[i], slot_of(router, worker));
+        else
+            picker_slots_add(&router->lacking[i], slot_of(router, worker));
+    }
+}
+
+static int on_hello(void *arg, struct link *link, const ProtobufCMessage *message, struct fault *fault)
+{
+    struct router *router = arg;
+    const Baton__Hello *hello = (const Baton__Hello *)message;
+    struct router_model *model;
+    struct router_worker *worker;
+    int rc;
+
+    if (hello->role != BATON__ROLE__ROLE_PREFILL && hello->role != BATON__ROLE__ROLE_DECODE)
+        return fault_set(fault, E_PROTO, "a router takes prefill and decode workers only");
+    if (hello->model == NULL || hello->kv == NULL || hello->kv->block_tokens == 0 ||
+        hello->kv->n_blocks == 0 || hello->model->context_length == 0)
+        return fault_set(fault, E_PROTO, "HELLO of a worker wants model and kv");
+    if (strlen(hello->model->fingerprint) != 32)
+        return fault_set(fault, E_PROTO, "a model's fingerprint has 32 digits");
+    if (!is_node_name(hello->node))
+        return fault_set(fault, E_PROTO, "a node's name is 1 to 63 letters, digits, '.', '_' and '-'");
+    rc = router_model_meet(router, hello->model, hello->kv->block_tokens, &model);
+    if (rc == E_MISMATCH)
+        return fault_set(fault, rc, "model %s is served here with another block size", hello->model->name);
+    if (rc < 0)
+        return fault_set(fault, rc, "too many models, or a vocabulary beyond 256 MiB");
+    worker = slot_for(router, hello->node);
+    if (worker == NULL)
+        return fault_set(fault, E_LIMIT, "this router takes %d workers", PICKER_MAX_WORKERS);
+    if (worker->link != NULL) {
+        struct link *old = worker->link;
+
+        rc = router_names_check(router, worker, link, hello, fault);
+        if (rc < 0)
+            return rc;
+        lose(router, worker);
+        link_close(old);
+        listener_release(router->links);
+    }
+    *worker = (struct router_worker){
+        .is_taken = true, .n_dispatched = worker->n_dispatched, .n_lost = worker->n_lost};
+    worker->role = hello->role == BATON__ROLE__ROLE_PREFILL ? PICKER_PREFILL : PICKER_DECODE;
+    worker->epoch = hello->epoch;
+    str_copy(worker->node, sizeof(worker->node), hello->node);
+    str_copy(worker->link_address, sizeof(worker->link_address), hello->kv->link_address);
+    worker->layout = hello->kv->layout;
+    worker->host = str_digest(hello->host_id);
+    worker->instance = hello->instance;
+    worker->block_tokens = hello->kv->block_tokens;
+    worker->n_blocks = hello->kv->n_blocks;
+    worker->kv_bytes_per_token = hello->kv->block_bytes / hello->kv->block_tokens;
+    worker->max_seqs = hello->kv->max_seqs;
+    note_abilities(router, worker, abilities_read(hello->abilities));
+    worker->is_draining = hello->is_draining;
+    worker->model = model;
+    model->was_served = true;
+    worker->context_length = hello->model->context_length;
+    worker->link = link;
+    set_greeting(router, link, NULL);
+    router_model_limit(router, model);
+    link_set_user(link, worker);
+    return 0;
+}
+
+static void on_up(void *arg, struct link *link)
+{
+    struct router *router = arg;
+    struct router_worker *worker = link_user(link);
+
+    router_worker_refresh(router, worker);
+    log_info("worker_up", LOG_STR("node", worker->node),
+             LOG_STR("role", worker->role == PICKER_PREFILL ? "prefill" : "decode"),
+             LOG_STR("model", worker->model->gen.name), LOG_STR("address", link_peer_address(link)),
+             LOG_U64("blocks", worker->n_blocks));
+    list_for_each (node, &router->jobs)
+        picker_slots_remove(&container_of(node, struct gen_handle, all)->excluded,
+                            slot_of(router, worker)); /* a new life */
+    router_model_fetch(router, worker->model);
+    router_blocks_up(router, slot_of(router, worker));
+}
+
+/* Rates come from outside: what is no rate counts as not known. */
+static double rate(double reported)
+{
+    return isfinite(reported) && reported > 0 ? reported : 0;
+}
+
+static void on_heartbeat(struct router *router, struct router_worker *worker, const Baton__Heartbeat *beat)
+{
+    const Baton__LoadReport *load = beat->load;
+    bool was_usable = router_worker_usable(worker);
+
+    if (load == NULL)
+        return;
+    worker->report = *load;
+    worker->report.prefill_tokens_per_s = rate(load->prefill_tokens_per_s);
+    worker->report.decode_step_s = rate(load->decode_step_s);
+    worker->report.transfer_bytes_per_s = rate(load->transfer_bytes_per_s);
+    worker->report.push_bytes_per_s = rate(load->push_bytes_per_s);
+    worker->report.read_bytes_per_s = rate(load->read_bytes_per_s);
+    worker->report.base.unknown_fields = NULL;
+    worker->report.base.n_unknown_fields = 0;
+    worker->is_draining = load->is_draining;
+    if (worker->is_unfit != load->is_unfit)
+        log_warn(load->is_unfit ? "worker_unfit" : "worker_fit", LOG_STR("node", worker->node),
+                 LOG_STR("reason", load->is_unfit ? "its answers are not finite numbers" : ""));
+    worker->is_unfit = load->is_unfit;
+    worker->reported_ns = clock_now_ns();
+    router_worker_refresh(router, worker);
+    if (!was_usable || !list_is_empty(&router->queue))
+        router_place_queued(router);
+}
+
+static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)
+{
+    struct router *router = arg;
+    struct router_worker *worker = link_user(link);
+
+    switch (type) {
+    case FRAME_HEARTBEAT:
+        on_heartbeat(router, worker, (const Baton__Heartbeat *)message);
+        return 0;
+    case FRAME_TOKENS:
+        return router_stream_tokens(router, slot_of(router, worker), (const Baton__Tokens *)message);
+    case FRAME_VOCABULARY_PART:
+        return router_model_part(router, link, (const Baton__VocabularyPart *)message);
+    case FRAME_BLOCK_EVENTS:
+        router_blocks_events(router, slot_of(router, worker), (const Baton__BlockEvents *)message);
+        return 0;
+    case FRAME_GOODBYE:
+        worker->is_draining = true;
+        router_worker_refresh(router, worker);
+        return 0;
+    default:
+        return E_PROTO; /* a worker has no business sending the rest */
+    }
+}
+
+static void on_down(void *arg, struct link *link, const struct fault *why)
+{
+    struct router *router = arg;
+    struct router_worker *worker = link_user(link);
+
+    listener_release(router->links);
+    set_greeting(router, link, NULL);
+    if (worker == NULL || worker->link != link) {
+        log_warn("link_refused", LOG_STR("address", link_peer_address(link)), LOG_STR("reason", why->text));
+        return;
+    }
+    log_warn("worker_down", LOG_STR("node", worker->node), LOG_STR("reason", why->text));
+    metric_add(router->m_lost, 1);
+    lose(router, worker);
+}
+
+static const struct link_events link_calls = {
+    .on_hello = on_hello, .on_up = on_up, .on_message = on_message, .on_down = on_down};
+
+int router_workers_accept(struct router *router, int fd, struct stranger *stranger)
+{
+    struct link_opts opts;
+    struct link *link;
+
+    router->link_opts.events = &link_calls;
+    router->link_opts.events_arg = router;
+    opts = router->link_opts;
+    opts.stranger = stranger;
+
+    int rc = link_accept(&opts, fd, &link);
+
+    if (rc == 0 &&
+        !set_greeting(router, NULL, link)) { /* the listener admits no more than there is room for */
+        link_close(link);
+        rc = E_LIMIT;
+    }
+    if (rc < 0)
+        listener_release(router->links);
+    return rc;
+}
+
+void router_workers_close(struct router *router)
+{
+    for (uint32_t i = 0; i < ROUTER_MAX_LINKS; i++) {
+        link_close(router->greeting[i]);
+        router->greeting[i] = NULL;
+    }
+    for (uint32_t i = 0; i < PICKER_MAX_WORKERS; i++) {
+        link_close(router->workers[i].link);
+        router->workers[i].link = NULL;
+    }
+}

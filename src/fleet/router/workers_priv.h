@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a router knows of models and of the workers that serve them. */
+#ifndef FLEET_ROUTER_WORKERS_PRIV_H
+#define FLEET_ROUTER_WORKERS_PRIV_H
+
+#include "base/fair.h"
+#include "serve/endpoint/backend.h"
+#include "net/link/link.h"
+#include "fleet/picker/picker.h"
+#include "cache/prefix/block_events.h"
+
+/* ---- models: what a vocabulary image gave; made once per fingerprint and kept ---- */
+
+struct router_model {
+    struct gen_model gen;
+    bool is_ready;     /* tokeniser and template are there */
+    bool is_failed;    /* image refused; said in the log */
+    bool was_served;   /* a worker of it has registered */
+    uint32_t n_usable; /* workers serving it now */
+    struct buf image;  /* while it arrives */
+    uint64_t image_bytes;
+    struct link *source;        /* who sends it; NULL: nobody is asked */
+    struct fair *turns;         /* whose job is placed next (queue.c); NULL: it had no job yet */
+    uint32_t n_queued, n_ahead; /* jobs that wait for a placement, or at workers that have not begun them */
+};
+
+/* ---- workers: one slot per node name ---- */
+
+struct router_worker {
+    bool is_taken;
+    struct link *link; /* NULL: not connected now */
+    enum picker_role role;
+    char node[64];
+    uint64_t epoch;
+    char link_address[128];
+    uint64_t layout, host, instance;
+    uint64_t abilities; /* proto/abilities.h */
+    uint32_t block_tokens, n_blocks, max_seqs;
+    uint64_t kv_bytes_per_token;
+    struct router_model *model;
+    uint32_t context_length;
+    bool is_draining;
+    bool is_unfit;            /* its numbers are not finite, it says: placed nowhere, asked for no blocks */
+    Baton__LoadReport report; /* scalars only */
+    uint64_t reported_ns;
+    struct block_follower follower; /* of its block events */
+    uint64_t n_dispatched, n_lost;  /* for status */
+};
+
+#endif

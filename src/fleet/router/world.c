@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The picker's view of the cluster: the fleet's rows follow the workers, one row at a time, whenever
+ * something about a worker changes; a placement asks the fleet and the prefix index. */
+#include "fleet/router/router_priv.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+
+static void fill_row(const struct router *router, const struct router_worker *worker,
+                     struct picker_worker *row)
+{
+    const Baton__LoadReport *report = &worker->report;
+    uint64_t n_reported = (uint64_t)report->waiting + report->running;
+
+    row->is_usable = true;
+    row->role = worker->role;
+    row->group = (uint32_t)(worker->model - router->models);
+    row->layout = worker->layout;
+    row->host = worker->host;
+    row->block_tokens = worker->block_tokens;
+    row->blocks_free = report->blocks_free;
+    row->blocks_total = worker->n_blocks;
+    row->max_seqs = worker->max_seqs;
+    row->queued_prefill_tokens = report->queued_prefill_tokens;
+    row->n_running = n_reported < UINT32_MAX ? (uint32_t)n_reported : UINT32_MAX;
+    row->prefill_tokens_per_s = report->prefill_tokens_per_s;
+    row->decode_step_s = report->decode_step_s;
+    row->transfer_bytes_per_s = report->transfer_bytes_per_s;
+    row->push_bytes_per_s = report->push_bytes_per_s;
+    row->read_bytes_per_s = report->read_bytes_per_s;
+    row->kv_bytes_per_token = worker->kv_bytes_per_token;
+}
+
+void router_worker_refresh(struct router *router, const struct router_worker *worker)
+{
+    struct picker_worker row = {.is_usable = false};
+
+    if (router_worker_usable(worker))
+        fill_row(router, worker, &row);
+    /* without memory for its row it is as if it were draining, until its next heartbeat */
+    (void)picker_fleet_set(router->fleet, (uint32_t)(worker - router->workers), &row);
+}
+
+bool router_worker_row(const struct router *router, uint32_t slot, struct picker_worker *out)
+{
+    const struct router_worker *worker = &router->workers[slot];
+
+    if (!worker->is_taken || worker->link == NULL || !link_is_up(worker->link) || worker->model == NULL ||
+        worker->is_unfit)
+        return false;
+    *out = (struct picker_worker){.can_push = (worker->abilities & ABILITY_ASKED) != 0};
+    fill_row(router, worker, out);
+    return true;
+}
+
+/* A link may have gone down that nobody has spoken of yet. */
+static bool is_stale(struct router *router, uint32_t slot)
+{
+    if (slot == PICKER_NONE || router_worker_usable(&router->workers[slot]))
+        return false;
+    router_worker_refresh(router, &router->workers[slot]);
+    return true;
+}
+
+static uint64_t needs_of(const struct gen_handle *job)
+{
+    uint64_t needs = 0;
+
+    needs |= job->job.constraint.len_bytes > 0 ? ABILITY_GRAMMARS : 0;
+    needs |= job->job.sample.wants_logprob ? ABILITY_LOGPROBS : 0;
+    needs |= job->score_next > 0 ? ABILITY_SCORES : 0;
+    return needs;
+}
+
+/* Who failed it, and who would not know what is asked. */
+static void bar(struct gen_handle *job)
+{
+    uint64_t needs = needs_of(job);
+
+    job->barred = job->excluded;
+    for (unsigned i = 0; i < ABILITY_N; i++)
+        for (size_t word = 0; (needs >> i & 1) != 0 && word < ARRAY_LEN(job->barred.words); word++)
+            job->barred.words[word] |= job->router->lacking[i].words[word];
+}
+
+uint64_t router_job_lacks(const struct gen_handle *job)
+{
+    uint64_t needs = needs_of(job), lacks = 0;
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS && needs != 0; slot++) {
+        const struct router_worker *worker = &job->router->workers[slot];
+
+        if (!router_worker_usable(worker) || worker->model != job->model)
+            continue;
+        if ((needs & ~worker->abilities) == 0)
+            return 0;
+        lacks |= needs & ~worker->abilities;
+    }
+    return lacks;
+}
+
+bool router_job_has_other(const struct gen_handle *job, uint32_t slot)
+{
+    for (uint32_t i = 0; i < PICKER_MAX_WORKERS; i++)
+        if (i != slot && router_worker_usable(&job->router->workers[i]) &&
+            job->router->workers[i].model == job->model && !picker_slots_has(&job->excluded, i))
+            return true;
+    return false;
+}
+
+/* A request is placed wherever it begins at once if an objective is broken in any case: by how slow the
+ * workers are now, by how long it has waited, or because there is no room to wait in. */
+static enum picker_yield yield_for(const struct gen_handle *job)
+{
+    const struct router *router = job->router;
+    const struct router_conf *conf = router->conf;
+    uint64_t most_ns =
+        conf->ttft_slo_ns < conf->queue_timeout_ns / 2 ? conf->ttft_slo_ns : conf->queue_timeout_ns / 2;
+    bool is_waiting = job->state == JOB_QUEUED && job->queued_ns > 0;
+
+    if (is_waiting)
+        return clock_now_ns() - job->queued_ns >= most_ns ? PICKER_LEAST_BAD : PICKER_CONSERVES;
+    return router->n_queued >= conf->queue_max ? PICKER_LEAST_BAD : PICKER_CONSERVES;
+}
+
+int router_choose(struct gen_handle *job, struct picker_place *place)
+{
+    struct router *router = job->router;
+    struct picker_goals goals = {.ttft_slo_s = (double)router->conf->ttft_slo_ns / 1e9,
+                                 .itl_slo_s = (double)router->conf->itl_slo_ns / 1e9,
+                                 .local_prefill_tokens = (uint32_t)router->conf->local_prefill_tokens,
+                                 .local_prefill_s = (double)router->conf->local_prefill_ns / 1e9,
+                                 .yield = yield_for(job),
+                                 .order = router->order};
+    bool is_again;
+    int rc;
+
+    bar(job);
+    place->fleet = router->fleet;
+    place->index = router->index;
+    place->hashes = job->hashes;
+    place->n_hashes = job->n_hashes; /* what lies behind them nobody has */
+    place->now_ns = clock_now_ns();
+    place->request =
+        (struct picker_request){.n_tokens = job->job.n_tokens,
+                                .max_new_tokens = job->job.max_new_tokens - router_job_answered(job),
+                                .group = (uint32_t)(job->model - router->models),
+                                .excluded = &job->barred,
+                                .is_alone = job->score_next > 0,
+                                .keeps_layout = job->keeps_layout,
+                                .layout = job->layout};
+    do {
+        rc = picker_place_choose(place, &goals);
+        is_again = (rc == 0 || rc == E_OVERLOADED) &&
+                   (is_stale(router, place->choice.decode) || is_stale(router, place->choice.prefill));
+    } while (is_again);
+    return rc;
+}

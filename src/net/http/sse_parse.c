@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading server-sent events as the WHATWG event stream interpretation says: lines end in CR LF, LF or CR; a
+ * line without a colon is a field name alone; one blank after the colon is dropped; data lines are joined by
+ * LF; an empty line dispatches an event if there was data; comments and unknown fields (and id and retry,
+ * which nobody here needs) are skipped; a byte order mark at the very beginning is skipped.
+ *
+ *     bytes ──> line buffer ──end of line──> field ──> data, name ──empty line──> call
+ */
+#include "net/http/sse_parse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+struct sse_parser {
+    size_t max_event_bytes;
+    sse_event_call call;
+    void *arg;
+    struct buf line;
+    struct buf name;
+    struct buf data;
+    bool has_data;
+    bool is_after_cr; /* an LF now belongs to the line end already seen */
+    bool is_begun;    /* the first line was looked at for a byte order mark */
+    int failure;
+};
+
+int sse_parser_new(size_t max_event_bytes, sse_event_call call, void *arg, struct sse_parser **out)
+{
+    struct sse_parser *parser = calloc(1, sizeof(*parser));
+
+    if (parser == NULL)
+        return E_NOMEM;
+    parser->max_event_bytes = max_event_bytes;
+    parser->call = call;
+    parser->arg = arg;
+    *out = parser;
+    return 0;
+}
+
+void sse_parser_free(struct sse_parser *parser)
+{
+    if (parser == NULL)
+        return;
+    buf_fini(&parser->line);
+    buf_fini(&parser->name);
+    buf_fini(&parser->data);
+    free(parser);
+}
+
+static int dispatch(struct sse_parser *parser)
+{
+    struct bytes name = parser->name.len_bytes > 0 ? buf_view(&parser->name) : bytes_str("message");
+    int rc = 0;
+
+    if (parser->has_data)
+        rc = parser->call(parser->arg, name, buf_view(&parser->data));
+    buf_clear(&parser->name);
+    buf_clear(&parser->data);
+    parser->has_data = false;
+    return rc;
+}
+
+static int take_field(struct sse_parser *parser, struct bytes name, struct bytes value)
+{
+    if (bytes_is(name, "event")) {
+        buf_clear(&parser->name);
+        return buf_append(&parser->name, value.data, value.len_bytes);
+    }
+    if (!bytes_is(name, "data"))
+        return 0;
+    if (parser->data.len_bytes + value.len_bytes + 1 > parser->max_event_bytes)
+        return E_LIMIT;
+    if (parser->has_data && buf_append_byte(&parser->data, '\n') < 0)
+        return E_NOMEM;
+    parser->has_data = true;
+    return buf_append(&parser->data, value.data, value.len_bytes);
+}
+
+static int end_line(struct sse_parser *parser)
+{
+    struct bytes line = buf_view(&parser->line);
+    const uint8_t *colon;
+    int rc;
+
+    if (!parser->is_begun && bytes_starts_with(line, "\xef\xbb\xbf"))
+        line = bytes_of(line.data + 3, line.len_bytes - 3);
+    parser->is_begun = true;
+    if (line.len_bytes == 0) {
+        rc = dispatch(parser);
+    } else {
+        colon = memchr(line.data, ':', line.len_bytes);
+        if (colon == NULL) {
+            rc = take_field(parser, line, bytes_of(NULL, 0));
+        } else {
+            size_t name_len = (size_t)(colon - line.data);
+            size_t from = name_len + 1;
+
+            if (from < line.len_bytes && line.data[from] == ' ')
+                from++;
+            rc = take_field(parser, bytes_of(line.data, name_len),
+                            bytes_of(line.data + from, line.len_bytes - from));
+        }
+    }
+    buf_clear(&parser->line);
+    return rc;
+}
+
+int sse_parser_feed(struct sse_parser *parser, struct bytes text)
+{
+    size_t at = 0;
+
+    while (parser->failure == 0 && at < text.len_bytes) {
+        size_t end = at;
+
+        if (parser->is_after_cr) {
+            parser->is_after_cr = false;
+            if (text.data[at] == '\n') {
+                at++;
+                continue;
+            }
+        }
+        while (end < text.len_bytes && text.data[end] != '\n' && text.data[end] != '\r')
+            end++;
+        if (parser->line.len_bytes + (end - at) > parser->max_event_bytes + 16)
+            parser->failure = E_LIMIT;
+        else if (end > at)
+            parser->failure = buf_append(&parser->line, text.data + at, end - at);
+        if (parser->failure < 0 || end == text.len_bytes)
+            break;
+        parser->is_after_cr = text.data[end] == '\r';
+        parser->failure = end_line(parser);
+        at = end + 1;
+    }
+    return parser->failure;
+}

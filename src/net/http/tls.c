@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading builds a whole new SSL_CTX and only then swaps it in, so a half-written pair of files costs a line
+ * in the log and nothing else.  Who replaces two files does it one after the other: the pair that does not
+ * match is refused, and the watch looks again when either of them changes.
+ *
+ *     timer ──files changed, or the ticket keys are old──> load ──good──> swap, metric
+ *                                                             └──bad───> warn once, keep
+ *
+ * The key is read through the descriptor whose mode was looked at. */
+#include "net/http/tls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#define DEFAULT_POLL_NS   (10 * NS_PER_S)
+#define TICKET_KEYS_NS    (12 * 3600 * NS_PER_S)
+#define TICKET_LIFETIME_S (2L * 3600)
+#define SOON_S            (14 * 86400)
+#define GROUPS            "X25519:P-256:P-384"
+#define CIPHERS_1_2       "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+struct file_mark { /* what tells one state of a file from another */
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec changed, modified;
+};
+
+struct http_tls {
+    SSL_CTX *ctx;
+    struct http_tls_files files; /* own copies */
+    bool has_http2;
+    struct ev_timer *watch;
+    struct file_mark marks[2]; /* of the last attempt to load */
+    uint64_t loaded_ns;
+    uint64_t expiry_unix_s;
+    uint64_t warned_day; /* the day of the last warning about the end */
+    struct metric *expiry_gauge;
+};
+
+static int tls_fault(struct fault *fault, int code, const char *path, const char *what)
+{
+    unsigned long error = ERR_peek_last_error();
+    const char *reason = error == 0 ? NULL : ERR_reason_error_string(error);
+
+    ERR_clear_error();
+    return fault_set(fault, code, "%s: %s%s%s", path, what, reason == NULL ? "" : ": ",
+                     reason == NULL ? "" : reason);
+}
+
+/* ---- the context ---- */
+
+static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len, const unsigned char *in,
+                       unsigned in_len, void *arg)
+{
+    static const unsigned char both[] = "\x02h2\x08http/1.1";
+    bool has_http2 = arg != NULL;
+    unsigned skip = has_http2 ? 0 : 3;
+    unsigned char *chosen;
+
+    if (SSL_select_next_proto(&chosen, out_len, both + skip, (unsigned)sizeof(both) - 1 - skip, in, in_len) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+static SSL_CTX *new_ctx(enum http_tls_min min, bool has_http2)
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+
+    if (ctx == NULL)
+        return NULL;
+    /* A connection cut without a closing alert is an ordinary end: HTTP knows where its messages end. */
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                 SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA |
+                                 SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                              SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_timeout(ctx, TICKET_LIFETIME_S);
+    SSL_CTX_set_alpn_select_cb(ctx, choose_alpn, has_http2 ? ctx : NULL);
+    if (SSL_CTX_set_min_proto_version(ctx, min == HTTP_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) == 1 &&
+        SSL_CTX_set_cipher_list(ctx, CIPHERS_1_2) == 1 && SSL_CTX_set1_groups_list(ctx, GROUPS) == 1 &&
+        SSL_CTX_set_num_tickets(ctx, 1) == 1 && SSL_CTX_set_max_early_data(ctx, 0) == 1)
+        return ctx;
+    SSL_CTX_free(ctx);
+    return NULL;
+}
+
+/* ---- the files ---- */
+
+static int no_password(char *out, int cap, int is_writing, void *arg)
+{
+    *(bool *)arg = true;
+    return -1;
+}
+
+static int check_mode(int fd, const char *path, struct fault *fault)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) != 0)
+        return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return fault_set(fault, E_INVAL, "%s: not a regular file", path);
+    if ((st.st_mode & S_IRWXO) != 0)
+        return fault_set(fault, E_AUTH,
+                         "%s: mode %04o lets every user use the private key; chmod o-rwx makes it acceptable",
+                         path, (unsigned)(st.st_mode & 07777));
+    return 0;
+}
+
+static int open_file(const char *path, struct fault *fault)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+    return fd >= 0 ? fd
+                   : fault_set(fault, errno == ENOENT ? E_NOT_FOUND : E_IO, "%s: %s", path, strerror(errno));
+}
+
+static int load_key(const char *path, struct fault *fault, EVP_PKEY **out)
+{
+    int fd = open_file(path, fault);
+    bool is_encrypted = false;
+    FILE *file;
+    int rc;
+
+    if (fd < 0)
+        return fd;
+    rc = check_mode(fd, path, fault);
+    file = rc < 0 ? NULL : fdopen(fd, "r");
+    if (file == NULL) {
+        close(fd);
+        return rc < 0 ? rc : fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
+    }
+    *out = PEM_read_PrivateKey(file, NULL, no_password, &is_encrypted);
+    fclose(file);
+    if (*out != NULL)
+        return 0;
+    return tls_fault(fault, E_FORMAT, path,
+                     is_encrypted ? "the private key is encrypted; give one that is not"
+                                  : "no private key (PEM) in it");
+}
+
+static uint64_t unix_of(const ASN1_TIME *time)
+{
+    struct tm tm;
+
+    if (ASN1_TIME_to_tm(time, &tm) != 1)
+        return 0;
+    time_t at = timegm(&tm);
+
+    return at < 0 ? 0 : (uint64_t)at;
+}
+
+static int check_dates(const char *path, const X509 *certificate, struct fault *fault, uint64_t *expiry_out)
+{
+    uint64_t from = unix_of(X509_get0_notBefore(certificate));
+    uint64_t to = unix_of(X509_get0_notAfter(certificate));
+    uint64_t now = clock_unix_ns() / NS_PER_S;
+
+    if (now >= to)
+        return fault_set(fault, E_INVAL, "%s: the certificate expired %llu hours ago", path,
+                         (unsigned long long)((now - to) / 3600));
+    if (now < from)
+        return fault_set(fault, E_INVAL, "%s: the certificate is valid only in %llu hours", path,
+                         (unsigned long long)((from - now) / 3600 + 1));
+    *expiry_out = to;
+    return 0;
+}
+
+static int load_into(SSL_CTX *ctx, const struct http_tls_files *files, struct fault *fault,
+                     uint64_t *expiry_out)
+{
+    EVP_PKEY *key = NULL;
+    const char *why;
+    FILE *file = file_open(files->certificate, &why); /* OpenSSL opens it anew, and would wait for a pipe */
+    int rc;
+
+    if (file == NULL)
+        return fault_set(fault, errno == ENOENT ? E_NOT_FOUND : E_IO, "%s: %s", files->certificate, why);
+    fclose(file);
+    ERR_clear_error();
+    if (SSL_CTX_use_certificate_chain_file(ctx, files->certificate) != 1)
+        return tls_fault(fault, E_FORMAT, files->certificate, "no usable certificate (PEM) in it");
+    rc = load_key(files->key, fault, &key);
+    if (rc < 0)
+        return rc;
+    rc = X509_check_private_key(SSL_CTX_get0_certificate(ctx), key) == 1 ? 0 : E_INVAL;
+    if (rc < 0)
+        rc = tls_fault(fault, E_INVAL, files->key, "not the key of the certificate");
+    else if (SSL_CTX_use_PrivateKey(ctx, key) != 1)
+        rc = tls_fault(fault, E_FORMAT, files->key, "unusable private key");
+    EVP_PKEY_free(key);
+    return rc < 0 ? rc : check_dates(files->certificate, SSL_CTX_get0_certificate(ctx), fault, expiry_out);
+}
+
+static int load(const struct http_tls_files *files, bool has_http2, struct fault *fault, SSL_CTX **out,
+                uint64_t *expiry_out)
+{
+    SSL_CTX *ctx = new_ctx(files->min, has_http2);
+    int rc;
+
+    if (ctx == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rc = load_into(ctx, files, fault, expiry_out);
+    if (rc < 0)
+        SSL_CTX_free(ctx);
+    else
+        *out = ctx;
+    return rc;
+}
+
+int http_tls_check(const struct http_tls_files *files, struct fault *fault)
+{
+    uint64_t expiry;
+    SSL_CTX *ctx;
+    int rc = load(files, true, fault, &ctx, &expiry);
+
+    if (rc == 0)
+        SSL_CTX_free(ctx);
+    return rc;
+}
+
+/* ---- the watch ---- */
+
+static void mark_files(const struct http_tls_files *files, struct file_mark marks[2])
+{
+    const char *const paths[2] = {files->certificate, files->key};
+
+    memset(marks, 0, 2 * sizeof(marks[0]));
+    for (int i = 0; i < 2; i++) {
+        struct stat st;
+
+        if (stat(paths[i], &st) != 0)
+            continue;
+        marks[i].device = st.st_dev;
+        marks[i].inode = st.st_ino;
+        marks[i].size = st.st_size;
+        marks[i].changed = st.st_ctim;
+        marks[i].modified = st.st_mtim;
+    }
+}
+
+static void tell_expiry(struct http_tls *tls)
+{
+    uint64_t now = clock_unix_ns() / NS_PER_S;
+    double left_s = (double)tls->expiry_unix_s - (double)now;
+
+    if (tls->expiry_gauge != NULL)
+        metric_set(tls->expiry_gauge, left_s);
+    if (left_s > SOON_S || tls->warned_day == now / 86400)
+        return;
+    tls->warned_day = now / 86400;
+    log_warn(left_s > 0 ? "tls_certificate_ends_soon" : "tls_certificate_expired",
+             LOG_STR("file", tls->files.certificate),
+             LOG_U64("days_left", left_s > 0 ? (uint64_t)(left_s / 86400) : 0));
+}
+
+static int take_files(struct http_tls *tls, const struct http_tls_files *files)
+{
+    char *certificate = strdup(files->certificate);
+    char *key = strdup(files->key);
+
+    if (certificate == NULL || key == NULL) {
+        free(certificate);
+        free(key);
+        return E_NOMEM;
+    }
+    free((char *)tls->files.certificate);
+    free((char *)tls->files.key);
+    tls->files = (struct http_tls_files){certificate, key, files->min};
+    return 0;
+}
+
+int http_tls_reload(struct http_tls *tls, const struct http_tls_files *files, struct fault *fault)
+{
+    SSL_CTX *ctx;
+    uint64_t expiry;
+    int rc;
+
+    mark_files(files, tls->marks);
+    rc = load(files, tls->has_http2, fault, &ctx, &expiry);
+    if (rc < 0)
+        return rc;
+    if (files != &tls->files && take_files(tls, files) < 0) {
+        SSL_CTX_free(ctx);
+        return fault_set(fault, E_NOMEM, "out of memory");
+    }
+    SSL_CTX_free(tls->ctx); /* connections hold it as long as they need it */
+    tls->ctx = ctx;
+    tls->expiry_unix_s = expiry;
+    tls->loaded_ns = clock_now_ns();
+    tell_expiry(tls);
+    return 0;
+}
+
+static void on_watch(void *arg)
+{
+    struct http_tls *tls = arg;
+    struct file_mark marks[2];
+    struct fault fault = {0};
+
+    tell_expiry(tls);
+    mark_files(&tls->files, marks);
+    if (memcmp(marks, tls->marks, sizeof(marks)) == 0 && clock_now_ns() - tls->loaded_ns < TICKET_KEYS_NS)
+        return;
+    if (http_tls_reload(tls, &tls->files, &fault) < 0) {
+        tls->loaded_ns = clock_now_ns(); /* the old ones for another while */
+        log_warn("tls_certificate_refused", LOG_STR("reason", fault.text));
+    } else {
+        log_info("tls_certificate_loaded", LOG_STR("file", tls->files.certificate),
+                 LOG_U64("expires_unix_s", tls->expiry_unix_s));
+    }
+}
+
+int http_tls_new(const struct http_tls_opts *opts, struct fault *fault, struct http_tls **out)
+{
+    struct http_tls *tls = calloc(1, sizeof(*tls));
+    int rc;
+
+    if (tls == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    tls->has_http2 = opts->has_http2;
+    if (opts->metrics != NULL)
+        tls->expiry_gauge = metric_single(opts->metrics, METRIC_GAUGE, "baton_tls_certificate_expiry_seconds",
+                                          "Seconds until the HTTP certificate expires; negative: since.");
+    rc = http_tls_reload(tls, &opts->files, fault);
+    if (rc == 0 && ev_timer_new(opts->loop, on_watch, tls, &tls->watch) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc < 0) {
+        http_tls_free(tls);
+        return rc;
+    }
+    ev_timer_repeat(tls->watch, opts->poll_ns > 0 ? opts->poll_ns : DEFAULT_POLL_NS);
+    *out = tls;
+    return 0;
+}
+
+void http_tls_free(struct http_tls *tls)
+{
+    if (tls == NULL)
+        return;
+    ev_timer_free(tls->watch);
+    SSL_CTX_free(tls->ctx);
+    free((char *)tls->files.certificate);
+    free((char *)tls->files.key);
+    free(tls);
+}
+
+SSL *http_tls_accept(struct http_tls *tls)
+{
+    return SSL_new(tls->ctx);
+}
+
+uint64_t http_tls_expiry_unix_s(const struct http_tls *tls)
+{
+    return tls->expiry_unix_s;
+}

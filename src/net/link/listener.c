@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Accepting connections without being drowned by them.
+ *
+ * The watch on the listening socket is on only while there is room:
+ *
+ *   room, descriptors left    accept up to BATCH per turn of the loop
+ *   at max_connections        off until listener_release(); the kernel's backlog holds the rest.  With
+ * strangers it stays on: the oldest of them goes, or the newcomer is closed strangers                 counted
+ * by base/event/strangers.h, which evicts the oldest; not in n_connections until they speak EMFILE and the
+ * like off for PAUSE_NS: a level-triggered watch would spin otherwise
+ *
+ * An address of all zeros ("*") opens one IPv6 socket for both families. */
+#include "net/link/listener.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "net/link/stranger_counts.h"
+
+#define BATCH       64
+#define BACKLOG     1024
+#define PAUSE_NS    (100 * NS_PER_MS)
+#define DEFAULT_MAX 1024
+
+struct listener {
+    struct listener_opts opts;
+    int fd;
+    struct strangers *strangers; /* NULL: sockets are handed over at once */
+    struct stranger_counts counts;
+    char address[ADDR_TEXT_BYTES];
+    struct ev_fd *watch;
+    struct ev_timer *resume;
+    uint32_t n_connections;
+    bool is_paused;  /* for good */
+    bool is_resting; /* until the timer */
+    bool is_accepting;
+    bool is_closed; /* inside on_accept; freed when it returns */
+};
+
+/* Strangers have bounds of their own, and when they speak one of them may have to go for the next. */
+static bool has_room(const struct listener *listener)
+{
+    return listener->strangers != NULL || listener->n_connections < listener->opts.max_connections;
+}
+
+static void update_watch(struct listener *listener)
+{
+    bool is_on = !listener->is_paused && !listener->is_resting && has_room(listener);
+
+    ev_fd_want(listener->watch, is_on ? EV_FD_READ : 0);
+}
+
+static void on_resume(void *arg)
+{
+    struct listener *listener = arg;
+
+    listener->is_resting = false;
+    update_watch(listener);
+}
+
+static void destroy(struct listener *listener)
+{
+    ev_fd_free(listener->watch);
+    ev_timer_free(listener->resume);
+    if (listener->fd >= 0)
+        close(listener->fd);
+    strangers_free(listener->strangers);
+    free(listener);
+}
+
+static void hand_over(struct listener *listener, int fd, const struct sockaddr *sa, struct stranger *stranger)
+{
+    char peer[ADDR_TEXT_BYTES];
+
+    addr_format(sa, peer);
+    listener->n_connections++;
+    listener->opts.on_accept(listener->opts.arg, fd, peer, stranger);
+}
+
+static void on_begun(void *arg, int fd, const struct sockaddr *sa, struct stranger *stranger)
+{
+    struct listener *listener = arg;
+
+    if (listener->is_paused || (listener->n_connections >= listener->opts.max_connections &&
+                                !strangers_make_room(listener->strangers, NULL))) {
+        stranger_leave(stranger);
+        close(fd);
+        return;
+    }
+    listener->is_accepting = true;
+    hand_over(listener, fd, sa, stranger);
+    listener->is_accepting = false;
+    if (listener->is_closed)
+        destroy(listener);
+    else
+        update_watch(listener);
+}
+
+static void on_stranger_end(void *arg, enum stranger_end why)
+{
+    struct listener *listener = arg;
+
+    stranger_counts_add(&listener->counts, why, 1);
+}
+
+/* False: no more for now. */
+static bool accept_one(struct listener *listener)
+{
+    struct sockaddr_storage sa = {0};
+    socklen_t sa_bytes = sizeof(sa);
+    const int on = 1;
+    int fd = accept4(listener->fd, (struct sockaddr *)&sa, &sa_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+    if (fd < 0) {
+        if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO)
+            return true;
+        if (errno == EAGAIN)
+            return false;
+        log_warn("accept_failed", LOG_STR("address", listener->address), LOG_STR("error", strerror(errno)));
+        listener->is_resting = true;
+        ev_timer_start(listener->resume, PAUSE_NS);
+        return false;
+    }
+    /* Fails on a UNIX socket that systemd handed over, where it is not needed. */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (listener->strangers != NULL)
+        strangers_take(listener->strangers, fd, (struct sockaddr *)&sa);
+    else
+        hand_over(listener, fd, (struct sockaddr *)&sa, NULL);
+    return !listener->is_closed && !listener->is_paused && has_room(listener);
+}
+
+static void on_readable(void *arg, int fd, unsigned ready)
+{
+    struct listener *listener = arg;
+
+    listener->is_accepting = true;
+    for (unsigned n = 0; n < BATCH && accept_one(listener); n++)
+        ;
+    listener->is_accepting = false;
+    if (listener->is_closed)
+        destroy(listener);
+    else
+        update_watch(listener);
+}
+
+static int bind_socket(const struct listener_opts *opts, struct fault *fault)
+{
+    struct addr addr;
+    const int on = 1, off = 0;
+    int err = addr_parse(opts->address, fault, &addr);
+    int fd;
+
+    if (err != 0)
+        return err;
+    if (!addr.is_numeric)
+        return fault_set(fault, E_FORMAT, "'%s': an address to listen on is numeric", opts->address);
+    fd = socket(addr.sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return fault_set(fault, E_IO, "'%s': socket: %s", opts->address, strerror(errno));
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+        (opts->is_shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) ||
+        (addr.sa.ss_family == AF_INET6 &&
+         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, strcmp(addr.host, "*") == 0 ? &off : &on, sizeof(on)) !=
+             0) ||
+        bind(fd, (struct sockaddr *)&addr.sa, addr.sa_bytes) != 0 || listen(fd, BACKLOG) != 0) {
+        err = fault_set(fault, E_IO, "cannot listen on '%s': %s", opts->address, strerror(errno));
+        close(fd);
+        return err;
+    }
+    return fd;
+}
+
+static int open_strangers(struct listener *listener)
+{
+    const struct strangers_opts opts = {.loop = listener->opts.loop,
+                                        .port = listener->opts.name,
+                                        .max = listener->opts.max_strangers,
+                                        .max_per_address = listener->opts.max_strangers_per_address,
+                                        .begin_ns = STRANGERS_BEGIN_NS,
+                                        .on_begun = on_begun,
+                                        .on_end = on_stranger_end,
+                                        .arg = listener};
+
+    if (opts.max == 0)
+        return 0;
+    stranger_counts_init(&listener->counts, listener->opts.metrics, opts.port);
+    return strangers_new(&opts, &listener->strangers);
+}
+
+int listener_open(const struct listener_opts *opts, struct fault *fault, struct listener **out)
+{
+    struct listener *listener = calloc(1, sizeof(*listener));
+    struct sockaddr_storage sa = {0};
+    socklen_t sa_bytes = sizeof(sa);
+    int err = E_NOMEM;
+
+    if (listener == NULL)
+        return E_NOMEM;
+    listener->opts = *opts;
+    if (listener->opts.max_connections == 0)
+        listener->opts.max_connections = DEFAULT_MAX;
+    listener->fd = opts->fd > 0 ? opts->fd : -1;
+    if (listener->fd < 0) {
+        err = bind_socket(opts, fault);
+        if (err < 0)
+            goto fail;
+        listener->fd = err;
+    }
+    if (getsockname(listener->fd, (struct sockaddr *)&sa, &sa_bytes) != 0) {
+        err = fault_set(fault, E_IO, "not a socket: %s", strerror(errno));
+        goto fail;
+    }
+    addr_format((struct sockaddr *)&sa, listener->address);
+    listener->opts.address = NULL; /* borrowed for this call only */
+    err = ev_timer_new(opts->loop, on_resume, listener, &listener->resume);
+    if (err == 0)
+        err = open_strangers(listener);
+    if (err == 0)
+        err = ev_fd_new(opts->loop, listener->fd, EV_FD_READ, on_readable, listener, &listener->watch);
+    if (err != 0)
+        goto fail;
+    *out = listener;
+    return 0;
+
+fail:
+    destroy(listener);
+    return err;
+}
+
+void listener_close(struct listener *listener)
+{
+    if (listener == NULL)
+        return;
+    if (listener->is_accepting)
+        listener->is_closed = true;
+    else
+        destroy(listener);
+}
+
+void listener_release(struct listener *listener)
+{
+    if (listener->n_connections > 0)
+        listener->n_connections--;
+    if (!listener->is_closed)
+        update_watch(listener);
+}
+
+uint32_t listener_connections(const struct listener *listener)
+{
+    return listener->n_connections;
+}
+
+bool listener_make_room(struct listener *listener)
+{
+    return listener->strangers != NULL && strangers_make_room(listener->strangers, NULL);
+}
+
+void listener_know(struct listener *listener, const struct addr *address)
+{
+    if (listener->strangers != NULL && address->is_numeric)
+        strangers_know(listener->strangers, (const struct sockaddr *)&address->sa);
+}
+
+const char *listener_address(const struct listener *listener)
+{
+    return listener->address;
+}
+
+void listener_pause(struct listener *listener)
+{
+    listener->is_paused = true;
+    if (listener->strangers != NULL)
+        strangers_close_silent(listener->strangers);
+    update_watch(listener);
+}

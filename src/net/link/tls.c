@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two SSL_CTX that know one secret, and nothing else to trust.
+ *
+ *   client                                   server
+ *     ClientHello: identity, binder  ----->    find_session(): is the identity ours?  binder proves the key
+ *     <----- ServerHello: PSK chosen, Finished
+ *     Finished ----->
+ *
+ * OpenSSL hands an external PSK around as a made-up session: master key, suite and version.  The server has
+ * no certificate, so without the PSK it has no way to complete a handshake; the client demands a certificate
+ * it could never verify (empty store), so a server that ignores the PSK fails too.  Hence a finished
+ * handshake means both sides know the key.  Wrong keys fail at the binder, before anything secret is said.
+ *
+ * The PSK callbacks get no argument of their own; the context travels in the SSL_CTX's ex_data. */
+#include "net/link/tls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/hmac.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "base/str.h"
+
+#define IDENTITY  "baton cluster 1"
+#define SUITE     "TLS_AES_256_GCM_SHA384"
+#define GROUPS    "X25519:P-256"
+#define KEY_BYTES 32
+
+static const unsigned char suite_id[2] = {0x13, 0x02};
+
+struct tls_context {
+    uint8_t psk[KEY_BYTES];
+    SSL_CTX *server;
+    SSL_CTX *client;
+};
+
+static pthread_once_t slot_once = PTHREAD_ONCE_INIT;
+static int slot = -1; /* of ex_data; written once */
+
+static void take_slot(void)
+{
+    slot = SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, NULL);
+}
+
+static SSL_SESSION *session_of_key(SSL *ssl)
+{
+    const struct tls_context *tls = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), slot);
+    const SSL_CIPHER *suite = SSL_CIPHER_find(ssl, suite_id);
+    SSL_SESSION *session = SSL_SESSION_new();
+
+    if (session != NULL && suite != NULL &&
+        SSL_SESSION_set1_master_key(session, tls->psk, sizeof(tls->psk)) == 1 &&
+        SSL_SESSION_set_cipher(session, suite) == 1 &&
+        SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1)
+        return session;
+    SSL_SESSION_free(session);
+    return NULL;
+}
+
+static int use_session(SSL *ssl, const EVP_MD *digest, const unsigned char **id, size_t *id_bytes,
+                       SSL_SESSION **out)
+{
+    *out = NULL;
+    *id = (const unsigned char *)IDENTITY;
+    *id_bytes = sizeof(IDENTITY) - 1;
+    if (digest != NULL && EVP_MD_get_type(digest) != NID_sha384)
+        return 1; /* no key for that digest: go on without, and fail at the certificate */
+    *out = session_of_key(ssl);
+    return *out != NULL;
+}
+
+static int find_session(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_SESSION **out)
+{
+    *out = NULL;
+    if (id_bytes != sizeof(IDENTITY) - 1 || memcmp(id, IDENTITY, id_bytes) != 0)
+        return 1; /* unknown: without it the handshake cannot succeed */
+    *out = session_of_key(ssl);
+    return *out != NULL;
+}
+
+static SSL_CTX *new_ctx(const SSL_METHOD *method, struct tls_context *tls)
+{
+    SSL_CTX *ctx = SSL_CTX_new(method);
+
+    if (ctx == NULL)
+        return NULL;
+    /* A connection cut without a closing alert is an ordinary end: frames carry their lengths. */
+    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                 SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                              SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    if (SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
+        SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
+        SSL_CTX_set_ciphersuites(ctx, SUITE) == 1 && SSL_CTX_set1_groups_list(ctx, GROUPS) == 1 &&
+        SSL_CTX_set_num_tickets(ctx, 0) == 1 && SSL_CTX_set_max_early_data(ctx, 0) == 1 &&
+        SSL_CTX_set_ex_data(ctx, slot, tls) == 1)
+        return ctx;
+    SSL_CTX_free(ctx);
+    return NULL;
+}
+
+int tls_context_new(const uint8_t key[32], struct fault *fault, struct tls_context **out)
+{
+    struct tls_context *tls = calloc(1, sizeof(*tls));
+
+    if (tls == NULL)
+        return E_NOMEM;
+    pthread_once(&slot_once, take_slot);
+    if (slot < 0 || cluster_key_derive(key, "link", tls->psk) != 0)
+        goto fail;
+    tls->server = new_ctx(TLS_server_method(), tls);
+    tls->client = new_ctx(TLS_client_method(), tls);
+    if (tls->server == NULL || tls->client == NULL)
+        goto fail;
+    SSL_CTX_set_psk_find_session_callback(tls->server, find_session);
+    SSL_CTX_set_psk_use_session_callback(tls->client, use_session);
+    SSL_CTX_set_verify(tls->client, SSL_VERIFY_PEER, NULL);
+    *out = tls;
+    return 0;
+
+fail:
+    tls_context_free(tls);
+    return fault_set(fault, E_INTERNAL, "cannot set up TLS: %s", ERR_reason_error_string(ERR_get_error()));
+}
+
+void tls_context_free(struct tls_context *tls)
+{
+    if (tls == NULL)
+        return;
+    SSL_CTX_free(tls->server);
+    SSL_CTX_free(tls->client);
+    OPENSSL_cleanse(tls->psk, sizeof(tls->psk));
+    free(tls);
+}
+
+SSL_CTX *tls_server(struct tls_context *tls)
+{
+    return tls->server;
+}
+
+SSL_CTX *tls_client(struct tls_context *tls)
+{
+    return tls->client;
+}
+
+static int check_key_file(int fd, const char *path, struct fault *fault)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) != 0)
+        return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return fault_set(fault, E_INVAL, "%s: not a regular file", path);
+    if ((st.st_mode & S_IRWXO) != 0)
+        return fault_set(fault, E_AUTH,
+                         "%s: mode %04o lets every user use the cluster key; chmod o-rwx makes it acceptable",
+                         path, (unsigned)(st.st_mode & 07777));
+    return 0;
+}
+
+int cluster_key_load(const char *path, struct fault *fault, uint8_t key_out[32])
+{
+    char text[2 * KEY_BYTES + 2]; /* one byte more than a key file has */
+    uint8_t key[KEY_BYTES];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    ssize_t n;
+    int err;
+
+    if (fd < 0)
+        return fault_set(fault, errno == ENOENT ? E_NOT_FOUND : E_IO, "%s: %s", path, strerror(errno));
+    err = check_key_file(fd, path, fault);
+    if (err != 0) {
+        close(fd);
+        return err;
+    }
+    n = read(fd, text, sizeof(text));
+    close(fd);
+    if (n == 2 * KEY_BYTES + 1 && text[2 * KEY_BYTES] == '\n')
+        n--;
+    if (n != 2 * KEY_BYTES || hex_decode(bytes_of(text, 2 * KEY_BYTES), key, KEY_BYTES) != 0)
+        err = fault_set(fault, E_FORMAT, "%s: not a cluster key (64 hex digits and a newline)", path);
+    else
+        memcpy(key_out, key, KEY_BYTES);
+    OPENSSL_cleanse(text, sizeof(text));
+    OPENSSL_cleanse(key, sizeof(key));
+    return err;
+}
+
+int cluster_key_create(const char *path, struct fault *fault)
+{
+    uint8_t key[KEY_BYTES];
+    char text[2 * KEY_BYTES + 1];
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
+    int err = 0;
+
+    if (fd < 0)
+        return fault_set(fault, errno == EEXIST ? E_EXISTS : E_IO, "%s: %s", path, strerror(errno));
+    rng_system(key, sizeof(key));
+    hex_encode(key, sizeof(key), text);
+    text[2 * KEY_BYTES] = '\n';
+    if (write(fd, text, sizeof(text)) != (ssize_t)sizeof(text) || fsync(fd) != 0) {
+        err = fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
+        unlink(path);
+    }
+    close(fd);
+    OPENSSL_cleanse(key, sizeof(key));
+    OPENSSL_cleanse(text, sizeof(text));
+    return err;
+}
+
+int cluster_key_derive(const uint8_t key[32], const char *label, uint8_t out[32])
+{
+    unsigned len_bytes = 0;
+    uint8_t mac[KEY_BYTES];
+
+    if (HMAC(EVP_sha256(), key, KEY_BYTES, (const unsigned char *)label, strlen(label), mac, &len_bytes) ==
+            NULL ||
+        len_bytes != KEY_BYTES)
+        return E_INTERNAL;
+    memcpy(out, mac, KEY_BYTES);
+    OPENSSL_cleanse(mac, sizeof(mac));
+    return 0;
+}

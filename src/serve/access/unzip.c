@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decoding is in small pieces, so that a bomb costs no more memory than the bound and no more time than it
+ * takes to reach it. */
+#include "serve/access/unzip.h"
+
+#include <string.h>
+#include <zlib.h>
+
+#include "base/err.h"
+
+#define PIECE_BYTES 16384
+#define GZIP_ONLY   (15 + 16) /* window bits, and "a gzip header is wanted" */
+
+static size_t bound(struct bytes in, size_t max_bytes)
+{
+    size_t by_ratio = in.len_bytes > SIZE_MAX / UNZIP_MAX_RATIO ? SIZE_MAX : in.len_bytes * UNZIP_MAX_RATIO;
+
+    if (by_ratio < UNZIP_FREE_BYTES)
+        by_ratio = UNZIP_FREE_BYTES;
+    return by_ratio < max_bytes ? by_ratio : max_bytes;
+}
+
+/* One member.  1: it is whole. */
+static int inflate_more(z_stream *stream, size_t max_bytes, struct buf *out)
+{
+    uint8_t piece[PIECE_BYTES];
+    size_t n;
+    int rc;
+
+    stream->next_out = piece;
+    stream->avail_out = sizeof(piece);
+    rc = inflate(stream, Z_NO_FLUSH);
+    n = sizeof(piece) - stream->avail_out;
+    if (rc == Z_MEM_ERROR)
+        return E_NOMEM;
+    if (rc != Z_OK && rc != Z_STREAM_END)
+        return E_FORMAT; /* Z_BUF_ERROR: it ends too early */
+    if (n > max_bytes - out->len_bytes)
+        return E_RANGE;
+    if (buf_append(out, piece, n) < 0)
+        return E_NOMEM;
+    return rc == Z_STREAM_END;
+}
+
+int unzip_body(struct bytes in, size_t max_bytes, struct buf *out)
+{
+    z_stream stream;
+    int rc = 0;
+
+    max_bytes = bound(in, max_bytes);
+    if (in.len_bytes == 0 || in.len_bytes > UINT32_MAX || out->len_bytes > max_bytes)
+        return in.len_bytes == 0 ? E_FORMAT : E_RANGE;
+    memset(&stream, 0, sizeof(stream));
+    if (inflateInit2(&stream, GZIP_ONLY) != Z_OK)
+        return E_NOMEM;
+    stream.next_in = (uint8_t *)(uintptr_t)in.data; /* zlib only reads it */
+    stream.avail_in = (unsigned)in.len_bytes;
+    while (rc == 0) {
+        rc = inflate_more(&stream, max_bytes, out);
+        if (rc == 1 && stream.avail_in > 0)
+            rc = inflateReset(&stream) == Z_OK ? 0 : E_FORMAT;
+    }
+    inflateEnd(&stream);
+    return rc == 1 ? 0 : rc;
+}

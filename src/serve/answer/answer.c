@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way of a token to the client:
+ *
+ *     token ──detok──> characters ──calls──┬──> arguments ────────────> sink
+ *                                          ├──> thinking ──signature──> sink
+ *                                          └──> text ──stop strings───> sink
+ *
+ * Stop strings are matched in text only, never in thinking or a call's arguments; a call ends the run of text
+ * before it, so what the matcher holds back then is delivered.  Text of one push is gathered and given on
+ * once. */
+#include "serve/answer/answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "serve/api/ids.h"
+#include "serve/access/sign.h"
+#include "compute/sample/stop.h"
+
+#define MAX_MARKS 12
+
+enum open_block { OPEN_NONE, OPEN_TEXT, OPEN_THINKING, OPEN_CALL };
+
+struct answer { /* what every token needs comes first */
+    const struct answer_sink *sink;
+    void *arg;
+    struct calls *calls;
+    struct answer_scratch *scratch;
+    struct detok detok;
+    struct stop *stop; /* NULL: no stop strings */
+    enum open_block open;
+    uint32_t n_thinking; /* tokens */
+    bool hides_thinking;
+    bool is_over;
+    bool is_matched;
+    bool is_single_call;
+    bool is_forced; /* calls are all that the answer may hold */
+    uint8_t n_marks;
+    token_id marks[MAX_MARKS]; /* control tokens that say something to the splitter ... */
+
+    const char *spellings[MAX_MARKS]; /* ... and how they are written */
+    const char *call_prefix;
+    struct buf thought; /* all of the thinking that is open, to be signed */
+    unsigned n_calls;   /* whole ones */
+    size_t stop_index;
+    enum gen_stop why;
+};
+
+static int flush_text(struct answer *answer)
+{
+    int rc = 0;
+
+    if (answer->scratch->text.is_bad)
+        return E_NOMEM;
+    if (answer->scratch->text.len_bytes == 0)
+        return 0;
+    if (answer->open == OPEN_NONE) {
+        answer->open = OPEN_TEXT;
+        rc = answer->sink->open_text(answer->arg);
+    }
+    if (rc == 0 && answer->open == OPEN_THINKING)
+        rc = answer->sink->thinking(answer->arg, buf_view(&answer->scratch->text));
+    else if (rc == 0)
+        rc = answer->sink->text(answer->arg, buf_view(&answer->scratch->text));
+    buf_clear(&answer->scratch->text);
+    return rc;
+}
+
+static int close_block(struct answer *answer, enum calls_end how)
+{
+    if (answer->open == OPEN_NONE)
+        return 0;
+    answer->open = OPEN_NONE;
+    return answer->sink->close(answer->arg, how);
+}
+
+/* ---- from the splitter ---- */
+
+static int on_text(void *arg, struct bytes text)
+{
+    struct answer *answer = arg;
+    int match;
+
+    if (answer->stop == NULL)
+        return buf_append(&answer->scratch->text, text.data, text.len_bytes);
+    match = stop_feed(answer->stop, text, &answer->scratch->text);
+    if (match < -1)
+        return match;
+    if (match < 0)
+        return 0;
+    answer->is_matched = true;
+    answer->stop_index = (size_t)match;
+    return E_CANCELLED;
+}
+
+/* The run of text is over. */
+static int end_text(struct answer *answer)
+{
+    int rc =
+        answer->stop == NULL || answer->is_matched ? 0 : stop_flush(answer->stop, &answer->scratch->text);
+
+    if (rc == 0)
+        rc = flush_text(answer);
+    if (rc == 0 && answer->open == OPEN_TEXT)
+        rc = close_block(answer, CALLS_WHOLE);
+    return rc;
+}
+
+static int on_thinking(void *arg, struct bytes text)
+{
+    struct answer *answer = arg;
+    int rc = 0;
+
+    if (answer->open != OPEN_THINKING) {
+        rc = end_text(answer);
+        if (rc < 0)
+            return rc;
+        answer->open = OPEN_THINKING;
+        buf_clear(&answer->thought);
+        rc = answer->sink->open_thinking(answer->arg);
+    }
+    if (rc == 0)
+        rc = buf_append(&answer->thought, text.data, text.len_bytes);
+    if (rc == 0 && !answer->hides_thinking)
+        rc = buf_append(&answer->scratch->text, text.data, text.len_bytes);
+    return rc;
+}
+
+static int on_thought(void *arg)
+{
+    struct answer *answer = arg;
+    char signature[SIGN_CHARS + 1];
+    int rc = flush_text(answer);
+
+    if (rc == 0)
+        rc = sign_thinking(buf_view(&answer->thought), signature);
+    if (rc == 0)
+        rc = answer->sink->signature(answer->arg, bytes_of(signature, SIGN_CHARS));
+    return rc < 0 ? rc : close_block(answer, CALLS_WHOLE);
+}
+
+static int on_begin(void *arg, struct bytes name)
+{
+    struct answer *answer = arg;
+    char id[IDS_BYTES];
+    int rc = end_text(answer);
+
+    if (rc < 0)
+        return rc;
+    ids_make(answer->call_prefix, id);
+    answer->open = OPEN_CALL;
+    return answer->sink->open_call(answer->arg, id, name);
+}
+
+static int on_arguments(void *arg, struct bytes piece)
+{
+    struct answer *answer = arg;
+
+    return answer->sink->arguments(answer->arg, piece);
+}
+
+static int on_end(void *arg, enum calls_end how)
+{
+    struct answer *answer = arg;
+    int rc = close_block(answer, how);
+
+    answer->n_calls += how == CALLS_WHOLE;
+    if (rc == 0 && how == CALLS_WHOLE && answer->is_single_call)
+        rc = E_CANCELLED;
+    return rc;
+}
+
+static const struct calls_events events = {on_text, on_thinking, on_thought, on_begin, on_arguments, on_end};
+
+/* ---- making ---- */
+
+static enum calls_format format_of(enum chat_calls calls)
+{
+    switch (calls) {
+    case CHAT_CALLS_HERMES:
+        return CALLS_HERMES;
+    case CHAT_CALLS_XML:
+        return CALLS_XML;
+    case CHAT_CALLS_GLM:
+        return CALLS_GLM;
+    case CHAT_CALLS_MISTRAL:
+    case CHAT_CALLS_MISTRAL_NAMED:
+        return CALLS_MISTRAL;
+    case CHAT_CALLS_DEEPSEEK:
+    case CHAT_CALLS_DEEPSEEK_V31:
+        return CALLS_DEEPSEEK;
+    case CHAT_CALLS_HARMONY:
+        return CALLS_HARMONY;
+    case CHAT_CALLS_LLAMA:
+        return CALLS_LLAMA;
+    }
+    return CALLS_PLAIN;
+}
+
+/* A mark that is a control token is not in the detokenised text; it is put back for the splitter. */
+static void add_mark(struct answer *answer, const char *spelling)
+{
+    const struct tokenizer *tokenizer = answer->detok.tokenizer;
+    token_id id = spelling == NULL ? TOKEN_NONE : tokenizer_find(tokenizer, bytes_str(spelling));
+
+    if (id != TOKEN_NONE && tokenizer_is_control(tokenizer, id) && answer->n_marks < MAX_MARKS) {
+        answer->marks[answer->n_marks] = id;
+        answer->spellings[answer->n_marks++] = spelling;
+    }
+}
+
+static int make_splitter(struct answer *answer, const struct answer_opts *opts)
+{
+    const struct chat_manner *manner = chat_format_manner(opts->model->chat);
+    const struct gen_request *request = opts->request;
+    struct calls_opts calls = {.format = format_of(manner->calls),
+                               .ignores_calls =
+                                   request->n_tools == 0 || request->tool_choice == GEN_TOOLS_NONE,
+                               .think_open = manner->think_open,
+                               .think_close = manner->think_close,
+                               .begins_thinking = opts->begins_thinking,
+                               .tools = calloc(request->n_tools + 1, sizeof(struct calls_tool)),
+                               .n_tools = request->n_tools};
+
+    if (calls.tools == NULL)
+        return E_NOMEM;
+    if (request->n_prompts > 0) { /* no conversation, and no manner */
+        calls.format = CALLS_PLAIN;
+        calls.think_open = calls.think_close = NULL;
+    }
+    for (size_t i = 0; i < request->n_tools; i++)
+        calls.tools[i] = (struct calls_tool){request->tools[i].name, request->tools[i].input_schema};
+    add_mark(answer, calls.think_open);
+    add_mark(answer, calls.think_close);
+    if (!calls.ignores_calls || calls.format == CALLS_HARMONY)
+        for (const char *const *mark = calls_marks(calls.format); *mark != NULL; mark++)
+            add_mark(answer, *mark);
+    return calls_new(&calls, &events, answer, &answer->calls);
+}
+
+int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, void *arg, struct answer **out)
+{
+    const struct gen_request *request = opts->request;
+    struct answer *answer = calloc(1, sizeof(*answer));
+    int rc;
+
+    if (answer == NULL)
+        return E_NOMEM;
+    answer->sink = sink;
+    answer->scratch = opts->scratch;
+    answer->arg = arg;
+    answer->call_prefix = request->call_prefix != NULL ? request->call_prefix : "toolu_";
+    answer->is_single_call = request->is_single_call;
+    answer->is_forced = request->tool_choice == GEN_TOOLS_ANY || request->tool_choice == GEN_TOOLS_ONE;
+    answer->hides_thinking = request->hides_thinking;
+    detok_init(&answer->detok, opts->model->tokenizer,
+               request->prefill.len_bytes > 0 || request->n_prompts > 0);
+    rc = make_splitter(answer, opts);
+    if (rc == 0 && request->n_stop_sequences > 0)
+        rc = stop_new(request->stop_sequences, request->n_stop_sequences, &answer->stop);
+    if (rc < 0)
+        answer_free(answer);
+    else
+        *out = answer;
+    return rc;
+}
+
+void answer_free(struct answer *answer)
+{
+    if (answer == NULL)
+        return;
+    calls_free(answer->calls);
+    stop_free(answer->stop);
+    buf_fini(&answer->thought);
+    free(answer);
+}
+
+void answer_scratch_fini(struct answer_scratch *scratch)
+{
+    buf_fini(&scratch->piece);
+    buf_fini(&scratch->text);
+}
+
+/* ---- feeding ---- */
+
+static int push_one(struct answer *answer, token_id id)
+{
+    bool was_thinking = calls_is_thinking(answer->calls);
+    struct bytes text;
+    size_t i = 0;
+    int rc;
+
+    buf_clear(&answer->scratch->piece);
+    while (i < answer->n_marks && answer->marks[i] != id)
+        i++;
+    rc = i < answer->n_marks ? buf_append_str(&answer->scratch->piece, answer->spellings[i])
+                             : detok_push(&answer->detok, id, &answer->scratch->piece);
+    text = buf_view(&answer->scratch->piece);
+    if (rc == 0 && text.len_bytes > 0)
+        rc = calls_feed(answer->calls, text);
+    answer->n_thinking += was_thinking || calls_is_thinking(answer->calls);
+    return rc;
+}
+
+void answer_fetch(const struct answer *answer, bool is_deep)
+{
+    if (is_deep)
+        mem_prefetch(answer->calls, MEM_CACHE_LINE);
+    else
+        mem_prefetch(answer, offsetof(struct answer, spellings));
+}
+
+/* Ends the answer for a reason that lies in its text. */
+static int end_early(struct answer *answer)
+{
+    int rc = end_text(answer);
+
+    answer->is_over = true;
+    answer->why = answer->is_matched ? GEN_STOP_SEQUENCE : GEN_STOP_TOOL_USE;
+    return rc < 0 ? rc : 1;
+}
+
+int answer_push(struct answer *answer, const token_id *ids, size_t n)
+{
+    int rc = 0;
+
+    if (answer->is_over)
+        return 1;
+    buf_clear(&answer->scratch->text); /* one that failed may have left something */
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = push_one(answer, ids[i]);
+    if (rc == E_CANCELLED)
+        return end_early(answer);
+    return rc < 0 ? rc : flush_text(answer);
+}
+
+/* A forced call is made to end where the tokens do: that is a whole answer. */
+static bool ends_in_call(const struct answer *answer, bool was_inside)
+{
+    return answer->n_calls > 0 && !was_inside && answer->is_forced;
+}
+
+int answer_finish(struct answer *answer, enum gen_stop limit)
+{
+    bool is_cut = limit != GEN_STOP_END_TURN;
+    bool was_inside = calls_is_open(answer->calls);
+    int rc;
+
+    if (answer->is_over)
+        return 0;
+    buf_clear(&answer->scratch->text);
+    detok_finish(&answer->detok);
+    rc = calls_finish(answer->calls, is_cut);
+    if (rc == E_CANCELLED) {
+        rc = end_early(answer);
+        return rc < 0 ? rc : 0;
+    }
+    if (rc == 0)
+        rc = end_text(answer);
+    answer->is_over = true;
+    answer->why =
+        (is_cut ? ends_in_call(answer, was_inside) : answer->n_calls > 0) ? GEN_STOP_TOOL_USE : limit;
+    return rc;
+}
+
+enum gen_stop answer_stop(const struct answer *answer)
+{
+    return answer->why;
+}
+
+size_t answer_stop_index(const struct answer *answer)
+{
+    return answer->stop_index;
+}
+
+uint32_t answer_thinking_tokens(const struct answer *answer)
+{
+    return answer->n_thinking;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ids are drawn from the system's generator by rejection, so that each letter is equally likely. */
+#include "serve/api/ids.h"
+
+#include <string.h>
+
+#include "base/rng.h"
+
+#define N_LETTERS 24
+
+static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+void ids_make(const char *prefix, char out[IDS_BYTES])
+{
+    uint8_t random[2 * N_LETTERS];
+    size_t at = strlen(prefix);
+    unsigned n = 0;
+
+    memcpy(out, prefix, at);
+    while (n < N_LETTERS) {
+        rng_system(random, sizeof(random));
+        for (size_t i = 0; i < sizeof(random) && n < N_LETTERS; i++)
+            if (random[i] < 4 * 62)
+                out[at + n++] = alphabet[random[i] % 62];
+    }
+    out[at + n] = '\0';
+}
+
+/* n lower-case hex digits, not all zero? */
+static bool is_hex(const uint8_t *text, size_t n)
+{
+    bool is_zero = true;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!(text[i] >= '0' && text[i] <= '9') && !(text[i] >= 'a' && text[i] <= 'f'))
+            return false;
+        is_zero &= text[i] == '0';
+    }
+    return !is_zero;
+}
+
+void ids_trace(struct bytes traceparent, char out[33])
+{
+    const uint8_t *d = traceparent.data;
+
+    out[0] = '\0';
+    /* 00-<32>-<16>-<2> */
+    if (traceparent.len_bytes != 55 || memcmp(d, "00-", 3) != 0 || d[35] != '-' || d[52] != '-' ||
+        !is_hex(d + 3, 32) || !is_hex(d + 36, 16) || (!is_hex(d + 53, 2) && memcmp(d + 53, "00", 2) != 0))
+        return;
+    memcpy(out, d + 3, 32);
+    out[32] = '\0';
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Message threads: a conversation that the server keeps, so that the client sends only what is new.
+ *
+ *     create     the whole request          ── history: what of it a later request will need
+ *     continue   new messages and an id     ── history is put before them, and it is a whole request again
+ *
+ * A history is JSON with its end left open, for the answer is still to come (api_put_thread() in render.c):
+ *
+ *     {"system":...,"tools":...,"messages":[{...},{...}
+ *
+ * It holds no cache breakpoints: those of earlier requests count neither towards the four nor for retention,
+ * which the KV found in the cache has already. */
+#include <string.h>
+
+#include "serve/api/parse_priv.h"
+#include "base/err.h"
+
+/* What stands beside the messages: given where a thread begins, and kept. */
+static const char *const fixed[] = {"system", "tools"};
+
+int parse_thread(struct parse *parse, const json_t *root)
+{
+    const json_t *thread = parse_member(root, "thread");
+    struct bytes type;
+    int rc = 0;
+
+    if (thread == NULL)
+        return 0;
+    if (!json_is_object(thread))
+        return parse_fail(parse, "thread", "Input should be an object");
+    type = api_json_str(parse_member(thread, "type"));
+    parse_push(parse, "thread");
+    if (bytes_is(type, "create"))
+        parse->out->thread = GEN_THREAD_CREATE;
+    else if (bytes_is(type, "continue"))
+        parse->out->thread = GEN_THREAD_CONTINUE;
+    else
+        return parse_fail(parse, "type", "Input should be 'create' or 'continue'");
+    if (parse->out->thread == GEN_THREAD_CONTINUE)
+        rc = parse_string(parse, thread, "previous_message_id", true, &parse->out->thread_id);
+    if (rc == 0)
+        parse_pop(parse, 0);
+    return rc;
+}
+
+/* ---- continuing ---- */
+
+static int take_member(json_t *root, json_t *history, const char *name)
+{
+    json_t *value = json_object_get(history, name);
+
+    return value == NULL ? 0 : json_object_set(root, name, value);
+}
+
+/* root's messages come after those of the history. */
+static int join_messages(struct parse *parse, json_t *root, json_t *history)
+{
+    json_t *earlier = json_object_get(history, "messages"), *list = parse_member(root, "messages");
+
+    if (list == NULL)
+        return parse_fail(parse, "messages", "Field required");
+    if (!json_is_array(list))
+        return parse_fail(parse, "messages", "Input should be a valid list");
+    if (json_array_size(list) == 0)
+        return parse_fail(parse, "messages", "at least one message is required");
+    parse->n_earlier = json_array_size(earlier);
+    if (json_array_extend(earlier, list) < 0 || json_object_set(root, "messages", earlier) < 0)
+        return parse_no_memory(parse);
+    return 0;
+}
+
+int parse_thread_join(struct parse *parse, json_t *root, struct bytes history)
+{
+    json_t *kept;
+    int rc = 0;
+
+    if (!json_is_object(root))
+        return parse_fail(parse, "body", "Input should be an object");
+    for (int i = 0; i < 2; i++)
+        if (parse_member(root, fixed[i]) != NULL)
+            return parse_fail(parse, fixed[i], "cannot be given where a thread is continued");
+    if (api_json_load(history, NULL, &kept) < 0)
+        return parse_no_memory(parse);
+    for (int i = 0; i < 2 && rc == 0; i++)
+        if (take_member(root, kept, fixed[i]) < 0)
+            rc = parse_no_memory(parse);
+    if (rc == 0)
+        rc = join_messages(parse, root, kept);
+    json_decref(kept);
+    return rc;
+}
+
+/* ---- keeping ---- */
+
+static void drop_marks(json_t *list)
+{
+    size_t i;
+    json_t *item;
+
+    json_array_foreach(list, i, item)
+    {
+        json_object_del(item, "cache_control");
+        drop_marks(json_object_get(item, "content")); /* of a message, or of a tool's result */
+    }
+}
+
+/* Messages that are turns: what the answer went on from comes back as a part of the answer. */
+static size_t count_turns(const json_t *messages)
+{
+    size_t n = json_array_size(messages);
+
+    while (n > 0 &&
+           bytes_is(api_json_str(json_object_get(json_array_get(messages, n - 1), "role")), "assistant"))
+        n--;
+    return n;
+}
+
+int parse_thread_history(struct parse *parse, json_t *root)
+{
+    json_t *messages = json_object_get(root, "messages");
+    size_t n = count_turns(messages);
+    struct buf text = {0};
+    int rc;
+
+    drop_marks(messages);
+    buf_append_byte(&text, '{');
+    for (int i = 0; i < 2; i++) {
+        json_t *value = parse_member(root, fixed[i]);
+
+        if (value == NULL)
+            continue;
+        drop_marks(value);
+        buf_printf(&text, "\"%s\": ", fixed[i]);
+        api_json_put(&text, value);
+        buf_append_str(&text, ", ");
+    }
+    buf_append_str(&text, "\"messages\": [");
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            buf_append_str(&text, ", ");
+        api_json_put(&text, json_array_get(messages, i));
+    }
+    rc = text.is_bad ? parse_no_memory(parse) : parse_copy(parse, buf_view(&text), &parse->out->history);
+    buf_fini(&text);
+    return rc;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rendering answers.
+ *
+ * Members that must be numbers are numbers and members that must be absent are absent: one client refuses
+ * `caller: null`, another replaces its totals by whatever message_delta says, so counts are repeated there
+ * unchanged. */
+#include "serve/api/render.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/str.h"
+
+static int result(const struct buf *out)
+{
+    return out->is_bad ? E_NOMEM : 0;
+}
+
+const char *api_stop_reason(enum gen_stop stop)
+{
+    switch (stop) {
+    case GEN_STOP_END_TURN:
+        return "end_turn";
+    case GEN_STOP_MAX_TOKENS:
+        return "max_tokens";
+    case GEN_STOP_SEQUENCE:
+        return "stop_sequence";
+    case GEN_STOP_TOOL_USE:
+        return "tool_use";
+    case GEN_STOP_CONTEXT:
+        return "model_context_window_exceeded";
+    }
+    return "end_turn";
+}
+
+static void put_str_member(struct buf *out, const char *name, struct bytes text)
+{
+    buf_printf(out, "\"%s\":", name);
+    json_put_str(out, text);
+}
+
+/* The counts that both message_start and message_delta carry; the object is left open. */
+static void open_usage(struct buf *out, const struct api_usage *usage)
+{
+    buf_printf(
+        out,
+        "\"usage\":{\"input_tokens\":%u,\"cache_creation_input_tokens\":%u,\"cache_read_input_tokens\":%u,"
+        "\"output_tokens\":%u",
+        usage->input_tokens, usage->created_5m_tokens + usage->created_1h_tokens, usage->cache_read_tokens,
+        usage->output_tokens);
+}
+
+static void put_creation(struct buf *out, const struct api_usage *usage)
+{
+    buf_printf(out,
+               ",\"cache_creation\":{\"ephemeral_5m_input_tokens\":%u,\"ephemeral_1h_input_tokens\":%u},"
+               "\"service_tier\":\"standard\"",
+               usage->created_5m_tokens, usage->created_1h_tokens);
+}
+
+static void put_details(struct buf *out, const struct api_usage *usage)
+{
+    buf_printf(out, ",\"output_tokens_details\":{\"thinking_tokens\":%u}", usage->thinking_tokens);
+}
+
+static void put_stop(struct buf *out, enum gen_stop stop, struct bytes stop_sequence)
+{
+    buf_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", api_stop_reason(stop));
+    if (stop == GEN_STOP_SEQUENCE)
+        json_put_str(out, stop_sequence);
+    else
+        buf_append_str(out, "null");
+}
+
+static void put_block(struct buf *out, const struct gen_block *block)
+{
+    if (block->kind == GEN_TEXT) {
+        buf_append_str(out, "{\"type\":\"text\",");
+        put_str_member(out, "text", block->text);
+    } else if (block->kind == GEN_THINKING) {
+        buf_append_str(out, "{\"type\":\"thinking\",");
+        put_str_member(out, "thinking", block->text);
+        buf_append_byte(out, ',');
+        put_str_member(out, "signature", block->signature);
+    } else {
+        buf_append_str(out, "{\"type\":\"tool_use\",");
+        put_str_member(out, "id", block->id);
+        buf_append_byte(out, ',');
+        put_str_member(out, "name", block->name);
+        buf_append_str(out, ",\"input\":");
+        buf_append(out, block->input.data, block->input.len_bytes);
+    }
+    buf_append_byte(out, '}');
+}
+
+/* What a list of content holds: empty text is left out. */
+static void put_blocks(struct buf *out, const struct gen_block *blocks, size_t n)
+{
+    const char *separator = "";
+
+    for (size_t i = 0; i < n; i++) {
+        if (blocks[i].kind == GEN_TEXT && blocks[i].text.len_bytes == 0)
+            continue;
+        buf_append_str(out, separator);
+        put_block(out, &blocks[i]);
+        separator = ",";
+    }
+}
+
+int api_put_thread(struct buf *out, struct bytes history, const struct gen_block *blocks, size_t n)
+{
+    buf_append(out, history.data, history.len_bytes);
+    if (history.len_bytes > 0 && history.data[history.len_bytes - 1] != '[')
+        buf_append_str(out, ", ");
+    buf_append_str(out, "{\"role\": \"assistant\", \"content\": [");
+    put_blocks(out, blocks, n);
+    return buf_append_str(out, "]}]}");
+}
+
+static void open_message(struct buf *out, const char *id, struct bytes model)
+{
+    buf_append_str(out, "{");
+    put_str_member(out, "id", bytes_str(id));
+    buf_append_str(out, ",\"type\":\"message\",\"role\":\"assistant\",");
+    put_str_member(out, "model", model);
+    buf_append_str(out, ",\"content\":[");
+}
+
+int api_put_message(struct buf *out, const struct api_answer *answer)
+{
+    open_message(out, answer->id, answer->model);
+    put_blocks(out, answer->blocks, answer->n_blocks);
+    buf_append_str(out, "],");
+    put_stop(out, answer->stop, answer->stop_sequence);
+    buf_append_str(out, ",\"stop_details\":null,\"container\":null,\"diagnostics\":null,");
+    open_usage(out, &answer->usage);
+    put_creation(out, &answer->usage);
+    put_details(out, &answer->usage);
+    return buf_append_str(out, ",\"server_tool_use\":null,\"inference_geo\":null,\"speed\":null}}");
+}
+
+int api_put_message_start(struct buf *out, const char *id, struct bytes model, const struct api_usage *usage)
+{
+    buf_append_str(out, "{\"type\":\"message_start\",\"message\":");
+    open_message(out, id, model);
+    buf_append_str(out, "],\"stop_reason\":null,\"stop_sequence\":null,");
+    open_usage(out, usage);
+    put_creation(out, usage);
+    return buf_append_str(out, "}}}");
+}
+
+static int put_start(struct buf *out, unsigned index, const char *block)
+{
+    return buf_printf(out, "{\"type\":\"content_block_start\",\"index\":%u,\"content_block\":%s", index,
+                      block);
+}
+
+int api_put_text_start(struct buf *out, unsigned index)
+{
+    return put_start(out, index, "{\"type\":\"text\",\"text\":\"\"}}");
+}
+
+int api_put_call_start(struct buf *out, unsigned index, const char *id, struct bytes name)
+{
+    put_start(out, index, "{\"type\":\"tool_use\",");
+    put_str_member(out, "id", bytes_str(id));
+    buf_append_byte(out, ',');
+    put_str_member(out, "name", name);
+    return buf_append_str(out, ",\"input\":{}}}");
+}
+
+/* Once for every token of every stream: one allocation, few pieces, and no format to be read. */
+static int put_delta(struct buf *out, unsigned index, const char *head, struct bytes text)
+{
+    buf_reserve(out, text.len_bytes + text.len_bytes / 8 + 112);
+    buf_append_str(out, "{\"type\":\"content_block_delta\",\"index\":");
+    buf_append_u64(out, index);
+    buf_append_str(out, head);
+    json_put_str(out, text);
+    return buf_append_str(out, "}}");
+}
+
+int api_put_text_delta(struct buf *out, unsigned index, struct bytes text)
+{
+    return put_delta(out, index, ",\"delta\":{\"type\":\"text_delta\",\"text\":", text);
+}
+
+int api_put_thinking_start(struct buf *out, unsigned index)
+{
+    return put_start(out, index, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}");
+}
+
+int api_put_thinking_delta(struct buf *out, unsigned index, struct bytes text)
+{
+    return put_delta(out, index, ",\"delta\":{\"type\":\"thinking_delta\",\"thinking\":", text);
+}
+
+int api_put_signature_delta(struct buf *out, unsigned index, struct bytes signature)
+{
+    return put_delta(out, index, ",\"delta\":{\"type\":\"signature_delta\",\"signature\":", signature);
+}
+
+int api_put_call_delta(struct buf *out, unsigned index, struct bytes partial_json)
+{
+    return put_delta(out, index, ",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":", partial_json);
+}
+
+int api_put_block_stop(struct buf *out, unsigned index)
+{
+    return buf_printf(out, "{\"type\":\"content_block_stop\",\"index\":%u}", index);
+}
+
+static void put_ms(struct buf *out, const char *name, uint64_t ns)
+{
+    buf_printf(out, "\"%s\":%llu.%03llu,", name, (unsigned long long)(ns / NS_PER_MS),
+               (unsigned long long)(ns % NS_PER_MS / NS_PER_US));
+}
+
+void api_put_proof(struct buf *out, const struct gen_proof *proof)
+{
+    buf_printf(out,
+               ",\"baton\":{\"prompt\":%u,\"computed\":%u,\"reused\":%u,\"transferred\":%u,\"drawn\":%u,"
+               "\"redispatched\":%u,\"preempted\":%u,\"drafted\":%u,\"accepted\":%u,",
+               proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
+               proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
+               proof->accepted_tokens);
+    put_ms(out, "queue_ms", proof->queue_ns);
+    put_ms(out, "prefill_ms", proof->prefill_ns);
+    put_ms(out, "transfer_ms", proof->transfer_ns);
+    put_ms(out, "exposed_ms", proof->exposed_ns);
+    put_ms(out, "decode_ms", proof->decode_ns);
+    put_ms(out, "ttft_ms", proof->ttft_ns);
+    put_ms(out, "total_ms", proof->total_ns);
+    put_str_member(out, "prefill", bytes_str(proof->prefill_worker));
+    buf_append_byte(out, ',');
+    put_str_member(out, "decode", bytes_str(proof->decode_worker));
+    buf_append_byte(out, ',');
+    put_str_member(out, "transport", bytes_str(proof->transport));
+    buf_append_byte(out, '}');
+}
+
+int api_put_message_delta(struct buf *out, enum gen_stop stop, struct bytes stop_sequence,
+                          const struct api_usage *usage, const struct gen_proof *proof)
+{
+    buf_append_str(out, "{\"type\":\"message_delta\",\"delta\":{");
+    put_stop(out, stop, stop_sequence);
+    buf_append_str(out, "},");
+    open_usage(out, usage);
+    put_details(out, usage);
+    if (proof != NULL)
+        api_put_proof(out, proof);
+    return buf_append_str(out, "}}");
+}
+
+int api_put_count(struct buf *out, uint32_t input_tokens)
+{
+    return buf_printf(out, "{\"input_tokens\":%u}", input_tokens);
+}
+
+/* ---- models ---- */
+
+int api_put_model(struct buf *out, const struct api_model *model)
+{
+    char created[21];
+
+    clock_rfc3339(model->created_unix_s, created);
+    buf_append_str(out, "{\"type\":\"model\",");
+    put_str_member(out, "id", bytes_str(model->name));
+    buf_append_byte(out, ',');
+    put_str_member(out, "display_name", bytes_str(model->name));
+    buf_printf(out,
+               ",\"created_at\":\"%s\",\"max_input_tokens\":%u,\"max_tokens\":%u,\"capabilities\":null,"
+               "\"lifecycle\":\"active\",\"line\":null,\"deprecated_at\":null,\"retires_at\":null,"
+               "\"object\":\"model\",\"created\":%llu,\"owned_by\":\"local\"}",
+               created, model->context_length, model->context_length,
+               (unsigned long long)model->created_unix_s);
+    return result(out);
+}
+
+static void put_id(struct buf *out, const char *name, const struct api_model *model)
+{
+    buf_printf(out, ",\"%s\":", name);
+    if (model == NULL)
+        buf_append_str(out, "null");
+    else
+        json_put_str(out, bytes_str(model->name));
+}
+
+static size_t find_model(const struct api_model *models, size_t n, const char *name)
+{
+    size_t i = 0;
+
+    while (i < n && strcmp(models[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+int api_put_models(struct buf *out, const struct api_model *models, size_t n, const struct api_page *page)
+{
+    size_t from = 0;
+    size_t to = n;
+    size_t all_to;
+
+    /* A cursor that names no model gives an empty page. */
+    if (page->after != NULL) {
+        from = find_model(models, n, page->after);
+        from = from < n ? from + 1 : n;
+    }
+    if (page->before != NULL) {
+        to = find_model(models, n, page->before);
+        to = to < n ? to : 0;
+    }
+    if (from > to)
+        from = to;
+    all_to = to;
+    /* Before a cursor, the page is the one that ends at it. */
+    if (to - from > page->limit) {
+        if (page->before != NULL && page->after == NULL)
+            from = to - page->limit;
+        else
+            to = from + page->limit;
+    }
+    buf_append_str(out, "{\"object\":\"list\",\"data\":[");
+    for (size_t i = from; i < to; i++) {
+        if (i > from)
+            buf_append_byte(out, ',');
+        api_put_model(out, &models[i]);
+    }
+    buf_printf(out, "],\"has_more\":%s",
+               (page->before != NULL && page->after == NULL ? from > 0 && to > from : to < all_to) ? "true"
+                                                                                                   : "false");
+    put_id(out, "first_id", to > from ? &models[from] : NULL);
+    put_id(out, "last_id", to > from ? &models[to - 1] : NULL);
+    return buf_append_byte(out, '}');
+}

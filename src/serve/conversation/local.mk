@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libserve_conversation.a
+libserve_conversation_a_SOURCES = src/serve/conversation/memory.c src/serve/conversation/memory.h \
+	src/serve/conversation/replay.c src/serve/conversation/replay.h src/serve/conversation/threads.c \
+	src/serve/conversation/threads.h
+
+if HAVE_CMOCKA
+check_PROGRAMS += tests/unit/serve/conversation/test_replay
+TESTS += tests/unit/serve/conversation/test_replay
+tests_unit_serve_conversation_test_replay_SOURCES = tests/unit/serve/conversation/test_replay.c tests/unit/serve/conversation/replay_rig.c \
+	tests/unit/serve/conversation/replay_model.c tests/unit/serve/conversation/replay_rig.h
+tests_unit_serve_conversation_test_replay_LDADD = $(link_serve_endpoint) $(CMOCKA_LIBS)
+endif

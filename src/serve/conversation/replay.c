@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding our own answers in what a client sends back.
+ *
+ *     key[0] = hash(system)     key[i + 1] = hash(key[i] | message i)
+ *
+ * The key of an answer is that of the conversation up to it, so that the same words elsewhere ("Done.") are
+ * another answer, with other hidden thinking.  Clients give back what they were sent in their own
+ * serialisation: blocks joined or trimmed, members of an input in another order.  So of the assistant's
+ * messages only what survives that goes into the key (characters that are not blank, ids and names of calls),
+ * and whether it is the same answer is decided by comparing values.
+ *
+ * Behind the last answer no key is looked up; the last of all is wanted when the request's own answer is
+ * remembered.  What a client adds in one turn is often the longest part, and a worker waits for the request:
+ * it is summed up then, unless it is so long that the loop should not do it. */
+#include "serve/conversation/replay.h"
+
+#include <openssl/evp.h>
+#include <string.h>
+
+#include "text/json/json.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "cache/prefix/tenant.h"
+
+#define BLOCK_COST 64 /* bytes of text that cost as much as a block without any */
+
+static bool is_blank(uint8_t c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* ---- keys ---- */
+
+static void put_text(struct buf *out, struct bytes text)
+{
+    uint8_t len[4];
+
+    put_u32(len, (uint32_t)text.len_bytes);
+    buf_append(out, len, sizeof(len));
+    buf_append(out, text.data, text.len_bytes);
+}
+
+static void put_dense(struct buf *out, struct bytes text)
+{
+    for (size_t i = 0, from; i < text.len_bytes;) {
+        while (i < text.len_bytes && is_blank(text.data[i]))
+            i++;
+        from = i;
+        while (i < text.len_bytes && !is_blank(text.data[i]))
+            i++;
+        buf_append(out, text.data + from, i - from);
+    }
+}
+
+static void put_block(struct buf *out, const struct gen_block *block)
+{
+    buf_append_byte(out, (uint8_t)('a' + block->kind));
+    put_text(out, block->text);
+    put_text(out, block->id);
+    buf_append_byte(out, block->is_error ? '!' : '.');
+}
+
+static void put_answer(struct buf *out, const struct gen_message *message)
+{
+    for (size_t i = 0; i < message->n_blocks; i++)
+        if (message->blocks[i].kind == GEN_TEXT)
+            put_dense(out, message->blocks[i].text);
+    buf_append_byte(out, 0);
+    for (size_t i = 0; i < message->n_blocks; i++) {
+        if (message->blocks[i].kind != GEN_TOOL_USE)
+            continue;
+        put_text(out, message->blocks[i].id);
+        put_text(out, message->blocks[i].name);
+    }
+}
+
+static int hash(const struct buf *text, struct memory_key *out)
+{
+    unsigned len = sizeof(out->bytes);
+
+    if (text->is_bad || EVP_Digest(text->data, text->len_bytes, out->bytes, &len, EVP_sha256(), NULL) != 1)
+        return E_NOMEM;
+    return 0;
+}
+
+static int next_key(const struct memory_key *before, const struct gen_message *message, struct buf *room,
+                    struct memory_key *out)
+{
+    buf_clear(room);
+    buf_append(room, before->bytes, sizeof(before->bytes));
+    buf_append_byte(room, (uint8_t)('0' + message->role));
+    if (message->role == GEN_ASSISTANT) {
+        put_answer(room, message);
+    } else {
+        for (size_t i = 0; i < message->n_blocks; i++)
+            put_block(room, &message->blocks[i]);
+    }
+    return hash(room, out);
+}
+
+static size_t cost(const struct gen_message *message)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < message->n_blocks; i++)
+        n += BLOCK_COST + message->blocks[i].text.len_bytes + message->blocks[i].id.len_bytes;
+    return n;
+}
+
+/* How many messages have to be summed up now. */
+static size_t n_now(const struct gen_request *request)
+{
+    size_t n = request->n_messages, left = REPLAY_LATER_BYTES;
+
+    while (n > 0 && request->messages[n - 1].role != GEN_ASSISTANT && cost(&request->messages[n - 1]) <= left)
+        left -= cost(&request->messages[--n]);
+    return n;
+}
+
+int replay_read(struct gen_request *request, struct replay *out)
+{
+    struct replay replay = {.n = request->n_messages};
+    size_t n_first = n_now(request);
+    struct buf room = {0};
+    struct memory_key key;
+    int rc;
+
+    replay.keys = arena_take(&request->arena, (replay.n + 1) * sizeof(*replay.keys));
+    replay.answers = arena_take(&request->arena, (replay.n + 1) * sizeof(struct memory_answer *));
+    if (replay.keys == NULL || replay.answers == NULL)
+        return E_NOMEM;
+    put_text(&room, request->system);
+    rc = hash(&room, &key);
+    for (size_t i = 0; i < n_first && rc == 0; i++) {
+        rc = next_key(&key, &request->messages[i], &room, &replay.keys[i]);
+        key = replay.keys[i];
+    }
+    buf_fini(&room);
+    if (rc < 0)
+        return rc;
+    replay.end = key;
+    replay.later = request->messages + n_first;
+    replay.n_later = replay.n - n_first;
+    for (size_t i = 0; i < replay.n; i++)
+        if (i >= n_first || request->messages[i].role != GEN_ASSISTANT)
+            memset(&replay.keys[i], 0, sizeof(replay.keys[i]));
+    *out = replay;
+    return 0;
+}
+
+int replay_key_of(struct replay *replay, const struct gen_message *answer, struct memory_key *out)
+{
+    struct buf room = {0};
+    int rc = 0;
+
+    for (; replay->n_later > 0 && rc == 0; replay->n_later--)
+        rc = next_key(&replay->end, replay->later++, &room, &replay->end);
+    if (rc == 0)
+        rc = next_key(&replay->end, answer, &room, out);
+
+    buf_fini(&room);
+    return rc;
+}
+
+void replay_key_for(const struct memory_key *key, const char *tenant, const char *fingerprint,
+                    struct memory_key *out)
+{
+    const char *const names[] = {tenant, fingerprint};
+    uint8_t text[sizeof(key->bytes) + 2 * 128];
+    size_t n = sizeof(key->bytes);
+    unsigned len = sizeof(out->bytes);
+
+    memcpy(text, key->bytes, n);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        size_t len_bytes = strnlen(names[i], 127);
+
+        memcpy(text + n, names[i], len_bytes);
+        text[n + len_bytes] = '\0';
+        n += len_bytes + 1;
+    }
+    EVP_Digest(text, n, out->bytes, &len, EVP_sha256(), NULL);
+}
+
+void replay_owner(const char *tenant, struct bytes salt, char out[64])
+{
+    struct buf text = {0};
+    struct memory_key key = {0};
+
+    if (salt.len_bytes == 0) {
+        str_copy(out, 64, tenant);
+        return;
+    }
+    put_text(&text, bytes_str(tenant));
+    put_text(&text, salt);
+    if (hash(&text, &key) < 0) /* nobody's: nothing is found, nothing is shared */
+        rng_system(&key, sizeof(key));
+    buf_fini(&text);
+    tenant_salted_name(tenant, key.bytes, out);
+}
+
+/* ---- answers ---- */
+
+void replay_find(struct replay *replay, struct memory *memory, const char *tenant, const char *fingerprint,
+                 bool is_use)
+{
+    static const struct memory_key none;
+
+    for (size_t i = 0; replay->keys != NULL && i < replay->n; i++) {
+        struct memory_key key;
+
+        if (memcmp(&replay->keys[i], &none, sizeof(none)) == 0)
+            continue;
+        replay_key_for(&replay->keys[i], tenant, fingerprint, &key);
+        replay->answers[i] = memory_get(memory, &key, is_use);
+    }
+}
+
+void replay_fini(struct replay *replay)
+{
+    for (size_t i = 0; replay->keys != NULL && i < replay->n; i++)
+        memory_answer_unref(replay->answers[i]);
+    memset(replay, 0, sizeof(*replay));
+}
+
+/* ---- equality ---- */
+
+struct reading { /* the texts of some blocks, one after the other */
+    const struct gen_block *blocks;
+    size_t n_blocks, block;
+    size_t at;
+};
+
+/* Blanks at both ends of a block do not count. */
+static struct bytes trimmed(struct bytes text)
+{
+    while (text.len_bytes > 0 && is_blank(text.data[0])) {
+        text.data++;
+        text.len_bytes--;
+    }
+    while (text.len_bytes > 0 && is_blank(text.data[text.len_bytes - 1]))
+        text.len_bytes--;
+    return text;
+}
+
+/* The text of the block that is being read, or of the next that has any; empty at the end. */
+static struct bytes text_now(struct reading *reading)
+{
+    for (; reading->block < reading->n_blocks; reading->block++, reading->at = 0) {
+        const struct gen_block *block = &reading->blocks[reading->block];
+        struct bytes text = block->kind == GEN_TEXT ? trimmed(block->text) : (struct bytes){0};
+
+        if (reading->at < text.len_bytes)
+            return text;
+    }
+    return (struct bytes){0};
+}
+
+static void skip_blanks(struct reading *reading, struct bytes text)
+{
+    while (reading->at < text.len_bytes && is_blank(text.data[reading->at]))
+        reading->at++;
+}
+
+static bool are_texts_equal(const struct memory_answer *answer, const struct gen_message *message)
+{
+    struct reading a = {.blocks = answer->blocks, .n_blocks = answer->n_blocks};
+    struct reading b = {.blocks = message->blocks, .n_blocks = message->n_blocks};
+
+    for (;;) {
+        struct bytes x = text_now(&a), y = text_now(&b);
+
+        if (x.len_bytes == 0 || y.len_bytes == 0)
+            return x.len_bytes == y.len_bytes;
+        /* Where a block begins on one side, the other may have any blanks instead. */
+        if (a.at == 0)
+            skip_blanks(&b, y);
+        if (b.at == 0)
+            skip_blanks(&a, x);
+        size_t n = x.len_bytes - a.at < y.len_bytes - b.at ? x.len_bytes - a.at : y.len_bytes - b.at;
+        if (memcmp(x.data + a.at, y.data + b.at, n) != 0)
+            return false;
+        a.at += n;
+        b.at += n;
+    }
+}
+
+static bool is_call_equal(const struct memory_answer *answer, size_t i, const struct gen_block *call)
+{
+    const struct gen_block *ours = &answer->blocks[i];
+    struct buf sorted = {0};
+    bool is_equal = bytes_equal(ours->id, call->id) && bytes_equal(ours->name, call->name) &&
+                    api_json_sort(call->input, &sorted) == 0 &&
+                    bytes_equal(answer->sorted[i], buf_view(&sorted));
+
+    buf_fini(&sorted);
+    return is_equal;
+}
+
+static bool are_calls_equal(const struct memory_answer *answer, const struct gen_message *message)
+{
+    size_t i = 0;
+
+    for (size_t k = 0; k < message->n_blocks; k++) {
+        if (message->blocks[k].kind != GEN_TOOL_USE)
+            continue;
+        while (i < answer->n_blocks && answer->blocks[i].kind != GEN_TOOL_USE)
+            i++;
+        if (i == answer->n_blocks || !is_call_equal(answer, i, &message->blocks[k]))
+            return false;
+        i++;
+    }
+    while (i < answer->n_blocks && answer->blocks[i].kind != GEN_TOOL_USE)
+        i++;
+    return i == answer->n_blocks;
+}
+
+/* Missing or empty thinking is no other thinking. */
+static bool is_thinking_equal(const struct memory_answer *answer, const struct gen_message *message)
+{
+    for (size_t i = 0; i < message->n_blocks; i++) {
+        struct bytes text = trimmed(message->blocks[i].text);
+
+        if (message->blocks[i].kind == GEN_THINKING && text.len_bytes > 0 &&
+            bytes_find(answer->thinking, text, 0) == SIZE_MAX)
+            return false;
+    }
+    return true;
+}
+
+bool replay_is_equal(const struct memory_answer *answer, const struct gen_message *message)
+{
+    return are_texts_equal(answer, message) && are_calls_equal(answer, message) &&
+           is_thinking_equal(answer, message);
+}

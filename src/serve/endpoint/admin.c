@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Admin requests are tiny and rare: every one is answered at once, on the loop, by a call into the daemon. */
+#include "serve/endpoint/admin.h"
+
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "net/http/response.h"
+#include "net/http/server.h"
+
+struct admin {
+    struct http_server *server;
+    struct metrics *metrics;
+    const struct admin_calls *calls;
+    void *calls_arg;
+    char token[ADMIN_TOKEN_BYTES];
+    char metrics_token[ADMIN_TOKEN_BYTES]; /* "": none */
+};
+
+void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES])
+{
+    hex_encode(key, 32, out);
+}
+
+static void reply(struct http_exchange *exchange, int status, const char *type, struct bytes body)
+{
+    struct http_fields fields = {0};
+
+    (void)http_fields_add_str(&fields, "content-type", type);
+    (void)http_fields_add_str(&fields, "cache-control", "no-store");
+    http_reply(exchange, status, &fields, body);
+    http_fields_fini(&fields);
+}
+
+static void reply_text(struct http_exchange *exchange, int status, const char *text)
+{
+    struct buf body = {0};
+
+    (void)buf_append_str(&body, "{\"ok\": ");
+    (void)buf_append_str(&body, status == 200 ? "true" : "false");
+    (void)buf_append_str(&body, ", \"message\": ");
+    (void)json_put_str(&body, bytes_str(text));
+    (void)buf_append_str(&body, "}\n");
+    reply(exchange, status, "application/json", buf_view(&body));
+    buf_fini(&body);
+}
+
+static bool has_token(const struct http_exchange *exchange, const char *token)
+{
+    static const char scheme[] = "Bearer ";
+    struct bytes value = http_exchange_field(exchange, "authorization");
+    size_t len = strlen(scheme) + ADMIN_TOKEN_BYTES - 1;
+
+    return token[0] != '\0' && value.len_bytes == len && memcmp(value.data, scheme, strlen(scheme)) == 0 &&
+           CRYPTO_memcmp(value.data + strlen(scheme), token, ADMIN_TOKEN_BYTES - 1) == 0;
+}
+
+static bool is_for_metrics(const struct http_exchange *exchange)
+{
+    return http_exchange_method(exchange) == HTTP_GET && bytes_is(http_exchange_path(exchange), "/metrics");
+}
+
+static bool is_allowed(const struct admin *admin, const struct http_exchange *exchange)
+{
+    return has_token(exchange, admin->token) ||
+           (is_for_metrics(exchange) && has_token(exchange, admin->metrics_token));
+}
+
+static void on_head(void *arg, struct http_exchange *exchange)
+{
+    if (is_allowed(arg, exchange))
+        http_exchange_prove(exchange);
+    else
+        reply_text(exchange, 401, "the admin token is missing or wrong (batonctl takes --cluster-key FILE)");
+}
+
+static void show(struct admin *admin, struct http_exchange *exchange, bool is_metrics)
+{
+    struct buf body = {0};
+    int rc;
+
+    if (is_metrics)
+        metrics_read_process(admin->metrics);
+    rc = is_metrics ? metrics_render(admin->metrics, &body) : admin->calls->status(admin->calls_arg, &body);
+    if (rc < 0)
+        reply_text(exchange, 500, err_text(rc));
+    else
+        reply(exchange, 200, is_metrics ? "text/plain; version=0.0.4" : "application/json", buf_view(&body));
+    buf_fini(&body);
+}
+
+static void act(struct admin *admin, struct http_exchange *exchange, enum admin_verb verb)
+{
+    struct fault fault = {0};
+    int rc = admin->calls->act(admin->calls_arg, verb, &fault);
+
+    reply_text(exchange, rc < 0 ? 409 : 200, rc < 0 ? fault.text : "done");
+}
+
+static void on_request(void *arg, struct http_exchange *exchange)
+{
+    static const char *const verbs[] = {
+        [ADMIN_DRAIN] = "/admin/drain", [ADMIN_UNDRAIN] = "/admin/undrain", [ADMIN_RELOAD] = "/admin/reload"};
+    struct bytes path = http_exchange_path(exchange);
+    enum http_method method = http_exchange_method(exchange);
+
+    if (method == HTTP_GET && bytes_is(path, "/admin/status")) {
+        show(arg, exchange, false);
+        return;
+    }
+    if (is_for_metrics(exchange)) {
+        show(arg, exchange, true);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
+        if (method == HTTP_POST && bytes_is(path, verbs[i])) {
+            act(arg, exchange, (enum admin_verb)i);
+            return;
+        }
+    }
+    reply_text(exchange, 404, "no such admin path");
+}
+
+static void on_refused(void *arg, struct http_exchange *exchange, int status, const char *why)
+{
+    reply_text(exchange, status, why);
+}
+
+static void on_abort(void *arg, struct http_exchange *exchange, enum http_abort why)
+{
+    /* every answer is given at once: nothing is ever under way */
+}
+
+static void on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
+{
+    /* answers are small; the server's own bound on a stalled client ends it */
+}
+
+static const struct http_handler handler = {.on_head = on_head,
+                                            .on_request = on_request,
+                                            .on_refused = on_refused,
+                                            .on_abort = on_abort,
+                                            .on_pause = on_pause};
+
+int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out)
+{
+    struct admin *admin = calloc(1, sizeof(*admin));
+    struct http_server_opts server = {.loop = opts->loop,
+                                      .handler = &handler,
+                                      .handler_arg = admin,
+                                      .port = "admin",
+                                      .port_metrics = opts->metrics};
+    int rc;
+
+    if (admin == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    server.limits.max_body_bytes = 4096;
+    server.limits.max_conns = 256; /* idle ones without the token make room */
+    admin->metrics = opts->metrics;
+    admin->calls = opts->calls;
+    admin->calls_arg = opts->calls_arg;
+    str_copy(admin->token, sizeof(admin->token), opts->token);
+    str_copy(admin->metrics_token, sizeof(admin->metrics_token),
+             opts->metrics_token != NULL ? opts->metrics_token : "");
+    rc = http_server_new(&server, &admin->server);
+    if (rc == 0)
+        rc = http_server_listen(admin->server, opts->listen, fault);
+    if (rc < 0) {
+        admin_free(admin);
+        return rc;
+    }
+    *out = admin;
+    return 0;
+}
+
+uint16_t admin_port(const struct admin *admin)
+{
+    return http_server_port(admin->server);
+}
+
+void admin_free(struct admin *admin)
+{
+    if (admin == NULL)
+        return;
+    http_server_free(admin->server);
+    OPENSSL_cleanse(admin->token, sizeof(admin->token));
+    OPENSSL_cleanse(admin->metrics_token, sizeof(admin->metrics_token));
+    free(admin);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operator's door, the same for router and workers: a small HTTP server of its own for batonctl.
+ *
+ *   GET /admin/status (JSON)   GET /metrics   POST /admin/drain   POST /admin/undrain   POST /admin/reload
+ *
+ * Every request carries `authorization: Bearer <token>`; the token is derived from the cluster's key, so
+ * whoever can read that key can operate its daemons and nobody else can, not even from the same host.  A
+ * second token, derived for the purpose "metrics", reads /metrics and does nothing else: a Prometheus gets
+ * that one. Loop thread only. */
+#ifndef SERVE_ENDPOINT_ADMIN_H
+#define SERVE_ENDPOINT_ADMIN_H
+
+#include "base/fault.h"
+#include "base/event/loop.h"
+#include "base/metrics/metrics.h"
+
+#define ADMIN_TOKEN_BYTES 65 /* 64 hex digits and NUL */
+
+enum admin_verb { ADMIN_DRAIN, ADMIN_UNDRAIN, ADMIN_RELOAD };
+
+struct admin_calls {
+    /* Appends one JSON object. */
+    int (*status)(void *arg, struct buf *out);
+    /* 0 or an error; the fault's text goes to the operator. */
+    int (*act)(void *arg, enum admin_verb verb, struct fault *fault);
+};
+
+struct admin;
+
+struct admin_opts {
+    struct ev_loop *loop;            /* borrowed */
+    struct metrics *metrics;         /* borrowed */
+    const struct admin_calls *calls; /* borrowed */
+    void *calls_arg;
+    const char *listen;        /* loopback address */
+    const char *token;         /* from admin_token(), copied */
+    const char *metrics_token; /* likewise; NULL: only token reads the metrics */
+};
+
+int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
+void admin_free(struct admin *admin); /* NULL is fine */
+
+uint16_t admin_port(const struct admin *admin);
+
+/* A token's text from a 32-byte key derived for the purpose "admin", or "metrics". */
+void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES]);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of limits.c and guesses.c as answers to clients.
+ *
+ * A key is hashed and compared whether it is known or not; only an address that has presented too many
+ * different wrong keys is turned away before.  Refusals by limit are requests like others in metrics and log
+ * (the key's owner sees them there), and are counted by tenant and reason besides. */
+#include "serve/endpoint/admit_priv.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+
+static struct bytes bearer(struct bytes value)
+{
+    static const char scheme[] = "bearer ";
+    size_t n = sizeof(scheme) - 1;
+
+    if (value.len_bytes <= n)
+        return bytes_of(NULL, 0);
+    for (size_t i = 0; i < n; i++)
+        if ((value.data[i] | (i + 1 < n ? 0x20 : 0)) != (uint8_t)scheme[i])
+            return bytes_of(NULL, 0);
+    while (n < value.len_bytes && value.data[n] == ' ')
+        n++;
+    return bytes_of(value.data + n, value.len_bytes - n);
+}
+
+static void count_refusal(struct front *front, const char *tenant, const char *reason)
+{
+    const char *labels[2] = {tenant, reason};
+
+    metric_add(metric_series(front->metrics.limit_refusals, labels), 1);
+}
+
+int admit_key(struct front *front, const struct http_exchange *exchange, struct auth_key *who,
+              struct api_error *error)
+{
+    struct bytes keys[2] = {http_exchange_field(exchange, "x-api-key"),
+                            bearer(http_exchange_field(exchange, "authorization"))};
+    const char *peer = http_exchange_peer(exchange);
+    uint64_t now_ns = clock_now_ns();
+    uint32_t wait_s;
+
+    memset(who, 0, sizeof(*who));
+    if (front->keys == NULL)
+        return 0;
+    wait_s = guesses_wait_s(front->guesses, peer, now_ns);
+    if (wait_s > 0) {
+        count_refusal(front, "", "guesses");
+        api_fail(error, 429, "too many wrong API keys from this address");
+        error->retry_after_s = wait_s;
+        return E_LIMIT;
+    }
+    if (auth_check(front->keys, keys[0], who) < 0 && auth_check(front->keys, keys[1], who) < 0) {
+        guesses_note(front->guesses, peer, keys[0], now_ns);
+        guesses_note(front->guesses, peer, keys[1], now_ns);
+        metric_add(front->metrics.auth_failures, 1);
+        api_fail(error, 401, "invalid x-api-key or authorization");
+        return E_AUTH;
+    }
+    limits_find(front->limits, who);
+    if (limits_expired(who->account, clock_unix_ns() / NS_PER_S)) {
+        count_refusal(front, who->tenant, "expired");
+        api_fail(error, 401, "this API key has expired");
+        return E_AUTH;
+    }
+    return 0;
+}
+
+static int refuse(struct request *request, const struct limit_refusal *refusal, struct api_error *error)
+{
+    const char *whose = refusal->tenant == NULL ? "this API key's" : "this tenant's";
+
+    count_refusal(request->front, request->who.tenant, limits_kind_name(refusal->kind));
+    if (refusal->kind == LIMIT_CONCURRENT)
+        api_fail(error, 429, "%s limit of %llu requests at once is reached", whose,
+                 (unsigned long long)refusal->limit);
+    else
+        api_fail(error, 429, "%s limit of %llu %s per minute would be exceeded", whose,
+                 (unsigned long long)refusal->limit,
+                 refusal->kind == LIMIT_REQUESTS ? "requests"
+                 : refusal->kind == LIMIT_INPUT  ? "input tokens"
+                 : refusal->kind == LIMIT_OUTPUT ? "output tokens"
+                                                 : "tokens");
+    error->retry_after_s = refusal->retry_after_s;
+    return E_LIMIT;
+}
+
+int admit_begin(struct request *request, struct api_error *error)
+{
+    struct limit_refusal refusal;
+
+    if (limits_begin(&request->lease, request->who.account, clock_now_ns(), &refusal) < 0)
+        return refuse(request, &refusal, error);
+    return 0;
+}
+
+int admit_model(struct request *request, const char *model, struct api_error *error)
+{
+    if (limits_allow_model(request->lease.account, model))
+        return 0;
+    count_refusal(request->front, request->who.tenant, "model");
+    api_fail(error, 403, "this API key may not use the model %s", model);
+    return E_AUTH;
+}
+
+int admit_reserve(struct request *request, struct api_error *error)
+{
+    uint64_t n_choices = request->gen.n_choices > 1 ? request->gen.n_choices : 1;
+    uint64_t n_all = 0;
+    uint64_t most = 0;
+    struct limit_refusal refusal;
+
+    for (size_t i = 0; i < request_n_prompts(request); i++) {
+        uint64_t n = request_prompt(request, i)->ids.n;
+        uint64_t room = request->model->context_length > n ? request->model->context_length - n : 0;
+
+        n_all += n;
+        most += request->gen.max_tokens < room ? request->gen.max_tokens : room;
+    }
+    if (limits_reserve(&request->lease, n_all, most * n_choices, clock_now_ns(), &refusal) < 0)
+        return refuse(request, &refusal, error);
+    return 0;
+}
+
+void admit_settle(struct request *request)
+{
+    const struct api_usage *usage = &request->usage;
+
+    limits_settle(&request->lease,
+                  (uint64_t)usage->input_tokens + usage->created_5m_tokens + usage->created_1h_tokens,
+                  request->n_output, clock_now_ns());
+}
+
+/* ---- fields ---- */
+
+static enum limit_dialect dialect_of(const struct http_exchange *exchange)
+{
+    static const char *const others[] = {"/v1/chat/completions", "/v1/completions", "/tokenize",
+                                         "/detokenize"};
+    struct bytes path = http_exchange_path(exchange);
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (bytes_is(path, others[i]))
+            return LIMIT_OPENAI;
+    return LIMIT_MESSAGES;
+}
+
+void admit_put_fields_of(const struct http_exchange *exchange, const struct auth_key *who,
+                         struct http_fields *fields)
+{
+    if (who->account != NULL)
+        limits_put_fields(who->account, dialect_of(exchange), clock_now_ns(), clock_unix_ns(), fields);
+}
+
+void admit_put_fields(const struct http_exchange *exchange, struct http_fields *fields)
+{
+    const struct request *request = http_exchange_user(exchange);
+
+    if (request != NULL && request->lease.account != NULL)
+        limits_put_fields(request->lease.account, dialect_of(exchange), clock_now_ns(), clock_unix_ns(),
+                          fields);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a choice ends: its answer is remembered, its proof added to the others', and with the last one the
+ * request is answered.
+ *
+ *     a stop in its text --> choice_finish_early --> taken back from the backend --> choice_finish
+ *     the backend's on_end -----------------------> choice_remember ---------------> choice_finish
+ *
+ * A choice that ends leaves the others alone; those that wait for room try again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "serve/endpoint/output_priv.h"
+
+/* ---- proof ---- */
+
+static uint64_t later_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void add_proof(const struct gen_proof *one, struct gen_proof *sum)
+{
+    sum->computed_tokens += one->computed_tokens;
+    sum->reused_tokens += one->reused_tokens;
+    sum->transferred_tokens += one->transferred_tokens;
+    sum->n_redispatched += one->n_redispatched;
+    sum->n_preempted += one->n_preempted;
+    sum->drafted_tokens += one->drafted_tokens;
+    sum->accepted_tokens += one->accepted_tokens;
+    sum->queue_ns = later_of(sum->queue_ns, one->queue_ns);
+    sum->prefill_ns = later_of(sum->prefill_ns, one->prefill_ns);
+    sum->transfer_ns = later_of(sum->transfer_ns, one->transfer_ns);
+    sum->exposed_ns = later_of(sum->exposed_ns, one->exposed_ns);
+    sum->decode_ns = later_of(sum->decode_ns, one->decode_ns);
+    if (sum->prefill_worker[0] == '\0')
+        memcpy(sum->prefill_worker, one->prefill_worker, sizeof(sum->prefill_worker));
+    if (sum->decode_worker[0] == '\0')
+        memcpy(sum->decode_worker, one->decode_worker, sizeof(sum->decode_worker));
+    if (sum->transport[0] == '\0')
+        memcpy(sum->transport, one->transport, sizeof(sum->transport));
+}
+
+void choices_sum_proof(struct request *request)
+{
+    struct gen_proof sum = {0};
+
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        const struct choice *choice = &request->choices[i];
+
+        add_proof(&choice->proof, &sum);
+        if (choice->state != CHOICE_WAITING)
+            sum.prompt_tokens += (uint32_t)choice->prompt->ids.n;
+    }
+    sum.drawn_tokens = request->n_output;
+    sum.ttft_ns = request->first_ns > 0 ? request->first_ns - request->received_ns : 0;
+    sum.total_ns = clock_now_ns() - request->received_ns;
+    request->proof = sum;
+}
+
+/* ---- remembering ---- */
+
+/* Keeps the conversation for whoever continues the thread.  An answer that a limit cut is none to go on from.
+ */
+static void keep_thread(struct request *request, const struct memory_answer *answer, enum gen_stop why)
+{
+    struct gen_block *blocks;
+    struct buf text = {0};
+    size_t n = 0;
+
+    if (request->gen.thread == GEN_THREAD_NONE || request->front->threads == NULL ||
+        why == GEN_STOP_MAX_TOKENS || why == GEN_STOP_CONTEXT)
+        return;
+    blocks = calloc(answer->n_blocks + 1, sizeof(*blocks));
+    if (blocks == NULL)
+        return;
+    if (answer->thinking.len_bytes > 0)
+        blocks[n++] = (struct gen_block){.kind = GEN_THINKING, .text = answer->thinking};
+    memcpy(blocks + n, answer->blocks, answer->n_blocks * sizeof(*blocks));
+    api_put_thread(&text, request->gen.history, blocks, n + answer->n_blocks);
+    free(blocks);
+    threads_put(request->front->threads, request->message_id, request->owner, &text, clock_now_ns());
+}
+
+void choice_remember(struct choice *choice, enum gen_stop why, bool is_early)
+{
+    struct request *request = choice->request;
+    const struct record_end end = {.model = request->model,
+                                   .prompt = choice->prompt,
+                                   .prefill = request->gen.prefill,
+                                   .stop = why,
+                                   .is_early = is_early};
+    struct memory_answer *answer;
+    struct gen_message message;
+    struct memory_key key;
+
+    if (choice->record == NULL || record_finish(choice->record, &end, &answer) < 0)
+        return;
+    keep_thread(request, answer, why);
+    message =
+        (struct gen_message){.role = GEN_ASSISTANT, .blocks = answer->blocks, .n_blocks = answer->n_blocks};
+    if (replay_key_of(&request->replay, &message, &key) < 0) {
+        memory_answer_unref(answer);
+        return;
+    }
+    replay_key_for(&key, request->owner, request->model->fingerprint, &key);
+    memory_put(request->front->memory, &key, answer);
+}
+
+/* ---- the end ---- */
+
+void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_sequence)
+{
+    struct request *request = choice->request;
+
+    if (choice->has_logprobs)
+        logprobs_skip(choice->logprobs);
+    if (choice->has_stop_score) /* without memory it is not listed */
+        (void)logprobs_push_given(choice->logprobs, &choice->stop_score, false);
+    choice->state = CHOICE_OVER;
+    choice->stop = why;
+    choice->stop_sequence = stop_sequence;
+    request->n_over++;
+    request->usage.thinking_tokens += answer_thinking_tokens(choice->answer);
+    if (request->n_over == request->n_choices) {
+        request->usage.output_tokens = request->n_output;
+        choices_sum_proof(request);
+        output_end_choice(choice);
+        request_finish(request);
+        return;
+    }
+    output_end_choice(choice);
+    if (request->n_waiting > 0)
+        ev_timer_start(request->later, 0);
+}
+
+void choice_finish_early(struct choice *choice)
+{
+    enum gen_stop why = answer_stop(choice->answer);
+    const struct gen_request *gen = &choice->request->gen;
+
+    choice_remember(choice, why, true);
+    choice_withdraw(choice);
+    choice_finish(choice, why,
+                  why == GEN_STOP_SEQUENCE ? gen->stop_sequences[answer_stop_index(choice->answer)]
+                                           : bytes_of(NULL, 0));
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the backend says of a choice: accepted, tokens, an end, a failure; and that tokens will come soon.
+ *
+ *     on_tokens -> report, record -> logprobs -> answer (detok, shapes, stop strings) -> sink (output.c)
+ *                                                   '-> a stop: choice_end.c
+ *
+ * All of it is on the loop's thread and may end the request, after which neither it nor its choices are there
+ * any more. */
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "serve/endpoint/output_priv.h"
+
+#define MAX_WHOLE_LOGPROBS 2000000u /* of tokens and of the likeliest at each, all choices together */
+
+/* ---- log probabilities ---- */
+
+static uint32_t n_given(const struct choice *choice)
+{
+    return (uint32_t)choice->prompt->ids.n;
+}
+
+/* A token of the prompt, or the stop id behind the answer. */
+static int push_given(struct choice *choice, const struct sample_result *score)
+{
+    int rc = logprobs_push_given(choice->logprobs, score, choice->n_scored == 0);
+
+    if (rc == 0 && ++choice->n_scored == n_given(choice))
+        logprobs_end_prompt(choice->logprobs, buf_view(&choice->prompt->text));
+    return rc;
+}
+
+int choice_begin_logprobs(struct choice *choice)
+{
+    const struct request *request = choice->request;
+    const struct gen_request *gen = &request->gen;
+    int rc;
+
+    if (!gen->wants_logprobs || choice->logprobs != NULL)
+        return 0;
+    rc = logprobs_new(request->model->tokenizer, gen->n_top_logprobs,
+                      gen->n_prompts > 0 || gen->prefill.len_bytes > 0, &choice->logprobs);
+    if (rc < 0 || !choice_scores_prompt(choice))
+        return rc;
+    if (gen->prompts[choice->index / choices_per_prompt(request)].tokens == NULL)
+        logprobs_begin_text(choice->logprobs);
+    choice->has_logprobs = true;
+    return push_given(choice, &(struct sample_result){.id = choice->prompt->ids.ids[0]});
+}
+
+/* A stream sends them at once; a whole answer has to hold them all. */
+static int count_logprobs(struct request *request, size_t n)
+{
+    request->n_logprobs += (1 + request->gen.n_top_logprobs) * n;
+    return !request->gen.is_stream && request->n_logprobs > MAX_WHOLE_LOGPROBS ? E_LIMIT : 0;
+}
+
+/* How likely the prompt's tokens were; and of a stop id that was drawn where something was to be drawn: who
+ * counts entries finds one for each token. */
+static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
+{
+    int rc = count_logprobs(choice->request, tokens->n);
+
+    for (size_t i = 0; i < tokens->n && rc == 0; i++) {
+        if (choice->n_scored < n_given(choice)) {
+            rc = push_given(choice, &tokens->draws[i]);
+        } else if (choice->request->gen.max_tokens > 0) {
+            choice->stop_score = tokens->draws[i];
+            choice->has_stop_score = true;
+        }
+    }
+    if (rc == 0 && choice->request->is_stream && logprobs_is_ready(choice->logprobs))
+        choice->request->dialect->scores(choice);
+    return rc;
+}
+
+/* With log probabilities each token goes alone, so that its text can be told from its neighbours'. */
+static int push(struct choice *choice, const struct gen_tokens *tokens)
+{
+    struct request *request = choice->request;
+    int rc = 0;
+
+    choice->has_logprobs |= choice->logprobs != NULL && tokens->draws != NULL;
+    if (!choice->has_logprobs || tokens->draws == NULL)
+        return answer_push(choice->answer, tokens->ids, tokens->n);
+    if (count_logprobs(request, tokens->n) < 0)
+        return E_LIMIT;
+    for (size_t i = 0; i < tokens->n && rc == 0; i++) {
+        rc = logprobs_push(choice->logprobs, &tokens->draws[i]);
+        if (rc == 0)
+            rc = answer_push(choice->answer, &tokens->ids[i], 1);
+    }
+    return rc;
+}
+
+/* ---- what the backend says ---- */
+
+static void account(struct choice *choice, uint32_t cached_tokens)
+{
+    struct request *request = choice->request;
+    struct api_usage usage = {0};
+
+    prompt_account(choice->prompt, cached_tokens, request->model->block_tokens, &usage);
+    request->usage.input_tokens += usage.input_tokens;
+    request->usage.cache_read_tokens += usage.cache_read_tokens;
+    request->usage.created_5m_tokens += usage.created_5m_tokens;
+    request->usage.created_1h_tokens += usage.created_1h_tokens;
+}
+
+static void on_accepted(void *arg, uint32_t cached_tokens)
+{
+    struct choice *choice = arg;
+    struct request *request = choice->request;
+
+    if (choice->state != CHOICE_PLACED)
+        return;
+    choice->state = CHOICE_RUNNING;
+    if (!choice_is_repeated(choice)) /* a prompt is billed once */
+        account(choice, cached_tokens);
+    if (request->state == REQUEST_PLACED) {
+        request_enter(request, REQUEST_PREFILLING);
+        if (request->gen.is_stream) {
+            request->status = 200;
+            output_begin_stream(request);
+            ev_timer_start(request->ping, request->front->opts.ping_ns);
+        }
+    }
+    output_begin_choice(choice);
+}
+
+static void fail_too_likely(struct request *request)
+{
+    struct api_error error;
+
+    api_fail(&error, 400, "logprobs: more than %u in one answer; ask for fewer, or for a stream",
+             MAX_WHOLE_LOGPROBS);
+    request_fail(request, &error);
+}
+
+static void on_pushed(struct choice *choice, int rc)
+{
+    struct request *request = choice->request;
+
+    output_flush(request);
+    if (rc == E_LIMIT)
+        fail_too_likely(request);
+    else if (rc < 0)
+        request_fail_no_memory(request);
+    else if (rc == 1)
+        choice_finish_early(choice);
+}
+
+static void on_tokens(void *arg, const struct gen_tokens *tokens)
+{
+    struct choice *choice = arg;
+    struct request *request = choice->request;
+    uint64_t now = clock_now_ns();
+
+    on_accepted(choice, 0); /* a backend that forgot to say so */
+    if (tokens->is_scored) {
+        on_pushed(choice, push_scores(choice, tokens));
+        return;
+    }
+    if (request->gen.max_tokens == 0) {
+        choice_withdraw(choice);
+        choice_finish(choice, GEN_STOP_MAX_TOKENS, bytes_of(NULL, 0));
+        return;
+    }
+    report_tokens(choice, now, tokens->n);
+    if (request->state == REQUEST_PREFILLING) {
+        request->first_ns = now;
+        request_enter(request, REQUEST_STREAMING);
+    }
+    if (choice->last_ns == 0 && request->n_waiting > 0)
+        ev_timer_start(request->later, 0);
+    choice->last_ns = request->last_ns = now;
+    choice->n_output += (uint32_t)tokens->n;
+    request->n_output += (uint32_t)tokens->n;
+    if (choice->record != NULL)
+        record_tokens(choice->record, tokens->ids, tokens->n);
+    on_pushed(choice, push(choice, tokens));
+}
+
+static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
+{
+    struct choice *choice = arg;
+    struct request *request = choice->request;
+    enum gen_stop why = GEN_STOP_END_TURN;
+
+    choice->handle = NULL;
+    choice->proof = *proof;
+    on_accepted(choice, 0);
+    if (end == GEN_END_CONTEXT || (end == GEN_END_LENGTH && choice->is_clamped))
+        why = GEN_STOP_CONTEXT;
+    else if (end == GEN_END_LENGTH)
+        why = GEN_STOP_MAX_TOKENS;
+    if (request->gen.max_tokens == 0)
+        why = GEN_STOP_MAX_TOKENS;
+    if (answer_finish(choice->answer, why) < 0) {
+        request_fail_no_memory(request);
+        return;
+    }
+    output_flush(request);
+    if (answer_stop(choice->answer) == GEN_STOP_SEQUENCE) {
+        choice_finish_early(choice);
+        return;
+    }
+    choice_remember(choice, answer_stop(choice->answer), false);
+    choice_finish(choice, answer_stop(choice->answer), bytes_of(NULL, 0));
+}
+
+static void on_failure(void *arg, const struct gen_failure *failure)
+{
+    struct choice *choice = arg;
+
+    choice->handle = NULL;
+    choices_fail(choice->request, failure);
+}
+
+/* Where the next lines are is in those before, so each step takes those that the last one has found. */
+static void on_soon(const void *arg, unsigned step)
+{
+    const struct choice *choice = arg;
+
+    if (step == 0) {
+        mem_prefetch(choice, offsetof(struct choice, prompt));
+        return;
+    }
+    if (step == 1) {
+        mem_prefetch(choice->request, offsetof(struct request, node));
+        mem_prefetch(&choice->request->gen.max_tokens, 1);
+        answer_fetch(choice->answer, false);
+        record_fetch(choice->record, false);
+        return;
+    }
+    http_exchange_fetch(choice->request->exchange);
+    answer_fetch(choice->answer, true);
+    record_fetch(choice->record, true);
+}
+
+const struct gen_events choice_events = {on_accepted, on_tokens, on_soon, on_end, on_failure};

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request's answers in the backend's hands: handed on, and taken back.
+ *
+ *     WAITING ──submit──> PLACED ──on_accepted──> RUNNING ──stop string, on_end──> OVER
+ *
+ * Most requests have one choice.  Of several with one prompt the first is handed on alone, and the others
+ * when its first token has come: by then the prompt's KV is in a prefix cache, and is not computed once for
+ * each. A refusal then is no error while another choice runs: those that wait try again when one ends.
+ *
+ * What the backend says of them is choice_events.c's, their ends are choice_end.c's.  One that fails, fails
+ * the request, since half of what was asked for is not an answer.  Handing on and taking back never happen
+ * inside the backend's own calls for another choice, except that a failure takes back all. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "serve/endpoint/output_priv.h"
+
+#define MAX_TURN_BYTES ((size_t)4 << 20) /* handed on in one turn: links bound what they queue */
+#define MAX_TURN_NS    NS_PER_MS
+#define NEXT_TURN_NS   (10 * NS_PER_MS)
+
+/* ---- handing on ---- */
+
+bool choice_is_repeated(const struct choice *choice)
+{
+    return choice->index > 0 && choice[-1].prompt == choice->prompt;
+}
+
+static int submit_one(struct choice *choice, struct gen_failure *failure)
+{
+    struct request *request = choice->request;
+    const struct backend *backend = request_backend(request);
+    const struct answer_sink *sink =
+        request->gen.is_stream ? request->dialect->stream_sink : &output_whole_sink;
+    const struct answer_opts opts = {.scratch = &request->front->scratch,
+                                     .model = request->model,
+                                     .request = &request->gen,
+                                     .begins_thinking = choice->prompt->opens_thinking};
+    struct gen_job job;
+    int rc;
+
+    if (request->front->memory != NULL && choice->prompt->base_tokens > 0 && choice->record == NULL)
+        record_new(sink, choice, &choice->record); /* without one it is not remembered, that is all */
+    if (choice->record != NULL)
+        sink = &record_sink;
+    *failure = (struct gen_failure){
+        .status = 503, .type = "api_error", .message = "the request could not be placed"};
+    void *arg = choice->record != NULL ? (void *)choice->record : choice;
+    if ((choice->answer == NULL && answer_new(&opts, sink, arg, &choice->answer) < 0) ||
+        choice_begin_logprobs(choice) < 0 || choice_job(choice, &job) < 0) {
+        failure->message = "out of memory";
+        return E_NOMEM;
+    }
+    rc = backend->ops->submit(backend->self, request->model, &job, &choice_events, choice, &choice->handle,
+                              failure);
+    if (rc < 0) {
+        choice->handle = NULL;
+        return rc;
+    }
+    choice->state = CHOICE_PLACED;
+    request->n_waiting--;
+    if (request->is_paused)
+        backend->ops->pause(backend->self, choice->handle, true);
+    return 0;
+}
+
+void choices_fail(struct request *request, const struct gen_failure *failure)
+{
+    struct api_error error;
+
+    api_fail(&error, failure->status, "%s", failure->message);
+    error.type = failure->type;
+    error.retry_after_s = failure->retry_after_s;
+    request_fail(request, &error);
+}
+
+/* Is the first choice with the same prompt past it?  For that one itself nothing has to be known. */
+static bool is_prompt_known(const struct choice *choice)
+{
+    if (!choice_is_repeated(choice))
+        return true;
+    while (choice_is_repeated(choice))
+        choice--;
+    return choice->last_ns > 0 || choice->state == CHOICE_OVER;
+}
+
+static bool is_running(const struct request *request)
+{
+    return request->n_waiting + request->n_over < request->n_choices;
+}
+
+static void on_later(void *arg)
+{
+    struct request *request = arg;
+    uint64_t begun_ns = clock_now_ns();
+    struct gen_failure failure;
+    size_t n_bytes = 0;
+
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        struct choice *choice = &request->choices[i];
+        int rc;
+
+        if (choice->state != CHOICE_WAITING || !is_prompt_known(choice))
+            continue;
+        if (n_bytes > MAX_TURN_BYTES || clock_now_ns() - begun_ns > MAX_TURN_NS) {
+            ev_timer_start(request->later, n_bytes > MAX_TURN_BYTES ? NEXT_TURN_NS : 0);
+            return;
+        }
+        n_bytes += choice->prompt->ids.n * sizeof(token_id) + choice->prompt->shape.len_bytes;
+        rc = submit_one(choice, &failure);
+        if (rc == 0)
+            continue;
+        if (rc != E_OVERLOADED || !is_running(request))
+            choices_fail(request, &failure);
+        return;
+    }
+}
+
+static uint32_t count_choices(const struct request *request)
+{
+    uint32_t n = request->gen.n_choices > 1 ? request->gen.n_choices : 1;
+
+    return n * (uint32_t)request_n_prompts(request);
+}
+
+static int make_choices(struct request *request)
+{
+    uint32_t n = count_choices(request);
+
+    if (choices_make_bias(request) < 0)
+        return E_NOMEM;
+
+    request->choices = calloc(n, sizeof(*request->choices));
+    if (request->choices == NULL)
+        return E_NOMEM;
+    request->n_choices = request->n_waiting = n;
+    request->front->n_running += n - 1;
+    for (uint32_t i = 0; i < n; i++) {
+        request->choices[i].request = request;
+        request->choices[i].index = i;
+        request->choices[i].prompt = request_prompt(request, i / choices_per_prompt(request));
+    }
+    return n > 1 ? ev_timer_new(request->front->opts.loop, on_later, request, &request->later) : 0;
+}
+
+void choices_submit(struct request *request)
+{
+    uint32_t n = count_choices(request);
+    struct gen_failure failure = {.status = 529,
+                                  .type = "overloaded_error",
+                                  .message = "Overloaded: too many answers are being written"};
+
+    if (n > 1 && n - 1 > request->front->opts.max_requests - request->front->n_running) {
+        choices_fail(request, &failure);
+        return;
+    }
+    if (make_choices(request) < 0) {
+        request_fail_no_memory(request);
+        return;
+    }
+    request->submitted_ns = clock_now_ns();
+    if (submit_one(&request->choices[0], &failure) < 0) {
+        choices_fail(request, &failure);
+        return;
+    }
+    request_enter(request, REQUEST_PLACED);
+    if (request_n_prompts(request) > 1) /* the other prompts, some in each turn */
+        ev_timer_start(request->later, 0);
+}
+
+/* ---- taking back ---- */
+
+void choice_withdraw(struct choice *choice)
+{
+    const struct backend *backend = request_backend(choice->request);
+    struct gen_handle *handle = choice->handle;
+
+    choice->handle = NULL;
+    if (handle != NULL)
+        backend->ops->cancel(backend->self, handle, &choice->proof);
+}
+
+void choices_withdraw(struct request *request)
+{
+    if (request->choices == NULL)
+        return;
+    for (uint32_t i = 0; i < request->n_choices; i++)
+        choice_withdraw(&request->choices[i]);
+    choices_sum_proof(request);
+}
+
+void choices_pause(struct request *request, bool is_paused)
+{
+    const struct backend *backend = request_backend(request);
+
+    request->is_paused = is_paused;
+    /* What was held back may come from inside, and end the request. */
+    request->is_held = true;
+    for (uint32_t i = 0; i < request->n_choices; i++)
+        if (request->choices[i].handle != NULL)
+            backend->ops->pause(backend->self, request->choices[i].handle, is_paused);
+    request->is_held = false;
+    if (request->state >= REQUEST_DONE)
+        request_free(request);
+}
+
+void choices_fini(struct request *request)
+{
+    if (request->choices == NULL)
+        return;
+    ev_timer_free(request->later);
+    request->front->n_running -= request->n_choices - 1;
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        answer_free(request->choices[i].answer);
+        record_free(request->choices[i].record);
+        logprobs_free(request->choices[i].logprobs);
+        output_fini_choice(&request->choices[i]);
+    }
+    free(request->choices);
+    request->choices = NULL;
+}

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libserve_endpoint.a
+libserve_endpoint_a_SOURCES = src/serve/endpoint/admin.c src/serve/endpoint/admin.h src/serve/endpoint/admit.c \
+	src/serve/endpoint/admit_priv.h src/serve/endpoint/backend.h src/serve/endpoint/choice_end.c \
+	src/serve/endpoint/choice_events.c src/serve/endpoint/choice_job.c src/serve/endpoint/choice_priv.h \
+	src/serve/endpoint/choices.c src/serve/endpoint/front.c src/serve/endpoint/front.h \
+	src/serve/endpoint/front_priv.h src/serve/endpoint/logprobs.c src/serve/endpoint/logprobs_priv.h \
+	src/serve/endpoint/output.c src/serve/endpoint/output_messages.c src/serve/endpoint/output_openai.c \
+	src/serve/endpoint/output_priv.h src/serve/endpoint/remains.c src/serve/endpoint/remains_priv.h \
+	src/serve/endpoint/reply.c src/serve/endpoint/report.c src/serve/endpoint/request.c src/serve/endpoint/stall.c \
+	src/serve/endpoint/stall_priv.h
+# A backend that answers by script, and a small model for it: used by tests, and behind a real server by front_sim.
+check_LIBRARIES += tests/unit/serve/endpoint/libsim.a
+tests_unit_serve_endpoint_libsim_a_SOURCES = tests/unit/serve/endpoint/sim_backend.c tests/unit/serve/endpoint/sim_backend.h \
+	tests/unit/serve/endpoint/sim_model.c tests/unit/serve/endpoint/sim_model.h
+
+if HAVE_CMOCKA
+check_PROGRAMS += tests/unit/serve/endpoint/test_blocks tests/unit/serve/endpoint/test_answers \
+	tests/unit/serve/endpoint/test_front tests/unit/serve/endpoint/test_logprobs \
+	tests/unit/serve/endpoint/test_openai tests/unit/serve/endpoint/test_choices \
+	tests/unit/serve/endpoint/test_admit tests/unit/serve/endpoint/test_threads
+TESTS += tests/unit/serve/endpoint/test_blocks tests/unit/serve/endpoint/test_answers \
+	tests/unit/serve/endpoint/test_front tests/unit/serve/endpoint/test_logprobs \
+	tests/unit/serve/endpoint/test_openai tests/unit/serve/endpoint/test_choices \
+	tests/unit/serve/endpoint/test_admit tests/unit/serve/endpoint/test_threads
+tests_unit_serve_endpoint_test_logprobs_SOURCES = tests/unit/serve/endpoint/test_logprobs.c
+tests_unit_serve_endpoint_test_logprobs_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
+	$(CMOCKA_LIBS)
+front_rig_openai = tests/unit/serve/endpoint/rig_openai.c tests/unit/serve/endpoint/rig_openai.h $(front_rig)
+tests_unit_serve_endpoint_test_choices_SOURCES = tests/unit/serve/endpoint/test_choices.c $(front_rig_openai)
+tests_unit_serve_endpoint_test_choices_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
+	$(CMOCKA_LIBS)
+tests_unit_serve_endpoint_test_openai_SOURCES = tests/unit/serve/endpoint/test_openai.c $(front_rig_openai)
+tests_unit_serve_endpoint_test_openai_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
+front_rig = tests/unit/serve/endpoint/rig.c tests/unit/serve/endpoint/rig.h tests/unit/net/http/raw.c \
+	tests/unit/net/http/raw.h
+tests_unit_serve_endpoint_test_answers_SOURCES = tests/unit/serve/endpoint/test_answers.c $(front_rig)
+tests_unit_serve_endpoint_test_answers_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
+	$(CMOCKA_LIBS)
+tests_unit_serve_endpoint_test_blocks_SOURCES = tests/unit/serve/endpoint/test_blocks.c $(front_rig)
+tests_unit_serve_endpoint_test_blocks_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
+tests_unit_serve_endpoint_test_front_SOURCES = tests/unit/serve/endpoint/test_front.c $(front_rig)
+tests_unit_serve_endpoint_test_front_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
+tests_unit_serve_endpoint_test_threads_SOURCES = tests/unit/serve/endpoint/test_threads.c $(front_rig)
+tests_unit_serve_endpoint_test_threads_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
+	$(CMOCKA_LIBS)
+tests_unit_serve_endpoint_test_admit_SOURCES = tests/unit/serve/endpoint/test_admit.c $(front_rig)
+tests_unit_serve_endpoint_test_admit_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
+endif
+# The endpoint as foreign clients see it.
+check_PROGRAMS += tests/integration/front_sim
+tests_integration_front_sim_SOURCES = tests/integration/front_sim.c
+tests_integration_front_sim_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint)
+TESTS += tests/integration/sdk/run-sdk-test
+EXTRA_DIST += tests/integration/sdk/run-sdk-test tests/integration/sdk/package.json \
+	tests/integration/sdk/package-lock.json tests/integration/sdk/test.mjs tests/integration/sdk/test-openai.mjs \
+	tests/integration/sdk/get-sdks
+clean-local: clean-sdk-work
+.PHONY: clean-sdk-work
+clean-sdk-work:
+	rm -rf tests/integration/sdk-work
+noinst_PROGRAMS += tests/bench/bench_prompt
+tests_bench_bench_prompt_SOURCES = tests/bench/bench_prompt.c tests/bench/bench_help.c tests/bench/bench_help.h
+tests_bench_bench_prompt_LDADD = $(link_serve_endpoint)

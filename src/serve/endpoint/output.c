@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a request's client gets: a stream of events, or one answer at the end.
+ *
+ *     answer ──sink──┬── a stream: the dialect's events ──> front.out ──> one write a turn
+ *                    └── a whole answer: blocks collected here ──> the dialect's JSON
+ *
+ * How events and answers look is the dialect's (output_messages.c and its neighbours); when they go out is
+ * decided here.  A stream gathers the events of one turn and sends them in one write, from a buffer that all
+ * streams of the front share, so that it stays in the cache: whoever writes an event flushes before anything
+ * else can be called.  A whole answer is collected for each choice; a call that was cut is closed as far as
+ * it is valid, and a broken one is left out (its text follows it). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/json/json_walk.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "serve/endpoint/admit_priv.h"
+#include "serve/endpoint/output_priv.h"
+
+/* ---- events ---- */
+
+struct buf *output_text(struct request *request)
+{
+    struct front *front = request->front;
+
+    ASSERT(front->writer == NULL || front->writer == request);
+    front->writer = request;
+    return &front->out;
+}
+
+struct buf *output_begin_event(struct request *request, const char *name)
+{
+    struct buf *out = output_text(request);
+
+    request->front->event = sse_begin_event(out, name);
+    return out;
+}
+
+int output_end_event(struct request *request)
+{
+    return sse_end_event(output_text(request), request->front->event);
+}
+
+void output_flush(struct request *request)
+{
+    struct front *front = request->front;
+
+    if (front->writer == NULL)
+        return;
+    ASSERT(front->writer == request);
+    request->event_ns = clock_now_ns();
+    /* A failure here is a connection that is broken: on_abort says so from the loop. */
+    if (request->exchange != NULL && !request->is_mute)
+        request->is_mute =
+            front->out.is_bad || http_reply_write(request->exchange, buf_view(&front->out)) < 0;
+    output_drop(request);
+}
+
+void output_drop(struct request *request)
+{
+    struct front *front = request->front;
+
+    if (front->writer != request)
+        return;
+    front->writer = NULL;
+    buf_clear(&front->out);
+}
+
+void output_begin_stream(struct request *request)
+{
+    struct http_fields fields = {0};
+
+    http_fields_add_str(&fields, "content-type", "text/event-stream; charset=utf-8");
+    http_fields_add_str(&fields, "cache-control", "no-cache");
+    http_fields_add_str(&fields, "x-accel-buffering", "no");
+    reply_add_id(&fields, request->exchange, request->id);
+    admit_put_fields(request->exchange, &fields);
+    request->is_stream = true;
+    request->is_mute = http_reply_begin(request->exchange, 200, &fields) < 0;
+    http_fields_fini(&fields);
+    request->dialect->begin(request);
+    output_flush(request);
+}
+
+void output_begin_choice(struct choice *choice)
+{
+    struct request *request = choice->request;
+
+    if (!request->is_stream || request->dialect->begin_choice == NULL)
+        return;
+    request->dialect->begin_choice(choice);
+    output_flush(request);
+}
+
+void output_ping(struct request *request)
+{
+    request->dialect->ping(request);
+    output_flush(request);
+}
+
+void output_end_choice(struct choice *choice)
+{
+    struct request *request = choice->request;
+
+    if (!request->is_stream || request->dialect->end_choice == NULL)
+        return;
+    request->dialect->end_choice(choice);
+    output_flush(request);
+}
+
+/* ---- collecting ---- */
+
+#define HELD_BODY_BYTES (64u << 10) /* shorter ones are copied */
+static struct collected *add_block(struct choice *choice, enum gen_block_kind kind)
+{
+    struct collected *grown = realloc(choice->blocks, (choice->n_blocks + 1) * sizeof(*grown));
+
+    if (grown == NULL)
+        return NULL;
+    choice->blocks = grown;
+    memset(&grown[choice->n_blocks], 0, sizeof(*grown));
+    grown[choice->n_blocks].kind = kind;
+    return &grown[choice->n_blocks++];
+}
+
+static int whole_open_text(void *arg)
+{
+    return add_block(arg, GEN_TEXT) == NULL ? E_NOMEM : 0;
+}
+
+static void skip_logprobs(struct choice *choice)
+{
+    if (choice->has_logprobs)
+        logprobs_skip(choice->logprobs);
+}
+
+static int whole_append(void *arg, struct bytes text)
+{
+    struct choice *choice = arg;
+
+    return buf_append(&choice->blocks[choice->n_blocks - 1].text, text.data, text.len_bytes);
+}
+
+static int whole_text(void *arg, struct bytes text)
+{
+    struct choice *choice = arg;
+
+    if (choice->has_logprobs)
+        logprobs_text(choice->logprobs, text);
+    return whole_append(arg, text);
+}
+
+static int whole_open_thinking(void *arg)
+{
+    return add_block(arg, GEN_THINKING) == NULL ? E_NOMEM : 0;
+}
+
+static int whole_signature(void *arg, struct bytes signature)
+{
+    struct choice *choice = arg;
+
+    return buf_append(&choice->blocks[choice->n_blocks - 1].name, signature.data, signature.len_bytes);
+}
+
+static int whole_open_call(void *arg, const char *id, struct bytes name)
+{
+    struct collected *block = add_block(arg, GEN_TOOL_USE);
+
+    skip_logprobs(arg);
+    if (block == NULL)
+        return E_NOMEM;
+    memcpy(block->id, id, strlen(id) + 1);
+    return buf_append(&block->name, name.data, name.len_bytes);
+}
+
+static void drop_block(struct choice *choice)
+{
+    struct collected *block = &choice->blocks[--choice->n_blocks];
+
+    buf_fini(&block->name);
+    buf_fini(&block->text);
+}
+
+/* The largest object that the arguments so far begin. */
+static int close_cut_call(struct collected *block)
+{
+    struct json_walk walk = {0};
+    struct buf closed = {0};
+    int rc;
+
+    for (size_t i = 0; i < block->text.len_bytes; i++)
+        json_walk_byte(&walk, block->text.data[i]);
+    rc = json_walk_close(&walk, buf_view(&block->text), &closed);
+    if (rc == E_FORMAT)
+        rc = buf_append_str(&closed, "{}");
+    buf_fini(&block->text);
+    block->text = closed;
+    return rc;
+}
+
+static int whole_close(void *arg, enum calls_end how)
+{
+    struct choice *choice = arg;
+
+    skip_logprobs(choice);
+    if (how == CALLS_BROKEN)
+        drop_block(choice);
+    if (how == CALLS_CUT)
+        return close_cut_call(&choice->blocks[choice->n_blocks - 1]);
+    return 0;
+}
+
+const struct answer_sink output_whole_sink = {whole_open_text, whole_text,      whole_open_thinking,
+                                              whole_append,    whole_signature, whole_open_call,
+                                              whole_append,    whole_close};
+
+void output_fini_choice(struct choice *choice)
+{
+    while (choice->blocks != NULL && choice->n_blocks > 0)
+        drop_block(choice);
+    free(choice->blocks);
+    choice->blocks = NULL;
+}
+
+/* ---- ends ---- */
+
+static void end_whole(struct request *request)
+{
+    struct http_fields fields = {0};
+    struct buf body = {0};
+
+    if (request->dialect->whole(request, &body) < 0) {
+        api_fail(&request->error, 503, "out of memory");
+        reply_error(request->exchange, &request->error, request->id, NULL);
+    } else {
+        report_proof_fields(request, &fields);
+        reply_json(request->exchange, request->id, &fields, buf_view(&body));
+    }
+    http_fields_fini(&fields);
+    buf_fini(&body);
+}
+
+void output_end(struct request *request)
+{
+    if (request->is_stream) {
+        request->dialect->end(request);
+        output_flush(request);
+        http_reply_end(request->exchange);
+    } else {
+        end_whole(request);
+    }
+    request->exchange = NULL;
+}
+
+void output_error(struct request *request, const struct api_error *error)
+{
+    if (request->exchange == NULL)
+        return;
+    if (!request->is_stream) {
+        reply_error(request->exchange, error, request->id, NULL);
+    } else {
+        request->dialect->error(request, error);
+        output_flush(request);
+        http_reply_end(request->exchange);
+    }
+    request->exchange = NULL;
+}
+
+struct sent_body { /* of a request that is over */
+    struct buf text;
+    struct ev_jobs *jobs;
+    struct ev_loop *loop;
+};
+
+static void release_body(void *arg)
+{
+    struct sent_body *sent = arg;
+    struct remains remains = {.body = sent->text};
+
+    remains_give_back(&remains, sent->jobs, sent->loop);
+    free(sent);
+}
+
+/* The body itself is sent, not a copy of it. */
+static void output_held_body(struct request *request, struct http_fields *fields, struct sent_body *sent)
+{
+    *sent = (struct sent_body){request->body, request->front->opts.jobs, request->front->opts.loop};
+    request->body = (struct buf){0};
+    http_fields_add_str(fields, "content-type", "application/json");
+    reply_add_id(fields, request->exchange, request->id);
+    admit_put_fields(request->exchange, fields);
+    http_reply_held(request->exchange, 200, fields,
+                    &(struct http_held){buf_view(&sent->text), release_body, sent});
+}
+
+void output_body(struct request *request)
+{
+    bool is_long = request->body.len_bytes >= HELD_BODY_BYTES;
+    struct sent_body *sent = is_long ? malloc(sizeof(*sent)) : NULL;
+    struct http_fields fields = {0};
+
+    if (sent != NULL)
+        output_held_body(request, &fields, sent);
+    else
+        reply_json(request->exchange, request->id, &fields, buf_view(&request->body));
+    http_fields_fini(&fields);
+    request->exchange = NULL;
+}
+
+void output_count(struct request *request)
+{
+    struct http_fields fields = {0};
+    struct buf body = {0};
+
+    api_put_count(&body, (uint32_t)request->prompt.ids.n);
+    reply_json(request->exchange, request->id, &fields, buf_view(&body));
+    http_fields_fini(&fields);
+    buf_fini(&body);
+    request->exchange = NULL;
+}

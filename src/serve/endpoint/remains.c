@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a request leaves behind: its arena, its prompts' tokens, its body.  Thirty megabytes go back to the
+ * kernel page by page, which takes the loop several milliseconds, and a job thread as long without anybody
+ * waiting.
+ *
+ * The job frees everything, itself included, so that nothing is left when the loop never hears of its end. */
+#include "serve/endpoint/remains_priv.h"
+
+#include <stdlib.h>
+
+#include "serve/api/parse.h"
+
+#define LARGE_BYTES (256u << 10) /* a tenth of a millisecond, or so */
+
+static size_t prompt_bytes(const struct prompt *prompt)
+{
+    return prompt->ids.n * sizeof(token_id) + prompt->text.cap_bytes + prompt->shape.cap_bytes;
+}
+
+static size_t remains_bytes(const struct remains *remains)
+{
+    size_t n = remains->gen.arena.used_bytes + remains->body.cap_bytes + prompt_bytes(&remains->prompt) +
+               remains->replay.n * sizeof(struct memory_key);
+
+    for (size_t i = 0; i < remains->n_more; i++)
+        n += prompt_bytes(&remains->more_prompts[i]);
+    return n;
+}
+
+static void remains_fini(struct remains *remains)
+{
+    prompt_fini(&remains->prompt);
+    for (size_t i = 0; i < remains->n_more; i++)
+        prompt_fini(&remains->more_prompts[i]);
+    free(remains->more_prompts);
+    replay_fini(&remains->replay); /* what it holds lies in gen */
+    gen_request_fini(&remains->gen);
+    buf_fini(&remains->body);
+}
+
+static void remains_work(void *arg)
+{
+    remains_fini(arg);
+    free(arg);
+}
+
+static void remains_done(void *arg)
+{
+    (void)arg; /* is gone */
+}
+
+void remains_give_back(struct remains *remains, struct ev_jobs *jobs, struct ev_loop *loop)
+{
+    struct remains *copy =
+        jobs == NULL || remains_bytes(remains) < LARGE_BYTES ? NULL : malloc(sizeof(*copy));
+
+    if (copy != NULL) {
+        *copy = *remains;
+        if (ev_jobs_submit(jobs, loop, remains_work, remains_done, copy) == 0)
+            return;
+        free(copy);
+    }
+    remains_fini(remains);
+}

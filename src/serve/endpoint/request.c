@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a request.
+ *
+ *     RECEIVED ──parsed, tokenised──> TOKENISED ──submitted──> PLACED ──accepted──> PREFILLING
+ *        │                               │ counted: DONE          │                      │ token
+ *        │ malformed, too long           │ refused                │ failed               v
+ *        └──────────────> FAILED <───────┴────────────────────────┴───────────────── STREAMING ──> DONE
+ *
+ *     and from everywhere, when the client goes away: CANCELLED
+ *
+ * Everything happens on the front's loop except the two pieces of work (parse_work, tokenise_work), which run
+ * in the job pool when the body is large.  While one does, the request belongs to it, and a client's leaving
+ * is only noted.  What the backend does for it is in choices.c: an answer, or several, each a choice.
+ *
+ * request_enter is the only place that changes the state; request_end the only way out. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/event/work.h"
+#include "serve/endpoint/admit_priv.h"
+#include "serve/endpoint/output_priv.h"
+#include "serve/prompt/shape.h"
+#include "serve/access/unzip.h"
+
+#define GZIP_WORK          8                  /* what a byte of gzip may well become */
+#define MAX_UNZIPPED_BYTES ((size_t)32 << 20) /* when no other bound on bodies was given */
+#define MAX_ECHOED_BYTES   (32u << 20)
+
+const struct backend *request_backend(const struct request *request)
+{
+    return &request->front->opts.backend;
+}
+
+void request_enter(struct request *request, enum request_state state)
+{
+    enum request_state from = request->state;
+
+    request->state = state;
+    report_state(request, from);
+}
+
+size_t request_n_prompts(const struct request *request)
+{
+    return request->more_prompts != NULL ? request->gen.n_prompts : 1;
+}
+
+struct prompt *request_prompt(struct request *request, size_t index)
+{
+    return index == 0 ? &request->prompt : &request->more_prompts[index - 1];
+}
+
+/* ---- birth and end ---- */
+
+static void on_ping(void *arg)
+{
+    struct request *request = arg;
+    uint64_t ping_ns = request->front->opts.ping_ns;
+    uint64_t now = clock_now_ns();
+
+    if (now - request->event_ns >= ping_ns) {
+        output_ping(request);
+        now = request->event_ns;
+    }
+    ev_timer_start(request->ping, request->event_ns + ping_ns - now);
+}
+
+int request_new(struct front *front, struct http_exchange *exchange, enum api_call call,
+                const struct auth_key *who, struct request **out)
+{
+    struct request *request;
+
+    if (front->n_running >= front->opts.max_requests)
+        return E_OVERLOADED;
+    request = calloc(1, sizeof(*request));
+    if (request == NULL)
+        return E_NOMEM;
+    if (ev_timer_new(front->opts.loop, on_ping, request, &request->ping) < 0) {
+        free(request);
+        return E_NOMEM;
+    }
+    request->front = front;
+    request->exchange = exchange;
+    request->call = call;
+    request->dialect = call == API_CHAT          ? &output_chat
+                       : call == API_COMPLETIONS ? &output_completions
+                                                 : &output_messages;
+    request->created_unix_s = clock_unix_ns() / NS_PER_S;
+    request->who = *who;
+    request->received_ns = http_exchange_began_ns(exchange);
+    request->wants_proof = bytes_is(http_exchange_field(exchange, "baton-proof"), "stream");
+    ids_make("req_", request->id);
+    ids_make(request->dialect->id_prefix, request->message_id);
+    ids_trace(http_exchange_field(exchange, "traceparent"), request->trace_id);
+    memcpy(request->peer, http_exchange_peer(exchange), strlen(http_exchange_peer(exchange)) + 1);
+    list_push_back(&front->requests, &request->node);
+    front->n_running++;
+    request_enter(request, REQUEST_RECEIVED);
+    *out = request;
+    return 0;
+}
+
+static void request_give_back(struct request *request)
+{
+    struct remains remains = {.gen = request->gen,
+                              .replay = request->replay,
+                              .body = request->body,
+                              .prompt = request->prompt,
+                              .more_prompts = request->more_prompts,
+                              .n_more = request_n_prompts(request) - 1};
+
+    remains_give_back(&remains, request->front->opts.jobs, request->front->opts.loop);
+}
+
+void request_free(struct request *request)
+{
+    struct front *front = request->front;
+
+    atomic_store(&request->is_abandoned, true);
+    if (pool_withdraw(&request->job))
+        atomic_store(&request->is_working, false);
+    while (atomic_load(&request->is_working))
+        clock_sleep_ns(NS_PER_MS);
+    if (request->model != NULL && request_backend(request)->ops->model_drop != NULL)
+        request_backend(request)->ops->model_drop(request_backend(request)->self, request->model);
+    admit_settle(request);
+    list_remove(&request->node);
+    front->n_running--;
+    ev_timer_free(request->ping);
+    choices_fini(request);
+    if (request->thread != NULL)
+        threads_give_back(front->threads, request->thread,
+                          request->state == REQUEST_DONE && api_call_generates(request->call),
+                          clock_now_ns());
+    request_give_back(request);
+    output_drop(request);
+    free(request);
+}
+
+/* The last state; says so and, unless a job in the pool or a caller still needs it, frees the request. */
+static void request_end(struct request *request, enum request_state state)
+{
+    ev_timer_stop(request->ping);
+    request->last_ns = clock_now_ns();
+    request_enter(request, state);
+    report_end(request);
+    admit_settle(request);
+    if ((!request->is_in_pool || request->job.is_waiting) && !request->is_held)
+        request_free(request);
+}
+
+void request_fail(struct request *request, const struct api_error *error)
+{
+    choices_withdraw(request);
+    request->status = error->status;
+    request->reason = error->type;
+    output_error(request, error);
+    request_end(request, REQUEST_FAILED);
+}
+
+void request_fail_no_memory(struct request *request)
+{
+    struct api_error error;
+
+    api_fail(&error, 503, "out of memory");
+    request_fail(request, &error);
+}
+
+void request_finish(struct request *request)
+{
+    request->status = 200;
+    request->reason = api_stop_reason(request->choices[0].stop);
+    request->last_ns = clock_now_ns();
+    output_end(request);
+    request_end(request, REQUEST_DONE);
+}
+
+void request_refused(struct request *request, const struct api_error *error)
+{
+    request_fail(request, error);
+}
+
+void request_abort(struct request *request, enum http_abort why)
+{
+    request->exchange = NULL;
+    request->status = 499;
+    request->reason = why == HTTP_ABORT_SLOW_READER ? "slow_reader"
+                      : why == HTTP_ABORT_SERVER    ? "server_shutdown"
+                                                    : "client_abort";
+    atomic_store(&request->is_abandoned, true);
+    choices_withdraw(request);
+    request_end(request, REQUEST_CANCELLED);
+}
+
+void request_abandon(struct request *request)
+{
+    struct api_error error;
+
+    if (request->state >= REQUEST_DONE)
+        return;
+    api_fail(&error, 503, "the server is shutting down");
+    atomic_store(&request->is_abandoned, true);
+    request_fail(request, &error);
+}
+
+void request_pause(struct request *request, bool is_paused)
+{
+    choices_pause(request, is_paused);
+}
+
+/* ---- work, on the loop or in the pool ---- */
+
+/* The body as it was before its coding. */
+static int unpack(struct request *request)
+{
+    size_t max_bytes = request->front->opts.limits.max_body_bytes;
+    struct buf plain = {0};
+    int rc;
+
+    if (!request->is_gzip)
+        return 0;
+    request->is_gzip = false;
+    rc = unzip_body(buf_view(&request->body), max_bytes > 0 ? max_bytes : MAX_UNZIPPED_BYTES, &plain);
+    buf_fini(&request->body);
+    request->body = plain;
+    if (rc == E_NOMEM) {
+        api_fail(&request->error, 503, "out of memory");
+    } else if (rc == E_RANGE) {
+        api_fail(&request->error, 413, "the decoded request body is too large");
+        request->error.code = "request_body_too_large_after_decoding";
+    } else if (rc < 0) {
+        api_fail(&request->error, 400, "the request body is not valid gzip");
+        request->error.code = "request_body_encoding_invalid";
+    }
+    return rc;
+}
+
+/* It says only which thread it continues: that has to be looked up, and the body parsed again. */
+static bool awaits_thread(const struct request *request)
+{
+    return request->gen.thread == GEN_THREAD_CONTINUE && request->thread == NULL;
+}
+
+static int parse_body(struct request *request)
+{
+    struct bytes body = buf_view(&request->body);
+
+    return request->thread == NULL ? api_parse_request(body, request->call, &request->gen, &request->error)
+                                   : api_parse_continued(body, thread_text(request->thread), request->call,
+                                                         &request->gen, &request->error);
+}
+
+static void parse_work(void *arg)
+{
+    struct request *request = arg;
+
+    if (!atomic_load(&request->is_abandoned))
+        request->work_rc = unpack(request);
+    if (!atomic_load(&request->is_abandoned) && request->work_rc == 0)
+        request->work_rc = parse_body(request);
+    if (request->work_rc < 0 || !awaits_thread(request)) {
+        if (request->work_rc == 0 && request->front->memory != NULL && !atomic_load(&request->is_abandoned))
+            replay_read(&request->gen, &request->replay); /* without it nothing is found, and that is all */
+        buf_fini(&request->body);
+    }
+    atomic_store(&request->is_working, false);
+}
+
+static int tokenise_prompts(struct request *request)
+{
+    size_t n = request->gen.n_prompts;
+    size_t echoed_bytes = 0;
+    int rc = 0;
+
+    if (n > 1) {
+        request->more_prompts = calloc(n - 1, sizeof(*request->more_prompts));
+        if (request->more_prompts == NULL) {
+            api_fail(&request->error, 503, "out of memory");
+            return E_NOMEM;
+        }
+    }
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        struct prompt *prompt = request_prompt(request, i);
+
+        rc = prompt_make_raw(request->model, &request->gen, i, prompt, &request->error);
+        if (rc == 0 && prompt->ids.n == 0 && request->call == API_COMPLETIONS)
+            rc = api_fail(&request->error, 400, "prompt: at least one token is needed");
+        echoed_bytes += prompt->text.len_bytes;
+    }
+    if (rc == 0 && echoed_bytes > MAX_ECHOED_BYTES / (request->gen.n_choices + 1))
+        rc = api_fail(&request->error, 400, "echo: more than %u bytes would be repeated", MAX_ECHOED_BYTES);
+    return rc;
+}
+
+static int check_bias(struct request *request)
+{
+    uint32_t vocab_size = tokenizer_vocab_size(request->model->tokenizer);
+    const struct gen_request *gen = &request->gen;
+
+    if (gen->n_bias > 0 && gen->bias[gen->n_bias - 1].token >= vocab_size)
+        return api_fail(&request->error, 400, "logit_bias: token %u is not in the model's vocabulary of %u",
+                        gen->bias[gen->n_bias - 1].token, vocab_size);
+    return 0;
+}
+
+static int tokenise(struct request *request)
+{
+    const struct gen_model *model = request->model;
+    int rc = check_bias(request);
+
+    if (rc < 0)
+        return rc;
+    if (request->front->memory != NULL)
+        replay_find(&request->replay, request->front->memory, request->owner, model->fingerprint,
+                    request->call != API_COUNT_TOKENS && request->call != API_TOKENIZE);
+    if (request->call == API_DETOKENIZE)
+        return prompt_put_detokenized(model, &request->gen, &request->body, &request->error);
+    rc = request->gen.n_prompts > 0
+             ? tokenise_prompts(request)
+             : prompt_make(model, &request->gen, &request->replay, &request->prompt, &request->error);
+    if (rc == 0 && request->call == API_TOKENIZE)
+        rc = prompt_put_tokens(model, &request->prompt, &request->body, &request->error);
+    return rc;
+}
+
+static void tokenise_work(void *arg)
+{
+    struct request *request = arg;
+
+    if (!atomic_load(&request->is_abandoned))
+        request->work_rc = tokenise(request);
+    atomic_store(&request->is_working, false);
+}
+
+static void parse_done(void *arg);
+static void tokenise_done(void *arg);
+
+/* Of work that goes to the pool whatever its size. */
+static size_t never_inline(const struct request *request, size_t size_bytes)
+{
+    return size_bytes + request->front->opts.inline_bytes + 1;
+}
+
+/* size_bytes: a rough measure of how long it takes; more than inline_bytes goes to the pool. */
+static void run(struct request *request, size_t size_bytes, ev_call work, ev_call done)
+{
+    struct api_error error;
+    int rc;
+
+    atomic_store(&request->is_working, true);
+    if (size_bytes <= request->front->opts.inline_bytes || request->front->pool == NULL) {
+        ev_work_name(work == parse_work ? "parse" : "tokenise");
+        work(request);
+        done(request);
+        return;
+    }
+    request->is_in_pool = true;
+    request->job = (struct pool_job){.owner = limits_tenant(request->lease.account),
+                                     .size_bytes = size_bytes,
+                                     .work = work,
+                                     .done = done,
+                                     .arg = request};
+    rc = pool_submit(request->front->pool, &request->job);
+    if (rc == 0)
+        return;
+    request->is_in_pool = false;
+    atomic_store(&request->is_working, false);
+    if (rc == E_LIMIT)
+        api_fail(&error, 429, "too many large requests of this tenant wait already");
+    else
+        api_fail(&error, 529, "Overloaded");
+    request_fail(request, &error);
+}
+
+/* Back from the pool: false when the request ended meanwhile (and is gone now). */
+static bool is_back(struct request *request)
+{
+    request->is_in_pool = false;
+    if (request->state < REQUEST_DONE)
+        return true;
+    request_free(request);
+    return false;
+}
+
+void request_begin(struct request *request)
+{
+    size_t n;
+
+    http_exchange_take_body(request->exchange, &request->body);
+    n = request->body.len_bytes;
+    if (request->is_gzip) /* what it becomes is not known: never on the loop */
+        n = never_inline(request, n * GZIP_WORK);
+    run(request, n, parse_work, parse_done);
+}
+
+/* NULL: the error says why. */
+static const struct gen_model *find_model(const struct request *request, struct api_error *error)
+{
+    const struct backend *backend = request_backend(request);
+    struct bytes wanted = request->gen.model;
+    const struct gen_model *found = NULL;
+    char name[sizeof(request->model->name)];
+    bool is_name = wanted.len_bytes < sizeof(name) &&
+                   (wanted.len_bytes == 0 || memchr(wanted.data, '\0', wanted.len_bytes) == NULL);
+    const char *asked = wanted.len_bytes > 0 ? name : NULL; /* NULL: only where none has to be named */
+
+    if (is_name) {
+        if (wanted.len_bytes > 0)
+            memcpy(name, wanted.data, wanted.len_bytes);
+        name[wanted.len_bytes] = '\0';
+        found = backend->ops->model(backend->self, asked);
+    }
+    if (found != NULL || (is_name && reply_not_yet(request->front, asked, error)))
+        return found;
+    api_fail(error, 404, "model: %.*s", (int)wanted.len_bytes, (const char *)wanted.data);
+    if (api_call_is_openai(request->call))
+        error->code = "model_not_found";
+    return NULL;
+}
+
+/* The codes are what an SDK reads before it sends the whole conversation again. */
+static int take_thread(struct request *request, struct api_error *error)
+{
+    enum threads_take result;
+
+    result = threads_take(request->front->threads, request->gen.thread_id, request->owner, clock_now_ns(),
+                          &request->thread);
+    report_thread(request->front, result);
+    switch (result) {
+    case THREADS_TAKEN:
+        return 0;
+    case THREADS_UNKNOWN:
+        api_fail(error, 404, "thread.previous_message_id: no thread is kept under this id");
+        error->code = "thread_not_found";
+        break;
+    case THREADS_CONTINUED:
+        api_fail(error, 400, "thread.previous_message_id: this thread was continued already");
+        error->code = "thread_already_continued";
+        break;
+    case THREADS_BUSY:
+        api_fail(error, 400, "thread.previous_message_id: this thread is being continued");
+        error->code = "thread_continue_in_flight";
+        break;
+    }
+    return E_NOT_FOUND;
+}
+
+/* Goes back to parsing, now with what the thread holds; or fails the request. */
+static void continue_thread(struct request *request)
+{
+    struct api_error error;
+
+    if (take_thread(request, &error) < 0) {
+        request_fail(request, &error);
+        return;
+    }
+    struct remains remains = {.gen = request->gen};
+
+    remains_give_back(&remains, request->front->opts.jobs, request->front->opts.loop);
+    memset(&request->gen, 0, sizeof(request->gen));
+    run(request, request->body.len_bytes + thread_text(request->thread).len_bytes, parse_work, parse_done);
+}
+
+static void parse_done(void *arg)
+{
+    struct request *request = arg;
+    const struct backend *backend = request_backend(request);
+    struct api_error error;
+    size_t n;
+
+    ev_work_name("parsed");
+    if (!is_back(request))
+        return;
+    if (request->work_rc == 0 && request->gen.thread != GEN_THREAD_NONE && request->front->threads == NULL)
+        request->work_rc = api_refuse_thread(&request->error);
+    if (request->work_rc < 0) {
+        request_fail(request, &request->error);
+        return;
+    }
+    if (request->thread == NULL) /* else it was known when the thread was looked for */
+        replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
+    if (awaits_thread(request)) {
+        continue_thread(request);
+        return;
+    }
+    request->model = find_model(request, &error);
+    if (request->model != NULL && admit_model(request, request->model->name, &error) < 0) {
+        request->model = NULL;
+        request_fail(request, &error);
+        return;
+    }
+    if (request->model == NULL) {
+        request_fail(request, &error);
+        return;
+    }
+    if (backend->ops->model_keep != NULL)
+        backend->ops->model_keep(backend->self, request->model);
+    report_model(request);
+    n = request->gen.arena.used_bytes;
+    if (shape_has_schemas(&request->gen)) /* a few bytes of pattern may be long work */
+        n = never_inline(request, n);
+    run(request, n, tokenise_work, tokenise_done);
+}
+
+/* The answer is known without a backend. */
+static void finish_counted(struct request *request)
+{
+    request->status = 200;
+    request->reason = "counted";
+    if (request->call == API_COUNT_TOKENS)
+        output_count(request);
+    else
+        output_body(request);
+    request_end(request, REQUEST_DONE);
+}
+
+static void fail_too_long(struct request *request, size_t n)
+{
+    struct api_error error;
+    uint32_t room = request->model->context_length;
+
+    /* Agents read these words to decide that the conversation must be made shorter. */
+    if (api_call_is_openai(request->call)) {
+        api_fail(&error, 400, "This model's maximum context length is %u tokens. Your prompt has %zu tokens.",
+                 room, n);
+        error.code = "context_length_exceeded";
+    } else {
+        api_fail(&error, 400, "prompt is too long: %zu tokens > %u maximum", n, room);
+    }
+    request_fail(request, &error);
+}
+
+static void tokenise_done(void *arg)
+{
+    struct request *request = arg;
+    struct api_error error;
+
+    ev_work_name("tokenised");
+    if (!is_back(request))
+        return;
+    if (request->work_rc < 0) {
+        request_fail(request, &request->error);
+        return;
+    }
+    request->tokenised_ns = clock_now_ns();
+    request_enter(request, REQUEST_TOKENISED);
+    request->proof.prompt_tokens = (uint32_t)request->prompt.ids.n;
+    if (!api_call_generates(request->call)) {
+        finish_counted(request);
+        return;
+    }
+    for (size_t i = 0; i < request_n_prompts(request); i++) {
+        size_t n = request_prompt(request, i)->ids.n;
+
+        if (n >= request->model->context_length) {
+            fail_too_long(request, n);
+            return;
+        }
+    }
+    if (admit_reserve(request, &error) < 0)
+        request_fail(request, &error);
+    else
+        choices_submit(request);
+}

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From API messages to chat turns to tokens.
+ *
+ *     user message:      [result, result, text, text]  ->  tool turn, tool turn, user turn
+ *     assistant message: [thinking, text, call, call]  ->  one turn with its thinking and calls
+ *
+ * One rendering gives the tokens, where breakpoints fall among them, and where the turn opens that the answer
+ * will fill: the template's interpreter knows of every byte which turn it is of. */
+#include "serve/prompt/prompt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "serve/prompt/shape.h"
+
+#define MAX_PROMPT_TOKENS (100u << 20)
+#define MAX_RENDERINGS    3
+
+struct turns { /* a conversation in the making */
+    struct arena *arena;
+    struct chat_message *list;
+    size_t n;
+    size_t cap;
+    bool is_bad;
+};
+
+struct hint { /* of an answer's thinking, which the client left out */
+    bool is_given;
+    size_t message; /* the request's */
+};
+
+struct build { /* and what is looked for on the way */
+    struct gen_request *request;
+    const struct replay *replay; /* may be NULL */
+    struct chat_drawn *drawn;    /* [n_drawn] answers of ours that were found in it */
+    size_t n_drawn;
+    struct hint *hints;               /* [n_drawn] */
+    bool *is_hintless;                /* [n_messages]: no hint for this one */
+    const struct memory_answer *last; /* the last assistant's message, if it is one of ours */
+    struct turns turns;
+    size_t n_messages; /* done */
+    size_t first_turn; /* of the last of them */
+    struct chat_place mark, mark_1h, base;
+};
+
+static struct chat_message *add_turn(struct turns *turns, enum chat_role role)
+{
+    if (turns->n == turns->cap) {
+        turns->is_bad = true;
+        return NULL;
+    }
+    turns->list[turns->n].role = role;
+    return &turns->list[turns->n++];
+}
+
+/* The texts of n blocks of one kind, with an empty line between, in the arena; a single one as it is. */
+static struct bytes join_texts(struct turns *turns, enum gen_block_kind kind, const struct gen_block *blocks,
+                               size_t n_blocks)
+{
+    struct bytes last = bytes_of(NULL, 0);
+    size_t len = 0;
+    size_t n = 0;
+    uint8_t *text;
+
+    for (size_t i = 0; i < n_blocks; i++) {
+        if (blocks[i].kind != kind || blocks[i].text.len_bytes == 0)
+            continue;
+        last = blocks[i].text;
+        len += last.len_bytes + 2;
+        n++;
+    }
+    if (n <= 1)
+        return last;
+    text = arena_take(turns->arena, len);
+    if (text == NULL) {
+        turns->is_bad = true;
+        return bytes_of(NULL, 0);
+    }
+    len = 0;
+    for (size_t i = 0; i < n_blocks; i++) {
+        if (blocks[i].kind != kind || blocks[i].text.len_bytes == 0)
+            continue;
+        if (len > 0) {
+            memcpy(text + len, "\n\n", 2);
+            len += 2;
+        }
+        memcpy(text + len, blocks[i].text.data, blocks[i].text.len_bytes);
+        len += blocks[i].text.len_bytes;
+    }
+    return bytes_of(text, len);
+}
+
+static void add_user(struct turns *turns, const struct gen_message *message, enum chat_role role)
+{
+    size_t n_blocks = message->n_blocks;
+    size_t from = 0;
+
+    for (size_t i = 0; i <= n_blocks; i++) {
+        struct chat_message *turn;
+
+        if (i < n_blocks && message->blocks[i].kind == GEN_TEXT)
+            continue;
+        if (i > from || n_blocks == 0) {
+            turn = add_turn(turns, role);
+            if (turn != NULL)
+                turn->text = join_texts(turns, GEN_TEXT, message->blocks + from, i - from);
+        }
+        if (i < n_blocks) {
+            turn = add_turn(turns, CHAT_TOOL);
+            if (turn != NULL) {
+                turn->text = message->blocks[i].text;
+                turn->call_id = message->blocks[i].id;
+            }
+        }
+        from = i + 1;
+    }
+}
+
+/* What the model itself called the call that the client knows by this id. */
+static struct bytes drawn_id(const struct memory_answer *answer, struct bytes id)
+{
+    for (size_t i = 0; answer != NULL && answer->drawn_ids != NULL && i < answer->n_blocks; i++)
+        if (answer->drawn_ids[i].len_bytes > 0 && bytes_equal(answer->blocks[i].id, id))
+            return answer->drawn_ids[i];
+    return id;
+}
+
+/* answer: what it is of ours; NULL: nothing. */
+static void add_assistant(struct turns *turns, const struct gen_message *message,
+                          const struct memory_answer *answer)
+{
+    size_t n_blocks = message->n_blocks;
+    struct chat_message *turn = add_turn(turns, CHAT_ASSISTANT);
+    struct chat_call *calls = arena_take(turns->arena, (n_blocks + 1) * sizeof(*calls));
+
+    if (turn == NULL || calls == NULL) {
+        turns->is_bad = true;
+        return;
+    }
+    turn->text = join_texts(turns, GEN_TEXT, message->blocks, n_blocks);
+    turn->thinking = join_texts(turns, GEN_THINKING, message->blocks, n_blocks);
+    turn->calls = calls;
+    for (size_t i = 0; i < n_blocks; i++)
+        if (message->blocks[i].kind == GEN_TOOL_USE)
+            calls[turn->n_calls++] = (struct chat_call){.name = message->blocks[i].name,
+                                                        .arguments = message->blocks[i].input,
+                                                        .id = drawn_id(answer, message->blocks[i].id)};
+    /* The template puts a line end before calls; the model's own, which we delivered as text, would double
+     * it. */
+    while (turn->n_calls > 0 && turn->text.len_bytes > 0 &&
+           strchr(" \t\r\n", turn->text.data[turn->text.len_bytes - 1]) != NULL)
+        turn->text.len_bytes--;
+}
+
+/* Templates know these words and print them; others are for other servers. */
+static const char *effort_of(const struct gen_request *request)
+{
+    static const char *const words[][2] = {{"minimal", "low"}, {"low", "low"},    {"medium", "medium"},
+                                           {"high", "high"},   {"xhigh", "high"}, {"max", "high"}};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (bytes_is(request->effort, words[i][0]))
+            return words[i][1];
+    return NULL;
+}
+
+static enum chat_thinking thinking_of(const struct gen_request *request)
+{
+    switch (request->thinking) {
+    case GEN_THINKING_UNSAID:
+        return CHAT_THINKING_DEFAULT;
+    case GEN_THINKING_ON:
+        return CHAT_THINKING_ON;
+    case GEN_THINKING_OFF:
+        return CHAT_THINKING_OFF;
+    }
+    return CHAT_THINKING_DEFAULT;
+}
+
+/* Where n_blocks blocks of a message are over; its turns begin at first. */
+static struct chat_place place_in(const struct gen_message *message, size_t n_blocks, size_t first)
+{
+    struct chat_place place = {.n_messages = first};
+
+    for (size_t i = 0; i < n_blocks; i++) {
+        const struct gen_block *block = &message->blocks[i];
+
+        if (block->kind == GEN_TEXT) {
+            place.text_bytes += (place.text_bytes > 0 ? 2 : 0) + block->text.len_bytes;
+        } else if (block->kind == GEN_TOOL_RESULT) {
+            place.n_messages += place.text_bytes > 0 ? 2 : 1;
+            place.text_bytes = 0;
+        }
+    }
+    if (message->role != GEN_ASSISTANT && place.text_bytes > 0 && message->blocks[n_blocks].kind != GEN_TEXT)
+        return (struct chat_place){.n_messages = place.n_messages + 1};
+    return place;
+}
+
+static void find_mark(struct build *build, const struct gen_mark *mark, struct chat_place *place)
+{
+    const struct gen_message *message = &build->request->messages[build->n_messages - 1];
+
+    if (!mark->is_set || mark->n_messages != build->n_messages)
+        return;
+    if (mark->n_blocks >= message->n_blocks)
+        *place = (struct chat_place){.n_messages = build->turns.n};
+    else
+        *place = place_in(message, mark->n_blocks, build->first_turn);
+}
+
+static struct chat_drawn drawn_of(const struct memory_answer *answer, size_t turn)
+{
+    return (struct chat_drawn){.message = turn,
+                               .base_tokens = answer->base_tokens,
+                               .base_sum = answer->base_sum,
+                               .ids = answer->ids,
+                               .n_opening = answer->n_opening,
+                               .n_ids = answer->n_ids,
+                               .rest = answer->rest,
+                               .needs_thinking = answer->has_thinking};
+}
+
+/* The assistant's message i; if it is an answer of ours, in our words, so that the prompt is the same however
+ * the client spells it.  Thinking that the client left out is hinted at: where the template shows the hint,
+ * the answer is put in as it was drawn, thinking and all, and the hint goes with what it replaces. */
+static void add_answer(struct build *build, size_t i)
+{
+    const struct gen_message *message = &build->request->messages[i];
+    const struct memory_answer *answer = build->drawn == NULL ? NULL : build->replay->answers[i];
+    struct gen_message ours;
+    struct chat_message *turn;
+
+    build->last = NULL;
+    if (answer == NULL || !replay_is_equal(answer, message)) {
+        add_assistant(&build->turns, message, NULL);
+        return;
+    }
+    ours =
+        (struct gen_message){.role = GEN_ASSISTANT, .blocks = answer->blocks, .n_blocks = answer->n_blocks};
+    add_assistant(&build->turns, &ours, answer);
+    if (build->turns.is_bad)
+        return;
+    turn = &build->turns.list[build->turns.n - 1];
+    turn->thinking = join_texts(&build->turns, GEN_THINKING, message->blocks, message->n_blocks);
+    build->hints[build->n_drawn] = (struct hint){.message = i};
+    if (answer->has_thinking && turn->thinking.len_bytes == 0 && !build->is_hintless[i]) {
+        turn->thinking = bytes_str("...");
+        build->hints[build->n_drawn].is_given = true;
+    }
+    build->last = answer;
+    build->drawn[build->n_drawn++] = drawn_of(answer, build->turns.n - 1);
+}
+
+static void add_message(struct build *build, size_t i)
+{
+    const struct gen_message *message = &build->request->messages[i];
+
+    build->first_turn = build->turns.n;
+    if (message->role == GEN_ASSISTANT)
+        add_answer(build, i);
+    else
+        add_user(&build->turns, message, message->role == GEN_USER ? CHAT_USER : CHAT_SYSTEM);
+    for (size_t k = build->first_turn; message->role == GEN_USER && k < build->turns.n; k++)
+        build->turns.list[k].call_id = drawn_id(build->last, build->turns.list[k].call_id);
+    build->n_messages++;
+    find_mark(build, &build->request->mark, &build->mark);
+    find_mark(build, &build->request->mark_1h, &build->mark_1h);
+}
+
+/* Where a breakpoint in tools or system lies; one in a message overwrites it (find_mark). */
+static struct chat_place place_in_system(const struct gen_mark *mark, const struct turns *turns)
+{
+    if (turns->n > 0 && mark->n_messages == 0 && mark->system_bytes > 0)
+        return (struct chat_place){.text_bytes = mark->system_bytes};
+    return (struct chat_place){.n_messages = turns->n};
+}
+
+/* The conversation as turns and tools, and the places that are asked for. */
+static int build_turns(struct build *build, struct chat_prompt *out)
+{
+    struct gen_request *request = build->request;
+    struct turns *turns = &build->turns;
+    struct chat_tool *tools = arena_take(&request->arena, (request->n_tools + 1) * sizeof(*tools));
+
+    build->n_messages = build->n_drawn = 0;
+    *turns = (struct turns){.arena = &request->arena, .cap = 3}; /* system, prefill, and one for nothing */
+    for (size_t i = 0; i < request->n_messages; i++)
+        turns->cap += request->messages[i].n_blocks + 1;
+    turns->list = arena_take(&request->arena, turns->cap * sizeof(*turns->list));
+    if (turns->list == NULL || tools == NULL)
+        return E_NOMEM;
+    if (request->system.len_bytes > 0)
+        add_turn(turns, CHAT_SYSTEM)->text = request->system;
+    build->mark = place_in_system(&request->mark, turns);
+    build->mark_1h = place_in_system(request->mark_1h.is_set ? &request->mark_1h : &request->mark, turns);
+    for (size_t i = 0; i < request->n_messages; i++)
+        add_message(build, i);
+    build->base.n_messages = turns->n;
+    for (size_t i = 0; i < request->n_tools; i++)
+        tools[i] = (struct chat_tool){request->tools[i].name, request->tools[i].description,
+                                      request->tools[i].input_schema};
+    *out = (struct chat_prompt){.tools = tools,
+                                .n_tools = request->n_tools,
+                                .thinking = thinking_of(request),
+                                .effort = effort_of(request),
+                                .adds_generation = true};
+    if (request->prefill.len_bytes > 0) {
+        struct chat_message *last = add_turn(turns, CHAT_ASSISTANT);
+
+        if (last != NULL)
+            last->text = request->prefill;
+        out->continues_last = true;
+    }
+    out->messages = turns->list;
+    out->n_messages = turns->n;
+    return turns->is_bad ? E_NOMEM : 0;
+}
+
+/* ---- rendering ---- */
+
+/* Room for the answers that were found, if any. */
+static int prepare(struct build *build)
+{
+    struct arena *arena = &build->request->arena;
+    size_t n = 0;
+
+    if (build->replay == NULL || build->replay->keys == NULL)
+        return 0;
+    for (size_t i = 0; i < build->replay->n; i++)
+        n += build->replay->answers[i] != NULL;
+    if (n == 0)
+        return 0;
+    build->hints = arena_take(arena, n * sizeof(*build->hints));
+    build->is_hintless = arena_take(arena, build->replay->n * sizeof(*build->is_hintless));
+    build->drawn = arena_take(arena, n * sizeof(*build->drawn));
+    return build->hints == NULL || build->is_hintless == NULL || build->drawn == NULL ? E_NOMEM : 0;
+}
+
+/* Hints that are shown, of answers that were not put in, have to go. */
+static bool takes_back_hints(struct build *build)
+{
+    bool is_any = false;
+
+    for (size_t i = 0; i < build->n_drawn; i++) {
+        if (!build->hints[i].is_given || build->drawn[i].is_used || !build->drawn[i].shows_thinking)
+            continue;
+        build->is_hintless[build->hints[i].message] = true;
+        is_any = true;
+    }
+    return is_any;
+}
+
+static int render_once(const struct gen_model *model, struct build *build, struct fault *fault,
+                       struct prompt *out)
+{
+    struct chat_place places[3];
+    struct chat_extras extras = {
+        .max_ids = MAX_PROMPT_TOKENS, .places = places, .n_places = ARRAY_LEN(places)};
+    struct chat_prompt chat;
+    int rc = build_turns(build, &chat);
+
+    if (rc < 0)
+        return rc;
+    places[0] = build->mark_1h;
+    places[1] = build->mark;
+    places[2] = build->base;
+    extras.drawn = build->drawn;
+    extras.n_drawn = build->n_drawn;
+    out->ids.n = 0;
+    rc = chat_render_extras(model->chat, &chat, &extras, fault, &out->ids);
+    if (rc < 0)
+        return rc;
+    out->mark_1h_tokens = build->request->mark_1h.is_set ? places[0].n_tokens : 0;
+    out->mark_tokens = build->request->mark.is_set ? places[1].n_tokens : 0;
+    out->base_tokens = places[2].is_joint ? places[2].n_tokens : 0;
+    out->base_sum = places[2].sum;
+    return 0;
+}
+
+static int render(const struct gen_model *model, struct build *build, struct fault *fault, struct prompt *out)
+{
+    int rc = prepare(build);
+
+    /* Without a hint an answer is not put in, and then those after it may not be either. */
+    for (size_t i = 0; rc == 0; i++) {
+        rc = render_once(model, build, fault, out);
+        if (rc < 0 || !takes_back_hints(build))
+            break;
+        if (i == MAX_RENDERINGS - 2)
+            memset(build->is_hintless, true, build->replay->n * sizeof(*build->is_hintless));
+    }
+    out->n_replayed = 0;
+    for (size_t i = 0; i < build->n_drawn; i++)
+        out->n_replayed += build->drawn[i].is_used;
+    return rc;
+}
+
+/* Do the last tokens spell the mark, but for blanks behind it? */
+static bool ends_in(const struct gen_model *model, const struct token_ids *ids, const char *mark)
+{
+    size_t left = strlen(mark);
+    bool is_begun = false;
+
+    for (size_t i = ids->n; i > 0 && left > 0; i--) {
+        struct bytes piece = tokenizer_piece(model->tokenizer, ids->ids[i - 1]);
+
+        for (size_t k = piece.len_bytes; k > 0 && left > 0; k--) {
+            if (!is_begun && strchr(" \t\r\n", piece.data[k - 1]) != NULL && piece.data[k - 1] != '\0')
+                continue;
+            is_begun = true;
+            if ((uint8_t)mark[--left] != piece.data[k - 1])
+                return false;
+        }
+    }
+    return left == 0;
+}
+
+static bool opens_thinking(const struct gen_model *model, const struct gen_request *request,
+                           const struct token_ids *ids)
+{
+    const char *mark = chat_format_manner(model->chat)->think_open;
+
+    return mark != NULL && request->prefill.len_bytes == 0 && ends_in(model, ids, mark);
+}
+
+static int fail(struct api_error *error, int rc, const struct fault *fault)
+{
+    if (rc == E_NOMEM)
+        api_fail(error, 503, "out of memory");
+    else if (fault->text[0] != '\0')
+        api_fail(error, 400, "messages: %s", fault->text);
+    else
+        api_fail(error, 400, "messages: the model's chat format cannot express this conversation");
+    return rc;
+}
+
+int prompt_make(const struct gen_model *model, struct gen_request *request, const struct replay *replay,
+                struct prompt *out, struct api_error *error)
+{
+    struct build build = {.request = request, .replay = replay};
+    struct prompt prompt = {0};
+    struct fault fault = {0};
+    int rc;
+
+    rc = render(model, &build, &fault, &prompt);
+    if (rc < 0) {
+        prompt_fini(&prompt);
+        return fail(error, rc, &fault);
+    }
+    prompt.opens_thinking = opens_thinking(model, request, &prompt.ids);
+    rc = shape_make(model, request, prompt.opens_thinking, &prompt.shape, error);
+    if (rc < 0)
+        prompt_fini(&prompt);
+    else
+        *out = prompt;
+    return rc;
+}
+
+int prompt_show(const struct gen_model *model, struct gen_request *request, unsigned how, struct buf *out,
+                struct api_error *error)
+{
+    struct build build = {.request = request};
+    struct token_ids ids = {0};
+    struct chat_prompt chat;
+    struct fault fault = {0};
+    int rc = build_turns(&build, &chat);
+
+    chat.adds_generation = (how & PROMPT_SHOW_CLOSED) == 0;
+    if (rc == 0 && (how & PROMPT_SHOW_IDS) != 0)
+        rc = chat_render(model->chat, &chat, MAX_PROMPT_TOKENS, &fault, &ids);
+    else if (rc == 0)
+        rc = chat_render_text(model->chat, &chat, &fault, out);
+    for (size_t i = 0; i < ids.n; i++)
+        buf_printf(out, "%s%u", i == 0 ? "" : " ", ids.ids[i]);
+    token_ids_fini(&ids);
+    if (rc == 0 && out->is_bad)
+        rc = E_NOMEM;
+    return rc < 0 ? fail(error, rc, &fault) : 0;
+}
+
+void prompt_fini(struct prompt *prompt)
+{
+    token_ids_fini(&prompt->ids);
+    buf_fini(&prompt->text);
+    buf_fini(&prompt->shape);
+}
+
+/* Tokens between what was reused and the mark, if the prefix is long enough to be kept at all. */
+static uint32_t created(uint32_t mark_tokens, uint32_t cached_tokens, uint32_t block_tokens)
+{
+    if (mark_tokens < block_tokens || mark_tokens <= cached_tokens)
+        return 0;
+    return mark_tokens - cached_tokens;
+}
+
+void prompt_account(const struct prompt *prompt, uint32_t cached_tokens, uint32_t block_tokens,
+                    struct api_usage *usage)
+{
+    uint32_t n = (uint32_t)prompt->ids.n;
+    uint32_t read = cached_tokens < n ? cached_tokens : n;
+    uint32_t all = created(prompt->mark_tokens, read, block_tokens);
+    uint32_t in_1h = created(prompt->mark_1h_tokens, read, block_tokens);
+
+    usage->cache_read_tokens = read;
+    usage->created_1h_tokens = in_1h < all ? in_1h : all;
+    usage->created_5m_tokens = all - usage->created_1h_tokens;
+    usage->input_tokens = n - read - all;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Declared beginnings, as tokens of each model.
+ *
+ * Each is put before two different questions and rendered: the tokens that both prompts have in common are
+ * what it always comes to, whatever the template does with tools and system texts.  Templates may begin
+ * otherwise with thinking on or off, so each is rendered for all of these. */
+#include "serve/prompt/public_prefix.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/json/json.h"
+#include "serve/api/parse.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "serve/prompt/prompt.h"
+
+#define MAX_FILE_BYTES (8u << 20)
+#define MAX_BEGINNINGS 64
+#define MAX_MODELS     64
+#define N_MANNERS      3 /* of thinking */
+
+struct rendered { /* for one model */
+    char fingerprint[33];
+    struct token_ids ids[MAX_BEGINNINGS * N_MANNERS];
+    size_t n;
+};
+
+struct public_prefix {
+    json_t *beginnings; /* a list of objects */
+    struct rendered *models[MAX_MODELS];
+    size_t n_models;
+};
+
+/* ---- the file ---- */
+
+static int read_file(const char *path, struct fault *fault, struct buf *out)
+{
+    const char *why;
+    FILE *file = file_open(path, &why);
+    char piece[4096];
+    size_t n;
+
+    if (file == NULL)
+        return fault_set(fault, E_IO, "%s: %s", path, why);
+    while ((n = fread(piece, 1, sizeof(piece), file)) > 0 && out->len_bytes <= MAX_FILE_BYTES)
+        buf_append(out, piece, n);
+    if (ferror(file)) {
+        fclose(file);
+        return fault_set(fault, E_IO, "%s: cannot be read", path);
+    }
+    fclose(file);
+    if (out->len_bytes > MAX_FILE_BYTES)
+        return fault_set(fault, E_LIMIT, "%s: more than %u bytes", path, MAX_FILE_BYTES);
+    return out->is_bad ? fault_set(fault, E_NOMEM, "out of memory") : 0;
+}
+
+/* The beginning before a question, as a request. */
+static int parse_with(const json_t *beginning, const char *question, struct gen_request *out,
+                      struct api_error *error)
+{
+    json_t *root = json_pack("{s:s,s:[{s:s,s:s}],s:O*,s:O*}", "model", "m", "messages", "role", "user",
+                             "content", question, "system", json_object_get(beginning, "system"), "tools",
+                             json_object_get(beginning, "tools"));
+    struct buf body = {0};
+    int rc = E_NOMEM;
+
+    api_fail(error, 503, "out of memory");
+    if (root != NULL && api_json_put(&body, root) == 0)
+        rc = api_parse_request(buf_view(&body), API_COUNT_TOKENS, out, error);
+    json_decref(root);
+    buf_fini(&body);
+    return rc;
+}
+
+static int check(const json_t *beginnings, const char *path, struct fault *fault)
+{
+    if (json_array_size(beginnings) > MAX_BEGINNINGS)
+        return fault_set(fault, E_LIMIT, "%s: more than %d beginnings", path, MAX_BEGINNINGS);
+    for (size_t i = 0; i < json_array_size(beginnings); i++) {
+        const json_t *one = json_array_get(beginnings, i);
+        struct gen_request request;
+        struct api_error error;
+        int rc;
+
+        if (!json_is_object(one) ||
+            (json_object_get(one, "system") == NULL && json_object_get(one, "tools") == NULL))
+            return fault_set(fault, E_FORMAT, "%s: number %zu is no object with system or tools", path,
+                             i + 1);
+        rc = parse_with(one, "a", &request, &error);
+        if (rc < 0)
+            return fault_set(fault, rc, "%s: number %zu: %s", path, i + 1, error.message);
+        gen_request_fini(&request);
+    }
+    return 0;
+}
+
+static int load(const char *path, struct fault *fault, struct public_prefix *prefix)
+{
+    struct fault inner = {0};
+    struct buf text = {0};
+    json_t *root = NULL;
+    int rc = read_file(path, fault, &text);
+
+    if (rc == 0 && (rc = api_json_load(buf_view(&text), &inner, &root)) < 0)
+        rc = fault_set(fault, rc, "%s: %s", path, inner.text);
+    buf_fini(&text);
+    if (rc < 0)
+        return rc;
+    prefix->beginnings = json_is_array(root) ? json_incref(root) : json_pack("[O]", root);
+    json_decref(root);
+    if (prefix->beginnings == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    return check(prefix->beginnings, path, fault);
+}
+
+int public_prefix_load(const char *path, struct fault *fault, struct public_prefix **out)
+{
+    struct public_prefix *prefix = calloc(1, sizeof(*prefix));
+    int rc;
+
+    if (prefix == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rc = load(path, fault, prefix);
+    if (rc < 0)
+        public_prefix_free(prefix);
+    else
+        *out = prefix;
+    return rc;
+}
+
+static void rendered_free(struct rendered *rendered)
+{
+    for (size_t i = 0; i < rendered->n; i++)
+        token_ids_fini(&rendered->ids[i]);
+    free(rendered);
+}
+
+void public_prefix_free(struct public_prefix *prefix)
+{
+    if (prefix == NULL)
+        return;
+    for (size_t i = 0; i < prefix->n_models; i++)
+        rendered_free(prefix->models[i]);
+    json_decref(prefix->beginnings);
+    free(prefix);
+}
+
+/* ---- for a model ---- */
+
+static size_t common(const struct token_ids *a, const struct token_ids *b)
+{
+    size_t n = 0;
+
+    while (n < a->n && n < b->n && a->ids[n] == b->ids[n])
+        n++;
+    return n;
+}
+
+static int render_with(const json_t *beginning, const char *question, enum gen_thinking thinking,
+                       const struct gen_model *model, struct prompt *out)
+{
+    struct gen_request request;
+    struct api_error error;
+    int rc = parse_with(beginning, question, &request, &error);
+
+    if (rc < 0)
+        return rc;
+    request.thinking = thinking;
+    rc = prompt_make(model, &request, NULL, out, &error);
+    gen_request_fini(&request);
+    return rc;
+}
+
+/* A template that cannot show this beginning has no public prompts that start so. */
+static void render(const json_t *beginning, enum gen_thinking thinking, const struct gen_model *model,
+                   struct rendered *rendered)
+{
+    struct prompt a = {0}, b = {0};
+
+    if (render_with(beginning, "a", thinking, model, &a) == 0 &&
+        render_with(beginning, "b", thinking, model, &b) == 0 &&
+        token_ids_append(&rendered->ids[rendered->n], a.ids.ids, common(&a.ids, &b.ids)) == 0)
+        rendered->n++;
+    prompt_fini(&a);
+    prompt_fini(&b);
+}
+
+static const struct rendered *rendered_for(struct public_prefix *prefix, const struct gen_model *model)
+{
+    static const enum gen_thinking manners[N_MANNERS] = {GEN_THINKING_UNSAID, GEN_THINKING_ON,
+                                                         GEN_THINKING_OFF};
+    struct rendered *rendered;
+
+    for (size_t i = 0; i < prefix->n_models; i++)
+        if (strcmp(prefix->models[i]->fingerprint, model->fingerprint) == 0)
+            return prefix->models[i];
+    if (prefix->n_models == MAX_MODELS) /* models that come and go: the oldest is long gone */
+        rendered_free(prefix->models[--prefix->n_models]);
+    rendered = calloc(1, sizeof(*rendered));
+    if (rendered == NULL)
+        return NULL;
+    str_copy(rendered->fingerprint, sizeof(rendered->fingerprint), model->fingerprint);
+    for (size_t i = 0; i < json_array_size(prefix->beginnings); i++)
+        for (size_t k = 0; k < N_MANNERS; k++)
+            render(json_array_get(prefix->beginnings, i), manners[k], model, rendered);
+    prefix->models[prefix->n_models++] = rendered;
+    return rendered;
+}
+
+uint32_t public_prefix_tokens(struct public_prefix *prefix, const struct gen_model *model,
+                              const struct token_ids *prompt)
+{
+    const struct rendered *rendered = rendered_for(prefix, model);
+    size_t most = 0;
+
+    for (size_t i = 0; rendered != NULL && i < rendered->n; i++) {
+        size_t n = common(&rendered->ids[i], prompt);
+
+        most = n > most ? n : most;
+    }
+    return (uint32_t)(most - most % model->block_tokens);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A served model as the endpoint knows it: its names, vocabulary, chat format and sizes. */
+#ifndef SERVE_PROMPT_SERVED_MODEL_H
+#define SERVE_PROMPT_SERVED_MODEL_H
+
+#include "text/token/chat.h"
+
+struct gen_model {  /* one served model, counted: a request keeps its model while it lives */
+    char name[128]; /* as clients call it */
+    char fingerprint[33];
+    struct tokenizer *tokenizer; /* borrowed from the model */
+    struct chat_format *chat;
+    struct verdicts *verdicts; /* on schemas, for this model (serve/prompt/verdicts.h); NULL: none are kept */
+    uint32_t context_length;
+    uint32_t block_tokens;
+    uint64_t created_unix_s;
+};
+
+#endif

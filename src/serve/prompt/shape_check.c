@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Can what is asked for be held to?
+ *
+ *     schemas of tools and answer ──> known? ──no──> compiled together, with one request's steps ──> verdict
+ *     the shape that came of them ──> known? ──no──> compiled, as a worker will do it            ──> verdict
+ *
+ * The first says which schema and which keyword is at fault, in the client's words.  The second is the
+ * worker's own answer, ahead of time: families that write arguments as tags hold strings to more than JSON
+ * does, and a shape has a size of its own.  So a request is refused here, by name, or nowhere. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "serve/prompt/shape_priv.h"
+#include "serve/prompt/verdicts.h"
+#include "text/grammar/grammar.h"
+
+#define PATH_BYTES 64
+
+bool shape_is_forced(const struct gen_request *request)
+{
+    return request->n_tools > 0 &&
+           (request->tool_choice == GEN_TOOLS_ANY || request->tool_choice == GEN_TOOLS_ONE);
+}
+
+bool shape_has_schemas(const struct gen_request *request)
+{
+    bool has_strict = false;
+
+    for (size_t i = 0; i < request->n_tools && !has_strict; i++)
+        has_strict = request->tools[i].is_strict;
+    return has_strict || shape_is_forced(request) || request->format == GEN_FORMAT_JSON_SCHEMA;
+}
+
+static bool is_openai(const struct gen_request *request)
+{
+    return request->call_prefix != NULL;
+}
+
+void shape_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes)
+{
+    snprintf(out, out_bytes, is_openai(request) ? "tools.%zu.function.parameters" : "tools.%zu.input_schema",
+             tool);
+}
+
+static const char *format_path(const struct gen_request *request)
+{
+    return is_openai(request) ? "response_format.json_schema.schema" : "output_config.format.schema";
+}
+
+static int refuse(struct api_error *error, int rc, const struct fault *fault)
+{
+    if (rc == E_NOMEM) {
+        api_fail(error, 503, "out of memory");
+        return rc;
+    }
+    api_fail(error, 400, "%s", fault->text);
+    return E_FORMAT;
+}
+
+struct checks { /* the schemas of a request that have to be held to */
+    struct grammar_schema *list;
+    char (*paths)[PATH_BYTES];
+    size_t n;
+};
+
+static int collect(const struct shape *shape, struct checks *checks)
+{
+    const struct gen_request *request = shape->request;
+
+    checks->list = calloc(request->n_tools + 1, sizeof(*checks->list));
+    checks->paths = calloc(request->n_tools + 1, sizeof(*checks->paths));
+    if (checks->list == NULL || checks->paths == NULL)
+        return E_NOMEM;
+    for (size_t i = 0; i < request->n_tools; i++) {
+        const struct gen_tool *tool = &request->tools[i];
+        char *path = checks->paths[checks->n];
+
+        if (!tool->is_strict && !(shape_is_forced(request) && shape_may_call(shape, tool)))
+            continue;
+        shape_tool_path(request, i, path, PATH_BYTES);
+        checks->list[checks->n++] = (struct grammar_schema){tool->input_schema, path, true};
+    }
+    if (request->format == GEN_FORMAT_JSON_SCHEMA)
+        checks->list[checks->n++] = (struct grammar_schema){request->schema, format_path(request), false};
+    return 0;
+}
+
+static void put_question(const struct checks *checks, struct buf *out)
+{
+    for (size_t i = 0; i < checks->n; i++) {
+        buf_printf(out, "%s %zu ", checks->list[i].path, checks->list[i].text.len_bytes);
+        buf_append(out, checks->list[i].text.data, checks->list[i].text.len_bytes);
+    }
+}
+
+static int check_all(const struct checks *checks, struct verdicts *verdicts, struct fault *fault)
+{
+    struct verdict_key key;
+    struct buf question = {0};
+    int rc;
+
+    put_question(checks, &question);
+    rc = question.is_bad ? E_NOMEM : verdicts_key(buf_view(&question), &key);
+    buf_fini(&question);
+    if (rc < 0 || verdicts_find(verdicts, &key, &rc, fault))
+        return rc;
+    rc = grammar_check_schemas(checks->list, checks->n, fault, NULL);
+    verdicts_keep(verdicts, &key, rc, fault);
+    return rc;
+}
+
+int shape_check_schemas(const struct shape *shape, struct verdicts *verdicts, struct api_error *error)
+{
+    struct checks checks = {0};
+    struct fault fault = {0};
+    int rc;
+
+    if (!shape_has_schemas(shape->request))
+        return 0;
+    rc = collect(shape, &checks);
+    if (rc == 0 && checks.n > 0)
+        rc = check_all(&checks, verdicts, &fault);
+    free(checks.list);
+    free(checks.paths);
+    return rc == 0 ? 0 : refuse(error, rc, &fault);
+}
+
+/* Faults of a property between tags have its path; those of the whole are the tools', or the answer's. */
+static void name_whole(const struct gen_request *request, int rc, struct fault *fault)
+{
+    struct fault found = *fault;
+    const char *path = request->n_tools > 0 ? "tools" : format_path(request);
+    const char *text = found.text[0] == '$' ? found.text + strspn(found.text, "$: ") : found.text;
+
+    if (strncmp(found.text, "tools.", 6) != 0)
+        fault_set(fault, rc, "%s: together: %.400s", path, text);
+}
+
+int shape_check_whole(const struct shape *shape, const struct gen_model *model, struct api_error *error)
+{
+    struct verdict_key key;
+    struct fault fault = {0};
+    int rc = verdicts_key(buf_view(shape->out), &key);
+
+    if (rc == 0 && !verdicts_find(model->verdicts, &key, &rc, &fault)) {
+        rc = grammar_check(model->tokenizer, buf_view(shape->out), &fault, NULL);
+        if (rc < 0 && rc != E_NOMEM)
+            name_whole(shape->request, rc, &fault);
+        verdicts_keep(model->verdicts, &key, rc, &fault);
+    }
+    return rc == 0 ? 0 : refuse(error, rc, &fault);
+}

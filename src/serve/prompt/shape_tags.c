@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arguments that are tags, of a tool that is held to its schema: properties in the schema's order, each up to
+ * its closing tag.
+ *
+ *     only a string    its text, as it is, of the schema's pattern, format and lengths: {"tagged": ...}
+ *     no string        JSON
+ *     both             either; but no text that would be read as the JSON
+ *
+ * What reads them (text/toolcall/calls_tags.c) goes by the schema's types, so they are asked there.
+ * References, lists of types, words and alternatives are followed up to the strings; a schema that says
+ * nothing of types is JSON, and so are strings that only allOf makes such. */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "text/toolcall/calls_types.h"
+#include "text/json/json.h"
+#include "base/err.h"
+#include "serve/prompt/shape_priv.h"
+
+#define MAX_DEPTH       8
+#define MAX_NAMED_BYTES 80 /* properties of longer names are named after the tool */
+
+const struct shape_tags shape_xml_tags = {.key_open = "<parameter=",
+                                          .key_close = ">\n",
+                                          .value_close = "\n</parameter>",
+                                          .value_end = "</parameter>",
+                                          .line_end = "\n"};
+const struct shape_tags shape_glm_tags = {.key_open = "<arg_key>",
+                                          .key_close = "</arg_key>\n<arg_value>",
+                                          .value_close = "</arg_value>",
+                                          .value_end = "</arg_value>",
+                                          .line_end = "\n",
+                                          .is_tight = true};
+
+struct place { /* where a value is being written */
+    struct shape *shape;
+    const struct shape_tags *tags;
+    const json_t *root; /* of the tool's schema */
+    unsigned types;     /* as which the value may be read */
+};
+
+static struct bytes text_of(const json_t *value)
+{
+    return bytes_of(json_string_value(value), json_string_length(value));
+}
+
+/* A schema as JSON, with the definitions that its references may name. */
+static void put_json(struct place *place, const json_t *schema, const char *type)
+{
+    static const char *const shared[] = {"$defs", "definitions"};
+    json_t *whole = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
+    struct buf text = {0};
+
+    for (size_t i = 0; i < 2 && whole != NULL; i++)
+        if (json_object_get(place->root, shared[i]) != NULL && json_object_get(whole, shared[i]) == NULL)
+            json_object_set(whole, shared[i], json_object_get(place->root, shared[i]));
+    if (whole != NULL && type != NULL)
+        json_object_set_new(whole, "type", json_string(type));
+    if (whole == NULL || api_json_put(&text, whole) < 0)
+        place->shape->out->is_bad = true;
+    else
+        shape_json(place->shape, buf_view(&text));
+    buf_fini(&text);
+    json_decref(whole);
+}
+
+/* Texts that are read as something else, as a pattern; false: there are none. */
+static bool other_readings(unsigned types, struct buf *out)
+{
+    if (types == CALLS_AS_STRING)
+        return false;
+    buf_append_str(out, "^([ \\t\\n\\r][\\s\\S]*"); /* JSON may have blanks before it */
+    if (types & CALLS_AS_NULL)
+        buf_append_str(out, "|(null|None)[ \\t\\n\\r]*");
+    if (types & CALLS_AS_BOOLEAN)
+        buf_append_str(out, "|(true|false|True|False)[ \\t\\n\\r]*");
+    if (types & (CALLS_AS_INTEGER | CALLS_AS_NUMBER))
+        buf_append_str(out, "|[-0-9][\\s\\S]*");
+    if (types & CALLS_AS_ARRAY)
+        buf_append_str(out, "|\\[[\\s\\S]*");
+    if (types & CALLS_AS_OBJECT)
+        buf_append_str(out, "|\\{[\\s\\S]*");
+    buf_append_str(out, ")$");
+    return true;
+}
+
+static void put_string(struct place *place, const json_t *schema)
+{
+    static const char *const keywords[] = {"minLength", "maxLength", "pattern", "format"};
+    json_t *kept = json_object();
+    struct buf text = {0}, banned = {0};
+    bool has_banned = other_readings(place->types, &banned);
+
+    for (size_t i = 0; i < 4 && kept != NULL; i++)
+        if (json_object_get(schema, keywords[i]) != NULL)
+            json_object_set(kept, keywords[i], json_object_get(schema, keywords[i]));
+    if (has_banned)
+        buf_append_byte(&banned, '\0');
+    if (kept == NULL || api_json_put(&text, kept) < 0 || banned.is_bad)
+        place->shape->out->is_bad = true;
+    else
+        shape_tagged(place->shape, place->tags, buf_view(&text),
+                     has_banned ? (const char *)banned.data : NULL);
+    buf_fini(&banned);
+    buf_fini(&text);
+    json_decref(kept);
+}
+
+/* Would this text be read as something else? */
+static bool is_read_otherwise(const struct place *place, struct bytes word)
+{
+    static const char *const words[] = {"True", "False", "None"};
+    json_t *value = NULL;
+    bool is_other = false;
+
+    if (place->types == CALLS_AS_STRING)
+        return false;
+    for (size_t i = 0; i < 3; i++)
+        is_other |= bytes_is(word, words[i]);
+    is_other |= api_json_load(word, NULL, &value) == 0 && !json_is_string(value);
+    json_decref(value);
+    return is_other;
+}
+
+/* Those that cannot be told from something else, or hold the closing tag, are left out. */
+static void put_word(struct place *place, const json_t *word)
+{
+    const struct bytes nothing = {0};
+    json_t *lone;
+
+    if (json_is_string(word)) {
+        struct bytes text = text_of(word);
+
+        if (!is_read_otherwise(place, text) &&
+            bytes_find(text, bytes_str(place->tags->value_end), 0) == SIZE_MAX)
+            shape_bytes(place->shape, nothing, text, nothing);
+        return;
+    }
+    lone = json_pack("{s:O}", "const", (json_t *)word);
+    if (lone == NULL)
+        place->shape->out->is_bad = true;
+    else
+        put_json(place, lone, NULL);
+    json_decref(lone);
+}
+
+static void put_value(struct place *place, const json_t *schema, unsigned depth);
+
+static void put_each(struct place *place, const json_t *list, unsigned depth)
+{
+    shape_open_any(place->shape);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        put_value(place, json_array_get(list, i), depth + 1);
+    shape_close(place->shape);
+}
+
+static void put_types(struct place *place, const json_t *schema, const json_t *types)
+{
+    shape_open_any(place->shape);
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        struct bytes type = text_of(json_array_get(types, i));
+
+        if (bytes_is(type, "string"))
+            put_string(place, schema);
+        else
+            put_json(place, schema, json_string_value(json_array_get(types, i)));
+    }
+    shape_close(place->shape);
+}
+
+/* Has it nothing beside its alternatives that would have to be merged into them? */
+static bool is_choice(const json_t *schema, const char *name)
+{
+    static const char *const others[] = {"type",    "enum",   "const",     "properties", "items",
+                                         "pattern", "format", "minLength", "maxLength",  "minimum",
+                                         "maximum", "allOf",  "required"};
+
+    if (json_array_size(json_object_get(schema, name)) == 0)
+        return false;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (json_object_get(schema, others[i]) != NULL)
+            return false;
+    return true;
+}
+
+static void put_value(struct place *place, const json_t *schema, unsigned depth)
+{
+    const json_t *type, *words, *ref = json_object_get(schema, "$ref");
+
+    if (place->shape->out->len_bytes > SHAPE_MAX_BYTES)
+        return; /* refused in any case */
+    for (unsigned i = 0; i < MAX_DEPTH && json_is_string(ref); i++) {
+        schema = calls_follow_ref(place->root, text_of(ref));
+        ref = json_object_get(schema, "$ref");
+    }
+    type = json_object_get(schema, "type");
+    words = json_object_get(schema, "enum");
+    if (json_is_string(json_object_get(schema, "const"))) {
+        put_word(place, json_object_get(schema, "const"));
+    } else if (json_array_size(words) > 0 && (calls_types_of(place->root, schema) & CALLS_AS_STRING)) {
+        shape_open_any(place->shape);
+        for (size_t i = 0; i < json_array_size(words); i++)
+            put_word(place, json_array_get(words, i));
+        shape_close(place->shape);
+    } else if (bytes_is(api_json_str(type), "string")) {
+        put_string(place, schema);
+    } else if (json_is_array(type)) {
+        put_types(place, schema, type);
+    } else if (depth < MAX_DEPTH && is_choice(schema, "anyOf")) {
+        put_each(place, json_object_get(schema, "anyOf"), depth);
+    } else if (depth < MAX_DEPTH && is_choice(schema, "oneOf")) {
+        put_each(place, json_object_get(schema, "oneOf"), depth);
+    } else {
+        put_json(place, schema, NULL);
+    }
+}
+
+/* The names that the schema requires, as an object; NULL: no memory. */
+static json_t *required_of(const json_t *root)
+{
+    const json_t *list = json_object_get(root, "required");
+    json_t *names = json_object();
+
+    for (size_t i = 0; i < json_array_size(list) && names != NULL; i++)
+        if (json_is_string(json_array_get(list, i)))
+            json_object_set(names, json_string_value(json_array_get(list, i)), json_true());
+    return names;
+}
+
+static void put_property(struct place *place, const char *key, const json_t *schema)
+{
+    struct shape *shape = place->shape;
+
+    place->types = calls_types_of(place->root, schema);
+    shape_open_seq(shape);
+    shape_bytes(shape, bytes_str(place->tags->key_open), bytes_str(key), bytes_str(place->tags->key_close));
+    put_value(place, schema, 0);
+    shape_text(shape, place->tags->value_close);
+    shape_text(shape, place->tags->line_end);
+    shape_close(shape);
+}
+
+void shape_tags(struct shape *shape, const struct shape_tags *tags, const struct gen_tool *tool)
+{
+    struct place place = {.shape = shape, .tags = tags};
+    json_t *root = NULL, *schema, *required;
+    size_t index = (size_t)(tool - shape->request->tools), n;
+    const char *key;
+
+    if (api_json_load(tool->input_schema, NULL, &root) < 0)
+        return;
+    place.root = root;
+    required = required_of(root);
+    shape->out->is_bad |= required == NULL;
+    shape_tool_path(shape->request, index, shape->path, sizeof(shape->path));
+    n = strlen(shape->path);
+    json_object_foreach(json_object_get(root, "properties"), key, schema)
+    {
+        bool is_needed = json_object_get(required, key) != NULL;
+
+        if (shape->out->len_bytes > SHAPE_MAX_BYTES)
+            break; /* each may bring all of $defs; shape_make() refuses it */
+        if (strlen(key) <= MAX_NAMED_BYTES)
+            snprintf(shape->path + n, sizeof(shape->path) - n, ".properties.%s", key);
+        if (!is_needed)
+            shape_open_rep(shape);
+        put_property(&place, key, schema);
+        if (!is_needed)
+            shape_close_rep(shape, 0, 1);
+        shape->path[n] = '\0';
+    }
+    shape->path[0] = '\0';
+    json_decref(required);
+    json_decref(root);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Automata over characters: what a pattern is read into, made deterministic, and written into a graph as a
+ * JSON string's bytes. */
+#ifndef TEXT_GRAMMAR_GRAMMAR_AUTO_PRIV_H
+#define TEXT_GRAMMAR_GRAMMAR_AUTO_PRIV_H
+
+#include "text/grammar/grammar_priv.h"
+
+#define AUTO_MAX_NODES  8000u
+#define AUTO_MAX_STATES 4000u
+#define AUTO_LAST_CODE  0x10ffffu
+
+struct code_range {
+    uint32_t lo, hi;
+};
+
+enum nfa_kind {
+    NFA_SET,   /* a character of its set, then next */
+    NFA_GO,    /* next */
+    NFA_SPLIT, /* next or other */
+    NFA_BEGIN, /* next, before the first character only */
+    NFA_END,   /* next, after the last character only */
+    NFA_MATCH
+};
+
+struct nfa_node {
+    enum nfa_kind kind;
+    uint32_t next, other;
+    uint32_t set, n_set; /* ranges[set ..]: apart, ascending */
+};
+
+struct nfa {
+    struct nfa_node *nodes;
+    uint32_t n_nodes, cap_nodes;
+    struct code_range *ranges;
+    uint32_t n_ranges, cap_ranges;
+    uint32_t start;
+    uint32_t anything; /* from this node on all texts match; UINT32_MAX: no such */
+};
+
+struct dfa_edge {
+    uint32_t lo, hi, to;
+};
+
+struct dfa { /* state 0 is the start */
+    struct dfa_edge *edges;
+    uint32_t n_edges, cap_edges;
+    struct dfa_state {
+        uint32_t edges, n_edges;
+        bool is_final;
+    } * states;
+    uint32_t n_states, cap_states;
+};
+
+/* ---- grammar_auto.c ---- */
+void nfa_fini(struct nfa *nfa);
+uint32_t nfa_node(struct nfa *nfa, struct nfa_node node); /* UINT32_MAX: too many, or no memory */
+int nfa_range(struct nfa *nfa, uint32_t lo, uint32_t hi); /* at the end of the pool */
+/* Deterministic.  *budget: steps that it may take, less those that it took.  E_LIMIT, E_NOMEM. */
+int dfa_build(const struct nfa *nfa, uint64_t *budget, struct dfa *dfa);
+void dfa_fini(struct dfa *dfa);
+
+/* ---- grammar_text.c ---- */
+/* Its texts of so many characters, as a JSON string after the opening quote, then next.  E_LIMIT, E_NOMEM. */
+int dfa_write(struct graph *graph, const struct dfa *dfa, struct bounds chars, uint32_t next,
+              uint32_t *pc_out);
+
+/* The same as they are, then next: for texts that stand between tags. */
+int dfa_write_raw(struct graph *graph, const struct dfa *dfa, struct bounds chars, uint32_t next,
+                  uint32_t *pc_out);
+
+/* ---- grammar_tagged.c ---- */
+struct tagged {               /* what else holds for a text that stands between tags */
+    struct bytes until;       /* not in it: ASCII, its first letter nowhere else in it */
+    bool is_inner;            /* no line end at either side */
+    const struct dfa *banned; /* none of these; NULL: any */
+    uint32_t n_counts;        /* lengths that will be told apart */
+    uint64_t *budget;         /* as for dfa_build() */
+};
+/* Texts of an automaton for which all that holds.  Where that takes too many states, a beginning of until may
+ * not be in the text either: two letters of it at least.  E_LIMIT, E_NOMEM. */
+int dfa_tag(const struct dfa *text, const struct tagged *tagged, struct dfa *out);
+
+/* ---- grammar_regex.c ---- */
+/* ECMA-262's syntax as JSON Schema uses it: the texts in which it is found.  E_FORMAT, E_UNSUPPORTED,
+ * E_LIMIT, and the reason (static). */
+int regex_parse(struct bytes pattern, struct nfa *nfa, const char **reason_out);
+
+/* ---- grammar_format.c ---- */
+const char *format_pattern(const char *name); /* NULL: not known */
+
+/* ---- grammar_digits.c ---- */
+struct number_bounds { /* decimal; is_set says which count */
+    double min, max;
+    bool has_min, has_max, is_min_open, is_max_open; /* open: the bound itself is out */
+    bool is_integer;
+    uint32_t multiple; /* integers only; 0: any */
+};
+
+/* A JSON number within bounds, then next.  E_UNSUPPORTED with the reason (static), E_NOMEM. */
+int digits_write(struct graph *graph, const struct number_bounds *bounds, uint32_t next,
+                 const char **reason_out, uint32_t *pc_out);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schemas and shapes compiled only to see whether that can be done.
+ *
+ *     schema, path ──> rule ─┐
+ *     schema, path ──> rule ─┼─ one graph, one number of steps ──> each of them can end; nothing goes in
+ * circles schema, path ──> rule ─┘
+ *
+ * All schemas of a request go into one graph, as they will where its answer is drawn, so that many of them
+ * are not more work than one may be.  A fault is named after the schema it was found in: while compiling that
+ * is the one at hand, afterwards the one whose nodes the refused one is among. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "text/grammar/grammar_priv.h"
+
+/* The fault's text begins with the schema's path; "$" is the reader's, which knows none. */
+static int check_name(const char *path, int rc, struct fault *fault)
+{
+    struct fault found = *fault;
+    size_t n = path == NULL ? 0 : strlen(path);
+
+    if (rc == 0 || n == 0 || strncmp(found.text, path, n) == 0)
+        return rc;
+    if (found.text[0] == '$' && (found.text[1] == ':' || found.text[1] == '.'))
+        return fault_set(fault, rc, "%s%.400s", path, found.text + 1);
+    return fault_set(fault, rc, "%s: %.400s", path, found.text);
+}
+
+static int check_schema(struct shape_ctx *ctx, const struct grammar_schema *schema, uint32_t *rule_out)
+{
+    json_t *json = NULL;
+    int rc = shape_load(ctx->graph, schema->text, ctx->fault, &json);
+
+    ctx->path = schema->path;
+    if (rc == 0)
+        rc = shape_schema(ctx, json, schema->is_closed, rule_out);
+    json_decref(json);
+    return check_name(schema->path, rc, ctx->fault);
+}
+
+struct checked { /* a schema in the graph */
+    uint32_t rule;
+    uint32_t end; /* its new nodes are before this one */
+};
+
+static int check_end(struct graph *graph, const struct grammar_schema *schemas, struct checked *checked,
+                     size_t n, struct fault *fault)
+{
+    uint32_t pc;
+    size_t i = 0;
+    int rc = graph_finish(graph, fault, &pc);
+
+    if (rc != 0) {
+        while (i + 1 < n && pc >= checked[i].end)
+            i++;
+        return check_name(schemas[i].path, rc, fault);
+    }
+    for (; i < n && rc == 0; i++)
+        if (graph->dist[graph->rules[checked[i].rule]] >= GRAPH_FAR)
+            rc = check_name(schemas[i].path, fault_set(fault, E_FORMAT, GRAPH_NO_END), fault);
+    return rc;
+}
+
+int grammar_check_schemas(const struct grammar_schema *schemas, size_t n, struct fault *fault,
+                          uint64_t *steps_out)
+{
+    struct graph graph;
+    struct shape_ctx ctx = {.graph = &graph, .fault = fault, .known = json_object()};
+    struct checked *checked = calloc(n + 1, sizeof(*checked));
+    int rc = graph_init(&graph);
+
+    if (rc != 0 || checked == NULL || ctx.known == NULL)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = check_schema(&ctx, &schemas[i], &checked[i].rule);
+        checked[i].end = graph.n_nodes;
+    }
+    if (rc == 0 && n > 0) {
+        graph.start = checked[0].rule;
+        rc = check_end(&graph, schemas, checked, n, fault);
+    }
+    if (steps_out != NULL)
+        *steps_out = GRAMMAR_MAX_STEPS - graph.steps;
+    json_decref(ctx.known);
+    free(checked);
+    graph_fini(&graph);
+    return rc;
+}
+
+int grammar_check_schema(struct bytes schema, struct fault *fault)
+{
+    struct grammar_schema one = {.text = schema};
+
+    return grammar_check_schemas(&one, 1, fault, NULL);
+}
+
+int grammar_check(const struct tokenizer *tokenizer, struct bytes text, struct fault *fault,
+                  uint64_t *steps_out)
+{
+    struct graph graph;
+    struct shape_ctx ctx = {.graph = &graph, .fault = fault, .tokenizer = tokenizer};
+    uint32_t pc;
+    int rc = graph_init(&graph);
+
+    if (rc != 0)
+        rc = fault_set(fault, rc, "out of memory");
+    if (rc == 0)
+        rc = shape_compile(&ctx, text);
+    if (rc == 0)
+        rc = graph_finish(&graph, fault, &pc);
+    if (steps_out != NULL)
+        *steps_out = GRAMMAR_MAX_STEPS - graph.steps;
+    graph_fini(&graph);
+    return rc;
+}

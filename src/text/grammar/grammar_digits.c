@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers within bounds, digit by digit.
+ *
+ *     from 27 to 345:   2 digits from 27 to 99, or 3 digits from 100 to 345
+ *
+ *     place (digit, is it still the lower bound's beginning?, still the upper bound's?, remainder)
+ *         3: 0..2 --> free      4: 0..4 --> free      5: 0..5
+ *         3: 3    --> still 3..  4: 4 --> still 34.
+ *
+ * While what was written equals the beginning of a bound, the bound's next digit limits the next one; once it
+ * differs, all digits may come.  Multiples carry the remainder of what was written.  A fraction is compared
+ * the same way, with the digits that are not written taken as zeros.  Numbers with bounds have no exponent;
+ * bounds beyond 18 digits count as none.
+ */
+#include "text/grammar/grammar_auto_priv.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIGITS           18u
+#define PART_DIGITS      16u
+#define MAX_MULTIPLE     100u
+#define STEPS_OF_WHOLE   200u               /* besides its nodes */
+#define STEPS_OF_DECIMAL 3000u              /* bounds are spelled with ever more digits */
+#define HIGHEST          999999999999999999 /* DIGITS nines */
+
+/* ---- whole numbers ---- */
+
+struct whole { /* of n digits, from lo to hi, with remainder 0; what is after them goes to next */
+    struct graph *graph;
+    char lo[DIGITS + 2], hi[DIGITS + 2];
+    uint32_t n, multiple, next;
+    uint32_t (*memo)[4]; /* [digits left][remainder] -> [is it a beginning of lo or hi]: pc + 1 */
+};
+
+static uint32_t write_digits(struct whole *w, uint32_t at, unsigned tight, uint32_t rest)
+{
+    if (at == w->n)
+        return rest == 0 ? w->next : PC_DEAD;
+
+    uint32_t *known = &w->memo[(w->n - at) * w->multiple + rest][tight];
+    if (*known != 0)
+        return *known - 1;
+    if (graph_spend(w->graph, STEPS_OF_NODE) != 0)
+        return PC_DEAD;
+    uint32_t ways = PC_DEAD;
+    char from = tight & 1 ? w->lo[at] : '0', to = tight & 2 ? w->hi[at] : '9';
+    for (char digit = from; digit <= to;) {
+        unsigned after =
+            (tight & 1 && digit == w->lo[at] ? 1u : 0) | (tight & 2 && digit == w->hi[at] ? 2u : 0);
+        uint32_t left = (rest * 10 + (uint32_t)(digit - '0')) % w->multiple;
+        char last = digit;
+
+        /* digits that limit nothing after them go together */
+        while (w->multiple == 1 && after == 0 && last < to && !(tight & 2 && last + 1 == w->hi[at]))
+            last++;
+        uint32_t pc = write_digits(w, at + 1, after, left);
+        ways = graph_split(w->graph, ways, graph_byte(w->graph, (uint8_t)digit, (uint8_t)last, pc));
+        digit = (char)(last + 1);
+    }
+    *known = ways + 1;
+    return ways;
+}
+
+/* Whole numbers from lo to hi (not negative), then next. */
+static int write_whole(struct graph *graph, const int64_t range[2], uint32_t multiple, uint32_t next,
+                       uint32_t *pc_out)
+{
+    int64_t least = 1, lo = range[0], hi = range[1];
+    uint32_t ways = PC_DEAD;
+
+    *pc_out = PC_DEAD;
+    if (lo > hi)
+        return 0;
+    if (graph_spend(graph, STEPS_OF_WHOLE + multiple * (DIGITS + 1)) != 0)
+        return E_LIMIT;
+    if (lo == 0)
+        ways = graph_byte(graph, '0', '0', next);
+    struct whole w = {.graph = graph, .multiple = multiple, .next = next};
+    w.memo = calloc((DIGITS + 1) * (size_t)multiple, sizeof(*w.memo));
+    if (w.memo == NULL)
+        return E_NOMEM;
+    for (w.n = 1; w.n <= DIGITS; w.n++, least *= 10) {
+        int64_t most = least > HIGHEST / 10 ? HIGHEST : least * 10 - 1;
+        int64_t from = lo > least ? lo : least, to = hi < most ? hi : most;
+
+        if (from > to)
+            continue;
+        for (uint32_t i = 0; i < (DIGITS + 1) * multiple; i++) /* what is free is so for every length */
+            memset(&w.memo[i][1], 0, 3 * sizeof(w.memo[i][1]));
+        snprintf(w.lo, sizeof(w.lo), "%lld", (long long)from);
+        snprintf(w.hi, sizeof(w.hi), "%lld", (long long)to);
+        ways = graph_split(graph, ways, write_digits(&w, 0, 3, 0));
+    }
+    free(w.memo);
+    *pc_out = ways;
+    return 0;
+}
+
+/* ---- fractions ---- */
+
+struct fraction { /* digits after the point; "" and no limit: anything */
+    const char *lo, *hi;
+    bool is_lo_open, is_hi_open;
+};
+
+static bool is_zero(const char *digits)
+{
+    return strspn(digits, "0") == strlen(digits);
+}
+
+/* Digits from place at on (at most PART_DIGITS in all); lo, hi: what is left of the bounds, NULL: none any
+ * more. */
+static uint32_t write_part(struct graph *graph, const struct fraction *f, uint32_t at,
+                           const struct bounds *texts, uint32_t next)
+{
+    bool has_lo = texts->min != GRAPH_UNBOUNDED, has_hi = texts->max != GRAPH_UNBOUNDED;
+    const char *lo = has_lo ? f->lo + texts->min : "", *hi = has_hi ? f->hi + texts->max : "";
+    bool may_end =
+        (!has_lo || (is_zero(lo) && !f->is_lo_open)) && (!has_hi || !is_zero(hi) || !f->is_hi_open);
+    uint32_t ways = may_end ? next : PC_DEAD;
+
+    if (at == PART_DIGITS)
+        return ways;
+    if (!has_lo && !has_hi) { /* up to so many more */
+        for (uint32_t i = at; i < PART_DIGITS; i++)
+            ways = graph_split(graph, graph_byte(graph, '0', '9', ways), next);
+        return ways;
+    }
+    char from = has_lo && *lo != '\0' ? *lo : '0', to = !has_hi ? '9' : *hi != '\0' ? *hi : '0';
+    for (char digit = from; digit <= to;) {
+        bool is_lo = has_lo && digit == from, is_hi = has_hi && digit == to;
+        struct bounds after = {is_lo ? texts->min + (*lo != '\0') : GRAPH_UNBOUNDED,
+                               is_hi ? texts->max + (*hi != '\0') : GRAPH_UNBOUNDED};
+        char last = digit;
+
+        while (!is_lo && !is_hi && last < to && !(has_hi && last + 1 == to))
+            last++;
+        uint32_t pc = write_part(graph, f, at + 1, &after, next);
+        ways = graph_split(graph, ways, graph_byte(graph, (uint8_t)digit, (uint8_t)last, pc));
+        digit = (char)(last + 1);
+    }
+    return ways;
+}
+
+/* The end, or a point and digits, so that the fraction is within f. */
+static uint32_t write_fraction(struct graph *graph, const struct fraction *f, uint32_t next)
+{
+    struct bounds whole = {f->lo == NULL ? GRAPH_UNBOUNDED : 0, f->hi == NULL ? GRAPH_UNBOUNDED : 0}, after;
+    bool may_end = (f->lo == NULL || (is_zero(f->lo) && !f->is_lo_open)) &&
+                   (f->hi == NULL || !is_zero(f->hi) || !f->is_hi_open);
+    uint32_t ways = PC_DEAD;
+
+    /* the first digit is written here, because a point wants one */
+    const char *lo = f->lo == NULL ? "" : f->lo, *hi = f->hi == NULL ? "" : f->hi;
+    char from = *lo != '\0' ? *lo : '0', to = f->hi == NULL ? '9' : *hi != '\0' ? *hi : '0';
+    for (char digit = from; digit <= to; digit++) {
+        after.min = f->lo != NULL && digit == from ? whole.min + (*lo != '\0') : GRAPH_UNBOUNDED;
+        after.max = f->hi != NULL && digit == to ? whole.max + (*hi != '\0') : GRAPH_UNBOUNDED;
+        uint32_t pc = write_part(graph, f, 1, &after, next);
+        ways = graph_split(graph, ways, graph_byte(graph, (uint8_t)digit, (uint8_t)digit, pc));
+    }
+    ways = graph_byte(graph, '.', '.', ways);
+    return may_end ? graph_split(graph, next, ways) : ways;
+}
+
+/* ---- magnitudes ---- */
+
+struct magnitude {                                                   /* not negative; is_set: hi counts */
+    char lo[DIGITS + PART_DIGITS + 8], hi[DIGITS + PART_DIGITS + 8]; /* "12.5" */
+    bool is_lo_open, is_hi_open;
+};
+
+/* The shortest decimal that reads back; false: not with so many digits. */
+static bool spell(double value, char out[DIGITS + PART_DIGITS + 8])
+{
+    for (int digits = 0; digits <= (int)PART_DIGITS; digits++) {
+        snprintf(out, DIGITS + PART_DIGITS + 8, "%.*f", digits, value);
+        if (strtod(out, NULL) == value)
+            return true;
+    }
+    return false;
+}
+
+static int write_magnitude(struct graph *graph, const struct magnitude *m, uint32_t next, uint32_t *pc_out)
+{
+    int64_t lo = strtoll(m->lo, NULL, 10), hi = strtoll(m->hi, NULL, 10), between[2] = {lo + 1, hi - 1};
+    const char *lo_part = strchr(m->lo, '.'), *hi_part = strchr(m->hi, '.');
+    struct fraction low = {.lo = lo_part == NULL ? "" : lo_part + 1, .is_lo_open = m->is_lo_open};
+    struct fraction high = {.hi = hi_part == NULL ? "" : hi_part + 1, .is_hi_open = m->is_hi_open};
+    struct fraction any = {0};
+    uint32_t pc, ways = PC_DEAD;
+    int rc;
+
+    *pc_out = PC_DEAD;
+    if (lo > hi)
+        return 0;
+    if (lo == hi) {
+        low.hi = high.hi;
+        low.is_hi_open = high.is_hi_open;
+    }
+    between[0] = between[1] = lo;
+    rc = write_whole(graph, between, 1, write_fraction(graph, &low, next), &ways);
+    if (rc != 0 || lo == hi) {
+        *pc_out = ways;
+        return rc;
+    }
+    between[0] = between[1] = hi;
+    rc = write_whole(graph, between, 1, write_fraction(graph, &high, next), &pc);
+    ways = graph_split(graph, ways, pc);
+    between[0] = lo + 1;
+    between[1] = hi - 1;
+    if (rc == 0)
+        rc = write_whole(graph, between, 1, write_fraction(graph, &any, next), &pc);
+    *pc_out = rc == 0 ? graph_split(graph, ways, pc) : PC_DEAD;
+    return rc;
+}
+
+static int write_decimal(struct graph *graph, const struct number_bounds *b, uint32_t next, uint32_t *pc_out)
+{
+    double lo = b->has_min ? b->min : -(double)HIGHEST, hi = b->has_max ? b->max : (double)HIGHEST;
+    struct magnitude up = {.is_lo_open = lo >= 0 && b->is_min_open, .is_hi_open = b->is_max_open};
+    struct magnitude down = {.is_lo_open = hi < 0 && b->is_max_open, .is_hi_open = b->is_min_open};
+    uint32_t above = PC_DEAD, below = PC_DEAD;
+    int rc = 0;
+
+    lo = lo < -(double)HIGHEST ? -(double)HIGHEST : lo;
+    hi = hi > (double)HIGHEST ? (double)HIGHEST : hi;
+    if (lo > (double)HIGHEST || hi < -(double)HIGHEST || lo > hi) {
+        *pc_out = PC_DEAD;
+        return 0;
+    }
+    if (graph_spend(graph, STEPS_OF_DECIMAL) != 0)
+        return E_LIMIT;
+    if (!spell(lo > 0 ? lo : 0, up.lo) || !spell(hi > 0 ? hi : 0, up.hi) ||
+        !spell(hi < 0 ? -hi : 0, down.lo) || !spell(lo < 0 ? -lo : 0, down.hi))
+        return E_UNSUPPORTED;
+    /* "-0.0" would be a way to write zero below it: from 0 downwards is open */
+    down.is_lo_open |= hi >= 0;
+    if (hi > 0 || (hi == 0 && !b->is_max_open))
+        if (lo < hi || (!b->is_min_open && !b->is_max_open))
+            rc = write_magnitude(graph, &up, next, &above);
+    if (rc == 0 && lo < 0 && (lo < hi || (!b->is_min_open && !b->is_max_open)))
+        rc = write_magnitude(graph, &down, next, &below);
+    *pc_out = graph_split(graph, above, graph_byte(graph, '-', '-', below));
+    return rc;
+}
+
+static int write_integer(struct graph *graph, const struct number_bounds *b, uint32_t next, uint32_t *pc_out)
+{
+    double lo = b->has_min ? ceil(b->min) + (b->is_min_open && ceil(b->min) == b->min) : -(double)HIGHEST;
+    double hi = b->has_max ? floor(b->max) - (b->is_max_open && floor(b->max) == b->max) : (double)HIGHEST;
+    int64_t least = lo < -(double)HIGHEST ? -HIGHEST : lo >= (double)HIGHEST ? HIGHEST : (int64_t)lo;
+    int64_t most = hi < -(double)HIGHEST ? -HIGHEST : hi >= (double)HIGHEST ? HIGHEST : (int64_t)hi;
+    int64_t up[2] = {least > 0 ? least : 0, most}, down[2] = {most < 0 ? -most : 1, -least};
+    uint32_t multiple = b->multiple == 0 ? 1 : b->multiple, above, below;
+
+    if (lo > hi || lo >= (double)HIGHEST || hi <= -(double)HIGHEST) {
+        *pc_out = PC_DEAD;
+        return 0;
+    }
+    int rc = write_whole(graph, up, multiple, next, &above);
+    if (rc == 0)
+        rc = write_whole(graph, down, multiple, next, &below);
+    *pc_out = rc == 0 ? graph_split(graph, above, graph_byte(graph, '-', '-', below)) : PC_DEAD;
+    return rc;
+}
+
+int digits_write(struct graph *graph, const struct number_bounds *bounds, uint32_t next,
+                 const char **reason_out, uint32_t *pc_out)
+{
+    if (bounds->multiple > MAX_MULTIPLE) {
+        *reason_out = "only up to 100 can be held to";
+        return E_UNSUPPORTED;
+    }
+    if (bounds->is_integer)
+        return write_integer(graph, bounds, next, pc_out);
+    *reason_out = "more digits after the point than can be held to";
+    return write_decimal(graph, bounds, next, pc_out);
+}

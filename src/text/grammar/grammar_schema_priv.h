@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON Schema -> graph, shared by the files grammar_schema_*.c.
+ *
+ * Schemas become rules.  A rule's schema waits in a list until it is its turn, so compiling does not recurse
+ * into values, and a $ref that leads back to where it stands is just a rule that is known already. */
+#ifndef TEXT_GRAMMAR_GRAMMAR_SCHEMA_PRIV_H
+#define TEXT_GRAMMAR_GRAMMAR_SCHEMA_PRIV_H
+
+#include "base/hashmap.h"
+#include "text/grammar/grammar_priv.h"
+
+#define SCHEMA_MAX_NESTING  100u
+#define SCHEMA_MAX_WORK     20000u /* schemas made by merging others */
+#define SCHEMA_MAX_PATH     4096u
+#define SCHEMA_MAX_BRANCHES 500u
+#define SCHEMA_MAX_TYPES    32u
+
+struct waiting {
+    json_t *schema;
+    uint32_t rule, depth;
+    char *path;
+};
+
+struct schema {
+    struct graph *graph;
+    struct fault *fault;
+    const char *root_path;
+    json_t *root;
+    json_t *made; /* array: schemas that were made here, kept until the end */
+    uint32_t n_made;
+    struct hashmap *rules; /* schema's address -> rule + 1 */
+    struct waiting *waiting;
+    uint32_t n_waiting, cap_waiting;
+    /* of the schema being compiled */
+    struct buf path;
+    uint32_t depth;
+    /* rules that many need; 0: not made yet */
+    uint32_t blank, any, number, integer;
+    json_t *known; /* object: pattern and lengths -> the rule of their strings */
+};
+
+enum json_kind {
+    KIND_OBJECT,
+    KIND_ARRAY,
+    KIND_STRING,
+    KIND_NUMBER,
+    KIND_INTEGER,
+    KIND_BOOLEAN,
+    KIND_NULL,
+    N_KINDS
+};
+
+/* ---- grammar_schema.c ---- */
+/* "$.a.b.keyword: text" as the fault; returns code.  keyword may be NULL. */
+__attribute__((format(printf, 4, 5))) int schema_fault(struct schema *s, int code, const char *keyword,
+                                                       const char *format, ...);
+/* The rule of a schema at path.step (step NULL: at path itself), compiled later. */
+int schema_rule(struct schema *s, json_t *schema, const char *step, uint32_t *rule_out);
+/* A value that schema allows, then the end of the rule. */
+int schema_value(struct schema *s, json_t *schema, uint32_t *pc_out);
+int schema_deref(struct schema *s, json_t *schema,
+                 json_t **out); /* borrowed: where its $ref leads, in the end */
+int schema_keep(struct schema *s,
+                json_t *made); /* takes made; E_LIMIT when there are too many, or too large */
+int schema_spend(struct schema *s, uint64_t steps); /* of the graph's; E_LIMIT when they are used up */
+int schema_copy(struct schema *s, json_t *value, json_t **out);     /* borrowed, shallow */
+int schema_weigh(struct schema *s, const json_t *value);            /* spends what walking through it takes */
+int schema_names(struct schema *s, json_t *list, json_t **set_out); /* borrowed: an object of these texts */
+/* Charged by their sizes; when the steps are used up, all is taken for equal. */
+bool schema_equal(struct schema *s, json_t *left, json_t *right);
+bool schema_asserts(json_t *schema); /* has keywords beyond annotations */
+
+/* ---- grammar_schema_keywords.c ---- */
+int schema_check_keywords(struct schema *s, json_t *schema);
+bool schema_is_assertion(const char *keyword);
+unsigned schema_kinds(json_t *schema); /* bits of enum json_kind: those its type (or its keywords) leave */
+/* A count (minItems, ...); absent: fallback.  E_FORMAT. */
+int schema_count(struct schema *s, json_t *schema, const char *keyword, uint32_t fallback, uint32_t *out);
+
+/* ---- grammar_schema_merge.c ---- */
+int schema_merge(struct schema *s, json_t *left, json_t *right,
+                 json_t **out);                                    /* borrowed: what satisfies both */
+int schema_all_of(struct schema *s, json_t *schema, json_t **out); /* borrowed: without allOf and $ref */
+int schema_one_of(struct schema *s, json_t *branches);             /* can they be told apart? */
+
+/* ---- grammar_schema_object.c ---- */
+int schema_object(struct schema *s, json_t *schema, uint32_t *pc_out);
+int schema_array(struct schema *s, json_t *schema, uint32_t *pc_out);
+int schema_any(struct schema *s, uint32_t *rule_out);
+uint32_t schema_blank(struct schema *s, uint32_t next); /* bounded white space */
+
+/* ---- grammar_schema_value.c ---- */
+/* grammar_schema_enum.c */
+int schema_enum(struct schema *s, json_t *schema, uint32_t *pc_out);
+int schema_string(struct schema *s, json_t *schema, uint32_t *pc_out);
+int schema_number(struct schema *s, json_t *schema, bool is_integer, uint32_t *pc_out);
+
+#endif

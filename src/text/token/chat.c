@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chat formats: a model's template made ready, and rendering with it.
+ *
+ *     messages, tools --template--> text with authors --encode--> ids
+ *
+ * The template is parsed and tried out once per model; rendering is a pure function of format and prompt.
+ * Spelling out the markers as text first and finding them again as tokens costs little and keeps one code
+ * path for people, tests and models; the authors of the bytes keep it safe: markers are looked for in the
+ * template's own parts only, so what a client writes can look like the end of its turn and still is just
+ * characters.
+ *
+ * Where turns are set off by <|im_start|> and <|im_end|>, that safety stands on these being tokens that text
+ * cannot spell.  A model whose vocabulary lacks them would see turns as ordinary characters that anybody can
+ * write, so it is refused.
+ */
+#include "text/token/chat_priv.h"
+
+#include "base/check.h"
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int check_markers(const struct tokenizer *tokenizer, struct fault *fault)
+{
+    static const char *const markers[] = {"<|im_start|>", "<|im_end|>"};
+
+    for (size_t i = 0; i < ARRAY_LEN(markers); i++) {
+        token_id id = tokenizer_find(tokenizer, bytes_str(markers[i]));
+
+        if (bytes_find(tokenizer_chat_template(tokenizer), bytes_str(markers[i]), 0) == SIZE_MAX)
+            continue;
+        if (id == TOKEN_NONE || (tokenizer->types[id] != TOKEN_CONTROL && tokenizer->types[id] != TOKEN_USER))
+            return fault_set(fault, E_UNSUPPORTED,
+                             "the chat template uses %s, which is not a control token of the vocabulary",
+                             markers[i]);
+    }
+    return 0;
+}
+
+/* Gives the fault the words that say whose line is meant. */
+static int retell(struct fault *fault, const struct fault *inner)
+{
+    const char *text = inner->text, *colon = strstr(text, ": ");
+
+    if (inner->code == E_INVAL && colon != NULL) /* the template's own words */
+        return fault_set(fault, inner->code, "the model's chat template refuses this conversation: %s",
+                         colon + 2);
+    return fault_set(fault, inner->code, "%s%s", strncmp(text, "line ", 5) == 0 ? "chat template " : "",
+                     text);
+}
+
+static int open_template(struct chat_format *format, struct fault *fault)
+{
+    struct bytes source = tokenizer_chat_template(format->tokenizer);
+    struct fault inner = {0};
+
+    if (source.len_bytes == 0)
+        return fault_set(fault, E_UNSUPPORTED, "the model has no chat template (tokenizer.chat_template)");
+    int rc = template_new(source, &inner, &format->parsed);
+    if (rc == 0)
+        rc = check_markers(format->tokenizer, &inner);
+    if (rc == 0) {
+        format->family = chat_family_of(source);
+        rc = chat_probe(format, &inner);
+        format->manner.calls = format->lists_tools ? format->family->calls : CHAT_CALLS_HERMES;
+        if (format->family->calls == CHAT_CALLS_HARMONY)
+            format->manner.calls = CHAT_CALLS_HARMONY;
+        else
+            chat_family_thinking(format->tokenizer, &format->manner);
+        format->asks_thinking = format->manner.calls == CHAT_CALLS_HARMONY ||
+                                bytes_find(source, bytes_str("reasoning_content"), 0) != SIZE_MAX;
+    }
+    return rc == 0 ? 0 : retell(fault, &inner);
+}
+
+int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, struct chat_format **out)
+{
+    struct chat_format *format = calloc(1, sizeof(*format));
+
+    if (format == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    /* Counting is the one thing that changes in a tokenizer; who holds one may hold it for longer. */
+    format->tokenizer = tokenizer_ref((struct tokenizer *)tokenizer);
+    int rc = open_template(format, fault);
+    if (rc != 0) {
+        chat_format_free(format);
+        return rc;
+    }
+    *out = format;
+    return 0;
+}
+
+void chat_format_free(struct chat_format *format)
+{
+    if (format == NULL)
+        return;
+    template_free(format->parsed);
+    tokenizer_unref(format->tokenizer);
+    free(format);
+}
+
+const char *chat_format_name(const struct chat_format *format)
+{
+    return format->family->name;
+}
+
+bool chat_format_has_tools(const struct chat_format *format)
+{
+    return format->has_tools;
+}
+
+const char *chat_format_warning(const struct chat_format *format)
+{
+    return format->warning[0] != '\0' ? format->warning : NULL;
+}
+
+const struct chat_manner *chat_format_manner(const struct chat_format *format)
+{
+    return &format->manner;
+}
+
+/* ---- rendering ---- */
+
+static int render(const struct chat_format *format, const struct chat_prompt *prompt,
+                  const struct chat_extras *extras, struct fault *fault, struct chat_run *run,
+                  struct text *out)
+{
+    struct fault inner = {0};
+    int rc = chat_run(format, prompt, extras, &inner, run, out);
+
+    return rc == 0 ? 0 : retell(fault, &inner);
+}
+
+int chat_render_extras(const struct chat_format *format, const struct chat_prompt *prompt,
+                       struct chat_extras *extras, struct fault *fault, struct token_ids *out)
+{
+    struct chat_run run;
+    struct text text;
+    int rc = render(format, prompt, extras, fault, &run, &text);
+
+    if (rc == 0) {
+        rc = chat_splice(format, prompt, text, extras, out);
+        if (rc != 0)
+            fault_set(fault, rc, "%s", rc == E_LIMIT ? "the prompt is too long" : err_text(rc));
+    }
+    chat_run_fini(&run);
+    return rc;
+}
+
+int chat_render(const struct chat_format *format, const struct chat_prompt *prompt, size_t max_ids,
+                struct fault *fault, struct token_ids *out)
+{
+    struct chat_extras none = {.max_ids = max_ids};
+
+    return chat_render_extras(format, prompt, &none, fault, out);
+}
+
+int chat_render_text(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
+                     struct buf *out)
+{
+    struct chat_run run;
+    struct text text;
+    int rc = render(format, prompt, NULL, fault, &run, &text);
+
+    if (rc == 0 && buf_append(out, text.data, text.len_bytes) != 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    chat_run_fini(&run);
+    return rc;
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The conversation as the variables that templates expect, and one rendering of it.
+ *
+ *     messages               [{"role", "content", "reasoning_content", "tool_calls": [{"id", "type",
+ *                              "function": {"name", "arguments"}}], "tool_call_id", "name"}]
+ *     tools                  [{"type": "function", "function": {"name", "description",
+ *                              "parameters"}}], or none
+ *     documents              none
+ *     add_generation_prompt  true, or false
+ *     bos_token, eos_token   as spelled
+ *     enable_thinking        only when the request says something about it; the same as "thinking"
+ *     reasoning_effort       likewise: "low", "medium" or "high"
+ *
+ * What the client wrote is marked so, byte by byte, and so is what message it is of.  The last message of a
+ * conversation whose answer is to go on from it has a mark of its own: the prompt ends after the last byte
+ * that bears it, and so whatever the template closes a turn with is left off.
+ */
+#include "text/token/chat_priv.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+
+#include <string.h>
+
+struct context {
+    const struct chat_format *format;
+    const struct chat_prompt *prompt;
+    const struct chat_extras *extras; /* may be NULL */
+    bool is_reshaped;                 /* messages know their numbers */
+    struct jinja *jinja;
+};
+
+/* The caller's number of message i; SIZE_MAX: it was made here. */
+static size_t number_of(const struct context *context, size_t i)
+{
+    return context->is_reshaped ? context->prompt->messages[i].number : i;
+}
+
+static uint32_t mark_of(const struct context *context, size_t i, size_t part, uint32_t bits)
+{
+    size_t number = number_of(context, i);
+
+    return (number == SIZE_MAX ? 0 : PART_OF(number, part) << MARK_PART_SHIFT) | bits;
+}
+
+static struct value text_value(const struct context *context, struct bytes text, uint32_t mark)
+{
+    return value_bytes(context->jinja, text, mark);
+}
+
+static struct value own(const struct context *context, const char *text)
+{
+    return value_str(context->jinja, text);
+}
+
+static struct value function_value(const struct context *context, struct value function)
+{
+    struct value tool = value_dict(context->jinja);
+
+    dict_set_str(context->jinja, tool, "type", own(context, "function"));
+    dict_set_str(context->jinja, tool, "function", function);
+    return tool;
+}
+
+/* ---- tools ---- */
+
+/* Gives each of the parameters a description. */
+static void describe_fields(const struct context *context, struct value parameters)
+{
+    struct jinja *jinja = context->jinja;
+    const struct value *fields = dict_get_str(jinja, parameters, "properties");
+
+    for (size_t i = 0; fields != NULL && fields->kind == VALUE_DICT && i < fields->dict->n; i++) {
+        struct value field = fields->dict->entries[i].value;
+
+        if (field.kind == VALUE_DICT && dict_get_str(jinja, field, "description") == NULL)
+            dict_set_str(jinja, field, "description", own(context, ""));
+    }
+}
+
+static struct value parameters_value(const struct context *context, const struct chat_tool *tool)
+{
+    static const char none[] = "{\"type\": \"object\", \"properties\": {}}";
+    struct value parameters =
+        tool->parameters.data != NULL
+            ? value_of_json(context->jinja, tool->parameters, MARK_CLIENT, "a tool's parameters")
+            : value_of_json(context->jinja, bytes_str(none), MARK_OWN, "");
+
+    if (context->format->describes >= CHAT_DESCRIBE_FIELDS)
+        describe_fields(context, parameters);
+    return parameters;
+}
+
+static struct value tool_value(const struct context *context, const struct chat_tool *tool)
+{
+    bool wants_all = context->format->describes >= CHAT_DESCRIBE_TOOL;
+    struct jinja *jinja = context->jinja;
+    struct value function = value_dict(jinja);
+
+    dict_set_str(jinja, function, "name", text_value(context, tool->name, MARK_CLIENT));
+    if (tool->description.data != NULL || wants_all)
+        dict_set_str(jinja, function, "description", text_value(context, tool->description, MARK_CLIENT));
+    if (tool->parameters.data != NULL || wants_all)
+        dict_set_str(jinja, function, "parameters", parameters_value(context, tool));
+    return function_value(context, function);
+}
+
+static struct value tools_value(const struct context *context)
+{
+    struct value tools = value_list(context->jinja, context->prompt->n_tools);
+
+    for (size_t i = 0; i < context->prompt->n_tools; i++)
+        list_push(context->jinja, tools, tool_value(context, &context->prompt->tools[i]));
+    return tools;
+}
+
+/* ---- messages ---- */
+
+static struct value id_value(const struct context *context, struct bytes id, uint32_t mark)
+{
+    char room[16];
+    struct bytes shaped = chat_family_id(context->format->family, id, room);
+
+    return value_copy(context->jinja, shaped, mark);
+}
+
+static struct value call_value(const struct context *context, const struct chat_call *call, uint32_t mark)
+{
+    struct jinja *jinja = context->jinja;
+    struct value function = value_dict(jinja);
+    struct value arguments = value_of_json(jinja, call->arguments, mark, "the arguments of a call");
+
+    if (context->format->wants_text_calls)
+        arguments = text_value(context, call->arguments, mark);
+    dict_set_str(jinja, function, "name", text_value(context, call->name, mark));
+    dict_set_str(jinja, function, "arguments", arguments);
+    struct value whole = function_value(context, function);
+    dict_set_str(jinja, whole, "id", id_value(context, call->id, mark));
+    return whole;
+}
+
+static const char *role_name(enum chat_role role)
+{
+    switch (role) {
+    case CHAT_SYSTEM:
+        return "system";
+    case CHAT_USER:
+        return "user";
+    case CHAT_ASSISTANT:
+        return "assistant";
+    case CHAT_TOOL:
+        return "tool";
+    }
+    return "user";
+}
+
+/* The name of the function whose call has this id; empty: there is none. */
+static struct bytes name_of_call(const struct chat_prompt *prompt, size_t before, struct bytes id)
+{
+    while (before-- > 0) {
+        const struct chat_message *message = &prompt->messages[before];
+
+        for (size_t i = 0; i < message->n_calls && id.len_bytes > 0; i++) {
+            if (bytes_equal(message->calls[i].id, id))
+                return message->calls[i].name;
+        }
+        if (message->role == CHAT_USER)
+            break;
+    }
+    return (struct bytes){0};
+}
+
+static bool stays_open(const struct chat_prompt *prompt)
+{
+    return prompt->continues_last && prompt->n_messages > 0 &&
+           prompt->messages[prompt->n_messages - 1].role == CHAT_ASSISTANT;
+}
+
+/* The system text before the question, for a template that knows no system. */
+static struct value joined_text(const struct context *context, struct bytes system, struct bytes text,
+                                uint32_t mark)
+{
+    struct buf both = {0};
+
+    buf_append(&both, system.data, system.len_bytes);
+    buf_append_str(&both, "\n\n");
+    buf_append(&both, text.data, text.len_bytes);
+    struct value value = value_copy(context->jinja, buf_view(&both), mark);
+    buf_fini(&both);
+    return value;
+}
+
+static struct text piece_of(struct bytes text, size_t from, size_t to, uint32_t mark)
+{
+    return (struct text){.data = text.data + from, .len_bytes = to - from, .mark = mark};
+}
+
+/* The message's text, in a piece for each place within it. */
+static struct value content_value(const struct context *context, size_t i, uint32_t bits)
+{
+    struct bytes text = context->prompt->messages[i].text;
+    struct text pieces[CHAT_MAX_PLACES + 1];
+    size_t from = 0, n = 0;
+
+    for (size_t k = 0; context->extras != NULL && k < context->extras->n_places; k++) {
+        const struct chat_place *place = &context->extras->places[k];
+
+        if (place->n_messages != number_of(context, i) || place->text_bytes == 0)
+            continue;
+        size_t to = place->text_bytes < from             ? from
+                    : place->text_bytes > text.len_bytes ? text.len_bytes
+                                                         : place->text_bytes;
+        pieces[n] = piece_of(text, from, to, mark_of(context, i, PART_TEXT + n, bits));
+        n++;
+        from = to;
+    }
+    if (n == 0)
+        return text_value(context, text, mark_of(context, i, PART_TEXT, bits));
+    pieces[n] = piece_of(text, from, text.len_bytes, mark_of(context, i, PART_TEXT + n, bits));
+    return value_joined(context->jinja, pieces, n + 1);
+}
+
+static struct value calls_value(const struct context *context, const struct chat_message *message,
+                                uint32_t mark)
+{
+    struct value calls = value_list(context->jinja, message->n_calls);
+
+    for (size_t k = 0; k < message->n_calls; k++)
+        list_push(context->jinja, calls, call_value(context, &message->calls[k], mark));
+    return calls;
+}
+
+/* Harmony's templates have a name of their own for it, and refuse it beside the text of a turn with calls. */
+static void set_thinking(const struct context *context, size_t i, struct value one)
+{
+    const struct chat_message *message = &context->prompt->messages[i];
+    struct value thinking =
+        text_value(context, message->thinking, mark_of(context, i, PART_THINKING, MARK_CLIENT));
+
+    if (context->format->manner.calls != CHAT_CALLS_HARMONY)
+        dict_set_str(context->jinja, one, "reasoning_content", thinking);
+    else if (message->n_calls == 0 || message->text.len_bytes == 0)
+        dict_set_str(context->jinja, one, "thinking", thinking);
+}
+
+static struct value message_value(const struct context *context, size_t i, struct bytes system)
+{
+    const struct chat_message *message = &context->prompt->messages[i];
+    bool is_last = i + 1 == context->prompt->n_messages && stays_open(context->prompt);
+    uint32_t other = mark_of(context, i, PART_OTHER, MARK_CLIENT);
+    struct value content = content_value(context, i, MARK_CLIENT | (is_last ? MARK_LAST : 0));
+    struct jinja *jinja = context->jinja;
+    struct value one = value_dict(jinja);
+
+    if (system.len_bytes > 0)
+        content = joined_text(context, system, message->text, mark_of(context, i, PART_TEXT, MARK_CLIENT));
+    if (message->n_calls > 0 && message->text.len_bytes == 0 && context->format->wants_no_content)
+        content = value_none();
+    dict_set_str(
+        jinja, one, "role",
+        text_value(context, bytes_str(role_name(message->role)), mark_of(context, i, PART_OTHER, MARK_OWN)));
+    dict_set_str(jinja, one, "content", content);
+    if (message->thinking.len_bytes > 0 && context->format->asks_thinking)
+        set_thinking(context, i, one);
+    if (message->n_calls > 0)
+        dict_set_str(jinja, one, "tool_calls", calls_value(context, message, other));
+    if (message->role == CHAT_TOOL) {
+        struct bytes name = name_of_call(context->prompt, i, message->call_id);
+
+        dict_set_str(jinja, one, "tool_call_id", id_value(context, message->call_id, other));
+        if (name.len_bytes > 0)
+            dict_set_str(jinja, one, "name", text_value(context, name, other));
+    }
+    return one;
+}
+
+static struct value messages_value(const struct context *context)
+{
+    const struct chat_prompt *prompt = context->prompt;
+    struct value messages = value_list(context->jinja, prompt->n_messages);
+    struct bytes system = {0};
+    size_t from = 0;
+
+    if (context->format->has_no_system && prompt->n_messages > 1 && prompt->messages[0].role == CHAT_SYSTEM &&
+        prompt->messages[1].role == CHAT_USER) {
+        system = prompt->messages[0].text;
+        from = 1;
+    }
+    for (size_t i = from; i < prompt->n_messages; i++) {
+        list_push(context->jinja, messages, message_value(context, i, system));
+        system = (struct bytes){0};
+    }
+    return messages;
+}
+
+/* ---- the rendering ---- */
+
+static struct value token_value(const struct context *context, token_id id)
+{
+    struct bytes piece = {0};
+
+    if (id != TOKEN_NONE)
+        piece = tokenizer_piece(context->format->tokenizer, id);
+    return text_value(context, piece, MARK_OWN);
+}
+
+static void set_variables(const struct context *context)
+{
+    const struct chat_prompt *prompt = context->prompt;
+    const struct chat_format *format = context->format;
+    struct jinja *jinja = context->jinja;
+
+    jinja_set(jinja, "messages", messages_value(context));
+    if (prompt->n_tools > 0)
+        jinja_set(jinja, "tools", tools_value(context));
+    else if (!format->leaves_tools_out)
+        jinja_set(jinja, "tools", value_none());
+    jinja_set(jinja, "documents", value_none());
+    jinja_set(jinja, "add_generation_prompt", value_bool(prompt->adds_generation && !stays_open(prompt)));
+    jinja_set(jinja, "bos_token", token_value(context, tokenizer_bos(format->tokenizer)));
+    jinja_set(jinja, "eos_token", token_value(context, tokenizer_eos(format->tokenizer)));
+    if (prompt->thinking != CHAT_THINKING_DEFAULT) {
+        jinja_set(jinja, "enable_thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
+        jinja_set(jinja, "thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
+    }
+    if (prompt->effort != NULL)
+        jinja_set(jinja, "reasoning_effort", own(context, prompt->effort));
+}
+
+/* Ends the text after the last byte of the last message. */
+static int cut_open_turn(struct text *text, struct fault *fault)
+{
+    size_t n = text->len_bytes;
+
+    if (text->marks == NULL && (text->mark & MARK_LAST) == 0)
+        n = 0;
+    while (text->marks != NULL && n > 0 && (text->marks[n - 1] & MARK_LAST) == 0)
+        n--;
+    if (n == 0)
+        return fault_set(
+            fault, E_UNSUPPORTED,
+            "the chat template does not show the beginning of an answer, so it cannot be continued");
+    text->len_bytes = n;
+    return 0;
+}
+
+static size_t input_bytes(const struct chat_prompt *prompt)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < prompt->n_messages; i++) {
+        n += prompt->messages[i].text.len_bytes + prompt->messages[i].thinking.len_bytes + 64;
+        for (size_t k = 0; k < prompt->messages[i].n_calls; k++)
+            n += prompt->messages[i].calls[k].name.len_bytes +
+                 prompt->messages[i].calls[k].arguments.len_bytes;
+    }
+    for (size_t i = 0; i < prompt->n_tools; i++)
+        n += prompt->tools[i].name.len_bytes + prompt->tools[i].description.len_bytes +
+             prompt->tools[i].parameters.len_bytes;
+    return n;
+}
+
+static bool is_empty(const struct chat_message *message)
+{
+    return message->text.len_bytes == 0 && message->n_calls == 0;
+}
+
+int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
+             const struct chat_extras *extras, struct fault *fault, struct chat_run *run, struct text *out)
+{
+    struct template_limits limits = template_limits_for(input_bytes(prompt));
+    int64_t now = prompt->now_unix_s != 0 ? prompt->now_unix_s : (int64_t)(clock_unix_ns() / NS_PER_S);
+    struct context context = {.format = format, .extras = extras};
+    struct chat_prompt shaped;
+
+    run->jinja = NULL;
+    arena_init(&run->arena, 0);
+    if (chat_reshape(format, prompt, &run->arena, &shaped) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    /* To go on from nothing is to begin. */
+    if (stays_open(&shaped) && is_empty(&shaped.messages[shaped.n_messages - 1])) {
+        shaped.n_messages--;
+        shaped.adds_generation = true;
+        shaped.continues_last = false;
+    }
+    context.prompt = &shaped;
+    context.is_reshaped = shaped.messages != prompt->messages;
+    int rc = jinja_new(format->parsed, &limits, now, fault, &context.jinja);
+    if (rc != 0)
+        return rc;
+    run->jinja = context.jinja;
+    set_variables(&context);
+    rc = jinja_run(context.jinja, out);
+    if (rc == 0 && stays_open(&shaped))
+        rc = cut_open_turn(out, fault);
+    return rc;
+}
+
+void chat_run_fini(struct chat_run *run)
+{
+    jinja_free(run->jinja);
+    arena_fini(&run->arena);
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversations for templates that cannot show all there is in them.
+ *
+ *     no tools at all           the tools are described in the system text; calls and results are written
+ *                               into answers and questions, in the Hermes manner, which is then also read
+ *     tools but no calls        likewise, but the tools are left to the template
+ *     one call a turn           a turn with more is cut into turns, each with its result
+ *     no text beside a call     the text becomes a turn before it, or is left out where that is refused, too
+ *     no answer without text    it is left out
+ *     no answer at the front    an empty question comes before it
+ *     no system text later on   it becomes a question, wrapped in a fixed mark
+ *     no question after results it is added to the last result
+ *     turns must alternate      questions in a row become one
+ *
+ * What a template can show was found out when it was opened (chat_probe.c), so the same conversation always
+ * becomes the same turns, and a longer one begins like the shorter.  Most conversations need nothing of it
+ * and are passed through.  Two passes: the first makes turns out of messages, the second joins neighbours.
+ */
+#include "text/token/chat_priv.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+#define MAX_REORDERED 256 /* results of one turn that are looked for in any order */
+
+struct reshape {
+    const struct chat_format *format;
+    const struct chat_prompt *from;
+    struct arena *arena;
+    struct chat_message *turns;
+    size_t n;
+    bool is_generic;
+    bool is_bad;
+};
+
+/* ---- is there anything to do? ---- */
+
+static bool wants_tools(const struct chat_prompt *prompt)
+{
+    bool wants = prompt->n_tools > 0;
+
+    for (size_t i = 0; i < prompt->n_messages; i++)
+        wants |= prompt->messages[i].role == CHAT_TOOL || prompt->messages[i].n_calls > 0;
+    return wants;
+}
+
+static bool is_empty_answer(const struct chat_message *message)
+{
+    return message->role == CHAT_ASSISTANT && message->text.len_bytes == 0 && message->n_calls == 0;
+}
+
+/* Does the template, or a system text that has to go into a question, want one before message i? */
+static bool wants_question(const struct chat_format *format, const struct chat_prompt *prompt, size_t i)
+{
+    const struct chat_message *message = &prompt->messages[i];
+
+    if (message->role != CHAT_ASSISTANT || i > 1)
+        return false;
+    if (i == 1 && prompt->messages[0].role != CHAT_SYSTEM)
+        return false;
+    return format->has_no_first_answer || (i == 1 && format->has_no_system);
+}
+
+static bool is_plain(const struct chat_format *format, const struct chat_prompt *prompt)
+{
+    if (!format->has_tools && wants_tools(prompt))
+        return false;
+    for (size_t i = 0; i < prompt->n_messages; i++) {
+        const struct chat_message *message = &prompt->messages[i];
+        enum chat_role before = i == 0 ? CHAT_SYSTEM : prompt->messages[i - 1].role;
+
+        if ((message->n_calls > 1 && format->has_one_call) || wants_question(format, prompt, i) ||
+            (format->has_no_empty_answer && is_empty_answer(message)) ||
+            (format->call_text != CHAT_TEXT_BESIDE && message->n_calls > 0 && message->text.len_bytes > 0) ||
+            (i > 0 && message->role == CHAT_SYSTEM && format->has_no_late_system) ||
+            (message->role == CHAT_USER && ((before == CHAT_USER && format->wants_turns) ||
+                                            (before == CHAT_TOOL && format->has_no_late_question))))
+            return false;
+    }
+    return true;
+}
+
+/* ---- texts ---- */
+
+/* n pieces one after another, in the arena. */
+static struct bytes join(struct reshape *reshape, const struct bytes *pieces, size_t n)
+{
+    size_t len = 0;
+    uint8_t *text;
+
+    for (size_t i = 0; i < n; i++)
+        len += pieces[i].len_bytes;
+    text = arena_take(reshape->arena, len + 1);
+    if (text == NULL) {
+        reshape->is_bad = true;
+        return bytes_of(NULL, 0);
+    }
+    len = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (pieces[i].len_bytes > 0)
+            memcpy(text + len, pieces[i].data, pieces[i].len_bytes);
+        len += pieces[i].len_bytes;
+    }
+    return bytes_of(text, len);
+}
+
+static struct bytes wrap(struct reshape *reshape, const char *before, struct bytes text, const char *after)
+{
+    const struct bytes pieces[] = {bytes_str(before), text, bytes_str(after)};
+
+    return join(reshape, pieces, 3);
+}
+
+static struct bytes keep(struct reshape *reshape, struct buf *text)
+{
+    struct bytes view = buf_view(text);
+    struct bytes kept = join(reshape, &view, 1);
+
+    reshape->is_bad |= text->is_bad;
+    buf_fini(text);
+    return kept;
+}
+
+/* ---- a template without tools ---- */
+
+static void put_tools(const struct chat_prompt *from, struct buf *out)
+{
+    buf_append_str(out, "These tools can be called, one JSON object a line:\n<tools>\n");
+    for (size_t i = 0; i < from->n_tools; i++) {
+        const struct chat_tool *tool = &from->tools[i];
+
+        buf_append_str(out, "{\"name\": ");
+        json_put_str(out, tool->name);
+        if (tool->description.len_bytes > 0) {
+            buf_append_str(out, ", \"description\": ");
+            json_put_str(out, tool->description);
+        }
+        if (tool->parameters.len_bytes > 0) {
+            buf_append_str(out, ", \"parameters\": ");
+            buf_append(out, tool->parameters.data, tool->parameters.len_bytes);
+        }
+        buf_append_str(out, "}\n");
+    }
+    buf_append_str(out, "</tools>\n");
+}
+
+/* Does the system text say how calls are written?  A template that lists the tools and knows a manner of
+ * calls says so itself. */
+static bool describes_calls(const struct reshape *reshape)
+{
+    const struct chat_format *format = reshape->format;
+
+    return reshape->is_generic && reshape->from->n_tools > 0 &&
+           !(format->lists_tools && format->family->marks[0] != NULL);
+}
+
+static struct bytes describe_tools(struct reshape *reshape, struct bytes system)
+{
+    struct buf text = {0};
+
+    buf_append(&text, system.data, system.len_bytes);
+    buf_append_str(&text, system.len_bytes == 0 ? "" : "\n\n");
+    if (!reshape->format->lists_tools)
+        put_tools(reshape->from, &text);
+    buf_append_str(&text, "A call is written like this, each in marks of its own, and its result "
+                          "comes with the next message:\n<tool_call>\n{\"name\": \"NAME\", \"arguments\": "
+                          "{...}}\n</tool_call>");
+    return keep(reshape, &text);
+}
+
+static struct bytes spell_calls(struct reshape *reshape, const struct chat_message *message)
+{
+    struct buf text = {0};
+
+    buf_append(&text, message->text.data, message->text.len_bytes);
+    for (size_t i = 0; i < message->n_calls; i++) {
+        buf_append_str(&text,
+                       text.len_bytes == 0 ? "<tool_call>\n{\"name\": " : "\n<tool_call>\n{\"name\": ");
+        json_put_str(&text, message->calls[i].name);
+        buf_append_str(&text, ", \"arguments\": ");
+        buf_append(&text, message->calls[i].arguments.data, message->calls[i].arguments.len_bytes);
+        buf_append_str(&text, "}\n</tool_call>");
+    }
+    return keep(reshape, &text);
+}
+
+/* ---- messages to turns ---- */
+
+static struct chat_message *add(struct reshape *reshape, const struct chat_message *message)
+{
+    struct chat_message *turn = &reshape->turns[reshape->n++];
+
+    *turn = *message;
+    turn->number = (size_t)(message - reshape->from->messages);
+    return turn;
+}
+
+/* A turn that no message of the caller's is. */
+static void add_made(struct reshape *reshape, enum chat_role role, struct bytes text)
+{
+    reshape->turns[reshape->n++] = (struct chat_message){.role = role, .text = text, .number = SIZE_MAX};
+}
+
+static void add_generic(struct reshape *reshape, const struct chat_message *message)
+{
+    struct chat_message *turn = add(reshape, message);
+
+    if (message->role == CHAT_TOOL) {
+        turn->role = CHAT_USER;
+        turn->text = wrap(reshape, "<tool_response>\n", message->text, "\n</tool_response>");
+    } else if (message->n_calls > 0) {
+        turn->text = spell_calls(reshape, message);
+        turn->n_calls = 0;
+    }
+}
+
+/* Which of the n results is that of the call?  is_used says which are taken; SIZE_MAX: none. */
+static size_t find_result(const struct chat_message *results, size_t n, struct bytes id, size_t likely)
+{
+    if (likely < n && bytes_equal(results[likely].call_id, id))
+        return likely;
+    for (size_t i = 0; i < n && n <= MAX_REORDERED; i++)
+        if (bytes_equal(results[i].call_id, id))
+            return i;
+    return likely < n ? likely : SIZE_MAX;
+}
+
+/* A turn's calls, or its first one, with its text where the template can show that. */
+static void add_calls(struct reshape *reshape, const struct chat_message *message, size_t n_calls)
+{
+    enum chat_call_text how = reshape->format->call_text;
+    struct chat_message *turn = add(reshape, message);
+
+    if (message->text.len_bytes > 0 && how == CHAT_TEXT_BEFORE) {
+        turn->calls = NULL;
+        turn->n_calls = 0;
+        turn = add(reshape, message);
+        turn->thinking = bytes_of(NULL, 0);
+    }
+    if (how != CHAT_TEXT_BESIDE)
+        turn->text = bytes_of(NULL, 0);
+    turn->n_calls = n_calls;
+}
+
+/* Turn by turn: a call and its result.  Returns how many results were used up. */
+static size_t add_one_by_one(struct reshape *reshape, size_t at)
+{
+    const struct chat_message *message = &reshape->from->messages[at];
+    const struct chat_message *results = message + 1;
+    size_t n = 0;
+
+    while (at + 1 + n < reshape->from->n_messages && results[n].role == CHAT_TOOL)
+        n++;
+    for (size_t i = 0; i < message->n_calls; i++) {
+        size_t result = find_result(results, n, message->calls[i].id, i);
+
+        if (i == 0) {
+            add_calls(reshape, message, 1);
+        } else {
+            struct chat_message *turn = add(reshape, message);
+
+            turn->calls = message->calls + i;
+            turn->n_calls = 1;
+            turn->text = turn->thinking = bytes_of(NULL, 0);
+        }
+        if (result != SIZE_MAX)
+            add(reshape, &results[result]);
+    }
+    return n;
+}
+
+static void add_message(struct reshape *reshape, size_t *at)
+{
+    const struct chat_message *message = &reshape->from->messages[*at];
+    const struct chat_format *format = reshape->format;
+
+    if (wants_question(format, reshape->from, *at))
+        add_made(reshape, CHAT_USER, bytes_str(""));
+    if (format->has_no_empty_answer && is_empty_answer(message) &&
+        !(reshape->from->continues_last && *at + 1 == reshape->from->n_messages))
+        return;
+    if (message->role == CHAT_SYSTEM && *at > 0 && format->has_no_late_system) {
+        struct chat_message *turn = add(reshape, message);
+
+        turn->role = CHAT_USER;
+        turn->text = wrap(reshape, "<system-reminder>\n", message->text, "\n</system-reminder>");
+    } else if (message->role == CHAT_SYSTEM && *at == 0 && describes_calls(reshape)) {
+        add(reshape, message)->text = describe_tools(reshape, message->text);
+    } else if (reshape->is_generic) {
+        add_generic(reshape, message);
+    } else if (message->n_calls > 1 && format->has_one_call) {
+        *at += add_one_by_one(reshape, *at);
+    } else if (message->n_calls > 0) {
+        add_calls(reshape, message, message->n_calls);
+    } else {
+        add(reshape, message);
+    }
+}
+
+/* ---- joining neighbours ---- */
+
+static bool is_joined(const struct reshape *reshape, const struct chat_message *to,
+                      const struct chat_message *next)
+{
+    if (next->role != CHAT_USER)
+        return false;
+    if (to->role == CHAT_TOOL)
+        return reshape->format->has_no_late_question;
+    return to->role == CHAT_USER && (reshape->is_generic || reshape->format->wants_turns);
+}
+
+static void join_turns(struct reshape *reshape)
+{
+    size_t n = 0;
+
+    for (size_t i = 0, end; i < reshape->n; i = end) {
+        struct bytes *pieces;
+        size_t n_pieces = 0;
+
+        end = i + 1;
+        while (end < reshape->n && is_joined(reshape, &reshape->turns[i], &reshape->turns[end]))
+            end++;
+        reshape->turns[n] = reshape->turns[i];
+        if (end - i > 1) {
+            pieces = arena_take(reshape->arena, 2 * (end - i) * sizeof(*pieces));
+            for (size_t k = i; k < end && pieces != NULL; k++) {
+                if (k > i)
+                    pieces[n_pieces++] = bytes_str("\n\n");
+                pieces[n_pieces++] = reshape->turns[k].text;
+            }
+            reshape->is_bad |= pieces == NULL;
+            reshape->turns[n].text = join(reshape, pieces, n_pieces);
+        }
+        n++;
+    }
+    reshape->n = n;
+}
+
+/* ---- the whole ---- */
+
+int chat_reshape(const struct chat_format *format, const struct chat_prompt *from, struct arena *arena,
+                 struct chat_prompt *out)
+{
+    struct reshape reshape = {.format = format, .from = from, .arena = arena};
+    size_t cap = 2 * from->n_messages + 2;
+
+    *out = *from;
+    if (is_plain(format, from))
+        return 0;
+    for (size_t i = 0; i < from->n_messages; i++)
+        cap += 2 * from->messages[i].n_calls;
+    reshape.turns = arena_take(arena, cap * sizeof(*reshape.turns));
+    if (reshape.turns == NULL)
+        return E_NOMEM;
+    reshape.is_generic = !format->has_tools && wants_tools(from);
+    if (describes_calls(&reshape) && (from->n_messages == 0 || from->messages[0].role != CHAT_SYSTEM))
+        add_made(&reshape, CHAT_SYSTEM, describe_tools(&reshape, bytes_of(NULL, 0)));
+    for (size_t i = 0; i < from->n_messages; i++)
+        add_message(&reshape, &i);
+    join_turns(&reshape);
+    out->messages = reshape.turns;
+    out->n_messages = reshape.n;
+    if (!format->lists_tools)
+        out->n_tools = 0;
+    return reshape.is_bad ? E_NOMEM : 0;
+}

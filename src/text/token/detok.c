@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Token ids -> text, one token at a time.
+ *
+ * A token is bytes, and a character may take several tokens: an emoji often is two or three.  What is given
+ * out is whole characters only; the beginning of one is held back until it is finished or can be finished no
+ * more. Then it becomes U+FFFD, once for the bytes that belonged together, so the result does not depend on
+ * how the bytes were spread over the tokens:
+ *
+ *     held F0 9F      + 98 81        -> U+1F601
+ *     held F0 9F      + 41           -> U+FFFD "A"
+ *
+ * A SentencePiece text begins with a blank that encoding put there; decoding takes it away again, once,
+ * unless the text continues an earlier one.
+ */
+#include "text/token/tokenizer_priv.h"
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#include <string.h>
+
+static const uint8_t replacement[] = {0xef, 0xbf, 0xbd};
+
+void detok_init(struct detok *detok, const struct tokenizer *tokenizer, bool is_continuation)
+{
+    *detok = (struct detok){
+        .tokenizer = tokenizer,
+        .keeps_first_blank = is_continuation || !tokenizer->adds_space_prefix,
+    };
+}
+
+/* Takes one byte more; what it completes or makes impossible goes to text. */
+static void push_byte(struct detok *detok, uint8_t byte, struct buf *text)
+{
+    ASSERT(detok->n_held < 4);
+    detok->held[detok->n_held++] = byte;
+
+    struct bytes held = bytes_of(detok->held, detok->n_held);
+    if (utf8_valid_prefix(held) == held.len_bytes) {
+        buf_append(text, held.data, held.len_bytes);
+        detok->n_held = 0;
+        return;
+    }
+    bool goes_on = detok->n_held == 1 || (byte & 0xc0) == 0x80; /* else it is the lead of another character */
+    if (goes_on && utf8_missing(held) > 0)
+        return;
+    /* No character begins like this.  If there was a beginning, it ends here and the byte starts afresh. */
+    buf_append(text, replacement, sizeof(replacement));
+    bool was_begun = detok->n_held > 1;
+    detok->n_held = 0;
+    if (was_begun)
+        push_byte(detok, byte, text);
+}
+
+static void push_piece(struct detok *detok, struct bytes piece, struct buf *text)
+{
+    size_t at = 0;
+
+    while (at < piece.len_bytes) {
+        if (detok->n_held == 0) {
+            size_t whole = utf8_valid_prefix(bytes_of(piece.data + at, piece.len_bytes - at));
+            buf_append(text, piece.data + at, whole);
+            at += whole;
+            if (at == piece.len_bytes)
+                return;
+        }
+        push_byte(detok, piece.data[at++], text);
+    }
+}
+
+int detok_push(struct detok *detok, token_id id, struct buf *text)
+{
+    const struct tokenizer *tokenizer = detok->tokenizer;
+
+    if (id >= tokenizer->n_tokens)
+        return E_RANGE;
+    if (tokenizer->types[id] == TOKEN_CONTROL)
+        return 0;
+
+    struct bytes piece = tokenizer->types[id] == TOKEN_UNKNOWN ? bytes_of(replacement, sizeof(replacement))
+                                                               : pool_get(&tokenizer->pieces, id);
+    if (!detok->is_begun && piece.len_bytes > 0) {
+        detok->is_begun = true;
+        if (!detok->keeps_first_blank && piece.data[0] == ' ')
+            piece = bytes_of(piece.data + 1, piece.len_bytes - 1);
+    }
+    push_piece(detok, piece, text);
+    return text->is_bad ? E_NOMEM : 0;
+}
+
+void detok_finish(struct detok *detok)
+{
+    detok->n_held = 0;
+}

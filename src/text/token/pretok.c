@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cutting text into words before byte pair encoding.
+ *
+ * Vocabularies are trained on text cut by regular expressions, and must be used on text cut the same way.  A
+ * rule is a row of passes, each a pattern: the first cuts the text, the next cuts every piece of that, and so
+ * on.  A pass makes pieces of its matches and of what lies between them:
+ *
+ *     text                     x=1234 5
+ *     digits                   x=|1|2|3|4| |5      pass 1: \p{N}
+ *     words of each            x|=|1|2|3|4| |5     pass 2: the gpt-2 pattern; a piece's end is the text's end
+ *
+ * The pieces come one at a time: a level per pass keeps its piece of the pass before and the next match in
+ * it, so that each pass looks at the text once and nothing is stored.  The patterns are few and simple enough
+ * to be written out as code (pretok_match.c) that looks at each character a bounded number of times, without
+ * backtracking: hostile text takes as long as any other.
+ */
+#include "text/token/pretok_priv.h"
+
+#include "base/check.h"
+#include "base/str.h"
+
+struct pretok_pass {
+    pretok_match match; /* NULL: whitespace at the end */
+    unsigned param;
+};
+
+static const struct pretok_pass rules[][PRETOK_MAX_PASSES] = {
+    [PRETOK_GPT2] = {{match_gpt2, 0}},
+    [PRETOK_LLAMA3] = {{match_llama3, 3}},
+    [PRETOK_QWEN2] = {{match_llama3, 1}},
+    [PRETOK_QWEN35] = {{match_qwen35, 1}},
+    [PRETOK_GPT4O] = {{match_cased, 3}},
+    [PRETOK_TEKKEN] = {{match_cased, 1}},
+    [PRETOK_STARCODER] = {{match_numbers, 1}, {match_gpt2, 0}},
+    [PRETOK_FALCON] = {{match_falcon_punct, 0}, {match_gpt2, 0}, {match_three_digits, 0}},
+    [PRETOK_DEEPSEEK3] = {{match_numbers, 3}, {match_kana_han, 0}, {match_deepseek3, 0}},
+    [PRETOK_DEEPSEEK_CODER] = {{match_newline, 0},
+                               {match_letters, 0},
+                               {match_punctuation, 0},
+                               {match_deepseek_cjk, 0},
+                               {match_numbers, 1}},
+    [PRETOK_DEEPSEEK_LLM] = {{match_newline, 0},
+                             {match_deepseek_letters, 0},
+                             {match_deepseek_punct, 0},
+                             {NULL, 0},
+                             {match_deepseek_cjk, 0},
+                             {match_numbers, 0}},
+};
+_Static_assert(ARRAY_LEN(rules) == PRETOK_N_RULES, "a row for each rule");
+
+static const unsigned n_passes[] = {
+    [PRETOK_GPT2] = 1,      [PRETOK_LLAMA3] = 1,       [PRETOK_QWEN2] = 1,          [PRETOK_QWEN35] = 1,
+    [PRETOK_GPT4O] = 1,     [PRETOK_TEKKEN] = 1,       [PRETOK_STARCODER] = 2,      [PRETOK_FALCON] = 3,
+    [PRETOK_DEEPSEEK3] = 3, [PRETOK_DEEPSEEK_LLM] = 6, [PRETOK_DEEPSEEK_CODER] = 5,
+};
+
+/* Names in tokenizer.ggml.pre.  Where several models cut alike, their rule is the same. */
+static const struct {
+    const char *name;
+    enum pretok rule;
+} names[] = {
+    {"default", PRETOK_GPT2},
+    {"gpt-2", PRETOK_GPT2},
+    {"phi-2", PRETOK_GPT2},
+    {"mpt", PRETOK_GPT2},
+    {"olmo", PRETOK_GPT2},
+    {"jais", PRETOK_GPT2},
+    {"trillion", PRETOK_GPT2},
+    {"gigachat", PRETOK_GPT2},
+    {"exaone4", PRETOK_GPT2},
+    {"llama-bpe", PRETOK_LLAMA3},
+    {"llama3", PRETOK_LLAMA3},
+    {"llama-v3", PRETOK_LLAMA3},
+    {"falcon3", PRETOK_LLAMA3},
+    {"falcon-h1", PRETOK_LLAMA3},
+    {"lfm2", PRETOK_LLAMA3},
+    {"dbrx", PRETOK_LLAMA3},
+    {"smaug-bpe", PRETOK_LLAMA3},
+    {"glm4", PRETOK_LLAMA3},
+    {"chatglm-bpe", PRETOK_LLAMA3},
+    {"qwen2", PRETOK_QWEN2},
+    {"deepseek-r1-qwen", PRETOK_QWEN2},
+    {"stablelm2", PRETOK_QWEN2},
+    {"hunyuan", PRETOK_QWEN2},
+    {"megrez", PRETOK_QWEN2},
+    {"grok-2", PRETOK_QWEN2},
+    {"qwen35", PRETOK_QWEN35},
+    {"gpt-4o", PRETOK_GPT4O},
+    {"llama4", PRETOK_GPT4O},
+    {"kanana2", PRETOK_GPT4O},
+    {"minimax-m2", PRETOK_GPT4O},
+    {"tekken", PRETOK_TEKKEN},
+    {"starcoder", PRETOK_STARCODER},
+    {"refact", PRETOK_STARCODER},
+    {"command-r", PRETOK_STARCODER},
+    {"smollm", PRETOK_STARCODER},
+    {"codeshell", PRETOK_STARCODER},
+    {"exaone", PRETOK_STARCODER},
+    {"minerva-7b", PRETOK_STARCODER},
+    {"falcon", PRETOK_FALCON},
+    {"deepseek-v3", PRETOK_DEEPSEEK3},
+    {"hunyuan-dense", PRETOK_DEEPSEEK3},
+    {"deepseek-llm", PRETOK_DEEPSEEK_LLM},
+    {"deepseek-coder", PRETOK_DEEPSEEK_CODER},
+};
+
+const char *pretok_rule_name(uint32_t index, enum pretok *rule_out)
+{
+    if (index >= ARRAY_LEN(names))
+        return NULL;
+    *rule_out = names[index].rule;
+    return names[index].name;
+}
+
+void pretok_begin(struct pretok_cursor *cursor, enum pretok rule, struct bytes text)
+{
+    *cursor = (struct pretok_cursor){
+        .text = text.data, .passes = rules[rule], .n_passes = n_passes[rule], .len_bytes = text.len_bytes};
+}
+
+static size_t char_end(struct bytes text, size_t at)
+{
+    size_t len_bytes;
+
+    if (text.data[at] < 0x80)
+        return at + 1;
+    utf8_next(text, at, &len_bytes);
+    return at + len_bytes;
+}
+
+/* The next match of a pass in the rest of its piece; the piece's end when there is none. */
+static void find(const struct pretok_pass *pass, struct bytes text, struct pretok_level *level)
+{
+    level->hit_end = level->end;
+    if (pass->match == NULL) {
+        level->hit = trailing_space(text, level->at);
+        return;
+    }
+    for (level->hit = level->at; level->hit < level->end; level->hit = char_end(text, level->hit)) {
+        size_t end = pass->match(text, level->hit, pass->param);
+
+        if (end > level->hit) {
+            level->hit_end = end;
+            return;
+        }
+    }
+}
+
+/* Where the next piece of the first n passes ends. */
+static size_t next_piece(struct pretok_cursor *cursor, unsigned n)
+{
+    if (n == 0)
+        return cursor->len_bytes;
+
+    struct pretok_level *level = &cursor->levels[n - 1];
+    bool is_new = level->at == level->end;
+    if (is_new)
+        level->end = next_piece(cursor, n - 1);
+    if (is_new || level->hit < level->at)
+        find(&cursor->passes[n - 1], bytes_of(cursor->text, level->end), level);
+    level->at = level->hit > level->at ? level->hit : level->hit_end;
+    return level->at;
+}
+
+/* Most rules have one pass, and nearly all its pieces are matches: the same without the levels. */
+static bool take_match(struct pretok_cursor *cursor)
+{
+    struct pretok_level *level = &cursor->levels[0];
+    size_t at = level->at, end;
+
+    if (cursor->n_passes != 1 || level->hit > at || cursor->passes->match == NULL)
+        return false;
+    end = cursor->passes->match(bytes_of(cursor->text, cursor->len_bytes), at, cursor->passes->param);
+    if (end == at)
+        return false;
+    level->end = cursor->len_bytes;
+    level->hit = at;
+    level->at = level->hit_end = end;
+    return true;
+}
+
+size_t pretok_next(struct pretok_cursor *cursor)
+{
+    if (take_match(cursor))
+        return cursor->levels[0].at;
+    return next_piece(cursor, cursor->n_passes);
+}

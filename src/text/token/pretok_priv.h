@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Characters and patterns of the pre-tokenisers (pretok.c, pretok_match.c). */
+#ifndef TEXT_TOKEN_PRETOK_PRIV_H
+#define TEXT_TOKEN_PRETOK_PRIV_H
+
+#include "text/token/tokenizer_priv.h"
+
+/* Where the match that begins at text[at] ends; at: there is none.  param is the pattern's own. */
+typedef size_t (*pretok_match)(struct bytes text, size_t at, unsigned param);
+
+/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+size_t match_gpt2(struct bytes text, size_t at, unsigned param);
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,param}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+ * \s*[\r\n]+|\s+(?!\S)|\s+ */
+size_t match_llama3(struct bytes text, size_t at, unsigned param);
+/* The same with \p{M} beside every \p{L} but that of the first character set. */
+size_t match_qwen35(struct bytes text, size_t at, unsigned param);
+/* With U = \p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}, W = \p{Ll}\p{Lm}\p{Lo}\p{M}, C = (?i:'s|'t|'re|'ve|'m|'ll|'d):
+ * [^\r\n\p{L}\p{N}]?[U]*[W]+C?|[^\r\n\p{L}\p{N}]?[U]+[W]*C?|\p{N}{1,param}| ?[^\s\p{L}\p{N}]+[\r\n/]*|
+ * \s*[\r\n]+|\s+(?!\S)|\s+      (C for param 3 only, which is gpt-4o; 1 is tekken) */
+size_t match_cased(struct bytes text, size_t at, unsigned param);
+/* [ASCII punctuation][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|
+ * \s+(?!\S)|\s+ */
+size_t match_deepseek3(struct bytes text, size_t at, unsigned param);
+
+size_t match_newline(struct bytes text, size_t at, unsigned param);          /* [\r\n] */
+size_t match_numbers(struct bytes text, size_t at, unsigned param);          /* \p{N}{1,param}; 0: no limit */
+size_t match_three_digits(struct bytes text, size_t at, unsigned param);     /* [0-9][0-9][0-9] */
+size_t match_letters(struct bytes text, size_t at, unsigned param);          /* \s?\p{L}+ */
+size_t match_punctuation(struct bytes text, size_t at, unsigned param);      /* \s?\p{P}+ */
+size_t match_falcon_punct(struct bytes text, size_t at, unsigned param);     /* [\p{P}$+<=>^~|`]+ */
+size_t match_deepseek_letters(struct bytes text, size_t at, unsigned param); /* \s?[cased letters]+ */
+size_t match_deepseek_punct(struct bytes text, size_t at, unsigned param);   /* \s?[!-/:-~ and their kin]+ */
+size_t match_deepseek_cjk(struct bytes text, size_t at, unsigned param); /* [U+0800-U+9FA5 U+AC00-U+D7FF]+ */
+size_t match_kana_han(struct bytes text, size_t at, unsigned param);     /* [U+4E00-U+9FA5 U+3040-U+30FF]+ */
+
+bool pretok_is_cased(uint32_t code); /* a letter that has case, to DeepSeek's vocabulary */
+
+/* Where the whitespace at the end of text begins; text.len_bytes: there is none.  Looks back to from. */
+size_t trailing_space(struct bytes text, size_t from);
+
+#endif

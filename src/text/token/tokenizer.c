@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tokenizer as an object: which kind it is, how it is put together, what can be asked of it.
+ *
+ * Two families cover the models we serve: SentencePiece's byte pair encoding ("llama") and GPT-2's byte-level
+ * one
+ * ("gpt2"), the latter with a rule for cutting words that the file names in tokenizer.ggml.pre.  A name that
+ * is not known is refused with the list of those that are: guessing a rule would give answers that are subtly
+ * worse and nobody would know why.
+ *
+ * The object is immutable once made and is shared by reference count between front loops and their jobs.
+ */
+#include "text/token/tokenizer_priv.h"
+
+#include "base/check.h"
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Files of these models take whole words that are tokens without merging, and want a BOS unless they say
+ * otherwise. */
+static bool is_whole_words_first(struct bytes name)
+{
+    static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3",
+                                        "falcon-h1", "lfm2",   "tekken"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (bytes_is(name, names[i]))
+            return true;
+    return false;
+}
+
+static int choose_rule(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
+{
+    struct bytes name = bytes_str("default");
+    struct buf known = {0};
+
+    int rc = gguf_get_str(gguf, "tokenizer.ggml.pre", fault, &name);
+    if (rc != 0 && rc != E_NOT_FOUND)
+        return rc;
+    const char *known_name;
+    for (uint32_t i = 0; (known_name = pretok_rule_name(i, &tokenizer->pretok)) != NULL; i++) {
+        if (bytes_is(name, known_name)) {
+            tokenizer->ignores_merges = tokenizer->adds_bos = is_whole_words_first(name);
+            buf_fini(&known);
+            return 0;
+        }
+        buf_printf(&known, "%s%s", i == 0 ? "" : ", ", known_name);
+    }
+    rc = fault_set(fault, E_UNSUPPORTED,
+                   "pre-tokenizer '%.*s' (tokenizer.ggml.pre) is not known; known are: %s",
+                   name.len_bytes > 64 ? 64 : (int)name.len_bytes, (const char *)name.data,
+                   known.is_bad ? "?" : (const char *)known.data);
+    buf_fini(&known);
+    return rc;
+}
+
+static int choose_family(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
+{
+    struct bytes name;
+    int rc = gguf_get_str(gguf, "tokenizer.ggml.model", fault, &name);
+
+    if (rc != 0)
+        return rc;
+    if (bytes_is(name, "llama")) {
+        tokenizer->family = TOKEN_FAMILY_SPM;
+        tokenizer->adds_bos = tokenizer->adds_space_prefix = true;
+        return 0;
+    }
+    if (bytes_is(name, "gpt2")) {
+        tokenizer->family = TOKEN_FAMILY_BPE;
+        return choose_rule(tokenizer, gguf, fault);
+    }
+    return fault_set(
+        fault, E_UNSUPPORTED,
+        "tokenizer '%.*s' (tokenizer.ggml.model) is not known; known are: llama (SentencePiece), "
+        "gpt2 (byte-level BPE)",
+        name.len_bytes > 64 ? 64 : (int)name.len_bytes, (const char *)name.data);
+}
+
+static int read_switch(const struct gguf *gguf, const char *key, struct fault *fault, bool *out)
+{
+    int rc = gguf_get_bool(gguf, key, fault, out);
+
+    return rc == E_NOT_FOUND ? 0 : rc;
+}
+
+static int read_text(const struct gguf *gguf, const char *key, struct fault *fault, struct buf *out)
+{
+    struct bytes text;
+    int rc = gguf_get_str(gguf, key, fault, &text);
+
+    if (rc == E_NOT_FOUND)
+        return 0;
+    if (rc != 0)
+        return rc;
+    return buf_append(out, text.data, text.len_bytes) == 0 ? 0 : fault_set(fault, E_NOMEM, "out of memory");
+}
+
+static int read_context_length(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
+{
+    struct bytes arch;
+    char key[128];
+
+    if (gguf_get_str(gguf, "general.architecture", NULL, &arch) != 0 || arch.len_bytes > 64)
+        return 0;
+    snprintf(key, sizeof(key), "%.*s.context_length", (int)arch.len_bytes, (const char *)arch.data);
+    int rc = gguf_get_u64(gguf, key, fault, &tokenizer->context_length);
+    return rc == E_NOT_FOUND ? 0 : rc;
+}
+
+static int read_all(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
+{
+    int rc = choose_family(tokenizer, gguf, fault);
+
+    if (rc == 0)
+        rc = read_switch(gguf, "tokenizer.ggml.add_bos_token", fault, &tokenizer->adds_bos);
+    if (rc == 0 && tokenizer->family == TOKEN_FAMILY_SPM)
+        rc = read_switch(gguf, "tokenizer.ggml.add_space_prefix", fault, &tokenizer->adds_space_prefix);
+    if (rc == 0)
+        rc = vocab_read(tokenizer, gguf, fault);
+    if (rc == 0)
+        rc = tokenizer->family == TOKEN_FAMILY_BPE ? merges_read(tokenizer, gguf, fault)
+                                                   : pieces_read(tokenizer, gguf, fault);
+    if (rc == 0)
+        rc = read_text(gguf, "tokenizer.chat_template", fault, &tokenizer->chat_template);
+    if (rc == 0)
+        rc = read_context_length(tokenizer, gguf, fault);
+    return rc;
+}
+
+int tokenizer_new(const struct gguf *gguf, struct fault *fault, struct tokenizer **out)
+{
+    struct tokenizer *tokenizer = calloc(1, sizeof(*tokenizer));
+
+    if (tokenizer == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    atomic_init(&tokenizer->refs, 1);
+    int rc = read_all(tokenizer, gguf, fault);
+    if (rc != 0) {
+        tokenizer_unref(tokenizer);
+        return rc;
+    }
+    *out = tokenizer;
+    return 0;
+}
+
+int tokenizer_new_from_image(struct bytes image, struct fault *fault, struct tokenizer **out)
+{
+    struct gguf *gguf;
+    int rc = gguf_open_memory(image, fault, &gguf);
+
+    if (rc != 0)
+        return rc;
+    rc = tokenizer_new(gguf, fault, out);
+    gguf_close(gguf);
+    return rc;
+}
+
+struct tokenizer *tokenizer_ref(struct tokenizer *tokenizer)
+{
+    atomic_fetch_add_explicit(&tokenizer->refs, 1, memory_order_relaxed);
+    return tokenizer;
+}
+
+void tokenizer_unref(struct tokenizer *tokenizer)
+{
+    if (tokenizer == NULL || atomic_fetch_sub_explicit(&tokenizer->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    vocab_fini(tokenizer);
+    pieces_fini(tokenizer);
+    pairs_fini(&tokenizer->pairs);
+    buf_fini(&tokenizer->chat_template);
+    free(tokenizer);
+}
+
+uint32_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
+{
+    return tokenizer->n_tokens;
+}
+
+struct bytes tokenizer_piece(const struct tokenizer *tokenizer, token_id id)
+{
+    return id < tokenizer->n_tokens ? pool_get(&tokenizer->pieces, id) : (struct bytes){0};
+}
+
+bool tokenizer_is_control(const struct tokenizer *tokenizer, token_id id)
+{
+    return id < tokenizer->n_tokens && tokenizer->types[id] == TOKEN_CONTROL;
+}
+
+bool tokenizer_is_text(const struct tokenizer *tokenizer, token_id id)
+{
+    uint8_t type = id < tokenizer->n_tokens ? tokenizer->types[id] : (uint8_t)TOKEN_UNUSED;
+
+    return type != TOKEN_CONTROL && type != TOKEN_UNKNOWN && type != TOKEN_UNUSED;
+}
+
+token_id tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->bos;
+}
+
+token_id tokenizer_eos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->eos;
+}
+
+bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->adds_bos && tokenizer->bos != TOKEN_NONE;
+}
+
+const token_id *tokenizer_stop_ids(const struct tokenizer *tokenizer, size_t *n_out)
+{
+    *n_out = tokenizer->n_stop_ids;
+    return tokenizer->stop_ids;
+}
+
+struct bytes tokenizer_chat_template(const struct tokenizer *tokenizer)
+{
+    return buf_view(&tokenizer->chat_template);
+}
+
+uint64_t tokenizer_context_length(const struct tokenizer *tokenizer)
+{
+    return tokenizer->context_length;
+}

@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The splitter.
+ *
+ *      THINKING <──mark── TEXT ──mark──> HEADER ──usual beginning──> ARGUMENTS ──last brace──> TAIL ──> TEXT
+ *          └────mark───> TEXT               │   └──tags──> VALUES <──> VALUE ──last tag──────> TAIL
+ *                                           └──looks otherwise──> ENTIRE ──mark: parsed as a whole──> TEXT
+ *
+ * TEXT holds back what may be the beginning of a mark, and blanks at its own beginning: models put line ends
+ * around calls and thinking, and a text block of blanks helps nobody.  HEADER waits for the usual beginning,
+ * so that arguments can stream; anything else (other order, escapes in the name, arguments as a string) is
+ * collected and parsed when it is whole.  Raw line ends and tabs inside argument strings, which models write
+ * now and then, are escaped on the way.
+ *
+ * What a family's header and tail look like is in calls_json.c, calls_tags.c and calls_harmony.c; ENTIRE is
+ * in calls_entire.c. */
+#include "text/toolcall/calls.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/toolcall/calls_priv.h"
+#include "base/err.h"
+
+static const char *const no_marks[] = {NULL};
+static const struct calls_family plain = {.marks = no_marks};
+
+static const struct calls_family *family_of(enum calls_format format)
+{
+    switch (format) {
+    case CALLS_PLAIN:
+        return &plain;
+    case CALLS_HERMES:
+        return &calls_hermes;
+    case CALLS_XML:
+        return &calls_xml;
+    case CALLS_GLM:
+        return &calls_glm;
+    case CALLS_MISTRAL:
+        return &calls_mistral;
+    case CALLS_DEEPSEEK:
+        return &calls_deepseek;
+    case CALLS_HARMONY:
+        return &calls_harmony;
+    case CALLS_LLAMA:
+        return &calls_llama;
+    }
+    return &plain;
+}
+
+const char *const *calls_marks(enum calls_format format)
+{
+    return family_of(format)->marks;
+}
+
+int calls_new(const struct calls_opts *opts, const struct calls_events *events, void *arg, struct calls **out)
+{
+    struct calls *calls = calloc(1, sizeof(*calls));
+
+    if (calls == NULL) {
+        free(opts->tools);
+        return E_NOMEM;
+    }
+    calls->events = events;
+    calls->arg = arg;
+    calls->opts = *opts;
+    calls->family =
+        family_of(opts->ignores_calls && opts->format != CALLS_HARMONY ? CALLS_PLAIN : opts->format);
+    calls->state = opts->begins_thinking && opts->think_close != NULL ? CALLS_THINKING : CALLS_TEXT;
+    *out = calls;
+    return 0;
+}
+
+void calls_free(struct calls *calls)
+{
+    if (calls == NULL)
+        return;
+    buf_fini(&calls->held);
+    buf_fini(&calls->raw);
+    buf_fini(&calls->good);
+    buf_fini(&calls->key);
+    buf_fini(&calls->value);
+    json_decref(calls->schema);
+    free(calls->opts.tools);
+    free(calls);
+}
+
+bool calls_is_inside(const struct calls *calls)
+{
+    return calls->state != CALLS_TEXT && calls->state != CALLS_THINKING;
+}
+
+bool calls_is_open(const struct calls *calls)
+{
+    return calls_is_inside(calls) && calls->state != CALLS_TAIL;
+}
+
+bool calls_is_thinking(const struct calls *calls)
+{
+    return calls->state == CALLS_THINKING;
+}
+
+/* ---- what the families share ---- */
+
+bool calls_is_blank(uint8_t c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+size_t calls_skip_blanks(struct bytes text, size_t at)
+{
+    while (at < text.len_bytes && calls_is_blank(text.data[at]))
+        at++;
+    return at;
+}
+
+size_t calls_partial(struct bytes text, const char *marker)
+{
+    size_t n = strlen(marker) - 1;
+
+    if (n > text.len_bytes)
+        n = text.len_bytes;
+    for (; n > 0; n--)
+        if (memcmp(text.data + text.len_bytes - n, marker, n) == 0)
+            break;
+    return n;
+}
+
+bool calls_is_name(struct bytes name)
+{
+    for (size_t i = 0; i < name.len_bytes; i++) {
+        uint8_t c = name.data[i];
+
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') && c != '_' &&
+            c != '-')
+            return false;
+    }
+    return name.len_bytes > 0;
+}
+
+int calls_take(struct calls *calls, size_t n)
+{
+    if (buf_append(&calls->raw, calls->held.data, n) < 0)
+        return E_NOMEM;
+    buf_consume(&calls->held, n);
+    return 0;
+}
+
+void calls_begin_text(struct calls *calls)
+{
+    calls->state = CALLS_TEXT;
+    calls->has_text = false;
+    buf_clear(&calls->raw);
+}
+
+int calls_begin_call(struct calls *calls, struct bytes name, enum calls_state state)
+{
+    int rc = calls->events->on_begin(calls->arg, name);
+
+    if (rc != 0)
+        return rc;
+    memset(&calls->walk, 0, sizeof(calls->walk));
+    calls->n_before++;
+    calls->state = state;
+    return 0;
+}
+
+int calls_end_whole(struct calls *calls)
+{
+    int rc = calls->events->on_end(calls->arg, CALLS_WHOLE);
+
+    calls->state = CALLS_TAIL;
+    buf_clear(&calls->raw);
+    return rc != 0 ? rc : 1;
+}
+
+/* ---- text ---- */
+
+/* Are the first n bytes held blanks at the beginning of a run? */
+static bool is_blank_run(const struct calls *calls, size_t n)
+{
+    return !calls->has_text && calls_skip_blanks(bytes_of(calls->held.data, n), 0) == n;
+}
+
+/* Passes on the first n bytes held; after a call or thinking, without the blanks at the beginning. */
+static int pass_text(struct calls *calls, size_t n)
+{
+    size_t skip = 0;
+    int rc;
+
+    if (calls->n_before > 0 && !calls->has_text)
+        skip = calls_skip_blanks(bytes_of(calls->held.data, n), 0);
+    calls->has_text = true;
+    rc = calls->events->on_text(calls->arg, bytes_of(calls->held.data + skip, n - skip));
+    buf_consume(&calls->held, n);
+    return rc;
+}
+
+struct find { /* the first mark in what is held */
+    size_t at;
+    const char *mark;
+    size_t n_partial; /* bytes at the end that may be the beginning of one */
+};
+
+static void look_for(struct find *find, struct bytes text, const char *mark)
+{
+    size_t at = bytes_find(text, bytes_str(mark), 0);
+    size_t n = calls_partial(text, mark);
+
+    if (at < find->at) {
+        find->at = at;
+        find->mark = mark;
+    }
+    if (n > find->n_partial)
+        find->n_partial = n;
+}
+
+static struct find find_marks(const struct calls *calls)
+{
+    const struct calls_family *family = calls->family;
+    struct find find = {.at = SIZE_MAX};
+    struct bytes text = buf_view(&calls->held);
+
+    for (size_t i = 0; i < 3 && family->opens[i] != NULL; i++)
+        look_for(&find, text, family->opens[i]);
+    for (size_t i = 0; i < 4 && family->drops[i] != NULL; i++)
+        look_for(&find, text, family->drops[i]);
+    if (calls->opts.think_open != NULL)
+        look_for(&find, text, calls->opts.think_open);
+    return find;
+}
+
+static bool is_among(const char *mark, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n && list[i] != NULL; i++)
+        if (list[i] == mark)
+            return true;
+    return false;
+}
+
+/* The mark is what is held first. */
+static int enter(struct calls *calls, const char *mark)
+{
+    if (is_among(mark, calls->family->opens, 3)) {
+        calls->state = CALLS_HEADER;
+        calls->opened = mark;
+        calls->is_bare = calls->is_list = false;
+        return calls_take(calls, strlen(mark)) < 0 ? E_NOMEM : 1;
+    }
+    buf_consume(&calls->held, strlen(mark));
+    if (mark == calls->opts.think_open) {
+        calls->state = CALLS_THINKING;
+        calls->has_thinking = false;
+    }
+    return 1;
+}
+
+/* 1: a brace begins a call without a mark; 0: that is not known yet; -1: no. */
+static int enter_bare(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at;
+
+    if (!calls->family->is_bare || calls->has_text)
+        return -1;
+    at = calls_skip_blanks(text, 0);
+    if (at == text.len_bytes)
+        return 0;
+    if (text.data[at] != '{')
+        return -1;
+    buf_consume(&calls->held, at);
+    calls->state = CALLS_HEADER;
+    calls->opened = "";
+    calls->is_bare = true;
+    calls->is_list = false;
+    return 1;
+}
+
+static int run_text(struct calls *calls)
+{
+    int rc = enter_bare(calls);
+    struct find find;
+    size_t n;
+
+    if (rc >= 0)
+        return rc;
+    find = find_marks(calls);
+    n = find.mark != NULL ? find.at : calls->held.len_bytes - find.n_partial;
+    rc = 0;
+    if (n > 0 && !is_blank_run(calls, n))
+        rc = pass_text(calls, n);
+    else if (find.mark != NULL)
+        buf_consume(&calls->held, n);
+    return rc != 0 || find.mark == NULL ? rc : enter(calls, find.mark);
+}
+
+/* ---- thinking ---- */
+
+/* Where it ends; SIZE_MAX: not yet.  *n_out: the mark's bytes, or those at the end that may be its beginning.
+ */
+static size_t find_thought(const struct calls *calls, size_t *n_out)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at;
+
+    if (calls->opts.format == CALLS_HARMONY) {
+        at = calls_harmony_end(text, n_out);
+        if (at == SIZE_MAX)
+            *n_out = calls_harmony_partial(text);
+        return at;
+    }
+    at = bytes_find(text, bytes_str(calls->opts.think_close), 0);
+    *n_out = at == SIZE_MAX ? calls_partial(text, calls->opts.think_close) : strlen(calls->opts.think_close);
+    return at;
+}
+
+/* Passes on the first n bytes held but for blanks around it all. */
+static int pass_thinking(struct calls *calls, size_t n)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t from = 0;
+    int rc = 0;
+
+    while (n > 0 && calls_is_blank(text.data[n - 1]))
+        n--;
+    if (!calls->has_thinking)
+        from = calls_skip_blanks(bytes_of(text.data, n), 0);
+    if (n > from) {
+        calls->has_thinking = true;
+        rc = calls->events->on_thinking(calls->arg, bytes_of(text.data + from, n - from));
+    }
+    buf_consume(&calls->held, n);
+    return rc;
+}
+
+static int end_thinking(struct calls *calls)
+{
+    bool was_any = calls->has_thinking;
+
+    calls_begin_text(calls);
+    calls->n_before++;
+    calls->has_thinking = false;
+    return was_any ? calls->events->on_thought(calls->arg) : 0;
+}
+
+static int run_thinking(struct calls *calls)
+{
+    size_t n_mark;
+    size_t at = find_thought(calls, &n_mark);
+    size_t before = calls->held.len_bytes;
+    int rc;
+
+    if (at == SIZE_MAX)
+        return pass_thinking(calls, before - n_mark);
+    rc = pass_thinking(calls, at);
+    if (rc != 0)
+        return rc;
+    buf_consume(&calls->held, at - (before - calls->held.len_bytes) + n_mark);
+    rc = end_thinking(calls);
+    return rc != 0 ? rc : 1;
+}
+
+/* ---- calls ---- */
+
+static bool has_odd_order(struct bytes call)
+{
+    size_t at = calls_skip_blanks(call, 1);
+    struct bytes rest = bytes_of(call.data + at, call.len_bytes - at);
+
+    return bytes_starts_with(rest, "\"parameters\"") || bytes_starts_with(rest, "\"arguments\"");
+}
+
+static int run_header(struct calls *calls)
+{
+    int rc = calls->family->header(calls);
+
+    if (rc == 0 && calls->held.len_bytes > CALLS_MAX_HEADER_BYTES)
+        rc = -1;
+    if (rc != -1)
+        return rc;
+    /* A brace that does not begin a call begins an answer in JSON, unless only the order is odd. */
+    if (calls->is_bare && !has_odd_order(buf_view(&calls->held))) {
+        rc = calls_pass_raw(calls, 1);
+        return rc != 0 ? rc : 1;
+    }
+    return calls_collect(calls);
+}
+
+/* Walks what is held; adds to good what is (with line ends in strings escaped).  Returns bytes taken. */
+static size_t walk_held(struct calls *calls, enum json_walk_result *result)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t i;
+
+    *result = JSON_WALK_MORE;
+    for (i = 0; i < text.len_bytes && *result == JSON_WALK_MORE; i++) {
+        uint8_t c = text.data[i];
+
+        if (c < ' ' && json_walk_is_in_string(&calls->walk)) {
+            char escaped[8];
+
+            snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+            for (const char *e = escaped; *e != '\0' && *result == JSON_WALK_MORE; e++)
+                *result = json_walk_byte(&calls->walk, (uint8_t)*e);
+            if (*result == JSON_WALK_MORE)
+                buf_append_str(&calls->good, escaped);
+            continue;
+        }
+        *result = json_walk_byte(&calls->walk, c);
+        if (*result == JSON_WALK_MORE || *result == JSON_WALK_DONE)
+            buf_append_byte(&calls->good, c);
+    }
+    return i;
+}
+
+static int run_arguments(struct calls *calls)
+{
+    enum json_walk_result result;
+    size_t n;
+    int rc = 0;
+
+    buf_clear(&calls->good);
+    n = walk_held(calls, &result);
+    if (calls->good.is_bad || calls_take(calls, n) < 0)
+        return E_NOMEM;
+    if (calls->good.len_bytes > 0)
+        rc = calls->events->on_arguments(calls->arg, buf_view(&calls->good));
+    if (rc != 0 || result == JSON_WALK_MORE)
+        return rc;
+    return result == JSON_WALK_DONE ? calls_end_whole(calls) : calls_end_broken(calls);
+}
+
+/* Behind the arguments the call's own object goes on to its brace; other members are skipped. */
+static int run_tail(struct calls *calls)
+{
+    static const char before[] = "{\"\":{}";
+    enum json_walk_result result = JSON_WALK_MORE;
+    struct json_walk walk = {0};
+    size_t i;
+
+    if (calls->is_braced) {
+        for (i = 0; before[i] != '\0'; i++)
+            json_walk_byte(&walk, (uint8_t)before[i]);
+        for (i = 0; i < calls->held.len_bytes && result == JSON_WALK_MORE; i++)
+            result = json_walk_byte(&walk, calls->held.data[i]);
+        if (result == JSON_WALK_MORE && i < CALLS_MAX_HEADER_BYTES)
+            return 0;
+        calls->is_braced = false;
+        if (result == JSON_WALK_DONE)
+            buf_consume(&calls->held, i);
+    }
+    return calls->family->tail(calls);
+}
+
+/* ---- feeding ---- */
+
+/* One state's function: 1 to go on, 0 when more text is needed, else what stops it. */
+static int run_state(struct calls *calls)
+{
+    switch (calls->state) {
+    case CALLS_TEXT:
+        return run_text(calls);
+    case CALLS_THINKING:
+        return run_thinking(calls);
+    case CALLS_HEADER:
+        return run_header(calls);
+    case CALLS_ARGUMENTS:
+        return run_arguments(calls);
+    case CALLS_VALUES:
+        return calls_run_values(calls);
+    case CALLS_VALUE:
+        return calls_run_value(calls);
+    case CALLS_TAIL:
+        return run_tail(calls);
+    case CALLS_ENTIRE:
+        return calls_run_entire(calls);
+    }
+    return 0;
+}
+
+static int run_held(struct calls *calls)
+{
+    int rc;
+
+    do
+        rc = calls->held.len_bytes > 0 ? run_state(calls) : 0;
+    while (rc == 1);
+    return rc;
+}
+
+int calls_feed(struct calls *calls, struct bytes text)
+{
+    int rc = buf_append(&calls->held, text.data, text.len_bytes);
+
+    return rc < 0 ? rc : run_held(calls);
+}
+
+/* The answer ended by itself inside a call. */
+static int finish_open(struct calls *calls)
+{
+    int rc;
+
+    if (calls->state == CALLS_ARGUMENTS || calls->state == CALLS_VALUE) {
+        rc = calls_end_broken(calls);
+        if (rc != 1)
+            return rc;
+    }
+    return calls_end_entire(calls, calls->held.len_bytes, 0);
+}
+
+/* Between tags nothing but the last one is missing. */
+static int finish_values(struct calls *calls)
+{
+    int rc = calls->events->on_arguments(calls->arg, bytes_str("}"));
+
+    return rc != 0 ? rc : calls->events->on_end(calls->arg, CALLS_WHOLE);
+}
+
+int calls_finish(struct calls *calls, bool is_cut)
+{
+    int rc = 0;
+
+    /* A header without arguments may still be a whole call in an odd order. */
+    while (rc == 0 && calls->state == CALLS_HEADER && (!is_cut || calls->is_bare)) {
+        rc = calls_collect(calls);
+        if (rc == 1)
+            rc = run_held(calls);
+    }
+    if (rc != 0)
+        return rc;
+    switch (calls->state) {
+    case CALLS_TEXT:
+        /* Blanks alone are an answer only when there is no other. */
+        if (calls->held.len_bytes > 0 &&
+            (calls->n_before == 0 || !is_blank_run(calls, calls->held.len_bytes)))
+            rc = pass_text(calls, calls->held.len_bytes);
+        break;
+    case CALLS_THINKING:
+        rc = pass_thinking(calls, calls->held.len_bytes);
+        if (rc == 0)
+            rc = end_thinking(calls);
+        break;
+    case CALLS_HEADER: /* cut: it is dropped */
+        break;
+    case CALLS_ENTIRE:
+        if (!is_cut || calls->is_bare)
+            rc = finish_open(calls);
+        break;
+    case CALLS_ARGUMENTS:
+    case CALLS_VALUE:
+        rc = is_cut ? calls->events->on_end(calls->arg, CALLS_CUT) : finish_open(calls);
+        break;
+    case CALLS_VALUES:
+        rc = is_cut ? calls->events->on_end(calls->arg, CALLS_CUT) : finish_values(calls);
+        break;
+    case CALLS_TAIL:
+        break;
+    }
+    buf_clear(&calls->held);
+    return rc;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama.
+ *
+ * A header ends before the brace of the arguments, which the splitter then walks.  In the usual order it is
+ *
+ *     {"name": "N", "arguments": {            Hermes, Llama ("parameters"), an item of Mistral's list
+ *     N[ARGS]{    N[CALL_ID]I[ARGS]{          Mistral since Large 2411
+ *     function<sep>N\n```json\n{    N<sep>{   DeepSeek up to R1, and since V3.1
+ *
+ * "type" and "id" may stand before or between the two members, and the names of the second are taken for each
+ * other. */
+#include <string.h>
+
+#include "text/toolcall/calls_priv.h"
+#include "base/err.h"
+
+/* ---- a call as an object ---- */
+
+struct header {
+    struct bytes text;
+    size_t at;
+};
+
+/* 1: c is next but for blanks and was skipped; 0: the text ends before that is known; -1: something else. */
+static int take_char(struct header *header, uint8_t c)
+{
+    header->at = calls_skip_blanks(header->text, header->at);
+    if (header->at == header->text.len_bytes)
+        return 0;
+    if (header->text.data[header->at] != c)
+        return -1;
+    header->at++;
+    return 1;
+}
+
+/* A string without escapes. */
+static int take_string(struct header *header, struct bytes *out)
+{
+    int rc = take_char(header, '"');
+    size_t from = header->at;
+
+    for (; rc == 1 && header->at < header->text.len_bytes; header->at++) {
+        uint8_t c = header->text.data[header->at];
+
+        if (c == '\\' || c < ' ')
+            return -1;
+        if (c == '"') {
+            *out = bytes_of(header->text.data + from, header->at - from);
+            header->at++;
+            return 1;
+        }
+    }
+    return rc == 1 ? 0 : rc;
+}
+
+/* One member up to its comma, or up to the brace of the arguments (2). */
+static int take_member(struct header *header, struct bytes *name)
+{
+    struct bytes key = {0};
+    struct bytes value = {0};
+    int rc = take_string(header, &key);
+
+    if (rc == 1)
+        rc = take_char(header, ':');
+    if (rc != 1)
+        return rc;
+    if (bytes_is(key, "arguments") || bytes_is(key, "parameters")) {
+        rc = name->len_bytes == 0 ? -1 : take_char(header, '{');
+        return rc == 1 ? 2 : rc;
+    }
+    if (!bytes_is(key, "name") && !bytes_is(key, "type") && !bytes_is(key, "id"))
+        return -1;
+    rc = take_string(header, &value);
+    if (rc == 1 && bytes_is(key, "name")) {
+        *name = value;
+        rc = calls_is_name(value) ? 1 : -1;
+    }
+    return rc == 1 ? take_char(header, ',') : rc;
+}
+
+static int object_header(struct calls *calls)
+{
+    struct header header = {.text = buf_view(&calls->held)};
+    struct bytes name = {0};
+    int rc = take_char(&header, '{');
+
+    while (rc == 1)
+        rc = take_member(&header, &name);
+    if (rc != 2)
+        return rc;
+    rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);
+    calls->is_braced = true;
+    if (rc == 0)
+        rc = calls_take(calls, header.at - 1);
+    return rc < 0 ? rc : 1;
+}
+
+/* ---- Hermes ---- */
+
+/* Up to the mark.  Text instead means that the model forgot it. */
+static int hermes_tail(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    const char *close = calls->family->close;
+    size_t i = 0;
+
+    while (i < text.len_bytes && (calls_is_blank(text.data[i]) || text.data[i] == '}' || text.data[i] == '`'))
+        i++;
+    if (text.len_bytes - i >= strlen(close) && memcmp(text.data + i, close, strlen(close)) == 0)
+        i += strlen(close);
+    else if (calls_partial(text, close) >= text.len_bytes - i)
+        return 0;
+    buf_consume(&calls->held, i);
+    calls_begin_text(calls);
+    return 1;
+}
+
+static const char *const hermes_marks[] = {"<tool_call>", "</tool_call>", NULL};
+const struct calls_family calls_hermes = {.opens = {"<tool_call>"},
+                                          .close = "</tool_call>",
+                                          .header = object_header,
+                                          .tail = hermes_tail,
+                                          .marks = hermes_marks};
+
+/* ---- Llama ---- */
+
+/* Another call may follow a semicolon. */
+static int llama_tail(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t i = 0;
+
+    while (i < text.len_bytes && (calls_is_blank(text.data[i]) || text.data[i] == ';' || text.data[i] == ','))
+        i++;
+    if (i == text.len_bytes)
+        return 0;
+    buf_consume(&calls->held, i);
+    calls_begin_text(calls);
+    return 1;
+}
+
+static const char *const llama_marks[] = {"<|python_tag|>", NULL};
+const struct calls_family calls_llama = {.opens = {"<|python_tag|>"},
+                                         .is_bare = true,
+                                         .header = object_header,
+                                         .tail = llama_tail,
+                                         .marks = llama_marks};
+
+/* ---- Mistral ---- */
+
+/* N[ARGS]{, N[CALL_ID]I[ARGS]{ or N{ */
+static int named_header(struct calls *calls, struct bytes text, size_t from)
+{
+    static const char args[] = "[ARGS]";
+    size_t end = from;
+    size_t brace;
+    int rc;
+
+    while (end < text.len_bytes && calls_is_name(bytes_of(text.data + end, 1)))
+        end++;
+    brace = calls_skip_blanks(text, end);
+    if (brace < text.len_bytes && text.data[brace] == '[') {
+        brace = bytes_find(text, bytes_str(args), brace);
+        if (brace == SIZE_MAX)
+            return 0;
+        brace = calls_skip_blanks(text, brace + sizeof(args) - 1);
+    }
+    if (brace == text.len_bytes)
+        return 0;
+    if (text.data[brace] != '{' || end == from)
+        return -1;
+    rc = calls_begin_call(calls, bytes_of(text.data + from, end - from), CALLS_ARGUMENTS);
+    calls->is_braced = false;
+    if (rc == 0)
+        rc = calls_take(calls, brace);
+    return rc < 0 ? rc : 1;
+}
+
+static int mistral_header(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at = calls_skip_blanks(text, 0);
+
+    if (at == text.len_bytes)
+        return 0;
+    if (!calls->is_list && text.data[at] == '[') {
+        /* Not a list of calls is found out at its first item. */
+        size_t item = calls_skip_blanks(text, at + 1);
+
+        if (item == text.len_bytes)
+            return 0;
+        if (text.data[item] != '{')
+            return -1;
+        if (calls_take(calls, at + 1) < 0)
+            return E_NOMEM;
+        calls->is_list = true;
+        return object_header(calls);
+    }
+    return text.data[at] == '{' || calls->is_list ? object_header(calls) : named_header(calls, text, at);
+}
+
+static int mistral_tail(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at = calls_skip_blanks(text, 0);
+
+    if (at == text.len_bytes)
+        return 0;
+    if (calls->is_list && text.data[at] == ',') {
+        buf_consume(&calls->held, at + 1);
+        calls->opened = "";
+        calls->state = CALLS_HEADER;
+        return 1;
+    }
+    if (calls->is_list && text.data[at] == ']')
+        at++;
+    buf_consume(&calls->held, at);
+    calls_begin_text(calls);
+    return 1;
+}
+
+static const char *const mistral_marks[] = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", NULL};
+const struct calls_family calls_mistral = {
+    .opens = {"[TOOL_CALLS]"}, .header = mistral_header, .tail = mistral_tail, .marks = mistral_marks};
+
+/* ---- DeepSeek ---- */
+
+#define BAR           "\xef\xbd\x9c"
+#define BLOCK         "\xe2\x96\x81"
+#define MARK(a, b, c) "<" BAR a BLOCK b BLOCK c BAR ">"
+#define SEP           "<" BAR "tool" BLOCK "sep" BAR ">"
+
+static bool is_fence(uint8_t c)
+{
+    return c == '`' || c == 'j' || c == 's' || c == 'o' || c == 'n' || calls_is_blank(c);
+}
+
+static int deepseek_header(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t sep = bytes_find(text, bytes_str(SEP), 0);
+    size_t from = calls_skip_blanks(text, 0);
+    size_t at, end;
+    struct bytes name;
+    int rc;
+
+    if (sep == SIZE_MAX)
+        return 0;
+    at = sep + sizeof(SEP) - 1;
+    end = sep;
+    if (sep - from == 8 && memcmp(text.data + from, "function", 8) == 0) {
+        from = at;
+        while (at < text.len_bytes && text.data[at] != '\n')
+            at++;
+        end = at;
+    }
+    while (end > from && calls_is_blank(text.data[end - 1]))
+        end--;
+    while (at < text.len_bytes && is_fence(text.data[at]))
+        at++;
+    if (at == text.len_bytes)
+        return 0;
+    name = bytes_of(text.data + from, end - from);
+    if (text.data[at] != '{' || !calls_is_name(name))
+        return -1;
+    rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);
+    calls->is_braced = false;
+    if (rc == 0)
+        rc = calls_take(calls, at);
+    return rc < 0 ? rc : 1;
+}
+
+static const char *const deepseek_marks[] = {MARK("tool", "call", "begin"),
+                                             MARK("tool", "call", "end"),
+                                             MARK("tool", "calls", "begin"),
+                                             MARK("tool", "calls", "end"),
+                                             SEP,
+                                             NULL};
+const struct calls_family calls_deepseek = {
+    .opens = {MARK("tool", "call", "begin")},
+    .drops = {MARK("tool", "calls", "begin"), MARK("tool", "calls", "end")},
+    .close = MARK("tool", "call", "end"),
+    .header = deepseek_header,
+    .tail = hermes_tail,
+    .marks = deepseek_marks};

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls written as tags: Qwen 3 Coder and GLM.
+ *
+ *     <tool_call>                              <tool_call>N
+ *     <function=N>                             <arg_key>K</arg_key>
+ *     <parameter=K>                            <arg_value>V</arg_value>
+ *     V                                        </tool_call>
+ *     </parameter>
+ *     </function>
+ *     </tool_call>
+ *
+ * The arguments are made into JSON on the way.  A value is a string where the tool's schema says so, and
+ * streams then; any other is collected, and is JSON if it can be read as a type that the schema allows, else
+ * a string again.  A line end at either side of a value belongs to the tags. */
+#include <string.h>
+
+#include "text/toolcall/calls_priv.h"
+#include "text/toolcall/calls_types.h"
+#include "text/json/json.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#define MAX_REFS   8
+#define MAX_LOOKED 1000 /* schemas looked at for one value: references may multiply them */
+
+struct tags {                             /* one family's words */
+    const char *key_open, *key_close;     /* around a key */
+    const char *value_open, *value_close; /* value_open NULL: the key's tag opens the value */
+    const char *end;                      /* after the last value */
+};
+
+static const struct tags xml_tags = {"<parameter=", ">", NULL, "</parameter>", "</function>"};
+static const struct tags glm_tags = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>",
+                                     "</tool_call>"};
+
+static const struct tags *tags_of(const struct calls *calls)
+{
+    return calls->family == &calls_glm ? &glm_tags : &xml_tags;
+}
+
+/* ---- what a schema says of a value ---- */
+
+static unsigned type_of_word(struct bytes word)
+{
+    static const char *const words[] = {"string", "integer", "number", "boolean", "null", "array", "object"};
+
+    for (unsigned i = 0; i < 7; i++)
+        if (bytes_is(word, words[i]))
+            return 1u << i;
+    return CALLS_AS_ANY;
+}
+
+static unsigned type_of_value(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        return CALLS_AS_STRING;
+    case JSON_INTEGER:
+        return CALLS_AS_INTEGER | CALLS_AS_NUMBER;
+    case JSON_REAL:
+        return CALLS_AS_NUMBER;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return CALLS_AS_BOOLEAN;
+    case JSON_NULL:
+        return CALLS_AS_NULL;
+    case JSON_ARRAY:
+        return CALLS_AS_ARRAY;
+    case JSON_OBJECT:
+        return CALLS_AS_OBJECT;
+    }
+    return CALLS_AS_ANY;
+}
+
+const json_t *calls_follow_ref(const json_t *root, struct bytes ref)
+{
+    size_t at = 2;
+
+    if (!bytes_starts_with(ref, "#/"))
+        return NULL;
+    while (root != NULL && at <= ref.len_bytes) {
+        size_t slash = bytes_find(ref, bytes_str("/"), at);
+        size_t end = slash == SIZE_MAX ? ref.len_bytes : slash;
+
+        root = json_object_getn(root, (const char *)ref.data + at, end - at);
+        at = end + 1;
+    }
+    return root;
+}
+
+static unsigned types_of(const json_t *root, const json_t *schema, unsigned depth, unsigned *n_left)
+{
+    static const char *const choices[] = {"anyOf", "oneOf"};
+    const json_t *type = json_object_get(schema, "type");
+    const json_t *list = json_object_get(schema, "enum");
+    unsigned types = 0;
+
+    if (depth > MAX_REFS || *n_left == 0)
+        return CALLS_AS_ANY;
+    --*n_left;
+    if (json_is_string(json_object_get(schema, "$ref")))
+        return types_of(root, calls_follow_ref(root, api_json_str(json_object_get(schema, "$ref"))),
+                        depth + 1, n_left);
+    if (json_is_string(type))
+        return type_of_word(api_json_str(type));
+    for (size_t i = 0; i < json_array_size(type); i++)
+        types |= type_of_word(api_json_str(json_array_get(type, i)));
+    for (size_t i = 0; i < json_array_size(list) && types == 0; i++)
+        types |= type_of_value(json_array_get(list, i));
+    for (size_t c = 0; c < 2 && types == 0; c++) {
+        const json_t *branches = json_object_get(schema, choices[c]);
+
+        for (size_t i = 0; i < json_array_size(branches) && i < 64 && types != CALLS_AS_ANY; i++)
+            types |= types_of(root, json_array_get(branches, i), depth + 1, n_left);
+    }
+    if (json_object_get(schema, "const") != NULL && types == 0)
+        types = type_of_value(json_object_get(schema, "const"));
+    return types == 0 ? CALLS_AS_ANY : types;
+}
+
+unsigned calls_types_of(const json_t *root, const json_t *schema)
+{
+    unsigned n_left = MAX_LOOKED;
+
+    return types_of(root, schema, 0, &n_left);
+}
+
+static unsigned types_of_key(const struct calls *calls)
+{
+    const json_t *properties = json_object_get(calls->schema, "properties");
+
+    return calls_types_of(calls->schema,
+                          json_object_getn(properties, (const char *)calls->key.data, calls->key.len_bytes));
+}
+
+static void learn_schema(struct calls *calls, struct bytes name)
+{
+    json_decref(calls->schema);
+    calls->schema = NULL;
+    for (size_t i = 0; i < calls->opts.n_tools; i++)
+        if (bytes_equal(calls->opts.tools[i].name, name) &&
+            api_json_load(calls->opts.tools[i].schema, NULL, &calls->schema) < 0)
+            calls->schema = NULL;
+}
+
+/* ---- beginnings ---- */
+
+static int begin(struct calls *calls, struct bytes name, size_t n)
+{
+    int rc;
+
+    if (!calls_is_name(name))
+        return -1;
+    learn_schema(calls, name);
+    calls->n_values = 0;
+    rc = calls_begin_call(calls, name, CALLS_VALUES);
+    if (rc == 0)
+        rc = calls->events->on_arguments(calls->arg, bytes_str("{"));
+    if (rc == 0)
+        rc = calls_take(calls, n);
+    return rc < 0 ? rc : 1;
+}
+
+/* Is word next?  1: yes; 0: that is not known yet; -1: no. */
+static int is_next(struct bytes text, size_t at, const char *word)
+{
+    size_t n = strlen(word);
+    size_t left = text.len_bytes - at;
+
+    if (memcmp(text.data + at, word, left < n ? left : n) != 0)
+        return -1;
+    return left >= n;
+}
+
+static int xml_header(struct calls *calls)
+{
+    static const char function[] = "<function=";
+    struct bytes text = buf_view(&calls->held);
+    size_t at = 0, end;
+    int rc;
+
+    if (strcmp(calls->opened, function) != 0) {
+        at = calls_skip_blanks(text, 0);
+        rc = at == text.len_bytes ? 0 : is_next(text, at, function);
+        if (rc != 1)
+            return rc;
+        at += sizeof(function) - 1;
+    }
+    end = bytes_find(text, bytes_str(">"), at);
+    return end == SIZE_MAX ? 0 : begin(calls, bytes_of(text.data + at, end - at), end + 1);
+}
+
+static int glm_header(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t from = calls_skip_blanks(text, 0);
+    size_t at = from;
+
+    while (at < text.len_bytes && calls_is_name(bytes_of(text.data + at, 1)))
+        at++;
+    if (at == text.len_bytes)
+        return 0;
+    if (at == from || (text.data[at] != '<' && !calls_is_blank(text.data[at])))
+        return -1;
+    return begin(calls, bytes_of(text.data + from, at - from), at);
+}
+
+/* ---- between values ---- */
+
+static int put_key(struct calls *calls)
+{
+    buf_clear(&calls->good);
+    if (calls->n_values++ > 0)
+        buf_append_str(&calls->good, ", ");
+    json_put_str(&calls->good, buf_view(&calls->key));
+    buf_append_str(&calls->good, ": ");
+    if (calls->is_string)
+        buf_append_byte(&calls->good, '"');
+    return calls->good.is_bad ? E_NOMEM : calls->events->on_arguments(calls->arg, buf_view(&calls->good));
+}
+
+/* A key's tags, and the one that opens the value.  1: taken; 0: more is needed; -1: looks otherwise. */
+static int take_key(struct calls *calls, size_t at)
+{
+    const struct tags *tags = tags_of(calls);
+    struct bytes text = buf_view(&calls->held);
+    size_t from = at + strlen(tags->key_open);
+    size_t end = bytes_find(text, bytes_str(tags->key_close), from);
+    int rc;
+
+    if (end == SIZE_MAX)
+        return text.len_bytes - at > CALLS_MAX_HEADER_BYTES ? -1 : 0;
+    at = end + strlen(tags->key_close);
+    if (tags->value_open != NULL) {
+        at = calls_skip_blanks(text, at);
+        rc = at == text.len_bytes ? 0 : is_next(text, at, tags->value_open);
+        if (rc != 1)
+            return rc;
+        at += strlen(tags->value_open);
+    }
+    buf_clear(&calls->key);
+    buf_clear(&calls->value);
+    if (buf_append(&calls->key, text.data + from, end - from) < 0)
+        return E_NOMEM;
+    calls->is_string = types_of_key(calls) == CALLS_AS_STRING;
+    calls->has_value = false;
+    calls->state = CALLS_VALUE;
+    rc = calls_take(calls, at);
+    if (rc == 0)
+        rc = put_key(calls);
+    return rc < 0 ? rc : 1;
+}
+
+int calls_run_values(struct calls *calls)
+{
+    const struct tags *tags = tags_of(calls);
+    struct bytes text = buf_view(&calls->held);
+    size_t at = calls_skip_blanks(text, 0);
+    const char *const ends[] = {tags->end, "</tool_call>"};
+    int rc = at == text.len_bytes ? 0 : is_next(text, at, tags->key_open);
+
+    if (rc == 1)
+        rc = take_key(calls, at);
+    if (rc != -1)
+        return rc;
+    for (size_t i = 0; i < 2 && rc == -1; i++) {
+        rc = is_next(text, at, ends[i]);
+        if (rc != 1)
+            continue;
+        rc = calls->events->on_arguments(calls->arg, bytes_str("}"));
+        if (rc < 0)
+            return rc;
+        /* The tail wants to see the mark that closes the call. */
+        buf_consume(&calls->held, strcmp(ends[i], "</tool_call>") == 0 ? at : at + strlen(ends[i]));
+        return calls_end_whole(calls);
+    }
+    return rc == 0 ? 0 : calls_end_broken(calls);
+}
+
+/* ---- a value ---- */
+
+/* JSON text of a collected value. */
+static int put_value(struct calls *calls)
+{
+    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
+    struct bytes text = buf_view(&calls->value);
+    unsigned types = types_of_key(calls);
+    json_t *value = NULL;
+    int rc;
+
+    for (size_t i = 0; i < 3; i++)
+        if (bytes_is(text, words[i][0]))
+            text = bytes_str(words[i][1]);
+    buf_clear(&calls->good);
+    if (api_json_load(text, NULL, &value) < 0)
+        value = NULL;
+    if (value != NULL && !json_is_string(value) && (type_of_value(value) & types) != 0)
+        rc = api_json_put(&calls->good, value);
+    else
+        rc = json_put_str(&calls->good, buf_view(&calls->value));
+    json_decref(value);
+    return rc < 0 ? rc : calls->events->on_arguments(calls->arg, buf_view(&calls->good));
+}
+
+/* The first n bytes held belong to the value. */
+static int add_to_value(struct calls *calls, size_t n)
+{
+    struct buf quoted = {0};
+    int rc = 0;
+
+    if (n == 0)
+        return 0;
+    calls->has_value = true;
+    if (!calls->is_string) {
+        rc = buf_append(&calls->value, calls->held.data, n);
+    } else {
+        rc = json_put_str(&quoted, bytes_of(calls->held.data, n));
+        if (rc == 0 && quoted.len_bytes > 2)
+            rc = calls->events->on_arguments(calls->arg, bytes_of(quoted.data + 1, quoted.len_bytes - 2));
+        buf_fini(&quoted);
+    }
+    return rc < 0 ? rc : calls_take(calls, n);
+}
+
+/* The line end after the tag; 0: not known yet. */
+static int skip_first_line_end(struct calls *calls)
+{
+    if (calls->has_value || calls->held.data[0] != '\n')
+        return 1;
+    calls->has_value = true;
+    return calls_take(calls, 1) < 0 ? E_NOMEM : calls->held.len_bytes > 0;
+}
+
+int calls_run_value(struct calls *calls)
+{
+    const char *close = tags_of(calls)->value_close;
+    int rc = skip_first_line_end(calls);
+    struct bytes text = buf_view(&calls->held);
+    size_t at, n;
+
+    if (rc != 1)
+        return rc;
+    at = bytes_find(text, bytes_str(close), 0);
+    n = at != SIZE_MAX ? at : text.len_bytes - calls_partial(text, close);
+    if (n > 0 && text.data[n - 1] == '\n')
+        n--;
+    rc = add_to_value(calls, n);
+    if (rc < 0 || at == SIZE_MAX)
+        return rc;
+    rc = calls->is_string ? calls->events->on_arguments(calls->arg, bytes_str("\"")) : put_value(calls);
+    if (rc == 0)
+        rc = calls_take(calls, at - n + strlen(close));
+    calls->state = CALLS_VALUES;
+    return rc < 0 ? rc : 1;
+}
+
+/* ---- ends ---- */
+
+static int tags_tail(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at = calls_skip_blanks(text, 0);
+    int rc = at == text.len_bytes ? 0 : is_next(text, at, "</tool_call>");
+
+    if (rc == 0)
+        return 0;
+    buf_consume(&calls->held, rc == 1 ? at + strlen("</tool_call>") : at);
+    calls_begin_text(calls);
+    return 1;
+}
+
+static const char *const xml_marks[] = {"<tool_call>", "</tool_call>", NULL};
+const struct calls_family calls_xml = {.opens = {"<tool_call>", "<function="},
+                                       .close = "</tool_call>",
+                                       .header = xml_header,
+                                       .tail = tags_tail,
+                                       .marks = xml_marks};
+
+static const char *const glm_marks[] = {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>",
+                                        "<arg_value>", "</arg_value>", NULL};
+const struct calls_family calls_glm = {.opens = {"<tool_call>"},
+                                       .close = "</tool_call>",
+                                       .header = glm_header,
+                                       .tail = tags_tail,
+                                       .marks = glm_marks};

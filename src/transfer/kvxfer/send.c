@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See send.h for the drawing.
+ *
+ * Progress is kept per layer: ready[l] blocks are computed, pushed[l] were handed to the transport.  A
+ * block's id is captured, and leased, when any layer of it is first ready; from then on the sequence may be
+ * preempted, cancelled or finished without the bytes going away.  When the grant comes late, pump() catches
+ * up in the order of the layers.
+ *
+ * Leases go back when the transport has confirmed that it reads no more (TR_PUSH_STOPPED), never before. */
+#include "transfer/kvxfer/send.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/str.h"
+
+enum send_state {
+    SEND_OFFERED,  /* the offer is out, no answer yet */
+    SEND_WAITING,  /* refused for now: offer again later */
+    SEND_PUSHING,  /* granted: pieces go out as they are computed */
+    SEND_PUSHED,   /* every piece was handed to the transport; the receiver has not confirmed */
+    SEND_STOPPING, /* over; the transport is still to confirm that it reads no more */
+    SEND_CLOSED    /* no lease is left */
+};
+
+struct kvxfer_send {
+    enum send_state state;
+    struct kvxfer_send_opts opts;
+    char tcp_address[128], unix_path[108];
+    uint32_t *ready, *pushed; /* [n_layers], in blocks from the prompt's first */
+    kv_block_id *blocks;      /* [n_captured] leased */
+    uint32_t n_captured;
+    uint32_t skip_blocks;
+    bool has_first, is_finished, is_over, must_confirm_stop;
+    struct kvxfer_first first;
+    uint64_t began_ns, moved_ns, retry_ns;
+};
+
+static void say(struct kvxfer_send *send, struct kvxfer_message message)
+{
+    message.transfer = send->opts.transfer;
+    message.from_sender = true;
+    send->opts.calls->message(send->opts.arg, &message);
+}
+
+static void offer(struct kvxfer_send *send, uint64_t now_ns)
+{
+    send->state = SEND_OFFERED;
+    send->moved_ns = now_ns;
+    say(send, (struct kvxfer_message){.kind = KVXFER_OFFER,
+                                      .router_epoch = send->opts.router_epoch,
+                                      .request = send->opts.request,
+                                      .ask = send->opts.ask,
+                                      .n_tokens = send->opts.n_tokens,
+                                      .n_blocks = send->opts.n_blocks});
+}
+
+int kvxfer_send_new(const struct kvxfer_send_opts *opts, uint64_t now_ns, struct kvxfer_send **out)
+{
+    struct kvxfer_send *send = calloc(1, sizeof(*send));
+
+    if (send == NULL)
+        return E_NOMEM;
+    send->opts = *opts;
+    str_copy(send->tcp_address, sizeof(send->tcp_address), opts->tcp_address);
+    str_copy(send->unix_path, sizeof(send->unix_path), opts->unix_path);
+    send->ready = calloc(opts->n_layers, sizeof(*send->ready));
+    send->pushed = calloc(opts->n_layers, sizeof(*send->pushed));
+    send->blocks = calloc(opts->n_blocks, sizeof(*send->blocks));
+    if (send->ready == NULL || send->pushed == NULL || send->blocks == NULL) {
+        kvxfer_send_free(send);
+        return E_NOMEM;
+    }
+    send->began_ns = now_ns;
+    *out = send;
+    offer(send, now_ns);
+    return 0;
+}
+
+static void drop_leases(struct kvxfer_send *send)
+{
+    while (send->n_captured > 0)
+        kv_unlease(send->opts.pool, send->blocks[--send->n_captured]);
+}
+
+void kvxfer_send_free(struct kvxfer_send *send)
+{
+    if (send == NULL)
+        return;
+    if (send->blocks != NULL)
+        drop_leases(send);
+    free(send->ready);
+    free(send->pushed);
+    free(send->blocks);
+    free(send);
+}
+
+/* ---- ends ---- */
+
+static void close_now(struct kvxfer_send *send)
+{
+    send->state = SEND_CLOSED;
+    drop_leases(send);
+    if (send->must_confirm_stop)
+        say(send, (struct kvxfer_message){.kind = KVXFER_STOPPED});
+    send->opts.calls->on_closed(send->opts.arg);
+}
+
+static void over(struct kvxfer_send *send, int result)
+{
+    bool was_pushing = send->state == SEND_PUSHING || send->state == SEND_PUSHED;
+
+    if (send->is_over)
+        return;
+    send->is_over = true;
+    send->state = SEND_STOPPING;
+    send->opts.calls->on_over(send->opts.arg, result);
+    if (was_pushing)
+        (void)tr_stop_push(send->opts.transport, send->opts.transfer);
+    else
+        close_now(send);
+}
+
+static void give_up(struct kvxfer_send *send, int code)
+{
+    if (send->is_over)
+        return;
+    say(send, (struct kvxfer_message){.kind = KVXFER_CANCEL, .code = code});
+    over(send, code);
+}
+
+void kvxfer_send_cancel(struct kvxfer_send *send, int code)
+{
+    give_up(send, code);
+}
+
+void kvxfer_send_peer_lost(struct kvxfer_send *send)
+{
+    over(send, E_PEER);
+}
+
+/* ---- pushing ---- */
+
+/* Hands over what is ready of one layer.  False: the transport takes no more now. */
+static bool pump_layer(struct kvxfer_send *send, uint32_t layer)
+{
+    uint32_t from = send->pushed[layer] < send->skip_blocks ? send->skip_blocks : send->pushed[layer];
+
+    if (from < send->ready[layer]) {
+        int rc = tr_push(send->opts.transport, send->opts.transfer, layer, from - send->skip_blocks,
+                         send->blocks + from, send->ready[layer] - from);
+        if (rc < 0)
+            return false;
+    }
+    if (send->pushed[layer] < send->ready[layer])
+        send->pushed[layer] = send->ready[layer];
+    return true;
+}
+
+static void pump(struct kvxfer_send *send)
+{
+    uint32_t n_done = 0;
+
+    if (send->state != SEND_PUSHING)
+        return;
+    for (uint32_t layer = 0; layer < send->opts.n_layers; layer++) {
+        if (!pump_layer(send, layer))
+            return; /* the next event or tick tries again */
+        n_done += send->pushed[layer] == send->opts.n_blocks;
+    }
+    if (n_done == send->opts.n_layers)
+        send->state = SEND_PUSHED;
+}
+
+static void capture(struct kvxfer_send *send, uint32_t n_ready, const kv_block_id *table)
+{
+    for (; send->n_captured < n_ready; send->n_captured++) {
+        send->blocks[send->n_captured] = table[send->n_captured];
+        kv_lease(send->opts.pool, table[send->n_captured]);
+    }
+}
+
+void kvxfer_send_ready(struct kvxfer_send *send, uint32_t layer, uint32_t n_ready, const kv_block_id *table)
+{
+    if (send->is_over)
+        return;
+    ASSERT(n_ready <= send->opts.n_blocks);
+    capture(send, n_ready, table);
+    if (layer == KVXFER_ALL_LAYERS) {
+        for (uint32_t l = 0; l < send->opts.n_layers; l++)
+            send->ready[l] = n_ready > send->ready[l] ? n_ready : send->ready[l];
+        pump(send);
+        return;
+    }
+    if (n_ready > send->ready[layer])
+        send->ready[layer] = n_ready;
+    if (send->state == SEND_PUSHING && layer + 1 == send->opts.n_layers)
+        pump(send);
+    else if (send->state == SEND_PUSHING)
+        (void)pump_layer(send, layer);
+}
+
+static void say_first(struct kvxfer_send *send)
+{
+    if (!send->has_first || send->is_over || !kvxfer_send_is_granted(send))
+        return;
+    say(send, (struct kvxfer_message){
+                  .kind = KVXFER_PREFILL_DONE, .first = send->first, .is_finished = send->is_finished});
+}
+
+void kvxfer_send_first(struct kvxfer_send *send, const struct kvxfer_first *first, bool is_finished)
+{
+    send->first = *first;
+    send->has_first = true;
+    send->is_finished = is_finished;
+    say_first(send);
+}
+
+/* ---- what comes in ---- */
+
+static void on_grant(struct kvxfer_send *send, const struct kvxfer_message *grant, uint64_t now_ns)
+{
+    struct tr_target target = {.kind = grant->transport, .ticket = grant->ticket};
+    uint32_t wanted;
+
+    if (send->state != SEND_OFFERED || send->is_over)
+        return;
+    if (grant->skip_blocks > send->opts.n_blocks ||
+        grant->n_blocks != send->opts.n_blocks - grant->skip_blocks || grant->n_blocks == 0) {
+        give_up(send, E_PROTO);
+        return;
+    }
+    target.address = grant->transport == TR_SHM ? send->unix_path : send->tcp_address;
+    wanted = send->opts.n_layers * grant->n_blocks;
+    if (tr_start_push(send->opts.transport, send->opts.transfer, &target, wanted) < 0) {
+        give_up(send, E_FULL);
+        return;
+    }
+    send->state = SEND_PUSHING;
+    send->skip_blocks = grant->skip_blocks;
+    send->moved_ns = now_ns;
+    pump(send);
+    say_first(send);
+}
+
+static void on_refused(struct kvxfer_send *send, const struct kvxfer_message *refused, uint64_t now_ns)
+{
+    if (send->state != SEND_OFFERED)
+        return;
+    if (refused->retry_after_ms == 0) {
+        over(send, refused->code < 0 ? refused->code : E_PEER);
+        return;
+    }
+    send->state = SEND_WAITING;
+    send->retry_ns = now_ns + refused->retry_after_ms * NS_PER_MS;
+}
+
+void kvxfer_send_message(struct kvxfer_send *send, const struct kvxfer_message *message, uint64_t now_ns)
+{
+    switch (message->kind) {
+    case KVXFER_GRANT:
+        on_grant(send, message, now_ns);
+        return;
+    case KVXFER_REFUSED:
+        on_refused(send, message, now_ns);
+        return;
+    case KVXFER_DONE:
+        if (send->state == SEND_PUSHED || send->state == SEND_PUSHING)
+            over(send, send->state == SEND_PUSHED
+                           ? 0
+                           : E_PROTO); /* "done" before all was pushed is no honest word */
+        return;
+    case KVXFER_CANCEL:
+        send->must_confirm_stop =
+            send->state == SEND_PUSHING || send->state == SEND_PUSHED || send->state == SEND_STOPPING;
+        over(send, message->code < 0 ? message->code : E_CANCELLED);
+        return;
+    case KVXFER_OFFER:
+    case KVXFER_PREFILL_DONE:
+    case KVXFER_STOPPED:
+    case KVXFER_ASK:
+    case KVXFER_ASK_REFUSED:
+        return;
+    }
+}
+
+void kvxfer_send_event(struct kvxfer_send *send, const struct tr_event *event, uint64_t now_ns)
+{
+    switch (event->kind) {
+    case TR_PUSH_SENT:
+        send->moved_ns = now_ns;
+        pump(send);
+        return;
+    case TR_PUSH_FAILED:
+        give_up(send, event->fault.code < 0 ? event->fault.code : E_IO);
+        return;
+    case TR_PUSH_STOPPED:
+        if (send->state == SEND_STOPPING)
+            close_now(send);
+        return;
+    case TR_PIECES_ARRIVED:
+    case TR_TICKET_COMPLETE:
+    case TR_TICKET_FAILED:
+    case TR_TICKET_CLOSED:
+        return;
+    }
+}
+
+void kvxfer_send_tick(struct kvxfer_send *send, uint64_t now_ns)
+{
+    switch (send->state) {
+    case SEND_OFFERED:
+        if (now_ns - send->moved_ns > send->opts.timeout_ns)
+            give_up(send, E_TIMEOUT);
+        return;
+    case SEND_WAITING: /* "later" may not be the answer for ever */
+        if (now_ns - send->began_ns > send->opts.timeout_ns)
+            over(send, E_TIMEOUT);
+        else if (now_ns >= send->retry_ns)
+            offer(send, now_ns);
+        return;
+    case SEND_PUSHING:
+        pump(send);
+        return; /* prefill takes the time it takes */
+    case SEND_PUSHED:
+        if (now_ns - send->moved_ns > send->opts.timeout_ns)
+            give_up(send, E_TIMEOUT);
+        return;
+    case SEND_STOPPING:
+    case SEND_CLOSED:
+        return;
+    }
+}
+
+bool kvxfer_send_is_granted(const struct kvxfer_send *send)
+{
+    return send->state == SEND_PUSHING || send->state == SEND_PUSHED;
+}
+
+bool kvxfer_send_is_closed(const struct kvxfer_send *send)
+{
+    return send->state == SEND_CLOSED;
+}

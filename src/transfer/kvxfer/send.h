@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sending end of one hand-off: offers, pushes what is computed as it is computed, and keeps the source
+ * blocks leased for as long as anybody may read them.
+ *
+ *   OFFERED --grant--> PUSHING --all handed over--> PUSHED --done--> STOPPING --stopped--> CLOSED
+ *    ^   \                |                            |                ^
+ *    |    refused         +--- cancel, lost, failed, too late ----------+
+ *    |     v                                                            |
+ *   WAITING --never, too late ------------------------------------------+ (CLOSED at once: nothing was
+ * pushed)
+ *
+ * on_over tells, once, how it ended for the sequence (0: the receiver has every chunk); on_closed, once and
+ * last, that no lease is left and the object may be freed.  Neither is called from kvxfer_send_new. Engine
+ * thread only.  Nothing here waits. */
+#ifndef TRANSFER_KVXFER_SEND_H
+#define TRANSFER_KVXFER_SEND_H
+
+#include "cache/kv/pool.h"
+#include "transfer/kvxfer/kvxfer.h"
+#include "transfer/transport/transport.h"
+
+struct kvxfer_send;
+
+struct kvxfer_send_calls {
+    void (*message)(void *arg, const struct kvxfer_message *message); /* to the receiver */
+    void (*on_over)(void *arg, int result);                           /* 0, or why not */
+    void (*on_closed)(void *arg);                                     /* free it now or later */
+};
+
+struct kvxfer_send_opts {
+    struct kv_pool *pool;                  /* borrowed */
+    struct tr_node *transport;             /* borrowed */
+    const struct kvxfer_send_calls *calls; /* borrowed */
+    void *arg;
+    uint64_t transfer; /* also the push's id; unique on this worker */
+    uint64_t router_epoch, request;
+    uint64_t ask; /* not 0: answers that ask; cached blocks go, and no first token */
+    uint32_t n_layers;
+    uint32_t n_tokens, n_blocks;         /* of the prompt */
+    const char *tcp_address, *unix_path; /* the receiver's; copied */
+    uint64_t timeout_ns;                 /* without progress: give up */
+};
+
+/* Offers at once.  E_NOMEM. */
+int kvxfer_send_new(const struct kvxfer_send_opts *opts, uint64_t now_ns, struct kvxfer_send **out);
+void kvxfer_send_free(struct kvxfer_send *send); /* closed, or everything is being torn down */
+
+/* Blocks [0, n_ready) of layer (or KVXFER_ALL_LAYERS) are computed; table is the sequence's block table. */
+void kvxfer_send_ready(struct kvxfer_send *send, uint32_t layer, uint32_t n_ready, const kv_block_id *table);
+void kvxfer_send_first(struct kvxfer_send *send, const struct kvxfer_first *first, bool is_finished);
+void kvxfer_send_cancel(struct kvxfer_send *send, int code); /* the sequence ended here */
+void kvxfer_send_peer_lost(struct kvxfer_send *send);
+
+void kvxfer_send_message(struct kvxfer_send *send, const struct kvxfer_message *message, uint64_t now_ns);
+void kvxfer_send_event(struct kvxfer_send *send, const struct tr_event *event, uint64_t now_ns);
+void kvxfer_send_tick(struct kvxfer_send *send, uint64_t now_ns);
+bool kvxfer_send_is_granted(const struct kvxfer_send *send);
+bool kvxfer_send_is_closed(const struct kvxfer_send *send);
+
+#endif

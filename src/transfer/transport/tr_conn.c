@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A data connection's life.
+ *
+ *   dialler (sender of KV)                      acceptor (receiver)
+ *   CONNECTING                                      |
+ *   SHAKING   <------------- TLS ------------->  SHAKING       skipped without TLS
+ *   GREETING  HELLO ------------------> <------ HELLO  GREETING
+ *   PROVING   PROOF ------------------> <------ PROOF  PROVING
+ *   SHARING   SHARE + descriptors ------------>        SHARING  shared memory
+ *             RAIL -------> <------- RAIL, REGION               RDMA
+ *   READY     DATA | ANNOUNCE | ASK ----------->       READY
+ *             <---------------- REJECT (a ticket not wanted)
+ *   any ---- error, end of stream, time-out ----> DEAD
+ *
+ * HELLO carries a nonce and everything that must agree; PROOF is a MAC over both HELLOs, our side's first,
+ * and the side's number, so it can be neither replayed nor reflected and covers what was agreed.  Under TLS
+ * that is belt and braces; on plain TCP and UNIX sockets it is the authentication.  Nothing else is looked at
+ * before it.
+ *
+ * One function per state; conn_set_state() alone changes it.  A connection that dies is unlinked at once and
+ * freed when the event that killed it is over (tr_conns_free_dead). */
+#include "transfer/transport/tr_priv.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/hmac.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/rng.h"
+
+#define HANDSHAKE_NS (5 * NS_PER_S)
+#define PROOF_LABEL  "baton kv proof"
+
+static const char *const state_names[] = {"connecting", "shaking", "greeting", "proving",
+                                          "sharing",    "ready",   "dead"};
+
+static const char *const kind_names[] = {[TR_SHM] = "shm", [TR_TCP] = "tcp", [TR_RDMA] = "rdma"};
+
+static void step(struct tr_conn *conn);
+
+static void conn_set_state(struct tr_conn *conn, enum tr_conn_state state)
+{
+    log_debug("kv_connection_state", LOG_STR("peer", tr_conn_name(conn)),
+              LOG_STR("from", state_names[conn->state]), LOG_STR("to", state_names[state]));
+    conn->state = state;
+}
+
+const char *tr_conn_name(const struct tr_conn *conn)
+{
+    if (conn->peer != NULL)
+        return conn->peer->address;
+    return conn->peer_geometry.node[0] != '\0' ? conn->peer_geometry.node : "stranger";
+}
+
+/* ---- making and ending ---- */
+
+static void on_ready_fd(void *arg, int fd, unsigned ready)
+{
+    step(arg);
+}
+
+static void on_again(void *arg)
+{
+    struct tr_conn *conn = arg;
+
+    conn->is_kicked = false;
+    step(conn);
+}
+
+static void free_conn(struct tr_conn *conn)
+{
+    stranger_leave(conn->stranger);
+    conn->ops->fini(conn);
+    ev_fd_free(conn->watch);
+    ev_timer_free(conn->again);
+    tr_stream_fini(&conn->stream);
+    free(conn);
+}
+
+int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer *peer, struct tr_conn **out)
+{
+    SSL_CTX *tls = peer != NULL ? node->opts.tls_client : node->opts.tls_server;
+    struct tr_conn *conn = calloc(1, sizeof(*conn));
+    int err;
+
+    if (conn == NULL)
+        return E_NOMEM;
+    list_init(&conn->node);
+    list_init(&conn->peer_node);
+    conn->owner = node;
+    conn->kind = kind;
+    conn->ops = kind == TR_SHM ? &tr_shm_ops : kind == TR_TCP ? &tr_tcp_ops : &tr_rdma_ops;
+    conn->peer = peer;
+    conn->progress_ns = clock_now_ns();
+    conn->wants = EV_FD_READ;
+    err = tr_stream_init(&conn->stream, fd, kind == TR_SHM, kind != TR_SHM ? tls : NULL, peer == NULL);
+    if (err == 0)
+        err = ev_timer_new(node->loop, on_again, conn, &conn->again);
+    if (err == 0)
+        err = ev_fd_new(node->loop, fd, EV_FD_READ, on_ready_fd, conn, &conn->watch);
+    if (err != 0) {
+        conn->stream.fd = -1; /* stays the caller's */
+        free_conn(conn);
+        return err;
+    }
+    list_push_back(&node->conns, &conn->node);
+    atomic_fetch_add_explicit(&node->totals.connections_open, 1, memory_order_relaxed);
+    if (peer == NULL)
+        conn->state = TR_CONN_SHAKING;
+    tr_conn_wake(conn);
+    *out = conn;
+    return 0;
+}
+
+void tr_conn_fail(struct tr_conn *conn, const struct fault *fault)
+{
+    struct tr_node *node = conn->owner;
+    bool is_plain_end = fault->code == E_CLOSED && conn->state == TR_CONN_READY && !conn->ops->is_busy(conn);
+
+    if (conn->state == TR_CONN_DEAD)
+        return;
+    if (conn->ops->lost != NULL)
+        conn->ops->lost(conn);
+    if (is_plain_end)
+        log_info("kv_connection_closed", LOG_STR("peer", tr_conn_name(conn)));
+    else
+        log_warn("kv_connection_failed", LOG_STR("peer", tr_conn_name(conn)),
+                 LOG_STR("state", state_names[conn->state]), LOG_STR("error", err_name(fault->code)),
+                 LOG_STR("reason", fault->text));
+    if (!is_plain_end)
+        atomic_fetch_add_explicit(&node->totals.connections_failed, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&node->totals.connections_open, 1, memory_order_relaxed);
+    list_remove(&conn->node);
+    list_push_back(&node->dead_conns, &conn->node);
+    ev_fd_free(conn->watch);
+    conn->watch = NULL;
+    ev_timer_stop(conn->again);
+    stranger_leave(conn->stranger);
+    conn->stranger = NULL;
+    if (conn->peer != NULL)
+        tr_peer_lost_connection(node, conn, fault);
+    else
+        tr_tickets_lost_connection(node, conn, fault);
+    conn->peer = NULL;
+    conn->state = TR_CONN_DEAD;
+}
+
+void tr_conns_free_dead(struct tr_node *node)
+{
+    struct list *at;
+
+    while ((at = list_pop_front(&node->dead_conns)) != NULL)
+        free_conn(container_of(at, struct tr_conn, node));
+}
+
+void tr_conns_free(struct tr_node *node)
+{
+    struct list *at;
+
+    while ((at = list_pop_front(&node->conns)) != NULL)
+        free_conn(container_of(at, struct tr_conn, node));
+    tr_conns_free_dead(node);
+}
+
+/* ---- frames of the handshake ---- */
+
+int tr_conn_read_frame(struct tr_conn *conn, struct fault *fault, struct kv_frame *out)
+{
+    for (;;) {
+        size_t want_bytes = KV_FRAME_PREFIX_BYTES;
+        struct iovec iov;
+        ssize_t n;
+
+        if (conn->head_bytes >= KV_FRAME_PREFIX_BYTES) {
+            int size = kv_frame_size(conn->head, fault);
+
+            if (size < 0)
+                return size;
+            want_bytes = (size_t)size;
+        }
+        if (conn->head_bytes == want_bytes) {
+            int err = kv_frame_unpack(bytes_of(conn->head, want_bytes), fault, out);
+
+            conn->head_bytes = 0;
+            return err != 0 ? err : 1;
+        }
+        iov = (struct iovec){.iov_base = conn->head + conn->head_bytes,
+                             .iov_len = want_bytes - conn->head_bytes};
+        n = tr_stream_read(&conn->stream, &iov, 1);
+        if (n == 0)
+            return 0;
+        if (n < 0)
+            return fault_set(fault, (int)n, "%s", n == E_CLOSED ? "closed by the peer" : "connection lost");
+        conn->head_bytes += (size_t)n;
+    }
+}
+
+int tr_conn_say(struct tr_conn *conn, const struct kv_frame *frame, struct fault *fault)
+{
+    uint8_t bytes[KV_FRAME_MAX_BYTES];
+    size_t len_bytes = kv_frame_pack(frame, bytes);
+    int err = tr_stream_put(&conn->stream, bytes, len_bytes);
+
+    if (err == 0) {
+        err = tr_stream_flush(&conn->stream);
+        err = err < 0 ? err : 0;
+    }
+    if (frame->type == KV_FRAME_HELLO)
+        memcpy(conn->own_hello, bytes, sizeof(conn->own_hello));
+    return err != 0 ? fault_set(fault, err, "cannot send: %s", err_text(err)) : 0;
+}
+
+/* A listener does not know yet what the dialler wants: its HELLO names the kind of the socket. */
+static uint8_t kind_on_wire(enum tr_kind kind)
+{
+    switch (kind) {
+    case TR_SHM:
+        return KV_FRAME_SHM;
+    case TR_TCP:
+        return KV_FRAME_TCP;
+    case TR_RDMA:
+        return KV_FRAME_RDMA;
+    }
+    return 0;
+}
+
+static bool is_kind_expected(const struct tr_conn *conn, uint8_t kind)
+{
+    if (conn->kind == TR_SHM)
+        return kind == KV_FRAME_SHM;
+    return kind == KV_FRAME_TCP || (conn->peer == NULL && kind == KV_FRAME_RDMA);
+}
+
+static int say_hello(struct tr_conn *conn, struct fault *fault)
+{
+    const struct tr_node *node = conn->owner;
+    struct kv_frame frame = {.type = KV_FRAME_HELLO};
+    struct kv_frame_hello *hello = &frame.as.hello;
+
+    hello->version = KV_FRAME_VERSION;
+    hello->kind = kind_on_wire(conn->kind);
+    hello->side = conn->peer != NULL ? KV_FRAME_DIALER : KV_FRAME_ACCEPTOR;
+    hello->n_layers = node->opts.geometry.n_layers;
+    hello->piece_bytes = node->opts.geometry.piece_bytes;
+    hello->layout = node->opts.layout;
+    hello->n_blocks = node->opts.geometry.n_blocks;
+    hello->n_slots = conn->kind == TR_SHM && conn->peer != NULL ? TR_CONTROL_SLOTS : 0;
+    rng_system(hello->nonce, sizeof(hello->nonce));
+    memcpy(hello->node, node->name, sizeof(hello->node));
+    return tr_conn_say(conn, &frame, fault);
+}
+
+static int check_hello(const struct tr_conn *conn, const struct kv_frame_hello *hello, struct fault *fault)
+{
+    const struct tr_node *node = conn->owner;
+    unsigned side = conn->peer != NULL ? KV_FRAME_ACCEPTOR : KV_FRAME_DIALER;
+
+    if (!is_kind_expected(conn, hello->kind) || hello->side != side)
+        return fault_set(fault, E_PROTO, "%s greets as kind %u, side %u", hello->node, hello->kind,
+                         hello->side);
+    if (hello->layout != node->opts.layout || hello->n_layers != node->opts.geometry.n_layers ||
+        hello->piece_bytes != node->opts.geometry.piece_bytes)
+        return fault_set(fault, E_MISMATCH,
+                         "%s has KV layout %016llx (%u layers of %llu bytes), this side %016llx (%u of %zu)",
+                         hello->node, (unsigned long long)hello->layout, hello->n_layers,
+                         (unsigned long long)hello->piece_bytes, (unsigned long long)node->opts.layout,
+                         node->opts.geometry.n_layers, node->opts.geometry.piece_bytes);
+    if (hello->kind == KV_FRAME_RDMA && conn->peer == NULL && node->rdma == NULL)
+        return fault_set(fault, E_UNSUPPORTED, "%s wants RDMA, which this side does not offer", hello->node);
+    return 0;
+}
+
+/* mac = HMAC(key, label || side || speaker's HELLO || listener's HELLO) */
+static int compute_proof(const struct tr_conn *conn, bool of_peer, uint8_t out[KV_FRAME_PROOF_BYTES])
+{
+    bool by_dialler = (conn->peer != NULL) != of_peer;
+    uint8_t text[sizeof(PROOF_LABEL) + 2 * KV_FRAME_MAX_BYTES];
+    uint8_t *at = text;
+    unsigned len_bytes = 0;
+
+    memcpy(at, PROOF_LABEL, sizeof(PROOF_LABEL) - 1);
+    at += sizeof(PROOF_LABEL) - 1;
+    *at++ = by_dialler ? KV_FRAME_DIALER : KV_FRAME_ACCEPTOR;
+    memcpy(at, of_peer ? conn->peer_hello : conn->own_hello, KV_FRAME_MAX_BYTES);
+    memcpy(at + KV_FRAME_MAX_BYTES, of_peer ? conn->own_hello : conn->peer_hello, KV_FRAME_MAX_BYTES);
+    if (HMAC(EVP_sha256(), conn->owner->opts.auth_key, sizeof(conn->owner->opts.auth_key), text, sizeof(text),
+             out, &len_bytes) == NULL ||
+        len_bytes != KV_FRAME_PROOF_BYTES)
+        return E_INTERNAL;
+    return 0;
+}
+
+/* ---- one function per state: 1: changed it, look again; 0: wait; negative: fail ---- */
+
+static int in_connecting(struct tr_conn *conn, struct fault *fault)
+{
+    int why = 0;
+    socklen_t len_bytes = sizeof(why);
+    struct sockaddr_storage sa;
+    socklen_t sa_bytes = sizeof(sa);
+
+    if (getsockopt(conn->stream.fd, SOL_SOCKET, SO_ERROR, &why, &len_bytes) != 0 || why != 0)
+        return fault_set(fault, E_CLOSED, "cannot connect to %s: %s", conn->peer->address, strerror(why));
+    if (getpeername(conn->stream.fd, (struct sockaddr *)&sa, &sa_bytes) != 0) {
+        conn->stream.is_blocked = true; /* still on its way */
+        return 0;
+    }
+    conn->stream.is_blocked = false;
+    conn_set_state(conn, TR_CONN_SHAKING);
+    return 1;
+}
+
+static int in_shaking(struct tr_conn *conn, struct fault *fault)
+{
+    int rc = tr_stream_shake(&conn->stream, fault);
+
+    if (rc <= 0)
+        return rc;
+    if (say_hello(conn, fault) != 0)
+        return fault->code;
+    conn_set_state(conn, TR_CONN_GREETING);
+    return 1;
+}
+
+static int in_greeting(struct tr_conn *conn, struct fault *fault)
+{
+    struct kv_frame frame, proof = {.type = KV_FRAME_PROOF};
+    int rc = tr_conn_read_frame(conn, fault, &frame);
+
+    if (rc <= 0)
+        return rc;
+    if (frame.type != KV_FRAME_HELLO)
+        return fault_set(fault, E_PROTO, "frame type %d instead of HELLO", frame.type);
+    rc = check_hello(conn, &frame.as.hello, fault);
+    if (rc != 0)
+        return rc;
+    conn->peer_geometry = frame.as.hello;
+    memcpy(conn->peer_hello, conn->head, sizeof(conn->peer_hello));
+    if (frame.as.hello.kind == KV_FRAME_RDMA) {
+        conn->kind = TR_RDMA;
+        conn->ops = &tr_rdma_ops;
+    }
+    rc = compute_proof(conn, false, proof.as.proof.mac);
+    if (rc != 0)
+        return fault_set(fault, rc, "cannot compute a proof");
+    rc = tr_conn_say(conn, &proof, fault);
+    if (rc != 0)
+        return rc;
+    conn_set_state(conn, TR_CONN_PROVING);
+    return 1;
+}
+
+static int become_ready(struct tr_conn *conn, struct fault *fault)
+{
+    conn_set_state(conn, TR_CONN_READY);
+    if (conn->peer == NULL)
+        log_info("kv_connection_ready", LOG_STR("peer", conn->peer_geometry.node),
+                 LOG_STR("kind", kind_names[conn->kind]));
+    return conn->ops->ready(conn, fault);
+}
+
+static int in_proving(struct tr_conn *conn, struct fault *fault)
+{
+    struct kv_frame frame;
+    uint8_t mac[KV_FRAME_PROOF_BYTES];
+    int rc = tr_conn_read_frame(conn, fault, &frame);
+
+    if (rc <= 0)
+        return rc;
+    if (frame.type != KV_FRAME_PROOF || compute_proof(conn, true, mac) != 0 ||
+        CRYPTO_memcmp(mac, frame.as.proof.mac, sizeof(mac)) != 0)
+        return fault_set(fault, E_AUTH, "%s does not know the cluster's key", conn->peer_geometry.node);
+    stranger_prove(conn->stranger);
+    conn->stranger = NULL;
+    if (conn->kind != TR_TCP) {
+        conn_set_state(conn, TR_CONN_SHARING);
+        return 1;
+    }
+    return become_ready(conn, fault);
+}
+
+static int in_sharing(struct tr_conn *conn, struct fault *fault)
+{
+    struct kv_frame frame = {.type = KV_FRAME_SHARE};
+    uint8_t bytes[KV_FRAME_MAX_BYTES];
+    int rc;
+
+    if (conn->kind == TR_RDMA) {
+        rc = tr_rdma_share(conn, fault);
+    } else if (conn->peer != NULL) {
+        const int fds[2] = {conn->owner->arena_fd, tr_control_fd(conn->owner->control)};
+        size_t len_bytes = kv_frame_pack(&frame, bytes);
+
+        rc = tr_stream_send_fds(&conn->stream, bytes_of(bytes, len_bytes), fds);
+        if (rc < 0)
+            return fault_set(fault, rc, "cannot hand descriptors over");
+    } else {
+        rc = tr_conn_read_frame(conn, fault, &frame);
+        if (rc > 0 && frame.type != KV_FRAME_SHARE)
+            return fault_set(fault, E_PROTO, "frame type %d instead of SHARE", frame.type);
+    }
+    return rc <= 0 ? rc : become_ready(conn, fault);
+}
+
+/* What the receiver says to the sender. */
+static int read_rejects(struct tr_conn *conn, struct fault *fault)
+{
+    struct kv_frame frame;
+    int rc;
+
+    while ((rc = tr_conn_read_frame(conn, fault, &frame)) > 0) {
+        if (frame.type != KV_FRAME_REJECT)
+            return fault_set(fault, E_PROTO, "frame type %d from a receiver", frame.type);
+        tr_push_rejected(conn->owner, conn->peer, frame.as.reject.ticket, frame.as.reject.code);
+    }
+    return rc;
+}
+
+static int in_ready(struct tr_conn *conn, struct fault *fault)
+{
+    int rc = tr_stream_flush(&conn->stream);
+
+    if (rc < 0)
+        return fault_set(fault, rc, "connection lost");
+    if (conn->peer == NULL)
+        return conn->ops->receive(conn, fault);
+    rc = conn->ops->listen != NULL ? conn->ops->listen(conn, fault) : read_rejects(conn, fault);
+    return rc < 0 ? rc : conn->ops->send(conn, fault);
+}
+
+static int act(struct tr_conn *conn, struct fault *fault)
+{
+    switch (conn->state) {
+    case TR_CONN_CONNECTING:
+        return in_connecting(conn, fault);
+    case TR_CONN_SHAKING:
+        return in_shaking(conn, fault);
+    case TR_CONN_GREETING:
+        return in_greeting(conn, fault);
+    case TR_CONN_PROVING:
+        return in_proving(conn, fault);
+    case TR_CONN_SHARING:
+        return in_sharing(conn, fault);
+    case TR_CONN_READY:
+        return in_ready(conn, fault);
+    case TR_CONN_DEAD:
+        return 0;
+    }
+    return 0;
+}
+
+static void update_watch(struct tr_conn *conn)
+{
+    bool wants_write = conn->stream.is_blocked || tr_stream_has_output(&conn->stream);
+    unsigned wants = EV_FD_READ | (wants_write ? EV_FD_WRITE : 0);
+
+    if (wants != conn->wants)
+        ev_fd_want(conn->watch, wants);
+    conn->wants = wants;
+}
+
+/* Runs the connection as far as it goes. */
+static void step(struct tr_conn *conn)
+{
+    struct tr_node *node = conn->owner;
+    struct fault fault = {0};
+    int rc;
+
+    do
+        rc = act(conn, &fault);
+    while (rc > 0 && conn->state != TR_CONN_READY);
+    if (rc > 0) /* READY: just became so, or its turn is over with more to do */
+        tr_conn_wake(conn);
+    if (conn->stream.has_moved && conn->state == TR_CONN_READY)
+        conn->progress_ns = clock_now_ns();
+    conn->stream.has_moved = false;
+    if (rc < 0) {
+        if (fault.code == 0)
+            fault_set(&fault, rc, "%s", err_text(rc));
+        tr_conn_fail(conn, &fault);
+    } else {
+        update_watch(conn);
+    }
+    tr_tickets_tell(node);
+    tr_conns_free_dead(node);
+}
+
+void tr_conn_wake(struct tr_conn *conn)
+{
+    if (conn->is_kicked || conn->state == TR_CONN_DEAD)
+        return;
+    conn->is_kicked = true;
+    ev_timer_start(conn->again, 0);
+}
+
+void tr_conn_reject(struct tr_conn *conn, uint64_t ticket, int code)
+{
+    struct kv_frame frame = {.type = KV_FRAME_REJECT, .as.reject = {.ticket = ticket, .code = code}};
+
+    atomic_fetch_add_explicit(&conn->owner->totals.frames_rejected, 1, memory_order_relaxed);
+    if (conn->last_rejected == ticket)
+        return;
+    conn->last_rejected = ticket;
+    tr_conn_say(conn, &frame, NULL); /* a connection that cannot take it will be found dead soon enough */
+}
+
+void tr_conns_check(struct tr_node *node)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    list_for_each_safe (at, spare, &node->conns) {
+        struct tr_conn *conn = container_of(at, struct tr_conn, node);
+        uint64_t limit_ns = node->opts.io_timeout_ns;
+        struct fault fault;
+
+        if (conn->state == TR_CONN_READY && !conn->ops->is_busy(conn) && !tr_stream_has_output(&conn->stream))
+            conn->progress_ns = now_ns; /* idle: the clock starts with the next work */
+        if (conn->state != TR_CONN_READY && limit_ns > HANDSHAKE_NS)
+            limit_ns = HANDSHAKE_NS;
+        if (now_ns - conn->progress_ns <= limit_ns)
+            continue;
+        fault_set(&fault, E_TIMEOUT, "%s: no progress for %llu ms (%s)", tr_conn_name(conn),
+                  (unsigned long long)(limit_ns / NS_PER_MS), state_names[conn->state]);
+        tr_conn_fail(conn, &fault);
+    }
+    tr_conns_free_dead(node);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a transport node.  Everything here belongs to the transport thread, except where said.
+ *
+ *   tr_node.c    the thread, its mailbox, the calls of transport.h
+ *   tr_ticket.c  receiver: who may write where, and what has arrived
+ *   tr_push.c    sender: what is to be sent, to whom, over which connection next
+ *   tr_conn.c    a data connection's life: dialling, accepting, proving, dying
+ *   tr_stream.c  bytes in and out of a socket, through TLS or not
+ *   tr_tcp.c     READY connections of kind TCP;  tr_shm.c  of kind shared memory
+ *   tr_rdma*.c   of kind RDMA (see tr_rdma_priv.h) */
+#ifndef TRANSFER_TRANSPORT_TR_PRIV_H
+#define TRANSFER_TRANSPORT_TR_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/hashmap.h"
+#include "base/mailbox.h"
+#include "transfer/transport/tr_conn_priv.h"
+#include "transfer/transport/transport.h"
+
+#define TR_MAX_ACCEPTED  1024
+#define TR_MAX_STRANGERS 256               /* accepted and not proved yet; a quarter of one address */
+#define TR_FRAME_BYTES   ((size_t)1 << 20) /* payload of a frame, unless one piece is longer */
+#define TR_TURN_BYTES    ((size_t)8 << 20) /* moved per connection before others get their turn */
+#define TR_SCRATCH_BYTES ((size_t)64 << 10)
+#define TR_CONTROL_SLOTS TR_MAX_PUSHES
+
+struct tr_control;
+
+/* ---- receiver: tr_ticket.c ---- */
+
+enum tr_ticket_state {
+    TR_TICKET_IS_OPEN,  /* pieces may come */
+    TR_TICKET_IS_WHOLE, /* all came; nothing more is accepted */
+    TR_TICKET_IS_BROKEN /* failed; nothing more is accepted */
+};
+
+struct tr_ticket {
+    uint64_t id;
+    enum tr_ticket_state state;
+    uint32_t n_blocks;
+    uint32_t *blocks;   /* [n_blocks] ids in our arena */
+    uint64_t *claimed;  /* bit layer * n_blocks + index: arrived, or being written by one frame */
+    uint32_t *n_layers; /* [n_blocks] arrived layers of the index */
+    uint32_t n_arrived, n_leading;
+    uint64_t n_bytes, first_ns, last_ns;
+    struct tr_conn *carriers[TR_MAX_CONNECTIONS];
+    unsigned n_carriers;
+    struct list dirty;   /* in node->dirty_tickets: progress not told yet */
+    unsigned n_holders;  /* connections that can write it by themselves (RDMA): CLOSED waits for them */
+    struct list closing; /* in node->closing_tickets: its owner closed it, and it is held */
+};
+
+void tr_ticket_open(struct tr_node *node, uint64_t id, uint32_t *blocks,
+                    uint32_t n_blocks); /* takes blocks */
+void tr_ticket_close(struct tr_node *node, uint64_t id);
+/* Pieces (layer, first..first+n) are about to be written by conn.  E_NOT_FOUND, E_CLOSED, E_EXISTS, E_LIMIT:
+ * throw them away; E_PROTO: no honest peer says that. */
+int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_frame_data *run,
+                    struct fault *fault, struct tr_ticket **out);
+/* They were written; is_good: and count. */
+void tr_ticket_settle(struct tr_node *node, struct tr_ticket *ticket, const struct kv_frame_data *run,
+                      bool is_good);
+/* An open ticket, E_NOT_FOUND or E_CLOSED. */
+int tr_ticket_find(struct tr_node *node, uint64_t id, struct tr_ticket **out);
+/* From now on conn's peer can write the ticket without being asked, until let go.  E_LIMIT. */
+int tr_ticket_hold(struct tr_ticket *ticket, struct tr_conn *conn);
+void tr_ticket_let_go(struct tr_node *node, struct tr_ticket *ticket); /* may free it */
+bool tr_ticket_has(const struct tr_ticket *ticket, uint32_t layer, uint32_t index);
+uint8_t *tr_ticket_piece(const struct tr_node *node, const struct tr_ticket *ticket, uint32_t layer,
+                         uint32_t index);
+void tr_tickets_lost_connection(struct tr_node *node, const struct tr_conn *conn, const struct fault *fault);
+/* What conn carried is all there or was never begun: its end puts nothing in doubt. */
+void tr_tickets_forget_carrier(struct tr_node *node, const struct tr_conn *conn);
+void tr_tickets_tell(struct tr_node *node); /* progress events for all dirty ones */
+void tr_tickets_free(struct tr_node *node);
+
+/* ---- sender: tr_push.c ---- */
+
+struct tr_job { /* one tr_push call, in a push's queue */
+    struct list node;
+    uint32_t layer, first, n, n_taken;
+    uint32_t blocks[];
+};
+
+struct tr_peer { /* a place to send to */
+    struct list node;
+    enum tr_kind kind;
+    char address[128];
+    struct list conns;
+    struct list pushes;
+    unsigned used_indexes; /* bit i: a connection has index i */
+};
+
+struct tr_push {
+    struct list node; /* in peer->pushes; the first one with jobs is served next */
+    struct tr_peer *peer;
+    uint64_t id, ticket;
+    uint32_t n_total, n_given, n_sent, n_flying; /* pieces; flying: inside a frame on some connection */
+    uint64_t n_bytes, first_ns, last_ns;
+    struct list jobs;
+    bool is_failed;
+    bool is_held;                   /* a NIC may be reading for it: STOPPED waits until it is let go */
+    bool is_stopping;               /* its owner stopped it, and it is held; in no table any more */
+    struct rdma_shipment *shipment; /* RDMA: what its connection made of it */
+    unsigned carriers;              /* bit i: connection i of the peer carried some of it */
+    uint32_t slot;                  /* shared memory */
+    uint64_t generation;
+};
+
+struct tr_batch { /* pieces taken for one frame */
+    struct tr_push *push;
+    uint32_t layer, first, n;
+    uint32_t blocks[KV_FRAME_MAX_PIECES];
+};
+
+void tr_push_start(struct tr_node *node, uint64_t id, const struct tr_target *target, uint32_t n_pieces);
+void tr_push_give(struct tr_node *node, uint64_t id, struct tr_job *job); /* takes job */
+void tr_push_stop(struct tr_node *node, uint64_t id);
+bool tr_push_take(struct tr_node *node, struct tr_conn *conn,
+                  struct tr_batch *out); /* false: nothing to send */
+/* The same for one push; connections that serve pushes in an order of their own. */
+bool tr_push_take_of(struct tr_node *node, struct tr_conn *conn, struct tr_push *push, struct tr_batch *out);
+void tr_push_sent(struct tr_node *node, const struct tr_batch *batch);
+void tr_push_fail(struct tr_node *node, struct tr_push *push, const struct fault *fault);
+void tr_push_let_go(struct tr_node *node, struct tr_push *push); /* may free it */
+/* On over TCP, on the same ticket: jobs (taken, struct tr_job) are what was given and is not there; n_there
+ * pieces are. */
+void tr_push_over_tcp(struct tr_node *node, struct tr_push *push, struct list *jobs, uint32_t n_there);
+void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticket, int code);
+void tr_peer_wake(struct tr_node *node, struct tr_peer *peer);
+void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const struct fault *fault);
+void tr_pushes_free(struct tr_node *node);
+
+/* ---- shared memory's control page: tr_shm.c ---- */
+
+int tr_control_open(struct tr_control **out);
+int tr_control_fd(const struct tr_control *control);
+void tr_control_close(struct tr_control *control);
+int tr_control_take(struct tr_control *control, uint32_t *slot_out, uint64_t *generation_out); /* E_FULL */
+void tr_control_revoke(struct tr_control *control, uint32_t slot);
+
+/* ---- RDMA: tr_rdma*.c, or tr_rdma_none.c where libibverbs is missing ---- */
+
+struct tr_rdma;
+
+/* Opens the rails of opts.rdma_devices; none usable is no error.  E_FORMAT, E_NOMEM. */
+int tr_rdma_open(struct tr_node *node, struct fault *fault);
+void tr_rdma_close(struct tr_node *node);                             /* after the connections */
+void tr_rdma_check(struct tr_node *node);                             /* now and then */
+bool tr_rdma_may_reach(const struct tr_node *node, const char *peer); /* some rail is up and does not rest */
+void tr_rdma_rest_all(struct tr_node *node, const char *peer);        /* the peer would not pair */
+int tr_rdma_share(struct tr_conn *conn, struct fault *fault);         /* SHARING: 1: through, 0: wait */
+
+/* ---- the node ---- */
+
+struct tr_totals { /* struct tr_counts as other threads may read it */
+    _Atomic uint64_t bytes_sent, bytes_received, pieces_sent, pieces_received;
+    _Atomic uint64_t connections_made, connections_accepted, connections_failed, frames_rejected,
+        copies_revoked, rdma_failures;
+    _Atomic uint64_t strangers_evicted[2][STRANGER_N_ENDS]; /* [0]: TCP, [1]: UNIX */
+    _Atomic uint32_t rdma_rails_up;
+    _Atomic uint32_t connections_open;
+};
+
+struct tr_node {
+    struct tr_opts opts; /* its strings point into the fields below */
+    char name[KV_FRAME_NODE_BYTES];
+    char tcp_address[64];
+    char unix_path[108];
+    int arena_fd; /* read-only descriptor of the arena for peers; -1: none */
+    struct tr_control *control;
+    struct ev_loop *loop;
+    struct mailbox *commands;
+    atomic_uint n_commands;
+    struct ev_fd *commands_watch;
+    struct ev_timer *check_timer;
+    struct tr_listener tcp, unix_;
+    struct hashmap *tickets; /* id -> struct tr_ticket */
+    struct hashmap *pushes;  /* id -> struct tr_push */
+    struct list dirty_tickets, closing_tickets, peers, conns, dead_conns;
+    struct tr_rdma *rdma; /* NULL: not configured, or not built */
+    char rdma_text[512];
+    unsigned n_rdma_opened;
+    uint8_t *scratch; /* [TR_SCRATCH_BYTES] where unwanted payload goes */
+    struct tr_totals totals;
+    pthread_t thread;
+    bool has_thread;
+};
+
+void tr_node_event(struct tr_node *node, const struct tr_event *event);
+/* Runs the commands that wait.  Frees no connection. */
+void tr_node_catch_up(struct tr_node *node);
+size_t tr_node_offset(uint32_t n_blocks, size_t piece_bytes, uint32_t layer, uint32_t block);
+
+#endif

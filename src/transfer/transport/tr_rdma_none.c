@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In the place of tr_rdma*.c where libibverbs was not there to build with: no rail, so no connection of the
+ * kind is ever dialled or accepted. */
+#include "transfer/transport/tr_priv.h"
+
+#include "base/err.h"
+#include "base/str.h"
+
+int tr_rdma_open(struct tr_node *node, struct fault *fault)
+{
+    str_copy(node->rdma_text, sizeof(node->rdma_text), "none: built without libibverbs");
+    return 0;
+}
+
+int tr_rails_check(const char *devices, bool is_needed, struct fault *fault)
+{
+    return is_needed ? fault_set(fault, E_UNSUPPORTED, "rdma is not possible: built without libibverbs") : 0;
+}
+
+void tr_rdma_close(struct tr_node *node)
+{
+}
+
+void tr_rdma_check(struct tr_node *node)
+{
+}
+
+bool tr_rdma_may_reach(const struct tr_node *node, const char *peer)
+{
+    return false;
+}
+
+void tr_rdma_rest_all(struct tr_node *node, const char *peer)
+{
+}
+
+int tr_rdma_share(struct tr_conn *conn, struct fault *fault)
+{
+    return fault_set(fault, E_UNSUPPORTED, "built without libibverbs");
+}
+
+const struct tr_conn_ops tr_rdma_ops; /* a dialler or acceptor of this kind does not come into being */

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the engine thread reports, as TOKENS frames for a router.
+ *
+ * Most answers are one token and nothing else; these go as records (Tokens.singles), which a frame holds
+ * apart from the others and the router reads first.  So one may not overtake an answer of its request in the
+ * same frame: it then goes as a message, too.
+ *
+ * All that a step did for a router goes in one frame, unless it is much: after a pause a report holds many
+ * steps, and with log probabilities a token is two hundred bytes.  Frames are cut well below what the type
+ * allows.  Log probabilities lie in flat lists of an answer (proto/control.proto), so they cost nothing where
+ * nobody asked. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "worker/loop/worker_priv.h"
+
+#define FRAME_BYTES  (512u << 10) /* half of what TOKENS may have */
+#define ANSWER_BYTES 256u         /* of an answer with its proof, at most; tokens apart */
+#define TOKEN_BYTES  11u          /* of an id, its log probability and the number of likeliest ones */
+#define TOP_BYTES    9u
+#define MAX_LOOK     8u /* answers of a frame that a single one is compared with */
+
+struct lists { /* of all answers of a report: what the messages point into */
+    Baton__Answer *answers;
+    Baton__Answer **pointers;
+    Baton__Proof *proofs;
+    float *logprobs;
+    uint32_t *n_tops;
+    uint32_t *top_ids;
+    float *top_logprobs;
+    uint32_t n_draws, n_top; /* used */
+    uint8_t *singles;
+};
+
+struct frame { /* being filled, with pieces of the lists */
+    Baton__Answer **answers;
+    size_t n, n_singles;
+    size_t n_bytes; /* at most */
+};
+
+static int lists_init(struct lists *lists, const struct report *report)
+{
+    size_t n = report->n_answers, n_draws = report->n_draws, n_top = 0;
+
+    for (uint32_t i = 0; i < report->n_draws; i++)
+        n_top += report->draws[i].n_top;
+    *lists = (struct lists){.answers = calloc(n, sizeof(*lists->answers)),
+                            .pointers = calloc(n, sizeof(Baton__Answer *)),
+                            .proofs = calloc(n, sizeof(*lists->proofs)),
+                            .logprobs = calloc(n_draws + 1, sizeof(float)),
+                            .n_tops = calloc(n_draws + 1, sizeof(uint32_t)),
+                            .top_ids = calloc(n_top + 1, sizeof(uint32_t)),
+                            .top_logprobs = calloc(n_top + 1, sizeof(float)),
+                            .singles = calloc(n, FRAME_SINGLE_BYTES)};
+    return lists->answers && lists->pointers && lists->proofs && lists->logprobs && lists->n_tops &&
+                   lists->top_ids && lists->top_logprobs && lists->singles
+               ? 0
+               : E_NOMEM;
+}
+
+static void lists_fini(struct lists *lists)
+{
+    free(lists->answers);
+    free(lists->pointers);
+    free(lists->proofs);
+    free(lists->logprobs);
+    free(lists->n_tops);
+    free(lists->top_ids);
+    free(lists->top_logprobs);
+    free(lists->singles);
+}
+
+static void fill_proof(const struct answer *from, Baton__Proof *proof)
+{
+    baton__proof__init(proof);
+    proof->computed = from->stats.n_computed;
+    proof->reused = from->stats.n_reused;
+    proof->transferred = from->stats.n_transferred;
+    proof->drawn = from->stats.n_drawn;
+    proof->preempted = from->stats.n_preempted;
+    proof->drafted = from->stats.n_drafted;
+    proof->accepted = from->stats.n_accepted;
+    proof->queue_ns = from->stats.queue_ns;
+    proof->prefill_ns = from->stats.prefill_ns;
+    proof->decode_ns = from->stats.decode_ns;
+    proof->transfer_ns = from->transfer_ns;
+    proof->exposed_ns = from->exposed_ns;
+    proof->transport = (char *)from->transport;
+}
+
+static void fill_draws(struct lists *lists, const struct sample_result *draws, uint32_t n, Baton__Answer *to)
+{
+    to->logprobs = lists->logprobs + lists->n_draws;
+    to->n_tops = lists->n_tops + lists->n_draws;
+    to->top_ids = lists->top_ids + lists->n_top;
+    to->top_logprobs = lists->top_logprobs + lists->n_top;
+    to->n_logprobs = to->n_n_tops = n;
+    lists->n_draws += n;
+    for (uint32_t i = 0; i < n; i++) {
+        to->logprobs[i] = draws[i].logprob;
+        to->n_tops[i] = draws[i].n_top;
+        for (uint32_t k = 0; k < draws[i].n_top; k++) {
+            to->top_ids[to->n_top_ids++] = draws[i].top[k].id;
+            to->top_logprobs[to->n_top_logprobs++] = draws[i].top[k].logprob;
+        }
+    }
+    lists->n_top += (uint32_t)to->n_top_ids;
+}
+
+static void fill_answer(const struct report *report, const struct answer *from, struct lists *lists,
+                        uint32_t at)
+{
+    Baton__Answer *to = &lists->answers[at];
+
+    baton__answer__init(to);
+    to->request = from->request;
+    to->is_accepted = from->is_accepted;
+    to->cached_tokens = from->cached_tokens;
+    to->first_index = from->first_index;
+    to->is_scored = from->is_scored;
+    to->ids = report->ids + from->ids_at;
+    to->n_ids = from->n_ids;
+    to->finish = from->finish;
+    to->error = from->error;
+    if (from->error_text != NULL)
+        to->error_text = from->error_text;
+    if (from->n_draws > 0)
+        fill_draws(lists, report->draws + from->draws_at, from->n_draws, to);
+    if (from->has_proof) {
+        fill_proof(from, &lists->proofs[at]);
+        to->proof = &lists->proofs[at];
+    }
+}
+
+static size_t bytes_of_answer(const Baton__Answer *answer)
+{
+    return ANSWER_BYTES + TOKEN_BYTES * answer->n_ids + TOP_BYTES * answer->n_top_ids +
+           strlen(answer->error_text);
+}
+
+/* Does it say one token and nothing else, and may it come before what the frame holds? */
+static bool is_single(const struct answer *answer, const struct frame *frame)
+{
+    if (answer->n_ids != 1 || answer->is_accepted || answer->is_scored || answer->n_draws > 0 ||
+        answer->has_proof || answer->error != 0 || answer->finish != BATON__FINISH__FINISH_NONE ||
+        frame->n > MAX_LOOK)
+        return false;
+    for (size_t i = 0; i < frame->n; i++)
+        if (frame->answers[i]->request == answer->request)
+            return false;
+    return true;
+}
+
+static void add_single(const struct report *report, const struct answer *from, const struct lists *lists,
+                       struct frame *frame)
+{
+    const struct frame_single single = {
+        .request = from->request, .index = from->first_index, .id = report->ids[from->ids_at]};
+
+    frame_single_pack(&single, lists->singles + frame->n_singles++ * FRAME_SINGLE_BYTES);
+    frame->n_bytes += FRAME_SINGLE_BYTES;
+}
+
+/* Sends what the frame holds, if anything, and goes on with the rest of the pointers. */
+static void send_frame(struct worker_router *router, const struct lists *lists, struct frame *frame)
+{
+    Baton__Tokens tokens = BATON__TOKENS__INIT;
+
+    tokens.answers = frame->answers;
+    tokens.n_answers = frame->n;
+    tokens.singles.data = lists->singles;
+    tokens.singles.len = frame->n_singles * FRAME_SINGLE_BYTES;
+    if (frame->n > 0 || frame->n_singles > 0) /* a link that is down: its requests are being cancelled */
+        (void)link_send(router->link, FRAME_TOKENS, &tokens.base);
+    *frame = (struct frame){.answers = frame->answers + frame->n};
+}
+
+void worker_routers_answers(struct worker *worker, const struct report *report)
+{
+    struct worker_router *router = &worker->routers[report->number];
+    struct lists lists;
+    struct frame frame;
+
+    if (lists_init(&lists, report) < 0) {
+        log_error("out_of_memory", LOG_STR("lost", "answers"));
+        lists_fini(&lists);
+        return;
+    }
+    frame = (struct frame){.answers = lists.pointers};
+    for (uint32_t i = 0; i < report->n_answers; i++) {
+        const struct answer *answer = &report->answers[i];
+
+        if (answer->router_epoch != router->epoch)
+            continue; /* asked by a former life: its numbers mean other requests now */
+        if (frame.n_bytes + FRAME_SINGLE_BYTES > FRAME_BYTES)
+            send_frame(router, &lists, &frame);
+        if (is_single(answer, &frame)) {
+            add_single(report, answer, &lists, &frame);
+            continue;
+        }
+        fill_answer(report, answer, &lists, i);
+        if (frame.n_bytes + bytes_of_answer(&lists.answers[i]) > FRAME_BYTES)
+            send_frame(router, &lists, &frame);
+        frame.n_bytes += bytes_of_answer(&lists.answers[i]);
+        frame.answers[frame.n++] = &lists.answers[i];
+    }
+    send_frame(router, &lists, &frame);
+    lists_fini(&lists);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compiling shapes for the engine thread, on a thread of the job pool; the loop carries text there and
+ * grammars back.  See shapes.c.  Tenants take turns, so one with many shapes waits behind itself. */
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "serve/access/pool.h"
+#include "worker/loop/worker_priv.h"
+
+#define MAX_WAITING       128 /* shapes.c asks for fewer */
+#define MAX_WAITING_BYTES (64u << 20)
+
+struct worker_compile { /* one shape on its way; the pool's thread has it between work and done */
+    struct list all;    /* in worker.compiles */
+    struct worker *worker;
+    struct pool_job job;
+    uint64_t number;
+    struct buf text;
+    struct grammar *grammar;
+    int rc;
+    struct fault fault;
+};
+
+static void compile_free(struct worker_compile *compile)
+{
+    pool_withdraw(&compile->job);
+    list_remove(&compile->all);
+    grammar_unref(compile->grammar);
+    buf_fini(&compile->text);
+    free(compile);
+}
+
+static void answer(struct worker *worker, uint64_t number, int code, const char *reason,
+                   struct grammar *grammar)
+{
+    struct command *command = command_new(COMMAND_SHAPE, 0);
+
+    if (command == NULL) {
+        grammar_unref(grammar); /* those who wait for it are cancelled in time */
+        return;
+    }
+    command->as.shape.number = number;
+    command->as.shape.code = code;
+    command->as.shape.grammar = grammar;
+    str_copy(command->as.shape.reason, sizeof(command->as.shape.reason), reason);
+    (void)worker_engine_send(worker->engine, command);
+}
+
+static void work(void *arg)
+{
+    struct worker_compile *compile = arg;
+
+    compile->rc = grammar_new(compile->worker->grammar_vocab, buf_view(&compile->text), &compile->fault,
+                              &compile->grammar);
+}
+
+static void done(void *arg)
+{
+    struct worker_compile *compile = arg;
+    struct grammar *grammar = compile->rc < 0 ? NULL : compile->grammar;
+
+    if (grammar != NULL)
+        compile->grammar = NULL;
+    answer(compile->worker, compile->number, compile->rc, compile->fault.text, grammar);
+    compile_free(compile);
+}
+
+int worker_compiles_open(struct worker *worker)
+{
+    const struct pool_opts opts = {.jobs = worker->jobs,
+                                   .loop = worker->loop,
+                                   .max_waiting = MAX_WAITING,
+                                   .max_waiting_bytes = MAX_WAITING_BYTES};
+
+    return pool_new(&opts, &worker->compile_pool);
+}
+
+void worker_compile(struct worker *worker, struct report *report)
+{
+    struct worker_compile *compile = calloc(1, sizeof(*compile));
+    int rc = E_NOMEM;
+
+    if (compile != NULL) {
+        compile->worker = worker;
+        compile->number = report->shape_number;
+        compile->text = report->shape;
+        report->shape = (struct buf){0};
+        list_push_back(&worker->compiles, &compile->all);
+        compile->job = (struct pool_job){.owner = (const void *)(uintptr_t)report->shape_tenant,
+                                         .size_bytes = compile->text.len_bytes,
+                                         .work = work,
+                                         .done = done,
+                                         .arg = compile};
+        rc = pool_submit(worker->compile_pool, &compile->job);
+        if (rc < 0)
+            compile_free(compile);
+    }
+    if (rc < 0)
+        answer(worker, report->shape_number, E_OVERLOADED, "too many shapes are being compiled", NULL);
+}
+
+void worker_compiles_close(struct worker *worker)
+{
+    while (!list_is_empty(&worker->compiles))
+        compile_free(container_of(worker->compiles.next, struct worker_compile, all));
+    pool_free(worker->compile_pool);
+    worker->compile_pool = NULL;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Following peers: who tells whom which blocks, on the loop thread.
+ *
+ *   this worker                                         peer
+ *   link up, it can tell --- BLOCKS_WANTED ----------->  tells from now on (publish.c), everything first
+ *       engine thread's map <-- follower <-- BLOCK_EVENTS
+ *
+ * Numbers, gaps and snapshots are those of routers (cache/prefix/block_events.h): a gap is answered by
+ * another BLOCKS_WANTED.  What the engine thread has no room for counts as a gap too, and is asked for again
+ * when the follower is due, not at once.  A worker of which there are two links, one dialled from either
+ * side, is followed over one of them.
+ *
+ * What a peer has is forgotten with its link: a worker that was restarted comes back with another link.
+ *
+ * Nothing queues up for a peer that reads slowly: events for it are left out while LINK_BUSY_BYTES wait for
+ * it, the numbers show it the gap, and it is told everything at most once in TELL_ALL_NS. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "proto/abilities.h"
+#include "worker/loop/worker_priv.h"
+
+#define LOOK_NS         NS_PER_S
+#define TELL_ALL_NS     NS_PER_S
+#define LINK_BUSY_BYTES (1u << 20)
+
+static bool is_on(const struct worker *worker)
+{
+    return worker->conf_share != PICKER_SHARE_OFF;
+}
+
+static uint32_t number_of(const struct worker_peer *peer)
+{
+    return (uint32_t)(peer - peer->worker->peers);
+}
+
+/* ---- asking ---- */
+
+uint32_t worker_follow_count(const struct worker *worker)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+        n += worker->peers[i].follower.state != FOLLOWER_IDLE;
+    return n;
+}
+
+/* All peers' disks together may fill half of the map: more would only push out what others told. */
+static void ask(struct worker_peer *peer)
+{
+    uint32_t n = worker_follow_count(peer->worker), most = (uint32_t)(peer->worker->conf->peer_blocks / 2);
+    Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;
+
+    wanted.max_on_disk = n > 1 ? most / n : most;
+    (void)link_send(peer->link, FRAME_BLOCKS_WANTED, &wanted.base);
+}
+
+/* Whether another link to the same worker is followed. */
+static bool is_followed(const struct worker_peer *peer)
+{
+    const struct worker *worker = peer->worker;
+
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+        if (worker->peers[i].follower.state != FOLLOWER_IDLE &&
+            strcmp(worker->peers[i].node, peer->node) == 0)
+            return true;
+    return false;
+}
+
+static void begin(struct worker_peer *peer)
+{
+    if (!peer->is_up || !peer->can_tell || is_followed(peer))
+        return;
+    block_follower_begin(&peer->follower, clock_now_ns());
+    ask(peer);
+}
+
+void worker_follow_up(struct worker *worker, struct worker_peer *peer)
+{
+    if (is_on(worker))
+        begin(peer);
+}
+
+static bool tell(struct worker_peer *peer, const Baton__BlockEvents *events, bool is_anew)
+{
+    struct peer_blocks *blocks = events != NULL
+                                     ? peer_blocks_new(number_of(peer), events->hashes.data,
+                                                       events->tiers.data, (uint32_t)events->tiers.len)
+                                     : peer_blocks_new(number_of(peer), NULL, NULL, 0);
+
+    if (blocks == NULL)
+        return false;
+    blocks->is_anew = is_anew;
+    return worker_engine_tell(peer->worker->engine, blocks) == 0;
+}
+
+void worker_follow_down(struct worker *worker, struct worker_peer *peer)
+{
+    peer->is_told = false;
+    if (peer->follower.state == FOLLOWER_IDLE)
+        return;
+    block_follower_end(&peer->follower);
+    /* Should this be lost: whoever comes next here begins anew, and a link that is down is not asked. */
+    if (!tell(peer, NULL, true))
+        log_warn("peer_blocks_stay", LOG_STR("node", peer->node), LOG_STR("reason", "no room to say so"));
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+        if (&worker->peers[i] != peer && worker->peers[i].link != NULL &&
+            strcmp(worker->peers[i].node, peer->node) == 0)
+            begin(&worker->peers[i]);
+}
+
+static void look(void *arg)
+{
+    struct worker *worker = arg;
+    uint64_t now_ns = clock_now_ns();
+
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+        if (block_follower_is_due(&worker->peers[i].follower, WORKER_MAP_LIFETIME_NS / 2, now_ns))
+            ask(&worker->peers[i]);
+}
+
+/* ---- what they tell ---- */
+
+static void missed(struct worker_peer *peer, const char *why)
+{
+    log_info("peer_block_events_missed", LOG_STR("node", peer->node), LOG_STR("reason", why));
+    metric_add(peer->worker->m_peer_resyncs, 1);
+}
+
+void worker_follow_events(struct worker_peer *peer, const Baton__BlockEvents *events)
+{
+    struct block_part part = {.first_number = events->first_number,
+                              .n_events = (uint32_t)events->tiers.len,
+                              .is_snapshot = events->is_snapshot,
+                              .is_last = events->is_last,
+                              .part = events->part};
+    uint64_t now_ns = clock_now_ns();
+    enum block_follow what = block_follower_feed(&peer->follower, &part, now_ns);
+
+    switch (what) {
+    case FOLLOW_DROP:
+        return;
+    case FOLLOW_ASK:
+        missed(peer, "a gap");
+        ask(peer);
+        return;
+    case FOLLOW_REPLACE:
+    case FOLLOW_APPLY:
+        break;
+    }
+    if (tell(peer, events, what == FOLLOW_REPLACE))
+        return;
+    missed(peer, "too many at once");
+    block_follower_begin(&peer->follower, now_ns);
+}
+
+void worker_follow_load(struct worker_peer *peer, const Baton__LoadReport *load)
+{
+    struct command *command;
+
+    if (load == NULL || peer->follower.state == FOLLOWER_IDLE)
+        return;
+    command = command_new(COMMAND_PEER_LOAD, number_of(peer));
+    if (command == NULL)
+        return;
+    command->as.peer_load = (struct peer_load){.n_running = load->running,
+                                               .decode_step_s = load->decode_step_s,
+                                               .read_bytes_per_s = load->read_bytes_per_s};
+    (void)worker_engine_send(peer->worker->engine, command); /* another one comes */
+}
+
+/* ---- telling ---- */
+
+void worker_follow_wanted(struct worker_peer *peer, const Baton__BlocksWanted *wanted)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct command *command;
+
+    if (!is_on(peer->worker) || (peer->is_told && now_ns - peer->told_ns < TELL_ALL_NS) ||
+        !worker_follow_has_room(peer))
+        return; /* it asks again */
+    command = command_new(COMMAND_BLOCKS_WANTED, READER_PEER + number_of(peer));
+    if (command == NULL)
+        return;
+    command->as.max_on_disk = wanted->max_on_disk;
+    peer->is_told = true;
+    peer->told_ns = now_ns;
+    (void)worker_engine_send(peer->worker->engine, command);
+}
+
+bool worker_follow_has_room(const struct worker_peer *peer)
+{
+    return peer->is_up && link_queued_bytes(peer->link) < LINK_BUSY_BYTES;
+}
+
+/* ---- open and close ---- */
+
+int worker_follow_open(struct worker *worker)
+{
+    int rc;
+
+    worker->conf_share = worker->conf->share;
+    if (!is_on(worker))
+        return 0;
+    worker->m_peer_resyncs =
+        metric_single(worker->metrics, METRIC_COUNTER, "baton_peer_block_resyncs_total",
+                      "Times that block events of a peer were missed, and everything was asked for.");
+    rc = ev_timer_new(worker->loop, look, worker, &worker->follow_timer);
+    if (rc == 0)
+        ev_timer_repeat(worker->follow_timer, LOOK_NS);
+    return rc;
+}
+
+void worker_follow_close(struct worker *worker)
+{
+    ev_timer_free(worker->follow_timer);
+    worker->follow_timer = NULL;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a worker says about itself: HELLO to routers and peers, load in each heartbeat. */
+#include "worker/loop/worker_priv.h"
+
+#include "cache/kv/layout.h"
+#include "proto/abilities.h"
+
+static void fill_model(struct worker *worker)
+{
+    Baton__ModelInfo *model = &worker->hello_model;
+
+    baton__model_info__init(model);
+    model->name = worker->model.name;
+    model->fingerprint = worker->model.fingerprint;
+    model->context_length = worker->model.context_length;
+    model->vocabulary_bytes = worker->vocabulary.len_bytes;
+    model->created_unix_s = worker->model.created_unix_s;
+}
+
+static void fill_kv(struct worker *worker)
+{
+    const struct engine_info *info = worker_engine_info(worker->engine);
+    Baton__KvInfo *kv = &worker->hello_kv;
+
+    baton__kv_info__init(kv);
+    kv->layout = kv_layout_fingerprint(&info->layout, info->numerics_id);
+    kv->block_tokens = info->layout.block_tokens;
+    kv->n_blocks = worker_engine_n_blocks(worker->engine);
+    kv->block_bytes = kv_layout_block_bytes(&info->layout);
+    kv->link_address = worker->conf->link_advertise[0] ? worker->conf->link_advertise
+                                                       : (char *)listener_address(worker->peer_listener);
+    kv->tcp_address = (char *)worker_engine_tcp_address(worker->engine);
+    kv->unix_path = (char *)worker_engine_unix_path(worker->engine);
+    kv->rdma_rails = worker_engine_rdma_opened(worker->engine); /* a link outlives their being down */
+    kv->max_seqs = (uint32_t)worker->conf->max_seqs;
+    kv->chunk_tokens = (uint32_t)worker->conf->chunk_tokens;
+}
+
+const ProtobufCMessage *worker_make_hello(void *arg)
+{
+    struct worker *worker = arg;
+    Baton__Hello *hello = &worker->hello;
+
+    fill_model(worker);
+    fill_kv(worker);
+    baton__hello__init(hello);
+    hello->protocol = LINK_PROTOCOL;
+    hello->role = worker->role == WORKER_PREFILL ? BATON__ROLE__ROLE_PREFILL : BATON__ROLE__ROLE_DECODE;
+    hello->node = worker->conf->node;
+    hello->epoch = worker->epoch;
+    hello->build = PACKAGE_VERSION;
+    hello->model = &worker->hello_model;
+    hello->kv = &worker->hello_kv;
+    hello->host_id = worker->host_id;
+    hello->instance = worker->instance;
+    hello->is_draining = worker->life != DAEMON_SERVING;
+    hello->abilities = abilities_own();
+    if (worker->conf_share == PICKER_SHARE_OFF)
+        hello->abilities &= ~(uint64_t)ABILITY_TELLS;
+    return &hello->base;
+}
+
+const ProtobufCMessage *worker_make_heartbeat(void *arg)
+{
+    struct worker *worker = arg;
+    Baton__LoadReport *load = &worker->beat_load;
+
+    if (!worker->has_load)
+        return NULL; /* a report of zeros would say that nothing is free */
+    baton__load_report__init(load);
+    load->waiting = worker->load.sched.n_waiting;
+    load->running = worker->load.sched.n_running;
+    load->queued_prefill_tokens = worker->load.sched.queued_prefill_tokens;
+    load->decode_context_tokens = worker->load.sched.decode_tokens_context;
+    load->prefill_tokens_per_s = worker->load.sched.prefill_tokens_per_s;
+    load->decode_step_s = worker->load.sched.decode_step_s;
+    load->blocks_free = worker->load.blocks_available;
+    load->blocks_total = worker->load.blocks_total;
+    load->transfer_bytes_per_s = worker->load.transfer_bytes_per_s;
+    load->push_bytes_per_s = worker->load.push_bytes_per_s;
+    load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* zeros without a disk */
+    load->blocks_on_disk = worker->load.disk.n_blocks;
+    load->is_draining = worker->life != DAEMON_SERVING;
+    load->is_unfit = worker->load.is_unfit;
+    return &load->base;
+}

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a model file to a running engine: map, check, tokeniser, chat format, KV memory, weights, engine
+ * thread.
+ *
+ * The loading takes place on the loop thread before the daemon says that it is ready; progress goes to the
+ * log and to the service manager, which is asked for more time as long as there is progress.  A signal to
+ * stop is looked for between tensors and ends it there. */
+#include "worker/loop/worker_priv.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "compute/engine/engine_load.h"
+#include "compute/engine/engine_sim.h"
+#include "serve/prompt/verdicts.h"
+#include "net/link/tls.h"
+
+#define DRAFT_ROWS 64 /* guesses of a step, all sequences together */
+
+static const char *const kernel_names[] = {"auto", "scalar", "avx2", "avx512"};
+static const enum bf16_math bf16_maths[] = {[WORKER_BF16_AUTO] = BF16_AUTO,
+                                            [WORKER_BF16_TILES] = BF16_TILES,
+                                            [WORKER_BF16_DOTS] = BF16_DOTS,
+                                            [WORKER_BF16_EXACT] = BF16_EXACT};
+
+static void name_model(struct worker *worker)
+{
+    const char *path = worker->conf->model_path;
+    const char *slash = strrchr(path, '/');
+    const char *base = slash ? slash + 1 : path;
+    size_t len = strlen(base);
+
+    if (worker->conf->model_name[0]) {
+        str_copy(worker->model.name, sizeof(worker->model.name), worker->conf->model_name);
+        return;
+    }
+    str_copy(worker->model.name, sizeof(worker->model.name), base);
+    if (len > 5 && len < sizeof(worker->model.name) && strcmp(base + len - 5, ".gguf") == 0)
+        worker->model.name[len - 5] = '\0';
+}
+
+int worker_model_open(struct worker *worker, struct fault *fault)
+{
+    struct gen_model *model = &worker->model;
+    int rc;
+
+    rc = gguf_open(worker->conf->model_path, fault, &worker->gguf);
+    if (rc < 0)
+        return fault_set(fault, rc, "model.path: %.200s: %s", worker->conf->model_path, fault->text);
+    name_model(worker);
+    gguf_fingerprint(worker->gguf, model->fingerprint);
+    rc = tokenizer_new(worker->gguf, fault, &model->tokenizer);
+    if (rc == 0)
+        rc = chat_format_new(model->tokenizer, fault, &model->chat);
+    if (rc == 0 && chat_format_warning(model->chat) != NULL)
+        log_warn("chat_template", LOG_STR("file", worker->conf->model_path),
+                 LOG_STR("reason", chat_format_warning(model->chat)));
+    if (rc == 0 && gguf_vocabulary_image(worker->gguf, &worker->vocabulary) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && verdicts_new(VERDICTS_KEPT, &model->verdicts) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && grammar_vocab_new(model->tokenizer, &worker->grammar_vocab) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    model->block_tokens = (uint32_t)worker->conf->kv_block_tokens;
+    model->created_unix_s = clock_unix_ns() / NS_PER_S;
+    return rc < 0 ? fault_set(fault, rc, "model.path: %.200s: %s", worker->conf->model_path, fault->text) : 0;
+}
+
+void worker_model_close(struct worker *worker)
+{
+    grammar_vocab_unref(worker->grammar_vocab);
+    verdicts_free(worker->model.verdicts);
+    chat_format_free(worker->model.chat);
+    tokenizer_unref(worker->model.tokenizer);
+    gguf_close(worker->gguf);
+    buf_fini(&worker->vocabulary);
+}
+
+/* ---- engines ---- */
+
+struct progress {
+    struct worker *worker;
+    uint64_t said_ns;
+};
+
+static bool on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct progress *progress = arg;
+    uint64_t now_ns = clock_now_ns();
+    unsigned percent = total_bytes ? (unsigned)(100 * done_bytes / total_bytes) : 100;
+
+    if (service_is_asked_to_stop(progress->worker->service))
+        return false;
+    if (now_ns - progress->said_ns < NS_PER_S)
+        return true;
+    progress->said_ns = now_ns;
+    service_status(progress->worker->service, "loading weights %u%%", percent);
+    service_extend(progress->worker->service, 30 * NS_PER_S);
+    log_info("loading", LOG_U64("percent", percent));
+    return true;
+}
+
+int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *layout, struct fault *fault,
+                        uint32_t *out)
+{
+    size_t block_bytes = kv_layout_block_bytes(layout);
+    uint64_t n_blocks = conf->kv_memory / block_bytes;
+
+    if (n_blocks < 4)
+        return fault_set(fault, E_INVAL, "kv.memory holds %u blocks of %zu bytes; give it at least %zu bytes",
+                         (unsigned)n_blocks, block_bytes, 4 * block_bytes);
+    *out = n_blocks > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n_blocks;
+    return 0;
+}
+
+static int open_arena(struct worker *worker, const struct kv_layout *layout, struct worker_engine_opts *opts,
+                      struct fault *fault)
+{
+    size_t block_bytes = kv_layout_block_bytes(layout);
+    uint32_t n_blocks = 0;
+    int rc = worker_arena_blocks(worker->conf, layout, fault, &n_blocks);
+
+    if (rc < 0)
+        return rc;
+    opts->n_blocks = n_blocks;
+    if (mem_region_open(n_blocks * block_bytes, true, worker->conf->kv_populate, "baton-kv", &opts->arena) <
+        0)
+        return fault_set(fault, E_NOMEM, "kv.memory: cannot get %zu bytes", (size_t)n_blocks * block_bytes);
+    return 0;
+}
+
+/* A sequence cannot outgrow the pool, whatever the model could do; said once, with what would mend it. */
+static void say_capacity(const struct worker_engine_opts *opts)
+{
+    const struct engine_info *info = &opts->engine.info;
+    uint64_t holds = (uint64_t)opts->n_blocks * info->layout.block_tokens;
+    uint64_t wants_blocks =
+        (info->context_length + info->layout.block_tokens - 1) / info->layout.block_tokens;
+
+    if (holds < info->context_length)
+        log_warn("kv_memory_below_context", LOG_STR("raise", "kv.memory"), LOG_U64("holds_tokens", holds),
+                 LOG_U64("context", info->context_length),
+                 LOG_U64("needed_bytes", wants_blocks * kv_layout_block_bytes(&info->layout)));
+}
+
+static uint32_t batch_tokens(const struct worker_conf *conf)
+{
+    uint64_t least = conf->chunk_tokens + conf->max_seqs;
+
+    return (uint32_t)(conf->batch_tokens > least ? conf->batch_tokens : least);
+}
+
+/* Rows for guesses in a step.  Beside many sequences guesses do not pay, so a few rows do for all. */
+static uint32_t draft_rows(const struct worker_conf *conf)
+{
+    return conf->speculate == SPECULATE_OFF ? 0 : DRAFT_ROWS;
+}
+
+struct kv_layout worker_sim_layout(const struct worker_conf *conf)
+{
+    return (struct kv_layout){.n_layers = 2,
+                              .n_kv_heads = 1,
+                              .k_dim = 32,
+                              .v_dim = 32,
+                              .block_tokens = (uint32_t)conf->kv_block_tokens,
+                              .type = (enum kv_type)conf->kv_type};
+}
+
+static int build_sim(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+{
+    const struct worker_conf *conf = worker->conf;
+    size_t n_stop = 0;
+    const token_id *stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &n_stop);
+    struct engine_sim_opts sim = {.vocab_size = tokenizer_vocab_size(worker->model.tokenizer),
+                                  .stop_id = n_stop > 0 ? stop_ids[0] : TOKEN_NONE,
+                                  .mean_answer_tokens = (uint32_t)conf->sim_answer_tokens,
+                                  .max_batch_tokens = batch_tokens(conf),
+                                  .step_ns = conf->sim_step_ns,
+                                  .prefill_token_ns = conf->sim_prefill_token_ns,
+                                  .decode_seq_ns = conf->sim_decode_seq_ns};
+    int rc;
+
+    sim.layout = worker_sim_layout(conf);
+    sim.context_length =
+        (uint32_t)(conf->context ? conf->context : tokenizer_context_length(worker->model.tokenizer));
+    while (sim.first_text_id < sim.vocab_size &&
+           tokenizer_is_control(worker->model.tokenizer, sim.first_text_id))
+        sim.first_text_id++;
+    rc = open_arena(worker, &sim.layout, opts, fault);
+    if (rc < 0)
+        return rc;
+    sim.kv_arena = opts->arena.base;
+    sim.n_blocks = opts->n_blocks;
+    if (engine_sim_new(&sim, &opts->engine) < 0)
+        return fault_set(fault, E_INVAL, "engine.kind = sim does not work with this vocabulary");
+    return 0;
+}
+
+static int make_team(const struct worker_conf *conf, struct team **out, struct fault *fault)
+{
+    int cpus[1024];
+    struct team_opts opts = {.n_threads = (unsigned)conf->threads};
+    int n = conf->cpus[0] ? cpu_list_parse(bytes_str(conf->cpus), cpus, ARRAY_LEN(cpus)) : 0;
+
+    if (n < 0)
+        return fault_set(fault, E_FORMAT, "engine.cpus is not a CPU list");
+    if (n > 0) {
+        if (opts.n_threads == 0)
+            opts.n_threads = (unsigned)n;
+        if (opts.n_threads > (unsigned)n)
+            return fault_set(fault, E_INVAL, "engine.cpus names fewer CPUs than engine.threads");
+        opts.cpus = cpus;
+    }
+    if (team_new(&opts, out) < 0)
+        return fault_set(fault, E_NOMEM, "cannot start compute threads");
+    return 0;
+}
+
+struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf)
+{
+    return (struct engine_load_opts){.gguf = gguf,
+                                     .kernels = kernel_names[conf->kernels],
+                                     .kv_type = (enum kv_type)conf->kv_type,
+                                     .block_tokens = (uint32_t)conf->kv_block_tokens,
+                                     .context_length = (uint32_t)conf->context,
+                                     .bf16 = bf16_maths[conf->bf16],
+                                     .converts_f16 = conf->convert_f16 == WORKER_CONVERT_BF16};
+}
+
+static void tune(const struct worker_conf *conf, struct team *team)
+{
+    static const enum tune_mode modes[] = {
+        [WORKER_TUNE_AUTO] = TUNE_AUTO, [WORKER_TUNE_OFF] = TUNE_OFF, [WORKER_TUNE_REDO] = TUNE_REDO};
+    struct tuned tuned;
+    struct buf line = {0};
+
+    if (engine_tune(team, kernel_names[conf->kernels], modes[conf->tune], &tuned) < 0)
+        return; /* loading says what is wrong with the kernels */
+    engine_tuned_line(&tuned, &line);
+    log_info("tuned", LOG_STR("choices", line.data != NULL ? (const char *)line.data : ""),
+             LOG_F64("ms", (double)tuned.took_ns / (double)NS_PER_MS),
+             LOG_STR("from", conf->tune == WORKER_TUNE_OFF ? "defaults"
+                             : tuned.is_from_cache         ? "cache"
+                                                           : "measurement"),
+             LOG_STR("cache", tuned.is_from_cache || tuned.is_saved ? tuned.path : ""));
+    buf_fini(&line);
+}
+
+int worker_tune(const void *of, struct buf *out, struct fault *fault)
+{
+    const struct worker_conf *conf = of;
+    struct team *team;
+    struct tuned tuned;
+    int rc = make_team(conf, &team, fault);
+
+    if (rc < 0)
+        return rc;
+    rc = engine_tune(team, kernel_names[conf->kernels], TUNE_REDO, &tuned);
+    team_free(team);
+    if (rc < 0)
+        return fault_set(fault, E_UNSUPPORTED, "engine.kernels = %s does not run on this CPU",
+                         kernel_names[conf->kernels]);
+    engine_tuned_table(&tuned, out);
+    return 0;
+}
+
+static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+{
+    const struct worker_conf *conf = worker->conf;
+    struct progress progress = {.worker = worker, .said_ns = clock_now_ns()};
+    struct engine_load_opts load = worker_load_opts(conf, worker->gguf);
+    struct engine_start_opts start = {.max_batch_tokens = batch_tokens(conf),
+                                      .max_items = (uint32_t)conf->max_seqs,
+                                      .max_draws = (uint32_t)conf->max_seqs + draft_rows(conf)};
+    struct engine_model *model = NULL;
+    int rc = make_team(conf, &opts->team, fault);
+
+    load.team = opts->team;
+    load.on_progress = on_progress;
+    load.progress_arg = &progress;
+    if (rc == 0) {
+        tune(conf, opts->team);
+        rc = engine_model_load(&load, fault, &model);
+        if (rc < 0)
+            fault_set(fault, rc, "model.path: %.200s: %s", conf->model_path, fault->text);
+    }
+    if (rc == 0)
+        rc = open_arena(worker, engine_model_layout(model), opts, fault);
+    if (rc < 0) {
+        engine_model_free(model);
+        return rc;
+    }
+    start.kv_arena = opts->arena.base;
+    start.n_blocks = opts->n_blocks;
+    if (engine_model_start(model, &start, &opts->engine) < 0)
+        return fault_set(fault, E_NOMEM, "cannot get the engine's scratch memory");
+    return 0;
+}
+
+/* ---- the engine thread around it ---- */
+
+static int fill_transport(struct worker *worker, struct worker_engine_opts *opts,
+                          const uint8_t cluster_key[32], struct fault *fault)
+{
+    const struct worker_conf *conf = worker->conf;
+    struct tr_opts *tr = &opts->transport;
+
+    if (cluster_key_derive(cluster_key, "kv", tr->auth_key) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
+    if (cluster_key_derive(cluster_key, "kv disk", opts->disk.key) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
+    tr->node = conf->node;
+    tr->tcp_listen = conf->tcp_listen[0] ? conf->tcp_listen : NULL;
+    tr->unix_listen = conf->unix_path[0] && conf->transport != WORKER_TRANSPORT_TCP &&
+                              conf->transport != WORKER_TRANSPORT_RDMA
+                          ? conf->unix_path
+                          : NULL;
+    if (conf->tcp_encrypt) {
+        tr->tls_server = tls_server(worker->tls);
+        tr->tls_client = tls_client(worker->tls);
+    }
+    tr->tcp_connections = (unsigned)conf->tcp_connections;
+    opts->is_auto = conf->transport == WORKER_TRANSPORT_AUTO;
+    opts->preferred = conf->transport == WORKER_TRANSPORT_TCP    ? TR_TCP
+                      : conf->transport == WORKER_TRANSPORT_RDMA ? TR_RDMA
+                                                                 : TR_SHM;
+    if (conf->transport == WORKER_TRANSPORT_AUTO || conf->transport == WORKER_TRANSPORT_RDMA)
+        tr->rdma_devices = conf->rdma_devices;
+    tr->rdma_rest_ns = conf->rdma_rest_ns;
+    return 0;
+}
+
+int worker_engine_build(struct worker *worker, struct fault *fault)
+{
+    const struct worker_conf *conf = worker->conf;
+    struct worker_engine_opts opts = {.arena = {.fd = -1},
+                                      .kv_lifetime_ns = conf->kv_lifetime_ns,
+                                      .share = (enum picker_share)conf->share,
+                                      .peer_blocks = (uint32_t)conf->peer_blocks,
+                                      .disk = {.path = conf->disk_path,
+                                               .size_bytes = conf->disk_size,
+                                               .lifetime_ns = conf->disk_lifetime_ns,
+                                               .n_threads = (unsigned)conf->disk_threads},
+                                      .max_seqs = (uint32_t)conf->max_seqs,
+                                      .max_queue = (uint32_t)conf->max_queue,
+                                      .chunk_tokens = (uint32_t)conf->chunk_tokens,
+                                      .draft_tokens = (uint32_t)conf->draft_tokens,
+                                      .itl_ns = conf->itl_ns,
+                                      .speculate = (enum sched_speculate)conf->speculate,
+                                      .grant_timeout_ns = conf->grant_timeout_ns,
+                                      .metrics = worker->metrics,
+                                      .departing = worker->departing,
+                                      .arriving = worker->arriving};
+    uint64_t began_ns = clock_now_ns();
+    int rc = conf->engine_kind == WORKER_ENGINE_SIM ? build_sim(worker, &opts, fault)
+                                                    : build_cpu(worker, &opts, fault);
+
+    if (rc == 0)
+        rc = fill_transport(worker, &opts, worker->cluster_key, fault);
+    if (rc < 0) {
+        worker_engine_opts_free(&opts);
+        return rc;
+    }
+    say_capacity(&opts);
+    worker->model.context_length = opts.engine.info.context_length;
+    memcpy(opts.prefix_key, worker->prefix_key, sizeof(opts.prefix_key));
+    memcpy(opts.model_fingerprint, worker->model.fingerprint, sizeof(opts.model_fingerprint));
+    opts.stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &opts.n_stop_ids);
+    rc = worker_engine_new(&opts, fault, &worker->engine);
+    if (rc < 0) { /* its sockets are what may fail */
+        const char *key = conf->unix_path[0] && strstr(fault->text, conf->unix_path) ? "kv.unix_path: "
+                          : strstr(fault->text, "cannot listen on")                  ? "kv.tcp_listen: "
+                                                                                     : "";
+        fault_set(fault, rc, "%s%s", key, fault->text);
+    }
+    if (rc == 0)
+        log_info("engine_ready", LOG_STR("model", worker->model.name),
+                 LOG_STR("engine", opts.engine.info.name), LOG_U64("kv_blocks", opts.n_blocks),
+                 LOG_U64("context", worker->model.context_length),
+                 LOG_U64("load_ms", (clock_now_ns() - began_ns) / NS_PER_MS));
+    return rc;
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Links to other workers, for the control of hand-offs and for the news of their blocks (follow.c).  Who
+ * prefills dials; who decodes is dialled.  So are those that link.peers names, at the start: workers that
+ * know of each other without a router.
+ *
+ * The engine thread knows a peer by its slot number and by the facts of its HELLO; it learns when a link
+ * comes and goes, and every hand-off message passes through here.  A dialled link that
+ * cannot be had gives way to others, unless it is configured. */
+#include "worker/loop/worker_priv.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "proto/abilities.h"
+#include "cache/kv/layout.h"
+
+static const struct link_events peer_calls;
+
+static struct worker_peer *find(struct worker *worker, const struct link *link)
+{
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+        if (worker->peers[i].link == link)
+            return &worker->peers[i];
+    return NULL;
+}
+
+static void tell_down(struct worker *worker, const struct worker_peer *peer)
+{
+    struct command *command = command_new(COMMAND_PEER_DOWN, (uint32_t)(peer - worker->peers));
+
+    if (command != NULL && worker_engine_send(worker->engine, command) < 0)
+        log_error("engine_mailbox_full", LOG_STR("lost", "peer_down"));
+}
+
+static struct worker_peer *free_slot(struct worker *worker)
+{
+    return find(worker, NULL);
+}
+
+static struct worker_peer *spare_slot(struct worker *worker)
+{
+    struct worker_peer *oldest = NULL, *free_one = free_slot(worker);
+
+    if (free_one == NULL && listener_make_room(worker->peer_listener))
+        free_one = free_slot(worker); /* of a socket that never showed the key */
+    if (free_one != NULL)
+        return free_one;
+
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
+        struct worker_peer *peer = &worker->peers[i];
+
+        if (peer->is_dialled && !peer->is_configured && !peer->is_up &&
+            (oldest == NULL || peer->used_ns < oldest->used_ns))
+            oldest = peer; /* a peer that cannot be reached gives way */
+    }
+    if (oldest != NULL) {
+        command_free(link_user(oldest->link));
+        link_close(oldest->link);
+        oldest->link = NULL;
+        tell_down(worker, oldest); /* who waits for it must not meet its successor */
+    }
+    return oldest;
+}
+
+static int on_hello(void *arg, struct link *link, const ProtobufCMessage *message, struct fault *fault)
+{
+    struct worker *worker = arg;
+    struct worker_peer *peer = find(worker, link);
+    const Baton__Hello *hello = (const Baton__Hello *)message;
+    const struct engine_info *info = worker_engine_info(worker->engine);
+
+    if (hello->kv == NULL || hello->model == NULL || hello->role == BATON__ROLE__ROLE_ROUTER)
+        return fault_set(fault, E_PROTO, "a worker's peer is a worker");
+    if (strcmp(hello->model->fingerprint, worker->model.fingerprint) != 0)
+        return fault_set(fault, E_MISMATCH, "node %s serves another model (%s, fingerprint %.8s...)",
+                         hello->node, hello->model->name, hello->model->fingerprint);
+    if (hello->kv->layout != kv_layout_fingerprint(&info->layout, info->numerics_id))
+        return fault_set(fault, E_MISMATCH,
+                         "node %s keeps KV in another layout (kv.type, kv.block_tokens, kernels)",
+                         hello->node);
+    str_copy(peer->node, sizeof(peer->node), hello->node);
+    peer->can_tell = (abilities_read(hello->abilities) & ABILITY_TELLS) != 0 && hello->epoch != worker->epoch;
+    struct command *command = command_new(COMMAND_PEER_UP, (uint32_t)(peer - worker->peers));
+    if (command == NULL)
+        return E_NOMEM;
+    str_copy(command->as.facts.node, sizeof(command->as.facts.node), hello->node);
+    str_copy(command->as.facts.tcp_address, sizeof(command->as.facts.tcp_address), hello->kv->tcp_address);
+    str_copy(command->as.facts.unix_path, sizeof(command->as.facts.unix_path), hello->kv->unix_path);
+    command->as.facts.rdma_rails = hello->kv->rdma_rails;
+    command->as.facts.abilities = abilities_read(hello->abilities);
+    command->as.facts.is_same_host =
+        hello->host_id[0] != '\0' && strcmp(hello->host_id, worker->host_id) == 0;
+    command_free(link_user(link)); /* of an attempt that ended before it was up */
+    link_set_user(link, command);  /* sent when both sides have accepted */
+    return 0;
+}
+
+/* It is to send KV here and to dial this port: when strangers flood them, it comes first. */
+static void know(struct worker *worker, const struct link *link, const struct peer_facts *facts)
+{
+    struct tr_node *transport = worker_engine_transport(worker->engine);
+    struct addr address;
+
+    (void)tr_know_peer(transport, link_peer_address(link)); /* a hint: lost when the thread is far behind */
+    if (facts->tcp_address[0] != '\0')
+        (void)tr_know_peer(transport, facts->tcp_address);
+    if (addr_parse(link_peer_address(link), NULL, &address) == 0)
+        listener_know(worker->peer_listener, &address);
+}
+
+static void on_up(void *arg, struct link *link)
+{
+    struct worker *worker = arg;
+    struct worker_peer *peer = find(worker, link);
+    struct command *command = link_user(link);
+
+    struct transport_offer offer = worker_engine_offer(worker->engine);
+
+    link_set_user(link, NULL);
+    peer->is_up = true;
+    know(worker, link, &command->as.facts);
+    peer->transport = worker_choose_transport(&offer, &command->as.facts, &peer->transport_why);
+    log_info("peer_up", LOG_STR("node", peer->node), LOG_STR("address", link_peer_address(link)),
+             LOG_BOOL("dialled", peer->is_dialled),
+             LOG_STR("kv_from_it", worker_transport_name(peer->transport)),
+             LOG_STR("reason", peer->transport_why));
+    if (worker_engine_send(worker->engine, command) < 0)
+        log_error("engine_mailbox_full", LOG_STR("lost", "peer_up"));
+    worker_follow_up(worker, peer);
+}
+
+static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)
+{
+    struct worker *worker = arg;
+    struct worker_peer *peer = find(worker, link);
+    struct command *command;
+    int rc;
+
+    switch (type) {
+    case FRAME_HEARTBEAT:
+        worker_follow_load(peer, ((const Baton__Heartbeat *)message)->load);
+        return 0;
+    case FRAME_GOODBYE:
+        return 0;
+    case FRAME_BLOCK_EVENTS:
+        worker_follow_events(peer, (const Baton__BlockEvents *)message);
+        return 0;
+    case FRAME_BLOCKS_WANTED:
+        worker_follow_wanted(peer, (const Baton__BlocksWanted *)message);
+        return 0;
+    default:
+        break;
+    }
+    command = command_new(COMMAND_PEER_MESSAGE, (uint32_t)(peer - worker->peers));
+    if (command == NULL)
+        return E_NOMEM;
+    peer->used_ns = clock_now_ns();
+    rc = peer_message_from_wire(type, message, &command->as.peer);
+    if (rc < 0) {
+        command_free(command);
+        return rc;
+    }
+    return worker_engine_send(worker->engine, command);
+}
+
+static void on_down(void *arg, struct link *link, const struct fault *why)
+{
+    struct worker *worker = arg;
+    struct worker_peer *peer = find(worker, link);
+    struct command *command = link_user(link);
+
+    link_set_user(link, NULL);
+    command_free(command);
+    if (peer == NULL)
+        return;
+    if (peer->is_up) {
+        log_warn("peer_down", LOG_STR("node", peer->node), LOG_STR("reason", why->text));
+        peer->is_up = false;
+    } else {
+        log_warn("peer_unreachable", LOG_STR("address", link_peer_address(link)),
+                 LOG_STR("reason", why->text));
+    }
+    worker_follow_down(worker, peer);
+    tell_down(worker, peer);
+    if (!peer->is_dialled) {
+        peer->link = NULL; /* the link frees itself */
+        listener_release(worker->peer_listener);
+    }
+}
+
+static const struct link_events peer_calls = {
+    .on_hello = on_hello, .on_up = on_up, .on_message = on_message, .on_down = on_down};
+
+int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger)
+{
+    struct worker_peer *peer = spare_slot(worker);
+    struct link_opts opts;
+    int rc;
+
+    if (peer == NULL) {
+        close(fd);
+        stranger_leave(stranger);
+        listener_release(worker->peer_listener);
+        return E_LIMIT;
+    }
+    *peer = (struct worker_peer){.worker = worker, .used_ns = clock_now_ns()};
+    worker->peer_link_opts.events = &peer_calls;
+    opts = worker->peer_link_opts;
+    opts.stranger = stranger;
+    rc = link_accept(&opts, fd, &peer->link);
+    if (rc < 0)
+        listener_release(worker->peer_listener);
+    return rc;
+}
+
+uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *wanted)
+{
+    struct fault fault = {0};
+    struct worker_peer *peer;
+    struct addr address;
+
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
+        peer = &worker->peers[i];
+        if (peer->link != NULL && peer->is_dialled &&
+            strcmp(link_peer_address(peer->link), wanted->link_address) == 0) {
+            peer->used_ns = clock_now_ns();
+            return i;
+        }
+    }
+    peer = spare_slot(worker);
+    if (peer == NULL)
+        return PEER_NONE;
+    *peer = (struct worker_peer){.worker = worker, .is_dialled = true, .used_ns = clock_now_ns()};
+    str_copy(peer->node, sizeof(peer->node), wanted->node);
+    if (addr_parse(wanted->link_address, NULL, &address) == 0)
+        listener_know(worker->peer_listener, &address);
+    worker->peer_link_opts.events = &peer_calls;
+    if (link_dial(&worker->peer_link_opts, wanted->link_address, &fault, &peer->link) < 0) {
+        log_warn("peer_address_refused", LOG_STR("node", wanted->node), LOG_STR("reason", fault.text));
+        return PEER_NONE;
+    }
+    return (uint32_t)(peer - worker->peers);
+}
+
+int worker_peers_open(struct worker *worker, struct fault *fault)
+{
+    const struct config_list *addresses = &worker->conf->peers;
+
+    if (addresses->n > WORKER_MAX_CONFIGURED)
+        return fault_set(fault, E_LIMIT, "link.peers names %zu workers; %u are possible", addresses->n,
+                         WORKER_MAX_CONFIGURED);
+    for (size_t i = 0; i < addresses->n; i++) {
+        Baton__Peer peer = BATON__PEER__INIT;
+        uint32_t slot;
+
+        peer.link_address = addresses->items[i];
+        slot = worker_peer_for(worker, &peer);
+        if (slot == PEER_NONE)
+            return fault_set(fault, E_FORMAT, "link.peers: '%.200s' cannot be dialled", addresses->items[i]);
+        worker->peers[slot].is_configured = true;
+    }
+    return 0;
+}
+
+bool worker_peers_have_room(const struct worker *worker)
+{
+    uint32_t n_used = 0;
+
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+        n_used += worker->peers[i].link != NULL;
+    return n_used < WORKER_MAX_PEERS * 3 / 4;
+}
+
+static int send_frame(void *arg, enum frame_type type, const ProtobufCMessage *wire)
+{
+    struct worker_peer *peer = arg;
+
+    return link_send(peer->link, type, wire);
+}
+
+void worker_peers_send(struct worker *worker, const struct report *report)
+{
+    struct worker_peer *peer = &worker->peers[report->number];
+
+    if (peer->link == NULL || !peer->is_up)
+        return; /* its loss is on the way to the engine thread */
+    peer->used_ns = clock_now_ns();
+    (void)peer_message_send(&report->peer, send_frame, peer);
+}
+
+void worker_peers_close(struct worker *worker)
+{
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
+        if (worker->peers[i].link == NULL)
+            continue;
+        command_free(link_user(worker->peers[i].link));
+        link_close(worker->peers[i].link);
+        worker->peers[i].link = NULL;
+    }
+}

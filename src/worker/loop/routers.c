@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Links to routers: we dial, register, take work and report tokens.
+ *
+ * A router that goes away takes its requests with it: their clients are gone. */
+#include "worker/loop/worker_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "proto/token_list.h"
+
+#define VOCABULARY_PART_BYTES (256u << 10)
+
+static uint32_t number_of(const struct worker_router *router)
+{
+    return (uint32_t)(router - router->worker->routers);
+}
+
+static struct worker_router *find(struct worker *worker, const struct link *link)
+{
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        if (worker->routers[i].link == link)
+            return &worker->routers[i];
+    return NULL;
+}
+
+static int on_hello(void *arg, struct link *link, const ProtobufCMessage *message, struct fault *fault)
+{
+    struct worker_router *router = find(arg, link);
+    const Baton__Hello *hello = (const Baton__Hello *)message;
+
+    if (hello->role != BATON__ROLE__ROLE_ROUTER)
+        return fault_set(fault, E_PROTO, "%s is not a router: link.routers names the routers' link.listen",
+                         link_peer_address(link));
+    if (hello->epoch == 0)
+        return fault_set(fault, E_PROTO, "%s has no epoch", link_peer_address(link));
+    str_copy(router->node, sizeof(router->node), hello->node);
+    router->epoch = hello->epoch;
+    return 0;
+}
+
+/* Cancels what an earlier life of the router (0: any) asked for. */
+static void forget(struct worker_router *router, uint64_t except_epoch)
+{
+    struct command *command = command_new(COMMAND_ROUTER_DOWN, number_of(router));
+
+    if (command == NULL)
+        return;
+    command->key.router_epoch = except_epoch;
+    (void)worker_engine_send(router->worker->engine, command);
+}
+
+static void on_up(void *arg, struct link *link)
+{
+    struct worker_router *router = find(arg, link);
+
+    log_info("router_up", LOG_STR("node", router->node), LOG_STR("address", router->address));
+    forget(router, router->epoch);
+}
+
+static void on_down(void *arg, struct link *link, const struct fault *why)
+{
+    struct worker_router *router = find(arg, link);
+
+    if (router == NULL || router->epoch == 0) {
+        log_debug("router_unreachable", LOG_STR("address", link_peer_address(link)),
+                  LOG_STR("reason", why->text));
+        return;
+    }
+    log_warn("router_down", LOG_STR("node", router->node), LOG_STR("reason", why->text));
+    router->epoch = 0;
+    forget(router, 0);
+}
+
+/* ---- work ---- */
+
+static void refuse(struct worker_router *router, uint64_t request, int error)
+{
+    Baton__Tokens tokens = BATON__TOKENS__INIT;
+    Baton__Answer answer = BATON__ANSWER__INIT, *list = &answer;
+
+    answer.request = request;
+    answer.finish = BATON__FINISH__FINISH_FAILED;
+    answer.error = error;
+    tokens.n_answers = 1;
+    tokens.answers = &list;
+    (void)link_send(router->link, FRAME_TOKENS, &tokens.base);
+}
+
+static int copy_tokens(const Baton__Submit *submit, struct task_spec *spec)
+{
+    struct bytes packed = bytes_of(submit->tokens.data, submit->tokens.len);
+    size_t n = 0;
+
+    if (token_list_count(packed, frame_token_bytes(submit), &n) < 0 || n == 0 || submit->n_prompt > n)
+        return E_PROTO;
+    spec->tokens = malloc(n * sizeof(*spec->tokens));
+    if (spec->tokens == NULL)
+        return E_NOMEM;
+    token_list_unpack(packed, frame_token_bytes(submit), n, spec->tokens);
+    spec->n_tokens = (uint32_t)n;
+    return 0;
+}
+
+static int read_sampling(const Baton__Sampling *sampling, struct sample_opts *out)
+{
+    size_t n_bias = sampling->n_bias < sampling->n_bias_ids ? sampling->n_bias : sampling->n_bias_ids;
+
+    *out = (struct sample_opts){.temperature = sampling->temperature,
+                                .top_p = sampling->top_p,
+                                .min_p = sampling->min_p,
+                                .top_k = sampling->top_k,
+                                .wants_logprob = sampling->wants_logprob,
+                                .n_top = sampling->n_top,
+                                .seed = sampling->seed,
+                                .frequency_penalty = sampling->frequency_penalty,
+                                .presence_penalty = sampling->presence_penalty,
+                                .repetition_penalty = sampling->repetition_penalty,
+                                .bias = bias_from_wire(sampling->bias_ids, sampling->bias, n_bias),
+                                .n_bias = (uint32_t)n_bias};
+    return n_bias > 0 && out->bias == NULL ? E_NOMEM : 0;
+}
+
+/* Without a slot for the holder the prompt is computed. */
+static void read_holder(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
+{
+    spec->holder = PEER_NONE;
+    if (submit->holder == NULL || submit->holder_tokens == 0 || spec->mode == TASK_DECODE ||
+        spec->score_from > 0 || !worker_peers_have_room(router->worker))
+        return;
+    spec->holder = worker_peer_for(router->worker, submit->holder);
+    spec->holder_tokens = submit->holder_tokens;
+    spec->ask_limit_ns = submit->ask_limit_ms * NS_PER_MS;
+}
+
+static int read_submit(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
+{
+    spec->key = (struct task_key){.router_epoch = router->epoch, .request = submit->request};
+    spec->origin = number_of(router);
+    spec->mode = submit->mode == BATON__SUBMIT_MODE__SUBMIT_PREFILL  ? TASK_PREFILL
+                 : submit->mode == BATON__SUBMIT_MODE__SUBMIT_DECODE ? TASK_DECODE
+                                                                     : TASK_LOCAL;
+    str_copy(spec->request_id, sizeof(spec->request_id), submit->request_id);
+    str_copy(spec->tenant, sizeof(spec->tenant), submit->tenant);
+    spec->weight = submit->weight;
+    spec->n_prompt = submit->n_prompt;
+    spec->max_new_tokens = submit->max_new_tokens;
+    spec->keep_tokens = submit->keep_tokens;
+    spec->keep_1h_tokens = submit->keep_1h_tokens;
+    spec->public_tokens = submit->public_tokens;
+    spec->score_from = submit->score_from;
+    if ((submit->sampling != NULL && read_sampling(submit->sampling, &spec->sample) < 0) ||
+        (submit->constraint.len > 0 &&
+         buf_append(&spec->constraint, submit->constraint.data, submit->constraint.len) < 0))
+        return E_NOMEM;
+    spec->peer = PEER_NONE;
+    if (spec->mode == TASK_PREFILL) {
+        spec->peer = submit->peer ? worker_peer_for(router->worker, submit->peer) : PEER_NONE;
+        if (spec->peer == PEER_NONE)
+            return E_LIMIT;
+    }
+    read_holder(router, submit, spec);
+    return copy_tokens(submit, spec);
+}
+
+static int on_submit(struct worker_router *router, const Baton__Submit *submit)
+{
+    struct command *command = command_new(COMMAND_SUBMIT, number_of(router));
+    int rc;
+
+    if (command == NULL || (rc = read_submit(router, submit, &command->as.submit)) < 0) {
+        refuse(router, submit->request, command == NULL ? E_NOMEM : rc);
+        command_free(command);
+        return 0;
+    }
+    if (worker_engine_send(router->worker->engine, command) < 0)
+        refuse(router, submit->request, E_OVERLOADED);
+    return 0;
+}
+
+static int on_request_word(struct worker_router *router, enum command_kind kind, uint64_t request)
+{
+    struct command *command = command_new(kind, number_of(router));
+
+    if (command == NULL)
+        return E_NOMEM;
+    command->key = (struct task_key){.router_epoch = router->epoch, .request = request};
+    return worker_engine_send(router->worker->engine, command);
+}
+
+static int on_blocks_wanted(struct worker_router *router, const Baton__BlocksWanted *wanted)
+{
+    struct command *command = command_new(COMMAND_BLOCKS_WANTED, number_of(router));
+
+    if (command == NULL)
+        return E_NOMEM;
+    command->as.max_on_disk = wanted->max_on_disk;
+    return worker_engine_send(router->worker->engine, command);
+}
+
+static int on_sole(struct worker_router *router, const Baton__BlocksSole *sole)
+{
+    struct command *command = command_new(COMMAND_BLOCKS_SOLE, number_of(router));
+
+    if (command != NULL)
+        command->as.sole.hashes = malloc(sole->hashes.len);
+    if (command == NULL || command->as.sole.hashes == NULL) {
+        command_free(command);
+        return 0; /* a hint */
+    }
+    memcpy(command->as.sole.hashes, sole->hashes.data, sole->hashes.len);
+    command->as.sole.n = (uint32_t)(sole->hashes.len / sizeof(struct block_hash));
+    (void)worker_engine_send(router->worker->engine, command);
+    return 0;
+}
+
+static int send_vocabulary(struct worker_router *router)
+{
+    struct worker *worker = router->worker;
+    Baton__VocabularyPart part = BATON__VOCABULARY_PART__INIT;
+    size_t total = worker->vocabulary.len_bytes;
+    int rc = 0;
+
+    part.fingerprint = worker->model.fingerprint;
+    part.total_bytes = total;
+    for (size_t at = 0; at < total && rc >= 0; at += part.data.len) {
+        part.offset = at;
+        part.data.data = worker->vocabulary.data + at;
+        part.data.len = total - at < VOCABULARY_PART_BYTES ? total - at : VOCABULARY_PART_BYTES;
+        rc = link_send(router->link, FRAME_VOCABULARY_PART, &part.base);
+    }
+    return rc;
+}
+
+static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)
+{
+    struct worker_router *router = find(arg, link);
+
+    switch (type) {
+    case FRAME_SUBMIT:
+        return on_submit(router, (const Baton__Submit *)message);
+    case FRAME_CANCEL:
+        return on_request_word(router, COMMAND_CANCEL, ((const Baton__Cancel *)message)->request);
+    case FRAME_PROCEED:
+        return on_request_word(router, COMMAND_PROCEED, ((const Baton__Proceed *)message)->request);
+    case FRAME_VOCABULARY_WANTED:
+        return send_vocabulary(router);
+    case FRAME_BLOCKS_WANTED:
+        return on_blocks_wanted(router, (const Baton__BlocksWanted *)message);
+    case FRAME_BLOCKS_SOLE:
+        return on_sole(router, (const Baton__BlocksSole *)message);
+    case FRAME_HEARTBEAT:
+    case FRAME_GOODBYE:
+    case FRAME_CONTROL:
+        return 0;
+    default:
+        return E_PROTO;
+    }
+}
+
+static const struct link_events router_calls = {
+    .on_hello = on_hello, .on_up = on_up, .on_message = on_message, .on_down = on_down};
+
+int worker_routers_open(struct worker *worker, struct fault *fault)
+{
+    const struct config_list *addresses = &worker->conf->routers;
+
+    worker->router_link_opts.events = &router_calls;
+    for (size_t i = 0; i < addresses->n && i < WORKER_MAX_ROUTERS; i++) {
+        struct worker_router *router = &worker->routers[worker->n_routers];
+        int rc;
+
+        router->worker = worker;
+        str_copy(router->address, sizeof(router->address), addresses->items[i]);
+        rc = link_dial(&worker->router_link_opts, router->address, fault, &router->link);
+        if (rc < 0)
+            return rc;
+        worker->n_routers++;
+    }
+    return 0;
+}
+
+/* A router that has greeted may yet refuse us. */
+bool worker_router_is_up(const struct worker_router *router)
+{
+    return router->link != NULL && link_is_up(router->link);
+}
+
+const char *worker_router_why(const struct worker_router *router)
+{
+    const struct fault *why;
+
+    if (worker_router_is_up(router))
+        return "ok";
+    why = router->link != NULL ? link_why_down(router->link) : NULL;
+    return why != NULL && why->code != 0 ? why->text : "not yet";
+}
+
+size_t worker_routers_queued_bytes(const struct worker *worker)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        n += link_queued_bytes(worker->routers[i].link);
+    return n;
+}
+
+void worker_routers_close(struct worker *worker)
+{
+    for (uint32_t i = 0; i < worker->n_routers; i++) {
+        link_close(worker->routers[i].link);
+        worker->routers[i].link = NULL;
+    }
+    worker->n_routers = 0;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Block events to every router, and to every peer that asked: a report of the engine thread becomes
+ * BLOCK_EVENTS frames to all readers, or, if it is a snapshot, to the reader that asked for it
+ * (worker/runner/publish.c). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "worker/loop/worker_priv.h"
+
+#define FRAME_EVENTS 16384u
+
+struct frame { /* what a message points into */
+    uint8_t hashes[FRAME_EVENTS * sizeof(struct block_hash)];
+    uint8_t tiers[FRAME_EVENTS];
+};
+
+static int send_part(struct link *link, const struct report *report, uint32_t from, uint32_t n,
+                     struct frame *frame)
+{
+    Baton__BlockEvents message = BATON__BLOCK_EVENTS__INIT;
+
+    for (uint32_t i = 0; i < n; i++) {
+        memcpy(frame->hashes + i * sizeof(struct block_hash), &report->events[from + i].hash,
+               sizeof(struct block_hash));
+        frame->tiers[i] = report->events[from + i].tier;
+    }
+    message.first_number = report->first_event + (report->is_snapshot ? 0 : from);
+    message.hashes.data = frame->hashes;
+    message.hashes.len = n * sizeof(struct block_hash);
+    message.tiers.data = frame->tiers;
+    message.tiers.len = n;
+    message.is_snapshot = report->is_snapshot;
+    message.part = report->is_snapshot ? from / FRAME_EVENTS : 0;
+    message.is_last = report->is_snapshot && from + n == report->n_events;
+    return link_send(link, FRAME_BLOCK_EVENTS, &message.base);
+}
+
+static void send_to(struct link *link, const struct report *report, struct frame *frame)
+{
+    uint32_t from = 0;
+
+    do { /* an empty snapshot is one part too */
+        uint32_t left = report->n_events - from, n = left < FRAME_EVENTS ? left : FRAME_EVENTS;
+
+        if (send_part(link, report, from, n, frame) < 0)
+            return; /* the gap will be seen */
+        from += n;
+    } while (from < report->n_events);
+}
+
+/* NULL: no such reader, it is down, or it reads too slowly. */
+static struct link *link_of(const struct worker *worker, uint32_t reader)
+{
+    const struct worker_peer *peer;
+
+    if (reader < worker->n_routers)
+        return worker->routers[reader].epoch != 0 && link_is_up(worker->routers[reader].link)
+                   ? worker->routers[reader].link
+                   : NULL;
+    if (reader < READER_PEER || reader >= READER_PEER + WORKER_MAX_PEERS)
+        return NULL;
+    peer = &worker->peers[reader - READER_PEER];
+    return peer->is_told && worker_follow_has_room(peer) ? peer->link : NULL;
+}
+
+void worker_tell_blocks(struct worker *worker, const struct report *report)
+{
+    struct frame *frame = malloc(sizeof(*frame));
+
+    if (frame == NULL) {
+        log_error("out_of_memory", LOG_STR("lost", "block events"));
+        return;
+    }
+    for (uint32_t reader = 0; reader < READER_PEER + WORKER_MAX_PEERS; reader++) {
+        struct link *link = !report->is_snapshot || report->number == reader ? link_of(worker, reader) : NULL;
+
+        if (link != NULL)
+            send_to(link, report, frame);
+    }
+    free(frame);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What batonctl shows of a worker, and the gauges that follow its load reports. */
+#include "worker/loop/worker_priv.h"
+
+#include <inttypes.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "net/link/stranger_counts.h"
+
+static void put_load(const struct load_report *load, struct buf *out)
+{
+    const struct kv_pool_counts *blocks = &load->blocks;
+
+    buf_printf(out,
+               "\"running\": %u, \"waiting\": %u, \"queued_prefill_tokens\": %" PRIu64
+               ", \"prefill_tokens_per_s\": %.1f, \"decode_step_ms\": %.3f, \"transfer_bytes_per_s\": %.0f",
+               load->sched.n_running, load->sched.n_waiting, load->sched.queued_prefill_tokens,
+               load->sched.prefill_tokens_per_s, load->sched.decode_step_s * 1e3, load->transfer_bytes_per_s);
+    buf_printf(out,
+               ", \"chunk_tokens\": %u, \"steps\": %" PRIu64 ", \"draft_steps\": %" PRIu64
+               ", \"drafted_tokens\": %" PRIu64 ", \"accepted_tokens\": %" PRIu64,
+               load->sched.chunk_tokens, load->sched.n_steps, load->sched.n_draft_steps,
+               load->sched.n_drafted, load->sched.n_accepted);
+    buf_printf(out,
+               ", \"blocks\": {\"total\": %u, \"free\": %u, \"filling\": %u, \"sealed\": %u, \"cached\": %u, "
+               "\"zombie\": %u, \"leased\": %u, \"tenants\": %u, \"evicted\": %" PRIu64
+               ", \"expired\": %" PRIu64 ", \"hits\": %" PRIu64 ", \"misses\": %" PRIu64 "}",
+               load->blocks_total, blocks->n_free, blocks->n_filling, blocks->n_sealed, blocks->n_cached,
+               blocks->n_zombie, blocks->n_leased, blocks->n_tenants, blocks->n_evicted, blocks->n_expired,
+               blocks->n_hits, blocks->n_misses);
+}
+
+static void put_disk(const struct load_report *load, struct buf *out)
+{
+    const struct kv_tier_counts *disk = &load->disk;
+
+    if (!load->has_disk)
+        return;
+    buf_printf(out,
+               ", \"disk\": {\"blocks\": %" PRIu64 ", \"bytes\": %" PRIu64
+               ", \"read_bytes_per_s\": %.0f, \"files\": %u, \"writing\": %u, "
+               "\"reading\": %u, \"tenants\": %u, \"resting\": %s, \"unsaved\": %u, \"written\": %" PRIu64
+               ", \"read\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"refused\": %" PRIu64
+               ", \"failed\": %" PRIu64 ", \"damaged\": %" PRIu64 "}",
+               disk->n_blocks, disk->used_bytes, disk->read_bytes_per_s, disk->n_segments, disk->n_writing,
+               disk->n_reading, disk->n_tenants, disk->is_resting ? "true" : "false", load->blocks.n_unsaved,
+               disk->n_written, disk->n_read, disk->n_dropped, disk->n_refused,
+               disk->n_write_failed + disk->n_read_failed, disk->n_damaged);
+}
+
+static void put_peer_blocks(const struct worker *worker, struct buf *out)
+{
+    if (worker->conf_share == PICKER_SHARE_OFF)
+        return;
+    buf_printf(out,
+               ", \"peer_blocks\": {\"followed\": %u, \"in_memory\": %" PRIu64 ", \"on_disk_only\": %" PRIu64
+               ", \"most\": %" PRIu64 ", \"asks\": %" PRIu64 ", \"resyncs\": %.0f}",
+               worker_follow_count(worker), worker->load.peers_in_memory, worker->load.peers_on_disk,
+               worker->conf->peer_blocks, worker->load.n_own_asks, metric_value(worker->m_peer_resyncs));
+}
+
+static void put_links(const struct worker *worker, struct buf *out)
+{
+    const char *comma = "";
+
+    buf_append_str(out, ", \"routers\": [");
+    for (uint32_t i = 0; i < worker->n_routers; i++) {
+        buf_printf(out, "%s{\"address\": ", comma);
+        json_put_str(out, bytes_str(worker->routers[i].address));
+        buf_printf(out, ", \"up\": %s", worker_router_is_up(&worker->routers[i]) ? "true" : "false");
+        if (!worker_router_is_up(&worker->routers[i])) {
+            buf_append_str(out, ", \"reason\": ");
+            json_put_str(out, bytes_str(worker_router_why(&worker->routers[i])));
+        }
+        buf_append_str(out, "}");
+        comma = ", ";
+    }
+    buf_append_str(out, "], \"peers\": [");
+    comma = "";
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
+        const struct worker_peer *peer = &worker->peers[i];
+
+        if (peer->link == NULL)
+            continue;
+        buf_printf(out, "%s{\"node\": ", comma);
+        json_put_str(out, bytes_str(peer->node));
+        buf_printf(out, ", \"up\": %s, \"dialled\": %s", peer->is_up ? "true" : "false",
+                   peer->is_dialled ? "true" : "false");
+        if (peer->is_up)
+            buf_printf(out, ", \"transport\": \"%s\", \"transport_why\": \"%s\"",
+                       worker_transport_name(peer->transport), peer->transport_why);
+        buf_append_str(out, "}");
+        comma = ", ";
+    }
+    buf_append_str(out, "]");
+}
+
+int worker_status_json(struct worker *worker, struct buf *out)
+{
+    buf_printf(
+        out, "{\"daemon\": \"baton-%s\", \"node\": ", worker->role == WORKER_PREFILL ? "prefill" : "decode");
+    json_put_str(out, bytes_str(worker->conf->node));
+    buf_append_str(out, ", \"model\": ");
+    json_put_str(out, bytes_str(worker->model.name));
+    buf_printf(
+        out,
+        ", \"fingerprint\": \"%s\", \"engine\": \"%s\", \"draining\": %s, \"unfit\": %s, \"tasks\": %u, ",
+        worker->model.fingerprint, worker_engine_info(worker->engine)->name,
+        worker->life != DAEMON_SERVING ? "true" : "false", worker->load.is_unfit ? "true" : "false",
+        worker->load.n_tasks);
+    if (chat_format_warning(worker->model.chat) != NULL) {
+        buf_append_str(out, "\"chat_warning\": ");
+        json_put_str(out, bytes_str(chat_format_warning(worker->model.chat)));
+        buf_append_str(out, ", ");
+    }
+    put_load(&worker->load, out);
+    put_disk(&worker->load, out);
+    buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),
+               worker_engine_unix_path(worker->engine));
+    buf_append_str(out, ", \"kv_rdma\": ");
+    json_put_str(out, bytes_str(worker_engine_rdma_text(worker->engine)));
+    buf_printf(out, ", \"kv_rdma_rails_up\": %u", worker_engine_rdma_rails(worker->engine));
+    put_peer_blocks(worker, out);
+    put_links(worker, out);
+    buf_append_str(out, "}\n");
+    return out->is_bad ? E_NOMEM : 0;
+}
+
+static void set_gauge(struct worker *worker, const char *name, const char *help, double value)
+{
+    metric_set(metric_single(worker->metrics, METRIC_GAUGE, name, help), value);
+}
+
+static void note_peer_blocks(struct worker *worker, const struct load_report *load)
+{
+    struct metric_family *known;
+
+    if (worker->conf_share == PICKER_SHARE_OFF)
+        return;
+    known = metric_family(worker->metrics, METRIC_GAUGE, "baton_peer_blocks_known",
+                          "Blocks that peers are known to have, by the best tier of any.", "tier");
+    metric_set(metric_series(known, (const char *const[]){"memory"}), (double)load->peers_in_memory);
+    metric_set(metric_series(known, (const char *const[]){"disk"}), (double)load->peers_on_disk);
+}
+
+static void note_rdma(struct worker *worker)
+{
+    struct metric *failures =
+        metric_single(worker->metrics, METRIC_COUNTER, "baton_kv_rdma_failures_total",
+                      "Connections whose RDMA failed or could not be had; TCP took over.");
+    struct tr_counts counts;
+
+    tr_node_counts(worker_engine_transport(worker->engine), &counts);
+    metric_add(failures, (double)(counts.rdma_failures - worker->rdma_failures_told));
+    worker->rdma_failures_told = counts.rdma_failures;
+    set_gauge(worker, "baton_kv_rdma_rails", "RDMA rails that are up.",
+              worker_engine_rdma_rails(worker->engine));
+}
+
+static void note_evicted_at(struct worker *worker, const char *port, const uint64_t n[STRANGER_N_ENDS])
+{
+    struct stranger_counts counts;
+
+    stranger_counts_init(&counts, worker->metrics, port);
+    for (unsigned why = 0; why < STRANGER_N_ENDS; why++)
+        stranger_counts_add(&counts, why, (double)n[why] - metric_value(counts.by_end[why]));
+}
+
+static void note_evicted(struct worker *worker)
+{
+    struct tr_counts counts;
+
+    tr_node_counts(worker_engine_transport(worker->engine), &counts);
+    note_evicted_at(worker, "kv.tcp", counts.tcp_evicted);
+    note_evicted_at(worker, "kv.unix", counts.unix_evicted);
+}
+
+void worker_metrics_load(struct worker *worker, const struct load_report *load)
+{
+    struct metric_family *blocks =
+        metric_family(worker->metrics, METRIC_GAUGE, "baton_kv_blocks", "KV blocks by state.", "state");
+    const struct kv_pool_counts *n = &load->blocks;
+
+    metric_set(metric_series(blocks, (const char *const[]){"free"}), n->n_free);
+    metric_set(metric_series(blocks, (const char *const[]){"filling"}), n->n_filling);
+    metric_set(metric_series(blocks, (const char *const[]){"sealed"}), n->n_sealed);
+    metric_set(metric_series(blocks, (const char *const[]){"cached"}), n->n_cached);
+    metric_set(metric_series(blocks, (const char *const[]){"leased"}), n->n_leased);
+    set_gauge(worker, "baton_kv_cache_usage_ratio", "Share of KV blocks that running sequences hold.",
+              load->blocks_total ? 1.0 - (double)load->blocks_available / load->blocks_total : 0);
+    set_gauge(worker, "baton_worker_running", "Sequences running.", load->sched.n_running);
+    set_gauge(worker, "baton_worker_waiting", "Sequences waiting.", load->sched.n_waiting);
+    set_gauge(worker, "baton_worker_waiting_tenants", "Tenants with prompts to compute, waiting or begun.",
+              load->sched.n_tenants);
+    set_gauge(worker, "baton_worker_prefill_tokens_per_second", "Learned prefill speed.",
+              load->sched.prefill_tokens_per_s);
+    set_gauge(worker, "baton_worker_decode_step_seconds", "Learned time of a decode step.",
+              load->sched.decode_step_s);
+    set_gauge(worker, "baton_transfer_bytes_per_second", "Learned speed of KV transfers that arrived here.",
+              load->transfer_bytes_per_s);
+    note_rdma(worker);
+    note_evicted(worker);
+    note_peer_blocks(worker, load);
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building a worker from its configuration, running it, and letting it go.
+ *
+ *   loop thread       links to routers and peers, HTTP, timers, signals            (here)
+ *   engine thread     scheduler, KV pool, hand-offs worker/runner/engine_thread.c team              kernels
+ *   transport thread  KV bytes                                                      transport/
+ *
+ * Ready means: model loaded and warmed up, KV memory there, every port open.  Draining means: routers are
+ * told, what runs goes on to its end or to the limit. */
+#include "worker/loop/worker.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/hashmap.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "net/http/https.h"
+#include "net/link/addr.h"
+#include "worker/loop/worker_priv.h"
+
+#define DRAIN_LOOK_NS (50 * NS_PER_MS)
+
+/* ---- reports of the engine thread ---- */
+
+static void on_report(struct worker *worker, struct report *report)
+{
+    switch (report->kind) {
+    case REPORT_ANSWERS:
+        if (report->number == ORIGIN_LOCAL)
+            worker_local_answers(worker, report);
+        else
+            worker_routers_answers(worker, report);
+        break;
+    case REPORT_PEER_MESSAGE:
+        worker_peers_send(worker, report);
+        break;
+    case REPORT_SHAPE:
+        worker_compile(worker, report);
+        break;
+    case REPORT_BLOCKS:
+        worker_tell_blocks(worker, report);
+        break;
+    case REPORT_LOAD:
+        worker->load = report->load;
+        worker->has_load = true;
+        worker_metrics_load(worker, &report->load);
+        break;
+    }
+    report_free(report);
+}
+
+static void on_reports(void *arg, int fd, unsigned ready)
+{
+    struct worker *worker = arg;
+    struct mailbox *box = worker_engine_reports(worker->engine);
+    struct report *report;
+
+    mailbox_drain_fd(box);
+    while ((report = mailbox_receive(box)) != NULL)
+        on_report(worker, report);
+}
+
+/* ---- drain, reload, watchdog ---- */
+
+static void stop_loop(void *arg)
+{
+    struct worker *worker = arg;
+
+    ev_loop_stop(worker->loop);
+}
+
+static void on_drain_look(void *arg)
+{
+    struct worker *worker = arg;
+
+    bool is_quiet = !worker_engine_is_busy(worker->engine) && front_n_running(worker->front) == 0 &&
+                    worker_routers_queued_bytes(worker) == 0;
+
+    /* Twice in a row: the last answers may be on their way from the engine thread. */
+    worker->n_quiet_looks = is_quiet ? worker->n_quiet_looks + 1 : 0;
+    if (worker->n_quiet_looks < 2)
+        return;
+    ev_timer_stop(worker->drain_timer);
+    front_drain(worker->front, stop_loop, worker);
+}
+
+/* Routers learn it with the next heartbeat; the engine refuses new work while it is drained or draining. */
+static void set_life(struct worker *worker, enum daemon_life life)
+{
+    struct command *command = command_new(COMMAND_DRAIN, 0);
+
+    worker->life = life;
+    if (command == NULL)
+        return;
+    command->flag = life == DAEMON_DRAINED || life == DAEMON_DRAINING;
+    (void)worker_engine_send(worker->engine, command);
+}
+
+static void on_drain_limit(void *arg)
+{
+    struct worker *worker = arg;
+
+    log_warn("drain_limit", LOG_U64("tasks", worker->load.n_tasks));
+    front_abandon(worker->front);
+    ev_loop_stop(worker->loop);
+}
+
+/* Routers are told and need no more than a heartbeat; the time is for clients of its own endpoint. */
+static uint64_t on_lame_duck(void *arg)
+{
+    struct worker *worker = arg;
+
+    if (worker->life == DAEMON_DRAINED || worker->conf->http_listen.n == 0)
+        return 0;
+    set_life(worker, DAEMON_LAME_DUCK);
+    front_set_lame_duck(worker->front, true);
+    return worker->conf->lame_duck_ns;
+}
+
+static void on_drain(void *arg)
+{
+    struct worker *worker = arg;
+
+    set_life(worker, DAEMON_DRAINING);
+    front_set_draining(worker->front);
+    service_extend(worker->service, worker->conf->drain_timeout_ns + 10 * NS_PER_S);
+    ev_timer_repeat(worker->drain_timer, DRAIN_LOOK_NS);
+    ev_timer_start(worker->drain_limit, worker->conf->drain_timeout_ns);
+}
+
+static void on_stop(void *arg)
+{
+    struct worker *worker = arg;
+
+    front_abandon(worker->front);
+}
+
+static struct https_conf https_conf(const struct worker_conf *conf)
+{
+    return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2,
+                               conf->congestion_control};
+}
+
+static int reload(struct worker *worker, struct fault *fault)
+{
+    const struct worker_conf *conf = worker->reload(worker->reload_arg);
+    struct https_conf https;
+    int rc;
+
+    if (conf == NULL)
+        return fault_set(fault, E_FORMAT,
+                         "the new configuration is refused, the old one stays; the log says why");
+    worker->conf = conf;
+    log_set_level((enum log_level)conf->log_level);
+    rc = front_reload_keys(worker->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
+    https = https_conf(conf);
+    return rc < 0 ? rc : https_reload(worker->https, &https, fault);
+}
+
+static void on_reload(void *arg)
+{
+    struct fault fault = {0};
+
+    if (reload(arg, &fault) < 0)
+        log_error("reload_failed", LOG_STR("reason", fault.text));
+    else
+        log_info("reloaded");
+}
+
+/* The engine thread moves its counter in every turn and after every layer. */
+static bool has_progress(void *arg)
+{
+    struct worker *worker = arg;
+    uint64_t beats = worker_engine_beats(worker->engine);
+    bool moved = beats != worker->beats_seen;
+
+    worker->beats_seen = beats;
+    return moved;
+}
+
+static const struct service_calls service_calls = {.lame_duck = on_lame_duck,
+                                                   .drain = on_drain,
+                                                   .stop = on_stop,
+                                                   .reload = on_reload,
+                                                   .has_progress = has_progress};
+
+static int admin_status(void *arg, struct buf *out)
+{
+    return worker_status_json(arg, out);
+}
+
+static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
+{
+    struct worker *worker = arg;
+
+    switch (verb) {
+    case ADMIN_RELOAD:
+        return reload(worker, fault);
+    case ADMIN_DRAIN:
+    case ADMIN_UNDRAIN:
+        break;
+    }
+    if (worker->life >= DAEMON_LAME_DUCK)
+        return fault_set(fault, E_UNSUPPORTED, "the worker is stopping");
+    set_life(worker, verb == ADMIN_DRAIN ? DAEMON_DRAINED : DAEMON_SERVING);
+    return 0;
+}
+
+static const struct admin_calls admin_calls = {.status = admin_status, .act = admin_act};
+
+/* ---- building ---- */
+
+static void read_host_id(char out[64])
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    char host[256] = "";
+
+    out[0] = '\0';
+    if (file != NULL) {
+        if (fgets(out, 64, file) == NULL)
+            out[0] = '\0';
+        fclose(file);
+        out[strcspn(out, "\n")] = '\0';
+    }
+    if (out[0] == '\0' && gethostname(host, sizeof(host) - 1) == 0)
+        str_copy(out, 64, host);
+}
+
+/* Only one process of this network namespace listens on http.admin, so whoever says the same is this worker
+ * in another life. */
+static uint64_t read_instance(const struct worker *worker)
+{
+    struct stat space = {0};
+    char text[600];
+
+    (void)stat("/proc/self/ns/net", &space);
+    snprintf(text, sizeof(text), "%llu %s %u", (unsigned long long)space.st_ino, worker->conf->admin_listen,
+             admin_port(worker->admin));
+    return str_digest(text);
+}
+
+static int build_keys(struct worker *worker, struct fault *fault)
+{
+    int rc = cluster_key_load(worker->conf->cluster_key, fault, worker->cluster_key);
+
+    if (rc < 0)
+        return rc;
+    rc = tls_context_new(worker->cluster_key, fault, &worker->tls);
+    if (rc == 0 && cluster_key_derive(worker->cluster_key, "prefix", worker->prefix_key) < 0)
+        rc = fault_set(fault, E_INTERNAL, "key derivation failed");
+    return rc;
+}
+
+static int build_admin(struct worker *worker, struct fault *fault)
+{
+    uint8_t key[32], metrics_key[32];
+    char token[ADMIN_TOKEN_BYTES], metrics_token[ADMIN_TOKEN_BYTES];
+    struct admin_opts opts = {.loop = worker->loop,
+                              .metrics = worker->metrics,
+                              .calls = &admin_calls,
+                              .calls_arg = worker,
+                              .listen = worker->conf->admin_listen,
+                              .token = token,
+                              .metrics_token = metrics_token};
+    int rc = cluster_key_derive(worker->cluster_key, "admin", key);
+
+    if (rc == 0)
+        rc = cluster_key_derive(worker->cluster_key, "metrics", metrics_key);
+    if (rc < 0)
+        return fault_set(fault, rc, "key derivation failed");
+    admin_token(key, token);
+    admin_token(metrics_key, metrics_token);
+    rc = addr_want_loopback(worker->conf->admin_listen, "http.admin",
+                            "operate from the host itself, or through a tunnel", fault);
+    if (rc == 0) {
+        rc = admin_new(&opts, fault, &worker->admin);
+        if (rc < 0)
+            fault_set(fault, rc, "http.admin: %s", fault->text);
+    }
+    if (rc == 0)
+        worker->instance = read_instance(worker);
+    OPENSSL_cleanse(key, sizeof(key));
+    OPENSSL_cleanse(metrics_key, sizeof(metrics_key));
+    OPENSSL_cleanse(token, sizeof(token));
+    OPENSSL_cleanse(metrics_token, sizeof(metrics_token));
+    return rc;
+}
+
+static int build_front(struct worker *worker, struct fault *fault)
+{
+    const struct worker_conf *conf = worker->conf;
+    struct https_conf https = https_conf(conf);
+    struct front_opts opts;
+    int rc;
+
+    if (ev_jobs_new(1, 1024, &worker->jobs) < 0 || worker_compiles_open(worker) < 0 ||
+        hashmap_new(sizeof(uint64_t), &worker->local_jobs) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rc = https_open(&https, worker->loop, worker->metrics, fault, &worker->https);
+    if (rc < 0)
+        return rc;
+    front_opts_init(&opts);
+    opts.tls = worker->https;
+    opts.has_h2c = conf->h2c;
+    opts.congestion = conf->congestion_control;
+    opts.origins = (const char *const *)conf->cors_origin.items;
+    opts.n_origins = conf->cors_origin.n;
+    opts.loop = worker->loop;
+    opts.jobs = worker->jobs;
+    opts.backend = worker_backend(worker);
+    opts.metrics = worker->metrics;
+    opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
+    opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
+    opts.replay_bytes = conf->replay_bytes;
+    opts.thread_bytes = conf->thread_bytes;
+    opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
+    rc = front_new(&opts, fault, &worker->front);
+    for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
+        rc = https_may_listen(conf->http_listen.items[i], opts.keys_path != NULL, opts.tls != NULL, fault);
+        if (rc == 0)
+            rc = front_listen(worker->front, conf->http_listen.items[i], fault);
+        if (rc < 0)
+            fault_set(fault, rc, "http.listen: %s", fault->text);
+    }
+    return rc;
+}
+
+static void on_peer_socket(void *arg, int fd, const char *peer, struct stranger *stranger)
+{
+    if (worker_peers_accept(arg, fd, stranger) < 0)
+        log_warn("peer_refused", LOG_STR("address", peer), LOG_STR("reason", "all peer slots are taken"));
+}
+
+static int build_links(struct worker *worker, struct fault *fault)
+{
+    struct listener_opts listener = {.loop = worker->loop,
+                                     .address = worker->conf->link_listen,
+                                     .max_connections = WORKER_MAX_PEERS,
+                                     .max_strangers = WORKER_MAX_STRANGERS,
+                                     .max_strangers_per_address = WORKER_MAX_STRANGERS / 2,
+                                     .name = "link",
+                                     .metrics = worker->metrics,
+                                     .on_accept = on_peer_socket,
+                                     .arg = worker};
+    struct link_opts opts = {.loop = worker->loop,
+                             .tls = worker->tls,
+                             .events_arg = worker,
+                             .make_hello = worker_make_hello,
+                             .make_heartbeat = worker_make_heartbeat,
+                             .heartbeat_ns = worker->conf->link_heartbeat_ns};
+    int rc = listener_open(&listener, fault, &worker->peer_listener);
+
+    if (rc < 0)
+        return fault_set(fault, rc, "link.listen: %s", fault->text);
+    worker->router_link_opts = worker->peer_link_opts = opts;
+    if (worker_follow_open(worker) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rc = worker_peers_open(worker, fault);
+    return rc < 0 ? rc : worker_routers_open(worker, fault);
+}
+
+static int start(struct worker *worker, struct fault *fault)
+{
+    int rc;
+
+    https_warn_outdated();
+    if (ev_loop_new(&worker->loop) < 0 || metrics_new(&worker->metrics) < 0 ||
+        service_new(worker->loop, &service_calls, worker, &worker->service) < 0 ||
+        ev_timer_new(worker->loop, on_drain_look, worker, &worker->drain_timer) < 0 ||
+        ev_timer_new(worker->loop, on_drain_limit, worker, &worker->drain_limit) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rng_system(&worker->epoch, sizeof(worker->epoch));
+    read_host_id(worker->host_id);
+    rc = build_keys(worker, fault);
+    service_hold(worker->service);
+    if (rc == 0)
+        rc = worker_model_open(worker, fault);
+    if (rc == 0)
+        rc = worker_engine_build(worker, fault);
+    if (rc == E_CANCELLED)
+        return rc;
+    service_release(worker->service);
+    if (rc == 0 && ev_fd_new(worker->loop, mailbox_fd(worker_engine_reports(worker->engine)), EV_FD_READ,
+                             on_reports, worker, &worker->reports_fd) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0)
+        rc = build_admin(worker, fault);
+    if (rc == 0)
+        rc = build_front(worker, fault);
+    if (rc == 0)
+        rc = build_links(worker, fault);
+    return rc;
+}
+
+static void tear_down(struct worker *worker)
+{
+    worker->life = DAEMON_DRAINING;
+    worker_routers_close(worker);
+    worker_peers_close(worker);
+    worker_follow_close(worker);
+    listener_close(worker->peer_listener);
+    front_free(worker->front);
+    http_tls_free(worker->https);
+    ev_jobs_free(worker->jobs);
+    worker_compiles_close(worker);
+    admin_free(worker->admin);
+    ev_fd_free(worker->reports_fd);
+    worker_engine_free(worker->engine);
+    hashmap_free(worker->local_jobs);
+    worker_model_close(worker);
+    ev_timer_free(worker->drain_timer);
+    ev_timer_free(worker->drain_limit);
+    service_free(worker->service);
+    tls_context_free(worker->tls);
+    ev_loop_free(worker->loop);
+    metrics_free(worker->metrics);
+    OPENSSL_cleanse(worker->cluster_key, sizeof(worker->cluster_key));
+    OPENSSL_cleanse(worker->prefix_key, sizeof(worker->prefix_key));
+    free(worker);
+}
+
+int worker_run(const struct worker_opts *opts, struct fault *fault)
+{
+    struct worker *worker = calloc(1, sizeof(*worker));
+    int rc;
+
+    if (worker == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    list_init(&worker->compiles);
+    worker->role = opts->role;
+    worker->conf = opts->conf;
+    worker->reload = opts->reload;
+    worker->reload_arg = opts->reload_arg;
+    worker->departing = opts->departing;
+    worker->arriving = opts->arriving;
+    rc = start(worker, fault);
+    if (rc == 0) {
+        log_info("worker_ready", LOG_STR("node", worker->conf->node), LOG_STR("model", worker->model.name),
+                 LOG_STR("links", listener_address(worker->peer_listener)),
+                 LOG_STR("kv_tcp", worker_engine_tcp_address(worker->engine)),
+                 LOG_STR("kv_unix", worker_engine_unix_path(worker->engine)),
+                 LOG_STR("kv_rdma", worker_engine_rdma_text(worker->engine)),
+                 LOG_STR("version", PACKAGE_VERSION));
+        service_ready(worker->service);
+        rc = ev_loop_run(worker->loop);
+        log_info("stopped");
+    } else if (rc == E_CANCELLED) { /* a signal to stop while the model was loading */
+        log_info("stopped", LOG_STR("how", "while loading"));
+        rc = 0;
+    }
+    if (worker->service != NULL)
+        service_ending(worker->service, SERVICE_END_S);
+    tear_down(worker);
+    return rc;
+}
+
+const char *worker_libraries(void)
+{
+    return https_libraries();
+}

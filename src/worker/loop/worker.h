@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker daemon of either role: build, run, drain. */
+#ifndef WORKER_LOOP_WORKER_H
+#define WORKER_LOOP_WORKER_H
+
+#include "base/bytes.h"
+#include "base/fault.h"
+#include "worker/runner/engine_thread.h"
+#include "worker/loop/worker_conf.h"
+
+enum worker_role { WORKER_PREFILL, WORKER_DECODE };
+
+struct worker_opts {
+    enum worker_role role;
+    const struct worker_conf *conf;
+    /* SIGHUP: a new snapshot, or NULL to keep the old one. */
+    const struct worker_conf *(*reload)(void *arg);
+    void *reload_arg;
+    /* The two ends of a hand-off; every worker can be either (see worker/runner/depart.h,
+     * worker/runner/arrive.h). */
+    const struct handoff_side *departing;
+    const struct handoff_side *arriving;
+};
+
+/* Runs until SIGTERM or SIGINT has been obeyed.  0, or an error with the fault filled when it could not
+ * start. */
+int worker_run(const struct worker_opts *opts, struct fault *fault);
+/* What the table of keys cannot see, of either role's table. */
+void worker_check(struct config_check *check);
+/* Measures this machine anew, with the configuration's threads and kernels: a table for people. */
+int worker_tune(const void *conf, struct buf *out, struct fault *fault);
+const char *worker_libraries(void); /* for --version */
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker's configuration: one struct, one table for each of the two roles (they differ in defaults only).
+ */
+#ifndef WORKER_LOOP_WORKER_CONF_H
+#define WORKER_LOOP_WORKER_CONF_H
+
+#include "base/config/config.h"
+
+enum worker_engine_kind { WORKER_ENGINE_CPU, WORKER_ENGINE_SIM };
+enum worker_bf16 { WORKER_BF16_AUTO, WORKER_BF16_TILES, WORKER_BF16_DOTS, WORKER_BF16_EXACT };
+enum worker_convert { WORKER_CONVERT_NO, WORKER_CONVERT_BF16 };
+enum worker_tune { WORKER_TUNE_AUTO, WORKER_TUNE_OFF, WORKER_TUNE_REDO };
+enum worker_transport {
+    WORKER_TRANSPORT_AUTO,
+    WORKER_TRANSPORT_SHM,
+    WORKER_TRANSPORT_TCP,
+    WORKER_TRANSPORT_RDMA
+};
+
+struct worker_conf {
+    char *node;
+    char *model_path, *model_name;
+    uint64_t context;
+    int engine_kind;
+    int kernels, bf16, convert_f16, tune;
+    uint64_t threads;
+    char *cpus;
+    uint64_t sim_step_ns, sim_prefill_token_ns, sim_decode_seq_ns, sim_answer_tokens;
+    uint64_t kv_memory, kv_block_tokens, kv_lifetime_ns;
+    int kv_type;
+    bool kv_populate;
+    char *disk_path;
+    uint64_t disk_size, disk_threads, disk_lifetime_ns;
+    int transport;
+    char *tcp_listen, *unix_path, *rdma_devices;
+    uint64_t rdma_rest_ns;
+    bool tcp_encrypt;
+    uint64_t tcp_connections, grant_timeout_ns;
+    uint64_t max_seqs, max_queue, chunk_tokens, batch_tokens;
+    uint64_t itl_ns, draft_tokens;
+    int speculate;
+    struct config_list routers, peers;
+    int share; /* enum picker_share */
+    uint64_t peer_blocks;
+    char *link_listen, *link_advertise, *cluster_key;
+    uint64_t link_heartbeat_ns;
+    struct config_list http_listen;
+    char *api_keys, *admin_listen;
+    int metrics_for; /* enum front_metrics_for */
+    char *public_prefix;
+    uint64_t replay_bytes;
+    uint64_t thread_bytes;
+    char *tls_certificate, *tls_key;
+    int tls_min; /* enum http_tls_min */
+    bool http2, h2c;
+    char *congestion_control;
+    struct config_list cors_origin;
+    uint64_t lame_duck_ns;
+    uint64_t drain_timeout_ns;
+    int log_level, log_format;
+};
+
+extern const struct config_table prefill_conf_table;
+extern const struct config_table decode_conf_table;
+
+#endif

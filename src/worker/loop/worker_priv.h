@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker's loop side: what its files share.  Everything here is touched on the loop thread only; the
+ * engine thread is reached through its mailbox (worker/runner/engine_thread.h). */
+#ifndef WORKER_LOOP_WORKER_PRIV_H
+#define WORKER_LOOP_WORKER_PRIV_H
+
+#include "base/mem.h"
+#include "compute/engine/engine_load.h"
+#include "base/event/jobs.h"
+#include "base/event/service.h"
+#include "serve/endpoint/admin.h"
+#include "serve/endpoint/front.h"
+#include "gguf/gguf.h"
+#include "net/link/link.h"
+#include "net/link/listener.h"
+#include "worker/runner/engine_thread.h"
+#include "worker/runner/messages.h"
+#include "worker/loop/worker.h"
+#include "worker/loop/worker_conf.h"
+
+struct worker_router { /* a router we register with */
+    struct worker *worker;
+    struct link *link;
+    char address[288]; /* a copy: a reload frees the configuration */
+    char node[64];
+    uint64_t epoch; /* of the router's present life, from its HELLO on; 0: none came, or the link went down */
+};
+
+struct worker_peer { /* a link to another worker; dialled by us (we prefill) or by it */
+    struct worker *worker;
+    struct link *link; /* NULL: slot free */
+    bool is_dialled;
+    bool is_up;
+    char node[64];
+    uint64_t used_ns;
+    enum tr_kind transport;         /* KV from it comes over this, as things stood when it came up */
+    const char *transport_why;      /* static */
+    bool is_configured;             /* link.peers names it: its slot is kept */
+    bool can_tell;                  /* which blocks it has; not so of older workers, and of this one itself */
+    bool is_told;                   /* it asked for our block events ... */
+    uint64_t told_ns;               /* ... and was last told everything then */
+    struct block_follower follower; /* of its events */
+};
+
+struct worker { /* one process */
+    enum worker_role role;
+    const struct worker_conf *conf;
+    struct ev_loop *loop;
+    struct service *service;
+    struct metrics *metrics;
+    struct ev_jobs *jobs;
+    struct pool *compile_pool; /* before jobs: shapes, in turns by tenant */
+    struct front *front;
+    struct admin *admin;
+    struct tls_context *tls;
+    struct http_tls *https; /* NULL: cleartext */
+    struct listener *peer_listener;
+    struct ev_timer *drain_timer, *drain_limit;
+    uint64_t beats_seen;
+    struct ev_fd *reports_fd;
+    /* model */
+    struct gguf *gguf;
+    struct gen_model model;
+    struct buf vocabulary;
+    struct grammar_vocab *grammar_vocab;
+    struct list compiles; /* compile.c */
+    uint64_t epoch;
+    char host_id[64];
+    uint64_t instance; /* digest of the network namespace and of http.admin as it is bound */
+    uint8_t cluster_key[32], prefix_key[32];
+    const struct handoff_side *departing, *arriving;
+    struct worker_engine *engine;
+    /* links */
+    struct link_opts router_link_opts, peer_link_opts;
+    struct worker_router routers[WORKER_MAX_ROUTERS];
+    uint32_t n_routers;
+    struct worker_peer peers[WORKER_MAX_PEERS];
+    struct load_report load;
+    int conf_share; /* enum picker_share, as it was at the start */
+    struct ev_timer *follow_timer;
+    struct metric *m_peer_resyncs;
+    uint64_t rdma_failures_told; /* to the metrics */
+    bool has_load;
+    enum daemon_life life;
+    uint32_t n_quiet_looks; /* of the drain timer, in a row */
+    /* own endpoint */
+    struct hashmap *local_jobs; /* request number -> struct gen_handle */
+    uint64_t next_local;
+    const struct worker_conf *(*reload)(void *arg);
+    void *reload_arg;
+    Baton__Hello hello;
+    Baton__ModelInfo hello_model;
+    Baton__KvInfo hello_kv;
+    Baton__LoadReport beat_load;
+};
+
+/* model.c: file -> tokeniser, chat format, engine with its KV arena */
+int worker_model_open(struct worker *worker, struct fault *fault);
+void worker_model_close(struct worker *worker);
+int worker_engine_build(struct worker *worker, struct fault *fault);
+struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* team apart */
+struct kv_layout worker_sim_layout(const struct worker_conf *conf);
+/* How many blocks kv.memory holds; E_INVAL when too few. */
+int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *layout, struct fault *fault,
+                        uint32_t *out);
+
+/* model_check.c: what can be seen of the model without loading it, for worker_check.c */
+void worker_check_model(struct config_check *check, const struct worker_conf *conf);
+
+/* hello.c */
+const ProtobufCMessage *worker_make_hello(void *arg);
+const ProtobufCMessage *worker_make_heartbeat(void *arg); /* the load report in it */
+
+/* routers.c */
+int worker_routers_open(struct worker *worker, struct fault *fault);
+/* Each side has accepted the other. */
+bool worker_router_is_up(const struct worker_router *router);
+const char *worker_router_why(const struct worker_router *router); /* "ok", or why it is not up */
+size_t worker_routers_queued_bytes(const struct worker *worker);
+void worker_routers_close(struct worker *worker);
+
+/* compile.c: shapes for the engine thread */
+int worker_compiles_open(struct worker *worker);
+void worker_compile(struct worker *worker, struct report *report); /* takes its shape */
+void worker_compiles_close(struct worker *worker);                 /* the job pool is gone already */
+
+/* answers.c */
+void worker_routers_answers(struct worker *worker, const struct report *report);
+
+/* send_blocks.c */
+void worker_tell_blocks(struct worker *worker, const struct report *report); /* to all readers, or to one */
+
+/* follow.c: peers' blocks, and ours for them */
+int worker_follow_open(struct worker *worker); /* E_NOMEM */
+void worker_follow_close(struct worker *worker);
+void worker_follow_up(struct worker *worker, struct worker_peer *peer);
+void worker_follow_down(struct worker *worker, struct worker_peer *peer);
+void worker_follow_events(struct worker_peer *peer, const Baton__BlockEvents *events);
+void worker_follow_load(struct worker_peer *peer, const Baton__LoadReport *load);
+void worker_follow_wanted(struct worker_peer *peer, const Baton__BlocksWanted *wanted);
+bool worker_follow_has_room(const struct worker_peer *peer); /* for more events on its link */
+uint32_t worker_follow_count(const struct worker *worker);   /* workers followed */
+
+/* peers.c */
+int worker_peers_open(struct worker *worker, struct fault *fault); /* dials those that are configured */
+int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger);
+void worker_peers_close(struct worker *worker);
+/* The slot of a dialled link to this peer, dialling if there is none; PEER_NONE when all slots are busy. */
+uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *peer);
+/* Whether a link more would leave enough of them to hand-offs, which cannot do without. */
+bool worker_peers_have_room(const struct worker *worker);
+void worker_peers_send(struct worker *worker, const struct report *report);
+
+/* local.c */
+struct backend worker_backend(struct worker *worker);
+void worker_local_answers(struct worker *worker, const struct report *report);
+
+/* status.c */
+int worker_status_json(struct worker *worker, struct buf *out);
+void worker_metrics_load(struct worker *worker, const struct load_report *load);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the engine thread is told, in order, between steps; and grants within them.
+ *
+ *   mailbox --> [ kept ] --> run            between steps: everything
+ *      |           ^
+ *      +-- layer --+--> GRANT               within a step: only who may push hears it at once
+ *
+ * The offer of a hand-off goes out when its prompt is admitted, so the grant comes while the prompt's first
+ * step is computed.  Were it read after the step only, a prompt of one step would be pushed after it was
+ * computed instead of meanwhile.  A grant may overtake what else was said: it does nothing but begin a push,
+ * and everything that ends one (a cancel, a lost link) ends it as well when it is read later.  So may what
+ * peers tell of their blocks: it is put by in its own order, for the map (peer_map.c), and takes up no room
+ * here. */
+#include "worker/runner/engine_thread_priv.h"
+
+#include <stdlib.h>
+
+#include "worker/runner/disk_priv.h"
+#include "worker/runner/share_priv.h"
+
+static void on_peer(struct worker_engine *engine, struct command *command, bool is_up)
+{
+    if (command->number >= WORKER_MAX_PEERS)
+        return;
+    engine->peer_is_up[command->number] = is_up;
+    if (is_up)
+        engine->peers[command->number] = command->as.facts;
+    engine->opts.departing->on_peer(engine->departing, command->number, is_up);
+    engine->opts.arriving->on_peer(engine->arriving, command->number, is_up);
+    worker_loans_peer(engine, command->number, is_up);
+    worker_asks_peer(engine, command->number, is_up);
+}
+
+static void on_peer_message(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message)
+{
+    if (worker_loans_message(engine, peer, message) || worker_asks_message(engine, peer, message))
+        return;
+    if (!engine->opts.departing->on_peer_message(engine->departing, peer, message))
+        (void)engine->opts.arriving->on_peer_message(engine->arriving, peer, message);
+}
+
+static void on_transport(struct worker_engine *engine, const struct tr_event *event)
+{
+    if (worker_loans_transport(engine, event) || worker_asks_transport(engine, event))
+        return;
+    if (!engine->opts.departing->on_transport(engine->departing, event))
+        (void)engine->opts.arriving->on_transport(engine->arriving, event);
+}
+
+static void obey(struct worker_engine *engine, struct command *command)
+{
+    switch (command->kind) {
+    case COMMAND_SUBMIT:
+        worker_tasks_submit(engine, &command->as.submit);
+        break;
+    case COMMAND_CANCEL:
+        worker_tasks_cancel(engine, &command->key);
+        break;
+    case COMMAND_PROCEED:
+        worker_tasks_proceed(engine, command->number, &command->key);
+        break;
+    case COMMAND_ROUTER_DOWN:
+        worker_tasks_router_down(engine, command->number, command->key.router_epoch);
+        break;
+    case COMMAND_PEER_UP:
+        on_peer(engine, command, true);
+        break;
+    case COMMAND_PEER_DOWN:
+        on_peer(engine, command, false);
+        break;
+    case COMMAND_PEER_MESSAGE:
+        on_peer_message(engine, command->number, &command->as.peer);
+        break;
+    case COMMAND_PEER_BLOCKS:
+        worker_map_told(engine, command->as.blocks);
+        command->as.blocks = NULL;
+        break;
+    case COMMAND_PEER_LOAD:
+        worker_map_load(engine, command->number, &command->as.peer_load);
+        break;
+    case COMMAND_TRANSPORT:
+        on_transport(engine, &command->as.transport);
+        break;
+    case COMMAND_SHAPE:
+        worker_shapes_compiled(engine, &command->as.shape);
+        break;
+    case COMMAND_BLOCKS_WANTED:
+        worker_publish_all(engine, command->number, command->as.max_on_disk);
+        break;
+    case COMMAND_BLOCKS_SOLE:
+        for (uint32_t i = 0; i < command->as.sole.n; i++)
+            kv_unshare(engine->pool, &command->as.sole.hashes[i]);
+        break;
+    case COMMAND_DRAIN:
+        sched_set_draining(engine->sched, command->flag);
+        break;
+    case COMMAND_STOP:
+        engine->is_stopping = true;
+        break;
+    }
+    command_free(command);
+}
+
+struct command *worker_commands_take(struct worker_engine *engine)
+{
+    if (engine->kept_from < engine->n_kept)
+        return engine->kept[engine->kept_from++];
+    engine->kept_from = engine->n_kept = 0;
+    return mailbox_receive(engine->commands);
+}
+
+bool worker_commands_wait(const struct worker_engine *engine)
+{
+    return engine->kept_from < engine->n_kept;
+}
+
+void worker_commands_run(struct worker_engine *engine)
+{
+    struct command *command;
+
+    mailbox_drain_fd(engine->commands);
+    while ((command = worker_commands_take(engine)) != NULL)
+        obey(engine, command);
+}
+
+void worker_commands_in_step(struct worker_engine *engine)
+{
+    struct command *command;
+
+    while (engine->n_kept < WORKER_MAX_KEPT && (command = mailbox_receive(engine->commands)) != NULL) {
+        if ((command->kind == COMMAND_PEER_MESSAGE && command->as.peer.kind == KVXFER_GRANT) ||
+            command->kind == COMMAND_PEER_BLOCKS || command->kind == COMMAND_PEER_LOAD)
+            obey(engine, command);
+        else
+            engine->kept[engine->n_kept++] = command;
+    }
+}

@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks between the pool and the disk tier.
+ *
+ *     cached, not saved yet --> saved                        a few at a time, whenever the thread comes by
+ *
+ *     SUBMIT --> prefix in the pool? and how much more of it on disk?
+ *                   nothing, or computing is quicker --> scheduler
+ *                   else blocks are taken and leased, reads go out, the task waits
+ *                        every block read is sealed under its hash
+ *                        all read, or too late --> scheduler, which finds them in the pool like any others
+ *
+ * A task that waits is not in the scheduler: steps go on without it.  It waits no longer than computing the
+ * blocks would have taken, within limits; what comes later is cached all the same.  Tasks with the same
+ * prefix wait for the same reads.  Reads hold a quarter of the pool at most.
+ *
+ * Whether reading pays is decided by measured speeds: what the readers did lately, and the scheduler's
+ * prefill.
+ *
+ * Tasks whose KV comes from a peer do not read: what they lack is on its way already.
+ *
+ * What a peer asks for and is on disk is read for it in the same way, and lent when it is there (lend.c):
+ * that it pays is the asker's estimate. */
+#include "worker/runner/disk_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "cache/kv/tier.h"
+#include "cache/prefix/tenant.h"
+#include "worker/runner/share_priv.h"
+
+#define SAVES_PER_TURN   32
+#define SAVE_PAUSE_NS    (100 * NS_PER_MS) /* after one that could not be begun */
+#define WAIT_LEAST_NS    (100 * NS_PER_MS)
+#define WAIT_MOST_NS     (5 * NS_PER_S)
+#define LOOKS_PER_TASK   2  /* the second for what others' reads did not cover */
+#define LOOK_AGAIN       16 /* one in so many reads that would not pay is made: the disk may be quick again */
+#define POOL_SHARE_READS 4  /* one in so many blocks may be in a read */
+#define POOL_SHARE_SAVES 8
+
+struct disk_block {
+    struct disk_read *read;
+    kv_block_id id;
+    struct block_hash hash;
+    bool is_sealed; /* and holds a reference */
+};
+
+struct disk_read { /* one run of blocks */
+    struct list all;
+    uint64_t number;
+    uint64_t began_ns, until_ns;
+    uint32_t n, n_done;
+    bool is_let_go; /* nobody waits for it any more */
+    struct disk_block blocks[];
+};
+
+struct worker_disk {
+    struct kv_tier *tier;
+    struct list reads;
+    uint64_t next_number;
+    uint32_t n_reading, n_saving, n_waiting; /* blocks, blocks, tasks */
+    uint64_t paused_until_ns, expired_ns;
+    uint64_t n_passed_over;        /* reads that would not have paid */
+    struct kv_tier_counts counted; /* what the counters stand for */
+    struct metric *m_written, *m_read, *m_hit, *m_slow, *m_lost, *m_dropped, *m_refused, *m_failed,
+        *m_damaged;
+    struct metric *m_bytes_written, *m_bytes_read, *m_blocks, *m_bytes, *m_wait_s, *m_write_s;
+    uint64_t n_lost_counted;
+};
+
+/* ---- open and close ---- */
+
+static struct metric *events_of(struct metrics *metrics, const char *what)
+{
+    return metric_series(metric_family(metrics, METRIC_COUNTER, "baton_kv_disk_blocks_total",
+                                       "Blocks of the disk tier, by what happened to them.", "what"),
+                         &what);
+}
+
+static struct metric *bytes_of_way(struct metrics *metrics, const char *way)
+{
+    return metric_series(metric_family(metrics, METRIC_COUNTER, "baton_kv_disk_bytes_total",
+                                       "Bytes of blocks to and from the disk tier.", "way"),
+                         &way);
+}
+
+static struct metric *seconds_of(struct metrics *metrics, const char *name, const char *help)
+{
+    static const double bounds[] = {1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10};
+
+    return metric_series(
+        metric_histogram_family(metrics, name, help, "", bounds, sizeof(bounds) / sizeof(bounds[0])), NULL);
+}
+
+static void declare(struct worker_disk *disk, struct metrics *m)
+{
+    disk->m_written = events_of(m, "written");
+    disk->m_read = events_of(m, "read");
+    disk->m_hit = events_of(m, "hit");
+    disk->m_slow = events_of(m, "not_worth_reading");
+    disk->m_lost = events_of(m, "evicted_unsaved");
+    disk->m_dropped = events_of(m, "dropped");
+    disk->m_refused = events_of(m, "refused");
+    disk->m_failed = events_of(m, "failed");
+    disk->m_damaged = events_of(m, "damaged");
+    disk->m_bytes_written = bytes_of_way(m, "written");
+    disk->m_bytes_read = bytes_of_way(m, "read");
+    disk->m_blocks = metric_single(m, METRIC_GAUGE, "baton_kv_disk_blocks", "Blocks in the disk tier.");
+    disk->m_bytes = metric_single(m, METRIC_GAUGE, "baton_kv_disk_bytes", "Bytes of the disk tier's files.");
+    disk->m_wait_s =
+        seconds_of(m, "baton_kv_disk_wait_seconds", "How long prompts waited for blocks from disk.");
+    disk->m_write_s =
+        seconds_of(m, "baton_kv_disk_write_seconds", "From a block's turn to be saved until it was.");
+}
+
+static void on_wake(void *arg)
+{
+    struct worker_engine *engine = arg;
+
+    mailbox_wake(engine->commands);
+}
+
+/* All that decides what a block's bytes mean, and by whose hand they were computed. */
+static void name_generation(const struct worker_engine *engine, char out[256])
+{
+    const struct engine_info *info = &engine->opts.engine.info;
+
+    snprintf(out, 256, "%s %016llx %s", engine->opts.model_fingerprint,
+             (unsigned long long)kv_layout_fingerprint(&info->layout, info->numerics_id), PACKAGE_VERSION);
+}
+
+void worker_disk_open(struct worker_engine *engine)
+{
+    const struct worker_disk_opts *opts = &engine->opts.disk;
+    const struct kv_layout *layout = &engine->opts.engine.info.layout;
+    struct worker_disk *disk;
+    struct fault fault = {0};
+    char generation[256];
+    struct kv_tier_opts tier = {.path = opts->path,
+                                .size_bytes = opts->size_bytes,
+                                .lifetime_ns = opts->lifetime_ns,
+                                .n_readers = opts->n_threads,
+                                .arena = engine->opts.arena.base,
+                                .n_blocks = engine->opts.n_blocks,
+                                .n_layers = layout->n_layers,
+                                .piece_bytes = kv_layout_layer_block_bytes(layout),
+                                .generation = generation,
+                                .on_block = worker_publish_disk_block,
+                                .on_block_arg = engine,
+                                .wake = on_wake,
+                                .wake_arg = engine};
+    struct kv_tier_counts counts;
+
+    if (opts->path == NULL || opts->path[0] == '\0')
+        return;
+    disk = calloc(1, sizeof(*disk));
+    name_generation(engine, generation);
+    memcpy(tier.key, opts->key, sizeof(tier.key));
+    if (disk == NULL || kv_tier_open(&tier, &fault, &disk->tier) < 0) {
+        log_error("kv_disk_off", LOG_STR("reason", disk ? fault.text : "out of memory"),
+                  LOG_STR("effect", "the worker goes on without its disk tier"));
+        free(disk);
+        return;
+    }
+    list_init(&disk->reads);
+    declare(disk, engine->opts.metrics);
+    engine->disk = disk;
+    kv_tier_counts(disk->tier, &counts);
+    log_info("kv_disk_ready", LOG_U64("blocks", counts.n_blocks), LOG_U64("bytes", counts.used_bytes),
+             LOG_U64("files", counts.n_segments));
+}
+
+void worker_disk_close(struct worker_engine *engine)
+{
+    struct worker_disk *disk = engine->disk;
+
+    if (disk == NULL)
+        return;
+    kv_tier_close(disk->tier);
+    while (!list_is_empty(&disk->reads))
+        free(container_of(list_pop_front(&disk->reads), struct disk_read, all));
+    free(disk);
+    engine->disk = NULL;
+}
+
+/* ---- reading ---- */
+
+/* The read under way that this block is part of. */
+static struct disk_read *find_read(const struct worker_disk *disk, const struct block_hash *hash)
+{
+    list_for_each (node, &disk->reads) {
+        struct disk_read *read = container_of(node, struct disk_read, all);
+
+        for (uint32_t i = 0; i < read->n; i++)
+            if (block_hash_equal(&read->blocks[i].hash, hash))
+                return read;
+    }
+    return NULL;
+}
+
+static uint64_t compute_ns(const struct worker_engine *engine, uint32_t n_blocks)
+{
+    struct sched_load load;
+
+    sched_load(engine->sched, &load);
+    if (load.prefill_tokens_per_s <= 0)
+        return WAIT_MOST_NS;
+    return (uint64_t)((double)n_blocks * engine->opts.engine.info.layout.block_tokens /
+                      load.prefill_tokens_per_s * (double)NS_PER_S);
+}
+
+/* Takes blocks and sends reads for a run of hashes.  Returns NULL when not even one could be begun. */
+static struct disk_read *begin_read(struct worker_engine *engine, kv_tenant tenant,
+                                    const struct block_hash *hashes, uint32_t n)
+{
+    struct worker_disk *disk = engine->disk;
+    uint32_t most = engine->opts.n_blocks / POOL_SHARE_READS, room = kv_available_to(engine->pool, tenant);
+    struct disk_read *read;
+    kv_block_id *ids;
+
+    most = most > disk->n_reading ? most - disk->n_reading : 0;
+    most = most < room ? most : room;
+    n = n < most ? n : most;
+    read = n > 0 ? calloc(1, sizeof(*read) + n * sizeof(read->blocks[0])) : NULL;
+    ids = n > 0 ? malloc(n * sizeof(*ids)) : NULL;
+    if (read == NULL || ids == NULL || kv_take_for(engine->pool, tenant, n, ids) < 0) {
+        free(read);
+        free(ids);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct disk_block *block = &read->blocks[read->n];
+
+        *block = (struct disk_block){.read = read, .id = ids[i], .hash = hashes[i]};
+        if (read->n == i && kv_tier_read(disk->tier, ids[i], &hashes[i], block) == 0) {
+            kv_lease(engine->pool, ids[i]);
+            read->n++;
+        } else {
+            kv_unref(engine->pool, ids[i]); /* the run ends before it */
+        }
+    }
+    free(ids);
+    if (read->n == 0) {
+        free(read);
+        return NULL;
+    }
+    read->number = ++disk->next_number;
+    disk->n_reading += read->n;
+    list_push_back(&disk->reads, &read->all);
+    return read;
+}
+
+/* The read that a prompt should wait for, if any. */
+static struct disk_read *read_for(struct worker_engine *engine, kv_tenant tenant,
+                                  const struct block_hash *hashes, uint32_t n)
+{
+    struct worker_disk *disk = engine->disk;
+    uint32_t n_have = kv_peek(engine->pool, hashes, n), n_disk;
+    uint64_t read_ns, saved_ns;
+    struct disk_read *read;
+
+    if (n_have == n)
+        return NULL;
+    read = find_read(disk, &hashes[n_have]);
+    n_disk = kv_tier_peek(disk->tier, hashes + n_have, n - n_have);
+    if (read != NULL || n_disk == 0)
+        return read;
+    metric_add(disk->m_hit, n_disk);
+    read_ns = kv_tier_read_ns(disk->tier, n_disk);
+    saved_ns = compute_ns(engine, n_disk);
+    if (read_ns >= saved_ns && ++disk->n_passed_over % LOOK_AGAIN != 0) {
+        metric_add(disk->m_slow, n_disk);
+        return NULL;
+    }
+    read = begin_read(engine, tenant, hashes + n_have, n_disk);
+    if (read != NULL) {
+        uint64_t wait_ns = saved_ns < WAIT_LEAST_NS ? WAIT_LEAST_NS : saved_ns;
+
+        read->began_ns = clock_now_ns();
+        read->until_ns = read->began_ns + (wait_ns < WAIT_MOST_NS ? wait_ns : WAIT_MOST_NS);
+    }
+    return read;
+}
+
+uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const struct block_hash *hashes,
+                           uint32_t n)
+{
+    struct worker_disk *disk = engine->disk;
+    uint32_t n_have = disk != NULL ? kv_peek(engine->pool, hashes, n) : n, n_disk;
+    struct disk_read *read;
+
+    if (n_have == n)
+        return 0;
+    read = find_read(disk, &hashes[n_have]);
+    if (read != NULL)
+        return read->is_let_go ? 0 : read->number;
+    n_disk = kv_tier_peek(disk->tier, hashes + n_have, n - n_have);
+    if (n_disk == 0)
+        return 0;
+    metric_add(disk->m_hit, n_disk);
+    read = begin_read(engine, tenant, hashes + n_have, n_disk);
+    if (read == NULL)
+        return 0;
+    read->began_ns = clock_now_ns();
+    read->until_ns = read->began_ns + WAIT_MOST_NS; /* the asker's own limit is less, as a rule */
+    return read->number;
+}
+
+bool worker_disk_wait(struct worker_engine *engine, struct task *task, const struct prefix_roots *roots)
+{
+    struct worker_disk *disk = engine->disk;
+    uint32_t block_tokens = engine->opts.engine.info.layout.block_tokens, n;
+    struct block_hash *hashes;
+    struct disk_read *read;
+
+    if (disk == NULL || task->spec.mode == TASK_DECODE || task->spec.n_tokens <= block_tokens ||
+        task->n_disk_looks >= LOOKS_PER_TASK || disk->n_waiting >= engine->opts.max_queue)
+        return false;
+    n = (task->spec.n_tokens - 1) / block_tokens; /* the last token is fed in any case */
+    hashes = malloc(n * sizeof(*hashes));
+    if (hashes == NULL)
+        return false;
+    n = (uint32_t)prefix_roots_chain(roots, task->spec.tokens, (size_t)n * block_tokens, block_tokens,
+                                     hashes);
+    read = read_for(engine, tenant_number(task->spec.tenant), hashes, n);
+    free(hashes);
+    if (read == NULL || read->is_let_go)
+        return false;
+    task->n_disk_looks++;
+    task->disk_read = read->number;
+    disk->n_waiting++;
+    return true;
+}
+
+void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task)
+{
+    if (task->disk_read != 0)
+        engine->disk->n_waiting--;
+    task->disk_read = 0;
+}
+
+/* Those that wait for this read go on with what is there. */
+static void let_go(struct worker_engine *engine, struct disk_read *read)
+{
+    if (read->is_let_go)
+        return;
+    read->is_let_go = true;
+    metric_observe(engine->disk->m_wait_s, (double)(clock_now_ns() - read->began_ns) / (double)NS_PER_S);
+    worker_tasks_read(engine, read->number);
+    worker_loans_read(engine, read->number);
+}
+
+static void end_read(struct worker_engine *engine, struct disk_read *read)
+{
+    list_remove(&read->all); /* first: who is let go looks again, and shall not find this one */
+    let_go(engine, read);
+    for (uint32_t i = read->n; i-- > 0;)
+        if (read->blocks[i].is_sealed)
+            kv_unref(engine->pool, read->blocks[i].id);
+    engine->disk->n_reading -= read->n;
+    free(read);
+}
+
+static void on_read(struct worker_engine *engine, const struct kv_tier_event *event)
+{
+    struct disk_block *block = event->user;
+    struct disk_read *read = block->read;
+
+    kv_unlease(engine->pool, event->id);
+    if (event->result == 0) {
+        kv_seal(engine->pool, event->id, &block->hash);
+        kv_set_saved(engine->pool, event->id);
+        block->is_sealed = true;
+    } else {
+        kv_unref(engine->pool, event->id);
+    }
+    if (++read->n_done == read->n)
+        end_read(engine, read);
+}
+
+/* ---- saving ---- */
+
+static void on_written(struct worker_engine *engine, const struct kv_tier_event *event)
+{
+    struct worker_disk *disk = engine->disk;
+
+    disk->n_saving--;
+    kv_save_end(engine->pool, event->id, event->result < 0);
+    if (event->result == 0)
+        metric_observe(disk->m_write_s, (double)event->elapsed_ns / (double)NS_PER_S);
+}
+
+/* Returns whether to go on. */
+static bool save_one(struct worker_engine *engine, uint64_t now_ns)
+{
+    struct worker_disk *disk = engine->disk;
+    struct kv_save save;
+    uint64_t wanted_unix_ns;
+    int rc;
+
+    if (!kv_save_next(engine->pool, &save))
+        return false;
+    wanted_unix_ns = save.keep_ns > now_ns ? clock_unix_ns() + (save.keep_ns - now_ns) : 0;
+    rc = kv_tier_write(disk->tier, save.tenant, save.id, &save.hash, wanted_unix_ns);
+    if (rc == 0) {
+        disk->n_saving++;
+        return true;
+    }
+    /* It is there, or nothing on the disk may go for it: no reason to come again. */
+    kv_save_end(engine->pool, save.id, rc != E_EXISTS && rc != E_FULL);
+    if (rc != E_EXISTS && rc != E_FULL)
+        disk->paused_until_ns = now_ns + SAVE_PAUSE_NS;
+    return rc == E_EXISTS || rc == E_FULL;
+}
+
+void worker_disk_turn(struct worker_engine *engine)
+{
+    struct worker_disk *disk = engine->disk;
+    struct kv_tier_event event;
+    uint32_t most = engine->opts.n_blocks / POOL_SHARE_SAVES;
+    uint64_t now_ns;
+
+    if (disk == NULL)
+        return;
+    while (kv_tier_poll(disk->tier, &event)) {
+        if (event.kind == KV_TIER_READ)
+            on_read(engine, &event);
+        else
+            on_written(engine, &event);
+    }
+    now_ns = clock_now_ns();
+    for (unsigned i = 0; i < SAVES_PER_TURN && now_ns >= disk->paused_until_ns; i++)
+        if (disk->n_saving >= (most > 0 ? most : 1) || disk->n_saving >= KV_TIER_WRITES ||
+            !save_one(engine, now_ns))
+            break;
+}
+
+/* ---- now and then ---- */
+
+static void count(struct worker_engine *engine)
+{
+    struct worker_disk *disk = engine->disk;
+    struct kv_tier_counts now, *was = &disk->counted;
+    struct kv_pool_counts blocks;
+
+    kv_tier_counts(disk->tier, &now);
+    kv_pool_counts(engine->pool, &blocks);
+    metric_add(disk->m_written, (double)(now.n_written - was->n_written));
+    metric_add(disk->m_read, (double)(now.n_read - was->n_read));
+    metric_add(disk->m_dropped, (double)(now.n_dropped - was->n_dropped));
+    metric_add(disk->m_refused, (double)(now.n_refused - was->n_refused));
+    metric_add(disk->m_failed,
+               (double)(now.n_write_failed + now.n_read_failed - was->n_write_failed - was->n_read_failed));
+    metric_add(disk->m_damaged, (double)(now.n_damaged - was->n_damaged));
+    metric_add(disk->m_lost, (double)(blocks.n_lost - disk->n_lost_counted));
+    metric_add(disk->m_bytes_written, (double)(now.written_bytes - was->written_bytes));
+    metric_add(disk->m_bytes_read, (double)(now.read_bytes - was->read_bytes));
+    metric_set(disk->m_blocks, (double)now.n_blocks);
+    metric_set(disk->m_bytes, (double)now.used_bytes);
+    disk->n_lost_counted = blocks.n_lost;
+    *was = now;
+}
+
+void worker_disk_tick(struct worker_engine *engine, uint64_t now_ns)
+{
+    struct worker_disk *disk = engine->disk;
+
+    if (disk == NULL)
+        return;
+    list_for_each (node, &disk->reads) {
+        struct disk_read *read = container_of(node, struct disk_read, all);
+
+        if (now_ns >= read->until_ns)
+            let_go(engine, read);
+    }
+    if (now_ns - disk->expired_ns >= NS_PER_S / 10) {
+        disk->expired_ns = now_ns;
+        kv_tier_expire(disk->tier);
+        count(engine);
+    }
+}
+
+void worker_disk_report(const struct worker_engine *engine, struct load_report *out)
+{
+    out->has_disk = engine->disk != NULL;
+    if (out->has_disk)
+        kv_tier_counts(engine->disk->tier, &out->disk);
+}
+
+/* ---- what routers are told ---- */
+
+bool worker_disk_has(const struct worker_engine *engine, const struct block_hash *hash)
+{
+    return engine->disk != NULL && kv_tier_has(engine->disk->tier, hash);
+}
+
+uint32_t worker_disk_peek(const struct worker_engine *engine, const struct block_hash *hashes, uint32_t n)
+{
+    return engine->disk != NULL ? kv_tier_peek(engine->disk->tier, hashes, n) : 0;
+}
+
+double worker_disk_rate(const struct worker_engine *engine)
+{
+    struct kv_tier_counts counts = {0};
+
+    if (engine->disk != NULL)
+        kv_tier_counts(engine->disk->tier, &counts);
+    return counts.read_bytes_per_s;
+}
+
+uint32_t worker_disk_count(const struct worker_engine *engine)
+{
+    struct kv_tier_counts counts = {0};
+
+    if (engine->disk != NULL)
+        kv_tier_counts(engine->disk->tier, &counts);
+    return counts.n_blocks < UINT32_MAX ? (uint32_t)counts.n_blocks : UINT32_MAX;
+}
+
+void worker_disk_each(const struct worker_engine *engine, uint32_t most,
+                      void (*visit)(void *arg, const struct block_hash *hash), void *arg)
+{
+    if (engine->disk != NULL)
+        kv_tier_each(engine->disk->tier, most, visit, arg);
+}
+
+bool worker_disk_is_waited_for(const struct worker_engine *engine)
+{
+    return engine->disk != NULL && engine->disk->n_waiting > 0;
+}

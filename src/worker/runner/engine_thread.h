@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine thread: owner of scheduler, sequences, KV pool and both ends of hand-offs.  It never waits for
+ * I/O: commands come through its mailbox, reports leave through the loop's.
+ *
+ *   commands -> tasks -> sched_run_step -> engine     (a task is one request on this worker)
+ *                  |            |
+ *                  |            +-- on_layer, on_prefilled -> departing side -> transport
+ *                  +-- peer messages, transport events -> departing | arriving side
+ *
+ * A handoff_side is what prefill/ and decode/ add: the worker itself knows that a task may depart or arrive,
+ * not how. */
+#ifndef WORKER_RUNNER_ENGINE_THREAD_H
+#define WORKER_RUNNER_ENGINE_THREAD_H
+
+#include "base/mailbox.h"
+#include "base/mem.h"
+#include "base/team.h"
+#include "base/metrics/metrics.h"
+#include "fleet/picker/holder.h"
+#include "worker/runner/messages.h"
+
+#define WORKER_MAP_LIFETIME_NS (10 * 60 * NS_PER_S) /* of what peers told; they tell it anew twice in it */
+
+struct worker_engine;
+
+struct task { /* one request on this worker; engine thread */
+    struct list all;
+    struct task_spec spec; /* tokens are given to the sequence and freed */
+    struct seq *seq;       /* NULL: not (or no longer) in the scheduler */
+    uint64_t shape_number; /* of the shape that is being compiled for it; 0: it does not wait for one */
+    uint64_t disk_read;    /* number of the read that it waits for; 0: none */
+    uint32_t n_disk_looks;
+    struct grammar *grammar;          /* while it waits for a read: its shape, a reference */
+    bool may_proceed;                 /* said while it waited */
+    uint32_t n_begun;                 /* answer tokens that the request brought along (a resumed stream) */
+    uint32_t n_answered;              /* indices given out, those included */
+    void *handoff;                    /* the side's own */
+    bool has_first;                   /* the first token was reported */
+    uint64_t transfer_ns, exposed_ns; /* of its KV's way here; see serve/api/gen.h */
+    char transport[16];
+    struct list in_ask; /* while it waits for a peer's cached blocks (ask.c) ... */
+    struct ask *ask;    /* ... NULL: it does not */
+    uint64_t asked_ns;
+    uint32_t fetched_from, fetched_to; /* tokens whose KV came so */
+};
+
+struct handoff_side {
+    int (*open)(struct worker_engine *engine, void **self_out);
+    void (*close)(void *self);
+    /* Arriving: the task's sequence was submitted and waits for an offer.  Departing: it was admitted and is
+     * about to be computed (again, after a preemption): offer. */
+    void (*begin)(void *self, struct task *task);
+    /* The task is over for whatever reason; its sequence is gone or going. */
+    void (*end)(void *self, struct task *task);
+    void (*on_layer)(void *self, uint32_t layer);
+    void (*on_prefilled)(void *self, struct task *task, uint32_t to);
+    void (*on_first_token)(void *self, struct task *task, const struct sample_result *first,
+                           bool is_finished);
+    /* True: the message was for this side. */
+    bool (*on_peer_message)(void *self, uint32_t peer, const struct kvxfer_message *message);
+    void (*on_peer)(void *self, uint32_t peer, bool is_up);
+    bool (*on_transport)(void *self, const struct tr_event *event);
+    void (*on_tick)(void *self, uint64_t now_ns);
+    void (*proceed)(void *self, struct task *task); /* arriving: stop waiting, compute here */
+    uint32_t (*n_active)(const void *self);
+};
+
+struct worker_disk_opts {
+    const char *path; /* empty: there is no disk tier */
+    uint64_t size_bytes, lifetime_ns;
+    unsigned n_threads;
+    uint8_t key[32];
+};
+
+struct worker_engine_opts {
+    struct engine engine;    /* taken */
+    struct team *team;       /* taken; NULL for sim */
+    struct mem_region arena; /* taken */
+    uint32_t n_blocks;
+    uint64_t kv_lifetime_ns;
+    struct worker_disk_opts disk;
+    enum picker_share share; /* what is asked of peers by this worker's own knowledge */
+    uint32_t peer_blocks;    /* of theirs known at most */
+    uint32_t max_seqs, max_queue, chunk_tokens, draft_tokens;
+    uint64_t itl_ns;
+    enum sched_speculate speculate;
+    uint8_t prefix_key[32];
+    char model_fingerprint[33];
+    const token_id *stop_ids; /* borrowed */
+    size_t n_stop_ids;
+    struct tr_opts transport; /* arena, geometry and event call are filled in here */
+    enum tr_kind preferred;   /* what a grant asks for */
+    bool is_auto;
+    uint64_t grant_timeout_ns;
+    struct metrics *metrics;
+    const struct handoff_side *departing, *arriving;
+};
+
+void worker_engine_opts_free(struct worker_engine_opts *opts); /* frees what worker_engine_new would take */
+/* Warms the engine up (learning its first rates) and starts the thread.  On failure what was taken is freed.
+ */
+int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault, struct worker_engine **out);
+void worker_engine_free(struct worker_engine *engine); /* stops and joins */
+
+/* ---- loop thread ---- */
+int worker_engine_send(struct worker_engine *engine, struct command *command); /* takes; E_FULL frees it */
+/* A peer's block events for the map, in order.  Takes; E_FULL: so many wait already that these are lost
+ * (never none, which only say to forget). */
+int worker_engine_tell(struct worker_engine *engine, struct peer_blocks *blocks);
+struct mailbox *worker_engine_reports(struct worker_engine *engine);
+uint64_t worker_engine_beats(const struct worker_engine *engine); /* advances while the thread lives */
+bool worker_engine_is_busy(const struct worker_engine *engine);
+const struct engine_info *worker_engine_info(const struct worker_engine *engine);
+uint32_t worker_engine_n_blocks(const struct worker_engine *engine);
+const char *worker_engine_tcp_address(const struct worker_engine *engine);
+const char *worker_engine_unix_path(const struct worker_engine *engine);
+const char *worker_engine_rdma_text(const struct worker_engine *engine); /* what there is, or why nothing */
+unsigned worker_engine_rdma_rails(const struct worker_engine *engine);   /* up now */
+unsigned worker_engine_rdma_opened(const struct worker_engine *engine);  /* up or not */
+
+/* Over what KV comes from a peer.  Any thread. */
+struct transport_offer {
+    bool is_auto;
+    enum tr_kind preferred;
+    bool has_unix;
+    unsigned rdma_rails;
+};
+struct transport_offer worker_engine_offer(const struct worker_engine *engine);
+enum tr_kind worker_choose_transport(const struct transport_offer *own, const struct peer_facts *peer,
+                                     const char **why_out);
+
+/* ---- engine thread: for the hand-off sides ---- */
+struct sched *worker_engine_sched(struct worker_engine *engine);
+struct kv_pool *worker_engine_pool(struct worker_engine *engine);
+struct tr_node *worker_engine_transport(struct worker_engine *engine);
+const struct worker_engine_opts *worker_engine_opts(const struct worker_engine *engine);
+struct task *worker_engine_task(struct worker_engine *engine, const struct task_key *key);
+struct task *worker_engine_task_of(struct seq *seq);
+const struct peer_facts *worker_engine_peer(const struct worker_engine *engine,
+                                            uint32_t peer); /* NULL: down */
+/* Copies the message, its blocks included. */
+void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message);
+/* The task failed here: FAILED is reported (unless it arrives elsewhere), its sequence is cancelled. */
+void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error);
+/* What a grant to this peer should ask for. */
+enum tr_kind worker_engine_kind_for(const struct worker_engine *engine, uint32_t peer);
+void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
+
+#endif

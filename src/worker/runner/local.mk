@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libworker_runner.a
+libworker_runner_a_SOURCES = src/worker/runner/arrive.c src/worker/runner/arrive.h src/worker/runner/ask.c \
+	src/worker/runner/commands.c src/worker/runner/depart.c src/worker/runner/depart.h src/worker/runner/disk.c \
+	src/worker/runner/disk_priv.h src/worker/runner/engine_thread.c src/worker/runner/engine_thread.h \
+	src/worker/runner/engine_thread_priv.h src/worker/runner/health.c src/worker/runner/lend.c \
+	src/worker/runner/measure.c src/worker/runner/messages.c src/worker/runner/messages.h \
+	src/worker/runner/peer_map.c src/worker/runner/publish.c src/worker/runner/shapes.c \
+	src/worker/runner/share_priv.h src/worker/runner/tasks.c src/worker/runner/transport_choice.c
+
+if HAVE_CMOCKA
+worker_tests = tests/unit/worker/runner/test_messages tests/unit/worker/loop/test_routers \
+	tests/unit/worker/runner/test_shapes
+check_PROGRAMS += $(worker_tests)
+TESTS += $(worker_tests)
+check_PROGRAMS += tests/unit/worker/runner/test_transport_choice
+TESTS += tests/unit/worker/runner/test_transport_choice
+tests_unit_worker_runner_test_transport_choice_SOURCES = tests/unit/worker/runner/test_transport_choice.c
+tests_unit_worker_runner_test_transport_choice_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
+tests_unit_worker_runner_test_messages_SOURCES = tests/unit/worker/runner/test_messages.c
+tests_unit_worker_runner_test_messages_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
+tests_unit_worker_runner_test_shapes_SOURCES = tests/unit/worker/runner/test_shapes.c $(grammar_test_help)
+tests_unit_worker_runner_test_shapes_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/runner/test_share
+TESTS += tests/unit/worker/runner/test_share
+# transport, clock and the worker around are the test's own fakes
+tests_unit_worker_runner_test_share_SOURCES = tests/unit/worker/runner/test_share.c tests/unit/worker/runner/share_rig.h \
+	tests/unit/worker/runner/share_transport.c src/worker/runner/ask.c src/worker/runner/lend.c src/worker/runner/transport_choice.c
+tests_unit_worker_runner_test_share_LDADD = libtransfer_kvxfer.a libproto.a $(link_cache_kv) libbase_metrics.a libbase.a $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/runner/test_peer_map
+TESTS += tests/unit/worker/runner/test_peer_map
+# links and the engine thread are the test's own fakes
+tests_unit_worker_runner_test_peer_map_SOURCES = tests/unit/worker/runner/test_peer_map.c \
+	tests/unit/worker/runner/map_rig.c tests/unit/worker/runner/map_rig.h src/worker/runner/peer_map.c \
+	src/worker/loop/follow.c
+tests_unit_worker_runner_test_peer_map_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/runner/test_measure
+TESTS += tests/unit/worker/runner/test_measure
+tests_unit_worker_runner_test_measure_SOURCES = tests/unit/worker/runner/test_measure.c \
+	tests/unit/compute/sched/rig.c tests/unit/compute/sched/rig.h
+tests_unit_worker_runner_test_measure_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/runner/test_disk
+TESTS += tests/unit/worker/runner/test_disk
+tests_unit_worker_runner_test_disk_SOURCES = tests/unit/worker/runner/test_disk.c
+tests_unit_worker_runner_test_disk_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/runner/test_relay
+TESTS += tests/unit/worker/runner/test_relay
+tests_unit_worker_runner_test_relay_SOURCES = tests/unit/worker/runner/test_relay.c
+tests_unit_worker_runner_test_relay_LDADD = libworker_runner.a $(link_worker_runner) $(CMOCKA_LIBS)
+endif

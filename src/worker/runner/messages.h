@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the worker's threads tell each other.  Commands go to the engine thread, reports come back to the
+ * loop; both are heap objects that change owner when sent.  Protobuf stays on the loop: what crosses here are
+ * plain structs. */
+#ifndef WORKER_RUNNER_MESSAGES_H
+#define WORKER_RUNNER_MESSAGES_H
+
+#include "base/list.h"
+#include "cache/kv/tier.h"
+#include "transfer/kvxfer/kvxfer.h"
+#include "cache/prefix/block_events.h"
+#include "proto/frame.h"
+#include "compute/sched/sched.h"
+#include "transfer/transport/transport.h"
+
+#define WORKER_MAX_ROUTERS    8
+#define WORKER_MAX_STRANGERS  64                     /* at the link port: accepted, and TLS is not through */
+#define WORKER_MAX_PEERS      128                    /* links: each of 64 workers may dial each other one */
+#define WORKER_MAX_CONFIGURED (WORKER_MAX_PEERS / 2) /* of link.peers */
+#define ORIGIN_LOCAL          UINT32_MAX /* the worker's own endpoint, as opposed to router number 0.. */
+#define PEER_NONE             UINT32_MAX
+#define READER_PEER           WORKER_MAX_ROUTERS /* who reads block events: routers, and from here on peers */
+
+struct task_key {          /* names a request on both workers of a pair */
+    uint64_t router_epoch; /* 0: local */
+    uint64_t request;
+};
+
+enum task_mode { TASK_LOCAL, TASK_PREFILL, TASK_DECODE };
+
+struct task_spec {
+    struct task_key key;
+    uint32_t origin; /* router number or ORIGIN_LOCAL */
+    enum task_mode mode;
+    uint32_t peer;   /* PREFILL: the link to the decode worker */
+    uint32_t holder; /* LOCAL, PREFILL: the link to who may be asked for cached blocks; PEER_NONE: nobody */
+    uint32_t holder_tokens;
+    uint64_t ask_limit_ns; /* what has not come by then is computed */
+    char request_id[40];
+    char tenant[64];
+    uint32_t weight;
+    token_id *tokens; /* heap, owned */
+    uint32_t n_tokens, n_prompt, max_new_tokens;
+    struct sample_opts sample; /* its bias is heap, owned */
+    struct buf constraint;     /* the answer's shape (text/grammar/grammar.h), owned; empty: any */
+    uint32_t keep_tokens, keep_1h_tokens;
+    uint32_t public_tokens;
+    uint32_t score_from; /* of the prompt's tokens, the first whose likelihood is asked for; 0: none is */
+};
+
+const char *worker_transport_name(enum tr_kind kind); /* "shm", "tcp", "rdma" */
+
+struct peer_facts { /* what the engine thread must know of a peer */
+    char node[64];
+    bool is_same_host;
+    char tcp_address[128];
+    char unix_path[108];
+    uint32_t rdma_rails;
+    uint64_t abilities; /* proto/abilities.h */
+};
+
+enum command_kind {
+    COMMAND_SUBMIT,
+    COMMAND_CANCEL,
+    COMMAND_PROCEED,
+    COMMAND_ROUTER_DOWN,
+    COMMAND_PEER_UP,
+    COMMAND_PEER_DOWN,
+    COMMAND_PEER_MESSAGE,
+    COMMAND_PEER_BLOCKS,
+    COMMAND_PEER_LOAD,
+    COMMAND_TRANSPORT,
+    COMMAND_SHAPE,
+    COMMAND_BLOCKS_WANTED,
+    COMMAND_BLOCKS_SOLE,
+    COMMAND_DRAIN,
+    COMMAND_STOP
+};
+
+struct shape_command { /* a shape that the engine thread asked for, compiled */
+    uint64_t number;
+    struct grammar *grammar; /* owned; NULL: code and reason say why */
+    int code;
+    char reason[400];
+};
+
+struct peer_blocks {  /* events of a peer's blocks, in order; heap */
+    struct list told; /* the engine thread's: peer_map.c */
+    uint32_t peer;
+    bool is_anew;               /* what was known of this peer is forgotten first */
+    uint32_t n, at;             /* those before at are done */
+    const uint8_t *tiers;       /* [n] enum block_tier */
+    struct block_hash hashes[]; /* [n], the tiers behind them */
+};
+
+struct peer_load { /* of its latest heartbeat */
+    uint32_t n_running;
+    double decode_step_s, read_bytes_per_s;
+};
+
+struct hash_list {
+    struct block_hash *hashes; /* heap, owned */
+    uint32_t n;
+};
+
+struct command {
+    enum command_kind kind;
+    uint32_t number; /* router or peer */
+    struct task_key key;
+    bool flag; /* DRAIN: on or off */
+    union {
+        struct task_spec submit;
+        struct kvxfer_message peer; /* its blocks are heap and owned by the command */
+        struct peer_facts facts;
+        struct tr_event transport;
+        struct shape_command shape;
+        struct hash_list sole;      /* BLOCKS_SOLE */
+        uint32_t max_on_disk;       /* BLOCKS_WANTED, whose number is a reader's */
+        struct peer_blocks *blocks; /* PEER_BLOCKS; owned */
+        struct peer_load peer_load;
+    } as;
+};
+
+struct answer {            /* news of one request */
+    uint64_t router_epoch; /* of the life that asked; another one has the same numbers for other requests */
+    uint64_t request;
+    bool is_accepted, has_proof;
+    bool is_scored; /* ids are the prompt's, or a stop id, and first_index counts from the prompt's first */
+    uint32_t cached_tokens;
+    uint32_t first_index;
+    uint32_t ids_at, n_ids; /* into the report's ids */
+    uint32_t draws_at,
+        n_draws; /* into the report's draws; n_ids where log probabilities are wanted, else 0 */
+    Baton__Finish finish;
+    int32_t error;
+    char *error_text; /* FAILED: for people; heap, the report's; NULL: none */
+    struct seq_stats stats;
+    uint64_t transfer_ns, exposed_ns;
+    char transport[16];
+};
+
+enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_SHAPE, REPORT_BLOCKS };
+
+#define WORKER_SPOILT_TEXT                                                                                   \
+    "numerics: the model's logits are not finite numbers (NaN or infinity); its weights, or the memory "     \
+    "that "                                                                                                  \
+    "holds them, are damaged"
+
+struct load_report {
+    struct sched_load sched;
+    struct kv_pool_counts blocks;
+    uint32_t blocks_available, blocks_total, n_tasks;
+    bool has_disk;
+    struct kv_tier_counts disk;
+    double transfer_bytes_per_s, push_bytes_per_s;
+    bool is_draining;
+    uint64_t peers_in_memory, peers_on_disk; /* blocks that peers are known to have, and on disk only */
+    uint64_t n_own_asks;
+    bool is_unfit; /* health.c */
+    uint32_t n_spoilt_in_row;
+};
+
+struct report {
+    enum report_kind kind;
+    uint32_t number; /* router (or ORIGIN_LOCAL), or peer */
+    struct answer *answers;
+    uint32_t n_answers, cap_answers;
+    token_id *ids;
+    uint32_t n_ids, cap_ids;
+    struct sample_result *draws;
+    uint32_t n_draws, cap_draws;
+    struct kvxfer_message peer; /* its blocks are heap and owned by the report */
+    struct load_report load;
+    uint64_t shape_number; /* SHAPE: to be compiled; see worker/runner/shapes.c */
+    uint64_t shape_tenant; /* for whom: cache/prefix/tenant.h */
+    struct buf shape;
+    struct block_event *events; /* BLOCKS: heap, the report's */
+    uint32_t n_events;
+    uint64_t first_event; /* the number of the first; snapshot: of the event that comes next */
+    bool is_snapshot;     /* for reader `number`; else for all of them */
+};
+
+/* A copy of n events, whose hashes need no alignment.  Heap, the caller's; NULL: no memory. */
+struct peer_blocks *peer_blocks_new(uint32_t peer, const uint8_t *hashes, const uint8_t *tiers, uint32_t n);
+struct command *command_new(enum command_kind kind, uint32_t number); /* NULL: no memory */
+void command_free(struct command *command);
+struct report *report_new(enum report_kind kind, uint32_t number);
+void report_free(struct report *report);
+/* Room for one more answer with n_ids tokens; NULL: no memory. */
+struct answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids);
+/* How its n_ids tokens were drawn, for the answer made last.  A log probability that no wire would carry (of
+ * what is impossible) becomes the least that does.  E_NOMEM: nothing was done. */
+int report_draws(struct report *report, const struct sample_result *draws);
+
+/* bias and ids as the wire has them, [n] each; the copy is heap and the caller's.  NULL: no memory, or n is
+ * 0. */
+struct sample_bias *bias_from_wire(const uint32_t *ids, const float *bias, size_t n);
+void task_spec_fini(struct task_spec *spec);
+
+/* Between wire and struct; the first allocates blocks (E_NOMEM) and returns E_PROTO for a run list that is
+ * absurd. */
+int peer_message_from_wire(enum frame_type type, const ProtobufCMessage *message, struct kvxfer_message *out);
+/* Packs and calls send; returns what send returned. */
+int peer_message_send(const struct kvxfer_message *message,
+                      int (*send)(void *arg, enum frame_type type, const ProtobufCMessage *wire), void *arg);
+void peer_message_fini(struct kvxfer_message *message);
+
+#endif

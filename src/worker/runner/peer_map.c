@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What peers have: this worker's own map, on the engine thread.
+ *
+ *   loop thread (follow.c):  a peer's events, in order and without gaps --> engine mailbox
+ *   engine thread:           [ told | told | told ] --a slice or more a turn--> fleet/picker/index
+ *                            a task lacks blocks --> who has most of them? --> ask.c asks that one
+ *
+ * A router names a holder with the requests that it places, as far as it knows.  What comes to this worker's
+ * own endpoint, or from a router that was just started, is looked up here, by the router's own index and its
+ * own estimate (fleet/picker/index.h, fleet/picker/holder.h): the slots of the index are those of the peers'
+ * links.
+ *
+ * A peer may tell of a hundred thousand blocks at once.  So events wait here, and a few of them are taken in
+ * between two steps; all while there is nothing to do.  How many may wait is bounded where they are sent
+ * (worker_engine_tell).  The index has a bound of its own.
+ *
+ * Tenants share nothing here either: what is looked up are the hashes of the task's own tokens under its own
+ * tenant's root. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "fleet/picker/holder.h"
+#include "fleet/picker/index.h"
+#include "proto/abilities.h"
+#include "worker/runner/disk_priv.h"
+#include "worker/runner/share_priv.h"
+
+#define TURN_BLOCKS   (8 * PICKER_SLICE)
+#define SWEEP_ENTRIES 4096 /* in each report: what a peer had that is gone is swept up in quiet times too */
+
+struct peer_map {
+    struct picker_index *index; /* its slots: peers */
+    struct list told;           /* struct peer_blocks */
+    struct peer_load loads[WORKER_MAX_PEERS];
+    uint64_t n_asks;
+    struct metric *m_asks;
+    /* of one look-up; too large for a stack */
+    struct picker_found found;
+    struct picker_worker rows[WORKER_MAX_PEERS + 1]; /* this worker is the first */
+    uint32_t peers[WORKER_MAX_PEERS + 1];
+};
+
+_Static_assert(WORKER_MAX_PEERS <= PICKER_MAX_WORKERS, "a slot for each peer");
+
+/* ---- what is told ---- */
+
+static void drop(struct worker_engine *engine, struct peer_blocks *blocks)
+{
+    atomic_fetch_sub_explicit(&engine->n_told, blocks->n + 1, memory_order_relaxed);
+    list_remove(&blocks->told);
+    free(blocks);
+}
+
+/* Returns how many. */
+static uint32_t apply_slice(struct worker_engine *engine, struct peer_blocks *blocks)
+{
+    struct picker_index *index = engine->map->index;
+    uint32_t n = blocks->n - blocks->at < PICKER_SLICE ? blocks->n - blocks->at : PICKER_SLICE;
+
+    if (blocks->is_anew)
+        picker_index_forget(index, blocks->peer);
+    blocks->is_anew = false;
+    (void)picker_index_apply(index, blocks->peer, blocks->hashes + blocks->at, blocks->tiers + blocks->at, n,
+                             clock_now_ns());
+    blocks->at += n;
+    if (blocks->at == blocks->n)
+        drop(engine, blocks);
+    return n + 1;
+}
+
+void worker_map_told(struct worker_engine *engine, struct peer_blocks *blocks)
+{
+    if (engine->map == NULL || blocks->peer >= WORKER_MAX_PEERS)
+        drop(engine, blocks);
+    else
+        list_push_back(&engine->map->told, &blocks->told);
+}
+
+void worker_map_load(struct worker_engine *engine, uint32_t peer, const struct peer_load *load)
+{
+    if (engine->map != NULL && peer < WORKER_MAX_PEERS)
+        engine->map->loads[peer] = *load;
+}
+
+bool worker_map_turn(struct worker_engine *engine)
+{
+    struct peer_map *map = engine->map;
+
+    if (map == NULL)
+        return false;
+    for (uint32_t n = 0; n < TURN_BLOCKS && !list_is_empty(&map->told);)
+        n += apply_slice(engine, container_of(map->told.next, struct peer_blocks, told));
+    return !list_is_empty(&map->told);
+}
+
+/* ---- who has most ---- */
+
+bool worker_map_is_empty(const struct worker_engine *engine)
+{
+    return engine->map == NULL || picker_index_count(engine->map->index) == 0;
+}
+
+static void describe_self(struct worker_engine *engine, const struct map_question *question,
+                          struct picker_worker *row)
+{
+    const struct kv_layout *layout = &engine->opts.engine.info.layout;
+    uint32_t n_more = question->n_hashes - question->n_here;
+    struct sched_load load;
+
+    sched_load(engine->sched, &load);
+    *row = (struct picker_worker){
+        .host = 1,
+        .block_tokens = layout->block_tokens,
+        .n_running = load.n_running,
+        .prefill_tokens_per_s = load.prefill_tokens_per_s,
+        .decode_step_s = load.decode_step_s,
+        .transfer_bytes_per_s = engine->transfer_bytes_per_s,
+        .push_bytes_per_s = engine->push_bytes_per_s,
+        .read_bytes_per_s = worker_disk_rate(engine),
+        .kv_bytes_per_token = kv_layout_block_bytes(layout) / layout->block_tokens,
+        .cached_tokens = question->n_here * layout->block_tokens,
+    };
+    row->stored_tokens =
+        row->cached_tokens +
+        worker_disk_peek(engine, question->hashes + question->n_here, n_more) * layout->block_tokens;
+}
+
+/* False: nothing of the prompt, or no way to ask it. */
+static bool describe_peer(const struct worker_engine *engine, uint32_t peer, uint32_t n_stored,
+                          struct picker_worker *row)
+{
+    const struct peer_facts *facts = worker_engine_peer(engine, peer);
+    const struct peer_load *load = &engine->map->loads[peer];
+    const struct picker_worker *own = &engine->map->rows[0];
+
+    if (facts == NULL || (facts->abilities & ABILITY_ASKED) == 0)
+        return false;
+    *row = (struct picker_worker){
+        .can_push = true,
+        .host = facts->is_same_host ? 1 : 2,
+        .block_tokens = own->block_tokens, /* the layouts agree, or there were no link */
+        .n_running = load->n_running,
+        .decode_step_s = load->decode_step_s,
+        .read_bytes_per_s = load->read_bytes_per_s,
+        .kv_bytes_per_token = own->kv_bytes_per_token,
+        .cached_tokens = engine->map->found.in_memory[peer] * own->block_tokens,
+        .stored_tokens = n_stored * own->block_tokens,
+    };
+    return row->cached_tokens > 0 || row->stored_tokens > 0;
+}
+
+/* Rows of this worker and of all peers that have the prompt's beginning; returns how many. */
+static uint32_t gather(struct worker_engine *engine)
+{
+    struct peer_map *map = engine->map;
+    uint32_t n = 1, n_stored[WORKER_MAX_PEERS] = {0};
+
+    for (uint32_t i = 0; i < map->found.n_runs; i++)
+        n_stored[map->found.runs[i].slot] = map->found.runs[i].n_blocks;
+    for (uint32_t peer = 0; peer < WORKER_MAX_PEERS; peer++)
+        if (describe_peer(engine, peer, n_stored[peer], &map->rows[n]))
+            map->peers[n++] = peer;
+    return n;
+}
+
+void worker_map_choose(struct worker_engine *engine, const struct map_question *question,
+                       struct map_choice *choice)
+{
+    struct peer_map *map = engine->map;
+    struct picker_request request = {.n_tokens = question->n_tokens};
+    enum picker_share share = engine->opts.share;
+    struct picker_world world;
+    struct picker_holder found;
+
+    if (worker_map_is_empty(engine))
+        return;
+    describe_self(engine, question, &map->rows[0]);
+    picker_index_match(map->index, question->hashes, question->n_hashes, clock_now_ns(), &map->found,
+                       WORKER_MAX_PEERS);
+    world = (struct picker_world){map->rows, gather(engine)};
+    found = picker_find_holder(&world, &request, 0, share);
+    if (found.slot == PICKER_NONE || (choice->peer != PEER_NONE && found.tokens <= choice->tokens))
+        return;
+    *choice =
+        (struct map_choice){.peer = map->peers[found.slot],
+                            .tokens = found.tokens,
+                            .is_own = true,
+                            .has_to_read = found.has_to_read,
+                            .limit_ns = (uint64_t)(picker_ask_limit_s(&found, share) * (double)NS_PER_S)};
+}
+
+void worker_map_asked(struct worker_engine *engine)
+{
+    engine->map->n_asks++;
+    metric_add(engine->map->m_asks, 1);
+}
+
+/* ---- open and close ---- */
+
+void worker_map_report(struct worker_engine *engine, struct load_report *out)
+{
+    struct peer_map *map = engine->map;
+
+    if (map == NULL)
+        return;
+    (void)picker_index_sweep(map->index, SWEEP_ENTRIES);
+    out->peers_on_disk = picker_index_on_disk(map->index);
+    out->peers_in_memory = picker_index_count(map->index) - out->peers_on_disk;
+    out->n_own_asks = map->n_asks;
+}
+
+int worker_map_open(struct worker_engine *engine)
+{
+    struct peer_map *map;
+    int rc;
+
+    if (engine->opts.share == PICKER_SHARE_OFF)
+        return 0;
+    map = calloc(1, sizeof(*map));
+    if (map == NULL)
+        return E_NOMEM;
+    list_init(&map->told);
+    rc = picker_index_new(engine->opts.peer_blocks, WORKER_MAP_LIFETIME_NS, &map->index);
+    if (rc < 0) {
+        free(map);
+        return rc;
+    }
+    map->m_asks = metric_single(engine->opts.metrics, METRIC_COUNTER, "baton_asks_own_total",
+                                "Pushes asked for by what this worker itself knew of its peers' blocks.");
+    engine->map = map;
+    return 0;
+}
+
+void worker_map_close(struct worker_engine *engine)
+{
+    struct peer_map *map = engine->map;
+
+    if (map == NULL)
+        return;
+    while (!list_is_empty(&map->told))
+        drop(engine, container_of(map->told.next, struct peer_blocks, told));
+    picker_index_free(map->index);
+    free(map);
+    engine->map = NULL;
+}

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests on the engine thread.
+ *
+ * A task is made by SUBMIT and ends with its sequence.  Its mode says what the sequence is:
+ *
+ *   LOCAL     prefill and decode here
+ *   PREFILL   departs: first token, then the KV goes to the peer (worker/runner/depart.c)
+ *   DECODE    arrives: the KV comes from a peer (worker/runner/arrive.c); without blocks for it now, or
+ * without a peer in time, it becomes a local sequence and waits its turn like any other
+ *
+ * A task whose prompt another worker has cached may wait for that (ask.c), and one whose prompt is continued
+ * by blocks on disk for those (disk.c).  A task whose answer must have a shape waits until that is compiled
+ * (shapes.c). It is not in the scheduler until then.
+ *
+ * What the scheduler tells is turned into answers, one list for each router, sent to the loop once for each
+ * step. */
+#include "worker/runner/share_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "cache/prefix/tenant.h"
+#include "worker/runner/disk_priv.h"
+
+#define SCORES_PER_ANSWER 512u
+
+static const struct handoff_side *side_of(const struct worker_engine *engine, const struct task *task,
+                                          void **self_out)
+{
+    if (task->spec.mode == TASK_PREFILL) {
+        *self_out = engine->departing;
+        return engine->opts.departing;
+    }
+    if (task->spec.mode == TASK_DECODE) {
+        *self_out = engine->arriving;
+        return engine->opts.arriving;
+    }
+    return NULL;
+}
+
+struct task *worker_engine_task(struct worker_engine *engine, const struct task_key *key)
+{
+    return hashmap_get(engine->by_key, key);
+}
+
+struct task *worker_engine_task_of(struct seq *seq)
+{
+    return seq_spec(seq)->user;
+}
+
+/* ---- answers ---- */
+
+static void name_answer(struct answer *answer, const struct task_spec *spec)
+{
+    answer->router_epoch = spec->key.router_epoch;
+    answer->request = spec->key.request;
+}
+
+/* reason: for people, may be empty. */
+static void answer_failed_for(struct worker_engine *engine, const struct task_spec *spec, int error,
+                              const char *reason)
+{
+    struct answer *answer = worker_engine_answer(engine, spec->origin, NULL, 0);
+
+    if (answer == NULL)
+        return;
+    name_answer(answer, spec);
+    answer->finish = BATON__FINISH__FINISH_FAILED;
+    answer->error = error;
+    if (reason[0] != '\0')
+        answer->error_text = strdup(reason);
+    for (char *at = answer->error_text; at != NULL && *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?'; /* it may quote a client, and the wire takes printable text only */
+}
+
+static void answer_failed(struct worker_engine *engine, const struct task_spec *spec, int error)
+{
+    answer_failed_for(engine, spec, error, "");
+}
+
+static void put_proof(const struct task *task, struct answer *answer)
+{
+    answer->has_proof = true;
+    answer->stats = *seq_stats(task->seq);
+    answer->transfer_ns = task->transfer_ns;
+    answer->exposed_ns = task->exposed_ns;
+    memcpy(answer->transport, task->transport, sizeof(answer->transport));
+}
+
+/* ---- begin and end ---- */
+
+static void stop_waiting(struct worker_engine *engine, struct task *task)
+{
+    worker_asks_leave(engine, task);
+    if (task->shape_number != 0)
+        engine->n_unshaped--;
+    task->shape_number = 0;
+    worker_disk_stop_waiting(engine, task);
+    grammar_unref(task->grammar);
+    task->grammar = NULL;
+}
+
+static void task_free(struct worker_engine *engine, struct task *task)
+{
+    stop_waiting(engine, task);
+    hashmap_remove(engine->by_key, &task->spec.key);
+    list_remove(&task->all);
+    engine->n_tasks--;
+    task_spec_fini(&task->spec);
+    free(task);
+}
+
+/* E_AGAIN: it waits for blocks from disk. */
+static int submit_seq(struct worker_engine *engine, struct task *task, struct grammar *grammar)
+{
+    const struct task_spec *spec = &task->spec;
+    struct seq_spec seq = {.id = ++engine->next_id,
+                           .tokens = spec->tokens,
+                           .n_tokens = spec->n_tokens,
+                           .n_prompt = spec->n_prompt,
+                           .max_new_tokens = spec->max_new_tokens,
+                           .stop_ids = engine->opts.stop_ids,
+                           .n_stop_ids = (uint32_t)engine->opts.n_stop_ids,
+                           .sample = spec->sample,
+                           .grammar = grammar,
+                           .keep_tokens = spec->keep_tokens,
+                           .keep_1h_tokens = spec->keep_1h_tokens,
+                           .score_from = spec->score_from,
+                           .fetched_from = task->fetched_from,
+                           .fetched_to = task->fetched_to,
+                           .tenant = tenant_number(spec->tenant),
+                           .weight = spec->weight,
+                           .departs = spec->mode == TASK_PREFILL,
+                           .arrives = spec->mode == TASK_DECODE,
+                           .user = task};
+    struct prefix_roots roots;
+    int rc = prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, spec->tenant,
+                                 spec->public_tokens, &roots);
+
+    if (rc < 0)
+        return rc;
+    seq.prefix_key = roots.own;
+    seq.public_key = roots.open;
+    seq.public_tokens = spec->public_tokens;
+    if (spec->score_from == 0 && worker_disk_wait(engine, task, &roots))
+        return E_AGAIN;
+    rc = sched_submit(engine->sched, &seq, &task->seq);
+    if ((rc == E_KV_FULL || rc == E_OVERLOADED) && spec->mode == TASK_DECODE) {
+        task->spec.mode = TASK_LOCAL; /* no room for an arrival now: compute when there is */
+        seq.arrives = false;
+        rc = sched_submit(engine->sched, &seq, &task->seq);
+    }
+    return rc;
+}
+
+static void refuse(struct worker_engine *engine, struct task *task, int error, const char *reason)
+{
+    answer_failed_for(engine, &task->spec, error, reason);
+    task_free(engine, task);
+}
+
+/* Into the scheduler; its shape, if it has one, is there. */
+static void begin(struct worker_engine *engine, struct task *task, struct grammar *grammar)
+{
+    int rc;
+
+    if (grammar != NULL)
+        grammar = grammar_ref(grammar);
+    stop_waiting(engine, task);
+    rc = submit_seq(engine, task, grammar);
+    if (rc == E_AGAIN) {
+        task->grammar = grammar;
+        return;
+    }
+    grammar_unref(grammar);
+    if (rc < 0) {
+        refuse(engine, task, rc,
+               rc == E_SHAPE ? "what was answered before is not of the answer's shape" : "");
+        return;
+    }
+    free(task->spec.tokens);
+    task->spec.tokens = NULL;
+    buf_fini(&task->spec.constraint);
+    if (task->spec.mode != TASK_DECODE)
+        return;
+    engine->opts.arriving->begin(engine->arriving, task);
+    if (task->may_proceed)
+        engine->opts.arriving->proceed(engine->arriving, task);
+}
+
+void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
+                         const struct shape_command *why)
+{
+    /* A shape that is at fault is one thing, a worker that has no room for it now another. */
+    bool is_fault = why->code == E_FORMAT || why->code == E_UNSUPPORTED || why->code == E_LIMIT;
+
+    list_for_each_safe (node, spare, &engine->tasks) {
+        struct task *task = container_of(node, struct task, all);
+
+        if (task->shape_number != number)
+            continue;
+        if (grammar != NULL)
+            begin(engine, task, grammar);
+        else
+            refuse(engine, task, is_fault ? E_FORMAT : why->code, why->reason);
+    }
+}
+
+void worker_tasks_read(struct worker_engine *engine, uint64_t number)
+{
+    list_for_each_safe (node, spare, &engine->tasks) {
+        struct task *task = container_of(node, struct task, all);
+
+        if (task->disk_read == number)
+            begin(engine, task, task->grammar);
+    }
+}
+
+/* E_AGAIN: the task waits for it.  As many may wait as the scheduler's queue would take. */
+static int get_shape(struct worker_engine *engine, struct task *task, struct grammar **out)
+{
+    uint64_t number;
+    int rc = worker_shapes_get(engine, &task->spec, out, &number);
+
+    if (rc != E_AGAIN)
+        return rc;
+    if (engine->n_unshaped >= engine->opts.max_queue)
+        return E_OVERLOADED;
+    task->shape_number = number;
+    engine->n_unshaped++;
+    return rc;
+}
+
+void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
+{
+    struct grammar *grammar = NULL;
+    int rc = task->spec.constraint.len_bytes > 0 ? get_shape(engine, task, &grammar) : 0;
+
+    if (rc == 0)
+        begin(engine, task, grammar);
+    else if (rc != E_AGAIN)
+        refuse(engine, task, rc, "");
+}
+
+void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
+{
+    struct task *task = calloc(1, sizeof(*task));
+    int rc = E_NOMEM;
+
+    if (hashmap_get(engine->by_key, &spec->key) != NULL)
+        rc = E_EXISTS;
+    if (task == NULL || rc == E_EXISTS || hashmap_put(engine->by_key, &spec->key, task, NULL) < 0) {
+        answer_failed(engine, spec, rc);
+        free(task);
+        return;
+    }
+    task->spec = *spec;
+    *spec = (struct task_spec){.key = task->spec.key};
+    task->n_begun = task->n_answered = task->spec.n_tokens - task->spec.n_prompt;
+    list_push_back(&engine->tasks, &task->all);
+    list_init(&task->in_ask);
+    engine->n_tasks++;
+    if (!worker_asks_begin(engine, task))
+        worker_tasks_go_on(engine, task);
+}
+
+static void cancel(struct worker_engine *engine, struct task *task)
+{
+    if (task->shape_number != 0 || task->ask != NULL || task->disk_read != 0)
+        task_free(engine, task); /* the scheduler never had it */
+    else
+        sched_cancel(engine->sched, task->seq);
+}
+
+void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *key)
+{
+    struct task *task = worker_engine_task(engine, key);
+
+    if (task != NULL)
+        cancel(engine, task);
+}
+
+void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key)
+{
+    struct task *task = worker_engine_task(engine, key);
+    struct task_spec unknown = {.key = *key, .origin = origin};
+
+    if (task == NULL)
+        answer_failed(engine, &unknown, E_NOT_FOUND); /* silence would be waited for */
+    else if (task->shape_number != 0 || task->ask != NULL || task->disk_read != 0)
+        task->may_proceed = true;
+    else if (task->spec.mode == TASK_DECODE)
+        engine->opts.arriving->proceed(engine->arriving, task);
+}
+
+void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch)
+{
+    list_for_each_safe (node, spare, &engine->tasks) {
+        struct task *task = container_of(node, struct task, all);
+
+        if (task->spec.origin == router && task->spec.key.router_epoch != except_epoch)
+            cancel(engine, task);
+    }
+}
+
+void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error)
+{
+    answer_failed(engine, &task->spec, error);
+    sched_cancel(engine->sched, task->seq);
+}
+
+/* ---- what the scheduler says ---- */
+
+static void on_admitted(void *arg, struct seq *seq)
+{
+    struct worker_engine *engine = arg;
+    struct task *task = worker_engine_task_of(seq);
+    struct answer *answer;
+
+    if (task == NULL)
+        return;
+    answer = worker_engine_answer(engine, task->spec.origin, NULL, 0);
+    if (answer != NULL) {
+        name_answer(answer, &task->spec);
+        answer->is_accepted = true;
+        answer->cached_tokens = seq_stats(seq)->n_reused + seq_stats(seq)->n_transferred;
+    }
+    if (task->spec.mode == TASK_PREFILL)
+        engine->opts.departing->begin(engine->departing, task);
+}
+
+static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
+{
+    struct worker_engine *engine = arg;
+    struct task *task = worker_engine_task_of(seq);
+    struct answer *answer;
+
+    if (task == NULL)
+        return;
+    answer = worker_engine_answer(engine, task->spec.origin, &token->id, 1);
+    if (answer != NULL) {
+        name_answer(answer, &task->spec);
+        if (task->spec.sample.wants_logprob)
+            worker_engine_draws(engine, task->spec.origin, token);
+        answer->first_index = task->n_answered;
+        if (!task->has_first) {
+            task->seq = seq;
+            put_proof(task, answer);
+        }
+    }
+    task->n_answered++;
+    if (!task->has_first && task->spec.mode == TASK_PREFILL)
+        engine->opts.departing->on_first_token(engine->departing, task, token, false);
+    task->has_first = true;
+}
+
+/* In pieces that fit a frame, whatever the chunk. */
+static void on_scored(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
+                      uint32_t n)
+{
+    struct worker_engine *engine = arg;
+    struct task *task = worker_engine_task_of(seq);
+    token_id ids[SCORES_PER_ANSWER];
+
+    if (task == NULL)
+        return;
+    for (uint32_t at = 0, n_part; at < n; at += n_part) {
+        struct answer *answer;
+
+        n_part = n - at < SCORES_PER_ANSWER ? n - at : SCORES_PER_ANSWER;
+        for (uint32_t i = 0; i < n_part; i++)
+            ids[i] = scores[at + i].id;
+        answer = worker_engine_answer(engine, task->spec.origin, ids, n_part);
+        if (answer == NULL)
+            return;
+        name_answer(answer, &task->spec);
+        answer->is_scored = true;
+        answer->first_index = from + at;
+        worker_engine_draws(engine, task->spec.origin, scores + at);
+    }
+}
+
+static void on_prefilled(void *arg, struct seq *seq, uint32_t from, uint32_t to)
+{
+    struct worker_engine *engine = arg;
+    struct task *task = worker_engine_task_of(seq);
+
+    if (task != NULL && task->spec.mode == TASK_PREFILL)
+        engine->opts.departing->on_prefilled(engine->departing, task, to);
+}
+
+static void on_layer(void *arg, uint32_t layer)
+{
+    struct worker_engine *engine = arg;
+
+    atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
+    worker_commands_in_step(engine);
+    engine->opts.departing->on_layer(engine->departing, layer);
+}
+
+static Baton__Finish finish_of(enum seq_finish finish)
+{
+    switch (finish) {
+    case SEQ_FINISH_STOP:
+        return BATON__FINISH__FINISH_STOP;
+    case SEQ_FINISH_LENGTH:
+        return BATON__FINISH__FINISH_LENGTH;
+    case SEQ_FINISH_CONTEXT:
+        return BATON__FINISH__FINISH_CONTEXT;
+    case SEQ_FINISH_DEPARTED:
+        return BATON__FINISH__FINISH_HANDED_OFF;
+    case SEQ_FINISH_FAILED:
+    case SEQ_FINISH_SHAPE:
+    case SEQ_FINISH_SPOILT:
+    case SEQ_FINISH_CROWDED:
+        return BATON__FINISH__FINISH_FAILED;
+    case SEQ_FINISH_NONE:
+    case SEQ_FINISH_CANCELLED:
+        break;
+    }
+    return BATON__FINISH__FINISH_NONE;
+}
+
+static void count(struct worker_engine *engine, const struct seq_stats *stats)
+{
+    metric_add(engine->m_computed, stats->n_computed);
+    metric_add(engine->m_reused, stats->n_reused);
+    metric_add(engine->m_transferred, stats->n_transferred);
+    metric_add(engine->m_drawn, stats->n_drawn);
+    metric_add(engine->m_preempted, stats->n_preempted);
+}
+
+static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
+{
+    struct worker_engine *engine = arg;
+    struct task *task = worker_engine_task_of(seq);
+    const struct handoff_side *side;
+    struct answer *answer;
+    void *self;
+
+    if (task == NULL) { /* the warm-up, or a probe */
+        worker_health_probed(engine, finish);
+        return;
+    }
+    if (finish == SEQ_FINISH_SPOILT || seq_stats(seq)->n_drawn > 0)
+        worker_health_note(engine, task->spec.request_id, finish == SEQ_FINISH_SPOILT);
+    task->seq = seq;
+    count(engine, seq_stats(seq));
+    if (finish_of(finish) != BATON__FINISH__FINISH_NONE) {
+        answer = worker_engine_answer(engine, task->spec.origin, NULL, 0);
+        if (answer != NULL) {
+            name_answer(answer, &task->spec);
+            answer->finish = finish_of(finish);
+            answer->error = finish == SEQ_FINISH_FAILED    ? E_INTERNAL
+                            : finish == SEQ_FINISH_CROWDED ? E_OVERLOADED
+                                                           : 0;
+            if (finish == SEQ_FINISH_SHAPE) {
+                answer->error = E_SHAPE;
+                answer->error_text = strdup("no token is left that the answer's shape allows");
+            } else if (finish == SEQ_FINISH_SPOILT) {
+                answer->error = E_NUMERICS;
+                answer->error_text = strdup(WORKER_SPOILT_TEXT);
+            }
+            put_proof(task, answer);
+        }
+    }
+    side = side_of(engine, task, &self);
+    if (side != NULL)
+        side->end(self, task);
+    task_free(engine, task);
+}
+
+struct sched_events worker_tasks_events(void)
+{
+    return (struct sched_events){.on_admitted = on_admitted,
+                                 .on_token = on_token,
+                                 .on_prefilled = on_prefilled,
+                                 .on_scored = on_scored,
+                                 .on_layer = on_layer,
+                                 .on_done = on_done};
+}
+
+int worker_tasks_open(struct worker_engine *engine)
+{
+    list_init(&engine->tasks);
+    list_init(&engine->shapes);
+    return hashmap_new(sizeof(struct task_key), &engine->by_key);
+}
+
+void worker_tasks_close(struct worker_engine *engine)
+{
+    if (engine->by_key == NULL)
+        return;
+    while (!list_is_empty(&engine->tasks))
+        task_free(engine, container_of(engine->tasks.next, struct task, all));
+    hashmap_free(engine->by_key);
+}

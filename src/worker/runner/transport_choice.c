@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Over what KV comes from a peer: decided here, by the receiver, and said in each grant.  Pure. */
+#include "worker/runner/engine_thread.h"
+
+enum tr_kind worker_choose_transport(const struct transport_offer *own, const struct peer_facts *peer,
+                                     const char **why_out)
+{
+    bool can_shm = peer->is_same_host && peer->unix_path[0] != '\0' && own->has_unix;
+    bool can_rdma = peer->rdma_rails > 0 && own->rdma_rails > 0;
+
+    if (!own->is_auto && own->preferred == TR_RDMA) {
+        *why_out = can_rdma               ? "kv.transport = rdma"
+                   : own->rdma_rails == 0 ? "kv.transport = rdma, but no rail is up here"
+                                          : "kv.transport = rdma, but the peer has no rail";
+        return can_rdma ? TR_RDMA : TR_TCP;
+    }
+    if (!own->is_auto) {
+        *why_out = own->preferred == TR_SHM ? "kv.transport = shm" : "kv.transport = tcp";
+        return own->preferred;
+    }
+    if (can_shm) {
+        *why_out = "auto: on the same host, both with a unix_path";
+        return TR_SHM;
+    }
+    if (can_rdma) {
+        *why_out = "auto: another host, both with a rail";
+        return TR_RDMA;
+    }
+    *why_out = own->rdma_rails == 0 ? "auto: no shared host, no RDMA rail here"
+                                    : "auto: no shared host, no RDMA rail there";
+    return TR_TCP;
+}
+
+const char *worker_transport_name(enum tr_kind kind)
+{
+    switch (kind) {
+    case TR_SHM:
+        return "shm";
+    case TR_TCP:
+        return "tcp";
+    case TR_RDMA:
+        return "rdma";
+    }
+    return "";
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who leaves when strangers are too many, and what becomes of those that say nothing. */
+#include "tests/unit/check.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/event/loop.h"
+#include "base/event/stranger_table_priv.h"
+#include "base/event/strangers.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- the table ---- */
+
+static struct stranger_key key_of(const char *text)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+
+    if (inet_pton(AF_INET, text, &in.sin_addr) == 1)
+        return stranger_key_of((struct sockaddr *)&in);
+    assert_int_equal(inet_pton(AF_INET6, text, &in6.sin6_addr), 1);
+    return stranger_key_of((struct sockaddr *)&in6);
+}
+
+static bool are_one(const char *a, const char *b)
+{
+    struct stranger_key x = key_of(a), y = key_of(b);
+
+    return memcmp(&x, &y, sizeof(x)) == 0;
+}
+
+static struct stranger_table *make_table(uint32_t max, uint32_t max_per_address, uint32_t max_known)
+{
+    const struct stranger_bounds bounds = {max, max_per_address, max_known};
+    struct stranger_table *table;
+
+    assert_int_equal(stranger_table_new(&bounds, &table), 0);
+    return table;
+}
+
+static void add(struct stranger_table *table, const char *from, struct stranger_entry *entry)
+{
+    struct stranger_key key = key_of(from);
+
+    assert_int_equal(stranger_table_add(table, &key, entry), 0);
+}
+
+static enum stranger_verdict ask(struct stranger_table *table, const char *from, struct stranger_entry **out)
+{
+    struct stranger_key key = key_of(from);
+
+    return stranger_table_ask(table, &key, out);
+}
+
+static void know(struct stranger_table *table, const char *from)
+{
+    struct stranger_key key = key_of(from);
+
+    stranger_table_know(table, &key);
+}
+
+static void a_network_of_64_bits_is_one_address(void **state)
+{
+    struct stranger_key user = stranger_key_of_user(7), other = stranger_key_of_user(8);
+
+    assert_true(are_one("2001:db8::1", "2001:db8::ffff:1:2"));
+    assert_false(are_one("2001:db8::1", "2001:db8:0:1::1"));
+    assert_true(are_one("::ffff:10.0.0.7", "10.0.0.7"));
+    assert_false(are_one("10.0.0.7", "10.0.0.8"));
+    assert_false(are_one("::ffff:10.0.0.7", "::ffff:10.0.0.8"));
+    assert_int_not_equal(memcmp(&user, &other, sizeof(user)), 0);
+}
+
+static void the_oldest_of_its_address_leaves(void **state)
+{
+    struct stranger_table *table = make_table(8, 2, 4);
+    struct stranger_entry a[2], b, *leaving;
+
+    add(table, "10.0.0.1", &b);
+    add(table, "10.0.0.2", &a[0]);
+    assert_int_equal(ask(table, "10.0.0.2", &leaving), STRANGER_HAS_ROOM);
+    assert_null(leaving);
+    add(table, "10.0.0.2", &a[1]);
+    assert_int_equal(ask(table, "10.0.0.2", &leaving), STRANGER_OVER_PER_ADDRESS);
+    assert_ptr_equal(leaving, &a[0]);
+    assert_int_equal(ask(table, "10.0.0.1", &leaving), STRANGER_HAS_ROOM);
+    stranger_table_remove(table, &a[0]);
+    assert_int_equal(ask(table, "10.0.0.2", &leaving), STRANGER_HAS_ROOM);
+    stranger_table_remove(table, &a[1]);
+    stranger_table_remove(table, &b);
+    assert_int_equal(stranger_table_count(table), 0);
+    stranger_table_free(table);
+}
+
+static void known_addresses_stay(void **state)
+{
+    struct stranger_table *table = make_table(3, 3, 4);
+    struct stranger_entry known[3], other[2], *leaving;
+
+    know(table, "10.0.0.1");
+    add(table, "10.0.0.1", &known[0]); /* the oldest of all */
+    add(table, "10.0.0.2", &other[0]);
+    add(table, "10.0.0.3", &other[1]);
+    assert_int_equal(ask(table, "10.0.0.9", &leaving), STRANGER_OVER_MAX);
+    assert_ptr_equal(leaving, &other[0]);
+    stranger_table_remove(table, &other[0]);
+    add(table, "10.0.0.1", &known[1]);
+    assert_int_equal(ask(table, "10.0.0.1", &leaving), STRANGER_OVER_MAX);
+    assert_ptr_equal(leaving, &other[1]);
+    assert_ptr_equal(stranger_table_next(table, leaving, false), &known[0]);
+    assert_ptr_equal(stranger_table_next(table, &known[0], false), &known[1]);
+    assert_null(stranger_table_next(table, &known[1], false));
+    stranger_table_remove(table, &other[1]);
+    know(table, "10.0.0.4");
+    add(table, "10.0.0.4", &known[2]);
+    /* Only known ones are left: one more unknown has no room, one more known has the oldest's. */
+    assert_int_equal(ask(table, "10.0.0.9", &leaving), STRANGER_NO_ROOM);
+    assert_null(leaving);
+    assert_int_equal(ask(table, "10.0.0.4", &leaving), STRANGER_OVER_MAX);
+    assert_ptr_equal(leaving, &known[0]);
+    for (unsigned i = 0; i < 3; i++)
+        stranger_table_remove(table, &known[i]);
+    stranger_table_free(table);
+}
+
+static void known_addresses_are_bounded(void **state)
+{
+    struct stranger_table *table = make_table(8, 8, 2);
+    struct stranger_entry first, *leaving;
+
+    know(table, "10.0.0.1");
+    add(table, "10.0.0.1", &first); /* it came: 10.0.0.1 is the latest */
+    know(table, "10.0.0.2");
+    know(table, "10.0.0.1");
+    know(table, "10.0.0.3"); /* 10.0.0.2 came least lately */
+    assert_int_equal(stranger_table_known(table), 2);
+    know(table, "10.0.0.4"); /* and now 10.0.0.1, which has a stranger here */
+    assert_int_equal(stranger_table_known(table), 2);
+    assert_int_equal(ask(table, "10.0.0.1", &leaving), STRANGER_HAS_ROOM);
+    stranger_table_remove(table, &first);
+    stranger_table_free(table);
+}
+
+/* A flood from everywhere, and one peer that needs a while: it is never the one to go. */
+static void a_flood_does_not_evict_a_known_peer(void **state)
+{
+    enum { N = 5000 };
+    static struct stranger_entry entries[N];
+    struct stranger_table *table = make_table(256, 64, 16);
+    struct stranger_entry peer, *leaving;
+
+    know(table, "192.0.2.1");
+    add(table, "192.0.2.1", &peer);
+    for (unsigned i = 0; i < N; i++) {
+        char from[32];
+
+        snprintf(from, sizeof(from), "10.%u.%u.%u", i % 3, i % 7, i % 250);
+        if (ask(table, from, &leaving) != STRANGER_HAS_ROOM) {
+            assert_non_null(leaving);
+            assert_ptr_not_equal(leaving, &peer);
+            stranger_table_remove(table, leaving);
+        }
+        add(table, from, &entries[i]);
+        assert_true(stranger_table_count(table) <= 256);
+    }
+    while ((leaving = stranger_table_oldest(table, NULL)) != NULL)
+        stranger_table_remove(table, leaving);
+    stranger_table_free(table);
+}
+
+/* ---- sockets ---- */
+
+struct world {
+    struct ev_loop *loop;
+    struct ev_timer *limit;
+    struct strangers *strangers;
+    int begun_fd[16];
+    struct stranger *begun[16];
+    unsigned n_begun, n_evicted, n_ends[STRANGER_N_ENDS];
+};
+
+static void world_evict(void *owner)
+{
+    ((struct world *)owner)->n_evicted++;
+}
+
+static void world_on_begun(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger)
+{
+    struct world *world = arg;
+
+    world->begun_fd[world->n_begun] = fd;
+    world->begun[world->n_begun++] = stranger;
+    stranger_bind(stranger, world_evict, world);
+}
+
+static void world_on_end(void *arg, enum stranger_end why)
+{
+    ((struct world *)arg)->n_ends[why]++;
+}
+
+static void on_limit(void *arg)
+{
+    ev_loop_stop(((struct world *)arg)->loop);
+}
+
+static void world_open(struct world *world, uint32_t max, uint64_t begin_ns)
+{
+    struct strangers_opts opts = {.port = "test",
+                                  .max = max,
+                                  .max_per_address = 3,
+                                  .begin_ns = begin_ns,
+                                  .on_begun = world_on_begun,
+                                  .on_end = world_on_end,
+                                  .arg = world};
+
+    assert_int_equal(ev_loop_new(&world->loop), 0);
+    opts.loop = world->loop;
+    assert_int_equal(strangers_new(&opts, &world->strangers), 0);
+    assert_int_equal(ev_timer_new(world->loop, on_limit, world, &world->limit), 0);
+}
+
+static void world_run(struct world *world, unsigned ms)
+{
+    ev_timer_start(world->limit, ms * NS_PER_MS);
+    ev_loop_run(world->loop);
+}
+
+static void world_close(struct world *world)
+{
+    strangers_free(world->strangers);
+    ev_timer_free(world->limit);
+    ev_loop_free(world->loop);
+}
+
+/* Our end of a socket whose other end came from that host. */
+static int come(struct world *world, uint8_t host)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = {htonl(0x0a000000u + host)}};
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+    strangers_take(world->strangers, pair[1], (struct sockaddr *)&from);
+    return pair[0];
+}
+
+static bool is_closed(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+static void silent_ones_are_closed_in_time(void **state)
+{
+    struct world world = {0};
+    int silent, early, gone;
+
+    world_open(&world, 8, 60 * NS_PER_MS);
+    silent = come(&world, 1);
+    early = come(&world, 2);
+    gone = come(&world, 3);
+    close(gone); /* a port scan: nobody hears of it */
+    assert_int_equal(send(early, "x", 1, 0), 1);
+    world_run(&world, 30);
+    assert_int_equal(world.n_begun, 1);
+    assert_int_equal(strangers_count(world.strangers), 2);
+    assert_false(is_closed(silent));
+    world_run(&world, 60);
+    assert_true(is_closed(silent));
+    assert_false(is_closed(early)); /* who has begun has its owner's deadlines */
+    assert_int_equal(world.n_ends[STRANGER_END_SILENT], 1);
+    assert_int_equal(world.n_evicted, 0);
+    stranger_leave(world.begun[0]);
+    assert_int_equal(strangers_count(world.strangers), 0);
+    close(world.begun_fd[0]);
+    close(silent);
+    close(early);
+    world_close(&world);
+}
+
+static void too_many_evict_the_oldest(void **state)
+{
+    struct world world = {0};
+    int fds[6];
+
+    world_open(&world, 4, NS_PER_S);
+    fds[0] = come(&world, 1);
+    assert_int_equal(send(fds[0], "x", 1, 0), 1);
+    world_run(&world, 10); /* it has begun, and is still the oldest */
+    for (unsigned i = 1; i < 4; i++)
+        fds[i] = come(&world, 2);
+    fds[4] = come(&world, 2); /* the fourth of its address */
+    assert_true(is_closed(fds[1]));
+    assert_int_equal(world.n_ends[STRANGER_END_ADDRESS], 1);
+    assert_int_equal(world.n_evicted, 0);
+    fds[5] = come(&world, 3); /* the fifth of all */
+    assert_int_equal(world.n_ends[STRANGER_END_FULL], 1);
+    assert_int_equal(world.n_evicted, 1);
+    assert_int_equal(strangers_count(world.strangers), 4);
+    assert_false(strangers_make_room(world.strangers, NULL)); /* silent ones take no room of an owner's */
+    strangers_close_silent(world.strangers);
+    assert_int_equal(strangers_count(world.strangers), 0);
+    close(world.begun_fd[0]);
+    for (unsigned i = 0; i < 6; i++)
+        close(fds[i]);
+    world_close(&world);
+}
+
+static void who_proved_itself_is_known(void **state)
+{
+    struct world world = {0};
+    int fds[5];
+
+    world_open(&world, 2, 0); /* at once */
+    fds[0] = come(&world, 1);
+    stranger_prove(world.begun[0]);
+    assert_int_equal(strangers_count(world.strangers), 0);
+    fds[1] = come(&world, 1);
+    fds[2] = come(&world, 2);
+    fds[3] = come(&world, 3); /* evicts the second host's, not the older of the first's */
+    assert_int_equal(world.n_evicted, 1);
+    assert_int_equal(strangers_count(world.strangers), 2);
+    assert_true(strangers_make_room(world.strangers, NULL)); /* the third host's */
+    stranger_prove(world.begun[1]);                          /* is there to be proved */
+    assert_int_equal(strangers_count(world.strangers), 0);
+    for (unsigned i = 0; i < 4; i++) {
+        close(fds[i]);
+        close(world.begun_fd[i]);
+    }
+    world_close(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_network_of_64_bits_is_one_address),
+        cmocka_unit_test(the_oldest_of_its_address_leaves),
+        cmocka_unit_test(known_addresses_stay),
+        cmocka_unit_test(known_addresses_are_bounded),
+        cmocka_unit_test(a_flood_does_not_evict_a_known_peer),
+        cmocka_unit_test(silent_ones_are_closed_in_time),
+        cmocka_unit_test(too_many_evict_the_oldest),
+        cmocka_unit_test(who_proved_itself_is_known),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tenants' shares of the pool, against a model that counts everything anew each time.
+ *
+ * Random tenants take, seal, mark, give back and match blocks.  After each operation the pool's figures for
+ * each tenant must be the model's; a take within kv_available_to() must bring nobody else below his share;
+ * and of one tenant's blocks nothing that was marked goes before what was not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "cache/kv/pool.h"
+
+enum { N_BLOCKS = 60, N_TENANTS = 5, N_STEPS = 20000 };
+
+static uint64_t fake_now_ns = 1;
+
+static uint64_t fake_now(void)
+{
+    return fake_now_ns;
+}
+
+struct owned { /* the model's block */
+    kv_tenant owner;
+    uint32_t refs;
+    bool is_sealed;
+    uint64_t content, keep_ns;
+};
+
+static struct owned model[N_BLOCKS];
+static struct kv_pool *pool;
+
+static struct block_hash hash_of(uint64_t content)
+{
+    struct block_hash hash = {{0}};
+
+    memcpy(hash.bytes, &content, sizeof(content));
+    return hash;
+}
+
+static void make(uint32_t n_blocks, bool has_tier)
+{
+    const struct kv_pool_opts opts = {
+        .n_blocks = n_blocks, .now_ns = fake_now, .lifetime_ns = UINT64_MAX / 2, .has_tier = has_tier};
+
+    memset(model, 0, sizeof(model));
+    assert_int_equal(kv_pool_new(&opts, &pool), 0);
+}
+
+static uint32_t count(kv_tenant tenant, bool cached_only)
+{
+    uint32_t n = 0;
+
+    for (uint32_t id = 0; id < N_BLOCKS; id++) {
+        enum kv_state state = kv_state_of(pool, id);
+
+        n += state != KV_FREE && model[id].owner == tenant && (!cached_only || state == KV_CACHED);
+    }
+    return n;
+}
+
+static uint32_t share_for(kv_tenant tenant)
+{
+    uint32_t n = 0;
+
+    for (kv_tenant t = 1; t <= N_TENANTS; t++)
+        n += t == tenant || count(t, false) > 0;
+    return N_BLOCKS / n;
+}
+
+static uint32_t room_for(kv_tenant tenant)
+{
+    uint32_t n = count(tenant, true), each = share_for(tenant);
+
+    for (uint32_t id = 0; id < N_BLOCKS; id++)
+        n += kv_state_of(pool, id) == KV_FREE;
+    for (kv_tenant t = 1; t <= N_TENANTS; t++) {
+        uint32_t has = count(t, false), cached = count(t, true), beyond = has > each ? has - each : 0;
+
+        if (t != tenant)
+            n += cached < beyond ? cached : beyond;
+    }
+    return n;
+}
+
+static bool is_marked(uint32_t id)
+{
+    return model[id].keep_ns > fake_now_ns;
+}
+
+static void take(kv_tenant tenant, uint32_t n)
+{
+    uint32_t before[N_TENANTS + 1], each = share_for(tenant), room = room_for(tenant),
+                                    n_plain[N_TENANTS + 1] = {0};
+    enum kv_state states[N_BLOCKS];
+    kv_block_id ids[N_BLOCKS];
+
+    for (kv_tenant t = 1; t <= N_TENANTS; t++)
+        before[t] = count(t, false);
+    for (uint32_t id = 0; id < N_BLOCKS; id++)
+        states[id] = kv_state_of(pool, id);
+    assert_int_equal(kv_available_to(pool, tenant), room);
+    assert_int_equal(kv_tenant_share(pool, tenant), each);
+    if (kv_take_for(pool, tenant, n, ids) < 0) {
+        assert_true(n > kv_available(pool));
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (states[ids[i]] == KV_CACHED) /* it was evicted, and given out again at once */
+            states[ids[i]] = KV_FREE;
+        model[ids[i]].owner += 100;
+    }
+    /* What is cached still, by whether it is marked; then what went. */
+    for (uint32_t id = 0; id < N_BLOCKS; id++)
+        if (kv_state_of(pool, id) == KV_CACHED && !is_marked(id) && model[id].owner <= N_TENANTS)
+            n_plain[model[id].owner]++;
+    for (uint32_t i = 0; i < n; i++) {
+        struct owned *was = &model[ids[i]];
+        kv_tenant owner = was->owner - 100;
+
+        if (was->is_sealed && owner >= 1 && is_marked(ids[i]))
+            assert_int_equal(n_plain[owner], 0); /* marked ones go last */
+        *was = (struct owned){.owner = tenant, .refs = 1};
+    }
+    for (uint32_t id = 0; id < N_BLOCKS; id++)
+        if (kv_state_of(pool, id) == KV_FREE)
+            model[id] = (struct owned){0};
+    for (kv_tenant t = 1; t <= N_TENANTS; t++) {
+        if (t != tenant && n <= room)
+            assert_true(count(t, false) >= (before[t] < each ? before[t] : each));
+    }
+}
+
+static void give_back(uint32_t id)
+{
+    kv_unref(pool, id);
+    model[id].refs--;
+    if (kv_state_of(pool, id) == KV_FREE)
+        model[id] = (struct owned){0};
+}
+
+static void step(struct rng *rng, uint64_t *content)
+{
+    uint32_t id = (uint32_t)rng_below(rng, N_BLOCKS);
+
+    switch (rng_below(rng, 6)) {
+    case 0:
+    case 1:
+        take(1 + rng_below(rng, N_TENANTS), (uint32_t)rng_below(rng, rng_below(rng, 8) ? 5 : 40));
+        break;
+    case 2:
+    case 3:
+        if (model[id].refs > 0 && !model[id].is_sealed) {
+            struct block_hash hash = hash_of(model[id].content = ++*content);
+
+            kv_seal(pool, id, &hash);
+            model[id].is_sealed = true;
+            if (rng_below(rng, 3) == 0) {
+                model[id].keep_ns = fake_now_ns + rng_below(rng, 2000);
+                kv_keep(pool, id, model[id].keep_ns);
+            }
+        }
+        break;
+    case 4:
+        for (uint32_t i = 0; i < 10; i++, id = (id + 1) % N_BLOCKS)
+            if (model[id].refs > 0)
+                give_back(id);
+        break;
+    case 5:
+        if (model[id].is_sealed) {
+            struct block_hash hash = hash_of(model[id].content);
+            kv_block_id found;
+
+            assert_int_equal(kv_match(pool, &hash, 1, &found), 1);
+            assert_int_equal(found, id);
+            model[id].refs++;
+        }
+        break;
+    }
+    fake_now_ns += rng_below(rng, 3);
+}
+
+static void shares_hold(void **state)
+{
+    uint64_t content = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        struct kv_pool_counts counts;
+        struct rng rng;
+
+        rng_init(&rng, seed);
+        make(N_BLOCKS, false);
+        for (unsigned i = 0; i < N_STEPS; i++) {
+            step(&rng, &content);
+            for (kv_tenant t = 1; t <= N_TENANTS; t++)
+                assert_int_equal(kv_tenant_blocks(pool, t), count(t, false));
+        }
+        kv_pool_counts(pool, &counts);
+        assert_true(counts.n_evicted > 1000);
+        kv_pool_free(pool);
+    }
+}
+
+/* n blocks, sealed and cached. */
+static void cache(kv_tenant tenant, uint32_t n, uint64_t first_content, uint64_t keep_ns)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct block_hash hash = hash_of(first_content + i);
+        kv_block_id id;
+
+        assert_int_equal(kv_take_for(pool, tenant, 1, &id), 0);
+        kv_seal(pool, id, &hash);
+        if (keep_ns > 0)
+            kv_keep(pool, id, keep_ns);
+        kv_unref(pool, id);
+    }
+}
+
+static void a_flood_ends_at_the_others_share(void **state)
+{
+    struct block_hash first = hash_of(100), last = hash_of(119), hour = hash_of(500);
+
+    (void)state;
+    make(N_BLOCKS, false);
+    cache(1, 20, 100, 0);
+    cache(2, 1000, 10000, 0); /* the flood */
+    assert_int_equal(kv_tenant_blocks(pool, 1), 20);
+    assert_int_equal(kv_peek(pool, &first, 1) + kv_peek(pool, &last, 1), 2);
+    assert_int_equal(kv_tenant_share(pool, 2), N_BLOCKS / 2);
+    cache(1, 20, 200, 0); /* grows up to its share, at the flood's cost, then at its own */
+    assert_int_equal(kv_tenant_blocks(pool, 1), N_BLOCKS / 2);
+    assert_int_equal(kv_peek(pool, &first, 1), 0);
+    /* What is marked for an hour outlives what is not, in a tenant's own flood. */
+    cache(2, 3, 500, fake_now_ns + 3600);
+    cache(2, 1000, 20000, fake_now_ns + 300);
+    assert_int_equal(kv_peek(pool, &hour, 1), 1);
+    assert_int_equal(kv_tenant_blocks(pool, 1), N_BLOCKS / 2);
+    kv_pool_free(pool);
+}
+
+/* Of two above their shares, the one whose blocks are wanted less gives first, though it has fewer. */
+static void marks_count_among_the_greedy(void **state)
+{
+    kv_block_id ids[8];
+
+    (void)state;
+    make(N_BLOCKS, false);
+    cache(1, 31, 100, fake_now_ns + 3600);
+    cache(2, 29, 1000, 0);
+    assert_int_equal(kv_take_for(pool, 3, 8, ids), 0); /* shares are 20 now */
+    assert_int_equal(kv_tenant_blocks(pool, 1), 31);
+    assert_int_equal(kv_tenant_blocks(pool, 2), 21);
+    for (uint32_t i = 0; i < 8; i++)
+        kv_unref(pool, ids[i]);
+    kv_pool_free(pool);
+}
+
+static void more_tenants_than_places_share_one(void **state)
+{
+    struct kv_pool_counts counts;
+
+    (void)state;
+    make(1000, false);
+    for (kv_tenant t = 1; t <= 300; t++)
+        cache(t, 2, t * 10, 0);
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_tenants, KV_MAX_TENANTS);
+    assert_int_equal(kv_tenant_blocks(pool, 63), 2);
+    assert_int_equal(kv_tenant_blocks(pool, 64), 0); /* counted with the others */
+    assert_int_equal(kv_tenant_blocks(pool, KV_TENANT_NONE), 2 * (300 - 63));
+    kv_pool_free(pool);
+}
+
+static void blocks_are_offered_to_the_tier_once(void **state)
+{
+    struct kv_pool_counts counts;
+    struct block_hash hash, second = hash_of(8);
+    kv_block_id id, more[8];
+    struct kv_save save;
+
+    (void)state;
+    make(8, true);
+    assert_false(kv_save_next(pool, &save));
+    cache(1, 3, 7, 0);
+    cache(1, 1, 10, fake_now_ns + 50);
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_unsaved, 4);
+    assert_true(kv_save_next(pool, &save));
+    assert_int_equal(get_u64(save.hash.bytes), 7);
+    assert_int_equal(save.keep_ns, 0);
+    assert_int_equal(kv_state_of(pool, save.id), KV_SEALED);
+    assert_int_equal(kv_available(pool), 7); /* nobody takes it meanwhile */
+    kv_save_end(pool, save.id, false);
+    assert_int_equal(kv_state_of(pool, save.id), KV_CACHED);
+    /* One that is in use is not offered; it comes back to the end. */
+    assert_int_equal(kv_match(pool, &second, 1, more), 1);
+    assert_true(kv_save_next(pool, &save));
+    assert_int_equal(get_u64(save.hash.bytes), 9);
+    kv_save_end(pool, save.id, true); /* and one whose saving failed, too */
+    kv_unref(pool, more[0]);
+    assert_true(kv_save_next(pool, &save));
+    assert_int_equal(get_u64(save.hash.bytes), 10);
+    assert_int_equal(save.keep_ns, fake_now_ns + 50);
+    kv_save_end(pool, save.id, false);
+    assert_true(kv_save_next(pool, &save));
+    assert_int_equal(get_u64(save.hash.bytes), 9);
+    kv_save_end(pool, save.id, false);
+    /* What came from the tier is not saved again; what is evicted unsaved is counted. */
+    assert_int_equal(kv_take(pool, 1, &id), 0);
+    hash = hash_of(99);
+    kv_seal(pool, id, &hash);
+    kv_set_saved(pool, id);
+    kv_unref(pool, id);
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_unsaved, 1);
+    assert_int_equal(kv_take(pool, 8, more), 0);
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_unsaved, 0);
+    assert_int_equal(counts.n_lost, 1);
+    kv_pool_free(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_hold), cmocka_unit_test(a_flood_ends_at_the_others_share),
+        cmocka_unit_test(marks_count_among_the_greedy), cmocka_unit_test(more_tenants_than_places_share_one),
+        cmocka_unit_test(blocks_are_offered_to_the_tier_once)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

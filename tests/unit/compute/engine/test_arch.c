@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every architecture against its reference (tests/reference): tiny random models that `baton-model make`
+ * writes here and now, and the logits that an independent implementation in float64 gives for the same bytes.
+ *
+ * A golden file is lines of words: the arguments of make, the tokens to feed, the greedy token after each,
+ * and all logits after some of them.  Checked with every kernel table, fed one token at a time, and fed at
+ * once.
+ *
+ * Tolerances, as a share of the largest logit of a row: 1e-4 with KV in F32 (seen: 3e-6), 4e-3 with KV in
+ * F16. What a wrong angle, window, scale or norm does is larger than 1e-2 in every one of these models. */
+#include "base/check.h"
+#include "compute/tensor/tensor.h"
+#include "tests/unit/compute/engine/player.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static const char *const CASES[] = {
+    "llama",     "llama3",  "llama-biases", "llama-linear",   "llama-yarn",   "mistral",      "qwen2",
+    "qwen3",     "gemma",   "qwen3-yarn",   "gemma3",         "gemma3-62",    "phi3",         "phi3-short",
+    "phi3-long", "granite", "olmo2",        "olmo3",          "smollm3",      "glm4",         "internlm2",
+    "ernie4_5",  "mixtral", "qwen3moe",     "deepseek2-lite", "deepseek2-v2", "deepseek2-v3", "gpt-oss",
+};
+
+enum { MAX_TOKENS = 64, MAX_SHOWN = 4, MAX_VOCAB = 4096 };
+
+struct expected {
+    char make[1600];
+    token_id tokens[MAX_TOKENS], greedy[MAX_TOKENS];
+    uint32_t n_tokens, n_greedy;
+    uint32_t shown[MAX_SHOWN]; /* positions */
+    float *logits[MAX_SHOWN];
+    uint32_t n_shown, n_logits;
+};
+
+/* ---- the golden file ---- */
+
+static uint32_t read_ids(char *words, token_id *out)
+{
+    uint32_t n = 0;
+    char *rest = NULL;
+
+    for (char *word = strtok_r(words, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest)) {
+        assert_true(n < MAX_TOKENS);
+        out[n++] = (token_id)strtoul(word, NULL, 10);
+    }
+    return n;
+}
+
+static void read_logits(char *words, struct expected *out)
+{
+    char *rest = NULL, *word = strtok_r(words, " \n", &rest);
+    uint32_t n = 0;
+
+    assert_true(out->n_shown < MAX_SHOWN);
+    out->shown[out->n_shown] = (uint32_t)strtoul(word, NULL, 10);
+    out->logits[out->n_shown] = calloc(MAX_VOCAB, sizeof(float));
+    assert_non_null(out->logits[out->n_shown]);
+    while ((word = strtok_r(NULL, " \n", &rest)) != NULL) {
+        assert_true(n < MAX_VOCAB);
+        out->logits[out->n_shown][n++] = strtof(word, NULL);
+    }
+    out->n_logits = n;
+    out->n_shown++;
+}
+
+static void read_expected(const char *name, struct expected *out)
+{
+    char file_name[128], path[512], *line = NULL;
+    size_t line_bytes = 0;
+    FILE *file;
+
+    memset(out, 0, sizeof(*out));
+    snprintf(file_name, sizeof(file_name), "tests/golden/arch/%s.txt", name);
+    if (player_source(file_name, path) == NULL)
+        fail_msg("%s is not there", path);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    while (getline(&line, &line_bytes, file) > 0) {
+        char *words = strchr(line, ' ');
+
+        assert_non_null(words);
+        *words++ = '\0';
+        if (strcmp(line, "make") == 0)
+            snprintf(out->make, sizeof(out->make), "%.*s", (int)strcspn(words, "\n"), words);
+        else if (strcmp(line, "tokens") == 0)
+            out->n_tokens = read_ids(words, out->tokens);
+        else if (strcmp(line, "greedy") == 0)
+            out->n_greedy = read_ids(words, out->greedy);
+        else if (strcmp(line, "logits") == 0)
+            read_logits(words, out);
+        else
+            fail_msg("%s: a line of %s", path, line);
+    }
+    free(line);
+    fclose(file);
+    assert_true(out->n_tokens > 0 && out->n_greedy == out->n_tokens && out->n_shown > 0);
+}
+
+/* ---- the check ---- */
+
+static void compare(const char *name, struct player *player, const struct expected *e, uint32_t position,
+                    double tolerance, double *worst)
+{
+    for (uint32_t i = 0; i < e->n_shown; i++) {
+        double apart;
+
+        if (e->shown[i] != position)
+            continue;
+        apart = player_distance(player_logits(player), e->logits[i], e->n_logits);
+        *worst = apart > *worst ? apart : *worst;
+        if (!(apart <= tolerance))
+            fail_msg("%s: off by %g after token %u, more than %g", name, apart, position, tolerance);
+    }
+}
+
+static double check_with(const char *name, const char *path, const struct expected *e, const char *kernels,
+                         enum kv_type kv)
+{
+    double tolerance = kv == KV_F16 ? 4e-3 : 1e-4, worst = 0;
+    struct player player;
+
+    player_open(&player, path, &(struct model_opts){.kernels = kernels, .kv_type = kv}, MAX_TOKENS);
+    assert_int_equal(player.engine.info.vocab_size, e->n_logits);
+    for (uint32_t i = 0; i < e->n_tokens; i++) {
+        token_id greedy = player_feed(&player, e->tokens + i, 1, i);
+
+        if (kv == KV_F32 && greedy != e->greedy[i])
+            fail_msg("%s, %s kernels: token %u is followed by %u, not %u", name, kernels, i, greedy,
+                     e->greedy[i]);
+        compare(name, &player, e, i, tolerance, &worst);
+    }
+    player_feed(&player, e->tokens, e->n_tokens, 0);
+    compare(name, &player, e, e->n_tokens - 1, tolerance, &worst);
+    player_close(&player);
+    return worst;
+}
+
+static void check_case(const char *name)
+{
+    char path[] = "/tmp/baton-arch-XXXXXX", command[2000];
+    const struct kern_table *table;
+    struct expected expected;
+    double worst[2] = {0, 0};
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    close(fd);
+    read_expected(name, &expected);
+    snprintf(command, sizeof(command), "./baton-model make %s %s 2>/dev/null", expected.make, path);
+    if (system(command) != 0)
+        fail_msg("%s", command);
+    for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++) {
+        worst[0] = fmax(worst[0], check_with(name, path, &expected, kern_table_name(table), KV_F32));
+        worst[1] = fmax(worst[1], check_with(name, path, &expected, kern_table_name(table), KV_F16));
+    }
+    print_message("%-14s off by at most %.1e, with KV in F16 %.1e\n", name, worst[0], worst[1]);
+    unlink(path);
+    for (uint32_t i = 0; i < expected.n_shown; i++)
+        free(expected.logits[i]);
+}
+
+static void logits_agree_with_the_references(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
+        check_case(CASES[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_agree_with_the_references),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The promise of exactness as a property of every architecture that is known: random shapes, weight types and
+ * KV types, windows shorter than the sequences, each kernel table, and the trials of trial.h.
+ *
+ * BATON_PROPERTY_SEED=N draws other shapes, BATON_PROPERTY_ROUNDS=N more of them; a failure names both. */
+#include "base/check.h"
+#include "compute/tensor/tensor.h"
+#include "tests/unit/compute/engine/trial.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+enum { ROUNDS = 1, TRIALS = 2, MAX_SET = 4, SHORT = 100, MAX_TABLES = 16 };
+
+struct drawn { /* a model */
+    struct tiny_shape shape;
+    struct model_opts opts;
+    uint32_t longest;
+    uint32_t unit; /* widths are multiples of it: weights of the qblks of its types */
+    char text[MAX_SET][64];
+    const char *set[MAX_SET + 1];
+    uint32_t n_set;
+};
+
+static uint32_t pick(struct rng *rng, const uint32_t *from, uint32_t n)
+{
+    return from[rng_below(rng, n)];
+}
+#define PICK(rng, ...)                                                                                       \
+    pick(rng, (const uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+
+static void draw_key(struct drawn *d, const char *key, uint32_t value)
+{
+    assert_true(d->n_set < MAX_SET);
+    snprintf(d->text[d->n_set], sizeof(d->text[0]), "%s=%u", key, value);
+    d->set[d->n_set] = d->text[d->n_set];
+    d->n_set++;
+}
+
+/* The first type is each one in turn.  Returns what widths must be multiples of where a matrix may be
+ * quantised along them. */
+static uint32_t draw_types(struct rng *rng, uint64_t turn, enum dtype types[3])
+{
+    static const enum dtype deck[] = {
+        DTYPE_Q4_0, DTYPE_Q4_K, DTYPE_BF16, DTYPE_Q6_K,  DTYPE_IQ4_NL, DTYPE_Q5_K, DTYPE_Q5_1,   DTYPE_Q2_K,
+        DTYPE_F16,  DTYPE_Q8_0, DTYPE_Q3_K, DTYPE_MXFP4, DTYPE_Q4_1,   DTYPE_Q5_0, DTYPE_IQ4_XS, DTYPE_F32};
+
+    types[0] = deck[turn % (sizeof(deck) / sizeof(deck[0]))];
+    const uint32_t unit = dtype_info(types[0])->qblk_weights == 256 ? 256 : 32;
+
+    for (unsigned i = 1; i < 3; i++)
+        do
+            types[i] = deck[rng_below(rng, sizeof(deck) / sizeof(deck[0]))];
+        while (dtype_info(types[i])->qblk_weights > unit);
+    return unit;
+}
+
+static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
+{
+    struct tiny_shape *s = &d->shape;
+    bool is_windowed = strcmp(arch, "llama") == 0 || strcmp(arch, "gemma3") == 0 ||
+                       strcmp(arch, "phi3") == 0 || strcmp(arch, "olmo2") == 0 ||
+                       strcmp(arch, "gpt-oss") == 0;
+
+    *s = tiny_shape(arch);
+    d->unit = draw_types(rng, turn, s->types);
+    s->n_kv_heads = 1 + (uint32_t)rng_below(rng, 3);
+    s->n_heads = s->n_kv_heads * (1 + (uint32_t)rng_below(rng, 4));
+    s->head_dim = d->unit == 32 ? PICK(rng, 16, 20, 32, 40, 64, 128) : PICK(rng, 32, 64, 128);
+    while (s->n_heads * s->head_dim % d->unit != 0)
+        if (s->head_dim < 128)
+            s->head_dim *= 2;
+        else
+            s->n_heads += s->n_kv_heads;
+    s->hidden = d->unit * (1 + (uint32_t)rng_below(rng, d->unit == 32 ? 4 : 2));
+    s->ffn = d->unit * (1 + (uint32_t)rng_below(rng, d->unit == 32 ? 5 : 2));
+    s->vocab = 20 + (uint32_t)rng_below(rng, 60);
+    s->n_layers = is_windowed ? 1 + (uint32_t)rng_below(rng, 7) : 1 + (uint32_t)rng_below(rng, 4);
+    s->context = TRIAL_MAX_TOKENS;
+    s->is_tied = rng_below(rng, 2) == 0;
+    s->has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "gpt-oss") == 0 ||
+                  (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
+    s->has_rope_freqs = rng_below(rng, 3) == 0;
+    if (rng_below(rng, 4) == 0 && strcmp(arch, "deepseek2") != 0)
+        draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
+    if (is_windowed && rng_below(rng, 4) > 0)
+        draw_key(d, "attention.sliding_window", 1 + (uint32_t)rng_below(rng, SHORT));
+}
+
+/* Experts, always where the architecture has nothing else. */
+static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
+{
+    struct tiny_shape *s = &d->shape;
+    const uint32_t unit = d->unit;
+    bool is_latent = strcmp(arch, "deepseek2") == 0;
+
+    if (!is_latent && strcmp(arch, "qwen3moe") != 0 && strcmp(arch, "gpt-oss") != 0 &&
+        (strcmp(arch, "llama") != 0 || rng_below(rng, 2)))
+        return;
+    s->n_experts = 1 + (uint32_t)rng_below(rng, 40);
+    s->n_used = 1 + (uint32_t)rng_below(rng, s->n_experts < 9 ? s->n_experts : 9);
+    s->expert_ffn = is_latent || strcmp(arch, "llama") != 0
+                        ? unit * (1 + (uint32_t)rng_below(rng, unit == 32 ? 3 : 1))
+                        : s->ffn;
+    if (!is_latent)
+        return;
+    s->n_shared = (uint32_t)rng_below(rng, 3);
+    s->n_dense = (uint32_t)rng_below(rng, s->n_layers + 1);
+    s->latent = unit * (1 + (uint32_t)rng_below(rng, unit == 32 ? 4 : 1));
+    s->q_latent = rng_below(rng, 2) ? unit : 0;
+    s->rope_dims = PICK(rng, 8, 16, 32);
+    s->head_dim = s->rope_dims + 32 * (1 + (uint32_t)rng_below(rng, 2));
+    s->value_dim = 32;
+    while (s->n_heads * s->head_dim == s->hidden || s->n_heads * s->value_dim % unit != 0)
+        s->n_heads++;
+    s->n_kv_heads = 1;
+}
+
+static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
+{
+    memset(d, 0, sizeof(*d));
+    draw_shape(rng, turn, arch, d);
+    draw_experts(rng, arch, d);
+    d->shape.set = d->set;
+    d->shape.seed = rng_u64(rng) >> 33;
+    d->longest = SHORT;
+    if (rng_below(rng, 5) == 0) { /* so long that its attention is split among ranks, and chunks of 512 */
+        d->longest = TRIAL_MAX_TOKENS;
+        d->shape.n_layers = 1;
+        d->shape.n_dense = d->shape.n_dense > 1 ? 1 : d->shape.n_dense;
+    }
+    d->opts.kv_type = (enum kv_type)PICK(rng, KV_F32, KV_F16, KV_F16, KV_BF16, KV_Q8_0, KV_Q4_0);
+    d->opts.block_tokens = PICK(rng, 16, 32, 32, 48, 64);
+    d->opts.bf16 = (enum bf16_math)PICK(rng, BF16_TILES, BF16_TILES, BF16_DOTS, BF16_EXACT);
+    d->opts.converts_f16 = rng_below(rng, 2) == 0;
+}
+
+/* Logits whose bits are the same whatever company; and the same for tables of one numerics id. */
+static void check_drawn(struct trial_bench *b, struct drawn *d)
+{
+    struct {
+        uint64_t numerics_id, digest;
+    } seen[MAX_TABLES];
+    const struct kern_table *table;
+    uint32_t n_seen = 0;
+    /* Sanitizers look at how, not at what, and not into kernels. */
+    bool is_sanitized = getenv("BATON_SANITIZED") != NULL;
+
+    b->n_trials = is_sanitized ? 1 : TRIALS;
+    for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
+        uint64_t digest;
+        uint32_t k = 0;
+
+        if (is_sanitized && table != kern_table_get("auto"))
+            continue;
+        d->opts.kernels = kern_table_name(table);
+        digest = trial_model(b, &d->shape, d->longest, &d->opts);
+        while (k < n_seen && seen[k].numerics_id != kern_numerics_id(table))
+            k++;
+        assert_true(k < MAX_TABLES);
+        if (k == n_seen) {
+            seen[n_seen].numerics_id = kern_numerics_id(table);
+            seen[n_seen++].digest = digest;
+        }
+        assert_true(seen[k].digest == digest);
+    }
+}
+
+static uint64_t from_environment(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void bits_never_depend_on_company(void **state)
+{
+    static struct trial_bench b;
+    uint64_t seed = from_environment("BATON_PROPERTY_SEED", 1);
+    uint64_t n_rounds = from_environment("BATON_PROPERTY_ROUNDS", ROUNDS);
+    uint64_t turn = seed;
+    const char *arch;
+    struct rng rng;
+
+    (void)state;
+    trial_init(&b);
+    rng_init(&rng, seed);
+    for (uint64_t round = 0; round < n_rounds; round++)
+        for (uint32_t i = 0; (arch = model_arch_at(i)) != NULL; i++) {
+            struct drawn d;
+
+            draw(&rng, turn++, arch, &d);
+            print_message(
+                "seed %llu: %s, %u layers, %u/%u heads of %u, hidden %u, KV type %d in blocks of %u, "
+                "%u tokens, weights %s %s %s%s%s%s%s\n",
+                (unsigned long long)seed, arch, d.shape.n_layers, d.shape.n_heads, d.shape.n_kv_heads,
+                d.shape.head_dim, d.shape.hidden, (int)d.opts.kv_type, d.opts.block_tokens, d.longest,
+                dtype_info(d.shape.types[0])->name, dtype_info(d.shape.types[1])->name,
+                dtype_info(d.shape.types[2])->name, d.n_set > 0 ? ", " : "", d.n_set > 0 ? d.text[0] : "",
+                d.n_set > 1 ? ", " : "", d.n_set > 1 ? d.text[1] : "");
+            check_drawn(&b, &d);
+        }
+    trial_fini(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_never_depend_on_company),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

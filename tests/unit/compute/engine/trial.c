@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Playing the trials of trial.h: blocks that wander, chunks that vary, and memcmp. */
+#include "tests/unit/compute/engine/trial.h"
+
+#include "base/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+/* ---- blocks ---- */
+
+static kv_block_id take_block(struct trial_bench *b)
+{
+    for (;;) {
+        kv_block_id id = (kv_block_id)rng_below(&b->rng, TRIAL_ARENA_BLOCKS);
+
+        if (!b->is_used[id]) {
+            b->is_used[id] = true;
+            return id;
+        }
+    }
+}
+
+static uint8_t *layer_block(struct trial_bench *b, uint32_t layer, kv_block_id id)
+{
+    return b->arena + kv_layout_offset(b->layout, TRIAL_ARENA_BLOCKS, layer, id);
+}
+
+/* Moves a block elsewhere, as a transfer would, and spoils the place it leaves. */
+static void move_block(struct trial_bench *b, kv_block_id *id)
+{
+    size_t len_bytes = kv_layout_layer_block_bytes(b->layout);
+    kv_block_id to = take_block(b);
+
+    for (uint32_t layer = 0; layer < b->layout->n_layers; layer++) {
+        memcpy(layer_block(b, layer, to), layer_block(b, layer, *id), len_bytes);
+        memset(layer_block(b, layer, *id), 0xff, len_bytes);
+    }
+    b->is_used[*id] = false;
+    *id = to;
+}
+
+static void begin_trial(struct trial_bench *b, bool in_order)
+{
+    memset(b->arena, 0xff, TRIAL_ARENA_BLOCKS * kv_layout_block_bytes(b->layout)); /* NaN, or nonsense */
+    memset(b->is_used, 0, sizeof(b->is_used));
+    b->n_shared = 0;
+    for (uint32_t s = 0; s < TRIAL_SEQUENCES; s++) {
+        struct trial_sequence *sequence = &b->sequences[s];
+
+        sequence->fed = 0;
+        sequence->n_blocks = (sequence->n_tokens + b->layout->block_tokens - 1) / b->layout->block_tokens;
+        ASSERT(sequence->n_blocks <= TRIAL_MAX_TABLE);
+        for (uint32_t i = 0; i < sequence->n_blocks; i++)
+            sequence->blocks[i] = in_order ? s * TRIAL_MAX_TABLE + i : take_block(b);
+    }
+}
+
+static struct engine new_engine(struct trial_bench *b, unsigned n_threads)
+{
+    struct engine engine;
+
+    assert_int_equal(
+        engine_cpu_new(&(struct engine_cpu_opts){.model = b->model,
+                                                 .team = b->teams[n_threads - 1],
+                                                 .kv_arena = b->arena,
+                                                 .n_blocks = TRIAL_ARENA_BLOCKS,
+                                                 .max_batch_tokens = TRIAL_SEQUENCES * TRIAL_MAX_TOKENS,
+                                                 .max_items = TRIAL_SEQUENCES,
+                                                 .share_from_bytes = rng_below(&b->rng, 4) > 0},
+                       &engine),
+        0);
+    return engine;
+}
+
+static struct engine_item next_item(struct trial_sequence *sequence, uint32_t n_tokens)
+{
+    uint32_t left = sequence->n_tokens - sequence->fed;
+
+    return (struct engine_item){.tokens = sequence->tokens + sequence->fed,
+                                .n_tokens = n_tokens < left ? n_tokens : left,
+                                .position = sequence->fed,
+                                .blocks = sequence->blocks,
+                                .n_blocks = sequence->n_blocks,
+                                .wants_token = true,
+                                .sample = {.top_p = 1}};
+}
+
+/* ---- expected, and random ---- */
+
+static void compute_expected(struct trial_bench *b)
+{
+    struct engine engine = new_engine(b, 1);
+    struct sample_result drawn;
+
+    begin_trial(b, true);
+    for (uint32_t s = 0; s < TRIAL_SEQUENCES; s++) {
+        struct trial_sequence *sequence = &b->sequences[s];
+
+        for (; sequence->fed < sequence->n_tokens; sequence->fed++) {
+            struct engine_item item = next_item(sequence, 1);
+
+            assert_int_equal(
+                engine_step(&engine, &(struct engine_batch){.items = &item, .n_items = 1}, &drawn), 0);
+            memcpy(sequence->expected + (size_t)sequence->fed * b->vocab, engine.ops->logits(engine.self, 0),
+                   b->vocab * sizeof(float));
+        }
+    }
+    for (uint32_t i = 0; i < b->sequences[0].n_tokens * b->vocab; i++)
+        assert_true(b->sequences[0].expected[i] == b->sequences[0].expected[i]); /* no NaN came out */
+    engine_free(&engine);
+}
+
+/* A step over a random subset in random order; returns whether anything is left. */
+static bool random_step(struct trial_bench *b, struct engine *engine)
+{
+    static const uint32_t CHUNKS[] = {1, 7, 64, 512, TRIAL_MAX_TOKENS};
+    struct engine_item items[TRIAL_SEQUENCES];
+    struct trial_sequence *whose[TRIAL_SEQUENCES];
+    struct sample_result drawn[TRIAL_SEQUENCES];
+    uint32_t n = 0, first = (uint32_t)rng_below(&b->rng, TRIAL_SEQUENCES), n_left = 0;
+
+    for (uint32_t i = 0; i < TRIAL_SEQUENCES; i++) {
+        struct trial_sequence *sequence = &b->sequences[(first + i) % TRIAL_SEQUENCES];
+
+        if (sequence->fed == sequence->n_tokens)
+            continue;
+        n_left++;
+        if (rng_below(&b->rng, 3) == 0)
+            continue;
+        items[n] = next_item(sequence, CHUNKS[rng_below(&b->rng, ARRAY_LEN(CHUNKS))]);
+        whose[n++] = sequence;
+    }
+    assert_int_equal(engine_step(engine, &(struct engine_batch){.items = items, .n_items = n}, drawn), 0);
+    for (uint32_t i = 0; i < n; i++) {
+        whose[i]->fed += items[i].n_tokens;
+        assert_memory_equal(engine->ops->logits(engine->self, i),
+                            whose[i]->expected + (size_t)(whose[i]->fed - 1) * b->vocab,
+                            b->vocab * sizeof(float));
+    }
+    return n_left > 0;
+}
+
+/* A sequence that has not begun finds the prefix that the first one has computed. */
+static void hit_cache(struct trial_bench *b)
+{
+    uint32_t n = b->prefix_tokens / b->layout->block_tokens;
+    struct trial_sequence *sequence = &b->sequences[1 + rng_below(&b->rng, TRIAL_SEQUENCES - 1)];
+
+    if (n == 0 || sequence->fed > 0 || b->sequences[0].fed < b->prefix_tokens)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        b->is_used[sequence->blocks[i]] = false;
+        sequence->blocks[i] = b->sequences[0].blocks[i];
+    }
+    sequence->fed = b->prefix_tokens;
+    b->n_shared = n;
+}
+
+static void random_trial(struct trial_bench *b)
+{
+    struct engine engine = new_engine(b, 1 + (unsigned)rng_below(&b->rng, TRIAL_MAX_THREADS));
+    bool has_cache = rng_below(&b->rng, 2) == 0;
+
+    begin_trial(b, false);
+    while (random_step(b, &engine)) {
+        struct trial_sequence *sequence = &b->sequences[rng_below(&b->rng, TRIAL_SEQUENCES)];
+        uint32_t at = (uint32_t)rng_below(&b->rng, sequence->n_blocks);
+
+        if (has_cache)
+            hit_cache(b);
+        if (at >= b->n_shared && rng_below(&b->rng, 2) == 0)
+            move_block(b, &sequence->blocks[at]);
+    }
+    engine_free(&engine);
+}
+
+static uint64_t digest_of_expected(const struct trial_bench *b)
+{
+    uint64_t digest = 1;
+
+    for (uint32_t s = 0; s < TRIAL_SEQUENCES; s++) {
+        const struct trial_sequence *sequence = &b->sequences[s];
+
+        for (size_t i = 0; i < (size_t)sequence->n_tokens * b->vocab; i++) {
+            uint32_t bits;
+
+            memcpy(&bits, &sequence->expected[i], sizeof(bits));
+            digest = (digest ^ bits) * UINT64_C(0x100000001b3);
+        }
+    }
+    return digest;
+}
+
+static void draw_sequences(struct trial_bench *b, uint32_t longest)
+{
+    uint32_t block_tokens = b->layout->block_tokens;
+
+    for (uint32_t s = 0; s < TRIAL_SEQUENCES; s++) {
+        struct trial_sequence *sequence = &b->sequences[s];
+
+        sequence->n_tokens = longest - (uint32_t)rng_below(&b->rng, longest / 2);
+        for (uint32_t i = 0; i < sequence->n_tokens; i++)
+            sequence->tokens[i] = (token_id)rng_below(&b->rng, b->vocab);
+        sequence->expected = calloc((size_t)sequence->n_tokens * b->vocab, sizeof(float));
+        assert_non_null(sequence->expected);
+    }
+    /* Shorter than the shortest sequence can be, so that each goes on. */
+    b->prefix_tokens = (longest / 2 - 1) / block_tokens * block_tokens;
+    for (uint32_t s = 1; s < TRIAL_SEQUENCES; s++)
+        memcpy(b->sequences[s].tokens, b->sequences[0].tokens, b->prefix_tokens * sizeof(token_id));
+}
+
+uint64_t trial_model(struct trial_bench *b, const struct tiny_shape *shape, uint32_t longest,
+                     const struct model_opts *opts)
+{
+    uint64_t digest;
+
+    rng_init(&b->rng, shape->seed);
+    b->model = tiny_model(shape, b->teams[1], opts);
+    b->layout = model_kv_layout(b->model);
+    b->vocab = shape->vocab;
+    b->arena = calloc(TRIAL_ARENA_BLOCKS, kv_layout_block_bytes(b->layout));
+    assert_non_null(b->arena);
+    draw_sequences(b, longest);
+    compute_expected(b);
+    digest = digest_of_expected(b);
+    for (uint32_t i = 0; i < b->n_trials; i++)
+        random_trial(b);
+    for (uint32_t s = 0; s < TRIAL_SEQUENCES; s++)
+        free(b->sequences[s].expected);
+    free(b->arena);
+    model_free(b->model);
+    return digest;
+}
+
+void trial_init(struct trial_bench *b)
+{
+    memset(b, 0, sizeof(*b));
+    for (unsigned i = 0; i < TRIAL_MAX_THREADS; i++)
+        assert_int_equal(team_new(&(struct team_opts){.n_threads = i + 1}, &b->teams[i]), 0);
+}
+
+void trial_fini(struct trial_bench *b)
+{
+    for (unsigned i = 0; i < TRIAL_MAX_THREADS; i++)
+        team_free(b->teams[i]);
+}

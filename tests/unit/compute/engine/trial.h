@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trials of exactness: one model, a few sequences, and the question whether their logits are the same bits
+ * however they are computed.
+ *
+ * Every sequence is first computed alone, one token at a time, on one thread, in blocks that lie in order.
+ * That gives the expected logits after each of its tokens.  Then the same sequences are computed together
+ * again and again, by dice:
+ *
+ *     which sequences a step holds      any subset, in any order
+ *     how much each feeds               1, 7, 64, 512 tokens or all that is left
+ *     where its blocks lie              any permutation, and moved to other blocks between steps
+ *     what is found in the cache        nothing, or the first blocks of another sequence that began alike
+ *     what lies in unused memory        NaN
+ *     how many threads                  1 to 4, which share all work or only what is worth it
+ *
+ * and after each chunk the logits must equal the expected ones, compared with memcmp. */
+#ifndef ENGINE_TRIAL_H
+#define ENGINE_TRIAL_H
+
+#include "base/rng.h"
+#include "compute/engine/engine_cpu.h"
+#include "tests/unit/compute/model/tiny.h"
+
+enum {
+    TRIAL_SEQUENCES = 3,
+    TRIAL_MAX_TOKENS = 600,
+    TRIAL_MAX_TABLE = 40,
+    TRIAL_MAX_THREADS = 4,
+    TRIAL_ARENA_BLOCKS = 256
+};
+
+struct trial_sequence {
+    token_id tokens[TRIAL_MAX_TOKENS];
+    uint32_t n_tokens;
+    float *expected; /* [n_tokens][vocab] */
+    /* of the trial */
+    kv_block_id blocks[TRIAL_MAX_TABLE];
+    uint32_t n_blocks;
+    uint32_t fed;
+};
+
+struct trial_bench { /* one model, and an engine over an arena */
+    struct model *model;
+    struct team *teams[TRIAL_MAX_THREADS]; /* of 1, 2, 3 and 4 ranks */
+    const struct kv_layout *layout;
+    uint32_t vocab;
+    uint8_t *arena;
+    bool is_used[TRIAL_ARENA_BLOCKS];
+    struct trial_sequence sequences[TRIAL_SEQUENCES];
+    uint32_t prefix_tokens; /* with which all sequences begin: whole blocks */
+    uint32_t n_shared;      /* blocks of the first sequence that others use in this trial */
+    uint32_t n_trials;
+    struct rng rng;
+};
+
+/* The teams; everything else is made by trial_model for each model anew. */
+void trial_init(struct trial_bench *b);
+void trial_fini(struct trial_bench *b);
+/* Computes what is expected, plays n_trials trials and returns a digest of the expected logits.  longest: of
+ * the sequences, at most TRIAL_MAX_TOKENS. */
+uint64_t trial_model(struct trial_bench *b, const struct tiny_shape *shape, uint32_t longest,
+                     const struct model_opts *opts);
+
+#endif

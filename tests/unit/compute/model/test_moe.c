@@ -1,0 +1,566 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts and latent attention as files have them: the same weights in another arrangement give the same
+ * bits, the file's pages are given back, and each way of being wrong ends in one fault that names the
+ * culprit. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "tests/unit/compute/model/tiny.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static int set_up(void **state)
+{
+    return team_new(&(struct team_opts){.n_threads = 2}, (struct team **)state);
+}
+
+static int tear_down(void **state)
+{
+    team_free(*state);
+    return 0;
+}
+
+/* ---- a file made over ---- */
+
+struct piece { /* a tensor of the new file */
+    enum dtype type;
+    uint8_t *data;
+    size_t len_bytes;
+};
+
+struct making_over {
+    struct gguf_writer *writer;
+    struct piece pieces[256];
+    uint32_t n_pieces;
+};
+
+static uint8_t *add(struct making_over *m, const char *name, enum dtype type, uint32_t n_dims,
+                    const uint64_t *dims)
+{
+    struct piece *piece = &m->pieces[m->n_pieces++];
+    uint64_t n = 1;
+
+    assert_true(m->n_pieces < 256);
+    for (uint32_t i = 0; i < n_dims; i++)
+        n *= dims[i];
+    *piece = (struct piece){.type = type, .len_bytes = n * (type == DTYPE_F32 ? 4 : 2)};
+    piece->data = malloc(piece->len_bytes);
+    assert_non_null(piece->data);
+    assert_int_equal(gguf_declare_tensor(m->writer, name, type, n_dims, dims), 0);
+    return piece->data;
+}
+
+static void name_of(const struct gguf_tensor *tensor, char out[96])
+{
+    snprintf(out, 96, "%.*s", (int)tensor->name.len_bytes, (const char *)tensor->name.data);
+}
+
+static void keep(struct making_over *m, const struct gguf_tensor *tensor)
+{
+    char name[96];
+
+    name_of(tensor, name);
+    memcpy(add(m, name, tensor->type, tensor->n_dims, tensor->dims), tensor->data, tensor->len_bytes);
+}
+
+static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
+{
+    struct making_over *m = arg;
+
+    return gguf_writer_data(writer, m->pieces[index].data, m->pieces[index].len_bytes);
+}
+
+/* A file with what `change` makes of each tensor; it returns false for those to keep. */
+static struct gguf *make_over(struct gguf *from,
+                              bool (*change)(struct making_over *m, const struct gguf_tensor *tensor))
+{
+    struct making_over *m = calloc(1, sizeof(*m));
+    char path[] = "/tmp/baton-moe-XXXXXX";
+    struct fault fault = {0};
+    struct gguf *gguf = NULL;
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0 && m != NULL);
+    close(fd);
+    assert_int_equal(gguf_writer_new(&m->writer), 0);
+    assert_int_equal(gguf_put_keys_of(m->writer, from, ""), 0);
+    for (uint64_t i = 0; i < gguf_tensor_count(from); i++)
+        if (!change(m, gguf_tensor_at(from, i)))
+            keep(m, gguf_tensor_at(from, i));
+    if (gguf_writer_save(m->writer, path, fill, m, &fault) < 0 || gguf_open(path, &fault, &gguf) < 0)
+        fail_msg("%s", fault.text);
+    unlink(path);
+    gguf_writer_free(m->writer);
+    for (uint32_t i = 0; i < m->n_pieces; i++)
+        free(m->pieces[i].data);
+    free(m);
+    return gguf;
+}
+
+/* ---- logits of a few tokens, fed at once ---- */
+
+enum { N_TOKENS = 20 };
+
+static float *logits_of(struct gguf *gguf, struct team *team)
+{
+    static const kv_block_id BLOCK = 0;
+    uint32_t tokens[N_TOKENS];
+    struct model_item item = {.tokens = tokens, .n_tokens = N_TOKENS, .blocks = &BLOCK, .n_logits = 1};
+    struct model_state_opts opts = {
+        .max_tokens = N_TOKENS, .max_items = 1, .max_context = 32, .share_from_bytes = 1};
+    struct model_state *state = NULL;
+    struct model *model = NULL;
+    struct fault fault = {0};
+    float *logits;
+    void *arena;
+
+    if (model_new(gguf, team, &(struct model_opts){0}, &fault, &model) < 0)
+        fail_msg("%s", fault.text);
+    for (uint32_t i = 0; i < N_TOKENS; i++)
+        tokens[i] = i * 7 % model_config(model)->vocab;
+    arena = mem_aligned(64, kv_layout_block_bytes(model_kv_layout(model)));
+    assert_int_equal(model_state_new(model, team, &opts, &state), 0);
+    model_forward(
+        model, state,
+        &(struct model_pass){.team = team, .kv_arena = arena, .n_blocks = 1, .items = &item, .n_items = 1});
+    logits = malloc(model_config(model)->vocab * sizeof(float));
+    assert_non_null(logits);
+    memcpy(logits, model_logits(state, 0, 0), model_config(model)->vocab * sizeof(float));
+    model_state_free(state);
+    model_free(model);
+    free(arena);
+    return logits;
+}
+
+static void check_same(struct team *team, const struct tiny_shape *shape,
+                       bool (*change)(struct making_over *m, const struct gguf_tensor *tensor))
+{
+    struct gguf *plain = tiny_gguf(shape, NULL), *changed = make_over(plain, change);
+    float *expected = logits_of(plain, team), *logits = logits_of(changed, team);
+
+    assert_true(gguf_tensor_count(plain) != 0);
+    assert_memory_equal(logits, expected, shape->vocab * sizeof(float));
+    free(expected);
+    free(logits);
+    gguf_close(plain);
+    gguf_close(changed);
+}
+
+/* attn_kv_b [4 heads][32 nope + 32 value][64] -> attn_k_b [4][64][32], attn_v_b [4][32][64] */
+static bool split_kv_b(struct making_over *m, const struct gguf_tensor *tensor)
+{
+    enum { HEADS = 4, NOPE = 32, VALUE = 32, LATENT = 64 };
+    const uint64_t k_dims[3] = {NOPE, LATENT, HEADS}, v_dims[3] = {LATENT, VALUE, HEADS};
+    const uint32_t *from = tensor->data;
+    uint32_t *k, *v;
+    char name[96];
+
+    name_of(tensor, name);
+    if (strstr(name, "attn_kv_b") == NULL)
+        return false;
+    memcpy(strstr(name, "kv_b"), "k_b.weight", sizeof("k_b.weight"));
+    k = (uint32_t *)add(m, name, DTYPE_F32, 3, k_dims);
+    memcpy(strstr(name, "k_b"), "v_b", 3);
+    v = (uint32_t *)add(m, name, DTYPE_F32, 3, v_dims);
+    for (unsigned h = 0; h < HEADS; h++)
+        for (unsigned i = 0; i < NOPE + VALUE; i++)
+            for (unsigned j = 0; j < LATENT; j++) {
+                uint32_t bits = from[(h * (NOPE + VALUE) + i) * LATENT + j];
+
+                if (i < NOPE)
+                    k[(h * LATENT + j) * NOPE + i] = bits;
+                else
+                    v[(h * VALUE + i - NOPE) * LATENT + j] = bits;
+            }
+    return true;
+}
+
+static void split_halves_of_kv_b_are_the_same(void **state)
+{
+    struct tiny_shape shape = tiny_experts("deepseek2");
+
+    check_same(*state, &shape, split_kv_b);
+    shape.q_latent = 32;
+    check_same(*state, &shape, split_kv_b);
+}
+
+static bool loosen(struct making_over *m, const struct gguf_tensor *tensor)
+{
+    uint64_t each_bytes = tensor->len_bytes / tensor->dims[2];
+    char name[96], loose[128];
+
+    name_of(tensor, name);
+    if (strstr(name, "_exps.weight") == NULL)
+        return false;
+    for (uint64_t e = 0; e < tensor->dims[2]; e++) {
+        snprintf(loose, sizeof(loose), "%.*s.%u.weight", (int)(strstr(name, "_exps") - name), name,
+                 (unsigned)e);
+        memcpy(add(m, loose, tensor->type, 2, tensor->dims), (const uint8_t *)tensor->data + e * each_bytes,
+               each_bytes);
+    }
+    return true;
+}
+
+static void a_tensor_for_each_expert_is_the_same(void **state)
+{
+    struct tiny_shape shape = tiny_experts("llama");
+
+    check_same(*state, &shape, loosen);
+}
+
+static void an_expert_too_many_is_refused(void **state)
+{
+    struct tiny_shape shape = tiny_experts("llama");
+    struct gguf *plain, *loose;
+    struct fault fault = {0};
+    struct model *model = NULL;
+    struct tiny_twist more = {.fault = TINY_MORE_TENSOR, .name = "blk.1.ffn_up.8.weight"};
+
+    plain = tiny_gguf(&shape, &more);
+    loose = make_over(plain, loosen);
+    assert_int_equal(model_new(loose, *state, &(struct model_opts){0}, &fault, &model), E_UNSUPPORTED);
+    assert_non_null(strstr(fault.text, "blk.1.ffn_up.8.weight"));
+    gguf_close(plain);
+    gguf_close(loose);
+}
+
+static bool widen_up(struct making_over *m, const struct gguf_tensor *tensor)
+{
+    uint64_t n = tensor->dims[0] * tensor->dims[1] * tensor->dims[2];
+    char name[96];
+    float *out;
+
+    name_of(tensor, name);
+    if (strstr(name, "ffn_up_exps") == NULL)
+        return false;
+    out = (float *)add(m, name, DTYPE_F32, 3, tensor->dims);
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = f16_to_f32(get_u16((const uint8_t *)tensor->data + 2 * i));
+    return true;
+}
+
+static void gate_and_up_of_two_types_are_the_same(void **state)
+{
+    struct tiny_shape shape = tiny_experts("qwen3moe");
+
+    for (unsigned i = 0; i < 3; i++)
+        shape.types[i] = DTYPE_F16;
+    check_same(*state, &shape, widen_up);
+}
+
+/* ---- memory ---- */
+
+/* Of the mapping that holds the address, what is in memory for this process. */
+static uint64_t resident_bytes(const void *address)
+{
+    const uintptr_t at = (uintptr_t)address;
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    uint64_t from = 0, to = 0, kib = UINT64_MAX;
+    char line[512];
+
+    assert_non_null(smaps);
+    while (kib == UINT64_MAX && fgets(line, sizeof(line), smaps) != NULL) {
+        uint64_t low, high;
+
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &low, &high) == 2) {
+            from = low;
+            to = high;
+        } else if (at >= from && at < to)
+            (void)sscanf(line, "Rss: %" SCNu64, &kib);
+    }
+    fclose(smaps);
+    assert_true(kib != UINT64_MAX);
+    return kib * 1024;
+}
+
+/* A file's pages go as soon as its weights are packed, or a model would take its size twice. */
+static void check_given_back(struct gguf *gguf, struct team *team)
+{
+    const void *first = gguf_tensor_at(gguf, 0)->data;
+    struct model *model = NULL;
+    struct fault fault = {0};
+
+    for (uint64_t i = 0; i < gguf_tensor_count(gguf); i++) { /* all of them are there */
+        const struct gguf_tensor *tensor = gguf_tensor_at(gguf, i);
+        const volatile uint8_t *data = tensor->data;
+
+        for (uint64_t k = 0; k < tensor->len_bytes; k += 4096)
+            (void)data[k];
+    }
+    assert_true(resident_bytes(first) > gguf_file_bytes(gguf) / 10 * 9);
+    if (model_new(gguf, team, &(struct model_opts){0}, &fault, &model) < 0)
+        fail_msg("%s", fault.text);
+    if (resident_bytes(first) > gguf_file_bytes(gguf) / 5) /* the kernel maps some pages around a new one */
+        fail_msg("%" PRIu64 " of %" PRIu64 " bytes are still there", resident_bytes(first),
+                 gguf_file_bytes(gguf));
+    model_free(model);
+    gguf_close(gguf);
+}
+
+static void what_is_packed_is_given_back(void **state)
+{
+    static const char *const ARCHS[] = {"llama", "qwen3moe", "deepseek2"};
+
+    for (unsigned i = 0; i < 3; i++) {
+        struct tiny_shape shape = tiny_experts(ARCHS[i]);
+
+        shape.hidden = 512;
+        shape.ffn = 1024;
+        shape.expert_ffn = i == 0 ? shape.ffn : 512;
+        check_given_back(tiny_gguf(&shape, NULL), *state);
+        if (i > 0)
+            continue;
+        struct gguf *stacked = tiny_gguf(&shape, NULL);
+        check_given_back(make_over(stacked, loosen), *state);
+        gguf_close(stacked);
+        shape.n_experts = 0;
+        check_given_back(tiny_gguf(&shape, NULL), *state);
+    }
+}
+
+/* ---- what is wrong with a file ---- */
+
+static const struct hostile {
+    const char *arch;
+    struct tiny_twist twist;
+    int code;
+    const char *says;
+} HOSTILE[] = {
+    {"qwen3moe",
+     {.fault = TINY_NO_KEY, .name = "qwen3moe.expert_count"},
+     E_FORMAT,
+     "expert_count is missing"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_U32, .name = "qwen3moe.expert_count", .value = 0},
+     E_FORMAT,
+     "expert_count"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_U32, .name = "qwen3moe.expert_count", .value = 1u << 30},
+     E_FORMAT,
+     "0..512"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_F32, .name = "qwen3moe.expert_group_count", .number = 1.5f},
+     E_FORMAT,
+     "whole"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_U32, .name = "qwen3moe.expert_count", .value = 7},
+     E_FORMAT,
+     "ffn_gate_inp"},
+    {"qwen3moe", {.fault = TINY_NO_KEY, .name = "qwen3moe.expert_used_count"}, E_FORMAT, "expert_used_count"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_U32, .name = "qwen3moe.expert_used_count", .value = 9},
+     E_FORMAT,
+     "to choose from"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_U32, .name = "qwen3moe.expert_used_count", .value = 65},
+     E_FORMAT,
+     "1..64"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_U32, .name = "qwen3moe.expert_group_count", .value = 3},
+     E_FORMAT,
+     "3 groups"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_U32, .name = "qwen3moe.expert_group_used_count", .value = 2},
+     E_FORMAT,
+     "groups"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_U32, .name = "qwen3moe.expert_gating_func", .value = 4},
+     E_UNSUPPORTED,
+     "gating"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_U32, .name = "qwen3moe.expert_feed_forward_length", .value = 31},
+     E_UNSUPPORTED,
+     "multiples of 16"},
+    {"qwen3moe",
+     {.fault = TINY_KEY_U32, .name = "qwen3moe.expert_feed_forward_length", .value = 48},
+     E_FORMAT,
+     "ffn_gate_exps.weight is 8 x 32 x 64, expected 8 x 48 x 64"},
+    {"qwen3moe",
+     {.fault = TINY_NO_TENSOR, .name = "blk.1.ffn_up_exps.weight"},
+     E_FORMAT,
+     "blk.1.ffn_up_exps"},
+    {"qwen3moe", {.fault = TINY_NO_TENSOR, .name = "blk.0.ffn_gate_inp.weight"}, E_FORMAT, "ffn_gate_inp"},
+    {"qwen3moe",
+     {.fault = TINY_MORE_TENSOR, .name = "blk.0.ffn_gate.weight"},
+     E_UNSUPPORTED,
+     "blk.0.ffn_gate.weight"},
+    {"llama",
+     {.fault = TINY_MORE_TENSOR, .name = "blk.0.ffn_gate.0.weight"},
+     E_FORMAT,
+     "ffn_gate.0.weight is"},
+    {"deepseek2",
+     {.fault = TINY_NO_KEY, .name = "deepseek2.attention.kv_lora_rank"},
+     E_FORMAT,
+     "kv_lora_rank"},
+    {"deepseek2",
+     {.fault = TINY_KEY_U32, .name = "deepseek2.attention.kv_lora_rank", .value = 1024},
+     E_UNSUPPORTED,
+     "at most"},
+    {"deepseek2",
+     {.fault = TINY_KEY_U32, .name = "deepseek2.attention.kv_lora_rank", .value = 40},
+     E_UNSUPPORTED,
+     "16"},
+    {"deepseek2",
+     {.fault = TINY_KEY_U32, .name = "deepseek2.rope.dimension_count", .value = 48},
+     E_FORMAT,
+     "nothing is left"},
+    {"deepseek2",
+     {.fault = TINY_KEY_U32, .name = "deepseek2.rope.dimension_count", .value = 15},
+     E_FORMAT,
+     "even"},
+    {"deepseek2",
+     {.fault = TINY_NO_KEY, .name = "deepseek2.rope.dimension_count"},
+     E_FORMAT,
+     "dimension_count"},
+    {"deepseek2",
+     {.fault = TINY_KEY_U32, .name = "deepseek2.leading_dense_block_count", .value = 3},
+     E_FORMAT,
+     "leading_dense_block_count"},
+    {"deepseek2",
+     {.fault = TINY_KEY_U32, .name = "deepseek2.leading_dense_block_count", .value = 2},
+     E_FORMAT,
+     "blk.1"},
+    {"deepseek2",
+     {.fault = TINY_KEY_U32, .name = "deepseek2.attention.value_length", .value = 64},
+     E_UNSUPPORTED,
+     "longer than keys"},
+    {"deepseek2",
+     {.fault = TINY_KEY_U32, .name = "deepseek2.attention.q_lora_rank", .value = 8},
+     E_FORMAT,
+     "attn_q_a"},
+    {"deepseek2",
+     {.fault = TINY_KEY_U32, .name = "deepseek2.expert_shared_count", .value = 3},
+     E_FORMAT,
+     "shexp"},
+    {"deepseek2",
+     {.fault = TINY_NO_TENSOR, .name = "blk.0.attn_kv_b.weight"},
+     E_FORMAT,
+     "attn_kv_b.weight is missing"},
+    {"deepseek2",
+     {.fault = TINY_NO_TENSOR, .name = "blk.1.attn_kv_a_norm.weight"},
+     E_FORMAT,
+     "attn_kv_a_norm"},
+    {"deepseek2", {.fault = TINY_MORE_TENSOR, .name = "blk.0.attn_k.weight"}, E_UNSUPPORTED, "attn_k.weight"},
+};
+
+static void every_wrong_file_is_refused_by_name(void **state)
+{
+    for (size_t i = 0; i < sizeof(HOSTILE) / sizeof(HOSTILE[0]); i++) {
+        struct tiny_shape shape = tiny_experts(HOSTILE[i].arch);
+        struct gguf *gguf = tiny_gguf(&shape, &HOSTILE[i].twist);
+        struct model *model = NULL;
+        struct fault fault = {0};
+        int rc = model_new(gguf, *state, &(struct model_opts){0}, &fault, &model);
+
+        gguf_close(gguf);
+        if (rc != HOSTILE[i].code || strstr(fault.text, HOSTILE[i].says) == NULL)
+            fail_msg("%zu %s: code %s, \"%s\"", i, HOSTILE[i].twist.name, err_name(rc), fault.text);
+        assert_null(model);
+    }
+}
+
+/* A file of which nothing is known may be refused, or run. */
+static void try_image(struct bytes image, struct team *team, unsigned *n_ran)
+{
+    struct gguf *gguf = NULL;
+    struct fault fault = {0};
+    struct model *model = NULL;
+
+    if (gguf_open_memory(image, &fault, &gguf) == 0 &&
+        model_new(gguf, team, &(struct model_opts){0}, &fault, &model) == 0) {
+        model_free(model);
+        free(logits_of(gguf, team));
+        ++*n_ran;
+    } else {
+        assert_true(fault.code < 0 && fault.text[0] != '\0');
+    }
+    gguf_close(gguf);
+}
+
+static void mutated_files_are_refused_or_run(void **state)
+{
+    static const char *const ARCHS[] = {"llama", "qwen3moe", "deepseek2"};
+    struct rng rng;
+
+    rng_init(&rng, 43);
+    for (unsigned a = 0; a < 3; a++) {
+        struct tiny_shape shape = tiny_experts(ARCHS[a]);
+        struct buf image = {0};
+        unsigned n_ran = 0;
+
+        tiny_image(&shape, NULL, &image);
+        for (unsigned i = 0; i < 300; i++) {
+            size_t at = (size_t)rng_below(&rng, 3500); /* keys and tensor directory */
+            uint8_t was = image.data[at];
+
+            image.data[at] =
+                rng_below(&rng, 2) ? (uint8_t)rng_u64(&rng) : (uint8_t)(was ^ (1u << rng_below(&rng, 8)));
+            try_image(buf_view(&image), *state, &n_ran);
+            image.data[at] = was;
+        }
+        assert_true(n_ran > 0 && n_ran < 300);
+        buf_fini(&image);
+    }
+}
+
+/* ---- what a good file gives ---- */
+
+static void the_cache_holds_only_latents(void **state)
+{
+    struct tiny_shape shape = tiny_experts("deepseek2");
+    struct model *model = tiny_model(&shape, *state, &(struct model_opts){.kv_type = KV_F16});
+    const struct kv_layout *layout = model_kv_layout(model);
+
+    assert_int_equal(layout->n_kv_heads, 1);
+    assert_int_equal(layout->k_dim, 64 + 16);
+    assert_int_equal(layout->v_dim, 0);
+    assert_int_equal(kv_layout_block_bytes(layout), 2 * 32 * (64 + 16) * 2);
+    assert_int_equal(model_config(model)->n_experts, 8);
+    assert_int_equal(model_config(model)->n_experts_used, 3);
+    assert_int_equal(model_config(model)->shared_ffn, 64);
+    model_free(model);
+}
+
+/* A step of one token reads the experts it uses, not all. */
+static void a_step_reads_only_chosen_experts(void **state)
+{
+    struct tiny_shape shape = tiny_experts("qwen3moe");
+    struct model *one, *all;
+    uint64_t expert_bytes = (uint64_t)3 * shape.expert_ffn * shape.hidden * 4 * shape.n_layers;
+
+    shape.n_used = 1;
+    one = tiny_model(&shape, *state, &(struct model_opts){0});
+    shape.n_used = 8;
+    all = tiny_model(&shape, *state, &(struct model_opts){0});
+    assert_true(model_config(all)->weight_bytes - model_config(one)->weight_bytes >= 7 * expert_bytes);
+    assert_int_equal(model_config(all)->n_parameters, model_config(one)->n_parameters);
+    model_free(one);
+    model_free(all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(split_halves_of_kv_b_are_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_tensor_for_each_expert_is_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_expert_too_many_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(gate_and_up_of_two_types_are_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_packed_is_given_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_cache_holds_only_latents, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_step_reads_only_chosen_experts, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the scheduler learns of its steps, fed one of a thousand times its length: in a pause that the
+ * thread's processor time gives away, in one that nothing gives away, and in mid-prompt. */
+#include "tests/unit/compute/sched/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <math.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "compute/sched/sched_priv.h"
+
+#define PAUSE_NS (4 * NS_PER_S)
+
+static struct rig rig;
+static struct track tracks[64];
+static uint32_t n_tracks;
+static uint64_t paused_ns; /* of what rig_now_ns says */
+
+static uint64_t cpu(void)
+{
+    return rig_now_ns - paused_ns;
+}
+
+/* ---- a thread that is stopped in mid-step ---- */
+
+static uint64_t pause_ns; /* of the next step */
+static bool is_told;
+
+static void on_layer(struct rig *of, uint32_t layer)
+{
+    if (layer != 0 || pause_ns == 0)
+        return;
+    rig_now_ns += pause_ns;
+    paused_ns += is_told ? pause_ns : 0;
+    pause_ns = 0;
+}
+
+static void begin(bool cpu_is_known)
+{
+    struct rig_opts opts = {.n_blocks = 2000,
+                            .max_seqs = 8,
+                            .chunk_tokens = 32,
+                            .max_batch_tokens = 64,
+                            .context_length = 250,
+                            .speculate = SPECULATE_AUTO};
+
+    rig_open(&rig, &opts);
+    rig.on_layer = on_layer;
+    is_told = cpu_is_known;
+    n_tracks = 0;
+    pause_ns = paused_ns = 0;
+    if (cpu_is_known)
+        rig.sched->opts.cpu_ns = cpu;
+}
+
+static void ask(uint32_t n_prompt, uint32_t n_answer)
+{
+    token_id tokens[200];
+
+    rig_prompt(tokens, n_prompt, 100 + n_tracks);
+    tokens[0] = 10 + n_tracks;
+    assert_int_equal(rig_submit(&rig, rig_spec(tokens, n_prompt, n_answer, n_tracks), &tracks[n_tracks]), 0);
+    n_tracks++;
+}
+
+struct learned {
+    double decode_s, prefill, step_s, margin, purse;
+};
+
+static struct learned learned(void)
+{
+    struct sched_load load;
+
+    sched_load(rig.sched, &load);
+    return (struct learned){load.decode_step_s, load.prefill_tokens_per_s,
+                            cost_predict(&rig.sched->cost, &(struct cost_step){.n_rows = 1, .n_pairs = 60}),
+                            cost_margin(&rig.sched->cost), rig.sched->purse_s};
+}
+
+static void assert_near(double now, double before, double factor)
+{
+    if (now > before * factor || now < before / factor)
+        print_message("%g, was %g\n", now, before);
+    assert_true(now <= before * factor && now >= before / factor);
+}
+
+/* A prompt, an answer, and a pause in the step n of them; how far off are the rates right after, and after 30
+ * steps? */
+static void pause_in(uint32_t step, bool cpu_is_known)
+{
+    struct learned before, after;
+
+    begin(cpu_is_known);
+    for (int i = 0; i < 4; i++) {
+        ask(100, 20);
+        rig_run(&rig);
+    }
+    before = learned();
+    ask(100, 60);
+    for (uint32_t i = 0; i < step; i++)
+        rig_step(&rig);
+    pause_ns = PAUSE_NS;
+    rig_step(&rig);
+    assert_int_equal(pause_ns, 0);
+    after = learned();
+    assert_near(after.decode_s, before.decode_s, cpu_is_known ? 1.01 : 1.1);
+    assert_near(after.prefill, before.prefill, cpu_is_known ? 1.1 : 1.3);
+    assert_near(after.step_s, before.step_s, cpu_is_known ? 1.1 : 1.5);
+    for (int i = 0; i < 30; i++)
+        rig_step(&rig);
+    ask(100, 1);
+    rig_run(&rig);
+    after = learned();
+    assert_near(after.decode_s, before.decode_s, 1.1);
+    assert_near(after.prefill, before.prefill, 1.2);
+    assert_near(after.step_s, before.step_s, 1.1);
+    assert_true(after.margin < 1.5 && after.purse > -after.step_s);
+    rig_close(&rig);
+}
+
+static void a_pause_in_any_step_spoils_nothing(void **state)
+{
+    for (uint32_t step = 0; step < 12; step++) {
+        pause_in(step, true);
+        pause_in(step, false);
+    }
+}
+
+/* It stays ten times slower: that is no pause, whatever the processor's time says. */
+static void a_slow_worker_is_learned(void **state)
+{
+    for (int cpu_is_known = 0; cpu_is_known < 2; cpu_is_known++) {
+        struct learned before;
+
+        begin(cpu_is_known);
+        for (int i = 0; i < 4; i++) {
+            ask(100, 20);
+            rig_run(&rig);
+        }
+        before = learned();
+        ask(100, 60);
+        for (int i = 0; i < 40; i++) {
+            pause_ns = (uint64_t)(9e9 * before.decode_s);
+            rig_step(&rig);
+        }
+        assert_near(learned().decode_s, 10 * before.decode_s, 1.3);
+        rig_run(&rig);
+        rig_close(&rig);
+    }
+}
+
+/* A step that took no time: errors are relative, so without a bound it would outweigh all others. */
+static void a_step_of_no_time_is_not_believed(void **state)
+{
+    struct cost_model model = {0};
+    struct cost_step step = {.n_rows = 2, .n_pairs = 1000};
+    double predicted;
+
+    for (int i = 0; i < 100; i++)
+        cost_observe(&model, &step, 0.02);
+    cost_observe(&model, &step, 0.00002);
+    predicted = cost_predict(&model, &step);
+    assert_true(predicted > 0.012);
+    for (int i = 0; i < 20; i++)
+        cost_observe(&model, &step, 0.02);
+    assert_near(cost_predict(&model, &step), 0.02, 1.1);
+}
+
+static void debts_of_speculation_are_bounded(void **state)
+{
+    struct plan_item item = {0};
+    struct seq seq = {0};
+    struct plan plan = {.items = &item, .n_items = 1, .n_decode = 1, .n_drafts = 60};
+
+    begin(false);
+    ask(20, 20);
+    rig_run(&rig);
+    item.seq = &seq;
+    item.n_tokens = 61;
+    rig.sched->purse_s = -1000; /* a thousand steps would not pay it off */
+    draft_settle(rig.sched, &plan, 0);
+    assert_true(rig.sched->purse_s > -0.01);
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pause_in_any_step_spoils_nothing),
+        cmocka_unit_test(a_slow_worker_is_learned),
+        cmocka_unit_test(a_step_of_no_time_is_not_believed),
+        cmocka_unit_test(debts_of_speculation_are_bounded),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

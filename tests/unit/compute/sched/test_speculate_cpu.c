@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Speculation over a real forward pass: tiny models of random weights, whose answers soon go in circles.
+ *
+ * Each sequence is first decoded alone, one token to a step, on one thread.  Then all of them together, with
+ * guesses, in pools so small that sequences are preempted, with chunks and threads by dice, at temperatures
+ * from greedy to hot, some with penalties, biases and shapes.  The tokens must be the same ones, and so must
+ * the log probabilities, to the bit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "compute/engine/engine_cpu.h"
+#include "compute/sched/sched.h"
+#include "tests/unit/compute/model/tiny.h"
+#include "tests/unit/text/grammar/grammar_help.h"
+
+enum {
+    N_SEQS = 5,
+    ANSWER_TOKENS = 70,
+    PROMPT_TOKENS = 40,
+    BLOCK_TOKENS = 16,
+    CONTEXT = 128,
+    MAX_BLOCKS = 64,
+    MAX_DRAFTS = 12,
+    VOCAB = 300 /* a few more than the shapes' vocabulary has */
+};
+
+struct answer {
+    struct sample_result tokens[ANSWER_TOKENS];
+    uint32_t n;
+    enum seq_finish finish;
+};
+
+struct request {
+    token_id prompt[PROMPT_TOKENS];
+    struct sample_bias bias[1];
+    token_id stop_ids[1];
+    struct seq_spec spec;
+    struct answer expected, got;
+};
+
+static const char *const shapes[] = {
+    "{\"json\": {\"type\": \"object\", \"properties\": {\"abc\": {\"type\": \"array\", \"items\": {\"type\": "
+    "\"integer\"}}, \"xy\": {\"type\": \"boolean\"}}, \"required\": [\"abc\", \"xy\"]}}",
+    "{\"json\": {}}",
+    "{\"seq\": [{\"free\": {\"until\": [\"<tool>\"], \"max_tokens\": 9}}, {\"mark\": \"<tool>\"}, {\"rep\": "
+    "{\"text\": "
+    "\"abcxy\"}}]}",
+};
+#define N_SHAPES ARRAY_LEN(shapes)
+
+struct world { /* a model, and what its sequences gave */
+    struct tokenizer *tokenizer;
+    struct grammar *grammars[N_SHAPES];
+    uint32_t n_shaped;
+    struct model *model;
+    struct team *teams[3];
+    void *arena;
+    struct request requests[N_SEQS];
+    uint32_t n_preempted, n_drafted, n_accepted;
+    struct rng rng;
+};
+
+static struct world world;
+
+static uint32_t below(uint32_t n)
+{
+    return (uint32_t)rng_below(&world.rng, n);
+}
+
+static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
+{
+    struct answer *answer = seq_spec(seq)->user;
+
+    (void)arg;
+    assert_true(answer->n < ANSWER_TOKENS);
+    answer->tokens[answer->n++] = *token;
+}
+
+static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
+{
+    struct answer *answer = seq_spec(seq)->user;
+    const struct seq_stats *stats = seq_stats(seq);
+
+    (void)arg;
+    answer->finish = finish;
+    world.n_preempted += stats->n_preempted;
+    world.n_drafted += stats->n_drafted;
+    world.n_accepted += stats->n_accepted;
+    assert_int_equal(stats->n_computed + stats->n_reused, seq_spec(seq)->n_prompt);
+}
+
+struct setting {
+    unsigned n_threads;
+    uint32_t n_blocks, max_batch_tokens;
+    enum sched_speculate speculate;
+};
+
+/* Runs requests [first, first + n) together. */
+static void run(const struct setting *setting, uint32_t first, uint32_t n, bool is_expected)
+{
+    struct engine engine;
+    struct kv_pool *pool;
+    struct sched *sched;
+    struct seq *seq;
+
+    memset(world.arena, 0xff, MAX_BLOCKS * kv_layout_block_bytes(model_kv_layout(world.model))); /* NaN */
+    assert_int_equal(engine_cpu_new(&(struct engine_cpu_opts){.model = world.model,
+                                                              .team = world.teams[setting->n_threads - 1],
+                                                              .kv_arena = world.arena,
+                                                              .n_blocks = setting->n_blocks,
+                                                              .max_batch_tokens = setting->max_batch_tokens,
+                                                              .max_items = N_SEQS,
+                                                              .max_draws = N_SEQS + 20,
+                                                              .share_from_bytes = 1},
+                                    &engine),
+                     0);
+    assert_int_equal(
+        kv_pool_new(&(struct kv_pool_opts){.n_blocks = setting->n_blocks, .block_tokens = BLOCK_TOKENS},
+                    &pool),
+        0);
+    assert_int_equal(sched_new(&(struct sched_opts){.engine = &engine,
+                                                    .pool = pool,
+                                                    .max_seqs = N_SEQS,
+                                                    .max_queue = N_SEQS,
+                                                    .chunk_tokens = 1 + below(40),
+                                                    .speculate = setting->speculate,
+                                                    .max_drafts = MAX_DRAFTS,
+                                                    .events = {.on_token = on_token, .on_done = on_done}},
+                               &sched),
+                     0);
+    for (uint32_t i = first; i < first + n; i++) {
+        struct request *request = &world.requests[i];
+
+        request->spec.user = is_expected ? &request->expected : &request->got;
+        memset(request->spec.user, 0, sizeof(struct answer));
+        assert_int_equal(sched_submit(sched, &request->spec, &seq), 0);
+        for (uint32_t steps = below(20); steps > 0; steps--)
+            assert_true(sched_run_step(sched) >= 0);
+    }
+    while (sched_has_work(sched))
+        assert_true(sched_run_step(sched) > 0);
+    sched_free(sched);
+    kv_pool_free(pool);
+    engine_free(&engine);
+}
+
+/* What depends on the tokens that were there. */
+static void ask(struct request *request)
+{
+    struct seq_spec *spec = &request->spec;
+    size_t n_stop_ids;
+
+    spec->sample.n_top = below(6);
+    if (below(3) == 0) {
+        request->bias[0] = (struct sample_bias){.id = below(VOCAB), .bias = 2};
+        spec->sample.frequency_penalty = 0.1f * (float)below(4);
+        spec->sample.presence_penalty = 0.2f;
+        spec->sample.repetition_penalty = 1.1f;
+        spec->sample.bias = request->bias;
+        spec->sample.n_bias = 1;
+    }
+    if (below(3) == 0) {
+        spec->grammar = world.grammars[below(N_SHAPES)];
+        spec->stop_ids = tokenizer_stop_ids(world.tokenizer, &n_stop_ids);
+        spec->n_stop_ids = (uint32_t)n_stop_ids;
+        world.n_shaped++;
+    }
+}
+
+static void make_requests(void)
+{
+    static const float temperatures[] = {0, 0, 0.3f, 0.7f, 1.5f};
+
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        struct request *request = &world.requests[i];
+
+        for (uint32_t j = 0; j < PROMPT_TOKENS; j++)
+            request->prompt[j] = j >= 12 && below(8) ? request->prompt[j - 12] : below(VOCAB);
+        request->stop_ids[0] = below(VOCAB);
+        request->spec = (struct seq_spec){.id = i,
+                                          .tokens = request->prompt,
+                                          .n_tokens = 1 + below(PROMPT_TOKENS),
+                                          .max_new_tokens = 1 + below(ANSWER_TOKENS),
+                                          .stop_ids = request->stop_ids,
+                                          .n_stop_ids = below(4) == 0,
+                                          .sample = {.temperature = temperatures[i],
+                                                     .top_p = below(2) ? 1 : 0.5f,
+                                                     .top_k = below(2) ? 0 : 1 + below(4),
+                                                     .min_p = below(2) ? 0 : 0.2f,
+                                                     .wants_logprob = true,
+                                                     .seed = rng_u64(&world.rng)}};
+        request->spec.n_prompt = request->spec.n_tokens;
+        ask(request);
+    }
+}
+
+static void check_model(const struct tiny_shape *shape, const struct model_opts *opts)
+{
+    rng_init(&world.rng, shape->seed);
+    world.model = tiny_model(shape, world.teams[1], opts);
+    world.arena = calloc(MAX_BLOCKS, kv_layout_block_bytes(model_kv_layout(world.model)));
+    assert_non_null(world.arena);
+    for (uint32_t round = 0; round < 3; round++) {
+        struct setting alone = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_OFF};
+
+        make_requests();
+        for (uint32_t i = 0; i < N_SEQS; i++)
+            run(&alone, i, 1, true);
+        for (uint32_t trial = 0; trial < 3; trial++) {
+            struct setting crowd = {1 + below(3), 8 + below(4), N_SEQS + below(60),
+                                    trial ? SPECULATE_ALWAYS : SPECULATE_AUTO};
+
+            run(&crowd, 0, N_SEQS, false);
+            for (uint32_t i = 0; i < N_SEQS; i++) {
+                const struct answer *expected = &world.requests[i].expected, *got = &world.requests[i].got;
+
+                assert_int_equal(got->n, expected->n);
+                assert_memory_equal(got->tokens, expected->tokens, got->n * sizeof(got->tokens[0]));
+                assert_int_equal(got->finish, expected->finish);
+            }
+        }
+    }
+    free(world.arena);
+    model_free(world.model);
+}
+
+static void make_grammars(void)
+{
+    struct grammar_vocab *vocab = small_vocab(&world.tokenizer);
+
+    for (uint32_t i = 0; i < N_SHAPES; i++)
+        world.grammars[i] = grammar_must(vocab, shapes[i]);
+    grammar_vocab_unref(vocab);
+}
+
+static void free_grammars(void)
+{
+    for (uint32_t i = 0; i < N_SHAPES; i++)
+        grammar_unref(world.grammars[i]);
+    tokenizer_unref(world.tokenizer);
+}
+
+static void guesses_change_no_token(void **state)
+{
+    static const enum dtype types[][3] = {{DTYPE_F32, DTYPE_F32, DTYPE_F32},
+                                          {DTYPE_Q8_0, DTYPE_F16, DTYPE_Q8_0},
+                                          {DTYPE_BF16, DTYPE_Q8_0, DTYPE_F32}};
+
+    (void)state;
+    make_grammars();
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(team_new(&(struct team_opts){.n_threads = i + 1}, &world.teams[i]), 0);
+    for (uint32_t i = 0; i < 6; i++) {
+        struct tiny_shape shape = tiny_shape(i % 2 ? "qwen2" : "llama");
+
+        memcpy(shape.types, types[i % 3], sizeof(shape.types));
+        shape.vocab = VOCAB;
+        shape.context = CONTEXT;
+        shape.seed = i + 1;
+        check_model(&shape, &(struct model_opts){.kernels = i % 3 ? "auto" : "scalar",
+                                                 .kv_type = i % 2 ? KV_F16 : KV_F32,
+                                                 .block_tokens = BLOCK_TOKENS});
+    }
+    print_message("%u preemptions, %u guesses, %u right\n", world.n_preempted, world.n_drafted,
+                  world.n_accepted);
+    assert_true(world.n_preempted > 0 && world.n_accepted > 300);
+    assert_true(world.n_drafted - world.n_accepted > 300);
+    assert_true(world.n_shaped > 10);
+    for (unsigned i = 0; i < 3; i++)
+        team_free(world.teams[i]);
+    free_grammars();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(guesses_change_no_token),
+    };
+
+    log_setup("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    return cmocka_run_group_tests_name("speculation, real", tests, NULL, NULL);
+}

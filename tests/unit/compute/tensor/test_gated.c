@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A feed-forward in one run: the bits of matmul(), swiglu() or geglu() and matmul(), for weights of every
+ * kind, any number of tokens and any team. */
+#include "check.h"
+#include "gguf/qblk_write.h"
+#include "compute/tensor/gated.h"
+#include "compute/tensor/matmul_priv.h"
+
+enum { MAX_RANKS = 3, GAP = 3 };
+
+enum packing { AS_IT_IS, FOR_DOTS, FOR_TILES };
+
+static struct weight make_weight(struct rng *rng, const struct kern_table *table, enum dtype type,
+                                 enum packing packing, uint32_t rows, uint32_t cols, struct team *team)
+{
+    const struct dtype_info *info = dtype_info(type);
+    size_t n = (size_t)rows * cols;
+    float *values = check_floats(n);
+    void *data = malloc(n / info->qblk_weights * info->qblk_bytes);
+    struct weight_part part = {data, rows};
+    struct weight weight;
+
+    assert_non_null(data);
+    check_fill(rng, values, n);
+    assert_int_equal(qblk_from_f32(type, values, n, data), 0);
+    assert_int_equal((packing == FOR_TILES  ? weight_pack_tiles
+                      : packing == FOR_DOTS ? weight_pack_dots
+                                            : weight_pack)(table, type, &part, 1, cols, team, &weight),
+                     0);
+    free(data);
+    free(values);
+    return weight;
+}
+
+static void multiply(struct team *team, const struct weight *weight, const float *x, size_t x_stride,
+                     uint32_t n, float *y, size_t y_stride)
+{
+    void *scratch = check_poisoned(matmul_scratch_bytes(weight, n, team_size(team)));
+
+    matmul(team, &(struct matmul_args){.weight = weight,
+                                       .x = x,
+                                       .x_stride = x_stride,
+                                       .n = n,
+                                       .y = y,
+                                       .y_stride = y_stride,
+                                       .scratch = scratch});
+    free(scratch);
+}
+
+/* Step by step, as it was before there was matmul_gated(). */
+static void by_products(struct team *team, const struct gated_args *args, float *y)
+{
+    size_t ffn = args->down->cols;
+    float *gate_up = check_floats(args->n * 2 * ffn);
+
+    multiply(team, args->gate_up, args->x, args->x_stride, args->n, gate_up, 2 * ffn);
+    for (size_t i = 0; i < args->n; i++) {
+        float *gate = gate_up + i * 2 * ffn;
+
+        args->act(args->gate_up->table, gate, gate + ffn, (uint32_t)ffn);
+    }
+    multiply(team, args->down, gate_up, 2 * ffn, args->n, y, args->y_stride);
+    free(gate_up);
+}
+
+/* Scratch of a larger team and more tokens will do; and y may be where x was. */
+static void compare(struct team *team, struct gated_args args, struct rng *rng)
+{
+    uint32_t cols = args.gate_up->cols, rows = args.down->rows, n = args.n;
+    size_t len = n * args.y_stride;
+    float *wanted = check_floats(len), *y = check_floats(len), *x = check_floats(n * args.x_stride);
+    uint32_t n_ranks = check_pick(rng, team_size(team), MAX_RANKS);
+    void *scratch =
+        check_poisoned(gated_scratch_bytes(args.gate_up, args.down, n + check_pick(rng, 0, 1) * 40, n_ranks));
+
+    for (uint32_t i = 0; i < n; i++)
+        check_fill(rng, x + i * args.x_stride, cols);
+    args.x = x;
+    args.y = y;
+    args.scratch = scratch;
+    by_products(team, &args, wanted);
+    matmul_gated(team, &args);
+    assert_memory_equal(y, wanted, len * sizeof(float)); /* gaps too: nobody wrote there */
+    check_guard(y, len);
+    if (args.x_stride == args.y_stride && rows == cols) {
+        args.y = x;
+        matmul_gated(team, &args);
+        assert_memory_equal(x, wanted, len * sizeof(float));
+    }
+    free(scratch);
+    free(wanted);
+    free(y);
+    free(x);
+}
+
+static const struct kind {
+    enum dtype in, down;
+    enum packing packing;
+} kinds[] = {
+    {DTYPE_F32, DTYPE_F32, AS_IT_IS},    {DTYPE_F16, DTYPE_F16, AS_IT_IS},
+    {DTYPE_BF16, DTYPE_BF16, AS_IT_IS},  {DTYPE_BF16, DTYPE_BF16, FOR_DOTS},
+    {DTYPE_BF16, DTYPE_BF16, FOR_TILES}, {DTYPE_Q8_0, DTYPE_Q8_0, AS_IT_IS},
+    {DTYPE_Q4_0, DTYPE_Q8_0, AS_IT_IS},  {DTYPE_Q5_0, DTYPE_Q4_1, AS_IT_IS},
+    {DTYPE_Q4_K, DTYPE_Q6_K, AS_IT_IS},  {DTYPE_Q2_K, DTYPE_Q3_K, AS_IT_IS},
+    {DTYPE_Q5_K, DTYPE_F16, AS_IT_IS},   {DTYPE_F32, DTYPE_Q4_K, AS_IT_IS},
+};
+enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+static void check_kind(struct rng *rng, const struct kern_table *table, const struct kind *kind,
+                       struct team **teams)
+{
+    /* Up to three of the largest units of a team of one, and a part of one. */
+    uint32_t unit = dtype_info(kind->down)->qblk_weights > 32 ? 256 : 32;
+    uint32_t ffn = unit * check_pick(rng, 1, 1024 / unit), hidden = 256 * check_pick(rng, 1, 2);
+    uint32_t n = check_pick(rng, 0, 5) ? check_pick(rng, 2, 100) : check_pick(rng, 500, 600);
+    uint32_t rows = check_pick(rng, 0, 1) ? hidden : check_pick(rng, 1, 70);
+    struct team *team = teams[check_pick(rng, 0, MAX_RANKS - 1)];
+    struct weight gate_up = make_weight(rng, table, kind->in, kind->packing, 2 * ffn, hidden, team);
+    struct weight down = make_weight(rng, table, kind->down, kind->packing, rows, ffn, team);
+
+    assert_true(gated_takes(&gate_up, &down));
+    compare(team,
+            (struct gated_args){.gate_up = &gate_up,
+                                .down = &down,
+                                .act = rng_below(rng, 2) ? swiglu : geglu,
+                                .n = n,
+                                .x_stride = hidden + GAP,
+                                .y_stride = rows + GAP},
+            rng);
+    weight_fini(&gate_up);
+    weight_fini(&down);
+}
+
+static void has_the_bits_of_its_products(void **state)
+{
+    struct team *teams[MAX_RANKS];
+    const struct kern_table *table;
+    struct kern_choice choice;
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 31);
+    for (unsigned i = 0; i < MAX_RANKS; i++)
+        teams[i] = check_team(i + 1);
+    for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++)
+        for (uint32_t i = 0; check_choice(&rng, i, &choice); i++) {
+            kern_choice_set(&choice);
+            for (uint32_t j = 0; j < N_KINDS; j++)
+                check_kind(&rng, table, &kinds[j], teams);
+        }
+    check_choice_end();
+    for (unsigned i = 0; i < MAX_RANKS; i++)
+        team_free(teams[i]);
+}
+
+static void refuses_what_activations_cannot_be_packed_for(void **state)
+{
+    struct team *team = check_team(1);
+    const struct kern_table *table = kern_table_get("auto");
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 32);
+    struct weight gate_up = make_weight(&rng, table, DTYPE_F32, AS_IT_IS, 2 * 172, 64, team);
+    struct weight down = make_weight(&rng, table, DTYPE_F32, AS_IT_IS, 64, 172, team);
+    struct weight other = make_weight(&rng, table, DTYPE_F32, AS_IT_IS, 2 * 64, 64, team);
+
+    assert_false(gated_takes(&gate_up, &down)); /* 172 is no multiple of 32 */
+    assert_false(gated_takes(&other, &down));   /* 64 is not 172 */
+    weight_fini(&gate_up);
+    weight_fini(&down);
+    weight_fini(&other);
+    team_free(team);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(has_the_bits_of_its_products),
+        cmocka_unit_test(refuses_what_activations_cannot_be_packed_for),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

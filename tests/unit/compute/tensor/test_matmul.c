@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products: near a float64 reference, and the same bits for every table, batch, split and team. */
+#include "check.h"
+#include "gguf/qblk.h"
+#include "compute/tensor/matmul_priv.h"
+
+enum { MAX_COLS = 512, MAX_TOKENS = 40, COMPANY = 100 };
+
+static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,    DTYPE_BF16,   DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1,
+                                   DTYPE_Q5_0, DTYPE_Q5_1,   DTYPE_Q2_K,   DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K,
+                                   DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
+enum { N_TYPES = sizeof(types) / sizeof(types[0]), N_PLAIN = 3 };
+
+/* A random matrix as a file has it, and what it means. */
+struct source {
+    enum dtype type;
+    uint32_t rows, cols;
+    void *data;
+    double *values; /* [rows][cols], exact */
+    float *floats;  /* rounded once */
+};
+
+static void put_half(uint8_t *to, double value)
+{
+    uint16_t half = f32_to_f16((float)value);
+
+    memcpy(to, &half, 2);
+}
+
+/* Where the 16-bit floats of a qblk are; -1: none. */
+static void scale_places(enum dtype type, int *scale, int *min)
+{
+    *scale = type == DTYPE_Q2_K ? 80 : type == DTYPE_Q3_K ? 108 : type == DTYPE_Q6_K ? 208 : 0;
+    *min = type == DTYPE_Q2_K                                                                     ? 82
+           : type == DTYPE_Q4_1 || type == DTYPE_Q5_1 || type == DTYPE_Q4_K || type == DTYPE_Q5_K ? 2
+                                                                                                  : -1;
+}
+
+/* The floats of qblks, so that weights are around 1 or less. */
+static void fill_scales(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
+{
+    const struct dtype_info *info = dtype_info(type);
+    const struct qblk_form *form = qblk_form(type);
+    bool has_subs = form->n_subs > 1;
+    int scale, min;
+
+    scale_places(type, &scale, &min);
+    for (size_t b = 0; b < n_qblks; b++, data += info->qblk_bytes) {
+        double size = 2.0 / (form->quant_high - form->quant_low) / (has_subs ? 40 : 1);
+
+        if (type == DTYPE_MXFP4)
+            data[0] = (uint8_t)check_pick(rng, 120, 126);
+        else
+            put_half(data + scale, rng_unit(rng) * size);
+        if (min >= 0)
+            put_half(data + min, (rng_unit(rng) - 0.3) / (has_subs ? 40 : 1));
+    }
+}
+
+/* Any bits are a qblk. */
+static void fill_quants(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
+{
+    for (size_t i = 0; i < n_qblks * dtype_info(type)->qblk_bytes; i++)
+        data[i] = (uint8_t)rng_u64(rng);
+    fill_scales(rng, type, data, n_qblks);
+}
+
+static void fill_plain(struct rng *rng, struct source *source)
+{
+    for (size_t i = 0; i < (size_t)source->rows * source->cols; i++) {
+        float value = check_normal(rng);
+
+        if (source->type == DTYPE_F32)
+            ((float *)source->data)[i] = value;
+        else
+            ((uint16_t *)source->data)[i] =
+                source->type == DTYPE_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+    }
+}
+
+static struct source make_source(struct rng *rng, enum dtype type, uint32_t rows, uint32_t cols)
+{
+    const struct dtype_info *info = dtype_info(type);
+    struct source source = {.type = type, .rows = rows, .cols = cols};
+    size_t n = (size_t)rows * cols;
+
+    assert_int_equal(cols % info->qblk_weights, 0);
+    source.data = malloc(n / info->qblk_weights * info->qblk_bytes);
+    source.values = malloc(n * sizeof(double));
+    source.floats = malloc(n * sizeof(float));
+    assert_non_null(source.data);
+    assert_non_null(source.values);
+    assert_non_null(source.floats);
+    if (qblk_form(type) != NULL)
+        fill_quants(rng, type, source.data, n / info->qblk_weights);
+    else
+        fill_plain(rng, &source);
+    assert_int_equal(qblk_row_f64(type, source.data, n, source.values), 0);
+    assert_int_equal(qblk_row_f32(type, source.data, n, source.floats), 0);
+    return source;
+}
+
+static void free_source(struct source *source)
+{
+    free(source->data);
+    free(source->values);
+    free(source->floats);
+}
+
+/* Columns that a type takes, near what is asked for. */
+static uint32_t cols_for(enum dtype type, uint32_t cols)
+{
+    uint32_t unit = dtype_info(type)->qblk_weights;
+
+    return unit == 1 ? cols : (cols + unit - 1) / unit * unit;
+}
+
+static struct weight pack(const struct kern_table *table, const struct source *source, struct team *team)
+{
+    struct weight weight;
+    struct weight_part part = {source->data, source->rows};
+
+    assert_int_equal(weight_pack(table, source->type, &part, 1, source->cols, team, &weight), 0);
+    return weight;
+}
+
+/* y rows with a gap of 3 floats, so that whoever writes past a row is seen. */
+static float *multiply(struct team *team, const struct weight *weight, const float *x, size_t x_stride,
+                       uint32_t n)
+{
+    size_t y_stride = weight->rows + 3;
+    float *y = check_floats(n * y_stride);
+    void *scratch = check_poisoned(matmul_scratch_bytes(weight, n, team_size(team)));
+
+    matmul(team, &(struct matmul_args){.weight = weight,
+                                       .x = x,
+                                       .x_stride = x_stride,
+                                       .n = n,
+                                       .y = y,
+                                       .y_stride = y_stride,
+                                       .scratch = scratch,
+                                       .next = n % 3 == 1 ? weight : NULL}); /* changes nothing */
+    for (uint32_t t = 0; t < n; t++)
+        for (int i = 0; i < 3; i++) {
+            uint32_t bits;
+
+            memcpy(&bits, y + t * y_stride + weight->rows + i, sizeof(bits));
+            assert_int_equal(bits, POISON);
+        }
+    check_guard(y, n * y_stride);
+    free(scratch);
+    return y;
+}
+
+/* Rows of x with poison between them. */
+static float *make_x(struct rng *rng, uint32_t n, uint32_t cols, size_t *stride_out)
+{
+    size_t stride = cols + 5;
+    float *x = check_floats(n * stride);
+
+    for (uint32_t t = 0; t < n; t++)
+        check_fill(rng, x + t * stride, cols);
+    *stride_out = stride;
+    return x;
+}
+
+/* What 8-bit activations stand for: whole multiples of a power of two, at most 127, per 32. */
+static void quantize_like(const float *x, uint32_t cols, double *out)
+{
+    for (uint32_t b = 0; b < cols; b += 32) {
+        double amax = 0, step = 0x1p-140;
+
+        for (uint32_t i = b; i < b + 32; i++)
+            amax = fmax(amax, fabs(x[i]));
+        while (128 * step <= amax * 129 / 128)
+            step *= 2;
+        for (uint32_t i = b; i < b + 32; i++)
+            out[i] = nearbyint(x[i] / step) * step;
+    }
+}
+
+/* Against float64: sums of K rounded terms, each rounding at most 2^-24 of what was summed so far.  8-bit
+ * activations are compared with their exact meaning, and with the unrounded ones: half a quant each, and a
+ * quant is at most 2/127 of the largest. */
+static void compare_with_float64(const struct source *source, const float *x, const float *y)
+{
+    bool is_q8 = qblk_form(source->type) != NULL;
+    double *meant = malloc(source->cols * sizeof(*meant)), top = 0;
+
+    assert_non_null(meant);
+    for (uint32_t k = 0; k < source->cols; k++) {
+        meant[k] = x[k];
+        top = fmax(top, fabs(x[k]));
+    }
+    if (is_q8)
+        quantize_like(x, source->cols, meant);
+    for (uint32_t row = 0; row < source->rows; row++) {
+        const double *w = source->values + (size_t)row * source->cols;
+        double sum = 0, plain = 0, size = 0, square = 0;
+
+        for (uint32_t k = 0; k < source->cols; k++) {
+            sum += w[k] * meant[k];
+            plain += w[k] * x[k];
+            size += (fabs(w[k]) + (is_q8 ? 2 : 0)) * fabs(meant[k]); /* a min and its quants may cancel out */
+            square += w[k] * w[k];
+        }
+        if (!(fabs(y[row] - sum) <= size * source->cols * 0x1p-24))
+            fail_msg("%s: row %u is %g, not %g, off by more than %g", dtype_info(source->type)->name, row,
+                     (double)y[row], sum, size * source->cols * 0x1p-24);
+        if (is_q8)
+            assert_true(fabs(y[row] - plain) <= 6 * sqrt(square / 12) * top * 2 / 127 + 1e-6);
+    }
+    free(meant);
+}
+
+static const uint32_t shapes[][2] = {{1, 32},    {16, 64},  {17, 96},  {33, 160},
+                                     {100, 320}, {64, 512}, {130, 288}};
+
+static void is_near_float64(void **state)
+{
+    struct team *team = *state;
+    const struct kern_table *table;
+    struct rng rng;
+
+    rng_init(&rng, 1);
+    for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++)
+        for (uint32_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
+            for (int j = 0; j < N_TYPES; j++) {
+                struct source source =
+                    make_source(&rng, types[j], shapes[s][0], cols_for(types[j], shapes[s][1]));
+                struct weight weight = pack(table, &source, team);
+                uint32_t n = 1 + s * 5;
+                size_t stride;
+                float *x = make_x(&rng, n, source.cols, &stride), *y = multiply(team, &weight, x, stride, n);
+
+                for (uint32_t t = 0; t < n; t++)
+                    compare_with_float64(&source, x + t * stride, y + t * (source.rows + 3));
+                free(x);
+                free(y);
+                weight_fini(&weight);
+                free_source(&source);
+            }
+}
+
+/* Any number of columns will do for plain types. */
+static void takes_ragged_columns(void **state)
+{
+    static const uint32_t cols[] = {1, 2, 3, 5, 31, 172, 257, 509};
+    struct team *team = *state;
+    const struct kern_table *table;
+    struct rng rng;
+
+    rng_init(&rng, 2);
+    for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++)
+        for (uint32_t c = 0; c < 8; c++) {
+            struct source source = make_source(&rng, types[c % N_PLAIN], 20 + c, cols[c]);
+            struct weight weight = pack(table, &source, team);
+            uint32_t n = c % 2 ? 1 : 15;
+            size_t stride;
+            float *x = make_x(&rng, n, cols[c], &stride), *y = multiply(team, &weight, x, stride, n);
+
+            for (uint32_t t = 0; t < n; t++)
+                compare_with_float64(&source, x + t * stride, y + t * (source.rows + 3));
+            free(x);
+            free(y);
+            weight_fini(&weight);
+            free_source(&source);
+        }
+}
+
+/* Every table gives the scalar table's bits, over random shapes. */
+static void tables_agree(void **state)
+{
+    struct team *team = *state;
+    struct rng rng;
+
+    rng_init(&rng, 3);
+    for (int round = 0; round < 5 * N_TYPES; round++) {
+        enum dtype type = types[round % N_TYPES];
+        uint32_t rows = check_pick(&rng, 1, 150), cols = cols_for(type, 32 * check_pick(&rng, 1, 24)),
+                 n = round < N_TYPES ? 1 : check_pick(&rng, 2, 30);
+        struct source source = make_source(&rng, type, rows, cols);
+        const struct kern_table *table;
+        size_t stride, len_bytes = n * (rows + 3) * sizeof(float);
+        float *x = make_x(&rng, n, cols, &stride), *first = NULL;
+
+        for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
+            struct weight weight = pack(table, &source, team);
+            float *y = multiply(team, &weight, x, stride, n);
+
+            if (first == NULL)
+                first = y;
+            else
+                assert_memory_equal(y, first, len_bytes);
+            if (y != first)
+                free(y);
+            weight_fini(&weight);
+        }
+        free(first);
+        free(x);
+        free_source(&source);
+    }
+}
+
+/* Quants, of weights and of activations, all as large as they come and of one sign: no table's sums of fewer
+ * than 32 bits are too short. */
+static void largest_products_fit(void **state)
+{
+    enum { ROWS = 40, COLS = 512, TOKENS = 13 };
+    struct team *team = *state;
+    float x[TOKENS * COLS];
+    struct rng rng;
+
+    rng_init(&rng, 31);
+    for (uint32_t i = 0; i < TOKENS * COLS; i++)
+        x[i] = (i / COLS % 2 ? -127 : 127) * 0x1p-7f;
+    for (int i = N_PLAIN; i < N_TYPES; i++) {
+        enum dtype type = types[i];
+        size_t n_qblks = (size_t)ROWS * COLS / dtype_info(type)->qblk_weights;
+        struct source source = make_source(&rng, type, ROWS, COLS);
+        const struct kern_table *table;
+        float *first = NULL;
+
+        memset(source.data,
+               type == DTYPE_Q8_0    ? 0x7f
+               : type == DTYPE_MXFP4 ? 0x77 /* 12, where 15 is -12 */
+                                     : 0xff,
+               n_qblks * dtype_info(type)->qblk_bytes);
+        fill_scales(&rng, type, source.data, n_qblks);
+        for (uint32_t t = 0; (table = kern_table_at(t)) != NULL; t++) {
+            struct weight weight = pack(table, &source, team);
+            float *y = multiply(team, &weight, x, COLS, TOKENS);
+
+            if (first != NULL)
+                assert_memory_equal(y, first, TOKENS * (ROWS + 3) * sizeof(float));
+            free(first);
+            first = y;
+            weight_fini(&weight);
+        }
+        free(first);
+        free_source(&source);
+    }
+}
+
+/* Whatever a measurement may choose. */
+static void compare_ways(struct team *team, const struct weight *weight, const float *x, size_t stride,
+                         uint32_t n, const float *whole)
+{
+    const size_t y_stride = weight->rows + 3;
+
+    struct kern_choice choice;
+    struct rng rng;
+
+    rng_init(&rng, n);
+    for (uint32_t i = 0; check_choice(&rng, i, &choice); i++) {
+        kern_choice_set(&choice);
+        float *y = multiply(team, weight, x, stride, n);
+
+        for (uint32_t t = 0; t < n; t++)
+            assert_memory_equal(y + t * y_stride, whole + t * y_stride, weight->rows * sizeof(float));
+        free(y);
+    }
+    check_choice_end();
+}
+
+/* A hundred tokens at once, in smaller companies of every kind, by teams of 1 to 4: always the same bits. */
+static void bits_do_not_depend_on_company(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 4);
+    for (int j = 0; j < N_TYPES; j++) {
+        const struct kern_table *table = kern_table_get("auto");
+        struct team *alone = check_team(1);
+        struct source source = make_source(&rng, types[j], 150, MAX_COLS);
+        struct weight weight = pack(table, &source, alone);
+        size_t stride, y_stride = source.rows + 3;
+        float *x = make_x(&rng, COMPANY, source.cols, &stride);
+        float *whole = multiply(alone, &weight, x, stride, COMPANY);
+
+        for (uint32_t n = 1; n <= COMPANY; n += n < 36 ? 1 : 7) {
+            struct team *team = check_team(1 + n % 4);
+            uint32_t first = (uint32_t)rng_below(&rng, COMPANY - n + 1);
+
+            compare_ways(team, &weight, x + first * stride, stride, n, whole + first * y_stride);
+            team_free(team);
+        }
+        free(whole);
+        free(x);
+        weight_fini(&weight);
+        free_source(&source);
+        team_free(alone);
+    }
+}
+
+/* More columns and tokens than a slice and a block hold. */
+static void bits_survive_slicing(void **state)
+{
+    enum { TOKENS = 520, ROWS = 48 };
+    struct team *team = *state;
+    struct rng rng;
+
+    rng_init(&rng, 5);
+    for (int j = 0; j < N_TYPES; j++) {
+        const uint32_t cols = cols_for(types[j], 1056);
+        struct source source = make_source(&rng, types[j], ROWS, cols);
+        struct weight weight = pack(kern_table_get("auto"), &source, team);
+        size_t stride;
+        float *x = make_x(&rng, TOKENS, cols, &stride), *whole = multiply(team, &weight, x, stride, TOKENS);
+
+        for (uint32_t t = 0; t < TOKENS; t += 37) {
+            const uint32_t n = t % 2 ? 5 : 1;
+
+            compare_ways(team, &weight, x + t * stride, stride, n, whole + t * (ROWS + 3));
+        }
+        free(whole);
+        free(x);
+        weight_fini(&weight);
+        free_source(&source);
+    }
+}
+
+static void zero_and_tiny_activations_are_harmless(void **state)
+{
+    struct team *team = *state;
+    struct rng rng;
+    enum { KINDS = 6, MANY = 72 /* as many as tiles take */ };
+    float x[MANY * 64] = {0};
+
+    rng_init(&rng, 6);
+    for (int i = 64; i < 128; i++)
+        x[i] = 1e-42f; /* its inverse is not a float */
+    for (int i = 128; i < 192; i++)
+        x[i] = i % 2 ? 1e26f : -1e26f;
+    x[3 * 64 + 40] = NAN;
+    x[4 * 64 + 7] = INFINITY;
+    x[5 * 64 + 1] = -3e38f; /* beyond what the scale of a qblk reaches */
+    for (int i = KINDS * 64; i < MANY * 64; i++)
+        x[i] = x[i - KINDS * 64];
+    struct source source = make_source(&rng, DTYPE_Q8_0, 16, 64);
+    const struct kern_table *table;
+    for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
+        struct weight weight = pack(table, &source, team);
+
+        for (uint32_t n = KINDS; n <= MANY; n += MANY - KINDS) {
+            float *y = multiply(team, &weight, x, 64, n);
+
+            for (uint32_t at = 0; at < n * 19; at += KINDS * 19)
+                for (uint32_t row = at; row < at + 16; row++) {
+                    assert_true(y[row] == 0);
+                    assert_true(fabsf(y[19 + row]) < 1e-30f);
+                    assert_true(isfinite(y[2 * 19 + row]));
+                    for (int bad = 3; bad < KINDS; bad++)
+                        assert_true(isnan(y[bad * 19 + row]));
+                }
+            free(y);
+        }
+        weight_fini(&weight);
+    }
+    free_source(&source);
+}
+
+struct ahead {
+    struct team *team;
+    const struct weight *weight;
+    size_t left_bytes[MAX_TOKENS], left_of_nothing[MAX_TOKENS];
+};
+
+static void look_ahead(void *arg, unsigned rank, unsigned n_ranks)
+{
+    struct ahead *ahead = arg;
+
+    (void)n_ranks;
+    matmul_ahead(ahead->team, rank, ahead->weight);
+    ahead->left_bytes[rank] = team_ahead_left(ahead->team, rank);
+    matmul_ahead(ahead->team, rank, NULL);
+    ahead->left_of_nothing[rank] = team_ahead_left(ahead->team, rank);
+}
+
+/* Each rank looks forward to its own share: together the whole matrix, or the beginnings of large shares. */
+static void shares_are_looked_forward_to(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 8);
+    for (int j = 0; j < N_TYPES; j++)
+        for (uint32_t rows = 1; rows < 1500; rows = rows * 3 + 5)
+            for (unsigned n_ranks = 1; n_ranks <= 5; n_ranks += 2) {
+                struct ahead ahead = {.team = check_team(n_ranks)};
+                struct source source = make_source(&rng, types[j], rows, cols_for(types[j], 256));
+                struct weight weight = pack(kern_table_get("auto"), &source, ahead.team);
+                size_t sum_bytes = 0;
+
+                ahead.weight = &weight;
+                team_run(ahead.team, look_ahead, &ahead);
+                for (unsigned rank = 0; rank < n_ranks; rank++) {
+                    assert_true(ahead.left_bytes[rank] <= 512 * 1024);
+                    assert_int_equal(ahead.left_of_nothing[rank], 0);
+                    sum_bytes += ahead.left_bytes[rank];
+                }
+                assert_true(sum_bytes <= weight.len_bytes);
+                if (weight.len_bytes / n_ranks < 256 * 1024)
+                    assert_int_equal(sum_bytes, weight.len_bytes);
+                weight_fini(&weight);
+                free_source(&source);
+                team_free(ahead.team);
+            }
+}
+
+static void rows_come_back(void **state)
+{
+    struct team *team = *state;
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (int j = 0; j < N_TYPES; j++) {
+        struct source source = make_source(&rng, types[j], 37, cols_for(types[j], 288));
+        struct weight weight = pack(kern_table_get("scalar"), &source, team);
+
+        for (uint32_t row = 0; row < source.rows; row++) {
+            float *out = check_floats(source.cols);
+
+            weight_row(&weight, row, out);
+            assert_memory_equal(out, source.floats + (size_t)row * source.cols, source.cols * sizeof(float));
+            check_guard(out, source.cols);
+            free(out);
+        }
+        weight_fini(&weight);
+        free_source(&source);
+    }
+}
+
+static void parts_are_stacked(void **state)
+{
+    struct team *team = *state;
+    struct rng rng;
+    float row[64];
+
+    rng_init(&rng, 8);
+    struct source a = make_source(&rng, DTYPE_Q8_0, 5, 64), b = make_source(&rng, DTYPE_Q8_0, 30, 64);
+    struct weight_part parts[2] = {{a.data, a.rows}, {b.data, b.rows}};
+    struct weight weight;
+    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_0, parts, 2, 64, team, &weight), 0);
+    assert_int_equal(weight.rows, 35);
+    weight_row(&weight, 4, row);
+    assert_memory_equal(row, a.floats + 4 * 64, sizeof(row));
+    weight_row(&weight, 5, row);
+    assert_memory_equal(row, b.floats, sizeof(row));
+    weight_row(&weight, 34, row);
+    assert_memory_equal(row, b.floats + 29 * 64, sizeof(row));
+    weight_fini(&weight);
+    free_source(&a);
+    free_source(&b);
+}
+
+/* The forms that kernels know are those of the codecs, and panels are hardly larger than the file. */
+static void panels_are_compact(void **state)
+{
+    enum { ROWS = 1024, COLS = 4096 };
+    struct team *team = *state;
+    struct rng rng;
+
+    rng_init(&rng, 9);
+    for (int j = N_PLAIN; j < N_TYPES; j++) {
+        const struct dtype_info *info = dtype_info(types[j]);
+        struct source source = make_source(&rng, types[j], ROWS, COLS);
+        struct weight weight = pack(kern_table_get("scalar"), &source, team);
+        size_t file_bytes = (size_t)ROWS * COLS / info->qblk_weights * info->qblk_bytes;
+
+        assert_true((double)weight.len_bytes <= 1.065 * (double)file_bytes);
+        assert_true(weight.region_bytes <= weight.len_bytes + (1 << 20));
+        weight_fini(&weight);
+        free_source(&source);
+    }
+}
+
+static void refuses_what_it_cannot(void **state)
+{
+    struct team *team = *state;
+    float data[64] = {0};
+    struct weight_part part = {data, 1};
+    struct weight weight;
+
+    char names[WEIGHT_TYPES_BYTES];
+
+    assert_false(weight_type_ok(DTYPE_Q8_K));
+    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_K, &part, 1, 256, team, &weight),
+                     E_UNSUPPORTED);
+    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q4_K, &part, 1, 128, team, &weight), E_INVAL);
+    assert_string_equal(weight_types(names, sizeof(names)),
+                        "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS BF16 MXFP4");
+    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_0, &part, 1, 33, team, &weight), E_INVAL);
+    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_F32, &part, 1, 0, team, &weight), E_INVAL);
+    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_F32, &part, 0, 64, team, &weight), E_INVAL);
+}
+
+static int set_up(void **state)
+{
+    *state = check_team(2);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    team_free(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_are_looked_forward_to),
+        cmocka_unit_test(is_near_float64),
+        cmocka_unit_test(takes_ragged_columns),
+        cmocka_unit_test(tables_agree),
+        cmocka_unit_test(largest_products_fit),
+        cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(bits_survive_slicing),
+        cmocka_unit_test(zero_and_tiny_activations_are_harmless),
+        cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(parts_are_stacked),
+        cmocka_unit_test(panels_are_compact),
+        cmocka_unit_test(refuses_what_it_cannot),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The picker looks at workers, not at pairs; here every worker and every pair of random worlds is tried, with
+ * and without reading from disk, in the plain way, and both must choose the same, bit for bit in what they
+ * say of it.  Few different figures, so that ties are common; absurd ones, so that sums come to their bounds.
+ */
+#include "tests/unit/check.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "fleet/picker/fleet.h"
+
+#define MAX_N    40
+#define N_WORLDS 30000
+#define MAX_NS   INT64_C(100000000000000)
+
+struct world {
+    uint32_t n;
+    struct picker_worker rows[MAX_N]; /* at slot_of[i]; cached_tokens of the request */
+    uint32_t slot_of[MAX_N];
+    struct picker_goals goals;
+    struct picker_request request;
+    struct picker_slots excluded;
+    uint32_t cached_blocks[PICKER_MAX_WORKERS];
+    struct picker_run runs[MAX_N];
+};
+
+struct option {
+    struct picker_choice choice;
+    int64_t cost_ns;
+    uint64_t n_running;
+    enum level { KEEPS, CONSERVES, LEAST_BAD, ANY } level; /* the first pass that takes it */
+    bool is_there;
+};
+
+/* ---- the plain way ---- */
+
+static int64_t whole_ns(double ns)
+{
+    return ns < (double)MAX_NS ? (int64_t)ns : MAX_NS;
+}
+
+static uint32_t missing(const struct world *world, const struct picker_worker *row)
+{
+    return row->cached_tokens < world->request.n_tokens ? world->request.n_tokens - row->cached_tokens : 1;
+}
+
+/* What it would read, if anything: its disk has it, there is room to read it into, and that is quicker. */
+static uint32_t read_tokens(const struct world *world, const struct picker_worker *row)
+{
+    uint32_t n = world->request.n_tokens, to = row->stored_tokens < n ? row->stored_tokens : n - 1;
+    uint64_t most = row->blocks_total ? (uint64_t)row->blocks_total * row->block_tokens / 2 : UINT64_MAX;
+    uint32_t from = n - missing(world, row), n_read;
+
+    if (to <= from)
+        return 0;
+    n_read = to - from < most ? to - from : (uint32_t)most;
+    return whole_ns(picker_read_s(row, n_read) * 1e9) < whole_ns(n_read * (picker_prefill_s(row, 1) * 1e9))
+               ? n_read
+               : 0;
+}
+
+static uint32_t answer(const struct world *world)
+{
+    return world->request.max_new_tokens < 64 ? world->request.max_new_tokens : 64;
+}
+
+static int64_t prefill_ns(const struct picker_worker *row, uint32_t n)
+{
+    return whole_ns(n * (picker_prefill_s(row, 1) * 1e9));
+}
+
+static int64_t itl_ns(const struct picker_worker *row)
+{
+    return whole_ns(picker_itl_s(row) * 1e9);
+}
+
+static bool has_room(const struct world *world, const struct picker_worker *row)
+{
+    return row->blocks_free >= ((uint64_t)missing(world, row) + answer(world)) / row->block_tokens + 1;
+}
+
+/* Blocks for it, as far as this pass believes the report. */
+static bool has_room_at(const struct world *world, const struct picker_worker *row, enum level level)
+{
+    return has_room(world, row) || (level != KEEPS && row->n_running == 0);
+}
+
+static bool has_seat(const struct picker_worker *row)
+{
+    return row->max_seqs == 0 || row->n_running < row->max_seqs;
+}
+
+static bool is_allowed(const struct world *world, uint32_t i)
+{
+    const struct picker_worker *row = &world->rows[i];
+
+    return row->is_usable && row->group == world->request.group &&
+           !picker_slots_has(&world->excluded, world->slot_of[i]) &&
+           (!world->request.keeps_layout || row->layout == world->request.layout);
+}
+
+static bool is_open(const struct world *world, uint32_t i)
+{
+    const struct picker_worker *row = &world->rows[i];
+
+    return is_allowed(world, i) &&
+           (row->blocks_total == 0 ||
+            (uint64_t)row->blocks_total * row->block_tokens > world->request.n_tokens);
+}
+
+static bool keeps_ttft(const struct world *world, int64_t ttft_ns, int64_t alone_ns)
+{
+    int64_t slo_ns = whole_ns(world->goals.ttft_slo_s * 1e9);
+
+    return ttft_ns <= slo_ns || ttft_ns <= 2 * alone_ns;
+}
+
+static bool is_short(const struct world *world, const struct picker_worker *row, uint32_t n)
+{
+    uint32_t running = row->n_running < 10000 ? row->n_running : 10000;
+    int64_t own_ns = prefill_ns(row, n);
+
+    return n <= world->goals.local_prefill_tokens ||
+           own_ns + own_ns * running <= whole_ns(world->goals.local_prefill_s * 1e9);
+}
+
+static bool is_itl_fine(const struct world *world, const struct picker_worker *row, enum level level)
+{
+    int64_t slo_ns = whole_ns(world->goals.itl_slo_s * 1e9), itl = itl_ns(row);
+
+    if (itl <= slo_ns || level == LEAST_BAD)
+        return true;
+    return level == CONSERVES && (row->n_running == 0 || picker_itl_alone_ns(itl, row->n_running) > slo_ns);
+}
+
+/* The first pass in which the decode worker, and the prefill worker if there is one, are good enough; from
+ * `least` on, as far as the goals yield. */
+static enum level level_of(const struct world *world, const struct picker_worker *prefill,
+                           const struct picker_worker *decode, bool is_in_time, enum level least)
+{
+    for (enum level level = least; level <= (enum level)world->goals.yield && is_in_time; level++)
+        if (is_itl_fine(world, decode, level) && has_seat(decode) && has_room_at(world, decode, level) &&
+            (prefill == NULL || has_room_at(world, prefill, level)))
+            return level;
+    return ANY;
+}
+
+static struct option make_alone(const struct world *world, uint32_t i, uint32_t n_read, enum level least)
+{
+    const struct picker_worker *row = &world->rows[i];
+    uint32_t n = missing(world, row) - n_read, running = row->n_running < 10000 ? row->n_running : 10000;
+    int64_t own_ns = prefill_ns(row, n), itl = itl_ns(row);
+    int64_t alone_ns = own_ns + itl + (n_read ? whole_ns(picker_read_s(row, n_read) * 1e9) : 0);
+    int64_t ttft_ns = whole_ns(picker_queue_s(row) * 1e9) + alone_ns;
+    struct option it = {.is_there = true, .n_running = row->n_running};
+
+    it.choice = (struct picker_choice){
+        .prefill = PICKER_NONE, .decode = world->slot_of[i], .uncached_tokens = n, .read_tokens = n_read};
+    it.cost_ns = ttft_ns + answer(world) * itl;
+    if (!is_short(world, row, n))
+        it.cost_ns += own_ns * running + whole_ns(world->goals.ttft_slo_s * 1e9) / 2;
+    it.level = level_of(world, NULL, row, keeps_ttft(world, ttft_ns, alone_ns), least);
+    return it;
+}
+
+static struct option make_pair(const struct world *world, uint32_t p, uint32_t d, uint32_t n_read)
+{
+    const struct picker_worker *prefill = &world->rows[p], *decode = &world->rows[d];
+    uint32_t n = missing(world, prefill) - n_read;
+    int64_t own_ns = prefill_ns(prefill, n) + (n_read ? whole_ns(picker_read_s(prefill, n_read) * 1e9) : 0);
+    int64_t ttft_ns = whole_ns(picker_queue_s(prefill) * 1e9) + own_ns, itl = itl_ns(decode);
+    struct option it = {.is_there = true, .n_running = (uint64_t)prefill->n_running + decode->n_running};
+
+    it.choice = (struct picker_choice){.prefill = world->slot_of[p],
+                                       .decode = world->slot_of[d],
+                                       .uncached_tokens = n,
+                                       .read_tokens = n_read};
+    it.cost_ns = ttft_ns + whole_ns(missing(world, decode) * (picker_transfer_s(decode, 1) * 1e9)) +
+                 answer(world) * itl;
+    it.level = level_of(world, prefill, decode, keeps_ttft(world, ttft_ns, own_ns), KEEPS);
+    return it;
+}
+
+static uint32_t rank(const struct world *world, uint32_t slot)
+{
+    uint64_t order = world->goals.order;
+
+    return (uint32_t)((slot + order) * (2 * order + 1) % PICKER_MAX_WORKERS);
+}
+
+static bool is_better(const struct world *world, const struct option *a, const struct option *b)
+{
+    bool a_is_pair = a->choice.prefill != PICKER_NONE, b_is_pair = b->choice.prefill != PICKER_NONE;
+
+    if (!b->is_there || a->level != b->level)
+        return !b->is_there || a->level < b->level;
+    if (a->cost_ns != b->cost_ns)
+        return a->cost_ns < b->cost_ns;
+    if (a->n_running != b->n_running)
+        return a->n_running < b->n_running;
+    if (a_is_pair != b_is_pair)
+        return b_is_pair;
+    if (a_is_pair && a->choice.prefill != b->choice.prefill)
+        return rank(world, a->choice.prefill) < rank(world, b->choice.prefill);
+    return rank(world, a->choice.decode) < rank(world, b->choice.decode);
+}
+
+static void consider(const struct world *world, struct option it, struct option *best)
+{
+    if (is_better(world, &it, best))
+        *best = it;
+}
+
+/* It does everything: at once, or only where decode workers let nobody begin. */
+static void consider_alone(const struct world *world, uint32_t i, bool has_decode, struct option *best)
+{
+    bool is_last = world->rows[i].role == PICKER_PREFILL && has_decode;
+    uint32_t reads[2] = {0, read_tokens(world, &world->rows[i])};
+
+    for (int k = 0; k < (reads[1] > 0 ? 2 : 1); k++) {
+        struct option it = make_alone(world, i, reads[k], is_last ? LEAST_BAD : KEEPS);
+
+        if (!is_last || it.level == LEAST_BAD)
+            consider(world, it, best);
+    }
+}
+
+static int try_everything(const struct world *world, struct picker_choice *out)
+{
+    struct option best = {.is_there = false};
+    bool has_any = false, has_decode = false;
+
+    for (uint32_t i = 0; i < world->n; i++) {
+        has_any |= is_allowed(world, i);
+        has_decode |= is_open(world, i) && world->rows[i].role == PICKER_DECODE;
+    }
+    for (uint32_t p = 0; p < world->n; p++) {
+        uint32_t n_read = read_tokens(world, &world->rows[p]);
+
+        if (!is_open(world, p))
+            continue;
+        consider_alone(world, p, has_decode, &best);
+        for (uint32_t d = 0; d < world->n && world->rows[p].role == PICKER_PREFILL; d++) {
+            const struct picker_worker *decode = &world->rows[d];
+
+            if (!is_open(world, d) || decode->role != PICKER_DECODE ||
+                decode->layout != world->rows[p].layout || is_short(world, decode, missing(world, decode)))
+                continue;
+            consider(world, make_pair(world, p, d, 0), &best);
+            if (n_read > 0)
+                consider(world, make_pair(world, p, d, n_read), &best);
+        }
+    }
+    if (!best.is_there)
+        return has_any ? E_LIMIT : E_NOT_FOUND;
+    *out = best.choice;
+    return best.level != ANY ? 0 : E_OVERLOADED;
+}
+
+/* ---- random worlds ---- */
+
+static uint64_t one_of(struct rng *rng, const uint64_t *values, size_t n)
+{
+    return values[rng_below(rng, n)];
+}
+
+#define ONE_OF(rng, ...)                                                                                     \
+    one_of(rng, (const uint64_t[]){__VA_ARGS__}, sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+
+static struct picker_worker random_row(struct rng *rng, uint32_t n_layouts)
+{
+    struct picker_worker row = {
+        .is_usable = rng_below(rng, 10) > 0,
+        .role = rng_below(rng, 3) ? PICKER_DECODE : PICKER_PREFILL,
+        .group = rng_below(rng, 12) == 0,
+        .layout = rng_below(rng, n_layouts),
+        .block_tokens = (uint32_t)ONE_OF(rng, 16, 32, 32, 512),
+        .blocks_free = (uint32_t)ONE_OF(rng, 0, 1, 20, 100, 1000, UINT32_MAX),
+        .blocks_total = (uint32_t)ONE_OF(rng, 0, 0, 30, 2000),
+        .max_seqs = (uint32_t)ONE_OF(rng, 0, 4, 64),
+        .queued_prefill_tokens = ONE_OF(rng, 0, 0, 0, 100, 5000, UINT64_MAX),
+        .n_running = (uint32_t)ONE_OF(rng, 0, 0, 1, 3, 4, 70, UINT32_MAX),
+        .prefill_tokens_per_s = (double)ONE_OF(rng, 0, 1000, 1000, 1250),
+        .decode_step_s = (double)ONE_OF(rng, 0, 20, 20, 21) / 1000,
+        .transfer_bytes_per_s = (double)ONE_OF(rng, 0, 1000000000, 12000000000),
+        .kv_bytes_per_token = ONE_OF(rng, 0, 1000, 65536),
+        .read_bytes_per_s = (double)ONE_OF(rng, 0, 50000000, 1000000000),
+    };
+
+    if (rng_below(rng, 40) == 0)
+        row.prefill_tokens_per_s = 1e-300;
+    if (rng_below(rng, 40) == 0)
+        row.decode_step_s = 1e300;
+    return row;
+}
+
+static void make_world(struct rng *rng, struct world *world)
+{
+    uint32_t slot = (uint32_t)rng_below(rng, 30), n_layouts = 1 + (uint32_t)rng_below(rng, 3);
+
+    memset(world, 0, sizeof(*world));
+    world->n = (uint32_t)rng_below(rng, rng_below(rng, 4) ? 9 : MAX_N);
+    world->goals = (struct picker_goals){.ttft_slo_s = (double)ONE_OF(rng, 0, 500, 5000) / 1000,
+                                         .itl_slo_s = (double)ONE_OF(rng, 0, 50, 50, 1000) / 1000,
+                                         .local_prefill_tokens = (uint32_t)ONE_OF(rng, 0, 64, 128),
+                                         .local_prefill_s = (double)ONE_OF(rng, 0, 0, 50, 400) / 1000,
+                                         .yield = (enum picker_yield)rng_below(rng, 3),
+                                         .order = (uint32_t)ONE_OF(rng, 0, 1, 77, 12345, UINT32_MAX)};
+    world->request = (struct picker_request){.n_tokens = (uint32_t)ONE_OF(rng, 1, 40, 400, 4000, UINT32_MAX),
+                                             .max_new_tokens = (uint32_t)ONE_OF(rng, 0, 1, 10, 1000),
+                                             .keeps_layout = rng_below(rng, 6) == 0,
+                                             .layout = rng_below(rng, n_layouts),
+                                             .cached_blocks = world->cached_blocks,
+                                             .runs = world->runs,
+                                             .excluded = &world->excluded};
+    for (uint32_t i = 0; i < world->n; i++) {
+        struct picker_worker *row = &world->rows[i];
+
+        *row = random_row(rng, n_layouts);
+        slot += 1 + (uint32_t)rng_below(rng, 20);
+        world->slot_of[i] = slot;
+        world->cached_blocks[slot] = (uint32_t)ONE_OF(rng, 0, 0, 0, 1, 12, 100, 200);
+        row->cached_tokens = world->cached_blocks[slot] * row->block_tokens;
+        row->stored_tokens = row->cached_tokens;
+        if (rng_below(rng, 2) == 0) {
+            uint32_t n_blocks = world->cached_blocks[slot] + (uint32_t)ONE_OF(rng, 1, 12, 100);
+
+            world->runs[world->request.n_runs++] = (struct picker_run){slot, n_blocks};
+            row->stored_tokens = n_blocks * row->block_tokens;
+        }
+        if (rng_below(rng, 15) == 0)
+            picker_slots_add(&world->excluded, slot);
+    }
+}
+
+/* In any order, and some of them as something else first. */
+static void put_rows(struct rng *rng, const struct world *world, struct picker_fleet *fleet)
+{
+    uint32_t start = (uint32_t)rng_below(rng, MAX_N);
+
+    for (uint32_t i = 0; i < world->n; i++)
+        if (rng_below(rng, 4) == 0) {
+            struct picker_worker other = random_row(rng, 3);
+
+            assert_int_equal(picker_fleet_set(fleet, world->slot_of[i], &other), 0);
+        }
+    for (uint32_t k = 0; k < world->n; k++) {
+        uint32_t i = (k + start) % world->n;
+
+        assert_int_equal(picker_fleet_set(fleet, world->slot_of[i], &world->rows[i]), 0);
+    }
+}
+
+static void take_rows(const struct world *world, struct picker_fleet *fleet)
+{
+    for (uint32_t i = 0; i < world->n; i++)
+        assert_int_equal(picker_fleet_set(fleet, world->slot_of[i], &(struct picker_worker){0}), 0);
+}
+
+static void chooses_what_trying_everything_chooses(void **state)
+{
+    static struct world world;
+    uint32_t n_with[4] = {0}, n_pairs = 0, n_alone = 0, n_reading = 0;
+    struct picker_fleet *fleet;
+    struct rng rng;
+
+    rng_init(&rng, 3);
+    assert_int_equal(picker_fleet_new(&fleet), 0);
+    for (uint32_t i = 0; i < N_WORLDS; i++) {
+        struct picker_choice wanted = {0}, got = {0};
+        int rc;
+
+        make_world(&rng, &world);
+        put_rows(&rng, &world, fleet);
+        rc = try_everything(&world, &wanted);
+        assert_int_equal(picker_pick(fleet, &world.goals, &world.request, &got), rc);
+        assert_int_equal(got.prefill, wanted.prefill);
+        assert_int_equal(got.decode, wanted.decode);
+        assert_int_equal(got.uncached_tokens, wanted.uncached_tokens);
+        assert_int_equal(got.read_tokens, wanted.read_tokens);
+        n_reading += rc == 0 && got.read_tokens > 0;
+        n_with[rc == 0 ? 0 : rc == E_OVERLOADED ? 1 : rc == E_LIMIT ? 2 : 3]++;
+        if (rc == 0)
+            (*(got.prefill == PICKER_NONE ? &n_alone : &n_pairs))++;
+        take_rows(&world, fleet);
+    }
+    assert_int_equal(picker_fleet_n_usable(fleet, 0), 0);
+    for (size_t i = 0; i < sizeof(n_with) / sizeof(n_with[0]); i++)
+        assert_true(n_with[i] > N_WORLDS / 200); /* all kinds were met */
+    print_message("%u pairs, %u alone, %u reading\n", n_pairs, n_alone, n_reading);
+    assert_true(n_pairs > N_WORLDS / 50 && n_alone > N_WORLDS / 50 && n_reading > N_WORLDS / 50);
+    picker_fleet_free(fleet);
+}
+
+/* Slot 0 has taken another layout, slot 1 has not: nothing is left of their having been partners. */
+static void assert_no_pair(const struct picker_fleet *fleet, const struct picker_goals *goals)
+{
+    struct picker_slots others = {{0}};
+    struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 10, .excluded = &others};
+    struct picker_choice choice;
+
+    for (uint32_t slot = 2; slot < PICKER_MAX_WORKERS; slot++)
+        picker_slots_add(&others, slot);
+    assert_int_equal(picker_pick(fleet, goals, &request, &choice), 0);
+    assert_int_equal(choice.prefill, PICKER_NONE);
+    assert_int_equal(choice.decode, 1);
+}
+
+/* As many kinds of workers as there are workers, and again others: places of kinds are used again. */
+static void every_worker_may_be_of_its_own_kind(void **state)
+{
+    struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 10, .keeps_layout = true};
+    struct picker_goals goals = {.ttft_slo_s = 10, .itl_slo_s = 1};
+    struct picker_choice choice;
+    struct picker_fleet *fleet;
+
+    assert_int_equal(picker_fleet_new(&fleet), 0);
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+            struct picker_worker row = {.is_usable = true,
+                                        .role = slot % 2 ? PICKER_DECODE : PICKER_PREFILL,
+                                        .layout = 10000 * round + slot / 2,
+                                        .block_tokens = 32,
+                                        .blocks_free = 1000,
+                                        .prefill_tokens_per_s = 1000};
+
+            assert_int_equal(picker_fleet_set(fleet, slot, &row), 0);
+            if (round == 1 && slot == 0)
+                assert_no_pair(fleet, &goals);
+        }
+        assert_int_equal(picker_fleet_n_usable(fleet, 0), PICKER_MAX_WORKERS);
+        for (uint32_t i = 0; i < PICKER_MAX_WORKERS / 2; i++) {
+            request.layout = 10000 * round + i;
+            assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+            assert_int_equal(choice.prefill, 2 * i);
+            assert_int_equal(choice.decode, 2 * i + 1);
+            request.layout += 10000;
+            assert_int_equal(picker_pick(fleet, &goals, &request, &choice), E_NOT_FOUND);
+        }
+    }
+    picker_fleet_free(fleet);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chooses_what_trying_everything_chooses),
+        cmocka_unit_test(every_worker_may_be_of_its_own_kind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

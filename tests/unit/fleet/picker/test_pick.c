@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The picker's promises: long prompts go to the prefill pool, short and cached ones stay with decode, queues
+ * spread, a full pool refuses, a prompt that is simply long is not refused, and a shared prefix does not herd
+ * everybody onto one worker, and what is on disk counts at the cost of reading it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "fleet/picker/fleet.h"
+
+static struct picker_worker worker(enum picker_role role)
+{
+    return (struct picker_worker){
+        .is_usable = true,
+        .role = role,
+        .layout = 7,
+        .block_tokens = 32,
+        .blocks_free = 10000,
+        .max_seqs = 64,
+        .prefill_tokens_per_s = 1000,
+        .decode_step_s = 0.02,
+        .transfer_bytes_per_s = 1e9,
+        .kv_bytes_per_token = 65536,
+    };
+}
+
+static struct picker_goals goals = {.ttft_slo_s = 0.5, .itl_slo_s = 0.05, .local_prefill_tokens = 64};
+
+/* Rows as a fleet has them; what of the prompt they hold goes beside. */
+static int pick(const struct picker_worker *workers, uint32_t n, const struct picker_request *request,
+                struct picker_choice *out)
+{
+    uint32_t cached_blocks[PICKER_MAX_WORKERS] = {0};
+    struct picker_run runs[PICKER_MAX_WORKERS];
+    struct picker_request known = *request;
+    struct picker_fleet *fleet;
+    int rc;
+
+    assert_int_equal(picker_fleet_new(&fleet), 0);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
+        cached_blocks[i] = workers[i].cached_tokens / workers[i].block_tokens;
+        if (workers[i].stored_tokens > workers[i].cached_tokens)
+            runs[known.n_runs++] = (struct picker_run){i, workers[i].stored_tokens / workers[i].block_tokens};
+    }
+    known.cached_blocks = cached_blocks;
+    known.runs = runs;
+    rc = picker_pick(fleet, &goals, &known, out);
+    picker_fleet_free(fleet);
+    return rc;
+}
+
+static struct picker_choice choose(const struct picker_worker *workers, uint32_t n, uint32_t n_tokens,
+                                   int expect)
+{
+    struct picker_request request = {.n_tokens = n_tokens, .max_new_tokens = 100};
+    struct picker_choice choice = {0};
+
+    assert_int_equal(pick(workers, n, &request, &choice), expect);
+    return choice;
+}
+
+static void long_prompts_are_handed_off(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+    struct picker_choice choice = choose(workers, 2, 400, 0);
+
+    assert_int_equal(choice.prefill, 0);
+    assert_int_equal(choice.decode, 1);
+    assert_int_equal(choice.uncached_tokens, 400);
+}
+
+static void short_prompts_stay_with_decode(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    assert_int_equal(choose(workers, 2, 40, 0).prefill, PICKER_NONE);
+}
+
+/* At 20,000 tokens a second 800 take 40 ms; one answer beside them, and 400 take as much. */
+static void quick_prompts_stay_with_decode(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].prefill_tokens_per_s = workers[1].prefill_tokens_per_s = 20000;
+    assert_int_equal(choose(workers, 2, 800, 0).prefill, 0);
+    goals.local_prefill_s = 0.04;
+    assert_int_equal(choose(workers, 2, 800, 0).prefill, PICKER_NONE);
+    assert_int_equal(choose(workers, 2, 801, 0).prefill, 0);
+    workers[1].n_running = 1;
+    assert_int_equal(choose(workers, 2, 400, 0).prefill, PICKER_NONE);
+    assert_int_equal(choose(workers, 2, 401, 0).prefill, 0);
+    goals.local_prefill_s = 0;
+}
+
+static void mostly_cached_prompts_stay_with_decode(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].cached_tokens = 3968;
+    struct picker_choice choice = choose(workers, 2, 4000, 0);
+    assert_int_equal(choice.prefill, PICKER_NONE);
+    assert_int_equal(choice.uncached_tokens, 32);
+}
+
+static void a_backed_up_prefill_pool_overflows(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].queued_prefill_tokens = 5000;
+    assert_int_equal(choose(workers, 2, 200, 0).prefill, PICKER_NONE);
+}
+
+/* Speeds are learned and noisy; a decode worker that seems faster at prefill must not draw the prompts to
+ * itself. */
+static void a_faster_decode_worker_is_left_alone(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].prefill_tokens_per_s = 4000;
+    assert_int_equal(choose(workers, 2, 100, 0).prefill, 0);
+}
+
+static void queue_time_beats_prefix(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].cached_tokens = 300;         /* saves 0.3 s ... */
+    workers[0].queued_prefill_tokens = 900; /* ... behind 0.9 s of queue */
+    assert_int_equal(choose(workers, 3, 400, 0).prefill, 1);
+    workers[0].queued_prefill_tokens = 100;
+    assert_int_equal(choose(workers, 3, 400, 0).prefill, 0);
+}
+
+static void refuses_when_no_placement_keeps_the_objectives(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].queued_prefill_tokens = 5000;
+    workers[1].queued_prefill_tokens = 5000;
+    choose(workers, 2, 200, E_OVERLOADED);
+    workers[0].queued_prefill_tokens = workers[1].queued_prefill_tokens = 0;
+    workers[1].n_running = 64;
+    choose(workers, 2, 200, E_OVERLOADED); /* ITL */
+}
+
+static void a_long_prompt_alone_is_not_refused(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    assert_int_equal(choose(workers, 2, 20000, 0).prefill, 0); /* takes 20 s whatever we do */
+}
+
+static void no_room_is_no_placement(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].blocks_free = 3;
+    choose(workers, 2, 400, E_OVERLOADED);
+}
+
+/* A full decode worker would compute an arrival a second time: the request waits, however lax the objectives.
+ */
+static void a_full_decode_worker_is_no_placement(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].decode_step_s = 1e-6;
+    workers[1].n_running = 63;
+    choose(workers, 2, 400, 0);
+    workers[1].n_running = 64;
+    choose(workers, 2, 400, E_OVERLOADED);
+}
+
+static void excluded_and_unusable_workers_are_left_out(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE), worker(PICKER_DECODE)};
+    struct picker_slots excluded = {{0}};
+    struct picker_request request = {.n_tokens = 400, .max_new_tokens = 10, .excluded = &excluded};
+    struct picker_choice choice;
+
+    picker_slots_add(&excluded, 1);
+    assert_int_equal(pick(workers, 3, &request, &choice), 0);
+    assert_int_equal(choice.decode, 2);
+    workers[2].is_usable = false;
+    assert_int_equal(pick(workers, 3, &request, &choice), 0); /* the prefill worker does both */
+    assert_int_equal(choice.decode, 0);
+    assert_int_equal(choice.prefill, PICKER_NONE);
+    workers[0].is_usable = false;
+    assert_int_equal(pick(workers, 3, &request, &choice), E_NOT_FOUND);
+    picker_slots_remove(&excluded, 1);
+    assert_true(picker_slots_is_empty(&excluded));
+    assert_int_equal(pick(workers, 3, &request, &choice), 0);
+    assert_int_equal(choice.decode, 1);
+}
+
+/* ---- nobody keeps the objectives ---- */
+
+/* A pause of 4 s was taken for a step once: 192.6 ms, and nothing runs. */
+static void workers_that_seem_slow_are_not_left_idle(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE), worker(PICKER_DECODE)};
+
+    workers[1].decode_step_s = workers[2].decode_step_s = 0.1926;
+    choose(workers, 3, 400, E_OVERLOADED);
+    goals.yield = PICKER_CONSERVES;
+    choose(workers, 3, 400, 0);
+    workers[1].n_running = workers[2].n_running = 5; /* their ends would not mend it */
+    assert_int_equal(choose(workers, 3, 400, 0).prefill, 0);
+    workers[1].decode_step_s = 0.1;
+    assert_int_equal(choose(workers, 3, 400, 0).decode, 1); /* the least bad */
+    workers[1].n_running = workers[2].n_running = 64;
+    choose(workers, 3, 400, E_OVERLOADED); /* no seat */
+    goals.yield = PICKER_KEEPS;
+}
+
+/* Objectives of a thousandth: what is learned of speeds decides where, never whether. */
+static void no_rate_leaves_a_worker_idle(void **state)
+{
+    static const double factors[] = {1e-6, 1e-3, 1, 1e3, 1e6};
+
+    goals.yield = PICKER_CONSERVES;
+    for (int i = 0; i < 625; i++) {
+        struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+        workers[0].prefill_tokens_per_s *= factors[i % 5];
+        workers[1].prefill_tokens_per_s *= factors[i / 5 % 5];
+        workers[1].decode_step_s *= factors[i / 25 % 5];
+        workers[1].transfer_bytes_per_s *= factors[i / 125];
+        choose(workers, 2, 10, 0);
+        choose(workers, 2, 400, 0);
+        choose(workers, 2, 20000, 0);
+    }
+    goals.yield = PICKER_KEEPS;
+}
+
+static void a_busy_worker_is_waited_for_a_while(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].n_running = 40; /* 60 ms; with 30 of them 50 */
+    goals.yield = PICKER_CONSERVES;
+    choose(workers, 2, 400, E_OVERLOADED);
+    goals.yield = PICKER_LEAST_BAD;
+    workers[0].decode_step_s = 0.2;
+    assert_int_equal(choose(workers, 2, 400, 0).decode, 1);
+    workers[1].n_running = 64; /* no seat there: who only prefills has one */
+    assert_int_equal(choose(workers, 2, 400, 0).decode, 0);
+    workers[0].queued_prefill_tokens = 5000; /* but is busy */
+    choose(workers, 2, 400, E_OVERLOADED);
+    goals.yield = PICKER_KEEPS;
+}
+
+/* The pool holds the prompt, but not with the answer that is guessed, or the report is of before. */
+static void an_idle_worker_has_all_its_blocks(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_DECODE)};
+
+    workers[0].blocks_total = workers[0].blocks_free = 20;
+    choose(workers, 1, 630, E_OVERLOADED);
+    goals.yield = PICKER_CONSERVES;
+    choose(workers, 1, 630, 0);
+    choose(workers, 1, 640, E_LIMIT);
+    workers[0].n_running = 1;
+    choose(workers, 1, 630, E_OVERLOADED);
+    goals.yield = PICKER_KEEPS;
+}
+
+static void a_prompt_that_fits_nowhere_is_said_to(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].blocks_total = workers[1].blocks_total = 10;
+    choose(workers, 2, 320, E_LIMIT);
+    choose(workers, 2, 319, 0);
+}
+
+static void groups_are_kept_apart(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE), worker(PICKER_DECODE)};
+    struct picker_request request = {.n_tokens = 400, .max_new_tokens = 10, .group = 1};
+    struct picker_choice choice;
+
+    assert_int_equal(pick(workers, 3, &request, &choice), E_NOT_FOUND);
+    workers[2].group = 1;
+    assert_int_equal(pick(workers, 3, &request, &choice), 0);
+    assert_int_equal(choice.decode, 2);
+    assert_int_equal(choice.prefill, PICKER_NONE);
+}
+
+static void pairs_agree_on_the_layout(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].layout = 8;
+    assert_int_equal(choose(workers, 2, 400, 0).prefill, PICKER_NONE);
+}
+
+/* Every request shares one warm prefix on worker 0 (the trap of greedy prefix routing): with in-flight work
+ * counted, no prefill worker gets more than twice its share. */
+static void a_shared_prefix_does_not_herd(void **state)
+{
+    struct picker_worker workers[9];
+    uint32_t taken[8] = {0};
+
+    for (int i = 0; i < 8; i++)
+        workers[i] = worker(PICKER_PREFILL);
+    workers[8] = worker(PICKER_DECODE);
+    workers[8].max_seqs = 100000;
+    workers[8].decode_step_s = 1e-6;
+    for (int i = 0; i < 800; i++) {
+        struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 10};
+        struct picker_choice choice;
+
+        workers[0].cached_tokens = 128;
+        pick(workers, 9, &request, &choice);
+        if (choice.prefill == PICKER_NONE)
+            continue;
+        taken[choice.prefill]++;
+        workers[choice.prefill].queued_prefill_tokens += choice.uncached_tokens;
+    }
+    for (int i = 1; i < 8; i++)
+        assert_true(taken[0] <= 2 * taken[i]);
+}
+
+/* ---- disks: 3968 tokens are 260 MB, and 4 s of computing ---- */
+
+static void what_is_on_disk_counts_at_the_cost_of_reading(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+    struct picker_choice choice;
+
+    workers[1].stored_tokens = 3968;
+    choice = choose(workers, 3, 4000, 0); /* nothing says that it reads */
+    assert_int_equal(choice.uncached_tokens, 4000);
+    assert_int_equal(choice.read_tokens, 0);
+    workers[1].read_bytes_per_s = 1e9;
+    choice = choose(workers, 3, 4000, 0);
+    assert_int_equal(choice.prefill, 1);
+    assert_int_equal(choice.uncached_tokens, 32);
+    assert_int_equal(choice.read_tokens, 3968);
+    assert_true(choice.ttft_s > 0.29 && choice.ttft_s < 0.3); /* 261 ms, and 32 of computing */
+    workers[1].read_bytes_per_s = 5e7;
+    choice = choose(workers, 3, 4000, 0); /* 5.2 s */
+    assert_int_equal(choice.read_tokens, 0);
+    workers[1].read_bytes_per_s = 1e9;
+    workers[1].queued_prefill_tokens = 5000; /* what it would wait for there */
+    assert_int_equal(choose(workers, 3, 4000, 0).prefill, 0);
+}
+
+static void memory_counts_before_disk(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_DECODE), worker(PICKER_DECODE), worker(PICKER_PREFILL)};
+    struct picker_choice choice;
+
+    workers[0].read_bytes_per_s = workers[1].read_bytes_per_s = 1e9;
+    workers[0].stored_tokens = 3968;
+    choice = choose(workers, 3, 4000, 0); /* no pair is needed where a disk has it */
+    assert_int_equal(choice.prefill, PICKER_NONE);
+    assert_int_equal(choice.decode, 0);
+    assert_int_equal(choice.read_tokens, 3968);
+    workers[1].cached_tokens = workers[1].stored_tokens = 3968;
+    choice = choose(workers, 3, 4000, 0);
+    assert_int_equal(choice.decode, 1);
+    assert_int_equal(choice.read_tokens, 0);
+    workers[1].cached_tokens = 1984; /* the rest was evicted */
+    choice = choose(workers, 3, 4000, 0);
+    assert_int_equal(choice.decode, 1);
+    assert_int_equal(choice.uncached_tokens, 32);
+    assert_int_equal(choice.read_tokens, 1984);
+}
+
+/* As much of it as half of the pool holds, and the blocks must be free. */
+static void a_read_needs_room(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_DECODE)};
+    struct picker_choice choice;
+
+    workers[0].read_bytes_per_s = 1e9;
+    workers[0].stored_tokens = 3968;
+    workers[0].blocks_total = workers[0].blocks_free = 130;
+    choice = choose(workers, 1, 4000, 0);
+    assert_int_equal(choice.read_tokens, 2080);
+    assert_int_equal(choice.uncached_tokens, 1920);
+    workers[0].blocks_free = 100;
+    choose(workers, 1, 4000, E_OVERLOADED);
+}
+
+/* Disks have one queue: after a restart everybody comes to read, and some had better compute elsewhere. */
+static void who_was_sent_to_read_is_waited_for(void **state)
+{
+    static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
+    struct picker_run run = {.slot = 0, .n_blocks = 124};
+    struct picker_request request = {
+        .n_tokens = 4000, .max_new_tokens = 1, .cached_blocks = nothing_cached, .runs = &run, .n_runs = 1};
+    struct picker_worker a = worker(PICKER_DECODE), b = worker(PICKER_DECODE);
+    uint32_t n_there = 0;
+    struct picker_fleet *fleet;
+    struct picker_choice choice;
+
+    a.read_bytes_per_s = 5e8; /* 0.52 s each */
+    b.prefill_tokens_per_s = 2000;
+    goals.local_prefill_tokens = 10000;
+    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_set(fleet, 0, &a), 0);
+    assert_int_equal(picker_fleet_set(fleet, 1, &b), 0);
+    for (;; n_there++) {
+        struct picker_charge charge = {.context_tokens = 4000};
+
+        assert_true(picker_pick(fleet, &goals, &request, &choice) <= 0);
+        if (choice.decode == 1)
+            break;
+        charge.prefill_tokens = choice.uncached_tokens;
+        charge.read_tokens = choice.read_tokens;
+        assert_int_equal(choice.read_tokens, 3968);
+        picker_fleet_charge(fleet, 0, &charge);
+    }
+    assert_true(n_there >= 2 && n_there <= 3); /* 2 s of computing on the other */
+    goals.local_prefill_tokens = 64;
+    picker_fleet_free(fleet);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_prompts_are_handed_off),
+        cmocka_unit_test(short_prompts_stay_with_decode),
+        cmocka_unit_test(quick_prompts_stay_with_decode),
+        cmocka_unit_test(mostly_cached_prompts_stay_with_decode),
+        cmocka_unit_test(a_backed_up_prefill_pool_overflows),
+        cmocka_unit_test(a_faster_decode_worker_is_left_alone),
+        cmocka_unit_test(queue_time_beats_prefix),
+        cmocka_unit_test(refuses_when_no_placement_keeps_the_objectives),
+        cmocka_unit_test(a_long_prompt_alone_is_not_refused),
+        cmocka_unit_test(no_room_is_no_placement),
+        cmocka_unit_test(a_full_decode_worker_is_no_placement),
+        cmocka_unit_test(excluded_and_unusable_workers_are_left_out),
+        cmocka_unit_test(workers_that_seem_slow_are_not_left_idle),
+        cmocka_unit_test(no_rate_leaves_a_worker_idle),
+        cmocka_unit_test(a_busy_worker_is_waited_for_a_while),
+        cmocka_unit_test(an_idle_worker_has_all_its_blocks),
+        cmocka_unit_test(a_prompt_that_fits_nowhere_is_said_to),
+        cmocka_unit_test(groups_are_kept_apart),
+        cmocka_unit_test(pairs_agree_on_the_layout),
+        cmocka_unit_test(a_shared_prefix_does_not_herd),
+        cmocka_unit_test(what_is_on_disk_counts_at_the_cost_of_reading),
+        cmocka_unit_test(memory_counts_before_disk),
+        cmocka_unit_test(a_read_needs_room),
+        cmocka_unit_test(who_was_sent_to_read_is_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thousand workers, bursts, and routers that know nothing of each other: nobody is run over, because what
+ * is dispatched counts at once and because equals are taken from different ends; and books that balance. */
+#include "tests/unit/check.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "fleet/picker/place.h"
+
+#define N_PREFILL    300
+#define N_WORKERS    1000
+#define BLOCK_TOKENS 32
+#define N_BLOCKS     62
+#define N_TOKENS     2000
+
+struct site { /* one router */
+    struct picker_fleet *fleet;
+    struct picker_index *index;
+    struct picker_goals goals;
+};
+
+static uint32_t taken[PICKER_MAX_WORKERS];
+
+static void open_site(struct site *site, uint32_t order)
+{
+    assert_int_equal(picker_fleet_new(&site->fleet), 0);
+    assert_int_equal(picker_index_new(100000, 1000, &site->index), 0);
+    site->goals =
+        (struct picker_goals){.ttft_slo_s = 10, .itl_slo_s = 1, .local_prefill_tokens = 128, .order = order};
+    for (uint32_t slot = 0; slot < N_WORKERS; slot++) {
+        struct picker_worker row = {.is_usable = true,
+                                    .role = slot < N_PREFILL ? PICKER_PREFILL : PICKER_DECODE,
+                                    .block_tokens = BLOCK_TOKENS,
+                                    .blocks_free = 100000,
+                                    .blocks_total = 100000,
+                                    .max_seqs = 64,
+                                    .prefill_tokens_per_s = 10000,
+                                    .decode_step_s = 0.02,
+                                    .transfer_bytes_per_s = 1e10,
+                                    .kv_bytes_per_token = 65536};
+
+        assert_int_equal(picker_fleet_set(site->fleet, slot, &row), 0);
+    }
+}
+
+static void close_site(struct site *site)
+{
+    picker_fleet_free(site->fleet);
+    picker_index_free(site->index);
+}
+
+/* Prompts of equal families are equal. */
+static void send(struct site *site, uint32_t family, struct picker_booking *prefill,
+                 struct picker_booking *decode)
+{
+    struct block_hash chain[N_BLOCKS];
+    struct picker_place place = {.fleet = site->fleet,
+                                 .index = site->index,
+                                 .hashes = chain,
+                                 .n_hashes = N_BLOCKS,
+                                 .request = {.n_tokens = N_TOKENS, .max_new_tokens = 200}};
+
+    for (uint32_t i = 0; i < N_BLOCKS; i++) {
+        chain[i] = (struct block_hash){{0}};
+        memcpy(chain[i].bytes, &family, sizeof(family));
+        memcpy(chain[i].bytes + sizeof(family), &i, sizeof(i));
+    }
+    assert_int_equal(picker_place_choose(&place, &site->goals), 0);
+    picker_place_book(&place, prefill, decode);
+    if (prefill->slot != PICKER_NONE)
+        taken[prefill->slot]++;
+    taken[decode->slot]++;
+}
+
+static uint32_t most(uint32_t from, uint32_t to)
+{
+    uint32_t n = 0;
+
+    for (uint32_t slot = from; slot < to; slot++)
+        n = taken[slot] > n ? taken[slot] : n;
+    return n;
+}
+
+static uint32_t n_idle(uint32_t from, uint32_t to)
+{
+    uint32_t n = 0;
+
+    for (uint32_t slot = from; slot < to; slot++)
+        n += taken[slot] == 0;
+    return n;
+}
+
+static void a_burst_of_different_prompts_spreads_evenly(void **state)
+{
+    struct picker_booking prefill, decode;
+    struct site site;
+
+    open_site(&site, 0);
+    memset(taken, 0, sizeof(taken));
+    for (uint32_t i = 0; i < 3 * 700; i++) /* 7 for each prefill worker, 3 for each decode worker */
+        send(&site, i, &prefill, &decode);
+    assert_int_equal(most(0, N_PREFILL), 7);
+    assert_int_equal(most(N_PREFILL, N_WORKERS), 3);
+    close_site(&site);
+}
+
+/* They all know one beginning, which draws them to its holder until waiting there costs more than computing
+ * it. */
+static void a_burst_of_equal_prompts_spreads_too(void **state)
+{
+    enum { N = 14000, FAIR = N / (N_WORKERS - N_PREFILL) };
+    struct picker_booking prefill, decode;
+    struct site site;
+
+    open_site(&site, 0);
+    memset(taken, 0, sizeof(taken));
+    for (uint32_t i = 0; i < N; i++)
+        send(&site, 1, &prefill, &decode);
+    assert_int_equal(n_idle(N_PREFILL, N_WORKERS), 0);
+    assert_true(most(N_PREFILL, N_WORKERS) <= FAIR + 4);
+    close_site(&site);
+}
+
+/* Neither hears of the other: no reports come between, and all workers are equal to both. */
+static void two_routers_do_not_run_to_the_same_workers(void **state)
+{
+    enum { N = 100 };
+    struct picker_booking prefill, decode;
+    struct site a, b;
+
+    open_site(&a, 3141);
+    open_site(&b, 27182);
+    memset(taken, 0, sizeof(taken));
+    for (uint32_t i = 0; i < N; i++) {
+        send(&a, 2 * i, &prefill, &decode);
+        send(&b, 2 * i + 1, &prefill, &decode);
+    }
+    /* in one order they would leave 200 prefill workers idle; by chance 300 x (2/3)^2 = 133 and 514 are idle
+     */
+    assert_true(n_idle(0, N_PREFILL) <= 140);
+    assert_true(n_idle(N_PREFILL, N_WORKERS) <= 530);
+    for (uint32_t i = N; i < 2100; i++) {
+        send(&a, 2 * i, &prefill, &decode);
+        send(&b, 2 * i + 1, &prefill, &decode);
+    }
+    assert_int_equal(most(0, N_PREFILL), 2 * 7); /* what each gives it, and no more */
+    assert_int_equal(most(N_PREFILL, N_WORKERS), 2 * 3);
+    close_site(&a);
+    close_site(&b);
+}
+
+/* ---- the books ---- */
+
+static uint64_t total(const struct site *site)
+{
+    uint64_t n = 0;
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        const struct picker_ledger *ledger = picker_fleet_ledger(site->fleet, slot);
+
+        n += ledger->prefill_tokens + ledger->read_tokens + ledger->context_tokens + ledger->n_seqs;
+    }
+    return n;
+}
+
+static void the_books_balance(void **state)
+{
+    enum { N = 64 };
+    struct picker_booking parts[2 * N];
+    struct site site;
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    open_site(&site, 0);
+    for (uint32_t i = 0; i < 2 * N; i++)
+        parts[i].slot = PICKER_NONE;
+    for (uint32_t step = 0; step < 3000; step++) {
+        uint32_t i = (uint32_t)rng_below(&rng, N);
+
+        if (parts[2 * i].slot == PICKER_NONE && parts[2 * i + 1].slot == PICKER_NONE)
+            send(&site, (uint32_t)rng_below(&rng, 10), &parts[2 * i], &parts[2 * i + 1]);
+        else if (rng_below(&rng, 2))
+            picker_booking_started(site.fleet, &parts[2 * i + rng_below(&rng, 2)]);
+        else
+            picker_booking_over(site.fleet, &parts[2 * i + rng_below(&rng, 2)]);
+    }
+    assert_true(total(&site) > 0);
+    for (uint32_t i = 0; i < 2 * N; i++)
+        picker_booking_over(site.fleet, &parts[i]);
+    assert_int_equal(total(&site), 0);
+    close_site(&site);
+}
+
+static void rows_are_reports_with_the_ledger(void **state)
+{
+    struct picker_worker reported = {.is_usable = true,
+                                     .role = PICKER_DECODE,
+                                     .block_tokens = 32,
+                                     .blocks_free = 10,
+                                     .queued_prefill_tokens = 500,
+                                     .n_running = 1},
+                         row;
+    struct picker_fleet *fleet;
+
+    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_set(fleet, 5, &reported), 0);
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){400, 0, 100});
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){200, 70, 150});
+    picker_fleet_row(fleet, 5, &row);
+    assert_int_equal(row.queued_prefill_tokens, 600); /* the larger */
+    assert_int_equal(row.n_running, 2);
+    assert_int_equal(row.blocks_free, 3); /* less seven for 250 tokens */
+    assert_int_equal(row.queued_read_tokens, 70);
+    reported.queued_prefill_tokens = 1000;
+    reported.n_running = 9;
+    assert_int_equal(picker_fleet_set(fleet, 5, &reported), 0);
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){0, 5, 10000});
+    picker_fleet_row(fleet, 5, &row);
+    assert_int_equal(row.queued_prefill_tokens, 1000);
+    assert_int_equal(row.n_running, 9);
+    assert_int_equal(row.blocks_free, 0);
+    picker_fleet_set(fleet, 5, &(struct picker_worker){.is_usable = false}); /* the ledger outlives it */
+    assert_int_equal(picker_fleet_ledger(fleet, 5)->n_seqs, 3);
+    assert_int_equal(picker_fleet_n_usable(fleet, 0), 0);
+    picker_fleet_free(fleet);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_burst_of_different_prompts_spreads_evenly),
+        cmocka_unit_test(a_burst_of_equal_prompts_spreads_too),
+        cmocka_unit_test(two_routers_do_not_run_to_the_same_workers),
+        cmocka_unit_test(the_books_balance),
+        cmocka_unit_test(rows_are_reports_with_the_ledger),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of net/ that the router calls are defined here, so that the linker takes these: a link
+ * remembers what it was sent and a test says what comes back. */
+#include "rig.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "proto/token_list.h"
+#include "tests/unit/serve/endpoint/sim_model.h"
+
+struct link {
+    struct link_opts opts;
+    void *user;
+    bool is_up, fails;
+    struct rig_submit sent[RIG_MAX_SENT];
+    uint32_t n_sent;
+    uint32_t n_wanted, n_sole, max_on_disk;
+};
+
+/* ---- net/, scripted ---- */
+
+int link_accept(const struct link_opts *opts, int fd, struct link **out)
+{
+    struct link *link = calloc(1, sizeof(*link));
+
+    if (link == NULL)
+        return E_NOMEM;
+    link->opts = *opts;
+    *out = link;
+    return 0;
+}
+
+void link_close(struct link *link)
+{
+    free(link);
+}
+
+bool link_is_up(const struct link *link)
+{
+    return link->is_up;
+}
+
+void link_set_user(struct link *link, void *user)
+{
+    link->user = user;
+}
+
+void *link_user(const struct link *link)
+{
+    return link->user;
+}
+
+const char *link_peer_address(const struct link *link)
+{
+    return "test";
+}
+
+uint64_t link_rtt_ns(const struct link *link)
+{
+    return 0;
+}
+
+void listener_release(struct listener *listener)
+{
+}
+
+static uint64_t digest_of(uint64_t digest, const void *data, size_t len_bytes)
+{
+    for (size_t i = 0; i < len_bytes; i++)
+        digest = (digest ^ ((const uint8_t *)data)[i]) * UINT64_C(0x100000001b3);
+    return digest;
+}
+
+static uint64_t digest_submit(const Baton__Submit *submit)
+{
+    const Baton__Sampling *sampling = submit->sampling;
+    uint64_t digest = digest_of(7, submit->constraint.data, submit->constraint.len);
+
+    if (sampling->n_bias != sampling->n_bias_ids)
+        abort();
+    digest = digest_of(digest, sampling->bias_ids, sampling->n_bias * sizeof(uint32_t));
+    return digest_of(digest, sampling->bias, sampling->n_bias * sizeof(float));
+}
+
+static void note_tokens(struct rig_submit *sent, const Baton__Submit *submit)
+{
+    struct bytes packed = bytes_of(submit->tokens.data, submit->tokens.len);
+    uint32_t *ids;
+    size_t n;
+
+    if (token_list_count(packed, frame_token_bytes(submit), &n) < 0)
+        abort();
+    ids = calloc(n, sizeof(*ids));
+    token_list_unpack(packed, frame_token_bytes(submit), n, ids);
+    sent->n_tokens = (uint32_t)n;
+    sent->token_bytes = submit->token_bytes;
+    sent->tokens_digest = digest_of(7, ids, n * sizeof(*ids));
+    free(ids);
+}
+
+static void note_submit(struct link *link, const Baton__Submit *submit)
+{
+    if (link->n_sent == RIG_MAX_SENT)
+        abort();
+    link->sent[link->n_sent++] = (struct rig_submit){.request = submit->request,
+                                                     .seed = submit->sampling->seed,
+                                                     .mode = submit->mode,
+                                                     .n_prompt = submit->n_prompt,
+                                                     .max_new_tokens = submit->max_new_tokens,
+                                                     .digest = digest_submit(submit),
+                                                     .keep_tokens = submit->keep_tokens,
+                                                     .keep_1h_tokens = submit->keep_1h_tokens,
+                                                     .score_from = submit->score_from,
+                                                     .holder_tokens = submit->holder_tokens};
+    note_tokens(&link->sent[link->n_sent - 1], submit);
+    if (submit->holder != NULL)
+        str_copy(link->sent[link->n_sent - 1].holder, sizeof(link->sent->holder), submit->holder->node);
+    link->sent[link->n_sent - 1].sample =
+        (struct sample_opts){.wants_logprob = submit->sampling->wants_logprob,
+                             .n_top = submit->sampling->n_top,
+                             .n_bias = (uint32_t)submit->sampling->n_bias,
+                             .frequency_penalty = submit->sampling->frequency_penalty,
+                             .presence_penalty = submit->sampling->presence_penalty,
+                             .repetition_penalty = submit->sampling->repetition_penalty};
+}
+
+static struct rig_submit *find_sent(struct link *link, uint64_t request)
+{
+    for (uint32_t i = link->n_sent; i > 0; i--)
+        if (link->sent[i - 1].request == request)
+            return &link->sent[i - 1];
+    return NULL;
+}
+
+int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *message)
+{
+    struct rig_submit *sent;
+
+    if (!link->is_up || link->fails)
+        return E_CLOSED;
+    if (type == FRAME_SUBMIT)
+        note_submit(link, (const Baton__Submit *)message);
+    if (type == FRAME_BLOCKS_WANTED) {
+        link->n_wanted++;
+        link->max_on_disk = ((const Baton__BlocksWanted *)message)->max_on_disk;
+    }
+    if (type == FRAME_BLOCKS_SOLE)
+        link->n_sole += (uint32_t)(((const Baton__BlocksSole *)message)->hashes.len / 16);
+    if (type == FRAME_CANCEL && (sent = find_sent(link, ((const Baton__Cancel *)message)->request)) != NULL)
+        sent->is_over = true;
+    if (type == FRAME_PROCEED && (sent = find_sent(link, ((const Baton__Proceed *)message)->request)) != NULL)
+        sent->may_proceed = true;
+    return 0;
+}
+
+uint32_t rig_n_wanted(const struct link *link)
+{
+    return link->n_wanted;
+}
+
+uint32_t rig_max_on_disk(const struct link *link)
+{
+    return link->max_on_disk;
+}
+
+uint32_t rig_n_sole(const struct link *link)
+{
+    return link->n_sole;
+}
+
+void rig_fail_sends(struct link *link, bool fails)
+{
+    link->fails = fails;
+}
+
+struct rig_submit *rig_sent(struct link *link, uint32_t index)
+{
+    return index < link->n_sent ? &link->sent[index] : NULL;
+}
+
+struct rig_submit *rig_last(struct link *link)
+{
+    return link->n_sent > 0 ? &link->sent[link->n_sent - 1] : NULL;
+}
+
+/* ---- the router ---- */
+
+static void add_model(struct rig *rig, const char *name, char digit)
+{
+    struct router_model *model = &rig->router.models[rig->router.n_models++];
+
+    model->gen = rig->sim;
+    str_copy(model->gen.name, sizeof(model->gen.name), name);
+    memset(model->gen.fingerprint, digit, 32);
+    model->gen.fingerprint[32] = '\0';
+    model->is_ready = true;
+}
+
+int rig_open(struct rig *rig)
+{
+    struct router *router = &rig->router;
+
+    log_set_level(LOG_LEVEL_ERROR);
+    memset(rig, 0, sizeof(*rig));
+    rig->clients = calloc(RIG_MAX_CLIENTS, sizeof(*rig->clients));
+    rig->conf = (struct router_conf){.queue_max = 16,
+                                     .queue_timeout_ns = 10 * NS_PER_S,
+                                     .ttft_slo_ns = 100 * NS_PER_S,
+                                     .itl_slo_ns = 100 * NS_PER_S,
+                                     .local_prefill_tokens = 16,
+                                     .index_entries = 1000};
+    router->conf = &rig->conf;
+    router->next_number = 1;
+    list_init(&router->jobs);
+    list_init(&router->unhashed);
+    list_init(&router->told);
+    if (rig->clients == NULL || metrics_new(&router->metrics) < 0 || sim_model_open(4096, &rig->sim) < 0 ||
+        hashmap_new(sizeof(uint64_t), &router->by_number) < 0 || router_queue_open(router) < 0 ||
+        picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(&router->fleet) < 0)
+        return E_NOMEM;
+    router->m_queued = metric_single(router->metrics, METRIC_GAUGE, "test_queued", "Test.");
+    router->turns.m_tenants = router->m_queued;
+    router->turns.m_pushed_out = metric_single(router->metrics, METRIC_COUNTER, "test_pushed_out", "Test.");
+    router->turns.m_wait_placed = router->turns.m_wait_left = metric_series(
+        metric_histogram_family(router->metrics, "test_wait", "Test.", "", (const double[]){1}, 1), NULL);
+    router->m_asks = router->m_resyncs = router->m_redispatched = router->m_handed_off = router->m_local =
+        router->m_refused = router->m_lost = router->m_reads =
+            metric_single(router->metrics, METRIC_COUNTER, "test_total", "Test.");
+    add_model(rig, "sim", '1');
+    add_model(rig, "other", '2');
+    return 0;
+}
+
+void rig_close(struct rig *rig)
+{
+    struct router *router = &rig->router;
+
+    router_workers_close(router);
+    router_told_drop(router, PICKER_NONE);
+    while (!list_is_empty(&router->jobs))
+        router_job_free(container_of(router->jobs.next, struct gen_handle, all));
+    for (uint32_t i = 0; i < router->n_models; i++)
+        fair_free(router->models[i].turns);
+    router_queue_close(router);
+    picker_index_free(router->index);
+    picker_fleet_free(router->fleet);
+    hashmap_free(router->by_number);
+    metrics_free(router->metrics);
+    sim_model_close(&rig->sim);
+    free(rig->clients);
+}
+
+/* ---- workers ---- */
+
+int rig_hello(struct rig *rig, struct link *link, Baton__Hello *hello)
+{
+    struct fault fault = {0};
+
+    return link->opts.events->on_hello(&rig->router, link, &hello->base, &fault);
+}
+
+void rig_beat(struct rig *rig, struct link *link, Baton__LoadReport *load)
+{
+    Baton__Heartbeat beat = BATON__HEARTBEAT__INIT;
+
+    beat.load = load;
+    link->opts.events->on_message(&rig->router, link, FRAME_HEARTBEAT, &beat.base);
+}
+
+static struct link *accept_link(struct rig *rig)
+{
+    if (router_workers_accept(&rig->router, -1, NULL) < 0)
+        return NULL;
+    for (uint32_t i = 0; i < ROUTER_MAX_LINKS; i++)
+        if (rig->router.greeting[i] != NULL)
+            return rig->router.greeting[i];
+    return NULL;
+}
+
+struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role, uint64_t epoch,
+                        uint32_t n_blocks)
+{
+    struct link *link = accept_link(rig);
+    Baton__Hello hello = BATON__HELLO__INIT;
+    Baton__ModelInfo model = BATON__MODEL_INFO__INIT;
+    Baton__KvInfo kv = BATON__KV_INFO__INIT;
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+
+    hello.role = role == PICKER_PREFILL ? BATON__ROLE__ROLE_PREFILL : BATON__ROLE__ROLE_DECODE;
+    hello.node = (char *)node;
+    hello.epoch = epoch;
+    hello.abilities = rig->abilities;
+    hello.model = &model;
+    hello.kv = &kv;
+    model.fingerprint = rig->router.models[0].gen.fingerprint;
+    model.context_length = 4096;
+    kv.block_tokens = 32;
+    kv.n_blocks = n_blocks;
+    kv.max_seqs = 8;
+    load.blocks_free = load.blocks_total = n_blocks;
+    if (link == NULL || rig_hello(rig, link, &hello) < 0)
+        return NULL;
+    link->is_up = true;
+    link->opts.events->on_up(&rig->router, link);
+    rig_beat(rig, link, &load);
+    return link;
+}
+
+void rig_events(struct rig *rig, struct link *link, Baton__BlockEvents *events)
+{
+    link->opts.events->on_message(&rig->router, link, FRAME_BLOCK_EVENTS, &events->base);
+}
+
+void rig_lose(struct rig *rig, struct link *link)
+{
+    struct fault why = {.code = E_CLOSED};
+
+    link->is_up = false;
+    link->opts.events->on_down(&rig->router, link, &why);
+    free(link);
+}
+
+/* ---- answers ---- */
+
+/* As a worker tells them apart. */
+static bool is_single(const Baton__Answer *answer)
+{
+    return answer->n_ids == 1 && !answer->is_accepted && !answer->is_scored && answer->n_logprobs == 0 &&
+           answer->proof == NULL && answer->finish == BATON__FINISH__FINISH_NONE;
+}
+
+void rig_answer(struct rig *rig, struct link *link, Baton__Answer *answer)
+{
+    Baton__Tokens tokens = BATON__TOKENS__INIT;
+    uint8_t bytes[FRAME_SINGLE_BYTES];
+
+    if (is_single(answer)) {
+        frame_single_pack(&(struct frame_single){.request = answer->request,
+                                                 .index = answer->first_index,
+                                                 .id = answer->ids[0]},
+                          bytes);
+        tokens.singles = (ProtobufCBinaryData){.data = bytes, .len = sizeof(bytes)};
+    } else {
+        tokens.n_answers = 1;
+        tokens.answers = &answer;
+    }
+    link->opts.events->on_message(&rig->router, link, FRAME_TOKENS, &tokens.base);
+}
+
+void rig_accept(struct rig *rig, struct link *link, uint32_t cached_tokens)
+{
+    Baton__Answer answer = BATON__ANSWER__INIT;
+
+    answer.request = rig_last(link)->request;
+    answer.is_accepted = true;
+    answer.cached_tokens = cached_tokens;
+    rig_answer(rig, link, &answer);
+}
+
+struct sample_result rig_draw(uint32_t index)
+{
+    struct sample_result draw = {.id = 'a' + index % 16, .logprob = -0.5f - (float)index};
+
+    for (; draw.n_top < index % 3; draw.n_top++)
+        draw.top[draw.n_top] =
+            (struct sample_top){.id = 'b' + draw.n_top, .logprob = -0.25f * (float)(index + draw.n_top)};
+    return draw;
+}
+
+void rig_put_draws(Baton__Answer *answer)
+{
+    static float logprobs[RIG_MAX_TOKENS], top_logprobs[2 * RIG_MAX_TOKENS];
+    static uint32_t n_tops[RIG_MAX_TOKENS], top_ids[2 * RIG_MAX_TOKENS];
+
+    answer->logprobs = logprobs;
+    answer->n_tops = n_tops;
+    answer->top_ids = top_ids;
+    answer->top_logprobs = top_logprobs;
+    answer->n_logprobs = answer->n_n_tops = answer->n_ids;
+    answer->n_top_ids = 0;
+    for (size_t i = 0; i < answer->n_ids; i++) {
+        struct sample_result draw = rig_draw(answer->first_index + (uint32_t)i);
+
+        logprobs[i] = draw.logprob;
+        n_tops[i] = draw.n_top;
+        for (uint32_t k = 0; k < draw.n_top; k++) {
+            top_ids[answer->n_top_ids] = draw.top[k].id;
+            top_logprobs[answer->n_top_ids++] = draw.top[k].logprob;
+        }
+    }
+    answer->n_top_logprobs = answer->n_top_ids;
+}
+
+void rig_tokens(struct rig *rig, struct link *link, uint32_t index, uint32_t n)
+{
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    uint32_t ids[RIG_MAX_TOKENS];
+
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = 'a' + (index + i) % 16;
+    answer.request = rig_last(link)->request;
+    answer.first_index = index;
+    answer.ids = ids;
+    answer.n_ids = n;
+    if (rig_last(link)->sample.wants_logprob)
+        rig_put_draws(&answer);
+    rig_answer(rig, link, &answer);
+}
+
+void rig_scores(struct rig *rig, struct link *link, uint32_t index, uint32_t n)
+{
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    uint32_t ids[RIG_MAX_TOKENS];
+
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = (index + i + (rig->has_same_prompts ? 0 : rig->n_clients)) % 100;
+    answer.request = rig_last(link)->request;
+    answer.first_index = index;
+    answer.ids = ids;
+    answer.n_ids = n;
+    answer.is_scored = true;
+    rig_put_draws(&answer);
+    rig_answer(rig, link, &answer);
+}
+
+void rig_finish(struct rig *rig, struct link *link, Baton__Finish finish, int error)
+{
+    Baton__Answer answer = BATON__ANSWER__INIT;
+
+    answer.request = rig_last(link)->request;
+    answer.finish = finish;
+    answer.error = error;
+    rig_answer(rig, link, &answer);
+}
+
+bool rig_ledgers_are_empty(const struct rig *rig)
+{
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        const struct picker_ledger *ledger = picker_fleet_ledger(rig->router.fleet, slot);
+
+        if (ledger->prefill_tokens != 0 || ledger->n_seqs != 0 || ledger->context_tokens != 0)
+            return false;
+    }
+    return true;
+}
+
+/* ---- clients ---- */
+
+void rig_cancel(struct rig_client *client)
+{
+    struct backend backend = router_backend(&client->rig->router);
+    struct gen_handle *handle = client->handle;
+
+    client->handle = NULL;
+    backend.ops->cancel(backend.self, handle, &client->proof);
+}
+
+static void on_accepted(void *arg, uint32_t cached_tokens)
+{
+    struct rig_client *client = arg;
+
+    client->n_accepted++;
+    client->cached_tokens = cached_tokens;
+    if (client->cancels_on_accepted)
+        rig_cancel(client);
+}
+
+static void on_tokens(void *arg, const struct gen_tokens *tokens)
+{
+    struct rig_client *client = arg;
+    struct backend backend = router_backend(&client->rig->router);
+
+    if ((tokens->draws != NULL) != client->wants_logprob)
+        abort();
+    for (size_t i = 0; tokens->is_scored && i < tokens->n && client->n_scores < RIG_MAX_TOKENS; i++)
+        client->scores[client->n_scores++] = tokens->draws[i];
+    for (size_t i = 0; !tokens->is_scored && i < tokens->n && client->n_tokens < RIG_MAX_TOKENS; i++) {
+        if (tokens->draws != NULL)
+            client->draws[client->n_tokens] = tokens->draws[i];
+        client->tokens[client->n_tokens++] = tokens->ids[i];
+    }
+    if (client->pauses_on_tokens)
+        backend.ops->pause(backend.self, client->handle, true);
+    if (client->cancels_other_on_tokens != NULL && client->cancels_other_on_tokens->handle != NULL)
+        rig_cancel(client->cancels_other_on_tokens);
+    if (client->cancels_on_tokens)
+        rig_cancel(client);
+}
+
+/* Only of jobs that are there. */
+static void on_soon(const void *arg, unsigned step)
+{
+    const struct rig_client *client = arg;
+
+    if (client->handle == NULL || step >= GEN_SOON_STEPS)
+        abort();
+    client->rig->n_soon[step]++;
+}
+
+static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
+{
+    struct rig_client *client = arg;
+
+    client->handle = NULL;
+    client->has_ended = true;
+    client->end = end;
+    client->proof = *proof;
+}
+
+static void on_failure(void *arg, const struct gen_failure *failure)
+{
+    struct rig_client *client = arg;
+    struct rig_client *other = client->cancels_on_failure;
+
+    client->handle = NULL;
+    client->has_failed = true;
+    client->status = failure->status;
+    str_copy(client->message, sizeof(client->message), failure->message);
+    if (other != NULL && other->handle != NULL)
+        rig_cancel(other);
+}
+
+static const struct gen_events events = {on_accepted, on_tokens, on_soon, on_end, on_failure};
+
+struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_tokens,
+                                    uint32_t max_new_tokens)
+{
+    struct rig_client *client = &rig->clients[rig->n_clients++];
+    struct backend backend = router_backend(&rig->router);
+    struct gen_job job = {.n_tokens = n_tokens,
+                          .max_new_tokens = max_new_tokens,
+                          .sample = rig->sample,
+                          .scores_prompt = rig->scores_prompt,
+                          .keep_tokens = rig->keep_tokens,
+                          .keep_1h_tokens = rig->keep_1h_tokens};
+    struct gen_failure failure = {0};
+
+    client->rig = rig;
+    client->wants_logprob = rig->sample.wants_logprob;
+    job.sample.seed = 77;
+    job.weight = rig->weight;
+    if (rig->tenant != NULL)
+        str_copy(job.tenant, sizeof(job.tenant), rig->tenant);
+    if (rig->constraint != NULL)
+        buf_append_str(&job.constraint, rig->constraint);
+    job.tokens = calloc(n_tokens, sizeof(*job.tokens));
+    for (uint32_t i = 0; i < n_tokens; i++)
+        job.tokens[i] = rig->tokens_from + (i + (rig->has_same_prompts ? 0 : rig->n_clients)) % 100;
+    if (backend.ops->submit(backend.self, &rig->router.models[model].gen, &job, &events, client,
+                            &client->handle, &failure) < 0) {
+        client->handle = NULL;
+        client->has_failed = true;
+        client->status = failure.status;
+        str_copy(client->message, sizeof(client->message), failure.message);
+    }
+    return client;
+}
+
+struct rig_client *rig_submit(struct rig *rig, uint32_t n_tokens, uint32_t max_new_tokens)
+{
+    return rig_submit_model(rig, 0, n_tokens, max_new_tokens);
+}

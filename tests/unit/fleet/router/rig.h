@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A router without sockets: the link layer is scripted here, the front is a handful of recorded clients. */
+#ifndef TESTS_UNIT_ROUTER_RIG_H
+#define TESTS_UNIT_ROUTER_RIG_H
+
+#include "fleet/router/router_priv.h"
+
+#define RIG_MAX_SENT    8192
+#define RIG_MAX_CLIENTS 512
+#define RIG_MAX_TOKENS  256
+
+struct rig_submit { /* what a worker was asked to do */
+    uint64_t request, seed;
+    Baton__SubmitMode mode;
+    uint32_t n_tokens, n_prompt, max_new_tokens;
+    uint32_t token_bytes;
+    uint64_t tokens_digest;    /* of the ids, however they were packed */
+    struct sample_opts sample; /* but for the bias */
+    uint64_t digest;           /* of bias and shape */
+    uint32_t keep_tokens, keep_1h_tokens;
+    uint32_t score_from;
+    char holder[64]; /* who may be asked; empty: nobody */
+    uint32_t holder_tokens;
+    bool is_over, may_proceed;
+};
+
+struct rig_client { /* one request as the front sees it */
+    struct rig *rig;
+    struct gen_handle *handle;
+    uint32_t n_accepted, cached_tokens, n_tokens;
+    token_id tokens[RIG_MAX_TOKENS];
+    struct sample_result draws[RIG_MAX_TOKENS];
+    uint32_t n_scores; /* of given tokens */
+    struct sample_result scores[RIG_MAX_TOKENS];
+    bool wants_logprob;
+    bool has_ended, has_failed;
+    enum gen_end end;
+    int status;
+    char message[200];
+    struct gen_proof proof;
+    bool cancels_on_accepted, cancels_on_tokens, pauses_on_tokens;
+    struct rig_client *cancels_on_failure; /* another one */
+    struct rig_client *cancels_other_on_tokens;
+};
+
+struct rig {
+    struct router router;
+    struct router_conf conf;
+    struct gen_model sim;
+    struct rig_client *clients;
+    uint32_t n_clients;
+    struct sample_opts sample; /* what the next clients ask of the sampler */
+    const char *constraint;    /* NULL: any shape */
+    bool scores_prompt;
+    uint64_t abilities;   /* that the next workers state; 0: they know of none */
+    uint32_t tokens_from; /* the least id of the next prompts; the others are less than 100 above it */
+    uint32_t keep_tokens, keep_1h_tokens;
+    uint32_t n_soon[GEN_SOON_STEPS]; /* calls of on_soon */
+    bool has_same_prompts;           /* else each client's is another one */
+    const char *tenant;              /* of the next clients; NULL: nobody */
+    uint32_t weight;
+};
+
+int rig_open(struct rig *rig);
+void rig_close(struct rig *rig);
+
+/* A worker that registered, is up and has reported; blocks of 32 tokens. */
+struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role, uint64_t epoch,
+                        uint32_t n_blocks);
+int rig_hello(struct rig *rig, struct link *link, Baton__Hello *hello);
+void rig_beat(struct rig *rig, struct link *link, Baton__LoadReport *load);
+void rig_events(struct rig *rig, struct link *link, Baton__BlockEvents *events);
+void rig_lose(struct rig *rig, struct link *link);
+void rig_fail_sends(struct link *link, bool fails);
+struct rig_submit *rig_sent(struct link *link, uint32_t index); /* NULL beyond */
+struct rig_submit *rig_last(struct link *link);
+uint32_t rig_n_wanted(const struct link *link);    /* snapshots that the router asked for */
+uint32_t rig_max_on_disk(const struct link *link); /* of what is on disk, by the last of these */
+uint32_t rig_n_sole(const struct link *link);      /* blocks it called the last copies */
+
+struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_tokens,
+                                    uint32_t max_new_tokens);
+struct rig_client *rig_submit(struct rig *rig, uint32_t n_tokens, uint32_t max_new_tokens);
+void rig_cancel(struct rig_client *client);
+
+void rig_answer(struct rig *rig, struct link *link, Baton__Answer *answer);
+void rig_accept(struct rig *rig, struct link *link, uint32_t cached_tokens);
+/* How the token of this index was drawn. */
+struct sample_result rig_draw(uint32_t index);
+/* Log probabilities for an answer's tokens; what they need is in lists until the next call. */
+void rig_put_draws(Baton__Answer *answer);
+/* n tokens from index on, each of value 'a' + its index % 16, for the last request the link was sent. */
+void rig_tokens(struct rig *rig, struct link *link, uint32_t index, uint32_t n);
+/* Scores of n tokens of the prompt from index on, for the last request the link was sent; how, as rig_draw().
+ */
+void rig_scores(struct rig *rig, struct link *link, uint32_t index, uint32_t n);
+void rig_finish(struct rig *rig, struct link *link, Baton__Finish finish, int error);
+bool rig_ledgers_are_empty(const struct rig *rig);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TLS by the cluster's key: who gets through, who does not; key files. */
+#include "net/link/tls.h"
+
+#include "base/err.h"
+
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const uint8_t key_a[32] = {1, 2, 3};
+static const uint8_t key_b[32] = {1, 2, 4};
+
+/* Runs both sides against each other over memory; returns whether both finished. */
+static bool shake(SSL *client, SSL *server)
+{
+    BIO *a, *b;
+    int client_rc = 0, server_rc = 0;
+
+    assert_int_equal(BIO_new_bio_pair(&a, 0, &b, 0), 1);
+    SSL_set_bio(client, a, a);
+    SSL_set_bio(server, b, b);
+    SSL_set_connect_state(client);
+    SSL_set_accept_state(server);
+    for (unsigned i = 0; i < 20 && !(client_rc == 1 && server_rc == 1); i++) {
+        client_rc = SSL_do_handshake(client);
+        server_rc = SSL_do_handshake(server);
+    }
+    ERR_clear_error();
+    return client_rc == 1 && server_rc == 1;
+}
+
+static void same_key_gets_through(void **state)
+{
+    struct tls_context *tls;
+    char text[6] = "";
+
+    assert_int_equal(tls_context_new(key_a, NULL, &tls), 0);
+    SSL *client = SSL_new(tls_client(tls)), *server = SSL_new(tls_server(tls));
+    assert_true(shake(client, server));
+    assert_string_equal(SSL_get_version(client), "TLSv1.3");
+    assert_string_equal(SSL_get_cipher_name(server), "TLS_AES_256_GCM_SHA384");
+    assert_int_equal(SSL_session_reused(client), 1);
+    assert_int_equal(SSL_session_reused(server), 1);
+    assert_int_equal(SSL_write(client, "hello", 5), 5);
+    assert_int_equal(SSL_read(server, text, 5), 5);
+    assert_string_equal(text, "hello");
+    /* Forward secrecy: an ephemeral group was used beside the key. */
+    assert_int_not_equal(SSL_get_negotiated_group(client), NID_undef);
+    SSL_free(client);
+    SSL_free(server);
+    tls_context_free(tls);
+}
+
+static void other_key_does_not(void **state)
+{
+    struct tls_context *a, *b;
+
+    assert_int_equal(tls_context_new(key_a, NULL, &a), 0);
+    assert_int_equal(tls_context_new(key_b, NULL, &b), 0);
+    SSL *client = SSL_new(tls_client(a)), *server = SSL_new(tls_server(b));
+    assert_false(shake(client, server));
+    SSL_free(client);
+    SSL_free(server);
+    tls_context_free(a);
+    tls_context_free(b);
+}
+
+static void client_without_key_does_not(void **state)
+{
+    struct tls_context *tls;
+    SSL_CTX *plain = SSL_CTX_new(TLS_client_method());
+
+    assert_int_equal(tls_context_new(key_a, NULL, &tls), 0);
+    SSL *client = SSL_new(plain), *server = SSL_new(tls_server(tls));
+    assert_false(shake(client, server));
+    SSL_free(client);
+    SSL_free(server);
+    SSL_CTX_free(plain);
+    tls_context_free(tls);
+}
+
+/* A server that ignores the PSK and shows a certificate of its own making must not be believed. */
+static void server_without_key_is_not_believed(void **state)
+{
+    struct tls_context *tls;
+    SSL_CTX *plain = SSL_CTX_new(TLS_server_method());
+    EVP_PKEY *pkey = EVP_EC_gen("P-256");
+    X509 *cert = X509_new();
+
+    ASN1_INTEGER_set(X509_get_serialNumber(cert), 1);
+    X509_gmtime_adj(X509_getm_notBefore(cert), 0);
+    X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
+    X509_set_pubkey(cert, pkey);
+    assert_true(X509_sign(cert, pkey, EVP_sha256()) > 0);
+    assert_int_equal(SSL_CTX_use_certificate(plain, cert), 1);
+    assert_int_equal(SSL_CTX_use_PrivateKey(plain, pkey), 1);
+    assert_int_equal(tls_context_new(key_a, NULL, &tls), 0);
+    SSL *client = SSL_new(tls_client(tls)), *server = SSL_new(plain);
+    assert_false(shake(client, server));
+    SSL_free(client);
+    SSL_free(server);
+    SSL_CTX_free(plain);
+    X509_free(cert);
+    EVP_PKEY_free(pkey);
+    tls_context_free(tls);
+}
+
+static void old_versions_are_refused(void **state)
+{
+    struct tls_context *tls;
+
+    assert_int_equal(tls_context_new(key_a, NULL, &tls), 0);
+    SSL_CTX *old = SSL_CTX_new(TLS_client_method());
+    SSL_CTX_set_max_proto_version(old, TLS1_2_VERSION);
+    SSL *client = SSL_new(old), *server = SSL_new(tls_server(tls));
+    assert_false(shake(client, server));
+    SSL_free(client);
+    SSL_free(server);
+    SSL_CTX_free(old);
+    tls_context_free(tls);
+}
+
+static void purposes_have_different_keys(void **state)
+{
+    uint8_t link[32], prefix[32], again[32];
+
+    assert_int_equal(cluster_key_derive(key_a, "link", link), 0);
+    assert_int_equal(cluster_key_derive(key_a, "prefix", prefix), 0);
+    assert_int_equal(cluster_key_derive(key_a, "link", again), 0);
+    assert_memory_not_equal(link, prefix, 32);
+    assert_memory_not_equal(link, key_a, 32);
+    assert_memory_equal(link, again, 32);
+    assert_int_equal(cluster_key_derive(key_b, "link", again), 0);
+    assert_memory_not_equal(link, again, 32);
+}
+
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+static void key_files(void **state)
+{
+    static const char good[] = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF\n";
+    char folder[] = "/tmp/baton-test-tls-XXXXXX", path[64];
+    uint8_t key[32] = {0}, again[32];
+    struct fault fault;
+    struct stat st;
+
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/key", folder);
+    assert_int_equal(cluster_key_load(path, &fault, key), E_NOT_FOUND);
+    assert_int_equal(cluster_key_create(path, &fault), 0);
+    assert_int_equal(cluster_key_create(path, &fault), E_EXISTS);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(cluster_key_load(path, &fault, key), 0);
+    assert_int_equal(cluster_key_load(path, &fault, again), 0);
+    assert_memory_equal(key, again, 32);
+
+    write_file(path, good, 0640);
+    assert_int_equal(cluster_key_load(path, &fault, key), 0);
+    assert_int_equal(key[1], 0x11);
+    assert_int_equal(key[31], 0xff);
+    write_file(path, good, 0644);
+    assert_int_equal(cluster_key_load(path, &fault, again), E_AUTH);
+    assert_non_null(strstr(fault.text, path));
+    write_file(path, "0011\n", 0600);
+    assert_int_equal(cluster_key_load(path, &fault, again), E_FORMAT);
+    write_file(path, "zz112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF\n", 0600);
+    assert_int_equal(cluster_key_load(path, &fault, again), E_FORMAT);
+    write_file(path, "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF\n\n", 0600);
+    assert_int_equal(cluster_key_load(path, &fault, again), E_FORMAT);
+    assert_int_equal(cluster_key_load(folder, &fault, again), E_INVAL);
+    unlink(path);
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_key_gets_through),
+        cmocka_unit_test(other_key_does_not),
+        cmocka_unit_test(client_without_key_does_not),
+        cmocka_unit_test(server_without_key_is_not_believed),
+        cmocka_unit_test(old_versions_are_refused),
+        cmocka_unit_test(purposes_have_different_keys),
+        cmocka_unit_test(key_files),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model of random conversations: the bundled vocabulary with the markers of other families behind it, and
+ * the template of one of them, where it is at hand. */
+#include "tests/unit/serve/conversation/replay_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "gguf/write.h"
+#include "tests/unit/check.h"
+
+static const char *const more_markers[] = {"<s>",
+                                           "</s>",
+                                           "<|begin_of_text|>",
+                                           "<|start_header_id|>",
+                                           "<|end_header_id|>",
+                                           "<|eot_id|>",
+                                           "[INST]",
+                                           "[/INST]",
+                                           "[AVAILABLE_TOOLS]",
+                                           "[/AVAILABLE_TOOLS]",
+                                           "[TOOL_CALLS]",
+                                           "[TOOL_RESULTS]",
+                                           "[/TOOL_RESULTS]",
+                                           "<think>",
+                                           "</think>"};
+
+static char *source_path(const char *name)
+{
+    const char *source = getenv("srcdir");
+    struct buf path = {0};
+
+    buf_printf(&path, "%s/%s", source == NULL ? "." : source, name);
+    return buf_take_str(&path);
+}
+
+static bool read_file(const char *name, struct buf *out)
+{
+    const char *folder = getenv("BATON_DATA");
+    struct buf below = {0};
+    char *path, piece[4096];
+    size_t n;
+
+    if (folder != NULL)
+        buf_printf(&below, "%s/templates/%s.jinja", folder, name);
+    buf_printf(&below, "%s", "");
+    path = folder != NULL ? buf_take_str(&below) : NULL;
+    if (path == NULL) {
+        buf_fini(&below);
+        buf_printf(&below, "../shared/data/templates/%s.jinja", name);
+        path = source_path((char *)below.data);
+    }
+    buf_fini(&below);
+    FILE *file = fopen(path, "rbe");
+    free(path);
+    if (file == NULL)
+        return false;
+    while ((n = fread(piece, 1, sizeof(piece), file)) > 0)
+        assert_int_equal(buf_append(out, piece, n), 0);
+    fclose(file);
+    return true;
+}
+
+/* The file's own vocabulary with more markers behind it. */
+static void put_tokens(struct gguf_writer *writer, const struct gguf *gguf)
+{
+    enum gguf_kind kind;
+    uint64_t n, n_all;
+    struct bytes *tokens;
+    int32_t *types;
+
+    assert_int_equal(gguf_array_len(gguf, "tokenizer.ggml.tokens", &kind, &n), 0);
+    n_all = n + ARRAY_LEN(more_markers);
+    tokens = calloc(n_all, sizeof(*tokens));
+    types = calloc(n_all, sizeof(*types));
+    assert_non_null(tokens);
+    assert_non_null(types);
+    for (uint64_t i = 0; i < n_all; i++) {
+        int64_t type = 3;
+
+        tokens[i] = i < n ? (struct bytes){0} : bytes_str(more_markers[i - n]);
+        if (i < n) {
+            assert_int_equal(gguf_array_str(gguf, "tokenizer.ggml.tokens", i, &tokens[i]), 0);
+            assert_int_equal(gguf_array_i64(gguf, "tokenizer.ggml.token_type", i, &type), 0);
+        }
+        types[i] = (int32_t)type;
+    }
+    assert_int_equal(gguf_put_str_array(writer, "tokenizer.ggml.tokens", tokens, n_all), 0);
+    assert_int_equal(gguf_put_i32_array(writer, "tokenizer.ggml.token_type", types, n_all), 0);
+    assert_int_equal(gguf_put_u32(writer, "tokenizer.ggml.bos_token_id", (uint32_t)n), 0);
+    free(tokens);
+    free(types);
+}
+
+bool rig_model_open(const char *template_name, struct rig_model *model)
+{
+    struct buf chat_template = {0}, image = {0};
+    struct gguf_writer *writer;
+    struct fault fault = {0};
+    struct gguf *gguf;
+    char *path;
+
+    memset(model, 0, sizeof(*model));
+    str_copy(model->name, sizeof(model->name), template_name == NULL ? "bundled" : template_name);
+    if (template_name != NULL && !read_file(template_name, &chat_template))
+        return false;
+    path = source_path("share/baton-demo.gguf");
+    assert_int_equal(gguf_open(path, &fault, &gguf), 0);
+    free(path);
+    assert_int_equal(gguf_writer_new(&writer), 0);
+    put_tokens(writer, gguf);
+    if (template_name != NULL)
+        assert_int_equal(gguf_put_str(writer, "tokenizer.chat_template", buf_view(&chat_template)), 0);
+    if (template_name != NULL && strcmp(template_name, "mistral-nemo") == 0) {
+        enum gguf_kind kind;
+        uint64_t n;
+
+        assert_int_equal(gguf_array_len(gguf, "tokenizer.ggml.tokens", &kind, &n), 0);
+        assert_int_equal(gguf_put_u32(writer, "tokenizer.ggml.eos_token_id", (uint32_t)n + 1), 0);
+    }
+    assert_int_equal(gguf_put_keys_of(writer, gguf, "tokenizer."), 0);
+    assert_int_equal(gguf_writer_header(writer, &image), 0);
+    if (tokenizer_new_from_image(buf_view(&image), &fault, &model->gen.tokenizer) != 0 ||
+        chat_format_new(model->gen.tokenizer, &fault, &model->gen.chat) != 0)
+        fail_msg("%s: %s", model->name, fault.text);
+    gguf_writer_free(writer);
+    gguf_close(gguf);
+    buf_fini(&image);
+    buf_fini(&chat_template);
+    str_copy(model->gen.fingerprint, sizeof(model->gen.fingerprint), "f00d");
+    model->gen.context_length = 1 << 20;
+    model->gen.block_tokens = 32;
+    return true;
+}
+
+void rig_model_close(struct rig_model *model)
+{
+    chat_format_free(model->gen.chat);
+    tokenizer_unref(model->gen.tokenizer);
+}

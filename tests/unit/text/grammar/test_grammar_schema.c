@@ -1,0 +1,610 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What schemas take and what not, text by text; refusals with their paths; limits. */
+#include "tests/unit/text/grammar/grammar_help.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "tests/unit/check.h"
+
+static struct grammar_vocab *vocab;
+static struct tokenizer *tokenizer;
+
+struct row {
+    const char *schema;
+    const char *taken[8], *not_taken[12]; /* end in NULL */
+};
+
+static int set_up(void **state)
+{
+    (void)state;
+    vocab = small_vocab(&tokenizer);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    grammar_vocab_unref(vocab);
+    tokenizer_unref(tokenizer);
+    return 0;
+}
+
+static bool takes(const char *schema, const char *text)
+{
+    struct buf shape = {0};
+
+    buf_printf(&shape, "{\"json\": %s}", schema);
+    bool is_taken = grammar_takes(vocab, tokenizer, (const char *)shape.data, text);
+    buf_fini(&shape);
+    return is_taken;
+}
+
+static void check_rows(const struct row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (const char *const *text = rows[i].taken; *text != NULL; text++)
+            if (!takes(rows[i].schema, *text))
+                fail_msg("%s does not take %s", rows[i].schema, *text);
+        for (const char *const *text = rows[i].not_taken; *text != NULL; text++)
+            if (takes(rows[i].schema, *text))
+                fail_msg("%s takes %s", rows[i].schema, *text);
+    }
+}
+#define CHECK(rows) check_rows(rows, sizeof(rows) / sizeof((rows)[0]))
+
+static void values(void **state)
+{
+    static const struct row rows[] = {
+        {"true",
+         {"{}", "[1, 2.5e-7, -0, \"x\"]", "{\"a\": {\"b\": [\n  true,\n\tnull]}}", "\"\\ud83d\\ude00 \\n é\"",
+          "-12.5"},
+         {"", "01", "1.", ".5", "+1", "{\"a\":1,}", "[1,,2]", "\"\\x\""}},
+        {"{\"type\": \"string\"}",
+         {"\"\"", "\"\\u00e9\\/\"", "\"\\uD83D\\uDE00\"", "\"日本\""},
+         {"\"\\ud83d\"", "\"\\ude00\"", "\"\\u0000\"", "\"\n\"", "\"\xff\"", "\"\xc3\"", "\"\xed\xa0\x80\""}},
+        {"{\"type\": \"string\", \"minLength\": 2, \"maxLength\": 3}",
+         {"\"ab\"", "\"abc\"", "\"日é\"", "\"\\ud83d\\ude00\\n\""},
+         {"\"a\"", "\"abcd\"", "\"\\ud83d\\ude00\""}},
+        {"{\"type\": \"integer\"}",
+         {"0", "-5", "123456789012345678"},
+         {"1.0", "1e5", "00", "1234567890123456789"}},
+        {"{\"type\": \"number\"}", {"1.50", "1e5", "-0.1E-2"}, {"1e100", "e5", "--1"}},
+        {"{\"type\": \"boolean\"}", {"true", "false"}, {"null", "tru"}},
+        {"{\"type\": [\"null\", \"integer\"]}", {"null", "3"}, {"true"}},
+        {"{\"type\": \"integer\", \"nullable\": true}", {"null", "3"}, {"true"}},
+        {"{\"enum\": [\"a\", \"ab\", 12, null, {\"x\": [1]}]}",
+         {"\"a\"", "\"ab\"", "12", "{\"x\":[1]}"},
+         {"\"b\"", "1"}},
+        {"{\"type\": \"string\", \"enum\": [\"a\", 1]}", {"\"a\""}, {"1"}},
+        {"{\"enum\": [1, 5, 9], \"minimum\": 4, \"exclusiveMaximum\": 9}", {"5"}, {"1", "9"}},
+        {"{\"const\": \"x\\ny\"}", {"\"x\\ny\""}, {"\"x\""}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void bounds(void **state)
+{
+    static const struct row rows[] = {
+        {"{\"type\": \"integer\", \"minimum\": 27, \"maximum\": 345}",
+         {"27", "99", "100", "345"},
+         {"26", "346", "1000", "-30"}},
+        {"{\"type\": \"integer\", \"exclusiveMinimum\": -10, \"maximum\": 3}",
+         {"-9", "0", "3"},
+         {"-10", "4", "-0"}},
+        {"{\"type\": \"integer\", \"minimum\": 4.5}", {"5", "123456"}, {"4", "-7"}},
+        {"{\"type\": \"integer\", \"maximum\": 7, \"exclusiveMaximum\": true}", {"6", "-100"}, {"7"}},
+        {"{\"type\": \"integer\", \"multipleOf\": 7, \"minimum\": 0}", {"0", "49", "7000000"}, {"8", "15"}},
+        {"{\"type\": \"number\", \"minimum\": 0, \"maximum\": 1}",
+         {"0", "1", "0.5", "1.0", "0.999"},
+         {"1.1", "-0.1", "1.01", "2", "1e0"}},
+        {"{\"type\": \"number\", \"exclusiveMinimum\": 0, \"exclusiveMaximum\": 2.25}",
+         {"0.001", "1.999", "2.2499", "2"},
+         {"0", "0.00", "2.25", "2.250", "2.3"}},
+        {"{\"type\": \"number\", \"minimum\": -1.5, \"maximum\": -0.25}",
+         {"-1.5", "-0.25", "-1", "-0.3"},
+         {"-1.51", "-0.2", "0", "1"}},
+        {"{\"type\": \"number\", \"minimum\": -2}", {"-2", "-1.5", "7.25", "0"}, {"-2.1", "-3"}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void objects_and_arrays(void **state)
+{
+    static const struct row rows[] = {
+        {"{\"properties\": {\"a\": {\"type\": \"integer\"}, \"b\": {\"type\": \"null\"}, \"c\": {\"type\": "
+         "\"integer\"}}, "
+         "\"required\": [\"b\"]}",
+         {"{\"b\":null}", "{\"a\": 1, \"b\": null}", "{\n  \"b\": null,\n  \"c\": 3\n}",
+          "{ \"a\":1,\"b\":null,\"c\":2 }"},
+         {"{}", "{\"a\":1}", "{\"b\":null,\"a\":1}", "{\"b\":null,\"d\":1}", "{\"b\":null,}",
+          "{\"b\" :null}"}},
+        {"{\"properties\": {\"ab\": {\"type\": \"integer\"}}, \"additionalProperties\": {\"type\": "
+         "\"null\"}}",
+         {"{}", "{\"ab\":1}", "{\"ab\":1,\"abc\":null}", "{\"a\":null,\"é\":null}", "{\"\":null}"},
+         {"{\"ab\":null}", "{\"a\":null,\"ab\":1}", "{\"x\":1}"}},
+        {"{\"type\": \"object\", \"additionalProperties\": {\"type\": \"null\"}, \"maxProperties\": 2}",
+         {"{}", "{\"x\":null}", "{\"x\":null,\"y\":null}"},
+         {"{\"x\":null,\"y\":null,\"z\":null}"}},
+        {"{\"type\": \"object\", \"required\": [\"x\"]}", {"{\"x\":[]}"}, {"{}", "{\"y\":1}"}},
+        {"{\"items\": {\"type\": \"integer\"}, \"minItems\": 1, \"maxItems\": 3}",
+         {"[1]", "[1, 2,3]", "[\n 1\n]"},
+         {"[]", "[1,2,3,4]", "[true]", "[1,]"}},
+        {"{\"prefixItems\": [{\"type\": \"integer\"}, {\"type\": \"null\"}], \"items\": {\"type\": "
+         "\"boolean\"}, \"minItems\": 1}",
+         {"[1]", "[1,null]", "[1,null,true,false]"},
+         {"[]", "[null]", "[1,true]", "[1,null,1]"}},
+        {"{\"type\": \"array\", \"maxItems\": 0}", {"[]"}, {"[1]"}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void unions_and_references(void **state)
+{
+    static const struct row rows[] = {
+        {"{\"anyOf\": [{\"type\": \"integer\"}, {\"const\": \"x\"}]}", {"4", "\"x\""}, {"\"y\""}},
+        {"{\"type\": \"object\", \"required\": [\"k\"], \"anyOf\": [{\"properties\": {\"k\": {\"const\": "
+         "1}}}, "
+         "{\"properties\": {\"k\": {\"const\": 2}, \"v\": true}}]}",
+         {"{\"k\":1}", "{\"k\":2,\"v\":[]}"},
+         {"{}", "{\"k\":1,\"v\":0}", "{\"k\":3}"}},
+        {"{\"oneOf\": [{\"type\": \"integer\"}, {\"type\": [\"null\", \"string\"]}]}",
+         {"1", "null", "\"a\""},
+         {"true"}},
+        {"{\"allOf\": [{\"type\": \"number\", \"minimum\": 2}, {\"type\": \"integer\", \"maximum\": 5}, "
+         "{\"minimum\": 1}]}",
+         {"2", "5"},
+         {"1", "6", "2.5"}},
+        {"{\"allOf\": [{\"properties\": {\"a\": {\"minimum\": 1}}, \"required\": [\"a\"]}, {\"properties\": "
+         "{\"a\": {\"type\": "
+         "\"integer\"}, \"b\": true}}]}",
+         {"{\"a\":1}", "{\"a\":2,\"b\":null}"},
+         {"{\"a\":0}", "{\"b\":null}"}},
+        {"{\"$defs\": {\"n\": {\"type\": \"object\", \"properties\": {\"c\": {\"type\": \"array\", "
+         "\"items\": {\"$ref\": "
+         "\"#/$defs/n\"}}}, \"required\": [\"c\"]}}, \"$ref\": \"#/$defs/n\"}",
+         {"{\"c\":[]}", "{\"c\":[{\"c\":[]},{\"c\":[{\"c\":[]}]}]}"},
+         {"{}", "{\"c\":[1]}"}},
+        {"{\"anyOf\": [{\"type\": \"null\"}, {\"type\": \"array\", \"items\": {\"$ref\": \"#\"}}]}",
+         {"null", "[[null],[]]"},
+         {"[1]"}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void patterns(void **state)
+{
+    static const struct row rows[] = {
+        {"{\"pattern\": \"^[a-z]+[0-9]{2,3}$\"}",
+         {"\"ab12\"", "\"z999\""},
+         {"\"ab1\"", "\"ab1234\"", "\"12\""}},
+        {"{\"pattern\": \"b\"}", {"\"abc\"", "\"b\""}, {"\"ac\"", "\"\""}},
+        {"{\"pattern\": \"^a|b$\"}", {"\"ax\"", "\"xb\""}, {"\"xa\"", "\"bx\""}},
+        {"{\"pattern\": \"^(?:ab|c)*d?$\"}", {"\"\"", "\"abccd\""}, {"\"a\"", "\"dd\""}},
+        {"{\"pattern\": \"^\\\\d\\\\D\\\\w\\\\W\\\\s\\\\S$\"}", {"\"1xa- b\""}, {"\"11a- b\""}},
+        {"{\"pattern\": \"^[^a-y]\\\\.\\\\x41\\\\u00e9$\"}",
+         {"\"z.Aé\"", "\"é.Aé\""},
+         {"\"b.Aé\"", "\"zxAé\""}},
+        {"{\"pattern\": \"^.$\"}",
+         {"\"x\"", "\"日\"", "\"\\\"\"", "\"\\\\\"", "\"\\t\""},
+         {"\"\\n\"", "\"\"", "\"\\u0041\""}},
+        {"{\"pattern\": \"^[\\\\w.-]{3}$\", \"maxLength\": 3}", {"\"a.-\""}, {"\"a.-b\""}},
+        {"{\"pattern\": \"^a*$\", \"minLength\": 2, \"maxLength\": 4}",
+         {"\"aa\"", "\"aaaa\""},
+         {"\"a\"", "\"aaaaa\"", "\"ab\""}},
+        {"{\"pattern\": \"^a*$\", \"minLength\": 3}", {"\"aaa\"", "\"aaaaaaaa\""}, {"\"aa\""}},
+        {"{\"pattern\": \"x{2}|^$\"}", {"\"\"", "\"axxb\""}, {"\"x\""}},
+        {"{\"format\": \"date\"}",
+         {"\"2024-02-29\"", "\"2023-12-31\""},
+         {"\"2023-02-29\"", "\"2023-13-01\"", "\"2023-04-31\""}},
+        {"{\"format\": \"ipv6\"}", {"\"::\"", "\"1::8\"", "\"1:2:3:4:5:6:7:8\""}, {"\"1:2\"", "\"1:::2\""}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void refusals_name_the_place(void **state)
+{
+    static const char *const rows[][2] = {
+        {"{\"properties\": {\"a\": {\"items\": {\"pattern\": \"(?=x)\"}}}}",
+         "$.properties.a.items.pattern: look-around is not supported"},
+        {"{\"pattern\": \"(a)\\\\1\"}", "$.pattern: back-references are not supported"},
+        {"{\"pattern\": \"\\\\bfoo\"}", "$.pattern: word boundaries (\\b) are not supported"},
+        {"{\"pattern\": \"(a\"}", "$.pattern: a ( without its )"},
+        {"{\"patternProperties\": {\"a\": {}}}", "$.patternProperties: cannot be held to"},
+        {"{\"anyOf\": [{\"type\": \"null\"}, {\"items\": {\"not\": {}}}]}",
+         "$.anyOf.1.items.not: cannot be held to"},
+        {"{\"$defs\": {\"x\": {\"format\": \"color\", \"type\": \"string\"}}, \"$ref\": \"#/$defs/x\"}",
+         "$.$defs.x.format: 'color' is not known"},
+        {"{\"type\": \"number\", \"multipleOf\": 0.5}",
+         "$.multipleOf: only whole ones of integers can be held to"},
+        {"{\"type\": \"array\", \"uniqueItems\": true}", "$.uniqueItems: cannot be held to"},
+        {"{\"$ref\": \"other.json\"}", "$.$ref: 'other.json' is not within this schema (#/...)"},
+        {"{\"$ref\": \"#/$defs/none\"}", "$.$ref: '#/$defs/none' leads nowhere"},
+        {"{\"type\": \"text\"}", "$.type: must be the name of a type, or a list of them"},
+        {"{\"type\": \"string\", \"enum\": [\"a\"], \"pattern\": \"b\"}",
+         "$.pattern: cannot be held to beside enum or const"},
+        {"{\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"number\"}]}",
+         "$.oneOf: branches 0 and 1 cannot be told apart by type, const, enum, or a required property"},
+        {"{\"type\": \"object\", \"required\": [\"a\"], \"additionalProperties\": false}",
+         "nothing can ever satisfy this, or only what is too long"},
+        {"[]", "$: a schema is an object, true or false"},
+        {"{\"a\": 1, \"a\": 2}", "$: not JSON: duplicate object key near '\"a\"'"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct fault fault = {0};
+        assert_true(grammar_check_schema(bytes_str(rows[i][0]), &fault) < 0);
+        assert_string_equal(fault.text, rows[i][1]);
+    }
+}
+
+/* Schemas that would take for ever, or all memory: refused by name, soon. */
+static void hostile_schemas_are_refused_soon(void **state)
+{
+    static const char *const rows[] = {
+        "{\"pattern\": \"(a|b)*a(a|b){20}\"}",
+        "{\"pattern\": \"((((a{30}){30}){30}){30}){30}\"}",
+        "{\"pattern\": \"^.{900}$\", \"minLength\": 800}",
+        "{\"$defs\": {\"a\": {\"allOf\": [{\"$ref\": \"#/$defs/a\"}, {\"minimum\": 1}]}}, \"$ref\": "
+        "\"#/$defs/a\"}",
+        "{\"type\": \"array\", \"minItems\": 1000000, \"items\": {\"type\": \"string\", \"minLength\": "
+        "1000000}}",
+        "{\"type\": \"array\", \"minItems\": 4000000000}",
+        "{\"anyOf\": [{\"$ref\": \"#\"}, {\"type\": \"null\"}]}",
+        "{\"type\": \"integer\", \"multipleOf\": 101}",
+    };
+    uint64_t began_ns = clock_now_ns();
+    struct buf deep = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct fault fault = {0};
+        assert_true(grammar_check_schema(bytes_str(rows[i]), &fault) < 0);
+        assert_true(strlen(fault.text) > 0);
+    }
+    for (uint32_t i = 0; i < 100000; i++)
+        buf_append_str(&deep, "{\"items\":");
+    struct fault fault = {0};
+    assert_int_equal(grammar_check_schema(buf_view(&deep), &fault), E_LIMIT);
+    buf_fini(&deep);
+    /* measured: 40 ms for all of them; a machine may be busy, or run under a sanitizer */
+    assert_true(clock_now_ns() - began_ns < 5 * NS_PER_S);
+}
+
+/* Each merge would make the thousands of properties anew: gigabytes, before anything was counted. */
+static void merges_are_bounded_by_their_size(void **state)
+{
+    struct buf text = {0};
+    struct fault fault = {0};
+
+    (void)state;
+    buf_append_str(&text, "{\"$defs\":{\"a\":{\"properties\":{");
+    for (int i = 0; i < 5000; i++)
+        buf_printf(&text, "%s\"p%d\":true", i > 0 ? "," : "", i);
+    buf_append_str(&text, "}}},\"allOf\":[{}");
+    for (int i = 0; i < 6000; i++)
+        buf_append_str(&text, ",{\"$ref\":\"#/$defs/a\"}");
+    buf_append_str(&text, "]}");
+    assert_int_equal(grammar_check_schema(buf_view(&text), &fault), E_LIMIT);
+    assert_non_null(strstr(fault.text, "too much to merge"));
+    buf_fini(&text);
+}
+
+static uint64_t steps_of(const struct buf *text, int *rc_out)
+{
+    struct grammar_schema one = {.text = buf_view(text), .path = "tools.7.input_schema"};
+    struct fault fault = {0};
+    uint64_t steps;
+
+    *rc_out = grammar_check_schemas(&one, 1, &fault, &steps);
+    if (*rc_out != 0 && strncmp(fault.text, one.path, strlen(one.path)) != 0)
+        fail_msg("%s", fault.text);
+    assert_true(steps <= GRAMMAR_MAX_STEPS);
+    return steps;
+}
+
+static void put_properties(struct buf *text, unsigned n)
+{
+    buf_append_str(text, "{\"properties\":{");
+    for (unsigned i = 0; i < n; i++)
+        buf_printf(text, "%s\"p%u\":{}", i > 0 ? "," : "", i);
+    buf_append_str(text, "},\"required\":[");
+    for (unsigned i = 0; i < n; i++)
+        buf_printf(text, "%s\"p%u\"", i > 0 ? "," : "", i);
+    buf_append_str(text, "]}");
+}
+
+static void put_enums(struct buf *text, unsigned n)
+{
+    buf_append_str(text, "{\"allOf\":[{\"enum\":[0");
+    for (unsigned i = 1; i < n; i++)
+        buf_printf(text, ",%u", i);
+    buf_append_str(text, "]},{\"enum\":[0");
+    for (unsigned i = 1; i < n; i++)
+        buf_printf(text, ",%u", 2 * i);
+    buf_append_str(text, "]}]}");
+}
+
+static void put_branches(struct buf *text, unsigned n)
+{
+    buf_append_str(text, "{\"properties\":{\"a\":{},\"b\":{}},\"anyOf\":[{}");
+    for (unsigned i = 1; i < n; i++)
+        buf_printf(text, ",{\"required\":[\"p%u\"]}", i);
+    buf_append_str(text, "]}");
+}
+
+static void put_references(struct buf *text, unsigned n)
+{
+    buf_append_str(text, "{\"$defs\":{\"d0\":{\"type\":\"null\"}");
+    for (unsigned i = 1; i < n; i++)
+        buf_printf(text, ",\"d%u\":{\"items\":{\"$ref\":\"#/$defs/d%u\"}}", i, i - 1);
+    buf_printf(text, "},\"$ref\":\"#/$defs/d%u\"}", n - 1);
+}
+
+/* Twice as much is about twice the work, or is refused. */
+static void work_grows_with_the_text(void **state)
+{
+    static void (*const puts[])(struct buf *, unsigned) = {put_properties, put_enums, put_branches,
+                                                           put_references};
+    static const unsigned sizes[] = {2000, 4000, 200, 2000};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(puts) / sizeof(puts[0]); i++) {
+        uint64_t steps[2];
+        int rc;
+
+        for (unsigned k = 0; k < 2; k++) {
+            struct buf text = {0};
+            puts[i](&text, sizes[i] * (k + 1));
+            steps[k] = steps_of(&text, &rc);
+            if (rc != 0)
+                fail_msg("%zu: %u of them are refused", i, sizes[i] * (k + 1));
+            buf_fini(&text);
+        }
+        if (steps[1] > 5 * steps[0] / 2)
+            fail_msg("%zu: %llu steps, then %llu", i, (unsigned long long)steps[0],
+                     (unsigned long long)steps[1]);
+    }
+}
+
+/* It was 3 to 9 s for the quadratic search of names among the required ones. */
+static void a_schema_of_20000_properties_is_answered_soon(void **state)
+{
+    struct buf text = {0};
+    uint64_t began_ns = clock_now_ns();
+    int rc;
+
+    (void)state;
+    put_properties(&text, 20000);
+    steps_of(&text, &rc);
+    assert_true(rc == 0 || rc == E_LIMIT);
+    assert_true(clock_now_ns() - began_ns < NS_PER_S); /* measured: 20 ms */
+    buf_fini(&text);
+}
+
+/* Values, names and references that are long or many where they are compared with each other. */
+static void put_long(struct buf *text, unsigned kind)
+{
+    char name[3001] = {0};
+
+    memset(name, 'n', 3000);
+    switch (kind) {
+    case 0: /* words of one beginning in branches that have to exclude each other */
+        buf_append_str(text, "{\"oneOf\":[");
+        for (unsigned i = 0; i < 150; i++)
+            buf_printf(text, "%s{\"const\":\"%s%03u\"}", i > 0 ? "," : "", name, i);
+        buf_append_str(text, "]}");
+        return;
+    case 1: /* one long list of words for each branch */
+        buf_append_str(text, "{\"enum\":[0");
+        for (unsigned i = 1; i < 20000; i++)
+            buf_printf(text, ",%u", i);
+        buf_append_str(text, "],\"anyOf\":[{}");
+        for (unsigned i = 1; i < 500; i++)
+            buf_append_str(text, ",{\"type\":\"string\"}");
+        buf_append_str(text, "]}");
+        return;
+    case 2: /* one long list of types for each branch */
+        buf_append_str(text, "{\"type\":[\"null\"");
+        for (unsigned i = 1; i < 20000; i++)
+            buf_append_str(text, ",\"null\"");
+        buf_append_str(text, "],\"anyOf\":[{}");
+        for (unsigned i = 1; i < 500; i++)
+            buf_append_str(text, ",{\"type\":\"null\"}");
+        buf_append_str(text, "]}");
+        return;
+    case 3: /* one long name, copied into each branch */
+        buf_printf(text, "{\"x%s\":1,\"properties\":{\"%s\":{}},\"anyOf\":[{}", name, name);
+        for (unsigned i = 1; i < 500; i++)
+            buf_append_str(text, ",{\"properties\":{\"a\":{}}}");
+        buf_append_str(text, "]}");
+        return;
+    case 4: /* a path of one long name for each of many properties */
+        buf_printf(text, "{\"properties\":{\"%s\":", name);
+        put_properties(text, 5000);
+        buf_append_str(text, "}}");
+        return;
+    case 5: /* bounds that have to be spelled */
+        buf_append_str(text, "{\"prefixItems\":[{}");
+        for (unsigned i = 1; i < 5000; i++)
+            buf_printf(text, ",{\"minimum\":%u.0123456789,\"maximum\":%u.5}", i, i);
+        buf_append_str(text, "]}");
+        return;
+    case 6: /* references with something beside them, each into the next */
+        buf_append_str(text, "{\"$defs\":{\"d0\":{\"type\":\"null\"}");
+        for (unsigned i = 1; i < 9000; i++)
+            buf_printf(text, ",\"d%u\":{\"type\":\"null\",\"$ref\":\"#/$defs/d%u\"}", i, i - 1);
+        buf_append_str(text, "},\"$ref\":\"#/$defs/d8999\"}");
+        return;
+    default: /* a class of many ranges, repeated */
+        buf_append_str(text, "{\"pattern\":\"^[");
+        for (unsigned i = 250; i > 0; i--)
+            buf_printf(text, "\\\\u%04x", 2 * i + 0x100);
+        buf_append_str(text, "]{1,2600}$\"}");
+    }
+}
+
+static void what_is_compared_is_counted(void **state)
+{
+    (void)state;
+    for (unsigned kind = 0; kind < 8; kind++) {
+        struct buf text = {0};
+        uint64_t began_ns, steps, ns;
+        int rc;
+
+        put_long(&text, kind);
+        began_ns = clock_now_ns();
+        steps = steps_of(&text, &rc);
+        ns = clock_now_ns() - began_ns;
+        if (ns > NS_PER_S) /* measured: up to 25 ms */
+            fail_msg("%u: %llu steps, %llu ns", kind, (unsigned long long)steps, (unsigned long long)ns);
+        buf_fini(&text);
+    }
+}
+
+/* All schemas of a request have one number of steps, and equal ones are compiled once. */
+static void many_schemas_are_one_work(void **state)
+{
+    enum { N = 300 };
+    static struct grammar_schema list[N];
+    static char texts[N][160], paths[N][40];
+    struct fault fault = {0};
+    uint64_t one, all;
+
+    (void)state;
+    for (unsigned i = 0; i < N; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "tools.%u.input_schema", i);
+        snprintf(texts[i], sizeof(texts[i]),
+                 "{\"properties\": {\"a\": {\"type\": \"string\", \"pattern\": \"^(x{1,12}){1,12}$\"}}}");
+        list[i] = (struct grammar_schema){bytes_str(texts[i]), paths[i], true};
+    }
+    assert_int_equal(grammar_check_schemas(list, 1, &fault, &one), 0);
+    assert_int_equal(grammar_check_schemas(list, N, &fault, &all), 0);
+    assert_true(all < one + N * (uint64_t)1000);
+    for (unsigned i = 0; i < N; i++) {
+        snprintf(texts[i], sizeof(texts[i]),
+                 "{\"properties\": {\"a\": {\"type\": \"string\", \"pattern\": \"^(x{1,30}){1,30}y{%u}$\"}}}",
+                 i);
+        list[i].text = bytes_str(texts[i]);
+    }
+    assert_int_equal(grammar_check_schemas(list, N, &fault, &all), E_LIMIT);
+    assert_true(all <= GRAMMAR_MAX_STEPS);
+    assert_true(strncmp(fault.text, "tools.", 6) == 0);
+    assert_non_null(strstr(fault.text, ".input_schema.properties.a.pattern: too complex"));
+}
+
+/* Of several, the one that is at fault is named, also by what is found out at the end only. */
+static void the_schema_at_fault_is_named(void **state)
+{
+    static const char *const rows[][2] = {
+        {"{\"type\": \"object\", \"required\": [\"a\"], \"additionalProperties\": false}",
+         "t.1: nothing can ever satisfy this, or only what is too long"},
+        {"{\"anyOf\": [{\"$ref\": \"#\"}, {\"type\": \"null\"}]}",
+         "t.1: something refers to itself with nothing before it"},
+        {"[]", "t.1: a schema is an object, true or false"},
+        {"{", "t.1: not JSON: "},
+        {"{\"items\": {\"$ref\": \"#/items/x\"}}", "t.1.items.$ref: '#/items/x' leads nowhere"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct grammar_schema list[] = {{bytes_str("{\"type\": \"array\"}"), "t.0", false},
+                                        {bytes_str(rows[i][0]), "t.1", false},
+                                        {bytes_str("{\"type\": \"null\"}"), "t.2", false}};
+        struct fault fault = {0};
+
+        assert_true(grammar_check_schemas(list, 3, &fault, NULL) < 0);
+        if (strncmp(fault.text, rows[i][1], strlen(rows[i][1])) != 0)
+            fail_msg("%s", fault.text);
+    }
+}
+
+/* Objects hold what was declared, be that nothing; others where the schema asks for them. */
+static void nothing_declared_is_nothing_written(void **state)
+{
+    static const struct row rows[] = {
+        {"{\"type\": \"object\", \"properties\": {}}", {"{}", "{ }"}, {"{\"city\": \"x\"}", "{\"a\":1}"}},
+        {"{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": {\"type\": \"integer\"}}",
+         {"{}", "{\"a\":1}"},
+         {"{\"a\":null}"}},
+        {"{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": true}", {"{\"a\":[]}"}, {"["}},
+        {"{\"allOf\": [{\"properties\": {}}, {\"type\": \"object\"}]}", {"{}"}, {"{\"a\":1}"}},
+        {"{\"items\": {\"properties\": {}}}", {"[{}]"}, {"[{\"a\":1}]"}},
+        {"{\"type\": \"object\"}", {"{}", "{\"a\":1}"}, {"["}},
+    };
+    static const char *const closed[][2] = {{"{}", "{\"a\":1}"},
+                                            {"{\"type\": \"object\"}", "{\"a\":1}"},
+                                            {"{\"type\": \"object\", \"title\": \"t\"}", "{\"a\":1}"}};
+    static const char open[] =
+        "{\"json\": {\"type\": \"object\", \"additionalProperties\": true}, \"closed\": true}";
+
+    (void)state;
+    CHECK(rows);
+    for (size_t i = 0; i < sizeof(closed) / sizeof(closed[0]); i++) {
+        char shape[120];
+
+        snprintf(shape, sizeof(shape), "{\"json\": %s, \"closed\": true}", closed[i][0]);
+        assert_true(grammar_takes(vocab, tokenizer, shape, "{}"));
+        assert_false(grammar_takes(vocab, tokenizer, shape, closed[i][1]));
+        assert_false(grammar_takes(vocab, tokenizer, shape, "1"));
+    }
+    assert_true(grammar_takes(vocab, tokenizer, open, "{\"a\":1}"));
+}
+
+/* Values nested without end come back before the depth that JSON readers refuse. */
+static void nesting_is_bounded(void **state)
+{
+    struct grammar *grammar = grammar_must(vocab, "{\"json\": true}");
+    struct grammar_run *run;
+    uint32_t n = 0;
+
+    (void)state;
+    assert_int_equal(grammar_run_new(grammar, &run), 0);
+    while (n < 1000 && grammar_accept(run, '[') == 0)
+        n++;
+    assert_in_range(n, 60, 127);
+    while (!grammar_is_complete(run)) {
+        const uint64_t *mask = grammar_mask(run, 1000);
+        assert_true(mask[']' / 64] >> (']' % 64) & 1);
+        assert_int_equal(grammar_accept(run, ']'), 0);
+    }
+    grammar_run_free(run);
+    grammar_unref(grammar);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values),
+        cmocka_unit_test(bounds),
+        cmocka_unit_test(objects_and_arrays),
+        cmocka_unit_test(unions_and_references),
+        cmocka_unit_test(patterns),
+        cmocka_unit_test(refusals_name_the_place),
+        cmocka_unit_test(hostile_schemas_are_refused_soon),
+        cmocka_unit_test(merges_are_bounded_by_their_size),
+        cmocka_unit_test(work_grows_with_the_text),
+        cmocka_unit_test(a_schema_of_20000_properties_is_answered_soon),
+        cmocka_unit_test(what_is_compared_is_counted),
+        cmocka_unit_test(many_schemas_are_one_work),
+        cmocka_unit_test(the_schema_at_fault_is_named),
+        cmocka_unit_test(nothing_declared_is_nothing_written),
+        cmocka_unit_test(nesting_is_bounded),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which prompts wait for blocks from disk, for how long, and what is saved: worker/runner/disk.c over a disk
+ * tier that is played by the test, which ends reads and writes when it likes.  And what routers are told of
+ * both tiers (worker/runner/publish.c). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "cache/kv/tier.h"
+#include "cache/prefix/tenant.h"
+#include "worker/runner/disk_priv.h"
+#include "worker/runner/share_priv.h"
+#include "worker/loop/worker_priv.h"
+
+enum { N_BLOCKS = 64, TOKENS = 8, PROMPT_BLOCKS = 12, N_TASKS = 4 };
+
+/* ---- the tier, played ---- */
+
+struct kv_tier {
+    struct kv_tier_opts opts;
+    struct block_hash there[64];
+    uint32_t n_there;
+    struct kv_tier_event begun[64]; /* in order */
+    uint32_t n_begun, n_done, n_polled;
+    uint64_t read_ns; /* of a block */
+    int write_with;   /* what kv_tier_write() says */
+    uint32_t n_writes;
+    kv_tenant written_for; /* the last one */
+};
+static struct kv_tier tier;
+
+int kv_tier_open(const struct kv_tier_opts *opts, struct fault *fault, struct kv_tier **out)
+{
+    if (strcmp(opts->path, "broken") == 0)
+        return fault_set(fault, E_IO, "no such disk");
+    assert_int_equal(opts->n_blocks, N_BLOCKS);
+    tier.opts = *opts;
+    *out = &tier;
+    return 0;
+}
+
+void kv_tier_close(struct kv_tier *self)
+{
+}
+
+bool kv_tier_has(const struct kv_tier *self, const struct block_hash *hash)
+{
+    for (uint32_t i = 0; i < self->n_there; i++)
+        if (block_hash_equal(&self->there[i], hash))
+            return true;
+    return false;
+}
+
+uint32_t kv_tier_peek(const struct kv_tier *self, const struct block_hash *hashes, uint32_t n)
+{
+    uint32_t found = 0;
+
+    while (found < n && kv_tier_has(self, &hashes[found]))
+        found++;
+    return found;
+}
+
+static void begin(struct kv_tier_event event)
+{
+    assert_true(tier.n_begun < 64);
+    tier.begun[tier.n_begun++] = event;
+}
+
+void kv_tier_each(const struct kv_tier *self, uint32_t most,
+                  void (*visit)(void *arg, const struct block_hash *hash), void *arg)
+{
+    for (uint32_t i = 0; i < self->n_there && i < most; i++)
+        visit(arg, &self->there[i]);
+}
+
+int kv_tier_write(struct kv_tier *self, kv_tenant tenant, kv_block_id id, const struct block_hash *hash,
+                  uint64_t wanted_unix_ns)
+{
+    self->written_for = tenant;
+    self->n_writes++;
+    if (self->write_with == 0)
+        begin((struct kv_tier_event){.kind = KV_TIER_WRITTEN, .id = id, .hash = *hash});
+    return self->write_with;
+}
+
+int kv_tier_read(struct kv_tier *self, kv_block_id id, const struct block_hash *hash, void *user)
+{
+    assert_true(kv_tier_has(self, hash));
+    begin((struct kv_tier_event){.kind = KV_TIER_READ, .id = id, .hash = *hash, .user = user});
+    return 0;
+}
+
+bool kv_tier_poll(struct kv_tier *self, struct kv_tier_event *out)
+{
+    if (self->n_polled == self->n_done)
+        return false;
+    *out = self->begun[self->n_polled++];
+    return true;
+}
+
+void kv_tier_expire(struct kv_tier *self)
+{
+}
+
+void kv_tier_counts(const struct kv_tier *self, struct kv_tier_counts *out)
+{
+    *out = (struct kv_tier_counts){.n_blocks = self->n_there};
+}
+
+uint64_t kv_tier_read_ns(const struct kv_tier *self, uint32_t n_blocks)
+{
+    return n_blocks * self->read_ns;
+}
+
+/* ---- the rest of the worker, played ---- */
+
+static double prefill_tokens_per_s;
+
+void sched_load(const struct sched *sched, struct sched_load *out)
+{
+    *out = (struct sched_load){.prefill_tokens_per_s = prefill_tokens_per_s};
+}
+
+static struct worker_engine engine;
+static struct task tasks[N_TASKS];
+static struct prefix_roots roots;
+static token_id prompt[PROMPT_BLOCKS * TOKENS];
+static struct block_hash hashes[PROMPT_BLOCKS];
+static uint32_t n_went_on;
+
+void worker_tasks_read(struct worker_engine *of, uint64_t number)
+{
+    for (uint32_t i = 0; i < N_TASKS; i++)
+        if (tasks[i].disk_read == number && number != 0) {
+            worker_disk_stop_waiting(of, &tasks[i]);
+            n_went_on++;
+        }
+}
+
+bool worker_follow_has_room(const struct worker_peer *peer)
+{
+    return false;
+}
+
+static uint64_t loan_read; /* the read whose end a loan was told of last */
+
+void worker_loans_read(struct worker_engine *of, uint64_t read)
+{
+    loan_read = read;
+}
+
+static int setup(void **state)
+{
+    struct kv_pool_opts pool = {.n_blocks = N_BLOCKS,
+                                .block_tokens = TOKENS,
+                                .has_tier = true,
+                                .on_block = worker_publish_block,
+                                .on_block_arg = &engine};
+    uint8_t key[32] = {1};
+
+    tier = (struct kv_tier){.read_ns = NS_PER_US};
+    prefill_tokens_per_s = 1000; /* 8 ms for a block */
+    n_went_on = 0;
+    loan_read = 0;
+    memset(&engine, 0, sizeof(engine));
+    memset(tasks, 0, sizeof(tasks));
+    assert_int_equal(kv_pool_new(&pool, &engine.pool), 0);
+    assert_int_equal(metrics_new(&engine.opts.metrics), 0);
+    assert_int_equal(mailbox_new(8, &engine.reports), 0);
+    engine.opts.n_blocks = N_BLOCKS;
+    engine.opts.max_queue = 3;
+    engine.opts.disk.path = "played";
+    engine.opts.engine.info.layout =
+        (struct kv_layout){.n_layers = 1, .n_kv_heads = 1, .k_dim = 32, .v_dim = 32, .block_tokens = TOKENS};
+    worker_disk_open(&engine);
+    assert_non_null(engine.disk);
+    assert_int_equal(prefix_roots_derive(key, "00", "team", 0, &roots), 0);
+    for (uint32_t i = 0; i < PROMPT_BLOCKS * TOKENS; i++)
+        prompt[i] = i;
+    assert_int_equal(prefix_roots_chain(&roots, prompt, PROMPT_BLOCKS * (size_t)TOKENS, TOKENS, hashes),
+                     PROMPT_BLOCKS);
+    for (uint32_t i = 0; i < N_TASKS; i++)
+        tasks[i].spec =
+            (struct task_spec){.tokens = prompt, .n_tokens = PROMPT_BLOCKS * TOKENS, .tenant = "team"};
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct kv_pool_counts counts;
+
+    tier.n_done = tier.n_begun; /* whatever is under way ends */
+    tier.write_with = E_EXISTS;
+    worker_disk_turn(&engine);
+    kv_pool_counts(engine.pool, &counts);
+    assert_int_equal(counts.n_leased + counts.n_filling + counts.n_sealed + counts.n_zombie, 0);
+    worker_disk_close(&engine);
+    kv_pool_free(engine.pool);
+    block_log_fini(&engine.block_log);
+    mailbox_free(engine.reports);
+    metrics_free(engine.opts.metrics);
+    return 0;
+}
+
+static void put_on_disk(uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        tier.there[tier.n_there++] = hashes[i];
+}
+
+static bool waits(uint32_t task)
+{
+    return worker_disk_wait(&engine, &tasks[task], &roots);
+}
+
+/* ---- tests ---- */
+
+static void a_prompt_waits_for_what_is_on_disk(void **state)
+{
+    put_on_disk(9);
+    assert_true(waits(0));
+    assert_true(worker_disk_is_waited_for(&engine));
+    assert_int_equal(tier.n_begun, 9);
+    for (uint32_t i = 0; i < 9; i++) { /* nobody else gets what is read into */
+        assert_int_equal(kv_state_of(engine.pool, tier.begun[i].id), KV_FILLING);
+        assert_true(block_hash_equal(&tier.begun[i].hash, &hashes[i]));
+    }
+    tier.n_done = 8;
+    worker_disk_turn(&engine);
+    assert_int_equal(n_went_on, 0);
+    tier.n_done = 9;
+    worker_disk_turn(&engine);
+    assert_int_equal(n_went_on, 1);
+    assert_false(worker_disk_is_waited_for(&engine));
+    assert_int_equal(kv_peek(engine.pool, hashes, PROMPT_BLOCKS), 9);
+    assert_int_equal(kv_tenant_blocks(engine.pool, tenant_number("team")), 9);
+    assert_int_equal(tier.n_writes, 0); /* what came from the disk is not saved again */
+}
+
+static void the_last_token_is_fed_in_any_case(void **state)
+{
+    put_on_disk(PROMPT_BLOCKS);
+    assert_true(waits(0));
+    assert_int_equal(tier.n_begun, PROMPT_BLOCKS - 1);
+}
+
+static void computing_is_quicker_sometimes(void **state)
+{
+    put_on_disk(9);
+    tier.read_ns = 9 * NS_PER_MS; /* 8 ms to compute */
+    for (unsigned i = 0; i < 15; i++)
+        assert_false(waits(0));
+    assert_int_equal(tier.n_begun, 0);
+    assert_true(waits(0)); /* now and then one is read all the same: how else would its speed be known? */
+    tier.n_done = tier.n_begun;
+    worker_disk_turn(&engine);
+    kv_clear(engine.pool);
+    tasks[0].n_disk_looks = 0;
+    assert_false(waits(0));
+    tier.read_ns = 7 * NS_PER_MS;
+    assert_true(waits(0));
+}
+
+static void nobody_waits_for_nothing(void **state)
+{
+    assert_false(waits(0));
+    put_on_disk(9);
+    tasks[1].spec.mode = TASK_DECODE; /* a peer sends it */
+    assert_false(waits(1));
+    tasks[2].spec.n_tokens = TOKENS;
+    assert_false(waits(2));
+    assert_int_equal(tier.n_begun, 0);
+}
+
+static void equal_prompts_wait_for_the_same_reads(void **state)
+{
+    put_on_disk(9);
+    assert_true(waits(0) && waits(1) && waits(2));
+    assert_int_equal(tier.n_begun, 9);
+    assert_false(waits(3));                       /* as many wait as may */
+    worker_disk_stop_waiting(&engine, &tasks[1]); /* it was cancelled */
+    tier.n_done = 9;
+    worker_disk_turn(&engine);
+    assert_int_equal(n_went_on, 2);
+}
+
+static void reads_that_fail_or_break_cost_only_themselves(void **state)
+{
+    put_on_disk(9);
+    assert_true(waits(0));
+    tier.begun[0].result = E_IO;
+    tier.begun[5].result = E_AUTH;
+    tier.n_there = 0;
+    tier.n_done = 9;
+    worker_disk_turn(&engine);
+    assert_int_equal(n_went_on, 1);
+    assert_int_equal(kv_peek(engine.pool, hashes, 9), 0);
+    assert_int_equal(kv_peek(engine.pool, hashes + 1, 8), 4); /* two to five */
+    assert_false(waits(0));
+}
+
+static void a_slow_disk_is_not_waited_for(void **state)
+{
+    put_on_disk(9);
+    assert_true(waits(0));
+    worker_disk_tick(&engine, clock_now_ns()); /* not yet */
+    assert_int_equal(n_went_on, 0);
+    worker_disk_tick(&engine, clock_now_ns() + 10 * NS_PER_S);
+    assert_int_equal(n_went_on, 1);
+    assert_false(waits(1)); /* nor does anybody else wait for these */
+    /* It owns its blocks still, and what comes late is cached all the same. */
+    assert_int_equal(kv_state_of(engine.pool, tier.begun[0].id), KV_FILLING);
+    tier.n_done = 9;
+    worker_disk_turn(&engine);
+    assert_int_equal(n_went_on, 1);
+    assert_int_equal(kv_peek(engine.pool, hashes, 9), 9);
+}
+
+static void reads_leave_most_of_the_pool(void **state)
+{
+    static token_id other[PROMPT_BLOCKS * TOKENS];
+    struct block_hash more[PROMPT_BLOCKS];
+
+    put_on_disk(11);
+    for (uint32_t i = 0; i < PROMPT_BLOCKS * TOKENS; i++)
+        other[i] = 1000 + i;
+    prefix_roots_chain(&roots, other, PROMPT_BLOCKS * (size_t)TOKENS, TOKENS, more);
+    for (uint32_t i = 0; i < 11; i++)
+        tier.there[tier.n_there++] = more[i];
+    assert_true(waits(0));
+    tasks[1].spec.tokens = other;
+    assert_true(waits(1));
+    assert_int_equal(tier.n_begun,
+                     N_BLOCKS / 4); /* 11 and 5: the second reads as much as there is room for */
+}
+
+/* A peer asks: there is no task, and whether it pays is not this worker's question. */
+static void what_a_peer_asks_for_is_read(void **state)
+{
+    put_on_disk(9);
+    tier.read_ns = 9 * NS_PER_MS; /* computing would be quicker here */
+    assert_int_equal(worker_disk_fetch(&engine, 5, hashes + 9, 3), 0);
+    uint64_t read =
+        worker_disk_fetch(&engine, 5, hashes + 2, 10); /* from the middle: it has the beginning itself */
+    assert_true(read != 0);
+    assert_int_equal(tier.n_begun, 7);
+    assert_int_equal(worker_disk_fetch(&engine, 6, hashes + 2, 7), read); /* so has the next */
+    assert_int_equal(tier.n_begun, 7);
+    assert_int_equal(kv_tenant_blocks(engine.pool, 5), 7);
+    tier.n_done = 7;
+    worker_disk_turn(&engine);
+    assert_int_equal(loan_read, read);
+    assert_int_equal(kv_peek(engine.pool, hashes + 2, 10), 7);
+    assert_int_equal(worker_disk_fetch(&engine, 5, hashes + 2, 7), 0); /* all of it is here */
+}
+
+static void a_loan_waits_no_longer_than_it_should(void **state)
+{
+    put_on_disk(9);
+    uint64_t read = worker_disk_fetch(&engine, 5, hashes, 9);
+    worker_disk_tick(&engine, clock_now_ns() + NS_PER_S);
+    assert_int_not_equal(loan_read, read);
+    worker_disk_tick(&engine, clock_now_ns() + 10 * NS_PER_S);
+    assert_int_equal(loan_read, read);
+    assert_int_equal(worker_disk_fetch(&engine, 5, hashes, 9), 0); /* and nobody waits for it again */
+}
+
+/* ---- saving ---- */
+
+static void cache(uint32_t n)
+{
+    kv_block_id id;
+
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(kv_take(engine.pool, 1, &id), 0);
+        kv_seal(engine.pool, id, &hashes[i]);
+        kv_unref(engine.pool, id);
+    }
+}
+
+static void cached_blocks_are_saved_a_few_at_a_time(void **state)
+{
+    struct kv_pool_counts counts;
+
+    cache(PROMPT_BLOCKS);
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_begun, N_BLOCKS / 8);
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS - N_BLOCKS / 8); /* leased meanwhile */
+    tier.n_done = tier.n_begun;
+    worker_disk_turn(&engine);
+    tier.n_done = tier.n_begun;
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, PROMPT_BLOCKS); /* each once */
+    kv_pool_counts(engine.pool, &counts);
+    assert_int_equal(counts.n_unsaved, 0);
+    assert_int_equal(counts.n_cached, PROMPT_BLOCKS);
+}
+
+static void what_cannot_be_saved_stays_cached(void **state)
+{
+    struct kv_pool_counts counts;
+
+    cache(4);
+    tier.write_with = E_CLOSED; /* the tier rests */
+    worker_disk_turn(&engine);
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 1); /* asked once, then left alone for a while */
+    kv_pool_counts(engine.pool, &counts);
+    assert_int_equal(counts.n_cached, 4);
+    assert_int_equal(counts.n_unsaved, 4);
+}
+
+static void blocks_that_failed_are_tried_again(void **state)
+{
+    cache(1);
+    worker_disk_turn(&engine);
+    tier.begun[0].result = E_FULL;
+    tier.n_done = 1;
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 2);
+}
+
+static void blocks_are_saved_for_whom_they_count(void **state)
+{
+    kv_block_id id;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(kv_take_for(engine.pool, i < 2 ? tenant_number("team") : KV_TENANT_NONE, 1, &id), 0);
+        kv_seal(engine.pool, id, &hashes[i]);
+        kv_unref(engine.pool, id);
+        worker_disk_turn(&engine);
+        assert_int_equal(tier.n_writes, i + 1);
+        assert_true(tier.written_for == (i < 2 ? tenant_number("team") : KV_TENANT_NONE));
+    }
+}
+
+static void what_has_no_room_is_not_offered_again(void **state)
+{
+    struct kv_pool_counts counts;
+
+    tier.write_with = E_FULL;
+    cache(3);
+    worker_disk_turn(&engine);
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 3);
+    kv_pool_counts(engine.pool, &counts);
+    assert_int_equal(counts.n_cached, 3);
+    assert_int_equal(counts.n_unsaved, 0);
+}
+
+/* ---- what routers are told ---- */
+
+/* The next message to routers is these events, or a snapshot of these blocks: tiers of hashes[from..), as
+ * letters. */
+static void assert_told(bool is_snapshot, uint32_t from, const char *tiers)
+{
+    struct report *report;
+    size_t n = strlen(tiers);
+
+    if (is_snapshot)
+        worker_publish_all(&engine, 0, 100);
+    else
+        worker_publish_flush(&engine);
+    report = mailbox_receive(engine.reports);
+    if (n == 0 && !is_snapshot) {
+        assert_null(report);
+        return;
+    }
+    assert_non_null(report);
+    assert_int_equal(report->is_snapshot, is_snapshot);
+    assert_int_equal(report->n_events, n);
+    for (uint32_t i = 0; i < n; i++) {
+        enum block_tier wanted = tiers[i] == 'm'   ? BLOCK_IN_MEMORY
+                                 : tiers[i] == 'd' ? BLOCK_ON_DISK
+                                                   : BLOCK_GONE;
+
+        assert_int_equal(report->events[i].tier, wanted);
+        assert_true(block_hash_equal(&report->events[i].hash, &hashes[from + i]));
+    }
+    report_free(report);
+}
+
+static void tier_tells(uint32_t at, bool is_here)
+{
+    tier.opts.on_block(tier.opts.on_block_arg, &hashes[at], is_here);
+}
+
+static void what_memory_evicts_is_on_disk_if_it_was_saved(void **state)
+{
+    tier.write_with = E_EXISTS;
+    cache(4);
+    assert_told(false, 0, "mmmm");
+    put_on_disk(3);
+    for (uint32_t i = 0; i < 4; i++)
+        tier_tells(i, true); /* saved while it is in memory: nothing new */
+    assert_told(false, 0, "");
+    kv_clear(engine.pool);
+    assert_told(false, 0, "dddg");
+}
+
+static void what_the_disk_drops_is_gone_unless_memory_has_it(void **state)
+{
+    tier.write_with = E_EXISTS;
+    put_on_disk(2);
+    cache(1);
+    assert_told(false, 0, "m");
+    tier.n_there = 0; /* its file was wanted for others */
+    tier_tells(0, false);
+    tier_tells(1, false);
+    assert_told(false, 1, "g");
+    kv_clear(engine.pool);
+    assert_told(false, 0, "g");
+    tier_tells(0, true); /* written, but memory lost it meanwhile */
+    assert_told(false, 0, "d");
+}
+
+static void what_is_read_back_is_in_memory(void **state)
+{
+    put_on_disk(1);
+    assert_true(waits(0));
+    tier.n_done = 1;
+    worker_disk_turn(&engine);
+    assert_told(false, 0, "m");
+    kv_clear(engine.pool);
+    assert_told(false, 0, "d");
+}
+
+/* The disk's first, then the pool's, which overrule them. */
+static void a_snapshot_has_both_tiers(void **state)
+{
+    struct report *report;
+
+    tier.write_with = E_EXISTS;
+    put_on_disk(3);
+    assert_told(true, 0, "ddd"); /* a restart: nothing is in memory */
+    cache(2);
+    worker_publish_all(&engine, 1, 100);
+    report = mailbox_receive(engine.reports); /* the events before it */
+    assert_int_equal(report->n_events, 2);
+    assert_int_equal(report->first_event, 1);
+    report_free(report);
+    report = mailbox_receive(engine.reports);
+    assert_int_equal(report->number, 1);
+    assert_int_equal(report->first_event, 3);
+    assert_int_equal(report->n_events, 5);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(report->events[i].tier, i < 3 ? BLOCK_ON_DISK : BLOCK_IN_MEMORY);
+    report_free(report);
+    worker_publish_all(&engine, 1, 2); /* a router with many workers */
+    report = mailbox_receive(engine.reports);
+    assert_int_equal(report->n_events, 4);
+    report_free(report);
+}
+
+static void a_broken_store_is_done_without(void **state)
+{
+    worker_disk_close(&engine);
+    engine.opts.disk.path = "broken";
+    worker_disk_open(&engine);
+    assert_null(engine.disk);
+    put_on_disk(9);
+    assert_false(waits(0));
+    worker_disk_turn(&engine);
+    worker_disk_tick(&engine, clock_now_ns());
+    engine.opts.disk.path = "played";
+    worker_disk_open(&engine);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {T(a_prompt_waits_for_what_is_on_disk),
+                                       T(the_last_token_is_fed_in_any_case),
+                                       T(computing_is_quicker_sometimes),
+                                       T(nobody_waits_for_nothing),
+                                       T(equal_prompts_wait_for_the_same_reads),
+                                       T(reads_that_fail_or_break_cost_only_themselves),
+                                       T(a_slow_disk_is_not_waited_for),
+                                       T(reads_leave_most_of_the_pool),
+                                       T(what_a_peer_asks_for_is_read),
+                                       T(a_loan_waits_no_longer_than_it_should),
+                                       T(cached_blocks_are_saved_a_few_at_a_time),
+                                       T(what_cannot_be_saved_stays_cached),
+                                       T(blocks_that_failed_are_tried_again),
+                                       T(blocks_are_saved_for_whom_they_count),
+                                       T(what_has_no_room_is_not_offered_again),
+                                       T(what_memory_evicts_is_on_disk_if_it_was_saved),
+                                       T(what_the_disk_drops_is_gone_unless_memory_has_it),
+                                       T(what_is_read_back_is_in_memory),
+                                       T(a_snapshot_has_both_tiers),
+                                       T(a_broken_store_is_done_without)};
+#undef T
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two workers that ask each other for cached blocks, against a transport and a link that misbehave on a seed.
+ *
+ * Each has its pool, its asks and its loans; tasks come, are cancelled, wait and go on; the pools are small,
+ * so blocks are evicted all the time; what they know of each other may be wrong; what is read from disk for
+ * the other comes late, in part or not at all; links break and come back, messages get lost, data connections
+ * break, pieces travel in any order, and calls of the transport are refused now and then.  Over all runs:
+ *
+ *   - every task goes on, or is cancelled, once; nothing waits for ever
+ *   - no byte lands in a block that is not being filled, none is read from one that is free
+ *   - what can be found under a hash is what that hash stands for
+ *   - loans have at most one window with the transport
+ *   - at the end no lease and no reference is left */
+#include "tests/unit/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "proto/abilities.h"
+#include "tests/unit/worker/runner/share_rig.h"
+#include "worker/runner/disk_priv.h"
+
+struct node nodes[2];
+struct rng rng;
+bool link_is_up, is_calm;
+static uint64_t n_went_on, n_cancelled, n_fetched, n_begun, n_waited, n_own, n_read_for_peers;
+
+static struct node *node_of(const struct worker_engine *engine)
+{
+    return container_of((struct worker_engine *)engine, struct node, engine);
+}
+
+bool happens(uint32_t one_in)
+{
+    return !is_calm && rng_below(&rng, one_in) == 0;
+}
+
+/* ---- what a hash stands for ---- */
+
+static uint64_t content_of(const struct block_hash *hash, uint32_t layer)
+{
+    return get_u64(hash->bytes) + layer;
+}
+
+static uint32_t hash_prompt(const struct task_spec *spec, struct block_hash *out)
+{
+    struct prefix_roots roots;
+    uint8_t key[32] = {0};
+
+    assert_int_equal(prefix_roots_derive(key, "", spec->tenant, 0, &roots), 0);
+    return (uint32_t)prefix_roots_chain(&roots, spec->tokens, spec->n_tokens, BLOCK_TOKENS, out);
+}
+
+static void assert_right(struct node *node, const struct block_hash *hashes, uint32_t n)
+{
+    kv_block_id ids[MAX_PROMPT];
+
+    n = kv_match(node->engine.pool, hashes, n, ids);
+    for (uint32_t i = n; i-- > 0;) {
+        for (uint32_t layer = 0; layer < N_LAYERS; layer++)
+            assert_int_equal(node->arena[layer][ids[i]], content_of(&hashes[i], layer));
+        kv_unref(node->engine.pool, ids[i]);
+    }
+}
+
+/* ---- the worker around asks and loans ---- */
+
+const struct peer_facts *worker_engine_peer(const struct worker_engine *engine, uint32_t peer)
+{
+    return link_is_up ? &engine->peers[peer] : NULL;
+}
+
+enum tr_kind worker_engine_kind_for(const struct worker_engine *engine, uint32_t peer)
+{
+    return TR_TCP;
+}
+
+void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
+{
+}
+
+void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message)
+{
+    struct node *to = &nodes[peer];
+    struct mail *mail = &to->mail[to->n_mail];
+
+    assert_ptr_not_equal(to, node_of(engine));
+    if (!link_is_up || happens(200))
+        return; /* no memory for it, say */
+    assert_true(to->n_mail < MAX_MAIL && message->n_blocks <= MAX_PROMPT && message->n_hashes <= MAX_PROMPT);
+    mail->message = *message;
+    if (message->blocks != NULL)
+        memcpy(mail->blocks, message->blocks, message->n_blocks * sizeof(*message->blocks));
+    if (message->hashes != NULL)
+        memcpy(mail->hashes, message->hashes, message->n_hashes * sizeof(*message->hashes));
+    to->n_mail++;
+}
+
+/* ---- the map and the disk, played ---- */
+
+static void compute(struct node *node, const struct block_hash *hashes, uint32_t n);
+
+bool worker_map_is_empty(const struct worker_engine *engine)
+{
+    return node_of(engine)->knows_nothing;
+}
+
+/* Right or wrong: what a map says may be old. */
+void worker_map_choose(struct worker_engine *engine, const struct map_question *question,
+                       struct map_choice *choice)
+{
+    assert_true(question->n_here < question->n_hashes);
+    if (worker_map_is_empty(engine) || rng_below(&rng, 2) == 0)
+        return;
+    *choice = (struct map_choice){.peer = 1 - node_of(engine)->transport.number,
+                                  .tokens = (uint32_t)rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS + 1),
+                                  .is_own = true,
+                                  .has_to_read = rng_below(&rng, 2) == 0,
+                                  .limit_ns = (1 + rng_below(&rng, 60)) * NS_PER_MS};
+}
+
+void worker_map_asked(struct worker_engine *engine)
+{
+    n_own++;
+}
+
+uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const struct block_hash *hashes,
+                           uint32_t n)
+{
+    struct node *node = node_of(engine);
+    uint32_t n_here = kv_peek(engine->pool, hashes, n);
+    struct fake_read *read = &node->reads[node->n_reads % MAX_READS];
+
+    assert_true(tenant != 0 && n <= MAX_PROMPT);
+    if (n_here == n || read->number != 0 || rng_below(&rng, 4) == 0)
+        return 0;
+    *read = (struct fake_read){.number = ++node->n_reads, .n = n};
+    memcpy(read->hashes, hashes, n * sizeof(*hashes));
+    return read->number;
+}
+
+/* Some of what was to be read comes, or all of it, or nothing. */
+static void end_read(struct node *node)
+{
+    struct fake_read *read = &node->reads[rng_below(&rng, MAX_READS)];
+    uint64_t number = read->number;
+
+    if (number == 0)
+        return;
+    compute(node, read->hashes, (uint32_t)rng_below(&rng, read->n + 1));
+    read->number = 0;
+    n_read_for_peers++;
+    worker_loans_read(&node->engine, number);
+}
+
+static void deliver(struct node *to)
+{
+    struct mail mail;
+    uint32_t from = 1 - to->transport.number;
+
+    if (to->n_mail == 0)
+        return;
+    mail = to->mail[0];
+    memmove(to->mail, to->mail + 1, --to->n_mail * sizeof(mail));
+    mail.message.blocks = mail.message.blocks ? mail.blocks : NULL;
+    mail.message.hashes = mail.message.hashes ? mail.hashes : NULL;
+    if (!worker_loans_message(&to->engine, from, &mail.message))
+        (void)worker_asks_message(&to->engine, from, &mail.message);
+}
+
+static void switch_link(void)
+{
+    link_is_up = !link_is_up;
+    for (uint32_t i = 0; i < 2; i++) {
+        nodes[i].n_mail = link_is_up ? nodes[i].n_mail : 0;
+        worker_loans_peer(&nodes[i].engine, 1 - i, link_is_up);
+        worker_asks_peer(&nodes[i].engine, 1 - i, link_is_up);
+    }
+}
+
+/* ---- tasks ---- */
+
+/* The sequence that a task becomes: computes what is missing, and leaves it in the cache. */
+static void compute(struct node *node, const struct block_hash *hashes, uint32_t n)
+{
+    kv_block_id ids[MAX_PROMPT];
+    uint32_t n_here = kv_match(node->engine.pool, hashes, n, ids), at = n_here;
+
+    if (kv_take(node->engine.pool, n - n_here, ids + n_here) == 0)
+        for (; at < n; at++) {
+            for (uint32_t layer = 0; layer < N_LAYERS; layer++)
+                node->arena[layer][ids[at]] = content_of(&hashes[at], layer);
+            kv_seal(node->engine.pool, ids[at], &hashes[at]);
+        }
+    while (at > 0)
+        kv_unref(node->engine.pool, ids[--at]);
+}
+
+void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
+{
+    struct node *node = node_of(engine);
+    struct client *client = container_of(task, struct client, task);
+    struct block_hash hashes[MAX_PROMPT];
+    uint32_t n = hash_prompt(&task->spec, hashes);
+
+    assert_true(client->is_used && client->is_waiting);
+    assert_null(task->ask);
+    client->is_used = client->is_waiting = false;
+    n_went_on++;
+    assert_true(task->fetched_to <= task->spec.n_tokens);
+    if (task->fetched_to > 0)
+        assert_true(kv_peek(engine->pool, hashes, n) * BLOCK_TOKENS >= task->fetched_to);
+    n_fetched += task->fetched_to - task->fetched_from;
+    assert_right(node, hashes, n);
+    compute(node, hashes, n);
+    free(task->spec.tokens);
+}
+
+static void begin_task(struct node *node)
+{
+    struct client *client = &node->clients[rng_below(&rng, MAX_TASKS)];
+    struct task_spec *spec = &client->task.spec;
+    uint32_t conversation = (uint32_t)rng_below(&rng, 4);
+
+    if (client->is_used)
+        return;
+    *client = (struct client){.is_used = true, .is_waiting = true};
+    list_init(&client->task.in_ask);
+    spec->n_tokens = (uint32_t)(1 + rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS));
+    spec->tokens = calloc(spec->n_tokens, sizeof(*spec->tokens));
+    for (uint32_t i = 0; i < spec->n_tokens; i++) /* two by two they begin alike */
+        spec->tokens[i] = i + 100 * (i < 3 * BLOCK_TOKENS ? conversation / 2 : conversation);
+    spec->tenant[0] = (char)('a' + rng_below(&rng, 2));
+    spec->holder = rng_below(&rng, 10) == 0 ? PEER_NONE : 1 - node->transport.number;
+    spec->holder_tokens = (uint32_t)rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS + 1);
+    spec->ask_limit_ns = (1 + rng_below(&rng, 60)) * NS_PER_MS;
+    n_begun++;
+    if (worker_asks_begin(&node->engine, &client->task))
+        n_waited++;
+    else
+        worker_tasks_go_on(&node->engine, &client->task);
+}
+
+static void cancel_task(struct node *node)
+{
+    struct client *client = &node->clients[rng_below(&rng, MAX_TASKS)];
+
+    if (!client->is_waiting)
+        return;
+    worker_asks_leave(&node->engine, &client->task);
+    assert_null(client->task.ask);
+    client->is_used = client->is_waiting = false;
+    free(client->task.spec.tokens);
+    n_cancelled++;
+}
+
+/* ---- one run ---- */
+
+static void open_node(uint32_t number, struct metrics *metrics)
+{
+    struct node *node = &nodes[number];
+    struct worker_engine *engine = &node->engine;
+    struct kv_pool_opts pool = {.n_blocks = N_POOL, .block_tokens = BLOCK_TOKENS};
+
+    memset(node, 0, sizeof(*node));
+    node->transport.number = number;
+    node->knows_nothing = rng_below(&rng, 3) == 0;
+    engine->transport = &node->transport;
+    engine->opts.engine.info.layout = (struct kv_layout){.n_layers = N_LAYERS,
+                                                         .n_kv_heads = 1,
+                                                         .k_dim = 1 << 17,
+                                                         .v_dim = 1 << 17,
+                                                         .block_tokens = BLOCK_TOKENS,
+                                                         .type = KV_F16};
+    engine->opts.metrics = metrics;
+    engine->opts.max_queue = 8;
+    engine->opts.max_seqs = 1;
+    engine->opts.n_blocks = N_POOL;
+    engine->opts.grant_timeout_ns = TIMEOUT_NS;
+    assert_int_equal(kv_pool_new(&pool, &engine->pool), 0);
+    assert_int_equal(worker_loans_open(engine), 0);
+    engine->peers[0].abilities = engine->peers[1].abilities = abilities_own();
+    assert_int_equal(worker_asks_open(engine), 0);
+}
+
+static void close_node(struct node *node)
+{
+    struct kv_pool_counts counts;
+
+    kv_pool_counts(node->engine.pool, &counts);
+    assert_int_equal(counts.n_leased, 0);
+    assert_int_equal(counts.n_free + counts.n_cached, N_POOL);
+    for (int i = 0; i < MAX_TASKS; i++)
+        assert_false(node->clients[i].is_used);
+    assert_int_equal(node->engine.n_asking, 0);
+    worker_loans_close(&node->engine);
+    worker_asks_close(&node->engine);
+    kv_pool_free(node->engine.pool);
+}
+
+/* ---- time: all of base/clock.h, or the linker brings the real one along ---- */
+
+static uint64_t fake_now_ns;
+
+uint64_t clock_now_ns(void)
+{
+    return fake_now_ns;
+}
+
+uint64_t clock_unix_ns(void)
+{
+    return 0;
+}
+
+void clock_sleep_ns(uint64_t ns)
+{
+}
+
+void clock_rfc3339(uint64_t unix_s, char out[21])
+{
+    out[0] = '\0';
+}
+
+static void turn(void)
+{
+    struct node *node = &nodes[rng_below(&rng, 2)];
+
+    fake_now_ns += NS_PER_MS / 4;
+    switch (rng_below(&rng, 6)) {
+    case 0:
+        if (!is_calm)
+            begin_task(node);
+        break;
+    case 1:
+        if (happens(12))
+            cancel_task(node);
+        break;
+    case 2:
+        deliver(node);
+        if (rng_below(&rng, 4) == 0)
+            end_read(node);
+        break;
+    case 3:
+        worker_asks_tick(&node->engine, fake_now_ns);
+        worker_loans_tick(&node->engine, fake_now_ns);
+        break;
+    default:
+        transport_turn();
+    }
+    if (happens(link_is_up ? 500 : 40) || (is_calm && !link_is_up))
+        switch_link();
+}
+
+static bool is_quiet(void)
+{
+    for (int i = 0; i < 2; i++)
+        if (worker_asks_count(&nodes[i].engine) + worker_loans_count(&nodes[i].engine) > 0)
+            return false;
+    return true;
+}
+
+static void everything_ends_and_what_is_found_is_right(void **state)
+{
+    struct metrics *metrics;
+    struct metric_family *asks;
+
+    fake_now_ns = NS_PER_S;
+    log_set_level(LOG_LEVEL_ERROR);
+    assert_int_equal(metrics_new(&metrics), 0);
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        rng_init(&rng, seed);
+        transport_reset();
+        link_is_up = true;
+        open_node(0, metrics);
+        open_node(1, metrics);
+        is_calm = false;
+        for (int i = 0; i < 1500; i++)
+            turn();
+        is_calm = true;
+        for (int i = 0; i < 4000 && !is_quiet(); i++)
+            turn();
+        assert_true(is_quiet());
+        close_node(&nodes[0]);
+        close_node(&nodes[1]);
+    }
+    assert_int_equal(n_begun, n_went_on + n_cancelled);
+    asks = metric_family(metrics, METRIC_COUNTER, "baton_asks_total", "", "result");
+    print_message("%u tasks, %u waited, %u cancelled, %u tokens came\n", (unsigned)n_begun,
+                  (unsigned)n_waited, (unsigned)n_cancelled, (unsigned)n_fetched);
+    assert_true(n_own > 1000 && n_read_for_peers > 500);
+    assert_true(n_fetched > 10000); /* the faults bite, and not always */
+    assert_true(metric_value(metric_series(asks, (const char *const[]){"in_vain"})) > 500);
+    assert_true(metric_value(metric_series(asks, (const char *const[]){"done"})) > 500);
+    metrics_free(metrics);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(everything_ends_and_what_is_found_is_right)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of one kernel table share: its vector type, and the prototypes of its functions.
  *
- * The build says which v16 and q8 headers to take (src/tensor/local.mk); without a word it is the plain C
+ * The build says which v16 and q8 headers to take (src/compute/kernels/local.mk); without a word it is the plain C
  * ones. */
 #ifndef COMPUTE_KERNELS_KERN_SET_PRIV_H
 #define COMPUTE_KERNELS_KERN_SET_PRIV_H

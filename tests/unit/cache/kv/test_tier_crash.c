@@ -9,7 +9,7 @@
  *   - no block reads as anything but what was written under its hash;
  *   - a write that was reported done is there, unless its segment had to leave for younger ones.
  *
- * BATON_KILLS says how often (20): BATON_KILLS=200 tests/unit/kv/test_tier_crash */
+ * BATON_KILLS says how often (20): BATON_KILLS=200 tests/unit/cache/kv/test_tier_crash */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -234,7 +234,7 @@ def unrepeated(pairs):
 
 class Drawer:
     def __init__(self, vocabulary):
-        command = ["tests/unit/sample/draw_answers"] + ([vocabulary] if vocabulary else [])
+        command = ["tests/unit/text/grammar/draw_answers"] + ([vocabulary] if vocabulary else [])
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def draw(self, schema, n, left):

@@ -14,7 +14,7 @@ lines = [line for line in page.splitlines() if line.startswith("| ") and "keywor
          and re.search(r"\| (held to|refused) \|", line)]
 assert len(rows) == len(lines) > 50, (len(rows), len(lines))
 asks = [{"shape": {"json": json.loads(example)}, "n": 1, "left": 2000, "seed": 3} for _, _, example, _ in rows]
-out = subprocess.run(["tests/unit/sample/draw_answers"], input="\n".join(map(json.dumps, asks)), text=True,
+out = subprocess.run(["tests/unit/text/grammar/draw_answers"], input="\n".join(map(json.dumps, asks)), text=True,
                      stdout=subprocess.PIPE, check=True).stdout.splitlines()
 failed = 0
 for name, verdict, example, notes in rows:
@@ -56,7 +56,7 @@ more = [{"maxLength": 4000}, {"maxLength": 1}, {"minLength": 3, "pattern": "[<a/
 for is_inner in (False, True):
     asks = [{"shape": {"seq": [{"tagged": s, "until": UNTIL, **({"inner": True, "not": "^(null)$"} if is_inner else {})}, {"text": UNTIL}]},
              "n": N, "left": 600, "seed": 5} for s in schemas + more]
-    out = subprocess.run(["tests/unit/sample/draw_answers"], input="\n".join(map(json.dumps, asks)), text=True,
+    out = subprocess.run(["tests/unit/text/grammar/draw_answers"], input="\n".join(map(json.dumps, asks)), text=True,
                          stdout=subprocess.PIPE, check=True).stdout.splitlines()
     for schema in schemas + more:
         verdict, notes = verdicts.get(json.dumps(schema), ("held to", ""))

@@ -20,7 +20,7 @@ except ImportError:
     sys.exit(77)
 
 SOURCE = os.environ.get("srcdir", ".")
-sys.path.insert(0, os.path.join(SOURCE, "tests/unit/token"))
+sys.path.insert(0, os.path.join(SOURCE, "tests/unit/text/jinja"))
 import jinja_cases  # noqa: E402
 
 NOW = datetime.datetime(2025, 1, 1, 12, 34, 56)  # as jinja_lines has it
@@ -85,7 +85,7 @@ def main():
     cases = [(template, context, None) for template, context in jinja_cases.CASES] + list(shared_cases())
     lines = "".join(json.dumps({"template": t, "context": c}) + "\n"
                     for t, c, *_ in cases + jinja_cases.REFUSED + [(t, {}) for t, _ in jinja_cases.OURS])
-    ran = subprocess.run(["tests/unit/token/jinja_lines"], input=lines.encode(), stdout=subprocess.PIPE, check=False)
+    ran = subprocess.run(["tests/unit/text/jinja/jinja_lines"], input=lines.encode(), stdout=subprocess.PIPE, check=False)
     answers = [json.loads(line) for line in ran.stdout.decode().split("\n") if line]
     failed = 0
     if ran.returncode != 0 or len(answers) != len(cases) + len(jinja_cases.REFUSED) + len(jinja_cases.OURS):

@@ -128,7 +128,7 @@ def run(program, name, batch):
 
 
 def main():
-    program = os.path.join(os.getcwd(), "tests/unit/token/cut_words")
+    program = os.path.join(os.getcwd(), "tests/unit/text/token/cut_words")
     thorough = len(sys.argv) > 1
     rng = random.Random(sys.argv[1] if thorough else 4)
     # Sanitizers look at how, not at what: a part of the texts does for them.

@@ -21,7 +21,7 @@
 
 #define KEY_SCORES     "tokenizer.ggml.scores"
 #define NEIGHBOUR_BITS 20
-#define MAX_CUT_BYTES  512 /* tokens up to this length are cut everywhere; the work grows with the square */
+#define MAX_CUT_BYTES  512 /* limit of a mergeable token: the work of cutting it grows with the square */
 
 /* ---- characters ---- */
 

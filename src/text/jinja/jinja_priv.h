@@ -71,7 +71,7 @@ struct value build_end(struct build *build); /* the text; the builder is empty a
 void build_drop(struct build *build);
 
 struct text text_in(struct value value); /* empty for a value that is no text */
-struct text text_str(const char *text);  /* text of our own */
+struct text text_str(const char *text);  /* a literal of this program */
 struct text text_part(struct text text, size_t from, size_t to);
 uint32_t text_mark_at(struct text text, size_t at);
 /* One mark for all bytes together: the bits that any byte has, and the part of the first byte that has

@@ -4,10 +4,9 @@
  *     a if c else b     or     and     not     == != < <= > >= in     + -     ~     * / // %     **
  *     - +    . [] () |filter is test
  *
- * The order is that of the reference parser. Two details: a sign binds
- * tighter than a filter ("-1|abs" is "(-1)|abs"), and "~" binds tighter than "+".  A chain of one level
- * becomes one node with a list, or a tree that leans left. Evaluation walks those without recursion (eval.c).
- */
+ * The order is that of the reference parser. Two details: a sign binds tighter than a filter ("-1|abs" is
+ * "(-1)|abs"), and "~" binds tighter than "+". A chain of one level becomes one node with a list, or a tree
+ * that leans left. Evaluation walks those without recursion (eval.c). */
 #include "text/jinja/ast_priv.h"
 
 #include "base/check.h"

@@ -95,7 +95,7 @@ struct value value_bool(bool is_true);
 struct value value_int(int64_t integer);
 struct value value_float(double real);
 struct value value_text(struct jinja *jinja, struct text text);
-struct value value_str(struct jinja *jinja, const char *text); /* borrowed; text of our own */
+struct value value_str(struct jinja *jinja, const char *text); /* borrowed; a literal of this program */
 struct value value_bytes(struct jinja *jinja, struct bytes text, uint32_t mark); /* borrowed */
 struct value value_copy(struct jinja *jinja, struct bytes text, uint32_t mark);
 struct value value_joined(struct jinja *jinja, const struct text *pieces, size_t n); /* copied */

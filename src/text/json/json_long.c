@@ -12,7 +12,7 @@
  * A string is identified by its number among all strings that are values. A walk over the loaded tree meets
  * them in the same order: objects keep their members in the document's order, and duplicate keys are refused.
  *
- * If the document has any error, it is loaded again as a whole. So the library alone decides what is refused,
+ * If the document has any error, it is loaded as a whole. So the library alone decides what is refused,
  * and with which message. */
 #include "text/json/json_long_priv.h"
 

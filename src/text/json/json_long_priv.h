@@ -24,7 +24,7 @@ struct json_longs { /* a zeroed struct is empty */
 /* Call it after each quote that the walk took; at: the offset of the quote. */
 void json_longs_see(struct json_longs *longs, const struct json_walk *walk, size_t at);
 void json_longs_fini(struct json_longs *longs);
-/* True if the strings together are long enough for the cut to pay. */
+/* True if the strings together are long enough to be worth the cut. */
 bool json_longs_pay(const struct json_longs *longs);
 /* Appends text with its long strings emptied. E_NOMEM. */
 int json_longs_cut(const struct json_longs *longs, struct bytes text, struct buf *out);

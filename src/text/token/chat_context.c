@@ -230,7 +230,7 @@ static struct value calls_value(const struct context *context, const struct chat
     return calls;
 }
 
-/* Harmony's templates read thinking from a variable of their own. They refuse it beside the text of a turn
+/* Harmony's templates read thinking from a key of their own. They refuse it beside the text of a turn
  * with calls. */
 static void set_thinking(const struct context *context, size_t i, struct value one)
 {

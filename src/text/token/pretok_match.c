@@ -157,8 +157,8 @@ static inline size_t first_without(uint64_t marks)
 }
 
 /* A CPU cannot predict where a word ends, and a mispredicted branch costs more than testing eight bytes
- * together. The sums carry into no other byte, because the highest bit of each byte
- * is cleared before the addition. */
+ * together. The sums carry into no other byte, because the highest bit of each byte is cleared before the
+ * addition. */
 static size_t ascii_letters_end(struct bytes text, size_t at)
 {
     while (text.len_bytes - at >= 8) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parsed template: names and nodes, all in the template's arena, never changed after parsing. */
+/* A parsed template: names and nodes. All of them live in the template's arena and never change after
+ * parsing. */
 #ifndef TEXT_JINJA_AST_PRIV_H
 #define TEXT_JINJA_AST_PRIV_H
 
@@ -34,10 +35,11 @@ enum lexeme_kind {
 struct lexeme {
     enum lexeme_kind kind;
     uint32_t line;
-    struct bytes text; /* STRING: escapes undone */
+    struct bytes text; /* STRING: with escapes decoded */
 };
 
-/* lex.c: the whole source as tokens, ending in LEX_END.  E_FORMAT, E_LIMIT, E_NOMEM with the line. */
+/* lex.c: the whole source as lexemes, ending with LEX_END. Returns E_FORMAT, E_LIMIT or E_NOMEM; the fault
+ * names the line. */
 int template_lex(struct arena *arena, struct bytes source, struct fault *fault, struct lexeme **out);
 
 enum node_kind {
@@ -78,7 +80,7 @@ enum node_kind {
 struct node_args {
     struct node **items;       /* positional */
     const struct name **names; /* keyword arguments; parameters of a macro */
-    struct node **values;      /* theirs, or the defaults, NULL: none */
+    struct node **values;      /* values of the keywords; defaults of the parameters, NULL: none */
     size_t n_items, n_names;
     struct node *star, *star_star;
 };
@@ -87,13 +89,15 @@ struct node {
     enum node_kind kind;
     enum op op;
     uint32_t line;
-    bool is_recursive;               /* FOR */
-    bool uses_caller;                /* MACRO */
-    const struct name *name;         /* NAME, ATTRIBUTE, FILTER, TEST, MACRO */
-    struct value value;              /* CONST; DATA: a text */
-    const struct callable *callable; /* FILTER, TEST; NULL: not known, which matters when it is reached */
+    bool is_recursive;       /* FOR */
+    bool uses_caller;        /* MACRO */
+    const struct name *name; /* NAME, ATTRIBUTE, FILTER, TEST, MACRO */
+    struct value value;      /* CONST; DATA: a text */
+    /* FILTER, TEST; NULL: unknown name, an error only when the node is evaluated */
+    const struct callable *callable;
     struct node *a, *b, *c, *d;
-    struct node **items; /* elements; key, value, ...; operands; IF: test, body, ...; BODY: statements */
+    /* elements; key, value, ...; operands; IF: test, body, ...; BODY: statements */
+    struct node **items;
     size_t n_items;
     enum op *ops; /* COMPARE */
     struct node_args *args;
@@ -114,11 +118,12 @@ struct parser {
     const struct lexeme *at;
     int rc;
     unsigned depth;
-    unsigned conditional; /* inside so many branches that may not be taken */
+    unsigned conditional; /* number of enclosing branches that may not be taken */
     unsigned loops;
 };
 
-/* parse.c: what both halves use.  Failures stick; after one, tokens end. */
+/* parse.c: helpers that all parser files use. The first failure is kept; after it the lexeme at hand is
+ * LEX_END. */
 __attribute__((format(printf, 2, 3))) struct node *parser_fail(struct parser *parser, const char *format,
                                                                ...);
 struct node *parser_node(struct parser *parser, enum node_kind kind);
@@ -130,12 +135,12 @@ bool parser_skip_word(struct parser *parser, const char *word);
 void parser_expect_op(struct parser *parser, const char *op);
 void parser_next(struct parser *parser);
 bool parser_enter(struct parser *parser);
-struct nodes { /* growing */
+struct nodes { /* growable array */
     struct node **items;
     size_t n, cap;
 };
 void parser_push(struct parser *parser, struct nodes *nodes, struct node *node);
-const char *parser_seen(const struct parser *parser, char out[64]); /* the token at hand, for messages */
+const char *parser_seen(const struct parser *parser, char out[64]); /* the lexeme at hand, for messages */
 
 /* parse_literal.c */
 struct node *parser_primary(struct parser *parser);
@@ -157,14 +162,15 @@ struct node *parser_body(struct parser *parser, const char *const *ends);
 
 /* eval.c */
 struct value jinja_eval(struct jinja *jinja, const struct node *node);
-/* Evaluates and writes out, without putting a sum of texts together first. */
+/* Evaluates the node and writes its text to the output. A sum of texts is written piece by piece, without
+ * building it first. */
 void jinja_print(struct jinja *jinja, const struct node *node);
 struct value eval_filters(struct jinja *jinja, const struct node *node, struct value self);
 
 /* call.c */
 struct macro {
     const struct node *node; /* MACRO or CALL_BLOCK */
-    struct scope *scope;     /* where it was defined */
+    struct scope *scope;     /* the scope of the definition */
 };
 void eval_args(struct jinja *jinja, const struct node_args *args, struct call *out);
 struct value eval_call(struct jinja *jinja, const struct node *node, const struct value *caller);
@@ -180,6 +186,7 @@ void exec_for(struct jinja *jinja, const struct node *node);
 /* jinja.c */
 struct scope *scope_push(struct jinja *jinja, struct scope *parent);
 void scope_set(struct jinja *jinja, struct scope *scope, const struct name *name, struct value value);
-struct value *scope_get(struct scope *scope, const struct name *name); /* here or further out; NULL */
+/* Searches this scope, then outer ones; NULL: not found. */
+struct value *scope_get(struct scope *scope, const struct name *name);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: arguments, macros, and what is written in C.
+/* Calls: arguments, macros, and functions written in C.
  *
- * A callable in C names its parameters in one string ("width first blank"); the arguments are bound to them
- * here, by place and by name, so no filter needs to look for its own.  A macro is a body with the scope it
- * was defined in: variables are found from there outwards at the time of the call, as in the reference.
- */
+ * A callable in C names its parameters in one string ("width first blank"). The code here binds the arguments
+ * to them, by position and by name, so no filter searches for its own arguments. A macro is a body with the
+ * scope of its definition. Its variables are looked up from that scope outwards at the time of the call, as
+ * in the reference. */
 #include "text/jinja/ast_priv.h"
 
 #include "base/err.h"
@@ -71,7 +71,7 @@ void eval_args(struct jinja *jinja, const struct node_args *args, struct call *o
         add_star_star(jinja, args->star_star, out);
 }
 
-/* ---- what is written in C ---- */
+/* ---- callables written in C ---- */
 
 static struct bytes next_word(const char **at)
 {
@@ -160,7 +160,7 @@ struct value macro_new(struct jinja *jinja, const struct node *node)
     return (struct value){.kind = VALUE_MACRO, .macro = macro};
 }
 
-/* The argument of this name, or NULL; is_used marks it. */
+/* The argument with this name, or NULL; marks it in is_used. */
 static const struct value *take_keyword(const struct call *call, const struct name *name, bool *is_used)
 {
     for (size_t i = 0; i < call->n_keywords; i++) {
@@ -201,7 +201,7 @@ static void set_rest(struct jinja *jinja, const struct macro *macro, const struc
         scope_set(jinja, jinja->scope, parsed->kwargs, others);
 }
 
-/* In the macro's own scope. */
+/* Binds the arguments in the macro's own scope. */
 static void bind_macro(struct jinja *jinja, const struct macro *macro, struct call *call)
 {
     const struct node_args *params = macro->node->args;
@@ -242,7 +242,7 @@ struct value macro_call(struct jinja *jinja, const struct macro *macro, struct c
     return text;
 }
 
-/* ---- any call ---- */
+/* ---- calls of any value ---- */
 
 struct value value_call(struct jinja *jinja, struct value callee, struct call *call)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expressions evaluated.
+/* Evaluates expressions.
  *
- * Recursion goes as deep as the expression nests, counted against JINJA_MAX_DEPTH.  Sums are the exception:
- * 'a' + b + 'c' + ... leans left as deep as it is long, and would copy what it has at every step.  Its
- * operands are walked instead, and when the first is a text, all go into one text in the making; printed,
- * they go straight into the output.
- */
+ * Recursion is as deep as the expression nests, counted against JINJA_MAX_DEPTH. Sums are the exception: the
+ * tree of 'a' + b + 'c' + ... leans left and is as deep as the sum is long. Recursion would copy the text at
+ * every step. So the operands are walked in order. When the first is a text, all operands go into one text
+ * builder. A printed sum goes straight into the output. */
 #include "text/jinja/ast_priv.h"
 
 #include "base/err.h"
@@ -29,11 +28,11 @@ static void sum_texts(struct jinja *jinja, struct value first, const struct node
         if (next.kind == VALUE_TEXT)
             build_text(into, *next.text);
         else
-            op_binary(jinja, OP_ADD, first, next); /* says why not */
+            op_binary(jinja, OP_ADD, first, next); /* records the failure */
     }
 }
 
-/* into: where a text goes; NULL: it is the result. */
+/* into: the builder that a text is appended to; NULL: the text is the result. */
 static struct value eval_sum(struct jinja *jinja, const struct node *node, struct build *into)
 {
     const struct node *rest[SUM_AT_ONCE];
@@ -175,7 +174,7 @@ struct value value_path(struct jinja *jinja, struct value value, struct value pa
     return value;
 }
 
-/* One end of a slice: given or not, negative or beyond, as an index in [low, high]. */
+/* One end of a slice, as an index in [low, high]. It may be missing, negative or out of range. */
 static int64_t slice_end(struct jinja *jinja, const struct node *node, int64_t otherwise, int64_t n,
                          bool is_backward)
 {
@@ -277,7 +276,7 @@ static const struct callable *known(struct jinja *jinja, const struct node *node
     return node->callable;
 }
 
-/* A chain of filters; what the innermost works on is self where it names nothing itself. */
+/* A chain of filters. If the innermost filter names no operand, it works on self. */
 struct value eval_filters(struct jinja *jinja, const struct node *node, struct value self)
 {
     struct call call;

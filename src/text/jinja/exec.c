@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements carried out.
+/* Executes statements.
  *
- * Output goes to the text in the making that jinja->out points to: the prompt itself, or what a macro, a
- * block set, a filter block or a recursive loop puts together.  break and continue are a state that every
- * body looks at after each of its statements, and that the loop around them clears.
- */
+ * Output goes to the text builder that jinja->out points to. This is the prompt itself, or the text of a
+ * macro, a block set, a filter block or a recursive loop. break and continue set a state. Each body reads it
+ * after each of its statements, and the loop around them clears it. */
 #include "text/jinja/ast_priv.h"
 
 #include "base/err.h"
@@ -68,7 +67,7 @@ static void exec_if(struct jinja *jinja, const struct node *node)
         jinja_exec(jinja, node->c);
 }
 
-/* The body in a scope of its own. */
+/* Executes the body in a scope of its own. */
 static struct value capture_inside(struct jinja *jinja, const struct node *body)
 {
     struct scope *before = jinja->scope;

@@ -142,7 +142,7 @@ struct sorting {
     bool is_reverse;
 };
 
-/* Merge sort: stable, and quick whatever the order was. */
+/* Merge sort: stable, and fast for any initial order. */
 static void sort_range(const struct sorting *sorting, size_t from, size_t to)
 {
     size_t middle = from + (to - from) / 2, left = from, right = middle;
@@ -185,8 +185,8 @@ void list_sort(struct jinja *jinja, struct value list, const struct value *keys,
     sort_range(&sorting, 0, n);
 }
 
-/* What an element is compared by: an attribute (or several, with commas) of it, in lower case unless cases
- * count. */
+/* The sort key of an element: an attribute of it (or several, with commas), in lower case unless case
+ * matters. */
 static struct value key_of(struct jinja *jinja, struct value value, struct value path, bool keeps_case)
 {
     struct text text = text_in(path);
@@ -303,7 +303,7 @@ static struct value filter_sum(struct jinja *jinja, struct value self, struct ca
     return sum;
 }
 
-/* attribute: a list of (value, the elements that have it), in order of the values */
+/* attribute: gives a list of (value, the elements that have it), ordered by value */
 static struct value filter_groupby(struct jinja *jinja, struct value self, struct call *call)
 {
     bool keeps_case = value_is_true(call->bound[2]);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filters that apply another filter or a test to each element: map, select, reject and their kin.
+/* Filters that apply another filter or a test to each element: map, select, reject and similar ones.
  *
  *     messages | selectattr("role", "equalto", "user")        list | map(attribute="name") | map("upper")
  *
- * They give lists, where the reference gives something to be gone through once.
- */
+ * They return lists, where the reference returns an iterator. */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
@@ -21,7 +20,7 @@ const struct callable *filter_find(struct bytes name)
     return found;
 }
 
-/* The first n arguments dropped. */
+/* The call without its first n arguments. */
 static struct call without(const struct call *call, size_t n)
 {
     struct call rest = *call;
@@ -32,7 +31,7 @@ static struct call without(const struct call *call, size_t n)
     return rest;
 }
 
-/* What is false is empty, also what could not be gone through at all (none, 0). */
+/* A false value has no elements, even if it is not iterable (none, 0). */
 static struct value elements(struct jinja *jinja, struct value self)
 {
     return value_is_true(self) ? value_elements(jinja, self) : value_list(jinja, 0);
@@ -144,7 +143,7 @@ static struct value filter_map(struct jinja *jinja, struct value self, struct ca
     return list;
 }
 
-/* attr: the attribute, never the item */
+/* attr: only the attribute, never the item */
 static struct value filter_attr(struct jinja *jinja, struct value self, struct call *call)
 {
     struct text name = text_in(call->bound[0]);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filters on texts.  Most take anything and work on its str(). */
+/* Filters on texts. Most accept any value and work on its str(). */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
 
-/* The method of this name on the value's text, with the same arguments. */
+/* Calls the method with this name on the value's text, with the same arguments. */
 static struct value by_method(struct jinja *jinja, struct value self, struct call *call, const char *name)
 {
     struct value text = value_to_text(jinja, self);
@@ -54,7 +54,7 @@ static bool begins_word(uint32_t code)
     return char_is_space(code) || code == '-' || code == '(' || code == '{' || code == '[' || code == '<';
 }
 
-/* Words begin after blanks, dashes and opening brackets: another rule than the method's. */
+/* Words begin after blanks, dashes and opening brackets. The method "title" has another rule. */
 static struct value filter_title(struct jinja *jinja, struct value self, struct call *call)
 {
     struct value whole = value_to_text(jinja, self);
@@ -83,7 +83,7 @@ static struct value filter_string(struct jinja *jinja, struct value self, struct
     return value_to_text(jinja, self);
 }
 
-/* A text as one that needs no escaping (any more). */
+/* Marks a text as safe: it is not escaped again. */
 static struct value markup(struct jinja *jinja, struct value value)
 {
     struct text text = text_in(value);

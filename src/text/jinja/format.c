@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* "%s has %d" % (a, b), and "{} has {n}".format(a, n=b).
  *
- *     %[(name)][flags][width][.precision]type      {[index or
- * name][!r][:[[fill]align][sign][0][width][.precision][type]]}
+ *     %[(name)][flags][width][.precision]type
+ *     {[index or name][!r][:[[fill]align][sign][0][width][.precision][type]]}
  *
- * Numbers are written by the C library from a format put together here; widths and precisions have an upper
- * bound, so nothing a template says makes a long text by itself.
- */
+ * The C library writes numbers, with a format that this file builds. Widths and precisions have an upper
+ * limit, so no template can make a long text from a short format. */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
@@ -19,11 +18,11 @@
 struct spec {
     char fill[4];
     size_t fill_len;
-    char align; /* '<' '>' '^' '=', 0: by kind */
+    char align; /* '<' '>' '^' '='; 0: depends on the value's kind */
     char sign;  /* '+' ' ' '-' */
     bool is_alternate;
     int width, precision; /* -1: none */
-    char type;            /* 0: by kind */
+    char type;            /* 0: depends on the value's kind */
 };
 
 static int read_int(struct text text, size_t *at)
@@ -48,7 +47,7 @@ static void put_padded(struct build *build, const struct spec *spec, struct text
         build_raw(build, spec->fill, spec->fill_len, MARK_OWN);
 }
 
-/* Digits of a number of this type, without sign; false: it is no such number. */
+/* Writes the digits of a number of this type, without sign. False: the value is no such number. */
 static bool digits_of(struct jinja *jinja, const struct spec *spec, struct value value, struct build *out)
 {
     int precision = spec->precision < 0 ? 6 : spec->precision;
@@ -121,7 +120,7 @@ static void put_number(struct build *build, const struct spec *spec, struct valu
     if (!digits_of(jinja, spec, value, &whole))
         jinja_fail(jinja, E_FORMAT, "a %s where a number is to be written", value_type(value));
     struct text text = text_in(build_end(&whole));
-    if (spec->align == '=' && sign != 0) { /* between sign and digits */
+    if (spec->align == '=' && sign != 0) { /* padding goes between sign and digits */
         build_raw(build, &sign, 1, MARK_OWN);
         inner.width = spec->width > 0 ? spec->width - 1 : spec->width;
     }
@@ -205,7 +204,7 @@ static void read_flags(struct text format, size_t *at, struct spec *spec)
         spec->fill[0] = ' ';
 }
 
-/* After the "%". */
+/* Reads and writes one conversion; *at is after the "%". */
 static void put_conversion(struct build *build, struct text format, size_t *at, struct arguments *arguments)
 {
     struct spec spec = {.fill = " ", .fill_len = 1, .width = -1, .precision = -1};

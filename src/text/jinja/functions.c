@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions every template has: range, dict, namespace, and the two that model files expect besides,
- * raise_exception and strftime_now.  The time is given from outside and is told in UTC. */
+/* The global functions of every template: range, dict, namespace, and two more that model files expect,
+ * raise_exception and strftime_now. The caller of the rendering supplies the time; it is written in UTC. */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
@@ -89,7 +89,7 @@ static const char *const months[] = {"January", "February", "March",     "April"
 static const char *const days[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
                                    "Thursday", "Friday", "Saturday"};
 
-/* One "%x"; false: none that is known. */
+/* Writes one directive "%x"; false: unknown directive. */
 static bool put_date(struct build *build, char directive, const struct tm *tm)
 {
     const struct {
@@ -143,7 +143,7 @@ static struct value function_strftime(struct jinja *jinja, struct value self, st
             build_text(&build, text_part(format, at, at + 1));
             continue;
         }
-        at += format.data[at + 1] == '-' && at + 2 < format.len_bytes; /* without the padding */
+        at += format.data[at + 1] == '-' && at + 2 < format.len_bytes; /* "%-d": without padding */
         bool is_bare = format.data[at] == '-';
         struct build one = build_begin(jinja);
         if (!put_date(&one, (char)format.data[at + 1], &tm))

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rendering: its budget, its failures, its variables, its output.
+/* One rendering: its limits, its failures, its variables, its output.
  *
- * A template is a program that came with a model file, and what it computes on came from a client: neither is
- * trusted to end.  So every node that is evaluated costs a step, and so do 64 bytes of text or a comparison
- * inside a list; values live in an arena with a limit, and a text has a longest length.  The limits grow with
- * the conversation, because a template's work does.
+ * A template is a program from a model file, and its input comes from a client. Neither is trusted to end. So
+ * each evaluated node costs a step, as do 64 bytes of text or one comparison inside a list. Values live in an
+ * arena with a limit, and a text has a maximum length. The limits grow with the conversation, because the
+ * work of a template does.
  *
- * The first failure is kept with the line it happened on.  After it nothing is computed any more: loops look
- * at jinja_charge(), which then says no, and what is given back is undefined.
- */
+ * The first failure is kept with its line. After it nothing is computed: jinja_charge() returns false, which
+ * ends loops, and results are undefined. */
 #include "text/jinja/template.h"
 
 #include "base/err.h"
@@ -33,7 +32,7 @@ struct template_limits template_limits_for(size_t input_bytes)
                                     .text_bytes = BASE_TEXT_BYTES + input_bytes * TEXT_PER_BYTE};
 }
 
-/* ---- budget and failures ---- */
+/* ---- limits and failures ---- */
 
 void jinja_fail(struct jinja *jinja, int rc, const char *format, ...)
 {
@@ -45,7 +44,7 @@ void jinja_fail(struct jinja *jinja, int rc, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    if (jinja->line == 0) /* not begun yet: the variables are being made */
+    if (jinja->line == 0) /* not begun yet: the caller is still making variables */
         jinja->rc = fault_set(jinja->fault, rc, "%s", text);
     else
         jinja->rc = fault_set(jinja->fault, rc, "line %u: %s", jinja->line, text);
@@ -165,7 +164,7 @@ static const struct name *find_name(const struct jinja_template *parsed, const c
     return name;
 }
 
-/* A name the template never speaks of needs no variable. */
+/* A name that does not occur in the template needs no variable. */
 void jinja_set(struct jinja *jinja, const char *name, struct value value)
 {
     const struct name *known = find_name(jinja->parsed, name);

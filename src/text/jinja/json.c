@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON text -> values, and back as Python's json.dumps(..., ensure_ascii=False) writes it.
  *
- * Reading is by recursion of bounded depth; texts carry the mark of whoever sent the JSON.  An integer that
- * needs more than 64 bits stays as spelled, so that a schema with "maximum": 18446744073709551615 renders.
- * Reading is RFC 8259's grammar; a lone surrogate becomes U+FFFD.
- */
+ * The reader recurses to a bounded depth. Texts carry the mark of the author of the JSON. An integer beyond
+ * 64 bits keeps its spelling, so a schema with "maximum": 18446744073709551615 renders. The grammar is RFC
+ * 8259's; a lone surrogate becomes U+FFFD. */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
@@ -28,7 +27,7 @@ static void put_json(struct build *build, const struct json_style *style, struct
 
 static void put_escape(struct build *build, uint32_t code, uint32_t mark)
 {
-    static const char names[] = "btn\0fr"; /* of 8..13 */
+    static const char names[] = "btn\0fr"; /* names of 8..13 */
     char text[16];
 
     if (code == '"' || code == '\\')
@@ -202,7 +201,7 @@ struct value value_to_json(struct jinja *jinja, struct value value, const struct
     return build_end(&build);
 }
 
-/* ---- JSON -> values: over text that json_respace() has checked ---- */
+/* ---- JSON -> values: reads text that json_respace() has checked ---- */
 
 struct json_reader {
     struct jinja *jinja;
@@ -261,7 +260,7 @@ static struct value read_number(const struct json_reader *reader, struct bytes j
         if (json.len_bytes < sizeof(room)) {
             memcpy(room, json.data, json.len_bytes);
             room[json.len_bytes] = '\0';
-            real = strtod(room, NULL); /* infinity when it is too large, as Python reads it */
+            real = strtod(room, NULL); /* infinity for a number that is too large, as in Python */
             return value_float(real);
         }
         return str_to_f64(json, &real) == 0 ? value_float(real) : value_float(0);

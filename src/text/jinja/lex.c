@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The source of a template as lexemes.
+/* Splits the source of a template into lexemes.
  *
  *     text {%- if x -%} text {{ y }} text {# aside #} {% raw %} {{ text }} {% endraw %}
  *     DATA BLOCK_BEGIN WORD WORD BLOCK_END DATA VARIABLE_BEGIN WORD VARIABLE_END DATA ...
  *
- * White space is settled here, as the reference does with trim_blocks and lstrip_blocks set: a line's blanks
- * before a block tag or a comment go, and one line end after it; "-" takes all blanks on its side, "+" keeps
- * them.  Line ends are "\n" whatever the file has, and one at the very end goes.
+ * White space is removed here, as the reference does with trim_blocks and lstrip_blocks set. Before a block
+ * tag or a comment, the blanks of its line are removed; after it, one line end. "-" removes all blanks on its
+ * side, "+" keeps them. Every line end becomes "\n", and one line end at the very end is removed.
  *
- * One pass, no recursion; brackets are counted so that the "}}" of a dict in a dict ends nothing.
- */
+ * There is one pass and no recursion. Brackets are counted, so the "}}" of a dict in a dict does not end the
+ * tag. */
 #include "text/jinja/ast_priv.h"
 
 #include "base/err.h"
@@ -28,7 +28,7 @@ struct lexer {
     size_t counted; /* lines are counted up to here */
     struct lexeme *list;
     size_t n, cap;
-    char brackets[MAX_BRACKETS]; /* open ones */
+    char brackets[MAX_BRACKETS]; /* open brackets */
     size_t n_brackets;
     int rc;
 };
@@ -87,9 +87,10 @@ static void skip_blanks(struct lexer *lexer)
         lexer->at++;
 }
 
-/* ---- tags and what stands around them ---- */
+/* ---- tags and the white space around them ---- */
 
-/* The end of a tag (or comment) whose closing mark stands at at, after a sign if sign_at points before it. */
+/* Skips the two closing characters of a tag or comment, which had this sign before them, and the white space
+ * that the rules remove. */
 static void end_tag(struct lexer *lexer, char sign, bool trims_line)
 {
     lexer->at += 2;
@@ -99,7 +100,7 @@ static void end_tag(struct lexer *lexer, char sign, bool trims_line)
         lexer->at++;
 }
 
-/* "raw" and the end of its tag after "{%": how far, or 0. */
+/* Matches the word ("raw" or "endraw") after "{%". Returns the offset behind it and its blanks, or 0. */
 static size_t raw_begin(const struct lexer *lexer, size_t at, const char *word)
 {
     while (is_blank(lexer->source[at]))
@@ -112,7 +113,7 @@ static size_t raw_begin(const struct lexer *lexer, size_t at, const char *word)
     return at;
 }
 
-/* Data [from, to) before a tag with this sign. */
+/* Emits data [from, to), which stands before a tag with this sign. */
 static void emit_data(struct lexer *lexer, size_t from, size_t to, char sign, bool strips_line)
 {
     if (sign == '-') {
@@ -171,7 +172,7 @@ static void lex_raw(struct lexer *lexer)
     fail(lexer, "{% raw %} has no {% endraw %}");
 }
 
-/* A raw block beginning at the tag? */
+/* Reads a raw block if the tag begins one. */
 static bool take_raw(struct lexer *lexer, size_t at)
 {
     size_t end = raw_begin(lexer, at, "raw");
@@ -236,7 +237,7 @@ static bool take_hex(struct lexer *lexer, unsigned digits, uint32_t *code)
     return *code <= 0x10ffff;
 }
 
-/* After a backslash: how much was put to out. */
+/* Decodes after a backslash. Returns the number of bytes written to out. */
 static size_t take_escape(struct lexer *lexer, uint8_t *out)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -261,7 +262,7 @@ static size_t take_escape(struct lexer *lexer, uint8_t *out)
         fail(lexer, "an escape in a string is cut short");
         return 0;
     }
-    out[0] = '\\'; /* no escape at all: both stay */
+    out[0] = '\\'; /* unknown escape: backslash and character both stay */
     out[1] = (uint8_t)c;
     return 2;
 }
@@ -331,7 +332,7 @@ static void lex_number(struct lexer *lexer)
     bool is_real;
     size_t len = number_len(text, &is_real);
 
-    /* After a dot there is an index, never a fraction: a.0.1 */
+    /* After a dot comes an index, never a fraction: a.0.1 */
     if (lexer->n > 0 && lexer->at > 0 && text[-1] == '.' && is_real) {
         for (len = 0; is_digit(text[len]); len++)
             ;
@@ -379,7 +380,7 @@ static void lex_operator(struct lexer *lexer)
     lexer->at++;
 }
 
-/* The end of the tag, if it is here. */
+/* Reads the end of the tag, if it is here. */
 static bool take_end(struct lexer *lexer, bool is_variable)
 {
     char sign = sign_at(lexer, lexer->at);
@@ -423,12 +424,12 @@ static void lex_inside(struct lexer *lexer, bool is_variable)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the whole template ---- */
 
-/* A copy with "\n" for every line end, and without the last one. */
+/* Copies the source with "\n" for every line end, without the last one. */
 static int normalise(struct lexer *lexer, struct bytes source)
 {
-    char *text = arena_take(lexer->arena, source.len_bytes + 4); /* looking ahead stays inside */
+    char *text = arena_take(lexer->arena, source.len_bytes + 4); /* room for look-ahead behind the end */
     size_t n = 0;
 
     if (text == NULL)

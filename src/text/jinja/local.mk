@@ -7,7 +7,7 @@ libtext_jinja_a_SOURCES = src/text/jinja/ast_priv.h src/text/jinja/call.c src/te
 	src/text/jinja/parse.c src/text/jinja/parse_expr.c src/text/jinja/parse_literal.c src/text/jinja/parse_stmt.c \
 	src/text/jinja/print.c src/text/jinja/search.c src/text/jinja/template.h src/text/jinja/tests.c \
 	src/text/jinja/text.c src/text/jinja/value.c src/text/jinja/value.h
-# Templates against the reference implementation of their language.
+# Compares templates with the reference implementation of Jinja.
 check_PROGRAMS += tests/unit/text/jinja/jinja_lines
 tests_unit_text_jinja_jinja_lines_SOURCES = tests/unit/text/jinja/jinja_lines.c
 tests_unit_text_jinja_jinja_lines_LDADD = $(link_text_jinja)

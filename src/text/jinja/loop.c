@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* for, and what "loop" knows inside it.
+/* The for statement, and its variable "loop".
  *
- * Each turn has a scope of its own, so what is set in one is gone in the next, as in the reference; the
- * memory of a scope is used again unless a macro holds on to it.  The filter of a loop is applied to all
- * elements first, so that loop.length and loop.last count those that are left.
- */
+ * Each iteration has its own scope, so a variable set in one is gone in the next, as in the reference. The
+ * memory of the scope is reused unless a macro still refers to it. The filter of a loop is applied to all
+ * elements first, so loop.length and loop.last count the remaining elements. */
 #include "text/jinja/ast_priv.h"
 
 #include "base/check.h"
@@ -15,8 +14,8 @@ struct loop {
     struct value items;
     size_t index;
     size_t depth;
-    struct scope *scope;  /* around the loop */
-    struct value changed; /* what loop.changed() saw last */
+    struct scope *scope;  /* the scope around the loop */
+    struct value changed; /* the arguments of the last loop.changed() */
 };
 
 static void run(struct jinja *jinja, const struct node *node, struct value items, size_t depth);
@@ -84,7 +83,7 @@ struct value loop_changed(struct jinja *jinja, struct value self, struct call *c
     return value_bool(is_changed);
 }
 
-/* {{ loop(children) }} in a loop that says "recursive". */
+/* {{ loop(children) }} in a loop marked "recursive". */
 struct value loop_call(struct jinja *jinja, struct loop *loop, struct call *call)
 {
     struct build *out = jinja->out;
@@ -108,7 +107,7 @@ struct value loop_call(struct jinja *jinja, struct loop *loop, struct call *call
 
 /* ---- the statement ---- */
 
-/* A scope for a turn: the one of the turn before, emptied, when nobody looks at it any more. */
+/* The scope of an iteration: the scope of the one before, emptied, unless a macro refers to it. */
 static struct scope *turn_scope(struct jinja *jinja, struct scope *before, struct scope *outer)
 {
     if (before == NULL || before->is_kept)

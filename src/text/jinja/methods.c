@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Methods of values: which there are, and those that change a text's letters or its ends.
+/* Methods of values: the tables, and the methods that change the letters or the ends of a text.
  *
- * Searching and cutting is in search.c.  Methods that change a list or a dict in place exist by name only, so
- * that the message can say why they are refused: the reference runs templates where nothing can be changed.
- */
+ * Searching and splitting are in search.c. Most methods that change a list or a dict in place are only names,
+ * so that the message can say why they are refused: the reference runs templates in a sandbox that forbids
+ * changes. Only lists that the template itself wrote may change. */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
@@ -23,7 +23,7 @@ static bool is_letter(uint32_t code)
     return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
 
-/* Has it two cases? */
+/* True if the character has an upper and a lower case. */
 static bool is_cased(uint32_t code)
 {
     return utf8proc_toupper((utf8proc_int32_t)code) != (utf8proc_int32_t)code ||
@@ -37,7 +37,7 @@ static bool is_upper(uint32_t code)
 
 static void put_cased(struct build *build, uint32_t code, bool is_up, bool is_first_of_word, uint32_t mark)
 {
-    if (code == 0xdf && is_up) /* the one letter in use that becomes two */
+    if (code == 0xdf && is_up) /* the one common letter that becomes two */
         build_raw(build, is_first_of_word ? "Ss" : "SS", 2, mark);
     else
         build_char(build,
@@ -148,7 +148,7 @@ static struct value method_isspace(struct jinja *jinja, struct value self, struc
     return all_are(*self.text, 's');
 }
 
-/* All letters that have cases are of this one, and there is one. */
+/* True if there is a cased letter, and all cased letters have the wanted case. */
 static struct value all_cased(struct jinja *jinja, struct text text, bool wants_upper)
 {
     bool has_any = false;
@@ -179,7 +179,7 @@ static struct value method_islower(struct jinja *jinja, struct value self, struc
     return all_cased(jinja, *self.text, false);
 }
 
-/* ---- ends ---- */
+/* ---- ends of texts ---- */
 
 static struct value strip(struct jinja *jinja, struct value self, struct call *call, bool left, bool right)
 {
@@ -284,7 +284,7 @@ const struct callable text_methods[] = {
     {NULL, NULL, NULL, 0, false},
 };
 
-/* ---- of lists and dicts ---- */
+/* ---- methods of lists and dicts ---- */
 
 static struct value method_refused(struct jinja *jinja, struct value self, struct call *call)
 {
@@ -293,7 +293,7 @@ static struct value method_refused(struct jinja *jinja, struct value self, struc
     return value_undefined(NULL);
 }
 
-/* ---- lists of the template's own, which may grow ---- */
+/* ---- lists that the template wrote, which may change ---- */
 
 static bool is_open(struct jinja *jinja, struct value self)
 {
@@ -312,14 +312,14 @@ static struct value list_append(struct jinja *jinja, struct value self, struct c
 static struct value list_extend(struct jinja *jinja, struct value self, struct call *call)
 {
     struct value more = value_elements(jinja, call->bound[0]);
-    size_t n = jinja->rc == 0 ? more.list->n : 0; /* also of the list itself */
+    size_t n = jinja->rc == 0 ? more.list->n : 0; /* fixed: a list may be extended by itself */
 
     for (size_t i = 0; i < n && is_open(jinja, self); i++)
         list_push(jinja, self, more.list->items[i]);
     return value_none();
 }
 
-/* Where an index of Python's points, counted from the end when negative. */
+/* The position of a Python index, counted from the end when negative. */
 static int64_t place_of(struct jinja *jinja, struct value self, struct value index)
 {
     int64_t at = -1;
@@ -438,7 +438,7 @@ static struct value method_copy(struct jinja *jinja, struct value self, struct c
 {
     (void)jinja;
     (void)call;
-    return self; /* nothing is ever changed */
+    return self; /* a dict never changes, so no copy is needed */
 }
 
 static const struct callable list_methods[] = {
@@ -481,7 +481,7 @@ const struct callable *method_find(struct jinja *jinja, struct value self, struc
         return callable_find(list_methods, name);
     case VALUE_DICT:
         found = callable_find(dict_methods, name);
-        /* A key of that name is of more use than a refusal. */
+        /* If the dict has a key with this name, the key is more useful than a refusal. */
         if (found == NULL) {
             struct text key = {.data = name.data, .len_bytes = name.len_bytes};
 

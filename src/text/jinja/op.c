@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators: arithmetic as Python's, on 64-bit integers and doubles; joining; comparing.
+/* Operators: Python's arithmetic on 64-bit integers and doubles, concatenation, comparison.
  *
- * true and false count as 1 and 0.  An integer result that does not fit into 64 bits is a failure, never a
- * wrong number; so is dividing by zero.  "//" and "%" round down, towards minus infinity.
- */
+ * true and false count as 1 and 0. An integer result beyond 64 bits is a failure, never a wrong number.
+ * Division by zero is a failure too. "//" and "%" round towards minus infinity. */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
@@ -226,7 +225,7 @@ static int compare_numbers(struct value a, struct value b)
 
     if (value_index(a, &x) && value_index(b, &y))
         return (x > y) - (x < y);
-    /* Wide enough for either kind without rounding. */
+    /* Holds either kind without rounding. */
     long double left = a.kind == VALUE_FLOAT ? (long double)a.real : value_index(a, &x) ? (long double)x : 0;
     long double right = b.kind == VALUE_FLOAT ? (long double)b.real : value_index(b, &y) ? (long double)y : 0;
     return (left > right) - (left < right);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both halves of the parser stand on: the lexeme at hand, names, nodes, failures.
+/* The base of the parser: the lexeme at hand, names, nodes, failures.
  *
- * The parser goes down recursively, at most TEMPLATE_MAX_DEPTH deep.  After a failure the lexeme at hand is
- * the end of the template, so every loop above stops by itself and nobody else needs to look.
- */
+ * The parser is recursive, at most TEMPLATE_MAX_DEPTH deep. After a failure the lexeme at hand is the end of
+ * the template. So every loop of the parser stops by itself, and other code need not check for failures. */
 #include "text/jinja/ast_priv.h"
 
 #include "base/err.h"
@@ -46,10 +45,10 @@ static void *take(struct parser *parser, size_t len_bytes)
     return piece;
 }
 
-/* Never NULL: after a failure it is a node nobody will look at. */
+/* Never NULL: after a failure it returns a dummy node, which is not used. */
 struct node *parser_node(struct parser *parser, enum node_kind kind)
 {
-    static _Thread_local struct node nobody; /* written by whoever failed, read by none */
+    static _Thread_local struct node nobody; /* the dummy: written after a failure, never read */
     struct node *node = NULL;
 
     if (parser->parsed->n_nodes == TEMPLATE_MAX_NODES)
@@ -180,7 +179,7 @@ bool parser_enter(struct parser *parser)
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole template ---- */
 
 static int parse(struct jinja_template *parsed, struct bytes source, struct fault *fault)
 {

@@ -4,10 +4,9 @@
  *     a if c else b     or     and     not     == != < <= > >= in     + -     ~     * / // %     **
  *     - +    . [] () |filter is test
  *
- * as the language's own parser has it, including that a filter binds tighter than a sign ("-1|abs") only when
- * it stands inside, and that "~" binds tighter than "+".  Chains of one level become one node with a list or
- * a tree that leans left; evaluation walks those without recursion (eval.c).
- */
+ * The order is that of the reference parser. Two details: a sign binds tighter than a filter ("-1|abs" is
+ * "(-1)|abs"), and "~" binds tighter than "+". A chain of one level becomes one node with a list, or a tree
+ * that leans left. Evaluation walks those without recursion (eval.c). */
 #include "text/jinja/ast_priv.h"
 
 #include "base/check.h"
@@ -26,7 +25,7 @@ static struct node *with(struct parser *parser, enum node_kind kind, struct node
 
 /* ---- what follows a primary ---- */
 
-/* After "[": an index, or a slice whose parts may be missing. */
+/* Reads after "[": an index, or a slice whose parts may be missing. */
 static struct node *subscript(struct parser *parser)
 {
     struct node *parts[3] = {NULL};
@@ -65,7 +64,7 @@ static struct node *dotted(struct parser *parser, struct node *node)
     return attribute;
 }
 
-/* After "(". */
+/* Reads after "(". */
 struct node_args *parser_args(struct parser *parser)
 {
     struct node_args *args = arena_take(&parser->parsed->arena, sizeof(*args));
@@ -132,7 +131,8 @@ static struct bytes dotted_name(struct parser *parser)
     return parser->rc == 0 ? name : bytes_str("?");
 }
 
-/* A filter or test that is not known fails here, or, where it may never be reached, when it is. */
+/* Looks up a filter or test. An unknown one fails here. Inside a branch that may not be taken, it fails only
+ * when it is evaluated. */
 static void find_callable(struct parser *parser, struct node *node, const char *what)
 {
     struct bytes name = node->name == NULL ? bytes_str("?") : text_bytes(node->name->text);
@@ -170,7 +170,7 @@ static bool begins_operand(const struct parser *parser)
            parser_is_op(parser, "{");
 }
 
-/* After "is". */
+/* Reads after "is". */
 static struct node *test(struct parser *parser, struct node *operand)
 {
     bool is_negated = parser_skip_word(parser, "not");
@@ -423,7 +423,7 @@ struct node *parser_expression(struct parser *parser, bool with_condition)
     return node;
 }
 
-/* What can be assigned to: a name, names in a tuple, an attribute of a namespace. */
+/* A target of an assignment: a name, a tuple of names, an attribute of a namespace. */
 struct node *parser_target(struct parser *parser, bool with_namespace)
 {
     const struct lexeme *next = parser->at->kind == LEX_END ? parser->at : parser->at + 1;

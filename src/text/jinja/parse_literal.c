@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an expression is made of: numbers, strings, names, and lists, tuples and dicts of expressions.
+/* The parts of an expression: numbers, strings, names, and lists, tuples and dicts of expressions.
  *
- * Strings side by side are one.  A whole number that does not fit into 64 bits is refused here, where its
- * line is known.
- */
+ * Adjacent strings become one. An integer beyond 64 bits is refused here, where its line is known. */
 #include "text/jinja/ast_priv.h"
 
 #include "base/check.h"
@@ -40,7 +38,7 @@ static struct node *text_literal(struct parser *parser)
     return constant(parser, (struct value){.kind = VALUE_TEXT, .text = text});
 }
 
-/* Without the underscores; NULL: too long. */
+/* The digits without underscores; NULL: too long. */
 static const char *digits_of(struct bytes text, char out[64])
 {
     size_t n = 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements: what stands between {% and %}, and the bodies they have.
+/* Statements: the text between {% and %}, and their bodies.
  *
  *     for if set macro call filter with break continue raw generation
  *
- * "generation" marks what an assistant said, for training; here its body is just text.  What reads other
- * templates (include, import, extends, block) does not occur in a model file and is refused by name.
- */
+ * "generation" marks the assistant's text for training; here its body is plain text. Statements that read
+ * other templates (include, import, extends, block) do not occur in a model file and are refused by name. */
 #include "text/jinja/ast_priv.h"
 
 #include "base/check.h"
@@ -22,7 +21,7 @@ static void expect_block_end(struct parser *parser)
     parser_next(parser);
 }
 
-/* The body up to {% end %}, that tag included. */
+/* Reads the body up to {% end %}, including that tag. */
 static struct node *body_until(struct parser *parser, const char *end)
 {
     const char *const ends[] = {end, NULL};
@@ -107,7 +106,7 @@ static struct node *set_statement(struct parser *parser)
     return node;
 }
 
-/* After "(": the parameters of a macro or a call block. */
+/* Reads after "(": the parameters of a macro or a call block. */
 static struct node_args *parameters(struct parser *parser)
 {
     struct node_args *args = arena_take(&parser->parsed->arena, sizeof(*args));
@@ -233,7 +232,7 @@ static const struct {
     {"break", break_statement}, {"continue", continue_statement},
 };
 
-/* After "{%": the statement and the end of its tag. */
+/* Reads after "{%": the statement and the end of its tag. */
 static struct node *statement(struct parser *parser)
 {
     struct node *node = NULL;
@@ -261,7 +260,7 @@ static bool is_one_of(const struct parser *parser, const char *const *words)
     return false;
 }
 
-/* Statements up to a tag that begins with one of ends; that word is then at hand. */
+/* Reads statements up to a tag that begins with one of ends. That word is then the lexeme at hand. */
 struct node *parser_body(struct parser *parser, const char *const *ends)
 {
     struct node *body = parser_node(parser, NODE_BODY), *one;

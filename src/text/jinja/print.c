@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values as text, as Python's str() and repr() write them.
+/* Values as text, in the form of Python's str() and repr().
  *
- * A float is written with the fewest digits that read back as the same number, with a point or an exponent; a
- * string inside a list or dict stands in quotes, with what cannot be seen escaped.  Marks of the bytes stay.
- */
+ * A float is written with the fewest digits that read back as the same number, with a point or an exponent. A
+ * string inside a list or dict is quoted, and its unprintable characters are escaped. The bytes keep their
+ * marks. */
 #include "text/jinja/jinja_priv.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* digits without a point, and the power of ten of the first one. */
+/* Writes digits that have no point; power is the power of ten of the first digit. */
 static void place_point(struct build *build, const char *digits, int power)
 {
     int n = (int)strlen(digits);
@@ -126,7 +126,7 @@ static void put_quoted(struct build *build, struct text text)
     build_raw(build, &quote, 1, MARK_OWN);
 }
 
-/* ---- the rest ---- */
+/* ---- other values ---- */
 
 static void put_items(struct build *build, struct value value)
 {
@@ -261,7 +261,7 @@ static void put_part(struct build *build, struct text text, bool is_markup)
         build_text(build, text);
 }
 
-/* When one is markup, the other is escaped, and both together are markup. */
+/* If one text is markup, the other is escaped, and the result is markup. */
 struct value text_add(struct jinja *jinja, struct value a, struct value b)
 {
     bool is_markup = text_in(a).is_markup || text_in(b).is_markup;

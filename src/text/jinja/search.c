@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Methods of texts that look for other texts: finding, cutting, replacing, joining.
+/* Methods of texts that search for other texts: finding, splitting, replacing, joining.
  *
- * Parts keep their marks by themselves.  Replacing is the one place where a text of the template could come
- * to stand where a client chose: what is put in for bytes of a client is the client's, too.
- */
+ * Parts of a text keep their marks. Only replacing could put a text of the template at a place that a client
+ * chose. So text that replaces a client's bytes gets the client's mark. */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
@@ -15,7 +14,7 @@ static size_t find(struct text text, struct text what, size_t from)
     return bytes_find(text_bytes(text), text_bytes(what), from);
 }
 
-/* The last place that ends at to or before. */
+/* The last match that ends at or before to. */
 static size_t find_last(struct jinja *jinja, struct text text, struct text what, size_t to)
 {
     if (what.len_bytes > to)
@@ -49,7 +48,7 @@ static int64_t limit_of(struct jinja *jinja, struct value value)
     return limit;
 }
 
-/* ---- where is it ---- */
+/* ---- finding ---- */
 
 static bool matches_end(struct jinja *jinja, struct text text, struct value what, bool is_start)
 {
@@ -96,7 +95,7 @@ static struct value method_removesuffix(struct jinja *jinja, struct value self, 
                     : self;
 }
 
-/* An end of the range to look in, as a byte offset. */
+/* One end of the search range, as a byte offset. */
 static size_t range_end(struct jinja *jinja, struct text text, struct value value, size_t otherwise)
 {
     int64_t index = 0;
@@ -169,7 +168,7 @@ static struct value method_count(struct jinja *jinja, struct value self, struct 
     return value_int(n);
 }
 
-/* ---- cutting ---- */
+/* ---- splitting ---- */
 
 static void push_part(struct jinja *jinja, struct value list, struct text text, size_t from, size_t to)
 {
@@ -339,7 +338,7 @@ static struct value method_rpartition(struct jinja *jinja, struct value self, st
     return cut_in_three(jinja, self, call, true);
 }
 
-/* ---- putting together ---- */
+/* ---- replacing and joining ---- */
 
 static struct value insert_everywhere(struct jinja *jinja, struct text text, struct text what, int64_t limit)
 {

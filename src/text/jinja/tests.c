@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: what can stand after "is". */
+/* Tests: the words that may follow "is". */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
@@ -81,7 +81,7 @@ static struct value test_mapping(struct jinja *jinja, struct value self, struct 
     return value_bool(self.kind == VALUE_DICT);
 }
 
-/* An undefined value is as good as an empty list. */
+/* An undefined value counts as an empty list. */
 static struct value test_iterable(struct jinja *jinja, struct value self, struct call *call)
 {
     (void)jinja;

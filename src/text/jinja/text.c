@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts whose bytes remember their writers, and texts in the making.
+/* Texts whose bytes remember their authors, and text builders.
  *
  *     data    <|im_start|>user\nhello<|im_end|>
- *     marks   0000000000000000001111100000000000     or one mark for all, which is the usual case
+ *     marks   0000000000000000001111100000000000     or, usually, one mark for all bytes
  *
- * A part of a text shares its bytes and marks; only joining copies.  Python counts characters, so lengths and
- * indices are in code points; a byte that is no UTF-8 counts as one.
- */
+ * A part of a text shares its bytes and marks; only joining copies. Python counts characters, so lengths and
+ * indices are in code points. A byte that is not valid UTF-8 counts as one character. */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
@@ -14,7 +13,7 @@
 
 #include <string.h>
 
-#define KEPT_BYTES ((size_t)32 << 10) /* a text so long is not copied to where it stays */
+#define KEPT_BYTES ((size_t)32 << 10) /* a text this long keeps its buffer instead of being copied */
 
 struct text text_in(struct value value)
 {
@@ -123,7 +122,7 @@ bool char_is_space(uint32_t code)
            code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
 }
 
-/* chars NULL: white space. */
+/* chars NULL: strips white space. */
 static bool is_stripped(uint32_t code, const struct text *chars)
 {
     size_t len;
@@ -153,21 +152,21 @@ struct text text_strip(struct text text, const struct text *chars, bool left, bo
     return text_part(text, from, to);
 }
 
-/* ---- in the making ---- */
+/* ---- text builders ---- */
 
 struct build build_begin(struct jinja *jinja)
 {
     return (struct build){.jinja = jinja};
 }
 
-/* Room for more; false after a failure. */
+/* Checks that there is room for len_bytes more; false after a failure. */
 static bool has_room(struct build *build, size_t len_bytes)
 {
     struct jinja *jinja = build->jinja;
 
     if (!jinja_charge(jinja, len_bytes / 64))
         return false;
-    /* All that are in the making count together: macros nest, and each holds what it has so far. */
+    /* All builders count together: macros nest, and each one holds its text so far. */
     if (len_bytes > jinja->max_text_bytes - jinja->made_bytes) {
         jinja_fail(jinja, E_LIMIT, "a text of more than %zu bytes", jinja->max_text_bytes);
         return false;
@@ -181,12 +180,12 @@ static void put_marks(struct build *build, const uint32_t *marks, uint32_t mark,
 
     if (buf_reserve(buf, n * sizeof(mark)) != 0)
         return;
-    uint32_t *to = (uint32_t *)(void *)(buf->data + buf->len_bytes); /* a whole number of marks in */
+    uint32_t *to = (uint32_t *)(void *)(buf->data + buf->len_bytes); /* aligned: whole marks only */
     if (marks != NULL)
         memcpy(to, marks, n * sizeof(mark));
     for (size_t i = 0; marks == NULL && i < n && i < 16; i++)
         to[i] = mark;
-    for (size_t i = 16; marks == NULL && i < n; i *= 2) /* what is there already, once more */
+    for (size_t i = 16; marks == NULL && i < n; i *= 2) /* doubles the marks written so far */
         memcpy(to + i, to, (i < n - i ? i : n - i) * sizeof(mark));
     buf->len_bytes += n * sizeof(mark);
 }
@@ -251,7 +250,7 @@ struct value build_end(struct build *build)
         text.data = jinja_keep(jinja, &build->data);
         jinja->made_bytes -= text.len_bytes - build->data.len_bytes;
     }
-    /* The marks come first: they are what has to be aligned. */
+    /* The marks come first because they need alignment. */
     if (jinja->rc == 0 && text.len_bytes > 0 && text.data == NULL)
         copy = jinja_take(jinja, marks_bytes + text.len_bytes);
     if (copy != NULL) {

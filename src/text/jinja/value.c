@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values: making them, what is true, lists and dicts.
+/* Values: constructors, truth, lists and dicts.
  *
- * A dict keeps its entries in order and is searched one by one while it is small; from 9 entries on an index
- * of open addressing over the keys' hashes finds them.  Every look costs steps, so keys chosen to collide
- * cost their sender a refusal and nobody else anything.  1, 1.0 and true are the same key, as in Python.
- */
+ * A dict keeps its entries in order. A small dict is searched one by one; from 9 entries on, an
+ * open-addressing index over the keys' hashes finds them. Each probe costs steps. So a client that chooses
+ * colliding keys gets its own request refused and harms no other client. 1, 1.0 and true are the same key, as
+ * in Python. */
 #include "text/jinja/jinja_priv.h"
 
 #include "base/err.h"
@@ -122,7 +122,7 @@ static bool has_entries(struct value value)
     return value.kind == VALUE_DICT || value.kind == VALUE_NAMESPACE;
 }
 
-/* Fails for what has no hash: lists and dicts. */
+/* Fails for values without a hash: lists and dicts. */
 static uint64_t hash_of(struct jinja *jinja, struct value key)
 {
     uint64_t hash = 0;
@@ -158,7 +158,7 @@ static bool same_key(struct jinja *jinja, const struct value_entry *entry, struc
     return entry->hash == hash && jinja_charge(jinja, 1) && value_equal(jinja, entry->key, key);
 }
 
-/* The entry, or SIZE_MAX. */
+/* The index of the entry, or SIZE_MAX. */
 static size_t find_entry(struct jinja *jinja, const struct value_dict *dict, struct value key, uint64_t hash)
 {
     if (dict->slots == NULL) {
@@ -186,7 +186,7 @@ static void index_entry(struct jinja *jinja, struct value_dict *dict, size_t i)
     dict->slots[at] = (uint32_t)i + 1;
 }
 
-/* Room for one more; false after a failure. */
+/* Makes room for one more entry; false after a failure. */
 static bool grow(struct jinja *jinja, struct value_dict *dict)
 {
     if (dict->n < dict->cap)
@@ -249,7 +249,7 @@ struct value *dict_get_str(struct jinja *jinja, struct value dict, const char *k
     return dict_get(jinja, dict, (struct value){.kind = VALUE_TEXT, .text = &text});
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 bool value_is_true(struct value value)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading JSON within bounds, and writing it always the same way.
+/* Loads JSON within limits, and writes it always in the same form.
  *
- * Jansson needs up to eighty times a body's size for a body of empty objects, so the bytes are walked first
- * and refused when there are too many values in them or they nest too deeply.  Many values are wanted (a
- * prompt may be a list of tokens), and what they cost depends on their kind: so there is a bound on the
- * memory of the loaded document, too.  It leaves room for any text and for a list of a million numbers.  Long
- * strings do not pass through the library at all (json_long.c).
+ * For a body of empty objects Jansson needs up to eighty times the body's size. So the bytes are walked
+ * first, and a body with too many values or too deep nesting is refused. Many values are legitimate (a prompt
+ * may be a list of tokens), and their cost depends on their kind. So the memory of the loaded document is
+ * limited too. The limit has room for any text and for a list of a million numbers. Long strings bypass the
+ * library (json_long.c).
  *
- * The serialisation matters: it becomes prompt, and a prompt that differs in one blank finds nothing in the
- * prefix cache. Clients re-serialise what they got (other blanks, other number formats), so everything is
- * parsed and written anew here, in the format the models' own templates use, which is also the one the models
- * write. */
+ * The serialisation matters: it becomes part of the prompt, and one different blank loses the prefix match.
+ * Clients re-serialise the JSON that they received, with other blanks and number formats. So everything is
+ * parsed and written again here, in the format of the models' own templates. The models write the same
+ * format. */
 #include "text/json/json.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ static int check_bounds(struct bytes text, struct fault *fault, struct json_long
     return 0;
 }
 
-/* The library's own buffers grow by doubling, so a long string needs four times its size for a moment. */
+/* The library doubles its buffers as they grow, so a long string briefly needs four times its size. */
 static size_t memory_bound(size_t len_bytes)
 {
     return API_JSON_MEMORY_BYTES + 4 * len_bytes;
@@ -84,7 +84,8 @@ static int load(struct bytes text, size_t limit_bytes, struct fault *fault, json
     return rc == E_RANGE ? E_FORMAT : rc;
 }
 
-/* The bound is that of the whole text: what breaks it without its long strings would with them. */
+/* Uses the limit of the whole text: a document that exceeds it without its long strings would also exceed it
+ * with them. */
 static int load_cut(struct bytes text, const struct json_longs *longs, struct fault *fault, json_t **out)
 {
     struct buf cut = {0};
@@ -147,7 +148,7 @@ static int put_object(struct buf *out, const json_t *object)
     json_t *value;
 
     buf_append_byte(out, '{');
-    /* Jansson takes no const here, but only reads. */
+    /* Jansson's parameter is not const, but it only reads. */
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
         buf_append_str(out, separator);
@@ -159,7 +160,7 @@ static int put_object(struct buf *out, const json_t *object)
     return buf_append_byte(out, '}');
 }
 
-/* Recursion is bounded: what was loaded here nests at most JSON_WALK_MAX_DEPTH deep. */
+/* Recursion is bounded: a document loaded here nests at most JSON_WALK_MAX_DEPTH deep. */
 int api_json_put(struct buf *out, const json_t *value)
 {
     switch (json_typeof(value)) {

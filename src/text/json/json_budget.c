@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jansson's allocator is one for the whole process, so the budget is a number of the thread.
+/* Jansson has one allocator for the whole process, so each thread has its own budget.
  *
  *     json_budget_load ── setjmp ──> json_loadb ──> budget_malloc fails ── longjmp ──┐
  *          ^                                                                         │
  *          └────────────────── frees all that this load holds <──────────────────────┘
  *
- * Jansson cannot be told of a failed allocation: its lexer drops the byte that did not fit and goes on, tries
- * again at every byte that follows, and then looks for a closing quote that it no longer has.  So no
- * allocation ever fails for it: the load ends there, from below.  What it held is in a list.  The links stand
- * at the end of each allocation, where the library does not write: the address stays malloc's, and whoever
- * frees with free() need not know.
+ * Jansson does not handle a failed allocation well. Its lexer drops the byte that did not fit and goes on,
+ * tries again at each following byte, and then searches for a closing quote that it lost. So no allocation
+ * ever fails from Jansson's view: a longjmp ends the load instead.
  *
- * Outside of a load these functions are malloc and free and nothing else, so values may be made within one
- * and freed without, on any thread.  What is held is counted by what malloc really gave. */
+ * A list holds all allocations of the load. The links are at the end of each allocation, where the library
+ * does not write. So the address is malloc's own, and any code can free it with free().
+ *
+ * Outside of a load these functions are plain malloc and free. So a value may be made within a load and freed
+ * outside, on any thread. The budget counts the bytes that malloc really gave. */
 #include "text/json/json_budget_priv.h"
 
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdlib.h>
 
-struct links { /* of an allocation, at its end */
+struct links { /* at the end of each allocation */
     void *next, *prev;
 };
 
@@ -28,7 +29,7 @@ static _Thread_local struct {
     enum json_budget_end why;
     size_t limit_bytes;
     size_t held_bytes;
-    void *first; /* allocation */
+    void *first; /* the first allocation of the list */
     jmp_buf out;
 } budget;
 
@@ -37,7 +38,7 @@ static struct links *links_of(void *at)
     return (struct links *)(void *)((char *)at + malloc_usable_size(at) - sizeof(struct links));
 }
 
-/* The links do not count: the bound is of the document. */
+/* The size without the links: the limit applies to the document. */
 static size_t counted_bytes(void *at)
 {
     return malloc_usable_size(at) - sizeof(struct links);
@@ -80,7 +81,7 @@ static void *budget_malloc(size_t len_bytes)
         return malloc(len_bytes);
     if (len_bytes > budget.limit_bytes || budget.held_bytes > budget.limit_bytes - len_bytes)
         budget_fail(JSON_BUDGET_OVER);
-    at = malloc((len_bytes + align - 1) / align * align + sizeof(struct links)); /* links stand aligned */
+    at = malloc((len_bytes + align - 1) / align * align + sizeof(struct links)); /* keeps the links aligned */
     if (at == NULL)
         budget_fail(JSON_BUDGET_NOMEM);
     budget_hold(at);
@@ -94,7 +95,7 @@ static void budget_free(void *at)
     free(at);
 }
 
-/* Before any thread is there that could be using the library. */
+/* Runs before any thread that could use the library exists. */
 __attribute__((constructor)) static void install(void)
 {
     json_set_alloc_funcs(budget_malloc, budget_free);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Most of a large body is a few long strings, and the library reads those byte after byte into a buffer, from
- * there into another, and checks each byte's UTF-8 alone: 20 ns a byte.  The walk over the bytes that comes
- * before it knows where strings begin and end, so the library is given the document without them,
+/* Loads long strings without the JSON library. Most of a large body is a few long strings. The library copies
+ * them byte by byte into one buffer, then into another, and checks the UTF-8 of each byte separately: 20 ns
+ * per byte. The walk before the load already knows where strings begin and end. So the library gets the
+ * document without them:
  *
  *     {"role":"user","content":"Once upon a time ... "}        text
- *     {"role":"user","content":""}                             what the library loads
+ *     {"role":"user","content":""}                             the library's input
  *
- * and they are put in afterwards, from the text, a run between two backslashes at a time.
+ * The strings are filled in afterwards from the text, one run between two backslashes at a time.
  *
- * A string is known by its number among all strings that are values.  Walking the loaded tree meets them in
- * the same order: objects keep their members in the document's order, and one that has a key twice is
- * refused.  Whatever is wrong with a document, it is then loaded as a whole, so what is refused and how it is
- * told is the library's alone. */
+ * A string is identified by its number among all strings that are values. A walk over the loaded tree meets
+ * them in the same order: objects keep their members in the document's order, and duplicate keys are refused.
+ *
+ * If the document has any error, it is loaded as a whole. So the library alone decides what is refused,
+ * and with which message. */
 #include "text/json/json_long_priv.h"
 
 #include <stdlib.h>
@@ -77,9 +79,9 @@ int json_longs_cut(const struct json_longs *longs, struct bytes text, struct buf
     return out->is_bad ? E_NOMEM : 0;
 }
 
-/* ---- what a string says ---- */
+/* ---- decoding a string ---- */
 
-/* The walk has seen four digits. */
+/* The walk has checked the four digits. */
 static uint32_t hex4(const uint8_t *digits)
 {
     uint32_t code = 0;
@@ -92,7 +94,8 @@ static uint32_t hex4(const uint8_t *digits)
     return code;
 }
 
-/* The escape at raw[at], which is a backslash; where the text goes on.  0: it stands for no character. */
+/* Decodes the escape at raw[at], which is a backslash. Returns where the text continues; 0: the escape stands
+ * for no character. */
 static size_t unescape(struct bytes raw, size_t at, uint8_t **to)
 {
     static const uint8_t meant[256] = {['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r',
@@ -100,7 +103,7 @@ static size_t unescape(struct bytes raw, size_t at, uint8_t **to)
     uint8_t c = raw.data[at + 1];
     uint32_t code, low;
 
-    if (c != 'u') { /* the walk has let through no others */
+    if (c != 'u') { /* the walk has checked that it is one of the others */
         *(*to)++ = meant[c];
         return at + 2;
     }
@@ -121,9 +124,9 @@ static size_t unescape(struct bytes raw, size_t at, uint8_t **to)
     return at;
 }
 
-/* Copies up to the next backslash or the end.  Sources have one every thirty bytes: finding it first and then
- * copying would be two calls for each.  What is said is never longer than the text so far, so that eight
- * bytes that can be read can be written. */
+/* Copies up to the next backslash or the end. Source code has a backslash about every thirty bytes, so a
+ * search and a separate copy would be two calls for each. The output is never longer than the input so far.
+ * So wherever eight bytes can be read, eight can be written. */
 static size_t copy_plain(struct bytes raw, size_t at, uint8_t **to)
 {
     size_t n = 8;
@@ -139,7 +142,7 @@ static size_t copy_plain(struct bytes raw, size_t at, uint8_t **to)
     return at;
 }
 
-/* out has room for raw: nothing grows.  E_FORMAT. */
+/* out has room for raw, so it never grows. E_FORMAT. */
 static int decode(struct bytes raw, uint8_t *out, size_t *len_out)
 {
     uint8_t *to = out;
@@ -179,7 +182,7 @@ static int fill_string(struct filling *filling, json_t *value)
     return rc;
 }
 
-/* Recursion is bounded: what the walk let through nests at most JSON_WALK_MAX_DEPTH deep. */
+/* Recursion is bounded: the walk allows at most JSON_WALK_MAX_DEPTH levels. */
 static int fill(struct filling *filling, json_t *value)
 {
     int rc = 0;

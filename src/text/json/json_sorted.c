@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One text for all spellings of a JSON value.
  *
- * Clients load what they were sent and write it again: members in another order, 1.0 as 1 or 1e0, characters
- * as escapes.  Here members are sorted, numbers that are equal are spelled alike, and strings are what they
- * say; so two values are equal exactly if their texts are.  An integer that a double cannot hold is not equal
- * to the double next to it: that is another value. */
+ * Clients load the JSON that they received and write it again: members in another order, 1.0 as 1 or 1e0,
+ * characters as escapes. Here members are sorted, equal numbers get one spelling, and strings are decoded. So
+ * two values are equal exactly if their texts are equal. An integer that a double cannot hold differs from
+ * the double next to it. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void put_object(struct buf *out, const json_t *object)
         out->is_bad = true;
         return;
     }
-    /* Jansson takes no const here, but only reads. */
+    /* Jansson's parameter is not const, but it only reads. */
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
         members[i++] = (struct member){.key = key, .value = value};
@@ -63,7 +63,7 @@ static void put_object(struct buf *out, const json_t *object)
     free(members);
 }
 
-/* Recursion is bounded: what was loaded nests at most JSON_WALK_MAX_DEPTH deep. */
+/* Recursion is bounded: a loaded document nests at most JSON_WALK_MAX_DEPTH deep. */
 static void put_value(struct buf *out, const json_t *value)
 {
     switch (json_typeof(value)) {

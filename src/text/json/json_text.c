@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON as text: checked, written anew with one spacing and the fewest escapes, and walked.
+/* JSON as text: checks it, writes it again with one spacing and the fewest escapes, and walks it.
  *
  *     { "a":[1.50,2e3 ],"b" : "\u00e9" }   ->   {"a": [1.50, 2e3], "b": "(that character)"}
  *
- * What a client sends goes through here before anything else looks at it: after that it is well formed, nests
- * no deeper than MAX_DEPTH, and can be walked by looking for commas and brackets (template/json.c makes
- * values of it).  Key order is the client's, and so is the spelling of numbers.
+ * Client JSON passes here before any other code reads it. Afterwards it is well formed, nests no deeper than
+ * MAX_DEPTH, and can be walked by a search for commas and brackets (jinja/json.c makes values of it). Keys
+ * keep the client's order, and numbers keep the client's spelling.
  *
- * Grammar: RFC 8259.  Nesting is limited because values are read by recursion.  A lone surrogate, which JSON
- * can spell and UTF-8 cannot, becomes U+FFFD, and so does a byte that is no UTF-8.
- */
+ * Grammar: RFC 8259. Nesting is limited because values are read by recursion. A lone surrogate, which JSON
+ * can spell and UTF-8 cannot, becomes U+FFFD. So does a byte that is not valid UTF-8. */
 #include "text/json/json_text.h"
 
 #include "base/err.h"
@@ -19,7 +18,7 @@
 
 #define MAX_DEPTH 128
 
-struct json { /* being read */
+struct json { /* the reader's state */
     struct bytes text;
     size_t at;
     struct buf *out;
@@ -45,7 +44,7 @@ static void skip_blanks(struct json *json)
 
 static void put_plain_char(struct buf *out, uint32_t code)
 {
-    static const char names[] = "btn\0fr"; /* of 8..13 */
+    static const char names[] = "btn\0fr"; /* names of 8..13 */
     uint8_t raw[4];
 
     if (code == '"' || code == '\\') {
@@ -73,7 +72,7 @@ static int read_hex4(struct json *json, uint32_t *out)
     return 0;
 }
 
-/* After "\u".  A high surrogate takes the low one that follows with it. */
+/* Reads after "\u". A high surrogate takes the low one that follows it. */
 static int read_unicode_escape(struct json *json, uint32_t *out)
 {
     uint32_t low;
@@ -98,7 +97,7 @@ static int read_unicode_escape(struct json *json, uint32_t *out)
     return 0;
 }
 
-/* After the backslash. */
+/* Reads after the backslash. */
 static int read_escape(struct json *json, uint32_t *out)
 {
     static const char from[] = "\"\\/bfnrt";
@@ -115,13 +114,13 @@ static int read_escape(struct json *json, uint32_t *out)
     return 0;
 }
 
-/* One character of a string, escapes undone; *is_end_out at the closing quote. */
+/* Reads one character of a string and decodes escapes; *is_end_out at the closing quote. */
 static int read_char(struct json *json, uint32_t *out, bool *is_end_out)
 {
     size_t len_bytes;
     int c = peek(json);
 
-    if (c < 0x20) /* also the end of the text */
+    if (c < 0x20) /* true at the end of the text too */
         return E_FORMAT;
     *is_end_out = c == '"';
     if (c == '"' || c == '\\') {
@@ -233,7 +232,7 @@ static int read_member_name(struct json *json)
     return 0;
 }
 
-/* An object or an array, from its opening bracket. */
+/* Reads an object or an array, from its opening bracket. */
 static int read_items(struct json *json, bool is_object)
 {
     int close = is_object ? '}' : ']', rc = 0;
@@ -303,7 +302,7 @@ int json_respace(struct bytes json, struct buf *out)
     return rc;
 }
 
-/* ---- walking what was written above ---- */
+/* ---- walking the text written above ---- */
 
 static bool begins_with(struct bytes json, uint8_t byte)
 {
@@ -315,11 +314,11 @@ bool json_is_object(struct bytes json)
     return begins_with(json, '{');
 }
 
-/* Where the value at at ends: at the comma or bracket on its own level. */
+/* Returns the end of the value at this offset: the comma or bracket on its own level. */
 static size_t value_end(struct bytes json, size_t at)
 {
     size_t depth = 0;
-    bool is_inside = false; /* a string */
+    bool is_inside = false; /* inside a string */
 
     for (; at < json.len_bytes; at++) {
         uint8_t c = json.data[at];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pushdown automaton for RFC 8259, one byte at a time.
  *
- * It serves three masters: the bound on depth and number of values before a body is given to the JSON library
- * (whose memory would otherwise grow to eighty times the body); the streaming of tool arguments, of which
- * only valid JSON may leave; and the closing of arguments that max_tokens cut off.
+ * It has three users. The first limits depth and number of values before the JSON library gets a body;
+ * without this limit the library's memory could grow to eighty times the body. The second streams tool
+ * arguments, of which only valid JSON may leave. The third closes arguments that max_tokens cut off.
  *
- * For the last one it remembers the latest *safe* point: after an opening bracket or after a complete member
- * or element. Containers that were open there are still open now, because closing one would itself have been
- * a later safe point; so their kinds are still on the stack.
+ * For the third the automaton remembers the latest *safe* point: after an opening bracket or after a complete
+ * member or element. Containers open at that point are still open now: closing one would itself be a later
+ * safe point. So their kinds are still on the stack.
  *
- * Strings are taken as bytes: UTF-8 is checked elsewhere. */
+ * Strings are treated as bytes: other code checks UTF-8. */
 #include "text/json/json_walk.h"
 
 #include "base/err.h"
@@ -54,7 +54,7 @@ static void mark_safe(struct json_walk *walk)
     walk->safe_depth = walk->depth;
 }
 
-/* A value is complete with the byte just counted. */
+/* The byte just counted completes a value. */
 static enum json_walk_result end_value(struct json_walk *walk)
 {
     walk->state = walk->depth == 0 ? WALK_END : WALK_AFTER;
@@ -167,7 +167,7 @@ static enum json_walk_result in_string(struct json_walk *walk, uint8_t c)
     return JSON_WALK_MORE;
 }
 
-/* A byte that does not go on with the number ends it; the number was complete before this byte. */
+/* A byte that does not continue the number ends it. The number was complete before this byte. */
 static enum json_walk_result end_number(struct json_walk *walk, uint8_t c)
 {
     if (walk->depth == 0) {
@@ -272,7 +272,7 @@ enum json_walk_result json_walk_byte(struct json_walk *walk, uint8_t c)
     return is_blank(c) ? JSON_WALK_DONE : JSON_WALK_BAD;
 }
 
-/* The first of eight bytes that is a control byte, a quote or a backslash; 8: none is. */
+/* The index of the first of eight bytes that is a control byte, a quote or a backslash; 8: none. */
 static size_t first_special(const uint8_t *at)
 {
     uint64_t eight = bytes_load8(at);

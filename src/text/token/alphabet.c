@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2's alphabet: 256 printable characters that stand for the 256 bytes, so that a vocabulary of byte
- * strings can be kept in text files.
+/* GPT-2's alphabet: 256 printable characters that stand for the 256 bytes. With it a text file can hold a
+ * vocabulary of byte strings.
  *
  *     21..7E, A1..AC, AE..FF   stand for themselves (the printable part of Latin-1)
- *     the other 68 bytes       U+0100, U+0101, ... in order: 00 is U+0100, blank (20) is U+0120 "Ġ"
- */
+ *     the other 68 bytes       U+0100, U+0101, ... in order: 00 is U+0100, blank (20) is U+0120 "Ġ" */
 #include "text/token/tokenizer_priv.h"
 
 static bool stands_for_itself(uint32_t code)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat formats: a model's template made ready, and rendering with it.
+/* Chat formats: prepares a model's template, and renders with it.
  *
  *     messages, tools --template--> text with authors --encode--> ids
  *
- * The template is parsed and tried out once per model; rendering is a pure function of format and prompt.
- * Spelling out the markers as text first and finding them again as tokens costs little and keeps one code
- * path for people, tests and models; the authors of the bytes keep it safe: markers are looked for in the
- * template's own parts only, so what a client writes can look like the end of its turn and still is just
- * characters.
+ * The template is parsed and probed once per model. Rendering is a pure function of format and prompt.
  *
- * Where turns are set off by <|im_start|> and <|im_end|>, that safety stands on these being tokens that text
- * cannot spell.  A model whose vocabulary lacks them would see turns as ordinary characters that anybody can
- * write, so it is refused.
- */
+ * The rendering writes markers as text, and encoding finds them again as tokens. This costs little and gives
+ * people, tests and models one code path. It is safe because each byte has an author: encoding searches for
+ * markers only in the template's own parts. A client can write text that looks like the end of its turn, and
+ * it stays plain characters.
+ *
+ * A template may delimit turns with <|im_start|> and <|im_end|>. Then the two must be tokens that text cannot
+ * spell. If the vocabulary lacks them, the model would see turns as plain characters that any client can
+ * write. Such a model is refused. */
 #include "text/token/chat_priv.h"
 
 #include "base/check.h"
@@ -38,12 +38,12 @@ static int check_markers(const struct tokenizer *tokenizer, struct fault *fault)
     return 0;
 }
 
-/* Gives the fault the words that say whose line is meant. */
+/* Rewords the fault, so that it names the chat template as its source. */
 static int retell(struct fault *fault, const struct fault *inner)
 {
     const char *text = inner->text, *colon = strstr(text, ": ");
 
-    if (inner->code == E_INVAL && colon != NULL) /* the template's own words */
+    if (inner->code == E_INVAL && colon != NULL) /* the message that the template itself raised */
         return fault_set(fault, inner->code, "the model's chat template refuses this conversation: %s",
                          colon + 2);
     return fault_set(fault, inner->code, "%s%s", strncmp(text, "line ", 5) == 0 ? "chat template " : "",
@@ -80,7 +80,8 @@ int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, stru
 
     if (format == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
-    /* Counting is the one thing that changes in a tokenizer; who holds one may hold it for longer. */
+    /* The reference count is the only part of a tokenizer that changes, so a holder of a const one may take
+     * another reference. */
     format->tokenizer = tokenizer_ref((struct tokenizer *)tokenizer);
     int rc = open_template(format, fault);
     if (rc != 0) {

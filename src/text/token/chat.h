@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation -> prompt tokens, in the model's own chat format: its template, run by our interpreter.
+/* A conversation -> prompt tokens in the model's own chat format. Our interpreter runs the model's template.
  *
- * Rendered is byte for byte what the template gives.  Only the template emits control tokens and tags
- * ("<tool_call>"): client text, whatever it spells and whatever filters it went through, is tokenised as
- * ordinary characters. */
+ * The rendered text equals the template's output byte for byte. Only the template emits control tokens and
+ * tags ("<tool_call>"). Client text is always tokenised as ordinary characters, whatever it spells and
+ * whatever filters it passed. */
 #ifndef TEXT_TOKEN_CHAT_H
 #define TEXT_TOKEN_CHAT_H
 
@@ -11,26 +11,26 @@
 
 enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_TOOL };
 
-struct chat_call { /* a tool call the assistant made */
+struct chat_call { /* a tool call that the assistant made */
     struct bytes name;
     struct bytes arguments; /* one JSON object as text */
     struct bytes id;        /* may be empty */
 };
 
-struct chat_message { /* one turn, borrowed text */
+struct chat_message { /* one turn; the text is borrowed */
     enum chat_role role;
     struct bytes text;
-    struct bytes thinking;         /* assistant only: what it thought before; shown where the template asks */
+    struct bytes thinking;         /* assistant only: its reasoning; shown where the template asks for it */
     const struct chat_call *calls; /* assistant only */
     size_t n_calls;
-    struct bytes call_id; /* tool only: of the call this is the result of; may be empty */
-    size_t number;        /* of rendering's own */
+    struct bytes call_id; /* tool only: the id of the call that this result belongs to; may be empty */
+    size_t number;        /* used by the rendering only */
 };
 
 struct chat_tool { /* one tool definition */
     struct bytes name;
-    struct bytes description; /* data NULL: none was given */
-    struct bytes parameters;  /* JSON schema as text, key order as the client sent it; data NULL: none */
+    struct bytes description; /* data NULL: the client gave none */
+    struct bytes parameters;  /* JSON schema as text, keys in the client's order; data NULL: none */
 };
 
 enum chat_thinking { CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF };
@@ -41,42 +41,44 @@ struct chat_prompt {
     const struct chat_tool *tools;
     size_t n_tools;
     bool adds_generation; /* open the assistant's turn at the end */
-    bool continues_last;  /* the last message is the assistant's and stays open (adds_generation is then
-                             ignored) */
-    enum chat_thinking thinking; /* what the template's enable_thinking says, if it asks */
-    const char *effort;          /* its reasoning_effort: "low", "medium", "high"; NULL: not said */
-    int64_t now_unix_s;          /* for templates that write the date; 0: the clock's */
+    /* the last message is the assistant's and stays open (adds_generation is then ignored) */
+    bool continues_last;
+    enum chat_thinking thinking; /* the template's enable_thinking, if it reads it */
+    const char *effort;          /* the template's reasoning_effort: "low", "medium", "high"; NULL: not set */
+    int64_t now_unix_s;          /* for templates that write the date; 0: use the clock */
 };
 
-/* ---- what a rendering may be asked for besides ---- */
+/* ---- optional extras of a rendering ---- */
 
-struct chat_place { /* a place in the conversation, and where it comes to lie among the tokens */
+struct chat_place { /* a place in the conversation, and its position among the tokens */
     size_t n_messages;
-    size_t text_bytes; /* 0: after n_messages messages; else so far into the text of the next one */
-    uint32_t n_tokens; /* out; 0: the template does not show it */
-    uint64_t sum;      /* out: chat_sum() of the tokens up to there */
-    bool is_joint;     /* out: a marker begins there, so what comes before is encoded for itself */
+    size_t text_bytes; /* 0: after n_messages messages; else this far into the text of the next message */
+    uint32_t n_tokens; /* out; 0: the template does not show the place */
+    uint64_t sum;      /* out: chat_sum() of the tokens up to the place */
+    bool is_joint;     /* out: a marker begins at the place, so the text before it is encoded separately */
 };
 
-struct chat_drawn { /* one of the assistant's messages as it was drawn, to stand for what rendering gives */
-    size_t message; /* its index */
-    uint32_t
-        base_tokens;   /* the prompt that it answered, up to where the assistant's turn opens: length ... */
-    uint64_t base_sum; /* ... and chat_sum() */
-    const token_id
-        *ids; /* what opened the turn [n_opening], and then what was drawn, without what ended it */
-    uint32_t n_opening, n_ids; /* n_ids of all */
-    struct bytes rest;         /* text that came after ids, when the answer ended within a token */
-    bool needs_thinking;       /* only where the template shows the message's thinking */
+/* An assistant message as the tokens that were sampled.  They replace the rendered text of that message. */
+struct chat_drawn {
+    size_t message; /* the index of the message */
+    /* The prompt that the message answered, up to where the assistant's turn opens. */
+    uint32_t base_tokens; /* its length */
+    uint64_t base_sum;    /* its chat_sum() */
+    /* The tokens that opened the turn [n_opening], then the sampled ones without the one that ended the
+     * answer. */
+    const token_id *ids;
+    uint32_t n_opening, n_ids; /* n_ids counts both parts */
+    struct bytes rest;         /* text after ids, when the answer ended within a token */
+    bool needs_thinking;       /* use only where the template shows the message's thinking */
     bool is_used;              /* out */
     bool shows_thinking;       /* out: the template shows thinking there */
 };
 
 struct chat_extras {
-    size_t max_ids;            /* as of chat_render() */
-    struct chat_place *places; /* [n_places], in the conversation's order; at most CHAT_MAX_PLACES */
+    size_t max_ids;            /* as in chat_render() */
+    struct chat_place *places; /* [n_places], in the conversation's order; n_places <= CHAT_MAX_PLACES */
     size_t n_places;
-    struct chat_drawn *drawn; /* [n_drawn], by message */
+    struct chat_drawn *drawn; /* [n_drawn], ordered by message */
     size_t n_drawn;
 };
 #define CHAT_MAX_PLACES 6
@@ -93,40 +95,43 @@ enum chat_calls { /* see chat_family.c */
                   CHAT_CALLS_LLAMA
 };
 
-struct chat_manner { /* how the model writes what is not plain text */
+struct chat_manner { /* how the model writes thinking and tool calls */
     enum chat_calls calls;
-    bool has_think_switch;                /* chat_prompt.thinking changes how the answer's turn begins */
-    const char *think_open, *think_close; /* around thinking, as tokens or text; NULL: it does not think, or
-                                             in harmony's channel */
+    bool has_think_switch; /* chat_prompt.thinking changes how the answer's turn begins */
+    /* The marks around thinking, as tokens or text. NULL: the model does not think, or it thinks in harmony's
+     * channel. */
+    const char *think_open, *think_close;
 };
 
 struct chat_format; /* opaque, immutable */
 
-/* E_UNSUPPORTED, E_FORMAT, ...: the fault says where in the template and why. */
+/* E_UNSUPPORTED, E_FORMAT, ...: the fault gives the place in the template and the reason. */
 int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, struct chat_format **out);
 void chat_format_free(struct chat_format *format);
-/* How the model writes tool calls: "hermes", "mistral", ...; "plain": not at all. */
+/* How the model writes tool calls: "hermes", "mistral", ...; "plain": it has no tool calls. */
 const char *chat_format_name(const struct chat_format *format);
-/* Does the template show tools and calls?  If not, chat_render() writes calls in the Hermes manner and, where
- * the template does not list tools either, describes them in the system text. */
+/* True if the template shows tools and calls. If not, chat_render() writes calls in the Hermes format. If the
+ * template does not list tools either, chat_render() describes them in the system text. */
 bool chat_format_has_tools(const struct chat_format *format);
-/* What the template cannot do that every conversation needs, for logs; NULL: nothing. */
+/* Names, for logs, a thing that every conversation needs and the template cannot do; NULL: none. */
 const char *chat_format_warning(const struct chat_format *format);
-/* How answers are to be read and shaped; as long-lived as the format. */
+/* How answers are parsed and constrained. Borrowed; valid as long as the format. */
 const struct chat_manner *chat_format_manner(const struct chat_format *format);
 
-/* Appends the prompt's ids.  E_LIMIT beyond max_ids, or when the template takes too long; E_FORMAT when
- * arguments or parameters are not JSON (nested at most 128 deep), or the template fails on this conversation;
- * E_INVAL when the template itself refuses it.  The fault (may be NULL) says what a client can be told. */
+/* Appends the prompt's ids. E_LIMIT: more than max_ids, or the template takes too long. E_FORMAT: arguments
+ * or parameters are not JSON (nested at most 128 deep), or the template fails on this conversation. E_INVAL:
+ * the template itself refuses the conversation. The fault (may be NULL) holds a message for the client. */
 int chat_render(const struct chat_format *format, const struct chat_prompt *prompt, size_t max_ids,
                 struct fault *fault, struct token_ids *out);
-/* The same with extras.  A drawn message is used where the tokens before it are those of the prompt that it
- * answered, so a conversation that was edited, or is not shown as it was, is rendered as it is given. */
+/* The same with extras. A message of extras->drawn is used only if the tokens before it are those of the
+ * prompt that it answered. So a conversation that was edited, or that the template now shows differently, is
+ * rendered as text. */
 int chat_render_extras(const struct chat_format *format, const struct chat_prompt *prompt,
                        struct chat_extras *extras, struct fault *fault, struct token_ids *out);
-/* A sum that tells token sequences apart: in this process's memory only, since it depends on byte order. */
+/* A hash that distinguishes token sequences. It depends on byte order, so it is valid in this process's
+ * memory only. */
 uint64_t chat_sum(const token_id *ids, size_t n);
-/* The same as text with control tokens spelled out, for people and tests. */
+/* The same prompt as text with control tokens spelled out, for people and tests. */
 int chat_render_text(const struct chat_format *format, const struct chat_prompt *prompt, struct fault *fault,
                      struct buf *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conversation as the variables that templates expect, and one rendering of it.
+/* Renders a conversation: sets the variables that templates expect, then runs the template.
  *
  *     messages               [{"role", "content", "reasoning_content", "tool_calls": [{"id", "type",
  *                              "function": {"name", "arguments"}}], "tool_call_id", "name"}]
@@ -8,13 +8,13 @@
  *     documents              none
  *     add_generation_prompt  true, or false
  *     bos_token, eos_token   as spelled
- *     enable_thinking        only when the request says something about it; the same as "thinking"
+ *     enable_thinking        only when the request sets it; "thinking" has the same value
  *     reasoning_effort       likewise: "low", "medium" or "high"
  *
- * What the client wrote is marked so, byte by byte, and so is what message it is of.  The last message of a
- * conversation whose answer is to go on from it has a mark of its own: the prompt ends after the last byte
- * that bears it, and so whatever the template closes a turn with is left off.
- */
+ * The mark of each byte tells whether the client wrote it and which message it belongs to.
+ *
+ * If the answer continues the last message, the bytes of that message have a mark of their own (MARK_LAST).
+ * The prompt ends after the last byte with this mark, so the text that closes the turn is left off. */
 #include "text/token/chat_priv.h"
 
 #include "base/clock.h"
@@ -26,11 +26,11 @@ struct context {
     const struct chat_format *format;
     const struct chat_prompt *prompt;
     const struct chat_extras *extras; /* may be NULL */
-    bool is_reshaped;                 /* messages know their numbers */
+    bool is_reshaped;                 /* chat_message.number is set */
     struct jinja *jinja;
 };
 
-/* The caller's number of message i; SIZE_MAX: it was made here. */
+/* The caller's number of message i; SIZE_MAX: chat_reshape() made the message. */
 static size_t number_of(const struct context *context, size_t i)
 {
     return context->is_reshaped ? context->prompt->messages[i].number : i;
@@ -64,7 +64,7 @@ static struct value function_value(const struct context *context, struct value f
 
 /* ---- tools ---- */
 
-/* Gives each of the parameters a description. */
+/* Gives an empty description to each parameter that has none. */
 static void describe_fields(const struct context *context, struct value parameters)
 {
     struct jinja *jinja = context->jinja;
@@ -154,7 +154,7 @@ static const char *role_name(enum chat_role role)
     return "user";
 }
 
-/* The name of the function whose call has this id; empty: there is none. */
+/* The name of the function that the call with this id called; empty: no such call. */
 static struct bytes name_of_call(const struct chat_prompt *prompt, size_t before, struct bytes id)
 {
     while (before-- > 0) {
@@ -176,7 +176,7 @@ static bool stays_open(const struct chat_prompt *prompt)
            prompt->messages[prompt->n_messages - 1].role == CHAT_ASSISTANT;
 }
 
-/* The system text before the question, for a template that knows no system. */
+/* The system text followed by the question, for a template without system messages. */
 static struct value joined_text(const struct context *context, struct bytes system, struct bytes text,
                                 uint32_t mark)
 {
@@ -195,7 +195,7 @@ static struct text piece_of(struct bytes text, size_t from, size_t to, uint32_t 
     return (struct text){.data = text.data + from, .len_bytes = to - from, .mark = mark};
 }
 
-/* The message's text, in a piece for each place within it. */
+/* The message's text, cut into pieces at the places within it. */
 static struct value content_value(const struct context *context, size_t i, uint32_t bits)
 {
     struct bytes text = context->prompt->messages[i].text;
@@ -230,7 +230,8 @@ static struct value calls_value(const struct context *context, const struct chat
     return calls;
 }
 
-/* Harmony's templates have a name of their own for it, and refuse it beside the text of a turn with calls. */
+/* Harmony's templates read thinking from a key of their own. They refuse it beside the text of a turn
+ * with calls. */
 static void set_thinking(const struct context *context, size_t i, struct value one)
 {
     const struct chat_message *message = &context->prompt->messages[i];
@@ -327,7 +328,7 @@ static void set_variables(const struct context *context)
         jinja_set(jinja, "reasoning_effort", own(context, prompt->effort));
 }
 
-/* Ends the text after the last byte of the last message. */
+/* Cuts the text after the last byte of the last message. */
 static int cut_open_turn(struct text *text, struct fault *fault)
 {
     size_t n = text->len_bytes;
@@ -377,7 +378,7 @@ int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
     arena_init(&run->arena, 0);
     if (chat_reshape(format, prompt, &run->arena, &shaped) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
-    /* To go on from nothing is to begin. */
+    /* An answer that continues an empty message is a new answer. */
     if (stays_open(&shaped) && is_empty(&shaped.messages[shaped.n_messages - 1])) {
         shaped.n_messages--;
         shaped.adds_generation = true;

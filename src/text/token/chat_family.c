@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How models write tool calls, told from their templates.
+/* Detects from a template how its model writes tool calls.
  *
  *     hermes     <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>   Qwen, Hermes, many more
  *     xml        <tool_call>\n<function=f>\n<parameter=x>...                    Qwen 3 Coder
@@ -9,12 +9,11 @@
  *     harmony    <|channel|>commentary to=functions.f ...                       gpt-oss
  *     llama      {"name": "f", "parameters": {...}} as the whole answer, after <|python_tag|> or not
  *
- * The first line whose marks all stand in the template counts.  A template without tools is given them by us
- * (chat_reshape.c), in the first manner.
+ * The first family whose marks all occur in the template is used. For a template without tools,
+ * chat_reshape.c writes the calls itself, in the hermes format.
  *
- * Thinking stands between marks that are tokens of the vocabulary or words of the template, except in
- * harmony, which has a channel for it.
- */
+ * Marks surround the model's thinking. They are tokens of the vocabulary or words of the template. Harmony is
+ * the exception: it has a channel for thinking. */
 #include "text/token/chat_priv.h"
 
 #include <string.h>
@@ -53,7 +52,7 @@ const struct chat_family *chat_family_of(struct bytes chat_template)
 
     while (!has_all(chat_template, family->marks, 3))
         family++;
-    return family; /* the last one has no marks */
+    return family; /* the last family has no marks */
 }
 
 static bool is_alphanumeric(struct bytes id)
@@ -67,7 +66,7 @@ static bool is_alphanumeric(struct bytes id)
     return true;
 }
 
-/* An id of another shape becomes one of this, the same one every time. */
+/* Converts an id of another form into this family's form. The same id always gives the same result. */
 struct bytes chat_family_id(const struct chat_family *family, struct bytes id, char room[16])
 {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a template can do, found out by trying.
+/* Finds out by trial renderings what a template can do.
  *
- * Templates were written against different callers: some take tools that are none, others fail on them; some
- * know a system message, others refuse it; some want a call's arguments as an object, others as text.  None
- * of it can be read off the template's source, but all of it shows when a small conversation with made-up
- * words is rendered and the words are looked for.  Each thing is settled before the next is tried, so at most
- * forty renderings of a few words are needed, once, when a model is opened.
- */
+ * Templates were written for different callers. Some accept tools that are none, others fail on them. Some
+ * accept a system message, others refuse it. Some want the arguments of a call as an object, others as text.
+ * The source of a template does not tell.
+ *
+ * So the probe renders small conversations with made-up words and searches the output for those words. It
+ * settles each property before it tries the next. It needs at most forty renderings of a few words, once,
+ * when a model is opened. */
 #include "text/token/chat_priv.h"
 
 #include "base/err.h"
@@ -18,9 +19,9 @@
 #define ARGUMENT_WORD "probe-argument-7q"
 #define RESULT_WORD   "probe-result-7q"
 #define ANSWER_WORD   "probe-answer-7q"
-#define NOON          1735732800 /* some fixed day */
+#define NOON          1735732800 /* an arbitrary day */
 
-/* Renders and looks for the words; a failure is a no. */
+/* Renders and searches for the words; a failed rendering counts as "not shown". */
 static bool shows(const struct chat_format *format, const struct chat_prompt *prompt,
                   const char *const *words, size_t n_words, struct fault *fault)
 {
@@ -75,7 +76,7 @@ static bool shows_tool(const struct chat_format *format, const char *parameters)
     return shows(format, &prompt, words, 1, NULL);
 }
 
-/* A tool with nothing but its name, and one whose parameter has no description. */
+/* Tries a tool that has only a name, and one whose parameter has no description. */
 static bool probe_tools(struct chat_format *format)
 {
     static const char bare[] = "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\"}}, "
@@ -114,7 +115,7 @@ static bool probe_calls(struct chat_format *format)
     return false;
 }
 
-/* ---- turns that it cannot show ---- */
+/* ---- turns that the template cannot show ---- */
 
 static const struct chat_message answer = {.role = CHAT_ASSISTANT, .text = {(const uint8_t *)"y", 1}};
 
@@ -145,7 +146,7 @@ static void probe_turns(struct chat_format *format)
     format->wants_turns = !shows_turns(format, questions, 2, ARGUMENT_WORD);
 }
 
-/* Answers: any at all, one that says nothing, one before any question. */
+/* Tries answers: any answer, an empty one, one before any question. */
 static void probe_answers(struct chat_format *format)
 {
     const struct chat_message next = {.role = CHAT_USER, .text = bytes_str(ARGUMENT_WORD)};
@@ -168,7 +169,8 @@ static void probe_answers(struct chat_format *format)
         !shows_turns(format, plain + 1, 2, ARGUMENT_WORD) || !shows_turns(format, plain + 1, 2, ANSWER_WORD);
 }
 
-/* Text beside a call: where it is refused or not shown, a turn of its own before the call may do better. */
+/* Tries text beside a call. Where the template refuses or drops the text, tries a turn of its own before the
+ * call. */
 static void probe_call_text(struct chat_format *format)
 {
     const struct chat_call call = {bytes_str(TOOL_WORD), bytes_str("{}"), bytes_str("probe0001")};
@@ -212,7 +214,7 @@ static void probe_call_turns(struct chat_format *format)
     format->has_no_late_question = !shows_turns(format, late_question, 4, ARGUMENT_WORD);
 }
 
-/* Does "no thinking" change what opens the answer? */
+/* Tests whether "no thinking" changes the text that opens the answer. */
 static void probe_switch(struct chat_format *format)
 {
     static const enum chat_thinking wishes[] = {CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF};
@@ -243,7 +245,7 @@ int chat_probe(struct chat_format *format, struct fault *fault)
 {
     int rc;
 
-    format->lists_tools = format->has_tools = true; /* while that is tried, nothing is reshaped */
+    format->lists_tools = format->has_tools = true; /* nothing is reshaped during these trials */
     rc = probe_question(format, fault);
     if (rc != 0)
         return rc;

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations for templates that cannot show all there is in them.
+/* Rewrites conversations that a template cannot show as they are.
  *
  *     no tools at all           the tools are described in the system text; calls and results are written
- *                               into answers and questions, in the Hermes manner, which is then also read
- *     tools but no calls        likewise, but the tools are left to the template
- *     one call a turn           a turn with more is cut into turns, each with its result
- *     no text beside a call     the text becomes a turn before it, or is left out where that is refused, too
- *     no answer without text    it is left out
- *     no answer at the front    an empty question comes before it
- *     no system text later on   it becomes a question, wrapped in a fixed mark
- *     no question after results it is added to the last result
- *     turns must alternate      questions in a row become one
+ *                               into answers and questions, in the Hermes format, and parsed as such
+ *     tools but no calls        likewise, but the template lists the tools
+ *     one call per turn         a turn with more calls is split into turns, each with its result
+ *     no text beside a call     the text becomes a turn before the call, or is left out if refused there too
+ *     no answer without text    the answer is left out
+ *     no answer at the front    an empty question is put before it
+ *     no late system text       the text becomes a question, wrapped in a fixed mark
+ *     no question after results the question is appended to the last result
+ *     turns must alternate      consecutive questions become one
  *
- * What a template can show was found out when it was opened (chat_probe.c), so the same conversation always
- * becomes the same turns, and a longer one begins like the shorter.  Most conversations need nothing of it
- * and are passed through.  Two passes: the first makes turns out of messages, the second joins neighbours.
- */
+ * The template's limits are found when it is opened (chat_probe.c). So the same conversation always becomes
+ * the same turns, and the turns of a longer conversation begin with those of the shorter one.
+ *
+ * Most conversations need no change and pass through. For the others there are two passes: the first makes
+ * turns out of messages, the second joins neighbours. */
 #include "text/token/chat_priv.h"
 
 #include <stdarg.h>
@@ -24,7 +25,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define MAX_REORDERED 256 /* results of one turn that are looked for in any order */
+#define MAX_REORDERED 256 /* limit on a turn's results that are matched to calls in any order */
 
 struct reshape {
     const struct chat_format *format;
@@ -36,7 +37,7 @@ struct reshape {
     bool is_bad;
 };
 
-/* ---- is there anything to do? ---- */
+/* ---- does the conversation need a change? ---- */
 
 static bool wants_tools(const struct chat_prompt *prompt)
 {
@@ -52,7 +53,8 @@ static bool is_empty_answer(const struct chat_message *message)
     return message->role == CHAT_ASSISTANT && message->text.len_bytes == 0 && message->n_calls == 0;
 }
 
-/* Does the template, or a system text that has to go into a question, want one before message i? */
+/* True if a question must come before message i: the template needs one, or the system text must go into
+ * it. */
 static bool wants_question(const struct chat_format *format, const struct chat_prompt *prompt, size_t i)
 {
     const struct chat_message *message = &prompt->messages[i];
@@ -85,7 +87,7 @@ static bool is_plain(const struct chat_format *format, const struct chat_prompt 
 
 /* ---- texts ---- */
 
-/* n pieces one after another, in the arena. */
+/* Concatenates n pieces in the arena. */
 static struct bytes join(struct reshape *reshape, const struct bytes *pieces, size_t n)
 {
     size_t len = 0;
@@ -147,8 +149,8 @@ static void put_tools(const struct chat_prompt *from, struct buf *out)
     buf_append_str(out, "</tools>\n");
 }
 
-/* Does the system text say how calls are written?  A template that lists the tools and knows a manner of
- * calls says so itself. */
+/* True if the system text explains how calls are written. A template that lists the tools and has a call
+ * format explains it itself. */
 static bool describes_calls(const struct reshape *reshape)
 {
     const struct chat_format *format = reshape->format;
@@ -198,7 +200,7 @@ static struct chat_message *add(struct reshape *reshape, const struct chat_messa
     return turn;
 }
 
-/* A turn that no message of the caller's is. */
+/* Adds a turn that corresponds to no message of the caller. */
 static void add_made(struct reshape *reshape, enum chat_role role, struct bytes text)
 {
     reshape->turns[reshape->n++] = (struct chat_message){.role = role, .text = text, .number = SIZE_MAX};
@@ -217,7 +219,8 @@ static void add_generic(struct reshape *reshape, const struct chat_message *mess
     }
 }
 
-/* Which of the n results is that of the call?  is_used says which are taken; SIZE_MAX: none. */
+/* Returns which of the n results belongs to the call with this id; tries index likely first. SIZE_MAX:
+ * none. */
 static size_t find_result(const struct chat_message *results, size_t n, struct bytes id, size_t likely)
 {
     if (likely < n && bytes_equal(results[likely].call_id, id))
@@ -228,7 +231,7 @@ static size_t find_result(const struct chat_message *results, size_t n, struct b
     return likely < n ? likely : SIZE_MAX;
 }
 
-/* A turn's calls, or its first one, with its text where the template can show that. */
+/* Adds the first n_calls calls of a turn, with its text where the template can show it. */
 static void add_calls(struct reshape *reshape, const struct chat_message *message, size_t n_calls)
 {
     enum chat_call_text how = reshape->format->call_text;
@@ -245,7 +248,7 @@ static void add_calls(struct reshape *reshape, const struct chat_message *messag
     turn->n_calls = n_calls;
 }
 
-/* Turn by turn: a call and its result.  Returns how many results were used up. */
+/* Adds a turn for each call, followed by its result. Returns how many results were used. */
 static size_t add_one_by_one(struct reshape *reshape, size_t at)
 {
     const struct chat_message *message = &reshape->from->messages[at];
@@ -339,7 +342,7 @@ static void join_turns(struct reshape *reshape)
     reshape->n = n;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole conversation ---- */
 
 int chat_reshape(const struct chat_format *format, const struct chat_prompt *from, struct arena *arena,
                  struct chat_prompt *out)

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendered text -> tokens, with places in it found and drawn answers put in.
+/* Rendered text -> tokens. Finds places in the text and puts in recorded answers.
  *
  *     text    <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\n...
  *     parts   ............uuuu.uu..............................aaaaaaaaa.aaaaa........................uuuu
  *                                             |           |          |     |
  *                                          boundary    opening     last   close
  *
- * A template says nothing about where a message begins and ends, but every byte of the text knows which
- * message it is of, or none.  What lies between two messages is the template's own: it closes the one (a
- * token that ends answers, and blanks after it) and opens the other; the *boundary* is between the two.
+ * A template does not tell where a message begins and ends. But the mark of each byte names the message that
+ * the byte belongs to, or none. The text between two messages is the template's own: it closes one (a token
+ * that ends answers, then blanks) and opens the next. The *boundary* lies between the two.
  *
- * A drawn answer stands for [boundary, close) of its message: what opened the turn when it was drawn, which
- * need not be what the template writes for a turn that is over, and the very tokens drawn.  It is put in only
- * if the tokens before it are those of the prompt that it answered.  Then the old prompt and the old answer
- * together are the beginning of the new prompt, whatever encoding the text again would give.  Text is cut
- * only where markers begin, so what is encoded apart is encoded as within the whole. */
+ * A recorded answer (struct chat_drawn) replaces [boundary, close) of its message. It holds the tokens that
+ * opened the turn and the tokens that were sampled. The recorded opening may differ from what the template
+ * writes for a finished turn.
+ *
+ * A recorded answer is used only if the tokens before it equal the prompt that it answered. Then the new
+ * prompt begins with the old prompt and the old answer, even where encoding the text again would give other
+ * tokens.
+ *
+ * The text is cut only where markers begin. So each part gets the same tokens as within the whole text. */
 #include "text/token/chat_priv.h"
 
 #include "base/err.h"
@@ -23,22 +27,22 @@
 #include <string.h>
 #include <xxhash.h>
 
-struct extent { /* of a message in the text; first is SIZE_MAX: not shown */
+struct extent { /* of a message in the text; first is SIZE_MAX: the template does not show it */
     size_t first, end;
     bool shows_thinking;
 };
 
-struct splice { /* one call */
+struct splice { /* state of one call */
     const struct chat_format *format;
     struct text text;
     struct extent *extents; /* [n_messages] */
     size_t n_messages;
-    size_t *next_first; /* [n_messages + 1]: where the first shown message from this one on begins */
+    size_t *next_first; /* [n_messages + 1]: where the first shown message from this index on begins */
     struct text_span *spans;
     size_t n_spans, passed_spans;
-    struct token_watch watches[CHAT_MAX_PLACES]; /* of places, in order of at */
+    struct token_watch watches[CHAT_MAX_PLACES]; /* one for each place, ordered by at */
     size_t n_watches, passed_watches;
-    size_t at; /* the text before it is done */
+    size_t at; /* the text before this offset is encoded */
     size_t max_n;
     XXH3_state_t *sum; /* of out's first n_summed */
     size_t n_summed;
@@ -50,9 +54,7 @@ uint64_t chat_sum(const token_id *ids, size_t n)
     return XXH3_64bits(ids, n * sizeof(*ids));
 }
 
-/* The sum of out's first n, which are no fewer than at the call before; from the first again after
- * sum_again().
- */
+/* The sum of the first n ids of out. n never decreases between calls; sum_again() starts over. */
 static uint64_t sum_to(struct splice *splice, size_t n)
 {
     const token_id *ids = splice->out->ids;
@@ -74,7 +76,7 @@ static uint32_t mark_at(const struct splice *splice, size_t at)
     return splice->text.marks == NULL ? splice->text.mark : splice->text.marks[at];
 }
 
-/* Where the run of bytes with the same mark ends. */
+/* Returns where the run of bytes with the same mark ends. */
 static size_t run_end(const struct splice *splice, size_t at)
 {
     uint32_t mark = mark_at(splice, at);
@@ -91,9 +93,9 @@ static size_t run_end(const struct splice *splice, size_t at)
     return at;
 }
 
-/* ---- what lies where ---- */
+/* ---- extents of messages and client spans ---- */
 
-/* The stretches a client wrote, for the encoder: neighbours become one. */
+/* Adds a span of client text for the encoder; adjacent spans become one. */
 static int add_span(struct splice *splice, size_t *cap, size_t from, size_t to)
 {
     if (splice->n_spans > 0 && splice->spans[splice->n_spans - 1].to == from) {
@@ -173,7 +175,7 @@ static bool is_blank(uint8_t c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* The first token that ends answers in [from, to), which is the template's own text; to: none. */
+/* Finds the first token that ends answers in [from, to), which is the template's own text; to: none. */
 static size_t find_close(const struct splice *splice, size_t from, size_t to, size_t *len_out)
 {
     const struct tokenizer *tokenizer = splice->format->tokenizer;
@@ -193,8 +195,8 @@ static size_t find_close(const struct splice *splice, size_t from, size_t to, si
     return best;
 }
 
-/* Where n_messages messages are over and the next has not begun: behind the token that closes the last, or
- * else at the first marker after it.  is_joint_out: a marker begins there. */
+/* Returns the offset between the first n_messages messages and the next one: behind the token that closes the
+ * last, or else at the first marker after it. is_joint_out: a marker begins there. */
 static size_t find_boundary(const struct splice *splice, size_t n_messages, bool *is_joint_out)
 {
     const struct tokenizer *tokenizer = splice->format->tokenizer;
@@ -230,7 +232,8 @@ static void find_places(struct splice *splice, struct chat_extras *extras, const
         place->is_joint = false;
         if (place->text_bytes == 0)
             at = find_boundary(splice, place->n_messages, &place->is_joint);
-        /* Templates may move messages about; a place before an earlier one is of no use to anybody. */
+        /* Templates may reorder messages. Places must not go backwards, so this one moves to the place
+         * before. */
         if (i > 0 && at < splice->watches[i - 1].at)
             at = splice->watches[i - 1].at;
         splice->watches[i] = (struct token_watch){.at = at};
@@ -238,7 +241,7 @@ static void find_places(struct splice *splice, struct chat_extras *extras, const
     splice->n_watches = extras->n_places;
 }
 
-/* ---- putting together ---- */
+/* ---- assembly ---- */
 
 static int encode_to(struct splice *splice, size_t to)
 {
@@ -261,8 +264,8 @@ static int encode_to(struct splice *splice, size_t to)
     return rc;
 }
 
-/* Does the turn open in the text as it did when it was drawn, as far as both go?  The last token may be cut
- * by the end of the opening, so it counts only when there is no other. */
+/* True if the opening of the turn in the text has the same tokens as the recorded one, as far as both go. The
+ * end of the opening may cut its last token, so that token counts only when it is the only one. */
 static bool opens_alike(const struct splice *splice, const struct chat_drawn *drawn, size_t from, size_t to)
 {
     const struct token_stretch stretch = {.from = from, .to = to};
@@ -282,7 +285,8 @@ static bool opens_alike(const struct splice *splice, const struct chat_drawn *dr
     return is_alike;
 }
 
-/* Where the message's last token stands, the one that closes it; SIZE_MAX: nowhere, or it is torn apart. */
+/* Returns the offset of the token that closes the message. SIZE_MAX: there is none, or the message is in
+ * several parts. */
 static size_t close_of(const struct splice *splice, size_t message)
 {
     const struct extent *extent = &splice->extents[message];
@@ -316,7 +320,8 @@ static int put_drawn(struct splice *splice, struct chat_drawn *drawn, size_t clo
     return rc;
 }
 
-/* Encoded by itself, the text behind the drawn tokens would begin with a blank that nobody wrote. */
+/* True if encoding the text after the sampled tokens by itself would put a blank before it. No message has
+ * this blank. */
 static bool would_add_blank(const struct splice *splice, const struct chat_drawn *drawn)
 {
     const struct tokenizer *tokenizer = splice->format->tokenizer;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Token ids -> text, one token at a time.
  *
- * A token is bytes, and a character may take several tokens: an emoji often is two or three.  What is given
- * out is whole characters only; the beginning of one is held back until it is finished or can be finished no
- * more. Then it becomes U+FFFD, once for the bytes that belonged together, so the result does not depend on
- * how the bytes were spread over the tokens:
+ * A token is bytes, and a character may take several tokens: an emoji is often two or three. The output holds
+ * whole characters only. The first bytes of a character are held back until the character is complete or can
+ * no longer become valid.
+ *
+ * An invalid beginning becomes one U+FFFD for all the bytes that belonged together. So the result does not
+ * depend on how tokens split the bytes:
  *
  *     held F0 9F      + 98 81        -> U+1F601
  *     held F0 9F      + 41           -> U+FFFD "A"
  *
- * A SentencePiece text begins with a blank that encoding put there; decoding takes it away again, once,
- * unless the text continues an earlier one.
- */
+ * Encoding puts a blank before a SentencePiece text. Decoding removes it, once, unless the text continues an
+ * earlier one. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/check.h"
@@ -30,7 +31,8 @@ void detok_init(struct detok *detok, const struct tokenizer *tokenizer, bool is_
     };
 }
 
-/* Takes one byte more; what it completes or makes impossible goes to text. */
+/* Takes one more byte. Appends to text the character that the byte completes, or U+FFFD for one that it makes
+ * impossible. */
 static void push_byte(struct detok *detok, uint8_t byte, struct buf *text)
 {
     ASSERT(detok->n_held < 4);
@@ -42,10 +44,11 @@ static void push_byte(struct detok *detok, uint8_t byte, struct buf *text)
         detok->n_held = 0;
         return;
     }
-    bool goes_on = detok->n_held == 1 || (byte & 0xc0) == 0x80; /* else it is the lead of another character */
+    bool goes_on = detok->n_held == 1 || (byte & 0xc0) == 0x80; /* false: the byte leads another character */
     if (goes_on && utf8_missing(held) > 0)
         return;
-    /* No character begins like this.  If there was a beginning, it ends here and the byte starts afresh. */
+    /* No character begins with these bytes. An unfinished character ends here, and the byte is tried again as
+     * a first byte. */
     buf_append(text, replacement, sizeof(replacement));
     bool was_begun = detok->n_held > 1;
     detok->n_held = 0;

@@ -8,14 +8,14 @@
  *     symbols     H e l l o       y o u      bytes or characters
  *     merged      Hello           you        merge.c
  *
- * What may match as a special depends on who wrote the text.  Spans that came from a client never hold a
- * marker, not even partly: a marker that begins in the template's text and would end in the client's is none
- * either. Segments run across the border between the two all the same, as they do where the model was
- * trained, so "user\n" and the client's first word meet the merges together.
+ * The author of the text decides which specials may match. A client span never holds a marker, not even a
+ * part of one: a marker that begins in the template's text and would end in the client's does not match.
  *
- * Every character of the text is looked at a bounded number of times, and merging is O(n log n) in the
- * longest word, so the time for a text is bounded whatever it says.
- */
+ * Segments do run across the border between the two, as they did when the model was trained. So merges see
+ * "user\n" and the client's first word together.
+ *
+ * Each character of the text is read a bounded number of times, and merging is O(n log n) in the longest
+ * word. So the time for a text is bounded, whatever its content. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/err.h"
@@ -24,22 +24,22 @@
 
 #include <string.h>
 
-#define MIN_CACHED_BYTES 4096 /* a text so long says words again */
-#define GUESSED_BYTES    4    /* of a token: few vocabularies have shorter ones */
+#define MIN_CACHED_BYTES 4096 /* a text of this length repeats words */
+#define GUESSED_BYTES    4    /* per token, for the first allocation: few vocabularies have shorter tokens */
 
-struct run { /* one call */
+struct run { /* state of one call */
     const struct tokenizer *tokenizer;
     struct token_ids *out;
-    size_t max_n; /* of out */
+    size_t max_n; /* limit of out->n */
     struct merge_work work;
-    size_t from;                   /* what spans and watches count from lies so far before the text */
-    struct word_cache *cache;      /* NULL: a short text */
-    const struct text_span *spans; /* those not yet passed */
+    size_t from;              /* the offset of this text within the text that spans and watches refer to */
+    struct word_cache *cache; /* NULL: the text is short */
+    const struct text_span *spans; /* spans not yet passed */
     size_t n_spans;
-    struct token_watch *watches; /* those not yet passed */
+    struct token_watch *watches; /* watches not yet passed */
     size_t n_watches;
-    size_t piece_end;   /* SentencePiece: of what is in work, as from counts */
-    bool takes_control; /* control tokens are looked for */
+    size_t piece_end;   /* SentencePiece: the end of the piece in work, as an offset like from */
+    bool takes_control; /* search for control tokens */
 };
 
 static int emit(struct run *run, token_id id)
@@ -54,8 +54,8 @@ static int emit(struct run *run, token_id id)
     return 0;
 }
 
-/* ids has room for WORD_CACHE_IDS, of which n count: where there is place for all, all are copied, since a
- * copy of one size needs no branch on n. */
+/* Appends the first n of ids, which has WORD_CACHE_IDS entries. If out has room for all entries, all are
+ * copied: a copy of fixed size needs no branch on n. */
 static int emit_known(struct run *run, const token_id *ids, unsigned n)
 {
     struct token_ids *out = run->out;
@@ -69,7 +69,7 @@ static int emit_known(struct run *run, const token_id *ids, unsigned n)
     return 0;
 }
 
-/* What is encoded next ends at end: places before that lie after the ids so far. */
+/* Call it before encoding text that ends at end. Watched places before end get the current number of ids. */
 static void pass(struct run *run, size_t end)
 {
     for (; run->n_watches > 0 && run->watches->at < run->from + end; run->n_watches--)
@@ -78,7 +78,7 @@ static void pass(struct run *run, size_t end)
 
 /* ---- byte-level ---- */
 
-/* The token that the whole word is, or TOKEN_NONE. */
+/* The token for the whole word, or TOKEN_NONE. */
 static token_id find_word(const struct tokenizer *tokenizer, struct bytes word)
 {
     uint8_t spelling[TOKEN_MAX_SPELL_BYTES + 4];
@@ -106,7 +106,7 @@ static int merge_word(struct run *run, struct bytes word)
 
     merge_work_clear(&run->work);
     for (size_t i = 0; i < word.len_bytes && rc == 0; i++)
-        if (tokenizer->byte_ids[word.data[i]] != TOKEN_NONE) /* else the byte is left out */
+        if (tokenizer->byte_ids[word.data[i]] != TOKEN_NONE) /* without a token the byte is left out */
             rc = merge_work_push(&run->work, tokenizer->byte_ids[word.data[i]]);
     if (rc != 0 || run->work.n == 0)
         return rc;
@@ -116,7 +116,7 @@ static int merge_word(struct run *run, struct bytes word)
     return rc;
 }
 
-/* text[at, end) */
+/* Encodes text[at, end). */
 static int encode_word(struct run *run, struct bytes text, size_t at, size_t end)
 {
     const token_id *ids = NULL;
@@ -154,7 +154,7 @@ static int encode_words(struct run *run, struct bytes text, size_t from)
 
 /* ---- SentencePiece ---- */
 
-/* A character that is no token, byte by byte; without byte tokens it is one unknown token. */
+/* Emits a character that is no token as its bytes; without byte tokens, as one unknown token. */
 static int emit_code(struct run *run, uint32_t code)
 {
     const token_id *byte_ids = run->tokenizer->byte_ids;
@@ -230,7 +230,7 @@ static int encode_pieces(struct run *run, struct bytes text, size_t from)
 
 /* ---- specials ---- */
 
-/* Calls come with growing from, so passed spans can be dropped. */
+/* from never decreases between calls, so passed spans can be dropped. */
 static bool is_allowed(struct run *run, const struct special *special, size_t from, size_t to)
 {
     if (!special->is_user && !run->takes_control)
@@ -246,7 +246,7 @@ static bool is_allowed(struct run *run, const struct special *special, size_t fr
     return run->n_spans == 0 || run->spans->from >= to;
 }
 
-/* Of the specials [low, high), which agree in their first depth bytes, the first whose next byte is at least
+/* The specials [low, high) share their first depth bytes. Returns the first one whose next byte is at least
  * byte. */
 static uint32_t first_at_least(const struct tokenizer *tokenizer, uint32_t low, uint32_t high, size_t depth,
                                unsigned byte)
@@ -263,7 +263,7 @@ static uint32_t first_at_least(const struct tokenizer *tokenizer, uint32_t low, 
     return low;
 }
 
-/* The longest special that stands at text[at], or NULL. */
+/* Returns the longest special at text[at], or NULL. */
 static const struct special *match(struct run *run, struct bytes text, size_t at)
 {
     const struct tokenizer *tokenizer = run->tokenizer;
@@ -286,7 +286,7 @@ static const struct special *match(struct run *run, struct bytes text, size_t at
     return best;
 }
 
-/* text[from, to), which holds no special. */
+/* Encodes text[from, to), which holds no special. */
 static int encode_segment(struct run *run, struct bytes text, size_t from, size_t to)
 {
     struct bytes segment = bytes_of(text.data + from, to - from);
@@ -332,7 +332,7 @@ static int run_text(struct run *run, struct bytes text, size_t max_ids, bool add
     int rc = text.len_bytes > TOKEN_MAX_TEXT_BYTES ? E_LIMIT : 0;
 
     if (text.len_bytes == 0)
-        text = bytes_str(""); /* pointers into it are compared and moved */
+        text = bytes_str(""); /* code below compares and moves pointers into text */
     run->max_n = max_ids > SIZE_MAX - before ? SIZE_MAX : before + max_ids;
     if (text.len_bytes >= MIN_CACHED_BYTES && run->tokenizer->family == TOKEN_FAMILY_BPE)
         run->cache = word_cache_new();

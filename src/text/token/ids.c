@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A growable list of token ids.
  *
- * It doubles as it grows and never shrinks.  Callers that must bound it count before they push; the list
- * itself knows no limit.
- */
+ * The list doubles as it grows and never shrinks. It has no limit: a caller that needs one counts before it
+ * pushes. */
 #include "text/token/tokenizer.h"
 
 #include "base/err.h"

@@ -12,7 +12,7 @@ libtext_token_a_SOURCES = src/text/token/alphabet.c src/text/token/chat.c src/te
 noinst_PROGRAMS += tests/bench/bench_tokens
 tests_bench_bench_tokens_SOURCES = tests/bench/bench_tokens.c tests/bench/bench_help.c tests/bench/bench_help.h
 tests_bench_bench_tokens_LDADD = $(link_text_token)
-# Pre-tokenisers against the models' own regular expressions, in Python.
+# Compares the pre-tokenisers with the models' own regular expressions, in Python.
 check_PROGRAMS += tests/unit/text/token/cut_words
 tests_unit_text_token_cut_words_SOURCES = tests/unit/text/token/cut_words.c
 tests_unit_text_token_cut_words_LDADD = $(link_text_token)
@@ -36,7 +36,7 @@ token_test_help = tests/unit/text/token/vocabularies.c tests/unit/text/token/voc
 	tests/unit/text/token/chat_templates.h
 check_PROGRAMS += $(token_test_programs)
 TESTS += $(token_test_programs)
-# it measures time, of which sanitizers say nothing
+# It measures time, which is meaningless under sanitizers.
 check_PROGRAMS += tests/unit/text/token/test_linear
 endif
 

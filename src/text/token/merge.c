@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merging one word: byte pair encoding in O(n log n).
+/* Merges one word: byte pair encoding in O(n log n).
  *
  *     l  o  w  e  r        each neighbouring pair has a rank or none;
- *     l  o  w  er          the pair of the lowest rank is merged first, of equal ranks the leftmost;
+ *     l  o  w  er          the pair of the lowest rank merges first, of equal ranks the leftmost;
  *     lo w  er             a merge makes two new pairs, with the neighbours left and right.
  *     low er
  *
- * Symbols are a linked list inside an array, so that a merge costs no moving.  The pairs wait in a heap of
- * (rank, position) put into one number.  Entries are never taken out when a merge makes them stale: an entry
- * is good exactly when the symbol at its position still has a pair of that rank, which is checked when it
- * comes up. A symbol swallowed by its left neighbour has no pair.  At most one entry more waits after a merge
- * than before, so the heap never holds more than two per symbol.
+ * The symbols are a linked list inside an array, so a merge moves no data. A heap holds the pairs, each as
+ * one number made of rank and position.
  *
- * The heap has four children per node: half the levels of a binary one, and the four lie side by side.  A
- * word of a few symbols, which is nearly every word there is, needs no heap: its lowest pair is found by
- * looking.  A word of thousands, which is somebody's base64, is merged rank after rank (merge_large.c).
- */
+ * A merge makes entries stale but does not remove them. An entry is valid if the symbol at its position still
+ * has a pair of that rank; this is checked when the entry is taken. A symbol that its left neighbour
+ * swallowed has no pair. A merge leaves at most one entry more than before, so the heap never holds more than
+ * two entries per symbol.
+ *
+ * Each node of the heap has four children: half the levels of a binary heap, and the four lie side by side.
+ * Nearly every word has few symbols and needs no heap: a linear search finds its lowest pair. A word of
+ * thousands of symbols (for example base64) is merged rank after rank (merge_large.c). */
 #include "text/token/merge_priv.h"
 
 #include "base/err.h"
@@ -24,7 +25,7 @@
 #include <string.h>
 
 #define SMALL_WORD 24
-/* From here on chains are quicker than the heap, even with their heads to be set up first. */
+/* Above this size merging by rank is faster than the heap, set-up included. */
 #define LARGE_WORD 4096
 
 void merge_work_fini(struct merge_work *work)
@@ -63,12 +64,13 @@ int merge_work_push(struct merge_work *work, uint32_t symbol)
     return 0;
 }
 
-/* The least of the children from first on; heap[n] and after may not be read. */
+/* The index of the least child, where first is the first child. Does not read heap[n] or anything after
+ * it. */
 static size_t least_child(const uint64_t *heap, size_t n, size_t first)
 {
     size_t best = first;
 
-    if (first + 4 <= n) { /* a knock-out without branches: which child is least cannot be foretold */
+    if (first + 4 <= n) { /* a branch-free tournament: a CPU cannot predict which child is least */
         size_t left = first + (heap[first + 1] < heap[first]);
         size_t right = first + 2 + (heap[first + 3] < heap[first + 2]);
         return heap[right] < heap[left] ? right : left;

@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merging a very long word, rank after rank.
+/* Merges a very long word, rank after rank.
  *
  *     rank 0      rank 1      rank 2   ..     each rank has a ring of blocks with the positions that wait
- *       |           |           |             for it, in the order in which they came; a bitmap says which
- *     [4 9 .. 70]  [2 7 . .]    -             rings there are
+ *       |           |           |             for it, in order of arrival; a bitmap has a bit for each rank
+ *     [4 9 .. 70]  [2 7 . .]    -             with a ring
  *     [81 . . .]
- *                                             a rank is done from left to right, and what its merges make
- *                                             joins the rings of higher ranks
+ *                                             a rank is done from left to right; its merges add positions
+ *                                             to the rings of higher ranks
  *
- * The heap of merge.c goes to and fro over all of its memory for each pair that it takes out, which in a word
- * of a megabyte is where the time goes.  Here an entry is put into a block once and read once, fifteen to a
- * cache line.  Positions come in runs that ascend, most often in a single one, so there is hardly anything to
- * sort.
+ * The heap of merge.c touches memory all over its array for each pair that it takes out. In a word of a
+ * megabyte, most of the time goes there. Here an entry is written into a block once and read once, fifteen to
+ * a cache line. Positions come in ascending runs, most often in one run, so there is hardly anything to sort.
  *
- * What is left is waiting for memory: for the symbols, which lie over many megabytes, and for the pairs that
- * are looked up.  All positions of a rank are known beforehand, so both are asked for some positions ahead
+ * The remaining cost is waiting for memory: for the symbols, which cover many megabytes, and for the pairs.
+ * All positions of a rank are known beforehand, so both are prefetched some positions ahead
  * (merge_foresee()).
  *
- * That a merge makes pairs of higher ranks only is what training gives: a token is made before others are
- * made of it.  A file may say otherwise; then the rest of the word is left to the heap.
- */
+ * A merge makes only pairs of higher ranks, because training makes a token before it makes others from it. A
+ * file may break this rule; then the heap merges the rest of the word. */
 #include "text/token/merge_priv.h"
 
 #include <stdlib.h>
@@ -35,28 +33,28 @@ enum {
 };
 
 struct block {
-    uint32_t next; /* of the ring; of the blocks that are spare */
+    uint32_t next; /* next block of the ring, or of the chain of spare blocks */
     uint32_t positions[BLOCK_POSITIONS];
 };
 _Static_assert(sizeof(struct block) == MEM_CACHE_LINE, "a block, a cache line");
 
-struct ring {      /* 0 blocks: n is 0 */
-    uint32_t last; /* whose next is the first */
-    uint32_t n;    /* positions in the last one */
+struct ring {      /* n is 0: the ring has no blocks */
+    uint32_t last; /* the last block; its next is the first block */
+    uint32_t n;    /* positions in the last block */
 };
 
 struct ranks {
     struct merge_symbol *symbols;
     uint32_t n_ranks;
     struct ring *rings; /* [n_ranks] */
-    uint64_t *waits;    /* bitmap over ranks */
+    uint64_t *waits;    /* bitmap over ranks: the ring has positions */
     struct block *blocks;
-    uint32_t n_blocks, spare; /* those used so far; a chain of those used up */
-    uint32_t *positions;      /* of the rank at hand */
+    uint32_t n_blocks, spare; /* blocks taken from the array so far; head of the chain of spare blocks */
+    uint32_t *positions;      /* positions of the current rank */
 };
 
-/* No more than two entries per symbol wait at any time, as in the heap; all blocks but the last of each ring
- * are full. */
+/* At most two entries per symbol wait at any time, as in the heap. All blocks except the last one of each
+ * ring are full. */
 static size_t most_blocks(size_t n_symbols, size_t n_ranks)
 {
     size_t n_entries = 2 * n_symbols;
@@ -87,7 +85,7 @@ static void ranks_fini(struct ranks *ranks)
     free(ranks->positions);
 }
 
-/* A new last block of a ring. */
+/* Appends a block to a ring. */
 static void add_block(struct ranks *ranks, struct ring *ring)
 {
     uint32_t added = ranks->spare, last = ring->last;
@@ -102,7 +100,8 @@ static void add_block(struct ranks *ranks, struct ring *ring)
     *ring = (struct ring){.last = added};
 }
 
-/* Has the pair at at wait, if there is one.  False: its rank is not above done. */
+/* Adds the pair at this position, if there is one, to the ring of its rank. Returns false if its rank is not
+ * above done. */
 static bool wait_at(struct ranks *ranks, uint32_t at, int64_t done)
 {
     uint32_t rank = ranks->symbols[at].pair.rank;
@@ -150,7 +149,7 @@ static void sort(uint32_t *positions, size_t n)
     }
 }
 
-/* Empties a rank's ring; how many positions there are. */
+/* Moves the positions of a rank's ring to ranks->positions, and returns their number. */
 static size_t collect(struct ranks *ranks, uint32_t rank)
 {
     struct ring *ring = &ranks->rings[rank];
@@ -173,7 +172,7 @@ static size_t collect(struct ranks *ranks, uint32_t rank)
     return n;
 }
 
-/* The first rank from on for which a position waits; n_ranks: none. */
+/* The first rank from this one on for which a position waits; n_ranks: none. */
 static uint32_t next_rank(const struct ranks *ranks, uint32_t from)
 {
     uint32_t word = from / 64, n_words = ranks->n_ranks / 64 + 1;
@@ -184,18 +183,18 @@ static uint32_t next_rank(const struct ranks *ranks, uint32_t from)
     return bits != 0 ? word * 64 + (uint32_t)__builtin_ctzll(bits) : ranks->n_ranks;
 }
 
-/* A symbol and its neighbours, which lie on the lines around when they are long. */
+/* Prefetches a symbol and its neighbours. Neighbours of long symbols lie on the cache lines around. */
 static void foresee_symbols(const struct ranks *ranks, uint32_t at)
 {
-    uintptr_t symbol = (uintptr_t)&ranks->symbols[at]; /* the line before may be none of ours */
+    uintptr_t symbol = (uintptr_t)&ranks->symbols[at]; /* the line before may lie outside the array */
 
     __builtin_prefetch((const void *)symbol);
     __builtin_prefetch((const void *)(symbol + MEM_CACHE_LINE));
     __builtin_prefetch((const void *)(symbol - MEM_CACHE_LINE));
 }
 
-/* Ranks of a few positions have nothing ahead of themselves: the symbols of the next one, whose first block
- * has been asked for before, and the block of the one after it. */
+/* A rank with few positions cannot prefetch for itself. So prefetch the symbols of the next rank, whose first
+ * block was prefetched before, and the block of the rank after it. */
 static void foresee_ranks(const struct ranks *ranks, uint32_t done)
 {
     uint32_t soon = next_rank(ranks, done + 1), later;

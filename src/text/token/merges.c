@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The merges of a byte-level vocabulary: "left right" in the order in which they were learnt, which is their
- * rank.
+/* The merges of a byte-level vocabulary: "left right" in the order in which they were learnt. The position is
+ * the rank.
  *
  *     tokenizer.ggml.merges   "Ġ t", "Ġ a", "h e", ...
  *
- * All three of left, right and their concatenation must be tokens; they are looked up once here, so that
- * encoding deals in ids only.  None may be a control token: otherwise text could be merged into one.
- */
+ * Left, right and their concatenation must all be tokens. They are looked up once here, so encoding works
+ * with ids only. None of them may be a control token: otherwise text could merge into one. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/err.h"

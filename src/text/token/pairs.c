@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table every merge asks: do these two neighbours become one, and how urgently?
+/* The table that each merge reads: do two neighbours merge, and with which rank?
  *
- * Open addressing, at most half full; key, rank and result of an entry lie side by side in 16 bytes, so a
- * look-up is one cache line.  The place comes from multiplying the key by a random odd number drawn when the
- * table is made: a vocabulary cannot be composed so that all its pairs fall on one place.
- */
+ * It uses open addressing and is at most half full. Key, rank and result of an entry lie together in 16
+ * bytes, so a look-up reads one cache line. The hash multiplies the key by an odd number, drawn at random for
+ * each table. So no vocabulary can be built whose pairs all collide. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/err.h"
@@ -38,13 +37,13 @@ void pairs_fini(struct pair_table *table)
     table->slots = NULL;
 }
 
-/* Where the search for a key begins. */
+/* The slot at which the search for a key begins. */
 static size_t place_of(const struct pair_table *table, uint64_t key)
 {
     return (size_t)((key ^ key >> 32) * table->multiplier >> (64 - table->bits));
 }
 
-/* The slot that holds the key, or the free one where it belongs. */
+/* The slot that holds the key, or the free slot where it belongs. */
 static struct pair_slot *slot_of(const struct pair_table *table, uint64_t key)
 {
     size_t mask = ((size_t)1 << table->bits) - 1;

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The merges of a SentencePiece vocabulary, which come without a list: any two neighbours whose texts
- * together are a token may merge, and the token's score says how soon.
+/* The merges of a SentencePiece vocabulary. The file has no list of them: any two neighbours may merge if
+ * their texts together are a token. The token's score gives the order.
  *
- * Here that rule is turned into the same pair table a byte-level vocabulary has, once, by cutting every token
- * at every character boundary: "the" gives (t, he) and (th, e), if both halves are symbols.  A symbol is a
- * token or, since merging begins with single characters, a character that occurs inside a token without being
- * one.  Equal scores give equal ranks, so that of them the leftmost pair goes first, as it must.
+ * This file converts the rule, once, into the same pair table that a byte-level vocabulary has. It cuts every
+ * token at every character boundary: "the" gives (t, he) and (th, e), if both halves are symbols. A symbol is
+ * a token, or a character that occurs inside a token without being one: merging begins with single
+ * characters. Equal scores give equal ranks, so the leftmost of those pairs merges first, as it must.
  *
- * SentencePiece merges over a whole text, there are no words.  To keep the heap small all the same, encoding
- * cuts the text wherever two characters meet that stand side by side in no token: nothing can ever merge
- * across such a place.  The bitmap of neighbours answers that; when it errs (two pairs sharing a bit) a piece
- * is only longer.
- */
+ * SentencePiece merges over a whole text, without words. To keep the heap small, encoding still cuts the text
+ * between two characters that are side by side in no token, because no merge can cross that place. The bitmap
+ * of neighbours answers this question. Two pairs may share a bit; then a piece is only longer. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/err.h"
@@ -23,7 +21,7 @@
 
 #define KEY_SCORES     "tokenizer.ggml.scores"
 #define NEIGHBOUR_BITS 20
-#define MAX_CUT_BYTES  512 /* of a token that is cut everywhere: the work grows with its square */
+#define MAX_CUT_BYTES  512 /* limit of a mergeable token: the work of cutting it grows with the square */
 
 /* ---- characters ---- */
 
@@ -93,8 +91,8 @@ static bool is_mergeable(const struct tokenizer *tokenizer, token_id id)
     return tokenizer->types[id] == TOKEN_NORMAL || tokenizer->types[id] == TOKEN_UNUSED;
 }
 
-/* Tokens of one character are the symbols of their characters; other characters inside tokens become extra
- * ones. */
+/* Tokens of one character are the symbols of their characters. Other characters inside tokens become extra
+ * symbols. */
 static int collect_chars(struct tokenizer *tokenizer)
 {
     size_t len_bytes;
@@ -150,7 +148,7 @@ static int compare_scores(const void *a, const void *b)
     return left > right ? -1 : left < right;
 }
 
-/* ranks: [n_tokens], the highest score gets 0, equal scores the same. */
+/* ranks: [n_tokens]; the highest score gets 0, equal scores get equal ranks. */
 static int rank_scores(const struct tokenizer *tokenizer, const struct gguf *gguf, uint32_t *ranks,
                        struct fault *fault)
 {
@@ -195,7 +193,7 @@ bool pieces_may_join(const struct tokenizer *tokenizer, uint32_t left, uint32_t 
     return tokenizer->neighbours[bit / 64] >> (bit % 64) & 1;
 }
 
-/* The symbol whose text this is, or TOKEN_NONE. */
+/* The symbol with this text, or TOKEN_NONE. */
 static uint32_t symbol_of(const struct tokenizer *tokenizer, struct bytes text)
 {
     size_t len_bytes;
@@ -238,7 +236,7 @@ static int cut_tokens(struct tokenizer *tokenizer, const uint32_t *ranks, struct
     for (uint32_t i = 0; i < tokenizer->n_tokens; i++) {
         struct bytes text = pool_get(&tokenizer->spellings, i);
 
-        /* Of several tokens of one spelling only the one that is found by it can come out of a merge. */
+        /* Of several tokens with one spelling, only the indexed one can result from a merge. */
         if (!is_mergeable(tokenizer, i) || tokenizer_find(tokenizer, text) != i)
             continue;
         if (text.len_bytes > MAX_CUT_BYTES)

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cutting text into words before byte pair encoding.
+/* Cuts text into words before byte pair encoding.
  *
- * Vocabularies are trained on text cut by regular expressions, and must be used on text cut the same way.  A
- * rule is a row of passes, each a pattern: the first cuts the text, the next cuts every piece of that, and so
- * on.  A pass makes pieces of its matches and of what lies between them:
+ * A vocabulary is trained on text that regular expressions cut, so its user must cut text in the same way. A
+ * rule is a list of passes, each with one pattern. The first pass cuts the text; each later pass cuts every
+ * piece of the pass before. The pieces of a pass are its matches and the gaps between them:
  *
  *     text                     x=1234 5
  *     digits                   x=|1|2|3|4| |5      pass 1: \p{N}
  *     words of each            x|=|1|2|3|4| |5     pass 2: the gpt-2 pattern; a piece's end is the text's end
  *
- * The pieces come one at a time: a level per pass keeps its piece of the pass before and the next match in
- * it, so that each pass looks at the text once and nothing is stored.  The patterns are few and simple enough
- * to be written out as code (pretok_match.c) that looks at each character a bounded number of times, without
- * backtracking: hostile text takes as long as any other.
- */
+ * The caller gets the pieces one at a time. Each pass has a level, which holds its piece of the pass before
+ * and the next match in it. So each pass reads the text once, and nothing is stored.
+ *
+ * The patterns are few and simple, so they are written as code (pretok_match.c). The code reads each
+ * character a bounded number of times and never backtracks, so hostile text takes no longer than other
+ * text. */
 #include "text/token/pretok_priv.h"
 
 #include "base/check.h"
 #include "base/str.h"
 
 struct pretok_pass {
-    pretok_match match; /* NULL: whitespace at the end */
+    pretok_match match; /* NULL: matches the whitespace at the end */
     unsigned param;
 };
 
@@ -54,7 +55,7 @@ static const unsigned n_passes[] = {
     [PRETOK_DEEPSEEK3] = 3, [PRETOK_DEEPSEEK_LLM] = 6, [PRETOK_DEEPSEEK_CODER] = 5,
 };
 
-/* Names in tokenizer.ggml.pre.  Where several models cut alike, their rule is the same. */
+/* Names in tokenizer.ggml.pre. Models that cut text in the same way share a rule. */
 static const struct {
     const char *name;
     enum pretok rule;
@@ -128,7 +129,7 @@ static size_t char_end(struct bytes text, size_t at)
     return at + len_bytes;
 }
 
-/* The next match of a pass in the rest of its piece; the piece's end when there is none. */
+/* Finds the next match of a pass in the rest of its piece; the piece's end when there is none. */
 static void find(const struct pretok_pass *pass, struct bytes text, struct pretok_level *level)
 {
     level->hit_end = level->end;
@@ -146,7 +147,7 @@ static void find(const struct pretok_pass *pass, struct bytes text, struct preto
     }
 }
 
-/* Where the next piece of the first n passes ends. */
+/* Returns where the next piece of the first n passes ends. */
 static size_t next_piece(struct pretok_cursor *cursor, unsigned n)
 {
     if (n == 0)
@@ -162,7 +163,7 @@ static size_t next_piece(struct pretok_cursor *cursor, unsigned n)
     return level->at;
 }
 
-/* Most rules have one pass, and nearly all its pieces are matches: the same without the levels. */
+/* A fast path without levels: most rules have one pass, and nearly all its pieces are matches. */
 static bool take_match(struct pretok_cursor *cursor)
 {
     struct pretok_level *level = &cursor->levels[0];

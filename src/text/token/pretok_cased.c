@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Letters with case, as of the Unicode version with which DeepSeek's vocabulary was made. */
+/* Letters with case, in the Unicode version of DeepSeek's vocabulary. */
 #include "text/token/pretok_priv.h"
 
 #include "base/check.h"

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The patterns of the pre-tokenisers, written out.
+/* The patterns of the pre-tokenisers, as code.
  *
- * Each function is the pattern that stands at its prototype (pretok_priv.h) and gives what a regular
- * expression engine would match at one place: alternatives in their order, repetitions as long as they can
- * be, and where an engine would go back on one, that is worked out beforehand.
+ * Each function implements the pattern at its prototype (pretok_priv.h). It returns the match of a regular
+ * expression engine at one place: alternatives in their order, repetitions as long as possible. Where an
+ * engine would backtrack, the code computes the result in advance.
  *
- * \p{..} are Unicode's general categories (libutf8proc), \s is the property White_Space.  A byte that is no
- * UTF-8 counts as U+FFFD, which is a symbol.
- */
+ * \p{..} are Unicode's general categories (libutf8proc), \s is the property White_Space. A byte that is not
+ * valid UTF-8 counts as U+FFFD, which is a symbol. */
 #include "text/token/pretok_priv.h"
 
 #include "base/check.h"
@@ -17,9 +16,9 @@
 
 enum char_class { CLASS_LETTER, CLASS_NUMBER, CLASS_SPACE, CLASS_OTHER, CLASS_END };
 
-struct peek { /* the character at a place */
+struct peek { /* the character at an offset */
     uint32_t code;
-    size_t end; /* where the next one begins */
+    size_t end; /* where the next character begins */
     enum char_class class;
 };
 
@@ -49,11 +48,11 @@ static const uint8_t ascii_classes[128] = {
     O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O,
     O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, /* controls */
     S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O,
-    N, N, N, N, N, N, N, N, N, N, O, O, O, O, O, O, /* to ? */
+    N, N, N, N, N, N, N, N, N, N, O, O, O, O, O, O, /* up to ? */
     O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L,
     L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* @ to _ */
     O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L,
-    L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* ` on */
+    L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* from ` on */
 };
 #undef L
 #undef N
@@ -88,7 +87,7 @@ static struct peek look_wide(struct bytes text, size_t at)
     return (struct peek){.code = code, .end = at + len_bytes, .class = class_of(code)};
 }
 
-/* Nearly all characters are ASCII, so that much of it is compiled into each place. */
+/* Nearly all characters are ASCII, so this part is inlined at each call. */
 static inline __attribute__((always_inline)) struct peek look(struct bytes text, size_t at)
 {
     if (at >= text.len_bytes)
@@ -151,14 +150,15 @@ static bool is_capital(uint32_t code)
 
 /* ---- runs ---- */
 
-/* The first of eight bytes whose highest bit is not set; 8: all are. */
+/* The index of the first of eight bytes whose highest bit is clear; 8: all are set. */
 static inline size_t first_without(uint64_t marks)
 {
     return bytes_first_mark(~marks & bytes_each(0x80));
 }
 
-/* Where a word ends cannot be foretold, and a branch not foretold costs more than eight bytes looked at
- * together.  The sums carry into no other byte: what is added to has its highest bit cleared. */
+/* A CPU cannot predict where a word ends, and a mispredicted branch costs more than testing eight bytes
+ * together. The sums carry into no other byte, because the highest bit of each byte is cleared before the
+ * addition. */
 static size_t ascii_letters_end(struct bytes text, size_t at)
 {
     while (text.len_bytes - at >= 8) {
@@ -190,7 +190,7 @@ static size_t blanks_end(struct bytes text, size_t at)
     return at;
 }
 
-/* The end of the run of letters that goes on at at. */
+/* The end of the run of letters that continues at this offset. */
 static size_t letters_end(struct bytes text, size_t at)
 {
     for (;;) {
@@ -204,7 +204,7 @@ static size_t letters_end(struct bytes text, size_t at)
     }
 }
 
-/* The end of the run of class that begins at at, of at most max characters. */
+/* The end of the run of this class that begins at this offset, at most max characters. */
 static size_t run_end(struct bytes text, size_t at, enum char_class class, size_t max)
 {
     struct peek here;
@@ -241,8 +241,7 @@ static size_t newlines_end(struct bytes text, size_t at, bool takes_slash)
     return at;
 }
 
-/* 's 't 'm 'd 're 've 'll: where it ends, or at when there is none.  U+017F is an s to those who ignore case.
- */
+/* 's 't 'm 'd 're 've 'll: returns its end, or at when there is none. U+017F is an s when case is ignored. */
 static size_t contraction_end(struct bytes text, size_t at, bool ignores_case)
 {
     uint8_t letters[2] = {0, 0};
@@ -270,7 +269,7 @@ static size_t contraction_end(struct bytes text, size_t at, bool ignores_case)
     return at;
 }
 
-/* keeps_newlines: \s*[\r\n]+ before the others.  Then \s+(?!\S)|\s+. */
+/* keeps_newlines: \s*[\r\n]+ is tried first. Then \s+(?!\S)|\s+. */
 static size_t whitespace_end(struct bytes text, size_t at, bool keeps_newlines)
 {
     size_t last = at, newline_end = at, end = at;
@@ -310,7 +309,7 @@ size_t trailing_space(struct bytes text, size_t from)
     return begin;
 }
 
-/* ---- patterns of whole texts ---- */
+/* ---- patterns that cut a whole text ---- */
 
 size_t match_gpt2(struct bytes text, size_t at, unsigned param)
 {
@@ -354,7 +353,7 @@ size_t match_llama3(struct bytes text, size_t at, unsigned param)
     return newlines_end(text, run_end(text, other.end, CLASS_OTHER, SIZE_MAX), false);
 }
 
-/* No letter, number, mark or whitespace. */
+/* True for a character that is no letter, number, mark or whitespace. */
 static bool is_plain_other(uint32_t code)
 {
     return class_of(code) == CLASS_OTHER && !is_mark(code);
@@ -383,12 +382,12 @@ size_t match_qwen35(struct bytes text, size_t at, unsigned param)
     return end > from ? newlines_end(text, end, false) : whitespace_end(text, at, true);
 }
 
-/* [U]*[W]+, else [U]+[W]*: where it ends, or at.
+/* [U]*[W]+, else [U]+[W]*: returns its end, or at.
  *
- * Capitals are in U only, small letters in W only, the others in both.  U takes all it can.  If a small
- * letter follows, W goes on from there.  If not, U has to give back to W its last character that is no
- * capital and all behind it, of which W can take only that one.  If there is none, the second alternative
- * takes the capitals. */
+ * Capitals are in U only, small letters in W only, other letters in both. U takes as many characters as it
+ * can. If a small letter follows, W continues from there. If not, U must give back its last character that is
+ * no capital, and all behind it; W can take only the first of these. If there is no such character, the
+ * second alternative takes the capitals. */
 static size_t cased_end(struct bytes text, size_t at)
 {
     size_t end = at, last_both_end = at;
@@ -410,8 +409,8 @@ static size_t cased_end(struct bytes text, size_t at)
     return last_both_end > at ? last_both_end : end;
 }
 
-/* Where [^\r\n\p{L}\p{N}]?([U]*[W]+|[U]+[W]*) ends: as an engine tries them, the first alternative with the
- * character before and without, then the second so. */
+/* Returns where [^\r\n\p{L}\p{N}]?([U]*[W]+|[U]+[W]*) ends. An engine tries the first alternative with the
+ * character before and without it, then the second alternative in the same way. */
 static size_t cased_word_end(struct bytes text, size_t at)
 {
     struct peek here = look(text, at);
@@ -424,8 +423,8 @@ static size_t cased_word_end(struct bytes text, size_t at)
     size_t end = cased_end(text, here.end);
     if (!is_mark(here.code))
         return end > here.end ? end : at;
-    /* A mark is the character before or a word's first.  As the former it wins unless only capitals come: for
-     * those the first alternative does better with the mark alone. */
+    /* A mark can be the character before the word or the word's first character. As the character before it
+     * wins, unless only capitals follow: then the first alternative matches the mark alone. */
     struct peek last = {.code = 0};
     for (size_t k = here.end; k < end; k = last.end) {
         last = look(text, k);
@@ -475,7 +474,7 @@ size_t match_deepseek3(struct bytes text, size_t at, unsigned param)
     return here.class == CLASS_SPACE ? whitespace_end(text, at, true) : at;
 }
 
-/* ---- patterns of passes ---- */
+/* ---- patterns that are one of several passes ---- */
 
 size_t match_newline(struct bytes text, size_t at, unsigned param)
 {

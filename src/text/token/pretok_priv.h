@@ -5,7 +5,7 @@
 
 #include "text/token/tokenizer_priv.h"
 
-/* Where the match that begins at text[at] ends; at: there is none.  param is the pattern's own. */
+/* Returns where the match that begins at text[at] ends; at: no match. param belongs to the pattern. */
 typedef size_t (*pretok_match)(struct bytes text, size_t at, unsigned param);
 
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
@@ -13,7 +13,7 @@ size_t match_gpt2(struct bytes text, size_t at, unsigned param);
 /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,param}| ?[^\s\p{L}\p{N}]+[\r\n]*|
  * \s*[\r\n]+|\s+(?!\S)|\s+ */
 size_t match_llama3(struct bytes text, size_t at, unsigned param);
-/* The same with \p{M} beside every \p{L} but that of the first character set. */
+/* The same, with \p{M} added to every \p{L} except in the first character set. */
 size_t match_qwen35(struct bytes text, size_t at, unsigned param);
 /* With U = \p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}, W = \p{Ll}\p{Lm}\p{Lo}\p{M}, C = (?i:'s|'t|'re|'ve|'m|'ll|'d):
  * [^\r\n\p{L}\p{N}]?[U]*[W]+C?|[^\r\n\p{L}\p{N}]?[U]+[W]*C?|\p{N}{1,param}| ?[^\s\p{L}\p{N}]+[\r\n/]*|
@@ -30,13 +30,14 @@ size_t match_letters(struct bytes text, size_t at, unsigned param);          /* 
 size_t match_punctuation(struct bytes text, size_t at, unsigned param);      /* \s?\p{P}+ */
 size_t match_falcon_punct(struct bytes text, size_t at, unsigned param);     /* [\p{P}$+<=>^~|`]+ */
 size_t match_deepseek_letters(struct bytes text, size_t at, unsigned param); /* \s?[cased letters]+ */
-size_t match_deepseek_punct(struct bytes text, size_t at, unsigned param);   /* \s?[!-/:-~ and their kin]+ */
+size_t match_deepseek_punct(struct bytes text, size_t at, unsigned param);   /* \s?[!-/:-~ and similar]+ */
 size_t match_deepseek_cjk(struct bytes text, size_t at, unsigned param); /* [U+0800-U+9FA5 U+AC00-U+D7FF]+ */
 size_t match_kana_han(struct bytes text, size_t at, unsigned param);     /* [U+4E00-U+9FA5 U+3040-U+30FF]+ */
 
-bool pretok_is_cased(uint32_t code); /* a letter that has case, to DeepSeek's vocabulary */
+bool pretok_is_cased(uint32_t code); /* a cased letter, as DeepSeek's vocabulary defines it */
 
-/* Where the whitespace at the end of text begins; text.len_bytes: there is none.  Looks back to from. */
+/* Returns where the whitespace at the end of text begins; text.len_bytes: none. Searches back as far as
+ * from. */
 size_t trailing_space(struct bytes text, size_t from);
 
 #endif

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokenizer as an object: which kind it is, how it is put together, what can be asked of it.
+/* The tokenizer as an object: its family, its construction and its queries.
  *
- * Two families cover the models we serve: SentencePiece's byte pair encoding ("llama") and GPT-2's byte-level
- * one
- * ("gpt2"), the latter with a rule for cutting words that the file names in tokenizer.ggml.pre.  A name that
- * is not known is refused with the list of those that are: guessing a rule would give answers that are subtly
- * worse and nobody would know why.
+ * Two families cover the supported models: SentencePiece's byte pair encoding ("llama") and GPT-2's
+ * byte-level one ("gpt2"). The second needs a rule for cutting words, which the file names in
+ * tokenizer.ggml.pre. An unknown name is refused, and the fault lists the known ones: a guessed rule would
+ * make answers slightly worse, with no visible cause.
  *
- * The object is immutable once made and is shared by reference count between front loops and their jobs.
- */
+ * The object is immutable after construction. Server loops and their jobs share it by reference count. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/check.h"
@@ -18,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Files of these models take whole words that are tokens without merging, and want a BOS unless they say
- * otherwise. */
+/* True for models whose whole words that are tokens are taken without merging. Their files want a BOS unless
+ * they say otherwise. */
 static bool is_whole_words_first(struct bytes name)
 {
     static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3",

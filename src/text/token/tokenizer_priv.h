@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a tokenizer, shared by the files of this folder.
+/* The private parts of a tokenizer, shared by the files of this folder.
  *
  *     spelling   a token as the file spells it: "Ġthe", "▁the", "<0x0A>", "<|im_end|>"
  *     piece      the bytes it stands for:       " the", " the", "\n",     "<|im_end|>"
- *     special    a token matched in the text as a whole, before anything else: control, unknown or
- *                user-defined
+ *     special    a token that is matched in the text as a whole, before any other rule:
+ *                control, unknown or user-defined
  *     marker     a special that structures a conversation: every control token, and user-defined ones
- *                that look like a tag ("<tool_call>", "</think>").  Client text never becomes one. */
+ *                that look like a tag ("<tool_call>", "</think>")
+ *
+ * Client text never becomes a marker. */
 #ifndef TEXT_TOKEN_TOKENIZER_PRIV_H
 #define TEXT_TOKEN_TOKENIZER_PRIV_H
 
@@ -16,14 +18,14 @@
 
 #define TOKEN_MAX_TOKENS      (1u << 22)
 #define TOKEN_MAX_SPELL_BYTES 1024
-#define TOKEN_MAX_POOL_BYTES  (1u << 30) /* of all spellings */
+#define TOKEN_MAX_POOL_BYTES  (1u << 30) /* all spellings together */
 #define TOKEN_MAX_TEXT_BYTES  (1u << 30) /* of one call */
 
-#define SPM_BLANK 0x2581 /* "▁", which stands for a blank in SentencePiece spellings */
+#define SPM_BLANK 0x2581 /* "▁", the blank in SentencePiece spellings */
 
 enum token_family { TOKEN_FAMILY_SPM, TOKEN_FAMILY_BPE };
 
-enum token_type { /* numbered as in the file; 0 is taken as normal */
+enum token_type { /* numbered as in the file; 0 is read as normal */
                   TOKEN_NORMAL = 1,
                   TOKEN_UNKNOWN = 2,
                   TOKEN_CONTROL = 3,
@@ -32,7 +34,7 @@ enum token_type { /* numbered as in the file; 0 is taken as normal */
                   TOKEN_BYTE = 6
 };
 
-enum pretok { /* rules of cutting words, named for the model that brought each */
+enum pretok { /* rules that cut text into words, each named after the model that introduced it */
               PRETOK_GPT2,
               PRETOK_LLAMA3,
               PRETOK_QWEN2,
@@ -47,45 +49,45 @@ enum pretok { /* rules of cutting words, named for the model that brought each *
               PRETOK_N_RULES
 };
 
-struct text_pool { /* texts one after the other */
+struct text_pool { /* texts one after the other in one buffer */
     struct buf text;
     uint32_t *at; /* [n + 1] */
 };
 
-struct spell_index { /* spelling -> id, open addressing; of equal spellings the first counts */
+struct spell_index { /* spelling -> id, open addressing; of equal spellings the first one is indexed */
     struct spell_slot {
         uint32_t tag; /* upper half of the hash */
-        uint32_t id;  /* TOKEN_NONE: free */
+        uint32_t id;  /* TOKEN_NONE: free slot */
     } * slots;
     uint32_t mask;
     uint64_t seed;
 };
 
-struct pair {      /* two neighbours become one token */
-    uint32_t rank; /* the lowest is done first; PAIR_NONE: they do not */
+struct pair {      /* two neighbours that merge into one token */
+    uint32_t rank; /* the lowest rank merges first; PAIR_NONE: they do not merge */
     uint32_t merged;
 };
 #define PAIR_NONE UINT32_MAX
 
 struct pair_table { /* (left, right) -> pair, open addressing */
     struct pair_slot {
-        uint64_t key; /* left << 32 | right; UINT64_MAX: free */
+        uint64_t key; /* left << 32 | right; UINT64_MAX: free slot */
         struct pair pair;
     } * slots;
     unsigned bits; /* 2^bits slots */
     size_t n;
-    uint32_t n_ranks; /* all are below */
+    uint32_t n_ranks; /* every rank is below */
     uint64_t multiplier;
 };
 
 struct char_table { /* SentencePiece: code point -> symbol */
     struct char_slot {
-        uint32_t code; /* UINT32_MAX: free */
+        uint32_t code; /* UINT32_MAX: free slot */
         uint32_t symbol;
     } * slots;
     uint32_t n;
     uint32_t mask;
-    uint32_t ascii[128]; /* the same for these; TOKEN_NONE: no such symbol */
+    uint32_t ascii[128]; /* the same for ASCII; TOKEN_NONE: no symbol */
 };
 
 struct special {
@@ -98,7 +100,7 @@ struct tokenizer {
     atomic_uint refs;
     enum token_family family;
     enum pretok pretok;
-    bool ignores_merges; /* a whole word that is a token is that token */
+    bool ignores_merges; /* a whole word that is a token becomes that token without merging */
     bool adds_bos;
     bool adds_space_prefix;
     uint32_t n_tokens;
@@ -106,21 +108,23 @@ struct tokenizer {
     struct text_pool spellings;
     struct text_pool pieces;
     struct spell_index index;
-    token_id byte_ids[256]; /* token of one byte; else the unknown token; TOKEN_NONE: it is left out */
+    /* [byte]: the token of one byte, else the unknown token; TOKEN_NONE: the byte is left out */
+    token_id byte_ids[256];
     token_id bos, eos, unknown;
     struct pair_table pairs;
 
-    /* SentencePiece only.  Symbols are token ids, and above them the characters that occur inside tokens but
-     * are no token themselves. */
+    /* SentencePiece only. Symbols are token ids; symbols from n_tokens on are characters that occur inside
+     * tokens but are no token themselves. */
     struct char_table chars;
-    uint32_t *extra_codes; /* [n_extra] code of symbol n_tokens + i */
+    uint32_t *extra_codes; /* [n_extra] code point of symbol n_tokens + i */
     uint32_t n_extra;
-    uint64_t *neighbours; /* bitmap over hashed (symbol, symbol): may stand side by side inside some token */
+    /* bitmap over hashed (symbol, symbol): set if the two may stand side by side inside some token */
+    uint64_t *neighbours;
 
     struct special *specials; /* sorted by spelling */
     uint32_t n_specials;
-    bool begins_special[256];   /* by first byte */
-    uint32_t special_from[257]; /* those that begin with byte b: [special_from[b], special_from[b + 1]) */
+    bool begins_special[256];   /* [first byte] */
+    uint32_t special_from[257]; /* specials that begin with byte b: [special_from[b], special_from[b + 1]) */
 
     token_id *stop_ids;
     size_t n_stop_ids;
@@ -128,43 +132,43 @@ struct tokenizer {
     uint64_t context_length;
 };
 
-/* vocab.c: tokens, types, specials, index.  The fault names what is wrong. */
+/* vocab.c: tokens, types, specials, index. The fault names the part that is wrong. */
 int vocab_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault);
 void vocab_fini(struct tokenizer *tokenizer);
 struct bytes pool_get(const struct text_pool *pool, uint32_t i);
 
 /* alphabet.c: GPT-2's spelling of bytes as printable characters. */
 uint32_t alphabet_code(uint8_t byte);
-int alphabet_byte(uint32_t code); /* -1: not of the alphabet */
+int alphabet_byte(uint32_t code); /* -1: not in the alphabet */
 
 /* merges.c (byte-level) and pieces.c (SentencePiece) fill the pair table. */
 int merges_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault);
 int pieces_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault);
 void pieces_fini(struct tokenizer *tokenizer);
-/* The symbol of a code: a code point, or SPM_RAW + byte for a byte that is no character; TOKEN_NONE: none. */
+/* The symbol of a code point, or of SPM_RAW + byte for a byte that is no character. TOKEN_NONE: none. */
 #define SPM_RAW 0x110000u
 uint32_t pieces_symbol(const struct tokenizer *tokenizer, uint32_t code);
-/* Could left and right become parts of one token? */
+/* True if left and right may become parts of one token. */
 bool pieces_may_join(const struct tokenizer *tokenizer, uint32_t left, uint32_t right);
 uint32_t spm_code_at(struct bytes text, size_t at, size_t *len_out);
 
 /* pairs.c */
 int pairs_init(struct pair_table *table);
 void pairs_fini(struct pair_table *table);
-/* Keeps the pair of the lower rank when (left, right) is in already.  E_NOMEM. */
+/* When (left, right) is in the table already, keeps the pair with the lower rank. E_NOMEM. */
 int pairs_add(struct pair_table *table, uint32_t left, uint32_t right, struct pair pair);
 struct pair pairs_get(const struct pair_table *table, uint32_t left, uint32_t right);
-/* Has what pairs_get() will look at fetched into the cache. */
+/* Prefetches into the CPU cache the slot that pairs_get() will read. */
 void pairs_prefetch(const struct pair_table *table, uint32_t left, uint32_t right);
 
-/* merge.c: n symbols of one word, merged in place until nothing merges. */
+/* merge.c: the n symbols of one word, merged in place until no pair merges. */
 struct merge_symbol {
     uint32_t symbol;
     uint32_t next, prev; /* index; UINT32_MAX: none */
     struct pair pair;    /* with the next */
 };
 
-struct merge_work { /* scratch, reused from word to word; a zeroed one is empty */
+struct merge_work { /* scratch, reused for each word; a zeroed struct is empty */
     struct merge_symbol *symbols;
     uint64_t *heap;
     size_t n;
@@ -174,15 +178,15 @@ struct merge_work { /* scratch, reused from word to word; a zeroed one is empty 
 void merge_work_fini(struct merge_work *work);
 void merge_work_clear(struct merge_work *work);
 int merge_work_push(struct merge_work *work, uint32_t symbol);
-/* What is left is found by going from symbols[0] along next. */
+/* The remaining symbols are found from symbols[0] along next. */
 void merge_work_run(struct merge_work *work, const struct pair_table *pairs);
 
-/* pretok.c: words one after the other, without gaps. */
+/* pretok.c: cuts text into words that follow each other without gaps. */
 #define PRETOK_MAX_PASSES 6
 
 struct pretok_level {
-    size_t at, end;      /* what is left of a piece of the level above */
-    size_t hit, hit_end; /* the next match in it */
+    size_t at, end;      /* the rest of a piece of the level above */
+    size_t hit, hit_end; /* the next match in this rest */
 };
 
 struct pretok_cursor {
@@ -194,31 +198,34 @@ struct pretok_cursor {
 };
 
 void pretok_begin(struct pretok_cursor *cursor, enum pretok rule, struct bytes text);
-/* Where the next word ends, which is where the one after it begins; not to be called at the text's end. */
+/* Returns where the next word ends; the word after it begins there. Do not call it at the end of the text. */
 size_t pretok_next(struct pretok_cursor *cursor);
-const char *pretok_rule_name(uint32_t index,
-                             enum pretok *rule_out); /* names that files use; NULL past the last */
+/* Enumerates the names that files use for the rules; NULL past the last. */
+const char *pretok_rule_name(uint32_t index, enum pretok *rule_out);
 
-/* encode.c: text of which the spans (in order, apart) come from a client; only the rest may hold markers. */
+/* encode.c: encodes text with spans (in order, disjoint) that come from a client. Only text outside the spans
+ * may hold markers. */
 struct text_span {
     size_t from, to;
 };
-struct token_watch { /* how many ids there are up to a place in the text */
+/* Counts the ids up to a place in the text. */
+struct token_watch {
     size_t at;
-    size_t n; /* of out; those that end there or before.  Left alone when the place is not reached */
+    size_t n; /* ids in out that end at the place or before; unchanged if encoding does not reach it */
 };
-struct token_stretch { /* of a text: [from, to); spans and watches, in order, count from the text's beginning
-                        */
+/* Part [from, to) of a text.  Spans and watches are in order; their offsets count from the text's beginning.
+ */
+struct token_stretch {
     size_t from, to;
     const struct text_span *spans;
     size_t n_spans;
     struct token_watch *watches;
     size_t n_watches;
 };
-/* A stretch that begins and ends where specials do is encoded as it would be within the whole. */
+/* If specials begin at both ends of a stretch, its ids equal those that the whole text would have there. */
 int token_encode_stretch(const struct tokenizer *tokenizer, struct bytes text,
                          const struct token_stretch *stretch, size_t max_ids, struct token_ids *out);
-/* Does a special begin there, in text that is the template's own? */
+/* True if a special begins at this offset, in text that the template wrote itself. */
 bool token_begins_at(const struct tokenizer *tokenizer, struct bytes text, size_t at);
 
 #endif

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the vocabulary: tokens, their types, and what is looked up in them.
+/* Reads the vocabulary: the tokens, their types, and the tables for look-ups.
  *
- *     tokenizer.ggml.tokens       spellings, the id is the place
- *     tokenizer.ggml.token_type   what each is for; absent: all normal
- *     tokenizer.ggml.*_token_id   the ones with a role
+ *     tokenizer.ggml.tokens       spellings, the id is the position
+ *     tokenizer.ggml.token_type   the type of each; absent: all normal
+ *     tokenizer.ggml.*_token_id   the tokens with a role
  *
- * From the spellings three things are made: the pieces (what a token stands for, ready to be output), an
- * index from spelling to id, and the sorted list of specials that encoding looks for in the text.  In a
- * spelling of the normal tokens bytes may be disguised (GPT-2's alphabet, or "▁" for a blank); the others are
- * literal.
+ * The spellings give three tables: the pieces (the bytes of each token, ready for output), an index from
+ * spelling to id, and the sorted list of specials that encoding searches for. In the spellings of normal
+ * tokens, bytes may be encoded (GPT-2's alphabet, or "▁" for a blank). Other spellings are literal.
  *
- * The texts are copied, so the file can be closed.  Whatever the file says is checked here, once: after this
- * every id that encoding or decoding can meet is below n_tokens.
- */
+ * The texts are copied, so the file can be closed. All values from the file are checked here, once.
+ * Afterwards each id that encoding or decoding can meet is below n_tokens. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/check.h"
@@ -117,7 +115,7 @@ static int hex_digit(uint8_t c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* "<0x0A>" -> 10; -1: not of that form. */
+/* "<0x0A>" -> 10; -1: another form. */
 static int byte_of_spelling(struct bytes spelling)
 {
     if (spelling.len_bytes != 6 || !bytes_starts_with(spelling, "<0x") || spelling.data[5] != '>')
@@ -126,7 +124,7 @@ static int byte_of_spelling(struct bytes spelling)
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* Undoes GPT-2's alphabet; a spelling with any other character is literal. */
+/* Decodes GPT-2's alphabet; a spelling with any other character is literal. */
 static void append_alphabet(struct buf *out, struct bytes spelling)
 {
     size_t before_bytes = out->len_bytes, len_bytes;
@@ -190,7 +188,7 @@ static int make_pieces(struct tokenizer *tokenizer, struct fault *fault)
 
 /* ---- the index ---- */
 
-/* The slot that holds spelling, or the free one where it belongs. */
+/* The slot that holds the spelling, or the free slot where it belongs. */
 static struct spell_slot *slot_of(const struct tokenizer *tokenizer, struct bytes spelling,
                                   uint64_t *hash_out)
 {
@@ -322,7 +320,7 @@ static int read_roles(struct tokenizer *tokenizer, const struct gguf *gguf, stru
 {
     static const char *const ends[] = {"<|im_end|>",    "<|eot_id|>",    "<|eom_id|>", "<|end|>",   "</s>",
                                        "<|endoftext|>", "<end_of_turn>", "<|call|>",   "<|return|>"};
-    /* In harmony, an end is that of a message, and the answer goes on with the next. */
+    /* In harmony, <|end|> ends a message, and the answer continues with the next message. */
     token_id harmony_end = tokenizer_find(tokenizer, bytes_str("<|channel|>")) == TOKEN_NONE
                                ? TOKEN_NONE
                                : tokenizer_find(tokenizer, bytes_str("<|end|>"));
@@ -362,16 +360,16 @@ static struct bytes spelling_of_byte(const struct tokenizer *tokenizer, uint8_t 
     return bytes_str(room);
 }
 
-/* Bytes that text can do without: no UTF-8 holds the last eleven and C0 and C1, F1 and F2 begin planes in
- * which no character is assigned, and of the control characters only tab and line ends are text. */
+/* Bytes that text never needs. UTF-8 contains neither the last eleven bytes nor C0 and C1. F1 and F2 begin
+ * planes without assigned characters. Of the control characters only tab and line ends are text. */
 static bool is_dispensable(unsigned byte)
 {
     return byte == 0xc0 || byte == 0xc1 || byte == 0xf1 || byte == 0xf2 || byte >= 0xf5 || byte == 0x7f ||
            (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r');
 }
 
-/* What stands for a byte without a token.  In a byte-level vocabulary it is left out, as in the reference,
- * when the unknown token is missing or a control token, which no text may become. */
+/* The token for a byte that has none. A byte-level vocabulary leaves the byte out, as the reference does,
+ * when the unknown token is missing or a control token: no text may become a control token. */
 static token_id stand_in(const struct tokenizer *tokenizer)
 {
     token_id unknown = tokenizer->unknown;
@@ -380,7 +378,7 @@ static token_id stand_in(const struct tokenizer *tokenizer)
     return tokenizer->family == TOKEN_FAMILY_BPE && is_control ? TOKEN_NONE : unknown;
 }
 
-/* A token for each byte, so that any text can be encoded.  A letter of the byte alphabet may also be
+/* Finds a token for each byte, so that any text can be encoded. A letter of the byte alphabet may also be
  * user-defined text ("À"): that token is the letter and not the byte. */
 static int find_byte_tokens(struct tokenizer *tokenizer, struct fault *fault)
 {

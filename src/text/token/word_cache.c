@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table in which every word has two places: the one of the two that was put there last, and the one before;
- * a third takes the place of the latter.
+/* A table with two slots for each hash: the word that was put last, and the one before. A third word replaces
+ * the older one.
  *
- * Merging costs about a microsecond for a word, and most words of a long text were there before.  The table
- * lives as long as one text is encoded and belongs to it alone, so nobody can learn from its speed what
- * others have sent. */
+ * Merging a word costs about a microsecond, and most words of a long text occurred before. The table lives
+ * only while one text is encoded. So no client can learn from its speed what other clients sent. */
 #include "text/token/word_cache_priv.h"
 
 #include <endian.h>
@@ -13,12 +12,12 @@
 
 #include "base/mem.h"
 
-#define N_SETS 2048 /* 256 KiB in all: stays near the core */
+#define N_SETS 2048 /* 256 KiB in total, so it stays in a near cache */
 
-struct slot {         /* a cache line */
-    uint64_t word[2]; /* find()'s key */
+struct slot {         /* one cache line */
+    uint64_t word[2]; /* the key from find() */
     uint8_t len_bytes;
-    uint8_t n; /* 0: empty */
+    uint8_t n; /* number of ids; 0: free slot */
     token_id ids[WORD_CACHE_IDS];
 };
 
@@ -38,13 +37,13 @@ void word_cache_free(struct word_cache *cache)
     free(cache);
 }
 
-/* Sixteen bytes from text.data + at on, zeros where it ends. */
+/* Loads sixteen bytes from text.data + at; bytes after the text's end are zero. */
 static void load(struct bytes text, size_t at, uint64_t out[2])
 {
     size_t left = text.len_bytes - at;
 
     out[0] = out[1] = 0;
-    if (left >= 2 * sizeof(*out)) /* two loads, and nothing that depends on the word's length */
+    if (left >= 2 * sizeof(*out)) /* two loads, independent of the word's length */
         memcpy(out, text.data + at, 2 * sizeof(*out));
     else
         memcpy(out, text.data + at, left);
@@ -52,8 +51,8 @@ static void load(struct bytes text, size_t at, uint64_t out[2])
     out[1] = le64toh(out[1]);
 }
 
-/* The word's bytes and zeros.  With its length, that says what it is.  No branches: how long a word is cannot
- * be foretold. */
+/* Makes the key: the word's bytes, then zeros. Key and length identify the word. There are no branches,
+ * because a CPU cannot predict the length of a word. */
 static size_t find(struct bytes text, size_t at, size_t n_bytes, uint64_t key[2])
 {
     unsigned n_low = n_bytes < 8 ? (unsigned)n_bytes : 8, n_high = (unsigned)n_bytes - n_low;
@@ -61,7 +60,7 @@ static size_t find(struct bytes text, size_t at, size_t n_bytes, uint64_t key[2]
 
     load(text, at, key);
     key[0] &= UINT64_MAX >> (64 - 8 * n_low);
-    key[1] &= (UINT64_C(1) << 7 * n_high << n_high) - 1; /* in two steps: 64 at once is not defined */
+    key[1] &= (UINT64_C(1) << 7 * n_high << n_high) - 1; /* two shifts, because a shift by 64 is undefined */
     mixed = (key[0] ^ (key[1] + n_bytes) * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
     return (size_t)(mixed >> 40) % N_SETS;
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the latest words of one text became.  Private to the tokeniser. */
+/* The tokens of the latest words of one text. Private to the tokeniser. */
 #ifndef TEXT_TOKEN_WORD_CACHE_PRIV_H
 #define TEXT_TOKEN_WORD_CACHE_PRIV_H
 
 #include "text/token/tokenizer.h"
 
-#define WORD_CACHE_BYTES 16 /* of a word, at most */
-#define WORD_CACHE_IDS   11 /* of its tokens, at most */
+#define WORD_CACHE_BYTES 16 /* longest word that is cached */
+#define WORD_CACHE_IDS   11 /* most tokens of a cached word */
 
-struct word_cache; /* NULL stands for one that remembers nothing */
+struct word_cache; /* NULL is a valid cache that stores nothing */
 
-struct word_cache *word_cache_new(void); /* NULL: no memory, which only costs time */
+struct word_cache *word_cache_new(void); /* NULL: no memory; encoding is then only slower */
 void word_cache_free(struct word_cache *cache);
-/* The word is the n_bytes, at least one, at text.data + at.  The number of its ids; 0: not known.  *ids_out
- * holds room for WORD_CACHE_IDS of them, all of which may be read (borrowed until the next put). */
+/* The word is the n_bytes (at least one) at text.data + at. Returns the number of its ids; 0: not cached.
+ * *ids_out has WORD_CACHE_IDS entries, and all of them may be read. Borrowed until the next put. */
 unsigned word_cache_get(const struct word_cache *cache, struct bytes text, size_t at, size_t n_bytes,
                         const token_id **ids_out);
 void word_cache_put(struct word_cache *cache, struct bytes text, size_t at, size_t n_bytes,

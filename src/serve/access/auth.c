@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checking API keys.
  *
- * Keys are 256 random bits, so a fast hash is the right one: there is nothing to guess from it.  A presented
- * key is hashed and compared with every known hash, each comparison to its end, and the scan too: neither how
- * close a guess is nor which key it is shows in the time. */
+ * Keys are 256 random bits, so a fast hash is enough: an attacker cannot guess a key from its hash.  The
+ * server hashes a presented key and compares it with every known hash.  Each comparison and the scan
+ * itself run to the end.  The time therefore shows neither how close a wrong key is nor which key
+ * matched. */
 #include "serve/access/auth.h"
 
 #include <errno.h>

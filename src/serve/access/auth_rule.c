@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of a key's rule.  Pure functions on one word each; a word that is not understood is refused by
- * name, so that a misspelt limit cannot be taken for none. */
+/* The words of a key's rule, each parsed by a pure function.  An unknown word is an error that names the
+ * word, so that a misspelt limit is never taken for no limit. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

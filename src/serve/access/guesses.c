@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A leaking bucket for each address that presented a wrong key, in a map and in a list by last use. */
+/* Failed logins: one leaking bucket for each address that presented a wrong key.  The buckets are in a
+ * map and in a list by last use. */
 #include "serve/access/guesses.h"
 
 #include <arpa/inet.h>

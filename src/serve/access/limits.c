@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buckets that run empty.
+/* Leaking buckets.
  *
- *     used ^      /|           take n: used grows by n, if it then is at most the limit
- *    limit |-----/ |\-------   time: used sinks by limit / minute, never below 0
- *          |   _/  | \__       settle: what was reserved and not used is given back
+ *     used ^      /|           take n: used grows by n, if the sum is at most the limit
+ *    limit |-----/ |\-------   time: used falls by limit / minute, never below 0
+ *          |   _/  | \__       settle: gives back what was reserved and not used
  *          +--------------->
  *
- * A bucket holds what is used and not what is left: so a reload that changes a limit leaves the count as it
- * is.  A request larger than its limit is let through when the bucket is empty and leaves it in debt, so it
- * is slow but not impossible.  Output is reserved in full (max_tokens) before a request is handed on: however
- * many are begun at once, together they cannot write more than the limit.
+ * A bucket stores the usage, not the remainder, so a reload that changes a limit leaves the count as it
+ * is.  A request larger than its limit passes when the bucket is empty and leaves the bucket in debt;
+ * such a request is slow but possible.  A request reserves its whole output (max_tokens) before it is
+ * submitted.  However many requests start at once, together they cannot exceed the limit.
  *
- * Accounts are counted: by the list of keys, by the accounts of keys (their tenant), and by requests under
- * way, which so outlive a reload that takes their key away. */
+ * Accounts are reference-counted.  The list of keys, the accounts of keys (for their tenant) and running
+ * requests hold references.  A running request's account therefore survives a reload that removes its
+ * key. */
 #include "serve/access/limits.h"
 
 #include <math.h>

@@ -2,12 +2,13 @@
 /* Round robin over owners.
  *
  *     submit ──> owner A: job job job ─┐
- *                owner B: job ─────────┼─ one of each in turn ──> at most one more than threads ──>
- * base/event/jobs owner C: job job ─────┘                                          done ──> the next in turn
+ *                owner B: job ─────────┼─ one of each in turn ──> base/event/jobs, at most
+ *                owner C: job job ─────┘                          threads + 1 jobs at once
+ *                                                                 done ──> the next in turn
  *
- * One more than there are threads keeps them busy while the loop hears of an end.  What is beyond waits here,
- * where it can be put in order and taken back: an owner who comes now waits for one job of somebody else's
- * beside those at work, however many there are. */
+ * One job more than there are threads keeps them busy until the loop learns that a job ended.  All
+ * further jobs wait here, where the queue can order them and take them back.  A new owner waits for at
+ * most one job of another owner beyond the running ones, however many jobs are queued. */
 #include "serve/access/pool.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HMAC-SHA-256, in base64 behind three bytes that say which kind of signature this is. */
+/* HMAC-SHA-256 in base64, after three bytes that give the kind of signature. */
 #include "serve/access/sign.h"
 
 #include <openssl/crypto.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoding is in small pieces, so that a bomb costs no more memory than the bound and no more time than it
- * takes to reach it. */
+/* Decodes in small pieces, so that a decompression bomb costs no more memory than the bound and no more
+ * time than it takes to reach the bound. */
 #include "serve/access/unzip.h"
 
 #include <string.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way of a token to the client:
+/* The path of a token to the client:
  *
  *     token ──detok──> characters ──calls──┬──> arguments ────────────> sink
  *                                          ├──> thinking ──signature──> sink
  *                                          └──> text ──stop strings───> sink
  *
- * Stop strings are matched in text only, never in thinking or a call's arguments; a call ends the run of text
- * before it, so what the matcher holds back then is delivered.  Text of one push is gathered and given on
- * once. */
+ * Stop strings match in text only, never in thinking or a call's arguments.  A call ends the text before
+ * it, so the matcher then delivers the text it holds back.  The text of one push is collected and
+ * delivered once. */
 #include "serve/answer/answer.h"
 
 #include <stdlib.h>

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing answers down.
+/* Recording answers.
  *
  *     tokens ─────────────────────────────────────> ids  ──┐
  *        └──> answer ──blocks──> record ──> the sink       ├──> memory_answer
  *                                   └─────────> blocks ────┘
  *
- * An answer that its model ended is complete: its ids stand for everything between what opens the turn and
- * what closes it.  One that was ended otherwise has ids too many, or lacks what closes its last block:
+ * An answer that its model ended is complete: its ids stand for everything between the tokens that open
+ * the turn and those that close it.  An answer that ended otherwise has too many ids, or lacks the tokens
+ * that close its last block:
  *
- *     a limit cut its text      ids up to the last whole character
- *     a stop string             ids wholly inside the text that was delivered, and the text left over
- *     a limit cut a call        not kept: what the client got is no value that could come back
- *     the one call allowed      not kept: the marker that closes it was never drawn */
+ *     a limit cut its text      keep the ids up to the last whole character
+ *     a stop string             keep the ids wholly inside the delivered text, and the text left over
+ *     a limit cut a call        drop: the value that the client got cannot come back
+ *     the one call allowed      drop: the marker that closes it was never sampled */
 #include "serve/answer/record.h"
 
 #include <stdlib.h>

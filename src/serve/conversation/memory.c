@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash map of answers and a list of them by use.  An answer counts with all its pieces and what the map
- * needs for it. */
+/* A hash map of answers and a list in order of use.  An answer's size includes all its pieces and its
+ * entry in the map. */
 #include "serve/conversation/memory.h"
 
 #include <pthread.h>

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding our own answers in what a client sends back.
+/* Recognises our own answers in the messages that a client sends back.
  *
  *     key[0] = hash(system)     key[i + 1] = hash(key[i] | message i)
  *
- * The key of an answer is that of the conversation up to it, so that the same words elsewhere ("Done.") are
- * another answer, with other hidden thinking.  Clients give back what they were sent in their own
- * serialisation: blocks joined or trimmed, members of an input in another order.  So of the assistant's
- * messages only what survives that goes into the key (characters that are not blank, ids and names of calls),
- * and whether it is the same answer is decided by comparing values.
+ * An answer's key is the key of the conversation up to it.  The same words elsewhere ("Done.") are
+ * therefore another answer, with other hidden thinking.  Clients send answers back in their own
+ * serialisation: blocks joined or trimmed, members of an input in another order.  So the key of an
+ * assistant message covers only what survives that: characters that are not blank, ids and names of
+ * calls.  A comparison of values then decides whether it is the same answer.
  *
- * Behind the last answer no key is looked up; the last of all is wanted when the request's own answer is
- * remembered.  What a client adds in one turn is often the longest part, and a worker waits for the request:
- * it is summed up then, unless it is so long that the loop should not do it. */
+ * No look-up needs a key after the last answer; storing the request's own answer needs the key of the
+ * whole conversation.  The client's new turn is often the longest part, and a worker waits for the
+ * request.  So the last messages are hashed only when the answer is stored, unless they are too long for
+ * the loop thread. */
 #include "serve/conversation/replay.h"
 
 #include <openssl/evp.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash map by id and a list by use: what is too old is at its beginning, and so is what goes for want of
- * room. One that is being continued is in neither's way: it is off the list until it is given back. */
+/* A hash map by id and a list in order of use.  Expiry and eviction both take from the front of the list.
+ * A conversation that is being continued is off the list until it is given back, so neither can remove
+ * it. */
 #include "serve/conversation/threads.h"
 
 #include <stdlib.h>

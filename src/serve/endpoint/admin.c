@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admin requests are tiny and rare: every one is answered at once, on the loop, by a call into the daemon. */
+/* Admin requests are tiny and rare, so the loop answers each at once by a call into the daemon. */
 #include "serve/endpoint/admin.h"
 
 #include <openssl/crypto.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a choice ends: its answer is remembered, its proof added to the others', and with the last one the
- * request is answered.
+/* How a choice ends: its answer goes to the answer cache and its serving stats are added to the
+ * request's.  The last choice answers the request.
  *
- *     a stop in its text --> choice_finish_early --> taken back from the backend --> choice_finish
+ *     a stop in its text --> choice_finish_early --> withdrawn from the backend --> choice_finish
  *     the backend's on_end -----------------------> choice_remember ---------------> choice_finish
  *
- * A choice that ends leaves the others alone; those that wait for room try again. */
+ * A choice that ends does not affect the others; choices that wait for room try again. */
 #include <stdlib.h>
 #include <string.h>
 

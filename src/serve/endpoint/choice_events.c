@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the backend says of a choice: accepted, tokens, an end, a failure; and that tokens will come soon.
+/* The backend's events for a choice: accepted, tokens, end, failure, and the hint that tokens come soon.
  *
- *     on_tokens -> report, record -> logprobs -> answer (detok, shapes, stop strings) -> sink (output.c)
+ *     on_tokens -> report, record -> logprobs -> answer (detok, calls, stop strings) -> sink (output.c)
  *                                                   '-> a stop: choice_end.c
  *
- * All of it is on the loop's thread and may end the request, after which neither it nor its choices are there
- * any more. */
+ * All of it runs on the loop's thread.  An event may end the request; afterwards neither the request nor
+ * its choices exist. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"

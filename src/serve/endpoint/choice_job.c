@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the backend is asked for one choice: the tokens, how many may follow, what is marked to be kept or may
- * be shared, how to draw, and the shape that holds the answer. */
+/* Builds the job of one choice: the tokens, the answer's maximum, the pinned and the shared part of the
+ * prompt, the sampling options and the constraint. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

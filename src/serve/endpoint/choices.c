@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's answers in the backend's hands: handed on, and taken back.
+/* Submits a request's choices to the backend and withdraws them.
  *
  *     WAITING ──submit──> PLACED ──on_accepted──> RUNNING ──stop string, on_end──> OVER
  *
- * Most requests have one choice.  Of several with one prompt the first is handed on alone, and the others
- * when its first token has come: by then the prompt's KV is in a prefix cache, and is not computed once for
- * each. A refusal then is no error while another choice runs: those that wait try again when one ends.
+ * Most requests have one choice.  With n > 1, submit one choice first.  Submit the rest when its first
+ * token comes: by then the prompt's KV is in a prefix cache and is computed only once.  If the backend
+ * refuses one of the rest while another choice runs, that is no error: the waiting choices try again when
+ * one ends.
  *
- * What the backend says of them is choice_events.c's, their ends are choice_end.c's.  One that fails, fails
- * the request, since half of what was asked for is not an answer.  Handing on and taking back never happen
- * inside the backend's own calls for another choice, except that a failure takes back all. */
+ * choice_events.c handles the backend's events, choice_end.c the ends.  If one choice fails, the request
+ * fails, because half of the answers are not an answer.  Choices are never submitted or withdrawn inside
+ * the backend's own calls for another choice, except that a failure withdraws all. */
 #include <stdlib.h>
 #include <string.h>
 

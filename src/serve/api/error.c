@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Error answers in the API's shape.  Which type belongs to which status is decided in one table, and only
- * statuses from it are used: a 5xx makes clients try again, so it must mean that trying again may work. */
+/* Error answers in the API's format.  One table maps status to type, and only statuses in it are used.  A
+ * 5xx makes clients retry, so it must mean that a retry may succeed. */
 #include "serve/api/error.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids are drawn from the system's generator by rejection, so that each letter is equally likely. */
+/* Ids come from the system's random generator with rejection sampling, so that each letter is equally
+ * likely. */
 #include "serve/api/ids.h"
 
 #include <string.h>

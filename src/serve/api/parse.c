@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The request parser: top level, fields, and the tools its parts work with.
+/* The request parser: top level, fields, and the helpers of its parts.
  *
  *     bytes ──json──> root ──> thread? ──> tools ──> system ──> messages ──> fields ──> pairs
  *
- * The order is the prompt's order, so that cache breakpoints are met in it.  A check that fails names the
- * place as a path (as in "messages.3.content.0.text"), in the words clients know; some act on the words.
+ * The parser follows the prompt's order, so it meets cache breakpoints in that order.  A failed check
+ * names its place as a path (as in "messages.3.content.0.text"), in the wording that clients know,
+ * because some clients act on it.
  *
- * Rules for everything not listed: an unknown field is ignored, an unknown enum value or block type is
- * refused, null is the same as absent. */
+ * Rules for everything not listed: ignore an unknown field, refuse an unknown enum value or block type,
+ * treat null as absent. */
 #include "serve/api/parse.h"
 
 #include <math.h>

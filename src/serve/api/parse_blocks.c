@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Content blocks.
  *
- * Three fates: rendered (text, thinking, calls, results, documents and search results as text), accepted and
- * dropped (hidden thinking, markers of other servers), or refused by name and place, because leaving them
- * out would change what the conversation says. */
+ * A block is rendered (text, thinking, calls, results; documents and search results as text), accepted
+ * and dropped (hidden thinking, markers of other servers), or refused by name and place.  A block is
+ * refused if leaving it out would change the conversation's meaning. */
 #include <string.h>
 
 #include "serve/api/parse_priv.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of POST /v1/chat/completions: messages and tools.  Its other fields are in parse_openai.c.
+/* The body of POST /v1/chat/completions: messages and tools.  parse_openai.c has its other fields.
  *
  *     system, developer   at the front: the system prompt; later: a system turn in its place
  *     user                text
- *     assistant           reasoning, text, calls; also a last one is a turn, unless continue_final_message
- * says that the answer goes on from it tool                the result of one call, in the user's turn after
- * the calls
+ *     assistant           reasoning, text, calls; the last one is also a turn, unless continue_final_message
+ *                         says that the answer continues it
+ *     tool                the result of one call, in the user's turn after the calls
  *
- * A call's arguments come as text that should be JSON.  What is an object is written anew in the one fixed
- * serialisation; anything else, which some model must once have written, becomes a JSON string of it. */
+ * A call's arguments come as text that should be JSON.  An object is written again in its canonical
+ * serialisation.  Other text, which some model must once have written, becomes a JSON string. */
 #include <stdlib.h>
 #include <string.h>
 

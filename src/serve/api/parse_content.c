@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `system` and `messages`: roles, merging of neighbours, and the walk over content.
+/* `system` and `messages`: roles, merging of adjacent messages, and the walk over content.
  *
- * Messages of one role in a row become one.  A system message among the others stays where it is: moving it
- * to the front would change the prefix of the prompt and lose the cache.  Blocks of all messages lie in one
- * array; each remembers where the client had it, because errors found later must name that place. */
+ * Adjacent messages of one role are merged.  A system message among the others stays in its place: moving
+ * it to the front would change the prompt's prefix and lose the cache.  The blocks of all messages are in
+ * one array. Each block remembers its place in the client's list, because later errors must name that
+ * place. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fields that OpenAI's routes share: sampling, limits, stops, shape, stream.
+/* The fields that OpenAI's routes share: sampling, limits, stops, response format, stream.
  *
- * Numbers are held to the ranges that the API documents; the extensions of other servers (top_k, min_p,
- * repetition_penalty, chat_template_kwargs.enable_thinking) to those that make sense.  Absent limits mean "up
- * to the context" in a chat and 16 tokens in a completion. */
+ * Numbers must be in the ranges that the API documents.  The extensions of other servers (top_k, min_p,
+ * repetition_penalty, chat_template_kwargs.enable_thinking) must be in ranges that make sense.  An absent
+ * limit means "up to the context" in a chat and 16 tokens in a completion. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls and their results.
  *
- * After an assistant turn with calls, the next turn must be the user's and answer each of them, in any order.
- * Agents match the texts of these two errors to repair their history, so the words are fixed.  Both sides are
- * sorted by id first: a history may hold a hundred thousand calls. */
+ * After an assistant turn with calls, the next turn must be the user's and must answer each call, in any
+ * order. Agents match the texts of these two errors to repair their history, so the wording is fixed.
+ * Both sides are first sorted by id, because a history may hold a hundred thousand calls. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies with prompts that are no conversations: /v1/completions, /tokenize, /detokenize.
+/* Bodies with raw prompts instead of conversations: /v1/completions, /tokenize, /detokenize.
  *
  *     "text"   ["text", "text"]   [1, 2, 3]   [[1, 2], [3]]
  *
- * A prompt of token ids is taken as it is; whether the model has such tokens is found out where the model is
- * known. */
+ * A prompt of token ids is used unchanged.  The code that knows the model checks whether the ids exist. */
 #include "serve/api/parse_priv.h"
 #include "base/err.h"
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Message threads: a conversation that the server keeps, so that the client sends only what is new.
+/* Conversations that the server keeps, so that the client sends only new messages.
  *
- *     create     the whole request          ── history: what of it a later request will need
- *     continue   new messages and an id     ── history is put before them, and it is a whole request again
+ *     create     the whole request          ── history: the part that a later request needs
+ *     continue   new messages and an id     ── the history before them makes it a whole request again
  *
- * A history is JSON with its end left open, for the answer is still to come (api_put_thread() in render.c):
+ * A history is JSON with an open end, because the answer still has to come (api_put_thread() in
+ * render.c):
  *
  *     {"system":...,"tools":...,"messages":[{...},{...}
  *
- * It holds no cache breakpoints: those of earlier requests count neither towards the four nor for retention,
- * which the KV found in the cache has already. */
+ * It holds no cache breakpoints.  Breakpoints of earlier requests count neither towards the limit of four
+ * nor for retention; the KV found in the cache already has its retention. */
 #include <string.h>
 
 #include "serve/api/parse_priv.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tools` and `tool_choice`.
  *
- * Definitions become prompt, so their schemas are written out in the one fixed serialisation with the
- * client's order of keys. Tools that the server itself would have to run are refused by name: the model would
- * be promised what nobody does.  Tools that the client runs by their type alone are in parse_typed.c.  Those
+ * Definitions become part of the prompt, so their schemas are written in the canonical serialisation with
+ * the client's order of keys.  Tools that the server would have to run are refused by name, because no
+ * code here runs them.  parse_typed.c has the tools that the client runs and names only by type.  Tools
  * whose loading may be deferred are loaded at once. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rendering answers.
  *
- * Members that must be numbers are numbers and members that must be absent are absent: one client refuses
- * `caller: null`, another replaces its totals by whatever message_delta says, so counts are repeated there
- * unchanged. */
+ * Members that must be numbers are numbers, and members that must be absent are absent.  One client
+ * refuses `caller: null`.  Another replaces its totals by the counts in message_delta, so message_delta
+ * repeats them unchanged. */
 #include "serve/api/render.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rendering for OpenAI's clients.
  *
- * A chat's choice has one content: the texts of its blocks one after another, null when there are only calls.
- * Thinking stands beside it as reasoning_content, which most clients of thinking models know.  Members that
- * clients' schemas want as null are there as null. */
+ * A choice of a chat has one content: the concatenated texts of its blocks, or null when there are only
+ * calls. Thinking is reasoning_content next to it, which most clients of thinking models know.  Members
+ * that clients' schemas require as null are present as null. */
 #include "serve/api/render_openai.h"
 
 #include "base/err.h"

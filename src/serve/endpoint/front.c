@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The endpoint: which path leads where, who may go there, and the answers that need no life of their own.
+/* The endpoint: the routes, the key check, and answers that need no request of their own.
  *
  *     head ──route──> 404, 405 ──key──> 401 ──coding──> 400 ──> body ──> request_begin, or answered here
  *
- * Authentication comes before the body: who has no key cannot make us read anything.  Probes need none and
- * say nothing worth hiding. */
+ * The key check comes before the body, so a client without a key cannot make the server read a body.
+ * Probes need no key and reveal nothing confidential. */
 #include "serve/endpoint/front.h"
 
 #include <stdio.h>

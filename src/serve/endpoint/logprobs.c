@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokens made which text.
+/* Finds the tokens that made each piece of delivered text.
  *
  *     entries:   [ ready ... | pending ... ]
- *     held:                    the text of the pending ones, as the detokeniser gives it
+ *     held:                    the text of the pending tokens, from the detokeniser
  *
- * Given tokens, of a prompt, are ready at once: their text was never in question.
+ * Prompt tokens are ready at once, because all of their text counts.
  *
- * Delivered text is found in what is held: what stands before it was something else, and is dropped with its
- * tokens.  A token is ready when its last byte is delivered, or, when no more comes, its first. */
+ * Delivered text is searched for in the held text.  Held text before it was not delivered, so it is
+ * dropped with its tokens.  A token is ready when its last byte is delivered.  When no more text comes,
+ * its first byte is enough. */
 #include "serve/endpoint/logprobs_priv.h"
 
 #include <math.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request's client gets: a stream of events, or one answer at the end.
+/* The output to a request's client: a stream of events, or one answer at the end.
  *
- *     answer ──sink──┬── a stream: the dialect's events ──> front.out ──> one write a turn
+ *     answer ──sink──┬── a stream: the dialect's events ──> front.out ──> one write per turn
  *                    └── a whole answer: blocks collected here ──> the dialect's JSON
  *
- * How events and answers look is the dialect's (output_messages.c and its neighbours); when they go out is
- * decided here.  A stream gathers the events of one turn and sends them in one write, from a buffer that all
- * streams of the front share, so that it stays in the cache: whoever writes an event flushes before anything
- * else can be called.  A whole answer is collected for each choice; a call that was cut is closed as far as
- * it is valid, and a broken one is left out (its text follows it). */
+ * The dialect (output_messages.c, output_openai.c) formats events and answers; this file decides when
+ * they are sent.  A stream gathers the events of one turn of the loop and sends them in one write.  All
+ * streams of the front share the buffer, so that it stays in the CPU cache.  A function that writes an
+ * event therefore flushes before it calls anything else.  A whole answer is collected for each choice.  A
+ * call that was cut is closed as far as it is valid; a broken call is left out, and its text follows it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Messages API's way of answering: one choice, named events, one block open at a time. */
+/* The Messages API's output: one choice, named events, one open block at a time. */
 #include <stdlib.h>
 #include <string.h>
 

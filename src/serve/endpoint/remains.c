@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request leaves behind: its arena, its prompts' tokens, its body.  Thirty megabytes go back to the
- * kernel page by page, which takes the loop several milliseconds, and a job thread as long without anybody
- * waiting.
+/* The memory of a finished request: its arena, its prompts' tokens, its body.  Thirty megabytes go back
+ * to the kernel page by page, which would block the loop for several milliseconds.  A job thread takes as
+ * long, but delays no request.
  *
- * The job frees everything, itself included, so that nothing is left when the loop never hears of its end. */
+ * The job frees everything, itself included, so that nothing leaks when the loop never learns of its end. */
 #include "serve/endpoint/remains_priv.h"
 
 #include <stdlib.h>

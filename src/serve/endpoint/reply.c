@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain answers.  Every one of them, errors and probes included, has a request id. */
+/* Plain answers.  All of them, errors and probes included, carry a request id. */
 #include <stdio.h>
 #include <string.h>
 

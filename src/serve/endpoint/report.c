@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known about requests afterwards: metrics while they live, one access line when they end, and the
- * proof in the headers of whole answers.
+/* Reports on requests: metrics while they run, one access line when they end, and serving stats in the
+ * headers of whole answers.
  *
- * Labels are bounded (model, code, reason, stage); request ids are in the log only.  Never prompts, answers
- * or keys. */
+ * Labels are bounded (model, code, reason, stage).  Request ids appear only in the log.  Prompts, answers
+ * and keys are never reported. */
 #include <stdio.h>
 #include <string.h>
 

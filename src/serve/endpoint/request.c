@@ -6,13 +6,14 @@
  *        │ malformed, too long           │ refused                │ failed               v
  *        └──────────────> FAILED <───────┴────────────────────────┴───────────────── STREAMING ──> DONE
  *
- *     and from everywhere, when the client goes away: CANCELLED
+ *     and from every state, when the client goes away: CANCELLED
  *
- * Everything happens on the front's loop except the two pieces of work (parse_work, tokenise_work), which run
- * in the job pool when the body is large.  While one does, the request belongs to it, and a client's leaving
- * is only noted.  What the backend does for it is in choices.c: an answer, or several, each a choice.
+ * The front's loop does everything except two pieces of work (parse_work, tokenise_work), which run in
+ * the job pool when the body is large.  While such a job runs, it owns the request; if the client goes
+ * away meanwhile, the loop only notes it.  The request's answers, one or several, are choices: see
+ * choices.c.
  *
- * request_enter is the only place that changes the state; request_end the only way out. */
+ * Only request_enter changes the state, and only request_end ends a request. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every stream waits while the loop works on one thing, so one thing may take two milliseconds at most
- * (docs/http.md has the longest of each kind of request).  Longer work belongs to the job threads. */
+/* Every stream waits while the loop works on one thing, so one piece of work may take at most two
+ * milliseconds (docs/http.md gives the longest of each kind of request).  Longer work belongs on the job
+ * threads. */
 #include "serve/endpoint/stall_priv.h"
 
 #include <stdlib.h>

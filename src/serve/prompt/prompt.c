@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From API messages to chat turns to tokens.
+/* Converts API messages to chat turns, and turns to tokens.
  *
  *     user message:      [result, result, text, text]  ->  tool turn, tool turn, user turn
  *     assistant message: [thinking, text, call, call]  ->  one turn with its thinking and calls
  *
- * One rendering gives the tokens, where breakpoints fall among them, and where the turn opens that the answer
- * will fill: the template's interpreter knows of every byte which turn it is of. */
+ * One rendering gives the tokens, the positions of the breakpoints, and the position where the answer's
+ * turn opens.  This works because the template's interpreter knows the turn of every byte. */
 #include "serve/prompt/prompt.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declared beginnings, as tokens of each model.
+/* The declared beginnings, as tokens of each model.
  *
- * Each is put before two different questions and rendered: the tokens that both prompts have in common are
- * what it always comes to, whatever the template does with tools and system texts.  Templates may begin
- * otherwise with thinking on or off, so each is rendered for all of these. */
+ * Each beginning is rendered with two different questions after it.  The tokens that both prompts share
+ * are the beginning's fixed tokens, whatever the template does with tools and system texts.  Templates
+ * may begin differently with thinking on or off, so each beginning is rendered for each setting. */
 #include "serve/prompt/public_prefix.h"
 
 #include <errno.h>

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The answer's shape.
+/* Builds the answer's constraint.
  *
  *     tool_choice any, tool    [close what the prompt opened] calls
- *     format                   thinking? JSON, or calls where there are tools
+ *     format                   thinking? JSON, or calls if there are tools
  *     tools, auto              text (thinking text | call text)*
  *     tools, none              text (thinking text)*
- *     a budget for thinking    the same
- *     otherwise                nothing: anything may be answered
+ *     a thinking budget        the same
+ *     otherwise                nothing: any answer is allowed
  *
- * Under auto a call that has begun is held to the name of a tool and an object of arguments, or to the
- * schema of a tool that is strict.  That is done where a mark of its own begins calls; Llama's brace may
- * begin other things, so there only strict tools are held.
+ * Under auto, a call that has begun must have a tool's name and an object of arguments; a strict tool's
+ * arguments must match its schema.  This applies where a mark of its own begins a call.  Llama's brace
+ * may begin other things, so there the constraint covers only strict tools.
  *
- * In harmony, all of it is messages: thinking and comments, then a call or the final one. */
+ * In harmony, everything is a message: thinking and comments, then a call or the final message. */
 #include "serve/prompt/shape.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls as shapes, in each family's manner and to the letter as its template writes them.
+/* Constraints for calls, in each family's format, exactly as its template writes them.
  *
  *     {"seq": [{"mark": "<tool_call>"}, {"text": "\n{\"name\": \""},
  *              {"any": [{"seq": [{"text": "f\", \"arguments\": "}, {"json": SCHEMA}]}, ...]},
  *              {"text": "}\n"}, {"mark": "</tool_call>"}]}
  *
- * Arguments that are tags: shape_tags.c. */
+ * shape_tags.c writes arguments that are tags. */
 #include <string.h>
 
 #include "base/err.h"

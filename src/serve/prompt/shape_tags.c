@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments that are tags, of a tool that is held to its schema: properties in the schema's order, each up to
- * its closing tag.
+/* Arguments as tags, for a tool whose arguments must match its schema.  Properties come in the schema's
+ * order, each up to its closing tag.
  *
- *     only a string    its text, as it is, of the schema's pattern, format and lengths: {"tagged": ...}
+ *     only a string    its text as it is, within the schema's pattern, format and lengths: {"tagged": ...}
  *     no string        JSON
  *     both             either; but no text that would be read as the JSON
  *
- * What reads them (text/toolcall/calls_tags.c) goes by the schema's types, so they are asked there.
- * References, lists of types, words and alternatives are followed up to the strings; a schema that says
- * nothing of types is JSON, and so are strings that only allOf makes such. */
+ * The parser of these arguments (text/toolcall/calls_tags.c) decides by the schema's types, so this file
+ * asks the parser for them.  References, lists of types, enums and alternatives are followed down to the
+ * strings.  A schema that gives no types is JSON; so is a string that only allOf declares. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

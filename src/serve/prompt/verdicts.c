@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list in the order of use, and a map from digests into it, behind one lock.
+/* A list in order of use and a map from digests into it, behind one lock.
  *
- *     question --SHA-256--> key --map--> verdict        list: asked last <-> ... <-> asked longest ago -->
- * dropped
+ *     question --SHA-256--> key --map--> verdict
+ *     list: last used <-> ... <-> least recently used --> dropped
  *
- * Jobs of all threads ask; what they do with the lock held is a look-up, so nobody waits for work. */
+ * All job threads use it.  They hold the lock only for a look-up, so no thread waits for another one's
+ * compilation. */
 #include "serve/prompt/verdicts.h"
 
 #include <openssl/evp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files are read as the start reads them, by the same functions, and let go of again. */
+/* Reads files with the functions that the start uses, then releases them. */
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <stdio.h>

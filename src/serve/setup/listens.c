@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses: what a daemon listens on, and what it dials. */
+/* The addresses that a daemon listens on and those that it dials. */
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>

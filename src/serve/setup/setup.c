@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The common part, in the order of the tables' sections. */
+/* The common settings, in the order of the tables' sections. */
 #include "serve/setup/setup.h"
 
 #include <string.h>

@@ -41,7 +41,7 @@ struct entries {
 
 struct auth_keys {
     struct entries keys;
-    struct entries tenants; /* those with a line of their own */
+    struct entries tenants; /* tenants that have a line of their own */
 };
 
 static void hash_key(struct bytes key, uint8_t out[HASH_BYTES])
@@ -92,7 +92,7 @@ static void drop_entries(struct entries *list)
     free(list->items);
 }
 
-/* The words after the names.  An entry without any gets no rule. */
+/* Parses the words after the names.  An entry without such words gets no rule. */
 static int parse_rule(struct entry *entry, const char *word, char **rest, struct fault *fault,
                       const char *place)
 {
@@ -262,7 +262,7 @@ int auth_check(const struct auth_keys *keys, struct bytes key, struct auth_key *
     size_t found = SIZE_MAX;
 
     if (key.len_bytes > MAX_KEY_BYTES)
-        key.len_bytes = MAX_KEY_BYTES; /* no key is that long; hash no more of it */
+        key.len_bytes = MAX_KEY_BYTES; /* no key is longer, so limit the work of hashing */
     hash_key(key, hash);
     for (size_t i = 0; i < keys->keys.n; i++) {
         size_t is_same = (size_t)(CRYPTO_memcmp(hash, keys->keys.items[i].hash, HASH_BYTES) == 0);

@@ -27,7 +27,7 @@ struct owner { /* has at least one job waiting */
 struct pool {
     struct pool_opts opts;
     struct hashmap *by_key;
-    struct list turns; /* owners; the next one first */
+    struct list turns; /* owners, the next one first */
     uint32_t n_waiting;
     uint64_t waiting_bytes;
     uint32_t n_begun;
@@ -76,7 +76,7 @@ static struct owner *find_owner(struct pool *pool, const void *key)
     return owner;
 }
 
-/* Takes the job out of its queue. */
+/* Takes the job out of its owner's queue. */
 static void unqueue(struct pool *pool, struct owner *owner, struct pool_job *job)
 {
     list_remove(&job->node);
@@ -122,7 +122,7 @@ static void begin_more(struct pool *pool)
         list_remove(&owner->node);
         list_push_back(&pool->turns, &owner->node);
         if (ev_jobs_submit(pool->opts.jobs, pool->opts.loop, work_job, done_job, job) < 0)
-            return; /* others fill the threads; the next end brings us back */
+            return; /* other jobs fill the threads; the next end calls this again */
         unqueue(pool, owner, job);
         pool->n_begun++;
     }
@@ -152,7 +152,7 @@ int pool_submit(struct pool *pool, struct pool_job *job)
     begin_more(pool);
     if (pool->n_begun > 0)
         return 0;
-    /* None is at work and none could be begun: nothing would ever come back for it. */
+    /* No job runs and none could start, so no end would ever start this one. */
     pool_withdraw(job);
     return E_FULL;
 }

@@ -22,7 +22,7 @@ static void draw_key(void)
 
 int sign_thinking(struct bytes text, char out[SIGN_CHARS + 1])
 {
-    uint8_t signature[sizeof(kind) + 33] = {0}; /* 36 bytes: 48 letters, none of them filling */
+    uint8_t signature[sizeof(kind) + 33] = {0}; /* 36 bytes: 48 letters, no padding */
     unsigned len = 32;
 
     pthread_once(&once, draw_key);

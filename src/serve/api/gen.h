@@ -112,12 +112,11 @@ struct gen_request { /* all memory comes from the arena */
     const char *call_prefix; /* prefix of call ids; static; NULL: "toolu_" */
     struct bytes *stop_sequences;
     size_t n_stop_sequences;
-    enum gen_thread thread; /* keep the conversation for later requests, or continue a kept one */
-    struct bytes thread_id; /* GEN_THREAD_CONTINUE: the id of the message that the request continues */
-    struct bytes history;   /* of a conversation: the history that api_put_thread() takes */
-    struct bytes user_id;   /* metadata.user_id */
-    struct bytes
-        cache_salt; /* splits a tenant's cache: requests with other salts share nothing; empty: no salt */
+    enum gen_thread thread;  /* keep the conversation for later requests, or continue a kept one */
+    struct bytes thread_id;  /* GEN_THREAD_CONTINUE: the id of the message that the request continues */
+    struct bytes history;    /* of a conversation: the history that api_put_thread() takes */
+    struct bytes user_id;    /* metadata.user_id */
+    struct bytes cache_salt; /* splits a tenant's cache: other salts share nothing; empty: none */
 };
 
 enum gen_stop { /* why an answer ended */
@@ -136,13 +135,11 @@ struct gen_proof { /* serving stats of an answer, summed over all workers that t
     uint32_t drawn_tokens;       /* answer tokens */
     uint32_t n_redispatched;     /* number of times a worker was replaced in mid-request */
     uint32_t n_preempted;
-    uint32_t drafted_tokens; /* draft tokens verified ... */
-    uint32_t
-        accepted_tokens; /* ... and draft tokens accepted: answer tokens that needed no step of their own */
+    uint32_t drafted_tokens;  /* draft tokens verified ... */
+    uint32_t accepted_tokens; /* ... and draft tokens accepted: answer tokens without a step of their own */
     uint64_t queue_ns, prefill_ns, decode_ns, ttft_ns, total_ns;
-    uint64_t transfer_ns; /* first to last byte of KV; most of it overlaps the prefill ... */
-    uint64_t
-        exposed_ns; /* ... and the part that delayed the answer: first token sampled, decoding not started */
+    uint64_t transfer_ns;    /* first to last byte of KV; most of it overlaps the prefill ... */
+    uint64_t exposed_ns;     /* ... and the part that delayed the answer: first token sampled, no decoding */
     char prefill_worker[64]; /* empty: the decode worker also ran the prefill */
     char decode_worker[64];
     char transport[16]; /* "shm", "tcp", "rdma", "" */

@@ -27,7 +27,7 @@ void ids_make(const char *prefix, char out[IDS_BYTES])
     out[at + n] = '\0';
 }
 
-/* n lower-case hex digits, not all zero? */
+/* True if text is n lower-case hex digits, not all zero. */
 static bool is_hex(const uint8_t *text, size_t n)
 {
     bool is_zero = true;

@@ -42,7 +42,7 @@ static int put_part(struct parse *parse, const json_t *part, struct buf *out)
     return 0;
 }
 
-/* A string, or a list of parts, whose texts follow one another. */
+/* Appends a string, or the concatenated texts of a list of parts. */
 static int put_content(struct parse *parse, const json_t *message, bool is_required, struct buf *out)
 {
     const json_t *content = parse_member(message, "content");
@@ -69,7 +69,7 @@ static int put_content(struct parse *parse, const json_t *message, bool is_requi
     return 0;
 }
 
-/* A block of this text, if there is any. */
+/* Adds a block with this text, unless it is empty. */
 static int add_text(struct parse *parse, enum gen_block_kind kind, struct parse_origin origin,
                     struct bytes text)
 {
@@ -223,7 +223,7 @@ static int parse_tool_message(struct parse *parse, const json_t *message, struct
     return rc;
 }
 
-/* Instructions before any turn are the system prompt. */
+/* Instructions before the first turn form the system prompt. */
 static int parse_instructions(struct parse *parse, const json_t *message, struct parse_origin origin,
                               struct buf *system)
 {
@@ -321,7 +321,7 @@ static int parse_function(struct parse *parse, const json_t *function, struct ge
         return parse_fail(parse, "parameters", "Input should be an object");
     if (type != NULL && !bytes_is(api_json_str(type), "object"))
         return parse_fail(parse, "parameters.type", "Input should be 'object'");
-    /* A function that takes nothing may leave its parameters out. */
+    /* A function without arguments may leave its parameters out. */
     if (json_object_size(parameters) == 0)
         return parse_copy(parse, bytes_str("{\"type\": \"object\", \"properties\": {}}"),
                           &tool->input_schema);

@@ -89,7 +89,7 @@ static int fail_orphan(struct parse *parse, struct bytes id, struct parse_origin
         origin.message, origin.block, (int)(id.len_bytes < 200 ? id.len_bytes : 200), (const char *)id.data);
 }
 
-/* The calls of message i, sorted by id.  Returns their number; duplicates are an error. */
+/* Collects the calls of message i, sorted by id, and their number.  Duplicate ids are an error. */
 static int collect_calls(struct parse *parse, size_t i, struct call *calls, size_t *n_out)
 {
     size_t first = parse->first_block[i];
@@ -107,7 +107,7 @@ static int collect_calls(struct parse *parse, size_t i, struct call *calls, size
     return 0;
 }
 
-/* Message i against the calls of the one before. */
+/* Checks the results in message i against the calls of the message before. */
 static int match_results(struct parse *parse, size_t i, struct call *calls, size_t n)
 {
     size_t first = parse->first_block[i];

@@ -18,8 +18,7 @@ struct parse {
     enum api_call call;
     char path[256]; /* "messages.3.content.0" */
     size_t path_len;
-    struct gen_block
-        *blocks; /* heap, the blocks of all messages in order; message.blocks are set at the end */
+    struct gen_block *blocks; /* heap, all messages' blocks in order; message.blocks are set at the end */
     struct parse_origin *origins;
     size_t n_blocks;
     size_t cap_blocks;

@@ -9,7 +9,7 @@
 
 #define MAX_PROMPTS 128
 
-/* A list of integers that can be token ids. */
+/* Parses a list of integers that can be token ids. */
 static int parse_ids(struct parse *parse, const json_t *list, struct gen_prompt *out)
 {
     size_t n = json_array_size(list);
@@ -102,7 +102,7 @@ int parse_completions(struct parse *parse, const json_t *root)
     return 0;
 }
 
-/* `prompt` begins as a prompt would; `content` is any piece of text. */
+/* `prompt` is tokenised as the start of a prompt; `content` as any piece of text. */
 int parse_tokenize(struct parse *parse, const json_t *root)
 {
     struct gen_request *out = parse->out;

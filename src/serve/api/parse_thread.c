@@ -16,7 +16,7 @@
 #include "serve/api/parse_priv.h"
 #include "base/err.h"
 
-/* What stands beside the messages: given where a thread begins, and kept. */
+/* Members besides the messages: given when a conversation is created, and kept. */
 static const char *const fixed[] = {"system", "tools"};
 
 int parse_thread(struct parse *parse, const json_t *root)
@@ -53,7 +53,7 @@ static int take_member(json_t *root, json_t *history, const char *name)
     return value == NULL ? 0 : json_object_set(root, name, value);
 }
 
-/* root's messages come after those of the history. */
+/* Puts the history's messages before root's. */
 static int join_messages(struct parse *parse, json_t *root, json_t *history)
 {
     json_t *earlier = json_object_get(history, "messages"), *list = parse_member(root, "messages");
@@ -101,11 +101,11 @@ static void drop_marks(json_t *list)
     json_array_foreach(list, i, item)
     {
         json_object_del(item, "cache_control");
-        drop_marks(json_object_get(item, "content")); /* of a message, or of a tool's result */
+        drop_marks(json_object_get(item, "content")); /* content of a message, or of a tool's result */
     }
 }
 
-/* Messages that are turns: what the answer went on from comes back as a part of the answer. */
+/* Counts the messages that are turns.  Text that the answer continued comes back as part of the answer. */
 static size_t count_turns(const json_t *messages)
 {
     size_t n = json_array_size(messages);

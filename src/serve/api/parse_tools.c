@@ -27,7 +27,7 @@ bool parse_is_tool_name(struct bytes name)
     return true;
 }
 
-/* Description and schema as the client has them. */
+/* Reads description and schema from the client. */
 static int parse_described(struct parse *parse, const json_t *item, struct gen_tool *tool)
 {
     const json_t *schema = parse_member(item, "input_schema");
@@ -133,7 +133,7 @@ bool parse_has_tool(const struct gen_request *request, struct bytes name)
     return false;
 }
 
-/* Forcing a call: what would be wrong with it anyway is said first. */
+/* Checks a forced call.  Errors that would exist without forcing are reported first. */
 static int parse_forced_choice(struct parse *parse, const json_t *choice, bool is_one)
 {
     struct gen_request *out = parse->out;

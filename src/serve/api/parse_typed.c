@@ -14,7 +14,7 @@
 #define RANGE(name)   "\"" name "\": {\"type\": \"array\", \"items\": {\"type\": \"integer\"}}"
 
 static const struct {
-    const char *prefix; /* of the type, before its date */
+    const char *prefix; /* the type without its date */
     const char *name;
     const char *description;
     const char *schema;

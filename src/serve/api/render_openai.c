@@ -170,7 +170,7 @@ static void open_chunk(struct buf *out, const struct api_chunk *chunk)
     buf_append_str(out, chunk->is_chat ? ",\"delta\":{" : ",\"text\":");
 }
 
-/* finish: a word, or NULL. */
+/* finish: the finish reason, or NULL. */
 static int close_chunk(struct buf *out, const struct api_chunk *chunk, const char *finish)
 {
     if (chunk->is_chat)

@@ -25,7 +25,7 @@
 #include "base/str.h"
 #include "cache/prefix/tenant.h"
 
-#define BLOCK_COST 64 /* bytes of text that cost as much as a block without any */
+#define BLOCK_COST 64 /* hashing a block without text costs as much as this many bytes of text */
 
 static bool is_blank(uint8_t c)
 {
@@ -110,7 +110,7 @@ static size_t cost(const struct gen_message *message)
     return n;
 }
 
-/* How many messages have to be summed up now. */
+/* Returns how many messages must be hashed now. */
 static size_t n_now(const struct gen_request *request)
 {
     size_t n = request->n_messages, left = REPLAY_LATER_BYTES;
@@ -195,7 +195,7 @@ void replay_owner(const char *tenant, struct bytes salt, char out[64])
     }
     put_text(&text, bytes_str(tenant));
     put_text(&text, salt);
-    if (hash(&text, &key) < 0) /* nobody's: nothing is found, nothing is shared */
+    if (hash(&text, &key) < 0) /* an owner of no request: finds nothing and shares nothing */
         rng_system(&key, sizeof(key));
     buf_fini(&text);
     tenant_salted_name(tenant, key.bytes, out);
@@ -227,13 +227,13 @@ void replay_fini(struct replay *replay)
 
 /* ---- equality ---- */
 
-struct reading { /* the texts of some blocks, one after the other */
+struct reading { /* the texts of some blocks, concatenated */
     const struct gen_block *blocks;
     size_t n_blocks, block;
     size_t at;
 };
 
-/* Blanks at both ends of a block do not count. */
+/* Drops the blanks at both ends of a block, which do not count. */
 static struct bytes trimmed(struct bytes text)
 {
     while (text.len_bytes > 0 && is_blank(text.data[0])) {
@@ -245,7 +245,7 @@ static struct bytes trimmed(struct bytes text)
     return text;
 }
 
-/* The text of the block that is being read, or of the next that has any; empty at the end. */
+/* Returns the rest of the current block, or the next block that is not empty; empty at the end. */
 static struct bytes text_now(struct reading *reading)
 {
     for (; reading->block < reading->n_blocks; reading->block++, reading->at = 0) {
@@ -274,7 +274,7 @@ static bool are_texts_equal(const struct memory_answer *answer, const struct gen
 
         if (x.len_bytes == 0 || y.len_bytes == 0)
             return x.len_bytes == y.len_bytes;
-        /* Where a block begins on one side, the other may have any blanks instead. */
+        /* Where a block begins on one side, the other side may have any blanks. */
         if (a.at == 0)
             skip_blanks(&b, y);
         if (b.at == 0)
@@ -317,7 +317,7 @@ static bool are_calls_equal(const struct memory_answer *answer, const struct gen
     return i == answer->n_blocks;
 }
 
-/* Missing or empty thinking is no other thinking. */
+/* Missing or empty thinking counts as equal. */
 static bool is_thinking_equal(const struct memory_answer *answer, const struct gen_message *message)
 {
     for (size_t i = 0; i < message->n_blocks; i++) {

@@ -8,11 +8,10 @@
 
 #define REPLAY_LATER_BYTES ((size_t)256 << 10)
 
-struct replay {              /* arrays live in the request's arena */
-    struct memory_key *keys; /* [n_messages], of the assistant messages; NULL: no look-up */
-    struct memory_key end;   /* of the conversation without ... */
-    const struct gen_message
-        *later; /* ... its last messages, [n_later], which replay_key_of() adds to the hash */
+struct replay {                      /* arrays live in the request's arena */
+    struct memory_key *keys;         /* [n_messages], of the assistant messages; NULL: no look-up */
+    struct memory_key end;           /* of the conversation without ... */
+    const struct gen_message *later; /* ... its last messages, [n_later], which replay_key_of() adds */
     size_t n_later;
     struct memory_answer **answers; /* [n_messages], referenced; NULL: not found */
     size_t n;

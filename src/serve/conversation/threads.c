@@ -13,20 +13,20 @@
 #include "serve/api/ids.h"
 
 #define OWNER_BYTES    64
-#define OVERHEAD_BYTES 128 /* the map's slot, half filled, and the allocator's */
+#define OVERHEAD_BYTES 128 /* the map's half-filled slot and the allocator's overhead */
 
 struct thread {
-    struct list node; /* threads.by_use; not while held */
+    struct list node; /* threads.by_use; unlinked while held */
     char id[IDS_BYTES];
     char owner[OWNER_BYTES];
-    struct buf text; /* empty: it was continued */
+    struct buf text; /* empty: it has been continued */
     uint64_t used_ns;
     bool is_held, is_continued;
 };
 
 struct threads {
     struct hashmap *map;
-    struct list by_use; /* the last used last */
+    struct list by_use; /* most recently used last */
     uint64_t life_ns;
     size_t bytes, max_bytes;
 };

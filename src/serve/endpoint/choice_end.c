@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "serve/endpoint/output_priv.h"
 
-/* ---- proof ---- */
+/* ---- serving stats ---- */
 
 static uint64_t later_of(uint64_t a, uint64_t b)
 {
@@ -58,10 +58,10 @@ void choices_sum_proof(struct request *request)
     request->proof = sum;
 }
 
-/* ---- remembering ---- */
+/* ---- answer cache and conversations ---- */
 
-/* Keeps the conversation for whoever continues the thread.  An answer that a limit cut is none to go on from.
- */
+/* Keeps the conversation for a request that continues it.  An answer that a limit cut cannot be
+ * continued. */
 static void keep_thread(struct request *request, const struct memory_answer *answer, enum gen_stop why)
 {
     struct gen_block *blocks;
@@ -115,7 +115,7 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
-    if (choice->has_stop_score) /* without memory it is not listed */
+    if (choice->has_stop_score) /* out of memory: it is left out */
         (void)logprobs_push_given(choice->logprobs, &choice->stop_score, false);
     choice->state = CHOICE_OVER;
     choice->stop = why;

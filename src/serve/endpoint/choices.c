@@ -18,11 +18,11 @@
 #include "base/err.h"
 #include "serve/endpoint/output_priv.h"
 
-#define MAX_TURN_BYTES ((size_t)4 << 20) /* handed on in one turn: links bound what they queue */
+#define MAX_TURN_BYTES ((size_t)4 << 20) /* submitted in one turn of the loop: links bound their queues */
 #define MAX_TURN_NS    NS_PER_MS
 #define NEXT_TURN_NS   (10 * NS_PER_MS)
 
-/* ---- handing on ---- */
+/* ---- submitting ---- */
 
 bool choice_is_repeated(const struct choice *choice)
 {
@@ -43,7 +43,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     int rc;
 
     if (request->front->memory != NULL && choice->prompt->base_tokens > 0 && choice->record == NULL)
-        record_new(sink, choice, &choice->record); /* without one it is not remembered, that is all */
+        record_new(sink, choice, &choice->record); /* on failure the answer is just not cached */
     if (choice->record != NULL)
         sink = &record_sink;
     *failure = (struct gen_failure){
@@ -77,7 +77,7 @@ void choices_fail(struct request *request, const struct gen_failure *failure)
     request_fail(request, &error);
 }
 
-/* Is the first choice with the same prompt past it?  For that one itself nothing has to be known. */
+/* True if the first choice with the same prompt has computed it.  That first choice itself needs nothing. */
 static bool is_prompt_known(const struct choice *choice)
 {
     if (!choice_is_repeated(choice))
@@ -167,11 +167,11 @@ void choices_submit(struct request *request)
         return;
     }
     request_enter(request, REQUEST_PLACED);
-    if (request_n_prompts(request) > 1) /* the other prompts, some in each turn */
+    if (request_n_prompts(request) > 1) /* submits the other prompts, a few per turn */
         ev_timer_start(request->later, 0);
 }
 
-/* ---- taking back ---- */
+/* ---- withdrawing ---- */
 
 void choice_withdraw(struct choice *choice)
 {
@@ -197,7 +197,7 @@ void choices_pause(struct request *request, bool is_paused)
     const struct backend *backend = request_backend(request);
 
     request->is_paused = is_paused;
-    /* What was held back may come from inside, and end the request. */
+    /* The backend may deliver held tokens inside pause(), and these may end the request. */
     request->is_held = true;
     for (uint32_t i = 0; i < request->n_choices; i++)
         if (request->choices[i].handle != NULL)

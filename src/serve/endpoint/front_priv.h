@@ -102,7 +102,7 @@ struct request { /* fields that every token needs come first: ten thousand strea
     bool is_stream;    /* and the 200 has been sent */
     bool is_mute;      /* the connection is broken; on_abort follows */
     bool is_paused;    /* the client reads too slowly */
-    bool is_held;      /* the code that set this frees the request, not its end */
+    bool is_held;      /* a caller still uses it, so its end must not free it */
     uint64_t event_ns; /* time of the last event sent */
     uint64_t last_ns;  /* time of the last tokens */
     struct model_metrics series;
@@ -186,8 +186,7 @@ void report_init(struct front *front);
 void report_state(struct request *request, enum request_state from); /* the state has changed */
 void report_model(struct request *request);                          /* the model is known */
 void report_tokens(struct choice *choice, uint64_t now_ns, size_t n);
-void report_thread(struct front *front,
-                   enum threads_take result); /* the result of continuing a conversation */
+void report_thread(struct front *front, enum threads_take result); /* of continuing a conversation */
 void report_end(struct request *request);
 void report_proof_fields(const struct request *request, struct http_fields *fields);
 

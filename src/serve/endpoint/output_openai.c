@@ -55,7 +55,7 @@ static int put_text(struct choice *choice, enum gen_block_kind kind, struct byte
     return output_end_event(choice->request);
 }
 
-/* Chunks without text, which went out as a whole. */
+/* Sends logprobs in chunks without text, because the prompt's text has been sent as a whole. */
 static void put_scores(struct choice *choice)
 {
     (void)put_text(choice, GEN_TEXT, bytes_str(""));

@@ -14,7 +14,7 @@ struct prompt {
     struct token_ids ids;
     uint32_t mark_tokens;    /* tokens up to the last breakpoint; 0: none */
     uint32_t mark_1h_tokens; /* tokens up to the last breakpoint with a ttl of an hour */
-    uint32_t base_tokens;    /* tokens up to where the assistant's turn opens; 0: unknown */
+    uint32_t base_tokens;    /* tokens up to where the assistant's turn opens; 0: no marker begins there */
     uint64_t base_sum;       /* chat_sum() of these tokens */
     struct buf text;         /* text of a raw prompt, for echo */
     bool opens_thinking;     /* the prompt ends where the model's thinking begins */

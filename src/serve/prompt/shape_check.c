@@ -60,7 +60,7 @@ static int refuse(struct api_error *error, int rc, const struct fault *fault)
     return E_FORMAT;
 }
 
-struct checks { /* the schemas of a request that have to be held to */
+struct checks { /* the schemas of a request that must be enforced */
     struct grammar_schema *list;
     char (*paths)[PATH_BYTES];
     size_t n;
@@ -128,7 +128,8 @@ int shape_check_schemas(const struct shape *shape, struct verdicts *verdicts, st
     return rc == 0 ? 0 : refuse(error, rc, &fault);
 }
 
-/* Faults of a property between tags have its path; those of the whole are the tools', or the answer's. */
+/* An error in a property between tags has its path; an error of the whole gets the tools' path, or the
+ * answer's. */
 static void name_whole(const struct gen_request *request, int rc, struct fault *fault)
 {
     struct fault found = *fault;

@@ -18,10 +18,10 @@
 #include "base/list.h"
 
 struct verdict {
-    struct list node; /* in verdicts.all, the one asked for last first */
+    struct list node; /* in verdicts.all, most recently used first */
     struct verdict_key key;
     int rc;
-    char text[]; /* of the fault */
+    char text[]; /* the fault's text */
 };
 
 struct verdicts {
@@ -109,7 +109,7 @@ void verdicts_keep(struct verdicts *verdicts, const struct verdict_key *key, int
     memcpy(verdict->text, fault->text, n);
     pthread_mutex_lock(&verdicts->lock);
     if (hashmap_get(verdicts->by_key, key) != NULL || hashmap_put(verdicts->by_key, key, verdict, NULL) < 0) {
-        free(verdict); /* another thread was asked the same meanwhile */
+        free(verdict); /* another thread has stored the same verdict meanwhile */
     } else {
         list_push_front(&verdicts->all, &verdict->node);
         if (++verdicts->n > verdicts->max)

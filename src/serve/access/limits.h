@@ -28,8 +28,7 @@ struct limit_account; /* of a key or of a tenant; reference-counted */
 
 struct limit_refusal {
     enum limit_kind kind;
-    const char *tenant; /* the tenant, borrowed from the account, when its limit refused; NULL: the key's own
-                           limit did */
+    const char *tenant; /* whose limit refused, borrowed from the account; NULL: the key's own limit */
     uint64_t limit;
     uint32_t retry_after_s; /* 1..60 */
 };

@@ -24,8 +24,7 @@ struct answer_sink { /* each call returns 0 or a negative code, which ends the a
     int (*close)(void *arg, enum calls_end how); /* text and thinking blocks: CALLS_WHOLE */
 };
 
-struct answer_scratch { /* memory used only during a push; zeroed at first, shared by the answers of one
-                           thread */
+struct answer_scratch { /* used only during a push; zeroed at first, shared by one thread's answers */
     struct buf piece;   /* detokenised text of one token */
     struct buf text;    /* text or thinking, delivered at the end of the push */
 };

@@ -41,13 +41,11 @@ enum gen_tool_choice { GEN_TOOLS_AUTO, GEN_TOOLS_ANY, GEN_TOOLS_ONE, GEN_TOOLS_N
 
 enum gen_thinking { GEN_THINKING_UNSAID, GEN_THINKING_ON, GEN_THINKING_OFF };
 
-struct gen_mark { /* a cache breakpoint: the prompt up to and including n_blocks blocks of message n_messages
-                     - 1 */
+struct gen_mark { /* a cache breakpoint: after n_blocks blocks of message n_messages - 1 */
     bool is_set;
     size_t n_messages;   /* 0: tools and system only */
     size_t n_blocks;     /* of the last of these messages */
-    size_t system_bytes; /* with n_messages 0: end of the breakpoint in the system text; 0: the whole system
-                            text */
+    size_t system_bytes; /* with n_messages 0: bytes of the system text before it; 0: all of it */
 };
 
 enum gen_format {

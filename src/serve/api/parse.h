@@ -8,8 +8,7 @@
 
 enum api_call {
     API_MESSAGES,     /* /v1/messages */
-    API_COUNT_TOKENS, /* .../count_tokens: max_tokens may be absent; generation fields are checked and ignored
-                       */
+    API_COUNT_TOKENS, /* .../count_tokens: max_tokens is optional; generation fields are only checked */
     API_CHAT,         /* /v1/chat/completions */
     API_COMPLETIONS,  /* /v1/completions */
     API_TOKENIZE,     /* /tokenize: one prompt, or messages */

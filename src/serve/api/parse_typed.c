@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tools that a client runs but does not describe: their type says what they do.
  *
- * A model that was not trained on such a tool needs a description and a schema; this file provides them. */
+ * A model that was not trained on these tools needs a description and a schema; this file provides them. */
 #include <string.h>
 
 #include "serve/api/parse_priv.h"

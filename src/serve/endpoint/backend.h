@@ -17,12 +17,11 @@ struct gen_job {      /* a tokenised request; the backend takes heap members and
     char request_id[40];       /* "req_..." */
     char tenant[64];           /* "" : the anonymous tenant */
     uint32_t weight;           /* weight among competing tenants; 0: as 1 */
-    struct buf constraint;   /* the answer's constraint, in the form that text/grammar/grammar.h reads; heap;
-                                empty: none */
-    uint32_t keep_tokens;    /* pin the KV of the prompt up to here for 5 minutes ... */
-    uint32_t keep_1h_tokens; /* ... and up to here for an hour, from now */
-    uint32_t public_tokens;  /* this many tokens at the beginning are public: tenants share their KV */
-    bool scores_prompt;      /* return prompt logprobs: of each prompt token but the first */
+    struct buf constraint;     /* the answer's constraint (text/grammar/grammar.h); heap; empty: none */
+    uint32_t keep_tokens;      /* pin the KV of the prompt up to here for 5 minutes ... */
+    uint32_t keep_1h_tokens;   /* ... and up to here for an hour, from now */
+    uint32_t public_tokens;    /* this many tokens at the beginning are public: tenants share their KV */
+    bool scores_prompt;        /* return prompt logprobs: of each prompt token but the first */
 };
 
 struct gen_tokens {      /* sampled tokens, borrowed for the call */

@@ -55,8 +55,7 @@ struct front_opts {
     uint64_t ping_ns;           /* idle time of a stream before a ping event */
     uint32_t max_requests;      /* in flight at once, of all kinds; beyond: 529 */
     uint32_t inline_bytes;      /* larger bodies are parsed and tokenised on a job thread */
-    const char *public_prefix;  /* file of public prefixes (serve/prompt/public_prefix.h); NULL: tenants share
-                                   nothing */
+    const char *public_prefix;  /* file (serve/prompt/public_prefix.h); NULL: tenants share nothing */
     size_t replay_bytes;        /* size of the answer cache; 0: none */
     size_t thread_bytes;        /* size of the conversation store, which needs the answer cache; 0: none */
     double default_temperature; /* used when the request gives none */

@@ -61,8 +61,7 @@ struct front_metrics {
 
 enum front_state {
     FRONT_SERVING,
-    FRONT_LAME_DUCK, /* answers all requests, reports itself not ready, ends each connection after its answer
-                      */
+    FRONT_LAME_DUCK, /* answers all requests, reports not ready, closes each connection after its answer */
     FRONT_DRAINING
 };
 
@@ -99,7 +98,7 @@ struct request { /* fields that every token needs come first: ten thousand strea
     enum request_state state;
     uint32_t n_choices, n_waiting, n_over;
     uint32_t n_output;
-    bool is_stream;    /* and the 200 has been sent */
+    bool is_stream;    /* the answer is a stream and the 200 has been sent */
     bool is_mute;      /* the connection is broken; on_abort follows */
     bool is_paused;    /* the client reads too slowly */
     bool is_held;      /* a caller still uses it, so its end must not free it */

@@ -10,8 +10,7 @@ struct gen_model {  /* one served model, reference-counted: each request holds i
     char fingerprint[33];
     struct tokenizer *tokenizer; /* borrowed from the model */
     struct chat_format *chat;
-    struct verdicts *verdicts; /* whether schemas can be enforced, for this model (serve/prompt/verdicts.h);
-                                  NULL: not cached */
+    struct verdicts *verdicts; /* cached schema checks (serve/prompt/verdicts.h); NULL: no cache */
     uint32_t context_length;
     uint32_t block_tokens;
     uint64_t created_unix_s;

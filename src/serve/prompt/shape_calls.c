@@ -49,7 +49,7 @@ bool shape_may_call(const struct shape *shape, const struct gen_tool *tool)
 
 struct words { /* the text around a tool's name and its arguments */
     const char *before, *after;
-    const char *mark, *mark_text;  /* NULL, or a mark after before and after, with text after the mark */
+    const char *mark, *mark_text;  /* NULL, or a mark that follows these two; text that follows the mark */
     const struct shape_tags *tags; /* NULL: the arguments are JSON */
     const char *tags_end;
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checking API keys.
  *
- * Keys are 256 random bits, so a fast hash is the right one: there is nothing to guess from it.  A presented
- * key is hashed and compared with every known hash, each comparison to its end, and the scan too: neither how
- * close a guess is nor which key it is shows in the time. */
+ * Keys are 256 random bits, so a fast hash is enough: an attacker cannot guess a key from its hash.  The
+ * server hashes a presented key and compares it with every known hash.  Each comparison and the scan
+ * itself run to the end.  The time therefore shows neither how close a wrong key is nor which key
+ * matched. */
 #include "serve/access/auth.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ struct entries {
 
 struct auth_keys {
     struct entries keys;
-    struct entries tenants; /* those with a line of their own */
+    struct entries tenants; /* tenants that have a line of their own */
 };
 
 static void hash_key(struct bytes key, uint8_t out[HASH_BYTES])
@@ -91,7 +92,7 @@ static void drop_entries(struct entries *list)
     free(list->items);
 }
 
-/* The words after the names.  An entry without any gets no rule. */
+/* Parses the words after the names.  An entry without such words gets no rule. */
 static int parse_rule(struct entry *entry, const char *word, char **rest, struct fault *fault,
                       const char *place)
 {
@@ -261,7 +262,7 @@ int auth_check(const struct auth_keys *keys, struct bytes key, struct auth_key *
     size_t found = SIZE_MAX;
 
     if (key.len_bytes > MAX_KEY_BYTES)
-        key.len_bytes = MAX_KEY_BYTES; /* no key is that long; hash no more of it */
+        key.len_bytes = MAX_KEY_BYTES; /* no key is longer, so limit the work of hashing */
     hash_key(key, hash);
     for (size_t i = 0; i < keys->keys.n; i++) {
         size_t is_same = (size_t)(CRYPTO_memcmp(hash, keys->keys.items[i].hash, HASH_BYTES) == 0);

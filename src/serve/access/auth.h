@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* API keys, known by their hashes only, and what they may.
+/* API keys and their rules: what each key may do.  The server knows only the hashes of keys.
  *
- * The file has one key per line: SHA-256 of the key as 64 hex digits, the tenant's name, (optional) a name
- * for the key, which appears in logs, and rules; or, with the word "tenant" instead of a hash, rules that all
- * keys of a tenant share.  Blank lines and lines that begin with '#' are skipped.  Names are
- * [A-Za-z0-9._-]{1,63}.
+ * The file has one key per line: the SHA-256 of the key as 64 hex digits, the tenant's name, an optional
+ * name of the key, and rules.  Logs show the key's name.  A line that begins with the word "tenant"
+ * instead of a hash gives rules that all keys of that tenant share.  Blank lines and lines that begin
+ * with '#' are skipped. Names are [A-Za-z0-9._-]{1,63}.
  *
  *     5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5  team-a  laptop  rpm=60
- * expires=2027-01-31 tenant team-a  tpm_in=2000000 tpm_out=400k concurrent=64 models=qwen3-8b,llama-*
+ *     tenant team-a  expires=2027-01-31 tpm_in=2000000 tpm_out=400k concurrent=64 models=qwen3-8b,llama-*
  *
- *     rpm=N        requests a minute              tpm=N        tokens a minute, read and written
- *     tpm_in=N     tokens read a minute           tpm_out=N    tokens written a minute
- *     concurrent=N requests at once               models=A,B*  these models only; '*' at an end: any rest
- *     expires=T    no longer from then on: YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ
- *     weight=N     share of the machine where tenants compete for it, 1 (the default) to 1000; a key's own
- * goes before its tenant's
+ *     rpm=N        requests per minute            tpm=N        tokens per minute, input plus output
+ *     tpm_in=N     input tokens per minute        tpm_out=N    output tokens per minute
+ *     concurrent=N requests at once               models=A,B*  only these models; '*' ends a prefix
+ *     expires=T    the key is invalid from T on: YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ
+ *     weight=N     weight among competing tenants, 1 (the default) to 1000; a key's own weight
+ *                  overrides its tenant's
  *
  * Numbers are whole, from 1, and may end in k or m (thousands, millions). */
 #ifndef SERVE_ACCESS_AUTH_H
@@ -29,49 +29,50 @@
 struct auth_keys;     /* immutable */
 struct limit_account; /* serve/access/limits.h */
 
-struct auth_key { /* who is asking */
+struct auth_key { /* the authenticated caller */
     char tenant[64];
-    char name[64];                 /* of the key; may be empty */
-    size_t index;                  /* of the key among its keys */
-    struct limit_account *account; /* where it is counted; filled in by limits_find */
+    char name[64];                 /* the key's name; may be empty */
+    size_t index;                  /* the key's index in its struct auth_keys */
+    struct limit_account *account; /* its usage counters; filled in by limits_find */
 };
 
-struct auth_rule { /* 0 anywhere: no bound */
+struct auth_rule { /* 0 in any field: no limit */
     uint64_t requests_per_min;
     uint64_t tokens_per_min;
     uint64_t input_tokens_per_min;
     uint64_t output_tokens_per_min;
     uint64_t concurrent;
-    uint64_t weight; /* 1 to FAIR_MAX_WEIGHT; 0: not said */
+    uint64_t weight; /* 1 to FAIR_MAX_WEIGHT; 0: not set */
     uint64_t expires_unix_s;
     char models[AUTH_MODELS_BYTES]; /* "a,b*"; empty: any */
 };
 
-struct auth_entry {      /* borrowed from its keys */
+struct auth_entry {      /* borrowed from its struct auth_keys */
     const uint8_t *hash; /* [AUTH_HASH_BYTES]; NULL for a tenant's own line */
     const char *tenant;
     const char *name;
-    const struct auth_rule *rule; /* NULL: none */
+    const struct auth_rule *rule; /* NULL: the line has no rule */
 };
 
-/* E_IO, E_FORMAT (the fault names file and line), E_AUTH when the file can be read by others, E_NOMEM. */
+/* Loads the key file.  E_IO; E_FORMAT (the fault names file and line); E_AUTH when other users can read
+ * the file; E_NOMEM. */
 int auth_keys_load(const char *path, struct fault *fault, struct auth_keys **out);
-/* The same from text; name stands for the file in messages. */
+/* Parses the same format from text.  Messages use name in place of the file's path. */
 int auth_keys_parse(const char *name, struct bytes text, struct fault *fault, struct auth_keys **out);
 void auth_keys_free(struct auth_keys *keys);
 size_t auth_keys_count(const struct auth_keys *keys);
 
-/* Key number index, or for the lines of tenants auth_tenant_at.  False beyond. */
+/* Return the key, or the tenant's line, with this index.  False: the index is past the end. */
 bool auth_key_at(const struct auth_keys *keys, size_t index, struct auth_entry *out);
 bool auth_tenant_at(const struct auth_keys *keys, size_t index, struct auth_entry *out);
 
-/* One word "name=value" into the rule.  E_FORMAT with the fault. */
+/* Parses one word "name=value" into the rule.  E_FORMAT with the fault. */
 int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *fault);
 bool auth_rule_allows(const struct auth_rule *rule, const char *model);
 
-/* Whose key is it?  Takes the same time for every key, known or not.  0 or E_AUTH. */
+/* Finds the key's entry.  It takes the same time for every key, known or unknown.  0 or E_AUTH. */
 int auth_check(const struct auth_keys *keys, struct bytes key, struct auth_key *out);
-/* The line's first word for a key: 64 hex digits and NUL. */
+/* Writes the hash that begins a key's line: 64 hex digits and NUL. */
 void auth_key_hash(struct bytes key, char out[65]);
 
 #endif

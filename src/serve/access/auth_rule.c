@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of a key's rule.  Pure functions on one word each; a word that is not understood is refused by
- * name, so that a misspelt limit cannot be taken for none. */
+/* The words of a key's rule, each parsed by a pure function.  An unknown word is an error that names the
+ * word, so that a misspelt limit is never taken for no limit. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static int parse_number(const char *text, uint64_t max, uint64_t *out)
     return 0;
 }
 
-/* Two decimal digits. */
+/* Parses two decimal digits. */
 static int two(const char *at, unsigned low, unsigned high, unsigned *out)
 {
     if (at[0] < '0' || at[0] > '9' || at[1] < '0' || at[1] > '9')
@@ -64,7 +64,7 @@ static uint64_t days_before(unsigned year, unsigned month)
     return days + before[month - 1] + (month > 2 && is_leap(year));
 }
 
-/* "2027-01-31" or "2027-01-31T12:00:00Z", UTC. */
+/* Parses "2027-01-31" or "2027-01-31T12:00:00Z", UTC. */
 static int parse_time(const char *text, uint64_t *out)
 {
     static const char shape[] = "....-..-..T..:..:..Z";
@@ -91,7 +91,7 @@ static int parse_time(const char *text, uint64_t *out)
     return 0;
 }
 
-/* Every name of the list has something in it, and '*' only at its end. */
+/* True if no name of the list is empty and '*' stands only at a name's end. */
 static bool is_model_list(const char *text)
 {
     bool is_begin = true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A leaking bucket for each address that presented a wrong key, in a map and in a list by last use. */
+/* Failed logins: one leaking bucket for each address that presented a wrong key.  The buckets are in a
+ * map and in a list by last use. */
 #include "serve/access/guesses.h"
 
 #include <arpa/inet.h>
@@ -18,10 +19,10 @@
 #define MINUTE_NS     (60 * NS_PER_S)
 
 struct guesser {
-    struct list node; /* guesses.by_use, the latest last */
+    struct list node; /* guesses.by_use, most recent last */
     uint8_t address[ADDRESS_BYTES];
-    uint64_t last_key; /* of its last wrong key, hashed with our salt */
-    double used;       /* at at_ns */
+    uint64_t last_key; /* hash of its last wrong key, with our salt */
+    double used;       /* the level at at_ns */
     uint64_t at_ns;
 };
 
@@ -68,7 +69,8 @@ void guesses_free(struct guesses *guesses)
     free(guesses);
 }
 
-/* IPv4 as it is mapped into IPv6; of IPv6 the network that one site has.  E_FORMAT: not an address. */
+/* Reads IPv4 in its form mapped into IPv6; of IPv6 only the network of one site.  E_FORMAT: not an
+ * address. */
 static int read_address(const char *peer, uint8_t out[ADDRESS_BYTES])
 {
     static const uint8_t mapped[12] = {[10] = 0xff, 0xff};
@@ -166,7 +168,7 @@ void guesses_note(struct guesses *guesses, const char *peer, struct bytes key, u
     if (guesser == NULL)
         guesser = add(guesses, address);
     if (guesser == NULL)
-        return; /* out of memory: one guess is not counted */
+        return; /* out of memory: this wrong key is not counted */
     guesser->used = used_at(guesses, guesser, now_ns) + (guesser->last_key != hash);
     guesser->at_ns = now_ns;
     guesser->last_key = hash;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buckets that run empty.
+/* Leaking buckets.
  *
- *     used ^      /|           take n: used grows by n, if it then is at most the limit
- *    limit |-----/ |\-------   time: used sinks by limit / minute, never below 0
- *          |   _/  | \__       settle: what was reserved and not used is given back
+ *     used ^      /|           take n: used grows by n, if the sum is at most the limit
+ *    limit |-----/ |\-------   time: used falls by limit / minute, never below 0
+ *          |   _/  | \__       settle: gives back what was reserved and not used
  *          +--------------->
  *
- * A bucket holds what is used and not what is left: so a reload that changes a limit leaves the count as it
- * is.  A request larger than its limit is let through when the bucket is empty and leaves it in debt, so it
- * is slow but not impossible.  Output is reserved in full (max_tokens) before a request is handed on: however
- * many are begun at once, together they cannot write more than the limit.
+ * A bucket stores the usage, not the remainder, so a reload that changes a limit leaves the count as it
+ * is.  A request larger than its limit passes when the bucket is empty and leaves the bucket in debt;
+ * such a request is slow but possible.  A request reserves its whole output (max_tokens) before it is
+ * submitted.  However many requests start at once, together they cannot exceed the limit.
  *
- * Accounts are counted: by the list of keys, by the accounts of keys (their tenant), and by requests under
- * way, which so outlive a reload that takes their key away. */
+ * Accounts are reference-counted.  The list of keys, the accounts of keys (for their tenant) and running
+ * requests hold references.  A running request's account therefore survives a reload that removes its
+ * key. */
 #include "serve/access/limits.h"
 
 #include <math.h>
@@ -26,22 +27,22 @@
 #include "base/hashmap.h"
 
 #define MINUTE_NS         (60 * NS_PER_S)
-#define MAX_RETRY_AFTER_S 60u /* clients obey, however long it is */
+#define MAX_RETRY_AFTER_S 60u /* clients obey this value, however long it is */
 #define TENANT_BYTES      64
 
 struct bucket {
-    double used; /* at at_ns */
+    double used; /* the level at at_ns */
     uint64_t at_ns;
 };
 
 struct limit_account {
     unsigned n_refs;
     struct auth_rule *rule;  /* NULL: none */
-    struct auth_rule *fresh; /* the same from the load under way */
+    struct auth_rule *fresh; /* the new rule during a load */
     struct bucket buckets[LIMIT_N_BUCKETS];
     uint64_t n_running;
-    struct limit_account *tenant; /* of a key; NULL: this is a tenant */
-    char name[TENANT_BYTES];      /* the tenant's */
+    struct limit_account *tenant; /* of a key; NULL: this account is a tenant */
+    char name[TENANT_BYTES];      /* the tenant's name */
 };
 
 struct limits {
@@ -81,7 +82,7 @@ static double used_at(const struct bucket *bucket, uint64_t limit, uint64_t now_
                                                          : bucket->used;
 }
 
-/* By how much n is too many. */
+/* Returns how far n more would exceed the limit. */
 static double excess(const struct bucket *bucket, uint64_t limit, uint64_t n, uint64_t now_ns)
 {
     return used_at(bucket, limit, now_ns) + (double)(n < limit ? n : limit) - (double)limit;
@@ -106,7 +107,7 @@ static uint32_t wait_s(double tokens, uint64_t limit)
     return s >= MAX_RETRY_AFTER_S ? MAX_RETRY_AFTER_S : s < 1 ? 1 : (uint32_t)s;
 }
 
-/* Notes the refusal if it is the one that lasts longest. */
+/* Keeps the refusal if it lasts longer than the one kept so far. */
 static int refuse(const struct limit_account *account, enum limit_kind kind, uint32_t retry_after_s,
                   struct limit_refusal *refusal)
 {
@@ -220,7 +221,7 @@ void limits_free(struct limits *limits)
     free(limits);
 }
 
-/* Every account of the new lists has its new rule aside; now it counts, or is forgotten. */
+/* Ends a load: each account of the new lists takes its new rule (is_good) or drops it. */
 static void change_rules(struct hashmap *map, bool is_good)
 {
     const void *key;
@@ -238,8 +239,8 @@ static void change_rules(struct hashmap *map, bool is_good)
     }
 }
 
-/* Finds the account in the new list, or in the old one, or makes it.  A key that changed hands begins anew.
- */
+/* Takes the account from the new list or the old one, or makes it.  A key that moved to another tenant
+ * starts with no usage. */
 static struct limit_account *list_account(const struct hashmap *old, struct hashmap *fresh, const void *key,
                                           struct limit_account *tenant, const struct auth_entry *entry)
 {
@@ -262,7 +263,7 @@ static struct limit_account *list_account(const struct hashmap *old, struct hash
         if (rule == NULL)
             return NULL;
         *rule = *entry->rule;
-        free(account->fresh); /* of an earlier line for the same name */
+        free(account->fresh); /* from an earlier line for the same name */
         account->fresh = rule;
     }
     return account;
@@ -403,7 +404,7 @@ void limits_settle(struct limit_lease *lease, uint64_t input_tokens, uint64_t ou
     memset(lease, 0, sizeof(*lease));
 }
 
-/* ---- what clients are told ---- */
+/* ---- rate-limit fields ---- */
 
 const char *limits_kind_name(enum limit_kind kind)
 {
@@ -422,14 +423,14 @@ const char *limits_kind_name(enum limit_kind kind)
     return "concurrent";
 }
 
-struct told { /* of one limit */
+struct told { /* the state of one limit */
     uint64_t limit;
     uint64_t remaining;
-    uint64_t reset_ns; /* from now, until all of it is there again */
+    uint64_t reset_ns; /* from now until the whole limit is available again */
     double share;      /* remaining / limit */
 };
 
-/* The tighter of what was told and the account's own. */
+/* Keeps the tighter of told and the account's own limits. */
 static void tell(const struct limit_account *account, enum limit_kind kind, uint64_t now_ns,
                  struct told *told)
 {
@@ -488,7 +489,7 @@ void limits_put_fields(const struct limit_account *account, enum limit_dialect d
 
     for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
         tell(account, (enum limit_kind)kind, now_ns, &told[kind]);
-    /* "tokens" is whichever limit of tokens leaves the smallest share. */
+    /* "tokens" reports the token limit with the smallest remaining share. */
     for (int kind = LIMIT_INPUT; kind <= LIMIT_OUTPUT; kind++)
         if (told[kind].limit > 0 && (all->limit == 0 || told[kind].share < all->share))
             *all = told[kind];

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each key and tenant has used of its rule, and whether there is room for one request more.
+/* Usage of each key and tenant against its rule, and the check whether one more request fits.
  *
  *     limits_begin ──> limits_reserve ──> limits_settle
- *     one request,      its tokens, as      its tokens, as
- *     one at once       they may become     they became
+ *     one request,      its tokens at       its tokens as
+ *     one at once       their maximum       really used
  *
- * A key's own rule and its tenant's both hold.  Counts are of this process: several routers each allow the
- * whole.  Time is given by the caller (ns of any one clock).  Loop thread only. */
+ * A request must fit both the key's own rule and its tenant's.  The counts belong to this process: with
+ * several routers, each router allows the whole limit.  The caller gives the time (ns of any one clock).
+ * Loop thread only. */
 #ifndef SERVE_ACCESS_LIMITS_H
 #define SERVE_ACCESS_LIMITS_H
 
@@ -15,7 +16,7 @@
 
 enum limit_kind {
     LIMIT_REQUESTS,
-    LIMIT_TOKENS, /* read and written */
+    LIMIT_TOKENS, /* input plus output */
     LIMIT_INPUT,
     LIMIT_OUTPUT,
     LIMIT_N_BUCKETS,
@@ -23,11 +24,11 @@ enum limit_kind {
 };
 
 struct limits;
-struct limit_account; /* of a key, or of a tenant; counted */
+struct limit_account; /* of a key or of a tenant; reference-counted */
 
 struct limit_refusal {
     enum limit_kind kind;
-    const char *tenant; /* borrowed from the account, when it is the tenant's limit; NULL: the key's own */
+    const char *tenant; /* whose limit refused, borrowed from the account; NULL: the key's own limit */
     uint64_t limit;
     uint32_t retry_after_s; /* 1..60 */
 };
@@ -41,35 +42,37 @@ struct limit_lease { /* what one request holds; zeroed: nothing */
 enum limit_dialect { LIMIT_MESSAGES, LIMIT_OPENAI };
 
 int limits_new(struct limits **out);
-/* Leases may outlive it.  NULL is fine. */
+/* Leases may outlive the limits.  NULL is fine. */
 void limits_free(struct limits *limits);
-/* The rules of these keys from now on; what keys and tenants that stay have used is kept.  On failure
- * (E_NOMEM) the old ones stay. */
+/* Applies the rules of these keys from now on.  Keys and tenants that remain keep their usage.  On
+ * failure (E_NOMEM) the old rules stay. */
 int limits_load(struct limits *limits, const struct auth_keys *keys);
-/* Fills in who->account (borrowed until the next load); NULL when it is none of the keys loaded. */
+/* Fills in who->account (borrowed until the next load).  NULL: the key is not among the loaded keys. */
 void limits_find(const struct limits *limits, struct auth_key *who);
 
-/* NULL for account, here and below: somebody without a key, whom nothing bounds. */
+/* A NULL account, here and below, is an anonymous request: no limit applies. */
 bool limits_expired(const struct limit_account *account, uint64_t unix_s);
 bool limits_allow_model(const struct limit_account *account, const char *model);
-/* Something that stands for the tenant while any request of it is under way; NULL: no tenant. */
+/* Returns an identity for the tenant, valid while any of its requests runs.  NULL: no tenant. */
 const void *limits_tenant(const struct limit_account *account);
 
-/* Its share where tenants compete: the key's own, else its tenant's, else 1. */
+/* Weight among competing tenants: the key's own, else its tenant's, else 1. */
 uint32_t limits_weight(const struct limit_account *account);
 
-/* 0, or E_LIMIT with the refusal; then only the account is held.  Give the lease to limits_settle in any
- * case. */
+/* 0, or E_LIMIT with the refusal; then the lease holds only the account.  Give the lease to limits_settle
+ * in either case. */
 int limits_begin(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
                  struct limit_refusal *refusal);
-/* All of it or nothing, E_LIMIT.  What is larger than a limit waits for the whole of it and goes into debt.
- */
+/* Reserves all of it or nothing.  E_LIMIT.  A request larger than a limit waits for the whole limit and
+ * goes into debt. */
 int limits_reserve(struct limit_lease *lease, uint64_t input_tokens, uint64_t output_tokens, uint64_t now_ns,
                    struct limit_refusal *refusal);
-/* The end: what was really used replaces what was reserved, if anything was.  The lease is empty after. */
+/* Ends the request: replaces the reservation, if there is one, by the real usage.  The lease is empty
+ * afterwards. */
 void limits_settle(struct limit_lease *lease, uint64_t input_tokens, uint64_t output_tokens, uint64_t now_ns);
 
-/* Adds the rate-limit fields for whatever bounds the account, the tighter of key and tenant. */
+/* Adds the rate-limit header fields for each limit of the account.  Of key and tenant, the tighter limit
+ * is reported. */
 void limits_put_fields(const struct limit_account *account, enum limit_dialect dialect, uint64_t now_ns,
                        uint64_t unix_ns, struct http_fields *fields);
 /* "requests", "tokens", ... */

@@ -2,12 +2,13 @@
 /* Round robin over owners.
  *
  *     submit ──> owner A: job job job ─┐
- *                owner B: job ─────────┼─ one of each in turn ──> at most one more than threads ──>
- * base/event/jobs owner C: job job ─────┘                                          done ──> the next in turn
+ *                owner B: job ─────────┼─ one of each in turn ──> base/event/jobs, at most
+ *                owner C: job job ─────┘                          threads + 1 jobs at once
+ *                                                                 done ──> the next in turn
  *
- * One more than there are threads keeps them busy while the loop hears of an end.  What is beyond waits here,
- * where it can be put in order and taken back: an owner who comes now waits for one job of somebody else's
- * beside those at work, however many there are. */
+ * One job more than there are threads keeps them busy until the loop learns that a job ended.  All
+ * further jobs wait here, where the queue can order them and take them back.  A new owner waits for at
+ * most one job of another owner beyond the running ones, however many jobs are queued. */
 #include "serve/access/pool.h"
 
 #include <stdlib.h>
@@ -26,7 +27,7 @@ struct owner { /* has at least one job waiting */
 struct pool {
     struct pool_opts opts;
     struct hashmap *by_key;
-    struct list turns; /* owners; the next one first */
+    struct list turns; /* owners, the next one first */
     uint32_t n_waiting;
     uint64_t waiting_bytes;
     uint32_t n_begun;
@@ -75,7 +76,7 @@ static struct owner *find_owner(struct pool *pool, const void *key)
     return owner;
 }
 
-/* Takes the job out of its queue. */
+/* Takes the job out of its owner's queue. */
 static void unqueue(struct pool *pool, struct owner *owner, struct pool_job *job)
 {
     list_remove(&job->node);
@@ -121,7 +122,7 @@ static void begin_more(struct pool *pool)
         list_remove(&owner->node);
         list_push_back(&pool->turns, &owner->node);
         if (ev_jobs_submit(pool->opts.jobs, pool->opts.loop, work_job, done_job, job) < 0)
-            return; /* others fill the threads; the next end brings us back */
+            return; /* other jobs fill the threads; the next end calls this again */
         unqueue(pool, owner, job);
         pool->n_begun++;
     }
@@ -151,7 +152,7 @@ int pool_submit(struct pool *pool, struct pool_job *job)
     begin_more(pool);
     if (pool->n_begun > 0)
         return 0;
-    /* None is at work and none could be begun: nothing would ever come back for it. */
+    /* No job runs and none could start, so no end would ever start this one. */
     pool_withdraw(job);
     return E_FULL;
 }

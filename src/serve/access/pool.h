@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large requests' work, in turns by owner, before the pool of job threads.
+/* Fair queue of the large requests' work, in front of the pool of job threads.
  *
- * What waits is bounded in number and in bytes, and one owner may have half of either; the threads are
- * given one job of each owner in turn.  So whoever sends much waits behind himself.  Loop thread only. */
+ * The queue is bounded in jobs and in bytes, and one owner may use half of either bound.  The threads
+ * receive one job of each owner in turn, so an owner with many jobs waits behind its own jobs.  Loop
+ * thread only. */
 #ifndef SERVE_ACCESS_POOL_H
 #define SERVE_ACCESS_POOL_H
 
@@ -18,23 +19,23 @@ struct pool_opts {
     uint64_t max_waiting_bytes;
 };
 
-struct pool_job {     /* embedded in whoever has work; zeroed at first */
-    struct list node; /* pool's, as are the next two */
+struct pool_job {     /* embedded in the object that has work; zeroed at first */
+    struct list node; /* node, pool and is_waiting belong to the pool */
     struct pool *pool;
-    bool is_waiting;   /* not begun yet */
-    const void *owner; /* identity only; NULL: nobody in particular */
+    bool is_waiting;   /* not started yet */
+    const void *owner; /* identity only; NULL: no owner */
     uint64_t size_bytes;
-    ev_call work; /* some thread */
-    ev_call done; /* the loop */
+    ev_call work; /* runs on any job thread */
+    ev_call done; /* runs on the loop thread */
     void *arg;
 };
 
 int pool_new(const struct pool_opts *opts, struct pool **out);
-/* No job waits any more.  NULL is fine. */
+/* No job may wait any more.  NULL is fine. */
 void pool_free(struct pool *pool);
-/* E_FULL: no room; E_LIMIT: the owner has his half; E_NOMEM.  Then nothing was taken. */
+/* E_FULL: no room; E_LIMIT: the owner uses its half already; E_NOMEM.  On an error the job is not taken. */
 int pool_submit(struct pool *pool, struct pool_job *job);
-/* True: it had not begun and will not, and done is not called. */
+/* True: the job had not started and never will; done is not called. */
 bool pool_withdraw(struct pool_job *job);
 
 #endif

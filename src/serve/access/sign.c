@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HMAC-SHA-256, in base64 behind three bytes that say which kind of signature this is. */
+/* HMAC-SHA-256 in base64, after three bytes that give the kind of signature. */
 #include "serve/access/sign.h"
 
 #include <openssl/crypto.h>
@@ -22,7 +22,7 @@ static void draw_key(void)
 
 int sign_thinking(struct bytes text, char out[SIGN_CHARS + 1])
 {
-    uint8_t signature[sizeof(kind) + 33] = {0}; /* 36 bytes: 48 letters, none of them filling */
+    uint8_t signature[sizeof(kind) + 33] = {0}; /* 36 bytes: 48 letters, no padding */
     unsigned len = 32;
 
     pthread_once(&once, draw_key);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoding is in small pieces, so that a bomb costs no more memory than the bound and no more time than it
- * takes to reach it. */
+/* Decodes in small pieces, so that a decompression bomb costs no more memory than the bound and no more
+ * time than it takes to reach the bound. */
 #include "serve/access/unzip.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/err.h"
 
 #define PIECE_BYTES 16384
-#define GZIP_ONLY   (15 + 16) /* window bits, and "a gzip header is wanted" */
+#define GZIP_ONLY   (15 + 16) /* window bits, plus the flag that requires a gzip header */
 
 static size_t bound(struct bytes in, size_t max_bytes)
 {
@@ -20,7 +20,7 @@ static size_t bound(struct bytes in, size_t max_bytes)
     return by_ratio < max_bytes ? by_ratio : max_bytes;
 }
 
-/* One member.  1: it is whole. */
+/* Inflates one member.  1: the member is complete. */
 static int inflate_more(z_stream *stream, size_t max_bytes, struct buf *out)
 {
     uint8_t piece[PIECE_BYTES];
@@ -34,7 +34,7 @@ static int inflate_more(z_stream *stream, size_t max_bytes, struct buf *out)
     if (rc == Z_MEM_ERROR)
         return E_NOMEM;
     if (rc != Z_OK && rc != Z_STREAM_END)
-        return E_FORMAT; /* Z_BUF_ERROR: it ends too early */
+        return E_FORMAT; /* Z_BUF_ERROR: the input ends too early */
     if (n > max_bytes - out->len_bytes)
         return E_RANGE;
     if (buf_append(out, piece, n) < 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way of a token to the client:
+/* The path of a token to the client:
  *
  *     token ──detok──> characters ──calls──┬──> arguments ────────────> sink
  *                                          ├──> thinking ──signature──> sink
  *                                          └──> text ──stop strings───> sink
  *
- * Stop strings are matched in text only, never in thinking or a call's arguments; a call ends the run of text
- * before it, so what the matcher holds back then is delivered.  Text of one push is gathered and given on
- * once. */
+ * Stop strings match in text only, never in thinking or a call's arguments.  A call ends the text before
+ * it, so the matcher then delivers the text it holds back.  The text of one push is collected and
+ * delivered once. */
 #include "serve/answer/answer.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 
 enum open_block { OPEN_NONE, OPEN_TEXT, OPEN_THINKING, OPEN_CALL };
 
-struct answer { /* what every token needs comes first */
+struct answer { /* fields that every token needs come first */
     const struct answer_sink *sink;
     void *arg;
     struct calls *calls;
@@ -31,19 +31,19 @@ struct answer { /* what every token needs comes first */
     struct detok detok;
     struct stop *stop; /* NULL: no stop strings */
     enum open_block open;
-    uint32_t n_thinking; /* tokens */
+    uint32_t n_thinking; /* number of thinking tokens */
     bool hides_thinking;
     bool is_over;
     bool is_matched;
     bool is_single_call;
-    bool is_forced; /* calls are all that the answer may hold */
+    bool is_forced; /* the answer may hold only calls */
     uint8_t n_marks;
-    token_id marks[MAX_MARKS]; /* control tokens that say something to the splitter ... */
+    token_id marks[MAX_MARKS]; /* control tokens that the splitter must see ... */
 
-    const char *spellings[MAX_MARKS]; /* ... and how they are written */
+    const char *spellings[MAX_MARKS]; /* ... and their text */
     const char *call_prefix;
-    struct buf thought; /* all of the thinking that is open, to be signed */
-    unsigned n_calls;   /* whole ones */
+    struct buf thought; /* the text of the open thinking block, to be signed */
+    unsigned n_calls;   /* complete calls */
     size_t stop_index;
     enum gen_stop why;
 };
@@ -95,7 +95,7 @@ static int on_text(void *arg, struct bytes text)
     return E_CANCELLED;
 }
 
-/* The run of text is over. */
+/* Ends the current run of text. */
 static int end_text(struct answer *answer)
 {
     int rc =
@@ -199,7 +199,7 @@ static enum calls_format format_of(enum chat_calls calls)
     return CALLS_PLAIN;
 }
 
-/* A mark that is a control token is not in the detokenised text; it is put back for the splitter. */
+/* Detokenised text lacks marks that are control tokens; this adds one back for the splitter. */
 static void add_mark(struct answer *answer, const char *spelling)
 {
     const struct tokenizer *tokenizer = answer->detok.tokenizer;
@@ -226,7 +226,7 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
 
     if (calls.tools == NULL)
         return E_NOMEM;
-    if (request->n_prompts > 0) { /* no conversation, and no manner */
+    if (request->n_prompts > 0) { /* raw prompts have no conversation and no chat format */
         calls.format = CALLS_PLAIN;
         calls.think_open = calls.think_close = NULL;
     }
@@ -312,7 +312,7 @@ void answer_fetch(const struct answer *answer, bool is_deep)
         mem_prefetch(answer, offsetof(struct answer, spellings));
 }
 
-/* Ends the answer for a reason that lies in its text. */
+/* Ends the answer because of its text. */
 static int end_early(struct answer *answer)
 {
     int rc = end_text(answer);
@@ -328,7 +328,7 @@ int answer_push(struct answer *answer, const token_id *ids, size_t n)
 
     if (answer->is_over)
         return 1;
-    buf_clear(&answer->scratch->text); /* one that failed may have left something */
+    buf_clear(&answer->scratch->text); /* a failed answer may have left text */
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = push_one(answer, ids[i]);
     if (rc == E_CANCELLED)
@@ -336,7 +336,7 @@ int answer_push(struct answer *answer, const token_id *ids, size_t n)
     return rc < 0 ? rc : flush_text(answer);
 }
 
-/* A forced call is made to end where the tokens do: that is a whole answer. */
+/* A forced call ends where the tokens end; such an answer is complete. */
 static bool ends_in_call(const struct answer *answer, bool was_inside)
 {
     return answer->n_calls > 0 && !was_inside && answer->is_forced;

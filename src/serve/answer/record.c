@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing answers down.
+/* Recording answers.
  *
  *     tokens ─────────────────────────────────────> ids  ──┐
  *        └──> answer ──blocks──> record ──> the sink       ├──> memory_answer
  *                                   └─────────> blocks ────┘
  *
- * An answer that its model ended is complete: its ids stand for everything between what opens the turn and
- * what closes it.  One that was ended otherwise has ids too many, or lacks what closes its last block:
+ * An answer that its model ended is complete: its ids stand for everything between the tokens that open
+ * the turn and those that close it.  An answer that ended otherwise has too many ids, or lacks the tokens
+ * that close its last block:
  *
- *     a limit cut its text      ids up to the last whole character
- *     a stop string             ids wholly inside the text that was delivered, and the text left over
- *     a limit cut a call        not kept: what the client got is no value that could come back
- *     the one call allowed      not kept: the marker that closes it was never drawn */
+ *     a limit cut its text      keep the ids up to the last whole character
+ *     a stop string             keep the ids wholly inside the delivered text, and the text left over
+ *     a limit cut a call        drop: the value that the client got cannot come back
+ *     the one call allowed      drop: the marker that closes it was never sampled */
 #include "serve/answer/record.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ struct written { /* a block */
     enum gen_block_kind kind;
     char *id;        /* of a call */
     struct buf name; /* of a call */
-    struct buf text; /* or the arguments */
+    struct buf text; /* the text, or a call's arguments */
 };
 
 struct record {
@@ -34,9 +35,9 @@ struct record {
     struct token_ids ids;
     struct written *blocks;
     size_t n_blocks, cap_blocks;
-    bool is_open; /* the last block */
-    bool is_cut;  /* a call */
-    bool is_bad;  /* something is missing */
+    bool is_open; /* it is the last block */
+    bool is_cut;  /* a call that was cut */
+    bool is_bad;  /* a part is missing */
 };
 
 int record_new(const struct answer_sink *sink, void *arg, struct record **out)
@@ -190,8 +191,8 @@ const struct answer_sink record_sink = {on_open_text, on_text,      on_open_thin
 
 /* ---- which tokens ---- */
 
-/* The text of all ids, and where in it each ends: [n + 1], ends[0] is 0.  An id that ends within a character
- * ends where the character begins. */
+/* Writes the text of all ids and the end of each in it: [n + 1], ends[0] is 0.  An id that ends within a
+ * character ends where the character begins. */
 static int spell(const struct record *record, const struct tokenizer *tokenizer, bool is_continuation,
                  struct buf *text, size_t *ends)
 {
@@ -208,7 +209,7 @@ static int spell(const struct record *record, const struct tokenizer *tokenizer,
     return rc;
 }
 
-/* How many ids lie wholly before the end of the answer's last text, and what is left of it. */
+/* Counts the ids that lie wholly before the end of the answer's last text, and finds the text left over. */
 static int count_inside(const struct record *record, const struct record_end *end, size_t *n_out,
                         struct bytes *rest_out)
 {
@@ -268,7 +269,7 @@ static bool copy(struct memory_answer *answer, struct bytes before, struct bytes
     return true;
 }
 
-/* A call's input in the serialisation of the parser, and sorted. */
+/* Writes a call's input in the parser's serialisation, and in sorted form. */
 static int copy_input(struct memory_answer *answer, struct bytes arguments, struct gen_block *block,
                       struct bytes *sorted_out)
 {
@@ -321,7 +322,7 @@ static int copy_blocks(const struct record *record, const struct record_end *end
     answer->sorted = memory_answer_take(answer, n * sizeof(*answer->sorted));
     if (answer->blocks == NULL || answer->sorted == NULL)
         return E_NOMEM;
-    /* What the client had begun is part of the message when it comes back. */
+    /* The text that the client began is part of the message when it comes back. */
     if (before.len_bytes > 0 && (record->n_blocks == 0 || record->blocks[0].kind != GEN_TEXT)) {
         rc = copy_block(answer, &opening, before);
         before.len_bytes = 0;
@@ -355,8 +356,8 @@ static int copy_ids(const struct record *record, const struct record_end *end, s
     return 0;
 }
 
-/* In the Mistral manner the model gives its calls ids of its own, and results are to name these: the text is
- * a list of objects, perhaps after other text.  Anything else has no ids. */
+/* In Mistral's format the model gives its calls ids of its own, and results must name these.  The text is
+ * a list of objects, perhaps after other text.  Otherwise there are no ids. */
 static int copy_drawn_ids(const struct record *record, const struct record_end *end,
                           struct memory_answer *answer)
 {
@@ -364,7 +365,7 @@ static int copy_drawn_ids(const struct record *record, const struct record_end *
     struct buf text = {0};
     json_t *list = NULL;
     int rc = ends == NULL ? E_NOMEM : spell(record, end->model->tokenizer, false, &text, ends);
-    size_t marker = bytes_find(buf_view(&text), bytes_str("[TOOL_CALLS]"), 0); /* spelled out: no token */
+    size_t marker = bytes_find(buf_view(&text), bytes_str("[TOOL_CALLS]"), 0); /* text, not a token */
     size_t from = bytes_find(buf_view(&text), bytes_str("["), marker == SIZE_MAX ? 0 : marker + 12);
 
     if (rc == 0 && from != SIZE_MAX &&
@@ -402,7 +403,7 @@ int record_finish(struct record *record, const struct record_end *end, struct me
         rc = copy_blocks(record, end, answer);
     if (rc == 0 && chat_format_manner(end->model->chat)->calls == CHAT_CALLS_MISTRAL)
         rc = copy_drawn_ids(record, end, answer);
-    if (rc == 0 && answer->n_blocks == 0) /* nothing that could come back */
+    if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
         rc = E_UNSUPPORTED;
     if (rc < 0)
         memory_answer_unref(answer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Error answers in the API's shape.  Which type belongs to which status is decided in one table, and only
- * statuses from it are used: a 5xx makes clients try again, so it must mean that trying again may work. */
+/* Error answers in the API's format.  One table maps status to type, and only statuses in it are used.  A
+ * 5xx makes clients retry, so it must mean that a retry may succeed. */
 #include "serve/api/error.h"
 
 #include <stdio.h>
@@ -66,7 +66,7 @@ int api_put_error(struct buf *out, const struct api_error *error, const char *re
     return out->is_bad ? E_NOMEM : 0;
 }
 
-/* ---- OpenAI's shape ---- */
+/* ---- OpenAI's format ---- */
 
 static const char *openai_type(int status)
 {
@@ -93,7 +93,7 @@ static const char *openai_code(const struct api_error *error)
     }
 }
 
-/* How long is the path that the message begins with?  0: it begins with words. */
+/* Returns the length of the path that the message begins with.  0: the message begins with words. */
 static size_t path_length(const char *message)
 {
     size_t n = 0;

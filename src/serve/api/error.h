@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client is told when its request fails: HTTP status, type, text, and a code where one is defined. */
+/* The error that a client gets when its request fails: HTTP status, type, text, and a code where one is
+ * defined. */
 #ifndef SERVE_API_ERROR_H
 #define SERVE_API_ERROR_H
 
@@ -14,16 +15,18 @@ struct api_error {
     char message[1024]; /* may be cut; made valid UTF-8 when rendered */
 };
 
-const char *api_error_type(int status); /* the type that goes with a status */
-/* Fills error (type by status, no code) and returns E_FORMAT, so that parsers can end in it. */
+const char *api_error_type(int status); /* the type that belongs to a status */
+/* Fills error (type by status, no code) and returns E_FORMAT, so that a parser can return its result. */
 __attribute__((format(printf, 3, 4))) int api_fail(struct api_error *error, int status, const char *format,
                                                    ...);
 
-/* {"error":{"message":...,"type":...,"param":...,"code":...}}, as OpenAI's clients read it.  A message that
- * begins with the path of a field ("messages.0.role: ...") has it as param ("messages[0].role"). */
+/* Appends {"error":{"message":...,"type":...,"param":...,"code":...}}, the form that OpenAI's clients
+ * read. When a message begins with the path of a field ("messages.0.role: ..."), param is that path in
+ * OpenAI's form ("messages[0].role"). */
 int api_put_openai_error(struct buf *out, const struct api_error *error);
 
-/* {"type":"error","error":{...},"request_id":"..."}; request_id NULL: left out (error events). */
+/* Appends {"type":"error","error":{...},"request_id":"..."}.  A NULL request_id is left out (error
+ * events). */
 int api_put_error(struct buf *out, const struct api_error *error, const char *request_id);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A generation request and its answer as structs: what the Messages API means, without its JSON, and without
- * sockets or tokens.  Also the proof every answer carries. */
+/* A generation request and its answer as structs: the meaning of the Messages API without JSON, sockets
+ * or tokens.  Also the serving stats that every answer carries. */
 #ifndef SERVE_API_GEN_H
 #define SERVE_API_GEN_H
 
@@ -16,10 +16,10 @@ enum gen_block_kind { GEN_TEXT, GEN_TOOL_USE, GEN_TOOL_RESULT, GEN_THINKING };
 
 struct gen_block {
     enum gen_block_kind kind;
-    struct bytes text;      /* TEXT, THINKING; TOOL_RESULT: its content flattened */
+    struct bytes text;      /* TEXT, THINKING; TOOL_RESULT: its content as flat text */
     struct bytes id;        /* TOOL_USE, TOOL_RESULT */
     struct bytes name;      /* TOOL_USE */
-    struct bytes input;     /* TOOL_USE: one JSON object, client's key order, fixed serialisation */
+    struct bytes input;     /* TOOL_USE: one JSON object in the client's key order, canonically serialised */
     struct bytes signature; /* THINKING */
     bool is_error;          /* TOOL_RESULT */
 };
@@ -34,25 +34,24 @@ struct gen_tool {
     struct bytes name;
     struct bytes description;
     struct bytes input_schema; /* JSON text */
-    bool is_strict;            /* its arguments are held to the schema whatever tool_choice says */
+    bool is_strict;            /* its arguments must match the schema whatever tool_choice says */
 };
 
 enum gen_tool_choice { GEN_TOOLS_AUTO, GEN_TOOLS_ANY, GEN_TOOLS_ONE, GEN_TOOLS_NONE };
 
 enum gen_thinking { GEN_THINKING_UNSAID, GEN_THINKING_ON, GEN_THINKING_OFF };
 
-struct gen_mark { /* a cache breakpoint: the prompt up to and with n_blocks blocks of message n_messages - 1
-                   */
+struct gen_mark { /* a cache breakpoint: after n_blocks blocks of message n_messages - 1 */
     bool is_set;
     size_t n_messages;   /* 0: tools and system only */
-    size_t n_blocks;     /* of the last of them */
-    size_t system_bytes; /* with n_messages 0: up to there in the system text; 0: all of it */
+    size_t n_blocks;     /* of the last of these messages */
+    size_t system_bytes; /* with n_messages 0: bytes of the system text before it; 0: all of it */
 };
 
 enum gen_format {
-    GEN_FORMAT_TEXT,       /* anything */
-    GEN_FORMAT_JSON,       /* some JSON object */
-    GEN_FORMAT_JSON_SCHEMA /* JSON that request.schema allows */
+    GEN_FORMAT_TEXT,       /* any text */
+    GEN_FORMAT_JSON,       /* any JSON object */
+    GEN_FORMAT_JSON_SCHEMA /* JSON that matches request.schema */
 };
 
 struct gen_bias { /* added to a token's logit */
@@ -68,27 +67,26 @@ struct gen_prompt { /* a prompt without a conversation: text or tokens */
 
 enum gen_thread { GEN_THREAD_NONE, GEN_THREAD_CREATE, GEN_THREAD_CONTINUE };
 
-struct gen_request { /* everything lives in the arena */
+struct gen_request { /* all memory comes from the arena */
     struct arena arena;
     struct bytes model;
     struct bytes system;
-    struct gen_message *messages; /* neighbours of one role are merged */
+    struct gen_message *messages; /* adjacent messages of one role are merged */
     size_t n_messages;
-    struct bytes
-        prefill; /* text of a last assistant message, which the answer continues; not among messages */
-    struct gen_mark mark;    /* the last cache breakpoint */
+    struct bytes prefill; /* text of a last assistant message, which the answer continues; not in messages */
+    struct gen_mark mark; /* the last cache breakpoint */
     struct gen_mark mark_1h; /* the last one with a ttl of an hour */
     struct gen_tool *tools;
     size_t n_tools;
     enum gen_tool_choice tool_choice;
     struct bytes tool_choice_name;
     bool is_single_call; /* disable_parallel_tool_use */
-    uint32_t max_tokens; /* 0: compute the prompt only */
+    uint32_t max_tokens; /* 0: only compute the prompt */
     bool is_stream;
     enum gen_thinking thinking;
-    uint32_t thinking_budget; /* tokens; 0: none was given */
-    bool hides_thinking;      /* display: omitted */
-    struct bytes effort;      /* how much of it: "low", "medium", "high", ...; empty: not said */
+    uint32_t thinking_budget; /* tokens; 0: not given */
+    bool hides_thinking;      /* the client asked for display: omitted */
+    struct bytes effort;      /* thinking effort: "low", "medium", "high", ...; empty: not given */
     enum gen_format format;
     struct bytes schema; /* GEN_FORMAT_JSON_SCHEMA: JSON text, the client's key order */
     double temperature;  /* NaN: the model's default */
@@ -99,24 +97,24 @@ struct gen_request { /* everything lives in the arena */
     uint64_t seed;
     float frequency_penalty, presence_penalty; /* 0: off */
     float repetition_penalty;                  /* 0 and 1: off */
-    struct gen_bias *bias;                     /* [n_bias], tokens ascending */
+    struct gen_bias *bias;                     /* [n_bias], ascending by token */
     size_t n_bias;
     bool wants_logprobs;
     uint32_t n_top_logprobs;
-    uint32_t n_choices;         /* answers wanted to each prompt; 0 counts as 1 */
-    struct gen_prompt *prompts; /* [n_prompts]; then there are no messages */
+    uint32_t n_choices;         /* answers per prompt; 0 counts as 1 */
+    struct gen_prompt *prompts; /* [n_prompts]; with prompts there are no messages */
     size_t n_prompts;
-    bool adds_special;       /* a text prompt begins with BOS where the model wants one */
+    bool adds_special;       /* a text prompt begins with BOS if the model uses one */
     bool echoes;             /* the answer begins with the prompt */
-    bool wants_usage;        /* in a chunk at the end of a stream */
-    const char *call_prefix; /* of the ids of calls; static; NULL: "toolu_" */
+    bool wants_usage;        /* the client wants usage in a chunk at the end of a stream */
+    const char *call_prefix; /* prefix of call ids; static; NULL: "toolu_" */
     struct bytes *stop_sequences;
     size_t n_stop_sequences;
-    enum gen_thread thread;  /* the conversation is kept for later requests, or goes on from one that was */
-    struct bytes thread_id;  /* GEN_THREAD_CONTINUE: the id of the message that it goes on from */
-    struct bytes history;    /* of a thread: what api_put_thread() wants */
+    enum gen_thread thread;  /* keep the conversation for later requests, or continue a kept one */
+    struct bytes thread_id;  /* GEN_THREAD_CONTINUE: the id of the message that the request continues */
+    struct bytes history;    /* of a conversation: the history that api_put_thread() takes */
     struct bytes user_id;    /* metadata.user_id */
-    struct bytes cache_salt; /* divides a tenant's cache further: other salts share nothing; empty: none */
+    struct bytes cache_salt; /* splits a tenant's cache: other salts share nothing; empty: none */
 };
 
 enum gen_stop { /* why an answer ended */
@@ -127,20 +125,20 @@ enum gen_stop { /* why an answer ended */
                 GEN_STOP_CONTEXT
 };
 
-struct gen_proof { /* what was really done for an answer, summed over all workers that took part */
+struct gen_proof { /* serving stats of an answer, summed over all workers that took part */
     uint32_t prompt_tokens;
-    uint32_t computed_tokens;    /* prompt tokens computed, anywhere */
+    uint32_t computed_tokens;    /* prompt tokens computed, on any worker */
     uint32_t reused_tokens;      /* prompt tokens found in a prefix cache */
-    uint32_t transferred_tokens; /* prompt tokens whose KV crossed from prefill to decode worker */
+    uint32_t transferred_tokens; /* prompt tokens whose KV moved from the prefill to the decode worker */
     uint32_t drawn_tokens;       /* answer tokens */
-    uint32_t n_redispatched;     /* times a worker was replaced in mid-request */
+    uint32_t n_redispatched;     /* number of times a worker was replaced in mid-request */
     uint32_t n_preempted;
-    uint32_t drafted_tokens;  /* guesses verified ... */
-    uint32_t accepted_tokens; /* ... and those that were right: answer tokens without a step of their own */
+    uint32_t drafted_tokens;  /* draft tokens verified ... */
+    uint32_t accepted_tokens; /* ... and draft tokens accepted: answer tokens without a step of their own */
     uint64_t queue_ns, prefill_ns, decode_ns, ttft_ns, total_ns;
-    uint64_t transfer_ns; /* first to last byte of KV, most of it beside the prefill ... */
-    uint64_t exposed_ns;  /* ... and what the answer waited for it: first token drawn, decoding not begun */
-    char prefill_worker[64]; /* empty: none apart from the decode worker */
+    uint64_t transfer_ns;    /* first to last byte of KV; most of it overlaps the prefill ... */
+    uint64_t exposed_ns;     /* ... and the part that delayed the answer: first token sampled, no decoding */
+    char prefill_worker[64]; /* empty: the decode worker also ran the prefill */
     char decode_worker[64];
     char transport[16]; /* "shm", "tcp", "rdma", "" */
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids are drawn from the system's generator by rejection, so that each letter is equally likely. */
+/* Ids come from the system's random generator with rejection sampling, so that each letter is equally
+ * likely. */
 #include "serve/api/ids.h"
 
 #include <string.h>
@@ -26,7 +27,7 @@ void ids_make(const char *prefix, char out[IDS_BYTES])
     out[at + n] = '\0';
 }
 
-/* n lower-case hex digits, not all zero? */
+/* True if text is n lower-case hex digits, not all zero. */
 static bool is_hex(const uint8_t *text, size_t n)
 {
     bool is_zero = true;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The request parser: top level, fields, and the tools its parts work with.
+/* The request parser: top level, fields, and the helpers of its parts.
  *
  *     bytes ──json──> root ──> thread? ──> tools ──> system ──> messages ──> fields ──> pairs
  *
- * The order is the prompt's order, so that cache breakpoints are met in it.  A check that fails names the
- * place as a path (as in "messages.3.content.0.text"), in the words clients know; some act on the words.
+ * The parser follows the prompt's order, so it meets cache breakpoints in that order.  A failed check
+ * names its place as a path (as in "messages.3.content.0.text"), in the wording that clients know,
+ * because some clients act on it.
  *
- * Rules for everything not listed: an unknown field is ignored, an unknown enum value or block type is
- * refused, null is the same as absent. */
+ * Rules for everything not listed: ignore an unknown field, refuse an unknown enum value or block type,
+ * treat null as absent. */
 #include "serve/api/parse.h"
 
 #include <math.h>
@@ -19,10 +20,10 @@
 #include "base/err.h"
 
 #define MAX_STOP_SEQUENCES  256
-#define MAX_STOP_BYTES      65536 /* all together, as the matcher takes */
+#define MAX_STOP_BYTES      65536 /* total, the most that the matcher accepts */
 #define MIN_THINKING_BUDGET 1024
 
-/* ---- where we are, and how to fail ---- */
+/* ---- the current place, and errors ---- */
 
 size_t parse_push(struct parse *parse, const char *name)
 {
@@ -186,7 +187,7 @@ int parse_cache_control(struct parse *parse, const json_t *object)
 
 /* ---- fields ---- */
 
-/* Fields whose presence would promise what is not there. */
+/* Refuses fields that would promise features which the server lacks. */
 static int check_refused(struct parse *parse, const json_t *root)
 {
     const json_t *servers = parse_member(root, "mcp_servers");
@@ -200,7 +201,7 @@ static int check_refused(struct parse *parse, const json_t *root)
     return 0;
 }
 
-/* {"type": "json_schema", "schema": {...}}, the path being at it. */
+/* Parses {"type": "json_schema", "schema": {...}}; the path is already at it. */
 static int parse_format(struct parse *parse, const json_t *format)
 {
     const json_t *schema = parse_member(format, "schema");
@@ -221,7 +222,7 @@ static int parse_format(struct parse *parse, const json_t *format)
     return parse_serialise(parse, schema, &parse->out->schema);
 }
 
-/* output_config, and output_format, an older spelling of a part of it. */
+/* Parses output_config, and output_format, an older spelling of a part of it. */
 static int parse_output(struct parse *parse, const json_t *root)
 {
     const json_t *output = parse_member(root, "output_config");
@@ -249,7 +250,7 @@ static int parse_output(struct parse *parse, const json_t *root)
     return rc;
 }
 
-/* thinking.budget_tokens and what it means. */
+/* Parses thinking.budget_tokens and checks its constraints. */
 static int parse_budget(struct parse *parse, const json_t *thinking)
 {
     bool is_given;
@@ -318,7 +319,7 @@ static int parse_sampling(struct parse *parse, const json_t *root)
     if (top_k < 0)
         return parse_fail(parse, "top_k", "Input should be greater than or equal to 0");
     out->top_k = top_k > UINT32_MAX ? UINT32_MAX : (uint32_t)top_k;
-    /* Not a field of this API: honoured when usable, never an error. */
+    /* Not a field of this API: used when valid, never an error. */
     if (api_json_integer(parse_member(root, "seed"), &seed)) {
         out->has_seed = true;
         out->seed = (uint64_t)seed;
@@ -326,7 +327,7 @@ static int parse_sampling(struct parse *parse, const json_t *root)
     return 0;
 }
 
-/* Not a field of this API either; known from other servers. */
+/* Not a field of this API; other servers have it. */
 int parse_cache_salt(struct parse *parse, const json_t *root)
 {
     return parse_string(parse, root, "cache_salt", false, &parse->out->cache_salt);
@@ -418,7 +419,7 @@ static int parse_fields(struct parse *parse, const json_t *root)
 
 /* ---- the whole ---- */
 
-/* An SDK that uses threads by default resends without one when it reads this code, and only this. */
+/* An SDK that uses conversation ids by default resends without one only when it reads this code. */
 int api_refuse_thread(struct api_error *error)
 {
     api_fail(error, 400, "thread: message threads are not supported by this server");
@@ -463,7 +464,7 @@ static int parse_root(struct parse *parse, const json_t *root)
     return E_INVAL;
 }
 
-/* A last assistant message is text that the answer goes on from, and not a turn of its own. */
+/* Takes a last assistant message as text that the answer continues, not as a turn. */
 static int split_prefill(struct parse *parse)
 {
     struct gen_request *out = parse->out;
@@ -497,7 +498,7 @@ static void clamp_mark(const struct gen_request *request, struct gen_mark *mark)
     mark->n_blocks = request->n_messages == 0 ? 0 : request->messages[request->n_messages - 1].n_blocks;
 }
 
-/* Blocks move into the arena and messages learn where theirs are. */
+/* Moves blocks into the arena and points the messages at them. */
 static int finish(struct parse *parse)
 {
     struct gen_request *out = parse->out;
@@ -526,7 +527,7 @@ bool api_call_generates(enum api_call call)
     return call == API_MESSAGES || call == API_CHAT || call == API_COMPLETIONS;
 }
 
-/* All of it, or, of a thread whose history is not here yet, how to find that. */
+/* Parses the whole body.  If its conversation's history is missing, parses only the fields that find it. */
 static int parse_body(struct parse *parse, json_t *root, struct bytes history)
 {
     int rc = 0;

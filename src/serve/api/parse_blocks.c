@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Content blocks.
  *
- * Three fates: rendered (text, thinking, calls, results, documents and search results as text), accepted and
- * dropped (hidden thinking, markers of other servers), or refused by name and place, because leaving them
- * out would change what the conversation says. */
+ * A block is rendered (text, thinking, calls, results; documents and search results as text), accepted
+ * and dropped (hidden thinking, markers of other servers), or refused by name and place.  A block is
+ * refused if leaving it out would change the conversation's meaning. */
 #include <string.h>
 
 #include "serve/api/parse_priv.h"
@@ -22,7 +22,7 @@ static void put_piece(struct buf *out, struct bytes piece, const char *separator
     buf_append(out, piece.data, piece.len_bytes);
 }
 
-/* A string member, appended if it is there. */
+/* Appends a string member if it is present. */
 static int put_member(struct parse *parse, const json_t *object, const char *name, bool is_required,
                       struct buf *out)
 {
@@ -36,7 +36,7 @@ static int put_member(struct parse *parse, const json_t *object, const char *nam
     return 0;
 }
 
-/* A string or a list of text blocks, as documents and search results hold. */
+/* Appends a string or a list of text blocks, the content of documents and search results. */
 static int put_texts(struct parse *parse, const json_t *object, const char *name, struct buf *out)
 {
     const json_t *content = parse_member(object, name);
@@ -131,7 +131,7 @@ static int parse_text(struct parse *parse, const json_t *block, struct parse_ori
     return add_text(parse, origin, api_json_str(text));
 }
 
-/* Whoever signed it, and also if nobody did. */
+/* Accepts any signature, and no signature. */
 static int parse_thinking_block(struct parse *parse, const json_t *block, struct parse_origin origin)
 {
     struct gen_block thinking = {.kind = GEN_THINKING};
@@ -207,7 +207,7 @@ static int parse_tool_use(struct parse *parse, const json_t *block, struct parse
     return 0;
 }
 
-/* One item of a result's content. */
+/* Appends one item of a result's content. */
 static int put_result_item(struct parse *parse, const json_t *item, struct buf *out)
 {
     struct bytes type = api_json_str(parse_member(item, "type"));
@@ -276,7 +276,7 @@ static int parse_tool_result(struct parse *parse, const json_t *block, struct pa
 static const struct {
     const char *type;
     unsigned where;
-    bool has_mark; /* its cache_control has an effect */
+    bool has_mark; /* its cache_control takes effect */
     block_parser parser;
 } kinds[] = {
     {"text", IN_USER | IN_ASSISTANT | IN_SYSTEM, true, parse_text},

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of POST /v1/chat/completions: messages and tools.  Its other fields are in parse_openai.c.
+/* The body of POST /v1/chat/completions: messages and tools.  parse_openai.c has its other fields.
  *
  *     system, developer   at the front: the system prompt; later: a system turn in its place
  *     user                text
- *     assistant           reasoning, text, calls; also a last one is a turn, unless continue_final_message
- * says that the answer goes on from it tool                the result of one call, in the user's turn after
- * the calls
+ *     assistant           reasoning, text, calls; the last one is also a turn, unless continue_final_message
+ *                         says that the answer continues it
+ *     tool                the result of one call, in the user's turn after the calls
  *
- * A call's arguments come as text that should be JSON.  What is an object is written anew in the one fixed
- * serialisation; anything else, which some model must once have written, becomes a JSON string of it. */
+ * A call's arguments come as text that should be JSON.  An object is written again in its canonical
+ * serialisation.  Other text, which some model must once have written, becomes a JSON string. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ static int put_part(struct parse *parse, const json_t *part, struct buf *out)
     return 0;
 }
 
-/* A string, or a list of parts, whose texts follow one another. */
+/* Appends a string, or the concatenated texts of a list of parts. */
 static int put_content(struct parse *parse, const json_t *message, bool is_required, struct buf *out)
 {
     const json_t *content = parse_member(message, "content");
@@ -69,7 +69,7 @@ static int put_content(struct parse *parse, const json_t *message, bool is_requi
     return 0;
 }
 
-/* A block of this text, if there is any. */
+/* Adds a block with this text, unless it is empty. */
 static int add_text(struct parse *parse, enum gen_block_kind kind, struct parse_origin origin,
                     struct bytes text)
 {
@@ -223,7 +223,7 @@ static int parse_tool_message(struct parse *parse, const json_t *message, struct
     return rc;
 }
 
-/* Instructions before any turn are the system prompt. */
+/* Instructions before the first turn form the system prompt. */
 static int parse_instructions(struct parse *parse, const json_t *message, struct parse_origin origin,
                               struct buf *system)
 {
@@ -321,7 +321,7 @@ static int parse_function(struct parse *parse, const json_t *function, struct ge
         return parse_fail(parse, "parameters", "Input should be an object");
     if (type != NULL && !bytes_is(api_json_str(type), "object"))
         return parse_fail(parse, "parameters.type", "Input should be 'object'");
-    /* A function that takes nothing may leave its parameters out. */
+    /* A function without arguments may leave its parameters out. */
     if (json_object_size(parameters) == 0)
         return parse_copy(parse, bytes_str("{\"type\": \"object\", \"properties\": {}}"),
                           &tool->input_schema);

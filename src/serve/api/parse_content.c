@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `system` and `messages`: roles, merging of neighbours, and the walk over content.
+/* `system` and `messages`: roles, merging of adjacent messages, and the walk over content.
  *
- * Messages of one role in a row become one.  A system message among the others stays where it is: moving it
- * to the front would change the prefix of the prompt and lose the cache.  Blocks of all messages lie in one
- * array; each remembers where the client had it, because errors found later must name that place. */
+ * Adjacent messages of one role are merged.  A system message among the others stays in its place: moving
+ * it to the front would change the prompt's prefix and lose the cache.  The blocks of all messages are in
+ * one array. Each block remembers its place in the client's list, because later errors must name that
+ * place. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +13,8 @@
 
 #define MAX_MESSAGES 100000
 
-/* Older agents put a value that changes with every request there; rendered, it would defeat the prefix cache.
- */
+/* Older agents put a value here that changes with every request; rendering it would defeat the prefix
+ * cache. */
 static const char billing_prefix[] = "x-anthropic-billing-header:";
 
 static int add_system_text(struct parse *parse, const json_t *item, bool is_first, struct buf *text)
@@ -36,7 +37,7 @@ static int add_system_text(struct parse *parse, const json_t *item, bool is_firs
     return parse_cache_control(parse, item);
 }
 
-/* A breakpoint at the end of the system text stands behind all of the system message. */
+/* Moves a breakpoint at the end of the system text behind the whole system message. */
 static void end_system_mark(const struct parse *parse, struct gen_mark *mark)
 {
     if (mark->system_bytes == parse->out->system.len_bytes)
@@ -183,7 +184,7 @@ int parse_messages(struct parse *parse, const json_t *root)
         return parse_no_memory(parse);
     parse_push(parse, "messages");
     for (size_t i = 0; i < n; i++) {
-        size_t index = i < parse->n_earlier ? i : i - parse->n_earlier; /* as the client counts */
+        size_t index = i < parse->n_earlier ? i : i - parse->n_earlier; /* in the client's numbering */
         size_t was = parse_push_index(parse, index);
         int rc = parse_message(parse, json_array_get(list, i), index);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fields that OpenAI's routes share: sampling, limits, stops, shape, stream.
+/* The fields that OpenAI's routes share: sampling, limits, stops, response format, stream.
  *
- * Numbers are held to the ranges that the API documents; the extensions of other servers (top_k, min_p,
- * repetition_penalty, chat_template_kwargs.enable_thinking) to those that make sense.  Absent limits mean "up
- * to the context" in a chat and 16 tokens in a completion. */
+ * Numbers must be in the ranges that the API documents.  The extensions of other servers (top_k, min_p,
+ * repetition_penalty, chat_template_kwargs.enable_thinking) must be in ranges that make sense.  An absent
+ * limit means "up to the context" in a chat and 16 tokens in a completion. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static int parse_sampling(struct parse *parse, const json_t *root)
         (rc = parse_integer(parse, root, "seed", &seed, &out->has_seed)) < 0 ||
         (rc = parse_cache_salt(parse, root)) < 0)
         return rc;
-    if (top_k < -1) /* -1: off, as others spell it */
+    if (top_k < -1) /* -1: off, as other servers spell it */
         return parse_fail(parse, "top_k", "Input should be greater than or equal to -1");
     out->top_k = top_k < 0 ? 0 : top_k > UINT32_MAX ? UINT32_MAX : (uint32_t)top_k;
     out->seed = (uint64_t)seed;
@@ -109,7 +109,7 @@ static int parse_bias(struct parse *parse, const json_t *root)
     return 0;
 }
 
-/* ---- how much ---- */
+/* ---- limits ---- */
 
 static int parse_limit(struct parse *parse, const json_t *root)
 {
@@ -151,7 +151,7 @@ static int parse_count(struct parse *parse, const json_t *root)
     return 0;
 }
 
-/* `logprobs` is a boolean with `top_logprobs` beside it in a chat, and a number in a completion. */
+/* A chat has a boolean `logprobs` and a number `top_logprobs`; a completion has a number `logprobs`. */
 static int parse_logprobs(struct parse *parse, const json_t *root)
 {
     bool is_chat = parse->call == API_CHAT;
@@ -220,7 +220,7 @@ static int parse_stop(struct parse *parse, const json_t *root)
     return rc;
 }
 
-/* ---- shape and thinking ---- */
+/* ---- response format and thinking ---- */
 
 static int parse_schema(struct parse *parse, const json_t *format)
 {
@@ -286,7 +286,7 @@ static int parse_reasoning(struct parse *parse, const json_t *root)
     return 0;
 }
 
-/* What would promise another kind of answer. */
+/* Refuses fields that would promise another kind of answer. */
 static int check_modalities(struct parse *parse, const json_t *root)
 {
     const json_t *list = parse_member(root, "modalities");

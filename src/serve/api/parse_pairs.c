@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls and their results.
  *
- * After an assistant turn with calls, the next turn must be the user's and answer each of them, in any order.
- * Agents match the texts of these two errors to repair their history, so the words are fixed.  Both sides are
- * sorted by id first: a history may hold a hundred thousand calls. */
+ * After an assistant turn with calls, the next turn must be the user's and must answer each call, in any
+ * order. Agents match the texts of these two errors to repair their history, so the wording is fixed.
+ * Both sides are first sorted by id, because a history may hold a hundred thousand calls. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +89,7 @@ static int fail_orphan(struct parse *parse, struct bytes id, struct parse_origin
         origin.message, origin.block, (int)(id.len_bytes < 200 ? id.len_bytes : 200), (const char *)id.data);
 }
 
-/* The calls of message i, sorted by id.  Returns their number; duplicates are an error. */
+/* Collects the calls of message i, sorted by id, and their number.  Duplicate ids are an error. */
 static int collect_calls(struct parse *parse, size_t i, struct call *calls, size_t *n_out)
 {
     size_t first = parse->first_block[i];
@@ -107,7 +107,7 @@ static int collect_calls(struct parse *parse, size_t i, struct call *calls, size
     return 0;
 }
 
-/* Message i against the calls of the one before. */
+/* Checks the results in message i against the calls of the message before. */
 static int match_results(struct parse *parse, size_t i, struct call *calls, size_t n)
 {
     size_t first = parse->first_block[i];

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies with prompts that are no conversations: /v1/completions, /tokenize, /detokenize.
+/* Bodies with raw prompts instead of conversations: /v1/completions, /tokenize, /detokenize.
  *
  *     "text"   ["text", "text"]   [1, 2, 3]   [[1, 2], [3]]
  *
- * A prompt of token ids is taken as it is; whether the model has such tokens is found out where the model is
- * known. */
+ * A prompt of token ids is used unchanged.  The code that knows the model checks whether the ids exist. */
 #include "serve/api/parse_priv.h"
 #include "base/err.h"
 
 #define MAX_PROMPTS 128
 
-/* A list of integers that can be token ids. */
+/* Parses a list of integers that can be token ids. */
 static int parse_ids(struct parse *parse, const json_t *list, struct gen_prompt *out)
 {
     size_t n = json_array_size(list);
@@ -103,7 +102,7 @@ int parse_completions(struct parse *parse, const json_t *root)
     return 0;
 }
 
-/* `prompt` begins as a prompt would; `content` is any piece of text. */
+/* `prompt` is tokenised as the start of a prompt; `content` as any piece of text. */
 int parse_tokenize(struct parse *parse, const json_t *root)
 {
     struct gen_request *out = parse->out;

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Message threads: a conversation that the server keeps, so that the client sends only what is new.
+/* Conversations that the server keeps, so that the client sends only new messages.
  *
- *     create     the whole request          ── history: what of it a later request will need
- *     continue   new messages and an id     ── history is put before them, and it is a whole request again
+ *     create     the whole request          ── history: the part that a later request needs
+ *     continue   new messages and an id     ── the history before them makes it a whole request again
  *
- * A history is JSON with its end left open, for the answer is still to come (api_put_thread() in render.c):
+ * A history is JSON with an open end, because the answer still has to come (api_put_thread() in
+ * render.c):
  *
  *     {"system":...,"tools":...,"messages":[{...},{...}
  *
- * It holds no cache breakpoints: those of earlier requests count neither towards the four nor for retention,
- * which the KV found in the cache has already. */
+ * It holds no cache breakpoints.  Breakpoints of earlier requests count neither towards the limit of four
+ * nor for retention; the KV found in the cache already has its retention. */
 #include <string.h>
 
 #include "serve/api/parse_priv.h"
 #include "base/err.h"
 
-/* What stands beside the messages: given where a thread begins, and kept. */
+/* Members besides the messages: given when a conversation is created, and kept. */
 static const char *const fixed[] = {"system", "tools"};
 
 int parse_thread(struct parse *parse, const json_t *root)
@@ -52,7 +53,7 @@ static int take_member(json_t *root, json_t *history, const char *name)
     return value == NULL ? 0 : json_object_set(root, name, value);
 }
 
-/* root's messages come after those of the history. */
+/* Puts the history's messages before root's. */
 static int join_messages(struct parse *parse, json_t *root, json_t *history)
 {
     json_t *earlier = json_object_get(history, "messages"), *list = parse_member(root, "messages");
@@ -100,11 +101,11 @@ static void drop_marks(json_t *list)
     json_array_foreach(list, i, item)
     {
         json_object_del(item, "cache_control");
-        drop_marks(json_object_get(item, "content")); /* of a message, or of a tool's result */
+        drop_marks(json_object_get(item, "content")); /* content of a message, or of a tool's result */
     }
 }
 
-/* Messages that are turns: what the answer went on from comes back as a part of the answer. */
+/* Counts the messages that are turns.  Text that the answer continued comes back as part of the answer. */
 static size_t count_turns(const json_t *messages)
 {
     size_t n = json_array_size(messages);

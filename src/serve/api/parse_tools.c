@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tools` and `tool_choice`.
  *
- * Definitions become prompt, so their schemas are written out in the one fixed serialisation with the
- * client's order of keys. Tools that the server itself would have to run are refused by name: the model would
- * be promised what nobody does.  Tools that the client runs by their type alone are in parse_typed.c.  Those
+ * Definitions become part of the prompt, so their schemas are written in the canonical serialisation with
+ * the client's order of keys.  Tools that the server would have to run are refused by name, because no
+ * code here runs them.  parse_typed.c has the tools that the client runs and names only by type.  Tools
  * whose loading may be deferred are loaded at once. */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ bool parse_is_tool_name(struct bytes name)
     return true;
 }
 
-/* Description and schema as the client has them. */
+/* Reads description and schema from the client. */
 static int parse_described(struct parse *parse, const json_t *item, struct gen_tool *tool)
 {
     const json_t *schema = parse_member(item, "input_schema");
@@ -133,7 +133,7 @@ bool parse_has_tool(const struct gen_request *request, struct bytes name)
     return false;
 }
 
-/* Forcing a call: what would be wrong with it anyway is said first. */
+/* Checks a forced call.  Errors that would exist without forcing are reported first. */
 static int parse_forced_choice(struct parse *parse, const json_t *choice, bool is_one)
 {
     struct gen_request *out = parse->out;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tools that a client runs but does not describe: their type says what they are.
+/* Tools that a client runs but does not describe: their type says what they do.
  *
- * A model that was not trained on them needs a description and a schema like any other's; these are ours. */
+ * A model that was not trained on these tools needs a description and a schema; this file provides them. */
 #include <string.h>
 
 #include "serve/api/parse_priv.h"
@@ -14,7 +14,7 @@
 #define RANGE(name)   "\"" name "\": {\"type\": \"array\", \"items\": {\"type\": \"integer\"}}"
 
 static const struct {
-    const char *prefix; /* of the type, before its date */
+    const char *prefix; /* the type without its date */
     const char *name;
     const char *description;
     const char *schema;

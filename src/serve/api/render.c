@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rendering answers.
  *
- * Members that must be numbers are numbers and members that must be absent are absent: one client refuses
- * `caller: null`, another replaces its totals by whatever message_delta says, so counts are repeated there
- * unchanged. */
+ * Members that must be numbers are numbers, and members that must be absent are absent.  One client
+ * refuses `caller: null`.  Another replaces its totals by the counts in message_delta, so message_delta
+ * repeats them unchanged. */
 #include "serve/api/render.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static void put_str_member(struct buf *out, const char *name, struct bytes text)
     json_put_str(out, text);
 }
 
-/* The counts that both message_start and message_delta carry; the object is left open. */
+/* Writes the counts that both message_start and message_delta carry, and leaves the object open. */
 static void open_usage(struct buf *out, const struct api_usage *usage)
 {
     buf_printf(
@@ -94,7 +94,7 @@ static void put_block(struct buf *out, const struct gen_block *block)
     buf_append_byte(out, '}');
 }
 
-/* What a list of content holds: empty text is left out. */
+/* Writes a list of content blocks and leaves out empty text. */
 static void put_blocks(struct buf *out, const struct gen_block *blocks, size_t n)
 {
     const char *separator = "";
@@ -170,7 +170,7 @@ int api_put_call_start(struct buf *out, unsigned index, const char *id, struct b
     return buf_append_str(out, ",\"input\":{}}}");
 }
 
-/* Once for every token of every stream: one allocation, few pieces, and no format to be read. */
+/* Runs for every token of every stream, so it allocates once, appends few pieces and parses no format. */
 static int put_delta(struct buf *out, unsigned index, const char *head, struct bytes text)
 {
     buf_reserve(out, text.len_bytes + text.len_bytes / 8 + 112);
@@ -314,7 +314,7 @@ int api_put_models(struct buf *out, const struct api_model *models, size_t n, co
     if (from > to)
         from = to;
     all_to = to;
-    /* Before a cursor, the page is the one that ends at it. */
+    /* With only a before cursor, the page ends at the cursor. */
     if (to - from > page->limit) {
         if (page->before != NULL && page->after == NULL)
             from = to - page->limit;

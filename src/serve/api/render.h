@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers as JSON: whole messages, the data of stream events, counts and model lists.  Pure; every function
- * appends to out and returns 0 or E_NOMEM.  Text is always valid UTF-8 in the output and on one line. */
+/* Renders answers as JSON: whole messages, the data of stream events, counts and model lists.  Pure;
+ * every function appends to out and returns 0 or E_NOMEM.  Output text is always valid UTF-8 on one line. */
 #ifndef SERVE_API_RENDER_H
 #define SERVE_API_RENDER_H
 
@@ -12,7 +12,7 @@ struct api_usage { /* input + cache_read + created_5m + created_1h = prompt toke
     uint32_t created_5m_tokens;
     uint32_t created_1h_tokens;
     uint32_t output_tokens;
-    uint32_t thinking_tokens; /* of these */
+    uint32_t thinking_tokens; /* part of output_tokens */
 };
 
 struct api_answer {
@@ -26,11 +26,11 @@ struct api_answer {
 };
 
 int api_put_message(struct buf *out, const struct api_answer *answer);
-/* A thread as it is kept: gen_request.history with the answer behind it, as JSON. */
+/* A conversation in the form in which it is kept: gen_request.history followed by the answer, as JSON. */
 int api_put_thread(struct buf *out, struct bytes history, const struct gen_block *blocks, size_t n);
 
-/* Data of the events "message_start", "content_block_start", "content_block_delta", "content_block_stop",
- * "message_delta"; those of "ping" and "message_stop" are fixed. */
+/* Data of the events "message_start", "content_block_start", "content_block_delta", "content_block_stop"
+ * and "message_delta".  The data of "ping" and "message_stop" is fixed. */
 int api_put_message_start(struct buf *out, const char *id, struct bytes model, const struct api_usage *usage);
 int api_put_text_start(struct buf *out, unsigned index);
 int api_put_text_delta(struct buf *out, unsigned index, struct bytes text);
@@ -40,10 +40,10 @@ int api_put_signature_delta(struct buf *out, unsigned index, struct bytes signat
 int api_put_call_start(struct buf *out, unsigned index, const char *id, struct bytes name);
 int api_put_call_delta(struct buf *out, unsigned index, struct bytes partial_json);
 int api_put_block_stop(struct buf *out, unsigned index);
-/* proof: NULL, or added as usage.baton. */
+/* proof: the serving stats, added as usage.baton; NULL: none. */
 int api_put_message_delta(struct buf *out, enum gen_stop stop, struct bytes stop_sequence,
                           const struct api_usage *usage, const struct gen_proof *proof);
-/* The member itself: ,"baton":{...} */
+/* Only the member: ,"baton":{...} */
 void api_put_proof(struct buf *out, const struct gen_proof *proof);
 #define API_PING         "{\"type\":\"ping\"}"
 #define API_MESSAGE_STOP "{\"type\":\"message_stop\"}"
@@ -56,10 +56,10 @@ struct api_model {
     uint64_t created_unix_s;
 };
 
-struct api_page {       /* of GET /v1/models */
+struct api_page {       /* a page of GET /v1/models */
     uint32_t limit;     /* 1..1000 */
-    const char *after;  /* id; NULL: from the beginning */
-    const char *before; /* id; NULL: to the end */
+    const char *after;  /* id; NULL: from the first model */
+    const char *before; /* id; NULL: to the last model */
 };
 
 int api_put_model(struct buf *out, const struct api_model *model);

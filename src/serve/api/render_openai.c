@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rendering for OpenAI's clients.
  *
- * A chat's choice has one content: the texts of its blocks one after another, null when there are only calls.
- * Thinking stands beside it as reasoning_content, which most clients of thinking models know.  Members that
- * clients' schemas want as null are there as null. */
+ * A choice of a chat has one content: the concatenated texts of its blocks, or null when there are only
+ * calls. Thinking is reasoning_content next to it, which most clients of thinking models know.  Members
+ * that clients' schemas require as null are present as null. */
 #include "serve/api/render_openai.h"
 
 #include "base/err.h"
@@ -170,7 +170,7 @@ static void open_chunk(struct buf *out, const struct api_chunk *chunk)
     buf_append_str(out, chunk->is_chat ? ",\"delta\":{" : ",\"text\":");
 }
 
-/* finish: a word, or NULL. */
+/* finish: the finish reason, or NULL. */
 static int close_chunk(struct buf *out, const struct api_chunk *chunk, const char *finish)
 {
     if (chunk->is_chat)

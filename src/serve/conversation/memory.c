@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash map of answers and a list of them by use.  An answer counts with all its pieces and what the map
- * needs for it. */
+/* A hash map of answers and a list in order of use.  An answer's size includes all its pieces and its
+ * entry in the map. */
 #include "serve/conversation/memory.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/hashmap.h"
 
-#define OVERHEAD_BYTES 128 /* the map's slot, half filled, and the allocator's */
+#define OVERHEAD_BYTES 128 /* the map's half-filled slot and the allocator's overhead */
 
 struct memory_piece {
     struct memory_piece *next;
@@ -19,9 +19,9 @@ struct memory_piece {
 };
 
 struct memory {
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* protects all fields below */
     struct hashmap *map;
-    struct list by_use; /* the last used last */
+    struct list by_use; /* most recently used last */
     size_t bytes, max_bytes;
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this front answered lately, with the very tokens drawn: looked up when a conversation comes back, so
- * that its prompt continues the one before token for token.
+/* The answer cache: recent answers of this front with the exact tokens that were sampled.  When a
+ * conversation comes back, the front looks its answers up, so that the new prompt continues the earlier
+ * one token for token. Without a hit, the front renders an answer from the text that the client sent.
  *
- * Bounded in bytes, the least recently used goes first, and nothing is kept over a restart: an answer that is
- * not found is rendered from what the client sent.  Any thread: it has a lock, held for the time of a
- * look-up; answers that were put are immutable. */
+ * The cache is bounded in bytes and evicts the least recently used answer first.  It does not survive a
+ * restart.  Any thread: a lock is held during a look-up; answers are immutable once put. */
 #ifndef SERVE_CONVERSATION_MEMORY_H
 #define SERVE_CONVERSATION_MEMORY_H
 
@@ -16,14 +16,14 @@
 
 struct memory;
 
-struct memory_key { /* whose answer, by which model, in which conversation, and what it said */
+struct memory_key { /* identifies tenant, model, conversation and the answer's content */
     uint8_t bytes[32];
 };
 
-struct memory_answer {    /* what it points to is from memory_answer_take() */
-    uint32_t base_tokens; /* of the prompt it answered: see struct chat_drawn */
+struct memory_answer {    /* all its pointers come from memory_answer_take() */
+    uint32_t base_tokens; /* of the prompt that it answered: see struct chat_drawn */
     uint64_t base_sum;
-    token_id *ids; /* what opened the turn, then what was drawn */
+    token_id *ids; /* the ids that opened the turn, then the sampled ids */
     uint32_t n_opening, n_ids;
     struct bytes rest;
     bool has_thinking;
@@ -31,9 +31,9 @@ struct memory_answer {    /* what it points to is from memory_answer_take() */
     struct gen_block *blocks; /* TEXT and TOOL_USE, as the client got them */
     size_t n_blocks;
     struct bytes *sorted;    /* [n_blocks]: inputs of TOOL_USE as api_json_sort() writes them */
-    struct bytes *drawn_ids; /* [n_blocks]: what the model called them, where it does; NULL: it does not */
+    struct bytes *drawn_ids; /* [n_blocks]: the model's own ids of its calls; NULL: the model gives none */
 
-    struct memory_key key; /* from here on the memory's own */
+    struct memory_key key; /* the cache's own fields from here on */
     struct list node;
     struct memory_piece *pieces;
     size_t bytes;
@@ -41,16 +41,17 @@ struct memory_answer {    /* what it points to is from memory_answer_take() */
 };
 
 int memory_new(size_t max_bytes, struct memory **out);
-void memory_free(struct memory *memory); /* NULL is fine; answers held stay */
-/* Takes the answer; an older one with this key goes.  One that is too large for the memory is dropped. */
+void memory_free(struct memory *memory); /* NULL is fine; answers that callers hold stay valid */
+/* Takes the answer and replaces an older one with this key.  An answer larger than the cache is dropped. */
 void memory_put(struct memory *memory, const struct memory_key *key, struct memory_answer *answer);
-/* Held until memory_answer_unref(); NULL: none such.  is_use: it counts as used now. */
+/* Returns an answer that the caller holds until memory_answer_unref(); NULL: not found.  is_use: the
+ * look-up counts as a use. */
 struct memory_answer *memory_get(struct memory *memory, const struct memory_key *key, bool is_use);
 size_t memory_count(struct memory *memory);
 size_t memory_bytes(struct memory *memory);
 
-int memory_answer_new(struct memory_answer **out); /* empty, held once */
-/* Zeroed, lives as long as the answer, for any object.  NULL: no memory. */
+int memory_answer_new(struct memory_answer **out); /* empty, with one reference */
+/* Allocates zeroed bytes for any object; they live as long as the answer.  NULL: no memory. */
 void *memory_answer_take(struct memory_answer *answer, size_t len_bytes);
 void memory_answer_unref(struct memory_answer *answer);
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding our own answers in what a client sends back.
+/* Recognises our own answers in the messages that a client sends back.
  *
  *     key[0] = hash(system)     key[i + 1] = hash(key[i] | message i)
  *
- * The key of an answer is that of the conversation up to it, so that the same words elsewhere ("Done.") are
- * another answer, with other hidden thinking.  Clients give back what they were sent in their own
- * serialisation: blocks joined or trimmed, members of an input in another order.  So of the assistant's
- * messages only what survives that goes into the key (characters that are not blank, ids and names of calls),
- * and whether it is the same answer is decided by comparing values.
+ * An answer's key is the key of the conversation up to it.  The same words elsewhere ("Done.") are
+ * therefore another answer, with other hidden thinking.  Clients send answers back in their own
+ * serialisation: blocks joined or trimmed, members of an input in another order.  So the key of an
+ * assistant message covers only what survives that: characters that are not blank, ids and names of
+ * calls.  A comparison of values then decides whether it is the same answer.
  *
- * Behind the last answer no key is looked up; the last of all is wanted when the request's own answer is
- * remembered.  What a client adds in one turn is often the longest part, and a worker waits for the request:
- * it is summed up then, unless it is so long that the loop should not do it. */
+ * No look-up needs a key after the last answer; storing the request's own answer needs the key of the
+ * whole conversation.  The client's new turn is often the longest part, and a worker waits for the
+ * request.  So the last messages are hashed only when the answer is stored, unless they are too long for
+ * the loop thread. */
 #include "serve/conversation/replay.h"
 
 #include <openssl/evp.h>
@@ -24,7 +25,7 @@
 #include "base/str.h"
 #include "cache/prefix/tenant.h"
 
-#define BLOCK_COST 64 /* bytes of text that cost as much as a block without any */
+#define BLOCK_COST 64 /* hashing a block without text costs as much as this many bytes of text */
 
 static bool is_blank(uint8_t c)
 {
@@ -109,7 +110,7 @@ static size_t cost(const struct gen_message *message)
     return n;
 }
 
-/* How many messages have to be summed up now. */
+/* Returns how many messages must be hashed now. */
 static size_t n_now(const struct gen_request *request)
 {
     size_t n = request->n_messages, left = REPLAY_LATER_BYTES;
@@ -194,7 +195,7 @@ void replay_owner(const char *tenant, struct bytes salt, char out[64])
     }
     put_text(&text, bytes_str(tenant));
     put_text(&text, salt);
-    if (hash(&text, &key) < 0) /* nobody's: nothing is found, nothing is shared */
+    if (hash(&text, &key) < 0) /* an owner of no request: finds nothing and shares nothing */
         rng_system(&key, sizeof(key));
     buf_fini(&text);
     tenant_salted_name(tenant, key.bytes, out);
@@ -226,13 +227,13 @@ void replay_fini(struct replay *replay)
 
 /* ---- equality ---- */
 
-struct reading { /* the texts of some blocks, one after the other */
+struct reading { /* the texts of some blocks, concatenated */
     const struct gen_block *blocks;
     size_t n_blocks, block;
     size_t at;
 };
 
-/* Blanks at both ends of a block do not count. */
+/* Drops the blanks at both ends of a block, which do not count. */
 static struct bytes trimmed(struct bytes text)
 {
     while (text.len_bytes > 0 && is_blank(text.data[0])) {
@@ -244,7 +245,7 @@ static struct bytes trimmed(struct bytes text)
     return text;
 }
 
-/* The text of the block that is being read, or of the next that has any; empty at the end. */
+/* Returns the rest of the current block, or the next block that is not empty; empty at the end. */
 static struct bytes text_now(struct reading *reading)
 {
     for (; reading->block < reading->n_blocks; reading->block++, reading->at = 0) {
@@ -273,7 +274,7 @@ static bool are_texts_equal(const struct memory_answer *answer, const struct gen
 
         if (x.len_bytes == 0 || y.len_bytes == 0)
             return x.len_bytes == y.len_bytes;
-        /* Where a block begins on one side, the other may have any blanks instead. */
+        /* Where a block begins on one side, the other side may have any blanks. */
         if (a.at == 0)
             skip_blanks(&b, y);
         if (b.at == 0)
@@ -316,7 +317,7 @@ static bool are_calls_equal(const struct memory_answer *answer, const struct gen
     return i == answer->n_blocks;
 }
 
-/* Missing or empty thinking is no other thinking. */
+/* Missing or empty thinking counts as equal. */
 static bool is_thinking_equal(const struct memory_answer *answer, const struct gen_message *message)
 {
     for (size_t i = 0; i < message->n_blocks; i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash map by id and a list by use: what is too old is at its beginning, and so is what goes for want of
- * room. One that is being continued is in neither's way: it is off the list until it is given back. */
+/* A hash map by id and a list in order of use.  Expiry and eviction both take from the front of the list.
+ * A conversation that is being continued is off the list until it is given back, so neither can remove
+ * it. */
 #include "serve/conversation/threads.h"
 
 #include <stdlib.h>
@@ -12,20 +13,20 @@
 #include "serve/api/ids.h"
 
 #define OWNER_BYTES    64
-#define OVERHEAD_BYTES 128 /* the map's slot, half filled, and the allocator's */
+#define OVERHEAD_BYTES 128 /* the map's half-filled slot and the allocator's overhead */
 
 struct thread {
-    struct list node; /* threads.by_use; not while held */
+    struct list node; /* threads.by_use; unlinked while held */
     char id[IDS_BYTES];
     char owner[OWNER_BYTES];
-    struct buf text; /* empty: it was continued */
+    struct buf text; /* empty: it has been continued */
     uint64_t used_ns;
     bool is_held, is_continued;
 };
 
 struct threads {
     struct hashmap *map;
-    struct list by_use; /* the last used last */
+    struct list by_use; /* most recently used last */
     uint64_t life_ns;
     size_t bytes, max_bytes;
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Message threads: conversations kept under the id of their last answer, each to be continued once.
+/* Conversations: each is kept under the id of its last answer and can be continued once.
  *
- * Bounded in bytes, the least recently used goes first, and each goes some minutes after its last use;
- * nothing is kept over a restart.  A client that asks for one that is gone sends the whole conversation
- * again, so losing a thread costs no correctness.  One loop thread, but a text that is held may be read
- * anywhere. */
+ * The store is bounded in bytes and drops the least recently used conversation first.  Each conversation
+ * also expires some minutes after its last use.  Nothing survives a restart.  If a conversation is gone,
+ * the client sends it again in full, so a loss costs no correctness.  One loop thread, except that any
+ * thread may read a text that is held. */
 #ifndef SERVE_CONVERSATION_THREADS_H
 #define SERVE_CONVERSATION_THREADS_H
 
@@ -15,23 +15,24 @@ struct thread;
 
 enum threads_take {
     THREADS_TAKEN,
-    THREADS_UNKNOWN,   /* never was, is gone, or is somebody else's */
-    THREADS_CONTINUED, /* has been */
-    THREADS_BUSY       /* is being */
+    THREADS_UNKNOWN,   /* it never existed, is gone, or belongs to another owner */
+    THREADS_CONTINUED, /* a request has continued it */
+    THREADS_BUSY       /* a request is continuing it */
 };
 
-/* life_ns: after the last use. E_NOMEM. */
+/* life_ns: lifetime after the last use.  E_NOMEM. */
 int threads_new(size_t max_bytes, uint64_t life_ns, struct threads **out);
-void threads_free(struct threads *threads); /* NULL is fine; none may be held */
-/* Keeps a conversation (api_put_thread()) for its owner; takes the text.  id: of the message, at most
- * IDS_BYTES - 1 long.  One that is too large for the bound, or for which there is no memory, is not kept. */
+void threads_free(struct threads *threads); /* NULL is fine; no conversation may be held */
+/* Stores a conversation (api_put_thread()) for its owner; takes the text.  id: the message's id, at most
+ * IDS_BYTES - 1 long.  A conversation larger than the bound is dropped; so is one for which there is no
+ * memory. */
 void threads_put(struct threads *threads, const char *id, const char *owner, struct buf *text,
                  uint64_t now_ns);
-/* For whoever continues it: held until threads_give_back(). */
+/* Holds a conversation for the request that continues it, until threads_give_back(). */
 enum threads_take threads_take(struct threads *threads, struct bytes id, const char *owner, uint64_t now_ns,
                                struct thread **out);
 struct bytes thread_text(const struct thread *thread);
-/* is_continued: it is not to be had again, and only that is remembered. */
+/* Releases a conversation.  is_continued: it cannot be taken again, and only that fact is kept. */
 void threads_give_back(struct threads *threads, struct thread *thread, bool is_continued, uint64_t now_ns);
 size_t threads_count(const struct threads *threads);
 size_t threads_bytes(const struct threads *threads);

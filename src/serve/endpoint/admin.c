@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admin requests are tiny and rare: every one is answered at once, on the loop, by a call into the daemon. */
+/* Admin requests are tiny and rare, so the loop answers each at once by a call into the daemon. */
 #include "serve/endpoint/admin.h"
 
 #include <openssl/crypto.h>
@@ -133,12 +133,12 @@ static void on_refused(void *arg, struct http_exchange *exchange, int status, co
 
 static void on_abort(void *arg, struct http_exchange *exchange, enum http_abort why)
 {
-    /* every answer is given at once: nothing is ever under way */
+    /* every request is answered at once, so none can be aborted */
 }
 
 static void on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
 {
-    /* answers are small; the server's own bound on a stalled client ends it */
+    /* answers are small; the server's own limit ends a stalled client */
 }
 
 static const struct http_handler handler = {.on_head = on_head,
@@ -160,7 +160,7 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     if (admin == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     server.limits.max_body_bytes = 4096;
-    server.limits.max_conns = 256; /* idle ones without the token make room */
+    server.limits.max_conns = 256; /* idle connections without the token are dropped for new ones */
     admin->metrics = opts->metrics;
     admin->calls = opts->calls;
     admin->calls_arg = opts->calls_arg;

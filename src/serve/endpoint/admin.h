@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operator's door, the same for router and workers: a small HTTP server of its own for batonctl.
+/* The admin endpoint, the same for router and workers: a small HTTP server of its own for batonctl.
  *
  *   GET /admin/status (JSON)   GET /metrics   POST /admin/drain   POST /admin/undrain   POST /admin/reload
  *
- * Every request carries `authorization: Bearer <token>`; the token is derived from the cluster's key, so
- * whoever can read that key can operate its daemons and nobody else can, not even from the same host.  A
- * second token, derived for the purpose "metrics", reads /metrics and does nothing else: a Prometheus gets
- * that one. Loop thread only. */
+ * Every request carries `authorization: Bearer <token>`.  The token is derived from the cluster's key, so
+ * only those who can read that key can operate its daemons; access to the same host is not enough.  A
+ * second token, derived for the purpose "metrics", reads /metrics and nothing else; give that one to
+ * Prometheus.  Loop thread only. */
 #ifndef SERVE_ENDPOINT_ADMIN_H
 #define SERVE_ENDPOINT_ADMIN_H
 
@@ -21,7 +21,7 @@ enum admin_verb { ADMIN_DRAIN, ADMIN_UNDRAIN, ADMIN_RELOAD };
 struct admin_calls {
     /* Appends one JSON object. */
     int (*status)(void *arg, struct buf *out);
-    /* 0 or an error; the fault's text goes to the operator. */
+    /* 0 or an error; the operator sees the fault's text. */
     int (*act)(void *arg, enum admin_verb verb, struct fault *fault);
 };
 
@@ -34,7 +34,7 @@ struct admin_opts {
     void *calls_arg;
     const char *listen;        /* loopback address */
     const char *token;         /* from admin_token(), copied */
-    const char *metrics_token; /* likewise; NULL: only token reads the metrics */
+    const char *metrics_token; /* likewise; NULL: only the admin token reads the metrics */
 };
 
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
@@ -42,7 +42,7 @@ void admin_free(struct admin *admin); /* NULL is fine */
 
 uint16_t admin_port(const struct admin *admin);
 
-/* A token's text from a 32-byte key derived for the purpose "admin", or "metrics". */
+/* Writes a token's text from a 32-byte key derived for the purpose "admin" or "metrics". */
 void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES]);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of limits.c and guesses.c as answers to clients.
+/* Applies the rules of limits.c and guesses.c and turns refusals into answers.
  *
- * A key is hashed and compared whether it is known or not; only an address that has presented too many
- * different wrong keys is turned away before.  Refusals by limit are requests like others in metrics and log
- * (the key's owner sees them there), and are counted by tenant and reason besides. */
+ * Known and unknown keys take the same path: hash and compare.  Only an address that has presented too
+ * many different wrong keys is refused earlier.  A refusal by limit is a request in metrics and log,
+ * where the key's owner sees it.  It is also counted by tenant and reason. */
 #include "serve/endpoint/admit_priv.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may ask, for what, and how much: keys, their limits, and the words of every refusal.
+/* Admission: keys, their limits, and the text of every refusal.
  *
- *     head ──admit_key──> who ──admit_begin──> body ──admit_model──> tokens ──admit_reserve──> work
- * ──admit_settle
+ *     head ──admit_key──> who ──admit_begin──> body ──admit_model──> tokens
+ *                         tokens ──admit_reserve──> work ──admit_settle──> end
  *
  * Each returns 0 or fills in the error.  Loop thread only. */
 #ifndef SERVE_ENDPOINT_ADMIT_PRIV_H
@@ -10,21 +10,22 @@
 
 #include "serve/endpoint/front_priv.h"
 
-/* 401: no valid key, or one that has expired; 429: too many wrong ones from there.  Without a key file
- * everybody is nobody. */
+/* 401: the key is missing, wrong or expired; 429: too many wrong keys from this address.  Without a key
+ * file all requests are anonymous. */
 int admit_key(struct front *front, const struct http_exchange *exchange, struct auth_key *who,
               struct api_error *error);
-/* 429: too many requests, or too many at once.  admit_settle is wanted in any case. */
+/* 429: too many requests per minute, or too many at once.  Call admit_settle in either case. */
 int admit_begin(struct request *request, struct api_error *error);
-/* 403: not with this key. */
+/* 403: this key may not use the model. */
 int admit_model(struct request *request, const char *model, struct api_error *error);
-/* 429: the prompt's tokens and the answer's, at their most, do not fit. */
+/* 429: the prompt's tokens plus the maximum of answer tokens exceed a limit. */
 int admit_reserve(struct request *request, struct api_error *error);
-/* The end: counts what was really read (less what was cached) and written. */
+/* Ends the request: counts the input tokens (less the cached ones) and output tokens that were really
+ * used. */
 void admit_settle(struct request *request);
-/* Rate-limit fields of whoever sent the request, if anything limits him. */
+/* Adds the rate-limit fields of the request's key, if a limit applies. */
 void admit_put_fields(const struct http_exchange *exchange, struct http_fields *fields);
-/* The same for answers that are no request's. */
+/* The same for answers that belong to no request. */
 void admit_put_fields_of(const struct http_exchange *exchange, const struct auth_key *who,
                          struct http_fields *fields);
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a choice ends: its answer is remembered, its proof added to the others', and with the last one the
- * request is answered.
+/* How a choice ends: its answer goes to the answer cache and its serving stats are added to the
+ * request's.  The last choice answers the request.
  *
- *     a stop in its text --> choice_finish_early --> taken back from the backend --> choice_finish
+ *     a stop in its text --> choice_finish_early --> withdrawn from the backend --> choice_finish
  *     the backend's on_end -----------------------> choice_remember ---------------> choice_finish
  *
- * A choice that ends leaves the others alone; those that wait for room try again. */
+ * A choice that ends does not affect the others; choices that wait for room try again. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "serve/endpoint/output_priv.h"
 
-/* ---- proof ---- */
+/* ---- serving stats ---- */
 
 static uint64_t later_of(uint64_t a, uint64_t b)
 {
@@ -58,10 +58,10 @@ void choices_sum_proof(struct request *request)
     request->proof = sum;
 }
 
-/* ---- remembering ---- */
+/* ---- answer cache and conversations ---- */
 
-/* Keeps the conversation for whoever continues the thread.  An answer that a limit cut is none to go on from.
- */
+/* Keeps the conversation for a request that continues it.  An answer that a limit cut cannot be
+ * continued. */
 static void keep_thread(struct request *request, const struct memory_answer *answer, enum gen_stop why)
 {
     struct gen_block *blocks;
@@ -115,7 +115,7 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
-    if (choice->has_stop_score) /* without memory it is not listed */
+    if (choice->has_stop_score) /* out of memory: it is left out */
         (void)logprobs_push_given(choice->logprobs, &choice->stop_score, false);
     choice->state = CHOICE_OVER;
     choice->stop = why;

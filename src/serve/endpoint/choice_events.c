@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the backend says of a choice: accepted, tokens, an end, a failure; and that tokens will come soon.
+/* The backend's events for a choice: accepted, tokens, end, failure, and the hint that tokens come soon.
  *
- *     on_tokens -> report, record -> logprobs -> answer (detok, shapes, stop strings) -> sink (output.c)
+ *     on_tokens -> report, record -> logprobs -> answer (detok, calls, stop strings) -> sink (output.c)
  *                                                   '-> a stop: choice_end.c
  *
- * All of it is on the loop's thread and may end the request, after which neither it nor its choices are there
- * any more. */
+ * All of it runs on the loop's thread.  An event may end the request; afterwards neither the request nor
+ * its choices exist. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "serve/endpoint/output_priv.h"
 
-#define MAX_WHOLE_LOGPROBS 2000000u /* of tokens and of the likeliest at each, all choices together */
+#define MAX_WHOLE_LOGPROBS 2000000u /* sampled tokens plus top logprobs, over all choices */
 
 /* ---- log probabilities ---- */
 
@@ -20,7 +20,7 @@ static uint32_t n_given(const struct choice *choice)
     return (uint32_t)choice->prompt->ids.n;
 }
 
-/* A token of the prompt, or the stop id behind the answer. */
+/* Adds a prompt token, or the stop id that ended the answer. */
 static int push_given(struct choice *choice, const struct sample_result *score)
 {
     int rc = logprobs_push_given(choice->logprobs, score, choice->n_scored == 0);
@@ -48,15 +48,15 @@ int choice_begin_logprobs(struct choice *choice)
     return push_given(choice, &(struct sample_result){.id = choice->prompt->ids.ids[0]});
 }
 
-/* A stream sends them at once; a whole answer has to hold them all. */
+/* A stream sends logprobs at once; a whole answer must hold them all, so their number is limited. */
 static int count_logprobs(struct request *request, size_t n)
 {
     request->n_logprobs += (1 + request->gen.n_top_logprobs) * n;
     return !request->gen.is_stream && request->n_logprobs > MAX_WHOLE_LOGPROBS ? E_LIMIT : 0;
 }
 
-/* How likely the prompt's tokens were; and of a stop id that was drawn where something was to be drawn: who
- * counts entries finds one for each token. */
+/* Adds prompt logprobs.  Adds the logprob of a stop id only if the request wanted tokens: clients expect
+ * one entry for each token. */
 static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
 {
     int rc = count_logprobs(choice->request, tokens->n);
@@ -74,7 +74,7 @@ static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
     return rc;
 }
 
-/* With log probabilities each token goes alone, so that its text can be told from its neighbours'. */
+/* With logprobs each token is pushed alone, so that its text can be told from that of other tokens. */
 static int push(struct choice *choice, const struct gen_tokens *tokens)
 {
     struct request *request = choice->request;
@@ -93,7 +93,7 @@ static int push(struct choice *choice, const struct gen_tokens *tokens)
     return rc;
 }
 
-/* ---- what the backend says ---- */
+/* ---- the backend's events ---- */
 
 static void account(struct choice *choice, uint32_t cached_tokens)
 {
@@ -115,7 +115,7 @@ static void on_accepted(void *arg, uint32_t cached_tokens)
     if (choice->state != CHOICE_PLACED)
         return;
     choice->state = CHOICE_RUNNING;
-    if (!choice_is_repeated(choice)) /* a prompt is billed once */
+    if (!choice_is_repeated(choice)) /* a prompt shared by choices is billed once */
         account(choice, cached_tokens);
     if (request->state == REQUEST_PLACED) {
         request_enter(request, REQUEST_PREFILLING);
@@ -156,7 +156,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     struct request *request = choice->request;
     uint64_t now = clock_now_ns();
 
-    on_accepted(choice, 0); /* a backend that forgot to say so */
+    on_accepted(choice, 0); /* the backend did not call it before the first tokens */
     if (tokens->is_scored) {
         on_pushed(choice, push_scores(choice, tokens));
         return;
@@ -217,7 +217,7 @@ static void on_failure(void *arg, const struct gen_failure *failure)
     choices_fail(choice->request, failure);
 }
 
-/* Where the next lines are is in those before, so each step takes those that the last one has found. */
+/* Each step prefetches lines whose addresses lie in the lines that the previous step prefetched. */
 static void on_soon(const void *arg, unsigned step)
 {
     const struct choice *choice = arg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the backend is asked for one choice: the tokens, how many may follow, what is marked to be kept or may
- * be shared, how to draw, and the shape that holds the answer. */
+/* Builds the job of one choice: the tokens, the answer's maximum, the pinned and the shared part of the
+ * prompt, the sampling options and the constraint. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ uint32_t choices_per_prompt(const struct request *request)
     return request->n_choices / (uint32_t)request_n_prompts(request);
 }
 
-/* The choice's number among those with its prompt. */
+/* Returns the choice's number among the choices with its prompt. */
 static uint32_t number_of(const struct choice *choice)
 {
     return choice->index % choices_per_prompt(choice->request);
@@ -25,7 +25,7 @@ static uint64_t seed_of(const struct choice *choice)
     const struct gen_request *gen = &choice->request->gen;
     uint64_t seed;
 
-    /* The same request with a seed gives the same choices, which differ from each other. */
+    /* The same request with the same seed gives the same choices; the choices differ from each other. */
     if (gen->has_seed)
         return gen->seed + number_of(choice) * UINT64_C(0x9e3779b97f4a7c15);
     rng_system(&seed, sizeof(seed));
@@ -65,7 +65,7 @@ int choice_job(struct choice *choice, struct gen_job *job)
     choice->is_clamped = gen->max_tokens > room;
     job->max_new_tokens = choice->is_clamped ? room : gen->max_tokens;
     if (job->max_new_tokens == 0)
-        job->max_new_tokens = 1; /* to compute the prompt only, one token is drawn and thrown away */
+        job->max_new_tokens = 1; /* a prompt-only request samples one token and drops it */
     job->scores_prompt = choice_scores_prompt(choice);
     job->sample = (struct sample_opts){.temperature = (float)temperature,
                                        .top_p = (float)gen->top_p,

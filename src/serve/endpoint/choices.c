@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's answers in the backend's hands: handed on, and taken back.
+/* Submits a request's choices to the backend and withdraws them.
  *
  *     WAITING ──submit──> PLACED ──on_accepted──> RUNNING ──stop string, on_end──> OVER
  *
- * Most requests have one choice.  Of several with one prompt the first is handed on alone, and the others
- * when its first token has come: by then the prompt's KV is in a prefix cache, and is not computed once for
- * each. A refusal then is no error while another choice runs: those that wait try again when one ends.
+ * Most requests have one choice.  With n > 1, submit one choice first.  Submit the rest when its first
+ * token comes: by then the prompt's KV is in a prefix cache and is computed only once.  If the backend
+ * refuses one of the rest while another choice runs, that is no error: the waiting choices try again when
+ * one ends.
  *
- * What the backend says of them is choice_events.c's, their ends are choice_end.c's.  One that fails, fails
- * the request, since half of what was asked for is not an answer.  Handing on and taking back never happen
- * inside the backend's own calls for another choice, except that a failure takes back all. */
+ * choice_events.c handles the backend's events, choice_end.c the ends.  If one choice fails, the request
+ * fails, because half of the answers are not an answer.  Choices are never submitted or withdrawn inside
+ * the backend's own calls for another choice, except that a failure withdraws all. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +18,11 @@
 #include "base/err.h"
 #include "serve/endpoint/output_priv.h"
 
-#define MAX_TURN_BYTES ((size_t)4 << 20) /* handed on in one turn: links bound what they queue */
+#define MAX_TURN_BYTES ((size_t)4 << 20) /* submitted in one turn of the loop: links bound their queues */
 #define MAX_TURN_NS    NS_PER_MS
 #define NEXT_TURN_NS   (10 * NS_PER_MS)
 
-/* ---- handing on ---- */
+/* ---- submitting ---- */
 
 bool choice_is_repeated(const struct choice *choice)
 {
@@ -42,7 +43,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     int rc;
 
     if (request->front->memory != NULL && choice->prompt->base_tokens > 0 && choice->record == NULL)
-        record_new(sink, choice, &choice->record); /* without one it is not remembered, that is all */
+        record_new(sink, choice, &choice->record); /* on failure the answer is just not cached */
     if (choice->record != NULL)
         sink = &record_sink;
     *failure = (struct gen_failure){
@@ -76,7 +77,7 @@ void choices_fail(struct request *request, const struct gen_failure *failure)
     request_fail(request, &error);
 }
 
-/* Is the first choice with the same prompt past it?  For that one itself nothing has to be known. */
+/* True if the first choice with the same prompt has computed it.  That first choice itself needs nothing. */
 static bool is_prompt_known(const struct choice *choice)
 {
     if (!choice_is_repeated(choice))
@@ -166,11 +167,11 @@ void choices_submit(struct request *request)
         return;
     }
     request_enter(request, REQUEST_PLACED);
-    if (request_n_prompts(request) > 1) /* the other prompts, some in each turn */
+    if (request_n_prompts(request) > 1) /* submits the other prompts, a few per turn */
         ev_timer_start(request->later, 0);
 }
 
-/* ---- taking back ---- */
+/* ---- withdrawing ---- */
 
 void choice_withdraw(struct choice *choice)
 {
@@ -196,7 +197,7 @@ void choices_pause(struct request *request, bool is_paused)
     const struct backend *backend = request_backend(request);
 
     request->is_paused = is_paused;
-    /* What was held back may come from inside, and end the request. */
+    /* The backend may deliver held tokens inside pause(), and these may end the request. */
     request->is_held = true;
     for (uint32_t i = 0; i < request->n_choices; i++)
         if (request->choices[i].handle != NULL)

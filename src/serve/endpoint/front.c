@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The endpoint: which path leads where, who may go there, and the answers that need no life of their own.
+/* The endpoint: the routes, the key check, and answers that need no request of their own.
  *
  *     head ──route──> 404, 405 ──key──> 401 ──coding──> 400 ──> body ──> request_begin, or answered here
  *
- * Authentication comes before the body: who has no key cannot make us read anything.  Probes need none and
- * say nothing worth hiding. */
+ * The key check comes before the body, so a client without a key cannot make the server read a body.
+ * Probes need no key and reveal nothing confidential. */
 #include "serve/endpoint/front.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #define MAX_LISTED_MODELS   1000
 #define MAX_LOGGED_REFUSALS 10 /* per second */
 #define MAX_GUESSERS        65536
-#define THREAD_LIFE_NS      (300 * NS_PER_S) /* after its last use: what clients know from elsewhere */
+#define THREAD_LIFE_NS      (300 * NS_PER_S) /* after the last use; clients expect this time */
 
 /* ---- routes ---- */
 
@@ -30,10 +30,10 @@ typedef void (*route_call)(struct front *front, struct http_exchange *exchange);
 
 struct route {
     const char *path;
-    bool is_prefix; /* what follows belongs to it */
-    bool is_post;   /* else GET and HEAD */
+    bool is_prefix; /* the path may continue after it */
+    bool is_post;   /* POST only; false: GET and HEAD */
     enum { OPEN, KEYED, METRICS } access;
-    route_call call; /* NULL: a request of its own */
+    route_call call; /* NULL: makes a request object */
     enum api_call api;
 };
 
@@ -131,7 +131,7 @@ static int parse_page(struct http_exchange *exchange, char after[256], char befo
     return 0;
 }
 
-/* 200 with JSON, and the fields of the key's limits. */
+/* Sends 200 with JSON and the rate-limit fields of the key. */
 static void reply_limited(struct http_exchange *exchange, const struct auth_key *who, struct bytes body)
 {
     struct http_fields fields = {0};
@@ -161,7 +161,7 @@ static void list_models(struct front *front, struct http_exchange *exchange)
         (backend->ops->model_at(backend->self, 0) == NULL && reply_not_yet(front, NULL, &error))) {
         reply_error(exchange, &error, NULL, NULL);
     } else {
-        /* All of one loop turn: the models stay where they are between these calls. */
+        /* All within one turn of the loop, so the models stay valid between these calls. */
         for (size_t i = 0; models != NULL && n < MAX_LISTED_MODELS &&
                            (model = backend->ops->model_at(backend->self, i)) != NULL;
              i++)
@@ -245,7 +245,7 @@ static void refuse(struct front *front, struct http_exchange *exchange, const st
     uint64_t now_s = clock_now_ns() / NS_PER_S;
     char text[128];
 
-    /* Anybody can cause these lines; a few per second tell enough. */
+    /* Any client can cause these lines, so only a few per second are logged. */
     if (now_s != front->refusals_s) {
         front->refusals_s = now_s;
         front->n_refusals = 0;
@@ -379,7 +379,7 @@ void front_opts_init(struct front_opts *opts)
 {
     memset(opts, 0, sizeof(*opts));
     opts->has_metrics = true;
-    opts->ping_ns = 9 * NS_PER_S; /* ten is what clients were promised */
+    opts->ping_ns = 9 * NS_PER_S; /* clients are promised ten */
     opts->max_requests = 4096;
     opts->guesses_per_min = 30;
     opts->max_waiting = 4096;
@@ -460,7 +460,7 @@ void front_free(struct front *front)
     if (front == NULL)
         return;
     http_server_free(front->server);
-    /* What is left has jobs in the pool; request_free waits for those at work. */
+    /* The remaining requests have jobs in the pool; request_free waits for the running ones. */
     list_for_each (node, &front->requests)
         atomic_store(&container_of(node, struct request, node)->is_abandoned, true);
     list_for_each_safe (node, spare, &front->requests)
@@ -494,7 +494,7 @@ int front_reload_keys(struct front *front, const char *keys_path, struct fault *
     struct auth_keys *keys = NULL;
     int rc = keys_path == NULL ? 0 : auth_keys_load(keys_path, fault, &keys);
 
-    if (keys_path == NULL && front->keys != NULL) /* it may listen where only keys keep the world out */
+    if (keys_path == NULL && front->keys != NULL) /* keys may be all that guards a listener */
         return fault_set(fault, E_AUTH, "http.api_keys cannot be taken away by a reload; restart");
     if (rc == 0 && keys != NULL && limits_load(front->limits, keys) < 0) {
         auth_keys_free(keys);

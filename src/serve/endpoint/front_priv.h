@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The endpoint's own types: the front and a request in it. */
+/* The endpoint's own types: the front and its requests. */
 #ifndef SERVE_ENDPOINT_FRONT_PRIV_H
 #define SERVE_ENDPOINT_FRONT_PRIV_H
 
@@ -26,18 +26,18 @@
 #include "net/http/sse.h"
 
 enum request_state {
-    REQUEST_RECEIVED,   /* its body is being read, parsed, or turned into tokens */
-    REQUEST_TOKENISED,  /* the prompt is known and about to be handed on */
-    REQUEST_PLACED,     /* the backend has it and has not yet said what of its prefix is cached */
-    REQUEST_PREFILLING, /* accepted: a stream has begun; no token has come */
-    REQUEST_STREAMING,  /* tokens come */
-    REQUEST_DONE,       /* answered in full */
-    REQUEST_FAILED,     /* answered with an error, before or in the stream */
+    REQUEST_RECEIVED,   /* reading, parsing or tokenising the body */
+    REQUEST_TOKENISED,  /* the prompt is known and about to be submitted */
+    REQUEST_PLACED,     /* the backend has it; its cached prefix is not known yet */
+    REQUEST_PREFILLING, /* accepted: a stream has started, no token has come */
+    REQUEST_STREAMING,  /* tokens are coming */
+    REQUEST_DONE,       /* fully answered */
+    REQUEST_FAILED,     /* answered with an error, before the stream or in it */
     REQUEST_CANCELLED   /* the client went away */
 };
 #define REQUEST_N_STAGES 5 /* the states before the end */
 
-struct model_metrics { /* of one model's series, looked up once per request; for every token the first ones */
+struct model_metrics { /* one model's series, looked up once per request; every token needs the first ones */
     struct metric *generation_tokens, *itl;
     struct metric *ttft, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
     struct metric *prompt_tokens, *cached_tokens, *computed_tokens, *transferred_tokens;
@@ -47,7 +47,7 @@ struct front_metrics {
     struct metric *stages[REQUEST_N_STAGES];
     struct metric *auth_failures;
     struct metric *aborts;
-    struct metric *answer_bytes, *thread_bytes; /* that memory and threads hold */
+    struct metric *answer_bytes, *thread_bytes; /* bytes held by the answer cache and the conversations */
     struct metric *answers_found, *answers_missed;
     struct metric_family *threads;        /* result */
     struct metric_family *limit_refusals; /* tenant reason */
@@ -61,20 +61,19 @@ struct front_metrics {
 
 enum front_state {
     FRONT_SERVING,
-    FRONT_LAME_DUCK, /* answers all requests, says that it is not ready, ends connections after their answers
-                      */
+    FRONT_LAME_DUCK, /* answers all requests, reports not ready, closes each connection after its answer */
     FRONT_DRAINING
 };
 
 struct front {
     struct front_opts opts;
     struct http_server *server;
-    struct auth_keys *keys; /* NULL: nobody is asked for one */
+    struct auth_keys *keys; /* NULL: no key is required */
     struct limits *limits;
     struct guesses *guesses;
-    struct pool *pool;       /* NULL: all work is done at once */
-    struct memory *memory;   /* of answers; NULL: none */
-    struct threads *threads; /* NULL: they are refused */
+    struct pool *pool;       /* NULL: all work runs inline */
+    struct memory *memory;   /* the answer cache; NULL: none */
+    struct threads *threads; /* conversations; NULL: requests for them are refused */
     struct stall *stall;
     struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
@@ -82,9 +81,9 @@ struct front {
     enum front_state state;
     struct front_metrics metrics;
     struct buf busy_answer;
-    struct buf out;         /* events of a stream, on their way from being written to being sent (output.c) */
-    struct sse_event event; /* the one being written */
-    const struct request *writer; /* whose they are; NULL: out is empty */
+    struct buf out;               /* events of one stream, gathered before they are sent (output.c) */
+    struct sse_event event;       /* the event being written */
+    const struct request *writer; /* the request that owns out's events; NULL: out is empty */
     struct answer_scratch scratch;
     uint64_t refusals_s; /* the second in which n_refusals were logged */
     unsigned n_refusals;
@@ -92,19 +91,19 @@ struct front {
 
 struct choice; /* choice_priv.h */
 
-struct request { /* what every token needs comes first: ten thousand streams do not fit a cache */
+struct request { /* fields that every token needs come first: ten thousand streams do not fit a CPU cache */
     struct front *front;
     struct http_exchange *exchange; /* NULL: answered, or the client is gone */
     const struct output_dialect *dialect;
     enum request_state state;
     uint32_t n_choices, n_waiting, n_over;
     uint32_t n_output;
-    bool is_stream;    /* and the 200 is out */
-    bool is_mute;      /* the connection is broken: on_abort follows */
+    bool is_stream;    /* the answer is a stream and the 200 has been sent */
+    bool is_mute;      /* the connection is broken; on_abort follows */
     bool is_paused;    /* the client reads too slowly */
-    bool is_held;      /* its end must leave it to whoever holds it */
-    uint64_t event_ns; /* when the last event was sent */
-    uint64_t last_ns;  /* when tokens came last */
+    bool is_held;      /* a caller still uses it, so its end must not free it */
+    uint64_t event_ns; /* time of the last event sent */
+    uint64_t last_ns;  /* time of the last tokens */
     struct model_metrics series;
 
     struct list node; /* front.requests */
@@ -115,51 +114,51 @@ struct request { /* what every token needs comes first: ten thousand streams do 
     char trace_id[33];
     char peer[64];
     struct auth_key who;
-    char owner[64]; /* of cached KV and remembered answers: see replay_owner() */
+    char owner[64]; /* owner of cached KV and cached answers: see replay_owner() */
     struct limit_lease lease;
-    bool wants_proof; /* in the stream */
+    bool wants_proof; /* serving stats in the stream */
 
-    /* While a job of it is in the pool, only the job touches body, gen, error and prompts. */
-    bool is_in_pool; /* or waits for it */
+    /* While the pool has a job of the request, only that job touches body, gen, error and prompts. */
+    bool is_in_pool; /* running in the pool or waiting for it */
     struct pool_job job;
-    atomic_bool is_working;   /* the pool's thread has not finished with it */
-    atomic_bool is_abandoned; /* do not begin */
+    atomic_bool is_working;   /* the pool's thread is still working on it */
+    atomic_bool is_abandoned; /* do not start it */
     int work_rc;
     struct buf body;
-    bool is_gzip; /* the body */
+    bool is_gzip; /* the body's encoding */
     struct gen_request gen;
     struct api_error error;
-    struct thread *thread; /* that it continues, held */
-    struct replay replay;  /* answers of ours that are in it */
+    struct thread *thread; /* the conversation that it continues, held */
+    struct replay replay;  /* our own answers in it */
     struct prompt prompt;
     struct prompt *more_prompts; /* [gen.n_prompts - 1] */
 
-    const struct gen_model *model; /* kept */
-    struct choice *choices;        /* [n_choices]; NULL before they are handed on */
+    const struct gen_model *model; /* held with model_keep */
+    struct choice *choices;        /* [n_choices]; NULL before they are submitted */
     struct sample_bias *bias;      /* [gen.n_bias], in gen's arena */
-    struct ev_timer *later;        /* hands on those that wait; NULL with one choice */
+    struct ev_timer *later;        /* submits the waiting choices; NULL with one choice */
     struct api_usage usage;
-    struct gen_proof proof; /* of all choices together */
+    struct gen_proof proof; /* serving stats of all choices together */
     struct ev_timer *ping;
 
-    int status; /* of the answer; 499: none */
+    int status; /* HTTP status of the answer; 499: none */
     const char *reason;
     uint64_t received_ns, tokenised_ns, submitted_ns, first_ns;
-    uint64_t n_logprobs;  /* that came */
+    uint64_t n_logprobs;  /* received */
     struct metric *gauge; /* running or waiting, as counted now */
 };
 
-/* request.c: the life */
-/* From the head; E_OVERLOADED, E_NOMEM. */
+/* request.c: the life of a request */
+/* Makes a request from its head.  E_OVERLOADED, E_NOMEM. */
 int request_new(struct front *front, struct http_exchange *exchange, enum api_call call,
                 const struct auth_key *who, struct request **out);
-void request_begin(struct request *request);                                  /* the body is in */
-void request_refused(struct request *request, const struct api_error *error); /* by the server */
+void request_begin(struct request *request);                                  /* the body is complete */
+void request_refused(struct request *request, const struct api_error *error); /* called by the server */
 void request_abort(struct request *request, enum http_abort why);
 void request_pause(struct request *request, bool is_paused);
-void request_abandon(struct request *request); /* the server is going away */
-void request_free(struct request *request);    /* waits for a job of it in the pool */
-/* For choice*.c.  After the last three the request is gone. */
+void request_abandon(struct request *request); /* the server is shutting down */
+void request_free(struct request *request);    /* waits for its job in the pool */
+/* For choice*.c.  The last three end the request; do not use it afterwards. */
 void request_enter(struct request *request, enum request_state state);
 void request_finish(struct request *request); /* every choice is over */
 void request_fail(struct request *request, const struct api_error *error);
@@ -168,25 +167,25 @@ const struct backend *request_backend(const struct request *request);
 size_t request_n_prompts(const struct request *request); /* 1 for a conversation */
 struct prompt *request_prompt(struct request *request, size_t index);
 
-/* reply.c: answers without a request's life */
+/* reply.c: answers outside the life of a request */
 void reply_add_id(struct http_fields *fields, const struct http_exchange *exchange, const char *id);
-/* Adds request-id (a new one when id is NULL) and retry-after. */
+/* Sends an error with request-id (a new one when id is NULL) and retry-after. */
 void reply_error(struct http_exchange *exchange, const struct api_error *error, const char *id,
                  const char *allow);
 void reply_body(struct http_exchange *exchange, int status, const char *type, struct bytes body);
 void reply_json(struct http_exchange *exchange, const char *id, struct http_fields *fields,
                 struct bytes body);
-/* Whether a model that the backend does not find (NULL: any) may be found later; then error says so, 503: a
- * client that hears 404, or sees an empty list, gives up. */
+/* True if the backend may find the model later (NULL: any model).  error then says so with 503, because a
+ * client that gets 404 or an empty list gives up. */
 bool reply_not_yet(const struct front *front, const char *model, struct api_error *error);
 int reply_make_busy(struct buf *out); /* a whole raw answer */
 
-/* report.c: metrics, access log, proof headers */
+/* report.c: metrics, access log, headers of serving stats */
 void report_init(struct front *front);
-void report_state(struct request *request, enum request_state from); /* state has changed */
-void report_model(struct request *request);                          /* model is known */
+void report_state(struct request *request, enum request_state from); /* the state has changed */
+void report_model(struct request *request);                          /* the model is known */
 void report_tokens(struct choice *choice, uint64_t now_ns, size_t n);
-void report_thread(struct front *front, enum threads_take result); /* one was to be continued */
+void report_thread(struct front *front, enum threads_take result); /* of continuing a conversation */
 void report_end(struct request *request);
 void report_proof_fields(const struct request *request, struct http_fields *fields);
 

@@ -9,7 +9,7 @@ libserve_endpoint_a_SOURCES = src/serve/endpoint/admin.c src/serve/endpoint/admi
 	src/serve/endpoint/output_priv.h src/serve/endpoint/remains.c src/serve/endpoint/remains_priv.h \
 	src/serve/endpoint/reply.c src/serve/endpoint/report.c src/serve/endpoint/request.c src/serve/endpoint/stall.c \
 	src/serve/endpoint/stall_priv.h
-# A backend that answers by script, and a small model for it: used by tests, and behind a real server by front_sim.
+# A scripted backend with a small model.  Tests use it; front_sim runs it behind a real server.
 check_LIBRARIES += tests/unit/serve/endpoint/libsim.a
 tests_unit_serve_endpoint_libsim_a_SOURCES = tests/unit/serve/endpoint/sim_backend.c tests/unit/serve/endpoint/sim_backend.h \
 	tests/unit/serve/endpoint/sim_model.c tests/unit/serve/endpoint/sim_model.h
@@ -47,7 +47,7 @@ tests_unit_serve_endpoint_test_threads_LDADD = tests/unit/serve/endpoint/libsim.
 tests_unit_serve_endpoint_test_admit_SOURCES = tests/unit/serve/endpoint/test_admit.c $(front_rig)
 tests_unit_serve_endpoint_test_admit_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
 endif
-# The endpoint as foreign clients see it.
+# Tests of the endpoint through third-party clients.
 check_PROGRAMS += tests/integration/front_sim
 tests_integration_front_sim_SOURCES = tests/integration/front_sim.c
 tests_integration_front_sim_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokens made which text.
+/* Finds the tokens that made each piece of delivered text.
  *
  *     entries:   [ ready ... | pending ... ]
- *     held:                    the text of the pending ones, as the detokeniser gives it
+ *     held:                    the text of the pending tokens, from the detokeniser
  *
- * Given tokens, of a prompt, are ready at once: their text was never in question.
+ * Prompt tokens are ready at once, because all of their text counts.
  *
- * Delivered text is found in what is held: what stands before it was something else, and is dropped with its
- * tokens.  A token is ready when its last byte is delivered, or, when no more comes, its first. */
+ * Delivered text is searched for in the held text.  Held text before it was not delivered, so it is
+ * dropped with its tokens.  A token is ready when its last byte is delivered.  When no more text comes,
+ * its first byte is enough. */
 #include "serve/endpoint/logprobs_priv.h"
 
 #include <math.h>
@@ -21,22 +22,22 @@ struct entry {
     token_id id;
     float logprob;
     uint32_t n_top;
-    bool is_unknown;    /* it has no log probability */
-    bool is_begun;      /* some of its text was delivered */
-    size_t start, end;  /* its text in held (pending) */
-    size_t text_offset; /* where it begins in the answer's text, in characters (ready) */
+    bool is_unknown;    /* it has no logprob */
+    bool is_begun;      /* part of its text was delivered */
+    size_t start, end;  /* the range of its text in held (pending) */
+    size_t text_offset; /* where its text begins in the answer, in characters (ready) */
 };
 
 struct logprobs {
     const struct tokenizer *tokenizer;
     struct detok detok;
-    struct detok given; /* of the prompt's tokens */
-    uint32_t n_top;     /* room for each entry in tops */
+    struct detok given; /* detokeniser of the prompt's tokens */
+    uint32_t n_top;     /* size of each entry in tops */
     struct entry *entries;
     struct sample_top *tops; /* [cap][n_top] */
     size_t n, n_ready, cap;
     struct buf held;
-    size_t n_chars; /* delivered */
+    size_t n_chars; /* characters delivered */
 };
 
 int logprobs_new(const struct tokenizer *tokenizer, uint32_t n_top, bool is_continuation,
@@ -110,7 +111,7 @@ int logprobs_push(struct logprobs *logprobs, const struct sample_result *draw)
     return 0;
 }
 
-/* ---- given tokens ---- */
+/* ---- prompt tokens ---- */
 
 static size_t count_chars(const uint8_t *text, size_t len_bytes)
 {
@@ -152,7 +153,7 @@ void logprobs_end_prompt(struct logprobs *logprobs, struct bytes text)
 
 /* ---- from pending to ready ---- */
 
-/* Entry i becomes the next of those kept. */
+/* Moves entry i to the end of the kept entries. */
 static void keep(struct logprobs *logprobs, size_t i, size_t *n_kept)
 {
     if (*n_kept != i) {
@@ -177,7 +178,7 @@ void logprobs_text(struct logprobs *logprobs, struct bytes text)
         struct entry *entry = &logprobs->entries[i];
 
         if (entry->end <= from && entry->start < from)
-            continue; /* something else than text */
+            continue; /* its text is not answer text */
         if (entry->start < to && !entry->is_begun) {
             size_t at = entry->start > from ? entry->start : from;
 
@@ -228,7 +229,7 @@ static void put_value(struct buf *out, float logprob)
     if (isfinite(logprob))
         buf_printf(out, "%.9g", logprob == 0 ? 0.0 : (double)logprob); /* never "-0" */
     else
-        buf_append_str(out, "-9999.0"); /* JSON has no infinity; clients know this one */
+        buf_append_str(out, "-9999.0"); /* JSON has no infinity; clients know this number */
 }
 
 static void put_token(struct logprobs *logprobs, token_id id, float logprob, struct buf *out)
@@ -267,7 +268,7 @@ int logprobs_put_chat(struct logprobs *logprobs, struct buf *out)
     return out->is_bad ? E_NOMEM : 0;
 }
 
-/* A token as a string that tells it from others also where it is half a character. */
+/* Writes a token as a string that distinguishes it from other tokens, even if it is half a character. */
 static void put_name(struct logprobs *logprobs, token_id id, struct buf *out)
 {
     struct bytes piece = tokenizer_piece(logprobs->tokenizer, id);
@@ -292,7 +293,7 @@ static bool is_among(const struct sample_top *tops, uint32_t n, token_id id)
     return false;
 }
 
-/* The likeliest, and the drawn one, which may not be among them. */
+/* Writes the likeliest tokens, and the sampled one if it is not among them. */
 static void put_map(struct logprobs *logprobs, size_t i, struct buf *out)
 {
     const struct entry *entry = &logprobs->entries[i];

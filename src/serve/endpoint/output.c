@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request's client gets: a stream of events, or one answer at the end.
+/* The output to a request's client: a stream of events, or one answer at the end.
  *
- *     answer ──sink──┬── a stream: the dialect's events ──> front.out ──> one write a turn
+ *     answer ──sink──┬── a stream: the dialect's events ──> front.out ──> one write per turn
  *                    └── a whole answer: blocks collected here ──> the dialect's JSON
  *
- * How events and answers look is the dialect's (output_messages.c and its neighbours); when they go out is
- * decided here.  A stream gathers the events of one turn and sends them in one write, from a buffer that all
- * streams of the front share, so that it stays in the cache: whoever writes an event flushes before anything
- * else can be called.  A whole answer is collected for each choice; a call that was cut is closed as far as
- * it is valid, and a broken one is left out (its text follows it). */
+ * The dialect (output_messages.c, output_openai.c) formats events and answers; this file decides when
+ * they are sent.  A stream gathers the events of one turn of the loop and sends them in one write.  All
+ * streams of the front share the buffer, so that it stays in the CPU cache.  A function that writes an
+ * event therefore flushes before it calls anything else.  A whole answer is collected for each choice.  A
+ * call that was cut is closed as far as it is valid; a broken call is left out, and its text follows it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ void output_flush(struct request *request)
         return;
     ASSERT(front->writer == request);
     request->event_ns = clock_now_ns();
-    /* A failure here is a connection that is broken: on_abort says so from the loop. */
+    /* A failure here means that the connection is broken; on_abort reports it from the loop. */
     if (request->exchange != NULL && !request->is_mute)
         request->is_mute =
             front->out.is_bad || http_reply_write(request->exchange, buf_view(&front->out)) < 0;
@@ -112,7 +112,7 @@ void output_end_choice(struct choice *choice)
 
 /* ---- collecting ---- */
 
-#define HELD_BODY_BYTES (64u << 10) /* shorter ones are copied */
+#define HELD_BODY_BYTES (64u << 10) /* shorter bodies are copied */
 static struct collected *add_block(struct choice *choice, enum gen_block_kind kind)
 {
     struct collected *grown = realloc(choice->blocks, (choice->n_blocks + 1) * sizeof(*grown));
@@ -183,7 +183,7 @@ static void drop_block(struct choice *choice)
     buf_fini(&block->text);
 }
 
-/* The largest object that the arguments so far begin. */
+/* Closes the largest object that the arguments so far begin. */
 static int close_cut_call(struct collected *block)
 {
     struct json_walk walk = {0};
@@ -268,7 +268,7 @@ void output_error(struct request *request, const struct api_error *error)
     request->exchange = NULL;
 }
 
-struct sent_body { /* of a request that is over */
+struct sent_body { /* body of a request that is over */
     struct buf text;
     struct ev_jobs *jobs;
     struct ev_loop *loop;
@@ -283,7 +283,7 @@ static void release_body(void *arg)
     free(sent);
 }
 
-/* The body itself is sent, not a copy of it. */
+/* Sends the body itself, not a copy. */
 static void output_held_body(struct request *request, struct http_fields *fields, struct sent_body *sent)
 {
     *sent = (struct sent_body){request->body, request->front->opts.jobs, request->front->opts.loop};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Messages API's way of answering: one choice, named events, one block open at a time. */
+/* The Messages API's output: one choice, named events, one open block at a time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,14 +84,14 @@ static const struct answer_sink stream_sink = {stream_open_text, stream_text,   
                                                stream_thinking,  stream_signature, stream_open_call,
                                                stream_arguments, stream_close};
 
-/* ---- a stream's frame ---- */
+/* ---- the start and end of a stream ---- */
 
 static void begin(struct request *request)
 {
     struct api_usage usage = request->usage;
     struct buf *json = output_begin_event(request, "message_start");
 
-    usage.output_tokens = 1; /* clients want a number, and the service they know says 1 */
+    usage.output_tokens = 1; /* clients require a number, and the service that they know sends 1 */
     api_put_message_start(json, request->message_id, request->gen.model, &usage);
     output_end_event(request);
 }

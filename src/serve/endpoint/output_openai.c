@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenAI's way of answering: chunks without names, each saying which choice it belongs to.
+/* OpenAI's output: unnamed chunks, each with the number of its choice.
  *
  *     chat:        role ── text, reasoning, calls ... ── finish reason          for each choice, interleaved
- *     completion:  [the prompt, if it is to be echoed] ── text ... ── finish reason
- *     at the end:  [usage, if it was asked for] ── [DONE]
+ *     completion:  [the prompt, if echo is set] ── text ... ── finish reason
+ *     at the end:  [usage, if requested] ── [DONE]
  *
- * Silence is broken by comment lines, which these clients skip.  Log probabilities go with the text that they
- * belong to. */
+ * During silence the stream sends comment lines, which these clients skip.  Log probabilities travel with
+ * their text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static int put_text(struct choice *choice, enum gen_block_kind kind, struct byte
     return output_end_event(choice->request);
 }
 
-/* Chunks without text, which went out as a whole. */
+/* Sends logprobs in chunks without text, because the prompt's text has been sent as a whole. */
 static void put_scores(struct choice *choice)
 {
     (void)put_text(choice, GEN_TEXT, bytes_str(""));

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request leaves behind: its arena, its prompts' tokens, its body.  Thirty megabytes go back to the
- * kernel page by page, which takes the loop several milliseconds, and a job thread as long without anybody
- * waiting.
+/* The memory of a finished request: its arena, its prompts' tokens, its body.  Thirty megabytes go back
+ * to the kernel page by page, which would block the loop for several milliseconds.  A job thread takes as
+ * long, but delays no request.
  *
- * The job frees everything, itself included, so that nothing is left when the loop never hears of its end. */
+ * The job frees everything, itself included, so that nothing leaks when the loop never learns of its end. */
 #include "serve/endpoint/remains_priv.h"
 
 #include <stdlib.h>
 
 #include "serve/api/parse.h"
 
-#define LARGE_BYTES (256u << 10) /* a tenth of a millisecond, or so */
+#define LARGE_BYTES (256u << 10) /* takes about a tenth of a millisecond */
 
 static size_t prompt_bytes(const struct prompt *prompt)
 {
@@ -33,7 +33,7 @@ static void remains_fini(struct remains *remains)
     for (size_t i = 0; i < remains->n_more; i++)
         prompt_fini(&remains->more_prompts[i]);
     free(remains->more_prompts);
-    replay_fini(&remains->replay); /* what it holds lies in gen */
+    replay_fini(&remains->replay); /* its arrays are in gen's arena */
     gen_request_fini(&remains->gen);
     buf_fini(&remains->body);
 }
@@ -46,7 +46,7 @@ static void remains_work(void *arg)
 
 static void remains_done(void *arg)
 {
-    (void)arg; /* is gone */
+    (void)arg; /* freed already */
 }
 
 void remains_give_back(struct remains *remains, struct ev_jobs *jobs, struct ev_loop *loop)

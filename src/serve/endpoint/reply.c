@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain answers.  Every one of them, errors and probes included, has a request id. */
+/* Plain answers.  All of them, errors and probes included, carry a request id. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static bool is_retryable(int status)
     return status == 429 || status == 503 || status == 529;
 }
 
-/* Which paths are OpenAI's, those that are not served here included. */
+/* True for OpenAI's paths, including those that this server does not serve. */
 static bool is_openai(const struct http_exchange *exchange)
 {
     static const char *const roots[] = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known about requests afterwards: metrics while they live, one access line when they end, and the
- * proof in the headers of whole answers.
+/* Reports on requests: metrics while they run, one access line when they end, and serving stats in the
+ * headers of whole answers.
  *
- * Labels are bounded (model, code, reason, stage); request ids are in the log only.  Never prompts, answers
- * or keys. */
+ * Labels are bounded (model, code, reason, stage).  Request ids appear only in the log.  Prompts, answers
+ * and keys are never reported. */
 #include <stdio.h>
 #include <string.h>
 
@@ -68,7 +68,7 @@ static void init_own(struct front *front, struct front_metrics *m)
                                     "Prompt tokens whose KV went from one worker to another.", "model");
 }
 
-/* What keeps conversations cheap, to choose its bounds by. */
+/* Metrics of the answer cache and conversations, for choosing their size limits. */
 static void init_memory(struct front *front, struct front_metrics *m)
 {
     static const char *const outcomes[] = {"yes", "no"};
@@ -86,7 +86,7 @@ static void init_memory(struct front *front, struct front_metrics *m)
                          "Requests to continue a message thread, by what became of them.", "result");
 }
 
-/* Names that dashboards and gateways made for another server look for. */
+/* Metric names of another server, which dashboards and gateways look for. */
 static void init_compatible(struct front *front, struct front_metrics *m)
 {
     const struct {
@@ -193,7 +193,7 @@ static double s_of(uint64_t ns)
     return (double)ns / 1e9;
 }
 
-/* n tokens came at now_ns, together. */
+/* Counts n tokens that came together at now_ns. */
 void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
 {
     const struct request *request = choice->request;
@@ -207,7 +207,7 @@ void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
             metric_observe(s->ttft, s_of(now_ns - request->received_ns));
         n--;
     }
-    /* Those that came with the first of a group waited for nothing. */
+    /* Tokens after the first of a group came without delay. */
     for (size_t i = 0; i < n; i++)
         metric_observe(s->itl, i == 0 && choice->last_ns > 0 ? s_of(now_ns - choice->last_ns) : 0);
 }
@@ -263,7 +263,7 @@ static const char *const call_names[] = {
 static void log_access(const struct request *request)
 {
     const struct gen_proof *proof = &request->proof;
-    uint64_t n_prompt = request->is_in_pool ? 0 : request->prompt.ids.n; /* the job's own while it works */
+    uint64_t n_prompt = request->is_in_pool ? 0 : request->prompt.ids.n; /* a running job owns the prompt */
 
     for (size_t i = 1; !request->is_in_pool && i < request_n_prompts(request); i++)
         n_prompt += request->more_prompts[i - 1].ids.n;

@@ -6,13 +6,14 @@
  *        │ malformed, too long           │ refused                │ failed               v
  *        └──────────────> FAILED <───────┴────────────────────────┴───────────────── STREAMING ──> DONE
  *
- *     and from everywhere, when the client goes away: CANCELLED
+ *     and from every state, when the client goes away: CANCELLED
  *
- * Everything happens on the front's loop except the two pieces of work (parse_work, tokenise_work), which run
- * in the job pool when the body is large.  While one does, the request belongs to it, and a client's leaving
- * is only noted.  What the backend does for it is in choices.c: an answer, or several, each a choice.
+ * The front's loop does everything except two pieces of work (parse_work, tokenise_work), which run in
+ * the job pool when the body is large.  While such a job runs, it owns the request; if the client goes
+ * away meanwhile, the loop only notes it.  The request's answers, one or several, are choices: see
+ * choices.c.
  *
- * request_enter is the only place that changes the state; request_end the only way out. */
+ * Only request_enter changes the state, and only request_end ends a request. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +25,8 @@
 #include "serve/prompt/shape.h"
 #include "serve/access/unzip.h"
 
-#define GZIP_WORK          8                  /* what a byte of gzip may well become */
-#define MAX_UNZIPPED_BYTES ((size_t)32 << 20) /* when no other bound on bodies was given */
+#define GZIP_WORK          8                  /* assumed growth of a gzip body, in bytes of work per byte */
+#define MAX_UNZIPPED_BYTES ((size_t)32 << 20) /* used if no other limit on bodies was given */
 #define MAX_ECHOED_BYTES   (32u << 20)
 
 const struct backend *request_backend(const struct request *request)
@@ -138,7 +139,8 @@ void request_free(struct request *request)
     free(request);
 }
 
-/* The last state; says so and, unless a job in the pool or a caller still needs it, frees the request. */
+/* Enters the last state and reports it.  Frees the request unless a job in the pool or a caller still
+ * needs it. */
 static void request_end(struct request *request, enum request_state state)
 {
     ev_timer_stop(request->ping);
@@ -211,7 +213,7 @@ void request_pause(struct request *request, bool is_paused)
 
 /* ---- work, on the loop or in the pool ---- */
 
-/* The body as it was before its coding. */
+/* Replaces the body by its decoded form. */
 static int unpack(struct request *request)
 {
     size_t max_bytes = request->front->opts.limits.max_body_bytes;
@@ -236,7 +238,7 @@ static int unpack(struct request *request)
     return rc;
 }
 
-/* It says only which thread it continues: that has to be looked up, and the body parsed again. */
+/* True if the request only names a conversation: the loop must look it up and the body be parsed again. */
 static bool awaits_thread(const struct request *request)
 {
     return request->gen.thread == GEN_THREAD_CONTINUE && request->thread == NULL;
@@ -261,7 +263,7 @@ static void parse_work(void *arg)
         request->work_rc = parse_body(request);
     if (request->work_rc < 0 || !awaits_thread(request)) {
         if (request->work_rc == 0 && request->front->memory != NULL && !atomic_load(&request->is_abandoned))
-            replay_read(&request->gen, &request->replay); /* without it nothing is found, and that is all */
+            replay_read(&request->gen, &request->replay); /* on failure no answers are found */
         buf_fini(&request->body);
     }
     atomic_store(&request->is_working, false);
@@ -336,13 +338,13 @@ static void tokenise_work(void *arg)
 static void parse_done(void *arg);
 static void tokenise_done(void *arg);
 
-/* Of work that goes to the pool whatever its size. */
+/* Returns a size that sends the work to the pool whatever its real size. */
 static size_t never_inline(const struct request *request, size_t size_bytes)
 {
     return size_bytes + request->front->opts.inline_bytes + 1;
 }
 
-/* size_bytes: a rough measure of how long it takes; more than inline_bytes goes to the pool. */
+/* size_bytes: a rough measure of the time; work above inline_bytes goes to the pool. */
 static void run(struct request *request, size_t size_bytes, ev_call work, ev_call done)
 {
     struct api_error error;
@@ -373,7 +375,7 @@ static void run(struct request *request, size_t size_bytes, ev_call work, ev_cal
     request_fail(request, &error);
 }
 
-/* Back from the pool: false when the request ended meanwhile (and is gone now). */
+/* Returns from the pool.  False: the request ended meanwhile and is now freed. */
 static bool is_back(struct request *request)
 {
     request->is_in_pool = false;
@@ -389,12 +391,12 @@ void request_begin(struct request *request)
 
     http_exchange_take_body(request->exchange, &request->body);
     n = request->body.len_bytes;
-    if (request->is_gzip) /* what it becomes is not known: never on the loop */
+    if (request->is_gzip) /* its decoded size is unknown, so never decode on the loop */
         n = never_inline(request, n * GZIP_WORK);
     run(request, n, parse_work, parse_done);
 }
 
-/* NULL: the error says why. */
+/* NULL: not found; the error gives the reason. */
 static const struct gen_model *find_model(const struct request *request, struct api_error *error)
 {
     const struct backend *backend = request_backend(request);
@@ -403,7 +405,7 @@ static const struct gen_model *find_model(const struct request *request, struct 
     char name[sizeof(request->model->name)];
     bool is_name = wanted.len_bytes < sizeof(name) &&
                    (wanted.len_bytes == 0 || memchr(wanted.data, '\0', wanted.len_bytes) == NULL);
-    const char *asked = wanted.len_bytes > 0 ? name : NULL; /* NULL: only where none has to be named */
+    const char *asked = wanted.len_bytes > 0 ? name : NULL; /* NULL: the request names no model */
 
     if (is_name) {
         if (wanted.len_bytes > 0)
@@ -419,7 +421,7 @@ static const struct gen_model *find_model(const struct request *request, struct 
     return NULL;
 }
 
-/* The codes are what an SDK reads before it sends the whole conversation again. */
+/* An SDK checks these error codes before it resends the whole conversation. */
 static int take_thread(struct request *request, struct api_error *error)
 {
     enum threads_take result;
@@ -446,7 +448,7 @@ static int take_thread(struct request *request, struct api_error *error)
     return E_NOT_FOUND;
 }
 
-/* Goes back to parsing, now with what the thread holds; or fails the request. */
+/* Parses again with the conversation's history, or fails the request. */
 static void continue_thread(struct request *request)
 {
     struct api_error error;
@@ -478,7 +480,7 @@ static void parse_done(void *arg)
         request_fail(request, &request->error);
         return;
     }
-    if (request->thread == NULL) /* else it was known when the thread was looked for */
+    if (request->thread == NULL) /* otherwise the owner was set when the conversation was looked up */
         replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
     if (awaits_thread(request)) {
         continue_thread(request);
@@ -498,12 +500,12 @@ static void parse_done(void *arg)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
     n = request->gen.arena.used_bytes;
-    if (shape_has_schemas(&request->gen)) /* a few bytes of pattern may be long work */
+    if (shape_has_schemas(&request->gen)) /* a pattern of few bytes may take long to compile */
         n = never_inline(request, n);
     run(request, n, tokenise_work, tokenise_done);
 }
 
-/* The answer is known without a backend. */
+/* Answers a request that needs no backend. */
 static void finish_counted(struct request *request)
 {
     request->status = 200;
@@ -520,7 +522,7 @@ static void fail_too_long(struct request *request, size_t n)
     struct api_error error;
     uint32_t room = request->model->context_length;
 
-    /* Agents read these words to decide that the conversation must be made shorter. */
+    /* Agents match this wording to decide that they must shorten the conversation. */
     if (api_call_is_openai(request->call)) {
         api_fail(&error, 400, "This model's maximum context length is %u tokens. Your prompt has %zu tokens.",
                  room, n);

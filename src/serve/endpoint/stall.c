@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every stream waits while the loop works on one thing, so one thing may take two milliseconds at most
- * (docs/http.md has the longest of each kind of request).  Longer work belongs to the job threads. */
+/* Every stream waits while the loop works on one thing, so one piece of work may take at most two
+ * milliseconds (docs/http.md gives the longest of each kind of request).  Longer work belongs on the job
+ * threads. */
 #include "serve/endpoint/stall_priv.h"
 
 #include <stdlib.h>
@@ -11,15 +12,15 @@
 #include "base/log.h"
 #include "base/event/work.h"
 
-#define SHOWN_NS  (NS_PER_MS / 2)  /* to who looks closely */
-#define WARNED_NS (20 * NS_PER_MS) /* a stall that streams feel */
+#define SHOWN_NS  (NS_PER_MS / 2)  /* logged at debug level */
+#define WARNED_NS (20 * NS_PER_MS) /* long enough to delay streams noticeably */
 
 static const double bounds_s[] = {0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5};
 
 struct stall {
     struct ev_loop *loop;
     struct metric_family *work, *longest;
-    uint64_t warned_ns; /* when */
+    uint64_t warned_ns; /* time of the last warning */
 };
 
 static void on_long_work(void *arg, const char *what, uint64_t cpu_ns, uint64_t wall_ns)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the loop works at for long, where operators see it: metrics, and the log. */
+/* Reports long work on the loop thread to operators, in metrics and log. */
 #ifndef SERVE_ENDPOINT_STALL_PRIV_H
 #define SERVE_ENDPOINT_STALL_PRIV_H
 
@@ -8,8 +8,8 @@
 
 struct stall;
 
-/* Watches loop (borrowed, as metrics is) from its next run on. */
+/* Watches loop from its next run on.  Borrows loop and metrics. */
 int stall_new(struct ev_loop *loop, struct metrics *metrics, struct stall **out);
-void stall_free(struct stall *stall); /* the loop does not run; NULL is fine */
+void stall_free(struct stall *stall); /* call when the loop does not run; NULL is fine */
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From API messages to chat turns to tokens.
+/* Converts API messages to chat turns, and turns to tokens.
  *
  *     user message:      [result, result, text, text]  ->  tool turn, tool turn, user turn
  *     assistant message: [thinking, text, call, call]  ->  one turn with its thinking and calls
  *
- * One rendering gives the tokens, where breakpoints fall among them, and where the turn opens that the answer
- * will fill: the template's interpreter knows of every byte which turn it is of. */
+ * One rendering gives the tokens, the positions of the breakpoints, and the position where the answer's
+ * turn opens.  This works because the template's interpreter knows the turn of every byte. */
 #include "serve/prompt/prompt.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #define MAX_PROMPT_TOKENS (100u << 20)
 #define MAX_RENDERINGS    3
 
-struct turns { /* a conversation in the making */
+struct turns { /* a conversation under construction */
     struct arena *arena;
     struct chat_message *list;
     size_t n;
@@ -26,22 +26,22 @@ struct turns { /* a conversation in the making */
     bool is_bad;
 };
 
-struct hint { /* of an answer's thinking, which the client left out */
+struct hint { /* a placeholder for an answer's thinking that the client left out */
     bool is_given;
-    size_t message; /* the request's */
+    size_t message; /* index in the request */
 };
 
-struct build { /* and what is looked for on the way */
+struct build { /* and the positions to be found */
     struct gen_request *request;
     const struct replay *replay; /* may be NULL */
-    struct chat_drawn *drawn;    /* [n_drawn] answers of ours that were found in it */
+    struct chat_drawn *drawn;    /* [n_drawn] our own answers found in the conversation */
     size_t n_drawn;
     struct hint *hints;               /* [n_drawn] */
-    bool *is_hintless;                /* [n_messages]: no hint for this one */
-    const struct memory_answer *last; /* the last assistant's message, if it is one of ours */
+    bool *is_hintless;                /* [n_messages]: give no hint for this message */
+    const struct memory_answer *last; /* the last assistant message, if it is our own answer */
     struct turns turns;
-    size_t n_messages; /* done */
-    size_t first_turn; /* of the last of them */
+    size_t n_messages; /* added so far */
+    size_t first_turn; /* first turn of the last message */
     struct chat_place mark, mark_1h, base;
 };
 
@@ -55,7 +55,8 @@ static struct chat_message *add_turn(struct turns *turns, enum chat_role role)
     return &turns->list[turns->n++];
 }
 
-/* The texts of n blocks of one kind, with an empty line between, in the arena; a single one as it is. */
+/* Joins the texts of n blocks of one kind, with an empty line between, in the arena.  A single text is
+ * not copied. */
 static struct bytes join_texts(struct turns *turns, enum gen_block_kind kind, const struct gen_block *blocks,
                                size_t n_blocks)
 {
@@ -118,7 +119,7 @@ static void add_user(struct turns *turns, const struct gen_message *message, enu
     }
 }
 
-/* What the model itself called the call that the client knows by this id. */
+/* Returns the model's own id of the call that the client knows by this id. */
 static struct bytes drawn_id(const struct memory_answer *answer, struct bytes id)
 {
     for (size_t i = 0; answer != NULL && answer->drawn_ids != NULL && i < answer->n_blocks; i++)
@@ -127,7 +128,7 @@ static struct bytes drawn_id(const struct memory_answer *answer, struct bytes id
     return id;
 }
 
-/* answer: what it is of ours; NULL: nothing. */
+/* answer: our own answer that the message repeats; NULL: none. */
 static void add_assistant(struct turns *turns, const struct gen_message *message,
                           const struct memory_answer *answer)
 {
@@ -147,14 +148,14 @@ static void add_assistant(struct turns *turns, const struct gen_message *message
             calls[turn->n_calls++] = (struct chat_call){.name = message->blocks[i].name,
                                                         .arguments = message->blocks[i].input,
                                                         .id = drawn_id(answer, message->blocks[i].id)};
-    /* The template puts a line end before calls; the model's own, which we delivered as text, would double
-     * it. */
+    /* The template puts a line end before calls.  The model's own line end, which we delivered as text, would
+     * double it. */
     while (turn->n_calls > 0 && turn->text.len_bytes > 0 &&
            strchr(" \t\r\n", turn->text.data[turn->text.len_bytes - 1]) != NULL)
         turn->text.len_bytes--;
 }
 
-/* Templates know these words and print them; others are for other servers. */
+/* Templates know these words and print them; other words are for other servers. */
 static const char *effort_of(const struct gen_request *request)
 {
     static const char *const words[][2] = {{"minimal", "low"}, {"low", "low"},    {"medium", "medium"},
@@ -179,7 +180,7 @@ static enum chat_thinking thinking_of(const struct gen_request *request)
     return CHAT_THINKING_DEFAULT;
 }
 
-/* Where n_blocks blocks of a message are over; its turns begin at first. */
+/* Returns the place after n_blocks blocks of a message whose turns begin at first. */
 static struct chat_place place_in(const struct gen_message *message, size_t n_blocks, size_t first)
 {
     struct chat_place place = {.n_messages = first};
@@ -223,9 +224,9 @@ static struct chat_drawn drawn_of(const struct memory_answer *answer, size_t tur
                                .needs_thinking = answer->has_thinking};
 }
 
-/* The assistant's message i; if it is an answer of ours, in our words, so that the prompt is the same however
- * the client spells it.  Thinking that the client left out is hinted at: where the template shows the hint,
- * the answer is put in as it was drawn, thinking and all, and the hint goes with what it replaces. */
+/* Adds assistant message i.  If it is our own answer, its turn uses our text, so that the prompt is the
+ * same however the client spells it.  A hint stands for thinking that the client left out.  Where the
+ * template shows the hint, the sampled tokens replace the turn, thinking and hint included. */
 static void add_answer(struct build *build, size_t i)
 {
     const struct gen_message *message = &build->request->messages[i];
@@ -270,7 +271,7 @@ static void add_message(struct build *build, size_t i)
     find_mark(build, &build->request->mark_1h, &build->mark_1h);
 }
 
-/* Where a breakpoint in tools or system lies; one in a message overwrites it (find_mark). */
+/* Returns the place of a breakpoint in tools or system; one in a message overwrites it (find_mark). */
 static struct chat_place place_in_system(const struct gen_mark *mark, const struct turns *turns)
 {
     if (turns->n > 0 && mark->n_messages == 0 && mark->system_bytes > 0)
@@ -278,7 +279,7 @@ static struct chat_place place_in_system(const struct gen_mark *mark, const stru
     return (struct chat_place){.n_messages = turns->n};
 }
 
-/* The conversation as turns and tools, and the places that are asked for. */
+/* Builds the conversation as turns and tools, and the places to be found. */
 static int build_turns(struct build *build, struct chat_prompt *out)
 {
     struct gen_request *request = build->request;
@@ -286,7 +287,7 @@ static int build_turns(struct build *build, struct chat_prompt *out)
     struct chat_tool *tools = arena_take(&request->arena, (request->n_tools + 1) * sizeof(*tools));
 
     build->n_messages = build->n_drawn = 0;
-    *turns = (struct turns){.arena = &request->arena, .cap = 3}; /* system, prefill, and one for nothing */
+    *turns = (struct turns){.arena = &request->arena, .cap = 3}; /* system, prefill, and a spare one */
     for (size_t i = 0; i < request->n_messages; i++)
         turns->cap += request->messages[i].n_blocks + 1;
     turns->list = arena_take(&request->arena, turns->cap * sizeof(*turns->list));
@@ -321,7 +322,7 @@ static int build_turns(struct build *build, struct chat_prompt *out)
 
 /* ---- rendering ---- */
 
-/* Room for the answers that were found, if any. */
+/* Makes room for the answers that were found, if any. */
 static int prepare(struct build *build)
 {
     struct arena *arena = &build->request->arena;
@@ -339,7 +340,7 @@ static int prepare(struct build *build)
     return build->hints == NULL || build->is_hintless == NULL || build->drawn == NULL ? E_NOMEM : 0;
 }
 
-/* Hints that are shown, of answers that were not put in, have to go. */
+/* Removes the hints that the template shows for answers that were not inserted.  True: render again. */
 static bool takes_back_hints(struct build *build)
 {
     bool is_any = false;
@@ -384,7 +385,7 @@ static int render(const struct gen_model *model, struct build *build, struct fau
 {
     int rc = prepare(build);
 
-    /* Without a hint an answer is not put in, and then those after it may not be either. */
+    /* Without its hint an answer is not inserted; then later answers may not be inserted either. */
     for (size_t i = 0; rc == 0; i++) {
         rc = render_once(model, build, fault, out);
         if (rc < 0 || !takes_back_hints(build))
@@ -398,7 +399,7 @@ static int render(const struct gen_model *model, struct build *build, struct fau
     return rc;
 }
 
-/* Do the last tokens spell the mark, but for blanks behind it? */
+/* True if the last tokens spell the mark, ignoring blanks after it. */
 static bool ends_in(const struct gen_model *model, const struct token_ids *ids, const char *mark)
 {
     size_t left = strlen(mark);
@@ -488,7 +489,8 @@ void prompt_fini(struct prompt *prompt)
     buf_fini(&prompt->shape);
 }
 
-/* Tokens between what was reused and the mark, if the prefix is long enough to be kept at all. */
+/* Returns the tokens between the reused ones and the mark, if the prefix is long enough to be cached at
+ * all. */
 static uint32_t created(uint32_t mark_tokens, uint32_t cached_tokens, uint32_t block_tokens)
 {
     if (mark_tokens < block_tokens || mark_tokens <= cached_tokens)

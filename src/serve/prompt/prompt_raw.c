@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompts without a conversation, and the answers of /tokenize and /detokenize: text and tokens of a model,
- * with no chat format between.  Pure; any thread. */
+/* Prompts without a conversation, and the answers of /tokenize and /detokenize: a model's text and tokens
+ * without a chat format.  Pure; any thread. */
 #include "serve/api/render_openai.h"
 #include "base/err.h"
 #include "serve/prompt/prompt.h"

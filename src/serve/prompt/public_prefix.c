@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declared beginnings, as tokens of each model.
+/* The declared beginnings, as tokens of each model.
  *
- * Each is put before two different questions and rendered: the tokens that both prompts have in common are
- * what it always comes to, whatever the template does with tools and system texts.  Templates may begin
- * otherwise with thinking on or off, so each is rendered for all of these. */
+ * Each beginning is rendered with two different questions after it.  The tokens that both prompts share
+ * are the beginning's fixed tokens, whatever the template does with tools and system texts.  Templates
+ * may begin differently with thinking on or off, so each beginning is rendered for each setting. */
 #include "serve/prompt/public_prefix.h"
 
 #include <errno.h>
@@ -21,9 +21,9 @@
 #define MAX_FILE_BYTES (8u << 20)
 #define MAX_BEGINNINGS 64
 #define MAX_MODELS     64
-#define N_MANNERS      3 /* of thinking */
+#define N_MANNERS      3 /* settings of thinking */
 
-struct rendered { /* for one model */
+struct rendered { /* beginnings rendered for one model */
     char fingerprint[33];
     struct token_ids ids[MAX_BEGINNINGS * N_MANNERS];
     size_t n;
@@ -58,7 +58,7 @@ static int read_file(const char *path, struct fault *fault, struct buf *out)
     return out->is_bad ? fault_set(fault, E_NOMEM, "out of memory") : 0;
 }
 
-/* The beginning before a question, as a request. */
+/* Parses the beginning, followed by a question, as a request. */
 static int parse_with(const json_t *beginning, const char *question, struct gen_request *out,
                       struct api_error *error)
 {
@@ -175,7 +175,7 @@ static int render_with(const json_t *beginning, const char *question, enum gen_t
     return rc;
 }
 
-/* A template that cannot show this beginning has no public prompts that start so. */
+/* If the template cannot render this beginning, no prompt that starts with it is public. */
 static void render(const json_t *beginning, enum gen_thinking thinking, const struct gen_model *model,
                    struct rendered *rendered)
 {
@@ -198,7 +198,7 @@ static const struct rendered *rendered_for(struct public_prefix *prefix, const s
     for (size_t i = 0; i < prefix->n_models; i++)
         if (strcmp(prefix->models[i]->fingerprint, model->fingerprint) == 0)
             return prefix->models[i];
-    if (prefix->n_models == MAX_MODELS) /* models that come and go: the oldest is long gone */
+    if (prefix->n_models == MAX_MODELS) /* models come and go; the oldest entry is no longer in use */
         rendered_free(prefix->models[--prefix->n_models]);
     rendered = calloc(1, sizeof(*rendered));
     if (rendered == NULL)

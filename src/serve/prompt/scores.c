@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list that is empty again whenever the client keeps up: at most a prompt long. */
+/* A list that empties whenever the client keeps up.  It is at most one prompt long. */
 #include "serve/prompt/scores.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How likely given tokens were, on the way from a worker to the front: those of a prompt, in order, and the
+/* Prompt logprobs on their way from a worker to the front: of the prompt's tokens, in order, and of the
  * stop id that ended the answer.  For backends; one thread. */
 #ifndef SERVE_PROMPT_SCORES_H
 #define SERVE_PROMPT_SCORES_H
@@ -10,7 +10,7 @@ struct scores {                 /* zeroed: none */
     struct sample_result *held; /* [n], of the prompt's tokens; heap */
     uint32_t n, cap;
     bool has_stop;
-    struct sample_result stop; /* with has_stop: goes after what was drawn */
+    struct sample_result stop; /* with has_stop: delivered after the sampled tokens */
 };
 
 int scores_add(struct scores *scores, const struct sample_result *from, uint32_t n); /* E_NOMEM */

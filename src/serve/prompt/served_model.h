@@ -5,12 +5,12 @@
 
 #include "text/token/chat.h"
 
-struct gen_model {  /* one served model, counted: a request keeps its model while it lives */
-    char name[128]; /* as clients call it */
+struct gen_model {  /* one served model, reference-counted: each request holds its model while it lives */
+    char name[128]; /* the name that clients use */
     char fingerprint[33];
     struct tokenizer *tokenizer; /* borrowed from the model */
     struct chat_format *chat;
-    struct verdicts *verdicts; /* on schemas, for this model (serve/prompt/verdicts.h); NULL: none are kept */
+    struct verdicts *verdicts; /* cached schema checks (serve/prompt/verdicts.h); NULL: no cache */
     uint32_t context_length;
     uint32_t block_tokens;
     uint64_t created_unix_s;

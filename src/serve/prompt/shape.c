@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The answer's shape.
+/* Builds the answer's constraint.
  *
  *     tool_choice any, tool    [close what the prompt opened] calls
- *     format                   thinking? JSON, or calls where there are tools
+ *     format                   thinking? JSON, or calls if there are tools
  *     tools, auto              text (thinking text | call text)*
  *     tools, none              text (thinking text)*
- *     a budget for thinking    the same
- *     otherwise                nothing: anything may be answered
+ *     a thinking budget        the same
+ *     otherwise                nothing: any answer is allowed
  *
- * Under auto a call that has begun is held to the name of a tool and an object of arguments, or to the
- * schema of a tool that is strict.  That is done where a mark of its own begins calls; Llama's brace may
- * begin other things, so there only strict tools are held.
+ * Under auto, a call that has begun must have a tool's name and an object of arguments; a strict tool's
+ * arguments must match its schema.  This applies where a mark of its own begins a call.  Llama's brace
+ * may begin other things, so there the constraint covers only strict tools.
  *
- * In harmony, all of it is messages: thinking and comments, then a call or the final one. */
+ * In harmony, everything is a message: thinking and comments, then a call or the final message. */
 #include "serve/prompt/shape.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ void shape_mark(struct shape *shape, const char *mark)
     put_one(shape, "mark", bytes_str(mark));
 }
 
-/* The end of an item whose faults may need a name. */
+/* Ends an item whose errors may need a path. */
 static void end_named(struct shape *shape)
 {
     if (shape->path[0] != '\0') {
@@ -152,9 +152,9 @@ void shape_close_rep(struct shape *shape, int min, int max)
     buf_append_byte(shape->out, '}');
 }
 
-/* ---- what is wanted ---- */
+/* ---- the request's wishes ---- */
 
-/* May calls be made, and is there a reason to hold them to something? */
+/* True if calls are allowed and there is a reason to constrain them. */
 static bool holds_calls(const struct shape *shape)
 {
     const struct gen_request *request = shape->request;
@@ -166,7 +166,7 @@ static bool holds_calls(const struct shape *shape)
            (has_strict || shape->manner->calls != CHAT_CALLS_LLAMA);
 }
 
-/* The template has no switch for it, or it has and opens the thinking nevertheless. */
+/* True if thinking is off but the template has no switch for it, or opens the thinking anyway. */
 static bool forbids_thinking(const struct shape *shape, bool begins_thinking)
 {
     return shape->request->thinking == GEN_THINKING_OFF &&
@@ -217,7 +217,7 @@ static void put_line_ends(struct shape *shape)
     shape_close_rep(shape, 0, 2);
 }
 
-/* What the prompt has opened: gone on with, or closed at once. */
+/* Continues the thinking that the prompt has opened, or closes it at once. */
 static void put_begun(struct shape *shape, bool is_closed)
 {
     if (is_closed)
@@ -229,7 +229,7 @@ static void put_begun(struct shape *shape, bool is_closed)
 
 /* ---- most families ---- */
 
-/* Text, and between it calls and thinking as they are allowed. */
+/* Text, with calls and thinking between as far as they are allowed. */
 static void put_open_answer(struct shape *shape, bool thinks)
 {
     const struct chat_manner *manner = shape->manner;

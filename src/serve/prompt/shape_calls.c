@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls as shapes, in each family's manner and to the letter as its template writes them.
+/* Constraints for calls, in each family's format, exactly as its template writes them.
  *
  *     {"seq": [{"mark": "<tool_call>"}, {"text": "\n{\"name\": \""},
  *              {"any": [{"seq": [{"text": "f\", \"arguments\": "}, {"json": SCHEMA}]}, ...]},
  *              {"text": "}\n"}, {"mark": "</tool_call>"}]}
  *
- * Arguments that are tags: shape_tags.c. */
+ * shape_tags.c writes arguments that are tags. */
 #include <string.h>
 
 #include "base/err.h"
@@ -45,11 +45,11 @@ bool shape_may_call(const struct shape *shape, const struct gen_tool *tool)
            bytes_equal(tool->name, shape->request->tool_choice_name);
 }
 
-/* ---- one of the tools ---- */
+/* ---- a choice among the tools ---- */
 
-struct words { /* around a tool's name and its arguments */
+struct words { /* the text around a tool's name and its arguments */
     const char *before, *after;
-    const char *mark, *mark_text;  /* NULL, or a mark behind these, and text behind that */
+    const char *mark, *mark_text;  /* NULL, or a mark that follows these two; text that follows the mark */
     const struct shape_tags *tags; /* NULL: the arguments are JSON */
     const char *tags_end;
 };
@@ -134,7 +134,7 @@ static void put_deepseek_call(struct shape *shape, bool is_old, bool is_held)
     shape_close(shape);
 }
 
-/* Mistral's models give their calls ids, which nobody needs. */
+/* Mistral's models give their calls ids, which no client needs. */
 static void put_id(struct shape *shape)
 {
     shape_open_rep(shape);
@@ -185,15 +185,15 @@ static void put_call(struct shape *shape, bool is_held)
     }
 }
 
-/* ---- calls and what stands around them ---- */
+/* ---- calls and the text around them ---- */
 
 struct around {
     const char *open_mark, *open_text; /* NULL: nothing */
     const char *between;
     const char *close_mark, *close_text;
-    bool is_one;     /* the format has one call an answer */
-    bool has_list;   /* all calls of an answer stand between the same marks */
-    bool has_commas; /* between has to stand between two calls, and nowhere else */
+    bool is_one;     /* the format allows one call per answer */
+    bool has_list;   /* all calls of an answer stand in one pair of marks */
+    bool has_commas; /* between stands between two calls, and nowhere else */
 };
 
 static struct around around_of(enum chat_calls calls)
@@ -229,7 +229,8 @@ static struct around around_of(enum chat_calls calls)
     return (struct around){0};
 }
 
-/* A repetition of calls, to be closed: with that before each, or with a line end behind each or not. */
+/* Opens a repetition of calls that the caller closes.  before precedes each call; line_end may follow
+ * each. */
 static void put_call_again(struct shape *shape, const char *before, const char *line_end, bool is_held)
 {
     shape_open_rep(shape);

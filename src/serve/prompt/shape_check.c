@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Can what is asked for be held to?
+/* Checks whether a request's constraints can be enforced.
  *
  *     schemas of tools and answer ──> known? ──no──> compiled together, with one request's steps ──> verdict
- *     the shape that came of them ──> known? ──no──> compiled, as a worker will do it            ──> verdict
+ *     the resulting constraint ─────> known? ──no──> compiled, as a worker will do it            ──> verdict
  *
- * The first says which schema and which keyword is at fault, in the client's words.  The second is the
- * worker's own answer, ahead of time: families that write arguments as tags hold strings to more than JSON
- * does, and a shape has a size of its own.  So a request is refused here, by name, or nowhere. */
+ * The first check tells the client which schema and which keyword is at fault.  The second gives the
+ * worker's own verdict ahead of time: families that write arguments as tags restrict strings more than
+ * JSON does, and the whole constraint has a size limit of its own.  So a request is refused here, with
+ * the name of its fault, or not at all. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,7 @@ static int refuse(struct api_error *error, int rc, const struct fault *fault)
     return E_FORMAT;
 }
 
-struct checks { /* the schemas of a request that have to be held to */
+struct checks { /* the schemas of a request that must be enforced */
     struct grammar_schema *list;
     char (*paths)[PATH_BYTES];
     size_t n;
@@ -127,7 +128,8 @@ int shape_check_schemas(const struct shape *shape, struct verdicts *verdicts, st
     return rc == 0 ? 0 : refuse(error, rc, &fault);
 }
 
-/* Faults of a property between tags have its path; those of the whole are the tools', or the answer's. */
+/* An error in a property between tags has its path; an error of the whole gets the tools' path, or the
+ * answer's. */
 static void name_whole(const struct gen_request *request, int rc, struct fault *fault)
 {
     struct fault found = *fault;

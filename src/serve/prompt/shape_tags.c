@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments that are tags, of a tool that is held to its schema: properties in the schema's order, each up to
- * its closing tag.
+/* Arguments as tags, for a tool whose arguments must match its schema.  Properties come in the schema's
+ * order, each up to its closing tag.
  *
- *     only a string    its text, as it is, of the schema's pattern, format and lengths: {"tagged": ...}
+ *     only a string    its text as it is, within the schema's pattern, format and lengths: {"tagged": ...}
  *     no string        JSON
  *     both             either; but no text that would be read as the JSON
  *
- * What reads them (text/toolcall/calls_tags.c) goes by the schema's types, so they are asked there.
- * References, lists of types, words and alternatives are followed up to the strings; a schema that says
- * nothing of types is JSON, and so are strings that only allOf makes such. */
+ * The parser of these arguments (text/toolcall/calls_tags.c) decides by the schema's types, so this file
+ * asks the parser for them.  References, lists of types, enums and alternatives are followed down to the
+ * strings.  A schema that gives no types is JSON; so is a string that only allOf declares. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #include "serve/prompt/shape_priv.h"
 
 #define MAX_DEPTH       8
-#define MAX_NAMED_BYTES 80 /* properties of longer names are named after the tool */
+#define MAX_NAMED_BYTES 80 /* properties with longer names are reported under the tool's path */
 
 const struct shape_tags shape_xml_tags = {.key_open = "<parameter=",
                                           .key_close = ">\n",
@@ -33,11 +33,11 @@ const struct shape_tags shape_glm_tags = {.key_open = "<arg_key>",
                                           .line_end = "\n",
                                           .is_tight = true};
 
-struct place { /* where a value is being written */
+struct place { /* the place of the value being written */
     struct shape *shape;
     const struct shape_tags *tags;
-    const json_t *root; /* of the tool's schema */
-    unsigned types;     /* as which the value may be read */
+    const json_t *root; /* the tool's schema */
+    unsigned types;     /* the types that the parser may give the value */
 };
 
 static struct bytes text_of(const json_t *value)
@@ -45,7 +45,7 @@ static struct bytes text_of(const json_t *value)
     return bytes_of(json_string_value(value), json_string_length(value));
 }
 
-/* A schema as JSON, with the definitions that its references may name. */
+/* Writes a schema as JSON, with the definitions that its references may name. */
 static void put_json(struct place *place, const json_t *schema, const char *type)
 {
     static const char *const shared[] = {"$defs", "definitions"};
@@ -65,12 +65,12 @@ static void put_json(struct place *place, const json_t *schema, const char *type
     json_decref(whole);
 }
 
-/* Texts that are read as something else, as a pattern; false: there are none. */
+/* Appends a pattern of the texts that the parser reads as another type.  False: there are none. */
 static bool other_readings(unsigned types, struct buf *out)
 {
     if (types == CALLS_AS_STRING)
         return false;
-    buf_append_str(out, "^([ \\t\\n\\r][\\s\\S]*"); /* JSON may have blanks before it */
+    buf_append_str(out, "^([ \\t\\n\\r][\\s\\S]*"); /* blanks may precede JSON */
     if (types & CALLS_AS_NULL)
         buf_append_str(out, "|(null|None)[ \\t\\n\\r]*");
     if (types & CALLS_AS_BOOLEAN)
@@ -107,7 +107,7 @@ static void put_string(struct place *place, const json_t *schema)
     json_decref(kept);
 }
 
-/* Would this text be read as something else? */
+/* True if the parser reads this text as another type. */
 static bool is_read_otherwise(const struct place *place, struct bytes word)
 {
     static const char *const words[] = {"True", "False", "None"};
@@ -123,7 +123,8 @@ static bool is_read_otherwise(const struct place *place, struct bytes word)
     return is_other;
 }
 
-/* Those that cannot be told from something else, or hold the closing tag, are left out. */
+/* Writes a word of an enum.  Words that could be read as another type, or that hold the closing tag, are
+ * left out. */
 static void put_word(struct place *place, const json_t *word)
 {
     const struct bytes nothing = {0};
@@ -169,7 +170,7 @@ static void put_types(struct place *place, const json_t *schema, const json_t *t
     shape_close(place->shape);
 }
 
-/* Has it nothing beside its alternatives that would have to be merged into them? */
+/* True if the schema has no other keywords that would have to be merged into its alternatives. */
 static bool is_choice(const json_t *schema, const char *name)
 {
     static const char *const others[] = {"type",    "enum",   "const",     "properties", "items",
@@ -189,7 +190,7 @@ static void put_value(struct place *place, const json_t *schema, unsigned depth)
     const json_t *type, *words, *ref = json_object_get(schema, "$ref");
 
     if (place->shape->out->len_bytes > SHAPE_MAX_BYTES)
-        return; /* refused in any case */
+        return; /* too long: it is refused later anyway */
     for (unsigned i = 0; i < MAX_DEPTH && json_is_string(ref); i++) {
         schema = calls_follow_ref(place->root, text_of(ref));
         ref = json_object_get(schema, "$ref");
@@ -216,7 +217,7 @@ static void put_value(struct place *place, const json_t *schema, unsigned depth)
     }
 }
 
-/* The names that the schema requires, as an object; NULL: no memory. */
+/* Returns the names that the schema requires, as an object.  NULL: no memory. */
 static json_t *required_of(const json_t *root)
 {
     const json_t *list = json_object_get(root, "required");
@@ -260,7 +261,7 @@ void shape_tags(struct shape *shape, const struct shape_tags *tags, const struct
         bool is_needed = json_object_get(required, key) != NULL;
 
         if (shape->out->len_bytes > SHAPE_MAX_BYTES)
-            break; /* each may bring all of $defs; shape_make() refuses it */
+            break; /* too long, because each property may bring all of $defs; shape_make() refuses it */
         if (strlen(key) <= MAX_NAMED_BYTES)
             snprintf(shape->path + n, sizeof(shape->path) - n, ".properties.%s", key);
         if (!is_needed)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list in the order of use, and a map from digests into it, behind one lock.
+/* A list in order of use and a map from digests into it, behind one lock.
  *
- *     question --SHA-256--> key --map--> verdict        list: asked last <-> ... <-> asked longest ago -->
- * dropped
+ *     question --SHA-256--> key --map--> verdict
+ *     list: last used <-> ... <-> least recently used --> dropped
  *
- * Jobs of all threads ask; what they do with the lock held is a look-up, so nobody waits for work. */
+ * All job threads use it.  They hold the lock only for a look-up, so no thread waits for another one's
+ * compilation. */
 #include "serve/prompt/verdicts.h"
 
 #include <openssl/evp.h>
@@ -17,10 +18,10 @@
 #include "base/list.h"
 
 struct verdict {
-    struct list node; /* in verdicts.all, the one asked for last first */
+    struct list node; /* in verdicts.all, most recently used first */
     struct verdict_key key;
     int rc;
-    char text[]; /* of the fault */
+    char text[]; /* the fault's text */
 };
 
 struct verdicts {
@@ -108,7 +109,7 @@ void verdicts_keep(struct verdicts *verdicts, const struct verdict_key *key, int
     memcpy(verdict->text, fault->text, n);
     pthread_mutex_lock(&verdicts->lock);
     if (hashmap_get(verdicts->by_key, key) != NULL || hashmap_put(verdicts->by_key, key, verdict, NULL) < 0) {
-        free(verdict); /* another thread was asked the same meanwhile */
+        free(verdict); /* another thread has stored the same verdict meanwhile */
     } else {
         list_push_front(&verdicts->all, &verdict->node);
         if (++verdicts->n > verdicts->max)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files are read as the start reads them, by the same functions, and let go of again. */
+/* Reads files with the functions that the start uses, then releases them. */
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static void check_tls(struct config_check *check, const struct setup_common *com
     }
     if (certificate[0] == '\0' || http_tls_check(&files, &fault) == 0)
         return;
-    /* The fault begins with the path of the file that it is about. */
+    /* The fault begins with the path of its file. */
     bool is_key = strncmp(fault.text, key, strlen(key)) == 0 && strcmp(certificate, key) != 0;
 
     config_refuse(check, is_key ? "http.tls_key" : "http.tls_certificate", "%s", fault.text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses: what a daemon listens on, and what it dials. */
+/* The addresses that a daemon listens on and those that it dials. */
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,7 @@ void setup_check_listen(struct config_check *check, struct setup_listens *listen
         note(check, listens, &one);
 }
 
-/* The front looks names up, which the other listeners do not. */
+/* Resolves a name.  Only the front's listener accepts names; the other listeners do not. */
 static int look_up(const struct addr *addr, const char *text, struct fault *fault)
 {
     const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The common part, in the order of the tables' sections. */
+/* The common settings, in the order of the tables' sections. */
 #include "serve/setup/setup.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "net/http/congestion.h"
 
 #define NAME_LETTERS   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-#define MAX_NAME_BYTES 63 /* what HELLO and a KV connection's greeting hold */
+#define MAX_NAME_BYTES 63 /* the room for a name in HELLO and in a KV connection's greeting */
 
 static void check_node(struct config_check *check, const char *node)
 {
@@ -19,7 +19,7 @@ static void check_node(struct config_check *check, const char *node)
                       MAX_NAME_BYTES);
 }
 
-/* "https://app.example:8443": what a browser sends, which is compared as text. */
+/* "https://app.example:8443": the text that a browser sends; origins are compared as text. */
 static bool is_origin(const char *text)
 {
     const char *host = strstr(text, "://");

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the configurations of router and workers have in common, looked at as a whole: names, files,
- * addresses.
+/* Checks the settings that router and workers have in common: names, files, addresses.
  *
- * Nothing is kept open and nothing is changed; what only the moment decides (a port that is taken, memory) is
- * left to the start.  Findings go to the config_check, all of them. */
+ * The check keeps nothing open and changes nothing.  Problems that show only at the start (a port in use,
+ * too little memory) are left to the start.  All findings go to the config_check. */
 #ifndef SERVE_SETUP_SETUP_H
 #define SERVE_SETUP_SETUP_H
 
 #include "base/config/config.h"
 #include "net/link/addr.h"
 
-struct setup_common { /* borrowed from the snapshot; the keys' names are those of the tables */
+struct setup_common { /* borrowed from the snapshot; members have the names of the configuration keys */
     const char *node;
     const struct config_list *http_listen, *cors_origin;
     const char *api_keys, *tls_certificate, *tls_key;
@@ -29,7 +28,7 @@ enum { SETUP_MAX_LISTENS = 64 };
 
 struct setup_listen {
     const char *key;
-    size_t item; /* of a list; else 0 */
+    size_t item; /* index in a list; else 0 */
     const char *text;
     struct addr addr;
 };
@@ -39,23 +38,23 @@ struct setup_listens { /* zeroed: none */
     unsigned n;
 };
 
-/* One address to listen on: refused when that cannot be, or when one before it takes the same. */
+/* Checks one address to listen on: it must be valid, and no earlier address may use the same. */
 void setup_check_listen(struct config_check *check, struct setup_listens *listens, const char *key,
                         const char *text);
-/* Those of setup_common; further ones of the daemon's own are added to them. */
+/* Checks the addresses of setup_common; the daemon adds its own further ones. */
 void setup_check_listens(struct config_check *check, const struct setup_common *common,
                          struct setup_listens *listens);
-/* A list of host:port to dial: each has a port, none stands there twice, max at most. */
+/* Checks a list of host:port to dial: each has a port, none appears twice, max at most. */
 void setup_check_dials(struct config_check *check, const char *key, const struct config_list *list,
                        size_t max);
-/* One such address; NULL fault: nobody asks. */
+/* Parses one such address; a NULL fault: the caller wants no message. */
 int setup_dial_parse(const char *text, struct fault *fault, struct addr *out);
 
 /* ---- files and sizes ---- */
 
-/* A folder in which this process may make files: path's own (is_parent: path's folder). */
+/* Checks that this process may create files in a folder: path itself, or with is_parent path's folder. */
 int setup_folder(const char *path, bool is_parent, struct fault *fault);
-/* More bytes than the machine has memory and swap. */
+/* Reports a size that exceeds the machine's memory plus swap. */
 void setup_check_memory(struct config_check *check, const char *key, uint64_t n_bytes);
 
 /* files.c, for setup.c */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slots, and pools made of them.
  *
- *   slots   [ reported, ledger, pool & at | ... ]                   by slot: what is known
- *   pools   prefill, layout 7   [ row | row | row ]                 by kind: what the choice reads
- *           decode,  layout 7   [ row | row ]        <- partners
- *           decode,  layout 9   [ row ]
+ *    slots   [ reported, ledger, pool & at | ... ]                   by slot: the state of each worker
+ *    pools   prefill, layout 7   [ row | row | row ]                 by kind: the rows that the choice reads
+ *            decode,  layout 7   [ row | row ]        <- partners
+ *            decode,  layout 9   [ row ]
  *
- * A row is worked out anew whenever its slot changes: at a report, a dispatch, a first token, an end.  The
- * last row of a pool fills the gap when one leaves, so the order in a pool means nothing, and the choice does
- * not depend on it.  A pool that is empty stays for the next worker of its kind, or becomes another kind's
- * when there is no place left: each non-empty one has a worker, so there is always one. */
+ * A row is recomputed whenever its slot changes: at a report, a dispatch, a first token, an end. When a
+ * row leaves a pool, the last row fills the gap. So the order in a pool means nothing, and the choice does
+ * not depend on it. An empty pool stays for the next worker of its kind; when no pool is left, it becomes
+ * another kind's. Each non-empty pool has a worker, so an empty one always exists. */
 #include "fleet/picker/fleet.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forgetting a worker at once, and sweeping up its traces.
+/* Forgets a worker at once, and sweeps its column out of the entries later.
  *
- * Forgetting a worker marks its column dead and gives the slot another one (see index_priv.h).  The sweep
- * goes through the entries in passes:
+ * picker_index_forget() marks the worker's column dead and gives its slot another one (see index_priv.h).
+ * The sweep goes through the entries in passes:
  *
- *   pass      |------------ p ------------|---------- p + 1 ----------|
- *                       ^ a column dies here                          ^ and is free again here */
+ *    pass      |------------ p ------------|---------- p + 1 ----------|
+ *                        ^ a column dies here                          ^ and is free again here */
 #include "fleet/picker/index_priv.h"
 
 static void give_column(struct picker_index *index, uint32_t slot)

@@ -1,54 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice: least estimated completion among those that keep the objectives.
+/* The choice: least estimated completion among the placements that keep the objectives.
  *
- *   alone (D):     queue(D) + prefill(D, uncached) + answer x itl(D) + what the others on D lose meanwhile
- *   pair (P, D):   queue(P) + prefill(P, uncached) + transfer tail  + answer x itl(D)
+ *    alone (D):     queue(D) + prefill(D, uncached) + answer x itl(D) + delay(D)
+ *    pair (P, D):   queue(P) + prefill(P, uncached) + transfer tail  + answer x itl(D)
  *
- * "What the others lose" is the prefill time once for each sequence that decodes on D, and OVERFLOW_SHARE of
- * the TTFT objective on top: an idle decode worker is not idle for long.  So long prompts go to the prefill
- * pool, and overflow to decode workers only when that pool is backed up by a good part of the objective
- * (Mooncake's and llm-d's lesson: selective, not blanket, disaggregation).  Prompts of at most
- * local_prefill_tokens uncached tokens are cheap enough to run where they will be decoded.  So are those that
- * D computes within local_prefill_s, each sequence that decodes there meanwhile counted like the prompt: what
- * a hand-off takes by itself (messages, threads that wake) would be a good part of so short a time.
+ * delay(D) is the time that the other sequences on D lose: the prefill time once for each sequence that
+ * decodes there, plus OVERFLOW_SHARE of the TTFT objective, because an idle decode worker does not stay
+ * idle. So long prompts go to the prefill pool, and overflow to decode workers only when that pool is
+ * backed up by a good part of the objective (the lesson of Mooncake and llm-d: selective disaggregation).
+ * Prompts of at most local_prefill_tokens uncached tokens run where they decode. So do prompts that D
+ * computes within local_prefill_s, counting each sequence that decodes there like the prompt: the messages
+ * and thread wake-ups of a hand-off would be a good part of so short a time.
  *
- * What a worker has on its disk it may read back before it computes the rest: a second way to run there,
- * which costs the reading (bytes at the rate that the worker measured, after what it was given to read
- * already) in place of the computing.  Reading holds nobody up.  It is tried only where it takes less time
- * than computing the same, since the worker decides by the same comparison, and only by who computes: KV that
- * a peer pushes is not read.  Few workers have a given prompt on disk, so they are tried apart from the rest.
+ * Disk. A worker may read blocks from its disk and compute the rest. This second way costs the read (bytes
+ * at the measured rate, after the reads already queued) and delays no other sequence. It is tried only
+ * where it takes less time than computing, because the worker decides by the same comparison. Only the
+ * worker that computes reads: a peer's push is not read. Few workers have a given prompt on disk, so they
+ * are tried apart.
  *
- * An objective that not even an idle worker could keep for this prompt is no reason to refuse: the limit for
- * TTFT is the larger of the objective and twice what the prompt takes alone.
+ * An objective that even an idle worker could not keep is no reason to refuse: the TTFT limit is the
+ * larger of the objective and twice the prompt's time alone. Nor do workers idle because no placement
+ * keeps the objectives. Where a request could begin at once (a seat, blocks, a queue within the limit) it
+ * waits only if waiting helps:
  *
- * Nor is one that no placement keeps now a reason to let workers idle.  Where it would begin at once (a seat,
- * blocks, no prompts before it for longer than the limit) a request waits only for what waiting may bring:
+ *    pass             time between tokens       room                          one worker alone may be
+ *    1 keeping        objective                 reported                      decode workers
+ *    2 conserving     also if others' ends      an idle worker has all its    decode workers
+ *                     would not mend it         blocks, whatever it reports
+ *    3 least bad      any                       as 2                          prefill workers too
+ *    4 any            the best of all, for requests that must go on (E_OVERLOADED)
  *
- *   pass             time between tokens       room                          who does it alone
- *   1 keeping        objective                 reported                      decode workers
- *   2 conserving     also if others' ends      an idle worker has all its    decode workers
- *                    would not mend it         blocks, whatever it reports
- *   3 least bad      any                       as 2                          prefill workers too
- *   4 any            the best of all, for who must go on (E_OVERLOADED)
+ * goals.yield limits the passes; a router stops at 2 first, and at 3 for requests that have waited. A
+ * wrong step time thus sends requests elsewhere but never away, and the next requests measure it again.
  *
- * goals.yield says how far to go; a router goes to 2 at first and to 3 for those that have waited.  A step
- * time that is wrong for whatever reason thus sends requests elsewhere, but never away, and the next ones
- * measure it again.
+ * Ties go to the placement with less running, then to one worker before a pair, then to the lower rank of
+ * its slots (an order for each goals.order). So the result depends on the arguments alone.
  *
- * Ties go to the placement with less running, then to one worker before a pair, then to the lower rank of its
- * slots (an order for each goals.order), so the result depends on the arguments alone.
- *
- * Why all pairs need not be tried.  A pair's cost is a sum of one term of P and one of D, and it keeps the
- * objectives when P keeps its own (room, TTFT) and D keeps its own (room, a seat, ITL); only the layouts must
- * be equal, and workers of one layout lie in one pool.  Order the halves of a pool by (cost, running): whole
- * numbers, so (c1 + c2, r1 + r2) is least over all pairs of two pools exactly when both halves are least, and
- * among those the lower ranks are found half by half too.  So the best of those that keep the objectives
- * comes from one pass over the workers that keep theirs, and one comparison for each layout.  Only if there
- * is none, a second pass looks at all workers: then no pair keeps them, so all are equal in that.
- * Most workers are not the best so far.  For half of a pair that follows from a few numbers, which lie side
- * by side (struct pick_brief): their rows are not read.  tests/unit/picker/test_pairs tries all pairs of
- * random worlds beside it.
- */
+ * Pairs need no search over all pairs. A pair's cost is one term of P plus one term of D. It keeps the
+ * objectives when P keeps its own (room, TTFT) and D keeps its own (room, seat, ITL). Workers of one
+ * layout lie in one pool. Order each pool by (cost, running), in whole numbers: the least sum over all
+ * pairs consists of the least halves, and ranks break ties half by half too. So one pass over the workers
+ * that keep their objectives finds the best pair, with one comparison per layout. If there is none, a
+ * second pass looks at all workers: no pair keeps the objectives, so all are equal in that. Most workers
+ * are not the best half so far; struct pick_brief shows that without reading the row.
+ * tests/unit/picker/test_pairs checks all pairs. */
 #include "fleet/picker/picker.h"
 
 #include "base/err.h"

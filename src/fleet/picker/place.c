@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Look up, pick, book: the three steps of a placement, in the one order in which all that route take them. */
+/* Match, pick, book: the three steps of a placement, in the same order for every caller. */
 #include "fleet/picker/place.h"
 
 int picker_place_choose(struct picker_place *place, const struct picker_goals *goals)

@@ -8,7 +8,7 @@
 #include "fleet/picker/fleet.h"
 
 /* Durations are whole nanoseconds, so sums compare exactly and in any order. Estimates above the bound
- * count as equal. The bound keeps every sum here far below 2^63. */
+ * (over a day) count as equal. The bound keeps every sum here far from 64-bit overflow. */
 #define PICK_MAX_NS      INT64_C(100000000000000)
 #define PICK_MAX_RUNNING 10000 /* bound on the sequences that a prefill delays, for the same reason */
 

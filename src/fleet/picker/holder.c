@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The estimate behind an asked push.
+/* The estimate behind a prefix fetch: push the cached blocks, or compute them.
  *
- *   push      latency + missing tokens x bytes per token / bandwidth       (measured by the receiver)
- *   compute   missing tokens / prefill speed                               (measured by the asker)
- *             or, where that is less, the read of those that its own disk has, and the rest so
+ *    push      latency + missing tokens x bytes per token / bandwidth       (measured by the receiver)
+ *    compute   missing tokens / prefill speed                               (measured by the asker)
+ *              or, if less, read the tokens on its own disk and compute the rest
  *
- * The bandwidth is that of pushes which the asker asked for; a hand-off's is no faster than prefill computes.
- * One that has seen nothing lately is given a guess, so that a push is tried and teaches the rest.  The
- * latency is our prior: the three messages before the first byte each wait for the end of a step, the
- * holder's decode step or the asker's own.  A push must beat computing by a margin, since computing is
+ * The bandwidth is that of pushes that the asker asked for; a hand-off is no faster than prefill computes.
+ * A worker without recent pushes gets a guess, so that one push is tried and measures the link. The
+ * latency is a prior: each of the three messages before the first byte waits for the end of a step, the
+ * owner's decode step or the asker's own. A push must beat computing by a margin, because computing is
  * certain and a push may fail.
  *
- * Of several holders the one with more is better as long as the additional tokens are worth it, which they
- * are whenever pushing a token beats computing it; so the most tokens win, then the same host, then who has
- * less to do.
+ * Among several owners the most tokens win, then the same host, then the least load. More tokens are
+ * better whenever pushing a token beats computing it.
  *
- * A holder that would have to read a part from its disk first is asked where what it has more than the best
- * of the others saves more than its reading costs. */
+ * An owner that must read a part from its disk first is asked only if its additional tokens, compared with
+ * the best other owner, save more time than the read costs. */
 #include "fleet/picker/holder.h"
 
 #define LATENCY_S         0.002

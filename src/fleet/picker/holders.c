@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The set of holders of a block: up to thirteen columns in the entry itself, more of them as a bitmap in a
- * page.  Those that have it on disk only bear a mark, or stand in a second page besides; few blocks need one.
+/* The set of workers that have a block: up to thirteen columns in the entry itself, more as a bitmap in a
+ * page. A column whose worker has the block on disk only has a flag bit in the entry, or a bit in a second
+ * page. Few blocks need a page.
  *
- *   entry   [ hash | used | older newer | page - | n | c c c c . . . . . . . . . ]     nearly all blocks
- *   entry   [ hash | used | older newer | page o | n |                           ]     beginnings that many
- * share
- *                                              |       ^ in place of the first two columns: the second page
- *   page                                       +-> [ 2048 bits ] --> [ 2048 bits: those on disk ]
+ *    entry   [ hash | used | older newer | page - | n | c c c c . . . . . . . . . ]     nearly all blocks
+ *    entry   [ hash | used | older newer | page o | n |                           ]     common prompt starts
+ *                                               |       ^ in place of the first two columns: the second page
+ *    page                                       +-> [ 2048 bits ] --> [ 2048 bits: those on disk ]
  *
- * Columns keep the order in which they came: the blocks of a chain are learned together, so neighbours have
- * equal lists byte for byte, which a walk along a chain makes use of. */
+ * Columns keep their order of arrival. The blocks of a chain are learned together, so neighbours have
+ * byte-equal lists; the prefix match uses that. */
 #include "fleet/picker/index_priv.h"
 
 #include <string.h>

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash table from block hash to the workers that hold it, in memory or on disk.
+/* A hash table from block hash to the workers that have the block, in memory or on disk.
  *
- *   table     [ tag,entry | 0 | tag,entry | tag,entry | 0 ... ]   8 bytes a place, at most half of them taken
- *   entries   [ hash, holders, neighbours by use ... ]            one cache line each, never moved
+ *    table     [ tag,entry | 0 | tag,entry | tag,entry | 0 ... ]   8 bytes a place, at most half of them
+ * taken entries   [ hash, holders, neighbours by use ... ]            one cache line each, never moved
  *
- * The table is made for max_entries at the start, so it is never rehashed, and memory that is not used yet is
- * not there yet either.  A tag is 32 bits of the hash under a random key of this index; the place where a
- * search begins follows from it, so an entry is removed by moving those behind it back, without looking at
- * them.
+ * The table is made for max_entries at the start and never rehashed; unused memory is not committed yet. A
+ * tag is 32 bits of the hash under a random key of this index. The tag determines where a search begins,
+ * so a removal moves the following tags back without reading their entries.
  *
- * A chain is looked up from its first block on.  The workers that hold block i, as far as a prefix cache is
- * concerned, are among those that hold block i-1, so the walk keeps an intersection, notes each worker once,
- * where it drops out, and ends when nobody is left.  All hashes being known beforehand, memory is asked for a
- * few blocks ahead.  The chain's end is the first to go where room is wanted: a beginning without its end is
- * of use, an end without its beginning is not.
+ * A prefix match starts at the chain's first block. The workers that have block i are among those that
+ * have block i-1. So the match keeps an intersection, records each worker once, where it drops out, and
+ * ends when no worker is left. All hashes are known in advance, so the code prefetches a few blocks ahead.
+ * Eviction removes a chain's end first: a beginning without its end is useful, an end without its
+ * beginning is not.
  *
- * A worker that has block i on disk only has fallen: it stays in the walk, and what it has in memory ended
+ * A worker that has block i on disk only has "fallen": it stays in the match, but its count in memory ends
  * there.
  *
- * Disks hold many times what memory does, and what is on a disk is of less use.  So entries lie in two lists
- * by use: hot, which somebody has in memory, and cold.  Where room is wanted and cold ones are more than half
- * of all, the oldest of them goes, else the oldest hot one: neither kind can push out more than half.
+ * Disks hold many times more than memory, and a block on disk is worth less. So entries lie in two LRU
+ * lists: hot, in some worker's memory, and cold. When room is needed and more than half of all entries are
+ * cold, the oldest cold one goes, otherwise the oldest hot one. So neither kind can push the other below
+ * half.
  *
- * Hot path: no allocation, no log, no system call but the page faults of memory that is used first. */
+ * Hot path: no allocation, no log, no system call except page faults of memory used for the first time. */
 #include "fleet/picker/index.h"
 
 #include <stdlib.h>

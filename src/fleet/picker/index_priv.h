@@ -13,7 +13,9 @@
 #include "fleet/picker/index.h"
 #include "fleet/picker/picker.h"
 
-#define INDEX_COLUMNS     (2 * PICKER_MAX_WORKERS) /* so every worker may be lost once during a sweep */
+#define INDEX_COLUMNS                                                                                        \
+    (2 * PICKER_MAX_WORKERS) /* so every worker may be lost once while a sweep is                            \
+                              * under way */
 #define INDEX_WORDS       (INDEX_COLUMNS / 64)
 #define INDEX_INLINE      13
 #define INDEX_BACK_INLINE 8 /* a set that shrinks to this many leaves its page */
@@ -119,8 +121,7 @@ struct walk { /* along a chain: the workers that have all of it so far */
     struct picker_found *found;
     uint32_t n_slots;
     struct index_set live;
-    struct index_set fallen; /* the workers in live that have some of it on disk only. Valid only if
-                              * has_fallen */
+    struct index_set fallen; /* of live: not all of it in memory. Only if has_fallen */
     bool has_fallen;
 };
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which blocks the workers say they have, in memory or on disk, and who is asked for them.
+/* The blocks that workers report as cached, in memory or on disk, and the owner that a prefix fetch asks.
  *
- *   BLOCK_EVENTS --follower--> fleet/picker/index: apply (told.c), or forget the worker first, or ask for all
- *   placement ---------------> fleet/picker/holder: the worker that computes asks this one
+ *    BLOCK_EVENTS --follower--> fleet/picker/index: apply (told.c), or forget the worker first, or ask for
+ * all placement ---------------> fleet/picker/holder: the owner that the computing worker fetches from
  *
- * What the router learns when it dispatches stands beside it in the same index: a prompt that is being
- * computed draws its like before its blocks are reported.  A snapshot, which is also asked for at half of the
- * index's lifetime, takes back what was learned so and never came true, and keeps what is true from expiring.
+ * The index also holds what the router learns from its own dispatches: requests with the same prefix go to
+ * the worker that computes it, before its blocks are reported. The router asks for a snapshot after a gap,
+ * and at half of the index's lifetime. A snapshot removes learned blocks that never came to exist, and
+ * keeps existing blocks from expiring.
  *
- * When a block leaves a worker's memory and one other has it there, that one is told that its copy is the
- * last: what is on disk cannot be asked for. */
+ * When a block leaves one worker's memory and exactly one other worker has it in memory, the router tells
+ * that worker that it has the last replica: a block on disk cannot be fetched. */
 #include <stdlib.h>
 
 #include "base/check.h"

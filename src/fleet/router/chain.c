@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A prompt's chain of block hashes: as much of it as a placement needs, the rest when the prompt is on its
- * way.
+/* A prompt's chain of block hashes: first as much as the placement needs, the rest after the prompt is on
+ * its way.
  *
- *     blocks   0 ........ 16 ........ 32 ................ 64 ................................. n
- *     hashed   |--known---|--known----|--the last one not-|        later: hashed, and learned
+ *      blocks   0 ........ 16 ........ 32 ................ 64 ................................. n
+ *      hashed   |--known---|--known----|--the last one not-|        later: hashed, and learned
  *
- * What workers hold of a prompt counts up to the first block that nobody holds, so a choice is the same
- * whether blocks behind that one are hashed or not (picker_index_match stops there).  A prompt of 132,000
- * tokens that nobody has seen takes a millisecond to hash and to learn, all of which a worker waited for.
+ * The prefix match ends at the first block that no worker has (picker_index_match stops there). So hashes
+ * behind that block do not change the choice. A new prompt of 132,000 tokens takes a millisecond to hash
+ * and learn; the worker need not wait for that.
  *
- * The index should know the whole prompt before the next one is placed, so that those who come together and
- * begin alike are placed alike: the rest is done before that, or by the tick.  Until then the index knows
- * less than is so, which it may. */
+ * The index should know the whole prompt before the next placement, so that simultaneous prompts with the
+ * same prefix are placed together. So the rest is hashed before the next placement, or by the tick. Until
+ * then the index knows too little, which is allowed. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>

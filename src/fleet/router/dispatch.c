@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job's way through the cluster: queued, placed, answered, placed again when a worker fails it, ended.
  *
- *     submit --> QUEUED --place--> PLACED --accepted--> ANSWERING --> end | failure
- *                  ^                  |                     |
- *                  +------------- replace (worker lost, part failed)
+ *      submit --> QUEUED --place--> PLACED --accepted--> ANSWERING --> end | failure
+ *                   ^                  |                     |
+ *                   +------------- replace (worker lost, part failed)
  *
- * A pair gets the request at the same time, the decode worker first, so that its blocks can be granted when
- * the prefill worker asks. What is dispatched is charged to the workers' ledgers at once.  A job that was
- * being answered when its worker died goes on elsewhere from the tokens it has: sampling depends on (seed,
- * position), so the stream continues with the same tokens.  A job that nobody can take waits in a bounded
- * queue (queue.c), for a bounded time, and is refused with 529 while it has not begun.  One that has begun
- * waits for as long as there is a worker that could go on with it, and then for queue.resume_timeout. */
+ * Both workers of a pair get the request at the same time, the decode worker first, so that it can grant
+ * blocks when the prefill worker asks. A dispatch is charged to the workers' ledgers at once. When a
+ * worker dies in the middle of an answer, the job continues elsewhere from the tokens it has: sampling
+ * depends on (seed, position), so the stream continues with the same tokens.
+ *
+ * A job without a placement waits in a bounded queue (queue.c) for a bounded time. If it has not begun by
+ * then, it is refused with 529. A job that has begun waits as long as any worker could continue it, and
+ * queue.resume_timeout after that. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models as the router knows them: a tokeniser and a chat format per fingerprint, made from the vocabulary
- * image that a worker sends.  The router holds no model file.
+/* The router's models: a tokeniser and a chat format per fingerprint, built from the vocabulary image that
+ * a worker sends. The router holds no model file.
  *
- *   worker registers with an unknown fingerprint -> VOCABULARY_WANTED -> VOCABULARY_PART ... -> checked,
- * built, ready
+ *    a worker registers with an unknown fingerprint
+ *        -> VOCABULARY_WANTED -> VOCABULARY_PART ... -> checked, built, ready
  *
- * A model stays for the router's life (requests borrow it), so the number is bounded.  The image comes from
- * an authenticated peer and is still treated as hostile: sizes are bounded and every offset is checked when
- * it is read. */
+ * A model stays for the router's life (requests borrow it), so the number of models is bounded. The image
+ * comes from an authenticated peer but is treated as hostile: sizes are bounded, and every offset is
+ * checked when it is read. */
 #include "fleet/router/router_priv.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an answer cost, as its workers report it.
+/* Serving stats of an answer, as its workers report them.
  *
- *     worker's proof -> its part of the job -> with those of earlier attempts -> the answer's proof
+ *      worker's report -> its part of the job -> plus earlier attempts -> the answer's serving stats
  *
- * Tokens and times of a pair's two workers are added up; what stands for the prompt as a whole comes from the
+ * Tokens and times of a pair's two workers are added up. Figures of the prompt as a whole come from the
  * side that prefilled. */
 #include "fleet/router/stream_priv.h"
 

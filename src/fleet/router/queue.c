@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who waits for a placement, and whose turn it is.
+/* The jobs that wait for a placement, and their order.
  *
- *     submit --nobody takes it now--> its tenant's line in model.turns --placed--> workers
- *                                        |  |
- *                                        |  +--no worker suits it, as long as these are all there are--> odd
- *                                        +--the queue is full: newest of the tenant that has most--> pushed
- * out: 529 replace --nobody takes it now--> odd
+ *      submit --no worker now--> its tenant's line in model.turns --placed--> workers
+ *                                  |  |
+ *                                  |  +--no connected worker suits it--------------------> odd
+ *                                  +--queue full: newest job of the largest tenant ------> pushed out: 529
+ *      replace --no worker now-----------------------------------------------------------> odd
  *
- * Turns go by tenant, in tokens (base/fair.h): what workers are given to compute is charged when it is
- * placed, and the answer when it is over, also of what never had to wait.  Each model has turns of its own,
- * since other workers serve it: a model whose workers are busy or away keeps no other model's requests
- * waiting.
+ * Tenants take turns in tokens (base/fair.h). The tokens that workers must compute are charged at the
+ * placement, the answer at its end, also for jobs that never waited. Each model has its own turns, because
+ * other workers serve it: a model whose workers are busy or away delays no other model's requests.
  *
- * A tenant whose first request cannot be placed now (its prompt is long, and the workers for it are backed
- * up) is passed by others' that can: nothing idles.  But after MAX_PASSED of them nobody passes any more, so
- * what needs much room gets it.
+ * When a tenant's first request cannot be placed now (a long prompt whose workers are backed up), other
+ * tenants' requests pass it, so that no worker idles. After MAX_PASSED of them none may pass any more, so
+ * a large request gets its room.
  *
- * What is dispatched ahead does not undo it: the workers' schedulers take turns as well, so a tenant that has
- * nothing waiting at a worker begins there at once.  Its request is placed whatever the others' backlog does
- * to the objectives, one at a time, as long as there is a seat.
+ * Dispatching ahead does not undo the order: the workers' schedulers take turns too, so a tenant with
+ * nothing waiting at a worker begins there at once. Such a request is placed whatever the other tenants'
+ * backlog does to the objectives, one at a time, while there is a seat.
  *
- * Odd are requests that are tried each by itself, before all others: those that were placed before, for which
- * their tenants have paid, and those that no worker there is would do.
+ * Jobs in odd are tried one by one, before all others: jobs that were placed before, which their tenants
+ * have paid for, and jobs that no connected worker suits.
  *
- * queue.max bounds the whole queue, all models together.  When it is full, who has most in it for its weight
- * makes room for who has less.  Its client is told in the loop's next turn: a submit calls nobody back. */
+ * queue.max bounds the whole queue, all models together. When it is full, the tenant with most jobs for
+ * its weight makes room for one with fewer. The loop's next turn refuses the removed job: a submit calls
+ * no client back. */
 #include "fleet/router/router_priv.h"
 
 #include "base/clock.h"

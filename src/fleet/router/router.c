@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building the router from its configuration, running it, and letting it go.
+/* Builds the router from its configuration, runs it, and frees it.
  *
- *   loop thread:  signals, worker links, HTTP, placement, streams: all of it
- *   job threads:  parse and tokenise long prompts
+ *    loop thread:  signals, worker links, HTTP, placement, streams: everything
+ *    job threads:  parse and tokenise long prompts
  *
- * The loop thread owns everything, so that nothing here needs a lock; further loops will each own a whole set
- * of links and jobs of their own. */
+ * The loop thread owns all state, so nothing here needs a lock. Further loops would each own a whole set
+ * of links and jobs. */
 #include "fleet/router/router.h"
 
 #include <stdlib.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What workers say about running jobs: tokens, ends, failures, and their silence.
+/* Workers' messages about running jobs: tokens, ends, failures; and lost workers.
  *
- *     frame of a step -> records -> on_answer -> accepted, tokens (tokens.c), end or failure
- *                                                proof (proof.c)
+ *      frame of a step -> records -> on_answer -> accepted, tokens (tokens.c), end or failure
+ *                                                 serving stats (proof.c)
  *
- * In a pair the prefill worker gives the first token, the decode worker all (the first one again: whoever is
- * earlier counts).  The two come on links of their own, and each may overtake the other: tokens, then, wait
- * for what the prefill worker has to say of the prompt, and an end for its proof, but not for long. */
+ * In a pair the prefill worker sends the first token. The decode worker sends all tokens, the first one
+ * again; the earlier copy counts. The two links are independent, so each may overtake the other. Tokens
+ * wait for the prefill worker's report on the prompt, and an end waits for its serving stats; both waits
+ * are short and bounded. */
 #include "fleet/router/stream_priv.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A placed job, told to its worker or its pair: the SUBMIT message, all that the job asks of the sampler
- * included.  A job that is placed again in mid-answer brings the tokens answered so far; whatever a worker
- * derives from a sequence's tokens (penalties, the place in the answer's shape), it derives from those. */
+/* Sends a placed job to its worker or its pair: the SUBMIT message, with all of the job's sampling
+ * options. A job that is placed again in mid-answer brings the tokens answered so far. Workers derive all
+ * state from these tokens: penalties, the position in the answer's grammar. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job's tokens, from what workers say to what the front is told.
+/* A job's tokens, from the workers' messages to the front.
  *
- *     heard of the prompt's   scores.held ........... likelihoods of given tokens
- *     heard of the answer     job.tokens[n_prompt .. n_tokens), and draws where they are asked for
- *                             [n_prompt + n_delivered .. n_tokens) are not delivered yet
+ *      received, of the prompt   scores.held ........... logprobs of given tokens
+ *      received, of the answer   job.tokens[n_prompt .. n_tokens), and draws where they are wanted
+ *                                [n_prompt + n_delivered .. n_tokens) are not delivered yet
  *
- * Tokens carry their index in the answer: what was heard already, from an earlier worker or from the other
- * one of a pair, is dropped, and a gap, which no order of honest messages can make, is refused.  What is
- * heard waits here while the client is paused, or while the word of who prefilled is missing (stream.c). */
+ * Tokens carry their index in the answer. A token that was received already, from an earlier worker or
+ * from the other one of a pair, is dropped. A gap is refused: no order of honest messages can make one.
+ * Received tokens wait here while the client is paused, or until the prefill worker has reported on the
+ * prompt (stream.c). */
 #include "fleet/router/stream_priv.h"
 
 #include <stdlib.h>

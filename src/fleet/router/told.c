@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block events that wait their turn.
+/* Pending block events.
  *
- *   BLOCK_EVENTS --> few, and nobody waits --> applied at once
- *                --> many -----------------> [ told | told | told ] --a slice a turn of the loop--> applied
+ *    BLOCK_EVENTS --> few, and none pending --> applied at once
+ *                 --> many -----------------> [ event list | event list ] --a slice per loop turn--> applied
  *
- * A worker whose events had a gap tells of everything it has, ten thousand blocks in one message, which would
- * keep a request waiting for milliseconds.  So what is long is kept and applied PICKER_SLICE blocks at a
- * time, and the loop looks at its sockets in between.  One queue, so each worker's events stay in order;
- * whose link goes down, or whose snapshot begins anew, has nothing waiting any more.
+ * After a gap in its events a worker sends all its blocks: ten thousand in one message, which would delay
+ * a request by milliseconds. So long messages are queued and applied PICKER_SLICE blocks at a time, and
+ * the loop serves its sockets in between. There is one queue, so each worker's events stay in order. When
+ * a worker's link goes down, or its snapshot begins anew, its pending events are dropped.
  *
- * Bound: so many blocks in all; who brings more has those at the front applied first, and his link waits. */
+ * The number of pending blocks is bounded. When a worker sends more, the events at the front are applied
+ * first, and its link waits. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links to workers: registration, load reports, loss.
  *
- * A worker dials, both sides authenticate, and its HELLO says who it is and what it serves.  A slot belongs
- * to a node name for the router's life, so a worker that restarts gets its slot back; a new epoch means that
- * what was known of its cache and what was running there is gone.  While a name's link is up, only the same
- * worker in a new life takes its place (names.c); another one of that name is refused. */
+ * A worker dials, both sides authenticate, and its HELLO names the worker and what it serves. A slot
+ * belongs to a node name for the router's life, so a restarted worker gets its slot back. A new epoch
+ * means a new process: its old cache and running tasks are gone. While a name's link is up, only the same
+ * worker in a new life takes its place (names.c); another worker with that name is refused. */
 #include "fleet/router/router_priv.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picker's view of the cluster: the fleet's rows follow the workers, one row at a time, whenever
- * something about a worker changes; a placement asks the fleet and the prefix index. */
+/* The router's cluster view: updates a worker's row in the fleet whenever something about that worker
+ * changes. A placement uses the fleet and the prefix index. */
 #include "fleet/router/router_priv.h"
 
 #include "base/check.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engine thread reports, as TOKENS frames for a router.
+/* Sends the engine thread's answers to a router as TOKENS frames.
  *
- * Most answers are one token and nothing else; these go as records (Tokens.singles), which a frame holds
- * apart from the others and the router reads first.  So one may not overtake an answer of its request in the
- * same frame: it then goes as a message, too.
+ * Most answers are one token and nothing else. These go as records (Tokens.singles), which the router
+ * reads before the other answers of the frame. So a single token must not overtake an earlier answer of
+ * its request in the same frame: in that case it also goes as a full message.
  *
- * All that a step did for a router goes in one frame, unless it is much: after a pause a report holds many
- * steps, and with log probabilities a token is two hundred bytes.  Frames are cut well below what the type
- * allows.  Log probabilities lie in flat lists of an answer (proto/control.proto), so they cost nothing where
- * nobody asked. */
+ * One frame usually holds everything that a step did for a router. After a pause a report holds many
+ * steps, and with log probabilities a token takes two hundred bytes. So frames are cut well below the
+ * limit of their type. Log probabilities lie in flat lists of an answer (proto/control.proto), so they
+ * cost nothing where they are not wanted. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiling shapes for the engine thread, on a thread of the job pool; the loop carries text there and
- * grammars back.  See shapes.c.  Tenants take turns, so one with many shapes waits behind itself. */
+/* Compiles grammars for the engine thread on a thread of the job pool. The loop thread carries text to the
+ * pool and grammars back; see shapes.c. Tenants take turns, so a tenant with many grammars delays only
+ * itself. */
 #include <stdlib.h>
 
 #include "base/err.h"

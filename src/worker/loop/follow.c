@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Following peers: who tells whom which blocks, on the loop thread.
+/* Block events between peers, on the loop thread.
  *
- *   this worker                                         peer
- *   link up, it can tell --- BLOCKS_WANTED ----------->  tells from now on (publish.c), everything first
- *       engine thread's map <-- follower <-- BLOCK_EVENTS
+ *    this worker                                         peer
+ *    link up, it sends events - BLOCKS_WANTED --------->  sends a snapshot, then events (publish.c)
+ *        engine thread's map <-- follower <-- BLOCK_EVENTS
  *
- * Numbers, gaps and snapshots are those of routers (cache/prefix/block_events.h): a gap is answered by
- * another BLOCKS_WANTED.  What the engine thread has no room for counts as a gap too, and is asked for again
- * when the follower is due, not at once.  A worker of which there are two links, one dialled from either
- * side, is followed over one of them.
+ * Numbers, gaps and snapshots work as for routers (cache/prefix/block_events.h): the follower answers a
+ * gap with another BLOCKS_WANTED. Events that the engine thread has no room for also count as a gap; the
+ * follower asks again when it is due, not at once. Two workers may have two links, one dialled from either
+ * side; only one of them is followed.
  *
- * What a peer has is forgotten with its link: a worker that was restarted comes back with another link.
+ * A peer's blocks are forgotten with its link: a restarted worker comes back with a new link.
  *
- * Nothing queues up for a peer that reads slowly: events for it are left out while LINK_BUSY_BYTES wait for
- * it, the numbers show it the gap, and it is told everything at most once in TELL_ALL_NS. */
+ * Events never queue up for a peer that reads slowly. While LINK_BUSY_BYTES wait for it, its events are
+ * dropped and it sees the gap in the numbers. It gets at most one snapshot per TELL_ALL_NS. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker says about itself: HELLO to routers and peers, load in each heartbeat. */
+/* The worker's HELLO to routers and peers, and the load report in each heartbeat. */
 #include "worker/loop/worker_priv.h"
 
 #include "cache/kv/layout.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker's own endpoint: the front's backend over this worker's engine thread, so that curl works against
- * any daemon. */
+/* The worker's own endpoint: the front's backend on top of this worker's engine thread, so that curl works
+ * against any daemon. */
 #include "worker/loop/worker_priv.h"
 
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 /* From a model file to a running engine: map, check, tokeniser, chat format, KV memory, weights, engine
  * thread.
  *
- * The loading takes place on the loop thread before the daemon says that it is ready; progress goes to the
- * log and to the service manager, which is asked for more time as long as there is progress.  A signal to
- * stop is looked for between tensors and ends it there. */
+ * Loading runs on the loop thread before the daemon reports that it is ready. Progress goes to the log and
+ * to the service manager; each progress report asks the service manager for more time. The loader checks
+ * for a stop signal between tensors and ends there. */
 #include "worker/loop/worker_priv.h"
 
 #include <string.h>

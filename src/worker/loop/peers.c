@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links to other workers, for the control of hand-offs and for the news of their blocks (follow.c).  Who
- * prefills dials; who decodes is dialled.  So are those that link.peers names, at the start: workers that
- * know of each other without a router.
+/* Links to other workers, for the control of hand-offs and for block events (follow.c). The prefill worker
+ * of a pair dials the decode worker. Workers that link.peers names are dialled at the start, so workers
+ * know each other without a router.
  *
- * The engine thread knows a peer by its slot number and by the facts of its HELLO; it learns when a link
- * comes and goes, and every hand-off message passes through here.  A dialled link that
- * cannot be had gives way to others, unless it is configured. */
+ * The engine thread knows a peer by its slot number and by the facts of its HELLO. It learns when a link
+ * comes up or goes down, and every hand-off message passes through here. A dialled link that does not come
+ * up gives its slot to others, unless it is configured. */
 #include "worker/loop/worker_priv.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links to routers: we dial, register, take work and report tokens.
+/* Links to routers: the worker dials, registers, takes jobs and reports tokens.
  *
- * A router that goes away takes its requests with it: their clients are gone. */
+ * When a router goes away, its requests are cancelled: their clients are gone. */
 #include "worker/loop/worker_priv.h"
 
 #include <stdlib.h>

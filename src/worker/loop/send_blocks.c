@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block events to every router, and to every peer that asked: a report of the engine thread becomes
- * BLOCK_EVENTS frames to all readers, or, if it is a snapshot, to the reader that asked for it
+/* Sends block events to every router, and to every peer that asked for them. A report of the engine thread
+ * becomes BLOCK_EVENTS frames to all readers; a snapshot goes only to the reader that asked for it
  * (worker/runner/publish.c). */
 #include <stdlib.h>
 #include <string.h>

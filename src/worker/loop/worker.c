@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building a worker from its configuration, running it, and letting it go.
+/* Builds a worker from its configuration, runs it, and frees it.
  *
- *   loop thread       links to routers and peers, HTTP, timers, signals            (here)
- *   engine thread     scheduler, KV pool, hand-offs worker/runner/engine_thread.c team              kernels
- *   transport thread  KV bytes                                                      transport/
+ *    loop thread       links to routers and peers, HTTP, timers, signals    (here)
+ *    engine thread     scheduler, KV pool, hand-offs                        worker/runner/engine_thread.c
+ *    team              kernels
+ *    transport thread  KV bytes                                             transfer/transport/
  *
- * Ready means: model loaded and warmed up, KV memory there, every port open.  Draining means: routers are
- * told, what runs goes on to its end or to the limit. */
+ * Ready means: the model is loaded and warmed up, KV memory is there, every port is open. Draining means:
+ * routers are informed, and running tasks go on to their end or to the time limit. */
 #include "worker/loop/worker.h"
 
 #include <openssl/crypto.h>

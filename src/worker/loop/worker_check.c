@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the workers' tables of keys cannot see: keys that depend on each other, files, this machine. */
+/* Checks of the workers' settings that the tables of keys cannot express: keys that depend on each other,
+ * files, this machine. */
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receive, then decode: the arriving end on a worker.
+/* KV receive: the receiving end of a hand-off on a worker.
  *
- *   SUBMIT(DECODE) --> the sequence holds blocks and waits --> OFFER --> GRANT --> pieces --> all there and
- * first token --> DECODE
+ *    SUBMIT(DECODE) --> the sequence holds blocks and waits
+ *                   --> OFFER --> GRANT --> pieces --> all pieces and the first token --> DECODE
  *
- * Whatever goes wrong, the sequence is here with its tokens: leading blocks that arrived whole count as a
- * cached prefix, the rest is computed, with the same bits.  An offer may overtake the router's SUBMIT; it is
- * parked for a moment.
+ * After any failure the sequence is still here with its tokens: leading blocks that arrived whole count as
+ * a cached prefix, and the rest is computed, with the same bits. An offer may overtake the router's
+ * SUBMIT; it is parked for PARK_NS.
  *
  * A receipt outlives its task: destination blocks stay leased until the transport has closed the ticket. */
 #include "worker/runner/arrive.h"

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking for cached blocks: the asker's end of an asked push.
+/* Prefix fetch: the asker's end of a push of cached blocks.
  *
- *            peer's link up           OFFER               pieces, or not
- *   LINKING ----------------> ASKED ---------> ARRIVING ------------------> OVER --> freed
- *      |                        |                 |
- *      +--- link lost, too late, refused, nobody waits any more ---> OVER
+ *             peer's link up           OFFER               pieces, or not
+ *    LINKING ----------------> ASKED ---------> ARRIVING ------------------> OVER --> freed
+ *       |                        |                 |
+ *       +--- link lost, too late, refused, no task waits any more ---> OVER
  *
- * A task that may ask waits here before it is begun (tasks.c).  Whom it asks the router says, or this
- * worker's own map where that knows of more (peer_map.c).  What is missing is found by the task's own hashes:
- * hashes never come from outside, and content that came is believed because every piece was verified and the
- * ticket was known to the holder alone.  Blocks are taken when the offer says how many will come, so nothing
- * is held for a holder that has nothing.  What arrived is sealed and given to the cache, where the scheduler
- * finds it; the tasks then begin like any other, whatever the ask came to.
+ * A task that may fetch waits here before it is begun (tasks.c). The router names the owner, or this
+ * worker's own map does if it knows of more blocks (peer_map.c). The task's own hashes identify the
+ * missing blocks: hashes never come from outside. The content is trusted because every piece was verified
+ * and only the owner knew the ticket. Blocks are taken when the OFFER says how many will come, so an owner
+ * without blocks costs none. Arrived blocks are sealed and cached, and the scheduler finds them there. The
+ * tasks then begin like any other, whatever the result.
  *
- * A second task that lacks the same block waits for the same ask.  An ask that nobody waits for any more is
- * cancelled.  The blocks that were here already are referenced meanwhile, lest what arrives has no beginning.
+ * A second task that lacks the same block waits for the same fetch. A fetch that no task waits for is
+ * cancelled. The prefix blocks that are already in the pool are referenced meanwhile, because arriving
+ * blocks are useless without them.
  *
- * Nothing waits longer than the limit that came with the request (about what computing would have taken). */
+ * No task waits longer than the limit that came with the request (about the time of computing). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prefill, then hand on: the departing end on a worker.
+/* KV send: the sending end of a hand-off on a worker.
  *
- *   admitted --> offer --> [grant] --> each layer of each step is pushed as it is computed
- *            first token --> the router at once, PREFILL_DONE to the peer
- *            TRANSFER_DONE --> the sequence is released, its blocks stay here as cache, the router hears
- * HANDED_OFF
+ *    admitted --> offer --> [grant] --> each layer of each step is pushed as it is computed
+ *             first token   --> the router at once, PREFILL_DONE to the peer
+ *             TRANSFER_DONE --> the sequence is released and its blocks stay here as cache
+ *                           --> the router receives HANDED_OFF
  *
- * A hand-off that fails does not stop the prefill: the first token is wanted in any case and the KV becomes
- * prefix cache here.  When the sequence is then held with nowhere to go, the router is told FAILED, and tells
+ * A failed hand-off does not stop the prefill: the first token is needed in any case, and the KV becomes
+ * prefix cache here. If the sequence is then held without a receiver, the router receives FAILED and tells
  * the decode worker to go on alone.
  *
- * A shipment outlives its task: leases stay until the transport has let go. */
+ * A shipment outlives its task: leases stay until the transport has let go of the blocks. */
 #include "worker/runner/depart.h"
 
 #include <stdlib.h>

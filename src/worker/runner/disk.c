@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks between the pool and the disk tier.
  *
- *     cached, not saved yet --> saved                        a few at a time, whenever the thread comes by
+ *      cached, not saved yet --> saved                        a few on each turn of the thread
  *
- *     SUBMIT --> prefix in the pool? and how much more of it on disk?
- *                   nothing, or computing is quicker --> scheduler
- *                   else blocks are taken and leased, reads go out, the task waits
- *                        every block read is sealed under its hash
- *                        all read, or too late --> scheduler, which finds them in the pool like any others
+ *      SUBMIT --> length of the prefix in the pool, and how much more of it is on disk?
+ *                    nothing, or computing is quicker --> scheduler
+ *                    else blocks are taken and leased, reads go out, the task waits
+ *                         every block read is sealed under its hash
+ *                         all read, or too late --> scheduler, which finds them in the pool
  *
- * A task that waits is not in the scheduler: steps go on without it.  It waits no longer than computing the
- * blocks would have taken, within limits; what comes later is cached all the same.  Tasks with the same
- * prefix wait for the same reads.  Reads hold a quarter of the pool at most.
+ * A waiting task is not in the scheduler, so steps go on without it. It waits at most the time of
+ * computing the blocks, within limits; blocks that come later are cached all the same. Tasks with the same
+ * prefix wait for the same reads. Reads hold at most a quarter of the pool.
  *
- * Whether reading pays is decided by measured speeds: what the readers did lately, and the scheduler's
- * prefill.
+ * Measured speeds decide whether reading pays: the readers' recent rate and the scheduler's prefill rate.
+ * Tasks whose KV comes from a peer do not read: their missing blocks are on the way.
  *
- * Tasks whose KV comes from a peer do not read: what they lack is on its way already.
- *
- * What a peer asks for and is on disk is read for it in the same way, and lent when it is there (lend.c):
- * that it pays is the asker's estimate. */
+ * Blocks on disk that a peer fetches are read in the same way, and served when they are in the pool
+ * (lend.c). The asker's estimate decides that this pays. */
 #include "worker/runner/disk_priv.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread itself: read commands, run a step, send reports, tick; sleep only when there is nothing to do.
+/* The thread's loop: run commands, run a step, send reports, tick; sleep only when there is no work.
  *
- *     for (;;) { commands; step; reports; every 5 ms: hand-off timers; every 100 ms: load }
+ *      for (;;) { commands; step; reports; every 5 ms: hand-off timers; every 100 ms: load }
  *
- * Reports that the loop's mailbox refuses stay pending and are tried again: nothing is lost, and the loop
- * catches up. */
+ * A report that the loop's mailbox refuses stays pending and is sent again: no report is lost, and the
+ * loop catches up. */
 #include "worker/runner/engine_thread_priv.h"
 
 #include <stdlib.h>

@@ -103,21 +103,18 @@ int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault
 void worker_engine_free(struct worker_engine *engine); /* stops and joins */
 
 /* ---- loop thread ---- */
-int worker_engine_send(struct worker_engine *engine, struct command *command); /* takes the command; E_FULL
-                                                                                * frees it */
+int worker_engine_send(struct worker_engine *engine, struct command *command); /* takes; E_FULL frees it */
 /* Adds a peer's block events to the peer map, in order. Takes them, also on failure. E_FULL: too many wait
  * already, and these are lost (never an empty message, which only says to forget the peer). E_NOMEM. */
 int worker_engine_tell(struct worker_engine *engine, struct peer_blocks *blocks);
 struct mailbox *worker_engine_reports(struct worker_engine *engine);
-uint64_t worker_engine_beats(const struct worker_engine *engine); /* advances while the thread makes
-                                                                   * progress */
+uint64_t worker_engine_beats(const struct worker_engine *engine); /* advances while the thread lives */
 bool worker_engine_is_busy(const struct worker_engine *engine);
 const struct engine_info *worker_engine_info(const struct worker_engine *engine);
 uint32_t worker_engine_n_blocks(const struct worker_engine *engine);
 const char *worker_engine_tcp_address(const struct worker_engine *engine);
 const char *worker_engine_unix_path(const struct worker_engine *engine);
-const char *worker_engine_rdma_text(const struct worker_engine *engine); /* the devices, or the reason for
-                                                                          * having none */
+const char *worker_engine_rdma_text(const struct worker_engine *engine); /* devices, or why there are none */
 unsigned worker_engine_rdma_rails(const struct worker_engine *engine);   /* up now */
 unsigned worker_engine_rdma_opened(const struct worker_engine *engine);  /* up or not */
 
@@ -143,8 +140,7 @@ const struct peer_facts *worker_engine_peer(const struct worker_engine *engine,
                                             uint32_t peer); /* NULL: down */
 /* Copies the message, its blocks included. */
 void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message);
-/* The task failed here: reports FAILED (unless the receiving side goes on with it) and cancels its
- * sequence. */
+/* The task failed here: reports FAILED and cancels its sequence. */
 void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error);
 /* The transport that a grant to this peer asks for. */
 enum tr_kind worker_engine_kind_for(const struct worker_engine *engine, uint32_t peer);

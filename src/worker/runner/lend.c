@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lending cached blocks: the holder's end of an asked push.
+/* Serve: the owner's end of a prefix fetch, which pushes cached blocks to the asker.
  *
- *   ASK --found--> OFFERED --GRANT--> PUSHING --all--> PUSHED --DONE--> over --stopped--> freed
- *    |\ none, too many: ASK_REFUSED       \ every way out of transfer/kvxfer/send.h
- *    |                   ^
- *    on disk --> READING-+-read, or in vain--> found?
+ *    ASK --found--> OFFERED --GRANT--> PUSHING --all--> PUSHED --DONE--> over --stopped--> freed
+ *     |\ none, too many: ASK_REFUSED       \ every way out of transfer/kvxfer/send.h
+ *     |                   ^
+ *     on disk --> READING-+-read, or in vain--> found?
  *
- * The states are the sender's (transfer/kvxfer/send.c), but for READING: who says for whom it counts
- * (Ask.tenant) has blocks read back that are on disk only (disk.c), and is offered what is in the pool when
- * they are there or take too long.  A loan holds a reference to each block until the transport has confirmed
- * that it reads no more; transfer/kvxfer/send leases them besides.
+ * The states are the sender's (transfer/kvxfer/send.c), except READING. An ASK with a tenant (Ask.tenant),
+ * which accounts for the blocks, also has blocks read that are on disk only (disk.c). The offer then
+ * follows when they are in the pool, or take too long, and covers the blocks in the pool. A loan holds a
+ * reference to each block until the transport has confirmed that it reads no more; transfer/kvxfer/send
+ * also leases them.
  *
- * A push must not delay a hand-off.  So there are few loans at once, and all of them together have at most
- * one window of pieces with the transport: a hand-off's piece waits for that much and no more.  Whose window
- * is sent passes the turn on. */
+ * A push must not delay a hand-off. So few loans run at once, and all together have at most one window of
+ * pieces at the transport: a hand-off's piece waits for one window at most. A loan whose window is sent
+ * passes the turn on. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast this worker is, and the links to it: measured at the start, by what it does, and again while it
- * idles.
+/* The speed of this worker and of the links to it: measured at the start, from its work, and again while
+ * it is idle.
  *
- *     start    128 prompt tokens, 8 drawn
- *     work     every step (compute/sched/load.c), every hand-off and asked push that arrives
- *     idle     |-- 10 s --|m|-- 35 s --|m|-- 35 s --|m|-- 10 min --|m|-- 10 min --|m|
+ *      start    128 prompt tokens, 8 drawn
+ *      work     every step (compute/sched/load.c), every hand-off and prefix fetch that arrives
+ *      idle     |-- 10 s --|m|-- 35 s --|m|-- 35 s --|m|-- 10 min --|m|-- 10 min --|m|
  *
- * A router sends its requests where they end soonest by what it was told.  So a worker that was slow for a
- * while (another process had the machine; its last steps were large ones) would look slow for ever, since
- * nothing comes that could say otherwise.  A measurement is a sequence like any other, which shares its steps
- * with a request that comes meanwhile; of its blocks none is sealed, so nothing enters the cache and no event
- * tells of it.  It takes as many prompt tokens as are expected to end within PROMPT_S. */
+ * A router places requests by the reported rates. A worker that was slow for a while (another process had
+ * the machine; its last steps were large) would look slow for ever, because no new request would correct
+ * the rate. A measurement is a normal sequence that shares its steps with requests that come meanwhile.
+ * None of its blocks is sealed, so it caches nothing and causes no block event. It has as many prompt
+ * tokens as are expected to end within PROMPT_S. */
 #include "worker/runner/engine_thread_priv.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands and reports, and the translation between the hand-off's wire messages and structs. */
+/* Commands and reports, and the conversion between a hand-off's wire messages and structs. */
 #include "worker/runner/messages.h"
 
 #include <float.h>

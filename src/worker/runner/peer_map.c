@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What peers have: this worker's own map, on the engine thread.
+/* The peer map: this worker's own index of peers' cached blocks, on the engine thread.
  *
- *   loop thread (follow.c):  a peer's events, in order and without gaps --> engine mailbox
- *   engine thread:           [ told | told | told ] --a slice or more a turn--> fleet/picker/index
- *                            a task lacks blocks --> who has most of them? --> ask.c asks that one
+ *    loop thread (follow.c):  a peer's events, in order and without gaps --> engine mailbox
+ *    engine thread:           [ event list | event list ] --a slice or more a turn--> fleet/picker/index
+ *                             a task lacks blocks --> which peer has most of them? --> ask.c fetches
  *
- * A router names a holder with the requests that it places, as far as it knows.  What comes to this worker's
- * own endpoint, or from a router that was just started, is looked up here, by the router's own index and its
- * own estimate (fleet/picker/index.h, fleet/picker/holder.h): the slots of the index are those of the peers'
- * links.
+ * A router names an owner with each request that it places, if it knows one. Requests to this worker's own
+ * endpoint, or from a router that has just started, have none, so they are looked up here. The map uses
+ * the router's index and estimate (fleet/picker/index.h, fleet/picker/holder.h); the slots of the index
+ * are the peers' link slots.
  *
- * A peer may tell of a hundred thousand blocks at once.  So events wait here, and a few of them are taken in
- * between two steps; all while there is nothing to do.  How many may wait is bounded where they are sent
- * (worker_engine_tell).  The index has a bound of its own.
+ * A peer may send events of a hundred thousand blocks at once. So events wait here, and a few are applied
+ * between two steps, or all while the worker is idle. worker_engine_tell() bounds how many may wait. The
+ * index has its own bound.
  *
- * Tenants share nothing here either: what is looked up are the hashes of the task's own tokens under its own
- * tenant's root. */
+ * Tenants stay apart here too: lookups use the hashes of the task's own tokens under its own tenant's
+ * root. */
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Block events of the pool and the disk tier, on their way to the loop thread.
  *
- *   engine thread:  on_block of either --> block_log --(each turn)--> report   BLOCKS_WANTED --> snapshot
- *   loop thread:    report --> BLOCK_EVENTS frames (worker/loop/send_blocks.c)
+ *    engine thread:  on_block of either --> block_log --(each turn)--> report   BLOCKS_WANTED --> snapshot
+ *    loop thread:    report --> BLOCK_EVENTS frames (worker/loop/send_blocks.c)
  *
- * An event says where a block is now, at best: what the pool has is in memory, saved or not; what it gives
- * away is on disk, if it was saved, or gone; what the disk drops counts only when the pool has it no more.
+ * An event names the best tier that has the block now. A block in the pool is in memory, saved or not. A
+ * block that leaves the pool is on disk if it was saved, otherwise gone. A block that leaves the disk
+ * counts only if the pool does not have it.
  *
- * A snapshot has the disk's blocks first, as many as the router wants of those used last, then the pool's,
- * which overrule them: looking up which of the former are among the latter would keep the engine for longer
- * than telling them twice.
+ * A snapshot lists the disk's blocks first, the most recently used, up to the reader's limit; then the
+ * pool's blocks, which override them. Listing some blocks twice takes the engine less time than finding
+ * the duplicates.
  *
- * Anything may be lost on the way: the numbers show it, and the reader asks for a snapshot
- * (cache/prefix/block_events.h).  For a peer that reads slowly it is lost here (follow.c). */
+ * Any message may be lost on the way. The event numbers reveal the gap, and the reader asks for a snapshot
+ * (cache/prefix/block_events.h). Events for a peer that reads slowly are dropped in follow.c. */
 #include <stdlib.h>
 #include <string.h>
 

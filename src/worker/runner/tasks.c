@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests on the engine thread.
+/* Tasks on the engine thread: one for each submitted job.
  *
- * A task is made by SUBMIT and ends with its sequence.  Its mode says what the sequence is:
+ * SUBMIT makes a task; it ends with its sequence. Its mode determines the sequence:
  *
- *   LOCAL     prefill and decode here
- *   PREFILL   departs: first token, then the KV goes to the peer (worker/runner/depart.c)
- *   DECODE    arrives: the KV comes from a peer (worker/runner/arrive.c); without blocks for it now, or
- * without a peer in time, it becomes a local sequence and waits its turn like any other
+ *    LOCAL     prefill and decode here
+ *    PREFILL   KV send: first token here, then the KV goes to the peer (worker/runner/depart.c)
+ *    DECODE    KV receive: the KV comes from a peer (worker/runner/arrive.c); without blocks for it now,
+ *              or without a peer in time, it becomes a local sequence and waits its turn
  *
- * A task whose prompt another worker has cached may wait for that (ask.c), and one whose prompt is continued
- * by blocks on disk for those (disk.c).  A task whose answer must have a shape waits until that is compiled
- * (shapes.c). It is not in the scheduler until then.
+ * A task waits before it enters the scheduler while another worker pushes the cached part of its prompt
+ * (ask.c), while blocks of its prompt are read from disk (disk.c), or while the grammar of its answer is
+ * compiled (shapes.c).
  *
- * What the scheduler tells is turned into answers, one list for each router, sent to the loop once for each
- * step. */
+ * The scheduler's events become answers, one list for each router, sent to the loop once per step. */
 #include "worker/runner/share_priv.h"
 
 #include <stdlib.h>

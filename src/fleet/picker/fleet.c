@@ -143,7 +143,7 @@ static uint32_t empty_pool(struct picker_fleet *fleet)
 
     if (fleet->n_pools < PICKER_MAX_WORKERS)
         return fleet->n_pools++;
-    while (fleet->pools[i].n > 0) /* the slot that wants it is in none */
+    while (fleet->pools[i].n > 0) /* the slot that needs one is in none */
         i++;
     if (fleet->pools[i].partner != PICKER_NONE)
         fleet->pools[fleet->pools[i].partner].partner = PICKER_NONE;

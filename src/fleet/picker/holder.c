@@ -47,8 +47,8 @@ static bool is_better(const struct picker_worker *row, const struct picker_worke
     return row->n_running < than->n_running;
 }
 
-/* Of so many that a row has: a prompt's last token is computed in any case, and a partial block is in no
- * cache. */
+/* The usable part of n cached tokens of a row: a prompt's last token is always computed, and no cache
+ * holds a partial block. */
 static uint32_t usable_tokens(const struct picker_worker *row, uint32_t n,
                               const struct picker_request *request)
 {
@@ -58,7 +58,7 @@ static uint32_t usable_tokens(const struct picker_worker *row, uint32_t n,
     return row->block_tokens > 0 ? n / row->block_tokens * row->block_tokens : 0;
 }
 
-/* How long the asker takes for the tokens from here to there by itself. */
+/* Seconds that the asker takes for these tokens without a fetch. */
 static double alone_s(const struct picker_worker *asker, uint32_t here, uint32_t to)
 {
     double computed_s = picker_prefill_s(asker, to - here), read_s;
@@ -75,7 +75,7 @@ static bool may_push(const struct picker_worker *row, const struct picker_worker
     return row != to && row->can_push && row->layout == to->layout;
 }
 
-/* The slot of who has most in memory; PICKER_NONE: nobody has anything. */
+/* The slot of the worker with the most tokens in memory; PICKER_NONE: none has any. */
 static uint32_t best_in_memory(const struct picker_world *world, const struct picker_worker *to)
 {
     uint32_t best = PICKER_NONE;
@@ -90,7 +90,7 @@ static uint32_t best_in_memory(const struct picker_world *world, const struct pi
     return best;
 }
 
-/* The slot of who has most in memory or on disk, among those who would have to read. */
+/* The slot with the most tokens in memory or on disk, among workers that would have to read. */
 static uint32_t best_on_disk(const struct picker_world *world, const struct picker_worker *to)
 {
     uint32_t best = PICKER_NONE;
@@ -108,7 +108,7 @@ static uint32_t best_on_disk(const struct picker_world *world, const struct pick
     return best;
 }
 
-/* What asking this one would come to; its slot is PICKER_NONE where it would bring nothing. */
+/* The estimate for a fetch from this worker; slot PICKER_NONE if it would bring nothing. */
 static struct picker_holder weigh(const struct picker_world *world, const struct picker_request *request,
                                   uint32_t asker, uint32_t slot, bool has_to_read)
 {

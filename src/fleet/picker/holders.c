@@ -60,7 +60,7 @@ static void give_page(struct index_pages *pages, uint32_t page)
     pages->free = page;
 }
 
-/* The page of those on disk, of an entry with a page; INDEX_NONE: nobody. */
+/* The page of on-disk bits of an entry that has a page; INDEX_NONE: no holder is on disk only. */
 static uint32_t disk_page(const struct index_entry *entry)
 {
     uint32_t page;
@@ -101,7 +101,7 @@ static bool move_out(struct index_pages *pages, struct index_entry *entry)
     return true;
 }
 
-/* A page whose set became small gives it back to the entry. */
+/* Frees the page when its set is small enough for the entry. */
 static void move_in(struct index_pages *pages, struct index_entry *entry)
 {
     struct index_set all, on_disk;
@@ -123,7 +123,7 @@ static void move_in(struct index_pages *pages, struct index_entry *entry)
 
 /* ---- with a page ---- */
 
-/* Nobody is on disk any more: the second page goes. */
+/* Frees the second page when no holder is on disk only. */
 static void tidy_disk_page(struct index_pages *pages, struct index_entry *entry)
 {
     uint32_t page = disk_page(entry);
@@ -170,7 +170,7 @@ static void put_in_pages(struct index_pages *pages, struct index_entry *entry, u
         leave_disk_page(pages, entry, column);
 }
 
-/* ---- either way ---- */
+/* ---- with a page or without ---- */
 
 void index_holders_put(struct index_pages *pages, struct index_entry *entry, uint16_t column, bool is_on_disk,
                        const struct index_set *dead)

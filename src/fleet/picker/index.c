@@ -32,8 +32,8 @@
 #include "base/rng.h"
 #include "fleet/picker/index_priv.h"
 
-#define AHEAD       8 /* blocks; the table's line is asked for then, the entry's at half of it, and so on */
-#define SWEEP_SHARE 8 /* entries swept in each call, beside one for two blocks */
+#define AHEAD       8 /* blocks: table line first, entry at half of it */
+#define SWEEP_SHARE 8 /* entries swept in each call, plus one for two blocks */
 
 /* ---- life ---- */
 
@@ -57,7 +57,7 @@ int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_i
     if (index == NULL)
         return E_NOMEM;
     n_places = table_places(max_entries);
-    /* The table is there from the start: a long prompt's blocks lie anywhere in it, and each first touch of a
+    /* Commit the table at the start: a long prompt's blocks lie anywhere in it, and each first touch of a
      * huge page would clear two megabytes while streams wait. */
     if (mem_region_open(n_places * sizeof(uint64_t), false, true, "index table", &index->table_region) < 0 ||
         mem_region_open(max_entries * sizeof(struct index_entry), false, false, "index entries",
@@ -113,8 +113,8 @@ size_t picker_index_bytes(uint32_t max_entries)
 
 /* ---- the table ---- */
 
-/* Block hashes come from a keyed hash, or from a worker; one multiplication under a random key of our own
- * spreads what a worker may have made up. */
+/* Block hashes come from a keyed hash, or from a worker. One multiplication under this index's random key
+ * spreads hashes that a worker may have chosen. */
 static uint32_t tag_of(const struct picker_index *index, const struct block_hash *hash)
 {
     uint64_t low, high;
@@ -138,7 +138,7 @@ static bool is_same(const struct block_hash *a, const struct block_hash *b)
     return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
 }
 
-/* The place of the hash in the table, or that of the free one where it would go (*entry_out INDEX_NONE). */
+/* The place of the hash in the table, or the free place where it would go (then *entry_out is INDEX_NONE). */
 static uint32_t find(const struct picker_index *index, const struct block_hash *hash, uint32_t tag,
                      uint32_t *entry_out)
 {
@@ -164,18 +164,18 @@ static void vacate(struct picker_index *index, uint32_t hole)
         uint32_t home = (uint32_t)(index->table[at] >> 32) & mask;
 
         if (((at - home) & mask) < ((at - hole) & mask))
-            continue; /* it would come to stand before its home */
+            continue; /* moving it would put it before its home */
         index->table[hole] = index->table[at];
         hole = at;
     }
     index->table[hole] = 0;
 }
 
-/* ---- a walk along a chain ---- */
+/* ---- along a chain ---- */
 
-/* Memory is asked for ahead of the walk, in three steps, each of which needs what the one before has fetched:
- * the table's line, the entry it leads to, the entry's neighbours by use, whose links change when it moves or
- * goes.  What changes in the table in between makes a hint useless at worst. */
+/* Prefetches in three steps, each of which needs the memory of the one before: the table's line, its
+ * entry, and the entry's neighbours by use, whose links change when the entry moves or goes. If the table
+ * changes in between, a prefetch is useless at worst. */
 struct ahead {
     const struct picker_index *index;
     const struct block_hash *hashes;
@@ -236,7 +236,7 @@ static void ahead_init(struct ahead *ahead, const struct picker_index *index, co
         ask_entry(ahead, step);
 }
 
-/* The tag of this step's block; asks for what later ones will need. */
+/* Returns the tag of this step's block; prefetches for later steps. */
 static inline uint32_t ahead_step(struct ahead *ahead, size_t step)
 {
     uint32_t tag = ahead->tags[step % AHEAD];
@@ -316,8 +316,8 @@ static struct index_entry *find_live(struct picker_index *index, const struct bl
     return &index->entries[at];
 }
 
-/* For one that will be in list `more` the one of its list that has not been used for longest goes; what its
- * successors in that will need is asked for. */
+/* Evicts one entry for a new one that goes to list `more`: the least recently used entry of the list whose
+ * turn it is. Prefetches for the next evictions. */
 static void evict(struct picker_index *index, enum index_list more)
 {
     uint32_t n_cold = index->n_cold + (more == INDEX_COLD);
@@ -357,10 +357,10 @@ static struct index_entry *add(struct picker_index *index, const struct block_ha
     return entry;
 }
 
-/* ---- what is known ---- */
+/* ---- learning ---- */
 
-/* The block's entry, made if it is not known: the newest of this list.  A hot one that a worker has on disk
- * keeps its place. */
+/* The block's entry, which becomes the newest of this list; made if it is not known. A hot entry that a
+ * worker has on disk keeps its place. */
 static struct index_entry *touch(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
                                  uint64_t now_ns, enum index_list list)
 {
@@ -460,14 +460,14 @@ void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struc
     }
 }
 
-/* ---- a chain's holders ---- */
+/* ---- prefix match ---- */
 
 void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns, struct picker_found *found_out, uint32_t n_slots)
 {
     const struct index_entry *entry, *last = NULL;
     struct ahead ahead;
-    struct walk walk; /* not cleared: half a KiB in each look-up */
+    struct walk walk; /* not cleared: that would write half a KiB per match */
     size_t i = 0;
 
     walk_init(&walk, index, found_out, n_slots);

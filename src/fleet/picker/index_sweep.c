@@ -24,7 +24,7 @@ void picker_index_forget(struct picker_index *index, uint32_t slot)
 
     if (column == INDEX_NO_COLUMN || !index->is_used[column])
         return;
-    if (index->n_dead++ == 0) { /* nothing was to be swept: a pass of its own begins */
+    if (index->n_dead++ == 0) { /* no sweep was running: start a new pass */
         index->cursor = 0;
         index->pass++;
         index->died_in[column] = index->pass - 1;
@@ -35,7 +35,7 @@ void picker_index_forget(struct picker_index *index, uint32_t slot)
     give_column(index, slot);
 }
 
-/* Columns that died before this pass are in no entry any more. */
+/* No entry holds a column that died before this pass. */
 static void end_pass(struct picker_index *index)
 {
     for (uint32_t column = 0; column < INDEX_COLUMNS; column++) {

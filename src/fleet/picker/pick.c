@@ -52,8 +52,8 @@
 #define ANSWER_TOKENS_GUESS 64
 #define UNLOADED_SLACK      2
 #define OVERFLOW_DIVISOR    2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
-#define FEW_DIVISOR         8 /* of a prompt: up to an eighth of it is little */
-#define POOL_SHARE_READ     2 /* a worker reads no more of a prompt than this part of its pool holds */
+#define FEW_DIVISOR         8 /* up to an eighth of a prompt is "little" */
+#define POOL_SHARE_READ     2 /* a worker reads at most the part of a prompt that fits half its pool */
 #define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
 
 enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
@@ -61,12 +61,12 @@ enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
 struct side { /* one worker's term */
     int64_t cost_ns;
     uint64_t n_running;
-    const struct pick_row *row; /* NULL: there is none */
+    const struct pick_row *row; /* NULL: no candidate */
     uint32_t n_read;            /* tokens from its disk */
 };
 
-struct need {           /* what one worker does for the prompt before its first token */
-    uint32_t n_missing; /* tokens that take room: read or computed */
+struct need {           /* one worker's work for the prompt before its first token */
+    uint32_t n_missing; /* tokens that need blocks: read or computed */
     uint32_t n_read, n; /* ... and computed */
     int64_t read_ns;
 };
@@ -75,7 +75,7 @@ struct candidate {
     int64_t cost_ns;
     uint64_t n_running;
     const struct pick_row *prefill, *decode; /* decode NULL: no candidate */
-    uint32_t n_read;                         /* by who computes */
+    uint32_t n_read;                         /* by the worker that computes */
 };
 
 struct scan {
@@ -85,7 +85,7 @@ struct scan {
     int64_t ttft_slo_ns, itl_slo_ns, local_ns;
     uint32_t local_tokens, answer_tokens, order;
     const uint32_t *cached_blocks;
-    const struct picker_slots *excluded; /* NULL: nobody */
+    const struct picker_slots *excluded; /* NULL: none */
     struct candidate best;
     bool has_any;
     enum pass pass;
@@ -99,8 +99,8 @@ static inline uint32_t rank(const struct scan *scan, uint32_t slot)
     return (slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
 }
 
-/* Whether a side of this cost is the best so far.  Nearly all are not, and most of them by their cost alone.
- */
+/* Whether a side of this cost is the best so far. Nearly all are not; for most of them the cost alone
+ * decides. */
 static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_running, int64_t cost_ns,
                             const struct side *best)
 {
@@ -159,7 +159,7 @@ static inline bool is_allowed(const struct scan *scan, const struct pick_row *ro
     return scan->excluded == NULL || !picker_slots_has(scan->excluded, row->slot);
 }
 
-/* The prompt and one token more would fit if nothing else were there. */
+/* The prompt and one more token would fit in an empty pool. */
 static inline bool is_large(const struct scan *scan, const struct pick_row *row)
 {
     return row->total_tokens > scan->n_tokens;
@@ -170,7 +170,7 @@ static inline int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
     return UNLOADED_SLACK * alone_ns > scan->ttft_slo_ns ? UNLOADED_SLACK * alone_ns : scan->ttft_slo_ns;
 }
 
-/* Or breaks the objective in a way that the ends of what runs there would not mend. */
+/* Keeps the objective, or breaks it in a way that the ends of running sequences would not mend. */
 static inline bool keeps_itl(const struct scan *scan, const struct pick_row *row)
 {
     if (row->itl_ns <= scan->itl_slo_ns || scan->pass == LEAST_BAD)
@@ -179,20 +179,20 @@ static inline bool keeps_itl(const struct scan *scan, const struct pick_row *row
            (row->n_running == 0 || picker_itl_alone_ns(row->itl_ns, row->n_running) > scan->itl_slo_ns);
 }
 
-/* An arrival at a worker whose places are all taken would be computed there a second time: better that it
- * waits in the router's queue, so a seat is wanted too. */
+/* Also requires a seat: at a worker whose seats are all taken, the arriving prompt would be computed a
+ * second time. It had better wait in the router's queue. */
 static inline bool keeps_decode(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
     return keeps_itl(scan, row) && row->has_seat && has_room(scan, row, n);
 }
 
-/* What the prompt takes there, once for each sequence that it holds up. */
+/* The prompt's time, once for each sequence that it delays. */
 static inline int64_t held_up_ns(int64_t own_ns, uint32_t n_running)
 {
     return own_ns * (n_running < PICK_MAX_RUNNING ? n_running : PICK_MAX_RUNNING);
 }
 
-/* Whether the n tokens that a worker lacks are few or quick enough to be computed where they are decoded. */
+/* Whether the n tokens that a worker lacks are few or quick enough to compute where they decode. */
 static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_ns, uint32_t n_running)
 {
     int64_t own_ns = pick_ns(n * prefill_ns);
@@ -251,8 +251,8 @@ static void offer_pair(struct scan *scan, const struct side *p, const struct sid
 
 enum what {
     PREFILL_HALVES,   /* prefill workers, for pairs */
-    DECODE_HALVES,    /* decode workers, for pairs; alone where nearly all of the prompt is there: no pair is
-                         needed */
+    DECODE_HALVES,    /* decode workers, for pairs; alone if nearly all of the prompt is there, which needs
+                       * no pair */
     ALONE_BY_OVERFLOW /* any worker that would compute more than a little of the prompt, alone */
 };
 
@@ -273,7 +273,7 @@ static inline __attribute__((always_inline)) void try_row(const struct scan *sca
         try_decode(scan, row, n, half);
 }
 
-/* What reading this run back makes of the prompt there; false: computing all of it is no slower. */
+/* The prompt's estimate with this run read back; false: computing all of it is no slower. */
 static bool weigh_run(const struct scan *scan, const struct pick_row *row, const struct picker_run *run,
                       struct need *out)
 {
@@ -294,7 +294,7 @@ static bool weigh_run(const struct scan *scan, const struct pick_row *row, const
     return n_read > 0 && out->read_ns < pick_ns(n_read * row->prefill_ns);
 }
 
-/* Those of the pool that have some of the prompt on disk, this way. */
+/* Tries the workers of the pool that have some of the prompt on disk. */
 static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum what what, struct side *lone,
                      struct side *half)
 {
@@ -316,7 +316,7 @@ static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum
     }
 }
 
-/* Whether the briefs of this pool are about what is looked for. */
+/* Whether this pool's briefs hold the values of this search. */
 static inline bool has_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what)
 {
     return scan->excluded == NULL && pool->least_total > scan->n_tokens &&
@@ -324,8 +324,8 @@ static inline bool has_briefs(const struct scan *scan, const struct pick_pool *p
                                    : what == DECODE_HALVES && pool->role == PICKER_DECODE);
 }
 
-/* Most workers hold little of a prompt, its first block perhaps, which many begin with.  For those of a pool
- * that hold up to few_blocks the tokens cost least_ns or more, and none of them could compute the rest
+/* Most workers have little of a prompt: perhaps its first block, which many prompts share. For the workers
+ * of a pool that have up to few_blocks, the tokens cost least_ns or more. None of them computes the rest
  * quickly enough to do it alone. */
 struct few {
     uint32_t few_blocks;
@@ -344,15 +344,15 @@ static inline struct few know_few(const struct scan *scan, const struct pick_poo
                         .is_known = what == PREFILL_HALVES || !is_short(scan, n, pool->least_prefill_ns, 0)};
 }
 
-/* What fixed_ns of such a worker must not exceed if it is to be as good as the best so far. */
+/* Upper bound on fixed_ns of a worker that is as good as the best so far. */
 static inline int64_t most_fixed_ns(const struct few *few, const struct side *half, int64_t times)
 {
     return few->is_known && half->row != NULL && times > 0 ? (half->cost_ns - few->least_ns) / times
                                                            : INT64_MAX;
 }
 
-/* Rows that can be half of a pair only, and would not be the best one so far, are not looked at, and most of
- * their briefs no further than to what does not depend on the request. */
+/* Skips rows that can only be half of a pair and would not be the best so far. Most briefs are rejected by
+ * values that do not depend on the request. */
 static inline __attribute__((always_inline)) void scan_briefs(const struct scan *scan,
                                                               const struct pick_pool *pool, enum what what,
                                                               struct side *lone, struct side *half)
@@ -376,7 +376,7 @@ static inline __attribute__((always_inline)) void scan_briefs(const struct scan 
     }
 }
 
-/* The best of one pool.  The copy of scan is what the compiler may keep in registers. */
+/* The best of one pool. The local copy of scan lets the compiler keep its fields in registers. */
 static inline __attribute__((always_inline)) void scan_pool(struct scan *all, const struct pick_pool *pool,
                                                             enum what what, struct side *half_out)
 {
@@ -458,7 +458,7 @@ static void scan_pairs(struct scan *scan, const struct picker_fleet *fleet)
     }
 }
 
-/* Workers of a role that would do everything. */
+/* Tries workers of a role that do both phases. */
 static void scan_lone(struct scan *scan, const struct picker_fleet *fleet, enum picker_role role)
 {
     struct side none;
@@ -483,11 +483,11 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
     for (uint32_t i = 0; i < fleet->n_pools && !has_decode; i++)
         has_decode =
             concerns(&fleet->pools[i], scan->request, PICKER_DECODE) && has_open(scan, &fleet->pools[i]);
-    /* a prefill worker decodes only when nobody else can, and then it does everything */
+    /* a prefill worker decodes only when no decode worker can, and then it does both phases */
     if (!has_decode || scan->pass == LEAST_BAD)
         scan_lone(scan, fleet, PICKER_PREFILL);
     scan_pairs(scan, fleet);
-    /* overflow costs a part of the objective more than nothing: what is better than that need not look */
+    /* overflow costs at least a part of the objective: a better result needs no further search */
     if (scan->best.decode != NULL && scan->best.cost_ns < scan->ttft_slo_ns / OVERFLOW_DIVISOR)
         return;
     for (uint32_t i = 0; i < fleet->n_pools; i++)
@@ -495,7 +495,7 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
             scan_overflow(scan, &fleet->pools[i]);
 }
 
-/* Pass after pass, as far as the goals yield; then the best of all. */
+/* Pass after pass, as far as the goals yield; then the best of all workers. */
 static void scan_passes(struct scan *scan, const struct picker_fleet *fleet, enum picker_yield yield)
 {
     static const enum pass last[] = {

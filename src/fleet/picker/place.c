@@ -12,7 +12,7 @@ int picker_place_choose(struct picker_place *place, const struct picker_goals *g
     return picker_pick(place->fleet, goals, &place->request, &place->choice);
 }
 
-/* computes: it does the prompt; else the KV comes from who does. */
+/* computes: this worker prefills; otherwise its KV comes from the worker that does. */
 static void book(const struct picker_place *place, uint32_t slot, bool computes, struct picker_booking *out)
 {
     *out = (struct picker_booking){.slot = slot, .charge = {.context_tokens = place->request.n_tokens}};

@@ -24,7 +24,7 @@ void walk_init(struct walk *walk, const struct picker_index *index, struct picke
     found->n_runs = 0;
 }
 
-/* Those of the set have n blocks of the chain in memory. */
+/* The workers of the set have n blocks of the chain in memory. */
 static void note(const struct walk *walk, const struct index_set *set, uint32_t n)
 {
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
@@ -36,7 +36,7 @@ static void note(const struct walk *walk, const struct index_set *set, uint32_t 
         }
 }
 
-/* Those of the set have n blocks of the chain, some of them on disk. */
+/* The workers of the set have n blocks of the chain, some of them on disk. */
 static void note_fallen(const struct walk *walk, const struct index_set *set, uint32_t n)
 {
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
@@ -48,7 +48,7 @@ static void note_fallen(const struct walk *walk, const struct index_set *set, ui
         }
 }
 
-/* Those of the set drop out at block n. */
+/* The workers of the set drop out at block n. */
 static void drop_out(const struct walk *walk, const struct index_set *set, uint32_t n)
 {
     struct index_set whole = *set, fell;
@@ -63,7 +63,7 @@ static void drop_out(const struct walk *walk, const struct index_set *set, uint3
     note(walk, &whole, n);
 }
 
-/* Those who have block n on disk only. */
+/* The workers that have block n on disk only fall. */
 static void fall(struct walk *walk, const struct index_set *on_disk, uint32_t n)
 {
     struct index_set fell;

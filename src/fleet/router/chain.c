@@ -20,7 +20,7 @@
 #include "base/err.h"
 #include "cache/prefix/block_hash.h"
 
-#define FIRST_BLOCKS 16 /* and then twice as many each time */
+#define FIRST_BLOCKS 16 /* doubled in each round */
 
 static int extend(struct gen_handle *job, size_t n_blocks)
 {
@@ -44,7 +44,7 @@ int router_chain_begin(struct gen_handle *job)
     uint64_t now_ns = clock_now_ns();
     int rc = 0;
 
-    if (job->score_next > 0) /* scored tokens are computed, cached or not */
+    if (job->score_next > 0) /* prompt logprobs need computing, cached or not */
         return 0;
     job->n_blocks = job->n_prompt / job->model->gen.block_tokens;
     job->hashes = calloc(job->n_blocks + 1, sizeof(*job->hashes));
@@ -66,7 +66,7 @@ static uint32_t if_usable(const struct router *router, uint32_t slot)
     return slot != PICKER_NONE && router_worker_usable(&router->workers[slot]) ? slot : PICKER_NONE;
 }
 
-/* The workers of its placement, if it has one, are getting the prompt. */
+/* If the job is placed, its workers will have the prompt. */
 static void learn(struct gen_handle *job, size_t from)
 {
     struct router *router = job->router;
@@ -85,7 +85,7 @@ void router_chain_end(struct gen_handle *job)
         return;
     list_remove(&job->unhashed);
     list_init(&job->unhashed);
-    if (extend(job, job->n_blocks) == 0) /* without it less is known, and that is all */
+    if (extend(job, job->n_blocks) == 0) /* a failure only leaves the index knowing less */
         learn(job, from);
 }
 

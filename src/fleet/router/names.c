@@ -20,9 +20,9 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define TOLD_NS (60 * NS_PER_S) /* a rival that dials no more is in the status for so long */
+#define TOLD_NS (60 * NS_PER_S) /* how long the status shows a rival that no longer dials */
 
-/* Up to the port. */
+/* Compares the addresses without their ports. */
 static bool is_same_address(const char *a, const char *b)
 {
     const char *end_a = strrchr(a, ':'), *end_b = strrchr(b, ':');

@@ -26,7 +26,7 @@ void router_part_proof(struct job_part *part, const Baton__Proof *proof)
     part->proof.transfer_ns = proof->transfer_ns;
     part->proof.exposed_ns = proof->exposed_ns;
     part->proof.decode_ns = proof->decode_ns;
-    part->proof.transport[0] = '\0'; /* goes into answers and headers: one of ours or nothing */
+    part->proof.transport[0] = '\0'; /* it goes into answers and headers: only known names */
     if (strcmp(proof->transport, "shm") == 0 || strcmp(proof->transport, "tcp") == 0 ||
         strcmp(proof->transport, "rdma") == 0)
         str_copy(part->proof.transport, sizeof(part->proof.transport), proof->transport);

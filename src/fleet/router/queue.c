@@ -31,8 +31,8 @@
 #include "base/err.h"
 #include "cache/prefix/tenant.h"
 
-#define MAX_DEBTORS 4096 /* tenants without a request, and served more than those that wait */
-#define MAX_TRIED   8    /* tenants' first requests, before it is said that nothing can be placed */
+#define MAX_DEBTORS 4096 /* tenants without a request that were served more than the waiting ones */
+#define MAX_TRIED   8    /* tenants' first requests tried before the turn ends */
 #define MAX_PASSED  64
 
 /* ---- accounts ---- */
@@ -74,7 +74,7 @@ void router_queue_exit(struct gen_handle *job)
 
 void router_queue_charge(struct gen_handle *job, uint64_t n_tokens)
 {
-    if (job->sum.n_redispatched == 0) /* else it was charged for once */
+    if (job->sum.n_redispatched == 0) /* otherwise it was charged already */
         fair_charge(job->model->turns, job->place.flow, n_tokens > 0 ? n_tokens : 1, job->job.weight);
     if (job->is_accepted || job->place.is_ahead)
         return;
@@ -155,7 +155,7 @@ void router_queue_remove(struct gen_handle *job, bool is_placed)
     if (job->state != JOB_QUEUED && job->state != JOB_PUSHED_OUT)
         return;
     if (list_is_empty(&job->waiting))
-        return; /* it never came so far */
+        return; /* it was never entered */
     list_remove(&job->waiting);
     if (job->state == JOB_PUSHED_OUT)
         return;
@@ -204,7 +204,7 @@ void router_queue_tell(struct router *router)
 
 /* ---- turns ---- */
 
-/* No worker of those there are would ever do, though there are some: others shall not wait for that. */
+/* Whether no connected worker of the model could ever run it. Other jobs must not wait for it. */
 static bool is_odd(const struct gen_handle *job, int rc)
 {
     return rc == E_LIMIT ||
@@ -218,7 +218,7 @@ static void make_odd(struct gen_handle *job)
     metric_set(job->router->turns.m_tenants, fair_n_tenants(job->router->turns.crowd));
 }
 
-/* One job placed, or found odd: then there may be more.  False: none can be placed now. */
+/* Places one job or moves it to odd: then there may be more. False: none can be placed now. */
 static bool place_next(struct router_model *model)
 {
     struct gen_handle *passed[MAX_TRIED];
@@ -227,7 +227,7 @@ static bool place_next(struct router_model *model)
 
     while (item != NULL && n < MAX_TRIED) {
         struct gen_handle *job = container_of(item, struct gen_handle, place.turn);
-        int rc = router_job_place(job); /* success ends the walk */
+        int rc = router_job_place(job); /* success ends the loop */
 
         if (rc == 0) {
             while (n > 0)

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "proto/token_list.h"
 
-struct lists {       /* what the message points into */
+struct lists {       /* arrays that the message points into */
     uint8_t *tokens; /* [token_bytes n_tokens] */
     unsigned token_bytes;
     uint32_t *bias_ids; /* [n_bias] */
@@ -105,7 +105,7 @@ static int submit_to(struct gen_handle *job, uint32_t slot, Baton__SubmitMode mo
     return router_send(job->router, slot, FRAME_SUBMIT, &submit->base);
 }
 
-/* What both can read. */
+/* The token width that both workers can read. */
 static unsigned token_bytes_for(const struct gen_handle *job, const struct picker_choice *choice)
 {
     const struct router_worker *workers = job->router->workers;
@@ -132,8 +132,8 @@ int router_job_send(struct gen_handle *job, const struct picker_choice *choice)
         rc = submit_to(job, choice->decode,
                        is_pair ? BATON__SUBMIT_MODE__SUBMIT_DECODE : BATON__SUBMIT_MODE__SUBMIT_LOCAL,
                        choice->prefill, &submit);
-        if (rc == 0 && is_pair) /* should this fail, the prefill worker's link is about to be lost, and that
-                                   is handled there */
+        if (rc == 0 && is_pair) /* on failure the prefill worker's link is about to be lost; the loss
+                                 * handles it */
             (void)submit_to(job, choice->prefill, BATON__SUBMIT_MODE__SUBMIT_PREFILL, choice->decode,
                             &submit);
     }

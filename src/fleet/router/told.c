@@ -16,12 +16,12 @@
 
 #include "fleet/router/router_priv.h"
 
-#define MAX_WAITING (1u << 20) /* blocks, of 17 bytes */
+#define MAX_WAITING (1u << 20) /* blocks of 17 bytes */
 
 struct told {
     struct list node;
     uint32_t slot;
-    size_t n, at; /* those before at are done */
+    size_t n, at; /* those before `at` are applied */
     struct block_hash *hashes;
     uint8_t *tiers;
     bool is_snapshot;
@@ -65,7 +65,7 @@ bool router_told_work(struct router *router)
     return !list_is_empty(&router->told);
 }
 
-/* A copy of the events at the queue's end; false: no room. */
+/* Appends a copy of the events to the queue; false: no room. */
 static bool keep(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
 {
     size_t n = events->tiers.len;
@@ -102,7 +102,7 @@ void router_told_add(struct router *router, uint32_t slot, const Baton__BlockEve
             ev_timer_start(router->turn, 0);
         return;
     }
-    while (router_told_work(router)) /* no memory: what came before comes first */
+    while (router_told_work(router)) /* no memory: apply the earlier events first */
         ;
     for (size_t from = 0; from < n; from += PICKER_SLICE) {
         struct block_slice slice = {.slot = slot,

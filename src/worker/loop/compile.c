@@ -9,10 +9,10 @@
 #include "serve/access/pool.h"
 #include "worker/loop/worker_priv.h"
 
-#define MAX_WAITING       128 /* shapes.c asks for fewer */
+#define MAX_WAITING       128 /* shapes.c orders fewer */
 #define MAX_WAITING_BYTES (64u << 20)
 
-struct worker_compile { /* one shape on its way; the pool's thread has it between work and done */
+struct worker_compile { /* one grammar being compiled; the pool's thread owns it between work and done */
     struct list all;    /* in worker.compiles */
     struct worker *worker;
     struct pool_job job;
@@ -38,7 +38,7 @@ static void answer(struct worker *worker, uint64_t number, int code, const char 
     struct command *command = command_new(COMMAND_SHAPE, 0);
 
     if (command == NULL) {
-        grammar_unref(grammar); /* those who wait for it are cancelled in time */
+        grammar_unref(grammar); /* tasks that wait for it are cancelled in time */
         return;
     }
     command->as.shape.number = number;

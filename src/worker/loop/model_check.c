@@ -38,7 +38,7 @@ static void check_weights(struct config_check *check, const struct worker_conf *
     struct fault fault = {0};
     uint32_t context;
 
-    opts.block_tokens = 0; /* judged on its own, and so are these kernels */
+    opts.block_tokens = 0; /* checked on its own, as are these kernels */
     if (!engine_has_kernels(opts.kernels))
         opts.kernels = "auto";
     if (engine_model_check(&opts, &fault, &layout, &context) < 0) {

@@ -59,7 +59,7 @@ void worker_health_probed(struct worker_engine *engine, enum seq_finish finish)
     health->rest_ns = health->rest_ns == 0                ? REST_MIN_NS
                       : health->rest_ns < REST_MAX_NS / 2 ? 2 * health->rest_ns
                                                           : REST_MAX_NS;
-    health->n_spoilt_in_row = IN_ROW - 1; /* the next answer decides */
+    health->n_spoilt_in_row = IN_ROW - 1; /* so one more spoilt answer makes it unfit again */
     enter(engine, HEALTH_FIT);
 }
 

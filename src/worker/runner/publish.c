@@ -22,8 +22,8 @@
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/share_priv.h"
 
-#define MAX_ON_DISK  65536u /* blocks in a snapshot, of 17 bytes: what a reader has to learn of one worker */
-#define MAX_FOR_PEER (1u << 18) /* blocks in a peer's: its link carries hand-offs too */
+#define MAX_ON_DISK  65536u     /* blocks on disk in a snapshot, of 17 bytes each */
+#define MAX_FOR_PEER (1u << 18) /* blocks in a peer's snapshot: its link carries hand-offs too */
 
 void worker_publish_block(void *arg, const struct block_hash *hash, bool is_here)
 {
@@ -69,7 +69,7 @@ static void visit(void *arg, const struct block_hash *hash)
     struct report *report = arg;
 
     if (report->number >= READER_PEER && report->n_events >= MAX_FOR_PEER)
-        return; /* who knows less is still right */
+        return; /* an event may be lost: knowing less is still correct */
     report->events[report->n_events++] = (struct block_event){.hash = *hash, .tier = BLOCK_IN_MEMORY};
 }
 
@@ -96,7 +96,7 @@ void worker_publish_all(struct worker_engine *engine, uint32_t reader, uint32_t 
     report->events = calloc((size_t)engine->opts.n_blocks + n_on_disk, sizeof(*report->events));
     if (report->events == NULL) {
         report_free(report);
-        return; /* it asks again */
+        return; /* the reader asks again */
     }
     worker_disk_each(engine, n_on_disk, visit_disk, report);
     kv_each(engine->pool, visit, report);

@@ -37,7 +37,7 @@ struct shape {
     uint64_t number;
     uint64_t tenant, digest;
     struct buf text;
-    struct grammar *grammar; /* NULL: is being compiled */
+    struct grammar *grammar; /* NULL: it is being compiled */
     uint64_t ordered_ns;
 };
 
@@ -73,7 +73,7 @@ static uint32_t count_of(const struct worker_engine *engine, uint64_t tenant, bo
     return n;
 }
 
-/* The oldest of the tenant that has the most of those that can go; NULL: all are being compiled. */
+/* The oldest compiled grammar of the tenant that has most of them; NULL: all are being compiled. */
 static struct shape *least_wanted(const struct worker_engine *engine)
 {
     struct shape *least = NULL;

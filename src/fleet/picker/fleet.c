@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slots, and pools made of them.
  *
- *    slots   [ reported, ledger, pool & at | ... ]                   by slot: the state of each worker
- *    pools   prefill, layout 7   [ row | row | row ]                 by kind: the rows that the choice reads
- *            decode,  layout 7   [ row | row ]        <- partners
- *            decode,  layout 9   [ row ]
+ *   slots   [ reported, ledger, pool & at | ... ]                  by slot: the state of each worker
+ *   pools   prefill, layout 7   [ row | row | row ]                by kind: the rows that the choice reads
+ *           decode,  layout 7   [ row | row ]        <- partners
+ *           decode,  layout 9   [ row ]
  *
  * A row is recomputed whenever its slot changes: at a report, a dispatch, a first token, an end. When a
  * row leaves a pool, the last row fills the gap. So the order in a pool means nothing, and the choice does

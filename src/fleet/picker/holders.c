@@ -3,10 +3,10 @@
  * page. A column whose worker has the block on disk only has a flag bit in the entry, or a bit in a second
  * page. Few blocks need a page.
  *
- *    entry   [ hash | used | older newer | page - | n | c c c c . . . . . . . . . ]     nearly all blocks
- *    entry   [ hash | used | older newer | page o | n |                           ]     common prompt starts
- *                                               |       ^ in place of the first two columns: the second page
- *    page                                       +-> [ 2048 bits ] --> [ 2048 bits: those on disk ]
+ *   entry   [ hash | used | older newer | page - | n | c c c c . . . . . . . . . ]   nearly all blocks
+ *   entry   [ hash | used | older newer | page o | n |                           ]   common prompt starts
+ *                                              |       ^ in place of two columns: the second page
+ *   page                                       +-> [ 2048 bits ] --> [ 2048 bits: those on disk ]
  *
  * Columns keep their order of arrival. The blocks of a chain are learned together, so neighbours have
  * byte-equal lists; the prefix match uses that. */

@@ -213,8 +213,7 @@ void router_stream_end_unproved(struct router *router); /* ends jobs that waited
 
 /* tokens.c */
 uint32_t router_job_answered(const struct gen_handle *job); /* tokens received, delivered or not */
-void router_tokens_deliver(struct gen_handle *job);         /* gives the front the tokens it may have; may
-                                                             * end the job */
+void router_tokens_deliver(struct gen_handle *job);         /* to the front; may end the job */
 
 /* proof.c */
 void router_job_proof(const struct gen_handle *job, struct gen_proof *out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pending block events.
  *
- *    BLOCK_EVENTS --> few, and none pending --> applied at once
- *                 --> many -----------------> [ event list | event list ] --a slice per loop turn--> applied
+ *   BLOCK_EVENTS --> few, and none pending --> applied at once
+ *                --> many -----------------> [ event list | event list ] --a slice a turn--> applied
  *
  * After a gap in its events a worker sends all its blocks: ten thousand in one message, which would delay
  * a request by milliseconds. So long messages are queued and applied PICKER_SLICE blocks at a time, and

@@ -31,8 +31,7 @@ static void fill_kv(struct worker *worker)
                                                        : (char *)listener_address(worker->peer_listener);
     kv->tcp_address = (char *)worker_engine_tcp_address(worker->engine);
     kv->unix_path = (char *)worker_engine_unix_path(worker->engine);
-    kv->rdma_rails = worker_engine_rdma_opened(worker->engine); /* all opened rails: a link outlives a rail
-                                                                 * that is down */
+    kv->rdma_rails = worker_engine_rdma_opened(worker->engine); /* a link outlives a rail that is down */
     kv->max_seqs = (uint32_t)worker->conf->max_seqs;
     kv->chunk_tokens = (uint32_t)worker->conf->chunk_tokens;
 }

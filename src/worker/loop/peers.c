@@ -106,8 +106,7 @@ static void know(struct worker *worker, const struct link *link, const struct pe
     struct tr_node *transport = worker_engine_transport(worker->engine);
     struct addr address;
 
-    (void)tr_know_peer(transport, link_peer_address(link)); /* a hint: lost when the transport thread is
-                                                             * far behind */
+    (void)tr_know_peer(transport, link_peer_address(link)); /* a hint: lost if the thread is far behind */
     if (facts->tcp_address[0] != '\0')
         (void)tr_know_peer(transport, facts->tcp_address);
     if (addr_parse(link_peer_address(link), NULL, &address) == 0)

@@ -100,8 +100,8 @@ struct worker { /* one process */
 int worker_model_open(struct worker *worker, struct fault *fault);
 void worker_model_close(struct worker *worker);
 int worker_engine_build(struct worker *worker, struct fault *fault);
-struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* all fields
-                                                                                              * except team */
+struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* without
+                                                                                              * team */
 struct kv_layout worker_sim_layout(const struct worker_conf *conf);
 /* How many blocks kv.memory holds; E_INVAL if too few. */
 int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *layout, struct fault *fault,

@@ -89,8 +89,8 @@ void worker_commands_run(struct worker_engine *engine);
 /* Called inside a step, after each layer: runs grants, keeps other commands until after the step. */
 void worker_commands_in_step(struct worker_engine *engine);
 bool worker_commands_wait(const struct worker_engine *engine);      /* kept commands wait to be run */
-struct command *worker_commands_take(struct worker_engine *engine); /* the next one, owned by the caller;
-                                                                     * NULL: none */
+struct command *worker_commands_take(struct worker_engine *engine); /* the next; the caller owns it; NULL:
+                                                                     * none */
 
 /* tasks.c */
 int worker_tasks_open(struct worker_engine *engine);
@@ -117,16 +117,14 @@ int worker_shapes_get(struct worker_engine *engine, const struct task_spec *spec
                       uint64_t *number_out);
 void worker_shapes_compiled(struct worker_engine *engine,
                             struct shape_command *command);             /* takes its grammar */
-void worker_shapes_tick(struct worker_engine *engine, uint64_t now_ns); /* gives up grammars that never
-                                                                         * came */
+void worker_shapes_tick(struct worker_engine *engine, uint64_t now_ns); /* gives up overdue grammars */
 void worker_shapes_close(struct worker_engine *engine);
 
 /* health.c */
 void worker_health_open(struct worker_engine *engine);
 /* A request's answer has ended: normally, or because its logits are not finite (is_spoilt). */
 void worker_health_note(struct worker_engine *engine, const char *request, bool is_spoilt);
-void worker_health_probed(struct worker_engine *engine, enum seq_finish finish); /* a probe has ended, or
-                                                                                  * the warm-up */
+void worker_health_probed(struct worker_engine *engine, enum seq_finish finish); /* or the warm-up ended */
 void worker_health_tick(struct worker_engine *engine, uint64_t now_ns);
 
 /* measure.c: rates of this worker and of the links to it */

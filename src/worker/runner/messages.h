@@ -154,8 +154,7 @@ struct load_report {
     struct kv_tier_counts disk;
     double transfer_bytes_per_s, push_bytes_per_s;
     bool is_draining;
-    uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map: in peers' memory, and on their
-                                              * disks only */
+    uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map; on disk only */
     uint64_t n_own_asks;
     bool is_unfit; /* health.c */
     uint32_t n_spoilt_in_row;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grammars of answers, compiled once for all requests with the same text.
  *
- *      SUBMIT with a grammar --> known? --yes--> sequence
- *                                 \--no, or on its way--> the task waits
- *                                       REPORT_SHAPE --> loop --> a thread of the job pool --> COMMAND_SHAPE
- *                                                                    compiles                 the tasks go on
+ *     SUBMIT with a grammar --> known? --yes--> sequence
+ *                                  \--no, or on its way--> the task waits
+ *                                      REPORT_SHAPE --> loop --> a job pool thread --> COMMAND_SHAPE
+ *                                                                   compiles             the tasks go on
  *
  * A compiled grammar belongs to one thread, because it caches the masks that it has computed. A pool
  * thread builds it and hands it over; from then on only the engine thread touches it. SHAPES_MAX are kept,

@@ -22,8 +22,7 @@ void worker_asks_close(struct worker_engine *engine);
 /* Called before a task is begun. True: it waits for a peer's blocks; worker_tasks_go_on() is called when
  * they have arrived or will not arrive. False: there is nothing to wait for. */
 bool worker_asks_begin(struct worker_engine *engine, struct task *task);
-void worker_asks_leave(struct worker_engine *engine, struct task *task); /* the task is over and waits no
-                                                                          * longer */
+void worker_asks_leave(struct worker_engine *engine, struct task *task); /* the task is over */
 /* True: the message was for a prefix fetch. */
 bool worker_asks_message(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message);
 bool worker_asks_transport(struct worker_engine *engine, const struct tr_event *event);
@@ -64,8 +63,7 @@ void worker_map_told(struct worker_engine *engine, struct peer_blocks *blocks); 
 void worker_map_load(struct worker_engine *engine, uint32_t peer, const struct peer_load *load);
 /* Applies some pending events, a few slices of PICKER_SLICE blocks. True: more are pending. */
 bool worker_map_turn(struct worker_engine *engine);
-bool worker_map_is_empty(const struct worker_engine *engine); /* no block is known, or the map is switched
-                                                               * off */
+bool worker_map_is_empty(const struct worker_engine *engine); /* empty, or switched off */
 /* Changes the choice only if a peer has more than the pool and fetching from it is expected to pay. */
 void worker_map_choose(struct worker_engine *engine, const struct map_question *question,
                        struct map_choice *choice);

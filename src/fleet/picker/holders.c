@@ -60,7 +60,7 @@ static void give_page(struct index_pages *pages, uint32_t page)
     pages->free = page;
 }
 
-/* The page of on-disk bits of an entry that has a page; INDEX_NONE: no holder is on disk only. */
+/* The page of on-disk bits of an entry that has a page; INDEX_NONE: no worker has the block on disk only. */
 static uint32_t disk_page(const struct index_entry *entry)
 {
     uint32_t page;
@@ -123,7 +123,7 @@ static void move_in(struct index_pages *pages, struct index_entry *entry)
 
 /* ---- with a page ---- */
 
-/* Frees the second page when no holder is on disk only. */
+/* Frees the second page when no worker has the block on disk only. */
 static void tidy_disk_page(struct index_pages *pages, struct index_entry *entry)
 {
     uint32_t page = disk_page(entry);

@@ -333,7 +333,7 @@ static void evict(struct picker_index *index, enum index_list more)
         __builtin_prefetch(&index->entries[next->newer]);
 }
 
-/* A new entry without holders: the caller gives it one at once. */
+/* A new entry without columns: the caller adds one at once. */
 static struct index_entry *add(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
                                enum index_list list)
 {

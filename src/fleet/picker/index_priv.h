@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which workers have a block, and in which tier: sets of columns, as the index keeps them in its entries.
+/* Which workers have a block, and in which tier: sets of columns, as the index keeps them in its entries
+ * (`holders`).
  *
- * A holder has the block in memory, or on disk only. A column stands for one life of one worker. When the
- * index forgets a worker, its column is dead: the index masks it out of every answer at once, strips it
- * from entries bit by bit, and then gives it to another life. */
+ * A worker in the set has the block in memory, or on disk only. A column stands for one life of one
+ * worker. When the index forgets a worker, its column is dead: the index masks it out of every answer at
+ * once, strips it from entries bit by bit, and then gives it to another life. */
 #ifndef FLEET_PICKER_INDEX_PRIV_H
 #define FLEET_PICKER_INDEX_PRIV_H
 
@@ -21,15 +22,15 @@
 #define INDEX_BACK_INLINE 8 /* a set that shrinks to this many leaves its page */
 #define INDEX_NONE        UINT32_MAX
 #define INDEX_NO_COLUMN   UINT16_MAX
-#define INDEX_ON_DISK     0x8000u /* bit beside a column: this holder has the block on disk only */
+#define INDEX_ON_DISK     0x8000u /* bit beside a column: this worker has the block on disk only */
 
-enum index_list { INDEX_HOT, INDEX_COLD }; /* COLD: all holders have it on disk only */
+enum index_list { INDEX_HOT, INDEX_COLD }; /* COLD: all its workers have it on disk only */
 
 struct index_entry { /* one cache line */
     struct block_hash hash;
     uint64_t used_ns;
     uint32_t older, newer;   /* neighbours by use in its list; in a free entry newer is the next free one */
-    uint32_t page;           /* INDEX_NONE: the holders are in this entry */
+    uint32_t page;           /* INDEX_NONE: the columns are in this entry */
     uint16_t n_holders : 15; /* dead ones included; 0: the entry is free */
     uint16_t list : 1;       /* enum index_list */
     uint16_t holders[INDEX_INLINE]; /* column and INDEX_ON_DISK; with a page: see holders.c */
@@ -43,31 +44,31 @@ struct index_set {
 };
 
 /* Pages for sets that outgrow their entry. There are fewer pages than entries. When no page is left, a new
- * holder replaces another one, or a holder on disk is not recorded: the index knows less. */
+ * column replaces another one, or a block on disk is not recorded: the index knows less. */
 struct index_pages {
     struct mem_region region;
     struct index_set *pages;
     uint32_t n_pages, n_made;
     uint32_t free;   /* the first free page; its words[0] is the next */
-    uint32_t victim; /* the inline holder to replace next when no page is left */
+    uint32_t victim; /* the inline column to replace next when no page is left */
 };
 
 uint32_t index_pages_number(uint32_t max_entries);
 int index_pages_open(uint32_t max_entries, struct index_pages *out); /* E_NOMEM */
 void index_pages_close(struct index_pages *pages);
 
-/* Adds a holder, or changes the tier of a known one. Columns in dead are stripped when room is needed. */
+/* Adds a column, or changes the tier of one in the set. Columns in dead are stripped when room is needed. */
 void index_holders_put(struct index_pages *pages, struct index_entry *entry, uint16_t column, bool is_on_disk,
                        const struct index_set *dead);
-/* A caller that removes the last holder drops the entry. */
+/* A caller that removes the last column drops the entry. */
 void index_holders_remove(struct index_pages *pages, struct index_entry *entry, uint16_t column);
 void index_holders_strip(struct index_pages *pages, struct index_entry *entry, const struct index_set *dead);
 void index_holders_clear(struct index_pages *pages, struct index_entry *entry);
-/* Stores all holders in out. Returns whether any has the block on disk only. If so, those are in
+/* Stores all columns in out. Returns whether any has the block on disk only. If so, those are in
  * on_disk_out; otherwise on_disk_out is left alone. */
 bool index_holders_load(const struct index_pages *pages, const struct index_entry *entry,
                         struct index_set *out, struct index_set *on_disk_out);
-/* Whether any holder, dead or not, has the block in memory. */
+/* Whether any worker in the set, dead or not, has the block in memory. */
 bool index_holders_any_in_memory(const struct index_pages *pages, const struct index_entry *entry);
 
 struct picker_index {
@@ -94,9 +95,9 @@ struct picker_index {
     uint32_t cursor;
 };
 
-/* Removes the entry, with holders or without. */
+/* Removes the entry, with columns or without. */
 void index_drop(struct picker_index *index, const struct index_entry *entry);
-/* Some holders left, or have the block on disk only now: moves the entry to the cold list if it is cold. */
+/* Some workers left, or have the block on disk only now: moves the entry to the cold list if it is cold. */
 void index_cool(struct picker_index *index, struct index_entry *entry);
 
 static inline void index_set_add(struct index_set *set, uint32_t column)

@@ -8,7 +8,8 @@
  * a cached prefix, and the rest is computed, with the same bits. An offer may overtake the router's
  * SUBMIT; it is parked for PARK_NS.
  *
- * A receipt outlives its task: destination blocks stay leased until the transport has closed the ticket. */
+ * A struct receipt outlives its task: destination blocks stay leased until the transport has closed the
+ * ticket. */
 #include "worker/runner/arrive.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  * prefix cache here. If the sequence is then held without a receiver, the router receives FAILED and tells
  * the decode worker to go on alone.
  *
- * A shipment outlives its task: leases stay until the transport has let go of the blocks. */
+ * A struct shipment outlives its task: leases stay until the transport has let go of the blocks. */
 #include "worker/runner/depart.h"
 
 #include <stdlib.h>
@@ -305,7 +305,7 @@ static void look_after(struct depart *depart, struct shipment *shipment, uint64_
         int error = shipment->failed;
         struct task *task = shipment->task;
 
-        worker_engine_fail_task(depart->engine, task, error); /* ends the task, not the shipment */
+        worker_engine_fail_task(depart->engine, task, error); /* ends the task, not the transfer */
     }
     if (shipment->task == NULL && (shipment->send == NULL || kvxfer_send_is_closed(shipment->send)))
         shipment_free(shipment);

@@ -15,8 +15,7 @@
 #include "fleet/picker/picker.h"
 
 #define INDEX_COLUMNS                                                                                        \
-    (2 * PICKER_MAX_WORKERS) /* so every worker may be lost once while a sweep is                            \
-                              * under way */
+    (2 * PICKER_MAX_WORKERS) /* so every worker may be lost once while a sweep is under way */
 #define INDEX_WORDS       (INDEX_COLUMNS / 64)
 #define INDEX_INLINE      13
 #define INDEX_BACK_INLINE 8 /* a set that shrinks to this many leaves its page */

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Estimates of what a worker would take, from what it reports.
+/* Time estimates for one worker, computed from its report.
  *
- * Rates are learned by the workers themselves (a warm-up at start gives the first value), so nothing here is
- * fitted to a machine.  Where a worker reported nothing yet, a pessimistic guess keeps it usable without
- * making it attractive.  Three priors are ours:
+ * Workers learn their rates themselves (a warm-up at start gives the first value), so nothing here is
+ * fitted to a machine. Where a worker has reported no rate yet, a pessimistic guess keeps it usable
+ * without making it attractive. Three priors are fixed here:
  *
- *   - a decode step grows by STEP_GROWTH of itself per sequence added since the report (decode is
- *     bound by reading the weights, which is shared; attention is not);
- *   - KV that moves while prefill computes costs only its tail: the part that is sent after the last
- *     layer is done;
- *   - what is read from disk is begun, and found to be there, between two steps.
- */
+ * - A decode step grows by STEP_GROWTH of itself per sequence added since the report. Decode is bound by
+ * reading the weights, which all sequences share; attention is not shared.
+ * - KV that moves while prefill computes costs only its tail: the part that is sent after the last layer
+ * is done.
+ * - A disk read begins, and is found complete, between two steps. */
 #include "fleet/picker/picker.h"
 
 #include <math.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slots, and pools made of them.
  *
- *   slots   [ reported, ledger, pool & at | ... ]                   by slot: what is known
- *   pools   prefill, layout 7   [ row | row | row ]                 by kind: what the choice reads
+ *   slots   [ reported, ledger, pool & at | ... ]                  by slot: the state of each worker
+ *   pools   prefill, layout 7   [ row | row | row ]                by kind: the rows that the choice reads
  *           decode,  layout 7   [ row | row ]        <- partners
  *           decode,  layout 9   [ row ]
  *
- * A row is worked out anew whenever its slot changes: at a report, a dispatch, a first token, an end.  The
- * last row of a pool fills the gap when one leaves, so the order in a pool means nothing, and the choice does
- * not depend on it.  A pool that is empty stays for the next worker of its kind, or becomes another kind's
- * when there is no place left: each non-empty one has a worker, so there is always one. */
+ * A row is recomputed whenever its slot changes: at a report, a dispatch, a first token, an end. When a
+ * row leaves a pool, the last row fills the gap. So the order in a pool means nothing, and the choice does
+ * not depend on it. An empty pool stays for the next worker of its kind; when no pool is left, it becomes
+ * another kind's. Each non-empty pool has a worker, so an empty one always exists. */
 #include "fleet/picker/fleet.h"
 
 #include <stdlib.h>
@@ -143,7 +143,7 @@ static uint32_t empty_pool(struct picker_fleet *fleet)
 
     if (fleet->n_pools < PICKER_MAX_WORKERS)
         return fleet->n_pools++;
-    while (fleet->pools[i].n > 0) /* the slot that wants it is in none */
+    while (fleet->pools[i].n > 0) /* the slot that needs one is in none */
         i++;
     if (fleet->pools[i].partner != PICKER_NONE)
         fleet->pools[fleet->pools[i].partner].partner = PICKER_NONE;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fleet as the choice reads it: usable workers only, those of one kind side by side, a cache line each,
- * with everything that does not depend on the request worked out when it changed. */
+/* The fleet as the choice reads it: usable workers only, workers of one kind side by side, one cache line
+ * each. Everything that does not depend on the request is computed when it changes. */
 #ifndef FLEET_PICKER_FLEET_PRIV_H
 #define FLEET_PICKER_FLEET_PRIV_H
 
 #include "base/mem.h"
 #include "fleet/picker/fleet.h"
 
-/* Durations are whole nanoseconds, so that sums compare exactly and in any order.  Beyond a day it is all the
- * same; with the bound no sum here comes near the end of 64 bits. */
+/* Durations are whole nanoseconds, so sums compare exactly and in any order. Estimates above the bound
+ * (over a day) count as equal. The bound keeps every sum here far from 64-bit overflow. */
 #define PICK_MAX_NS      INT64_C(100000000000000)
-#define PICK_MAX_RUNNING 10000 /* of the sequences that a prefill holds up, for the same reason */
+#define PICK_MAX_RUNNING 10000 /* bound on the sequences that a prefill delays, for the same reason */
 
 struct pick_row {
     double prefill_ns;  /* per token */
-    double transfer_ns; /* per token that moves there */
+    double transfer_ns; /* per token that moves to this worker */
     int64_t queue_ns, itl_ns;
     uint64_t free_tokens, total_tokens; /* in blocks; total UINT64_MAX: unknown */
     uint32_t n_running, block_tokens;
     uint32_t slot;
-    bool has_seat; /* a sequence more would not wait for others to end */
+    bool has_seat; /* one more sequence would start without waiting for others to end */
 };
 
 _Static_assert(sizeof(struct pick_row) == MEM_CACHE_LINE, "one worker, one cache line");
 
-/* What most rows are passed over by, side by side: as half of a pair a worker that lacks n tokens of the
- * prompt costs n * rate + k * fixed. */
+/* The few numbers that rule out most rows, side by side. As half of a pair, a worker that lacks n tokens
+ * of the prompt costs n * rate + k * fixed. */
 struct pick_brief {
     double rate_ns;   /* prefill workers: prefill_ns; decode workers: transfer_ns */
     int64_t fixed_ns; /* queue_ns; itl_ns */
@@ -37,11 +37,11 @@ struct pick_pool { /* the usable workers of one kind */
     uint32_t group;
     enum picker_role role;
     uint64_t layout;
-    uint32_t partner; /* the pool of the other role that these may pair with, or PICKER_NONE */
+    uint32_t partner; /* the pool of the other role that these workers may pair with, or PICKER_NONE */
     uint32_t n, cap;
     struct pick_row *rows;
     struct pick_brief *briefs; /* [n] of the same workers */
-    /* Bounds of all rows that were here since it was empty: none has less, or longer blocks. */
+    /* Bounds over all rows added since the pool was empty: no row has less, or longer blocks. */
     uint64_t least_total; /* total_tokens */
     double least_rate_ns, least_prefill_ns;
     uint32_t most_block_tokens;
@@ -50,12 +50,12 @@ struct pick_pool { /* the usable workers of one kind */
 struct fleet_slot {
     struct picker_worker reported;
     struct picker_ledger ledger;
-    uint32_t pool, at; /* where its row is; PICKER_NONE: not usable */
+    uint32_t pool, at; /* the place of its row; PICKER_NONE: not usable */
 };
 
 struct picker_fleet {
     struct fleet_slot slots[PICKER_MAX_WORKERS];
-    struct pick_pool pools[PICKER_MAX_WORKERS]; /* empty ones among them are used again */
+    struct pick_pool pools[PICKER_MAX_WORKERS]; /* empty pools are used again */
     uint32_t n_pools;
 };
 

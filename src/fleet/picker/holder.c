@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The estimate behind an asked push.
+/* The estimate behind a prefix fetch: push the cached blocks, or compute them.
  *
- *   push      latency + missing tokens x bytes per token / bandwidth       (measured by the receiver)
- *   compute   missing tokens / prefill speed                               (measured by the asker)
- *             or, where that is less, the read of those that its own disk has, and the rest so
+ *    push      latency + missing tokens x bytes per token / bandwidth       (measured by the receiver)
+ *    compute   missing tokens / prefill speed                               (measured by the asker)
+ *              or, if less, read the tokens on its own disk and compute the rest
  *
- * The bandwidth is that of pushes which the asker asked for; a hand-off's is no faster than prefill computes.
- * One that has seen nothing lately is given a guess, so that a push is tried and teaches the rest.  The
- * latency is our prior: the three messages before the first byte each wait for the end of a step, the
- * holder's decode step or the asker's own.  A push must beat computing by a margin, since computing is
+ * The bandwidth is that of pushes that the asker asked for; a hand-off is no faster than prefill computes.
+ * A worker without recent pushes gets a guess, so that one push is tried and measures the link. The
+ * latency is a prior: each of the three messages before the first byte waits for the end of a step, the
+ * owner's decode step or the asker's own. A push must beat computing by a margin, because computing is
  * certain and a push may fail.
  *
- * Of several holders the one with more is better as long as the additional tokens are worth it, which they
- * are whenever pushing a token beats computing it; so the most tokens win, then the same host, then who has
- * less to do.
+ * Among several owners the most tokens win, then the same host, then the least load. More tokens are
+ * better whenever pushing a token beats computing it.
  *
- * A holder that would have to read a part from its disk first is asked where what it has more than the best
- * of the others saves more than its reading costs. */
+ * An owner that must read a part from its disk first is asked only if its additional tokens, compared with
+ * the best other owner, save more time than the read costs. */
 #include "fleet/picker/holder.h"
 
 #define LATENCY_S         0.002
@@ -48,8 +47,8 @@ static bool is_better(const struct picker_worker *row, const struct picker_worke
     return row->n_running < than->n_running;
 }
 
-/* Of so many that a row has: a prompt's last token is computed in any case, and a partial block is in no
- * cache. */
+/* The usable part of n cached tokens of a row: a prompt's last token is always computed, and no cache
+ * holds a partial block. */
 static uint32_t usable_tokens(const struct picker_worker *row, uint32_t n,
                               const struct picker_request *request)
 {
@@ -59,7 +58,7 @@ static uint32_t usable_tokens(const struct picker_worker *row, uint32_t n,
     return row->block_tokens > 0 ? n / row->block_tokens * row->block_tokens : 0;
 }
 
-/* How long the asker takes for the tokens from here to there by itself. */
+/* Seconds that the asker takes for these tokens without a fetch. */
 static double alone_s(const struct picker_worker *asker, uint32_t here, uint32_t to)
 {
     double computed_s = picker_prefill_s(asker, to - here), read_s;
@@ -76,7 +75,7 @@ static bool may_push(const struct picker_worker *row, const struct picker_worker
     return row != to && row->can_push && row->layout == to->layout;
 }
 
-/* The slot of who has most in memory; PICKER_NONE: nobody has anything. */
+/* The slot of the worker with the most tokens in memory; PICKER_NONE: none has any. */
 static uint32_t best_in_memory(const struct picker_world *world, const struct picker_worker *to)
 {
     uint32_t best = PICKER_NONE;
@@ -91,7 +90,7 @@ static uint32_t best_in_memory(const struct picker_world *world, const struct pi
     return best;
 }
 
-/* The slot of who has most in memory or on disk, among those who would have to read. */
+/* The slot with the most tokens in memory or on disk, among workers that would have to read. */
 static uint32_t best_on_disk(const struct picker_world *world, const struct picker_worker *to)
 {
     uint32_t best = PICKER_NONE;
@@ -109,7 +108,7 @@ static uint32_t best_on_disk(const struct picker_world *world, const struct pick
     return best;
 }
 
-/* What asking this one would come to; its slot is PICKER_NONE where it would bring nothing. */
+/* The estimate for a fetch from this worker; slot PICKER_NONE if it would bring nothing. */
 static struct picker_holder weigh(const struct picker_world *world, const struct picker_request *request,
                                   uint32_t asker, uint32_t slot, bool has_to_read)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The set of holders of a block: up to thirteen columns in the entry itself, more of them as a bitmap in a
- * page.  Those that have it on disk only bear a mark, or stand in a second page besides; few blocks need one.
+/* The set of workers that have a block: up to thirteen columns in the entry itself, more as a bitmap in a
+ * page. A column whose worker has the block on disk only has a flag bit in the entry, or a bit in a second
+ * page. Few blocks need a page.
  *
- *   entry   [ hash | used | older newer | page - | n | c c c c . . . . . . . . . ]     nearly all blocks
- *   entry   [ hash | used | older newer | page o | n |                           ]     beginnings that many
- * share
- *                                              |       ^ in place of the first two columns: the second page
+ *   entry   [ hash | used | older newer | page - | n | c c c c . . . . . . . . . ]   nearly all blocks
+ *   entry   [ hash | used | older newer | page o | n |                           ]   common prompt starts
+ *                                              |       ^ in place of two columns: the second page
  *   page                                       +-> [ 2048 bits ] --> [ 2048 bits: those on disk ]
  *
- * Columns keep the order in which they came: the blocks of a chain are learned together, so neighbours have
- * equal lists byte for byte, which a walk along a chain makes use of. */
+ * Columns keep their order of arrival. The blocks of a chain are learned together, so neighbours have
+ * byte-equal lists; the prefix match uses that. */
 #include "fleet/picker/index_priv.h"
 
 #include <string.h>
@@ -60,7 +60,7 @@ static void give_page(struct index_pages *pages, uint32_t page)
     pages->free = page;
 }
 
-/* The page of those on disk, of an entry with a page; INDEX_NONE: nobody. */
+/* The page of on-disk bits of an entry that has a page; INDEX_NONE: no worker has the block on disk only. */
 static uint32_t disk_page(const struct index_entry *entry)
 {
     uint32_t page;
@@ -101,7 +101,7 @@ static bool move_out(struct index_pages *pages, struct index_entry *entry)
     return true;
 }
 
-/* A page whose set became small gives it back to the entry. */
+/* Frees the page when its set is small enough for the entry. */
 static void move_in(struct index_pages *pages, struct index_entry *entry)
 {
     struct index_set all, on_disk;
@@ -123,7 +123,7 @@ static void move_in(struct index_pages *pages, struct index_entry *entry)
 
 /* ---- with a page ---- */
 
-/* Nobody is on disk any more: the second page goes. */
+/* Frees the second page when no worker has the block on disk only. */
 static void tidy_disk_page(struct index_pages *pages, struct index_entry *entry)
 {
     uint32_t page = disk_page(entry);
@@ -170,7 +170,7 @@ static void put_in_pages(struct index_pages *pages, struct index_entry *entry, u
         leave_disk_page(pages, entry, column);
 }
 
-/* ---- either way ---- */
+/* ---- with a page or without ---- */
 
 void index_holders_put(struct index_pages *pages, struct index_entry *entry, uint16_t column, bool is_on_disk,
                        const struct index_set *dead)

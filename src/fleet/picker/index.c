@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash table from block hash to the workers that hold it, in memory or on disk.
+/* A hash table from block hash to the workers that have the block, in memory or on disk.
  *
- *   table     [ tag,entry | 0 | tag,entry | tag,entry | 0 ... ]   8 bytes a place, at most half of them taken
- *   entries   [ hash, holders, neighbours by use ... ]            one cache line each, never moved
+ *    table     [ tag,entry | 0 | tag,entry | tag,entry | 0 ... ]   8 bytes a place, at most half of them
+ * taken entries   [ hash, holders, neighbours by use ... ]            one cache line each, never moved
  *
- * The table is made for max_entries at the start, so it is never rehashed, and memory that is not used yet is
- * not there yet either.  A tag is 32 bits of the hash under a random key of this index; the place where a
- * search begins follows from it, so an entry is removed by moving those behind it back, without looking at
- * them.
+ * The table is made for max_entries at the start and never rehashed; unused memory is not committed yet. A
+ * tag is 32 bits of the hash under a random key of this index. The tag determines where a search begins,
+ * so a removal moves the following tags back without reading their entries.
  *
- * A chain is looked up from its first block on.  The workers that hold block i, as far as a prefix cache is
- * concerned, are among those that hold block i-1, so the walk keeps an intersection, notes each worker once,
- * where it drops out, and ends when nobody is left.  All hashes being known beforehand, memory is asked for a
- * few blocks ahead.  The chain's end is the first to go where room is wanted: a beginning without its end is
- * of use, an end without its beginning is not.
+ * A prefix match starts at the chain's first block. The workers that have block i are among those that
+ * have block i-1. So the match keeps an intersection, records each worker once, where it drops out, and
+ * ends when no worker is left. All hashes are known in advance, so the code prefetches a few blocks ahead.
+ * Eviction removes a chain's end first: a beginning without its end is useful, an end without its
+ * beginning is not.
  *
- * A worker that has block i on disk only has fallen: it stays in the walk, and what it has in memory ended
+ * A worker that has block i on disk only has "fallen": it stays in the match, but its count in memory ends
  * there.
  *
- * Disks hold many times what memory does, and what is on a disk is of less use.  So entries lie in two lists
- * by use: hot, which somebody has in memory, and cold.  Where room is wanted and cold ones are more than half
- * of all, the oldest of them goes, else the oldest hot one: neither kind can push out more than half.
+ * Disks hold many times more than memory, and a block on disk is worth less. So entries lie in two LRU
+ * lists: hot, in some worker's memory, and cold. When room is needed and more than half of all entries are
+ * cold, the oldest cold one goes, otherwise the oldest hot one. So neither kind can push the other below
+ * half.
  *
- * Hot path: no allocation, no log, no system call but the page faults of memory that is used first. */
+ * Hot path: no allocation, no log, no system call except page faults of memory used for the first time. */
 #include "fleet/picker/index.h"
 
 #include <stdlib.h>
@@ -32,8 +32,8 @@
 #include "base/rng.h"
 #include "fleet/picker/index_priv.h"
 
-#define AHEAD       8 /* blocks; the table's line is asked for then, the entry's at half of it, and so on */
-#define SWEEP_SHARE 8 /* entries swept in each call, beside one for two blocks */
+#define AHEAD       8 /* blocks: table line first, entry at half of it */
+#define SWEEP_SHARE 8 /* entries swept in each call, plus one for two blocks */
 
 /* ---- life ---- */
 
@@ -57,7 +57,7 @@ int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_i
     if (index == NULL)
         return E_NOMEM;
     n_places = table_places(max_entries);
-    /* The table is there from the start: a long prompt's blocks lie anywhere in it, and each first touch of a
+    /* Commit the table at the start: a long prompt's blocks lie anywhere in it, and each first touch of a
      * huge page would clear two megabytes while streams wait. */
     if (mem_region_open(n_places * sizeof(uint64_t), false, true, "index table", &index->table_region) < 0 ||
         mem_region_open(max_entries * sizeof(struct index_entry), false, false, "index entries",
@@ -113,8 +113,8 @@ size_t picker_index_bytes(uint32_t max_entries)
 
 /* ---- the table ---- */
 
-/* Block hashes come from a keyed hash, or from a worker; one multiplication under a random key of our own
- * spreads what a worker may have made up. */
+/* Block hashes come from a keyed hash, or from a worker. One multiplication under this index's random key
+ * spreads hashes that a worker may have chosen. */
 static uint32_t tag_of(const struct picker_index *index, const struct block_hash *hash)
 {
     uint64_t low, high;
@@ -138,7 +138,7 @@ static bool is_same(const struct block_hash *a, const struct block_hash *b)
     return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
 }
 
-/* The place of the hash in the table, or that of the free one where it would go (*entry_out INDEX_NONE). */
+/* The place of the hash in the table, or the free place where it would go (then *entry_out is INDEX_NONE). */
 static uint32_t find(const struct picker_index *index, const struct block_hash *hash, uint32_t tag,
                      uint32_t *entry_out)
 {
@@ -164,18 +164,18 @@ static void vacate(struct picker_index *index, uint32_t hole)
         uint32_t home = (uint32_t)(index->table[at] >> 32) & mask;
 
         if (((at - home) & mask) < ((at - hole) & mask))
-            continue; /* it would come to stand before its home */
+            continue; /* moving it would put it before its home */
         index->table[hole] = index->table[at];
         hole = at;
     }
     index->table[hole] = 0;
 }
 
-/* ---- a walk along a chain ---- */
+/* ---- along a chain ---- */
 
-/* Memory is asked for ahead of the walk, in three steps, each of which needs what the one before has fetched:
- * the table's line, the entry it leads to, the entry's neighbours by use, whose links change when it moves or
- * goes.  What changes in the table in between makes a hint useless at worst. */
+/* Prefetches in three steps, each of which needs the memory of the one before: the table's line, its
+ * entry, and the entry's neighbours by use, whose links change when the entry moves or goes. If the table
+ * changes in between, a prefetch is useless at worst. */
 struct ahead {
     const struct picker_index *index;
     const struct block_hash *hashes;
@@ -236,7 +236,7 @@ static void ahead_init(struct ahead *ahead, const struct picker_index *index, co
         ask_entry(ahead, step);
 }
 
-/* The tag of this step's block; asks for what later ones will need. */
+/* Returns the tag of this step's block; prefetches for later steps. */
 static inline uint32_t ahead_step(struct ahead *ahead, size_t step)
 {
     uint32_t tag = ahead->tags[step % AHEAD];
@@ -316,8 +316,8 @@ static struct index_entry *find_live(struct picker_index *index, const struct bl
     return &index->entries[at];
 }
 
-/* For one that will be in list `more` the one of its list that has not been used for longest goes; what its
- * successors in that will need is asked for. */
+/* Evicts one entry for a new one that goes to list `more`: the least recently used entry of the list whose
+ * turn it is. Prefetches for the next evictions. */
 static void evict(struct picker_index *index, enum index_list more)
 {
     uint32_t n_cold = index->n_cold + (more == INDEX_COLD);
@@ -333,7 +333,7 @@ static void evict(struct picker_index *index, enum index_list more)
         __builtin_prefetch(&index->entries[next->newer]);
 }
 
-/* A new entry without holders: the caller gives it one at once. */
+/* A new entry without columns: the caller adds one at once. */
 static struct index_entry *add(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
                                enum index_list list)
 {
@@ -357,10 +357,10 @@ static struct index_entry *add(struct picker_index *index, const struct block_ha
     return entry;
 }
 
-/* ---- what is known ---- */
+/* ---- learning ---- */
 
-/* The block's entry, made if it is not known: the newest of this list.  A hot one that a worker has on disk
- * keeps its place. */
+/* The block's entry, which becomes the newest of this list; made if it is not known. A hot entry that a
+ * worker has on disk keeps its place. */
 static struct index_entry *touch(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
                                  uint64_t now_ns, enum index_list list)
 {
@@ -460,14 +460,14 @@ void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struc
     }
 }
 
-/* ---- a chain's holders ---- */
+/* ---- prefix match ---- */
 
 void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns, struct picker_found *found_out, uint32_t n_slots)
 {
     const struct index_entry *entry, *last = NULL;
     struct ahead ahead;
-    struct walk walk; /* not cleared: half a KiB in each look-up */
+    struct walk walk; /* not cleared: that would write half a KiB per match */
     size_t i = 0;
 
     walk_init(&walk, index, found_out, n_slots);

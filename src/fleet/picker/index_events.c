@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block events to the index, for whoever follows a worker: the router, and its peers. */
+/* Applies block events to the index. The router uses it for its workers, and a worker for its peers. */
 #include "fleet/picker/index.h"
 #include "cache/prefix/block_events.h"
 
-/* Of one tier all. */
+/* All of one tier. */
 static void apply_run(struct picker_index *index, uint32_t slot, const struct block_hash *hashes, size_t n,
                       enum block_tier tier, uint64_t now_ns)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who holds a block, and in which tier: sets of columns, as the index keeps them in its entries.
+/* Which workers have a block, and in which tier: sets of columns, as the index keeps them in its entries
+ * (`holders`).
  *
- * A holder has the block in memory, or on disk only.  A column stands for one life of one worker.  When the
- * index forgets a worker its column is dead: it is masked out of every answer at once, stripped from entries
- * by and by, and given to another life after that.
- */
+ * A worker in the set has the block in memory, or on disk only. A column stands for one life of one
+ * worker. When the index forgets a worker, its column is dead: the index masks it out of every answer at
+ * once, strips it from entries bit by bit, and then gives it to another life. */
 #ifndef FLEET_PICKER_INDEX_PRIV_H
 #define FLEET_PICKER_INDEX_PRIV_H
 
@@ -18,21 +18,21 @@
     (2 * PICKER_MAX_WORKERS) /* so every worker may be lost once while a sweep is under way */
 #define INDEX_WORDS       (INDEX_COLUMNS / 64)
 #define INDEX_INLINE      13
-#define INDEX_BACK_INLINE 8 /* a set that shrank so far leaves its page */
+#define INDEX_BACK_INLINE 8 /* a set that shrinks to this many leaves its page */
 #define INDEX_NONE        UINT32_MAX
 #define INDEX_NO_COLUMN   UINT16_MAX
-#define INDEX_ON_DISK     0x8000u /* beside a column: this holder has the block on disk only */
+#define INDEX_ON_DISK     0x8000u /* bit beside a column: this worker has the block on disk only */
 
-enum index_list { INDEX_HOT, INDEX_COLD }; /* COLD: all its holders have it on disk only */
+enum index_list { INDEX_HOT, INDEX_COLD }; /* COLD: all its workers have it on disk only */
 
 struct index_entry { /* one cache line */
     struct block_hash hash;
     uint64_t used_ns;
-    uint32_t older, newer;   /* neighbours by use in its list; a free entry: newer is the next free one */
-    uint32_t page;           /* INDEX_NONE: the holders are here */
+    uint32_t older, newer;   /* neighbours by use in its list; in a free entry newer is the next free one */
+    uint32_t page;           /* INDEX_NONE: the columns are in this entry */
     uint16_t n_holders : 15; /* dead ones included; 0: the entry is free */
     uint16_t list : 1;       /* enum index_list */
-    uint16_t holders[INDEX_INLINE]; /* column, INDEX_ON_DISK; with a page: see holders.c */
+    uint16_t holders[INDEX_INLINE]; /* column and INDEX_ON_DISK; with a page: see holders.c */
 };
 
 _Static_assert(sizeof(struct index_entry) == MEM_CACHE_LINE, "one entry, one cache line");
@@ -42,33 +42,32 @@ struct index_set {
     uint64_t words[INDEX_WORDS];
 };
 
-/* Pages for sets that outgrow their entry.  There are fewer of them than entries: where none is left, a new
- * holder takes the place of another, or one that has the block on disk only is not known, and the index knows
- * less. */
+/* Pages for sets that outgrow their entry. There are fewer pages than entries. When no page is left, a new
+ * column replaces another one, or a block on disk is not recorded: the index knows less. */
 struct index_pages {
     struct mem_region region;
     struct index_set *pages;
     uint32_t n_pages, n_made;
-    uint32_t free;   /* the first; its words[0] is the next */
-    uint32_t victim; /* which inline holder goes next where no page is left */
+    uint32_t free;   /* the first free page; its words[0] is the next */
+    uint32_t victim; /* the inline column to replace next when no page is left */
 };
 
 uint32_t index_pages_number(uint32_t max_entries);
 int index_pages_open(uint32_t max_entries, struct index_pages *out); /* E_NOMEM */
 void index_pages_close(struct index_pages *pages);
 
-/* A new holder, or a new tier of one that is known.  dead: stripped where room is wanted. */
+/* Adds a column, or changes the tier of one in the set. Columns in dead are stripped when room is needed. */
 void index_holders_put(struct index_pages *pages, struct index_entry *entry, uint16_t column, bool is_on_disk,
                        const struct index_set *dead);
-/* Whoever takes the last one away drops the entry. */
+/* A caller that removes the last column drops the entry. */
 void index_holders_remove(struct index_pages *pages, struct index_entry *entry, uint16_t column);
 void index_holders_strip(struct index_pages *pages, struct index_entry *entry, const struct index_set *dead);
 void index_holders_clear(struct index_pages *pages, struct index_entry *entry);
-/* All of them in out.  Returns whether any has it on disk only: those are in on_disk_out then, which is left
- * alone otherwise. */
+/* Stores all columns in out. Returns whether any has the block on disk only. If so, those are in
+ * on_disk_out; otherwise on_disk_out is left alone. */
 bool index_holders_load(const struct index_pages *pages, const struct index_entry *entry,
                         struct index_set *out, struct index_set *on_disk_out);
-/* Whether anybody, dead or not, has it in memory. */
+/* Whether any worker in the set, dead or not, has the block in memory. */
 bool index_holders_any_in_memory(const struct index_pages *pages, const struct index_entry *entry);
 
 struct picker_index {
@@ -83,21 +82,21 @@ struct picker_index {
     uint32_t oldest[2], newest[2]; /* of each list */
     uint32_t n_cold;
 
-    /* INDEX_NO_COLUMN: has to wait for the sweep, nothing is learned of it */
+    /* INDEX_NO_COLUMN: the slot waits for the sweep, and nothing is learned of its worker */
     uint16_t column_of[PICKER_MAX_WORKERS];
     uint16_t owner[INDEX_COLUMNS];
-    bool is_used[INDEX_COLUMNS]; /* something was learned of it */
+    bool is_used[INDEX_COLUMNS]; /* an entry may hold this column */
     uint16_t free_columns[INDEX_COLUMNS];
     uint32_t n_free_columns, n_dead, n_without;
     struct index_set dead;
-    uint64_t died_in[INDEX_COLUMNS]; /* pass */
+    uint64_t died_in[INDEX_COLUMNS]; /* the pass in which the column died */
     uint64_t pass;
     uint32_t cursor;
 };
 
-/* The entry goes; it has holders or none. */
+/* Removes the entry, with columns or without. */
 void index_drop(struct picker_index *index, const struct index_entry *entry);
-/* Some of its holders left, or have it on disk only now: it may be cold. */
+/* Some workers left, or have the block on disk only now: moves the entry to the cold list if it is cold. */
 void index_cool(struct picker_index *index, struct index_entry *entry);
 
 static inline void index_set_add(struct index_set *set, uint32_t column)
@@ -115,24 +114,24 @@ static inline bool index_set_has(const struct index_set *set, uint32_t column)
     return set->words[column / 64] >> column % 64 & 1;
 }
 
-/* ---- walk.c: a chain's holders ---- */
+/* ---- walk.c: prefix match ---- */
 
-struct walk { /* along a chain: who has all of it so far */
+struct walk { /* along a chain: the workers that have all of it so far */
     const struct picker_index *index;
     struct picker_found *found;
     uint32_t n_slots;
     struct index_set live;
-    struct index_set fallen; /* of live: not all of it in memory.  Only if has_fallen */
+    struct index_set fallen; /* of live: not all of it in memory. Only if has_fallen */
     bool has_fallen;
 };
 
 void walk_init(struct walk *walk, const struct picker_index *index, struct picker_found *found,
                uint32_t n_slots);
 void walk_begin(struct walk *walk, const struct index_entry *first);
-/* Leaves those who hold this block, the n-th, too.  False: nobody is left. */
+/* Keeps only the workers that have this block, the n-th, too. False: none is left. */
 bool walk_narrow(struct walk *walk, const struct index_entry *entry, uint32_t n);
 void walk_end(const struct walk *walk, uint32_t n);
-/* Nearly always so from one block to the next. */
+/* Nearly always true from one block to the next. */
 static inline bool walk_has_same_holders(const struct index_entry *a, const struct index_entry *b)
 {
     return a->page == INDEX_NONE && b->page == INDEX_NONE && a->n_holders == b->n_holders &&

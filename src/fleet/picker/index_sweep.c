@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forgetting a worker at once, and sweeping up its traces.
+/* Forgets a worker at once, and sweeps its column out of the entries later.
  *
- * Forgetting a worker marks its column dead and gives the slot another one (see index_priv.h).  The sweep
- * goes through the entries in passes:
+ * picker_index_forget() marks the worker's column dead and gives its slot another one (see index_priv.h).
+ * The sweep goes through the entries in passes:
  *
- *   pass      |------------ p ------------|---------- p + 1 ----------|
- *                       ^ a column dies here                          ^ and is free again here */
+ *    pass      |------------ p ------------|---------- p + 1 ----------|
+ *                        ^ a column dies here                          ^ and is free again here */
 #include "fleet/picker/index_priv.h"
 
 static void give_column(struct picker_index *index, uint32_t slot)
@@ -24,7 +24,7 @@ void picker_index_forget(struct picker_index *index, uint32_t slot)
 
     if (column == INDEX_NO_COLUMN || !index->is_used[column])
         return;
-    if (index->n_dead++ == 0) { /* nothing was to be swept: a pass of its own begins */
+    if (index->n_dead++ == 0) { /* no sweep was running: start a new pass */
         index->cursor = 0;
         index->pass++;
         index->died_in[column] = index->pass - 1;
@@ -35,7 +35,7 @@ void picker_index_forget(struct picker_index *index, uint32_t slot)
     give_column(index, slot);
 }
 
-/* Columns that died before this pass are in no entry any more. */
+/* No entry holds a column that died before this pass. */
 static void end_pass(struct picker_index *index)
 {
     for (uint32_t column = 0; column < INDEX_COLUMNS; column++) {

@@ -1,54 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice: least estimated completion among those that keep the objectives.
+/* The choice: least estimated completion among the placements that keep the objectives.
  *
- *   alone (D):     queue(D) + prefill(D, uncached) + answer x itl(D) + what the others on D lose meanwhile
- *   pair (P, D):   queue(P) + prefill(P, uncached) + transfer tail  + answer x itl(D)
+ *    alone (D):     queue(D) + prefill(D, uncached) + answer x itl(D) + delay(D)
+ *    pair (P, D):   queue(P) + prefill(P, uncached) + transfer tail  + answer x itl(D)
  *
- * "What the others lose" is the prefill time once for each sequence that decodes on D, and OVERFLOW_SHARE of
- * the TTFT objective on top: an idle decode worker is not idle for long.  So long prompts go to the prefill
- * pool, and overflow to decode workers only when that pool is backed up by a good part of the objective
- * (Mooncake's and llm-d's lesson: selective, not blanket, disaggregation).  Prompts of at most
- * local_prefill_tokens uncached tokens are cheap enough to run where they will be decoded.  So are those that
- * D computes within local_prefill_s, each sequence that decodes there meanwhile counted like the prompt: what
- * a hand-off takes by itself (messages, threads that wake) would be a good part of so short a time.
+ * delay(D) is the time that the other sequences on D lose: the prefill time once for each sequence that
+ * decodes there, plus OVERFLOW_SHARE of the TTFT objective, because an idle decode worker does not stay
+ * idle. So long prompts go to the prefill pool, and overflow to decode workers only when that pool is
+ * backed up by a good part of the objective (the lesson of Mooncake and llm-d: selective disaggregation).
+ * Prompts of at most local_prefill_tokens uncached tokens run where they decode. So do prompts that D
+ * computes within local_prefill_s, counting each sequence that decodes there like the prompt: the messages
+ * and thread wake-ups of a hand-off would be a good part of so short a time.
  *
- * What a worker has on its disk it may read back before it computes the rest: a second way to run there,
- * which costs the reading (bytes at the rate that the worker measured, after what it was given to read
- * already) in place of the computing.  Reading holds nobody up.  It is tried only where it takes less time
- * than computing the same, since the worker decides by the same comparison, and only by who computes: KV that
- * a peer pushes is not read.  Few workers have a given prompt on disk, so they are tried apart from the rest.
+ * Disk. A worker may read blocks from its disk and compute the rest. This second way costs the read (bytes
+ * at the measured rate, after the reads already queued) and delays no other sequence. It is tried only
+ * where it takes less time than computing, because the worker decides by the same comparison. Only the
+ * worker that computes reads: a peer's push is not read. Few workers have a given prompt on disk, so they
+ * are tried apart.
  *
- * An objective that not even an idle worker could keep for this prompt is no reason to refuse: the limit for
- * TTFT is the larger of the objective and twice what the prompt takes alone.
+ * An objective that even an idle worker could not keep is no reason to refuse: the TTFT limit is the
+ * larger of the objective and twice the prompt's time alone. Nor do workers idle because no placement
+ * keeps the objectives. Where a request could begin at once (a seat, blocks, a queue within the limit) it
+ * waits only if waiting helps:
  *
- * Nor is one that no placement keeps now a reason to let workers idle.  Where it would begin at once (a seat,
- * blocks, no prompts before it for longer than the limit) a request waits only for what waiting may bring:
+ *    pass             time between tokens       room                          one worker alone may be
+ *    1 keeping        objective                 reported                      decode workers
+ *    2 conserving     also if others' ends      an idle worker has all its    decode workers
+ *                     would not mend it         blocks, whatever it reports
+ *    3 least bad      any                       as 2                          prefill workers too
+ *    4 any            the best of all, for requests that must go on (E_OVERLOADED)
  *
- *   pass             time between tokens       room                          who does it alone
- *   1 keeping        objective                 reported                      decode workers
- *   2 conserving     also if others' ends      an idle worker has all its    decode workers
- *                    would not mend it         blocks, whatever it reports
- *   3 least bad      any                       as 2                          prefill workers too
- *   4 any            the best of all, for who must go on (E_OVERLOADED)
+ * goals.yield limits the passes; a router stops at 2 first, and at 3 for requests that have waited. A
+ * wrong step time thus sends requests elsewhere but never away, and the next requests measure it again.
  *
- * goals.yield says how far to go; a router goes to 2 at first and to 3 for those that have waited.  A step
- * time that is wrong for whatever reason thus sends requests elsewhere, but never away, and the next ones
- * measure it again.
+ * Ties go to the placement with less running, then to one worker before a pair, then to the lower rank of
+ * its slots (an order for each goals.order). So the result depends on the arguments alone.
  *
- * Ties go to the placement with less running, then to one worker before a pair, then to the lower rank of its
- * slots (an order for each goals.order), so the result depends on the arguments alone.
- *
- * Why all pairs need not be tried.  A pair's cost is a sum of one term of P and one of D, and it keeps the
- * objectives when P keeps its own (room, TTFT) and D keeps its own (room, a seat, ITL); only the layouts must
- * be equal, and workers of one layout lie in one pool.  Order the halves of a pool by (cost, running): whole
- * numbers, so (c1 + c2, r1 + r2) is least over all pairs of two pools exactly when both halves are least, and
- * among those the lower ranks are found half by half too.  So the best of those that keep the objectives
- * comes from one pass over the workers that keep theirs, and one comparison for each layout.  Only if there
- * is none, a second pass looks at all workers: then no pair keeps them, so all are equal in that.
- * Most workers are not the best so far.  For half of a pair that follows from a few numbers, which lie side
- * by side (struct pick_brief): their rows are not read.  tests/unit/picker/test_pairs tries all pairs of
- * random worlds beside it.
- */
+ * Pairs need no search over all pairs. A pair's cost is one term of P plus one term of D. It keeps the
+ * objectives when P keeps its own (room, TTFT) and D keeps its own (room, seat, ITL). Workers of one
+ * layout lie in one pool. Order each pool by (cost, running), in whole numbers: the least sum over all
+ * pairs consists of the least halves, and ranks break ties half by half too. So one pass over the workers
+ * that keep their objectives finds the best pair, with one comparison per layout. If there is none, a
+ * second pass looks at all workers: no pair keeps the objectives, so all are equal in that. Most workers
+ * are not the best half so far; struct pick_brief shows that without reading the row.
+ * tests/unit/picker/test_pairs checks all pairs. */
 #include "fleet/picker/picker.h"
 
 #include "base/err.h"
@@ -57,8 +52,8 @@
 #define ANSWER_TOKENS_GUESS 64
 #define UNLOADED_SLACK      2
 #define OVERFLOW_DIVISOR    2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
-#define FEW_DIVISOR         8 /* of a prompt: up to an eighth of it is little */
-#define POOL_SHARE_READ     2 /* a worker reads no more of a prompt than this part of its pool holds */
+#define FEW_DIVISOR         8 /* up to an eighth of a prompt is "little" */
+#define POOL_SHARE_READ     2 /* a worker reads at most the part of a prompt that fits half its pool */
 #define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
 
 enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
@@ -66,12 +61,12 @@ enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
 struct side { /* one worker's term */
     int64_t cost_ns;
     uint64_t n_running;
-    const struct pick_row *row; /* NULL: there is none */
+    const struct pick_row *row; /* NULL: no candidate */
     uint32_t n_read;            /* tokens from its disk */
 };
 
-struct need {           /* what one worker does for the prompt before its first token */
-    uint32_t n_missing; /* tokens that take room: read or computed */
+struct need {           /* one worker's work for the prompt before its first token */
+    uint32_t n_missing; /* tokens that need blocks: read or computed */
     uint32_t n_read, n; /* ... and computed */
     int64_t read_ns;
 };
@@ -80,7 +75,7 @@ struct candidate {
     int64_t cost_ns;
     uint64_t n_running;
     const struct pick_row *prefill, *decode; /* decode NULL: no candidate */
-    uint32_t n_read;                         /* by who computes */
+    uint32_t n_read;                         /* by the worker that computes */
 };
 
 struct scan {
@@ -90,7 +85,7 @@ struct scan {
     int64_t ttft_slo_ns, itl_slo_ns, local_ns;
     uint32_t local_tokens, answer_tokens, order;
     const uint32_t *cached_blocks;
-    const struct picker_slots *excluded; /* NULL: nobody */
+    const struct picker_slots *excluded; /* NULL: none */
     struct candidate best;
     bool has_any;
     enum pass pass;
@@ -104,8 +99,8 @@ static inline uint32_t rank(const struct scan *scan, uint32_t slot)
     return (slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
 }
 
-/* Whether a side of this cost is the best so far.  Nearly all are not, and most of them by their cost alone.
- */
+/* Whether a side of this cost is the best so far. Nearly all are not; for most of them the cost alone
+ * decides. */
 static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_running, int64_t cost_ns,
                             const struct side *best)
 {
@@ -164,7 +159,7 @@ static inline bool is_allowed(const struct scan *scan, const struct pick_row *ro
     return scan->excluded == NULL || !picker_slots_has(scan->excluded, row->slot);
 }
 
-/* The prompt and one token more would fit if nothing else were there. */
+/* The prompt and one more token would fit in an empty pool. */
 static inline bool is_large(const struct scan *scan, const struct pick_row *row)
 {
     return row->total_tokens > scan->n_tokens;
@@ -175,7 +170,7 @@ static inline int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
     return UNLOADED_SLACK * alone_ns > scan->ttft_slo_ns ? UNLOADED_SLACK * alone_ns : scan->ttft_slo_ns;
 }
 
-/* Or breaks the objective in a way that the ends of what runs there would not mend. */
+/* Keeps the objective, or breaks it in a way that the ends of running sequences would not mend. */
 static inline bool keeps_itl(const struct scan *scan, const struct pick_row *row)
 {
     if (row->itl_ns <= scan->itl_slo_ns || scan->pass == LEAST_BAD)
@@ -184,20 +179,20 @@ static inline bool keeps_itl(const struct scan *scan, const struct pick_row *row
            (row->n_running == 0 || picker_itl_alone_ns(row->itl_ns, row->n_running) > scan->itl_slo_ns);
 }
 
-/* An arrival at a worker whose places are all taken would be computed there a second time: better that it
- * waits in the router's queue, so a seat is wanted too. */
+/* Also requires a seat: at a worker whose seats are all taken, the arriving prompt would be computed a
+ * second time. It had better wait in the router's queue. */
 static inline bool keeps_decode(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
     return keeps_itl(scan, row) && row->has_seat && has_room(scan, row, n);
 }
 
-/* What the prompt takes there, once for each sequence that it holds up. */
+/* The prompt's time, once for each sequence that it delays. */
 static inline int64_t held_up_ns(int64_t own_ns, uint32_t n_running)
 {
     return own_ns * (n_running < PICK_MAX_RUNNING ? n_running : PICK_MAX_RUNNING);
 }
 
-/* Whether the n tokens that a worker lacks are few or quick enough to be computed where they are decoded. */
+/* Whether the n tokens that a worker lacks are few or quick enough to compute where they decode. */
 static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_ns, uint32_t n_running)
 {
     int64_t own_ns = pick_ns(n * prefill_ns);
@@ -256,8 +251,8 @@ static void offer_pair(struct scan *scan, const struct side *p, const struct sid
 
 enum what {
     PREFILL_HALVES,   /* prefill workers, for pairs */
-    DECODE_HALVES,    /* decode workers, for pairs; alone where nearly all of the prompt is there: no pair is
-                         needed */
+    DECODE_HALVES,    /* decode workers, for pairs; alone if nearly all of the prompt is there, which needs
+                       * no pair */
     ALONE_BY_OVERFLOW /* any worker that would compute more than a little of the prompt, alone */
 };
 
@@ -278,7 +273,7 @@ static inline __attribute__((always_inline)) void try_row(const struct scan *sca
         try_decode(scan, row, n, half);
 }
 
-/* What reading this run back makes of the prompt there; false: computing all of it is no slower. */
+/* The prompt's estimate with this run read back; false: computing all of it is no slower. */
 static bool weigh_run(const struct scan *scan, const struct pick_row *row, const struct picker_run *run,
                       struct need *out)
 {
@@ -299,7 +294,7 @@ static bool weigh_run(const struct scan *scan, const struct pick_row *row, const
     return n_read > 0 && out->read_ns < pick_ns(n_read * row->prefill_ns);
 }
 
-/* Those of the pool that have some of the prompt on disk, this way. */
+/* Tries the workers of the pool that have some of the prompt on disk. */
 static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum what what, struct side *lone,
                      struct side *half)
 {
@@ -321,7 +316,7 @@ static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum
     }
 }
 
-/* Whether the briefs of this pool are about what is looked for. */
+/* Whether this pool's briefs hold the values of this search. */
 static inline bool has_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what)
 {
     return scan->excluded == NULL && pool->least_total > scan->n_tokens &&
@@ -329,8 +324,8 @@ static inline bool has_briefs(const struct scan *scan, const struct pick_pool *p
                                    : what == DECODE_HALVES && pool->role == PICKER_DECODE);
 }
 
-/* Most workers hold little of a prompt, its first block perhaps, which many begin with.  For those of a pool
- * that hold up to few_blocks the tokens cost least_ns or more, and none of them could compute the rest
+/* Most workers have little of a prompt: perhaps its first block, which many prompts share. For the workers
+ * of a pool that have up to few_blocks, the tokens cost least_ns or more. None of them computes the rest
  * quickly enough to do it alone. */
 struct few {
     uint32_t few_blocks;
@@ -349,15 +344,15 @@ static inline struct few know_few(const struct scan *scan, const struct pick_poo
                         .is_known = what == PREFILL_HALVES || !is_short(scan, n, pool->least_prefill_ns, 0)};
 }
 
-/* What fixed_ns of such a worker must not exceed if it is to be as good as the best so far. */
+/* Upper bound on fixed_ns of a worker that is as good as the best so far. */
 static inline int64_t most_fixed_ns(const struct few *few, const struct side *half, int64_t times)
 {
     return few->is_known && half->row != NULL && times > 0 ? (half->cost_ns - few->least_ns) / times
                                                            : INT64_MAX;
 }
 
-/* Rows that can be half of a pair only, and would not be the best one so far, are not looked at, and most of
- * their briefs no further than to what does not depend on the request. */
+/* Skips rows that can only be half of a pair and would not be the best so far. Most briefs are rejected by
+ * values that do not depend on the request. */
 static inline __attribute__((always_inline)) void scan_briefs(const struct scan *scan,
                                                               const struct pick_pool *pool, enum what what,
                                                               struct side *lone, struct side *half)
@@ -381,7 +376,7 @@ static inline __attribute__((always_inline)) void scan_briefs(const struct scan 
     }
 }
 
-/* The best of one pool.  The copy of scan is what the compiler may keep in registers. */
+/* The best of one pool. The local copy of scan lets the compiler keep its fields in registers. */
 static inline __attribute__((always_inline)) void scan_pool(struct scan *all, const struct pick_pool *pool,
                                                             enum what what, struct side *half_out)
 {
@@ -463,7 +458,7 @@ static void scan_pairs(struct scan *scan, const struct picker_fleet *fleet)
     }
 }
 
-/* Workers of a role that would do everything. */
+/* Tries workers of a role that do both phases. */
 static void scan_lone(struct scan *scan, const struct picker_fleet *fleet, enum picker_role role)
 {
     struct side none;
@@ -488,11 +483,11 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
     for (uint32_t i = 0; i < fleet->n_pools && !has_decode; i++)
         has_decode =
             concerns(&fleet->pools[i], scan->request, PICKER_DECODE) && has_open(scan, &fleet->pools[i]);
-    /* a prefill worker decodes only when nobody else can, and then it does everything */
+    /* a prefill worker decodes only when no decode worker can, and then it does both phases */
     if (!has_decode || scan->pass == LEAST_BAD)
         scan_lone(scan, fleet, PICKER_PREFILL);
     scan_pairs(scan, fleet);
-    /* overflow costs a part of the objective more than nothing: what is better than that need not look */
+    /* overflow costs at least a part of the objective: a better result needs no further search */
     if (scan->best.decode != NULL && scan->best.cost_ns < scan->ttft_slo_ns / OVERFLOW_DIVISOR)
         return;
     for (uint32_t i = 0; i < fleet->n_pools; i++)
@@ -500,7 +495,7 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
             scan_overflow(scan, &fleet->pools[i]);
 }
 
-/* Pass after pass, as far as the goals yield; then the best of all. */
+/* Pass after pass, as far as the goals yield; then the best of all workers. */
 static void scan_passes(struct scan *scan, const struct picker_fleet *fleet, enum picker_yield yield)
 {
     static const enum pass last[] = {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where should a request run?  Filter, estimate, choose: no I/O, no clock, no randomness, so that the
+/* Where should a request run? Filter, estimate, choose: no I/O, no clock, no randomness, so that the
  * simulator runs the same code under a virtual clock.
  *
- * What is known of the workers is kept in a fleet (fleet/picker/fleet.h), who holds which blocks in an index
- * (fleet/picker/index.h); fleet/picker/place.h puts the three together as the router uses them.  A choice is
- * a pair (prefill worker, decode worker) or one worker alone. */
+ * The fleet (fleet/picker/fleet.h) holds the state of the workers; the index (fleet/picker/index.h) holds
+ * which worker has which blocks. fleet/picker/place.h combines the two with the choice, as the router uses
+ * them. A choice is a pair (prefill worker, decode worker) or one worker alone. */
 #ifndef FLEET_PICKER_PICKER_H
 #define FLEET_PICKER_PICKER_H
 
@@ -19,99 +19,102 @@ enum picker_role { PICKER_PREFILL, PICKER_DECODE };
 
 struct picker_worker {
     bool is_usable; /* link up, model and KV layout agree, not draining */
-    bool can_push;  /* link up and the model agrees: may be asked for what it has cached */
+    bool can_push;  /* link up and the model agrees: it may serve a prefix fetch */
     enum picker_role role;
-    uint32_t group;  /* the model, by any numbering: a request goes to workers of its own group only */
-    uint64_t layout; /* KV layout fingerprint: a pair must agree */
-    uint64_t host;   /* digest of the host id: equal means shared memory */
+    uint32_t group;  /* the model, by any numbering: a request goes only to workers of its group */
+    uint64_t layout; /* KV layout fingerprint: both workers of a pair must have the same */
+    uint64_t host;   /* digest of the host id: equal values mean shared memory */
     uint32_t block_tokens;
-    uint32_t blocks_free;  /* as reported, less what was dispatched since */
-    uint32_t blocks_total; /* 0: unknown, taken as enough for anything */
+    uint32_t blocks_free;  /* as reported, less the blocks dispatched since */
+    uint32_t blocks_total; /* 0: unknown, counts as enough for any request */
     uint32_t max_seqs;
-    /* what it is doing: the larger of report and ledger */
+    /* its load: the larger of report and ledger */
     uint64_t queued_prefill_tokens;
-    uint32_t n_running; /* sequences there, waiting ones included */
-    /* how fast it is: learned */
+    uint32_t n_running; /* sequences on the worker, waiting ones included */
+    /* its learned rates */
     double prefill_tokens_per_s;
     double decode_step_s;
     double transfer_bytes_per_s;
-    double push_bytes_per_s; /* of what it asked for */
+    double push_bytes_per_s; /* of pushes that it asked for (prefix fetch) */
     double read_bytes_per_s; /* of its disk, all reads together; 0: it reads nothing back */
     uint64_t kv_bytes_per_token;
-    uint64_t queued_read_tokens; /* dispatched there to be read from its disk, and not begun yet */
-    /* Of ONE request's prompt, per the prefix index: in its memory, and there or on its disk.  A fleet's rows
-     * have 0. */
+    uint64_t queued_read_tokens; /* dispatched to be read from its disk, and not begun yet */
+    /* Of one request's prompt, by the prefix index: tokens in its memory, and tokens in memory or on disk.
+     * 0 in the fleet's rows. */
     uint32_t cached_tokens, stored_tokens;
 };
 
-struct picker_run { /* a worker that has more of a prompt than lies in its memory */
+struct picker_run { /* a worker that has more of a prompt cached than its memory holds */
     uint32_t slot;
-    uint32_t n_blocks; /* leading ones, each in memory or on its disk */
+    uint32_t n_blocks; /* leading blocks, each in memory or on its disk */
 };
 
-/* A set of slots; zeroed: empty. */
+/* A set of slots; all zero is empty. */
 struct picker_slots {
     uint64_t words[PICKER_MAX_WORKERS / 64];
 };
 
-/* What counts as a placement when none keeps the objectives. */
+/* Which placements are acceptable when none keeps the objectives. */
 enum picker_yield {
-    PICKER_KEEPS,     /* nothing: the request waits */
-    PICKER_CONSERVES, /* where it begins at once and waiting would not help: workers that idle, or whose step
-                         alone breaks the objective for the time between tokens */
-    PICKER_LEAST_BAD  /* wherever it begins at once; a prefill worker may do it all */
+    PICKER_KEEPS,     /* none: the request waits */
+    PICKER_CONSERVES, /* workers where it begins at once and waiting would not help: idle workers, or
+                       * workers whose step alone breaks the objective for the time between tokens */
+    PICKER_LEAST_BAD  /* any worker where it begins at once; a prefill worker may also decode */
 };
 
 struct picker_goals {
     double ttft_slo_s;
     double itl_slo_s;
-    uint32_t local_prefill_tokens; /* up to so many uncached tokens the decode worker computes itself ... */
-    double local_prefill_s; /* ... and more where that takes so long at most, all it holds up counted */
+    uint32_t local_prefill_tokens; /* the decode worker computes up to this many uncached tokens itself ... */
+    double local_prefill_s; /* ... and more where that takes at most this long, delays to other sequences
+                             * included */
     enum picker_yield yield;
-    uint32_t order; /* in which equals are taken; 0: by slot.  Routers that have different ones do not all
-                       run to the same worker */
+    uint32_t order; /* seed for the order among equal workers; 0: by slot. Routers with different values do
+                     * not all choose the same worker */
 };
 
 struct picker_request {
     uint32_t n_tokens; /* > 0 */
     uint32_t max_new_tokens;
     uint32_t group;
-    const uint32_t *cached_blocks; /* [PICKER_MAX_WORKERS] leading blocks in memory; NULL: nobody has any */
+    const uint32_t *cached_blocks; /* [PICKER_MAX_WORKERS] leading blocks in memory; NULL: no worker has
+                                    * any */
     const struct picker_run *runs; /* [n_runs], each worker once */
     uint32_t n_runs;
-    const struct picker_slots *excluded; /* workers that failed this request already; NULL: none */
-    /* A part of the answer exists: only workers of this layout, hence of this arithmetic, would go on with
+    const struct picker_slots *excluded; /* workers that already failed this request; NULL: none */
+    /* Part of the answer exists: only workers of this layout, and so of this arithmetic, continue it with
      * the same bits. */
     bool keeps_layout;
     uint64_t layout;
-    bool is_alone; /* one worker does it all, of either role */
+    bool is_alone; /* one worker of either role does both phases */
 };
 
 struct picker_choice {
     uint32_t prefill; /* slot, or PICKER_NONE: the decode worker does both */
     uint32_t decode;
-    double ttft_s; /* estimates */
+    double ttft_s; /* estimates, in seconds */
     double itl_s;
-    uint32_t uncached_tokens; /* to be computed by whoever prefills ... */
-    uint32_t read_tokens;     /* ... after it has read so many from its disk */
+    uint32_t uncached_tokens; /* the worker that prefills computes this many ... */
+    uint32_t read_tokens;     /* ... after it has read this many from its disk */
 };
 
 struct picker_fleet;
 
-/* 0; E_OVERLOADED: workers exist but none keeps the objectives, as far as the goals insist on them
- * (choice_out holds the best anyway);
- * E_NOT_FOUND: no worker could run it at all; E_LIMIT: none is large enough.  Time grows with the number of
- * workers of the group, not of pairs; no allocation. */
+/* Chooses the placement. No allocation; time grows with the number of workers of the group, not of pairs.
+ * Returns 0; E_OVERLOADED: workers exist, but none keeps the objectives as far as goals.yield requires
+ * (choice_out still holds the best placement); E_NOT_FOUND: no worker could run the request at all;
+ * E_LIMIT: no worker is large enough. */
 int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
                 const struct picker_request *request, struct picker_choice *choice_out);
 
-/* The estimates behind it, for tests and the planner. */
+/* The estimates behind the choice, for tests and the planner. */
 double picker_queue_s(const struct picker_worker *worker);
 double picker_prefill_s(const struct picker_worker *worker, uint32_t n_tokens);
-/* To read so many tokens of a prompt from its disk, after those that are queued; infinite without a rate. */
+/* Seconds to read n_tokens of a prompt from its disk, after the reads already queued; infinite without a
+ * rate. */
 double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens);
 double picker_itl_s(const struct picker_worker *worker);
-/* What the time between tokens would be there if nothing else ran, as long as it has a seat. */
+/* The time between tokens if no other sequence ran there, as long as the worker has a seat. */
 int64_t picker_itl_alone_ns(int64_t itl_ns, uint32_t n_running);
 double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Look up, pick, book: the three steps of a placement, in the one order in which all that route take them. */
+/* Match, pick, book: the three steps of a placement, in the same order for every caller. */
 #include "fleet/picker/place.h"
 
 int picker_place_choose(struct picker_place *place, const struct picker_goals *goals)
@@ -12,7 +12,7 @@ int picker_place_choose(struct picker_place *place, const struct picker_goals *g
     return picker_pick(place->fleet, goals, &place->request, &place->choice);
 }
 
-/* computes: it does the prompt; else the KV comes from who does. */
+/* computes: this worker prefills; otherwise its KV comes from the worker that does. */
 static void book(const struct picker_place *place, uint32_t slot, bool computes, struct picker_booking *out)
 {
     *out = (struct picker_booking){.slot = slot, .charge = {.context_tokens = place->request.n_tokens}};

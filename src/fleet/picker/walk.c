@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who holds how much of a chain: along its blocks, from the first, those who hold all of it so far.
+/* Prefix match of a chain: goes along its blocks from the first, and keeps the set of workers that have
+ * all of it so far.
  *
- *     block       0      1      2      3      4
- *     worker a    mem    mem    mem    -               in_memory 3
- *     worker b    mem    disk   mem    mem    -        in_memory 1, a run of 4 by way of the disk
+ *      block       0      1      2      3      4
+ *      worker a    mem    mem    mem    -               in_memory 3
+ *      worker b    mem    disk   mem    mem    -        in_memory 1, a run of 4 by way of the disk
  *
- * A worker whose block is on disk only has fallen: what it holds in memory ends there, and it goes on as one
- * that would have to read.  Sets of columns, 64 at a time; a worker is looked at when it falls or drops out.
- */
+ * A worker "falls" at its first block that is on disk only: its count in memory ends there, and it
+ * continues as a worker that would have to read. The sets are bitmaps of columns, processed 64 at a time.
+ * The code visits a single worker only when it falls or drops out. */
 #include <string.h>
 
 #include "fleet/picker/index_priv.h"
@@ -23,7 +24,7 @@ void walk_init(struct walk *walk, const struct picker_index *index, struct picke
     found->n_runs = 0;
 }
 
-/* Those of the set have n blocks of the chain in memory. */
+/* The workers of the set have n blocks of the chain in memory. */
 static void note(const struct walk *walk, const struct index_set *set, uint32_t n)
 {
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
@@ -35,7 +36,7 @@ static void note(const struct walk *walk, const struct index_set *set, uint32_t 
         }
 }
 
-/* Those of the set have n blocks of the chain, some of them on disk. */
+/* The workers of the set have n blocks of the chain, some of them on disk. */
 static void note_fallen(const struct walk *walk, const struct index_set *set, uint32_t n)
 {
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
@@ -47,7 +48,7 @@ static void note_fallen(const struct walk *walk, const struct index_set *set, ui
         }
 }
 
-/* Those of the set drop out at block n. */
+/* The workers of the set drop out at block n. */
 static void drop_out(const struct walk *walk, const struct index_set *set, uint32_t n)
 {
     struct index_set whole = *set, fell;
@@ -62,7 +63,7 @@ static void drop_out(const struct walk *walk, const struct index_set *set, uint3
     note(walk, &whole, n);
 }
 
-/* Those who have block n on disk only. */
+/* The workers that have block n on disk only fall. */
 static void fall(struct walk *walk, const struct index_set *on_disk, uint32_t n)
 {
     struct index_set fell;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which blocks the workers say they have, in memory or on disk, and who is asked for them.
+/* The blocks that workers report as cached, in memory or on disk, and the owner that a prefix fetch asks.
  *
- *   BLOCK_EVENTS --follower--> fleet/picker/index: apply (told.c), or forget the worker first, or ask for all
- *   placement ---------------> fleet/picker/holder: the worker that computes asks this one
+ *    BLOCK_EVENTS --follower--> fleet/picker/index: apply (told.c), or forget the worker first, or ask for
+ * all placement ---------------> fleet/picker/holder: the owner that the computing worker fetches from
  *
- * What the router learns when it dispatches stands beside it in the same index: a prompt that is being
- * computed draws its like before its blocks are reported.  A snapshot, which is also asked for at half of the
- * index's lifetime, takes back what was learned so and never came true, and keeps what is true from expiring.
+ * The index also holds what the router learns from its own dispatches: requests with the same prefix go to
+ * the worker that computes it, before its blocks are reported. The router asks for a snapshot after a gap,
+ * and at half of the index's lifetime. A snapshot removes learned blocks that never came to exist, and
+ * keeps existing blocks from expiring.
  *
- * When a block leaves a worker's memory and one other has it there, that one is told that its copy is the
- * last: what is on disk cannot be asked for. */
+ * When a block leaves one worker's memory and exactly one other worker has it in memory, the router tells
+ * that worker that it has the last replica: a block on disk cannot be fetched. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -17,10 +18,10 @@
 #include "base/log.h"
 #include "fleet/router/router_priv.h"
 
-#define MAX_ASKED 64 /* the asker and those who have the same, most, of the prompt */
+#define MAX_ASKED 64 /* the asker, and the workers that have most of the prompt */
 
-/* All workers' disks together may fill the half of the index that is theirs: more would only push out what
- * others told, each time it is told. */
+/* All workers' disks together may fill the cold half of the index. More would only evict blocks of other
+ * workers, at each snapshot. */
 static uint32_t max_on_disk(const struct router *router)
 {
     uint32_t n_workers = 0, most = (uint32_t)(router->conf->index_entries / 2);
@@ -63,7 +64,7 @@ void router_blocks_tick(struct router *router)
 
 /* ---- events ---- */
 
-struct last_copy { /* of the block at `at`, on the worker in this slot */
+struct last_copy { /* one block, by its position `at`, and the slot of its last worker */
     uint32_t slot, at;
 };
 
@@ -74,7 +75,7 @@ static int by_slot(const void *a, const void *b)
     return x->slot != y->slot ? (x->slot > y->slot) - (x->slot < y->slot) : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Of those that left its memory; a message to each worker that is concerned. */
+/* For the blocks that left a worker's memory: a message to each worker that has the last replica. */
 static void tell_sole(struct router *router, const struct block_slice *slice)
 {
     struct last_copy copies[PICKER_SLICE];
@@ -152,8 +153,8 @@ static uint32_t stored_blocks(const struct picker_place *place, uint32_t slot)
     return place->found.in_memory[slot];
 }
 
-/* Rows of the asker (the first) and of those who hold most of the prompt in memory; slots says who they are.
- */
+/* Rows of the asker (the first) and of the workers with most of the prompt in memory; slots receives their
+ * slots. */
 static uint32_t gather(const struct gen_handle *job, const struct picker_place *place, uint32_t asker,
                        struct picker_worker rows[MAX_ASKED], uint32_t slots[MAX_ASKED])
 {
@@ -162,7 +163,7 @@ static uint32_t gather(const struct gen_handle *job, const struct picker_place *
     struct picker_worker row;
 
     if (!router_worker_row(router, asker, &rows[0]) || !rows[0].can_push)
-        return 0; /* who cannot push does not know how to ask either */
+        return 0; /* a worker that cannot push cannot fetch either */
     rows[0].cached_tokens = place->found.in_memory[asker] * rows[0].block_tokens;
     rows[0].stored_tokens = stored_blocks(place, asker) * rows[0].block_tokens;
     slots[n++] = asker;
@@ -185,12 +186,12 @@ static uint32_t gather(const struct gen_handle *job, const struct picker_place *
     return n;
 }
 
-/* So many tokens of the prompt come from the holder: those are neither computed nor read. */
+/* The owner supplies `held` tokens of the prompt: subtracts those that are neither computed nor read now. */
 static void take_off(struct picker_choice *choice, uint32_t n_tokens, uint32_t held)
 {
     uint32_t stored = n_tokens - choice->uncached_tokens;
 
-    if (choice->read_tokens > 0 && stored > held) { /* the rest is read still */
+    if (choice->read_tokens > 0 && stored > held) { /* the rest is still read */
         choice->read_tokens = choice->read_tokens < stored - held ? choice->read_tokens : stored - held;
         return;
     }

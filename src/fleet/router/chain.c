@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A prompt's chain of block hashes: as much of it as a placement needs, the rest when the prompt is on its
- * way.
+/* A prompt's chain of block hashes: first as much as the placement needs, the rest after the prompt is on
+ * its way.
  *
- *     blocks   0 ........ 16 ........ 32 ................ 64 ................................. n
- *     hashed   |--known---|--known----|--the last one not-|        later: hashed, and learned
+ *      blocks   0 ........ 16 ........ 32 ................ 64 ................................. n
+ *      hashed   |--known---|--known----|--the last one not-|        later: hashed, and learned
  *
- * What workers hold of a prompt counts up to the first block that nobody holds, so a choice is the same
- * whether blocks behind that one are hashed or not (picker_index_match stops there).  A prompt of 132,000
- * tokens that nobody has seen takes a millisecond to hash and to learn, all of which a worker waited for.
+ * The prefix match ends at the first block that no worker has (picker_index_match stops there). So hashes
+ * behind that block do not change the choice. A new prompt of 132,000 tokens takes a millisecond to hash
+ * and learn; the worker need not wait for that.
  *
- * The index should know the whole prompt before the next one is placed, so that those who come together and
- * begin alike are placed alike: the rest is done before that, or by the tick.  Until then the index knows
- * less than is so, which it may. */
+ * The index should know the whole prompt before the next placement, so that simultaneous prompts with the
+ * same prefix are placed together. So the rest is hashed before the next placement, or by the tick. Until
+ * then the index knows too little, which is allowed. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #include "base/err.h"
 #include "cache/prefix/block_hash.h"
 
-#define FIRST_BLOCKS 16 /* and then twice as many each time */
+#define FIRST_BLOCKS 16 /* doubled in each round */
 
 static int extend(struct gen_handle *job, size_t n_blocks)
 {
@@ -44,7 +44,7 @@ int router_chain_begin(struct gen_handle *job)
     uint64_t now_ns = clock_now_ns();
     int rc = 0;
 
-    if (job->score_next > 0) /* scored tokens are computed, cached or not */
+    if (job->score_next > 0) /* prompt logprobs need computing, cached or not */
         return 0;
     job->n_blocks = job->n_prompt / job->model->gen.block_tokens;
     job->hashes = calloc(job->n_blocks + 1, sizeof(*job->hashes));
@@ -66,7 +66,7 @@ static uint32_t if_usable(const struct router *router, uint32_t slot)
     return slot != PICKER_NONE && router_worker_usable(&router->workers[slot]) ? slot : PICKER_NONE;
 }
 
-/* The workers of its placement, if it has one, are getting the prompt. */
+/* If the job is placed, its workers will have the prompt. */
 static void learn(struct gen_handle *job, size_t from)
 {
     struct router *router = job->router;
@@ -85,7 +85,7 @@ void router_chain_end(struct gen_handle *job)
         return;
     list_remove(&job->unhashed);
     list_init(&job->unhashed);
-    if (extend(job, job->n_blocks) == 0) /* without it less is known, and that is all */
+    if (extend(job, job->n_blocks) == 0) /* a failure only leaves the index knowing less */
         learn(job, from);
 }
 

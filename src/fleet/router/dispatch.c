@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job's way through the cluster: queued, placed, answered, placed again when a worker fails it, ended.
  *
- *     submit --> QUEUED --place--> PLACED --accepted--> ANSWERING --> end | failure
- *                  ^                  |                     |
- *                  +------------- replace (worker lost, part failed)
+ *      submit --> QUEUED --place--> PLACED --accepted--> ANSWERING --> end | failure
+ *                   ^                  |                     |
+ *                   +------------- replace (worker lost, part failed)
  *
- * A pair gets the request at the same time, the decode worker first, so that its blocks can be granted when
- * the prefill worker asks. What is dispatched is charged to the workers' ledgers at once.  A job that was
- * being answered when its worker died goes on elsewhere from the tokens it has: sampling depends on (seed,
- * position), so the stream continues with the same tokens.  A job that nobody can take waits in a bounded
- * queue (queue.c), for a bounded time, and is refused with 529 while it has not begun.  One that has begun
- * waits for as long as there is a worker that could go on with it, and then for queue.resume_timeout. */
+ * Both workers of a pair get the request at the same time, the decode worker first, so that it can grant
+ * blocks when the prefill worker asks. A dispatch is charged to the workers' ledgers at once. When a
+ * worker dies in the middle of an answer, the job continues elsewhere from the tokens it has: sampling
+ * depends on (seed, position), so the stream continues with the same tokens.
+ *
+ * A job without a placement waits in a bounded queue (queue.c) for a bounded time. If it has not begun by
+ * then, it is refused with 529. A job that has begun waits as long as any worker could continue it, and
+ * queue.resume_timeout after that. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>
@@ -22,7 +24,7 @@
 #include "base/str.h"
 
 #define MAX_ATTEMPTS   8
-#define TRIED_AGAIN_NS NS_PER_S /* by workers that failed it, after so long in the queue */
+#define TRIED_AGAIN_NS NS_PER_S /* in the queue; then workers that failed the job are tried again */
 
 void router_job_enter(struct gen_handle *job, enum job_state state)
 {
@@ -83,14 +85,14 @@ static bool is_deserted(const struct gen_handle *job)
            picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models)) == 0;
 }
 
-/* Its client has heard of it. */
+/* Its client has received a part of the answer. */
 static bool has_begun(const struct gen_handle *job)
 {
     return job->is_accepted || router_job_answered(job) > 0;
 }
 
-/* That workers failed it is no reason to leave them out for ever: what fails two at once is rather the two of
- * them than the request.  MAX_ATTEMPTS bounds it. */
+/* Clears the list of workers that failed the job: when two workers fail at once, the cause is more likely
+ * the workers than the request. MAX_ATTEMPTS bounds the attempts. */
 static void forgive(struct gen_handle *job)
 {
     if (job->state == JOB_QUEUED && job->queued_ns > 0 && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
@@ -105,7 +107,7 @@ int router_job_place(struct gen_handle *job)
     int rc = router_choose(job, &found);
 
     if (rc == E_OVERLOADED && (has_begun(job) || router_queue_is_owed(job, choice->decode)))
-        rc = 0; /* a stream that has begun is not held up by objectives: finish it where it hurts least */
+        rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
     if (rc < 0) {
         forgive(job);
         return rc;
@@ -122,7 +124,7 @@ int router_job_place(struct gen_handle *job)
     metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
     metric_add(router->m_reads, choice->read_tokens > 0);
     rc = router_job_send(job, choice);
-    if (rc < 0) { /* the decode worker's link is gone and its loss not yet known: not this one */
+    if (rc < 0) { /* the decode worker's link is gone, but its loss is not handled yet: exclude it */
         router_job_uncharge(job, &job->prefill);
         router_job_uncharge(job, &job->decode);
         picker_slots_add(&job->excluded, choice->decode);
@@ -134,8 +136,8 @@ int router_job_place(struct gen_handle *job)
     return 0;
 }
 
-/* Whether a job that has begun may give up waiting: nobody who could go on with it has been there for long.
- * why_out: what the picker says of those who are. */
+/* Whether a job that has begun may give up waiting: for too long no worker could continue it. why_out: the
+ * picker's code. */
 static bool is_forsaken(struct gen_handle *job, uint64_t now_ns, int *why_out)
 {
     uint64_t most_ns = job->router->conf->queue_resume_ns;
@@ -154,7 +156,7 @@ static bool is_forsaken(struct gen_handle *job, uint64_t now_ns, int *why_out)
 static void give_up(struct gen_handle *job, int why)
 {
     if (has_begun(job) && why == E_LIMIT) {
-        router_job_end(job, GEN_END_CONTEXT); /* as far as it has come, it fills the workers there are */
+        router_job_end(job, GEN_END_CONTEXT); /* its tokens so far fill the largest worker */
         return;
     }
     metric_add(job->router->m_refused, 1);
@@ -184,7 +186,7 @@ void router_expire_queued(struct router *router)
             continue;
         }
         give_up(job, why);
-        node = router->queue.next; /* whoever heard of it may have cancelled any other */
+        node = router->queue.next; /* the callback may have cancelled any other job */
     }
 }
 
@@ -202,7 +204,7 @@ static const struct gen_model *backend_model(void *self, const char *name)
             continue;
         if (picker_fleet_n_usable(router->fleet, i) > 0)
             return &model->gen;
-        found = &model->gen; /* known, its workers away: requests may wait for them */
+        found = &model->gen; /* known, but its workers are away: requests may wait for them */
     }
     return found;
 }
@@ -217,8 +219,8 @@ static const struct gen_model *backend_model_at(void *self, size_t index)
     return NULL;
 }
 
-/* Until a first model is known nobody can say that a name is wrong: a router that was started again is told
- * within seconds what its workers serve, and a client that hears 404 gives up. */
+/* Until the first model is known, the router cannot tell that a name is wrong. A restarted router learns
+ * within seconds what its workers serve, and a client that receives 404 gives up. */
 static const char *backend_why_not_yet(void *self, const char *name)
 {
     struct router *router = self;
@@ -240,7 +242,7 @@ static const char *backend_why_not_yet(void *self, const char *name)
     return why;
 }
 
-/* The caller's bias is borrowed for the call only. */
+/* Copies the caller's bias, which is borrowed for the call only. */
 static int keep_bias(struct gen_handle *job)
 {
     const struct sample_opts *sample = &job->job.sample;
@@ -308,7 +310,7 @@ void router_job_free(struct gen_handle *job)
     free(job);
 }
 
-/* The workers there are do not know what it asks; a static text, by the name of what is missing first. */
+/* No connected worker knows a feature that the job needs: a static text that names the first missing one. */
 static struct gen_failure not_known(uint64_t lacks)
 {
 #define X(name, number, text)                                                                                \
@@ -322,7 +324,7 @@ static struct gen_failure not_known(uint64_t lacks)
     return overloaded;
 }
 
-/* Nobody took it now: into the queue, or away. */
+/* No worker can take it now: queue it, or refuse it. */
 static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *failure_out)
 {
     struct router *router = job->router;
@@ -355,7 +357,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct gen_
     bool must_wait;
     int rc;
 
-    router_chains_end(router); /* of those before it, which may begin as it does */
+    router_chains_end(router); /* of earlier jobs, which may have the same prefix */
     rc = make_job(router, model, spec, &job);
     spec->tokens = NULL;
     spec->constraint = (struct buf){0};
@@ -373,7 +375,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct gen_
         return rc;
     *out = job;
     if (must_wait)
-        router_place_queued(router); /* those before it may have failed everywhere: then it is its turn */
+        router_place_queued(router); /* if the jobs before it failed everywhere, it is next */
     return 0;
 }
 
@@ -468,7 +470,7 @@ void router_job_end(struct gen_handle *job, enum gen_end end)
     struct router *router = job->router;
     struct gen_proof proof;
 
-    if (job->is_paused) { /* the client hears of it later, the workers are free now */
+    if (job->is_paused) { /* the client is informed later; the workers are free now */
         router->n_ended += !job->ended.is_set;
         job->ended.is_set = true;
         job->ended.end = end;
@@ -490,8 +492,7 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
     picker_slots_add(&job->excluded, failed_slot);
     tell_cancel(job, &job->prefill);
     tell_cancel(job, &job->decode);
-    job->prefill = job->decode =
-        (struct job_part){.slot = PICKER_NONE}; /* they are in the sum from here on */
+    job->prefill = job->decode = (struct job_part){.slot = PICKER_NONE}; /* their stats are in the sum now */
     job->sum = proof;
     job->keeps_layout |= router_job_answered(job) > 0 || job->score_next > 1;
     if (++job->sum.n_redispatched > MAX_ATTEMPTS) {
@@ -503,7 +504,7 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
              LOG_STR("worker", job->router->workers[failed_slot].node),
              LOG_U64("answered", job->n_delivered));
     if (router_job_answered(job) == job->job.max_new_tokens) {
-        router_job_end(job, GEN_END_LENGTH); /* only the last word was missing */
+        router_job_end(job, GEN_END_LENGTH); /* only the final message was missing */
         return;
     }
     router_chain_end(job);

@@ -30,7 +30,7 @@ tests_unit_fleet_router_test_blocks_SOURCES = tests/unit/fleet/router/test_block
 tests_unit_fleet_router_test_blocks_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 endif
 
-# Not a test: run it by hand on a quiet machine, beside nginx if that is there.
+# Not a test: run it by hand on a quiet machine, beside nginx if nginx is installed.
 noinst_PROGRAMS += tests/bench/bench_streams
 tests_bench_bench_streams_SOURCES = tests/bench/streams/main.c tests/bench/streams/streams.h \
 	tests/bench/streams/load_priv.h tests/bench/streams/load.c tests/bench/streams/machine.c \

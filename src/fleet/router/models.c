@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models as the router knows them: a tokeniser and a chat format per fingerprint, made from the vocabulary
- * image that a worker sends.  The router holds no model file.
+/* The router's models: a tokeniser and a chat format per fingerprint, built from the vocabulary image that
+ * a worker sends. The router holds no model file.
  *
- *   worker registers with an unknown fingerprint -> VOCABULARY_WANTED -> VOCABULARY_PART ... -> checked,
- * built, ready
+ *    a worker registers with an unknown fingerprint
+ *        -> VOCABULARY_WANTED -> VOCABULARY_PART ... -> checked, built, ready
  *
- * A model stays for the router's life (requests borrow it), so the number is bounded.  The image comes from
- * an authenticated peer and is still treated as hostile: sizes are bounded and every offset is checked when
- * it is read. */
+ * A model stays for the router's life (requests borrow it), so the number of models is bounded. The image
+ * comes from an authenticated peer but is treated as hostile: sizes are bounded, and every offset is
+ * checked when it is read. */
 #include "fleet/router/router_priv.h"
 
 #include <string.h>
@@ -52,7 +52,7 @@ int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint3
     return 0;
 }
 
-/* The context is what every connected worker of the model can do; with none, what the last ones could. */
+/* The model's context is the least of its connected workers; with none connected, the latest value stays. */
 void router_model_limit(struct router *router, struct router_model *model)
 {
     uint32_t least = UINT32_MAX;
@@ -67,7 +67,7 @@ void router_model_limit(struct router *router, struct router_model *model)
         model->gen.context_length = least;
 }
 
-/* Asks some connected worker for the image, unless it is here or on its way. */
+/* Asks a connected worker for the image, unless it is here or on its way. */
 void router_model_fetch(struct router *router, struct router_model *model)
 {
     Baton__VocabularyWanted wanted = BATON__VOCABULARY_WANTED__INIT;
@@ -119,7 +119,7 @@ int router_model_part(struct router *router, struct link *from, const Baton__Voc
     struct router_model *model = find(router, part->fingerprint);
 
     if (model == NULL || model->source != from)
-        return 0; /* asked of somebody else meanwhile */
+        return 0; /* meanwhile another worker was asked */
     if (part->offset != model->image.len_bytes || part->total_bytes != model->image_bytes ||
         part->data.len > model->image_bytes - part->offset)
         return E_PROTO;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two workers of one node name: the first keeps it.
+/* Two workers with one node name: the first keeps it.
  *
- *     HELLO by a name whose link is up
- *       same epoch                          the same process dialled twice: refused
- *       same host, instance and address     it was started again, its former self cannot live: takes the
- * place anything else                       another worker: refused, and both addresses are told
+ *      HELLO with a name whose link is up
+ *        same epoch                          the same process dialled twice: refused
+ *        same host, instance and address     the worker was restarted: takes the place of its former life
+ *        anything else                       another worker: refused, both addresses are reported
  *
- * A refused worker dials again, so it takes the name at the first attempt after the holder's link is down: a
- * dead process closes its sockets, a dead host misses three heartbeats.  The instance is an address that one
- * process of a host can listen on at a time.  The link's address is compared too, since a machine that was
- * cloned while it ran has the same host and instance.  Workers older than these fields are taken at their
- * word, as they expect. */
+ * A refused worker dials again, so it takes the name at the first attempt after the other worker's link is
+ * down. A dead process closes its sockets; a dead host misses three heartbeats. The instance is an address
+ * that only one process of a host can listen on at a time. The link's address is compared too, because a
+ * machine that was cloned while it ran has the same host and instance. Workers older than these fields
+ * send none: the new one takes the place. */
 #include "fleet/router/router_priv.h"
 
 #include <inttypes.h>
@@ -20,9 +20,9 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define TOLD_NS (60 * NS_PER_S) /* a rival that dials no more is in the status for so long */
+#define TOLD_NS (60 * NS_PER_S) /* how long the status shows a rival that no longer dials */
 
-/* Up to the port. */
+/* Compares the addresses without their ports. */
 static bool is_same_address(const char *a, const char *b)
 {
     const char *end_a = strrchr(a, ':'), *end_b = strrchr(b, ':');

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an answer cost, as its workers report it.
+/* Serving stats of an answer, as its workers report them.
  *
- *     worker's proof -> its part of the job -> with those of earlier attempts -> the answer's proof
+ *      worker's report -> its part of the job -> plus earlier attempts -> the answer's serving stats
  *
- * Tokens and times of a pair's two workers are added up; what stands for the prompt as a whole comes from the
+ * Tokens and times of a pair's two workers are added up. Figures of the prompt as a whole come from the
  * side that prefilled. */
 #include "fleet/router/stream_priv.h"
 
@@ -26,7 +26,7 @@ void router_part_proof(struct job_part *part, const Baton__Proof *proof)
     part->proof.transfer_ns = proof->transfer_ns;
     part->proof.exposed_ns = proof->exposed_ns;
     part->proof.decode_ns = proof->decode_ns;
-    part->proof.transport[0] = '\0'; /* goes into answers and headers: one of ours or nothing */
+    part->proof.transport[0] = '\0'; /* it goes into answers and headers: only known names */
     if (strcmp(proof->transport, "shm") == 0 || strcmp(proof->transport, "tcp") == 0 ||
         strcmp(proof->transport, "rdma") == 0)
         str_copy(part->proof.transport, sizeof(part->proof.transport), proof->transport);

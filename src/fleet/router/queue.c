@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who waits for a placement, and whose turn it is.
+/* The jobs that wait for a placement, and their order.
  *
- *     submit --nobody takes it now--> its tenant's line in model.turns --placed--> workers
- *                                        |  |
- *                                        |  +--no worker suits it, as long as these are all there are--> odd
- *                                        +--the queue is full: newest of the tenant that has most--> pushed
- * out: 529 replace --nobody takes it now--> odd
+ *      submit --no worker now--> its tenant's line in model.turns --placed--> workers
+ *                                  |  |
+ *                                  |  +--no connected worker suits it--------------------> odd
+ *                                  +--queue full: newest job of the largest tenant ------> pushed out: 529
+ *      replace --no worker now-----------------------------------------------------------> odd
  *
- * Turns go by tenant, in tokens (base/fair.h): what workers are given to compute is charged when it is
- * placed, and the answer when it is over, also of what never had to wait.  Each model has turns of its own,
- * since other workers serve it: a model whose workers are busy or away keeps no other model's requests
- * waiting.
+ * Tenants take turns in tokens (base/fair.h). The tokens that workers must compute are charged at the
+ * placement, the answer at its end, also for jobs that never waited. Each model has its own turns, because
+ * other workers serve it: a model whose workers are busy or away delays no other model's requests.
  *
- * A tenant whose first request cannot be placed now (its prompt is long, and the workers for it are backed
- * up) is passed by others' that can: nothing idles.  But after MAX_PASSED of them nobody passes any more, so
- * what needs much room gets it.
+ * When a tenant's first request cannot be placed now (a long prompt whose workers are backed up), other
+ * tenants' requests pass it, so that no worker idles. After MAX_PASSED of them none may pass any more, so
+ * a large request gets its room.
  *
- * What is dispatched ahead does not undo it: the workers' schedulers take turns as well, so a tenant that has
- * nothing waiting at a worker begins there at once.  Its request is placed whatever the others' backlog does
- * to the objectives, one at a time, as long as there is a seat.
+ * Dispatching ahead does not undo the order: the workers' schedulers take turns too, so a tenant with
+ * nothing waiting at a worker begins there at once. Such a request is placed whatever the other tenants'
+ * backlog does to the objectives, one at a time, while there is a seat.
  *
- * Odd are requests that are tried each by itself, before all others: those that were placed before, for which
- * their tenants have paid, and those that no worker there is would do.
+ * Jobs in odd are tried one by one, before all others: jobs that were placed before, which their tenants
+ * have paid for, and jobs that no connected worker suits.
  *
- * queue.max bounds the whole queue, all models together.  When it is full, who has most in it for its weight
- * makes room for who has less.  Its client is told in the loop's next turn: a submit calls nobody back. */
+ * queue.max bounds the whole queue, all models together. When it is full, the tenant with most jobs for
+ * its weight makes room for one with fewer. The loop's next turn refuses the removed job: a submit calls
+ * no client back. */
 #include "fleet/router/router_priv.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "cache/prefix/tenant.h"
 
-#define MAX_DEBTORS 4096 /* tenants without a request, and served more than those that wait */
-#define MAX_TRIED   8    /* tenants' first requests, before it is said that nothing can be placed */
+#define MAX_DEBTORS 4096 /* tenants without a request that were served more than the waiting ones */
+#define MAX_TRIED   8    /* tenants' first requests tried before the turn ends */
 #define MAX_PASSED  64
 
 /* ---- accounts ---- */
@@ -74,7 +74,7 @@ void router_queue_exit(struct gen_handle *job)
 
 void router_queue_charge(struct gen_handle *job, uint64_t n_tokens)
 {
-    if (job->sum.n_redispatched == 0) /* else it was charged for once */
+    if (job->sum.n_redispatched == 0) /* otherwise it was charged already */
         fair_charge(job->model->turns, job->place.flow, n_tokens > 0 ? n_tokens : 1, job->job.weight);
     if (job->is_accepted || job->place.is_ahead)
         return;
@@ -155,7 +155,7 @@ void router_queue_remove(struct gen_handle *job, bool is_placed)
     if (job->state != JOB_QUEUED && job->state != JOB_PUSHED_OUT)
         return;
     if (list_is_empty(&job->waiting))
-        return; /* it never came so far */
+        return; /* it was never entered */
     list_remove(&job->waiting);
     if (job->state == JOB_PUSHED_OUT)
         return;
@@ -204,7 +204,7 @@ void router_queue_tell(struct router *router)
 
 /* ---- turns ---- */
 
-/* No worker of those there are would ever do, though there are some: others shall not wait for that. */
+/* Whether no connected worker of the model could ever run it. Other jobs must not wait for it. */
 static bool is_odd(const struct gen_handle *job, int rc)
 {
     return rc == E_LIMIT ||
@@ -218,7 +218,7 @@ static void make_odd(struct gen_handle *job)
     metric_set(job->router->turns.m_tenants, fair_n_tenants(job->router->turns.crowd));
 }
 
-/* One job placed, or found odd: then there may be more.  False: none can be placed now. */
+/* Places one job or moves it to odd: then there may be more. False: none can be placed now. */
 static bool place_next(struct router_model *model)
 {
     struct gen_handle *passed[MAX_TRIED];
@@ -227,7 +227,7 @@ static bool place_next(struct router_model *model)
 
     while (item != NULL && n < MAX_TRIED) {
         struct gen_handle *job = container_of(item, struct gen_handle, place.turn);
-        int rc = router_job_place(job); /* success ends the walk */
+        int rc = router_job_place(job); /* success ends the loop */
 
         if (rc == 0) {
             while (n > 0)

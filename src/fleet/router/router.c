@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building the router from its configuration, running it, and letting it go.
+/* Builds the router from its configuration, runs it, and frees it.
  *
- *   loop thread:  signals, worker links, HTTP, placement, streams: all of it
- *   job threads:  parse and tokenise long prompts
+ *    loop thread:  signals, worker links, HTTP, placement, streams: everything
+ *    job threads:  parse and tokenise long prompts
  *
- * The loop thread owns everything, so that nothing here needs a lock; further loops will each own a whole set
- * of links and jobs of their own. */
+ * The loop thread owns all state, so nothing here needs a lock. Further loops would each own a whole set
+ * of links and jobs. */
 #include "fleet/router/router.h"
 
 #include <stdlib.h>
@@ -27,8 +27,8 @@
 #include "fleet/router/router_priv.h"
 
 #define TICK_NS       (100 * NS_PER_MS)
-#define LAST_WORDS_NS (2 * NS_PER_S) /* for errors to reach clients, when the time to drain is over */
-#define TICK_SWEEP    2048 /* entries of the prefix index in a tick, when there is something to sweep */
+#define LAST_WORDS_NS (2 * NS_PER_S) /* for errors to reach clients after the drain limit */
+#define TICK_SWEEP    2048           /* entries of the prefix index swept per tick */
 
 struct daemon {
     struct router router;
@@ -39,7 +39,7 @@ struct daemon {
     struct http_tls *https; /* NULL: cleartext */
     struct service *service;
     struct ev_timer *drain_limit;
-    bool is_abandoned; /* the limit was reached: last words are on their way */
+    bool is_abandoned; /* the limit was reached: final errors are on their way */
     const struct router_conf *(*reload)(void *arg);
     void *reload_arg;
     Baton__Hello hello;
@@ -78,7 +78,7 @@ static void on_tick(void *arg)
         router_model_fetch(router, &router->models[i]);
 }
 
-/* Sockets come between a slice and the next. */
+/* The loop serves sockets between two slices. */
 static void on_turn(void *arg)
 {
     struct router *router = arg;
@@ -113,7 +113,7 @@ static void on_drain_limit(void *arg)
 {
     struct daemon *daemon = arg;
 
-    if (daemon->is_abandoned) { /* a connection takes its time: for ever, perhaps */
+    if (daemon->is_abandoned) { /* a connection may take for ever */
         ev_loop_stop(daemon->router.loop);
         return;
     }

@@ -6,12 +6,13 @@
 #include "base/fault.h"
 #include "fleet/router/router_conf.h"
 
-/* Runs until SIGTERM or SIGINT has been obeyed (drain, then stop; a second signal stops at once).  reload is
- * called on SIGHUP and gives a new snapshot (owned by the caller of router_run until the next reload), or
- * NULL to keep the old one. 0, or an error with the fault filled when the daemon could not start. */
+/* Runs until SIGTERM or SIGINT has been obeyed: drain, then stop; a second signal stops at once. SIGHUP
+ * calls reload, which returns a new snapshot, or NULL to keep the old one. The caller of router_run owns
+ * the snapshot until the next reload. Returns 0, or an error with the fault filled when the daemon could
+ * not start. */
 int router_run(const struct router_conf *conf, const struct router_conf *(*reload)(void *arg),
                void *reload_arg, struct fault *fault);
-/* What the table of keys cannot see. */
+/* Checks settings that the table of keys cannot check by itself. */
 void router_check(struct config_check *check);
 const char *router_libraries(void); /* for --version */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the router's table of keys cannot see. */
+/* Checks of the router's settings that the table of keys cannot express. */
 #include "fleet/router/router.h"
 
 #include <string.h>

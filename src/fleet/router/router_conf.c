@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router's keys: this table checks the file, gives the defaults, and writes the sample and the manual. */
+/* The router's keys: this table checks the file, gives the defaults, and generates the sample and the
+ * manual. */
 #include "fleet/router/router_conf.h"
 
 #define KEY(field) offsetof(struct router_conf, field)

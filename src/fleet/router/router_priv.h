@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the router's files share.  Everything here lives on the one loop thread. */
+/* Shared by the router's files. Everything here belongs to the one loop thread. */
 #ifndef FLEET_ROUTER_ROUTER_PRIV_H
 #define FLEET_ROUTER_ROUTER_PRIV_H
 
@@ -25,71 +25,72 @@
 
 #define ROUTER_MAX_MODELS    16
 #define ROUTER_MAX_LINKS     (2 * PICKER_MAX_WORKERS)
-#define ROUTER_MAX_STRANGERS 512 /* at the link port: accepted, and TLS is not through */
+#define ROUTER_MAX_STRANGERS 512 /* links accepted on the link port whose TLS handshake has not finished */
 
 /* ---- jobs: one client request ---- */
 
 enum job_state {
     JOB_QUEUED,     /* waits for a placement */
-    JOB_PUSHED_OUT, /* of the full queue by another tenant's; its client hears of it in the loop's next turn
-                     */
-    JOB_PLACED,     /* sent to its worker(s), nothing came back */
+    JOB_PUSHED_OUT, /* another tenant's job took its place in the full queue; the loop's next turn refuses
+                     * it */
+    JOB_PLACED,     /* sent to its worker(s), no reply yet */
     JOB_ANSWERING   /* accepted by a worker */
 };
 
-struct job_part {  /* one worker's share of the current attempt */
+struct job_part {  /* one worker's part of the current attempt */
     uint32_t slot; /* PICKER_NONE: none */
-    bool is_over;  /* its last word was heard */
+    bool is_over;  /* its last message was received */
     bool has_proof;
-    struct picker_booking booking; /* in its ledger */
+    struct picker_booking booking; /* its charge in the worker's ledger */
     struct gen_proof proof;
 };
 
-struct gen_handle { /* a job; the front knows it under this name; what every token needs comes first */
+struct gen_handle { /* a job; the front uses it under this name. The fields that every token needs come
+                     * first */
     struct router *router;
     struct router_model *model;
     enum job_state state;
     bool is_accepted, is_paused;
     uint32_t n_prompt;
-    uint32_t n_delivered; /* answer tokens handed to the front */
+    uint32_t n_delivered; /* answer tokens passed to the front */
     uint32_t cap_tokens;
-    uint32_t
-        score_next;  /* of the prompt's tokens, the first whose likelihood was not heard; 0: none is asked */
-    uint64_t number; /* of this attempt, on the wire */
-    uint64_t
-        unheard_since_ns; /* tokens wait for the word of who prefilled, what it found cached; 0: none do */
+    uint32_t score_next; /* index of the next prompt token whose logprob is expected; 0: prompt logprobs are
+                          * not wanted */
+    uint64_t number;     /* of this attempt, in messages */
+    uint64_t unheard_since_ns; /* since when tokens wait for the prefill worker's report of the cached prefix;
+                                * 0: none waits */
     uint64_t first_token_ns;
     struct {
         bool is_set;
         enum gen_end end;
         uint64_t since_ns;
-    } ended; /* and not yet told: the client is paused, or the proof is not whole */
+    } ended; /* the end is received but not delivered: the client is paused, or serving stats are missing */
     struct gen_events events;
     void *arg;
-    struct sample_result *draws; /* [cap_draws], of the tokens not delivered yet, if wanted */
-    struct gen_job job;          /* tokens grow as the answer does */
-    struct scores scores;        /* of given tokens, not delivered yet */
+    struct sample_result *draws; /* [cap_draws], sampling results of the undelivered tokens, if wanted */
+    struct gen_job job;          /* its tokens grow with the answer */
+    struct scores scores;        /* prompt logprobs, not delivered yet */
     struct job_part prefill, decode;
 
     struct list all;     /* in router.jobs */
-    struct list waiting; /* in router.queue while QUEUED, in router.pushed_out then */
+    struct list waiting; /* in router.queue while QUEUED, in router.pushed_out while PUSHED_OUT */
     struct queue_place place;
-    struct sample_bias *bias; /* job.sample.bias: ours */
+    struct sample_bias *bias; /* job.sample.bias, owned */
     uint32_t cap_draws;
     struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
-    size_t n_blocks, n_hashes; /* ... of which so many are there (chain.c) */
-    struct list unhashed;      /* in router.unhashed while some are not */
+    size_t n_blocks, n_hashes; /* ... of which n_hashes are computed (chain.c) */
+    struct list unhashed;      /* in router.unhashed while n_hashes < n_blocks */
     struct picker_slots excluded;
-    struct picker_slots barred; /* those, and workers that lack an ability it needs */
-    uint64_t layout;            /* of the workers it was placed on last */
-    bool keeps_layout;          /* since they answered a part */
-    struct gen_proof sum;       /* of earlier attempts */
+    struct picker_slots barred; /* excluded, and workers that lack a capability it needs */
+    uint64_t layout;            /* of the workers of its latest placement */
+    bool keeps_layout;          /* set once workers of that layout answered a part */
+    struct gen_proof sum;       /* serving stats of earlier attempts */
     uint64_t submitted_ns;
-    uint64_t queued_ns;   /* 0: never was */
-    uint64_t forsaken_ns; /* since when it waits, begun, with nobody there who could go on; 0: somebody is */
+    uint64_t queued_ns;   /* 0: never queued */
+    uint64_t forsaken_ns; /* an answer has begun and no worker can continue it, since then; 0: one can */
     struct picker_choice estimate;
-    struct picker_holder holder; /* whom the worker that computes may ask for cached blocks; slot
-                                    PICKER_NONE: nobody */
+    struct picker_holder holder; /* the owner that the computing worker may fetch cached blocks from; slot
+                                  * PICKER_NONE: none */
     uint32_t ask_limit_ms;
 };
 
@@ -98,32 +99,32 @@ struct router {
     struct ev_loop *loop;
     struct ev_timer *tick;
     struct metrics *metrics;
-    struct listener *links; /* where workers dial */
+    struct listener *links; /* listens for workers */
     struct link_opts link_opts;
     struct list jobs;
     struct list queue; /* jobs that wait for a placement, by arrival */
     struct router_queue turns;
-    struct list unhashed;  /* jobs whose chains are to be ended */
-    struct list told;      /* told.c's: block events that wait */
-    size_t n_told;         /* blocks among them */
-    struct ev_timer *turn; /* of applying them; NULL: nobody does, but router_told_work() */
-    struct list *next_job; /* of the walk over jobs under way: a job that goes away moves it on */
+    struct list unhashed;  /* jobs whose chains are not hashed to the end */
+    struct list told;      /* told.c: pending block events */
+    size_t n_told;         /* blocks in them */
+    struct ev_timer *turn; /* applies pending events; NULL: the owner calls router_told_work() */
+    struct list *next_job; /* next job of the running loop over jobs; a job that is freed advances it */
     uint32_t n_queued;
     struct hashmap *by_number;
-    uint64_t n_freed;   /* jobs, since the start */
+    uint64_t n_freed;   /* jobs freed since the start */
     uint32_t n_ended;   /* jobs whose ended is set */
     uint32_t n_unheard; /* jobs whose unheard_since_ns is set */
     uint64_t next_number, epoch;
     uint8_t prefix_key[32];
     struct router_worker workers[PICKER_MAX_WORKERS];
     struct link *greeting[ROUTER_MAX_LINKS];       /* accepted, no HELLO yet */
-    struct router_rival rivals[ROUTER_MAX_RIVALS]; /* the oldest gives way; n_refused 0: none */
+    struct router_rival rivals[ROUTER_MAX_RIVALS]; /* a new one replaces the oldest; n_refused 0: free */
     struct router_model models[ROUTER_MAX_MODELS];
     uint32_t n_models;
-    struct picker_fleet *fleet; /* rows of workers, and their ledgers, by slot */
+    struct picker_fleet *fleet; /* rows of workers and their ledgers, by slot */
     struct picker_index *index;
-    struct picker_slots lacking[ABILITY_N]; /* workers without that bit */
-    uint32_t order;                         /* of equals among workers, this router's own */
+    struct picker_slots lacking[ABILITY_N]; /* workers without that capability bit */
+    uint32_t order;                         /* of equal workers; each router has its own */
     enum daemon_life life;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
     struct metric *m_asks, *m_resyncs, *m_reads;
@@ -147,46 +148,47 @@ int router_model_part(struct router *router, struct link *from, const Baton__Voc
 void router_models_free(struct router *router);
 
 /* world.c */
-/* Whatever of a worker was changed: the picker is told. */
+/* Call after any change to a worker: updates its row in the fleet. */
 void router_worker_refresh(struct router *router, const struct router_worker *worker);
-/* What is known of a worker that may be asked for what it has: also of one that drains. */
+/* The row of a worker that may serve a prefix fetch; a draining worker has one too. False: none. */
 bool router_worker_row(const struct router *router, uint32_t slot, struct picker_worker *out);
-int router_choose(struct gen_handle *job, struct picker_place *place); /* picker_place_choose's codes */
-/* What the job needs and none of the model's usable workers can do, though there are some: E_UNSUPPORTED is
- * its answer then.  0: there is one, or nobody at all. */
+int router_choose(struct gen_handle *job, struct picker_place *place); /* picker_place_choose()'s codes */
+/* The capabilities that the job needs and that no usable worker of its model has; the job then fails with
+ * E_UNSUPPORTED. 0: one worker has all of them, or the model has no usable worker. */
 uint64_t router_job_lacks(const struct gen_handle *job);
 
-/* A usable worker of its model that is not this one and has not failed it. */
+/* Whether its model has another usable worker than `slot` that has not failed the job. */
 bool router_job_has_other(const struct gen_handle *job, uint32_t slot);
 
-/* blocks.c: what workers have cached */
+/* blocks.c: the blocks that workers have cached */
 void router_blocks_up(struct router *router, uint32_t slot);   /* a worker's link is up */
-void router_blocks_down(struct router *router, uint32_t slot); /* it is gone: nothing is known of it */
+void router_blocks_down(struct router *router, uint32_t slot); /* its link is down: forgets its blocks */
 void router_blocks_tick(struct router *router);
 void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
-struct block_slice { /* of what one worker told; borrowed */
+struct block_slice { /* a part of one worker's block events; borrowed */
     uint32_t slot;
     const struct block_hash *hashes; /* [n], n <= PICKER_SLICE */
     const uint8_t *tiers;            /* [n] enum block_tier */
     size_t n;
-    bool is_snapshot; /* nothing came or went: this is what there is */
+    bool is_snapshot; /* part of a snapshot: lists the worker's blocks, reports no change */
 };
 
-/* The index learns it. */
+/* Applies the slice to the index. */
 void router_blocks_apply(struct router *router, const struct block_slice *slice);
-/* Sets the job's holder for this placement, and takes off the choice what need not be computed then. */
+/* Chooses the owner for a prefix fetch with this placement, and subtracts the tokens that it saves from
+ * the choice. */
 void router_blocks_choose(struct gen_handle *job, struct picker_place *place);
 
-/* told.c: block events, applied a slice at a time */
+/* told.c: pending block events, applied one slice at a time */
 void router_told_add(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
 void router_told_drop(struct router *router, uint32_t slot); /* PICKER_NONE: all */
-bool router_told_work(struct router *router);                /* a slice; whether more waits */
+bool router_told_work(struct router *router);                /* applies a slice; returns whether more waits */
 
-/* dispatch.c: the backend, placement, the ends of a job */
+/* dispatch.c: the backend, placement, and a job's end */
 struct backend router_backend(struct router *router);
 void router_expire_queued(struct router *router);
 void router_job_enter(struct gen_handle *job, enum job_state state);
-void router_job_replace(struct gen_handle *job, uint32_t failed_slot); /* a worker failed it: go elsewhere */
+void router_job_replace(struct gen_handle *job, uint32_t failed_slot); /* a worker failed it */
 void router_job_fail(struct gen_handle *job, int status, const char *type, const char *message,
                      uint32_t retry_s);
 void router_job_end(struct gen_handle *job, enum gen_end end);
@@ -194,9 +196,9 @@ void router_job_uncharge(struct gen_handle *job, struct job_part *part);
 void router_job_free(struct gen_handle *job);
 
 /* chain.c */
-/* Hashes as much of the prompt as decides where it is placed.  E_NOMEM. */
+/* Hashes as much of the prompt as the placement needs. E_NOMEM. */
 int router_chain_begin(struct gen_handle *job);
-/* All of it, which the index learns if the job is placed. */
+/* Hashes the rest; if the job is placed, the index learns it. */
 void router_chain_end(struct gen_handle *job);
 void router_chains_end(struct router *router); /* of all jobs */
 
@@ -207,11 +209,11 @@ int router_job_send(struct gen_handle *job,
 /* stream.c */
 int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens);
 void router_stream_worker_lost(struct router *router, uint32_t slot);
-void router_stream_end_unproved(struct router *router); /* ends what waited too long for a proof */
+void router_stream_end_unproved(struct router *router); /* ends jobs that waited too long for serving stats */
 
 /* tokens.c */
-uint32_t router_job_answered(const struct gen_handle *job); /* tokens heard, delivered or not */
-void router_tokens_deliver(struct gen_handle *job);         /* what the front may be told; may end the job */
+uint32_t router_job_answered(const struct gen_handle *job); /* tokens received, delivered or not */
+void router_tokens_deliver(struct gen_handle *job);         /* to the front; may end the job */
 
 /* proof.c */
 void router_job_proof(const struct gen_handle *job, struct gen_proof *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What batonctl shows of a router: its workers, queue and jobs, as one JSON object. */
+/* The router's status for batonctl: its workers, queue and jobs, as one JSON object. */
 #include "fleet/router/router_priv.h"
 
 #include <inttypes.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What workers say about running jobs: tokens, ends, failures, and their silence.
+/* Workers' messages about running jobs: tokens, ends, failures; and lost workers.
  *
- *     frame of a step -> records -> on_answer -> accepted, tokens (tokens.c), end or failure
- *                                                proof (proof.c)
+ *      frame of a step -> records -> on_answer -> accepted, tokens (tokens.c), end or failure
+ *                                                 serving stats (proof.c)
  *
- * In a pair the prefill worker gives the first token, the decode worker all (the first one again: whoever is
- * earlier counts).  The two come on links of their own, and each may overtake the other: tokens, then, wait
- * for what the prefill worker has to say of the prompt, and an end for its proof, but not for long. */
+ * In a pair the prefill worker sends the first token. The decode worker sends all tokens, the first one
+ * again; the earlier copy counts. The two links are independent, so each may overtake the other. Tokens
+ * wait for the prefill worker's report on the prompt, and an end waits for its serving stats; both waits
+ * are short and bounded. */
 #include "fleet/router/stream_priv.h"
 
 #include <string.h>
@@ -25,7 +26,7 @@ static struct job_part *part_of(struct gen_handle *job, uint32_t slot)
     return job->prefill.slot == slot ? &job->prefill : NULL;
 }
 
-/* ---- one worker's word about one job ---- */
+/* ---- one worker's message about one job ---- */
 
 static void say_accepted(struct gen_handle *job, uint32_t cached_tokens)
 {
@@ -40,7 +41,7 @@ static void say_accepted(struct gen_handle *job, uint32_t cached_tokens)
 
 static void on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cached_tokens)
 {
-    /* In a pair the side that prefills knows what was reused. */
+    /* In a pair the prefill worker knows how much was reused. */
     if (job->prefill.slot != PICKER_NONE && !job->prefill.is_over && slot != job->prefill.slot)
         return;
     if (job->state == JOB_PLACED)
@@ -48,7 +49,8 @@ static void on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cached_t
     say_accepted(job, cached_tokens);
 }
 
-/* Tokens of a decode worker overtook, on another link, what its prefill worker has to say of the prompt. */
+/* The decode worker's tokens overtook the prefill worker's report on the prompt, which comes on another
+ * link. */
 static bool is_overtaken(const struct gen_handle *job, const struct job_part *part)
 {
     const struct job_part *first = &job->prefill;
@@ -56,7 +58,7 @@ static bool is_overtaken(const struct gen_handle *job, const struct job_part *pa
     return !job->is_accepted && part == &job->decode && first->slot != PICKER_NONE && !first->is_over;
 }
 
-/* It will not say it, or not soon: the answer goes on with what the decode worker said. */
+/* The report will not come, or not soon: continue with the decode worker's own report. */
 static void stop_waiting(struct gen_handle *job)
 {
     struct router *router = job->router;
@@ -98,11 +100,11 @@ static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answe
     }
     if (answer->finish == BATON__FINISH__FINISH_HANDED_OFF)
         return;
-    if (is_end(answer->finish)) { /* the first token ended the answer: nothing to hand off */
+    if (is_end(answer->finish)) { /* the first token ended the answer: there is nothing to hand off */
         router_job_end(job, end_of(answer->finish));
         return;
     }
-    /* It could not; the decode worker has the request and computes what did not arrive. */
+    /* The prefill failed; the decode worker has the request and computes the missing blocks. */
     log_warn("prefill_failed", LOG_STR("request", job->job.request_id),
              LOG_STR("worker", job->router->workers[slot].node), LOG_ERR(answer->error));
     proceed.request = job->number;
@@ -118,7 +120,8 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
 
     router_job_uncharge(job, &job->decode);
     if (is_end(answer->finish) && first->slot != PICKER_NONE && !first->is_over && !first->has_proof) {
-        /* A short answer overtook the word of who prefilled, on another link: the proof waits for it. */
+        /* A short answer overtook the prefill worker's last message on the other link: wait for its
+         * serving stats. */
         job->router->n_ended += !job->ended.is_set;
         job->ended.is_set = true;
         job->ended.end = end_of(answer->finish);
@@ -130,7 +133,7 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
         return;
     }
     if (answer->error == E_LIMIT && router_job_answered(job) > 0) {
-        router_job_end(job, GEN_END_CONTEXT); /* as far as it has come, it fills the worker */
+        router_job_end(job, GEN_END_CONTEXT); /* its tokens so far fill the worker */
         return;
     }
     if (answer->error == E_LIMIT) {
@@ -139,7 +142,8 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
                         0);
         return;
     }
-    /* Another worker would say the same; of numbers that are not finite, where there is no other. */
+    /* Another worker would report the same error. For logits that are not finite: if there is no other
+     * worker. */
     if (answer->error == E_FORMAT || answer->error == E_SHAPE ||
         (answer->error == E_NUMERICS && !router_job_has_other(job, job->decode.slot))) {
         const char *text = answer->error_text[0] != '\0' ? answer->error_text : err_text(answer->error);
@@ -161,7 +165,7 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
     uint64_t n_freed = router->n_freed;
 
     if (part == NULL || part->is_over)
-        return; /* an earlier attempt, or cancelled meanwhile */
+        return; /* of an earlier attempt, or cancelled meanwhile */
     if (answer->proof != NULL)
         router_part_proof(part, answer->proof);
     if (answer->is_accepted) {
@@ -179,7 +183,7 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
         if (is_overtaken(job, part)) {
             router->n_unheard += job->unheard_since_ns == 0;
             job->unheard_since_ns = job->unheard_since_ns > 0 ? job->unheard_since_ns : clock_now_ns();
-        } else if (!job->is_accepted) { /* its prefill worker was lost before it said so */
+        } else if (!job->is_accepted) { /* its prefill worker was lost before it reported */
             job->state = JOB_ANSWERING;
             say_accepted(job, part->has_proof ? part->proof.reused_tokens : 0);
             if (router_job_is_gone(router, job, number, n_freed))
@@ -202,22 +206,21 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
         on_decode_finish(job, answer);
 }
 
-/* ---- ahead of their tokens ---- */
+/* ---- prefetch ---- */
 
-/* Ten thousand jobs fit no cache, and by the time of its next token all of a job's lines are gone from it.  A
- * frame says early which jobs come: what they need is fetched while others are answered, in steps, since
- * where the next lines are is in those before.
+/* Ten thousand jobs do not fit in a cache, so at its next token a job's lines are gone from it. A frame
+ * names its jobs early. The code prefetches them while it answers others, in steps, because the address of
+ * the next lines is in those before.
  *
- *     records of the frame   now . . . . . . . 8 . . . 12
- *                                  <- soon ->  job     its place in the map
- */
+ *       records of the frame   now . . . . . . . 8 . . . 12
+ *                                    <- soon ->  job     its place in the map */
 #define AHEAD_MAP  12
 #define AHEAD_JOB  8
-#define AHEAD_SOON 2 /* records from one step of on_soon to the next, and from the last to now */
+#define AHEAD_SOON 2 /* records from one step of on_soon to the next, and from the last one to now */
 
 struct ahead {
-    struct gen_handle *jobs[AHEAD_JOB]; /* of the records at their number modulo this; NULL: none */
-    uint64_t n_freed;                   /* when they were looked up */
+    struct gen_handle *jobs[AHEAD_JOB]; /* of the records, by number modulo AHEAD_JOB; NULL: none */
+    uint64_t n_freed;                   /* router.n_freed at the look-up */
 };
 
 static bool number_of(const ProtobufCBinaryData *singles, size_t record, uint64_t *out)
@@ -234,7 +237,7 @@ static void fetch_job(const struct gen_handle *job)
     mem_prefetch(&job->decode, offsetof(struct job_part, proof));
 }
 
-/* Before each record: further steps for those that follow it. */
+/* Called before each record: the next prefetch steps for those that follow. */
 static void fetch_ahead(const struct router *router, struct ahead *ahead, const ProtobufCBinaryData *singles,
                         size_t record)
 {
@@ -327,7 +330,7 @@ void router_stream_end_unproved(struct router *router)
     uint64_t now_ns = clock_now_ns();
 
     if (router->n_ended == 0 && router->n_unheard == 0)
-        return; /* all of ten thousand need not be looked at */
+        return; /* no need to scan ten thousand jobs */
     for (; node != &router->jobs; node = router->next_job) {
         struct gen_handle *job = container_of(node, struct gen_handle, all);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files share that take workers' words about jobs: stream.c whose they are and what follows,
- * tokens.c the tokens, proof.c what it cost. */
+/* Shared by the files that process workers' messages about jobs: stream.c finds the job and handles its
+ * states, tokens.c the tokens, proof.c the serving stats. */
 #ifndef FLEET_ROUTER_STREAM_PRIV_H
 #define FLEET_ROUTER_STREAM_PRIV_H
 
 #include "fleet/router/router_priv.h"
 
-/* Whether the job ended in a call that was made when so many had been freed.  Nearly always none was
- * meanwhile, and this is asked for every token. */
+/* Whether the job was freed during a call. n_freed is router->n_freed from before the call. This runs for
+ * every token, and almost always no job was freed meanwhile, so the count is compared first. */
 static inline bool router_job_is_gone(const struct router *router, const struct gen_handle *job,
                                       uint64_t number, uint64_t n_freed)
 {
@@ -15,13 +15,14 @@ static inline bool router_job_is_gone(const struct router *router, const struct 
 }
 
 /* tokens.c */
-/* Takes an answer's tokens that were not heard yet.  E_PROTO: they are none that could be; E_NOMEM. */
+/* Appends the answer's tokens that were not received before. E_PROTO: a token that cannot be valid;
+ * E_NOMEM. */
 int router_tokens_accept(struct gen_handle *job, const Baton__Answer *answer);
-/* The same of scores: of the prompt's tokens each once, in order and the very ones that were sent; of a stop
- * id behind what was answered, one. */
+/* The same for logprobs of given tokens: each prompt token once, in order, with the ids that were sent;
+ * and one stop id after the answer. */
 int router_scores_accept(struct gen_handle *job, const Baton__Answer *answer);
 
 /* proof.c */
-void router_part_proof(struct job_part *part, const Baton__Proof *proof); /* keeps what a worker reports */
+void router_part_proof(struct job_part *part, const Baton__Proof *proof); /* stores a worker's report */
 
 #endif

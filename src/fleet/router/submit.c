@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A placed job, told to its worker or its pair: the SUBMIT message, all that the job asks of the sampler
- * included.  A job that is placed again in mid-answer brings the tokens answered so far; whatever a worker
- * derives from a sequence's tokens (penalties, the place in the answer's shape), it derives from those. */
+/* Sends a placed job to its worker or its pair: the SUBMIT message, with all of the job's sampling
+ * options. A job that is placed again in mid-answer brings the tokens answered so far. Workers derive all
+ * state from these tokens: penalties, the position in the answer's grammar. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "proto/token_list.h"
 
-struct lists {       /* what the message points into */
+struct lists {       /* arrays that the message points into */
     uint8_t *tokens; /* [token_bytes n_tokens] */
     unsigned token_bytes;
     uint32_t *bias_ids; /* [n_bias] */
@@ -105,7 +105,7 @@ static int submit_to(struct gen_handle *job, uint32_t slot, Baton__SubmitMode mo
     return router_send(job->router, slot, FRAME_SUBMIT, &submit->base);
 }
 
-/* What both can read. */
+/* The token width that both workers can read. */
 static unsigned token_bytes_for(const struct gen_handle *job, const struct picker_choice *choice)
 {
     const struct router_worker *workers = job->router->workers;
@@ -132,8 +132,8 @@ int router_job_send(struct gen_handle *job, const struct picker_choice *choice)
         rc = submit_to(job, choice->decode,
                        is_pair ? BATON__SUBMIT_MODE__SUBMIT_DECODE : BATON__SUBMIT_MODE__SUBMIT_LOCAL,
                        choice->prefill, &submit);
-        if (rc == 0 && is_pair) /* should this fail, the prefill worker's link is about to be lost, and that
-                                   is handled there */
+        if (rc == 0 && is_pair) /* on failure the prefill worker's link is about to be lost; the loss
+                                 * handles it */
             (void)submit_to(job, choice->prefill, BATON__SUBMIT_MODE__SUBMIT_PREFILL, choice->decode,
                             &submit);
     }

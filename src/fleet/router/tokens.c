@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job's tokens, from what workers say to what the front is told.
+/* A job's tokens, from the workers' messages to the front.
  *
- *     heard of the prompt's   scores.held ........... likelihoods of given tokens
- *     heard of the answer     job.tokens[n_prompt .. n_tokens), and draws where they are asked for
- *                             [n_prompt + n_delivered .. n_tokens) are not delivered yet
+ *      received, of the prompt   scores.held ........... logprobs of given tokens
+ *      received, of the answer   job.tokens[n_prompt .. n_tokens), and draws where they are wanted
+ *                                [n_prompt + n_delivered .. n_tokens) are not delivered yet
  *
- * Tokens carry their index in the answer: what was heard already, from an earlier worker or from the other
- * one of a pair, is dropped, and a gap, which no order of honest messages can make, is refused.  What is
- * heard waits here while the client is paused, or while the word of who prefilled is missing (stream.c). */
+ * Tokens carry their index in the answer. A token that was received already, from an earlier worker or
+ * from the other one of a pair, is dropped. A gap is refused: no order of honest messages can make one.
+ * Received tokens wait here while the client is paused, or until the prefill worker has reported on the
+ * prompt (stream.c). */
 #include "fleet/router/stream_priv.h"
 
 #include <stdlib.h>
@@ -20,7 +21,7 @@ uint32_t router_job_answered(const struct gen_handle *job)
     return job->job.n_tokens - job->n_prompt;
 }
 
-/* ---- heard ---- */
+/* ---- received ---- */
 
 static int keep_token(struct gen_handle *job, token_id id)
 {
@@ -37,7 +38,7 @@ static int keep_token(struct gen_handle *job, token_id id)
     return 0;
 }
 
-/* How ids[i] was drawn; top is where its likeliest ones begin. */
+/* The sampling result of ids[i]; `top` is the position of its most likely tokens. */
 static void read_draw(const Baton__Answer *answer, size_t i, size_t top, struct sample_result *out)
 {
     *out = (struct sample_result){.id = answer->ids[i], .logprob = answer->logprobs[i]};
@@ -46,9 +47,8 @@ static void read_draw(const Baton__Answer *answer, size_t i, size_t top, struct 
             (struct sample_top){.id = answer->top_ids[top], .logprob = answer->top_logprobs[top]};
 }
 
-/* Kept until its token is delivered.  A worker that says nothing where it was asked does not know the
- * question.
- */
+/* Keeps the sampling result until its token is delivered. A worker that sends none although it was asked
+ * does not know the field. */
 static int keep_draw(struct gen_handle *job, const Baton__Answer *answer, size_t i, size_t top)
 {
     uint32_t at = router_job_answered(job) - job->n_delivered;
@@ -89,7 +89,7 @@ int router_tokens_accept(struct gen_handle *job, const Baton__Answer *answer)
         int rc = 0;
 
         if (index < router_job_answered(job))
-            continue; /* heard already */
+            continue; /* received before */
         if (index > router_job_answered(job) || index >= job->job.max_new_tokens ||
             answer->ids[i] >= vocab_size)
             return E_PROTO;
@@ -117,7 +117,7 @@ int router_scores_accept(struct gen_handle *job, const Baton__Answer *answer)
 
         read_draw(answer, i, top, &score);
         if (index < job->score_next)
-            continue; /* heard already */
+            continue; /* received before */
         if (index == job->job.n_tokens && job->score_next == job->n_prompt &&
             score.id < tokenizer_vocab_size(job->model->gen.tokenizer)) {
             job->scores.stop = score;
@@ -134,7 +134,7 @@ int router_scores_accept(struct gen_handle *job, const Baton__Answer *answer)
 
 /* ---- delivered ---- */
 
-/* How likely given tokens were.  False: the job is gone. */
+/* Delivers prompt logprobs. False: the job is gone. */
 static bool deliver_scores(struct gen_handle *job, const struct sample_result *scores, uint32_t n)
 {
     struct router *router = job->router;
@@ -169,7 +169,7 @@ void router_tokens_deliver(struct gen_handle *job)
         events.on_tokens(job->arg,
                          &(struct gen_tokens){.ids = job->job.tokens + from, .n = n, .draws = job->draws});
         if (router_job_is_gone(router, job, number, n_freed))
-            return; /* cancelled from inside */
+            return; /* the callback cancelled it */
     }
     if (job->scores.has_stop) {
         job->scores.has_stop = false;

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block events that wait their turn.
+/* Pending block events.
  *
- *   BLOCK_EVENTS --> few, and nobody waits --> applied at once
- *                --> many -----------------> [ told | told | told ] --a slice a turn of the loop--> applied
+ *   BLOCK_EVENTS --> few, and none pending --> applied at once
+ *                --> many -----------------> [ event list | event list ] --a slice a turn--> applied
  *
- * A worker whose events had a gap tells of everything it has, ten thousand blocks in one message, which would
- * keep a request waiting for milliseconds.  So what is long is kept and applied PICKER_SLICE blocks at a
- * time, and the loop looks at its sockets in between.  One queue, so each worker's events stay in order;
- * whose link goes down, or whose snapshot begins anew, has nothing waiting any more.
+ * After a gap in its events a worker sends all its blocks: ten thousand in one message, which would delay
+ * a request by milliseconds. So long messages are queued and applied PICKER_SLICE blocks at a time, and
+ * the loop serves its sockets in between. There is one queue, so each worker's events stay in order. When
+ * a worker's link goes down, or its snapshot begins anew, its pending events are dropped.
  *
- * Bound: so many blocks in all; who brings more has those at the front applied first, and his link waits. */
+ * The number of pending blocks is bounded. When a worker sends more, the events at the front are applied
+ * first, and its link waits. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "fleet/router/router_priv.h"
 
-#define MAX_WAITING (1u << 20) /* blocks, of 17 bytes */
+#define MAX_WAITING (1u << 20) /* blocks of 17 bytes */
 
 struct told {
     struct list node;
     uint32_t slot;
-    size_t n, at; /* those before at are done */
+    size_t n, at; /* those before `at` are applied */
     struct block_hash *hashes;
     uint8_t *tiers;
     bool is_snapshot;
@@ -64,7 +65,7 @@ bool router_told_work(struct router *router)
     return !list_is_empty(&router->told);
 }
 
-/* A copy of the events at the queue's end; false: no room. */
+/* Appends a copy of the events to the queue; false: no room. */
 static bool keep(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
 {
     size_t n = events->tiers.len;
@@ -101,7 +102,7 @@ void router_told_add(struct router *router, uint32_t slot, const Baton__BlockEve
             ev_timer_start(router->turn, 0);
         return;
     }
-    while (router_told_work(router)) /* no memory: what came before comes first */
+    while (router_told_work(router)) /* no memory: apply the earlier events first */
         ;
     for (size_t from = 0; from < n; from += PICKER_SLICE) {
         struct block_slice slice = {.slot = slot,

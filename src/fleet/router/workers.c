@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links to workers: registration, load reports, loss.
  *
- * A worker dials, both sides authenticate, and its HELLO says who it is and what it serves.  A slot belongs
- * to a node name for the router's life, so a worker that restarts gets its slot back; a new epoch means that
- * what was known of its cache and what was running there is gone.  While a name's link is up, only the same
- * worker in a new life takes its place (names.c); another one of that name is refused. */
+ * A worker dials, both sides authenticate, and its HELLO names the worker and what it serves. A slot
+ * belongs to a node name for the router's life, so a restarted worker gets its slot back. A new epoch
+ * means a new process: its old cache and running tasks are gone. While a name's link is up, only the same
+ * worker in a new life takes its place (names.c); another worker with that name is refused. */
 #include "fleet/router/router_priv.h"
 
 #include <math.h>
@@ -51,7 +51,7 @@ static struct router_worker *slot_for(struct router *router, const char *node)
     }
     for (uint32_t i = 0; spare == NULL && i < PICKER_MAX_WORKERS; i++)
         if (router->workers[i].link == NULL)
-            spare = &router->workers[i]; /* a node that is gone gives its slot up */
+            spare = &router->workers[i]; /* reuse the slot of a node that is gone */
     return spare;
 }
 
@@ -71,7 +71,7 @@ static void lose(struct router *router, struct router_worker *worker)
     router_stream_worker_lost(router, slot);
 }
 
-/* Replaces one entry; false: there is none. */
+/* Replaces one entry; false: `from` is not in the list. */
 static bool set_greeting(struct router *router, const struct link *from, struct link *to)
 {
     for (uint32_t i = 0; i < ROUTER_MAX_LINKS; i++) {
@@ -83,7 +83,7 @@ static bool set_greeting(struct router *router, const struct link *from, struct 
     return false;
 }
 
-/* It goes into answers, headers and logs. */
+/* The name goes into answers, headers and logs. */
 static bool is_node_name(const char *name)
 {
     size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -179,7 +179,7 @@ static void on_up(void *arg, struct link *link)
     router_blocks_up(router, slot_of(router, worker));
 }
 
-/* Rates come from outside: what is no rate counts as not known. */
+/* Rates come from outside: an invalid one counts as unknown. */
 static double rate(double reported)
 {
     return isfinite(reported) && reported > 0 ? reported : 0;
@@ -232,7 +232,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         router_worker_refresh(router, worker);
         return 0;
     default:
-        return E_PROTO; /* a worker has no business sending the rest */
+        return E_PROTO; /* a worker must not send other types */
     }
 }
 
@@ -267,8 +267,7 @@ int router_workers_accept(struct router *router, int fd, struct stranger *strang
 
     int rc = link_accept(&opts, fd, &link);
 
-    if (rc == 0 &&
-        !set_greeting(router, NULL, link)) { /* the listener admits no more than there is room for */
+    if (rc == 0 && !set_greeting(router, NULL, link)) { /* the listener admits no more links than fit */
         link_close(link);
         rc = E_LIMIT;
     }

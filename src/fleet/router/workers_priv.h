@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a router knows of models and of the workers that serve them. */
+/* The router's state of models, and of the workers that serve them. */
 #ifndef FLEET_ROUTER_WORKERS_PRIV_H
 #define FLEET_ROUTER_WORKERS_PRIV_H
 
@@ -9,19 +9,19 @@
 #include "fleet/picker/picker.h"
 #include "cache/prefix/block_events.h"
 
-/* ---- models: what a vocabulary image gave; made once per fingerprint and kept ---- */
+/* ---- models: built from a vocabulary image, once per fingerprint, and kept ---- */
 
 struct router_model {
     struct gen_model gen;
-    bool is_ready;     /* tokeniser and template are there */
-    bool is_failed;    /* image refused; said in the log */
-    bool was_served;   /* a worker of it has registered */
+    bool is_ready;     /* tokeniser and template are built */
+    bool is_failed;    /* its image was refused and logged */
+    bool was_served;   /* a worker that serves it has registered */
     uint32_t n_usable; /* workers serving it now */
     struct buf image;  /* while it arrives */
     uint64_t image_bytes;
-    struct link *source;        /* who sends it; NULL: nobody is asked */
-    struct fair *turns;         /* whose job is placed next (queue.c); NULL: it had no job yet */
-    uint32_t n_queued, n_ahead; /* jobs that wait for a placement, or at workers that have not begun them */
+    struct link *source;        /* the link that sends it; NULL: none */
+    struct fair *turns;         /* the order of its jobs by tenant (queue.c); NULL: it had no job yet */
+    uint32_t n_queued, n_ahead; /* jobs that wait for a placement; jobs at workers that have not begun them */
 };
 
 /* ---- workers: one slot per node name ---- */
@@ -40,7 +40,8 @@ struct router_worker {
     struct router_model *model;
     uint32_t context_length;
     bool is_draining;
-    bool is_unfit;            /* its numbers are not finite, it says: placed nowhere, asked for no blocks */
+    bool is_unfit;            /* the worker reports that its logits are not finite: it gets no placement
+                               * and no prefix fetch */
     Baton__LoadReport report; /* scalars only */
     uint64_t reported_ns;
     struct block_follower follower; /* of its block events */

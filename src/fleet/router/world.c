@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picker's view of the cluster: the fleet's rows follow the workers, one row at a time, whenever
- * something about a worker changes; a placement asks the fleet and the prefix index. */
+/* The router's cluster view: updates a worker's row in the fleet whenever something about that worker
+ * changes. A placement uses the fleet and the prefix index. */
 #include "fleet/router/router_priv.h"
 
 #include "base/check.h"
@@ -38,7 +38,7 @@ void router_worker_refresh(struct router *router, const struct router_worker *wo
 
     if (router_worker_usable(worker))
         fill_row(router, worker, &row);
-    /* without memory for its row it is as if it were draining, until its next heartbeat */
+    /* without memory for its row the worker counts as draining until its next heartbeat */
     (void)picker_fleet_set(router->fleet, (uint32_t)(worker - router->workers), &row);
 }
 
@@ -54,7 +54,8 @@ bool router_worker_row(const struct router *router, uint32_t slot, struct picker
     return true;
 }
 
-/* A link may have gone down that nobody has spoken of yet. */
+/* Whether the chosen worker is not usable any more: its link may have gone down unnoticed. If so, updates
+ * its row. */
 static bool is_stale(struct router *router, uint32_t slot)
 {
     if (slot == PICKER_NONE || router_worker_usable(&router->workers[slot]))
@@ -73,7 +74,7 @@ static uint64_t needs_of(const struct gen_handle *job)
     return needs;
 }
 
-/* Who failed it, and who would not know what is asked. */
+/* Excludes workers that failed the job, and workers that lack a capability it needs. */
 static void bar(struct gen_handle *job)
 {
     uint64_t needs = needs_of(job);
@@ -109,8 +110,8 @@ bool router_job_has_other(const struct gen_handle *job, uint32_t slot)
     return false;
 }
 
-/* A request is placed wherever it begins at once if an objective is broken in any case: by how slow the
- * workers are now, by how long it has waited, or because there is no room to wait in. */
+/* A request takes any worker where it begins at once, if its objective is broken in any case: by the
+ * workers' current speed, by its own wait, or because the queue is full. */
 static enum picker_yield yield_for(const struct gen_handle *job)
 {
     const struct router *router = job->router;
@@ -140,7 +141,7 @@ int router_choose(struct gen_handle *job, struct picker_place *place)
     place->fleet = router->fleet;
     place->index = router->index;
     place->hashes = job->hashes;
-    place->n_hashes = job->n_hashes; /* what lies behind them nobody has */
+    place->n_hashes = job->n_hashes; /* no worker has the blocks behind them */
     place->now_ns = clock_now_ns();
     place->request =
         (struct picker_request){.n_tokens = job->job.n_tokens,

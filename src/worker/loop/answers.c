@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engine thread reports, as TOKENS frames for a router.
+/* Sends the engine thread's answers to a router as TOKENS frames.
  *
- * Most answers are one token and nothing else; these go as records (Tokens.singles), which a frame holds
- * apart from the others and the router reads first.  So one may not overtake an answer of its request in the
- * same frame: it then goes as a message, too.
+ * Most answers are one token and nothing else. These go as records (Tokens.singles), which the router
+ * reads before the other answers of the frame. So a single token must not overtake an earlier answer of
+ * its request in the same frame: in that case it also goes as a full message.
  *
- * All that a step did for a router goes in one frame, unless it is much: after a pause a report holds many
- * steps, and with log probabilities a token is two hundred bytes.  Frames are cut well below what the type
- * allows.  Log probabilities lie in flat lists of an answer (proto/control.proto), so they cost nothing where
- * nobody asked. */
+ * One frame usually holds everything that a step did for a router. After a pause a report holds many
+ * steps, and with log probabilities a token takes two hundred bytes. So frames are cut well below the
+ * limit of their type. Log probabilities lie in flat lists of an answer (proto/control.proto), so they
+ * cost nothing where they are not wanted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +16,13 @@
 #include "base/log.h"
 #include "worker/loop/worker_priv.h"
 
-#define FRAME_BYTES  (512u << 10) /* half of what TOKENS may have */
-#define ANSWER_BYTES 256u         /* of an answer with its proof, at most; tokens apart */
-#define TOKEN_BYTES  11u          /* of an id, its log probability and the number of likeliest ones */
+#define FRAME_BYTES  (512u << 10) /* half of the limit for TOKENS */
+#define ANSWER_BYTES 256u         /* upper bound of an answer with its serving stats, without tokens */
+#define TOKEN_BYTES  11u          /* upper bound of an id, its logprob and its count of top tokens */
 #define TOP_BYTES    9u
-#define MAX_LOOK     8u /* answers of a frame that a single one is compared with */
+#define MAX_LOOK     8u /* answers of a frame that a single token is compared with */
 
-struct lists { /* of all answers of a report: what the messages point into */
+struct lists { /* arrays of all answers of a report, which the messages point into */
     Baton__Answer *answers;
     Baton__Answer **pointers;
     Baton__Proof *proofs;
@@ -34,10 +34,10 @@ struct lists { /* of all answers of a report: what the messages point into */
     uint8_t *singles;
 };
 
-struct frame { /* being filled, with pieces of the lists */
+struct frame { /* the frame being filled, with parts of the arrays */
     Baton__Answer **answers;
     size_t n, n_singles;
-    size_t n_bytes; /* at most */
+    size_t n_bytes; /* upper bound */
 };
 
 static int lists_init(struct lists *lists, const struct report *report)
@@ -140,7 +140,7 @@ static size_t bytes_of_answer(const Baton__Answer *answer)
            strlen(answer->error_text);
 }
 
-/* Does it say one token and nothing else, and may it come before what the frame holds? */
+/* Whether the answer is one token and nothing else, and may be read before the rest of the frame. */
 static bool is_single(const struct answer *answer, const struct frame *frame)
 {
     if (answer->n_ids != 1 || answer->is_accepted || answer->is_scored || answer->n_draws > 0 ||
@@ -163,7 +163,7 @@ static void add_single(const struct report *report, const struct answer *from, c
     frame->n_bytes += FRAME_SINGLE_BYTES;
 }
 
-/* Sends what the frame holds, if anything, and goes on with the rest of the pointers. */
+/* Sends the frame's content, if any, and continues with the rest of the arrays. */
 static void send_frame(struct worker_router *router, const struct lists *lists, struct frame *frame)
 {
     Baton__Tokens tokens = BATON__TOKENS__INIT;
@@ -172,7 +172,7 @@ static void send_frame(struct worker_router *router, const struct lists *lists, 
     tokens.n_answers = frame->n;
     tokens.singles.data = lists->singles;
     tokens.singles.len = frame->n_singles * FRAME_SINGLE_BYTES;
-    if (frame->n > 0 || frame->n_singles > 0) /* a link that is down: its requests are being cancelled */
+    if (frame->n > 0 || frame->n_singles > 0) /* the link may be down: its requests are being cancelled */
         (void)link_send(router->link, FRAME_TOKENS, &tokens.base);
     *frame = (struct frame){.answers = frame->answers + frame->n};
 }
@@ -193,7 +193,7 @@ void worker_routers_answers(struct worker *worker, const struct report *report)
         const struct answer *answer = &report->answers[i];
 
         if (answer->router_epoch != router->epoch)
-            continue; /* asked by a former life: its numbers mean other requests now */
+            continue; /* a former life of the router asked; its numbers mean other requests now */
         if (frame.n_bytes + FRAME_SINGLE_BYTES > FRAME_BYTES)
             send_frame(router, &lists, &frame);
         if (is_single(answer, &frame)) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiling shapes for the engine thread, on a thread of the job pool; the loop carries text there and
- * grammars back.  See shapes.c.  Tenants take turns, so one with many shapes waits behind itself. */
+/* Compiles grammars for the engine thread on a thread of the job pool. The loop thread carries text to the
+ * pool and grammars back; see shapes.c. Tenants take turns, so a tenant with many grammars delays only
+ * itself. */
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -8,10 +9,10 @@
 #include "serve/access/pool.h"
 #include "worker/loop/worker_priv.h"
 
-#define MAX_WAITING       128 /* shapes.c asks for fewer */
+#define MAX_WAITING       128 /* shapes.c orders fewer */
 #define MAX_WAITING_BYTES (64u << 20)
 
-struct worker_compile { /* one shape on its way; the pool's thread has it between work and done */
+struct worker_compile { /* one grammar being compiled; the pool's thread owns it between work and done */
     struct list all;    /* in worker.compiles */
     struct worker *worker;
     struct pool_job job;
@@ -37,7 +38,7 @@ static void answer(struct worker *worker, uint64_t number, int code, const char 
     struct command *command = command_new(COMMAND_SHAPE, 0);
 
     if (command == NULL) {
-        grammar_unref(grammar); /* those who wait for it are cancelled in time */
+        grammar_unref(grammar); /* tasks that wait for it are cancelled in time */
         return;
     }
     command->as.shape.number = number;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Following peers: who tells whom which blocks, on the loop thread.
+/* Block events between peers, on the loop thread.
  *
- *   this worker                                         peer
- *   link up, it can tell --- BLOCKS_WANTED ----------->  tells from now on (publish.c), everything first
- *       engine thread's map <-- follower <-- BLOCK_EVENTS
+ *    this worker                                         peer
+ *    link up, it sends events - BLOCKS_WANTED --------->  sends a snapshot, then events (publish.c)
+ *        engine thread's map <-- follower <-- BLOCK_EVENTS
  *
- * Numbers, gaps and snapshots are those of routers (cache/prefix/block_events.h): a gap is answered by
- * another BLOCKS_WANTED.  What the engine thread has no room for counts as a gap too, and is asked for again
- * when the follower is due, not at once.  A worker of which there are two links, one dialled from either
- * side, is followed over one of them.
+ * Numbers, gaps and snapshots work as for routers (cache/prefix/block_events.h): the follower answers a
+ * gap with another BLOCKS_WANTED. Events that the engine thread has no room for also count as a gap; the
+ * follower asks again when it is due, not at once. Two workers may have two links, one dialled from either
+ * side; only one of them is followed.
  *
- * What a peer has is forgotten with its link: a worker that was restarted comes back with another link.
+ * A peer's blocks are forgotten with its link: a restarted worker comes back with a new link.
  *
- * Nothing queues up for a peer that reads slowly: events for it are left out while LINK_BUSY_BYTES wait for
- * it, the numbers show it the gap, and it is told everything at most once in TELL_ALL_NS. */
+ * Events never queue up for a peer that reads slowly. While LINK_BUSY_BYTES wait for it, its events are
+ * dropped and it sees the gap in the numbers. It gets at most one snapshot per TELL_ALL_NS. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -36,7 +36,7 @@ static uint32_t number_of(const struct worker_peer *peer)
     return (uint32_t)(peer - peer->worker->peers);
 }
 
-/* ---- asking ---- */
+/* ---- requests to peers ---- */
 
 uint32_t worker_follow_count(const struct worker *worker)
 {
@@ -47,7 +47,7 @@ uint32_t worker_follow_count(const struct worker *worker)
     return n;
 }
 
-/* All peers' disks together may fill half of the map: more would only push out what others told. */
+/* All peers' disks together may fill half of the map. More would only evict blocks of other peers. */
 static void ask(struct worker_peer *peer)
 {
     uint32_t n = worker_follow_count(peer->worker), most = (uint32_t)(peer->worker->conf->peer_blocks / 2);
@@ -102,7 +102,7 @@ void worker_follow_down(struct worker *worker, struct worker_peer *peer)
     if (peer->follower.state == FOLLOWER_IDLE)
         return;
     block_follower_end(&peer->follower);
-    /* Should this be lost: whoever comes next here begins anew, and a link that is down is not asked. */
+    /* If this is lost, the next peer in the slot begins anew, and a peer without a link is not asked. */
     if (!tell(peer, NULL, true))
         log_warn("peer_blocks_stay", LOG_STR("node", peer->node), LOG_STR("reason", "no room to say so"));
     for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
@@ -121,7 +121,7 @@ static void look(void *arg)
             ask(&worker->peers[i]);
 }
 
-/* ---- what they tell ---- */
+/* ---- events from peers ---- */
 
 static void missed(struct worker_peer *peer, const char *why)
 {
@@ -168,10 +168,10 @@ void worker_follow_load(struct worker_peer *peer, const Baton__LoadReport *load)
     command->as.peer_load = (struct peer_load){.n_running = load->running,
                                                .decode_step_s = load->decode_step_s,
                                                .read_bytes_per_s = load->read_bytes_per_s};
-    (void)worker_engine_send(peer->worker->engine, command); /* another one comes */
+    (void)worker_engine_send(peer->worker->engine, command); /* another report follows */
 }
 
-/* ---- telling ---- */
+/* ---- events to peers ---- */
 
 void worker_follow_wanted(struct worker_peer *peer, const Baton__BlocksWanted *wanted)
 {
@@ -180,7 +180,7 @@ void worker_follow_wanted(struct worker_peer *peer, const Baton__BlocksWanted *w
 
     if (!is_on(peer->worker) || (peer->is_told && now_ns - peer->told_ns < TELL_ALL_NS) ||
         !worker_follow_has_room(peer))
-        return; /* it asks again */
+        return; /* the peer asks again */
     command = command_new(COMMAND_BLOCKS_WANTED, READER_PEER + number_of(peer));
     if (command == NULL)
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker says about itself: HELLO to routers and peers, load in each heartbeat. */
+/* The worker's HELLO to routers and peers, and the load report in each heartbeat. */
 #include "worker/loop/worker_priv.h"
 
 #include "cache/kv/layout.h"
@@ -31,7 +31,7 @@ static void fill_kv(struct worker *worker)
                                                        : (char *)listener_address(worker->peer_listener);
     kv->tcp_address = (char *)worker_engine_tcp_address(worker->engine);
     kv->unix_path = (char *)worker_engine_unix_path(worker->engine);
-    kv->rdma_rails = worker_engine_rdma_opened(worker->engine); /* a link outlives their being down */
+    kv->rdma_rails = worker_engine_rdma_opened(worker->engine); /* a link outlives a rail that is down */
     kv->max_seqs = (uint32_t)worker->conf->max_seqs;
     kv->chunk_tokens = (uint32_t)worker->conf->chunk_tokens;
 }
@@ -66,7 +66,7 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     Baton__LoadReport *load = &worker->beat_load;
 
     if (!worker->has_load)
-        return NULL; /* a report of zeros would say that nothing is free */
+        return NULL; /* a report of zeros would mean that no block is free */
     baton__load_report__init(load);
     load->waiting = worker->load.sched.n_waiting;
     load->running = worker->load.sched.n_running;
@@ -78,7 +78,7 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->blocks_total = worker->load.blocks_total;
     load->transfer_bytes_per_s = worker->load.transfer_bytes_per_s;
     load->push_bytes_per_s = worker->load.push_bytes_per_s;
-    load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* zeros without a disk */
+    load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* 0 without a disk */
     load->blocks_on_disk = worker->load.disk.n_blocks;
     load->is_draining = worker->life != DAEMON_SERVING;
     load->is_unfit = worker->load.is_unfit;

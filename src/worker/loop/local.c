@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker's own endpoint: the front's backend over this worker's engine thread, so that curl works against
- * any daemon. */
+/* The worker's own endpoint: the front's backend on top of this worker's engine thread, so that curl works
+ * against any daemon. */
 #include "worker/loop/worker_priv.h"
 
 #include <stdlib.h>
@@ -20,11 +20,11 @@ struct gen_handle { /* a local job */
     bool is_paused;
     struct gen_events events;
     void *arg;
-    token_id *held; /* tokens kept back while paused */
+    token_id *held; /* tokens held while the client is paused */
     uint32_t n_held, cap_held;
     struct sample_result *held_draws; /* [cap_held], if wanted */
     bool wants_logprob;
-    struct scores scores; /* kept back while paused */
+    struct scores scores; /* held while the client is paused */
     bool has_ended;
     enum gen_end end;
     struct gen_proof proof;
@@ -153,7 +153,7 @@ static void local_cancel(void *self, struct gen_handle *job, struct gen_proof *p
     job_free(job);
 }
 
-/* How likely given tokens were.  False: it was cancelled from inside. */
+/* Delivers prompt logprobs. False: the callback cancelled the job. */
 static bool deliver_scores(struct gen_handle *job, const struct sample_result *scores, uint32_t n)
 {
     struct worker *worker = job->worker;
@@ -186,7 +186,7 @@ static void deliver(struct gen_handle *job)
         job->events.on_tokens(job->arg,
                               &(struct gen_tokens){.ids = job->held, .n = n, .draws = job->held_draws});
         if (hashmap_get(worker->local_jobs, &number) != job)
-            return; /* cancelled from inside */
+            return; /* the callback cancelled it */
     }
     if (job->scores.has_stop) {
         job->scores.has_stop = false;
@@ -245,7 +245,7 @@ struct backend worker_backend(struct worker *worker)
     return (struct backend){.ops = &ops, .self = worker};
 }
 
-/* ---- what the engine thread reports ---- */
+/* ---- reports of the engine thread ---- */
 
 static void fail(struct gen_handle *job, int error, const char *text)
 {
@@ -292,7 +292,7 @@ static bool grow_held(struct gen_handle *job, uint32_t cap)
     return true;
 }
 
-/* draws: NULL where none are wanted, or where there was no memory for them. */
+/* draws: NULL if not wanted, or without memory for them. */
 static void hold(struct gen_handle *job, const token_id *ids, const struct sample_result *draws, uint32_t n)
 {
     if (job->n_held + n > job->cap_held && !grow_held(job, (job->n_held + n) * 2))

@@ -2,9 +2,9 @@
 /* From a model file to a running engine: map, check, tokeniser, chat format, KV memory, weights, engine
  * thread.
  *
- * The loading takes place on the loop thread before the daemon says that it is ready; progress goes to the
- * log and to the service manager, which is asked for more time as long as there is progress.  A signal to
- * stop is looked for between tensors and ends it there. */
+ * Loading runs on the loop thread before the daemon reports that it is ready. Progress goes to the log and
+ * to the service manager; each progress report asks the service manager for more time. The loader checks
+ * for a stop signal between tensors and ends there. */
 #include "worker/loop/worker_priv.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@
 #include "serve/prompt/verdicts.h"
 #include "net/link/tls.h"
 
-#define DRAFT_ROWS 64 /* guesses of a step, all sequences together */
+#define DRAFT_ROWS 64 /* draft tokens of a step, all sequences together */
 
 static const char *const kernel_names[] = {"auto", "scalar", "avx2", "avx512"};
 static const enum bf16_math bf16_maths[] = {[WORKER_BF16_AUTO] = BF16_AUTO,
@@ -133,7 +133,8 @@ static int open_arena(struct worker *worker, const struct kv_layout *layout, str
     return 0;
 }
 
-/* A sequence cannot outgrow the pool, whatever the model could do; said once, with what would mend it. */
+/* Logs that a sequence cannot outgrow the pool although the model allows longer ones, and names the
+ * setting to change. */
 static void say_capacity(const struct worker_engine_opts *opts)
 {
     const struct engine_info *info = &opts->engine.info;
@@ -154,7 +155,8 @@ static uint32_t batch_tokens(const struct worker_conf *conf)
     return (uint32_t)(conf->batch_tokens > least ? conf->batch_tokens : least);
 }
 
-/* Rows for guesses in a step.  Beside many sequences guesses do not pay, so a few rows do for all. */
+/* Rows for draft tokens in a step. Draft tokens do not pay beside many sequences, so a few rows are
+ * enough. */
 static uint32_t draft_rows(const struct worker_conf *conf)
 {
     return conf->speculate == SPECULATE_OFF ? 0 : DRAFT_ROWS;
@@ -239,7 +241,7 @@ static void tune(const struct worker_conf *conf, struct team *team)
     struct buf line = {0};
 
     if (engine_tune(team, kernel_names[conf->kernels], modes[conf->tune], &tuned) < 0)
-        return; /* loading says what is wrong with the kernels */
+        return; /* loading reports the kernels' error */
     engine_tuned_line(&tuned, &line);
     log_info("tuned", LOG_STR("choices", line.data != NULL ? (const char *)line.data : ""),
              LOG_F64("ms", (double)tuned.took_ns / (double)NS_PER_MS),
@@ -371,7 +373,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
     memcpy(opts.model_fingerprint, worker->model.fingerprint, sizeof(opts.model_fingerprint));
     opts.stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &opts.n_stop_ids);
     rc = worker_engine_new(&opts, fault, &worker->engine);
-    if (rc < 0) { /* its sockets are what may fail */
+    if (rc < 0) { /* its sockets may fail: name their key */
         const char *key = conf->unix_path[0] && strstr(fault->text, conf->unix_path) ? "kv.unix_path: "
                           : strstr(fault->text, "cannot listen on")                  ? "kv.tcp_listen: "
                                                                                      : "";

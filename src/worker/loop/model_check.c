@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model file as far as it can be judged without packing weights: header, directory, vocabulary, template,
- * architecture, names and shapes of all tensors; and whether kv.memory holds blocks of it.  These are the
- * functions that the start calls, so both have one opinion. */
+/* Checks a model file as far as possible without packing weights: header, directory, vocabulary, template,
+ * architecture, names and shapes of all tensors; and whether kv.memory holds enough blocks. The start
+ * calls the same functions, so both give the same verdict. */
 #include <string.h>
 
 #include "worker/loop/worker_priv.h"
@@ -38,7 +38,7 @@ static void check_weights(struct config_check *check, const struct worker_conf *
     struct fault fault = {0};
     uint32_t context;
 
-    opts.block_tokens = 0; /* judged on its own, and so are these kernels */
+    opts.block_tokens = 0; /* checked on its own, as are these kernels */
     if (!engine_has_kernels(opts.kernels))
         opts.kernels = "auto";
     if (engine_model_check(&opts, &fault, &layout, &context) < 0) {

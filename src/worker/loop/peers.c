@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links to other workers, for the control of hand-offs and for the news of their blocks (follow.c).  Who
- * prefills dials; who decodes is dialled.  So are those that link.peers names, at the start: workers that
- * know of each other without a router.
+/* Links to other workers, for the control of hand-offs and for block events (follow.c). The prefill worker
+ * of a pair dials the decode worker. Workers that link.peers names are dialled at the start, so workers
+ * know each other without a router.
  *
- * The engine thread knows a peer by its slot number and by the facts of its HELLO; it learns when a link
- * comes and goes, and every hand-off message passes through here.  A dialled link that
- * cannot be had gives way to others, unless it is configured. */
+ * The engine thread knows a peer by its slot number and by the facts of its HELLO. It learns when a link
+ * comes up or goes down, and every hand-off message passes through here. A dialled link that does not come
+ * up gives its slot to others, unless it is configured. */
 #include "worker/loop/worker_priv.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ static struct worker_peer *spare_slot(struct worker *worker)
     struct worker_peer *oldest = NULL, *free_one = free_slot(worker);
 
     if (free_one == NULL && listener_make_room(worker->peer_listener))
-        free_one = free_slot(worker); /* of a socket that never showed the key */
+        free_one = free_slot(worker); /* the slot of a socket that never proved the key */
     if (free_one != NULL)
         return free_one;
 
@@ -55,13 +55,13 @@ static struct worker_peer *spare_slot(struct worker *worker)
 
         if (peer->is_dialled && !peer->is_configured && !peer->is_up &&
             (oldest == NULL || peer->used_ns < oldest->used_ns))
-            oldest = peer; /* a peer that cannot be reached gives way */
+            oldest = peer; /* an unreachable peer gives way */
     }
     if (oldest != NULL) {
         command_free(link_user(oldest->link));
         link_close(oldest->link);
         oldest->link = NULL;
-        tell_down(worker, oldest); /* who waits for it must not meet its successor */
+        tell_down(worker, oldest); /* tasks that wait for it must not meet the next peer in the slot */
     }
     return oldest;
 }
@@ -94,18 +94,19 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     command->as.facts.abilities = abilities_read(hello->abilities);
     command->as.facts.is_same_host =
         hello->host_id[0] != '\0' && strcmp(hello->host_id, worker->host_id) == 0;
-    command_free(link_user(link)); /* of an attempt that ended before it was up */
+    command_free(link_user(link)); /* from an attempt that ended before the link was up */
     link_set_user(link, command);  /* sent when both sides have accepted */
     return 0;
 }
 
-/* It is to send KV here and to dial this port: when strangers flood them, it comes first. */
+/* This peer will send KV here and dial this port: the listeners prefer it to strangers when these flood
+ * them. */
 static void know(struct worker *worker, const struct link *link, const struct peer_facts *facts)
 {
     struct tr_node *transport = worker_engine_transport(worker->engine);
     struct addr address;
 
-    (void)tr_know_peer(transport, link_peer_address(link)); /* a hint: lost when the thread is far behind */
+    (void)tr_know_peer(transport, link_peer_address(link)); /* a hint: lost if the thread is far behind */
     if (facts->tcp_address[0] != '\0')
         (void)tr_know_peer(transport, facts->tcp_address);
     if (addr_parse(link_peer_address(link), NULL, &address) == 0)
@@ -287,7 +288,7 @@ void worker_peers_send(struct worker *worker, const struct report *report)
     struct worker_peer *peer = &worker->peers[report->number];
 
     if (peer->link == NULL || !peer->is_up)
-        return; /* its loss is on the way to the engine thread */
+        return; /* the engine thread will learn of the lost link */
     peer->used_ns = clock_now_ns();
     (void)peer_message_send(&report->peer, send_frame, peer);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links to routers: we dial, register, take work and report tokens.
+/* Links to routers: the worker dials, registers, takes jobs and reports tokens.
  *
- * A router that goes away takes its requests with it: their clients are gone. */
+ * When a router goes away, its requests are cancelled: their clients are gone. */
 #include "worker/loop/worker_priv.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     return 0;
 }
 
-/* Cancels what an earlier life of the router (0: any) asked for. */
+/* Cancels the tasks of the router's earlier lives (except_epoch 0: of all lives). */
 static void forget(struct worker_router *router, uint64_t except_epoch)
 {
     struct command *command = command_new(COMMAND_ROUTER_DOWN, number_of(router));
@@ -76,7 +76,7 @@ static void on_down(void *arg, struct link *link, const struct fault *why)
     forget(router, 0);
 }
 
-/* ---- work ---- */
+/* ---- messages from routers ---- */
 
 static void refuse(struct worker_router *router, uint64_t request, int error)
 {
@@ -125,7 +125,7 @@ static int read_sampling(const Baton__Sampling *sampling, struct sample_opts *ou
     return n_bias > 0 && out->bias == NULL ? E_NOMEM : 0;
 }
 
-/* Without a slot for the holder the prompt is computed. */
+/* Without a slot for the owner, the prompt is computed. */
 static void read_holder(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
 {
     spec->holder = PEER_NONE;
@@ -284,7 +284,7 @@ int worker_routers_open(struct worker *worker, struct fault *fault)
     return 0;
 }
 
-/* A router that has greeted may yet refuse us. */
+/* A router that has sent its HELLO may still refuse this worker. */
 bool worker_router_is_up(const struct worker_router *router)
 {
     return router->link != NULL && link_is_up(router->link);

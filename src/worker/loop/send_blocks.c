@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block events to every router, and to every peer that asked: a report of the engine thread becomes
- * BLOCK_EVENTS frames to all readers, or, if it is a snapshot, to the reader that asked for it
+/* Sends block events to every router, and to every peer that asked for them. A report of the engine thread
+ * becomes BLOCK_EVENTS frames to all readers; a snapshot goes only to the reader that asked for it
  * (worker/runner/publish.c). */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define FRAME_EVENTS 16384u
 
-struct frame { /* what a message points into */
+struct frame { /* arrays that a message points into */
     uint8_t hashes[FRAME_EVENTS * sizeof(struct block_hash)];
     uint8_t tiers[FRAME_EVENTS];
 };
@@ -45,7 +45,7 @@ static void send_to(struct link *link, const struct report *report, struct frame
         uint32_t left = report->n_events - from, n = left < FRAME_EVENTS ? left : FRAME_EVENTS;
 
         if (send_part(link, report, from, n, frame) < 0)
-            return; /* the gap will be seen */
+            return; /* the reader will see the gap */
         from += n;
     } while (from < report->n_events);
 }

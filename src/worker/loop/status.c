@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What batonctl shows of a worker, and the gauges that follow its load reports. */
+/* The worker's status for batonctl, and the gauges that follow its load reports. */
 #include "worker/loop/worker_priv.h"
 
 #include <inttypes.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building a worker from its configuration, running it, and letting it go.
+/* Builds a worker from its configuration, runs it, and frees it.
  *
- *   loop thread       links to routers and peers, HTTP, timers, signals            (here)
- *   engine thread     scheduler, KV pool, hand-offs worker/runner/engine_thread.c team              kernels
- *   transport thread  KV bytes                                                      transport/
+ *    loop thread       links to routers and peers, HTTP, timers, signals    (here)
+ *    engine thread     scheduler, KV pool, hand-offs                        worker/runner/engine_thread.c
+ *    team              kernels
+ *    transport thread  KV bytes                                             transfer/transport/
  *
- * Ready means: model loaded and warmed up, KV memory there, every port open.  Draining means: routers are
- * told, what runs goes on to its end or to the limit. */
+ * Ready means: the model is loaded and warmed up, KV memory is there, every port is open. Draining means:
+ * routers are informed, and running tasks go on to their end or to the time limit. */
 #include "worker/loop/worker.h"
 
 #include <openssl/crypto.h>
@@ -92,7 +93,8 @@ static void on_drain_look(void *arg)
     front_drain(worker->front, stop_loop, worker);
 }
 
-/* Routers learn it with the next heartbeat; the engine refuses new work while it is drained or draining. */
+/* Routers learn of it with the next heartbeat. The engine refuses new work while the worker is drained or
+ * draining. */
 static void set_life(struct worker *worker, enum daemon_life life)
 {
     struct command *command = command_new(COMMAND_DRAIN, 0);
@@ -113,7 +115,7 @@ static void on_drain_limit(void *arg)
     ev_loop_stop(worker->loop);
 }
 
-/* Routers are told and need no more than a heartbeat; the time is for clients of its own endpoint. */
+/* Routers learn of it within a heartbeat. The remaining time is for clients of the worker's own endpoint. */
 static uint64_t on_lame_duck(void *arg)
 {
     struct worker *worker = arg;
@@ -175,7 +177,7 @@ static void on_reload(void *arg)
         log_info("reloaded");
 }
 
-/* The engine thread moves its counter in every turn and after every layer. */
+/* The engine thread advances its counter in every turn and after every layer. */
 static bool has_progress(void *arg)
 {
     struct worker *worker = arg;
@@ -234,8 +236,8 @@ static void read_host_id(char out[64])
         str_copy(out, 64, host);
 }
 
-/* Only one process of this network namespace listens on http.admin, so whoever says the same is this worker
- * in another life. */
+/* Only one process of this network namespace listens on http.admin, so a worker with the same value is
+ * this one in another life. */
 static uint64_t read_instance(const struct worker *worker)
 {
     struct stat space = {0};
@@ -452,7 +454,7 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
         service_ready(worker->service);
         rc = ev_loop_run(worker->loop);
         log_info("stopped");
-    } else if (rc == E_CANCELLED) { /* a signal to stop while the model was loading */
+    } else if (rc == E_CANCELLED) { /* a stop signal came while the model was loading */
         log_info("stopped", LOG_STR("how", "while loading"));
         rc = 0;
     }

@@ -13,7 +13,7 @@ enum worker_role { WORKER_PREFILL, WORKER_DECODE };
 struct worker_opts {
     enum worker_role role;
     const struct worker_conf *conf;
-    /* SIGHUP: a new snapshot, or NULL to keep the old one. */
+    /* Called on SIGHUP: returns a new snapshot, or NULL to keep the old one. */
     const struct worker_conf *(*reload)(void *arg);
     void *reload_arg;
     /* The two ends of a hand-off; every worker can be either (see worker/runner/depart.h,
@@ -22,12 +22,13 @@ struct worker_opts {
     const struct handoff_side *arriving;
 };
 
-/* Runs until SIGTERM or SIGINT has been obeyed.  0, or an error with the fault filled when it could not
- * start. */
+/* Runs until SIGTERM or SIGINT has been obeyed. Returns 0, or an error with the fault filled when the
+ * worker could not start. */
 int worker_run(const struct worker_opts *opts, struct fault *fault);
-/* What the table of keys cannot see, of either role's table. */
+/* Checks settings, of either role, that the table of keys cannot check by itself. */
 void worker_check(struct config_check *check);
-/* Measures this machine anew, with the configuration's threads and kernels: a table for people. */
+/* Measures this machine again, with the configuration's threads and kernels, and appends a table for
+ * people. */
 int worker_tune(const void *conf, struct buf *out, struct fault *fault);
 const char *worker_libraries(void); /* for --version */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the workers' tables of keys cannot see: keys that depend on each other, files, this machine. */
+/* Checks of the workers' settings that the tables of keys cannot express: keys that depend on each other,
+ * files, this machine. */
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -99,7 +100,7 @@ static void check_transport(struct config_check *check, const struct worker_conf
         config_refuse(check, "kv.unix_path", "%s", fault.text);
 }
 
-/* A worker goes on without its disk tier, so what is wrong with that is no reason not to start. */
+/* A worker runs without its disk tier too, so errors there do not prevent a start. */
 static void check_disk(struct config_check *check, const struct worker_conf *conf)
 {
     struct fault fault = {0};
@@ -161,7 +162,7 @@ void worker_check(struct config_check *check)
     const struct setup_common common = common_of(conf);
 
     setup_check_common(check, &common);
-    if (!check->is_reload) /* the model that runs is not read again */
+    if (!check->is_reload) /* a reload does not read the model again */
         worker_check_model(check, conf);
     check_engine(check, conf);
     setup_check_memory(check, "cache.replay_memory", conf->replay_bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers' keys.  Both roles have the same keys; the defaults that differ (names, ports, step sizes) are
- * the macro's arguments, so there is one list. */
+/* The workers' keys. Both roles have the same keys. The defaults that differ (names, ports, step sizes)
+ * are arguments of the macro, so there is one list. */
 #include "worker/loop/worker_conf.h"
 
 #include "compute/engine/engine_load.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's configuration: one struct, one table for each of the two roles (they differ in defaults only).
- */
+/* A worker's configuration: one struct, and one table for each of the two roles. The tables differ in
+ * defaults only. */
 #ifndef WORKER_LOOP_WORKER_CONF_H
 #define WORKER_LOOP_WORKER_CONF_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker's loop side: what its files share.  Everything here is touched on the loop thread only; the
- * engine thread is reached through its mailbox (worker/runner/engine_thread.h). */
+/* Shared by the files of the worker's loop side. Everything here is touched on the loop thread only; the
+ * loop reaches the engine thread through its mailbox (worker/runner/engine_thread.h). */
 #ifndef WORKER_LOOP_WORKER_PRIV_H
 #define WORKER_LOOP_WORKER_PRIV_H
 
@@ -18,27 +18,29 @@
 #include "worker/loop/worker.h"
 #include "worker/loop/worker_conf.h"
 
-struct worker_router { /* a router we register with */
+struct worker_router { /* a router that this worker registers with */
     struct worker *worker;
     struct link *link;
     char address[288]; /* a copy: a reload frees the configuration */
     char node[64];
-    uint64_t epoch; /* of the router's present life, from its HELLO on; 0: none came, or the link went down */
+    uint64_t epoch; /* of the router's current life, from its HELLO on; 0: no HELLO yet, or the link is
+                     * down */
 };
 
-struct worker_peer { /* a link to another worker; dialled by us (we prefill) or by it */
+struct worker_peer { /* a link to another worker, dialled by either side */
     struct worker *worker;
     struct link *link; /* NULL: slot free */
     bool is_dialled;
     bool is_up;
     char node[64];
     uint64_t used_ns;
-    enum tr_kind transport;         /* KV from it comes over this, as things stood when it came up */
+    enum tr_kind transport;         /* the transport for KV from this peer, chosen when the link came up */
     const char *transport_why;      /* static */
     bool is_configured;             /* link.peers names it: its slot is kept */
-    bool can_tell;                  /* which blocks it has; not so of older workers, and of this one itself */
+    bool can_tell;                  /* it sends block events; false for older workers, and for this worker
+                                     * itself */
     bool is_told;                   /* it asked for our block events ... */
-    uint64_t told_ns;               /* ... and was last told everything then */
+    uint64_t told_ns;               /* ... and got the last snapshot then */
     struct block_follower follower; /* of its events */
 };
 
@@ -49,7 +51,7 @@ struct worker { /* one process */
     struct service *service;
     struct metrics *metrics;
     struct ev_jobs *jobs;
-    struct pool *compile_pool; /* before jobs: shapes, in turns by tenant */
+    struct pool *compile_pool; /* in front of jobs: grammars to compile, in turns by tenant */
     struct front *front;
     struct admin *admin;
     struct tls_context *tls;
@@ -76,13 +78,13 @@ struct worker { /* one process */
     uint32_t n_routers;
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
-    int conf_share; /* enum picker_share, as it was at the start */
+    int conf_share; /* enum picker_share, value at the start */
     struct ev_timer *follow_timer;
     struct metric *m_peer_resyncs;
-    uint64_t rdma_failures_told; /* to the metrics */
+    uint64_t rdma_failures_told; /* already in the metrics */
     bool has_load;
     enum daemon_life life;
-    uint32_t n_quiet_looks; /* of the drain timer, in a row */
+    uint32_t n_quiet_looks; /* looks of the drain timer in a row that found no work */
     /* own endpoint */
     struct hashmap *local_jobs; /* request number -> struct gen_handle */
     uint64_t next_local;
@@ -98,31 +100,32 @@ struct worker { /* one process */
 int worker_model_open(struct worker *worker, struct fault *fault);
 void worker_model_close(struct worker *worker);
 int worker_engine_build(struct worker *worker, struct fault *fault);
-struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* team apart */
+struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* without
+                                                                                              * team */
 struct kv_layout worker_sim_layout(const struct worker_conf *conf);
-/* How many blocks kv.memory holds; E_INVAL when too few. */
+/* How many blocks kv.memory holds; E_INVAL if too few. */
 int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *layout, struct fault *fault,
                         uint32_t *out);
 
-/* model_check.c: what can be seen of the model without loading it, for worker_check.c */
+/* model_check.c: checks of the model file without loading it, for worker_check.c */
 void worker_check_model(struct config_check *check, const struct worker_conf *conf);
 
 /* hello.c */
 const ProtobufCMessage *worker_make_hello(void *arg);
-const ProtobufCMessage *worker_make_heartbeat(void *arg); /* the load report in it */
+const ProtobufCMessage *worker_make_heartbeat(void *arg); /* contains the load report */
 
 /* routers.c */
 int worker_routers_open(struct worker *worker, struct fault *fault);
-/* Each side has accepted the other. */
+/* Both sides have accepted the other's HELLO. */
 bool worker_router_is_up(const struct worker_router *router);
-const char *worker_router_why(const struct worker_router *router); /* "ok", or why it is not up */
+const char *worker_router_why(const struct worker_router *router); /* "ok", or the reason why it is not up */
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
 
-/* compile.c: shapes for the engine thread */
+/* compile.c: grammars for the engine thread */
 int worker_compiles_open(struct worker *worker);
-void worker_compile(struct worker *worker, struct report *report); /* takes its shape */
-void worker_compiles_close(struct worker *worker);                 /* the job pool is gone already */
+void worker_compile(struct worker *worker, struct report *report); /* takes the report's text */
+void worker_compiles_close(struct worker *worker);                 /* call after the job pool is freed */
 
 /* answers.c */
 void worker_routers_answers(struct worker *worker, const struct report *report);
@@ -130,7 +133,7 @@ void worker_routers_answers(struct worker *worker, const struct report *report);
 /* send_blocks.c */
 void worker_tell_blocks(struct worker *worker, const struct report *report); /* to all readers, or to one */
 
-/* follow.c: peers' blocks, and ours for them */
+/* follow.c: block events from peers and to peers */
 int worker_follow_open(struct worker *worker); /* E_NOMEM */
 void worker_follow_close(struct worker *worker);
 void worker_follow_up(struct worker *worker, struct worker_peer *peer);
@@ -139,15 +142,15 @@ void worker_follow_events(struct worker_peer *peer, const Baton__BlockEvents *ev
 void worker_follow_load(struct worker_peer *peer, const Baton__LoadReport *load);
 void worker_follow_wanted(struct worker_peer *peer, const Baton__BlocksWanted *wanted);
 bool worker_follow_has_room(const struct worker_peer *peer); /* for more events on its link */
-uint32_t worker_follow_count(const struct worker *worker);   /* workers followed */
+uint32_t worker_follow_count(const struct worker *worker);   /* workers that it follows */
 
 /* peers.c */
-int worker_peers_open(struct worker *worker, struct fault *fault); /* dials those that are configured */
+int worker_peers_open(struct worker *worker, struct fault *fault); /* dials the configured peers */
 int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger);
 void worker_peers_close(struct worker *worker);
-/* The slot of a dialled link to this peer, dialling if there is none; PEER_NONE when all slots are busy. */
+/* The slot of a dialled link to this peer; dials if there is none. PEER_NONE when all slots are busy. */
 uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *peer);
-/* Whether a link more would leave enough of them to hand-offs, which cannot do without. */
+/* Whether one more link would still leave enough slots for hand-offs, which cannot do without. */
 bool worker_peers_have_room(const struct worker *worker);
 void worker_peers_send(struct worker *worker, const struct report *report);
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receive, then decode: the arriving end on a worker.
+/* KV receive: the receiving end of a hand-off on a worker.
  *
- *   SUBMIT(DECODE) --> the sequence holds blocks and waits --> OFFER --> GRANT --> pieces --> all there and
- * first token --> DECODE
+ *    SUBMIT(DECODE) --> the sequence holds blocks and waits
+ *                   --> OFFER --> GRANT --> pieces --> all pieces and the first token --> DECODE
  *
- * Whatever goes wrong, the sequence is here with its tokens: leading blocks that arrived whole count as a
- * cached prefix, the rest is computed, with the same bits.  An offer may overtake the router's SUBMIT; it is
- * parked for a moment.
+ * After any failure the sequence is still here with its tokens: leading blocks that arrived whole count as
+ * a cached prefix, and the rest is computed, with the same bits. An offer may overtake the router's
+ * SUBMIT; it is parked for PARK_NS.
  *
- * A receipt outlives its task: destination blocks stay leased until the transport has closed the ticket. */
+ * A struct receipt outlives its task: destination blocks stay leased until the transport has closed the
+ * ticket. */
 #include "worker/runner/arrive.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@
 
 #define PARK_NS       (2 * NS_PER_S)
 #define MAX_PARKED    1024
-#define OFFER_WAIT_NS (120 * NS_PER_S) /* the router says PROCEED long before, unless it is gone too */
+#define OFFER_WAIT_NS (120 * NS_PER_S) /* the router sends PROCEED long before, unless it is gone too */
 
 struct arrive {
     struct worker_engine *engine;
@@ -35,7 +36,7 @@ struct arrive {
     struct metric *m_done, *m_failed, *m_bytes;
 };
 
-struct receipt { /* one task's way in */
+struct receipt { /* one task's KV receive */
     struct list all;
     struct arrive *arrive;
     struct task *task; /* NULL: it ended before */
@@ -47,7 +48,7 @@ struct receipt { /* one task's way in */
     uint64_t began_ns;
 };
 
-struct parked { /* an offer for a request that is not known yet */
+struct parked { /* an offer for a task that has not been submitted yet */
     struct list all;
     uint32_t peer;
     struct kvxfer_message offer;
@@ -73,7 +74,7 @@ static void receipt_free(struct receipt *receipt)
     free(receipt);
 }
 
-/* ---- what transfer/kvxfer/recv tells ---- */
+/* ---- callbacks of transfer/kvxfer/recv ---- */
 
 static void on_message(void *arg, const struct kvxfer_message *message)
 {
@@ -110,7 +111,7 @@ static void on_arrived(void *arg, const struct kvxfer_arrival *arrival)
     if (!arrival->is_whole)
         log_warn("arrival_incomplete", LOG_STR("request", task->spec.request_id), LOG_ERR(arrival->code),
                  LOG_U64("tokens_here", n_tokens), LOG_U64("tokens", task->spec.n_tokens));
-    /* A first token that ends the answer does so here too: the peer's word for it is not needed. */
+    /* A first token that ends the answer ends it here too, whatever the peer says. */
     sched_arrived(sched, task->seq, n_tokens, arrival->is_whole ? &first : NULL, true);
 }
 
@@ -196,7 +197,7 @@ static void on_offer(struct arrive *arrive, uint32_t peer, const struct kvxfer_m
     struct task_key key = {.router_epoch = offer->router_epoch, .request = offer->request};
     struct task *task = worker_engine_task(arrive->engine, &key);
 
-    if (task == NULL || task->shape_number != 0) /* not here yet, or not begun */
+    if (task == NULL || task->shape_number != 0) /* not submitted yet, or not begun */
         park(arrive, peer, offer);
     else if (task->spec.mode != TASK_DECODE || task->handoff == NULL)
         refuse(arrive, peer, offer->transfer, E_CANCELLED);
@@ -246,7 +247,7 @@ static void arrive_end(void *self, struct task *task)
         kvxfer_recv_cancel(receipt->recv, E_CANCELLED, true);
 }
 
-/* Nobody will send (more): what is here counts as cached. */
+/* No peer will send (more): the blocks that are here count as cached. */
 static void arrive_proceed(void *self, struct task *task)
 {
     struct arrive *arrive = self;
@@ -264,7 +265,7 @@ static void arrive_proceed(void *self, struct task *task)
                   true);
 }
 
-/* ---- the world ---- */
+/* ---- peers, transport and timers ---- */
 
 static struct receipt *find(struct arrive *arrive, uint32_t peer, uint64_t transfer)
 {
@@ -348,7 +349,7 @@ static void arrive_on_tick(void *self, uint64_t now_ns)
 
 static void arrive_on_layer(void *self, uint32_t layer)
 {
-    /* nothing leaves from here */
+    /* only the sending side has layers to push */
 }
 
 static void arrive_on_prefilled(void *self, struct task *task, uint32_t to)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arriving end of a hand-off on a worker: see worker/runner/engine_thread.h for what a side is. */
+/* KV receive: the receiving end of a hand-off on a worker. struct handoff_side:
+ * worker/runner/engine_thread.h. */
 #ifndef WORKER_RUNNER_ARRIVE_H
 #define WORKER_RUNNER_ARRIVE_H
 

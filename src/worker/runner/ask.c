@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking for cached blocks: the asker's end of an asked push.
+/* Prefix fetch: the asker's end of a push of cached blocks.
  *
- *            peer's link up           OFFER               pieces, or not
- *   LINKING ----------------> ASKED ---------> ARRIVING ------------------> OVER --> freed
- *      |                        |                 |
- *      +--- link lost, too late, refused, nobody waits any more ---> OVER
+ *             peer's link up           OFFER               pieces, or not
+ *    LINKING ----------------> ASKED ---------> ARRIVING ------------------> OVER --> freed
+ *       |                        |                 |
+ *       +--- link lost, too late, refused, no task waits any more ---> OVER
  *
- * A task that may ask waits here before it is begun (tasks.c).  Whom it asks the router says, or this
- * worker's own map where that knows of more (peer_map.c).  What is missing is found by the task's own hashes:
- * hashes never come from outside, and content that came is believed because every piece was verified and the
- * ticket was known to the holder alone.  Blocks are taken when the offer says how many will come, so nothing
- * is held for a holder that has nothing.  What arrived is sealed and given to the cache, where the scheduler
- * finds it; the tasks then begin like any other, whatever the ask came to.
+ * A task that may fetch waits here before it is begun (tasks.c). The router names the owner, or this
+ * worker's own map does if it knows of more blocks (peer_map.c). The task's own hashes identify the
+ * missing blocks: hashes never come from outside. The content is trusted because every piece was verified
+ * and only the owner knew the ticket. Blocks are taken when the OFFER says how many will come, so an owner
+ * without blocks costs none. Arrived blocks are sealed and cached, and the scheduler finds them there. The
+ * tasks then begin like any other, whatever the result.
  *
- * A second task that lacks the same block waits for the same ask.  An ask that nobody waits for any more is
- * cancelled.  The blocks that were here already are referenced meanwhile, lest what arrives has no beginning.
+ * A second task that lacks the same block waits for the same fetch. A fetch that no task waits for is
+ * cancelled. The prefix blocks that are already in the pool are referenced meanwhile, because arriving
+ * blocks are useless without them.
  *
- * Nothing waits longer than the limit that came with the request (about what computing would have taken). */
+ * No task waits longer than the limit that came with the request (about the time of computing). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,13 +34,13 @@
 #define MAX_ASKS 32
 
 enum ask_state {
-    ASK_LINKING,  /* the link to the holder is not up yet */
-    ASK_ASKED,    /* ASK is out, no answer yet */
+    ASK_LINKING,  /* the link to the owner is not up yet */
+    ASK_ASKED,    /* ASK is sent, no answer yet */
     ASK_ARRIVING, /* granted: see transfer/kvxfer/recv.c */
-    ASK_OVER      /* nobody waits, nothing is held; to be freed */
+    ASK_OVER      /* no task waits, no block is held; to be freed */
 };
 
-struct asks { /* of this worker */
+struct asks { /* of this worker: all prefix fetches */
     struct list all;
     struct hashmap *by_ticket;
     uint32_t n_asks;
@@ -52,19 +53,20 @@ struct ask {
     enum ask_state state;
     uint64_t number; /* ours, random */
     uint32_t peer;
-    kv_tenant tenant;          /* whose share of the pool it counts for */
+    kv_tenant tenant;          /* the tenant whose quota it counts against */
     struct list waiters;       /* struct task, by in_ask */
-    const struct task *owner;  /* whose prompt it is; NULL: that one left */
-    struct block_hash *hashes; /* [n_hashes] of the prompt's blocks from its first */
+    const struct task *owner;  /* the task that began the fetch; NULL: it left */
+    struct block_hash *hashes; /* [n_hashes] of the prompt's blocks from the first */
     uint32_t n_hashes, n_here;
-    kv_block_id *blocks; /* a reference each: [0, n_here) found here, then those that the transfer fills */
+    kv_block_id *blocks; /* a reference each: [0, n_here) were in the pool, the rest are filled by the
+                          * transfer */
     uint32_t n_blocks;
     uint32_t n_arrived; /* of the latter */
     uint64_t transfer, ticket;
     struct kvxfer_recv *recv;
     enum tr_kind transport;
     uint64_t began_ns, limit_ns;
-    bool has_to_read; /* the holder: a part of it from its disk */
+    bool has_to_read; /* the owner reads a part from its disk */
 };
 
 static uint32_t block_tokens(const struct worker_engine *engine)
@@ -113,7 +115,7 @@ static void release(struct ask *ask, struct task *task)
     worker_tasks_go_on(engine, task);
 }
 
-/* Only the task that asked is said to have had it transferred; who joined found it here. */
+/* Only the task that began the fetch reports the tokens as transferred; tasks that joined found them here. */
 static void finish(struct ask *ask)
 {
     struct asks *asks = ask->engine->asks;
@@ -131,12 +133,12 @@ static void finish(struct ask *ask)
 static void give_up(struct ask *ask, int code)
 {
     if (ask->state == ASK_ARRIVING)
-        kvxfer_recv_cancel(ask->recv, code, false); /* what came of its beginning is kept */
+        kvxfer_recv_cancel(ask->recv, code, false); /* leading blocks that arrived are kept */
     else
         finish(ask);
 }
 
-/* ---- what transfer/kvxfer/recv tells ---- */
+/* ---- callbacks of transfer/kvxfer/recv ---- */
 
 static void on_message(void *arg, const struct kvxfer_message *message)
 {
@@ -183,7 +185,7 @@ static void say(struct ask *ask)
     worker_engine_to_peer(ask->engine, ask->peer, &message);
 }
 
-/* The blocks of the task's prompt that may come from a cache; their hashes in *out, heap. */
+/* The number of blocks of the task's prompt that a cache may supply; their hashes in *out, heap. */
 static uint32_t hash_prompt(const struct worker_engine *engine, const struct task *task,
                             struct block_hash **out)
 {
@@ -207,7 +209,7 @@ static void join(struct ask *ask, struct task *task)
     ask->engine->n_asking++;
 }
 
-/* An ask under way that will bring the block which this prompt lacks first. */
+/* A fetch under way that will bring the first block that this prompt lacks. */
 static struct ask *find_same(const struct asks *asks, const struct block_hash *hashes, uint32_t n_here)
 {
     list_for_each (node, &asks->all) {
@@ -249,7 +251,7 @@ static struct ask *ask_new(struct worker_engine *engine, const struct map_choice
     return ask;
 }
 
-/* A peer that is not linked yet may turn out to know how. */
+/* A peer whose link is not up yet counts as capable. */
 static bool may_be_asked(const struct worker_engine *engine, uint32_t peer)
 {
     const struct peer_facts *facts = worker_engine_peer(engine, peer);
@@ -257,7 +259,7 @@ static bool may_be_asked(const struct worker_engine *engine, uint32_t peer)
     return facts == NULL || (facts->abilities & ABILITY_ASKED) != 0;
 }
 
-/* Whom the router named, if anybody. */
+/* The owner that the router named, if any. */
 static struct map_choice named(const struct worker_engine *engine, const struct task_spec *spec)
 {
     struct map_choice choice = {.peer = PEER_NONE};
@@ -268,7 +270,7 @@ static struct map_choice named(const struct worker_engine *engine, const struct 
     return choice;
 }
 
-/* Begins an ask of this task's own.  Takes the hashes.  False: it computes. */
+/* Begins a fetch for this task. Takes the hashes. False: the task computes. */
 static bool begin(struct worker_engine *engine, struct task *task, const struct map_choice *choice,
                   struct block_hash *hashes, uint32_t n_hashes)
 {
@@ -306,7 +308,7 @@ bool worker_asks_begin(struct worker_engine *engine, struct task *task)
     if (choice.peer == PEER_NONE || question.n_here >= question.n_hashes ||
         question.n_here * block_tokens(engine) >= choice.tokens) {
         free(hashes);
-        return false; /* nobody has more, or not enough to pay */
+        return false; /* no peer has more, or not enough to pay */
     }
     same = find_same(engine->asks, hashes, question.n_here);
     if (same == NULL)
@@ -340,7 +342,7 @@ static void refuse_offer(struct worker_engine *engine, uint32_t peer, uint64_t t
     worker_engine_to_peer(engine, peer, &refused);
 }
 
-/* What is waited for must not push out what runs: every running sequence wants its next block soon. */
+/* A fetch must not displace running sequences: each of them soon wants its next block. */
 static int take_blocks(struct ask *ask, uint32_t n)
 {
     struct kv_pool *pool = ask->engine->pool;
@@ -514,7 +516,7 @@ int worker_asks_open(struct worker_engine *engine)
     return hashmap_new(sizeof(uint64_t), &asks->by_ticket);
 }
 
-/* The transport is gone: nobody writes any more. */
+/* The transport is closed: no peer writes any more. */
 void worker_asks_close(struct worker_engine *engine)
 {
     struct asks *asks = engine->asks;

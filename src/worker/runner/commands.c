@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engine thread is told, in order, between steps; and grants within them.
+/* The engine thread's commands, run in order between steps; and grants within steps.
  *
- *   mailbox --> [ kept ] --> run            between steps: everything
- *      |           ^
- *      +-- layer --+--> GRANT               within a step: only who may push hears it at once
+ *    mailbox --> [ kept ] --> run            between steps: every command
+ *       |           ^
+ *       +-- layer --+--> GRANT               within a step: only senders get it at once
  *
- * The offer of a hand-off goes out when its prompt is admitted, so the grant comes while the prompt's first
- * step is computed.  Were it read after the step only, a prompt of one step would be pushed after it was
- * computed instead of meanwhile.  A grant may overtake what else was said: it does nothing but begin a push,
- * and everything that ends one (a cancel, a lost link) ends it as well when it is read later.  So may what
- * peers tell of their blocks: it is put by in its own order, for the map (peer_map.c), and takes up no room
- * here. */
+ * The offer of a hand-off goes out when its prompt is admitted, so the grant comes during the prompt's
+ * first step. If the thread read it only after the step, a prompt of one step would be pushed after it was
+ * computed instead of meanwhile. A grant may overtake other commands: it only begins a push, and a later
+ * cancel or lost link still ends that push. Peers' block events may be taken early, too: they go to the
+ * peer map's own queue in order (peer_map.c), and use no room here. */
 #include "worker/runner/engine_thread_priv.h"
 
 #include <stdlib.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prefill, then hand on: the departing end on a worker.
+/* KV send: the sending end of a hand-off on a worker.
  *
- *   admitted --> offer --> [grant] --> each layer of each step is pushed as it is computed
- *            first token --> the router at once, PREFILL_DONE to the peer
- *            TRANSFER_DONE --> the sequence is released, its blocks stay here as cache, the router hears
- * HANDED_OFF
+ *    admitted --> offer --> [grant] --> each layer of each step is pushed as it is computed
+ *             first token   --> the router at once, PREFILL_DONE to the peer
+ *             TRANSFER_DONE --> the sequence is released and its blocks stay here as cache
+ *                           --> the router receives HANDED_OFF
  *
- * A hand-off that fails does not stop the prefill: the first token is wanted in any case and the KV becomes
- * prefix cache here.  When the sequence is then held with nowhere to go, the router is told FAILED, and tells
+ * A failed hand-off does not stop the prefill: the first token is needed in any case, and the KV becomes
+ * prefix cache here. If the sequence is then held without a receiver, the router receives FAILED and tells
  * the decode worker to go on alone.
  *
- * A shipment outlives its task: leases stay until the transport has let go. */
+ * A struct shipment outlives its task: leases stay until the transport has let go of the blocks. */
 #include "worker/runner/depart.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ struct depart {
     struct metric *m_done, *m_failed;
 };
 
-struct shipment { /* one task's way out */
+struct shipment { /* one task's KV send */
     struct list all;
     struct depart *depart;
     struct task *task; /* NULL: it ended before */
@@ -42,8 +42,8 @@ struct shipment { /* one task's way out */
     uint32_t n_blocks;
     uint64_t began_ns;
     bool has_first, is_finished;
-    struct kvxfer_first first; /* may be drawn before there is a link to send it on */
-    int failed;                /* why the hand-off is off; the task goes on to its first token */
+    struct kvxfer_first first; /* may be sampled before there is a link to send it on */
+    int failed;                /* the error that ended the hand-off; the task goes on to its first token */
     bool is_over;
 };
 
@@ -62,7 +62,7 @@ static void shipment_free(struct shipment *shipment)
     free(shipment);
 }
 
-/* ---- what transfer/kvxfer/send tells ---- */
+/* ---- callbacks of transfer/kvxfer/send ---- */
 
 static void on_message(void *arg, const struct kvxfer_message *message)
 {
@@ -71,7 +71,7 @@ static void on_message(void *arg, const struct kvxfer_message *message)
     worker_engine_to_peer(shipment->depart->engine, shipment->peer, message);
 }
 
-/* The peer has them too now: here they may go first. */
+/* The peer has these blocks too now, so this pool may evict them first. */
 static void share_blocks(const struct shipment *shipment)
 {
     struct kv_pool *pool = worker_engine_pool(shipment->depart->engine);
@@ -162,7 +162,7 @@ static void depart_begin(void *self, struct task *task)
     struct shipment *shipment;
 
     if (task->handoff != NULL)
-        return; /* admitted again after a preemption: what was pushed stays pushed */
+        return; /* admitted again after a preemption: pieces that were pushed stay valid */
     shipment = calloc(1, sizeof(*shipment));
     if (shipment == NULL) {
         worker_engine_fail_task(depart->engine, task, E_NOMEM);
@@ -239,7 +239,7 @@ static void depart_end(void *self, struct task *task)
         kvxfer_send_cancel(shipment->send, E_CANCELLED);
 }
 
-/* ---- the world ---- */
+/* ---- peers, transport and timers ---- */
 
 static bool depart_on_peer_message(void *self, uint32_t peer, const struct kvxfer_message *message)
 {
@@ -271,7 +271,7 @@ static void depart_on_peer(void *self, uint32_t peer, bool is_up)
         else if (!is_up && shipment->send != NULL)
             kvxfer_send_peer_lost(shipment->send);
         else if (!is_up)
-            shipment->failed = E_PEER; /* it will not come: the link was given up before it was up */
+            shipment->failed = E_PEER; /* the link was given up before it was up */
     }
 }
 
@@ -305,7 +305,7 @@ static void look_after(struct depart *depart, struct shipment *shipment, uint64_
         int error = shipment->failed;
         struct task *task = shipment->task;
 
-        worker_engine_fail_task(depart->engine, task, error); /* ends the task, not the shipment */
+        worker_engine_fail_task(depart->engine, task, error); /* ends the task, not the transfer */
     }
     if (shipment->task == NULL && (shipment->send == NULL || kvxfer_send_is_closed(shipment->send)))
         shipment_free(shipment);
@@ -360,7 +360,7 @@ static void depart_close(void *self)
 
 static void depart_proceed(void *self, struct task *task)
 {
-    /* only arrivals wait for somebody */
+    /* only the receiving side waits for a peer */
 }
 
 const struct handoff_side *depart_side(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The departing end of a hand-off on a worker: see worker/runner/engine_thread.h for what a side is. */
+/* KV send: the sending end of a hand-off on a worker. struct handoff_side: worker/runner/engine_thread.h. */
 #ifndef WORKER_RUNNER_DEPART_H
 #define WORKER_RUNNER_DEPART_H
 

@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks between the pool and the disk tier.
  *
- *     cached, not saved yet --> saved                        a few at a time, whenever the thread comes by
+ *      cached, not saved yet --> saved                        a few on each turn of the thread
  *
- *     SUBMIT --> prefix in the pool? and how much more of it on disk?
- *                   nothing, or computing is quicker --> scheduler
- *                   else blocks are taken and leased, reads go out, the task waits
- *                        every block read is sealed under its hash
- *                        all read, or too late --> scheduler, which finds them in the pool like any others
+ *      SUBMIT --> length of the prefix in the pool, and how much more of it is on disk?
+ *                    nothing, or computing is quicker --> scheduler
+ *                    else blocks are taken and leased, reads go out, the task waits
+ *                         every block read is sealed under its hash
+ *                         all read, or too late --> scheduler, which finds them in the pool
  *
- * A task that waits is not in the scheduler: steps go on without it.  It waits no longer than computing the
- * blocks would have taken, within limits; what comes later is cached all the same.  Tasks with the same
- * prefix wait for the same reads.  Reads hold a quarter of the pool at most.
+ * A waiting task is not in the scheduler, so steps go on without it. It waits at most the time of
+ * computing the blocks, within limits; blocks that come later are cached all the same. Tasks with the same
+ * prefix wait for the same reads. Reads hold at most a quarter of the pool.
  *
- * Whether reading pays is decided by measured speeds: what the readers did lately, and the scheduler's
- * prefill.
+ * Measured speeds decide whether reading pays: the readers' recent rate and the scheduler's prefill rate.
+ * Tasks whose KV comes from a peer do not read: their missing blocks are on the way.
  *
- * Tasks whose KV comes from a peer do not read: what they lack is on its way already.
- *
- * What a peer asks for and is on disk is read for it in the same way, and lent when it is there (lend.c):
- * that it pays is the asker's estimate. */
+ * Blocks on disk that a peer fetches are read in the same way, and served when they are in the pool
+ * (lend.c). The asker's estimate decides that this pays. */
 #include "worker/runner/disk_priv.h"
 
 #include <stdio.h>
@@ -34,12 +32,12 @@
 #include "worker/runner/share_priv.h"
 
 #define SAVES_PER_TURN   32
-#define SAVE_PAUSE_NS    (100 * NS_PER_MS) /* after one that could not be begun */
+#define SAVE_PAUSE_NS    (100 * NS_PER_MS) /* after a write that could not begin */
 #define WAIT_LEAST_NS    (100 * NS_PER_MS)
 #define WAIT_MOST_NS     (5 * NS_PER_S)
-#define LOOKS_PER_TASK   2  /* the second for what others' reads did not cover */
-#define LOOK_AGAIN       16 /* one in so many reads that would not pay is made: the disk may be quick again */
-#define POOL_SHARE_READS 4  /* one in so many blocks may be in a read */
+#define LOOKS_PER_TASK   2  /* the second one for blocks that others' reads did not cover */
+#define LOOK_AGAIN       16 /* reads that would not pay: one in so many is tried */
+#define POOL_SHARE_READS 4  /* reads hold at most this part of the pool */
 #define POOL_SHARE_SAVES 8
 
 struct disk_block {
@@ -54,7 +52,7 @@ struct disk_read { /* one run of blocks */
     uint64_t number;
     uint64_t began_ns, until_ns;
     uint32_t n, n_done;
-    bool is_let_go; /* nobody waits for it any more */
+    bool is_let_go; /* no task waits for it any more */
     struct disk_block blocks[];
 };
 
@@ -65,7 +63,7 @@ struct worker_disk {
     uint32_t n_reading, n_saving, n_waiting; /* blocks, blocks, tasks */
     uint64_t paused_until_ns, expired_ns;
     uint64_t n_passed_over;        /* reads that would not have paid */
-    struct kv_tier_counts counted; /* what the counters stand for */
+    struct kv_tier_counts counted; /* the counts at the latest update of the metrics */
     struct metric *m_written, *m_read, *m_hit, *m_slow, *m_lost, *m_dropped, *m_refused, *m_failed,
         *m_damaged;
     struct metric *m_bytes_written, *m_bytes_read, *m_blocks, *m_bytes, *m_wait_s, *m_write_s;
@@ -124,7 +122,7 @@ static void on_wake(void *arg)
     mailbox_wake(engine->commands);
 }
 
-/* All that decides what a block's bytes mean, and by whose hand they were computed. */
+/* Everything that determines the meaning of a block's bytes and the arithmetic that computed them. */
 static void name_generation(const struct worker_engine *engine, char out[256])
 {
     const struct engine_info *info = &engine->opts.engine.info;
@@ -213,7 +211,7 @@ static uint64_t compute_ns(const struct worker_engine *engine, uint32_t n_blocks
                       load.prefill_tokens_per_s * (double)NS_PER_S);
 }
 
-/* Takes blocks and sends reads for a run of hashes.  Returns NULL when not even one could be begun. */
+/* Takes blocks and sends reads for a run of hashes. Returns NULL if no read could be begun. */
 static struct disk_read *begin_read(struct worker_engine *engine, kv_tenant tenant,
                                     const struct block_hash *hashes, uint32_t n)
 {
@@ -254,7 +252,7 @@ static struct disk_read *begin_read(struct worker_engine *engine, kv_tenant tena
     return read;
 }
 
-/* The read that a prompt should wait for, if any. */
+/* The read that a prompt should wait for; NULL: none. */
 static struct disk_read *read_for(struct worker_engine *engine, kv_tenant tenant,
                                   const struct block_hash *hashes, uint32_t n)
 {
@@ -306,7 +304,7 @@ uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const 
     if (read == NULL)
         return 0;
     read->began_ns = clock_now_ns();
-    read->until_ns = read->began_ns + WAIT_MOST_NS; /* the asker's own limit is less, as a rule */
+    read->until_ns = read->began_ns + WAIT_MOST_NS; /* the asker's own limit is usually shorter */
     return read->number;
 }
 
@@ -320,7 +318,7 @@ bool worker_disk_wait(struct worker_engine *engine, struct task *task, const str
     if (disk == NULL || task->spec.mode == TASK_DECODE || task->spec.n_tokens <= block_tokens ||
         task->n_disk_looks >= LOOKS_PER_TASK || disk->n_waiting >= engine->opts.max_queue)
         return false;
-    n = (task->spec.n_tokens - 1) / block_tokens; /* the last token is fed in any case */
+    n = (task->spec.n_tokens - 1) / block_tokens; /* the last token is always computed */
     hashes = malloc(n * sizeof(*hashes));
     if (hashes == NULL)
         return false;
@@ -343,7 +341,7 @@ void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task)
     task->disk_read = 0;
 }
 
-/* Those that wait for this read go on with what is there. */
+/* Tasks that wait for this read go on with the blocks that are there. */
 static void let_go(struct worker_engine *engine, struct disk_read *read)
 {
     if (read->is_let_go)
@@ -356,7 +354,7 @@ static void let_go(struct worker_engine *engine, struct disk_read *read)
 
 static void end_read(struct worker_engine *engine, struct disk_read *read)
 {
-    list_remove(&read->all); /* first: who is let go looks again, and shall not find this one */
+    list_remove(&read->all); /* first: a task that goes on looks again, and must not find this read */
     let_go(engine, read);
     for (uint32_t i = read->n; i-- > 0;)
         if (read->blocks[i].is_sealed)
@@ -394,7 +392,7 @@ static void on_written(struct worker_engine *engine, const struct kv_tier_event 
         metric_observe(disk->m_write_s, (double)event->elapsed_ns / (double)NS_PER_S);
 }
 
-/* Returns whether to go on. */
+/* Returns whether to continue. */
 static bool save_one(struct worker_engine *engine, uint64_t now_ns)
 {
     struct worker_disk *disk = engine->disk;
@@ -410,7 +408,7 @@ static bool save_one(struct worker_engine *engine, uint64_t now_ns)
         disk->n_saving++;
         return true;
     }
-    /* It is there, or nothing on the disk may go for it: no reason to come again. */
+    /* The block is on disk already, or nothing may be deleted for it: do not offer it again. */
     kv_save_end(engine->pool, save.id, rc != E_EXISTS && rc != E_FULL);
     if (rc != E_EXISTS && rc != E_FULL)
         disk->paused_until_ns = now_ns + SAVE_PAUSE_NS;
@@ -439,7 +437,7 @@ void worker_disk_turn(struct worker_engine *engine)
             break;
 }
 
-/* ---- now and then ---- */
+/* ---- timers ---- */
 
 static void count(struct worker_engine *engine)
 {
@@ -491,7 +489,7 @@ void worker_disk_report(const struct worker_engine *engine, struct load_report *
         kv_tier_counts(engine->disk->tier, &out->disk);
 }
 
-/* ---- what routers are told ---- */
+/* ---- reports to routers ---- */
 
 bool worker_disk_has(const struct worker_engine *engine, const struct block_hash *hash)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread itself: read commands, run a step, send reports, tick; sleep only when there is nothing to do.
+/* The thread's loop: run commands, run a step, send reports, tick; sleep only when there is no work.
  *
- *     for (;;) { commands; step; reports; every 5 ms: hand-off timers; every 100 ms: load }
+ *      for (;;) { commands; step; reports; every 5 ms: hand-off timers; every 100 ms: load }
  *
- * Reports that the loop's mailbox refuses stay pending and are tried again: nothing is lost, and the loop
- * catches up. */
+ * A report that the loop's mailbox refuses stays pending and is sent again: no report is lost, and the
+ * loop catches up. */
 #include "worker/runner/engine_thread_priv.h"
 
 #include <stdlib.h>
@@ -18,11 +18,11 @@
 #include "worker/runner/share_priv.h"
 
 #define MAILBOX_MESSAGES  65536
-#define MAX_TOLD          (1u << 18) /* events of peers' blocks that wait for the map, of 17 bytes */
+#define MAX_TOLD          (1u << 18) /* peers' block events that wait for the map, of 17 bytes */
 #define TICK_NS           (5 * NS_PER_MS)
 #define LOAD_NS           (100 * NS_PER_MS)
 #define IDLE_WAIT_NS      (100 * NS_PER_MS)
-#define STEPS_PER_TIMEOUT 3 /* a hand-off that waits for this thread shall not time out over one step */
+#define STEPS_PER_TIMEOUT 3 /* one step must not time out a hand-off that waits for this thread */
 
 /* ---- accessors ---- */
 
@@ -167,7 +167,7 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
     size_t hash_bytes = message->n_hashes * sizeof(*message->hashes);
 
     if (report == NULL)
-        return; /* the hand-off's timers notice */
+        return; /* the hand-off's timers detect the loss */
     report->peer = *message;
     report->peer.blocks = NULL;
     report->peer.hashes = NULL;
@@ -182,7 +182,7 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
         report_free(report);
 }
 
-/* The scheduler counts from its start; counters want what was added. */
+/* The scheduler counts from its start; the metrics need the increase since the last call. */
 static void count_steps(struct worker_engine *engine, const struct sched_load *load)
 {
     const struct sched_load *before = &engine->counted;
@@ -260,7 +260,7 @@ static void *run(void *arg)
         worker_commands_run(engine);
         has_told = worker_map_turn(engine);
         worker_disk_turn(engine);
-        note_busy(engine); /* before a step that may take long: a drain looks at it */
+        note_busy(engine); /* before a step that may take long, because a drain reads it */
         n_fed = sched_run_step(engine->sched);
         if (n_fed < 0 && !atomic_load_explicit(&engine->is_given_up, memory_order_relaxed))
             log_error("step_failed", LOG_ERR(n_fed));
@@ -298,7 +298,8 @@ static void on_transport_event(void *arg, const struct tr_event *event)
     if (command == NULL)
         return;
     command->as.transport = *event;
-    /* Progress may be lost, a later event says it again; the last word of a ticket or push frees leases. */
+    /* Progress events may be lost, because a later one includes them. The last event of a ticket or push
+     * must not be: it frees leases. */
     while ((rc = mailbox_send(engine->commands, command)) == E_FULL && !is_progress)
         clock_sleep_ns(NS_PER_MS); /* the engine thread empties its mailbox between steps */
     if (rc < 0)
@@ -401,7 +402,7 @@ int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0) {
         worker_measure_start(engine);
-        kv_clear(engine->pool); /* it was nobody's prompt */
+        kv_clear(engine->pool); /* the warm-up's blocks belong to no prompt */
         worker_disk_open(engine);
         if (pthread_create(&engine->thread, NULL, run, engine) != 0)
             rc = fault_set(fault, E_NOMEM, "cannot start the engine thread");
@@ -437,7 +438,7 @@ static void empty_mailboxes(struct worker_engine *engine)
     mailbox_free(engine->reports);
 }
 
-/* The transport and the disk go first: after them nobody reads or writes the arena but us. */
+/* Close the transport and the disk first: after that only this thread reads or writes the arena. */
 void worker_engine_free(struct worker_engine *engine)
 {
     if (engine == NULL)

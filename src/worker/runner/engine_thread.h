@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine thread: owner of scheduler, sequences, KV pool and both ends of hand-offs.  It never waits for
- * I/O: commands come through its mailbox, reports leave through the loop's.
+/* The engine thread: owns the scheduler, the sequences, the KV pool and both ends of hand-offs. It never
+ * waits for I/O: commands come through its mailbox, reports leave through the loop's.
  *
- *   commands -> tasks -> sched_run_step -> engine     (a task is one request on this worker)
- *                  |            |
- *                  |            +-- on_layer, on_prefilled -> departing side -> transport
- *                  +-- peer messages, transport events -> departing | arriving side
+ *    commands -> tasks -> sched_run_step -> engine     (a task is one submitted job on this worker)
+ *                   |            |
+ *                   |            +-- on_layer, on_prefilled -> sending side -> transport
+ *                   +-- peer messages, transport events -> sending | receiving side
  *
- * A handoff_side is what prefill/ and decode/ add: the worker itself knows that a task may depart or arrive,
- * not how. */
+ * A handoff_side is one end of a hand-off (depart.c, arrive.c). The rest of the worker knows only that a
+ * task may be sent or received. */
 #ifndef WORKER_RUNNER_ENGINE_THREAD_H
 #define WORKER_RUNNER_ENGINE_THREAD_H
 
@@ -19,38 +19,38 @@
 #include "fleet/picker/holder.h"
 #include "worker/runner/messages.h"
 
-#define WORKER_MAP_LIFETIME_NS (10 * 60 * NS_PER_S) /* of what peers told; they tell it anew twice in it */
+#define WORKER_MAP_LIFETIME_NS (10 * 60 * NS_PER_S) /* of peer map entries; peers resend twice in it */
 
 struct worker_engine;
 
-struct task { /* one request on this worker; engine thread */
+struct task { /* one submitted job on this worker; engine thread */
     struct list all;
-    struct task_spec spec; /* tokens are given to the sequence and freed */
-    struct seq *seq;       /* NULL: not (or no longer) in the scheduler */
-    uint64_t shape_number; /* of the shape that is being compiled for it; 0: it does not wait for one */
+    struct task_spec spec; /* its tokens move to the sequence */
+    struct seq *seq;       /* NULL: not, or no longer, in the scheduler */
+    uint64_t shape_number; /* of the grammar that is being compiled for it; 0: it does not wait for one */
     uint64_t disk_read;    /* number of the read that it waits for; 0: none */
     uint32_t n_disk_looks;
-    struct grammar *grammar;          /* while it waits for a read: its shape, a reference */
-    bool may_proceed;                 /* said while it waited */
-    uint32_t n_begun;                 /* answer tokens that the request brought along (a resumed stream) */
-    uint32_t n_answered;              /* indices given out, those included */
-    void *handoff;                    /* the side's own */
-    bool has_first;                   /* the first token was reported */
-    uint64_t transfer_ns, exposed_ns; /* of its KV's way here; see serve/api/gen.h */
+    struct grammar *grammar;          /* while it waits for a read: its grammar, a reference */
+    bool may_proceed;                 /* PROCEED came while it waited */
+    uint32_t n_begun;                 /* answer tokens that came with the request (a resumed stream) */
+    uint32_t n_answered;              /* answer indices used, those included */
+    void *handoff;                    /* the side's own state */
+    bool has_first;                   /* the first token has been reported */
+    uint64_t transfer_ns, exposed_ns; /* of the transfer of its KV; see serve/api/gen.h */
     char transport[16];
-    struct list in_ask; /* while it waits for a peer's cached blocks (ask.c) ... */
-    struct ask *ask;    /* ... NULL: it does not */
+    struct list in_ask; /* while it waits for a prefix fetch (ask.c) ... */
+    struct ask *ask;    /* ... NULL: it does not wait */
     uint64_t asked_ns;
-    uint32_t fetched_from, fetched_to; /* tokens whose KV came so */
+    uint32_t fetched_from, fetched_to; /* range of tokens whose KV came by the prefix fetch */
 };
 
 struct handoff_side {
     int (*open)(struct worker_engine *engine, void **self_out);
     void (*close)(void *self);
-    /* Arriving: the task's sequence was submitted and waits for an offer.  Departing: it was admitted and is
-     * about to be computed (again, after a preemption): offer. */
+    /* Receiving: the task's sequence was submitted and waits for an offer. Sending: the sequence was
+     * admitted and is about to be computed (again, after a preemption): offer its blocks. */
     void (*begin)(void *self, struct task *task);
-    /* The task is over for whatever reason; its sequence is gone or going. */
+    /* The task is over, for any reason; its sequence is gone or going. */
     void (*end)(void *self, struct task *task);
     void (*on_layer)(void *self, uint32_t layer);
     void (*on_prefilled)(void *self, struct task *task, uint32_t to);
@@ -61,12 +61,12 @@ struct handoff_side {
     void (*on_peer)(void *self, uint32_t peer, bool is_up);
     bool (*on_transport)(void *self, const struct tr_event *event);
     void (*on_tick)(void *self, uint64_t now_ns);
-    void (*proceed)(void *self, struct task *task); /* arriving: stop waiting, compute here */
+    void (*proceed)(void *self, struct task *task); /* receiving: stop waiting, compute here */
     uint32_t (*n_active)(const void *self);
 };
 
 struct worker_disk_opts {
-    const char *path; /* empty: there is no disk tier */
+    const char *path; /* empty: no disk tier */
     uint64_t size_bytes, lifetime_ns;
     unsigned n_threads;
     uint8_t key[32];
@@ -79,8 +79,8 @@ struct worker_engine_opts {
     uint32_t n_blocks;
     uint64_t kv_lifetime_ns;
     struct worker_disk_opts disk;
-    enum picker_share share; /* what is asked of peers by this worker's own knowledge */
-    uint32_t peer_blocks;    /* of theirs known at most */
+    enum picker_share share; /* when this worker fetches prefixes by its own peer map */
+    uint32_t peer_blocks;    /* bound on the blocks in the peer map */
     uint32_t max_seqs, max_queue, chunk_tokens, draft_tokens;
     uint64_t itl_ns;
     enum sched_speculate speculate;
@@ -88,24 +88,24 @@ struct worker_engine_opts {
     char model_fingerprint[33];
     const token_id *stop_ids; /* borrowed */
     size_t n_stop_ids;
-    struct tr_opts transport; /* arena, geometry and event call are filled in here */
-    enum tr_kind preferred;   /* what a grant asks for */
+    struct tr_opts transport; /* worker_engine_new() fills in arena, geometry and event call */
+    enum tr_kind preferred;   /* the transport that a grant asks for */
     bool is_auto;
     uint64_t grant_timeout_ns;
     struct metrics *metrics;
     const struct handoff_side *departing, *arriving;
 };
 
-void worker_engine_opts_free(struct worker_engine_opts *opts); /* frees what worker_engine_new would take */
-/* Warms the engine up (learning its first rates) and starts the thread.  On failure what was taken is freed.
- */
+void worker_engine_opts_free(struct worker_engine_opts *opts); /* frees what worker_engine_new() takes */
+/* Warms the engine up, which measures its first rates, and starts the thread. On failure it frees what it
+ * has taken. */
 int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault, struct worker_engine **out);
 void worker_engine_free(struct worker_engine *engine); /* stops and joins */
 
 /* ---- loop thread ---- */
 int worker_engine_send(struct worker_engine *engine, struct command *command); /* takes; E_FULL frees it */
-/* A peer's block events for the map, in order.  Takes; E_FULL: so many wait already that these are lost
- * (never none, which only say to forget). */
+/* Adds a peer's block events to the peer map, in order. Takes them, also on failure. E_FULL: too many wait
+ * already, and these are lost (never an empty message, which only says to forget the peer). E_NOMEM. */
 int worker_engine_tell(struct worker_engine *engine, struct peer_blocks *blocks);
 struct mailbox *worker_engine_reports(struct worker_engine *engine);
 uint64_t worker_engine_beats(const struct worker_engine *engine); /* advances while the thread lives */
@@ -114,11 +114,11 @@ const struct engine_info *worker_engine_info(const struct worker_engine *engine)
 uint32_t worker_engine_n_blocks(const struct worker_engine *engine);
 const char *worker_engine_tcp_address(const struct worker_engine *engine);
 const char *worker_engine_unix_path(const struct worker_engine *engine);
-const char *worker_engine_rdma_text(const struct worker_engine *engine); /* what there is, or why nothing */
+const char *worker_engine_rdma_text(const struct worker_engine *engine); /* devices, or why there are none */
 unsigned worker_engine_rdma_rails(const struct worker_engine *engine);   /* up now */
 unsigned worker_engine_rdma_opened(const struct worker_engine *engine);  /* up or not */
 
-/* Over what KV comes from a peer.  Any thread. */
+/* The transport for KV from a peer. Any thread. */
 struct transport_offer {
     bool is_auto;
     enum tr_kind preferred;
@@ -140,9 +140,9 @@ const struct peer_facts *worker_engine_peer(const struct worker_engine *engine,
                                             uint32_t peer); /* NULL: down */
 /* Copies the message, its blocks included. */
 void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message);
-/* The task failed here: FAILED is reported (unless it arrives elsewhere), its sequence is cancelled. */
+/* The task failed here: reports FAILED and cancels its sequence. */
 void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error);
-/* What a grant to this peer should ask for. */
+/* The transport that a grant to this peer asks for. */
 enum tr_kind worker_engine_kind_for(const struct worker_engine *engine, uint32_t peer);
 void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine thread's own state, shared by engine_thread.c (the thread), commands.c (what it is
- * told) and tasks.c (requests). */
+/* The engine thread's own state, shared by engine_thread.c (the thread), commands.c (its commands) and
+ * tasks.c (its tasks). */
 #ifndef WORKER_RUNNER_ENGINE_THREAD_PRIV_H
 #define WORKER_RUNNER_ENGINE_THREAD_PRIV_H
 
@@ -16,27 +16,28 @@
 
 /* health.c
  *
- *     FIT --answers in a row--> UNFIT --probe is good, and rested--> FIT
- *      ^                          |
- *      +------ a good answer -----+ */
+ *      FIT --spoilt answers in a row--> UNFIT --good probe, and rest is over--> FIT
+ *       ^                                 |
+ *       +---------- a good answer --------+ */
 enum health_state {
     HEALTH_FIT,
-    HEALTH_UNFIT /* routers place nothing here; now and then a probe of its own is computed */
+    HEALTH_UNFIT /* routers place nothing here; from time to time the worker computes a probe */
 };
 
 struct health {
     enum health_state state;
     uint32_t n_spoilt_in_row;
-    uint64_t unfit_ns, rest_ns; /* since when; how long at least, doubled each time without a good answer */
+    uint64_t unfit_ns, rest_ns; /* since when; least time in UNFIT, doubled each time without a good answer
+                                 * in between */
     uint64_t probed_ns;
     bool is_probing;
     struct metric *m_spoilt, *m_unfit;
 };
 
-struct measure {       /* of a worker that idles */
-    uint64_t since_ns; /* it idles, or of the latest measurement */
-    uint64_t n_steps;  /* of the scheduler, up to then */
-    uint32_t n;        /* measurements since it idles */
+struct measure {       /* measurements of an idle worker */
+    uint64_t since_ns; /* start of the idle time, or the latest measurement */
+    uint64_t n_steps;  /* the scheduler's count at that time */
+    uint32_t n;        /* measurements in this idle time */
     bool is_under_way;
 };
 
@@ -47,102 +48,102 @@ struct worker_engine {
     struct sched *sched;
     struct tr_node *transport;
     struct mailbox *commands, *reports;
-    struct command *kept[WORKER_MAX_KEPT]; /* commands.c: read within a step, to be obeyed after it */
+    struct command *kept[WORKER_MAX_KEPT]; /* commands.c: read within a step, run after it */
     uint32_t kept_from, n_kept;
     pthread_t thread;
     bool is_started;
     atomic_uint_fast64_t beats;
     atomic_bool is_busy;
-    atomic_bool is_given_up; /* stopping: the step under way need not end */
+    atomic_bool is_given_up; /* stopping: the running step may be abandoned */
     bool is_stopping;
-    void *departing, *arriving; /* the sides' own state */
+    void *departing, *arriving; /* the two sides' own state */
     struct list tasks;
     uint32_t n_tasks;
     struct hashmap *by_key;        /* struct task_key -> struct task */
     struct worker_disk *disk;      /* disk.c; NULL: there is no disk tier */
     struct list shapes;            /* shapes.c */
-    uint32_t n_shapes, n_unshaped; /* n_unshaped: tasks that wait for one */
+    uint32_t n_shapes, n_unshaped; /* n_unshaped: tasks that wait for a grammar */
     size_t shape_bytes;
     uint64_t next_shape;
     struct report *pending[N_ORIGINS];
     struct peer_facts peers[WORKER_MAX_PEERS];
     bool peer_is_up[WORKER_MAX_PEERS];
-    struct asks *asks;                             /* ask.c */
-    struct loans *loans;                           /* lend.c */
+    struct asks *asks;                             /* ask.c: prefix fetches */
+    struct loans *loans;                           /* lend.c: blocks served to peers */
     struct peer_map *map;                          /* peer_map.c; NULL: switched off */
-    atomic_uint_fast32_t n_told;                   /* peers' events on their way into the map */
-    uint32_t n_asking;                             /* tasks that wait for an ask */
+    atomic_uint_fast32_t n_told;                   /* peers' block events on their way into the peer map */
+    uint32_t n_asking;                             /* tasks that wait for a prefix fetch */
     struct block_log block_log;                    /* publish.c */
-    struct rate transfer_rate, push_rate;          /* bytes per second: of hand-offs, of asked pushes ... */
-    double transfer_bytes_per_s, push_bytes_per_s; /* ... as they are reported; 0: unknown */
+    struct rate transfer_rate, push_rate;          /* bytes per second: of hand-offs, of prefix fetches ... */
+    double transfer_bytes_per_s, push_bytes_per_s; /* ... as reported; 0: unknown */
     struct measure measure;                        /* measure.c */
     uint64_t ticked_ns, expired_ns, reported_ns;
     uint64_t next_id;
     struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted, *m_step_s;
     struct metric *m_draft_right, *m_draft_wrong, *m_steps, *m_draft_steps;
-    struct sched_load counted; /* what the step counters stand for */
+    struct sched_load counted; /* the load at the latest update of the step counters */
 };
 
 /* commands.c */
 void worker_commands_run(struct worker_engine *engine);
-/* Inside a step, whenever a layer is computed: obeys grants, keeps the rest for after the step. */
+/* Called inside a step, after each layer: runs grants, keeps other commands until after the step. */
 void worker_commands_in_step(struct worker_engine *engine);
-bool worker_commands_wait(const struct worker_engine *engine);      /* some were kept and are to be obeyed */
-struct command *worker_commands_take(struct worker_engine *engine); /* the next, the caller's; NULL: none */
+bool worker_commands_wait(const struct worker_engine *engine);      /* kept commands wait to be run */
+struct command *worker_commands_take(struct worker_engine *engine); /* the next; the caller owns it; NULL:
+                                                                     * none */
 
 /* tasks.c */
 int worker_tasks_open(struct worker_engine *engine);
 void worker_tasks_close(struct worker_engine *engine);
 void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec);
 void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *key);
-/* Answers FAILED when there is no such task. */
+/* Reports FAILED when there is no such task. */
 void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key);
-/* Cancels what this router asked for in other lives than this one (0: in all). */
+/* Cancels this router's tasks of all epochs except except_epoch (0: of all epochs). */
 void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch);
-/* The blocks that tasks wait for are there, or will not be in time. */
+/* The blocks that tasks wait for have been read, or will not be read in time. */
 void worker_tasks_read(struct worker_engine *engine, uint64_t number);
 struct sched_events worker_tasks_events(void);
-/* What the task waited for before it was begun is there, or will not come. */
+/* The task's wait before its begin is over, with or without the blocks that it waited for. */
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task);
-/* The shape that tasks wait for is there (grammar; else why says why not). */
+/* The grammar that tasks wait for is compiled. grammar NULL: `why` holds the error. */
 void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
                          const struct shape_command *why);
 
 /* shapes.c */
-/* 0: the compiled shape in out, borrowed until the next call.  E_AGAIN: it is being compiled,
- * worker_tasks_shaped() will be called with the number.  E_OVERLOADED, E_NOMEM. */
+/* 0: the compiled grammar in out, borrowed until the next call. E_AGAIN: it is being compiled, and
+ * worker_tasks_shaped() will be called with the number. E_OVERLOADED, E_NOMEM. */
 int worker_shapes_get(struct worker_engine *engine, const struct task_spec *spec, struct grammar **out,
                       uint64_t *number_out);
 void worker_shapes_compiled(struct worker_engine *engine,
                             struct shape_command *command);             /* takes its grammar */
-void worker_shapes_tick(struct worker_engine *engine, uint64_t now_ns); /* gives up what never came */
+void worker_shapes_tick(struct worker_engine *engine, uint64_t now_ns); /* gives up overdue grammars */
 void worker_shapes_close(struct worker_engine *engine);
 
 /* health.c */
 void worker_health_open(struct worker_engine *engine);
-/* A request's answer has ended: with tokens, or since its logits are not finite. */
+/* A request's answer has ended: normally, or because its logits are not finite (is_spoilt). */
 void worker_health_note(struct worker_engine *engine, const char *request, bool is_spoilt);
-void worker_health_probed(struct worker_engine *engine, enum seq_finish finish); /* or the warm-up */
+void worker_health_probed(struct worker_engine *engine, enum seq_finish finish); /* or the warm-up ended */
 void worker_health_tick(struct worker_engine *engine, uint64_t now_ns);
 
-/* measure.c: how fast this worker and the links to it are */
-/* Touches every weight, and teaches the scheduler its first rates, before anybody relies on them. */
+/* measure.c: rates of this worker and of the links to it */
+/* Touches every weight and measures the scheduler's first rates before any request uses them. */
 void worker_measure_start(struct worker_engine *engine);
-/* A short answer of no request, which ends as task NULL and leaves nothing behind: at most so many tokens.  0
- * or why not. */
+/* Begins a short answer without a request. It ends as task NULL and caches nothing. n_tokens and n_drawn
+ * are upper bounds. 0, or the error. */
 int worker_measure_probe(struct worker_engine *engine, uint32_t n_tokens, uint32_t n_drawn);
-/* Called again and again while nothing waits and no step was run: now and then begins a small sequence that
- * leaves nothing behind but what it took. */
+/* Called repeatedly while the worker is idle: from time to time begins a small sequence that changes
+ * nothing except the rates. */
 void worker_measure_idle(struct worker_engine *engine, uint64_t now_ns);
-/* While nothing comes, a link that seems slow is believed to be so less and less, and how fast pushes are is
- * forgotten. */
+/* While nothing arrives, lets a slow link's rate return towards the prior, and forgets the push rate. */
 void worker_measure_age(struct worker_engine *engine, uint64_t now_ns);
 void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
 
 /* engine_thread.c */
 struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
                                     uint32_t n_ids);
-/* How the tokens of this origin's latest answer were drawn. */
+/* Sets the sampling results of the tokens of this origin's latest answer. */
 void worker_engine_draws(struct worker_engine *engine, uint32_t origin, const struct sample_result *draws);
 
 #endif

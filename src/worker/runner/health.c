@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is what this worker computes a number?
+/* Detects NaN and infinite logits, and keeps requests away from a worker that computes them.
  *
- * The sampler sees each logit that it draws from, so it notices at no cost when one is NaN or infinite.  That
- * answer ends with E_NUMERICS.  The cause may be the weights, the memory, KV that a peer sent, or a prompt
- * that drives a healthy model out of range.  So several such answers in a row make the worker unfit: routers
- * place nothing here and /readyz says why.  Then it computes probes of its own.  A good one ends it, at once
- * at first; without a good answer in between each further time takes twice as long.  Prompts of one client
- * thus keep no healthy worker away, and a broken one comes back once in a while only. */
+ * The sampler sees each logit that it draws from, so detection costs nothing. The answer ends with
+ * E_NUMERICS. The cause may be the weights, the memory, KV from a peer, or a prompt that drives a healthy
+ * model out of range. So only several spoilt answers in a row make the worker unfit: routers place nothing
+ * here, and /readyz reports the reason. The worker then computes probes. A good probe makes it fit again,
+ * the first time at once; each further time without a good answer in between takes twice as long. So one
+ * client's prompts do not keep a healthy worker away, and a broken worker returns only rarely. */
 #include "worker/runner/engine_thread_priv.h"
 
 #include "base/clock.h"
@@ -59,7 +59,7 @@ void worker_health_probed(struct worker_engine *engine, enum seq_finish finish)
     health->rest_ns = health->rest_ns == 0                ? REST_MIN_NS
                       : health->rest_ns < REST_MAX_NS / 2 ? 2 * health->rest_ns
                                                           : REST_MAX_NS;
-    health->n_spoilt_in_row = IN_ROW - 1; /* the next answer decides */
+    health->n_spoilt_in_row = IN_ROW - 1; /* so one more spoilt answer makes it unfit again */
     enter(engine, HEALTH_FIT);
 }
 

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lending cached blocks: the holder's end of an asked push.
+/* Serve: the owner's end of a prefix fetch, which pushes cached blocks to the asker.
  *
- *   ASK --found--> OFFERED --GRANT--> PUSHING --all--> PUSHED --DONE--> over --stopped--> freed
- *    |\ none, too many: ASK_REFUSED       \ every way out of transfer/kvxfer/send.h
- *    |                   ^
- *    on disk --> READING-+-read, or in vain--> found?
+ *    ASK --found--> OFFERED --GRANT--> PUSHING --all--> PUSHED --DONE--> over --stopped--> freed
+ *     |\ none, too many: ASK_REFUSED       \ every way out of transfer/kvxfer/send.h
+ *     |                   ^
+ *     on disk --> READING-+-read, or in vain--> found?
  *
- * The states are the sender's (transfer/kvxfer/send.c), but for READING: who says for whom it counts
- * (Ask.tenant) has blocks read back that are on disk only (disk.c), and is offered what is in the pool when
- * they are there or take too long.  A loan holds a reference to each block until the transport has confirmed
- * that it reads no more; transfer/kvxfer/send leases them besides.
+ * The states are the sender's (transfer/kvxfer/send.c), except READING. An ASK with a tenant (Ask.tenant),
+ * which accounts for the blocks, also has blocks read that are on disk only (disk.c). The offer then
+ * follows when they are in the pool, or take too long, and covers the blocks in the pool. A loan holds a
+ * reference to each block until the transport has confirmed that it reads no more; transfer/kvxfer/send
+ * also leases them.
  *
- * A push must not delay a hand-off.  So there are few loans at once, and all of them together have at most
- * one window of pieces with the transport: a hand-off's piece waits for that much and no more.  Whose window
- * is sent passes the turn on. */
+ * A push must not delay a hand-off. So few loans run at once, and all together have at most one window of
+ * pieces at the transport: a hand-off's piece waits for one window at most. A loan whose window is sent
+ * passes the turn on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,29 +29,30 @@
 #define MAX_LOANS    4
 #define WINDOW_BYTES (4u << 20)
 
-struct loans { /* of this worker */
+struct loans { /* of this worker: all blocks served to peers */
     struct list all;
     struct hashmap *by_transfer;
     uint64_t next_transfer;
     uint32_t n_loans;
-    struct loan *sending; /* whose window is with the transport; NULL: nobody's */
+    struct loan *sending; /* the loan whose window is at the transport; NULL: none */
     struct metric *m_tokens, *m_done, *m_failed, *m_refused;
 };
 
 struct loan {
-    struct list all; /* in turn */
+    struct list all; /* in order of turns */
     struct worker_engine *engine;
     uint64_t transfer;
     uint32_t peer;
-    uint64_t ask;              /* theirs */
+    uint64_t ask;              /* the asker's number of the fetch */
     struct kvxfer_send *send;  /* NULL: READING */
     uint64_t read;             /* READING: the read that it waits for */
-    struct block_hash *hashes; /* [n_hashes] what was asked for; freed when the table is final */
+    struct block_hash *hashes; /* [n_hashes] the requested blocks; freed when the table is final */
     uint32_t n_hashes;
-    kv_block_id *table; /* [n_hashes], of which n_blocks with a reference each */
+    kv_block_id *table; /* [n_hashes]; the first n_blocks hold a reference each */
     uint32_t n_blocks;
-    uint32_t layer, n_given; /* of that layer; those before are given as a whole */
-    uint32_t n_pieces;       /* given in all: the turn ends when so many have left */
+    uint32_t layer, n_given; /* the layer being given, and its blocks given so far; earlier layers are
+                              * complete */
+    uint32_t n_pieces;       /* given in all; the turn ends when this many have left */
     uint64_t moved_ns;
     bool is_over;
 };
@@ -89,7 +91,7 @@ static bool is_given(const struct loan *loan)
     return loan->layer == n_layers(loan->engine);
 }
 
-/* Gives the sender the next pieces of this loan, a window's worth. */
+/* Gives the sender the next window of this loan's pieces. */
 static void give_window(struct loan *loan)
 {
     size_t piece_bytes = kv_layout_layer_block_bytes(&loan->engine->opts.engine.info.layout);
@@ -109,7 +111,7 @@ static void give_window(struct loan *loan)
     }
 }
 
-/* The next loan in turn that was granted and has something left. */
+/* Starts the next loan in turn that is granted and has pieces left. */
 static void next_turn(struct loans *loans)
 {
     if (loans->sending != NULL)
@@ -137,7 +139,7 @@ static void end_turn(struct loan *loan)
     next_turn(loans);
 }
 
-/* ---- what transfer/kvxfer/send tells ---- */
+/* ---- callbacks of transfer/kvxfer/send ---- */
 
 static void on_message(void *arg, const struct kvxfer_message *message)
 {
@@ -166,7 +168,7 @@ static void on_closed(void *arg)
 static const struct kvxfer_send_calls send_calls = {
     .message = on_message, .on_over = on_over, .on_closed = on_closed};
 
-/* ---- asks ---- */
+/* ---- requests ---- */
 
 static void refuse(struct worker_engine *engine, uint32_t peer, uint64_t ask, int code)
 {
@@ -195,7 +197,7 @@ static int start_send(struct loan *loan, const struct peer_facts *peer, uint64_t
     return kvxfer_send_new(&send, clock_now_ns(), &loan->send);
 }
 
-/* What is in the pool by now is offered. */
+/* Offers the blocks that are in the pool now. */
 static int open_loan(struct loan *loan)
 {
     const struct peer_facts *facts = worker_engine_peer(loan->engine, loan->peer);
@@ -205,7 +207,7 @@ static int open_loan(struct loan *loan)
     if (table == NULL)
         return E_NOMEM;
     n = kv_match(loan->engine->pool, loan->hashes, loan->n_hashes, table);
-    give_back(loan); /* those found before are among them, and were held so long */
+    give_back(loan); /* the blocks found before are in the new table; they were held until here */
     free(loan->table);
     free(loan->hashes);
     loan->hashes = NULL;
@@ -217,7 +219,7 @@ static int open_loan(struct loan *loan)
     return start_send(loan, facts, loan->ask);
 }
 
-/* What is on disk only is read first, if that is wanted. */
+/* Finds the blocks in the pool; if the asker wants it, first reads those that are on disk only. */
 static int find_blocks(struct loan *loan, const struct kvxfer_message *ask)
 {
     struct worker_engine *engine = loan->engine;
@@ -291,7 +293,7 @@ bool worker_loans_message(struct worker_engine *engine, uint32_t peer, const str
         return true;
     }
     if ((message->kind == KVXFER_CANCEL || message->kind == KVXFER_STOPPED) && message->from_sender)
-        return false; /* about a transfer of theirs */
+        return false; /* the message is about a transfer of the other direction */
     loan = hashmap_get(engine->loans->by_transfer, &message->transfer);
     if (loan == NULL || loan->send == NULL || loan->peer != peer || message->kind == KVXFER_OFFER ||
         message->kind == KVXFER_PREFILL_DONE)
@@ -328,7 +330,7 @@ void worker_loans_peer(struct worker_engine *engine, uint32_t peer, bool is_up)
         struct loan *loan = container_of(node, struct loan, all);
 
         if (loan->peer == peer && loan->send == NULL)
-            loan_free(loan); /* what is read for it is cached all the same */
+            loan_free(loan); /* blocks read for it are cached all the same */
         else if (loan->peer == peer)
             kvxfer_send_peer_lost(loan->send);
     }
@@ -340,11 +342,11 @@ void worker_loans_tick(struct worker_engine *engine, uint64_t now_ns)
         struct loan *loan = container_of(node, struct loan, all);
 
         if (loan->send == NULL)
-            continue; /* its read ends, or is given up (disk.c) */
+            continue; /* its read ends, or disk.c gives it up */
         kvxfer_send_tick(loan->send, now_ns);
         if (engine->loans->sending == loan && !loan->is_over &&
             now_ns - loan->moved_ns > engine->opts.grant_timeout_ns)
-            kvxfer_send_cancel(loan->send, E_TIMEOUT); /* its window does not leave */
+            kvxfer_send_cancel(loan->send, E_TIMEOUT); /* the transport does not take its window */
         if (kvxfer_send_is_closed(loan->send))
             loan_free(loan);
         else if (loan->is_over && engine->loans->sending == loan)

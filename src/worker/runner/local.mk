@@ -23,13 +23,13 @@ tests_unit_worker_runner_test_shapes_SOURCES = tests/unit/worker/runner/test_sha
 tests_unit_worker_runner_test_shapes_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/runner/test_share
 TESTS += tests/unit/worker/runner/test_share
-# transport, clock and the worker around are the test's own fakes
+# The test fakes the transport, the clock and the rest of the worker.
 tests_unit_worker_runner_test_share_SOURCES = tests/unit/worker/runner/test_share.c tests/unit/worker/runner/share_rig.h \
 	tests/unit/worker/runner/share_transport.c src/worker/runner/ask.c src/worker/runner/lend.c src/worker/runner/transport_choice.c
 tests_unit_worker_runner_test_share_LDADD = libtransfer_kvxfer.a libproto.a $(link_cache_kv) libbase_metrics.a libbase.a $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/runner/test_peer_map
 TESTS += tests/unit/worker/runner/test_peer_map
-# links and the engine thread are the test's own fakes
+# The test fakes the links and the engine thread.
 tests_unit_worker_runner_test_peer_map_SOURCES = tests/unit/worker/runner/test_peer_map.c \
 	tests/unit/worker/runner/map_rig.c tests/unit/worker/runner/map_rig.h src/worker/runner/peer_map.c \
 	src/worker/loop/follow.c

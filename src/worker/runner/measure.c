@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast this worker is, and the links to it: measured at the start, by what it does, and again while it
- * idles.
+/* The speed of this worker and of the links to it: measured at the start, from its work, and again while
+ * it is idle.
  *
- *     start    128 prompt tokens, 8 drawn
- *     work     every step (compute/sched/load.c), every hand-off and asked push that arrives
- *     idle     |-- 10 s --|m|-- 35 s --|m|-- 35 s --|m|-- 10 min --|m|-- 10 min --|m|
+ *      start    128 prompt tokens, 8 drawn
+ *      work     every step (compute/sched/load.c), every hand-off and prefix fetch that arrives
+ *      idle     |-- 10 s --|m|-- 35 s --|m|-- 35 s --|m|-- 10 min --|m|-- 10 min --|m|
  *
- * A router sends its requests where they end soonest by what it was told.  So a worker that was slow for a
- * while (another process had the machine; its last steps were large ones) would look slow for ever, since
- * nothing comes that could say otherwise.  A measurement is a sequence like any other, which shares its steps
- * with a request that comes meanwhile; of its blocks none is sealed, so nothing enters the cache and no event
- * tells of it.  It takes as many prompt tokens as are expected to end within PROMPT_S. */
+ * A router places requests by the reported rates. A worker that was slow for a while (another process had
+ * the machine; its last steps were large) would look slow for ever, because no new request would correct
+ * the rate. A measurement is a normal sequence that shares its steps with requests that come meanwhile.
+ * None of its blocks is sealed, so it caches nothing and causes no block event. It has as many prompt
+ * tokens as are expected to end within PROMPT_S. */
 #include "worker/runner/engine_thread_priv.h"
 
 #include <math.h>
@@ -23,13 +23,13 @@
 #define N_DRAWN           8
 #define PROMPT_S          0.05
 #define FIRST_IDLE_NS     (10 * NS_PER_S)
-#define N_SOON            3 /* measurements; two of them come when all else is old (base/rate.c) */
-#define SOON_NS           (35 * NS_PER_S) /* from one of these to the next */
+#define N_SOON            3 /* measurements; two refresh a rate when all else is old (base/rate.c) */
+#define SOON_NS           (35 * NS_PER_S) /* between two of these */
 #define IDLE_NS           (600 * NS_PER_S)
-#define PUSH_FORGOTTEN_NS (60 * NS_PER_S) /* a rate so old is no reason not to try again */
+#define PUSH_FORGOTTEN_NS (60 * NS_PER_S) /* an older push rate prevents no new try */
 #define TRANSFER_ALPHA    0.2
 #define PUSH_ALPHA        0.3
-#define LINK_PRIOR        1e9 /* bytes per second; fleet/picker/estimate.c takes the same where nothing is known */
+#define LINK_PRIOR        1e9 /* bytes per second; estimate.c has the same prior */
 
 /* ---- steps ---- */
 
@@ -64,7 +64,7 @@ void worker_measure_start(struct worker_engine *engine)
         ;
 }
 
-/* When the next one is due. */
+/* The time of the next measurement. */
 static uint64_t measure_due_ns(const struct worker_engine *engine)
 {
     const struct measure *measure = &engine->measure;
@@ -74,8 +74,7 @@ static uint64_t measure_due_ns(const struct worker_engine *engine)
     return measure->since_ns + (measure->n < N_SOON ? SOON_NS : IDLE_NS);
 }
 
-/* So many prompt tokens: what is expected to end in time, and drives no more than a block out of the cache.
- */
+/* The number of prompt tokens: expected to end in time, and evicts at most one block from the cache. */
 static uint32_t measure_tokens(const struct worker_engine *engine, double prefill_tokens_per_s)
 {
     uint32_t block_tokens = engine->opts.engine.info.layout.block_tokens;
@@ -98,7 +97,7 @@ void worker_measure_idle(struct worker_engine *engine, uint64_t now_ns)
     sched_load(engine->sched, &load);
     if (engine->n_tasks > 0 || load.n_waiting > 0 || load.n_running > 0)
         return;
-    if (measure->n_steps != load.n_steps) { /* it has worked since, or has measured */
+    if (measure->n_steps != load.n_steps) { /* it has worked or measured since */
         measure->n = measure->is_under_way ? measure->n + 1 : 0;
         measure->is_under_way = false;
         measure->since_ns = now_ns;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands and reports, and the translation between the hand-off's wire messages and structs. */
+/* Commands and reports, and the conversion between a hand-off's wire messages and structs. */
 #include "worker/runner/messages.h"
 
 #include <float.h>
@@ -171,7 +171,7 @@ void peer_message_fini(struct kvxfer_message *message)
 
 /* ---- from the wire ---- */
 
-/* A word that is not known means what every worker can: a newer one may know more. */
+/* An unknown name means the transport that every worker has: a newer worker may know more. */
 static enum tr_kind transport_of(const char *name)
 {
     if (strcmp(name, "shm") == 0)
@@ -206,7 +206,7 @@ static int read_grant(const Baton__Grant *grant, struct kvxfer_message *out)
     return 0;
 }
 
-/* The hashes are copied: the wire's have no alignment to speak of, and are gone with the frame. */
+/* Copies the hashes: those of the wire message are unaligned and freed with the frame. */
 static int read_ask(const Baton__Ask *ask, struct kvxfer_message *out)
 {
     struct block_hash *hashes = malloc(ask->hashes.len ? ask->hashes.len : 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the worker's threads tell each other.  Commands go to the engine thread, reports come back to the
- * loop; both are heap objects that change owner when sent.  Protobuf stays on the loop: what crosses here are
- * plain structs. */
+/* Messages between the worker's threads. Commands go to the engine thread; reports come back to the loop
+ * thread. Both are heap objects that change owner when sent. Protobuf stays on the loop thread: only plain
+ * structs cross. */
 #ifndef WORKER_RUNNER_MESSAGES_H
 #define WORKER_RUNNER_MESSAGES_H
 
@@ -14,14 +14,14 @@
 #include "transfer/transport/transport.h"
 
 #define WORKER_MAX_ROUTERS    8
-#define WORKER_MAX_STRANGERS  64                     /* at the link port: accepted, and TLS is not through */
-#define WORKER_MAX_PEERS      128                    /* links: each of 64 workers may dial each other one */
+#define WORKER_MAX_STRANGERS  64                     /* accepted, TLS handshake not finished */
+#define WORKER_MAX_PEERS      128                    /* 64 workers, a link each way */
 #define WORKER_MAX_CONFIGURED (WORKER_MAX_PEERS / 2) /* of link.peers */
-#define ORIGIN_LOCAL          UINT32_MAX /* the worker's own endpoint, as opposed to router number 0.. */
+#define ORIGIN_LOCAL          UINT32_MAX             /* the worker's own endpoint; routers have 0, 1, ... */
 #define PEER_NONE             UINT32_MAX
-#define READER_PEER           WORKER_MAX_ROUTERS /* who reads block events: routers, and from here on peers */
+#define READER_PEER           WORKER_MAX_ROUTERS /* readers below are routers, from here on peers */
 
-struct task_key {          /* names a request on both workers of a pair */
+struct task_key {          /* names a job on both workers of a pair */
     uint64_t router_epoch; /* 0: local */
     uint64_t request;
 };
@@ -33,24 +33,24 @@ struct task_spec {
     uint32_t origin; /* router number or ORIGIN_LOCAL */
     enum task_mode mode;
     uint32_t peer;   /* PREFILL: the link to the decode worker */
-    uint32_t holder; /* LOCAL, PREFILL: the link to who may be asked for cached blocks; PEER_NONE: nobody */
+    uint32_t holder; /* LOCAL, PREFILL: the link to the owner for a prefix fetch; PEER_NONE: none */
     uint32_t holder_tokens;
-    uint64_t ask_limit_ns; /* what has not come by then is computed */
+    uint64_t ask_limit_ns; /* blocks that have not arrived by then are computed */
     char request_id[40];
     char tenant[64];
     uint32_t weight;
     token_id *tokens; /* heap, owned */
     uint32_t n_tokens, n_prompt, max_new_tokens;
     struct sample_opts sample; /* its bias is heap, owned */
-    struct buf constraint;     /* the answer's shape (text/grammar/grammar.h), owned; empty: any */
+    struct buf constraint;     /* the answer's grammar as text (text/grammar/grammar.h), owned; empty: none */
     uint32_t keep_tokens, keep_1h_tokens;
     uint32_t public_tokens;
-    uint32_t score_from; /* of the prompt's tokens, the first whose likelihood is asked for; 0: none is */
+    uint32_t score_from; /* index of the first prompt token whose logprob is wanted; 0: none */
 };
 
 const char *worker_transport_name(enum tr_kind kind); /* "shm", "tcp", "rdma" */
 
-struct peer_facts { /* what the engine thread must know of a peer */
+struct peer_facts { /* a peer, as the engine thread needs to know it */
     char node[64];
     bool is_same_host;
     char tcp_address[128];
@@ -77,23 +77,23 @@ enum command_kind {
     COMMAND_STOP
 };
 
-struct shape_command { /* a shape that the engine thread asked for, compiled */
+struct shape_command { /* a grammar that the engine thread ordered, compiled */
     uint64_t number;
-    struct grammar *grammar; /* owned; NULL: code and reason say why */
+    struct grammar *grammar; /* owned; NULL: see code and reason */
     int code;
     char reason[400];
 };
 
-struct peer_blocks {  /* events of a peer's blocks, in order; heap */
-    struct list told; /* the engine thread's: peer_map.c */
+struct peer_blocks {  /* a peer's block events, in order; heap */
+    struct list told; /* engine thread: link in the queue of peer_map.c */
     uint32_t peer;
-    bool is_anew;               /* what was known of this peer is forgotten first */
-    uint32_t n, at;             /* those before at are done */
+    bool is_anew;               /* the map forgets the peer's blocks first */
+    uint32_t n, at;             /* n events; those before `at` are applied */
     const uint8_t *tiers;       /* [n] enum block_tier */
-    struct block_hash hashes[]; /* [n], the tiers behind them */
+    struct block_hash hashes[]; /* [n], followed by the tiers */
 };
 
-struct peer_load { /* of its latest heartbeat */
+struct peer_load { /* from its latest heartbeat */
     uint32_t n_running;
     double decode_step_s, read_bytes_per_s;
 };
@@ -121,19 +121,19 @@ struct command {
     } as;
 };
 
-struct answer {            /* news of one request */
-    uint64_t router_epoch; /* of the life that asked; another one has the same numbers for other requests */
+struct answer {            /* an update on one request */
+    uint64_t router_epoch; /* of the router's life that submitted it; another life uses the same numbers
+                            * for other requests */
     uint64_t request;
     bool is_accepted, has_proof;
-    bool is_scored; /* ids are the prompt's, or a stop id, and first_index counts from the prompt's first */
+    bool is_scored; /* ids are prompt tokens, or a stop id; first_index counts from the first prompt token */
     uint32_t cached_tokens;
     uint32_t first_index;
-    uint32_t ids_at, n_ids; /* into the report's ids */
-    uint32_t draws_at,
-        n_draws; /* into the report's draws; n_ids where log probabilities are wanted, else 0 */
+    uint32_t ids_at, n_ids;     /* into the report's ids */
+    uint32_t draws_at, n_draws; /* into the report's draws; n_draws is n_ids if logprobs are wanted, else 0 */
     Baton__Finish finish;
     int32_t error;
-    char *error_text; /* FAILED: for people; heap, the report's; NULL: none */
+    char *error_text; /* FAILED: for people; heap, owned by the report; NULL: none */
     struct seq_stats stats;
     uint64_t transfer_ns, exposed_ns;
     char transport[16];
@@ -154,7 +154,7 @@ struct load_report {
     struct kv_tier_counts disk;
     double transfer_bytes_per_s, push_bytes_per_s;
     bool is_draining;
-    uint64_t peers_in_memory, peers_on_disk; /* blocks that peers are known to have, and on disk only */
+    uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map; on disk only */
     uint64_t n_own_asks;
     bool is_unfit; /* health.c */
     uint32_t n_spoilt_in_row;
@@ -171,34 +171,34 @@ struct report {
     uint32_t n_draws, cap_draws;
     struct kvxfer_message peer; /* its blocks are heap and owned by the report */
     struct load_report load;
-    uint64_t shape_number; /* SHAPE: to be compiled; see worker/runner/shapes.c */
-    uint64_t shape_tenant; /* for whom: cache/prefix/tenant.h */
+    uint64_t shape_number; /* SHAPE: the grammar to compile; see worker/runner/shapes.c */
+    uint64_t shape_tenant; /* the tenant it is for: cache/prefix/tenant.h */
     struct buf shape;
-    struct block_event *events; /* BLOCKS: heap, the report's */
+    struct block_event *events; /* BLOCKS: heap, owned by the report */
     uint32_t n_events;
-    uint64_t first_event; /* the number of the first; snapshot: of the event that comes next */
-    bool is_snapshot;     /* for reader `number`; else for all of them */
+    uint64_t first_event; /* number of the first event; snapshot: of the next event */
+    bool is_snapshot;     /* for reader `number`; otherwise the events are for all readers */
 };
 
-/* A copy of n events, whose hashes need no alignment.  Heap, the caller's; NULL: no memory. */
+/* Copies n events; hashes may be unaligned. Heap, owned by the caller; NULL: no memory. */
 struct peer_blocks *peer_blocks_new(uint32_t peer, const uint8_t *hashes, const uint8_t *tiers, uint32_t n);
 struct command *command_new(enum command_kind kind, uint32_t number); /* NULL: no memory */
 void command_free(struct command *command);
 struct report *report_new(enum report_kind kind, uint32_t number);
 void report_free(struct report *report);
-/* Room for one more answer with n_ids tokens; NULL: no memory. */
+/* Adds an answer with n_ids tokens. NULL: no memory. */
 struct answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids);
-/* How its n_ids tokens were drawn, for the answer made last.  A log probability that no wire would carry (of
- * what is impossible) becomes the least that does.  E_NOMEM: nothing was done. */
+/* Adds the sampling results of the latest answer's n_ids tokens. The log probability of an impossible
+ * token becomes the least value that the wire format carries. E_NOMEM: nothing was changed. */
 int report_draws(struct report *report, const struct sample_result *draws);
 
-/* bias and ids as the wire has them, [n] each; the copy is heap and the caller's.  NULL: no memory, or n is
+/* Copies bias and ids from a wire message, [n] each. Heap, owned by the caller. NULL: no memory, or n is
  * 0. */
 struct sample_bias *bias_from_wire(const uint32_t *ids, const float *bias, size_t n);
 void task_spec_fini(struct task_spec *spec);
 
-/* Between wire and struct; the first allocates blocks (E_NOMEM) and returns E_PROTO for a run list that is
- * absurd. */
+/* Conversion between wire message and struct. This one allocates blocks (E_NOMEM), and returns E_PROTO for
+ * an invalid run list. */
 int peer_message_from_wire(enum frame_type type, const ProtobufCMessage *message, struct kvxfer_message *out);
 /* Packs and calls send; returns what send returned. */
 int peer_message_send(const struct kvxfer_message *message,

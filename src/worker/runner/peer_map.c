@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What peers have: this worker's own map, on the engine thread.
+/* The peer map: this worker's own index of peers' cached blocks, on the engine thread.
  *
- *   loop thread (follow.c):  a peer's events, in order and without gaps --> engine mailbox
- *   engine thread:           [ told | told | told ] --a slice or more a turn--> fleet/picker/index
- *                            a task lacks blocks --> who has most of them? --> ask.c asks that one
+ *    loop thread (follow.c):  a peer's events, in order and without gaps --> engine mailbox
+ *    engine thread:           [ event list | event list ] --a slice or more a turn--> fleet/picker/index
+ *                             a task lacks blocks --> which peer has most of them? --> ask.c fetches
  *
- * A router names a holder with the requests that it places, as far as it knows.  What comes to this worker's
- * own endpoint, or from a router that was just started, is looked up here, by the router's own index and its
- * own estimate (fleet/picker/index.h, fleet/picker/holder.h): the slots of the index are those of the peers'
- * links.
+ * A router names an owner with each request that it places, if it knows one. Requests to this worker's own
+ * endpoint, or from a router that has just started, have none, so they are looked up here. The map uses
+ * the router's index and estimate (fleet/picker/index.h, fleet/picker/holder.h); the slots of the index
+ * are the peers' link slots.
  *
- * A peer may tell of a hundred thousand blocks at once.  So events wait here, and a few of them are taken in
- * between two steps; all while there is nothing to do.  How many may wait is bounded where they are sent
- * (worker_engine_tell).  The index has a bound of its own.
+ * A peer may send events of a hundred thousand blocks at once. So events wait here, and a few are applied
+ * between two steps, or all while the worker is idle. worker_engine_tell() bounds how many may wait. The
+ * index has its own bound.
  *
- * Tenants share nothing here either: what is looked up are the hashes of the task's own tokens under its own
- * tenant's root. */
+ * Tenants stay apart here too: lookups use the hashes of the task's own tokens under its own tenant's
+ * root. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -27,15 +27,15 @@
 #include "worker/runner/share_priv.h"
 
 #define TURN_BLOCKS   (8 * PICKER_SLICE)
-#define SWEEP_ENTRIES 4096 /* in each report: what a peer had that is gone is swept up in quiet times too */
+#define SWEEP_ENTRIES 4096 /* entries swept per report, also in quiet times */
 
 struct peer_map {
     struct picker_index *index; /* its slots: peers */
-    struct list told;           /* struct peer_blocks */
+    struct list told;           /* struct peer_blocks, pending */
     struct peer_load loads[WORKER_MAX_PEERS];
     uint64_t n_asks;
     struct metric *m_asks;
-    /* of one look-up; too large for a stack */
+    /* result of one prefix match; too large for a stack */
     struct picker_found found;
     struct picker_worker rows[WORKER_MAX_PEERS + 1]; /* this worker is the first */
     uint32_t peers[WORKER_MAX_PEERS + 1];
@@ -43,7 +43,7 @@ struct peer_map {
 
 _Static_assert(WORKER_MAX_PEERS <= PICKER_MAX_WORKERS, "a slot for each peer");
 
-/* ---- what is told ---- */
+/* ---- received events ---- */
 
 static void drop(struct worker_engine *engine, struct peer_blocks *blocks)
 {
@@ -52,7 +52,7 @@ static void drop(struct worker_engine *engine, struct peer_blocks *blocks)
     free(blocks);
 }
 
-/* Returns how many. */
+/* Returns the number of blocks applied. */
 static uint32_t apply_slice(struct worker_engine *engine, struct peer_blocks *blocks)
 {
     struct picker_index *index = engine->map->index;
@@ -94,7 +94,7 @@ bool worker_map_turn(struct worker_engine *engine)
     return !list_is_empty(&map->told);
 }
 
-/* ---- who has most ---- */
+/* ---- choice of an owner ---- */
 
 bool worker_map_is_empty(const struct worker_engine *engine)
 {
@@ -126,7 +126,7 @@ static void describe_self(struct worker_engine *engine, const struct map_questio
         worker_disk_peek(engine, question->hashes + question->n_here, n_more) * layout->block_tokens;
 }
 
-/* False: nothing of the prompt, or no way to ask it. */
+/* False: it has nothing of the prompt, or cannot be asked. */
 static bool describe_peer(const struct worker_engine *engine, uint32_t peer, uint32_t n_stored,
                           struct picker_worker *row)
 {
@@ -139,7 +139,7 @@ static bool describe_peer(const struct worker_engine *engine, uint32_t peer, uin
     *row = (struct picker_worker){
         .can_push = true,
         .host = facts->is_same_host ? 1 : 2,
-        .block_tokens = own->block_tokens, /* the layouts agree, or there were no link */
+        .block_tokens = own->block_tokens, /* peers with a link have the same layout */
         .n_running = load->n_running,
         .decode_step_s = load->decode_step_s,
         .read_bytes_per_s = load->read_bytes_per_s,
@@ -150,7 +150,7 @@ static bool describe_peer(const struct worker_engine *engine, uint32_t peer, uin
     return row->cached_tokens > 0 || row->stored_tokens > 0;
 }
 
-/* Rows of this worker and of all peers that have the prompt's beginning; returns how many. */
+/* Rows of this worker and of all peers that have the prompt's beginning; returns their number. */
 static uint32_t gather(struct worker_engine *engine)
 {
     struct peer_map *map = engine->map;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Block events of the pool and the disk tier, on their way to the loop thread.
  *
- *   engine thread:  on_block of either --> block_log --(each turn)--> report   BLOCKS_WANTED --> snapshot
- *   loop thread:    report --> BLOCK_EVENTS frames (worker/loop/send_blocks.c)
+ *    engine thread:  on_block of either --> block_log --(each turn)--> report   BLOCKS_WANTED --> snapshot
+ *    loop thread:    report --> BLOCK_EVENTS frames (worker/loop/send_blocks.c)
  *
- * An event says where a block is now, at best: what the pool has is in memory, saved or not; what it gives
- * away is on disk, if it was saved, or gone; what the disk drops counts only when the pool has it no more.
+ * An event names the best tier that has the block now. A block in the pool is in memory, saved or not. A
+ * block that leaves the pool is on disk if it was saved, otherwise gone. A block that leaves the disk
+ * counts only if the pool does not have it.
  *
- * A snapshot has the disk's blocks first, as many as the router wants of those used last, then the pool's,
- * which overrule them: looking up which of the former are among the latter would keep the engine for longer
- * than telling them twice.
+ * A snapshot lists the disk's blocks first, the most recently used, up to the reader's limit; then the
+ * pool's blocks, which override them. Listing some blocks twice takes the engine less time than finding
+ * the duplicates.
  *
- * Anything may be lost on the way: the numbers show it, and the reader asks for a snapshot
- * (cache/prefix/block_events.h).  For a peer that reads slowly it is lost here (follow.c). */
+ * Any message may be lost on the way. The event numbers reveal the gap, and the reader asks for a snapshot
+ * (cache/prefix/block_events.h). Events for a peer that reads slowly are dropped in follow.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +22,8 @@
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/share_priv.h"
 
-#define MAX_ON_DISK  65536u /* blocks in a snapshot, of 17 bytes: what a reader has to learn of one worker */
-#define MAX_FOR_PEER (1u << 18) /* blocks in a peer's: its link carries hand-offs too */
+#define MAX_ON_DISK  65536u     /* blocks on disk in a snapshot, of 17 bytes each */
+#define MAX_FOR_PEER (1u << 18) /* blocks in a peer's snapshot: its link carries hand-offs too */
 
 void worker_publish_block(void *arg, const struct block_hash *hash, bool is_here)
 {
@@ -68,7 +69,7 @@ static void visit(void *arg, const struct block_hash *hash)
     struct report *report = arg;
 
     if (report->number >= READER_PEER && report->n_events >= MAX_FOR_PEER)
-        return; /* who knows less is still right */
+        return; /* an event may be lost: knowing less is still correct */
     report->events[report->n_events++] = (struct block_event){.hash = *hash, .tier = BLOCK_IN_MEMORY};
 }
 
@@ -95,7 +96,7 @@ void worker_publish_all(struct worker_engine *engine, uint32_t reader, uint32_t 
     report->events = calloc((size_t)engine->opts.n_blocks + n_on_disk, sizeof(*report->events));
     if (report->events == NULL) {
         report_free(report);
-        return; /* it asks again */
+        return; /* the reader asks again */
     }
     worker_disk_each(engine, n_on_disk, visit_disk, report);
     kv_each(engine->pool, visit, report);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes of answers, compiled once for all requests that have the same.
+/* Grammars of answers, compiled once for all requests with the same text.
  *
- *     SUBMIT with a shape --> known? --yes--> sequence
- *                                \--no, or on its way--> the task waits
- *                                      REPORT_SHAPE --> loop --> a thread of the job pool --> COMMAND_SHAPE
- *                                                                   compiles                 the tasks go on
+ *     SUBMIT with a grammar --> known? --yes--> sequence
+ *                                  \--no, or on its way--> the task waits
+ *                                      REPORT_SHAPE --> loop --> a job pool thread --> COMMAND_SHAPE
+ *                                                                   compiles             the tasks go on
  *
- * A compiled grammar belongs to one thread, since it keeps the masks that it worked out: it is built on a
- * thread of the pool, handed over, and touched by the engine thread only from then on.  SHAPES_MAX are kept,
- * found by a digest of their text and compared before it is believed; those that leave while sequences use
- * them live until those end.  Who leaves is the oldest one of the tenant that has the most, so nobody's many
- * shapes take away another's few.
+ * A compiled grammar belongs to one thread, because it caches the masks that it has computed. A pool
+ * thread builds it and hands it over; from then on only the engine thread touches it. SHAPES_MAX are kept,
+ * found by a digest of their text and then compared. An evicted grammar lives until the sequences that use
+ * it end. Eviction takes the oldest grammar of the tenant that has most, so a tenant with many does not
+ * displace another tenant's few.
  *
- * What waits is bounded: so many shapes at once, of one tenant half as many, so many tasks (the scheduler's
- * queue, again), and a time after which a shape that never came is given up.
+ * Waiting is bounded: in the number of grammars being compiled, of one tenant half as many; in waiting
+ * tasks (once more the scheduler's queue); and in time, after which a grammar that never came is given up.
  *
- * What does not compile here was let through by somebody who thought it would: the request fails with the
- * reason. */
+ * The endpoint has checked a grammar before it arrives here. If it does not compile here, the request
+ * fails with the reason. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ struct shape {
     uint64_t number;
     uint64_t tenant, digest;
     struct buf text;
-    struct grammar *grammar; /* NULL: is being compiled */
+    struct grammar *grammar; /* NULL: it is being compiled */
     uint64_t ordered_ns;
 };
 
@@ -73,7 +73,7 @@ static uint32_t count_of(const struct worker_engine *engine, uint64_t tenant, bo
     return n;
 }
 
-/* The oldest of the tenant that has the most of those that can go; NULL: all are being compiled. */
+/* The oldest compiled grammar of the tenant that has most of them; NULL: all are being compiled. */
 static struct shape *least_wanted(const struct worker_engine *engine)
 {
     struct shape *least = NULL;

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests on the engine thread.
+/* Tasks on the engine thread: one for each submitted job.
  *
- * A task is made by SUBMIT and ends with its sequence.  Its mode says what the sequence is:
+ * SUBMIT makes a task; it ends with its sequence. Its mode determines the sequence:
  *
- *   LOCAL     prefill and decode here
- *   PREFILL   departs: first token, then the KV goes to the peer (worker/runner/depart.c)
- *   DECODE    arrives: the KV comes from a peer (worker/runner/arrive.c); without blocks for it now, or
- * without a peer in time, it becomes a local sequence and waits its turn like any other
+ *    LOCAL     prefill and decode here
+ *    PREFILL   KV send: first token here, then the KV goes to the peer (worker/runner/depart.c)
+ *    DECODE    KV receive: the KV comes from a peer (worker/runner/arrive.c); without blocks for it now,
+ *              or without a peer in time, it becomes a local sequence and waits its turn
  *
- * A task whose prompt another worker has cached may wait for that (ask.c), and one whose prompt is continued
- * by blocks on disk for those (disk.c).  A task whose answer must have a shape waits until that is compiled
- * (shapes.c). It is not in the scheduler until then.
+ * A task waits before it enters the scheduler while another worker pushes the cached part of its prompt
+ * (ask.c), while blocks of its prompt are read from disk (disk.c), or while the grammar of its answer is
+ * compiled (shapes.c).
  *
- * What the scheduler tells is turned into answers, one list for each router, sent to the loop once for each
- * step. */
+ * The scheduler's events become answers, one list for each router, sent to the loop once per step. */
 #include "worker/runner/share_priv.h"
 
 #include <stdlib.h>
@@ -74,7 +73,7 @@ static void answer_failed_for(struct worker_engine *engine, const struct task_sp
         answer->error_text = strdup(reason);
     for (char *at = answer->error_text; at != NULL && *at != '\0'; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f)
-            *at = '?'; /* it may quote a client, and the wire takes printable text only */
+            *at = '?'; /* it may quote a client; messages carry printable text only */
 }
 
 static void answer_failed(struct worker_engine *engine, const struct task_spec *spec, int error)
@@ -150,7 +149,7 @@ static int submit_seq(struct worker_engine *engine, struct task *task, struct gr
         return E_AGAIN;
     rc = sched_submit(engine->sched, &seq, &task->seq);
     if ((rc == E_KV_FULL || rc == E_OVERLOADED) && spec->mode == TASK_DECODE) {
-        task->spec.mode = TASK_LOCAL; /* no room for an arrival now: compute when there is */
+        task->spec.mode = TASK_LOCAL; /* no room to receive KV now: compute when there is */
         seq.arrives = false;
         rc = sched_submit(engine->sched, &seq, &task->seq);
     }
@@ -163,7 +162,7 @@ static void refuse(struct worker_engine *engine, struct task *task, int error, c
     task_free(engine, task);
 }
 
-/* Into the scheduler; its shape, if it has one, is there. */
+/* Submits the task to the scheduler; its grammar, if any, is compiled. */
 static void begin(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
     int rc;
@@ -195,7 +194,7 @@ static void begin(struct worker_engine *engine, struct task *task, struct gramma
 void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
                          const struct shape_command *why)
 {
-    /* A shape that is at fault is one thing, a worker that has no room for it now another. */
+    /* Distinguishes a faulty grammar from a worker that has no room for it now. */
     bool is_fault = why->code == E_FORMAT || why->code == E_UNSUPPORTED || why->code == E_LIMIT;
 
     list_for_each_safe (node, spare, &engine->tasks) {
@@ -220,7 +219,7 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number)
     }
 }
 
-/* E_AGAIN: the task waits for it.  As many may wait as the scheduler's queue would take. */
+/* E_AGAIN: the task waits for it. As many may wait as the scheduler's queue takes. */
 static int get_shape(struct worker_engine *engine, struct task *task, struct grammar **out)
 {
     uint64_t number;
@@ -271,7 +270,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
 static void cancel(struct worker_engine *engine, struct task *task)
 {
     if (task->shape_number != 0 || task->ask != NULL || task->disk_read != 0)
-        task_free(engine, task); /* the scheduler never had it */
+        task_free(engine, task); /* the scheduler does not have it */
     else
         sched_cancel(engine->sched, task->seq);
 }
@@ -290,7 +289,7 @@ void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const s
     struct task_spec unknown = {.key = *key, .origin = origin};
 
     if (task == NULL)
-        answer_failed(engine, &unknown, E_NOT_FOUND); /* silence would be waited for */
+        answer_failed(engine, &unknown, E_NOT_FOUND); /* without an answer the router would wait */
     else if (task->shape_number != 0 || task->ask != NULL || task->disk_read != 0)
         task->may_proceed = true;
     else if (task->spec.mode == TASK_DECODE)
@@ -313,7 +312,7 @@ void worker_engine_fail_task(struct worker_engine *engine, struct task *task, in
     sched_cancel(engine->sched, task->seq);
 }
 
-/* ---- what the scheduler says ---- */
+/* ---- scheduler events ---- */
 
 static void on_admitted(void *arg, struct seq *seq)
 {
@@ -358,7 +357,7 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
     task->has_first = true;
 }
 
-/* In pieces that fit a frame, whatever the chunk. */
+/* Reports logprobs in pieces that fit a frame, whatever the chunk. */
 static void on_scored(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
                       uint32_t n)
 {

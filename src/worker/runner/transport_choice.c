@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Over what KV comes from a peer: decided here, by the receiver, and said in each grant.  Pure. */
+/* The transport for KV from a peer. The receiver chooses it and names it in each grant. Pure. */
 #include "worker/runner/engine_thread.h"
 
 enum tr_kind worker_choose_transport(const struct transport_offer *own, const struct peer_facts *peer,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A token stream sends small packets, which no congestion control ever delays; only the processor cost
  * differs. BBR paces each packet with a timer and updates a path model with every acknowledgement. CUBIC
- * does almost nothing while the stream is below its window. */
+ * does almost nothing for such a stream. */
 #include "net/http/congestion.h"
 
 #include <errno.h>

@@ -21,7 +21,7 @@
 
 #define MAX_FRAME_BYTES 4096 /* longer pieces are rare, and copying them costs more than it saves */
 #define MAX_CHUNK_HEAD  5
-#define MIN_WAITING     8192 /* with fewer bytes left, do not ask the kernel how many wait */
+#define MIN_WAITING     8192 /* fewest waiting bytes that are worth a direct read */
 
 /* Writes the length in hexadecimal and a line end. */
 static size_t put_chunk_head(size_t len_bytes, char *out)

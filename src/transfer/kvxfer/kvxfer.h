@@ -46,7 +46,7 @@ struct kvxfer_message {
     uint64_t ask; /* id of the ASK: set in ASK, ASK_REFUSED and the OFFER that answers an ASK; else 0 */
     const struct block_hash *hashes; /* ASK: borrowed for the call */
     uint32_t n_hashes;
-    uint64_t tenant;           /* ASK: the tenant that pays for disk reads; 0: read nothing from disk */
+    uint64_t tenant;           /* ASK: the tenant that disk reads count for; 0: read nothing from disk */
     uint32_t n_tokens;         /* OFFER, DONE */
     uint32_t n_blocks;         /* OFFER: blocks of the prompt; GRANT: length of blocks[] */
     const kv_block_id *blocks; /* GRANT: borrowed for the call */

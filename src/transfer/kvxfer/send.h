@@ -7,7 +7,7 @@
  *      |   |                +- cancelled, peer lost, failed, timed out ---+
  *      |   |
  *      |   +--- refused, retry later ---> WAITING
- *      +------- retry time is here -------+
+ *      +--------- time to retry ----------+
  *
  * OFFERED and WAITING close at once when the transfer ends there (refused for good, cancelled, peer lost,
  * timed out), because the transport reads nothing yet.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Request bodies: from the connection's input to the exchange, counted.
  *
- * Nothing is reserved for what a client merely announces: the body grows as it arrives, and all bodies being
- * received share one budget, so that many connections cannot fill the memory with half a body each. */
+ * The server reserves no memory for a declared length: the body grows as it arrives. All bodies being
+ * received share one budget, so that many connections cannot fill the memory with incomplete bodies. */
 #include "net/http/conn_priv.h"
 
 #include <event2/buffer.h>
@@ -10,7 +10,7 @@
 #include "base/err.h"
 
 #define RESERVE_FROM_BYTES ((size_t)256 << 10)
-#define MAX_TURN_BYTES     ((size_t)256 << 10) /* of one body, past the input; then others have their turn */
+#define MAX_TURN_BYTES     ((size_t)256 << 10) /* past the input, per turn; then others have their turn */
 
 static void count(struct http_exchange *x, size_t n)
 {
@@ -18,9 +18,10 @@ static void count(struct http_exchange *x, size_t n)
     x->conn->server->bodies_bytes += n;
 }
 
-/* Growing by doubling copies, up to half of the largest body in one go.  A body that has sent its first
- * quarter of a megabyte gets the addresses for the rest of it at once; memory comes as it is written. Without
- * room for that it grows as ever.  coming_bytes were taken off what is left and are about to be added. */
+/* Growing by doubling would copy up to half of the largest body at a time. So after its first quarter of a
+ * megabyte a body reserves addresses for the rest at once; memory comes as it is written. If that fails,
+ * the body grows by doubling. coming_bytes are already subtracted from the bytes left and are about to be
+ * added. */
 static void reserve_rest(struct http_exchange *x, size_t coming_bytes)
 {
     uint64_t max_bytes = x->conn->server->limits.max_body_bytes;
@@ -47,7 +48,7 @@ int http_body_add(struct http_exchange *x, struct bytes piece)
     return x->body_received_bytes > server->limits.max_body_bytes ? E_RANGE : 0;
 }
 
-/* What the kernel holds of a body whose length is known; its input buffer is empty. */
+/* Reads the kernel's bytes of a body with known length; its input buffer is empty. */
 static int take_now(struct http_conn *conn)
 {
     struct http_exchange *x = &conn->exchange;
@@ -91,7 +92,7 @@ int http_body_take(struct http_conn *conn)
             if (rc < 0)
                 return rc;
             x->is_body_whole = rc == 1;
-            /* A chunk that cannot end within the limit need not be waited for. */
+            /* Refuse a chunk that cannot end within the limit at once. */
             if (data.len_bytes > 0 && x->chunked.left_bytes > conn->server->limits.max_body_bytes)
                 return E_RANGE;
         }

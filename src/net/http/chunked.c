@@ -3,11 +3,11 @@
  *
  *     SIZE ──digits──> EXTENSION ──CR──> SIZE_LF ──LF──> DATA ──all──> DATA_CR ──> DATA_LF ──> SIZE
  *                                          └─size 0─> TRAILER ──CR at line begin──> END_LF ──> END
- *                                                        └──> TRAILER_NAME ──> _TEXT ──CR──> _LF ──> TRAILER
+ *                                                        └─> TRAILER_NAME ─> _TEXT ─CR─> _LF ─> TRAILER
  *
- * As with heads, nothing is tolerated that two readers could understand differently: the size is bare
- * hexadecimal (no sign, no 0x, at most 15 digits), every line ends in CR LF, trailers have names and do not
- * fold.  Extensions may hold anything but control characters and are ignored. */
+ * As with heads, the decoder refuses everything that two readers could interpret differently. The size is
+ * bare hexadecimal (no sign, no 0x, at most 15 digits). Every line ends in CR LF. Trailers have names and
+ * do not fold. Extensions are ignored; they may hold anything but control characters. */
 #include "net/http/chunked_priv.h"
 
 #include "base/err.h"
@@ -21,10 +21,10 @@ enum chunked_state {
     CHUNK_SIZE,         /* hexadecimal digits of a chunk's size */
     CHUNK_EXTENSION,    /* the rest of the size's line */
     CHUNK_SIZE_LF,      /* its LF */
-    CHUNK_DATA,         /* left_bytes more of data */
+    CHUNK_DATA,         /* left_bytes of data are still to come */
     CHUNK_DATA_CR,      /* the CR after the data */
     CHUNK_DATA_LF,      /* the LF after the data */
-    CHUNK_TRAILER,      /* beginning of a trailer line, or of the last, empty one */
+    CHUNK_TRAILER,      /* start of a trailer line, or of the last, empty line */
     CHUNK_TRAILER_NAME, /* inside a trailer's name */
     CHUNK_TRAILER_TEXT, /* after its colon */
     CHUNK_TRAILER_LF,   /* its LF */
@@ -93,7 +93,7 @@ static int take_trailer_begin(struct http_chunked *chunked, uint8_t c)
         return 0;
     }
     chunked->state = CHUNK_TRAILER_NAME;
-    chunked->line_bytes += 3; /* this byte and the line's end */
+    chunked->line_bytes += 3; /* this byte, CR and LF */
     return http_is_token_char(c) ? 0 : E_FORMAT;
 }
 
@@ -106,7 +106,7 @@ static int take_trailer_name(struct http_chunked *chunked, uint8_t c)
     return ++chunked->line_bytes > MAX_TRAILER_BYTES ? E_LIMIT : 0;
 }
 
-/* One byte that is not data. */
+/* Handles one byte that is not data. */
 static int take_byte(struct http_chunked *chunked, uint8_t c)
 {
     int rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client knows one server and looks it up once; a name with several addresses is tried address by
- * address, the last good one first.  A call owns the text of its request until it ends, so that it can be
- * sent again on a fresh connection when a kept one proves dead (client_conn.c tells that story). */
+/* The client has one server and looks it up once. If the name has several addresses, it tries one after
+ * the other, the last good one first. A call owns the text of its request until it ends, so that a fresh
+ * connection can send it again when a reused one proves dead (see client_conn.c). */
 #include "net/http/client_priv.h"
 
 #include <errno.h>

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call takes an idle connection or opens one; the connection is given back when the answer is whole and
- * both sides keep it alive, and closed otherwise.
+/* A call takes an idle connection or opens one. When the answer is complete the connection becomes idle,
+ * if both sides keep it alive; otherwise it is closed.
  *
- *                 connected            answer whole, kept alive
- *   CONNECTING ──────────────> CALLING ──────────────────────────> IDLE
- *      │                        ^   │                             │    │
- *      │ fails: next address;   │   │ cut, malformed:   next call │    │ idle_ns, or the server closed:
- *      v none left: on_end      │   v on_end, freed               │    v freed
- *                               └─────────────────────────────────┘
+ *                   connected            answer whole, kept alive
+ *     CONNECTING ──────────────> CALLING ──────────────────────────> IDLE
+ *        │                        ^   │                             │    │
+ *        │ fails: next address;   │   │ cut, malformed:   next call │    │ idle_ns, or the server closed:
+ *        v none left: on_end      │   v on_end, freed               │    v freed
+ *                                 └─────────────────────────────────┘
  *
- * A kept connection may have been closed by the server while the request was on its way.  When not one byte
- * of an answer came, a call that may be repeated is moved to a fresh connection, once.
+ * The server may close an idle connection while the next request is on its way. If no byte of an answer
+ * came, a call that may be repeated moves to a fresh connection, once.
  *
- * Callbacks come from the loop only: bufferevents run deferred, and a connection that fails at once fails by
- * a timer. A callback may cancel its own call: take_answer() looks after each one whether the connection
- * still has the call, and a connection cut loose while it is being read is freed by the reader. */
+ * Callbacks come from the loop only: bufferevents run deferred, and a connection that fails at once fails
+ * by a timer. A callback may cancel its own call. So take_answer() checks after each callback whether the
+ * connection still has the call. If a connection is closed while it is being read, its reader frees it. */
 #include "net/http/client_priv.h"
 
 #include <errno.h>
@@ -37,8 +37,8 @@ static void conn_drop_socket(struct client_conn *conn)
 {
     if (conn->bev == NULL)
         return;
-    /* libevent closes the descriptor on a later turn of the loop, if there is one; the server is to know now.
-     */
+    /* libevent closes the descriptor on a later turn of the loop, or never; shutdown() tells the server
+     * now. */
     (void)shutdown(bufferevent_getfd(conn->bev), SHUT_RDWR);
     bufferevent_free(conn->bev);
     conn->bev = NULL;
@@ -101,7 +101,7 @@ static void conn_send(struct client_conn *conn)
         http_client_conn_fail(conn, E_NOMEM, "out of memory");
 }
 
-/* A socket on its way to the next address: its descriptor, or -1 with errno. */
+/* Makes a socket that connects to the next address. Returns its descriptor, or -1 with errno. */
 static int dial(const struct server_address *address)
 {
     int one = 1;
@@ -148,7 +148,7 @@ void http_client_conn_open(struct client_conn *conn)
     }
     bufferevent_setcb(conn->bev, on_conn_read, NULL, on_conn_event, conn);
     bufferevent_setwatermark(conn->bev, EV_READ, 0, READ_AHEAD_BYTES);
-    bufferevent_socket_connect(conn->bev, NULL, 0); /* the descriptor is connecting already */
+    bufferevent_socket_connect(conn->bev, NULL, 0); /* the descriptor is already connecting */
     bufferevent_enable(conn->bev, EV_READ | EV_WRITE);
     ev_timer_start(conn->timer, client->opts.connect_ns);
 }
@@ -223,14 +223,14 @@ static int take_head(struct client_conn *conn, struct http_call *call, struct ev
         call->keeps_alive = head.keeps_alive;
         call->events->on_head(call->arg, &head, text);
     } else if (head.status == 101) {
-        return E_FORMAT; /* nothing was asked to be upgraded */
+        return E_FORMAT; /* the request asked for no upgrade */
     }
     evbuffer_drain(input, head.len_bytes);
     return 1;
 }
 
-/* Gives the next piece of the body: 1 the body is whole, 0 more is needed, or an error; *again_out when
- * something was taken. */
+/* Passes on the next piece of the body. 1: the body is complete; 0: needs more; negative: error.
+ * *again_out: input was consumed. */
 static int take_body(struct http_call *call, struct evbuffer *input, bool *again_out)
 {
     struct evbuffer_iovec piece;
@@ -266,7 +266,7 @@ static int take_body(struct http_call *call, struct evbuffer *input, bool *again
     return rc;
 }
 
-/* The answer came whole: the connection rests or closes, then on_end. */
+/* The answer is complete: the connection becomes idle or closes, then on_end. */
 static void call_done(struct client_conn *conn)
 {
     struct http_call *call = conn->call;
@@ -287,7 +287,7 @@ static void take_answer(struct client_conn *conn)
     bool again = true;
     int rc = 0;
 
-    if (call == NULL) { /* an idle connection has nothing to say */
+    if (call == NULL) { /* a server must not send on an idle connection */
         http_client_conn_close(conn);
         return;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream sends a small packet for every token, which no congestion control ever holds back; what differs is
- * what one spends on it.  BBR paces each packet with a timer and models the path from every acknowledgement;
- * CUBIC does next to nothing while there is nothing to do. */
+/* A token stream sends small packets, which no congestion control ever delays; only the processor cost
+ * differs. BBR paces each packet with a timer and updates a path model with every acknowledgement. CUBIC
+ * does almost nothing for such a stream. */
 #include "net/http/congestion.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ int http_congestion_set(int fd, const char *name)
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
 }
 
-/* One line; "unknown" where it cannot be read. */
+/* Reads one line; "unknown" if it cannot be read. */
 static void read_available(char *out, size_t out_bytes)
 {
     FILE *file = fopen(AVAILABLE, "re");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One connection's life.
+/* The life of a connection.
  *
  *      accept ──> HANDSHAKE (with TLS) ──h2──> H2 ──no stream left, or abuse──> LINGER
  *        v          │ http/1.1, or nothing said
@@ -12,16 +12,16 @@
  *        ^                 │ body unread, small     │ last exchange
  *        └── DISCARD <─────┘                        └──> LINGER ──client closed, or time is up──> DEAD
  *
- * Each state has one function, which consumes input and says whether to go on; conn_enter is the only place
- * that changes the state and it sets the state's deadline.  Deadlines are absolute: they are computed when
- * the timer fires, and a client that sends a byte now and then does not move them.
+ * Each state has one function, which consumes input and says whether to go on. Only conn_enter changes the
+ * state; it also sets the state's deadline. Deadlines are absolute: they are computed when the timer
+ * fires, so a client that sends a byte now and then does not move them.
  *
- * Reading stays enabled while a request runs, up to a small high-water mark, so that a client that goes away
- * is noticed at once.  Half a close counts as going away.
+ * Reading stays enabled while a request runs, up to a small high-water mark, to notice at once that a
+ * client went away. A half-close counts as going away.
  *
- * The handler's own calls (http_reply and so on) never run the machine: they queue the connection for the
- * next turn of the loop (kick).  So nothing here is entered twice, and a connection is freed only by the
- * outermost caller. */
+ * The handler's calls (http_reply and so on) never run the machine: they queue the connection for the next
+ * turn of the loop (kick). So no function here is re-entered, and only the outermost caller frees a
+ * connection. */
 #include "net/http/conn_priv.h"
 
 #include <event2/buffer.h>
@@ -32,15 +32,15 @@
 #include "base/err.h"
 #include "net/http/h2_priv.h"
 
-#define MAX_LINGER_BYTES (UINT64_C(256) << 20) /* read and dropped on a connection that is closing */
+#define MAX_LINGER_BYTES (UINT64_C(256) << 20) /* bytes that a closing connection reads and drops */
 #define DRAIN_LINGER_NS  NS_PER_S
-#define MAX_EMPTY_BYTES  16 /* empty lines before a request are within these */
+#define MAX_EMPTY_BYTES  16 /* room for the empty lines before a request */
 
 static void conn_run(struct http_conn *conn);
 
 /* ---- deadlines ---- */
 
-/* When the state must be over; UINT64_MAX: it may last. */
+/* Deadline of the state; UINT64_MAX: none. */
 static uint64_t deadline_of(const struct http_conn *conn)
 {
     const struct http_limits *limits = &conn->server->limits;
@@ -54,7 +54,7 @@ static uint64_t deadline_of(const struct http_conn *conn)
         return h2_deadline(conn->h2);
     case CONN_IDLE:
         if (http_conn_unsent(conn) > 0)
-            return UINT64_MAX; /* the stall timer watches */
+            return UINT64_MAX; /* the stall timer watches this state */
         return conn->state_began_ns + (conn->n_requests == 0 ? limits->head_ns : limits->idle_ns);
     case CONN_HEAD:
         return conn->state_began_ns + limits->head_ns;
@@ -114,7 +114,7 @@ void http_conn_abort(struct http_conn *conn, enum http_abort why)
     conn->server->opts.handler->on_abort(conn->server->opts.handler_arg, x, why);
 }
 
-/* The outermost caller's last word: after this, conn may be gone. */
+/* The outermost caller's last call: conn may be freed after it. */
 static void reap(struct http_conn *conn)
 {
     if (conn->state == CONN_DEAD)
@@ -130,7 +130,7 @@ void http_conn_break(struct http_conn *conn, enum http_abort why)
     http_conn_kick(conn);
 }
 
-/* All is sent on a closing connection: the client may see the end while it is still writing. */
+/* A closing connection has sent everything: the client sees the end even while it still writes. */
 static void shut_down_sending(struct http_conn *conn)
 {
     conn_enter(conn, conn->is_eof ? CONN_DEAD : CONN_LINGER);
@@ -146,9 +146,9 @@ void http_conn_end(struct http_conn *conn)
         shut_down_sending(conn);
 }
 
-/* ---- answers that end ---- */
+/* ---- ends of answers ---- */
 
-/* The exchange is answered: what now? */
+/* The exchange is answered: chooses the next state. */
 static void finish_exchange(struct http_conn *conn)
 {
     struct http_exchange *x = &conn->exchange;
@@ -170,7 +170,7 @@ static void finish_exchange(struct http_conn *conn)
     conn_enter(conn, CONN_IDLE);
 }
 
-/* The server itself says no.  The connection ends with this answer. */
+/* The server itself refuses the request. The connection ends with this answer. */
 static void refuse(struct http_conn *conn, int status, const char *why)
 {
     struct http_exchange *x = &conn->exchange;
@@ -184,7 +184,7 @@ static void refuse(struct http_conn *conn, int status, const char *why)
         finish_exchange(conn);
 }
 
-/* ---- one function per state; true: look again ---- */
+/* ---- one function per state; true: run the next ---- */
 
 static bool run_idle(struct http_conn *conn)
 {
@@ -195,7 +195,7 @@ static bool run_idle(struct http_conn *conn)
             conn_enter(conn, http_conn_unsent(conn) > 0 ? CONN_LINGER : CONN_DEAD);
         return false;
     }
-    /* Someone who pipelines without reading waits here. */
+    /* A client that pipelines without reading its answers waits here. */
     if (http_conn_unsent(conn) > conn->server->limits.max_queue_bytes)
         return false;
     conn_enter(conn, CONN_HEAD);
@@ -204,7 +204,7 @@ static bool run_idle(struct http_conn *conn)
     return true;
 }
 
-/* An answer came from on_head, or the body can be read. */
+/* on_head has answered, or the body can be read. */
 static bool begin_body(struct http_conn *conn)
 {
     struct http_exchange *x = &conn->exchange;
@@ -286,9 +286,9 @@ static bool run_head(struct http_conn *conn)
         http_conn_abort(conn, HTTP_ABORT_SERVER);
         return false;
     }
-    /* Parsing again is worth it only after a new line end or when a bound may be passed: a head that drips in
-     * byte by byte costs one look per byte, not one parse.  The first bytes may be empty lines, which are
-     * judged without a line end. */
+    /* Parse again only after a new line end, or if a limit may be exceeded: a head that arrives byte by
+     * byte then costs one look per byte, not one parse. The first bytes may be empty lines, which are
+     * checked before a line end. */
     rc = 0;
     if (len > limits->max_line_bytes || conn->scanned_bytes < MAX_EMPTY_BYTES ||
         memchr(text.data + conn->scanned_bytes, '\n', len - conn->scanned_bytes) != NULL)
@@ -312,7 +312,7 @@ static bool run_body(struct http_conn *conn)
     struct http_exchange *x = &conn->exchange;
     int rc;
 
-    if (x->answer == ANSWER_DONE) { /* given up by the handler meanwhile */
+    if (x->answer == ANSWER_DONE) { /* the handler gave it up in the meantime */
         finish_exchange(conn);
         return true;
     }
@@ -407,7 +407,7 @@ static void conn_run(struct http_conn *conn)
         http_conn_abort(conn, conn->break_why);
 }
 
-/* ---- what the loop calls ---- */
+/* ---- callbacks of the loop ---- */
 
 static void conn_go_on(struct http_conn *conn)
 {
@@ -445,11 +445,11 @@ static void on_write(struct bufferevent *bev, void *arg)
     if (conn->state == CONN_LINGER && unsent == 0)
         shut_down_sending(conn);
     else if (conn->state == CONN_IDLE && unsent == 0)
-        conn_enter(conn, CONN_IDLE); /* the time to be idle begins now */
+        conn_enter(conn, CONN_IDLE); /* the idle time starts now */
     conn_go_on(conn);
 }
 
-/* TLS stands: which HTTP was agreed on? */
+/* The TLS handshake is done: ALPN decides between HTTP/1 and HTTP/2. */
 static void finish_handshake(struct http_conn *conn)
 {
     const unsigned char *name;
@@ -462,7 +462,7 @@ static void finish_handshake(struct http_conn *conn)
         conn_enter(conn, CONN_IDLE);
 }
 
-/* Is somebody working for this connection, who should stop when the client goes? */
+/* True: a handler works for this connection and must stop if the client goes away. */
 static bool is_wanted(const struct http_conn *conn)
 {
     return conn->state == CONN_HANDSHAKE || conn->state == CONN_H2 ||
@@ -478,7 +478,8 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
         finish_handshake(conn);
     if (what & BEV_EVENT_EOF) {
         conn->is_eof = true;
-        /* Over TLS the end of reading stops the writing too; what is left may still be wanted. */
+        /* Over TLS, the end of reading also stops writing; the client may still want the rest of the
+         * output. */
         if (conn->ssl != NULL)
             bufferevent_enable(bev, EV_WRITE);
     }

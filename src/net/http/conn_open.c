@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making a connection and letting it go; what happens in between is in conn.c. */
+/* Makes and frees connections; conn.c has the states in between. */
 #include "net/http/conn_priv.h"
 
 #include <arpa/inet.h>
@@ -47,7 +47,7 @@ int http_conn_new(struct http_server *server, int fd, const struct sockaddr *fro
         goto fail;
     if (http_conn_start(conn) < 0) {
         bufferevent_free(conn->bev);
-        fd = -1; /* went with the bufferevent; the caller must not close it again */
+        fd = -1; /* the bufferevent closed it; the caller must not close it again */
         goto fail;
     }
     list_push_back(&server->conns, &conn->node);
@@ -61,7 +61,8 @@ fail:
     return fd < 0 ? E_CLOSED : E_NOMEM;
 }
 
-/* The alert that tells an end from a cut.  Sent at once or not at all: nobody waits for it. */
+/* Sends the TLS alert that distinguishes an end from a cut. Sent at once or not at all: the server does
+ * not wait for it. */
 static void say_goodbye(struct http_conn *conn)
 {
     if (conn->ssl == NULL || !SSL_is_init_finished(conn->ssl) ||
@@ -96,7 +97,7 @@ void http_conn_free(struct http_conn *conn)
     free(conn);
 }
 
-/* Comes from accepting another, so that no call of this connection's is under way. */
+/* Runs while another connection is accepted, so no call of this connection is on the stack. */
 void http_conn_evict(void *owner)
 {
     struct http_conn *conn = owner;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-origin requests (the Fetch standard), off unless origins are configured.
+/* Cross-origin requests (the Fetch standard); off unless origins are configured.
  *
  *     page at ORIGIN ──OPTIONS, access-control-request-method──> 204, what may be asked
  *                    ──the request, origin: ORIGIN────────────> its answer, access-control-allow-origin
  *
- * It is the browser that keeps a page from reading what it may not; the server only says who may.  So a
- * foreign origin is answered as if nobody had asked, without these fields, and the preflight of one goes to
- * the handler like any other OPTIONS.  Cookies play no part here (keys travel in headers), so credentials are
- * never allowed. */
+ * The browser keeps a page from reading forbidden answers; the server only states who may read them. So an
+ * answer to a foreign origin has none of these fields, and its preflight goes to the handler like any
+ * other OPTIONS. Keys travel in headers, not in cookies, so credentials are never allowed. */
 #include "net/http/conn_priv.h"
 
 #include <string.h>
@@ -24,7 +23,7 @@
     "anthropic-ratelimit-input-tokens-reset, anthropic-ratelimit-output-tokens-limit, "                      \
     "anthropic-ratelimit-output-tokens-remaining, anthropic-ratelimit-output-tokens-reset"
 
-/* The configured entry that covers this request's origin, "*" included; NULL: none. */
+/* Returns the configured entry that covers this request's origin, "*" included; NULL: none. */
 static const char *allowed_origin(const struct http_exchange *exchange)
 {
     const struct http_server_opts *opts = &exchange->conn->server->opts;
@@ -57,7 +56,7 @@ void http_cors_add(const struct http_exchange *exchange, struct http_fields *fie
 
     if (exchange->conn->server->opts.n_origins == 0)
         return;
-    /* A cache must not hand one origin's answer to another. */
+    /* A cache must not give one origin's answer to another origin. */
     if (!is_any(exchange))
         http_fields_add_str(fields, "vary", "origin");
     if (origin == NULL)
@@ -66,7 +65,7 @@ void http_cors_add(const struct http_exchange *exchange, struct http_fields *fie
     http_fields_add_str(fields, "access-control-expose-headers", EXPOSED);
 }
 
-/* Names and commas: it is sent back. */
+/* Accepts only names and commas, because the text is sent back. */
 static bool is_name_list(struct bytes text)
 {
     for (size_t i = 0; i < text.len_bytes; i++)

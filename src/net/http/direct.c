@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sending and receiving at once.
+/* Sends and receives directly on the socket.
  *
- * Through the output buffer every event of a stream costs an allocation, two changes of what epoll watches, a
- * wakeup and only then the write.  With ten thousand streams that is most of the work.  So when nothing waits
- * and the connection is a plain socket, a piece goes to the kernel from here; what the kernel does not take
- * goes the long way, and so does whatever fails (the loop then finds the error where it looks for errors).
+ * Through the output buffer, each event of a stream costs an allocation, two changes of the epoll set, a
+ * wakeup and then the write. With ten thousand streams that is most of the work. So if the output is empty
+ * and the connection is a plain socket, these functions pass a piece to the kernel directly. The rest goes
+ * through the buffer; so does a piece that fails, and the loop then finds the error.
  *
- * The input buffer takes at most 4 KiB a turn: a body of 220 KB took 54 turns of the loop with four system
- * calls each, and was copied once more.  What waits of a long body goes from the kernel to the body itself.
- * Ends and errors are left to the loop: it reads the same socket and finds them. */
+ * The input buffer takes at most 4 KiB per turn: a body of 220 KB took 54 turns of the loop with four
+ * system calls each, and one more copy. So a long body is read from the kernel straight into the body. The
+ * loop handles ends and errors: it reads the same socket and finds them. */
 #include "net/http/conn_priv.h"
 
 #include <event2/buffer.h>
@@ -19,11 +19,11 @@
 
 #include "base/err.h"
 
-#define MAX_FRAME_BYTES 4096 /* longer ones are rare, and their copy would cost more than it saves */
+#define MAX_FRAME_BYTES 4096 /* longer pieces are rare, and copying them costs more than it saves */
 #define MAX_CHUNK_HEAD  5
-#define MIN_WAITING     8192 /* bytes in the kernel, that are worth asking how many they are */
+#define MIN_WAITING     8192 /* fewest waiting bytes that are worth a direct read */
 
-/* The length in hexadecimal and a line end. */
+/* Writes the length in hexadecimal and a line end. */
 static size_t put_chunk_head(size_t len_bytes, char *out)
 {
     static const char digits[] = "0123456789abcdef";
@@ -41,7 +41,7 @@ static size_t put_chunk_head(size_t len_bytes, char *out)
     return n;
 }
 
-/* -1: TLS stands between. */
+/* Returns -1 if TLS is in between. */
 static int direct_fd(struct http_conn *conn)
 {
     if (conn->direct_fd == 0)

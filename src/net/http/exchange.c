@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request and its answer, as the handler sees them; answers over HTTP/2 are in h2_answer.c.
+/* One request and its answer, as the handler sees them. h2_answer.c has the answers over HTTP/2.
  *
- * Answers go into the connection's output buffer at once and leave it when the loop turns, so a head and the
- * first event written in one go are one packet.  Whether the connection closes afterwards is decided when the
- * head is written, because the head has to say so.  The state machine itself is only kicked from here, never
- * run. */
+ * Answers go into the connection's output buffer at once and leave it when the loop turns. So a head and a
+ * first event written together share one packet. The head must say whether the connection closes, so that
+ * is decided when the head is written. These functions only kick the state machine; they never run it. */
 #include "net/http/conn_priv.h"
 
 #include <event2/buffer.h>
@@ -17,7 +16,8 @@
 #include "net/http/h2_priv.h"
 #include "net/http/response.h"
 
-/* An answer given before the body was read keeps the connection when no more than this is left to drop. */
+/* If an answer comes before the body was read, the connection stays open when no more than this is left to
+ * drop. */
 #define MAX_DISCARD_BYTES (UINT64_C(1) << 20)
 
 void http_exchange_reset(struct http_exchange *exchange)
@@ -119,7 +119,7 @@ void *http_exchange_user(const struct http_exchange *exchange)
 
 /* ---- answers ---- */
 
-/* Can what is left of the body be read and dropped so that the connection may go on? */
+/* True: the rest of the body can be read and dropped, so that the connection may stay open. */
 static bool is_body_droppable(const struct http_exchange *x)
 {
     if (x->is_body_whole)
@@ -128,7 +128,7 @@ static bool is_body_droppable(const struct http_exchange *x)
            x->body_left_bytes <= MAX_DISCARD_BYTES;
 }
 
-/* length_bytes: of the body, or UINT64_MAX for a streamed one. */
+/* length_bytes: length of the body, or UINT64_MAX for a streamed answer. */
 static int put_head(struct http_exchange *x, int status, const struct http_fields *fields,
                     uint64_t length_bytes)
 {

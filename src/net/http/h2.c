@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An HTTP/2 session (RFC 9113) over libnghttp2, which knows frames, header compression, stream states and
- * flow control, and which we feed and drain:
+/* An HTTP/2 session (RFC 9113) over libnghttp2. The library handles frames, header compression, stream
+ * states and flow control; this file moves its input and output:
  *
  *     bufferevent input ──> nghttp2 ──callbacks──> h2_stream.c ──> handler
  *     bufferevent output <── h2_run <── nghttp2 <──reads── h2_stream.out <── h2_answer.c <── handler
  *
- * Bounded at every station: nghttp2 holds no body data (what arrives goes into the exchange's body, under the
- * same limits as in HTTP/1; what leaves is fetched from the stream's queue only when both windows and the
- * output buffer have room), the output buffer stops at half of max_queue_bytes, a stream's queue pauses its
- * handler at max_queue_bytes.  A peer that opens no window for a stream loses that stream after stall_ns; one
- * that does not read at all, the connection.
+ * Every buffer is bounded. nghttp2 holds no body data: received data goes into the exchange's body, under
+ * the same limits as HTTP/1. Data to send is fetched from the stream's queue only if both windows and the
+ * output buffer have room. The output buffer stops at half of max_queue_bytes; a stream's queue pauses its
+ * handler at max_queue_bytes. A peer that opens no window for a stream loses that stream after stall_ns; a
+ * peer that reads nothing loses the connection.
  *
- * Frames that cost the peer nothing and us something are paid from a budget (h2_budget_priv.h).
+ * A budget limits frames that are free for the peer but cost us work (h2_budget_priv.h).
  *
- * nghttp2's callbacks run inside its functions, where it must not be entered again: they may submit, never
- * send.  Handlers are called from there (on_head, on_request, on_abort) and may answer, which submits. */
+ * nghttp2's callbacks run inside its functions and must not re-enter it: they may submit, never send.
+ * Handlers run from there (on_head, on_request, on_abort) and may answer, which submits. */
 #include "net/http/h2_priv.h"
 
 #include <stdlib.h>
@@ -80,7 +80,7 @@ int h2_new(struct http_conn *conn, struct h2 **out)
         return E_NOMEM;
     }
     *out = h2;
-    http_conn_kick(conn); /* the greeting waits for nobody */
+    http_conn_kick(conn); /* send the greeting at once */
     if (conn->server->state == SERVER_DRAINING)
         h2_drain(h2);
     return 0;
@@ -90,7 +90,7 @@ void h2_free(struct h2 *h2)
 {
     if (h2 == NULL)
         return;
-    nghttp2_session_del(h2->session); /* calls nobody */
+    nghttp2_session_del(h2->session); /* runs no callback */
     list_for_each_safe (node, spare, &h2->streams)
         h2_stream_free(container_of(node, struct h2_stream, node));
     free(h2);
@@ -139,12 +139,13 @@ void h2_calm(struct h2 *h2, const char *why)
     if (h2->state == H2_CALMED)
         return;
     h2->state = H2_CALMED;
-    http_server_count_why(h2->conn->server, "h2_abuse"); /* anybody can cause it: counted, not logged */
+    /* Any client can cause it: counted, not logged. */
+    http_server_count_why(h2->conn->server, "h2_abuse");
     log_debug("h2_abuse", LOG_STR("peer", h2->conn->peer), LOG_STR("reason", why));
     nghttp2_session_terminate_session(h2->session, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
-/* The session has said its last word. */
+/* The session is over. */
 static void end(struct h2 *h2)
 {
     h2_abort(h2, HTTP_ABORT_CLIENT);
@@ -153,7 +154,7 @@ static void end(struct h2 *h2)
 
 /* ---- input and output ---- */
 
-/* False: the session cannot go on. */
+/* False: the session must end. */
 static bool take_input(struct h2 *h2)
 {
     struct evbuffer *input = bufferevent_get_input(h2->conn->bev);
@@ -207,7 +208,7 @@ static void tell_pause(struct h2_stream *stream)
     server->opts.handler->on_pause(server->opts.handler_arg, &stream->exchange, is_over);
 }
 
-/* What was noticed where nobody could be told. */
+/* Handles stream failures and pauses that were noticed where no handler may be called. */
 static void look_at_streams(struct h2 *h2)
 {
     list_for_each_safe (node, spare, &h2->streams) {
@@ -235,7 +236,7 @@ void h2_run(struct h2 *h2)
         http_conn_break(conn, HTTP_ABORT_SERVER);
         return;
     }
-    /* Once GOAWAY is out and no stream is left, or at once after a fault, nghttp2 wants nothing more. */
+    /* nghttp2 wants nothing more once GOAWAY is sent and no stream is left, or at once after a fault. */
     if (!nghttp2_session_want_read(h2->session) && !nghttp2_session_want_write(h2->session)) {
         end(h2);
         return;
@@ -276,13 +277,13 @@ void h2_expire(struct h2 *h2)
 
     h2->is_stale = true;
     if (h2->head_began_ns != 0 && now >= h2->head_began_ns + limits->head_ns) {
-        /* In the middle of a header block nothing else can be said on this connection. */
+        /* Inside a header block this connection can carry nothing else. */
         http_server_count_refusal(h2->conn->server, 408);
         http_conn_break(h2->conn, HTTP_ABORT_CLIENT);
         return;
     }
     if (h2->n_streams == 0) {
-        if (h2->state >= H2_LEAVING) /* and still here */
+        if (h2->state >= H2_LEAVING) /* the client did not close after GOAWAY */
             http_conn_break(h2->conn, HTTP_ABORT_CLIENT);
         h2_drain(h2);
         h2->idle_since_ns = now;

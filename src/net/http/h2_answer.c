@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers on a stream.
  *
- * The head is submitted at once and the body waits in the stream's queue until nghttp2 fetches it; both leave
- * at the next turn of the loop, so a head and the first event written in one go share a packet.  Fields come
- * as HTTP/1 text, in lines made by net/http/response.h, and are taken apart here. */
+ * The head is submitted at once. The body waits in the stream's queue until nghttp2 fetches it. Both leave
+ * at the next turn of the loop, so a head and a first event written together share a packet. Fields arrive
+ * as HTTP/1 text lines from net/http/response.h and are split here. */
 #include "net/http/h2_priv.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "base/err.h"
 
 #define MAX_FIELDS       64
-#define MIN_HONEST_BYTES 64 /* a DATA frame from here on pays for window updates */
+#define MIN_HONEST_BYTES 64 /* a DATA frame of at least this length pays for window updates */
 
 size_t h2_stream_unsent(const struct h2_stream *stream)
 {
@@ -46,7 +46,7 @@ static bool is_hop_by_hop(struct bytes name)
     return false;
 }
 
-/* Takes "name: value\r\n" lines apart, in place. */
+/* Splits "name: value\r\n" lines, in place. */
 static size_t split_fields(struct buf *text, nghttp2_nv *out, size_t cap)
 {
     size_t at = 0;
@@ -98,7 +98,7 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
     return n;
 }
 
-/* length_bytes: of the body, or UINT64_MAX for a streamed one. */
+/* length_bytes: length of the body, or UINT64_MAX for a streamed answer. */
 static int submit_head(struct h2_stream *stream, int status, const struct http_fields *fields,
                        uint64_t length_bytes)
 {
@@ -167,7 +167,7 @@ static int queue(struct h2_stream *stream, struct bytes piece, const struct http
 static void finish(struct h2_stream *stream)
 {
     stream->exchange.answer = ANSWER_DONE;
-    /* The stream may stay until the client has read all of the answer; the request need not. */
+    /* The stream may stay until the client has read the whole answer; the request's memory is freed now. */
     http_body_settle(&stream->exchange);
     buf_fini(&stream->exchange.body);
     stream->is_out_ended = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/2 lets a peer cause work with frames that cost it nothing: streams opened and reset at once
- * (CVE-2023-44487), pings, settings, empty DATA, priorities, window updates of one byte.  None of these is
- * wrong by itself, so they are counted rather than forbidden: an honest client that cancels every request of
- * a full connection stays far below, a flood is over in milliseconds. */
+/* With HTTP/2 a peer can cause work with frames that cost it nothing: streams opened and reset at once
+ * (CVE-2023-44487), pings, settings, empty DATA, priorities, window updates of one byte. Each of these is
+ * legal, so the server counts them instead of forbidding them. A correct client that cancels every request
+ * of a full connection stays far below the limit; a flood ends in milliseconds. */
 #include "net/http/h2_budget_priv.h"
 
 #include "base/clock.h"

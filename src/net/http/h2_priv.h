@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/2 on one connection: h2.c (the session: input, output, deadlines, ends), h2_stream.c (from frames to
- * an exchange), h2_answer.c (from an exchange to frames). */
+/* HTTP/2 on one connection: h2.c (the session: input, output, deadlines, ends), h2_stream.c (from frames
+ * to an exchange), h2_answer.c (from an exchange to frames). */
 #ifndef NET_HTTP_H2_PRIV_H
 #define NET_HTTP_H2_PRIV_H
 
@@ -16,30 +16,31 @@ struct h2_stream {
     int32_t id;
     struct http_exchange exchange;
 
-    struct buf method, path, authority; /* until the head is whole */
+    struct buf method, path, authority; /* used until the head is complete */
     struct buf fields;                  /* "name: value\r\n" lines */
-    uint32_t head_bytes;                /* as RFC 9113 section 6.5.2 counts */
+    uint32_t head_bytes;                /* counted as RFC 9113 section 6.5.2 says */
     uint32_t n_fields;
-    bool is_head_bad;       /* does not fit a request line */
-    bool is_head_too_large; /* the rest was dropped */
-    bool is_head_whole;     /* what comes now are trailers */
+    bool is_head_bad;       /* the head does not fit a request line */
+    bool is_head_too_large; /* the rest of the head was dropped */
+    bool is_head_whole;     /* later fields are trailers */
 
-    struct evbuffer *out;   /* of the answer's body, not yet in frames; NULL: none so far */
-    bool is_out_ended;      /* nothing more will be added */
-    bool is_deferred;       /* the session asked when there was nothing */
-    uint64_t progress_ns;   /* when out last shrank, or was first filled */
-    uint64_t over_since_ns; /* since when out has been over max_queue_bytes; 0: it is not */
+    /* The part of the answer's body that is not in frames yet; NULL: none so far. */
+    struct evbuffer *out;
+    bool is_out_ended;      /* the body is complete */
+    bool is_deferred;       /* nghttp2 asked for data when out was empty */
+    uint64_t progress_ns;   /* time when out last shrank, or was first filled */
+    uint64_t over_since_ns; /* time since which out is over max_queue_bytes; 0: it is not over */
     bool is_pause_told;
-    bool is_broken; /* to be reset; break_why says why */
+    bool is_broken; /* must be reset; break_why gives the reason */
     enum http_abort break_why;
-    bool is_reset; /* RST_STREAM is on its way */
+    bool is_reset; /* RST_STREAM is queued */
 };
 
 enum h2_state {
     H2_OPEN,
-    H2_WARNED,  /* GOAWAY without a last stream is out: new ones are still served */
-    H2_LEAVING, /* GOAWAY is on its way: no new streams, ends with the last one */
-    H2_CALMED   /* the same for abuse: nothing more is read */
+    H2_WARNED,  /* GOAWAY without a last stream is sent; new streams are still served */
+    H2_LEAVING, /* GOAWAY is sent: no new streams; the session ends with its last stream */
+    H2_CALMED   /* like H2_LEAVING, after abuse: reads no more */
 };
 
 struct h2 {
@@ -48,53 +49,52 @@ struct h2 {
     struct list streams;
     uint32_t n_streams;
     uint32_t n_opened;
-    int32_t newest_id; /* of a stream that is or was served */
+    int32_t newest_id; /* highest id of a stream that was served */
     struct h2_budget budget;
-    uint64_t head_began_ns; /* of the header block that is arriving; 0: none */
-    uint64_t idle_since_ns; /* no stream since then */
+    uint64_t head_began_ns; /* start time of the header block being received; 0: none */
+    uint64_t idle_since_ns; /* time since which there is no stream */
     enum h2_state state;
-    bool is_stale; /* a stream's pause or end, or a deadline, may be due */
+    bool is_stale; /* a stream may have to pause or end, or a deadline may be due */
 };
 
-/* h2.c.  The connection enters CONN_H2 next.  E_NOMEM. */
+/* h2.c. The connection must enter CONN_H2 next. E_NOMEM. */
 int h2_new(struct http_conn *conn, struct h2 **out);
-void h2_free(struct h2 *h2); /* NULL is fine; h2_abort came before */
-/* 1: the input begins with the client's preface; 0: with a part of it; E_FORMAT: with something else. */
+void h2_free(struct h2 *h2); /* accepts NULL; call h2_abort first */
+/* 1: the input begins with the client's preface. 0: with a part of it. E_FORMAT: with other bytes. */
 int h2_find_preface(struct evbuffer *input);
-/* Takes the input, sends what can be sent, ends the connection when it is over. */
+/* Handles the input, sends what the socket takes, and ends the connection when the session is over. */
 void h2_run(struct h2 *h2);
 uint64_t h2_deadline(const struct h2 *h2);
-/* The deadline is over: whose? */
+/* The connection's deadline is over: finds which stream or session limit expired. */
 void h2_expire(struct h2 *h2);
-/* Tells every handler; streams stay until h2_free. */
+/* Calls every handler's on_abort; the streams stay until h2_free. */
 void h2_abort(struct h2 *h2, enum http_abort why);
-/* Says that the end is near; streams that the client had begun before it heard of it are served. */
+/* Announces the end. Streams that the client began before it received the notice are still served. */
 void h2_warn(struct h2 *h2);
-/* No new streams; ends with the last one. */
+/* Accepts no new streams; the session ends with its last stream. */
 void h2_drain(struct h2 *h2);
-/* The peer has done too much of nothing: GOAWAY ENHANCE_YOUR_CALM.  Streams are aborted by the next
- * h2_run. */
+/* Ends a session after abuse with GOAWAY ENHANCE_YOUR_CALM. The next h2_run aborts the streams. */
 void h2_calm(struct h2 *h2, const char *why);
 
 /* h2_stream.c */
 void h2_set_input_callbacks(nghttp2_session_callbacks *callbacks);
 void h2_stream_free(struct h2_stream *stream);
-/* The server itself says no on this stream. */
+/* The server itself refuses the request on this stream. */
 void h2_stream_refuse(struct h2_stream *stream, int status, const char *why);
 uint64_t h2_stream_deadline(const struct h2_stream *stream, uint64_t now_ns);
-/* Ends it from our side: RST_STREAM, and the handler is told. */
+/* Ends the stream from this side: sends RST_STREAM and calls the handler's on_abort. */
 void h2_stream_reset(struct h2_stream *stream, enum http_abort why);
 void h2_stream_tell_abort(struct h2_stream *stream, enum http_abort why);
 
-/* h2_answer.c: what exchange.c passes on.  Nothing here calls a handler. */
+/* h2_answer.c: the functions that exchange.c calls. They never call a handler. */
 void h2_reply(struct h2_stream *stream, int status, const struct http_fields *fields, struct bytes body);
-/* Whether the body was taken; else it is not released. */
+/* True: the body was taken. False: it was not, and release will not be called. */
 bool h2_reply_held(struct h2_stream *stream, int status, const struct http_fields *fields,
                    const struct http_held *held);
 int h2_reply_begin(struct h2_stream *stream, int status, const struct http_fields *fields);
 int h2_reply_write(struct h2_stream *stream, struct bytes piece);
 void h2_reply_end(struct h2_stream *stream);
-void h2_reply_continue(struct h2_stream *stream); /* 100 Continue */
+void h2_reply_continue(struct h2_stream *stream); /* sends 100 Continue */
 size_t h2_stream_unsent(const struct h2_stream *stream);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From frames to exchanges.
  *
- *     HEADERS ──> pseudo fields and fields gathered ──whole──> one HTTP/1.1 head, parsed strictly ──> on_head
+ *     HEADERS ──> gathers pseudo fields and fields ──whole──> one HTTP/1.1 head ──parser──> on_head
  *     DATA    ──> the body, counted ──END_STREAM──> on_request
  *     closed before its answer ──> on_abort
  *
- * The gathered head is written down as HTTP/1.1 text and goes through the same parser as any other, so that
- * there is one grammar, one set of limits and one kind of head behind the interface.  nghttp2 has refused
- * line ends and NUL in names and values before; the parser would, too. */
+ * The gathered head is written as HTTP/1.1 text and goes through the same parser as any other head. So
+ * there is one grammar, one set of limits and one kind of head behind the interface. nghttp2 has already
+ * refused line ends and NUL in names and values; the parser would refuse them too. */
 #include "net/http/h2_priv.h"
 
 #include <stdlib.h>
@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-/* An answer given before the body was read leaves the stream open for no more than this. */
+/* If an answer comes before the body was read, the stream stays open for at most this many bytes. */
 #define MAX_DISCARD_BYTES (UINT64_C(1) << 20)
-/* Who sends so many times the limit on heads is not asking for anything. */
+/* A client that sends this many times the head limit makes no real request. */
 #define MAX_HEAD_FACTOR 4
 
 void h2_stream_free(struct h2_stream *stream)
@@ -72,7 +72,7 @@ void h2_stream_reset(struct h2_stream *stream, enum http_abort why)
         metric_add(slow_readers, 1);
     if (stream->out != NULL)
         evbuffer_drain(stream->out, evbuffer_get_length(stream->out));
-    stream->is_broken = false; /* done with */
+    stream->is_broken = false; /* handled */
     if (stream->is_reset)
         return;
     stream->is_reset = true;
@@ -106,7 +106,7 @@ uint64_t h2_stream_deadline(const struct h2_stream *stream, uint64_t now_ns)
     uint64_t at = UINT64_MAX;
 
     if (!stream->is_head_whole || stream->is_reset)
-        return UINT64_MAX; /* the connection's own deadline for heads watches */
+        return UINT64_MAX; /* the connection's own deadline for heads watches it */
     if (body_bytes > limits->max_body_bytes)
         body_bytes = limits->max_body_bytes;
     if (!x->is_body_whole)
@@ -118,7 +118,8 @@ uint64_t h2_stream_deadline(const struct h2_stream *stream, uint64_t now_ns)
             stalled = stream->over_since_ns + limits->stall_ns;
         at = stalled < at ? stalled : at;
     } else if (x->answer == ANSWER_STREAMING && now_ns + limits->stall_ns < at) {
-        at = now_ns + limits->stall_ns; /* to look again: a stall that begins now would end then */
+        /* Check again then: a stall that begins now would end at that time. */
+        at = now_ns + limits->stall_ns;
     }
     return at;
 }
@@ -140,7 +141,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error,
     if (--h2->n_streams == 0) {
         h2->idle_since_ns = clock_now_ns();
         if (h2->state == H2_WARNED)
-            h2_drain(h2); /* what the client had begun is answered */
+            h2_drain(h2); /* streams that the client has begun are still answered */
     }
     return 0;
 }
@@ -156,7 +157,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     h2->is_stale = true;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
-    /* GOAWAY, on its way, says that this one was not served: its client may ask again elsewhere. */
+    /* The GOAWAY that is queued says that this stream was not served: the client may repeat the request
+     * elsewhere. */
     if (h2->state >= H2_LEAVING) {
         nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
         return 0;
@@ -181,7 +183,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-/* No line end can be in there: nghttp2 has looked, and the parser looks again. */
+/* The text holds no line end: nghttp2 has checked it, and the parser checks again. */
 static void put_field(struct h2_stream *stream, struct bytes name, struct bytes value)
 {
     struct buf *pseudo = NULL;
@@ -198,7 +200,7 @@ static void put_field(struct h2_stream *stream, struct bytes name, struct bytes 
         buf_append(pseudo, value.data, value.len_bytes);
         return;
     }
-    /* Beside :authority, Host may only say the same. */
+    /* If :authority is present, Host must have the same value. */
     if (bytes_is(name, "host") && stream->authority.len_bytes > 0 &&
         bytes_equal(value, buf_view(&stream->authority)))
         return;
@@ -249,7 +251,7 @@ static bool is_plain(const struct buf *text)
     return !text->is_bad && text->len_bytes > 0;
 }
 
-/* The head as HTTP/1.1 would have it. */
+/* Writes the head as HTTP/1.1 text. */
 static int write_down(struct h2_stream *stream)
 {
     struct buf *text = &stream->exchange.head_text;
@@ -275,7 +277,8 @@ static void parse_head(struct h2_stream *stream)
 {
     struct http_exchange *x = &stream->exchange;
     const struct http_limits *limits = &x->conn->server->limits;
-    /* The line and the name of the host have been counted; what the text adds has not. */
+    /* The head's size is already counted; the extra bytes of the HTTP/1.1 text are not, so allow 1 KiB for
+     * them. */
     const struct http_head_limits head_limits = {limits->max_line_bytes, limits->max_head_bytes + 1024,
                                                  limits->max_fields};
     struct http_refusal refusal = {400, "malformed header fields"};
@@ -358,14 +361,14 @@ static void finish_body(struct h2_stream *stream)
 
 /* ---- frames ---- */
 
-/* Before anything of the frame is looked at: does it come for nothing? */
+/* Called before a frame is processed: charges frames that are free for the peer. */
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *arg)
 {
     struct h2 *h2 = arg;
 
     switch (hd->type) {
     case NGHTTP2_HEADERS:
-    case NGHTTP2_RST_STREAM: /* paid for when the stream closes */
+    case NGHTTP2_RST_STREAM: /* charged when the stream closes */
         break;
     case NGHTTP2_DATA:
         if (hd->length == 0 && (hd->flags & NGHTTP2_FLAG_END_STREAM) == 0)
@@ -413,7 +416,7 @@ static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-/* An answer that is out before its request is in: no more of that is wanted. */
+/* The answer is sent before the whole request has arrived: stops the rest of the request. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     struct h2_stream *stream;
@@ -426,7 +429,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *a
         return 0;
     if (stream->exchange.head.framing == HTTP_BODY_LENGTH &&
         stream->exchange.body_left_bytes <= MAX_DISCARD_BYTES)
-        return 0; /* soon over */
+        return 0; /* little is left of the body */
     nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_NO_ERROR);
     return 0;
 }

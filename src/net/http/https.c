@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every daemon has the same rules, so they stand here once.
+/* TLS rules that all daemons share.
  *
- * The libraries under HTTP are the distribution's and are mended there.  A version says that a library is too
- * old; it cannot say that a distribution's patch is missing, since patches do not change it (Debian 12 wants
- * libevent 2.1.12-stable-8+deb12u1 and nghttp2 1.52.0-1+deb12u3; the second is told apart by functions its
- * patches brought, without which this does not even link). */
+ * The distribution supplies and patches the libraries under HTTP. A version number shows that a library is
+ * too old. It cannot show that a distribution's patch is missing, because patches do not change it. Debian
+ * 12 needs libevent 2.1.12-stable-8+deb12u1 and nghttp2 1.52.0-1+deb12u3. The second patch added
+ * functions, so this program does not link without it. */
 #include "net/http/https.h"
 
 #include <event2/event.h>

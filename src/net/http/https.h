@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a daemon's [http] keys say about TLS, made into what net/http/tls.h wants; and how it may listen. */
+/* Converts a daemon's [http] keys for TLS into the options of net/http/tls.h, and decides where the daemon
+ * may listen. */
 #ifndef NET_HTTP_HTTPS_H
 #define NET_HTTP_HTTPS_H
 
@@ -7,24 +8,24 @@
 #include "net/http/tls.h"
 
 struct https_conf {
-    const char *certificate, *key; /* "" for none */
+    const char *certificate, *key; /* "": none */
     int min;                       /* enum http_tls_min */
     bool has_http2;
     const char *congestion; /* http.congestion_control */
 };
 
-/* *out stays NULL when no certificate is configured. */
+/* *out stays NULL if no certificate is configured. */
 int https_open(const struct https_conf *conf, struct ev_loop *loop, struct metrics *metrics,
                struct fault *fault, struct http_tls **out);
-/* For a reload: new files, or the same ones read again.  TLS is neither begun nor ended by it. */
+/* Reload: reads new files, or the same files again. It turns TLS neither on nor off. */
 int https_reload(struct http_tls *tls, const struct https_conf *conf, struct fault *fault);
-/* Without API keys only loopback is opened (E_AUTH).  Elsewhere, without TLS, everybody on the way can read
- * keys and prompts: that is logged. */
+/* Without API keys only loopback addresses are allowed (E_AUTH). On other addresses without TLS, anyone on
+ * the path can read keys and prompts, so the daemon logs a warning. */
 int https_may_listen(const char *address, bool has_keys, bool has_tls, struct fault *fault);
-/* "libevent 2.1.12-stable, OpenSSL 3.0.19, nghttp2 1.52.0": what runs, which need not be what was compiled
- * against. */
+/* Versions of the libraries at run time, which may differ from those at build time: "libevent
+ * 2.1.12-stable, OpenSSL 3.0.19, nghttp2 1.52.0". */
 const char *https_libraries(void);
-/* Logs a warning for each library older than the oldest that is not known to be faulty. */
+/* Logs a warning for each library that is older than the oldest version without known faults. */
 void https_warn_outdated(void);
 
 #endif

@@ -8,7 +8,7 @@ libnet_http_a_SOURCES = src/net/http/parse.h src/net/http/parse_priv.h src/net/h
 	src/net/http/h2_priv.h src/net/http/h2.c src/net/http/h2_stream.c src/net/http/h2_answer.c \
 	src/net/http/client.h src/net/http/client.c src/net/http/client_priv.h src/net/http/client_conn.c
 
-# Of libnet these need what counts evicted strangers, and nothing that wants libproto.
+# From libnet_link these tests use only the counters of evicted strangers, so they need no libproto.
 link_http_tests = libnet_http.a libnet_link.a libbase_event.a libbase_metrics.a libbase.a $(EVENT_LIBS) $(SSL_LIBS) $(NGHTTP2_LIBS) -lpthread -lm
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/net/http/test_parse tests/unit/net/http/test_chunked tests/unit/net/http/test_response \

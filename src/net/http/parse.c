@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The strict head parser.
  *
- * A server and a proxy in front of it that disagree about where a request ends can be made to disagree about
- * whose request it is.  So whatever RFC 9112 lets a recipient be lenient about is refused here: bare LF,
- * folded lines, a blank before the colon, two lengths, a length beside a transfer coding, signs and lists in
- * lengths, no Host or two of them.
+ * If a server and a proxy in front of it disagree about where a request ends, an attacker can make them
+ * disagree about whose request it is. So this parser refuses everything in which RFC 9112 allows a
+ * recipient to be lenient: bare LF, folded lines, a blank before the colon, two lengths, a length beside a
+ * transfer coding, signs and lists in lengths, no Host or two of them.
  *
  *     text ──> line ──> request line ──> method, target, version
  *                └────> field line   ──> name, value        ... up to the empty line ──> framing
  *
- * Lines are judged one after the other and each judgement depends only on the bytes up to that line's end, so
- * a head that arrives in pieces is refused for the same reason as one that arrives whole, and as early as
+ * Lines are checked in order, and each check depends only on the bytes up to the end of that line. So a
+ * head that arrives in pieces is refused for the same reason as a head that arrives whole, and as early as
  * possible. */
 #include "net/http/parse.h"
 
@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "net/http/parse_priv.h"
 
-/* Empty lines tolerated before a request line: some clients end a body with one too many. */
+/* Empty lines allowed before a request line: some clients end a body with one too many. */
 #define MAX_EMPTY_LINES 4
 
 static int refuse(struct http_refusal *refusal, int status, const char *why)
@@ -90,7 +90,7 @@ static enum http_method method_of(struct bytes text)
     return HTTP_OTHER;
 }
 
-/* "HTTP/1.1": 0 and the minor version; a refusal otherwise. */
+/* Parses "HTTP/1.1". Returns 0 with the minor version, or a refusal. */
 static int parse_version(struct bytes text, uint8_t *minor_out, struct http_refusal *refusal)
 {
     const uint8_t *d = text.data;
@@ -117,8 +117,7 @@ static void split_query(struct bytes text, struct http_span target, struct http_
     head->query.len = target.len - head->path.len - 1;
 }
 
-/* "http://authority/path?query": what follows the authority; an empty path becomes "/" (the scheme has one to
- * point at). */
+/* Parses "http://authority/path?query". An empty path becomes "/", which points at the scheme's slash. */
 static int parse_absolute(struct bytes text, struct http_span target, struct http_head *head,
                           struct http_refusal *refusal)
 {
@@ -189,7 +188,7 @@ static int parse_request_line(struct bytes text, struct http_span line, struct h
     return rc < 0 ? rc : parse_target(text, target, head, refusal);
 }
 
-/* One "name: value" line.  NULL, or what is wrong with it. */
+/* Parses one "name: value" line. Returns NULL, or the error as text. */
 const char *http_parse_field(struct bytes text, struct http_span line, struct http_field *out)
 {
     const uint8_t *d = text.data + line.at;
@@ -254,7 +253,7 @@ static int check_host(const struct http_head *head, struct bytes text, struct ht
     return 0;
 }
 
-/* How long is the body?  RFC 9112 section 6.3, with every ambiguity refused. */
+/* Finds the body's framing: RFC 9112 section 6.3, with every ambiguity refused. */
 static int find_framing(struct http_head *head, struct bytes text, struct http_refusal *refusal)
 {
     unsigned n_lengths = http_count_fields(head, text, "content-length");
@@ -308,7 +307,7 @@ void http_find_keep_alive(struct http_head *head, struct bytes text)
         head->keeps_alive = head->minor >= 1 || http_head_lists(head, text, "connection", "keep-alive");
 }
 
-/* Past the empty lines before the request line: 1 with *at moved, 0 unfinished, E_FORMAT. */
+/* Skips the empty lines before the request line. 1: *at is moved; 0: incomplete; E_FORMAT. */
 static int skip_empty_lines(struct bytes text, size_t *at)
 {
     for (unsigned n = 0; *at < text.len_bytes && text.data[*at] == '\r'; n++) {
@@ -380,7 +379,7 @@ struct bytes http_head_get(const struct http_head *head, struct bytes text, cons
     return bytes_of(NULL, 0);
 }
 
-/* Does the comma separated list hold token? */
+/* True if the comma-separated list contains token. */
 static bool list_holds(struct bytes list, const char *token)
 {
     size_t at = 0;

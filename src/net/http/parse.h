@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/1.x heads (RFC 9110, RFC 9112), strictly: pure functions from contiguous bytes to offsets, or to the
- * status that refuses them.  No allocation, no state. */
+/* Strict parser of HTTP/1.x heads (RFC 9110, RFC 9112). Pure functions turn contiguous bytes into offsets,
+ * or into the status that refuses them. No allocation, no state. */
 #ifndef NET_HTTP_PARSE_H
 #define NET_HTTP_PARSE_H
 
@@ -16,7 +16,7 @@ enum http_framing {
     HTTP_BODY_TO_CLOSE /* answers only */
 };
 
-struct http_span { /* a piece of the text that was parsed */
+struct http_span { /* a part of the parsed text */
     uint32_t at;
     uint32_t len;
 };
@@ -26,54 +26,54 @@ struct http_field {
     struct http_span value; /* without surrounding blanks */
 };
 
-struct http_head {      /* offsets are into the text given to the parser, which must live as long */
-    uint32_t len_bytes; /* of the whole head with its empty line */
+struct http_head {      /* offsets into the text that was parsed; the caller keeps that text alive */
+    uint32_t len_bytes; /* length of the head with its empty line */
     uint8_t minor;      /* HTTP/1.minor: 0 or 1 */
     enum http_method method;
     struct http_span method_text;
     struct http_span path;  /* without scheme, authority and query; "*" for OPTIONS * */
     struct http_span query; /* without '?'; may be empty */
-    uint16_t status;        /* answers */
+    uint16_t status;        /* answers only */
     enum http_framing framing;
-    uint64_t content_length; /* HTTP_BODY_LENGTH */
-    bool keeps_alive;        /* by version and Connection */
+    uint64_t content_length; /* for HTTP_BODY_LENGTH */
+    bool keeps_alive;        /* decided by version and Connection */
     bool expects_continue;
     uint16_t n_fields;
     struct http_field fields[HTTP_MAX_FIELDS];
 };
 
 struct http_head_limits {
-    uint32_t max_line_bytes; /* of the request line */
+    uint32_t max_line_bytes; /* limit of the request line */
     uint32_t max_head_bytes;
     uint32_t max_fields; /* at most HTTP_MAX_FIELDS */
 };
 
-struct http_refusal { /* why a head cannot be accepted; the connection cannot go on after it */
+struct http_refusal { /* why a head is refused; the connection must close after it */
     int status;       /* 400, 414, 417, 431, 501, 505 */
     const char *why;  /* static text */
 };
 
-/* A request's head at the start of text.  1 and out filled; 0: not whole yet; E_FORMAT with the refusal
- * filled. Calling again with more bytes of the same head gives the same answer as calling once with all of
- * them. */
+/* Parses a request's head at the start of text. 1: out is filled. 0: incomplete. E_FORMAT: the refusal is
+ * filled. Repeated calls with more bytes of the same head give the same result as one call with all bytes. */
 int http_parse_request(struct bytes text, const struct http_head_limits *limits, struct http_head *out,
                        struct http_refusal *refusal_out);
 
-/* An answer's head.  is_for_head: the request was HEAD, so there is no body.  As above, without a refusal. */
+/* Parses an answer's head. is_for_head: the request was HEAD, so the answer has no body. Returns as above,
+ * without a refusal. */
 int http_parse_response(struct bytes text, bool is_for_head, struct http_head *out);
 
-/* The value of the first field called name (lower case), or an empty view; *found_out (may be NULL) tells
- * them apart. */
+/* Returns the value of the first field called name (lower case), or an empty view. *found_out (may be
+ * NULL) tells an absent field from an empty one. */
 struct bytes http_head_get(const struct http_head *head, struct bytes text, const char *name,
                            bool *found_out);
 struct bytes http_span_of(struct http_span span, struct bytes text);
-/* Is token one of the comma separated elements of any field called name?  Without regard to case. */
+/* True if a field called name has token among its comma-separated elements; case-insensitive. */
 bool http_head_lists(const struct http_head *head, struct bytes text, const char *name, const char *token);
 
-/* The value of name in a query string, percent-decoded into out (cap bytes with the NUL).  False: absent,
- * malformed or too long. */
+/* Finds name in a query string and percent-decodes its value into out (cap bytes, with the NUL). False:
+ * absent, malformed or too long. */
 bool http_query_get(struct bytes query, const char *name, char *out, size_t cap);
-/* Undoes percent escapes.  Length written (no NUL), or E_FORMAT / E_LIMIT. */
+/* Decodes percent escapes. Returns the length written (no NUL), or E_FORMAT or E_LIMIT. */
 int http_percent_decode(struct bytes text, char *out, size_t cap);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heads of answers, for our own clients, and the little that is needed of URIs.
+/* Heads of answers for our own clients, and the few URI functions that they need.
  *
- * The grammar is as strict as for requests.  Body framing follows RFC 9112 section 6.3: no body after HEAD,
- * 1xx, 204 and 304; chunked; a length; else everything up to the end of the connection. */
+ * The grammar is as strict as for requests. Body framing follows RFC 9112 section 6.3: no body after HEAD,
+ * 1xx, 204 and 304; chunked; a length; else all bytes up to the end of the connection. */
 #include "net/http/parse.h"
 
 #include <string.h>

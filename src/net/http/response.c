@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing heads.
+/* Writes heads.
  *
- * Whatever text ends up in a header (a request id, a model's name, a reason) comes through http_fields_add,
- * which refuses anything that could begin a new line or end the text early; so a header cannot be split by
- * what a client sent. */
+ * Every text in a header (a request id, a model's name, a reason) passes http_fields_add. It refuses bytes
+ * that could begin a new line or end the text early, so client text cannot split a header. */
 #include "net/http/response.h"
 
 #include <stdio.h>
@@ -119,7 +118,7 @@ void http_date(uint64_t unix_s, char out[30])
     time_t when = (time_t)unix_s;
     struct tm tm;
 
-    /* By hand: strftime would follow the locale. */
+    /* Not strftime, which would follow the locale. */
     if (gmtime_r(&when, &tm) == NULL)
         memset(&tm, 0, sizeof(tm));
     snprintf(out, 30, "%.3s, %02u %.3s %04u %02u:%02u:%02u GMT", days + 3 * (tm.tm_wday % 7),

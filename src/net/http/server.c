@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP server: listeners, accepting within limits, draining.  What happens on a connection is in conn.c.
+/* The HTTP server: listeners, accepting within limits, draining. conn.c handles the connections.
  *
- * A connection is a stranger's (base/event/strangers.h) until one of its requests shows a key.  Over the
- * limit of connections, in all or from one address, the oldest stranger there goes.  Where there is none, the
- * new one gets a ready-made answer and is closed.  With TLS nothing is allocated for a connection before its
- * first byte.  When the process runs out of descriptors, accepting pauses for a moment instead of spinning.
- */
+ * A connection is a stranger (base/event/strangers.h) until one of its requests shows a key. Above the
+ * limit of connections, in total or per address, the oldest stranger there is evicted. If there is none,
+ * the new connection gets a ready-made answer and is closed. With TLS, a connection allocates nothing
+ * before its first byte. When the process runs out of descriptors, accepting pauses briefly instead of
+ * spinning. */
 #include "net/http/server.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ static void fill_limits(struct http_limits *limits)
     set_default_u64(&limits->linger_ns, 15 * NS_PER_S);
     if (limits->begin_ns > limits->handshake_ns)
         limits->begin_ns = limits->handshake_ns;
-    /* A head must fit in what is read ahead. */
+    /* A head must fit into the bytes that are read ahead. */
     if (limits->max_pipeline_bytes < limits->max_head_bytes + 1)
         limits->max_pipeline_bytes = limits->max_head_bytes + 1;
 }
@@ -123,11 +123,12 @@ static int open_strangers(struct http_server *server)
 {
     const struct http_limits *limits = &server->limits;
     const struct strangers_opts opts = {
+        /* Without TLS: the first head's deadline applies. */
         .loop = server->opts.loop,
         .port = server->opts.port != NULL ? server->opts.port : "http",
         .max = limits->max_strangers < limits->max_conns ? limits->max_strangers : limits->max_conns,
         .max_per_address = limits->max_conns_per_address,
-        .begin_ns = server->opts.tls != NULL ? limits->begin_ns : 0, /* else the first head's deadline */
+        .begin_ns = server->opts.tls != NULL ? limits->begin_ns : 0,
         .on_begun = on_begun,
         .on_end = on_stranger_end,
         .arg = server};
@@ -195,7 +196,7 @@ static bool address_key(const struct sockaddr *from, uint8_t key[16])
     return false;
 }
 
-/* Counts a connection from there; false: one too many.  *out is NULL for sockets without addresses. */
+/* Counts a connection of this address. False: one too many. *out is NULL for sockets without addresses. */
 static bool count_address(struct http_server *server, const struct sockaddr *from, struct http_address **out)
 {
     struct http_address *address;
@@ -249,13 +250,14 @@ static void turn_away(struct http_server *server, int fd)
     struct bytes answer = server->opts.busy_answer;
 
     http_server_count_why(server, "connections");
-    /* Best effort: it fits into an empty socket buffer, or it is lost.  Who expects TLS could not read it. */
+    /* Best effort: the answer fits into an empty socket buffer, or it is lost. A TLS client could not read
+     * it. */
     if (server->opts.tls == NULL && send(fd, answer.data, answer.len_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
         shutdown(fd, SHUT_WR);
     close(fd);
 }
 
-/* Counts it, at the cost of a stranger where there is one; false: one too many. */
+/* Counts a connection, and evicts a stranger if that makes room. False: one too many. */
 static bool count_conn(struct http_server *server, const struct sockaddr *from, struct http_address **out)
 {
     if (server->n_conns >= server->limits.max_conns && !strangers_make_room(server->strangers, NULL))
@@ -333,7 +335,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     ev_work_begin("http accept");
     strangers_take(server->strangers, fd, from);
     if (++server->n_accepted >= ACCEPTS_PER_TURN && server->state != SERVER_DRAINING)
-        rest(server, 0); /* libevent would go on for as long as a flood does */
+        rest(server, 0); /* libevent would accept for as long as a flood lasts */
     ev_work_end();
 }
 
@@ -345,7 +347,7 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
     rest(arg, ACCEPT_PAUSE_NS);
 }
 
-/* Takes neither fd nor anything else when it fails. */
+/* On failure it takes neither fd nor any other argument. */
 static struct bufferevent *new_tls_bufferevent(struct http_server *server, int fd, SSL **ssl_out)
 {
     SSL *ssl = http_tls_accept(server->opts.tls);
@@ -371,7 +373,7 @@ struct bufferevent *http_server_bufferevent(struct http_server *server, int fd, 
     int lowat = NOTSENT_LOWAT_BYTES;
 
     /* Without NODELAY a small answer over TLS waits 40 ms for the acknowledgement of its first record.
-     * Both fail on UNIX sockets, which need neither. */
+     * Both calls fail on UNIX sockets, which need neither. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat, sizeof(lowat));
     *ssl_out = NULL;
@@ -477,7 +479,7 @@ int http_server_listen(struct http_server *server, const char *address, struct f
         int fd = bind_one(server, info);
 
         if (fd < 0) {
-            /* A host without IPv6 may still have a name for it. */
+            /* A host without IPv6 may still resolve a name to an IPv6 address. */
             if (info->ai_family == AF_INET6 && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL))
                 continue;
             rc = fault_set(fault, E_IO, "cannot listen on %s: %s", address, strerror(errno));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing server-sent events: one line of data each.
+/* Writes server-sent events, each with one line of data.
  *
- * The data is JSON, in which control characters are always escaped, so nothing a model says can end an event
- * early. That is a property of the caller; here it is checked. */
+ * The data is JSON, which always escapes control characters, so model output cannot end an event early.
+ * The caller guarantees this; these functions check it. */
 #include "net/http/sse.h"
 
 #include "base/err.h"
 
-/* No control characters, line breaks among them: looked for eight bytes at a time, since every event of every
- * stream comes here. */
+/* True if text has no control character, and so no line break. It checks eight bytes at a time, because
+ * every event of every stream passes here. */
 static bool is_line(struct bytes text)
 {
     size_t at = 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading server-sent events as the WHATWG event stream interpretation says: lines end in CR LF, LF or CR; a
- * line without a colon is a field name alone; one blank after the colon is dropped; data lines are joined by
- * LF; an empty line dispatches an event if there was data; comments and unknown fields (and id and retry,
- * which nobody here needs) are skipped; a byte order mark at the very beginning is skipped.
+/* Reads server-sent events as the WHATWG event stream interpretation says. Lines end in CR LF, LF or CR. A
+ * line without a colon is a field name alone. One blank after the colon is dropped. Data lines are joined
+ * by LF. An empty line dispatches an event if there was data. Comments and unknown fields are skipped; so
+ * are id and retry, which no caller needs. A byte order mark at the very start is skipped.
  *
- *     bytes ──> line buffer ──end of line──> field ──> data, name ──empty line──> call
- */
+ *     bytes ──> line buffer ──end of line──> field ──> data, name ──empty line──> call */
 #include "net/http/sse_parse.h"
 
 #include <stdlib.h>
@@ -21,8 +20,8 @@ struct sse_parser {
     struct buf name;
     struct buf data;
     bool has_data;
-    bool is_after_cr; /* an LF now belongs to the line end already seen */
-    bool is_begun;    /* the first line was looked at for a byte order mark */
+    bool is_after_cr; /* a following LF belongs to the line end already seen */
+    bool is_begun;    /* the first line was checked for a byte order mark */
     int failure;
 };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Server-sent events: the reader's side, fed with pieces of any size.  A pure state machine with a bounded
- * buffer. */
+/* Reader of server-sent events, fed with pieces of any size. A pure state machine with a bounded buffer. */
 #ifndef NET_HTTP_SSE_PARSE_H
 #define NET_HTTP_SSE_PARSE_H
 
@@ -8,15 +7,15 @@
 
 struct sse_parser;
 
-/* name is "message" when the event has none; both are valid during the call only.  Return nonzero to stop
+/* name is "message" if the event has none. Both are valid only during the call. Return nonzero to stop
  * feeding. */
 typedef int (*sse_event_call)(void *arg, struct bytes name, struct bytes data);
 
-/* max_event_bytes: of one event's data. */
+/* max_event_bytes limits the data of one event. */
 int sse_parser_new(size_t max_event_bytes, sse_event_call call, void *arg, struct sse_parser **out);
 void sse_parser_free(struct sse_parser *parser);
-/* 0; what the call returned when nonzero; E_LIMIT for an event (or line) over the bound; E_NOMEM.  After a
- * failure the parser takes nothing more. */
+/* Returns 0, or the nonzero result of the callback. E_LIMIT: an event or a line is over the bound.
+ * E_NOMEM. After a failure the parser accepts no more input. */
 int sse_parser_feed(struct sse_parser *parser, struct bytes text);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading builds a whole new SSL_CTX and only then swaps it in, so a half-written pair of files costs a line
- * in the log and nothing else.  Who replaces two files does it one after the other: the pair that does not
- * match is refused, and the watch looks again when either of them changes.
+/* Loading builds a complete new SSL_CTX and only then swaps it in, so a half-written pair of files costs
+ * only a log line. Operators replace two files one after the other: a pair that does not match is refused,
+ * and the watch tries again when either file changes.
  *
  *     timer ──files changed, or the ticket keys are old──> load ──good──> swap, metric
  *                                                             └──bad───> warn once, keep
  *
- * The key is read through the descriptor whose mode was looked at. */
+ * The key is read through the same descriptor whose mode was checked. */
 #include "net/http/tls.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@
 #define GROUPS            "X25519:P-256:P-384"
 #define CIPHERS_1_2       "ECDHE+AESGCM:ECDHE+CHACHA20"
 
-struct file_mark { /* what tells one state of a file from another */
+struct file_mark { /* identifies one state of a file */
     dev_t device;
     ino_t inode;
     off_t size;
@@ -40,13 +40,13 @@ struct file_mark { /* what tells one state of a file from another */
 
 struct http_tls {
     SSL_CTX *ctx;
-    struct http_tls_files files; /* own copies */
+    struct http_tls_files files; /* owned copies */
     bool has_http2;
     struct ev_timer *watch;
-    struct file_mark marks[2]; /* of the last attempt to load */
+    struct file_mark marks[2]; /* state at the last attempt to load */
     uint64_t loaded_ns;
     uint64_t expiry_unix_s;
-    uint64_t warned_day; /* the day of the last warning about the end */
+    uint64_t warned_day; /* day of the last warning about expiry */
     struct metric *expiry_gauge;
 };
 
@@ -83,7 +83,7 @@ static SSL_CTX *new_ctx(enum http_tls_min min, bool has_http2)
 
     if (ctx == NULL)
         return NULL;
-    /* A connection cut without a closing alert is an ordinary end: HTTP knows where its messages end. */
+    /* A connection cut without a closing alert is a normal end: HTTP knows where its messages end. */
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                  SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA |
                                  SSL_OP_IGNORE_UNEXPECTED_EOF);
@@ -187,7 +187,8 @@ static int load_into(SSL_CTX *ctx, const struct http_tls_files *files, struct fa
 {
     EVP_PKEY *key = NULL;
     const char *why;
-    FILE *file = file_open(files->certificate, &why); /* OpenSSL opens it anew, and would wait for a pipe */
+    /* OpenSSL opens the file again, and would block on a pipe. */
+    FILE *file = file_open(files->certificate, &why);
     int rc;
 
     if (file == NULL)
@@ -300,7 +301,7 @@ int http_tls_reload(struct http_tls *tls, const struct http_tls_files *files, st
         SSL_CTX_free(ctx);
         return fault_set(fault, E_NOMEM, "out of memory");
     }
-    SSL_CTX_free(tls->ctx); /* connections hold it as long as they need it */
+    SSL_CTX_free(tls->ctx); /* open connections hold their own reference */
     tls->ctx = ctx;
     tls->expiry_unix_s = expiry;
     tls->loaded_ns = clock_now_ns();
@@ -319,7 +320,7 @@ static void on_watch(void *arg)
     if (memcmp(marks, tls->marks, sizeof(marks)) == 0 && clock_now_ns() - tls->loaded_ns < TICKET_KEYS_NS)
         return;
     if (http_tls_reload(tls, &tls->files, &fault) < 0) {
-        tls->loaded_ns = clock_now_ns(); /* the old ones for another while */
+        tls->loaded_ns = clock_now_ns(); /* keep the old ticket keys for another period */
         log_warn("tls_certificate_refused", LOG_STR("reason", fault.text));
     } else {
         log_info("tls_certificate_loaded", LOG_STR("file", tls->files.certificate),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "host:port" taken apart.  The last colon parts them; a host with colons of its own stands in brackets, as
- * in a URL. */
+/* Parses "host:port". The last colon separates them; a host that contains colons stands in brackets, as in
+ * a URL. */
 #include "net/link/addr.h"
 
 #include <arpa/inet.h>

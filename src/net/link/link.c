@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a link.
  *
- *   dialled                                            accepted
- *   WAITING --back-off--> (RESOLVING) --> CONNECTING <--------- socket
- *      ^                                      | TLS through, HELLO sent
- *      |                                   GREETING
- *      |                                      | their HELLO accepted, HEARTBEAT sent
- *      |                                   GREETED
- *      |                                      | their HEARTBEAT: ours was accepted too
- *      |                                     UP ----- three heartbeats missed,
- *      |         we refuse, goodbye           |       closed, queue full, owner's wish
- *      |  LEAVING <---------------------------+                 |
- *      |     | said, or 1 s                   |<----------------+
- *      +-----+--------------------------------+---> ENDED (accepted: on_down, freed)
+ *     dialled                                            accepted
+ *     WAITING --back-off--> (RESOLVING) --> CONNECTING <--------- socket
+ *        ^                                      | TLS through, HELLO sent
+ *        |                                   GREETING
+ *        |                                      | their HELLO accepted, HEARTBEAT sent
+ *        |                                   GREETED
+ *        |                                      | their HEARTBEAT: ours was accepted too
+ *        |                                     UP ----- three heartbeats missed,
+ *        |         we refuse, goodbye           |       closed, queue full, owner's wish
+ *        |  LEAVING <---------------------------+                 |
+ *        |     | said, or 1 s                   |<----------------+
+ *        +-----+--------------------------------+---> ENDED (accepted: on_down, freed)
  *
- * Only link_set_state() changes the state.  One timer serves the state: back-off in WAITING, the deadline of
- * the whole handshake from RESOLVING to GREETED, the last words' second in LEAVING; in UP it brings the link
- * down after an overflow, from the loop and not from inside link_send().
+ * Only link_set_state() changes the state. One timer serves the states: the back-off in WAITING, the
+ * deadline of the whole handshake from RESOLVING to GREETED, one second for the last frame in LEAVING. In
+ * UP it brings the link down after an overflow, so that this happens from the loop and not inside
+ * link_send().
  *
- * The owner may close a link inside any of its events.  Callbacks run between link_enter() and link_leave();
- * a close in between tears the connection down at once and leaves the memory to the outermost link_leave().
- */
+ * The owner may close a link inside any of its events. Callbacks run between link_enter() and
+ * link_leave(). A close in between ends the connection at once; the outermost link_leave() frees the
+ * memory. */
 #include "net/link/link_priv.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@
 
 #define MISSED_IS_DEAD 3
 #define LAST_WORDS_NS  NS_PER_S
-#define STEADY_NS      NS_PER_S /* up for so long: the next failure starts the back-off afresh */
+#define STEADY_NS      NS_PER_S /* after this time in UP, the next failure starts the back-off afresh */
 
 static const char *const state_names[] = {"waiting", "resolving", "connecting", "greeting",
                                           "greeted", "up",        "leaving",    "ended"};
@@ -114,7 +115,7 @@ static uint64_t back_off_ns(struct link *link)
 
 static void log_end(const struct link *link, const struct fault *why, bool was_up)
 {
-    /* A peer that is away for hours is told of once, not every five seconds. */
+    /* Log a peer that is away for hours once, not every five seconds. */
     if (was_up || strcmp(link->why.text, why->text) != 0)
         log_warn(was_up ? "link_down" : "link_failed", LOG_STR("peer", link->address),
                  LOG_STR("error", err_name(why->code)), LOG_STR("reason", why->text));
@@ -218,8 +219,8 @@ static void on_timer(void *arg)
     link_leave(link);
 }
 
-/* Once per heartbeat period.  Counting silent periods, not looking at the clock, forgives a pause of this
- * process: after a stopped second the timer runs once, and what the peer sent meanwhile is read before it
+/* Runs once per heartbeat period. It counts silent periods instead of reading the clock, so a pause of
+ * this process does no harm: after a pause the timer runs once, and the peer's bytes are read before it
  * runs again. */
 static void on_beat(void *arg)
 {
@@ -240,7 +241,7 @@ static void on_beat(void *arg)
 
 /* ---- the connection ---- */
 
-/* TLS is through: without the cluster's key it is not. */
+/* TLS is done. The handshake succeeds only if the peer has the cluster key. */
 void link_connected(struct link *link)
 {
     stranger_prove(link->stranger);
@@ -276,9 +277,9 @@ static void on_readable(struct bufferevent *bev, void *arg)
     ev_work_end();
 }
 
-/* Everything queued is with the kernel.  The other side reads our last words up to our end of stream and
- * closes; only then do we, since closing a socket with unread input would reset it and take the words away.
- */
+/* The kernel has all queued output. The peer reads our last frame up to the end of stream and closes; only
+ * then does this side close. An earlier close with unread input would reset the connection and lose the
+ * frame. */
 static void on_flushed(struct bufferevent *bev, void *arg)
 {
     struct link *link = arg;
@@ -290,8 +291,8 @@ static void on_flushed(struct bufferevent *bev, void *arg)
 static void explain(struct link *link, short what, struct fault *out)
 {
     unsigned long tls_error = link->opts.is_plaintext ? 0 : bufferevent_get_openssl_error(link->bev);
-    /* Of a connection that failed below TLS, libevent says SSL_ERROR_SYSCALL here, which is no library's
-     * error, and calls a refused one an end of stream. */
+    /* If a connection fails below TLS, libevent reports SSL_ERROR_SYSCALL here, which is not an error of
+     * the library. It reports a refused connection as an end of stream. */
     bool is_tls = ERR_GET_LIB(tls_error) != 0 && !ERR_SYSTEM_ERROR(tls_error);
     int socket_error = EVUTIL_SOCKET_ERROR();
 
@@ -335,7 +336,7 @@ void link_set_callbacks(struct link *link)
     bufferevent_enable(link->bev, EV_READ | EV_WRITE);
 }
 
-/* ---- making ---- */
+/* ---- construction ---- */
 
 static int new_link(const struct link_opts *opts, struct link **out)
 {
@@ -359,7 +360,7 @@ static int new_link(const struct link_opts *opts, struct link **out)
         link->opts.retry_max_ns = 5 * NS_PER_S;
     if (opts->max_queue_bytes == 0)
         link->opts.max_queue_bytes = (size_t)64 << 20;
-    rng_system(&seed, sizeof(seed)); /* a fleet that restarts together must not dial in step */
+    rng_system(&seed, sizeof(seed)); /* daemons that restart together must not dial in step */
     rng_init(&link->rng, seed);
     err = ev_timer_new(opts->loop, on_timer, link, &link->timer);
     if (err == 0)
@@ -431,13 +432,13 @@ int link_accept(const struct link_opts *opts, int fd, struct link **out)
     stranger_bind(link->stranger, on_evicted, link);
     link_set_callbacks(link);
     ev_timer_start(link->timer, link->opts.handshake_ns);
-    if (link->opts.is_plaintext) /* libevent does not call an accepted socket connected */
+    if (link->opts.is_plaintext) /* libevent sends no "connected" event for an accepted socket */
         bufferevent_trigger_event(link->bev, BEV_EVENT_CONNECTED, BEV_OPT_DEFER_CALLBACKS);
     *out = link;
     return 0;
 }
 
-/* ---- looking, sending ---- */
+/* ---- state and sending ---- */
 
 bool link_is_up(const struct link *link)
 {

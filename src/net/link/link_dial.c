@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Getting connected: name lookup, socket, TLS object.
+/* Connecting: name lookup, socket, TLS object.
  *
- * Numeric addresses connect directly.  A name is looked up for each attempt, so that a peer that moved is
- * found; when it has several addresses, attempts take them in turn.
+ * Numeric addresses connect directly. Each attempt looks a name up again, so that it finds a peer that
+ * moved. If a name has several addresses, attempts take them in turn.
  *
- * Deferred callbacks (BEV_OPT_DEFER_CALLBACKS) matter: without them writing to a bufferevent can call its
- * error callback from inside link_send(), under the feet of whoever is sending. */
+ * Callbacks must be deferred (BEV_OPT_DEFER_CALLBACKS). Otherwise a write to a bufferevent can call its
+ * error callback inside link_send(), while the caller still uses the link. */
 #include "net/link/link_priv.h"
 
 #include <errno.h>
@@ -25,8 +25,8 @@ void link_tune_socket(const struct link *link, int fd)
     uint64_t dead_ms = 3 * link->opts.heartbeat_ns / NS_PER_MS;
     unsigned user_timeout_ms = dead_ms < 1000 ? 1000 : dead_ms > INT32_MAX ? INT32_MAX : (unsigned)dead_ms;
 
-    /* Best effort: a test may hand over a socket pair.  Without NODELAY a small frame waits for the ACK of
-     * the one before. */
+    /* Best effort: a test may pass a socket pair. Without NODELAY a small frame waits for the ACK of the
+     * previous one. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout_ms, sizeof(user_timeout_ms));
 }
@@ -110,7 +110,7 @@ static void look_up(struct link *link)
         link_set_state(link, LINK_RESOLVING);
 }
 
-/* Called with the deadline of the whole handshake already running. */
+/* The caller has already started the deadline of the whole handshake. */
 void link_start_dialling(struct link *link)
 {
     if (link->addr.is_numeric)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said on a link: frames in and out, and what each state allows the peer to say.
+/* Frames in and out, and the frames that the peer may send in each state.
  *
- *   GREETING   HELLO, REFUSED                    nothing else is even read: 64 KiB bound the stranger
- *   GREETED    HEARTBEAT (we were accepted), REFUSED, GOODBYE
- *   UP         everything
- *   LEAVING    all ignored
+ *     GREETING   HELLO, REFUSED                    reads nothing else; a stranger may send 64 KiB at most
+ *     GREETED    HEARTBEAT (the peer accepted us), REFUSED, GOODBYE
+ *     UP         every type
+ *     LEAVING    all are ignored
  *
- * Frames are parsed out of the input as soon as they are whole, so what waits there is at most one frame.
+ * A frame is parsed as soon as it is complete, so the input holds at most one frame.
  *
- * Round-trip time: a heartbeat carries back the sender's time of the last one it got and how long it sat on
- * it, rtt = now - echo_sent - echo_held so it needs no synchronised clocks and no extra messages. */
+ * Round-trip time: a heartbeat returns the send time of the last heartbeat received, and how long its
+ * sender held it: rtt = now - echo_sent - echo_held. This needs no synchronised clocks and no extra
+ * messages. */
 #include "net/link/link_priv.h"
 
 #include <event2/buffer.h>
@@ -20,14 +21,14 @@
 #include "base/err.h"
 
 #define RTT_ALPHA          0.125
-#define SCRATCH_KEEP_BYTES (64u << 10) /* a longer frame is sent from where it was packed */
+#define SCRATCH_KEEP_BYTES (64u << 10) /* a longer frame is sent from the buffer where it was packed */
 
 static void drop_packed(const void *data, size_t len_bytes, void *arg)
 {
     free(arg);
 }
 
-/* Long frames change owner rather than being copied once more. */
+/* Long frames change owner instead of being copied again. */
 static int queue_packed(struct link *link, struct evbuffer *output)
 {
     struct buf *packed = &link->scratch;
@@ -51,7 +52,8 @@ int link_put(struct link *link, enum frame_type type, const ProtobufCMessage *me
         err = E_FULL;
     if (err == 0)
         err = queue_packed(link, output);
-    if (err != 0 || link->scratch.cap_bytes > SCRATCH_KEEP_BYTES) { /* a buffer that failed once stays bad */
+    /* A buffer that failed once stays unusable. */
+    if (err != 0 || link->scratch.cap_bytes > SCRATCH_KEEP_BYTES) {
         buf_fini(&link->scratch);
         link->scratch = (struct buf){0};
     }
@@ -71,7 +73,7 @@ void link_send_heartbeat(struct link *link)
     }
     if (link->opts.make_heartbeat != NULL)
         beat.load = (Baton__LoadReport *)(uintptr_t)link->opts.make_heartbeat(link->opts.events_arg);
-    /* A full queue ends the link soon enough by itself. */
+    /* If the queue is full, the link goes down by itself. */
     link_put(link, FRAME_HEARTBEAT, &beat.base);
 }
 
@@ -109,7 +111,7 @@ static void heard_heartbeat(struct link *link, const Baton__Heartbeat *beat)
     link->peer_heard_ns = now_ns;
     if (beat->echo_sent_ns == 0 || beat->echo_sent_ns > now_ns ||
         beat->echo_held_ns > now_ns - beat->echo_sent_ns)
-        return; /* no echo, or one that is no time of ours */
+        return; /* no echo, or an echo of a time that is not ours */
 
     uint64_t rtt_ns = now_ns - beat->echo_sent_ns - beat->echo_held_ns;
     rate_learn(&link->rtt_s, (double)rtt_ns / (double)NS_PER_S, RTT_ALPHA, 1, now_ns);
@@ -206,7 +208,7 @@ static bool may_say(const struct link *link, uint16_t type)
            type == FRAME_GOODBYE;
 }
 
-/* One frame out of the input; false: none is whole, or the link has changed its mind about reading. */
+/* Reads one frame from the input. False: no frame is complete, or the link stopped reading. */
 static bool read_frame(struct link *link, struct evbuffer *input)
 {
     uint8_t bytes[FRAME_HEADER_BYTES];
@@ -232,7 +234,7 @@ static bool read_frame(struct link *link, struct evbuffer *input)
     if (evbuffer_get_length(input) < sizeof(bytes) + header.len_bytes)
         return false;
     evbuffer_drain(input, sizeof(bytes));
-    if (!frame_type_known(header.type)) { /* of a later version */
+    if (!frame_type_known(header.type)) { /* a type of a later version */
         evbuffer_drain(input, header.len_bytes);
         return true;
     }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a link, shared by link.c (its life), link_dial.c (connecting) and link_frame.c (what is
- * said). */
+/* The inside of a link, shared by link.c (states), link_dial.c (connecting) and link_frame.c (frames). */
 #ifndef NET_LINK_LINK_PRIV_H
 #define NET_LINK_LINK_PRIV_H
 
@@ -14,57 +13,58 @@
 #include "net/link/resolve_priv.h"
 
 enum link_state {
-    LINK_WAITING,    /* dialled links: until the back-off ends */
-    LINK_RESOLVING,  /* dialled links: the name is being looked up */
-    LINK_CONNECTING, /* TCP, then TLS */
-    LINK_GREETING,   /* our HELLO is out, theirs is awaited */
-    LINK_GREETED,    /* theirs was accepted; their first HEARTBEAT will say that ours was too */
-    LINK_UP,         /* messages flow */
-    LINK_LEAVING,    /* our last words (REFUSED, GOODBYE) flow out; then the connection closes */
-    LINK_ENDED       /* an accepted link after its end */
+    LINK_WAITING,    /* dialled links: waits for the back-off */
+    LINK_RESOLVING,  /* dialled links: looks the name up */
+    LINK_CONNECTING, /* TCP connect, then the TLS handshake */
+    LINK_GREETING,   /* our HELLO is sent; waits for the peer's HELLO */
+    /* Accepted the peer's HELLO; the peer's first HEARTBEAT will show that it accepted ours. */
+    LINK_GREETED,
+    LINK_UP,      /* messages flow */
+    LINK_LEAVING, /* the last frame (REFUSED, GOODBYE) leaves; then the connection closes */
+    LINK_ENDED    /* an accepted link after its end */
 };
 
 struct link {
     struct link_opts opts;
     enum link_state state;
     bool is_dialled;
-    char address[300]; /* the peer's, as dialled or as accepted from */
+    char address[300]; /* the peer's address, as dialled or as accepted */
     struct addr addr;  /* parsed from address when dialled */
     void *user;
 
-    struct bufferevent *bev; /* CONNECTING .. LEAVING */
-    struct ev_timer *timer;  /* of the state: back-off, deadline */
-    struct ev_timer *beat;   /* GREETED, UP */
-    struct resolve *lookup;  /* RESOLVING */
-    struct buf scratch;      /* frames are packed here */
+    struct bufferevent *bev; /* set from CONNECTING to LEAVING */
+    struct ev_timer *timer;  /* timer of the state: back-off or deadline */
+    struct ev_timer *beat;   /* runs in GREETED and UP */
+    struct resolve *lookup;  /* set in RESOLVING */
+    struct buf scratch;      /* buffer to pack frames */
 
-    struct rng rng;      /* jitter */
-    unsigned n_attempts; /* that failed in a row */
+    struct rng rng;      /* for the jitter */
+    unsigned n_attempts; /* failed attempts in a row */
     uint64_t up_since_ns;
     uint64_t beat_number;
-    uint64_t peer_sent_ns; /* sent_ns of the last heartbeat received, and when that was; 0: none */
+    uint64_t peer_sent_ns; /* sent_ns of the last heartbeat received, and its arrival time; 0: none */
     uint64_t peer_heard_ns;
     struct rate rtt_s;
     unsigned n_missed; /* heartbeat periods in a row without a byte from the peer */
-    bool has_heard;    /* a byte came in this period */
+    bool has_heard;    /* a byte arrived in this period */
     struct fault why;
-    struct stranger *stranger; /* accepted, and its peer has not proved itself yet; NULL: no stranger */
+    struct stranger *stranger; /* accepted, and the peer has not authenticated yet; NULL: no stranger */
 
-    unsigned depth; /* of calls into the owner and of callbacks that may end in destroying */
-    bool is_closed; /* link_close inside such a call: destroyed when the outermost returns */
-    bool is_silent; /* said goodbye: no more events */
+    unsigned depth; /* nesting depth of calls into the owner and of callbacks that may destroy the link */
+    bool is_closed; /* link_close was called inside such a call: the outermost call destroys the link */
+    bool is_silent; /* link_goodbye was called: no more events */
 };
 
 /* link.c */
 void link_set_state(struct link *link, enum link_state state);
-void link_enter(struct link *link); /* brackets a callback; link may be gone after link_leave */
+void link_enter(struct link *link); /* around each callback; after link_leave the link may be freed */
 void link_leave(struct link *link);
-/* Ends the connection for a reason: dialled links go back to WAITING, accepted ones end. */
+/* Ends the connection with this reason. A dialled link returns to WAITING; an accepted link ends. */
 void link_fail(struct link *link, const struct fault *why);
-/* Sends one last frame and then ends it, as link_fail would. */
+/* Sends one last frame, then ends the connection like link_fail. */
 void link_part(struct link *link, enum frame_type type, const ProtobufCMessage *last,
                const struct fault *why);
-void link_connected(struct link *link); /* TLS is through: HELLO */
+void link_connected(struct link *link); /* TLS is done: sends HELLO */
 void link_went_up(struct link *link);
 void link_set_callbacks(struct link *link);
 
@@ -72,11 +72,11 @@ void link_set_callbacks(struct link *link);
 void link_start_dialling(struct link *link);
 void link_stop_resolving(struct link *link);
 void link_tune_socket(const struct link *link, int fd);
-/* A TLS or plain bufferevent; fd -1 for one to connect.  On failure fd stays the caller's. */
+/* Makes a TLS or plain bufferevent; fd -1: for a socket still to connect. On failure the caller keeps fd. */
 int link_make_bufferevent(struct link *link, int fd, bool is_server);
 
 /* link_frame.c */
-void link_read_frames(struct link *link); /* inside link_enter */
+void link_read_frames(struct link *link); /* call it inside link_enter */
 int link_put(struct link *link, enum frame_type type, const ProtobufCMessage *message);
 void link_send_heartbeat(struct link *link);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A socket is bound and closed again, never listened on, so a daemon that runs is not disturbed: its port
- * reads as taken, which is no fault of the configuration. */
+/* Binds a socket and closes it again, without listening, so a running daemon is not disturbed. If a daemon
+ * already has the port, that is no fault of the configuration. */
 #include "net/link/listen_check.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static int try_bind(const struct addr *addr, const char *text, struct fault *fau
         return fault_set(fault, E_IO, "'%s': this host has no IPv%d", text,
                          addr->sa.ss_family == AF_INET6 ? 6 : 4);
     if (fd < 0)
-        return 0; /* out of descriptors: of the moment */
+        return 0; /* out of descriptors: temporary, no fault */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, (const struct sockaddr *)&addr->sa, addr->sa_bytes) != 0) {
         if (errno == EADDRNOTAVAIL)
@@ -72,7 +72,7 @@ bool listen_same(const struct addr *a, const struct addr *b)
     if (!a->is_numeric || !b->is_numeric)
         return strcmp(a->host, b->host) == 0;
     if (strcmp(a->host, "*") == 0 || strcmp(b->host, "*") == 0)
-        return true; /* both families */
+        return true; /* one socket for both families */
     if (a->sa.ss_family != b->sa.ss_family)
         return false;
     return is_any(a) || is_any(b) || is_same_host(a, b);

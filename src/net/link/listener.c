@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accepting connections without being drowned by them.
+/* Accepts connections within limits.
  *
- * The watch on the listening socket is on only while there is room:
+ * The listening socket is watched only while there is room:
  *
- *   room, descriptors left    accept up to BATCH per turn of the loop
- *   at max_connections        off until listener_release(); the kernel's backlog holds the rest.  With
- * strangers it stays on: the oldest of them goes, or the newcomer is closed strangers                 counted
- * by base/event/strangers.h, which evicts the oldest; not in n_connections until they speak EMFILE and the
- * like off for PAUSE_NS: a level-triggered watch would spin otherwise
+ *     room, descriptors left    accepts up to BATCH connections per turn of the loop
+ *     at max_connections        watch off until listener_release(); the kernel's backlog holds the rest;
+ *                               with strangers it stays on: evicts the oldest or closes the newcomer
+ *     strangers                 base/event/strangers.h counts them and evicts the oldest; they are not
+ *                               in n_connections before they send bytes
+ *     EMFILE and the like       watch off for PAUSE_NS, because a level-triggered watch would spin
  *
  * An address of all zeros ("*") opens one IPv6 socket for both families. */
 #include "net/link/listener.h"
@@ -37,13 +38,13 @@ struct listener {
     struct ev_fd *watch;
     struct ev_timer *resume;
     uint32_t n_connections;
-    bool is_paused;  /* for good */
-    bool is_resting; /* until the timer */
+    bool is_paused;  /* no timer ends it */
+    bool is_resting; /* the timer ends it */
     bool is_accepting;
     bool is_closed; /* inside on_accept; freed when it returns */
 };
 
-/* Strangers have bounds of their own, and when they speak one of them may have to go for the next. */
+/* Strangers have their own limits. When one sends bytes, another may be evicted to make room. */
 static bool has_room(const struct listener *listener)
 {
     return listener->strangers != NULL || listener->n_connections < listener->opts.max_connections;
@@ -109,7 +110,7 @@ static void on_stranger_end(void *arg, enum stranger_end why)
     stranger_counts_add(&listener->counts, why, 1);
 }
 
-/* False: no more for now. */
+/* False: accept no more for now. */
 static bool accept_one(struct listener *listener)
 {
     struct sockaddr_storage sa = {0};
@@ -127,7 +128,7 @@ static bool accept_one(struct listener *listener)
         ev_timer_start(listener->resume, PAUSE_NS);
         return false;
     }
-    /* Fails on a UNIX socket that systemd handed over, where it is not needed. */
+    /* Fails on a UNIX socket from systemd, which does not need it. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (listener->strangers != NULL)
         strangers_take(listener->strangers, fd, (struct sockaddr *)&sa);
@@ -218,7 +219,7 @@ int listener_open(const struct listener_opts *opts, struct fault *fault, struct 
         goto fail;
     }
     addr_format((struct sockaddr *)&sa, listener->address);
-    listener->opts.address = NULL; /* borrowed for this call only */
+    listener->opts.address = NULL; /* borrowed during this call only */
     err = ev_timer_new(opts->loop, on_resume, listener, &listener->resume);
     if (err == 0)
         err = open_strangers(listener);

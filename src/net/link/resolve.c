@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One detached thread per lookup, which blocks in getaddrinfo() in the loop's stead.
+/* Runs getaddrinfo() in one detached thread per lookup, because it would block the loop.
  *
  *     loop thread                              lookup thread
  *       resolve_new   --- struct lookup --->     getaddrinfo()
  *       watches eventfd <------------------      writes result, then eventfd; drops its reference
  *
- * Neither side waits for the other: getaddrinfo() cannot be interrupted and may take half a minute.  What
- * both touch is one counted object; the result is written before the eventfd and read after it.  The thread
- * knows no loop, so a loop may go away while a lookup still hangs.
+ * Neither thread waits for the other: getaddrinfo() cannot be interrupted and may take half a minute. They
+ * share one counted object. The lookup thread writes the result before the eventfd; the loop thread reads
+ * it after. The lookup thread knows no loop, so a loop may be freed while a lookup still runs.
  *
- * (libevent's resolver was tried: cancelling a lookup and freeing its base touches freed memory, and it knows
- * nothing of nsswitch.conf.) */
+ * libevent's resolver does not fit: cancelling a lookup and freeing its base touches freed memory, and it
+ * ignores nsswitch.conf. */
 #include "net/link/resolve_priv.h"
 
 #include <netdb.h>
@@ -72,7 +72,7 @@ static void *look_up(void *arg)
         }
         freeaddrinfo(list);
     }
-    /* Cannot fail: the counter is zero and the descriptor is ours until the reference is dropped. */
+    /* Cannot fail: the counter is zero, and the descriptor stays open until the reference is dropped. */
     if (write(lookup->fd, &one, sizeof(one)) != (ssize_t)sizeof(one))
         abort();
     lookup_unref(lookup);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking a name up without blocking the loop, by the system's own rules (hosts file, DNS, whatever
- * nsswitch.conf says). Loop thread only. */
+/* Name lookup without blocking the loop. It follows the system's rules (hosts file, DNS, nsswitch.conf).
+ * Loop thread only. */
 #ifndef NET_LINK_RESOLVE_PRIV_H
 #define NET_LINK_RESOLVE_PRIV_H
 
@@ -9,14 +9,14 @@
 
 struct resolve;
 
-/* list: the addresses, in the order of preference, n > 0; or n == 0 and the fault says why.  Valid during the
- * call, in which resolve_free() is allowed. */
+/* list: the addresses in order of preference, n > 0. If n == 0, the fault gives the reason. list is valid
+ * during the call. The call may use resolve_free(). */
 typedef void (*resolve_call)(void *arg, const struct addr *list, unsigned n, const struct fault *fault);
 
-/* Never calls back from inside; numeric addresses work too.  E_NOMEM, E_IO (no descriptor or thread to be
- * had). */
+/* Never calls back before it returns. Numeric addresses work too. E_NOMEM; E_IO: no descriptor or thread
+ * available. */
 int resolve_new(struct ev_loop *loop, const struct addr *name, resolve_call call, void *arg,
                 struct resolve **out);
-void resolve_free(struct resolve *resolve); /* before the answer: there will be none.  NULL is fine */
+void resolve_free(struct resolve *resolve); /* before the answer: cancels it; accepts NULL */
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The series exist from the start, with 0: an alert on their rate needs the value before the first eviction.
- */
+/* All series exist from the start, with value 0: a rate alert needs the value before the first eviction. */
 #include "net/link/stranger_counts.h"
 
 void stranger_counts_init(struct stranger_counts *counts, struct metrics *metrics, const char *port)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The metric of evicted strangers: one series for each port and reason. */
+/* Metrics of evicted strangers: one series per port and reason. */
 #ifndef NET_LINK_STRANGER_COUNTS_H
 #define NET_LINK_STRANGER_COUNTS_H
 
@@ -7,12 +7,12 @@
 #include "base/metrics/metrics.h"
 
 struct stranger_counts {
-    struct metric *by_end[STRANGER_N_ENDS]; /* NULL: not counted */
+    struct metric *by_end[STRANGER_N_ENDS]; /* NULL: do not count */
 };
 
-/* metrics NULL: nothing is counted. */
+/* metrics NULL: count nothing. */
 void stranger_counts_init(struct stranger_counts *counts, struct metrics *metrics, const char *port);
-/* An on_end of strangers_opts, whose argument is not the counts: to be called from it. */
+/* Counts one eviction. Call it from the on_end callback of strangers_opts. */
 void stranger_counts_add(const struct stranger_counts *counts, enum stranger_end why, double by);
 
 #endif

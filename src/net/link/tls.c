@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two SSL_CTX that know one secret, and nothing else to trust.
+/* Two SSL_CTX that share one secret; they trust nothing else.
  *
- *   client                                   server
- *     ClientHello: identity, binder  ----->    find_session(): is the identity ours?  binder proves the key
- *     <----- ServerHello: PSK chosen, Finished
- *     Finished ----->
+ *     client                                   server
+ *       ClientHello: identity, binder  ----->    find_session(): identity is ours?  binder proves key
+ *       <----- ServerHello: PSK chosen, Finished
+ *       Finished ----->
  *
- * OpenSSL hands an external PSK around as a made-up session: master key, suite and version.  The server has
- * no certificate, so without the PSK it has no way to complete a handshake; the client demands a certificate
- * it could never verify (empty store), so a server that ignores the PSK fails too.  Hence a finished
- * handshake means both sides know the key.  Wrong keys fail at the binder, before anything secret is said.
+ * OpenSSL represents an external PSK as an artificial session: master key, suite and version. The server
+ * has no certificate, so it cannot complete a handshake without the PSK. The client demands a certificate
+ * that it can never verify (its store is empty), so a server that ignores the PSK fails too. Hence both
+ * sides of a finished handshake know the key. A wrong key fails at the binder, before any secret is sent.
  *
- * The PSK callbacks get no argument of their own; the context travels in the SSL_CTX's ex_data. */
+ * The PSK callbacks have no user argument; the SSL_CTX's ex_data carries the context. */
 #include "net/link/tls.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ struct tls_context {
 };
 
 static pthread_once_t slot_once = PTHREAD_ONCE_INIT;
-static int slot = -1; /* of ex_data; written once */
+static int slot = -1; /* index of ex_data; written once */
 
 static void take_slot(void)
 {
@@ -71,8 +71,9 @@ static int use_session(SSL *ssl, const EVP_MD *digest, const unsigned char **id,
     *out = NULL;
     *id = (const unsigned char *)IDENTITY;
     *id_bytes = sizeof(IDENTITY) - 1;
+    /* The key does not fit this digest: continue without a PSK, and fail at the certificate. */
     if (digest != NULL && EVP_MD_get_type(digest) != NID_sha384)
-        return 1; /* no key for that digest: go on without, and fail at the certificate */
+        return 1;
     *out = session_of_key(ssl);
     return *out != NULL;
 }
@@ -81,7 +82,7 @@ static int find_session(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_
 {
     *out = NULL;
     if (id_bytes != sizeof(IDENTITY) - 1 || memcmp(id, IDENTITY, id_bytes) != 0)
-        return 1; /* unknown: without it the handshake cannot succeed */
+        return 1; /* unknown identity: without a PSK the handshake cannot succeed */
     *out = session_of_key(ssl);
     return *out != NULL;
 }
@@ -92,7 +93,7 @@ static SSL_CTX *new_ctx(const SSL_METHOD *method, struct tls_context *tls)
 
     if (ctx == NULL)
         return NULL;
-    /* A connection cut without a closing alert is an ordinary end: frames carry their lengths. */
+    /* A connection cut without a closing alert is a normal end: frames carry their lengths. */
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                  SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
@@ -169,7 +170,7 @@ static int check_key_file(int fd, const char *path, struct fault *fault)
 
 int cluster_key_load(const char *path, struct fault *fault, uint8_t key_out[32])
 {
-    char text[2 * KEY_BYTES + 2]; /* one byte more than a key file has */
+    char text[2 * KEY_BYTES + 2]; /* one byte longer than a key file, to detect a longer one */
     uint8_t key[KEY_BYTES];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     ssize_t n;

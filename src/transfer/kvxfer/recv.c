@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See recv.h for the drawing.
  *
- * Every way out goes through CLOSING: the transport is asked to close the ticket and its answer is awaited,
- * because only then is it sure that no late byte lands in a block that already belongs to somebody else.  A
- * whole transfer asks too: it costs a message, and there is one way instead of two. */
+ * Every end passes through CLOSING: ask the transport to close the ticket and wait for its answer. Only
+ * that answer guarantees that no late byte lands in a block that already has a new owner. A complete
+ * transfer closes the same way: it costs one message and leaves only one path to the end. */
 #include "transfer/kvxfer/recv.h"
 
 #include <stdlib.h>
@@ -13,21 +13,21 @@
 #include "base/err.h"
 
 enum recv_state {
-    RECV_GRANTED,  /* pieces may come */
-    RECV_COMPLETE, /* every piece is here and verified; the first token is not */
-    RECV_CLOSING,  /* the transport was asked to let nothing in any more */
-    RECV_CLOSED    /* it confirmed; no lease is left */
+    RECV_GRANTED,  /* pieces may arrive */
+    RECV_COMPLETE, /* every piece is here and verified; the first token is missing */
+    RECV_CLOSING,  /* the transport was asked to close the ticket */
+    RECV_CLOSED    /* the transport has closed it; no lease is left */
 };
 
 struct kvxfer_recv {
     enum recv_state state;
     struct kvxfer_recv_opts opts;
-    kv_block_id *leased; /* [n_leased] the blocks that are written */
+    kv_block_id *leased; /* [n_leased] blocks that the sender writes */
     uint32_t n_leased;
-    uint32_t n_leading; /* of those, complete from the front */
+    uint32_t n_leading; /* how many of them are complete, counted from the front */
     bool has_all, has_first, is_gone, must_confirm_stop;
     struct kvxfer_arrival arrival;
-    uint64_t moved_ns, word_ns; /* word_ns: PREFILL_DONE came */
+    uint64_t moved_ns, word_ns; /* moved_ns: last progress; word_ns: PREFILL_DONE came */
 };
 
 static void say(struct kvxfer_recv *recv, struct kvxfer_message message)
@@ -97,7 +97,7 @@ void kvxfer_recv_free(struct kvxfer_recv *recv)
 
 /* ---- ends ---- */
 
-/* A hand-off is not over before the first token is here; what was asked for comes without one. */
+/* A hand-off needs the first token before it is whole; a prefix fetch has none. */
 static bool has_word(const struct kvxfer_recv *recv)
 {
     return recv->has_first || recv->opts.is_asked;
@@ -149,7 +149,7 @@ void kvxfer_recv_peer_lost(struct kvxfer_recv *recv)
     begin_closing(recv, E_PEER);
 }
 
-/* ---- what comes in ---- */
+/* ---- input ---- */
 
 static void look_whether_whole(struct kvxfer_recv *recv)
 {

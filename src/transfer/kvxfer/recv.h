@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The receiving end of one hand-off: grants, waits for every piece and the first token, closes the ticket,
- * and keeps the destination blocks leased for as long as anybody may write them.
+/* The receiving end of one transfer. It grants, waits for every piece and the first token, then closes the
+ * ticket. It keeps the destination blocks leased for as long as the transport may write them.
  *
- *   GRANTED --every piece--> COMPLETE --first token--> CLOSING --closed--> CLOSED   (arrived: the whole
- * prompt) |                        |                         ^
- *      +--- cancel, lost, failed, too late ---------------+                         (arrived: leading whole
- * blocks)
+ *     GRANTED --every piece--> COMPLETE --first token--> CLOSING --closed--> CLOSED
+ *        |                        |                         ^
+ *        +---- cancelled, peer lost, failed, timed out -----+
  *
- * on_arrived is called once, when no byte can be written any more: with the whole prompt and the first token,
- * or with what of its beginning is there.  on_closed is the last call; the object may be freed then.  Only
- * the transport's bitmap says what arrived. Engine thread only. */
+ * on_arrived comes once, after the transport can write no more bytes. It reports the whole prompt with its
+ * first token, or the leading blocks that are complete. on_closed is the last call: the owner may then
+ * free the object. Only the transport's bitmap of pieces decides which blocks arrived. Engine thread only. */
 #ifndef TRANSFER_KVXFER_RECV_H
 #define TRANSFER_KVXFER_RECV_H
 
@@ -20,13 +19,13 @@
 struct kvxfer_recv;
 
 struct kvxfer_arrival {
-    uint32_t n_blocks; /* leading blocks that are present, those skipped included */
-    bool is_whole;     /* every block, and first is set (not when it was asked for) */
+    uint32_t n_blocks; /* leading blocks that are present, skipped blocks included */
+    bool is_whole;     /* every block is present, and first is set (a prefix fetch has no first) */
     struct kvxfer_first first;
     bool is_finished;
-    int code;                     /* not whole: why */
-    uint64_t n_bytes, elapsed_ns; /* first to last byte, most of it beside the prefill */
-    uint64_t exposed_ns; /* whole: from the first token's word to here, what the answer waited for KV */
+    int code;                     /* if not whole: the reason */
+    uint64_t n_bytes, elapsed_ns; /* time from first to last byte; most of it overlaps the prefill */
+    uint64_t exposed_ns;          /* if whole: time that the answer waited for KV after PREFILL_DONE */
 };
 
 struct kvxfer_recv_calls {
@@ -38,25 +37,26 @@ struct kvxfer_recv_calls {
 struct kvxfer_recv_opts {
     struct kv_pool *pool;                  /* borrowed */
     struct tr_node *transport;             /* borrowed */
-    const struct kvxfer_recv_calls *calls; /* borrowed */
+    const struct kvxfer_recv_calls *calls; /* borrowed; called on the engine thread */
     void *arg;
-    uint64_t transfer; /* the sender's number */
-    uint64_t ticket;   /* ours, random */
-    const kv_block_id
-        *blocks; /* the prompt's block table; from skip_blocks on they are FILLING and ours to write */
+    uint64_t transfer;         /* the sender's transfer id */
+    uint64_t ticket;           /* chosen here, at random */
+    const kv_block_id *blocks; /* the prompt's block table; blocks from skip_blocks on are FILLING and only
+                                  this transfer writes them */
     uint32_t n_blocks;
-    uint32_t skip_blocks; /* found in the cache here */
+    uint32_t skip_blocks; /* leading blocks that the cache here already holds */
     uint32_t n_tokens;
-    enum tr_kind kind;   /* over what the pieces are to come */
-    bool is_asked;       /* no first token follows: whole when every piece is there */
-    uint64_t timeout_ns; /* without progress: give up */
+    enum tr_kind kind;   /* the transport that carries the pieces */
+    bool is_asked;       /* a prefix fetch: whole when every piece is there, no first token follows */
+    uint64_t timeout_ns; /* give up after this time without progress */
 };
 
-/* Opens the ticket and grants.  E_NOMEM, E_FULL. */
+/* Leases the blocks, opens the ticket and sends GRANT. E_INVAL (no block to receive), E_NOMEM, E_FULL. */
 int kvxfer_recv_new(const struct kvxfer_recv_opts *opts, uint64_t now_ns, struct kvxfer_recv **out);
 void kvxfer_recv_free(struct kvxfer_recv *recv);
 
-/* The sequence ended (is_gone: on_arrived is not wanted) or is to be computed here. */
+/* Ends the transfer: the sequence ended (is_gone: do not call on_arrived), or this worker computes the
+ * prompt itself. */
 void kvxfer_recv_cancel(struct kvxfer_recv *recv, int code, bool is_gone);
 void kvxfer_recv_peer_lost(struct kvxfer_recv *recv);
 void kvxfer_recv_message(struct kvxfer_recv *recv, const struct kvxfer_message *message, uint64_t now_ns);

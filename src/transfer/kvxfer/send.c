@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See send.h for the drawing.
  *
- * Progress is kept per layer: ready[l] blocks are computed, pushed[l] were handed to the transport.  A
- * block's id is captured, and leased, when any layer of it is first ready; from then on the sequence may be
- * preempted, cancelled or finished without the bytes going away.  When the grant comes late, pump() catches
- * up in the order of the layers.
+ * Progress is counted per layer: ready[l] blocks are computed, pushed[l] blocks were handed to the
+ * transport. A block's id is captured and leased when its first layer is ready. From then on the sequence
+ * may be preempted, cancelled or finished and the bytes stay. If the grant comes late, pump() catches up
+ * layer by layer.
  *
- * Leases go back when the transport has confirmed that it reads no more (TR_PUSH_STOPPED), never before. */
+ * Leases are dropped only after the transport confirms that it reads no more (TR_PUSH_STOPPED). */
 #include "transfer/kvxfer/send.h"
 
 #include <stdlib.h>
@@ -17,11 +17,11 @@
 #include "base/str.h"
 
 enum send_state {
-    SEND_OFFERED,  /* the offer is out, no answer yet */
-    SEND_WAITING,  /* refused for now: offer again later */
-    SEND_PUSHING,  /* granted: pieces go out as they are computed */
-    SEND_PUSHED,   /* every piece was handed to the transport; the receiver has not confirmed */
-    SEND_STOPPING, /* over; the transport is still to confirm that it reads no more */
+    SEND_OFFERED,  /* OFFER is out, no answer yet */
+    SEND_WAITING,  /* refused for now; offers again later */
+    SEND_PUSHING,  /* granted; pieces go out as they are computed */
+    SEND_PUSHED,   /* the transport has every piece; the receiver has not confirmed */
+    SEND_STOPPING, /* over; waits until the transport confirms that it reads no more */
     SEND_CLOSED    /* no lease is left */
 };
 
@@ -29,7 +29,7 @@ struct kvxfer_send {
     enum send_state state;
     struct kvxfer_send_opts opts;
     char tcp_address[128], unix_path[108];
-    uint32_t *ready, *pushed; /* [n_layers], in blocks from the prompt's first */
+    uint32_t *ready, *pushed; /* [n_layers] number of blocks, counted from the prompt's first */
     kv_block_id *blocks;      /* [n_captured] leased */
     uint32_t n_captured;
     uint32_t skip_blocks;
@@ -143,7 +143,7 @@ void kvxfer_send_peer_lost(struct kvxfer_send *send)
 
 /* ---- pushing ---- */
 
-/* Hands over what is ready of one layer.  False: the transport takes no more now. */
+/* Hands the ready blocks of one layer to the transport. False: the transport takes no more now. */
 static bool pump_layer(struct kvxfer_send *send, uint32_t layer)
 {
     uint32_t from = send->pushed[layer] < send->skip_blocks ? send->skip_blocks : send->pushed[layer];
@@ -218,7 +218,7 @@ void kvxfer_send_first(struct kvxfer_send *send, const struct kvxfer_first *firs
     say_first(send);
 }
 
-/* ---- what comes in ---- */
+/* ---- input ---- */
 
 static void on_grant(struct kvxfer_send *send, const struct kvxfer_message *grant, uint64_t now_ns)
 {
@@ -270,7 +270,7 @@ void kvxfer_send_message(struct kvxfer_send *send, const struct kvxfer_message *
         if (send->state == SEND_PUSHED || send->state == SEND_PUSHING)
             over(send, send->state == SEND_PUSHED
                            ? 0
-                           : E_PROTO); /* "done" before all was pushed is no honest word */
+                           : E_PROTO); /* DONE before the last push breaks the protocol */
         return;
     case KVXFER_CANCEL:
         send->must_confirm_stop =
@@ -315,7 +315,7 @@ void kvxfer_send_tick(struct kvxfer_send *send, uint64_t now_ns)
         if (now_ns - send->moved_ns > send->opts.timeout_ns)
             give_up(send, E_TIMEOUT);
         return;
-    case SEND_WAITING: /* "later" may not be the answer for ever */
+    case SEND_WAITING: /* repeated refusals also time out */
         if (now_ns - send->began_ns > send->opts.timeout_ns)
             over(send, E_TIMEOUT);
         else if (now_ns >= send->retry_ns)
@@ -323,7 +323,7 @@ void kvxfer_send_tick(struct kvxfer_send *send, uint64_t now_ns)
         return;
     case SEND_PUSHING:
         pump(send);
-        return; /* prefill takes the time it takes */
+        return; /* no timeout: a long prefill is no fault */
     case SEND_PUSHED:
         if (now_ns - send->moved_ns > send->opts.timeout_ns)
             give_up(send, E_TIMEOUT);

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sending end of one hand-off: offers, pushes what is computed as it is computed, and keeps the source
- * blocks leased for as long as anybody may read them.
+/* The sending end of one transfer. It offers, pushes pieces as they are computed, and keeps the source
+ * blocks leased for as long as the transport may read them.
  *
- *   OFFERED --grant--> PUSHING --all handed over--> PUSHED --done--> STOPPING --stopped--> CLOSED
- *    ^   \                |                            |                ^
- *    |    refused         +--- cancel, lost, failed, too late ----------+
- *    |     v                                                            |
- *   WAITING --never, too late ------------------------------------------+ (CLOSED at once: nothing was
- * pushed)
+ *     OFFERED --grant--> PUSHING --all handed over--> PUSHED --done--> STOPPING --stopped--> CLOSED
+ *      ^   |                |                            |                ^
+ *      |   |                +- cancelled, peer lost, failed, timed out ---+
+ *      |   |
+ *      |   +--- refused, retry later ---> WAITING
+ *      +--------- time to retry ----------+
  *
- * on_over tells, once, how it ended for the sequence (0: the receiver has every chunk); on_closed, once and
- * last, that no lease is left and the object may be freed.  Neither is called from kvxfer_send_new. Engine
- * thread only.  Nothing here waits. */
+ * OFFERED and WAITING close at once when the transfer ends there (refused for good, cancelled, peer lost,
+ * timed out), because the transport reads nothing yet.
+ *
+ * on_over comes once and gives the result for the sequence (0: the receiver has every piece). on_closed
+ * comes once and last: no lease is left, and the owner may free the object. kvxfer_send_new calls neither.
+ * Engine thread only. No call blocks. */
 #ifndef TRANSFER_KVXFER_SEND_H
 #define TRANSFER_KVXFER_SEND_H
 
@@ -23,8 +26,8 @@ struct kvxfer_send;
 
 struct kvxfer_send_calls {
     void (*message)(void *arg, const struct kvxfer_message *message); /* to the receiver */
-    void (*on_over)(void *arg, int result);                           /* 0, or why not */
-    void (*on_closed)(void *arg);                                     /* free it now or later */
+    void (*on_over)(void *arg, int result);                           /* 0, or the error */
+    void (*on_closed)(void *arg);                                     /* free the object now or later */
 };
 
 struct kvxfer_send_opts {
@@ -32,20 +35,21 @@ struct kvxfer_send_opts {
     struct tr_node *transport;             /* borrowed */
     const struct kvxfer_send_calls *calls; /* borrowed */
     void *arg;
-    uint64_t transfer; /* also the push's id; unique on this worker */
+    uint64_t transfer; /* also the id of the push; unique on this worker */
     uint64_t router_epoch, request;
-    uint64_t ask; /* not 0: answers that ask; cached blocks go, and no first token */
+    uint64_t ask; /* not 0: answers the prefix fetch of this id with cached blocks and no first token */
     uint32_t n_layers;
     uint32_t n_tokens, n_blocks;         /* of the prompt */
-    const char *tcp_address, *unix_path; /* the receiver's; copied */
-    uint64_t timeout_ns;                 /* without progress: give up */
+    const char *tcp_address, *unix_path; /* the receiver's addresses; copied */
+    uint64_t timeout_ns;                 /* give up after this time without progress */
 };
 
-/* Offers at once.  E_NOMEM. */
+/* Sends OFFER before it returns. E_NOMEM. */
 int kvxfer_send_new(const struct kvxfer_send_opts *opts, uint64_t now_ns, struct kvxfer_send **out);
-void kvxfer_send_free(struct kvxfer_send *send); /* closed, or everything is being torn down */
+void kvxfer_send_free(struct kvxfer_send *send); /* only when closed, or when the worker shuts down */
 
-/* Blocks [0, n_ready) of layer (or KVXFER_ALL_LAYERS) are computed; table is the sequence's block table. */
+/* Blocks [0, n_ready) of this layer (or KVXFER_ALL_LAYERS) are computed. table is the sequence's block
+ * table, only read. */
 void kvxfer_send_ready(struct kvxfer_send *send, uint32_t layer, uint32_t n_ready, const kv_block_id *table);
 void kvxfer_send_first(struct kvxfer_send *send, const struct kvxfer_first *first, bool is_finished);
 void kvxfer_send_cancel(struct kvxfer_send *send, int code); /* the sequence ended here */

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data connection's life.
+/* The life of a data connection.
  *
- *   dialler (sender of KV)                      acceptor (receiver)
- *   CONNECTING                                      |
- *   SHAKING   <------------- TLS ------------->  SHAKING       skipped without TLS
- *   GREETING  HELLO ------------------> <------ HELLO  GREETING
- *   PROVING   PROOF ------------------> <------ PROOF  PROVING
- *   SHARING   SHARE + descriptors ------------>        SHARING  shared memory
- *             RAIL -------> <------- RAIL, REGION               RDMA
- *   READY     DATA | ANNOUNCE | ASK ----------->       READY
- *             <---------------- REJECT (a ticket not wanted)
- *   any ---- error, end of stream, time-out ----> DEAD
+ *     dialler (sender of KV)                      acceptor (receiver)
+ *     CONNECTING                                      |
+ *     SHAKING   <------------- TLS ------------->  SHAKING       skipped without TLS
+ *     GREETING  HELLO ------------------> <------ HELLO  GREETING
+ *     PROVING   PROOF ------------------> <------ PROOF  PROVING
+ *     SHARING   SHARE + descriptors ------------>        SHARING  shared memory
+ *               RAIL -------> <------- RAIL, REGION               RDMA
+ *     READY     DATA | ANNOUNCE | ASK ----------->       READY
+ *               <---------------- REJECT (a ticket not wanted)
+ *     any ---- error, end of stream, time-out ----> DEAD
  *
- * HELLO carries a nonce and everything that must agree; PROOF is a MAC over both HELLOs, our side's first,
- * and the side's number, so it can be neither replayed nor reflected and covers what was agreed.  Under TLS
- * that is belt and braces; on plain TCP and UNIX sockets it is the authentication.  Nothing else is looked at
- * before it.
+ * HELLO carries a nonce and all values that must agree. PROOF is a MAC over both HELLOs, the speaker's
+ * first, and the speaker's side number. So PROOF cannot be replayed or reflected, and it covers all agreed
+ * values. On plain TCP and UNIX sockets PROOF is the authentication; under TLS it is a second safeguard. A
+ * connection handles nothing else before it.
  *
- * One function per state; conn_set_state() alone changes it.  A connection that dies is unlinked at once and
- * freed when the event that killed it is over (tr_conns_free_dead). */
+ * Each state has one function; only conn_set_state() changes the state. A connection that dies is unlinked
+ * at once. It is freed when the event that ended it is over (tr_conns_free_dead). */
 #include "transfer/transport/tr_priv.h"
 
 #include <errno.h>
@@ -105,7 +105,7 @@ int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer 
     if (err == 0)
         err = ev_fd_new(node->loop, fd, EV_FD_READ, on_ready_fd, conn, &conn->watch);
     if (err != 0) {
-        conn->stream.fd = -1; /* stays the caller's */
+        conn->stream.fd = -1; /* the caller keeps fd */
         free_conn(conn);
         return err;
     }
@@ -216,7 +216,7 @@ int tr_conn_say(struct tr_conn *conn, const struct kv_frame *frame, struct fault
     return err != 0 ? fault_set(fault, err, "cannot send: %s", err_text(err)) : 0;
 }
 
-/* A listener does not know yet what the dialler wants: its HELLO names the kind of the socket. */
+/* A listener does not know yet which kind the dialler wants: its HELLO names the kind of the socket. */
 static uint8_t kind_on_wire(enum tr_kind kind)
 {
     switch (kind) {
@@ -296,7 +296,7 @@ static int compute_proof(const struct tr_conn *conn, bool of_peer, uint8_t out[K
     return 0;
 }
 
-/* ---- one function per state: 1: changed it, look again; 0: wait; negative: fail ---- */
+/* ---- one function per state: 1: state changed, run the next; 0: wait; negative: fail ---- */
 
 static int in_connecting(struct tr_conn *conn, struct fault *fault)
 {
@@ -308,7 +308,7 @@ static int in_connecting(struct tr_conn *conn, struct fault *fault)
     if (getsockopt(conn->stream.fd, SOL_SOCKET, SO_ERROR, &why, &len_bytes) != 0 || why != 0)
         return fault_set(fault, E_CLOSED, "cannot connect to %s: %s", conn->peer->address, strerror(why));
     if (getpeername(conn->stream.fd, (struct sockaddr *)&sa, &sa_bytes) != 0) {
-        conn->stream.is_blocked = true; /* still on its way */
+        conn->stream.is_blocked = true; /* the connect is still in progress */
         return 0;
     }
     conn->stream.is_blocked = false;
@@ -408,7 +408,7 @@ static int in_sharing(struct tr_conn *conn, struct fault *fault)
     return rc <= 0 ? rc : become_ready(conn, fault);
 }
 
-/* What the receiver says to the sender. */
+/* Reads frames from the receiver: REJECT only. */
 static int read_rejects(struct tr_conn *conn, struct fault *fault)
 {
     struct kv_frame frame;
@@ -465,7 +465,7 @@ static void update_watch(struct tr_conn *conn)
     conn->wants = wants;
 }
 
-/* Runs the connection as far as it goes. */
+/* Runs the connection as far as it can go now. */
 static void step(struct tr_conn *conn)
 {
     struct tr_node *node = conn->owner;
@@ -475,7 +475,7 @@ static void step(struct tr_conn *conn)
     do
         rc = act(conn, &fault);
     while (rc > 0 && conn->state != TR_CONN_READY);
-    if (rc > 0) /* READY: just became so, or its turn is over with more to do */
+    if (rc > 0) /* READY: just became so, or its turn ended with work left */
         tr_conn_wake(conn);
     if (conn->stream.has_moved && conn->state == TR_CONN_READY)
         conn->progress_ns = clock_now_ns();
@@ -507,7 +507,7 @@ void tr_conn_reject(struct tr_conn *conn, uint64_t ticket, int code)
     if (conn->last_rejected == ticket)
         return;
     conn->last_rejected = ticket;
-    tr_conn_say(conn, &frame, NULL); /* a connection that cannot take it will be found dead soon enough */
+    tr_conn_say(conn, &frame, NULL); /* if the frame cannot be queued, a later send finds the failure */
 }
 
 void tr_conns_check(struct tr_node *node)
@@ -520,7 +520,7 @@ void tr_conns_check(struct tr_node *node)
         struct fault fault;
 
         if (conn->state == TR_CONN_READY && !conn->ops->is_busy(conn) && !tr_stream_has_output(&conn->stream))
-            conn->progress_ns = now_ns; /* idle: the clock starts with the next work */
+            conn->progress_ns = now_ns; /* idle: the time-out starts with the next work */
         if (conn->state != TR_CONN_READY && limit_ns > HANDSHAKE_NS)
             limit_ns = HANDSHAKE_NS;
         if (now_ns - conn->progress_ns <= limit_ns)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data connection: one socket to one peer, its handshake, and what a kind of transport must bring. */
+/* A data connection: one socket to one peer and its handshake. Each kind of transport supplies a struct
+ * tr_conn_ops. */
 #ifndef TRANSFER_TRANSPORT_TR_CONN_PRIV_H
 #define TRANSFER_TRANSPORT_TR_CONN_PRIV_H
 
@@ -16,27 +17,32 @@ struct tr_push;
 struct tr_ticket;
 
 enum tr_conn_state {
-    TR_CONN_CONNECTING, /* the socket is being connected */
-    TR_CONN_SHAKING,    /* TLS */
-    TR_CONN_GREETING,   /* our HELLO is out, theirs awaited */
-    TR_CONN_PROVING,    /* our PROOF is out, theirs awaited */
-    TR_CONN_SHARING,    /* shared memory: descriptors go over; RDMA: queue pairs are connected */
+    TR_CONN_CONNECTING, /* the socket connects */
+    TR_CONN_SHAKING,    /* TLS handshake */
+    TR_CONN_GREETING,   /* our HELLO is sent; waits for the peer's HELLO */
+    TR_CONN_PROVING,    /* our PROOF is sent; waits for the peer's PROOF */
+    TR_CONN_SHARING,    /* shared memory: descriptors are passed; RDMA: queue pairs are connected */
     TR_CONN_READY,      /* moving KV */
-    TR_CONN_DEAD        /* freed when the call that killed it returns */
+    TR_CONN_DEAD        /* freed after the call that ended it returns */
 };
 
-struct tr_conn_ops { /* what differs between kinds once a connection is READY */
-    int (*ready)(struct tr_conn *conn, struct fault *fault);   /* just became READY; 1, or an error */
-    int (*receive)(struct tr_conn *conn, struct fault *fault); /* acceptor: there is input; > 0: call again */
-    int (*send)(struct tr_conn *conn, struct fault *fault);    /* dialler: room or work; > 0: call again */
+struct tr_conn_ops { /* the operations of one kind, for a READY connection */
+    /* The connection just became READY; 1, or an error. */
+    int (*ready)(struct tr_conn *conn, struct fault *fault);
+    /* Acceptor: input is here; > 0: call again. */
+    int (*receive)(struct tr_conn *conn, struct fault *fault);
+    /* Dialler: the socket has room, or there is work; > 0: call again. */
+    int (*send)(struct tr_conn *conn, struct fault *fault);
     void (*forget_push)(struct tr_conn *conn,
-                        const struct tr_push *push); /* no byte of it is read from now on */
-    void (*forget_ticket)(struct tr_conn *conn, const struct tr_ticket *ticket); /* ... is written ... */
+                        const struct tr_push *push); /* stop reading the bytes of this push */
+    /* Stop writing for this ticket. */
+    void (*forget_ticket)(struct tr_conn *conn, const struct tr_ticket *ticket);
     int (*listen)(struct tr_conn *conn,
-                  struct fault *fault); /* dialler: there is input; NULL: nothing but REJECT comes */
-    /* It is about to be declared dead: end what could still move bytes without it.  NULL: nothing could. */
+                  struct fault *fault); /* dialler: input is here; NULL: only REJECT comes */
+    /* The connection is about to become DEAD: end whatever can still move bytes without it. NULL: nothing
+     * to end. */
     void (*lost)(struct tr_conn *conn);
-    bool (*is_busy)(const struct tr_conn *conn); /* in the middle of a frame */
+    bool (*is_busy)(const struct tr_conn *conn); /* a frame is only partly read or written */
     void (*fini)(struct tr_conn *conn);
 };
 
@@ -51,37 +57,38 @@ struct tr_conn {
     enum tr_kind kind;
     const struct tr_conn_ops *ops;
     enum tr_conn_state state;
-    struct tr_peer *peer; /* dialler; NULL: we accepted */
-    unsigned index;       /* among the peer's */
+    struct tr_peer *peer; /* dialler: the peer; NULL: accepted */
+    unsigned index;       /* index among the peer's connections */
     struct tr_stream stream;
     struct ev_fd *watch;
-    struct ev_timer *again; /* more to do though the socket is silent */
-    uint64_t progress_ns;   /* when something last moved, or work began */
+    struct ev_timer *again; /* more work is left, though the socket is silent */
+    uint64_t progress_ns;   /* time of the last progress, or of the start of work */
     uint8_t own_hello[KV_FRAME_MAX_BYTES], peer_hello[KV_FRAME_MAX_BYTES];
     struct kv_frame_hello peer_geometry;
-    struct stranger *stranger;        /* acceptor: until PROVING is over; NULL: none */
-    uint8_t head[KV_FRAME_MAX_BYTES]; /* of the frame being read */
+    struct stranger *stranger;        /* acceptor: until PROVING is over; NULL: no stranger */
+    uint8_t head[KV_FRAME_MAX_BYTES]; /* header of the frame being read */
     size_t head_bytes;
     uint64_t last_rejected;
-    unsigned wants;  /* what watch is set to */
-    bool is_kicked;  /* again is running */
-    bool is_leaving; /* takes no new work, and is closed when what it has is settled */
-    void *moving;    /* the kind's own state, made by ops->ready */
+    unsigned wants;  /* the events that watch is set to */
+    bool is_kicked;  /* the timer `again` runs */
+    bool is_leaving; /* takes no new work; closes when its current work is done */
+    void *moving;    /* state of the kind, made by ops->ready */
 };
 
 int tr_conn_dial(struct tr_node *node, struct tr_peer *peer, struct fault *fault);
-/* peer NULL: accepted.  fd is taken on success only. */
+/* peer NULL: the connection was accepted. Takes fd, only on success. */
 int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer *peer, struct tr_conn **out);
 int tr_conn_say(struct tr_conn *conn, const struct kv_frame *frame,
-                struct fault *fault); /* queues, flushes */
+                struct fault *fault); /* queues the frame and flushes */
 const char *tr_conn_name(const struct tr_conn *conn);
 void tr_conn_fail(struct tr_conn *conn, const struct fault *fault);
-void tr_conn_wake(struct tr_conn *conn); /* dialler: there is something to send */
-/* Reads into conn->head until it holds one frame.  1: *out is one, 0: not yet, negative: end or malformed. */
+void tr_conn_wake(struct tr_conn *conn); /* dialler: there is work to send */
+/* Reads into conn->head until it holds one frame. 1: *out is the frame; 0: incomplete; negative: end of
+ * stream, or malformed. */
 int tr_conn_read_frame(struct tr_conn *conn, struct fault *fault, struct kv_frame *out);
 void tr_conn_reject(struct tr_conn *conn, uint64_t ticket,
-                    int code);             /* best effort, once per ticket in a row */
-void tr_conns_check(struct tr_node *node); /* time-outs; now and then */
+                    int code);             /* best effort; sent once for a run of frames of one ticket */
+void tr_conns_check(struct tr_node *node); /* checks time-outs; called periodically */
 void tr_conns_free_dead(struct tr_node *node);
 void tr_conns_free(struct tr_node *node);
 
@@ -98,7 +105,9 @@ struct tr_listener {
 
 int tr_listen_tcp(struct tr_node *node, const char *address, struct fault *fault);
 int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault);
-void tr_listen_know(struct tr_node *node, const char *address); /* of a peer: its sockets come first */
-void tr_listen_close(struct tr_node *node);                     /* after the connections */
+/* A peer's address: its sockets have priority. */
+void tr_listen_know(struct tr_node *node, const char *address);
+/* Call it after the connections are freed. */
+void tr_listen_close(struct tr_node *node);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the library has one way only: that of its build. */
+/* Used where the XXH3 library offers only one implementation: the one of its build. */
 #include "transfer/transport/tr_digest_priv.h"
 
 void tr_digest_reset(XXH3_state_t *state)

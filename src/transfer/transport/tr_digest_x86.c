@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XXH3 with the widest registers there are.  The library's ordinary entry points use those of its build,
- * SSE2, which was 4 GB/s and cost plain TCP a third of its speed; these look for AVX2 and AVX-512 at run
- * time: 16.
+/* XXH3 with the widest vector registers of this processor. The library's ordinary entry points use SSE2,
+ * the registers of its build: 4 GB/s, which cost plain TCP a third of its speed. The dispatching entry
+ * points detect AVX2 and AVX-512 at run time: 16 GB/s.
  *
- * They look when first called, and store what they found without a lock, so the first call is made once. */
+ * They detect at the first call and store the result without a lock, so a pthread_once makes the first
+ * call. */
 #include <pthread.h>
 
 #include "transfer/transport/tr_digest_priv.h"
@@ -17,7 +18,7 @@ static void look(void)
     XXH3_state_t *state = XXH3_createState();
 
     if (state == NULL)
-        return; /* the first frame will find out */
+        return; /* the first frame will detect the failure */
     XXH3_64bits_reset(state);
     XXH3_64bits_update_dispatch(state, "", 1);
     XXH3_freeState(state);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets of a node: listening, accepting, dialling.
  *
- * Accepted sockets are strangers until they have proved that they know the cluster's key:
- * base/event/strangers.h bounds them, in all and by address, and evicts the oldest.  So a flood does not keep
- * peers out, and a port scan costs a descriptor.  Addresses of peers whose links are up come first.  Out of
- * descriptors, accepting rests for a moment.
+ * Accepted sockets are strangers until they prove that they know the cluster key. base/event/strangers.h
+ * bounds them, in total and per address, and evicts the oldest. So a flood does not keep peers out, and a
+ * port scan costs one descriptor. Addresses of peers with a link that is up have priority. When
+ * descriptors run out, accepting pauses briefly.
  *
- * The UNIX socket's file may be left over from a process that died; it is removed only when nobody answers
- * behind it.  It gets mode 0666 because the daemons of one host run as different users; the connection
+ * The UNIX socket's file may be left over from a dead process; it is removed only if no process answers
+ * behind it. It gets mode 0666 because the daemons of one host run as different users; each connection
  * authenticates itself. */
 #include "transfer/transport/tr_priv.h"
 
@@ -30,7 +30,7 @@
 #define REST_NS (100 * NS_PER_MS)
 #define BATCH   64
 
-/* "127.0.0.1:80", "[::1]:80"; numeric only: this thread looks no names up. */
+/* Parses "127.0.0.1:80" or "[::1]:80". Numeric only: this thread never looks a name up. */
 static int parse_address(const char *text, struct fault *fault, struct sockaddr_storage *out,
                          socklen_t *len_out)
 {
@@ -67,15 +67,14 @@ static void tune_tcp(const struct tr_node *node, int fd)
     const int on = 1, idle_s = 10, interval_s = 5, probes = 3;
     unsigned timeout_ms = (unsigned)(node->opts.io_timeout_ns / NS_PER_MS);
 
-    /* Best effort.  Keep-alive finds peers whose host went away without a word; idle connections have nothing
-     * else. */
+    /* Best effort. Only keep-alive finds a peer whose host vanished while the connection is idle. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-    /* Measured: BBR, the default of some hosts, costs a quarter of the rate on short fat paths. */
+    /* Measured: BBR, the default on some hosts, costs a quarter of the rate on short fat paths. */
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
 }
 
@@ -296,7 +295,8 @@ int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault)
 
     if (err != 0)
         return err;
-    /* Another user's; but whoever left it may also remove it right now. */
+    /* Another user may own the file. ENOENT is fine: the process that left it may remove it at the same
+     * time. */
     if (is_left_over(&un) && unlink(path) != 0 && errno != ENOENT)
         return fault_set(fault, E_IO,
                          "cannot listen on %s: the socket that was left there cannot be removed: %s", path,

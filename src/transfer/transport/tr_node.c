@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transport thread and the calls other threads make.
+/* The transport thread, and the calls that other threads make.
  *
  *     engine thread --tr_push(...)--> mailbox --> transport thread: loop of sockets, timers, commands
  *     engine thread <-- (owner's mailbox) <-- on_event()
  *
- * A command is one heap object that changes owner; a job (the blocks of one tr_push) travels inside it and
- * moves on into the push's queue.  The mailbox holds MAX_COMMANDS; the last quarter is kept for closing and
- * stopping, so that work can be refused when the thread is behind, but never the end of work.
+ * A command is one heap object that changes owner. A job (the blocks of one tr_push) travels inside it and
+ * then moves to the push's queue. The mailbox holds MAX_COMMANDS commands. Its last quarter is reserved
+ * for closing and stopping: if the thread is behind, it may refuse new work, but never the end of work.
  *
- * Everything a node owns is touched by its thread only, except the mailbox and the totals. */
+ * Only the node's thread touches a node's data, except the mailbox and the totals. */
 #include "transfer/transport/tr_priv.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ struct command {
     uint64_t ticket; /* START_PUSH */
     enum tr_kind target_kind;
     char address[128];
-    uint32_t n;         /* blocks or pieces */
+    uint32_t n;         /* number of blocks or pieces */
     uint32_t *blocks;   /* OPEN_TICKET: owned */
     struct tr_job *job; /* PUSH: owned */
 };
@@ -89,7 +89,7 @@ static void run_command(struct tr_node *node, struct command *command)
     }
 }
 
-/* Whether more may be waiting. */
+/* True: more commands may be waiting. */
 static bool run_commands(struct tr_node *node, unsigned max)
 {
     for (unsigned n = 0; n < max; n++) {
@@ -157,8 +157,8 @@ static int check_opts(const struct tr_opts *opts, struct fault *fault)
     return 0;
 }
 
-/* Peers get a descriptor they cannot map for writing.  Where /proc is missing there is no other way to make
- * one. */
+/* Peers get a descriptor that they cannot map for writing. Opening it through /proc is the only way to
+ * make one. */
 static int open_read_only(int fd)
 {
     char path[64];
@@ -200,7 +200,7 @@ static int start_thread(struct tr_node *node)
     sigset_t all, before;
     int rc;
 
-    sigfillset(&all); /* signals belong to the daemon's own thread */
+    sigfillset(&all); /* the daemon's own thread handles signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&node->thread, NULL, thread_main, node);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -334,7 +334,7 @@ void tr_node_counts(const struct tr_node *node, struct tr_counts *out)
 #undef GET_AT
 }
 
-/* Takes the command's insides also on failure.  is_ending: may use the reserved room. */
+/* Takes the command's members, also on failure. is_ending: may use the reserved room. */
 static int post(struct tr_node *node, const struct command *command, bool is_ending)
 {
     unsigned most = is_ending ? MAX_COMMANDS : MAX_COMMANDS / 4 * 3;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a transport node.  Everything here belongs to the transport thread, except where said.
+/* The inside of a transport node. Everything here belongs to the transport thread, except where a comment
+ * says so.
  *
- *   tr_node.c    the thread, its mailbox, the calls of transport.h
- *   tr_ticket.c  receiver: who may write where, and what has arrived
- *   tr_push.c    sender: what is to be sent, to whom, over which connection next
- *   tr_conn.c    a data connection's life: dialling, accepting, proving, dying
- *   tr_stream.c  bytes in and out of a socket, through TLS or not
- *   tr_tcp.c     READY connections of kind TCP;  tr_shm.c  of kind shared memory
- *   tr_rdma*.c   of kind RDMA (see tr_rdma_priv.h) */
+ *     tr_node.c    the thread, its mailbox, the calls of transport.h
+ *     tr_ticket.c  receiver: who may write where, and which pieces have arrived
+ *     tr_push.c    sender: the pieces to send, their peer, and the connection that sends them next
+ *     tr_conn.c    the life of a data connection: dial, accept, prove, die
+ *     tr_stream.c  bytes in and out of a socket, with or without TLS
+ *     tr_tcp.c     READY connections of kind TCP
+ *     tr_shm.c     READY connections of kind shared memory
+ *     tr_rdma*.c   READY connections of kind RDMA (see tr_rdma_priv.h) */
 #ifndef TRANSFER_TRANSPORT_TR_PRIV_H
 #define TRANSFER_TRANSPORT_TR_PRIV_H
 
@@ -20,9 +22,9 @@
 #include "transfer/transport/transport.h"
 
 #define TR_MAX_ACCEPTED  1024
-#define TR_MAX_STRANGERS 256               /* accepted and not proved yet; a quarter of one address */
-#define TR_FRAME_BYTES   ((size_t)1 << 20) /* payload of a frame, unless one piece is longer */
-#define TR_TURN_BYTES    ((size_t)8 << 20) /* moved per connection before others get their turn */
+#define TR_MAX_STRANGERS 256               /* accepted, not yet proved; at most a quarter from one address */
+#define TR_FRAME_BYTES   ((size_t)1 << 20) /* payload of a frame; more only if one piece is longer */
+#define TR_TURN_BYTES    ((size_t)8 << 20) /* moved per connection before other connections get a turn */
 #define TR_SCRATCH_BYTES ((size_t)64 << 10)
 #define TR_CONTROL_SLOTS TR_MAX_PUSHES
 
@@ -31,85 +33,85 @@ struct tr_control;
 /* ---- receiver: tr_ticket.c ---- */
 
 enum tr_ticket_state {
-    TR_TICKET_IS_OPEN,  /* pieces may come */
-    TR_TICKET_IS_WHOLE, /* all came; nothing more is accepted */
-    TR_TICKET_IS_BROKEN /* failed; nothing more is accepted */
+    TR_TICKET_IS_OPEN,  /* pieces may arrive */
+    TR_TICKET_IS_WHOLE, /* all pieces arrived; accepts no more */
+    TR_TICKET_IS_BROKEN /* failed; accepts no more */
 };
 
 struct tr_ticket {
     uint64_t id;
     enum tr_ticket_state state;
     uint32_t n_blocks;
-    uint32_t *blocks;   /* [n_blocks] ids in our arena */
+    uint32_t *blocks;   /* [n_blocks] ids in the own arena */
     uint64_t *claimed;  /* bit layer * n_blocks + index: arrived, or being written by one frame */
-    uint32_t *n_layers; /* [n_blocks] arrived layers of the index */
+    uint32_t *n_layers; /* [n_blocks] number of layers that arrived for each index */
     uint32_t n_arrived, n_leading;
     uint64_t n_bytes, first_ns, last_ns;
     struct tr_conn *carriers[TR_MAX_CONNECTIONS];
     unsigned n_carriers;
-    struct list dirty;   /* in node->dirty_tickets: progress not told yet */
-    unsigned n_holders;  /* connections that can write it by themselves (RDMA): CLOSED waits for them */
-    struct list closing; /* in node->closing_tickets: its owner closed it, and it is held */
+    struct list dirty;   /* in node->dirty_tickets: has progress not yet reported */
+    unsigned n_holders;  /* connections that can write it by RDMA: CLOSED waits for them */
+    struct list closing; /* in node->closing_tickets: the owner closed it, but a connection holds it */
 };
 
 void tr_ticket_open(struct tr_node *node, uint64_t id, uint32_t *blocks,
                     uint32_t n_blocks); /* takes blocks */
 void tr_ticket_close(struct tr_node *node, uint64_t id);
-/* Pieces (layer, first..first+n) are about to be written by conn.  E_NOT_FOUND, E_CLOSED, E_EXISTS, E_LIMIT:
- * throw them away; E_PROTO: no honest peer says that. */
+/* conn is about to write pieces (layer, first..first+n). E_NOT_FOUND, E_CLOSED, E_EXISTS, E_LIMIT: discard
+ * the payload. E_PROTO: a correct peer never sends this. */
 int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_frame_data *run,
                     struct fault *fault, struct tr_ticket **out);
-/* They were written; is_good: and count. */
+/* Ends a claim. is_good: the pieces are written, count them. */
 void tr_ticket_settle(struct tr_node *node, struct tr_ticket *ticket, const struct kv_frame_data *run,
                       bool is_good);
-/* An open ticket, E_NOT_FOUND or E_CLOSED. */
+/* Finds an open ticket; else E_NOT_FOUND or E_CLOSED. */
 int tr_ticket_find(struct tr_node *node, uint64_t id, struct tr_ticket **out);
-/* From now on conn's peer can write the ticket without being asked, until let go.  E_LIMIT. */
+/* From now on the peer of conn can write the ticket without asking, until tr_ticket_let_go(). E_LIMIT. */
 int tr_ticket_hold(struct tr_ticket *ticket, struct tr_conn *conn);
-void tr_ticket_let_go(struct tr_node *node, struct tr_ticket *ticket); /* may free it */
+void tr_ticket_let_go(struct tr_node *node, struct tr_ticket *ticket); /* may free the ticket */
 bool tr_ticket_has(const struct tr_ticket *ticket, uint32_t layer, uint32_t index);
 uint8_t *tr_ticket_piece(const struct tr_node *node, const struct tr_ticket *ticket, uint32_t layer,
                          uint32_t index);
 void tr_tickets_lost_connection(struct tr_node *node, const struct tr_conn *conn, const struct fault *fault);
-/* What conn carried is all there or was never begun: its end puts nothing in doubt. */
+/* Each piece that conn carried is either complete or was never begun, so the end of conn fails no ticket. */
 void tr_tickets_forget_carrier(struct tr_node *node, const struct tr_conn *conn);
-void tr_tickets_tell(struct tr_node *node); /* progress events for all dirty ones */
+void tr_tickets_tell(struct tr_node *node); /* reports progress of all dirty tickets */
 void tr_tickets_free(struct tr_node *node);
 
 /* ---- sender: tr_push.c ---- */
 
-struct tr_job { /* one tr_push call, in a push's queue */
+struct tr_job { /* the blocks of one tr_push call, in a push's queue */
     struct list node;
     uint32_t layer, first, n, n_taken;
     uint32_t blocks[];
 };
 
-struct tr_peer { /* a place to send to */
+struct tr_peer { /* a destination */
     struct list node;
     enum tr_kind kind;
     char address[128];
     struct list conns;
     struct list pushes;
-    unsigned used_indexes; /* bit i: a connection has index i */
+    unsigned used_indexes; /* bit i: index i is taken by a connection */
 };
 
 struct tr_push {
-    struct list node; /* in peer->pushes; the first one with jobs is served next */
+    struct list node; /* in peer->pushes; the first push with jobs is served next */
     struct tr_peer *peer;
     uint64_t id, ticket;
-    uint32_t n_total, n_given, n_sent, n_flying; /* pieces; flying: inside a frame on some connection */
+    uint32_t n_total, n_given, n_sent, n_flying; /* in pieces; flying: in a frame on some connection */
     uint64_t n_bytes, first_ns, last_ns;
     struct list jobs;
     bool is_failed;
-    bool is_held;                   /* a NIC may be reading for it: STOPPED waits until it is let go */
-    bool is_stopping;               /* its owner stopped it, and it is held; in no table any more */
-    struct rdma_shipment *shipment; /* RDMA: what its connection made of it */
-    unsigned carriers;              /* bit i: connection i of the peer carried some of it */
-    uint32_t slot;                  /* shared memory */
+    bool is_held;                   /* a NIC may read its blocks: STOPPED waits until it is let go */
+    bool is_stopping;               /* its owner stopped it, but it is held; no longer in the table */
+    struct rdma_shipment *shipment; /* RDMA: the connection's state for this push */
+    unsigned carriers;              /* bit i: connection i of the peer carried some of its pieces */
+    uint32_t slot;                  /* slot in the control page of shared memory */
     uint64_t generation;
 };
 
-struct tr_batch { /* pieces taken for one frame */
+struct tr_batch { /* the pieces of one frame */
     struct tr_push *push;
     uint32_t layer, first, n;
     uint32_t blocks[KV_FRAME_MAX_PIECES];
@@ -120,13 +122,13 @@ void tr_push_give(struct tr_node *node, uint64_t id, struct tr_job *job); /* tak
 void tr_push_stop(struct tr_node *node, uint64_t id);
 bool tr_push_take(struct tr_node *node, struct tr_conn *conn,
                   struct tr_batch *out); /* false: nothing to send */
-/* The same for one push; connections that serve pushes in an order of their own. */
+/* Like tr_push_take, for one push; for connections that choose the order of pushes themselves. */
 bool tr_push_take_of(struct tr_node *node, struct tr_conn *conn, struct tr_push *push, struct tr_batch *out);
 void tr_push_sent(struct tr_node *node, const struct tr_batch *batch);
 void tr_push_fail(struct tr_node *node, struct tr_push *push, const struct fault *fault);
-void tr_push_let_go(struct tr_node *node, struct tr_push *push); /* may free it */
-/* On over TCP, on the same ticket: jobs (taken, struct tr_job) are what was given and is not there; n_there
- * pieces are. */
+void tr_push_let_go(struct tr_node *node, struct tr_push *push); /* may free the push */
+/* Moves a push to TCP under the same ticket. jobs (taken; list of struct tr_job): the pieces that were
+ * given but did not arrive. n_there: number of pieces that arrived. */
 void tr_push_over_tcp(struct tr_node *node, struct tr_push *push, struct list *jobs, uint32_t n_there);
 void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticket, int code);
 void tr_peer_wake(struct tr_node *node, struct tr_peer *peer);
@@ -145,17 +147,18 @@ void tr_control_revoke(struct tr_control *control, uint32_t slot);
 
 struct tr_rdma;
 
-/* Opens the rails of opts.rdma_devices; none usable is no error.  E_FORMAT, E_NOMEM. */
+/* Opens the rails of opts.rdma_devices. Succeeds without a usable rail. E_FORMAT, E_NOMEM. */
 int tr_rdma_open(struct tr_node *node, struct fault *fault);
-void tr_rdma_close(struct tr_node *node);                             /* after the connections */
-void tr_rdma_check(struct tr_node *node);                             /* now and then */
-bool tr_rdma_may_reach(const struct tr_node *node, const char *peer); /* some rail is up and does not rest */
-void tr_rdma_rest_all(struct tr_node *node, const char *peer);        /* the peer would not pair */
-int tr_rdma_share(struct tr_conn *conn, struct fault *fault);         /* SHARING: 1: through, 0: wait */
+/* After the connections are freed. */
+void tr_rdma_close(struct tr_node *node);
+void tr_rdma_check(struct tr_node *node);                             /* called periodically */
+bool tr_rdma_may_reach(const struct tr_node *node, const char *peer); /* a rail is up and not at rest */
+void tr_rdma_rest_all(struct tr_node *node, const char *peer);        /* the peer refused to pair rails */
+int tr_rdma_share(struct tr_conn *conn, struct fault *fault);         /* SHARING: 1: done, 0: wait */
 
 /* ---- the node ---- */
 
-struct tr_totals { /* struct tr_counts as other threads may read it */
+struct tr_totals { /* struct tr_counts, readable by other threads */
     _Atomic uint64_t bytes_sent, bytes_received, pieces_sent, pieces_received;
     _Atomic uint64_t connections_made, connections_accepted, connections_failed, frames_rejected,
         copies_revoked, rdma_failures;
@@ -169,7 +172,7 @@ struct tr_node {
     char name[KV_FRAME_NODE_BYTES];
     char tcp_address[64];
     char unix_path[108];
-    int arena_fd; /* read-only descriptor of the arena for peers; -1: none */
+    int arena_fd; /* read-only descriptor of the arena, for peers; -1: none */
     struct tr_control *control;
     struct ev_loop *loop;
     struct mailbox *commands;
@@ -180,17 +183,17 @@ struct tr_node {
     struct hashmap *tickets; /* id -> struct tr_ticket */
     struct hashmap *pushes;  /* id -> struct tr_push */
     struct list dirty_tickets, closing_tickets, peers, conns, dead_conns;
-    struct tr_rdma *rdma; /* NULL: not configured, or not built */
+    struct tr_rdma *rdma; /* NULL: not configured, or built without RDMA */
     char rdma_text[512];
     unsigned n_rdma_opened;
-    uint8_t *scratch; /* [TR_SCRATCH_BYTES] where unwanted payload goes */
+    uint8_t *scratch; /* [TR_SCRATCH_BYTES] sink for payload to discard */
     struct tr_totals totals;
     pthread_t thread;
     bool has_thread;
 };
 
 void tr_node_event(struct tr_node *node, const struct tr_event *event);
-/* Runs the commands that wait.  Frees no connection. */
+/* Runs the waiting commands. Frees no connection. */
 void tr_node_catch_up(struct tr_node *node);
 size_t tr_node_offset(uint32_t n_blocks, size_t piece_bytes, uint32_t layer, uint32_t block);
 

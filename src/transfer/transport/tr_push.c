@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is to be sent, to whom, and over which connection next.
+/* The sender's queues: the pieces to send, their peer, and the connection that sends them next.
  *
- *   peer (kind, address)
- *     conns    [0][1]                         each asks for work when it has none: the least loaded gets it
- *     pushes   B: job, job   A: job   C:      served in turn, a frame's worth at a time
+ *     peer (kind, address)
+ *       conns    [0][1]                         idle ones ask for work: the least loaded gets it
+ *       pushes   B: job, job   A: job   C:      served in turn, a frame's worth at a time
  *
- * A push belongs to the peer it goes to.  Its jobs are the caller's tr_push() runs, in order.  Connections
- * pull batches with tr_push_take() and report them with tr_push_sent() once the kernel has every byte.
+ * A push belongs to its destination peer. Its jobs are the runs of the caller's tr_push() calls, in order.
+ * Connections take batches with tr_push_take() and report them with tr_push_sent() once the kernel has
+ * every byte.
  *
- * When a connection dies, what it carried may or may not have arrived; only the receiver knows, and it gives
- * the whole ticket up.  So every push it carried anything of fails.  Those it never touched go on over the
- * others, or over a new one. A failed push stays in the table, doing nothing, until its owner stops it.
+ * When a connection dies, only the receiver knows which of its pieces arrived, and the receiver fails the
+ * whole ticket. So every push that the connection carried a piece of fails too. Other pushes continue over
+ * the remaining connections, or over a new one. A failed push stays in the table and does nothing until
+ * its owner stops it.
  *
- * Stopping is immediate: every connection forgets the push (a frame under way is filled up with zeros and
- * marked void), the shared-memory generation is revoked, the jobs are dropped.  Nothing waits for the peer,
- * with one exception: what a NIC was told to read it reads to the end, so over RDMA STOPPED waits until the
- * connection lets the push go.
+ * Stopping is immediate: every connection forgets the push (fills a frame under way with zeros and marks
+ * it void), the shared-memory generation is revoked, and the jobs are dropped. Stopping waits for no peer.
+ * One exception: a NIC finishes its posted reads, so over RDMA STOPPED waits until the connection lets the
+ * push go.
  *
- * A push over RDMA never fails for want of RDMA: it is moved to the TCP peer of the same address, where it
- * goes on with the pieces that the receiver says it lacks. */
+ * A push over RDMA never fails because RDMA does: it moves to the TCP peer of the same address and
+ * continues with the pieces that the receiver reports missing. */
 #include "transfer/transport/tr_priv.h"
 
 #include <stdlib.h>
@@ -48,7 +50,7 @@ static void send_event(struct tr_node *node, const struct tr_push *push, enum tr
 
 /* ---- ending ---- */
 
-/* After this nothing of the push is read or sent. */
+/* After this call the transport reads and sends no byte of the push. */
 static void silence(struct tr_node *node, struct tr_push *push)
 {
     struct list *at;
@@ -146,7 +148,7 @@ static struct tr_peer *find_peer(struct tr_node *node, enum tr_kind kind, const 
     return peer;
 }
 
-/* As many connections as the peer should have.  Fails only when there is none at all. */
+/* Opens as many connections as the peer should have. Fails only if there is none at all. */
 static int connect_peer(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
 {
     unsigned n_wanted = peer->kind == TR_TCP ? node->opts.tcp_connections : 1, n = 0;
@@ -215,7 +217,8 @@ void tr_push_give(struct tr_node *node, uint64_t id, struct tr_job *job)
 {
     struct tr_push *push = hashmap_get(node->pushes, &id);
 
-    if (push == NULL || push->is_failed) { /* the owner will hear of it, or has stopped it */
+    /* It failed and its owner gets the event, or its owner has stopped it. */
+    if (push == NULL || push->is_failed) {
         free(job);
         return;
     }
@@ -224,7 +227,7 @@ void tr_push_give(struct tr_node *node, uint64_t id, struct tr_job *job)
     tr_peer_wake(node, push->peer);
 }
 
-/* Wakes the peer's connections: there may be something to send. */
+/* Wakes the peer's connections: there may be work to send. */
 void tr_peer_wake(struct tr_node *node, struct tr_peer *peer)
 {
     list_for_each (at, &peer->conns)
@@ -241,7 +244,7 @@ void tr_push_over_tcp(struct tr_node *node, struct tr_push *push, struct list *j
             free(container_of(at, struct tr_job, node));
         return;
     }
-    while ((at = jobs->prev) != jobs) { /* in front of what was given since */
+    while ((at = jobs->prev) != jobs) { /* before the jobs that were given since */
         list_remove(at);
         list_push_front(&push->jobs, at);
     }
@@ -339,7 +342,7 @@ void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticke
     }
 }
 
-/* RDMA could not be set up: everything goes by TCP, which also finds out whether the peer is there at all. */
+/* RDMA could not be set up: all pushes move to TCP, which also finds out whether the peer exists at all. */
 static void leave_rdma(struct tr_node *node, struct tr_peer *peer, enum tr_conn_state reached)
 {
     struct list none;
@@ -351,7 +354,7 @@ static void leave_rdma(struct tr_node *node, struct tr_peer *peer, enum tr_conn_
     list_for_each_safe (at, spare, &peer->pushes) {
         struct tr_push *push = container_of(at, struct tr_push, node);
 
-        if (push->shipment == NULL) /* others are with a connection that is leaving */
+        if (push->shipment == NULL) /* the others are on a connection that is closing */
             tr_push_over_tcp(node, push, &none, push->n_sent);
     }
 }
@@ -360,7 +363,7 @@ void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const s
 {
     struct tr_peer *peer = conn->peer;
     unsigned bit = 1u << conn->index;
-    bool may_retry = conn->state == TR_CONN_READY && fault->code == E_CLOSED; /* it only went away */
+    bool may_retry = conn->state == TR_CONN_READY && fault->code == E_CLOSED; /* it only closed */
     bool is_idle = true;
     struct fault why;
 
@@ -376,7 +379,7 @@ void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const s
 
         if ((push->carriers & bit) != 0 || (!may_retry && list_is_empty(&peer->conns)))
             tr_push_fail(node, push, fault);
-        push->carriers &= ~bit; /* the index may be used again */
+        push->carriers &= ~bit; /* a new connection may reuse the index */
         is_idle = is_idle && push->is_failed;
     }
     if (!is_idle && list_is_empty(&peer->conns) && connect_peer(node, peer, &why) != 0)
@@ -406,7 +409,7 @@ void tr_pushes_free(struct tr_node *node)
     while ((at = list_pop_front(&node->peers)) != NULL) {
         struct tr_peer *peer = container_of(at, struct tr_peer, node);
 
-        while ((at = list_pop_front(&peer->pushes)) != NULL) /* stopping ones */
+        while ((at = list_pop_front(&peer->pushes)) != NULL) /* pushes that are stopping */
             free(container_of(at, struct tr_push, node));
         free(peer);
     }

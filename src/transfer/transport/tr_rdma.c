@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* READY connections of kind RDMA: the socket beside the queue pairs.
  *
- * It carries no payload, so its frames are few: a ticket asked for and answered, credit, stopping, the end.
- * What happens on the queue pairs is in tr_rdma_send.c and tr_rdma_recv.c and reaches this file only as
- * is_broken: a handler of completions never ends anything itself, it wakes the connection, whose next step
- * does. */
+ * The socket carries no payload, so it has few frames: ask for a ticket, answer, credit, stop, end.
+ * tr_rdma_send.c and tr_rdma_recv.c handle the queue pairs; this file sees only their is_broken. A
+ * completion handler never ends a connection itself: it wakes the connection, and the connection's next
+ * step ends it. */
 #include "transfer/transport/tr_rdma_priv.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 #include "base/err.h"
 #include "base/log.h"
 
-#define MAX_OUTPUT ((size_t)32 << 10) /* unsent: then the peer's next question waits */
+#define MAX_OUTPUT ((size_t)32 << 10) /* unsent bytes above which the peer's next ASK waits */
 
-/* ---- saying ---- */
+/* ---- output ---- */
 
 int rdma_say_with(struct rdma_side *side, const struct kv_frame *frame, struct bytes payload)
 {
@@ -30,7 +30,7 @@ int rdma_say_with(struct rdma_side *side, const struct kv_frame *frame, struct b
         fault_set(&side->fault, err, "cannot say a word beside RDMA: %s", err_text(err));
         side->is_broken = side->is_mute = true;
     }
-    tr_conn_wake(side->conn); /* whoever said it may not be a step, which watches the socket */
+    tr_conn_wake(side->conn); /* the caller may be outside a step, and only a step watches the socket */
     return err;
 }
 
@@ -49,7 +49,7 @@ void rdma_side_moved(struct rdma_qp *qp)
         rdma_send_post(qp->side);
 }
 
-/* ---- hearing ---- */
+/* ---- input ---- */
 
 static int on_credit(struct rdma_side *side, const struct kv_frame_credit *credit, struct fault *fault)
 {
@@ -67,7 +67,7 @@ static int on_credit(struct rdma_side *side, const struct kv_frame_credit *credi
     return 0;
 }
 
-/* The ticket is over there: with all of ours in it, or refused. */
+/* The receiver's ticket is over: it has all our pieces, or it refused. */
 static void on_reject(struct rdma_side *side, const struct kv_frame_reject *reject)
 {
     struct rdma_shipment *shipment = rdma_send_find(side, reject->ticket);
@@ -77,14 +77,14 @@ static void on_reject(struct rdma_side *side, const struct kv_frame_reject *reje
         return;
     push = shipment->push;
     if (shipment->state == RDMA_WHICH && shipment->n_done == shipment->n_chunks) {
-        push->carriers = 0; /* all of it is there: the connection's end puts nothing in doubt */
+        push->carriers = 0; /* all pieces arrived: the connection's end fails nothing */
         rdma_shipment_end(side, shipment);
     } else {
         tr_push_rejected(side->node, side->conn->peer, push->ticket, reject->code);
     }
 }
 
-/* A rail that failed over there is as useless here. */
+/* A rail that failed at the receiver is unusable here too. */
 static void on_end(struct rdma_side *side, const struct kv_frame_end *end)
 {
     const struct rdma_pair *pair = end->rail > 0 ? &side->pairs[end->rail - 1] : NULL;
@@ -92,7 +92,7 @@ static void on_end(struct rdma_side *side, const struct kv_frame_end *end)
     if (side->is_dead)
         return;
     log_warn("kv_rdma_ended_by_receiver", LOG_STR("peer", tr_conn_name(side->conn)), LOG_ERR(end->code));
-    if (end->code == E_TIMEOUT) /* it was we who were slow */
+    if (end->code == E_TIMEOUT) /* this end was slow, not the rail */
         return;
     if (pair != NULL && pair->rail != NULL)
         rdma_let_rest(side->node, pair->rail, side->conn->peer->address);
@@ -158,7 +158,7 @@ static int on_frame_of_sender(struct rdma_side *side, const struct kv_frame *fra
     }
 }
 
-/* 1: the payload is there and was used, 0: not yet. */
+/* 1: the payload has arrived and was used; 0: not yet. */
 static int read_payload(struct rdma_side *side, struct fault *fault)
 {
     struct iovec iov = {.iov_base = side->payload + side->payload_at,
@@ -189,7 +189,7 @@ static int hear(struct tr_conn *conn, struct fault *fault)
 
     while (rc > 0) {
         if (conn->stream.out.len_bytes - conn->stream.out_at > MAX_OUTPUT)
-            return 0; /* when it is sent the connection steps again */
+            return 0; /* the connection steps again when the output is sent */
         if (side->payload != NULL) {
             rc = read_payload(side, fault);
             continue;
@@ -204,7 +204,7 @@ static int hear(struct tr_conn *conn, struct fault *fault)
     return rc;
 }
 
-/* ---- the kind ---- */
+/* ---- operations of the kind ---- */
 
 static int fall_if_broken(struct rdma_side *side, struct fault *fault)
 {

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How RDMA ends on a connection, and how its pushes go on.
+/* How RDMA ends on a connection, and how its pushes continue.
  *
- *   bad completion, event, port down,           both ends kill all queue pairs of the connection,
- *   unanswered STOP, END of the other end  -->  each before it says END
+ *     bad completion, event, port down,           both ends kill all queue pairs of the connection,
+ *     unanswered STOP, END of the other end  -->  each before it says END
  *
- *   sender:    END, then WHICH for each ticket that was open --> HAVE: on over TCP with what is missing
- *   receiver:  END; lets every ticket go; answers WHICH from the tickets' bitmaps
+ *     sender:    END, then WHICH for each ticket that was open --> HAVE: on over TCP with what is missing
+ *     receiver:  END; lets every ticket go; answers WHICH from the tickets' bitmaps
  *
- * The order is what makes it safe.  The receiver's queue pairs are gone before it answers WHICH and before it
- * lets go of a ticket, so no late packet can land in blocks that were given back, or over bytes that came by
- * TCP.  The sender's are gone before it asks, so what the receiver counts is all that will ever come.  A
- * chunk that arrived just before the end still counts: its completion is looked at once more.
+ * The order makes it safe. The receiver's queue pairs are gone before it answers WHICH and before it lets
+ * a ticket go. So no late packet can land in blocks that were given back, or over bytes that came by TCP.
+ * The sender's queue pairs are gone before it asks, so the receiver's count is final. A chunk that arrived
+ * just before the end still counts: the completions are polled once more.
  *
- * Only the first bad completion says anything; the rest are flushed because of it, and are not told.  One bad
- * queue pair ends them all: the others would only go on to share its fate in another order, and one way out
- * is enough.  The next push sets up a connection over the rails that do not rest.
+ * Only the first bad completion is reported; the others are flushed because of it. One bad queue pair ends
+ * all of them: the others would soon fail too, and one way out is enough. The next push sets up a
+ * connection over the rails that are not at rest.
  *
- * A device may refuse to end a queue pair.  Then nothing is let go: the side leaves its connection and is
- * tried again until it works (tr_rdma_check); its tickets stay open to their owners, which is bad, and its
- * blocks stay theirs, which would be worse otherwise. */
+ * If a device refuses to end a queue pair, nothing is let go. The side leaves its connection and tries
+ * again until it works (tr_rdma_check). Until then its tickets stay open and its blocks stay leased: a
+ * late write into reused blocks would be worse. */
 #include "transfer/transport/tr_rdma_priv.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@
 #include "base/err.h"
 #include "base/log.h"
 
-/* ---- noticing ---- */
+/* ---- detection ---- */
 
 static void log_break(const struct rdma_qp *qp, const struct ibv_wc *wc, const char *what)
 {
@@ -111,7 +111,7 @@ void rdma_lost(struct tr_conn *conn)
         end_shipments(side);
         return;
     }
-    list_for_each (at, &side->shipments) { /* their pushes fail; only letting go is left to do */
+    list_for_each (at, &side->shipments) { /* their pushes fail; the shipments only have to be let go */
         struct rdma_shipment *shipment = container_of(at, struct rdma_shipment, node);
 
         list_remove(&shipment->due);
@@ -130,7 +130,7 @@ void rdma_side_free(struct rdma_side *side)
         return;
     if (!side->is_dead && !rdma_kill_all(side))
         (void)rdma_kill_all(
-            side); /* at the node's end the device is closed, whatever it says, and they with it */
+            side); /* the node ends: closing the device ends its queue pairs, whatever it answers */
     side->is_dead = true;
     rdma_recv_let_all_go(side);
     end_shipments(side);
@@ -145,7 +145,7 @@ void rdma_side_free(struct rdma_side *side)
     free(side);
 }
 
-/* ---- going on ---- */
+/* ---- the move to TCP ---- */
 
 static void leave_one(struct rdma_side *side, struct rdma_shipment *shipment)
 {
@@ -157,7 +157,7 @@ static void leave_one(struct rdma_side *side, struct rdma_shipment *shipment)
     case RDMA_STOPPED:
         rdma_shipment_end(side, shipment);
         return;
-    case RDMA_ASKED: /* nothing was taken from it */
+    case RDMA_ASKED: /* no piece was taken from it */
         list_init(&none);
         rdma_shipment_end(side, shipment);
         tr_push_over_tcp(side->node, push, &none, 0);
@@ -216,7 +216,7 @@ static bool is_missing(const struct rdma_shipment *shipment, const uint8_t *bits
     return shipment->source[i] != UINT32_MAX && (bits[i / 8] >> i % 8 & 1) == 0;
 }
 
-/* Runs of missing pieces of one layer as jobs. */
+/* Makes jobs of the missing pieces, one per run within a layer. */
 static int add_jobs(const struct rdma_shipment *shipment, const uint8_t *bits, uint32_t layer,
                     struct list *jobs)
 {
@@ -252,7 +252,7 @@ int rdma_fall_on_have(struct rdma_side *side, const struct kv_frame_have *have, 
     uint32_t n_there = 0;
 
     if (shipment == NULL)
-        return 0; /* stopped meanwhile */
+        return 0; /* stopped in the meantime */
     if (shipment->state != RDMA_WHICH || have->n_bits != shipment->n_layers * shipment->n_blocks)
         return fault_set(fault, E_PROTO, "HAVE of %u bits that nobody asked for", have->n_bits);
     list_init(&jobs);

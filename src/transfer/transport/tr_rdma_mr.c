@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arena as a NIC knows it.
+/* The arena as registered memory of a NIC.
  *
- *   arena    [ piece ][ piece ] ...                      ...[ piece ][ piece ]
- *   regions  |<------- each_bytes -------->|<-- each_bytes -->|<- rest ->|     no piece in two
- *   windows   one over each region for each queue pair that a peer writes through
+ *     arena    [ piece ][ piece ] ...                      ...[ piece ][ piece ]
+ *     regions  |<------- each_bytes -------->|<-- each_bytes -->|<- rest ->|     no piece in two
+ *     windows   one over each region for each queue pair that a peer writes through
  *
- * Registered once for each rail, at start.  A NIC may cap a registration, so the arena is cut at the cap,
- * rounded down to whole pieces.  The regions themselves give nobody remote rights: a sender needs none, a
- * receiver binds type-2 windows over them, which work through their own queue pair only, have a fresh key
- * each time and die with a call.  A device without such windows gets regions that may be written remotely,
- * and their keys are then only as secret as the connection they went over; the log says so.
+ * Each rail registers the arena once, at start. A NIC may limit the size of a registration, so the arena
+ * is cut at the limit, rounded down to whole pieces. The regions themselves grant no remote rights. A
+ * sender needs none. A receiver binds type-2 windows over them: a window works only through its own queue
+ * pair, has a fresh key each time and is revoked by one call. A device without such windows gets remotely
+ * writable regions. Their keys are then only as secret as the connection that carried them; the log says
+ * so.
  *
- * A dma-buf is registered by descriptor; arena.base is then its address inside the device and nothing here,
- * nor in the other kinds, may follow it. */
+ * A dma-buf is registered by descriptor. arena.base is then an address inside the device, and no code of
+ * any kind may dereference it. */
 #include "transfer/transport/tr_rdma_priv.h"
 
 #include <errno.h>
@@ -21,8 +22,8 @@
 
 #include "base/err.h"
 
-/* Type 2B windows belong to a queue pair, 2A to one and its key's owner: both revocable without the region.
- */
+/* Type 2B windows belong to a queue pair; type 2A windows belong to a queue pair and its key's owner. Both
+ * can be revoked without the region. */
 #define WINDOW_CAPS (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
 
 static struct ibv_mr *register_part(struct rdma_rail *rail, size_t at, size_t len_bytes)
@@ -135,7 +136,8 @@ int rdma_windows_bind(struct rdma_qp *qp, struct fault *fault)
         rc = rail->verbs->post_send(qp->qp, &wr, &bad);
         if (rc != 0)
             return fault_set(fault, E_IO, "%s: cannot bind a window: %s", rail->name, strerror(rc));
-        windows->mws[i]->rkey = windows->rkeys[i]; /* a user of windows keeps the key himself */
+        /* A caller that posts binds itself must store the key itself. */
+        windows->mws[i]->rkey = windows->rkeys[i];
     }
     return 0;
 }

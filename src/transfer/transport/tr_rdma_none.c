@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In the place of tr_rdma*.c where libibverbs was not there to build with: no rail, so no connection of the
- * kind is ever dialled or accepted. */
+/* Replaces tr_rdma*.c when the build lacks libibverbs: there is no rail, so no RDMA connection is dialled
+ * or accepted. */
 #include "transfer/transport/tr_priv.h"
 
 #include "base/err.h"
@@ -39,4 +39,4 @@ int tr_rdma_share(struct tr_conn *conn, struct fault *fault)
     return fault_set(fault, E_UNSUPPORTED, "built without libibverbs");
 }
 
-const struct tr_conn_ops tr_rdma_ops; /* a dialler or acceptor of this kind does not come into being */
+const struct tr_conn_ops tr_rdma_ops; /* no connection of this kind is ever made */

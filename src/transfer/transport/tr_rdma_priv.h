@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of RDMA.  Everything belongs to the transport thread.
+/* The inside of RDMA. Everything here belongs to the transport thread.
  *
- *   tr_rdma.c        the connection kind: what the two ends say to each other once it is READY
- *   tr_rdma_share.c  how it becomes READY: rails are paired, queue pairs connected
- *   tr_rdma_send.c   sender: shipments (a push on its way), chunks, posting, completions
- *   tr_rdma_recv.c   receiver: slots (a ticket handed out), immediates, credits, stopping
- *   tr_rdma_fall.c   the end of the queue pairs, and going on over TCP
- *   tr_rdma_qp.c     one queue pair: making, connecting, polling, killing
- *   tr_rdma_mr.c     the arena as registered regions; windows over them
- *   tr_rdma_rail.c   one port of a NIC: GID by address, registration, its completion and event descriptors
- *   tr_rdma_rails.c  all rails of a node: the list in the configuration, rest after failures
- *   verbs_system.c   libibverbs behind the table of verbs_priv.h
+ *     tr_rdma.c        the connection kind: frames between the two ends once it is READY
+ *     tr_rdma_share.c  how it becomes READY: pair the rails, connect the queue pairs
+ *     tr_rdma_send.c   sender: shipments (pushes under way), chunks, posting, completions
+ *     tr_rdma_recv.c   receiver: slots (tickets handed out), immediates, credits, stopping
+ *     tr_rdma_fall.c   the end of the queue pairs, and the move to TCP
+ *     tr_rdma_qp.c     one queue pair: make, connect, poll, kill
+ *     tr_rdma_mr.c     the arena as registered regions; windows over them
+ *     tr_rdma_rail.c   one port of a NIC: GID by address, registration, completion and event descriptors
+ *     tr_rdma_rails.c  all rails of a node: the configured list, rest after failures
+ *     verbs_system.c   libibverbs behind the table of verbs_priv.h
  *
- * Why no thread of its own for each rail: the payload passes the processor by, so what a rail costs is one
- * posted list and one completion for each chunk of about 1 MiB, some 100,000 a second at 100 GB/s; tickets
- * and pushes are this thread's own, and a second thread would have to ask it for every one of them.  So a
- * rail's completion descriptor lives in the transport thread's loop; after a wake-up the rail is polled until
- * it was silent for TR_RAIL_SPIN_NS, and only then armed again. */
+ * Rails have no threads of their own. Payload bypasses the processor, so a rail costs one posted list and
+ * one completion per chunk of about 1 MiB: about 100,000 a second at 100 GB/s. The transport thread owns
+ * tickets and pushes, and a second thread would have to ask it for each of them. So each rail's completion
+ * descriptor lives in the transport thread's loop. After a wake-up the thread polls the rail until it was
+ * silent for TR_RAIL_SPIN_NS, then arms it again. */
 #ifndef TRANSFER_TRANSPORT_TR_RDMA_PRIV_H
 #define TRANSFER_TRANSPORT_TR_RDMA_PRIV_H
 
@@ -24,13 +24,13 @@
 
 /* ---- tr_rdma.c and its halves ---- */
 
-struct rdma_pair {          /* a rail of ours against one of theirs */
-    struct rdma_rail *rail; /* NULL: not used */
+struct rdma_pair {          /* a local rail paired with a rail of the peer */
+    struct rdma_rail *rail; /* NULL: unused */
     struct rdma_qp *qps[TR_RDMA_QPS];
     unsigned n_qps;
     struct kv_frame_rail theirs;
     struct kv_frame_region *regions; /* sender: [theirs.n_regions] */
-    unsigned n_regions;              /* that came */
+    unsigned n_regions;              /* regions received so far */
     bool has_answer;
 };
 
@@ -39,52 +39,53 @@ enum rdma_slot_state { RDMA_SLOT_FREE, RDMA_SLOT_OPEN, RDMA_SLOT_STOPPING };
 struct rdma_slot {
     enum rdma_slot_state state;
     uint64_t ticket_id;
-    struct tr_ticket *ticket; /* held; NULL when FREE */
+    struct tr_ticket *ticket; /* held; NULL if FREE */
     uint32_t n_blocks, n_per_chunk, n_groups, n_chunks;
-    uint64_t deadline_ns; /* STOPPING */
+    uint64_t deadline_ns; /* STOPPING: when to give up waiting */
 };
 
 enum rdma_shipment_state {
-    RDMA_ASKED,   /* SLOT is awaited */
+    RDMA_ASKED,   /* waits for SLOT */
     RDMA_OPEN,    /* chunks may be written */
-    RDMA_STOPPED, /* its push is over; waiting for what was posted */
-    RDMA_WHICH    /* the queue pairs are dead; HAVE is awaited */
+    RDMA_STOPPED, /* its push is over; waits for the posted requests */
+    RDMA_WHICH    /* the queue pairs are dead; waits for HAVE */
 };
 
 struct rdma_shipment {
     struct list node; /* side->shipments */
-    struct list due;  /* side->due while it has chunks to post */
+    struct list due;  /* in side->due while it has chunks to post */
     enum rdma_shipment_state state;
     struct rdma_side *side;
     struct tr_push *push; /* held */
     uint64_t ticket;
     uint32_t slot, n_layers, n_blocks, n_per_chunk, n_groups, n_chunks;
-    uint32_t *there;   /* [n_blocks] block ids of the receiver */
-    uint32_t *source;  /* [n_layers][n_blocks] our block, UINT32_MAX: not given yet */
-    uint16_t *n_given; /* [n_chunks] pieces of it that were given */
-    uint32_t *ready;   /* [n_chunks] chunks in the order they became whole */
+    uint32_t *there;   /* [n_blocks] the receiver's block ids */
+    uint32_t *source;  /* [n_layers][n_blocks] block ids here; UINT32_MAX: not given yet */
+    uint16_t *n_given; /* [n_chunks] number of its pieces that were given */
+    uint32_t *ready;   /* [n_chunks] chunks in the order in which they became whole */
     uint32_t n_ready, n_posted, n_done;
 };
 
-struct rdma_side { /* one connection's end */
+struct rdma_side { /* the RDMA state of one end of a connection */
     struct list undead;
     struct tr_node *node;
-    struct tr_conn *conn;     /* NULL: undead */
+    /* NULL: the connection is gone, but the device still has its queue pairs (undead). */
+    struct tr_conn *conn;
     bool is_dialler, is_dead; /* dead: no queue pair is left */
-    bool is_mute;             /* the socket takes no more: the connection is lost */
-    bool is_broken;           /* a queue pair failed: to be ended by the next step */
-    uint8_t broken_rail;      /* 1 + index of its pair; 0: it was none of them */
+    bool is_mute;             /* the socket accepts no more: the connection is lost */
+    bool is_broken;           /* a queue pair failed: the next step ends all of them */
+    uint8_t broken_rail;      /* 1 + index of the failed pair; 0: no pair failed */
     struct fault fault;
     struct rdma_pair pairs[KV_RDMA_MAX_RAILS];
     unsigned n_pairs, n_answered;
-    struct kv_frame payload_of; /* the frame whose payload is being read */
+    struct kv_frame payload_of; /* header of the frame whose payload is being read */
     uint8_t *payload;
     size_t payload_bytes, payload_at;
     /* sender */
     struct list shipments, due;
     /* receiver */
     struct rdma_slot *slots; /* [KV_RDMA_MAX_SLOTS], made with the first ASK */
-    uint32_t *free_slots;    /* ring: used in turn, so that a slot rests as long as can be */
+    uint32_t *free_slots;    /* a ring: each slot rests as long as possible before reuse */
     uint32_t first_free, n_free;
     struct hashmap *by_ticket; /* ticket -> struct rdma_slot */
     unsigned n_stopping;
@@ -92,17 +93,19 @@ struct rdma_side { /* one connection's end */
 };
 
 /* tr_rdma_send.c */
-void rdma_send_take(struct rdma_side *side); /* work of the peer's pushes: asks for tickets, files pieces */
-void rdma_send_post(struct rdma_side *side); /* writes what is due, as far as there is room */
-void rdma_send_done(struct rdma_qp *qp);     /* the oldest flight of it is complete */
+/* Takes work of the peer's pushes: asks for tickets, files pieces. */
+void rdma_send_take(struct rdma_side *side);
+void rdma_send_post(struct rdma_side *side); /* posts due chunks while there is room */
+void rdma_send_done(struct rdma_qp *qp);     /* the oldest flight of the queue pair is complete */
 int rdma_send_on_slot(struct rdma_side *side, const struct kv_frame_slot *slot, const uint8_t *ids,
                       struct fault *fault);
 void rdma_send_on_stop(struct rdma_side *side, uint64_t ticket);
 void rdma_send_forget(struct rdma_side *side, const struct tr_push *push);
 bool rdma_send_is_busy(const struct rdma_side *side);
-struct rdma_shipment *rdma_send_find(struct rdma_side *side, uint64_t ticket); /* not those that stop */
-void rdma_shipment_end(struct rdma_side *side,
-                       struct rdma_shipment *shipment); /* nothing is read; lets the push go */
+/* Skips shipments that are stopping. */
+struct rdma_shipment *rdma_send_find(struct rdma_side *side, uint64_t ticket);
+/* No request reads its blocks any more; lets the push go. */
+void rdma_shipment_end(struct rdma_side *side, struct rdma_shipment *shipment);
 void rdma_shipment_free(struct rdma_shipment *shipment);
 
 /* tr_rdma_recv.c */
@@ -110,20 +113,21 @@ int rdma_recv_on_ask(struct rdma_side *side, uint64_t ticket, struct fault *faul
 int rdma_recv_on_which(struct rdma_side *side, uint64_t ticket, struct fault *fault);
 void rdma_recv_on_stopped(struct rdma_side *side, uint64_t ticket);
 void rdma_recv_arrived(struct rdma_qp *qp, uint32_t immediate);
-void rdma_recv_credit(struct rdma_qp *qp); /* posts receives again, and says so now and then */
+void rdma_recv_credit(struct rdma_qp *qp); /* posts receives again, and periodically tells the sender */
 void rdma_recv_forget(struct rdma_side *side, const struct tr_ticket *ticket);
 void rdma_recv_let_all_go(struct rdma_side *side);
 
 /* tr_rdma_fall.c */
-bool rdma_kill_all(struct rdma_side *side); /* false: the device would not end all; call again */
+/* False: the device did not end all queue pairs; call again. */
+bool rdma_kill_all(struct rdma_side *side);
 int rdma_fall(struct rdma_side *side,
-              struct fault *fault); /* ends the queue pairs, begins to move pushes away */
+              struct fault *fault); /* ends the queue pairs and starts to move the pushes to TCP */
 int rdma_fall_on_have(struct rdma_side *side, const struct kv_frame_have *have, const uint8_t *bits,
                       struct fault *fault);
 void rdma_lost(struct tr_conn *conn);
 void rdma_side_free(struct rdma_side *side);
 
-/* tr_rdma.c; a failure to say breaks the side */
+/* tr_rdma.c; if it cannot send the frame, it breaks the side */
 int rdma_say(struct rdma_side *side, const struct kv_frame *frame);
 int rdma_say_with(struct rdma_side *side, const struct kv_frame *frame, struct bytes payload);
 

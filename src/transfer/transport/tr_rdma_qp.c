@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One queue pair.  Hot path: no malloc, no log.
+/* One queue pair. Hot path: no malloc, no log.
  *
- *   INIT --> RTR --> RTS ..... ERR --> gone
- *            connect          kill: no completion is lost, then no access is left
+ *     INIT --> RTR --> RTS ..... ERR --> gone
+ *              connect          kill: no completion is lost, then no access is left
  *
- * A receiver's queue pair has receives posted and windows bound to it, and may be written; a sender's has
- * neither and may not.  Each has a completion queue of its own, as long as both its queues, so that none can
- * overrun, and what is left in it goes away with it.  Finite retries: 7 would mean "for ever" to some
- * drivers. Numbers of the first packet are random, so that a packet cannot be slipped in by who does not see
- * them.
+ * A receiver's queue pair has posted receives and bound windows, and the peer may write through it. A
+ * sender's queue pair has neither, and the peer may not. Each queue pair has its own completion queue, as
+ * long as both its queues, so it cannot overrun; leftover completions vanish with it. Retries are finite:
+ * 7 would mean "for ever" to some drivers. The first packet number is random, so that an attacker who
+ * cannot see the packets cannot inject one.
  *
- * Completions of one queue pair come in order.  A sender signals the last request of each chunk only, so a
- * good completion says that a whole chunk is done; flights[] remembers which. */
+ * Completions of one queue pair come in order. A sender signals only the last request of each chunk, so a
+ * good completion means that a whole chunk is done; flights[] remembers which. */
 #include "transfer/transport/tr_rdma_priv.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 
-#define ACK_TIMEOUT   14 /* 4.096 us << 14 = 67 ms, before what the device makes of it */
+#define ACK_TIMEOUT   14 /* 4.096 us << 14 = 67 ms; the device may round it */
 #define RETRIES       6
 #define RNR_RETRIES   6
 #define RNR_TIMER     12 /* 0.64 ms */
@@ -80,7 +80,7 @@ int rdma_qp_new(struct rdma_side *side, struct rdma_rail *rail, bool is_receiver
     qp->psn &= 0xffffff;
     err = create(qp, fault);
     if (err != 0) {
-        rdma_qp_kill(qp); /* nothing can reach it yet; a device that will not end it keeps it */
+        rdma_qp_kill(qp); /* no peer can reach it yet; if the device refuses to end it, it leaks */
         return err;
     }
     *out = qp;
@@ -143,9 +143,9 @@ int rdma_qp_post_receives(struct rdma_qp *qp, unsigned n, struct fault *fault)
         unsigned n_now = n < POLL_BATCH ? n : POLL_BATCH;
         int rc;
 
+        /* No buffer: only an immediate uses it. */
         for (unsigned i = 0; i < n_now; i++)
-            chain[i] =
-                (struct ibv_recv_wr){.next = i + 1 < n_now ? &chain[i + 1] : NULL}; /* only the immediate */
+            chain[i] = (struct ibv_recv_wr){.next = i + 1 < n_now ? &chain[i + 1] : NULL};
         rc = qp->rail->verbs->post_recv(qp->qp, chain, &bad);
         if (rc != 0)
             return fault_set(fault, E_IO, "%s: receives not posted: %s", qp->rail->name, strerror(rc));
@@ -197,7 +197,7 @@ unsigned rdma_qp_poll(struct rdma_qp *qp)
 
 /* ---- the end ---- */
 
-/* Chunks that arrived before the end still count, so the completions are looked at once more. */
+/* Polls the completions once more: chunks that arrived before the end still count. */
 static void drain(struct rdma_qp *qp)
 {
     struct ibv_wc wcs[POLL_BATCH];
@@ -223,7 +223,7 @@ bool rdma_qp_kill(struct rdma_qp *qp)
     list_remove(&qp->hot);
     if (qp->qp != NULL) {
         (void)verbs->modify_qp(qp->qp, &error,
-                               IBV_QP_STATE); /* a device that is gone refuses; destroying decides */
+                               IBV_QP_STATE); /* a device that is gone refuses; destroy_qp decides */
         drain(qp);
         if (!rdma_windows_close(qp))
             return false;
@@ -233,8 +233,8 @@ bool rdma_qp_kill(struct rdma_qp *qp)
     }
     if (!rdma_windows_close(qp))
         return false;
-    /* A completion queue that stays may still speak of this object, which then stays too: a leak, no danger.
-     */
+    /* If the completion queue stays, it may still refer to this object. Then leak the object: that is
+     * harmless. */
     if (qp->cq == NULL || verbs->destroy_cq(qp->cq) == 0)
         free(qp);
     return true;

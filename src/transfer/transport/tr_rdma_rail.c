@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rail: a port of a NIC, the arena registered with it, and its two descriptors in the transport's loop.
+/* One rail: a port of a NIC, the arena registered with it, and its two descriptors in the transport's
+ * loop.
  *
- * The GID is never guessed.  A port has several (link-local, one for each address, each as RoCE v1 and v2),
- * and with the wrong one queue pairs come up and nothing arrives.  So it is the RoCE v2 entry that is the
- * rail's own address; when there is none the rail is refused and the table is shown.
+ * The GID is never guessed. A port has several: link-local, one per address, each as RoCE v1 and v2. With
+ * the wrong GID queue pairs come up, but no data arrives. So the rail takes the RoCE v2 entry that matches
+ * its own address. If there is none, the rail is refused and the table is logged.
  *
- *   completion descriptor --> hot queue pairs --> polled until silent for TR_RAIL_SPIN_NS --> armed -->
- * polled once event descriptor      --> the port went or came back; a queue pair failed
+ *     completion descriptor --> hot queue pairs --> polled until silent for TR_RAIL_SPIN_NS
+ *                               --> armed --> polled once
+ *     event descriptor      --> the port went or came back; a queue pair failed
  *
- * Arming and then looking once more is what loses no completion: one that came before arming gives no
- * wake-up. An event is copied and acknowledged before anything is done about it, because ending a queue pair
- * waits for the acknowledgement of its events. */
+ * After arming, the rail polls once more, because a completion that came before arming gives no wake-up.
+ * An event is copied and acknowledged before it is handled, because ending a queue pair waits for the
+ * acknowledgement of its events. */
 #include "transfer/transport/tr_rdma_priv.h"
 
 #include <arpa/inet.h>
@@ -28,7 +30,7 @@
 
 #define MAX_GIDS 1024
 
-/* ---- which GID ---- */
+/* ---- GID ---- */
 
 static bool gid_of_address(const char *address, uint8_t out[16])
 {
@@ -80,7 +82,7 @@ static int choose_gid(struct rdma_rail *rail, struct fault *fault)
     int index = 0;
 
     if (rail->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET)
-        return 0; /* reached by LID */
+        return 0; /* InfiniBand addresses by LID */
     entries = calloc(MAX_GIDS, sizeof(*entries));
     if (entries == NULL)
         return fault_set(fault, E_NOMEM, "no memory for a GID table");
@@ -123,7 +125,7 @@ static unsigned poll_all(struct rdma_rail *rail)
     return n;
 }
 
-/* Arms every hot queue pair; those that were silent are left to the descriptor. */
+/* Arms every hot queue pair. Queue pairs that stay silent then wait for the descriptor. */
 static void cool(struct rdma_rail *rail)
 {
     list_for_each_safe (at, spare, &rail->hot) {

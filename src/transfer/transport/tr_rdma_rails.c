@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All rails of a node: which there are, and which of them rest.
+/* All rails of a node: which exist, and which are at rest.
  *
- * A rail whose queue pairs failed towards a peer is not used towards that peer for rdma_rest_ns, twice as
- * long after each further failure and at most five minutes: a broken path costs one failed transfer now and
- * then instead of one each time, and a peer whose host is off does not take the rail from the others.  A port
- * that goes down is out for all until it comes back.
+ * A rail whose queue pairs failed towards a peer rests towards that peer for rdma_rest_ns. Each further
+ * failure doubles the rest, up to five minutes. So a broken path costs one failed transfer now and then
+ * instead of one each time, and a peer whose host is off does not take the rail from other peers. A port
+ * that goes down is unusable for all peers until it comes back.
  *
- * No rail is no error: the worker then moves KV over TCP, and text says why. */
+ * The node also works without a rail: the worker moves KV over TCP, and the node's RDMA text gives the
+ * reason. */
 #include "transfer/transport/tr_rdma_priv.h"
 
 #include <stdio.h>
@@ -64,7 +65,7 @@ int rdma_rail_name_parse(struct bytes text, struct fault *fault, struct rdma_rai
     return 0;
 }
 
-/* The address of the listener, "" when it stands for all. */
+/* The listener's address; "" if it listens on all addresses. */
 static void own_address(const struct tr_node *node, char *out, size_t out_bytes)
 {
     size_t from = node->tcp_address[0] == '[';
@@ -125,7 +126,7 @@ static int open_one(struct tr_node *node, struct ibv_device *device, uint8_t por
     return 0;
 }
 
-/* Every port whose GID is our address; InfiniBand ports have none of that kind and must be named. */
+/* Opens every port whose GID matches our address. InfiniBand ports have no such GID and must be named. */
 static void open_auto(struct tr_node *node, struct ibv_device **devices, int n)
 {
     char address[48];
@@ -337,11 +338,11 @@ void rdma_let_rest(struct tr_node *node, const struct rdma_rail *rail, const cha
     uint64_t now_ns = clock_now_ns();
 
     if (rest != NULL && now_ns - rest->since_ns < rest->rest_ns)
-        return; /* two queue pairs of one failure */
+        return; /* the second queue pair of the same failure */
     if (rest == NULL)
         rest = new_rest(node, rail, peer);
     if (rest == NULL)
-        return; /* tried again too soon, no worse */
+        return; /* harmless: the rail is only tried again too soon */
     if (rest->rest_ns == 0 || now_ns - rest->since_ns > FORGIVE_NS)
         rest->rest_ns = first_ns;
     else

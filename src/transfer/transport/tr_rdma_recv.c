@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The receiving half of an RDMA connection: who was let in, and how they are put out again.
+/* The receiving half of an RDMA connection: which senders may write, and how that permission ends.
  *
- *   ASK --> slot OPEN: block ids go out, the ticket is held
- *             |  each immediate: one chunk is in memory, its pieces are claimed and settled at once
- *             |
- *             +-- whole, then closed by its owner ------------> FREE     every write of it has arrived
- *             +-- STOPPED of the sender, asked or not --------> FREE     none of its writes is left
- *             +-- closed or broken before that: STOP out, STOPPING
- *                      +-- STOPPED ---------------------------> FREE
- *                      +-- no answer for TR_RDMA_STOP_NS -----> the queue pairs go, and with them all slots
+ *     ASK --> slot OPEN: block ids go out, the ticket is held
+ *               |  each immediate: one chunk is in memory, its pieces are claimed and settled at once
+ *               |
+ *               +-- whole, then closed by its owner ------------> FREE     every write of it has arrived
+ *               +-- STOPPED of the sender, asked or not --------> FREE     none of its writes is left
+ *               +-- closed or broken before that: STOP out, STOPPING
+ *                        +-- STOPPED ---------------------------> FREE
+ *                        +-- no answer for TR_RDMA_STOP_NS ---> queue pairs killed, all slots FREE
  *
- * The ticket is let go at FREE, and only then can its owner be told CLOSED.  The peer's NIC writes without
- * asking, so claiming cannot come first here; what keeps a transfer inside its blocks is that the sender
- * knows only their ids, what keeps a stranger out is the window.
+ * The ticket is let go at FREE; only then may its owner get CLOSED. The peer's NIC writes without asking,
+ * so a claim cannot come before the write. The sender stays inside the transfer's blocks because it knows
+ * only their ids. The window keeps other peers out.
  *
- * A slot is used again as late as possible: free slots stand in a ring. */
+ * Free slots stand in a ring, so that a slot is reused as late as possible. */
 #include "transfer/transport/tr_rdma_priv.h"
 
 #include <stdlib.h>
@@ -109,7 +109,7 @@ int rdma_recv_on_ask(struct rdma_side *side, uint64_t ticket_id, struct fault *f
     int err;
 
     if (side->is_dead)
-        return 0; /* END is on its way to the sender */
+        return 0; /* END is about to go to the sender */
     if (find_slot(side, ticket_id) != NULL)
         return fault_set(fault, E_PROTO, "%s asks twice for a ticket", tr_conn_name(side->conn));
     err = tr_ticket_find(side->node, ticket_id, &ticket);
@@ -226,7 +226,7 @@ void rdma_recv_forget(struct rdma_side *side, const struct tr_ticket *ticket)
     rdma_say(side, &frame);
 }
 
-/* Its writes have arrived: what the queue still holds of them is counted before the slot goes. */
+/* Its writes have arrived: counts the immediates that are still in the queue, then frees the slot. */
 void rdma_recv_on_stopped(struct rdma_side *side, uint64_t ticket)
 {
     struct rdma_slot *slot;
@@ -251,7 +251,7 @@ void rdma_recv_let_all_go(struct rdma_side *side)
         ev_timer_stop(side->stop_timer);
 }
 
-/* ---- what is there ---- */
+/* ---- arrived pieces ---- */
 
 int rdma_recv_on_which(struct rdma_side *side, uint64_t ticket_id, struct fault *fault)
 {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sending half of an RDMA connection.  Hot path: no malloc, no log, no system call but the doorbell.
+/* The sending half of an RDMA connection. Hot path: no malloc, no log, no system call but the doorbell.
  *
- *   push --take--> shipment --pieces filed--> chunk whole --> ready[] --post--> flights of a queue pair -->
- * done
+ *     push --take--> shipment --pieces filed--> chunk whole --> ready[]
+ *          ready[] --post--> flights of a queue pair --> done
  *
- *        ASKED --SLOT--> OPEN --push over--> STOPPED --nothing posted is left--> STOPPED frame, let go
- *          |               +--queue pairs die--> WHICH --HAVE--> on over TCP
- *          +--queue pairs die--> on over TCP
+ *          ASKED --SLOT--> OPEN --push over--> STOPPED --nothing posted is left--> STOPPED frame, let go
+ *            |               +--queue pairs die--> WHICH --HAVE--> on over TCP
+ *            +--queue pairs die--> on over TCP
  *
- * A chunk (a few pieces of one layer, about 1 MiB) is written when all of it was given, as one list:
- * neighbours that are neighbours on both sides in one request, the last request with the immediate that tells
- * the receiver, and the only one that is signalled.  A chunk goes over one queue pair, so its immediate
- * arrives after its bytes; chunks know no order among each other.  It takes the queue pair with the least in
- * flight, over all rails.
+ * A chunk is a few pieces of one layer, about 1 MiB. It is posted as one list when all its pieces are
+ * given. Pieces that are adjacent on both sides share one request. The last request carries the immediate
+ * that tells the receiver, and only this request is signalled. A chunk uses one queue pair, so its
+ * immediate arrives after its bytes; chunks have no order among each other. It takes the queue pair with
+ * the fewest bytes in flight, over all rails.
  *
- * For each immediate the receiver must have posted a receive: credit counts them.  So receiver-not-ready
- * never happens between honest ends, and when it does it is an error that ends the queue pair, not a wait. */
+ * Each immediate needs a receive that the receiver has posted; credit counts them. So receiver-not-ready
+ * never happens between correct ends. If it happens, it is an error that ends the queue pair, not a wait. */
 #include "transfer/transport/tr_rdma_priv.h"
 
 #include <arpa/inet.h>
@@ -52,7 +52,7 @@ struct rdma_shipment *rdma_send_find(struct rdma_side *side, uint64_t ticket)
     return NULL;
 }
 
-/* Nothing of it is read any more. */
+/* No request reads its blocks any more. */
 void rdma_shipment_end(struct rdma_side *side, struct rdma_shipment *shipment)
 {
     struct tr_push *push = shipment->push;
@@ -62,7 +62,7 @@ void rdma_shipment_end(struct rdma_side *side, struct rdma_shipment *shipment)
         rdma_say(side, &frame);
     rdma_shipment_free(shipment);
     if (side->conn != NULL)
-        tr_conn_wake(side->conn); /* it may have waited for this */
+        tr_conn_wake(side->conn); /* the next step may have waited for this end */
     tr_push_let_go(side->node, push);
 }
 
@@ -100,7 +100,7 @@ static uint32_t chunk_pieces(const struct rdma_shipment *shipment, uint32_t chun
     return left < shipment->n_per_chunk ? left : shipment->n_per_chunk;
 }
 
-/* One given piece; what was given before is dropped. */
+/* Files one given piece; ignores a piece that was given before. */
 static void file_piece(struct rdma_side *side, struct rdma_shipment *shipment, uint32_t layer, uint32_t index,
                        uint32_t block)
 {
@@ -132,14 +132,14 @@ static void take_jobs(struct rdma_side *side, struct rdma_shipment *shipment)
             fault_set(&fault, E_PROTO, "pieces %u to %u of a ticket for %u blocks", batch.first,
                       batch.first + batch.n, shipment->n_blocks);
             tr_push_fail(side->node, shipment->push, &fault);
-            return; /* the shipment may be gone */
+            return; /* the shipment may be freed */
         }
         for (uint32_t i = 0; i < batch.n; i++)
             file_piece(side, shipment, batch.layer, batch.first + i, batch.blocks[i]);
     }
 }
 
-/* A push before this one had the ticket, and its STOPPED is not said yet. */
+/* True: an earlier push had the ticket, and its STOPPED is not sent yet. */
 static bool is_stopping(const struct rdma_side *side, uint64_t ticket)
 {
     list_for_each (at, &side->shipments) {
@@ -160,7 +160,7 @@ void rdma_send_take(struct rdma_side *side)
             continue;
         if (push->shipment == NULL) {
             if (!tr_stream_has_output(&side->conn->stream) && !is_stopping(side, push->ticket))
-                begin_shipment(side, push); /* else a later turn */
+                begin_shipment(side, push); /* else wait for a later turn */
         } else if (push->shipment->state == RDMA_OPEN && push->shipment->side == side) {
             take_jobs(side, push->shipment);
         }
@@ -169,15 +169,15 @@ void rdma_send_take(struct rdma_side *side)
 
 /* ---- writing ---- */
 
-struct writes { /* a chunk as work requests */
+struct writes { /* the work requests of one chunk */
     struct ibv_send_wr wrs[TR_RDMA_CHUNK_WRS];
     struct ibv_sge sges[TR_RDMA_CHUNK_WRS];
     unsigned n;
     size_t n_bytes;
 };
 
-/* Bytes that stand together in a local region and in one of theirs; joined to the request before if they
- * follow it. */
+/* Adds bytes that are contiguous in one local and one remote region. Joins them to the previous request if
+ * they follow it. */
 static void add_run(struct writes *writes, uint64_t from, uint32_t lkey, uint64_t to, uint32_t rkey,
                     size_t len_bytes)
 {
@@ -287,7 +287,7 @@ void rdma_send_post(struct rdma_side *side)
             return;
         list_remove(&shipment->due);
         if (shipment->n_posted < shipment->n_ready)
-            list_push_back(&side->due, &shipment->due); /* others get their turn */
+            list_push_back(&side->due, &shipment->due); /* other shipments get a turn */
     }
 }
 
@@ -319,7 +319,7 @@ void rdma_send_done(struct rdma_qp *qp)
     }
 }
 
-/* ---- what the receiver says ---- */
+/* ---- input from the receiver ---- */
 
 static int open_shipment(struct rdma_shipment *shipment, const struct kv_frame_slot *slot)
 {
@@ -387,7 +387,7 @@ void rdma_send_on_stop(struct rdma_side *side, uint64_t ticket)
     struct fault fault;
 
     if (shipment == NULL || side->is_dead)
-        return; /* STOPPED was said, or will be */
+        return; /* STOPPED was sent, or will be */
     fault_set(&fault, E_NOT_FOUND, "%s closed the ticket", tr_conn_name(side->conn));
     tr_push_fail(side->node, shipment->push, &fault);
 }

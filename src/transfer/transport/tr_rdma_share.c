@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How an RDMA connection becomes READY, over a socket whose ends have proved themselves.
+/* How an RDMA connection becomes READY, over a socket whose ends have authenticated each other.
  *
- *   dialler                                           acceptor
- *   queue pairs to INIT on each rail it may use
- *   RAIL x n  ------------------------------------->  a rail of its own for each, queue pairs INIT to RTS,
- *                                                     receives posted, windows bound
- *             <-------------------------------------  RAIL, REGION x m, for each
- *   queue pairs to RTS; READY                         READY
+ *     dialler                                           acceptor
+ *     queue pairs to INIT on each rail it may use
+ *     RAIL x n  ------------------------------------->  pairs each with a rail, queue pairs INIT to RTS,
+ *                                                       receives posted, windows bound
+ *               <-------------------------------------  RAIL, REGION x m, for each
+ *     queue pairs to RTS; READY                         READY
  *
- * Rails are paired by place in the two lists when both have that many, else with any that is free; a rail
- * without a counterpart is left out, and with none left the connection fails and the pushes go over TCP.  The
- * receiver is ready to be written before it says where, so the sender's first write cannot come too early. */
+ * Rails are paired by their place in the two lists if both lists are long enough, else with any free rail.
+ * A rail without a partner is left out. If no pair is left, the connection fails and the pushes go over
+ * TCP. The receiver is ready before it sends its addresses, so the sender's first write cannot come too
+ * early. */
 #include "transfer/transport/tr_rdma_priv.h"
 
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static void drop_pair(struct rdma_pair *pair)
     unsigned n_left = 0;
 
     for (unsigned i = 0; i < pair->n_qps; i++)
-        if (!rdma_qp_kill(pair->qps[i])) /* never connected: a leak at worst */
+        if (!rdma_qp_kill(pair->qps[i])) /* never connected, so a leak is harmless */
             n_left++;
     if (n_left > 0)
         log_error("kv_rdma_queue_pair_stuck", LOG_STR("rail", pair->rail->name));
@@ -141,7 +142,8 @@ static int on_rail_answer(struct rdma_side *side, const struct kv_frame_rail *ra
     return pair->regions != NULL ? 0 : fault_set(fault, E_NOMEM, "no memory for regions");
 }
 
-/* In order, without a gap, of one length but for the last, in whole pieces, and just the arena. */
+/* Checks that regions come in order, without a gap, have one length except the last, consist of whole
+ * pieces, and cover exactly the arena. */
 static int on_region(struct rdma_side *side, const struct kv_frame_region *region, struct fault *fault)
 {
     const struct kv_frame_hello *peer = &side->conn->peer_geometry;
@@ -320,7 +322,7 @@ static int share_as_acceptor(struct rdma_side *side, struct fault *fault)
             return rc;
     }
     if (!is_all_bound(side))
-        return 0; /* a completion wakes us */
+        return 0; /* a completion wakes this connection */
     for (unsigned i = 0; i < side->n_pairs; i++) {
         rc = say_rail(side, &side->pairs[i], side->n_pairs);
         if (rc == 0 && side->pairs[i].n_qps > 0)

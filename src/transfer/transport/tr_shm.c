@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KV over shared memory: the sender announces pieces, the receiver copies them.  Hot path: no malloc, no log.
+/* KV over shared memory: the sender announces pieces, the receiver copies them. Hot path: no malloc, no
+ * log.
  *
- *   sender's process                               receiver's process
- *   arena (memfd) <......... mapped read-only .....  copy -> its own arena
- *   control page  <......... mapped read-only .....  look at the slot after copying
- *   ANNOUNCE (which blocks, slot, generation) ---->
+ *     sender's process                               receiver's process
+ *     arena (memfd) <......... mapped read-only .....  copy -> its own arena
+ *     control page  <......... mapped read-only .....  look at the slot after copying
+ *     ANNOUNCE (which blocks, slot, generation) ---->
  *
- * Blocks may be given back while an announcement is still under way or being copied, so a copy counts only if
- * the push was still valid AFTER it: a seqlock whose writer never waits.
+ * The owner may take blocks back while their announcement is still under way or being copied. So a copy
+ * counts only if the push is still valid AFTER it: a seqlock whose writer never waits.
  *
- *   sender                                   receiver
- *   S1  slot.generation = 0                  R1  copy the pieces
- *   S2  fence(release)                       R2  fence(acquire)
- *   S3  blocks get other contents            R3  read slot.generation
+ *     sender                                   receiver
+ *     S1  slot.generation = 0                  R1  copy the pieces
+ *     S2  fence(release)                       R2  fence(acquire)
+ *     S3  blocks get other contents            R3  read slot.generation
  *
- * If R1 saw anything of S3, the fences order S1 before R3, so R3 sees zero (or a later push's generation,
- * which never repeats) and the copy is thrown away.  If R3 still reads our generation, R1 saw nothing of S3.
- * The copy itself reads memory that may change under it; that is harmless because its result is not looked at
- * before R3, and whose stores, which go past the caches, end in a fence of their own. (S3 happens on another
+ * If R1 saw a byte of S3, the fences order S1 before R3. R3 then reads zero, or the generation of a later
+ * push (generations never repeat), and the copy is discarded. If R3 still reads our generation, R1 saw
+ * nothing of S3. The copy may read memory while it changes; that is harmless, because the result is not
+ * used before R3. The copy's stores bypass the caches and end in a fence of their own. (S3 runs on another
  * thread of the sender, after it received TR_PUSH_STOPPED through a mailbox, which orders it.)
  *
- * What keeps the receiver safe from a broken sender: the memfd's size is sealed, so no access beyond its end
- * can appear later; it is mapped read-only; every block id is checked against the size.  What keeps the
- * sender safe: peers get a descriptor opened read-only. */
+ * The receiver is safe from a broken sender: the memfd's size is sealed, so no access beyond its end can
+ * appear later; it is mapped read-only; and every block id is checked against the size. The sender is safe
+ * from peers: their descriptor is opened read-only. */
 #include "transfer/transport/tr_priv.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@
 #define SEALS        (F_SEAL_GROW | F_SEAL_SHRINK)
 
 struct slot {
-    _Alignas(MEM_CACHE_LINE) _Atomic uint64_t generation; /* of the push that owns it; 0: none */
+    _Alignas(MEM_CACHE_LINE) _Atomic uint64_t generation; /* of the push that owns the slot; 0: none */
 };
 
 _Static_assert(sizeof(struct slot) == 64, "the slot's size is part of the protocol");
@@ -78,7 +79,8 @@ struct moving {
 
 /* ---- the control page, sender's side ---- */
 
-/* Mapped before F_SEAL_FUTURE_WRITE: from then on nobody, this process included, can map or write it anew. */
+/* Map the page before F_SEAL_FUTURE_WRITE: after it no process, this one included, can map or write it
+ * anew. */
 static int open_page(struct tr_control *control)
 {
     size_t len_bytes = TR_CONTROL_SLOTS * sizeof(struct slot);
@@ -200,7 +202,7 @@ static int map_peer(struct tr_conn *conn, struct moving *moving, struct fault *f
     if (err != 0)
         return err;
     moving->slots = slots;
-    while (conn->stream.n_fds > 0) /* the mappings stay */
+    while (conn->stream.n_fds > 0) /* the mappings stay valid */
         close(conn->stream.fds[--conn->stream.n_fds]);
     return 0;
 }
@@ -291,7 +293,7 @@ static int shm_send(struct tr_conn *conn, struct fault *fault)
     }
 }
 
-/* What was announced already is covered by the generation, which is revoked right after this. */
+/* The generation covers pieces that are already announced; it is revoked right after this call. */
 static void shm_forget_push(struct tr_conn *conn, const struct tr_push *push)
 {
     struct moving *moving = conn->moving;
@@ -377,7 +379,7 @@ static void end_announce(struct tr_conn *conn, struct moving *moving)
     moving->ticket = NULL;
 }
 
-/* One piece; the last one ends the frame. */
+/* Copies one piece; the last piece ends the frame. */
 static ssize_t copy_piece(struct tr_conn *conn, struct moving *moving)
 {
     size_t piece_bytes = conn->owner->opts.geometry.piece_bytes;
@@ -385,7 +387,7 @@ static ssize_t copy_piece(struct tr_conn *conn, struct moving *moving)
     const uint8_t *source;
 
     if (moving->ticket == NULL || (i == 0 && !is_still_valid(moving))) {
-        end_announce(conn, moving); /* not wanted here, or given back before we came to it */
+        end_announce(conn, moving); /* not wanted here, or the push ended before the copy began */
         return 1;
     }
     source = (const uint8_t *)moving->arena.base +

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes in and out of a socket.  Hot path: no malloc once warm, no log.
+/* Bytes in and out of a socket. Hot path: no malloc once warm, no log.
  *
- *   plain   read:  kernel --readv--> where the caller says           no copy of ours
- *           write: where the caller says --sendmsg--> kernel
- *   TLS     read:  kernel --> OpenSSL's buffer (two records at a time) --decrypt--> where the caller says
- *           write: caller --encrypt, BATCH at a time--> out --send--> kernel
+ *     plain   read:  kernel --readv--> where the caller says           no copy of ours
+ *             write: where the caller says --sendmsg--> kernel
+ *     TLS     read:  kernel --> OpenSSL's buffer (two records) --decrypt--> where the caller says
+ *             write: caller --encrypt, BATCH at a time--> out --send--> kernel
  *
- * Under TLS OpenSSL writes its records into `out` instead of into the socket, so that sixteen records cost
- * one system call and writing never has to be repeated with the same arguments.  Whatever write() accepted
- * has been copied: the caller may change the source at once.
+ * Under TLS OpenSSL writes its records into `out` instead of into the socket. So sixteen records cost one
+ * system call, and a write never has to be repeated with the same arguments. write() copies the bytes that
+ * it accepts: the caller may change the source at once.
  *
- * AES-GCM may protect only so many records with one key (RFC 8446 section 5.5, about 2^24.5).  At some GB/s
- * that is minutes, so the sender changes its key every REKEY_BYTES. */
+ * AES-GCM may protect only about 2^24.5 records with one key (RFC 8446 section 5.5). At several GB/s that
+ * is minutes, so the sender changes its key every REKEY_BYTES. */
 #include "transfer/transport/tr_stream_priv.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@
 #define REKEY_BYTES   (UINT64_C(64) << 30)
 #define MAX_PUT_BYTES ((size_t)64 << 10)
 #define MAX_DESCRIPTORS                                                                                      \
-    16 /* in one message: more than anybody honest sends, so that none is lost uncounted */
+    16 /* per message: more than any correct peer sends, so that each extra descriptor is counted */
 
 static pthread_once_t method_once = PTHREAD_ONCE_INIT;
 static BIO_METHOD *method;
@@ -111,7 +111,7 @@ void tr_stream_fini(struct tr_stream *stream)
     stream->out = (struct buf){0};
 }
 
-/* What an SSL_ call that gave rc means: 0: not now. */
+/* Translates the result rc of an SSL_ call; 0: not now. */
 static int tls_result(struct tr_stream *stream, int rc)
 {
     switch (SSL_get_error(stream->ssl, rc)) {
@@ -206,7 +206,8 @@ static ssize_t read_tls(struct tr_stream *stream, const struct iovec *iov, int n
             if (rc != 1) {
                 int err = tls_result(stream, rc);
 
-                return total > 0 || err == 0 ? total : err; /* an error comes again next time */
+                /* A persistent error comes again at the next call. */
+                return total > 0 || err == 0 ? total : err;
             }
             at += n;
             total += (ssize_t)n;
@@ -270,7 +271,7 @@ static ssize_t write_tls(struct tr_stream *stream, const struct iovec *iov, int 
 
             ERR_clear_error();
             if (SSL_write_ex(stream->ssl, (const uint8_t *)iov[i].iov_base + at, want, &n) != 1)
-                return E_IO; /* `out` takes everything, so there is nothing to wait for */
+                return E_IO; /* `out` accepts all bytes, so there is nothing to wait for */
             at += n;
             total += n;
         }
@@ -341,8 +342,7 @@ int tr_stream_send_fds(struct tr_stream *stream, struct bytes with, const int fd
     n = send_message(stream, &message);
     if (n <= 0)
         return (int)n;
-    /* A few bytes are taken whole or not at all; what is left of a strange kernel's half goes the usual way.
-     */
+    /* The kernel takes so few bytes whole or not at all. If it takes a part, the rest goes through `out`. */
     if ((size_t)n < with.len_bytes && tr_stream_put(stream, with.data + n, with.len_bytes - (size_t)n) != 0)
         return E_NOMEM;
     return 1;

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KV over TCP: DATA frames whose payload goes from arena to arena.  Hot path: no malloc, no log.
+/* KV over TCP: DATA frames whose payload goes from arena to arena. Hot path: no malloc, no log.
  *
- *   frame     [ header 40 ][ piece ][ piece ] ... [ trailer 16 ]
- *   sender     SENDING ------------------------->  ENDING  --> FLUSHING (until the kernel has it all)
- *   receiver   HEAD         BODY                   TAIL
+ *     frame     [ header 40 ][ piece ][ piece ] ... [ trailer 16 ]
+ *     sender     SENDING ------------------------->  ENDING  --> FLUSHING (until the kernel has it all)
+ *     receiver   HEAD         BODY                   TAIL
  *
- * The trailer says whether the payload is worth anything.  Its place behind the payload lets the sender be
- * stopped in mid-frame: from then on it sends zeros and ends with "void", and not a byte of the blocks is
- * read any more.  It also lets the digest be computed while the bytes pass, when they are in the cache
- * anyway.
+ * The trailer says whether the payload is valid. Because it follows the payload, the sender can stop in
+ * mid-frame: it then sends zeros, ends with "void", and reads no more bytes of the blocks. The digest is
+ * computed while the bytes pass, when they are in the cache anyway.
  *
- * Sending copies.  Pages could be lent to the socket instead (vmsplice, splice), but the kernel reads lent
- * pages until the last byte is read at the far end, or acknowledged where that is another host, so that
- * STOPPED would have to wait for the network; and it is the receiver that limits: what it copies is then no
- * longer in a cache (docs/lab/2026-11-22-moving-kv.md has the figures).
+ * Sending copies. vmsplice or splice could lend pages to the socket instead, but the kernel reads lent
+ * pages until the far end has read the last byte (on another host: acknowledged it). STOPPED would then
+ * have to wait for the network. And the receiver is the bottleneck: with lent pages the bytes that it
+ * copies are no longer in a cache (docs/lab/2026-11-22-moving-kv.md has the figures).
  *
- * The receiver checks a header against the ticket before it reads a byte of payload, and from then on knows
- * for each byte where it goes.  What belongs to a ticket unknown or given up is read into scratch memory: the
- * framing stays intact, and other transfers on the connection do not suffer. */
+ * The receiver checks a header against the ticket before it reads a byte of payload. From then on it knows
+ * the destination of each byte. Payload of an unknown or failed ticket goes to scratch memory: the framing
+ * stays intact, and other transfers on the connection continue. */
 #include "transfer/transport/tr_digest_priv.h"
 #include "transfer/transport/tr_priv.h"
 
@@ -29,17 +28,17 @@
 
 #define HEADER_BYTES (KV_FRAME_PREFIX_BYTES + KV_FRAME_DATA_BYTES)
 
-/* Of payload in one system call: the digest reads it right after, while the second-level cache still holds
- * it. */
+/* Payload per system call: the digest reads it right after, while it is still in the L2 cache. */
 #define CALL_BYTES ((size_t)256 << 10)
 
 enum sending { SEND_IDLE, SEND_SENDING, SEND_ENDING, SEND_FLUSHING };
 enum receiving { RECV_HEAD, RECV_BODY, RECV_TAIL };
 
 struct moving {
-    uint64_t at_bytes;      /* done: of header and payload (sender), of the payload or trailer (receiver) */
-    uint64_t payload_bytes; /* of the current frame */
-    XXH3_state_t *digest;   /* NULL under TLS, which has its own */
+    /* Bytes done: of header and payload (sender), of payload or trailer (receiver). */
+    uint64_t at_bytes;
+    uint64_t payload_bytes; /* payload of the current frame */
+    XXH3_state_t *digest;   /* NULL under TLS, which has its own integrity check */
     uint8_t trailer[KV_FRAME_TRAILER_BYTES];
 
     /* sender */
@@ -51,7 +50,7 @@ struct moving {
     /* receiver */
     enum receiving receiving;
     struct kv_frame_data run;
-    struct tr_ticket *ticket; /* NULL: throw the payload away */
+    struct tr_ticket *ticket; /* NULL: discard the payload */
 };
 
 static int tcp_ready(struct tr_conn *conn, struct fault *fault)
@@ -126,7 +125,7 @@ static uint8_t *source_piece(const struct tr_conn *conn, const struct tr_batch *
                                                         batch->layer, batch->blocks[i]);
 }
 
-/* The rest of the payload from offset at, as far as the entries and CALL_BYTES go. */
+/* Gathers the payload from offset at, up to the number of entries and CALL_BYTES. */
 static int gather_payload(const struct tr_conn *conn, uint64_t at, struct iovec *iov, int n_iov)
 {
     static const uint8_t zeros[TR_SCRATCH_BYTES];
@@ -205,7 +204,7 @@ static ssize_t send_trailer(struct tr_conn *conn, struct moving *moving)
     return n;
 }
 
-/* One move; bytes, 0: wait for room, negative: the connection is lost. */
+/* One send. Returns bytes; 0: wait for room; negative: the connection is lost. */
 static ssize_t send_move(struct tr_conn *conn, struct moving *moving)
 {
     ssize_t n = 0;
@@ -267,7 +266,7 @@ static void tcp_forget_push(struct tr_conn *conn, const struct tr_push *push)
         return;
     moving->batch.push = NULL;
     if (moving->sending != SEND_SENDING)
-        return; /* the payload is through: no block is read any more */
+        return; /* the payload is sent: no block is read any more */
     if (moving->at_bytes == 0)
         moving->sending = SEND_IDLE;
     else

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tickets: who may write where in our arena, and what has arrived.  Nothing is written that did not pass
- * tr_ticket_claim().
+/* Tickets: which pieces of the own arena a peer may write, and which have arrived. Every write must first
+ * pass tr_ticket_claim().
  *
- *   pieces of a ticket (4 blocks, 3 layers)        claimed              n_layers   n_leading
- *     layer 0   [x][x][x][x]                        1 1 1 1
- *     layer 1   [x][x][~][ ]   ~ being written      1 1 1 0
- *     layer 2   [x][ ][ ][ ]                        1 0 0 0             3 2 1 1    1
+ *     pieces of a ticket (4 blocks, 3 layers)        claimed              n_layers   n_leading
+ *       layer 0   [x][x][x][x]                        1 1 1 1
+ *       layer 1   [x][x][~][ ]   ~ being written      1 1 1 0
+ *       layer 2   [x][ ][ ][ ]                        1 0 0 0             3 2 1 1    1
  *
- * A piece is claimed when a frame that carries it begins, and stays claimed when the frame ends well.  So one
- * piece has one writer and is written once: a second frame for it is thrown away, even while the first is
- * under way.  A frame that ends badly gives its claim back.
+ * A piece is claimed when a frame that carries it begins, and stays claimed if the frame ends well. So
+ * each piece has one writer and is written once: a second frame for it is discarded, even while the first
+ * is under way. A frame that ends badly returns its claim.
  *
  *      IS_OPEN --- every piece arrived ---> IS_WHOLE
  *         |                                    |        close from any state: forgotten
  *         +--- bad frame, lost connection ---> IS_BROKEN
  *
- * In the last two nothing more counts; in each a ticket says so once (COMPLETE or FAILED), and CLOSED when
- * its owner closed it and nothing can be written any more.  Over TCP and shared memory this thread does all
- * the writing, between two messages of its mailbox, so once the ticket is out of the table and every
- * connection has forgotten it, CLOSED is true.  Over RDMA the peer's NIC writes: a connection that let it in
+ * In IS_WHOLE and IS_BROKEN a ticket accepts nothing more. It reports COMPLETE or FAILED once. It reports
+ * CLOSED after its owner closed it and no byte can be written any more. Over TCP and shared memory this
+ * thread does all the writing, between two commands of its mailbox. So CLOSED is true once the ticket is
+ * out of the table and every connection has forgotten it. Over RDMA the peer's NIC writes: the connection
  * holds the ticket, and CLOSED waits until it lets go. */
 #include "transfer/transport/tr_priv.h"
 
@@ -159,7 +159,7 @@ int tr_ticket_find(struct tr_node *node, uint64_t id, struct tr_ticket **out)
     struct tr_ticket *ticket = hashmap_get(node->tickets, &id);
 
     if (ticket == NULL) {
-        tr_node_catch_up(node); /* the owner opened it before it told the peer */
+        tr_node_catch_up(node); /* the owner's command to open it may still be in the mailbox */
         ticket = hashmap_get(node->tickets, &id);
     }
     if (ticket == NULL)
@@ -224,8 +224,8 @@ int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_
         return fault_set(fault, E_PROTO, "%u pieces of layer %u in %llu bytes do not fit the layout",
                          run->n_pieces, run->layer, (unsigned long long)run->payload_bytes);
     if (ticket == NULL) {
-        /* The owner opened it before it told the peer, but the peer's bytes may be looked at before our
-         * mailbox is. */
+        /* The owner opened the ticket before it told the peer, but the peer's bytes may arrive here before
+         * our mailbox is read. */
         tr_node_catch_up(node);
         ticket = hashmap_get(node->tickets, &run->ticket);
     }
@@ -293,7 +293,8 @@ uint8_t *tr_ticket_piece(const struct tr_node *node, const struct tr_ticket *tic
            tr_node_offset(geometry->n_blocks, geometry->piece_bytes, layer, ticket->blocks[index]);
 }
 
-/* Bytes it carried may lie anywhere between the two processes, so everything it had a part in is in doubt. */
+/* Bytes that this connection carried may be lost between the two processes, so every ticket that it wrote
+ * to fails. */
 void tr_tickets_lost_connection(struct tr_node *node, const struct tr_conn *conn, const struct fault *fault)
 {
     size_t cursor = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of libibverbs that the transport makes, as a table, so that a test can put its own device behind
- * them: one that fails when told to.  Each entry is the library's function of the same name without `ibv_`
- * and keeps its contract (0, or an errno number, or NULL with errno set); what is inline in the library's
- * header is a function here.
+/* The libibverbs calls that the transport makes, as a table, so that a test can substitute a device that
+ * fails on demand. Each entry is the library function of the same name without `ibv_` and keeps its
+ * contract: it returns 0 or an errno number, or NULL with errno set. Inline functions of the library's
+ * header become functions here.
  *
- * Only files built where libibverbs is present include this header. */
+ * Only files that are built with libibverbs include this header. */
 #ifndef TRANSFER_TRANSPORT_VERBS_PRIV_H
 #define TRANSFER_TRANSPORT_VERBS_PRIV_H
 
@@ -50,14 +50,14 @@ struct verbs {
     int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_out);
     int (*post_recv)(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_out);
 
-    /* what goes wrong */
+    /* failures */
     int (*get_async_event)(struct ibv_context *context, struct ibv_async_event *out);
     void (*ack_async_event)(struct ibv_async_event *event);
     const char *(*wc_status_str)(enum ibv_wc_status status);
     const char *(*event_type_str)(enum ibv_event_type type);
 
-    /* Not of the library: whether so much memory may be locked (RLIMIT_MEMLOCK).  E_LIMIT, with what to do.
-     */
+    /* Not a library call: checks whether this process may lock so much memory (RLIMIT_MEMLOCK). E_LIMIT;
+     * the fault says what to do. */
     int (*may_lock)(size_t len_bytes, struct fault *fault);
 };
 

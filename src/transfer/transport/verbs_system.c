@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libibverbs behind the table of verbs_priv.h.  Nothing here decides anything, but for may_lock: pinning the
- * arena needs RLIMIT_MEMLOCK, and the library's own answer to a small limit is "cannot allocate memory",
- * which sends people looking in the wrong place. */
+/* libibverbs behind the table of verbs_priv.h. Only may_lock has logic: pinning the arena needs
+ * RLIMIT_MEMLOCK, and the library reports a small limit as "cannot allocate memory", which misleads
+ * people. */
 #include "transfer/transport/verbs_priv.h"
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 #include "base/err.h"
 
 #define CAP_IPC_LOCK_BIT 14
-#define SLACK_BYTES      ((size_t)16 << 20) /* queues and the library's own */
+#define SLACK_BYTES      ((size_t)16 << 20) /* for queues and the library itself */
 
 static const char *get_device_name(struct ibv_device *device)
 {

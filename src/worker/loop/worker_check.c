@@ -120,10 +120,11 @@ static void check_disk(struct config_check *check, const struct worker_conf *con
 
 static void check_kv(struct config_check *check, const struct worker_conf *conf)
 {
-    if (conf->kv_block_tokens % ENGINE_BLOCK_STEP != 0)
+    int step = conf->engine_kind == WORKER_ENGINE_SIM ? WORKER_SIM_BLOCK_STEP : ENGINE_BLOCK_STEP;
+
+    if (conf->kv_block_tokens % (unsigned)step != 0)
         config_refuse(check, "kv.block_tokens", "%llu is not a multiple of %d (%d to %d)",
-                      (unsigned long long)conf->kv_block_tokens, ENGINE_BLOCK_STEP, ENGINE_BLOCK_STEP,
-                      ENGINE_BLOCK_MAX);
+                      (unsigned long long)conf->kv_block_tokens, step, step, ENGINE_BLOCK_MAX);
     setup_check_memory(check, "kv.memory", conf->kv_memory);
     check_transport(check, conf);
     check_disk(check, conf);

@@ -197,11 +197,11 @@
          CONFIG_U64,                                                                                         \
          KEY(kv_block_tokens),                                                                               \
          "32",                                                                                               \
-         ENGINE_BLOCK_STEP,                                                                                  \
+         WORKER_SIM_BLOCK_STEP,                                                                              \
          ENGINE_BLOCK_MAX,                                                                                   \
          NULL,                                                                                               \
          false,                                                                                              \
-         "Tokens in a block, a multiple of 16; the same on every worker of a model."},                       \
+         "Tokens in a block, a multiple of 16 (sim: of 8); the same on every worker of a model."},           \
         {"kv",                                                                                               \
          "lifetime",                                                                                         \
          CONFIG_DURATION,                                                                                    \

@@ -7,6 +7,7 @@
 #include "base/config/config.h"
 
 enum worker_engine_kind { WORKER_ENGINE_CPU, WORKER_ENGINE_SIM };
+enum { WORKER_SIM_BLOCK_STEP = 8 }; /* tokens; ENGINE_BLOCK_STEP with engine.kind = cpu */
 enum worker_bf16 { WORKER_BF16_AUTO, WORKER_BF16_TILES, WORKER_BF16_DOTS, WORKER_BF16_EXACT };
 enum worker_convert { WORKER_CONVERT_NO, WORKER_CONVERT_BF16 };
 enum worker_tune { WORKER_TUNE_AUTO, WORKER_TUNE_OFF, WORKER_TUNE_REDO };

@@ -7,13 +7,13 @@ integration_tests = tests/integration/test_relay.py tests/integration/test_fault
 integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py
 integration_tests += tests/integration/test_render.py
 integration_tests += tests/integration/test_schema_floods.py
-integration_tests += tests/integration/test_memory.py
 integration_tests += tests/integration/test_config.py
 integration_tests += tests/integration/test_truth.py
 integration_tests += tests/integration/test_pause.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
-# test_faults.py has the sanitizers look at the same code; these are long, and sanitizers keep what is freed
-plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py
+# test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed
+plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py \
+	tests/integration/test_memory.py
 EXTRA_DIST += $(plain_tests)
 if PLAIN_BUILD
 TESTS += $(plain_tests)

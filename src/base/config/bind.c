@@ -49,8 +49,7 @@ const char *config_nearest(const char *text, const char *const *words, size_t n)
     const char *best = NULL;
     unsigned best_distance = 3;
 
-    if (strlen(text) / 3 + 1 <
-        best_distance) /* a word of this length with three changed letters is another word */
+    if (strlen(text) / 3 + 1 < best_distance) /* a short word with 3 other letters is another word */
         best_distance = (unsigned)strlen(text) / 3 + 1;
     best_distance++;
     for (size_t i = 0; i < n; i++) {

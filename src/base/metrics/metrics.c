@@ -34,7 +34,7 @@ const double metric_itl_bounds_s[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0
                                       0.15,  0.2,    0.3,   0.4,  0.5,   0.75, 1,     2.5};
 const unsigned metric_itl_n_bounds = ARRAY_LEN(metric_itl_bounds_s);
 
-/* Receives the updates of series that memory did not allow. */
+/* Receives updates when there was no memory for the series. */
 static const struct metric_family dummy_family = {.kind = METRIC_GAUGE};
 static struct metric dummy = {.family = &dummy_family};
 

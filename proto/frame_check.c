@@ -40,14 +40,14 @@
 #define MAX_DEPTH    4
 #define MAX_SHAPE    (UINT64_C(1) << 20) /* bytes of a constraint */
 #define MAX_PENALTY  100
-#define MAX_BIAS     1024 /* entries */
+#define MAX_BIAS     1024 /* entries of Sampling.bias */
 #define MAX_TOP      20   /* most likely tokens beside a sampled one */
 #define MAX_WEIGHT   1000 /* base/fair.h */
 #define HASH_BYTES   UINT64_C(16)
 #define MAX_TENANT   ((UINT64_C(1) << 48) - 1) /* cache/prefix/tenant.h */
 #define MAX_ASKED    (UINT64_C(1) << 17)       /* blocks of a prompt of MAX_TOKENS */
 #define MAX_SINGLES  (UINT64_C(1) << 15)
-#define MAX_EVENTS   (UINT64_C(1) << 15) /* in one frame */
+#define MAX_EVENTS   (UINT64_C(1) << 15) /* block events in one frame */
 
 enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, HASHES, SINGLES, COUNT, NEEDED };
 

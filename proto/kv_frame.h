@@ -35,7 +35,7 @@
 #define KV_FRAME_REJECT_BYTES  16
 #define KV_FRAME_TRAILER_BYTES 16
 #define KV_FRAME_MAX_BYTES     (KV_FRAME_PREFIX_BYTES + KV_FRAME_HELLO_BYTES)
-#define KV_FRAME_MAX_PIECES    1024                /* in one DATA or ANNOUNCE */
+#define KV_FRAME_MAX_PIECES    1024                /* pieces in one DATA or ANNOUNCE */
 #define KV_FRAME_MAX_PIECE     (UINT64_C(1) << 26) /* bytes */
 #define KV_FRAME_NODE_BYTES    64                  /* with its NUL */
 
@@ -61,7 +61,7 @@ enum kv_frame_type {
 enum kv_frame_kind { KV_FRAME_TCP = 1, KV_FRAME_SHM = 2, KV_FRAME_RDMA = 3 };
 enum kv_frame_side { KV_FRAME_DIALER = 1, KV_FRAME_ACCEPTOR = 2 };
 
-#define KV_FRAME_FLAG_DIGEST 1 /* DATA: the trailer's digest is XXH3-64 of the payload */
+#define KV_FRAME_FLAG_DIGEST 1 /* DATA: the trailer's digest is the XXH3-64 of the payload */
 
 struct kv_frame_hello {
     uint16_t version;

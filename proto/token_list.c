@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/err.h"
 
-#define AT_ONCE 32 /* ids */
+#define AT_ONCE 32 /* ids in one round of a loop below */
 
 unsigned token_list_width(const uint32_t *ids, size_t n)
 {

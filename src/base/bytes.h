@@ -48,7 +48,7 @@ int buf_append(struct buf *buf, const void *data, size_t len_bytes);
 int buf_append_byte(struct buf *buf, uint8_t byte);
 int buf_append_u64(struct buf *buf, uint64_t value); /* as decimal digits */
 __attribute__((format(printf, 2, 3))) int buf_printf(struct buf *buf, const char *format, ...);
-void buf_consume(struct buf *buf, size_t len_bytes); /* drops from the front */
+void buf_consume(struct buf *buf, size_t len_bytes); /* drops bytes from the front */
 struct bytes buf_view(const struct buf *buf);        /* valid until the next append */
 char *buf_take_str(struct buf *buf); /* heap string for the caller; empties buf; NULL if is_bad */
 

@@ -47,9 +47,9 @@ struct event_count {
 
 static struct {
     _Atomic int level;
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards all members below */
     const char *program;
-    enum log_format format; /* AUTO until resolved */
+    enum log_format format; /* AUTO until resolve_format() sets it */
     bool has_colour;
     int journal_fd;
     uint64_t second;

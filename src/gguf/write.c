@@ -36,7 +36,7 @@ struct put_key { /* offset of the key's name in entries */
 };
 
 struct gguf_writer {
-    struct buf entries; /* the keys as in the file */
+    struct buf entries; /* the keys, with the bytes of the file */
     struct put_key *keys;
     uint32_t n_keys;
     struct declared *tensors;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options are few, because a daemon is configured by its file: where that file is, single keys set from the
- * command line (--set section.key=value), and questions about the configuration. */
+/* The options of all daemons.  There are few, because a file configures a daemon: the path of that file,
+ * single keys (--set section.key=value), and questions about the configuration. */
 #include "daemon/main_common.h"
 
 #include <ctype.h>
@@ -50,8 +50,8 @@ static void print_help(const struct main_options *options)
                : "      --tune            measure the ways of kernels and copies anew and print them\n");
 }
 
-/* The cluster key's path: conf value, else $CREDENTIALS_DIRECTORY/cluster.key, else sysconfdir; replaced in
- * place (heap). */
+/* Replaces the cluster key's path in place (heap): the configured value, else
+ * $CREDENTIALS_DIRECTORY/cluster.key, else sysconfdir. */
 static void find_cluster_key(char **path)
 {
     const char *credentials = getenv("CREDENTIALS_DIRECTORY");
@@ -66,7 +66,7 @@ static void find_cluster_key(char **path)
         abort();
 }
 
-/* A snapshot that was read, completed and checked.  findings gets every error, and warnings too. */
+/* Reads, completes and checks a snapshot. findings gets every error, and warnings too. */
 static int load_checked(const struct main_options *options, bool is_reload, struct buf *findings, void **out)
 {
     struct config_check check = {.table = options->table, .findings = findings, .is_reload = is_reload};
@@ -95,7 +95,8 @@ static void print_findings(const struct buf *findings)
         fwrite(findings->data, 1, findings->len_bytes, stderr);
 }
 
-/* What is in force and where it came from, right or wrong: it is asked for when something is. */
+/* Prints every value with its origin, even if a value is wrong: people ask for this when something is
+ * wrong. */
 static int dump(const struct main_options *options)
 {
     struct buf errors = {0};
@@ -112,7 +113,7 @@ static int dump(const struct main_options *options)
     return 0;
 }
 
-/* Of the machine, so the rest of the configuration may be unfinished. */
+/* Measures the machine only, so the rest of the configuration may be incomplete. */
 static int tune(const struct main_options *options)
 {
     struct buf errors = {0}, table = {0};

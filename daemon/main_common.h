@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the three mains share: options, configuration, logging. */
+/* The part that the three mains share: options, configuration, logging. */
 #ifndef DAEMON_MAIN_COMMON_H
 #define DAEMON_MAIN_COMMON_H
 
@@ -9,38 +9,40 @@
 
 struct main_options {
     const struct config_table *table;
-    const char *config_path; /* NULL: the standard place, if there is a file */
+    const char *config_path; /* NULL: the default path, if that file exists */
     const char *overrides[64];
     size_t n_overrides;
-    /* Set by the caller: the look at the whole configuration that start, reload and --check-config take,
-     * where the snapshot keeps the cluster key's path, and what --version names. */
+    /* The caller sets these. check: the check of the whole configuration for start, reload and
+     * --check-config. cluster_key: where the snapshot has the cluster key's path. libraries: the library
+     * versions that --version prints. */
     void (*check)(struct config_check *check);
     char **(*cluster_key)(void *conf);
-    /* Fills in defaults that depend on other keys, before the check; NULL: there are none. */
+    /* Fills in defaults that depend on other keys, before the check.  NULL: there are none. */
     void (*complete)(const struct main_options *options, void *conf);
     const char *(*libraries)(void);
-    int (*tune)(const void *conf, struct buf *out, struct fault *fault); /* --tune; NULL: no such option */
-    struct buf warnings;                                                 /* of the look at the start */
+    int (*tune)(const void *conf, struct buf *out, struct fault *fault); /* --tune; NULL: not offered */
+    struct buf warnings;                                                 /* warnings of the first check */
 };
 
-/* *options holds check, cluster_key and libraries.  Reads the command line, loads the configuration and
- * checks it. 1: go on, *conf_out is loaded; otherwise the process is to exit with *status_out (--help,
- * --version,
- * --check-config, --dump-config, --sample-config, --manual-keys, --tune, or errors, which were printed). */
+/* Reads the command line, loads the configuration and checks it.  The caller has set check, cluster_key and
+ * libraries in *options. 1: go on with *conf_out.  Otherwise the process must exit with *status_out.  That
+ * is the case for --help, --version, --check-config, --dump-config, --sample-config, --manual-keys and
+ * --tune, and for errors, which it has printed. */
 int main_begin(int argc, char **argv, const struct config_table *table, struct main_options *options,
                void **conf_out, int *status_out);
 
-/* Logs what the check at the start found worth a warning; the log is set up. */
+/* Logs the warnings of the check at start.  Call it after the log is set up. */
 void main_log_warnings(struct main_options *options);
 
-/* A fresh snapshot for a reload, checked as at the start, or NULL (errors go to the log). */
+/* Loads a new snapshot for a reload, checked as at start.  NULL: errors, which go to the log. */
 void *main_load_again(const struct main_options *options);
 
-/* Gives fresh the running values of all keys that want a restart, and says which were changed in vain. */
+/* Gives fresh the running values of all keys that need a restart, and logs which of them the file
+ * changed. */
 void main_keep_fixed(const struct main_options *options, void *running, void *fresh);
 
-/* Prints "baton-x: text", with the place of the key that the text begins with, and returns 1, the exit status
- * of a daemon that could not start. */
+/* Prints "baton-x: text" with the place of the key that the text begins with.  Returns 1, the exit status of
+ * a daemon that could not start. */
 int main_failed(const struct main_options *options, const void *conf, const struct fault *fault);
 
 #endif

@@ -24,14 +24,15 @@ static const struct router_conf *reload(void *arg)
     if (conf == NULL)
         return NULL;
     main_keep_fixed(&state->options, state->conf, conf);
-    config_free(&router_conf_table, state->old); /* nobody reads the one before last any more */
+    config_free(&router_conf_table, state->old); /* no thread reads this older one any more */
     state->old = state->conf;
     state->conf = conf;
     return conf;
 }
 
-/* Long prompts take and give back megabytes each.  Handed to the kernel every time and cleared by it anew,
- * they cost a tenth of the way from body to tokens; so up to 32 MiB are kept at the top of each heap. */
+/* Long prompts allocate and free megabytes each.  If malloc() returns that memory to the kernel every time,
+ * the kernel clears it anew, which costs a tenth of the time from body to tokens.  So each heap keeps up to
+ * 32 MiB at its top. */
 static void keep_memory(void)
 {
     mallopt(M_MMAP_THRESHOLD, 32 << 20);

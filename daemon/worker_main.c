@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker of either role carries both ends of a hand-off, so that a router can use it for either. */
+/* A worker of either role has both ends of a KV transfer, so that a router can use it for either role. */
 #include "daemon/worker_main.h"
 
 #include <ctype.h>
@@ -24,9 +24,10 @@ static char **cluster_key(void *conf)
     return &((struct worker_conf *)conf)->cluster_key;
 }
 
-#define MAX_NODE_BYTES 63 /* of a node's name, as routers take it */
+#define MAX_NODE_BYTES 63 /* longest node name that routers accept */
 
-/* What is no letter of a node's name becomes '-'; too long a name keeps its beginning and a digest of all. */
+/* Replaces characters that a node's name may not have by '-'.  A name that is too long keeps its beginning
+ * and gets a digest of the whole. */
 static void fit_host(char *host, size_t max_bytes)
 {
     for (char *c = host; *c != '\0'; c++)
@@ -37,8 +38,8 @@ static void fit_host(char *host, size_t max_bytes)
     snprintf(host + max_bytes - 9, 10, "-%08x", (unsigned)str_digest(host));
 }
 
-/* An empty node.name becomes HOST-ROLE-PORT, of http.admin's port: another worker of this host has another.
- */
+/* Replaces an empty node.name by HOST-ROLE-PORT with http.admin's port, which differs between workers of one
+ * host. */
 static void name_node(const struct main_options *options, void *arg)
 {
     struct worker_conf *conf = arg;
@@ -50,7 +51,7 @@ static void name_node(const struct main_options *options, void *arg)
 
     if ((*name)[0] != '\0')
         return;
-    snprintf(own, sizeof(own), "pid%ld", (long)getpid()); /* where the port is not known before it is bound */
+    snprintf(own, sizeof(own), "pid%ld", (long)getpid()); /* for a port that bind() chooses */
     if (port[0] == '\0' || strspn(port, "0") == strlen(port) || strlen(port) > 5)
         port = own;
     if (gethostname(host, sizeof(host) - 1) < 0 || host[0] == '\0')
@@ -71,7 +72,7 @@ static const struct worker_conf *reload(void *arg)
     if (conf == NULL)
         return NULL;
     main_keep_fixed(&state->options, state->conf, conf);
-    config_free(state->options.table, state->old); /* nobody reads the one before last any more */
+    config_free(state->options.table, state->old); /* no thread reads this older one any more */
     state->old = state->conf;
     state->conf = conf;
     return conf;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The common main of both worker roles: they differ in the role's name and defaults. */
+/* The common main of both worker roles, which differ in the role's name and defaults. */
 #ifndef DAEMON_WORKER_MAIN_H
 #define DAEMON_WORKER_MAIN_H
 

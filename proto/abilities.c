@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bits and their names. */
+/* The capability bits and their names. */
 #include "proto/abilities.h"
 
 uint64_t abilities_own(void)

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker can do, as its HELLO states it: bits of Hello.abilities.  A router of a newer version does
- * not send a worker what it does not know; bits that a reader does not know mean nothing to it.  Numbers are
- * never reused. */
+/* The capabilities of a worker, as its HELLO states them: bits of Hello.abilities.  A newer router does not
+ * send a worker messages or fields that it does not know.  A reader ignores unknown bits.  Numbers are never
+ * reused. */
 #ifndef PROTO_ABILITIES_H
 #define PROTO_ABILITIES_H
 
 #include <stdint.h>
 
-/* A bit for what an old worker would ignore or answer wrongly, not for each field.  name(bit, what it is
- * called) */
+/* Add a bit only for a feature that an old worker would ignore or answer wrongly, not for each field.
+ * X(name, bit, text) */
 #define ABILITY_LIST(X)                                                                                      \
     X(GRAMMARS, 1, "answers of a given shape")      /* Submit.constraint */                                  \
     X(LOGPROBS, 2, "log probabilities")             /* Sampling.wants_logprob, n_top */                      \
-    X(ASKED, 3, "asked pushes")                     /* ASK is understood, and Submit.holder */               \
+    X(ASKED, 3, "asked pushes")                     /* the worker accepts ASK and Submit.holder */           \
     X(SCORES, 4, "log probabilities of the prompt") /* Submit.score_from */                                  \
     X(NARROW, 5, "tokens of two or three bytes")    /* Submit.token_bytes */                                 \
-    X(TELLS, 6, "block events for peers")           /* BLOCKS_WANTED of a peer, and Ask.tenant */
+    X(TELLS, 6, "block events for peers")           /* BLOCKS_WANTED from a peer, and Ask.tenant */
 
-#define ABILITY_N             7 /* the first is that any are stated */
+#define ABILITY_N             7 /* including ABILITY_STATED */
 #define X(name, number, text) ABILITY_##name = 1 << (number),
 enum ability { ABILITY_STATED = 1, ABILITY_LIST(X) };
 #undef X
 
-/* All that this version has. */
+/* The capabilities of this version. */
 uint64_t abilities_own(void);
-/* What a HELLO states.  Workers older than the field can do what protocol 1 had before it: all but scores. */
+/* The capabilities that a HELLO states.  A worker older than the field states 0, which means GRAMMARS,
+ * LOGPROBS and ASKED: the features of protocol 1 before the field. */
 uint64_t abilities_read(uint64_t stated);
-/* The lowest of these bits in words; "" for none or unknown ones. */
+/* The lowest of these bits in words; "" when none is known. */
 const char *ability_text(uint64_t bits);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames: the header, and protobuf messages in and out of their bytes.
+/* Frames: the header, and packing and unpacking of protobuf messages.
  *
- * Everything that differs between message types comes from FRAME_TABLE, so a new message is one line there,
- * one message in control.proto and its limits in frame_check.c.
+ * FRAME_TABLE has everything that differs between message types.  So a new message is one line there, one
+ * message in control.proto and its limits in frame_check.c.
  *
- * Unpacking distrusts the peer three times: the header bounds the payload's length by its type, the allocator
- * below bounds the memory one payload can turn into, and frame_check() bounds every field.  The memory bound
- * is needed because a payload of empty sub-messages (two bytes each) unpacks into fifty times its size, and
- * the library itself has no such limit.
+ * Unpacking does not trust the peer, in three steps.  The header limits the payload's length by its type.
+ * The allocator below limits the memory that one payload can turn into. frame_check() limits every field.
+ * The memory limit is needed because a payload of empty sub-messages (two bytes each) unpacks into fifty
+ * times its size, and the library has no such limit.
  *
- * What a step did for most requests is one token each.  As sub-messages these were half of what a token cost
- * the router (unpacking, checking and freeing one took four thousand instructions), so they go as records of
+ * A step produces one token for most requests.  As sub-messages these tokens took half of the router's time
+ * for a token: to unpack, check and free one took four thousand instructions.  So they travel as records of
  * fixed size in one field of bytes. */
 #include "proto/frame.h"
 #include "proto/frame_priv.h"
@@ -20,8 +20,8 @@
 
 #include <stdlib.h>
 
-/* Memory that unpacking may take, as a multiple of the payload, plus a little for small ones.  The densest
- * honest message (Tokens with one id per answer) needs about ten times its packed size. */
+/* Limit of the memory for unpacking, as a multiple of the payload, plus a little for small payloads.  The
+ * densest honest message (Tokens with one id in each answer) needs about ten times its packed size. */
 #define MEMORY_FACTOR  32
 #define MEMORY_FLOOR   (64 << 10)
 #define UNKNOWN_MAX    (1u << 20)
@@ -125,7 +125,8 @@ int frame_pack(enum frame_type type, const ProtobufCMessage *message, struct buf
     return 0;
 }
 
-/* Counts what was ever asked for, not what is held: freeing gives nothing back, which keeps it one number. */
+/* Counts all memory ever allocated, not the memory in use: a free gives nothing back, so one number is
+ * enough. */
 static void *budget_alloc(void *arg, size_t len_bytes)
 {
     struct budget *budget = arg;
@@ -171,7 +172,7 @@ int frame_unpack(enum frame_type type, struct bytes payload, struct fault *fault
 void frame_message_free(ProtobufCMessage *message)
 {
     if (message != NULL)
-        protobuf_c_message_free_unpacked(message, NULL); /* budget_free is the default: free() */
+        protobuf_c_message_free_unpacked(message, NULL); /* stays the default, free() */
 }
 
 void frame_single_pack(const struct frame_single *single, uint8_t out[FRAME_SINGLE_BYTES])

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The frame around every control message, and the table of all messages.
  *
- *   0      4        6       8         12
- *   magic  version  type    length    payload (protobuf, length bytes)
+ *    0      4        6       8         12
+ *    magic  version  type    length    payload (protobuf, length bytes)
  *
- * Little endian.  magic "BTN1".  A frame longer than its type allows closes the link.  Unknown types are
- * skipped (a rolling upgrade works), unknown versions refused. */
+ * Little endian. magic is "BTN1".  A frame longer than its type allows closes the link.  A reader skips
+ * unknown types, so that a rolling upgrade works, and refuses unknown versions. */
 #ifndef PROTO_FRAME_H
 #define PROTO_FRAME_H
 
@@ -19,7 +19,7 @@
 #define FRAME_MAGIC        UINT32_C(0x314e5442)
 #define FRAME_VERSION      1
 
-/*    name, number, protobuf type (c_name, snake), most payload bytes */
+/* name, number, protobuf type (c_name, snake), largest payload in bytes */
 #define FRAME_TABLE(X)                                                                                       \
     X(HELLO, 1, Hello, hello, 64 << 10)                                                                      \
     X(REFUSED, 2, Refused, refused, 4 << 10)                                                                 \
@@ -59,9 +59,9 @@ struct frame_header {
 
 #define FRAME_SINGLE_BYTES 16
 
-struct frame_single { /* an answer of one token, in Tokens.singles */
+struct frame_single { /* an Answer of one token, packed in Tokens.singles */
     uint64_t request;
-    uint32_t index, id; /* Answer.first_index and the one of ids */
+    uint32_t index, id; /* Answer.first_index and the only element of Answer.ids */
 };
 
 const char *frame_type_name(uint16_t type); /* "SUBMIT"; "?" if unknown */
@@ -69,21 +69,21 @@ bool frame_type_known(uint16_t type);
 uint32_t frame_max_bytes(uint16_t type); /* unknown types: 1 MiB */
 
 void frame_header_pack(const struct frame_header *header, uint8_t out[FRAME_HEADER_BYTES]);
-/* E_PROTO (magic, length beyond the type's bound), E_VERSION. */
+/* E_PROTO: wrong magic, or length beyond the type's limit.  E_VERSION. */
 int frame_header_unpack(const uint8_t in[FRAME_HEADER_BYTES], struct fault *fault, struct frame_header *out);
 
-/* Appends header and packed message.  E_LIMIT, E_NOMEM. */
+/* Appends header and packed message to out.  E_LIMIT, E_NOMEM. */
 int frame_pack(enum frame_type type, const ProtobufCMessage *message, struct buf *out);
-/* Unpacks a payload and checks it: required text present, enums in range, lengths bounded (the table of
- * limits is in frame_check.c).  The message is freed with frame_message_free.  E_PROTO with the field named.
- */
+/* Unpacks a payload and checks it: required text present, enums in range, lengths bounded.  The table of
+ * limits is in frame_check.c.  Free the message with frame_message_free().  E_PROTO; the fault names the
+ * field. */
 int frame_unpack(enum frame_type type, struct bytes payload, struct fault *fault, ProtobufCMessage **out);
 void frame_message_free(ProtobufCMessage *message);
 
 void frame_single_pack(const struct frame_single *single, uint8_t out[FRAME_SINGLE_BYTES]);
 struct frame_single frame_single_unpack(const uint8_t in[FRAME_SINGLE_BYTES]);
 
-/* Of each of a message's tokens (proto/token_list.h). */
+/* Bytes for each token of a SUBMIT (proto/token_list.h). */
 static inline uint32_t frame_token_bytes(const Baton__Submit *submit)
 {
     return submit->token_bytes == 0 ? 4 : submit->token_bytes;

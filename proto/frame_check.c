@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a field may hold: the table of limits, and the walk that applies it to every field of a message.
+/* The limits of all fields: a table, and the walk that applies it to every field of a message.
  *
- * The walk goes by the message's own descriptor, so a field cannot be forgotten.  Each has a strict default:
- * text of at most 255 bytes without control characters, an enum value this side knows, a finite real number.
- * Bytes and repeated fields have no sensible default and are refused unless a row below gives their bound.
- * Rows also narrow what matters: node names, counts that size an allocation, ranges that later arithmetic
- * relies on.
+ * The walk follows the message's own descriptor, so it cannot miss a field.  Each field has a strict
+ * default: text of at most 255 bytes without control characters, an enum value that this side knows, a
+ * finite real number.  Bytes and repeated fields have no sensible default; they are refused unless a row
+ * below limits them.  Rows also give narrower limits: to node names, to counts that size an allocation, to
+ * ranges that later arithmetic relies on.
  *
  *   rule   field kinds           min .. max
  *   TEXT   string                length in bytes
@@ -18,9 +18,9 @@
  *   HASHES bytes                 length, a multiple of sixteen
  *   SINGLES bytes                the same
  *   COUNT  repeated              elements
- *   NEEDED message               must be there
+ *   NEEDED message               must be present
  *
- * What must hold between fields comes last, in check_relations(). */
+ * check_relations() comes last and checks the relations between fields. */
 #include "proto/frame_priv.h"
 
 #include "base/check.h"
@@ -30,8 +30,8 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_TOKENS   (UINT64_C(4) << 20) /* what SUBMIT's 16 MiB could hold */
-#define MAX_BLOCKS   (UINT64_C(1) << 24) /* of a pool */
+#define MAX_TOKENS   (UINT64_C(4) << 20) /* as many as SUBMIT's 16 MiB can hold */
+#define MAX_BLOCKS   (UINT64_C(1) << 24) /* blocks of a pool */
 #define MAX_TEXT     255
 #define MAX_PATH     107 /* sun_path less its NUL */
 #define MAX_VOCAB    (UINT64_C(256) << 20)
@@ -40,14 +40,14 @@
 #define MAX_DEPTH    4
 #define MAX_SHAPE    (UINT64_C(1) << 20) /* bytes of a constraint */
 #define MAX_PENALTY  100
-#define MAX_BIAS     1024 /* entries */
-#define MAX_TOP      20   /* likeliest tokens beside one drawn */
+#define MAX_BIAS     1024 /* entries of Sampling.bias */
+#define MAX_TOP      20   /* most likely tokens beside a sampled one */
 #define MAX_WEIGHT   1000 /* base/fair.h */
 #define HASH_BYTES   UINT64_C(16)
 #define MAX_TENANT   ((UINT64_C(1) << 48) - 1) /* cache/prefix/tenant.h */
 #define MAX_ASKED    (UINT64_C(1) << 17)       /* blocks of a prompt of MAX_TOKENS */
 #define MAX_SINGLES  (UINT64_C(1) << 15)
-#define MAX_EVENTS   (UINT64_C(1) << 15) /* in one frame */
+#define MAX_EVENTS   (UINT64_C(1) << 15) /* block events in one frame */
 
 enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, HASHES, SINGLES, COUNT, NEEDED };
 
@@ -57,7 +57,7 @@ struct limit {
     uint64_t min, max;
 };
 
-/* A message's rows, in the order of the fields' numbers; the field named NULL ends them. */
+/* The rows of a message, in the order of the fields' numbers; a row with name NULL ends them. */
 struct limits {
     const ProtobufCMessageDescriptor *message;
     struct limit rows[16];
@@ -156,7 +156,7 @@ static const struct limits table[] = {
     {&baton__blocks_sole__descriptor, {{"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS}}},
 };
 
-/* Where the walk is, for the fault's text. */
+/* The walk's position, for the fault's text. */
 struct check {
     struct fault *fault;
     const char *message;
@@ -194,7 +194,7 @@ static int check_message(const ProtobufCMessage *message, unsigned depth, struct
 
     if (depth > MAX_DEPTH)
         return fault_set(fault, E_PROTO, "%s: nested too deep", descriptor->short_name);
-    /* Fields come by their numbers, as rows do: one look at the next row instead of a search for each. */
+    /* Fields and rows are both ordered by field number, so only the next row needs a check, not a search. */
     for (unsigned i = 0; i < descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
         const struct limit *own = row->field != NULL && strcmp(row->field, field->name) == 0 ? row++ : NULL;
@@ -203,7 +203,7 @@ static int check_message(const ProtobufCMessage *message, unsigned depth, struct
         if (err != 0)
             return err;
     }
-    ASSERT(row->field == NULL); /* a row out of its order would hold nothing */
+    ASSERT(row->field == NULL); /* a row out of order would have no effect */
     return 0;
 }
 
@@ -418,7 +418,8 @@ static int check_submit(const Baton__Submit *submit, struct fault *fault)
     return 0;
 }
 
-/* Log probabilities come for all tokens of an answer or for none, and so do the likeliest beside them. */
+/* Log probabilities are there for all tokens of an answer or for none, and so are the most likely
+ * alternatives. */
 static int check_answer(const Baton__Answer *answer, struct fault *fault)
 {
     uint64_t n_top = 0;
@@ -447,7 +448,7 @@ static int check_tokens(const Baton__Tokens *tokens, struct fault *fault)
     return err;
 }
 
-/* Tiers go with hashes one to one, in events and in snapshots. */
+/* Tiers and hashes match one to one, in events and in snapshots. */
 static int check_events(const Baton__BlockEvents *events, struct fault *fault)
 {
     size_t n = events->hashes.len / HASH_BYTES;

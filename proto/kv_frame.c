@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data-connection frames in and out of their bytes.
+/* Packs and unpacks the frames of a data connection.
  *
- * The receiver of a DATA frame is about to write into memory that other requests live beside, so nothing is
- * taken on trust: what does not depend on a ticket is refused here, the rest in
- * transfer/transport/tr_ticket.c. Reserved bytes must be zero, so that a later version may give them a
- * meaning and find out that this one does not know it.
+ * The receiver of a DATA frame writes into memory next to the KV of other requests, so it trusts no field.
+ * Checks that do not depend on a ticket are here; the others are in transfer/transport/tr_ticket.c.
+ * Reserved bytes must be zero.  So a later version may give them a meaning and find out that this version
+ * does not know it.
  *
- * Offsets are written out once, in the enums below, and serve packing and unpacking alike; the assertions tie
- * them to the body sizes of the header, and golden bytes in tests/unit/proto tie them to the wire. */
+ * The enums below contain each offset once, for packing and unpacking.  Assertions compare them with the
+ * header's body sizes.  Golden bytes in tests/unit/proto compare them with the wire. */
 #include "proto/kv_frame.h"
 
 #include "base/err.h"
@@ -49,7 +49,7 @@ _Static_assert(RUN_END == KV_FRAME_DATA_BYTES, "DATA and ANNOUNCE");
 _Static_assert(REJECT_END == KV_FRAME_REJECT_BYTES, "REJECT");
 _Static_assert(TRAILER_END == KV_FRAME_TRAILER_BYTES, "trailer");
 
-/* -1: no such type. */
+/* Size of a body; -1: no such type. */
 static int body_bytes(unsigned type)
 {
     switch (type) {

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frames of a data connection, over which KV moves: bytes of fixed places, no schema, so that they can be
- * checked in a few instructions and the payload lands where it belongs without passing through a buffer.
+/* The frames of a data connection, which moves KV.  Fields have fixed offsets and no schema.  So a few
+ * instructions check a frame, and the payload lands at its destination without passing through a buffer.
  *
- * Little endian.  Each frame is a prefix and a body whose size its type fixes:
+ * Little endian.  Each frame is a prefix and a body; the type fixes the size of the body:
  *
- *   0      4     5      6         8
- *   magic  type  flags  reserved  body                    magic "BKV1"; reserved bytes are zero everywhere
+ *    0      4     5      6         8
+ *    magic  type  flags  reserved  body                    magic "BKV1"; reserved bytes are always zero
  *
- *   HELLO     0 version 2 kind 3 side 4 n_layers 8 piece_bytes 16 layout 24 n_blocks 28 n_slots 32 nonce[32]
- * 64 node[64] PROOF     0 mac[32] SHARE     (empty; two descriptors travel with it: the arena and the control
- * page) DATA      0 ticket 8 layer 12 first 16 n_pieces 20 reserved 24 payload_bytes, then the payload, then
- * a trailer trailer   0 digest 8 status 12 reserved ANNOUNCE  0 ticket 8 layer 12 first 16 n_pieces 20 slot
- * 24 generation, then n_pieces block ids of four bytes REJECT    0 ticket 8 code 12 reserved
+ *    HELLO     0 version  2 kind  3 side  4 n_layers  8 piece_bytes  16 layout  24 n_blocks  28 n_slots
+ *              32 nonce[32]  64 node[64]
+ *    PROOF     0 mac[32]
+ *    SHARE     (empty; two descriptors travel with it: the arena and the control page)
+ *    DATA      0 ticket  8 layer  12 first  16 n_pieces  20 reserved  24 payload_bytes, then the payload,
+ *              then a trailer
+ *    trailer   0 digest  8 status  12 reserved
+ *    ANNOUNCE  0 ticket  8 layer  12 first  16 n_pieces  20 slot  24 generation,
+ *              then n_pieces block ids of four bytes
+ *    REJECT    0 ticket  8 code  12 reserved
  *
- * proto/README.md says who sends what when.  Everything here is pure. */
+ * proto/README.md says which side sends which frame when.  All functions are pure. */
 #ifndef PROTO_KV_FRAME_H
 #define PROTO_KV_FRAME_H
 
@@ -24,13 +29,13 @@
 #define KV_FRAME_MAGIC         UINT32_C(0x31564b42)
 #define KV_FRAME_VERSION       1
 #define KV_FRAME_PREFIX_BYTES  8
-#define KV_FRAME_HELLO_BYTES   128 /* bodies */
+#define KV_FRAME_HELLO_BYTES   128 /* sizes of bodies */
 #define KV_FRAME_PROOF_BYTES   32
 #define KV_FRAME_DATA_BYTES    32
 #define KV_FRAME_REJECT_BYTES  16
 #define KV_FRAME_TRAILER_BYTES 16
 #define KV_FRAME_MAX_BYTES     (KV_FRAME_PREFIX_BYTES + KV_FRAME_HELLO_BYTES)
-#define KV_FRAME_MAX_PIECES    1024                /* in one DATA or ANNOUNCE */
+#define KV_FRAME_MAX_PIECES    1024                /* pieces in one DATA or ANNOUNCE */
 #define KV_FRAME_MAX_PIECE     (UINT64_C(1) << 26) /* bytes */
 #define KV_FRAME_NODE_BYTES    64                  /* with its NUL */
 
@@ -41,7 +46,7 @@ enum kv_frame_type {
     KV_FRAME_DATA = 4,
     KV_FRAME_ANNOUNCE = 5,
     KV_FRAME_REJECT = 6,
-    KV_FRAME_RAIL = 7, /* from here on: RDMA, bodies in proto/kv_frame_rdma.h */
+    KV_FRAME_RAIL = 7, /* from here on RDMA; bodies in proto/kv_frame_rdma.h */
     KV_FRAME_REGION = 8,
     KV_FRAME_ASK = 9,
     KV_FRAME_SLOT = 10,
@@ -56,7 +61,7 @@ enum kv_frame_type {
 enum kv_frame_kind { KV_FRAME_TCP = 1, KV_FRAME_SHM = 2, KV_FRAME_RDMA = 3 };
 enum kv_frame_side { KV_FRAME_DIALER = 1, KV_FRAME_ACCEPTOR = 2 };
 
-#define KV_FRAME_FLAG_DIGEST 1 /* DATA: the trailer's digest is XXH3-64 of the payload */
+#define KV_FRAME_FLAG_DIGEST 1 /* DATA: the trailer's digest is the XXH3-64 of the payload */
 
 struct kv_frame_hello {
     uint16_t version;
@@ -64,9 +69,9 @@ struct kv_frame_hello {
     uint8_t side;
     uint32_t n_layers;
     uint64_t piece_bytes;
-    uint64_t layout; /* fingerprint; must be equal on both sides */
+    uint64_t layout; /* layout fingerprint; must be equal on both sides */
     uint32_t n_blocks;
-    uint32_t n_slots; /* of the dialer's control page; TCP and acceptors: 0 */
+    uint32_t n_slots; /* slots of the dialer's control page; 0 for TCP and acceptors */
     uint8_t nonce[32];
     char node[KV_FRAME_NODE_BYTES];
 };
@@ -78,7 +83,7 @@ struct kv_frame_proof {
 struct kv_frame_data {
     uint64_t ticket;
     uint32_t layer;
-    uint32_t first; /* index in the ticket of the first piece */
+    uint32_t first; /* index of the first piece in the ticket */
     uint32_t n_pieces;
     uint64_t payload_bytes;
 };
@@ -88,12 +93,12 @@ struct kv_frame_announce {
     uint32_t layer;
     uint32_t first;
     uint32_t n_pieces;
-    uint32_t slot; /* of the control page: the pieces count only while it holds generation */
+    uint32_t slot; /* slot of the control page: the pieces count only while it holds generation */
     uint64_t generation;
 };
 
 struct kv_frame_reject {
-    uint64_t ticket; /* 0: the connection as such */
+    uint64_t ticket; /* 0: rejects the whole connection */
     int32_t code;    /* base/err.h */
 };
 
@@ -118,7 +123,7 @@ struct kv_frame {
 
 enum kv_frame_status {
     KV_FRAME_GOOD = 1,
-    KV_FRAME_VOID = 2 /* the sender was stopped: the payload is filler */
+    KV_FRAME_VOID = 2 /* the sender was stopped; the payload is filler */
 };
 
 struct kv_frame_trailer {
@@ -126,13 +131,13 @@ struct kv_frame_trailer {
     enum kv_frame_status status;
 };
 
-/* Whole size (prefix and body) of the frame that begins with these bytes, or E_PROTO. */
+/* Size of the whole frame (prefix and body) that begins with these bytes, or E_PROTO. */
 int kv_frame_size(const uint8_t prefix[KV_FRAME_PREFIX_BYTES], struct fault *fault);
 /* Returns the bytes written. */
 size_t kv_frame_pack(const struct kv_frame *frame, uint8_t out[KV_FRAME_MAX_BYTES]);
-/* view: exactly one frame.  Checks everything that can be checked without knowing the ticket: reserved bytes,
- * ranges, that payload_bytes divides into n_pieces, a terminated node name.  HELLO of another version:
- * E_VERSION.  Else E_PROTO. */
+/* Unpacks and checks one frame; view is exactly that frame.  Checks everything that does not depend on the
+ * ticket: reserved bytes, ranges, that n_pieces divides payload_bytes, a NUL in the node name.  E_VERSION:
+ * HELLO of another version.  E_PROTO: all other errors. */
 int kv_frame_unpack(struct bytes view, struct fault *fault, struct kv_frame *out);
 
 void kv_frame_trailer_pack(const struct kv_frame_trailer *trailer, uint8_t out[KV_FRAME_TRAILER_BYTES]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See kv_frame_rdma.h.  What names queue pairs, keys and addresses is checked here as far as numbers go;
- * whether it fits the arena and the connection is the transport's business. */
+/* See kv_frame_rdma.h.  This file checks the ranges of queue pair numbers, keys and addresses.  The
+ * transport checks that they fit the arena and the connection. */
 #include "proto/kv_frame_rdma.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ enum {
     RAIL_N_RECEIVES = 24,
     RAIL_N_REGIONS = 28,
     RAIL_RESERVED2 = 32,
-    RAIL_QPS = 40, /* number and first PSN of each */
+    RAIL_QPS = 40, /* number and first PSN of each queue pair */
     RAIL_END = RAIL_QPS + KV_RDMA_MAX_QPS * 8
 };
 enum {

@@ -8,7 +8,7 @@ libproto_a_SOURCES = proto/frame.h proto/frame.c proto/frame_priv.h proto/frame_
 nodist_libproto_a_SOURCES = $(proto_built)
 proto_built = proto/control.pb-c.c proto/control.pb-c.h
 
-# One run of protoc-c writes both files; the header's rule notices when only the header went missing.
+# One run of protoc-c writes both files. The rule for the header runs it again when only the header is missing.
 proto/control.pb-c.c: proto/control.proto
 	$(AM_V_GEN)$(MKDIR_P) proto && $(PROTOC_C) --proto_path=$(top_srcdir) --c_out=. $(top_srcdir)/proto/control.proto
 proto/control.pb-c.h: proto/control.pb-c.c

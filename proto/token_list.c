@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Four bytes an id made a prompt of 132,000 tokens half a megabyte, a quarter of which said something: all of
- * it was encrypted, went through two sockets and was decrypted before the worker could begin.  A width for
- * all of them rather than one for each keeps packing and unpacking without branches, and a compiler makes
- * vectors of it: the inner loops have a fixed number of rounds for that. */
+/* Why ids are narrow: at four bytes for each id a prompt of 132,000 tokens took half a megabyte, of which a
+ * quarter was information.  All of it was encrypted, passed through two sockets and was decrypted before the
+ * worker could begin.
+ *
+ * One width for all ids, not one for each, keeps packing and unpacking free of branches.  The inner loops
+ * have a fixed number of rounds, so the compiler vectorises them. */
 #include "proto/token_list.h"
 
 #include <endian.h>
@@ -11,7 +13,7 @@
 #include "base/check.h"
 #include "base/err.h"
 
-#define AT_ONCE 32 /* ids */
+#define AT_ONCE 32 /* ids in one round of a loop below */
 
 unsigned token_list_width(const uint32_t *ids, size_t n)
 {
@@ -26,7 +28,7 @@ unsigned token_list_width(const uint32_t *ids, size_t n)
     return all >> 16 == 0 ? 2 : all >> 24 == 0 ? 3 : 4;
 }
 
-/* Four bytes, in line: the loops below are to be tight. */
+/* Four bytes, inline, because the loops below must be tight. */
 static inline void put_id(uint8_t *at, uint32_t id)
 {
     id = htole32(id);
@@ -71,7 +73,7 @@ static void unpack_two(const uint8_t *packed, size_t n, uint32_t *ids)
 
 /* ---- three ---- */
 
-/* All but the last go by four bytes, of which the next overwrites the fourth. */
+/* All ids except the last are written as four bytes; the next id overwrites the fourth byte. */
 static void pack_three(const uint32_t *ids, size_t n, uint8_t *out)
 {
     for (size_t i = 0; i + 1 < n; i++)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bump allocator: memory of one request, given back in one sweep.
+/* A bump allocator: the memory of one request, released all at once.
  *
  *     pages -> [ header | used ....... | free ] -> [ header | used ............ ] -> NULL
  *
- * Only the first page is filled.  Pages begin small, since most requests are and ten thousand of them may be
- * there at once, and grow with what was handed out.  A piece larger than a quarter page gets a page of its
- * own, put behind the first one, so that a big piece does not strand the room left in the current page.
- */
+ * Only the first page has room for new pieces.  Pages start small, because most requests are small and ten
+ * thousand of them may exist at once.  Later pages grow with the total already allocated.  A piece larger
+ * than a quarter page gets its own page behind the first one, so that the room left in the current page is
+ * not lost. */
 #include "base/arena.h"
 
 #include <stdbool.h>
@@ -23,7 +23,7 @@ struct arena_page {
     _Alignas(ALIGN) uint8_t data[];
 };
 
-struct arena_kept { /* itself a piece */
+struct arena_kept { /* an arena piece itself */
     struct arena_kept *next;
     void *memory;
 };
@@ -53,7 +53,7 @@ static struct arena_page *page_new(size_t cap_bytes)
     return page;
 }
 
-/* For a piece of at most a quarter of the largest page. */
+/* For pieces of at most a quarter of the largest page. */
 static size_t next_page_bytes(const struct arena *arena, size_t len_bytes)
 {
     size_t bytes = FIRST_PAGE_BYTES;
@@ -63,7 +63,7 @@ static size_t next_page_bytes(const struct arena *arena, size_t len_bytes)
     return bytes;
 }
 
-/* The page that has room for len_bytes, made when there is none. */
+/* Returns a page with room for len_bytes; makes one if needed. */
 static struct arena_page *page_with_room(struct arena *arena, size_t len_bytes)
 {
     struct arena_page *first = arena->pages;
@@ -97,7 +97,7 @@ void *arena_take(struct arena *arena, size_t len_bytes)
         return NULL;
     len_bytes = (len_bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (len_bytes == 0)
-        len_bytes = ALIGN; /* pieces have addresses of their own */
+        len_bytes = ALIGN; /* each piece needs its own address */
     if (!is_within(arena, len_bytes))
         return NULL;
 

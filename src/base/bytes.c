@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Views, the growable buffer, and little-endian access.
  *
- * The buffer's error handling is sticky: once memory ran out, is_bad stays set and appends do nothing, so a
- * writer of many small pieces checks once at the end and never sends text with a hole in it.  One byte beyond
- * the content is always a NUL, so the content can be given to a function that wants a C string.
+ * Errors of the buffer are sticky: once memory runs out, is_bad stays set and appends do nothing.  So a
+ * writer of many small pieces checks once at the end and never sends text with a hole in it.  One byte
+ * beyond the content is always a NUL, so the content can be passed to a function that wants a C string.
  *
- * The reader is the same idea the other way round: past the end it yields zeros and says so once.
+ * Errors of the reader are sticky too: past the end it returns zeros and sets is_bad.
  *
- * Integers are put together byte by byte; the compiler turns that into one load or store on machines where
- * that is allowed, and it is right on the others.
- */
+ * Integers are composed byte by byte.  The compiler turns that into one load or store where the machine
+ * allows it, and it is correct on all others. */
 #include "base/bytes.h"
 
 #include <stdio.h>

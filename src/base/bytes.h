@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views, a growable buffer, bounds-checked little-endian reading and writing, and eight bytes looked at
- * together.
+/* Byte views, a growable buffer, bounds-checked little-endian reads and writes, and tests of eight bytes at
+ * once.
  *
- * A reader that runs out sets is_bad and gives zeros from then on, so a parser checks once at the end. */
+ * A reader that runs past its end sets is_bad and returns zeros from then on.  So a parser checks is_bad
+ * once, at the end. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 
@@ -14,15 +15,15 @@
 #include <string.h>
 
 struct bytes {
-    const uint8_t *data; /* borrowed; may hold NUL, need not end in one */
+    const uint8_t *data; /* borrowed; may contain NUL bytes and need not end in one */
     size_t len_bytes;
 };
 
 struct buf {
-    uint8_t *data; /* owned; always NUL-terminated beyond len_bytes once non-empty */
+    uint8_t *data; /* owned; NUL-terminated beyond len_bytes once non-empty */
     size_t len_bytes;
     size_t cap_bytes;
-    bool is_bad; /* an append failed for want of memory; nothing was appended since */
+    bool is_bad; /* an append ran out of memory; later appends do nothing */
 };
 
 struct reader {
@@ -45,13 +46,13 @@ void buf_clear(struct buf *buf);
 int buf_reserve(struct buf *buf, size_t more_bytes);
 int buf_append(struct buf *buf, const void *data, size_t len_bytes);
 int buf_append_byte(struct buf *buf, uint8_t byte);
-int buf_append_u64(struct buf *buf, uint64_t value); /* in decimal */
+int buf_append_u64(struct buf *buf, uint64_t value); /* as decimal digits */
 __attribute__((format(printf, 2, 3))) int buf_printf(struct buf *buf, const char *format, ...);
-void buf_consume(struct buf *buf, size_t len_bytes); /* drops from the front */
+void buf_consume(struct buf *buf, size_t len_bytes); /* drops bytes from the front */
 struct bytes buf_view(const struct buf *buf);        /* valid until the next append */
-char *buf_take_str(struct buf *buf); /* the caller's heap string; buf is empty after; NULL if bad */
+char *buf_take_str(struct buf *buf); /* heap string for the caller; empties buf; NULL if is_bad */
 
-/* Here, so that the compiler counts a literal's characters and copies them in place. */
+/* Inline, so that the compiler knows the length of a literal and copies it in place. */
 static inline int buf_append_str(struct buf *buf, const char *text)
 {
     size_t len_bytes = strlen(text);
@@ -77,14 +78,14 @@ uint16_t get_u16(const uint8_t *at);
 uint32_t get_u32(const uint8_t *at);
 uint64_t get_u64(const uint8_t *at);
 
-/* ---- eight bytes together ----
+/* ---- eight bytes at once ----
  *
- * For loops that would ask the same of each byte of a text: eight are one number, the first of them lowest,
- * and what is asked is answered by marks, the highest bit of each byte that is meant.  Loops that go byte by
- * byte through short runs of unforeseeable length cost a wrongly foretold branch each; these cost one per
- * eight. */
+ * A loop that tests every byte of a text loads eight bytes as one number; the first byte is the lowest.  A
+ * test returns a mark, the highest bit, in each byte that matches.  A loop over single bytes mispredicts
+ * about one branch for each short run of unpredictable length.  These tests cost one such branch for eight
+ * bytes. */
 
-static inline uint64_t bytes_load8(const uint8_t *at) /* at any address */
+static inline uint64_t bytes_load8(const uint8_t *at) /* any alignment */
 {
     uint64_t eight;
 
@@ -92,30 +93,30 @@ static inline uint64_t bytes_load8(const uint8_t *at) /* at any address */
     return le64toh(eight);
 }
 
-static inline uint64_t bytes_each(uint8_t byte) /* eight of it */
+static inline uint64_t bytes_each(uint8_t byte) /* eight copies of byte */
 {
     return UINT64_C(0x0101010101010101) * byte;
 }
 
-static inline uint32_t bytes_each4(uint8_t byte) /* four of it */
+static inline uint32_t bytes_each4(uint8_t byte) /* four copies of byte */
 {
     return UINT32_C(0x01010101) * byte;
 }
 
-/* Marks the bytes that are 0, and no others: the sum carries into no other byte. */
+/* Marks exactly the bytes that are 0: the sum carries into no other byte. */
 static inline uint64_t bytes_mark_zero(uint64_t eight)
 {
     return ~(((eight & bytes_each(0x7f)) + bytes_each(0x7f)) | eight) & bytes_each(0x80);
 }
 
-/* Marks the bytes below limit (1 to 0x80).  Cheaper, and right in whether there is one and which is the
- * first; a difference that borrows may mark bytes after it. */
+/* Marks the bytes below limit (1 to 0x80).  Cheaper than an exact test.  It is right about whether there is
+ * a match and where the first one is.  A borrow may set false marks in bytes after the first match. */
 static inline uint64_t bytes_mark_below(uint64_t eight, uint8_t limit)
 {
     return (eight - bytes_each(limit)) & ~eight & bytes_each(0x80);
 }
 
-static inline size_t bytes_first_mark(uint64_t marks) /* which byte it is in; 8: there is none */
+static inline size_t bytes_first_mark(uint64_t marks) /* index of the first marked byte; 8: none */
 {
     return marks == 0 ? 8 : (size_t)__builtin_ctzll(marks) / 8;
 }

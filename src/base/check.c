@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a program that broke its own promise.
+/* Ends the program after a failed ASSERT.
  *
- * Nothing here may allocate, lock or call the logger: the claim may have failed inside any of them.  One
- * dprintf to descriptor 2, then abort(), so that the supervisor restarts us and a core shows where.
- */
+ * Nothing here may allocate, lock or call the logger: the claim may have failed inside any of them.  It
+ * writes one dprintf to descriptor 2 and calls abort().  So the supervisor restarts the daemon, and a core
+ * dump shows the place. */
 #include "base/check.h"
 
 #include <stdio.h>

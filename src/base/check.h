@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Assertions that stay on.  ASSERT states what the program itself guarantees; it is never used on anything
- * that comes from outside.  A failed one prints where and aborts. */
+/* Assertions that stay on in release builds.  ASSERT states a guarantee of the program itself; never use it
+ * on outside input.  A failed ASSERT prints its place and aborts. */
 #ifndef BASE_CHECK_H
 #define BASE_CHECK_H
 

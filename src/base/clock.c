@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clocks as plain 64-bit numbers.
  *
- * Nanoseconds in a uint64_t last 584 years, so differences and deadlines are ordinary arithmetic.  Everything
- * that measures or waits uses the monotonic clock; the wall clock is for people, logs and certificates only.
- * The scheduler and the picker never come here: they are given the time, so that the simulator can make it
- * up.
- */
+ * A uint64_t of nanoseconds lasts 584 years, so differences and deadlines are ordinary arithmetic.  All
+ * measurements and waits use the monotonic clock.  The wall clock serves only people, logs and certificates.
+ * The scheduler and the picker never read a clock: their callers pass the time, so a simulator can make it
+ * up. */
 #include "base/clock.h"
 
 #include <errno.h>
@@ -43,14 +42,14 @@ void clock_sleep_ns(uint64_t ns)
     uint64_t until_ns = ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + ns;
     struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
 
-    /* An absolute deadline: a signal in the middle does not lengthen the sleep. */
+    /* An absolute deadline, so that a signal does not lengthen the sleep. */
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
         ;
 }
 
 void clock_rfc3339(uint64_t unix_s, char out[21])
 {
-    const uint64_t last_s = UINT64_C(253402300799); /* 9999-12-31T23:59:59Z: more would not fit the form */
+    const uint64_t last_s = UINT64_C(253402300799); /* 9999-12-31T23:59:59Z: the largest that fits */
     time_t when = (time_t)(unix_s < last_s ? unix_s : last_s);
     struct tm parts;
 

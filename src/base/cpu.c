@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which CPUs we may use, and their name.
+/* The CPUs that this process may use, and their name.
  *
- * The affinity mask is read once, of the process's main thread, before anybody pins: a thread that pinned
- * itself would otherwise see a machine of one CPU.  A control group's quota (cpu_quota.c) bounds how many of
- * them are worth a thread.  Instruction sets are asked for in cpu_x86.c (or
- * cpu_other.c).
- */
+ * The affinity mask is read once, from the main thread, before any thread pins itself: a pinned thread would
+ * see a machine with one CPU.  A control group's quota (cpu_quota.c) limits how many of these CPUs get a
+ * thread. cpu_x86.c, cpu_arm.c and cpu_other.c detect instruction sets. */
 #include "base/cpu.h"
 #include "base/cpu_quota_priv.h"
 
@@ -26,14 +24,15 @@ struct cpu_mask {
 
 static pthread_once_t mask_once = PTHREAD_ONCE_INIT;
 static struct cpu_mask usable;
-static unsigned quota; /* of our control group; 0: none */
+static unsigned quota; /* quota of our control group; 0: none */
 
 static void read_mask(void)
 {
     quota = cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
     if (sched_getaffinity(getpid(), sizeof(usable), usable.bits) == 0)
         return;
-    /* Larger machines than we can count, or a sandbox that forbids asking: take CPU numbers as they come. */
+    /* The machine has more CPUs than the mask holds, or a sandbox forbids the call.  Then assume CPUs 0, 1,
+     * 2 and so on. */
     long n_online = sysconf(_SC_NPROCESSORS_ONLN);
     for (long cpu = 0; cpu < n_online && cpu < MAX_CPUS; cpu++)
         CPU_SET_S((size_t)cpu, sizeof(usable), usable.bits);

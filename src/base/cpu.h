@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this machine is: instruction sets, CPUs we may use, pinning. */
+/* CPU features, the CPUs that this process may use, and pinning. */
 #ifndef BASE_CPU_H
 #define BASE_CPU_H
 
@@ -10,9 +10,9 @@
 #include "base/bytes.h"
 
 struct cpu_features {
-    uint32_t model;  /* family, model and stepping as the processor packs them; 0: it does not say */
-    size_t l1_bytes; /* first-level cache of data; 0: unknown */
-    bool has_erms;   /* rep movsb is meant to be fast */
+    uint32_t model;  /* family, model and stepping as the processor packs them; 0: unknown */
+    size_t l1_bytes; /* level-1 data cache; 0: unknown */
+    bool has_erms;   /* rep movsb is fast (enhanced rep movsb) */
     bool has_avx2;   /* with FMA and F16C */
     bool has_avx512; /* F, BW, VL, DQ */
     bool has_avx512_vnni;
@@ -24,16 +24,17 @@ struct cpu_features {
     bool has_arm_i8mm; /* usdot */
 };
 
-/* What may be executed: the CPU has it and the kernel saves its registers (AMX: permission was asked and
- * given). */
+/* Features that can be used: the CPU has them and the kernel saves their registers.  For AMX the process
+ * also asked for permission and got it. */
 const struct cpu_features *cpu_features_get(void);
-void cpu_relax(void); /* one step of a spinning wait */
+void cpu_relax(void); /* one pause in a spin loop */
 
-unsigned cpu_count_usable(void); /* in this process's affinity mask, no more than its control group's quota */
+unsigned cpu_count_usable(void); /* CPUs in the affinity mask, at most the control group's quota */
 bool cpu_is_usable(int cpu);
-int cpu_pin_self(int cpu); /* E_INVAL when not usable */
-/* "0-3,8" into cpus_out (at most cap); the number of CPUs, or E_FORMAT (also: empty, or more than cap). */
+int cpu_pin_self(int cpu); /* E_INVAL: the CPU is not usable */
+/* Parses "0-3,8" into cpus_out (at most cap entries).  Returns the number of CPUs, or E_FORMAT for a bad or
+ * empty list or one of more than cap CPUs. */
 int cpu_list_parse(struct bytes text, int *cpus_out, size_t cap);
-const char *cpu_model_name(void); /* from /proc/cpuinfo, "unknown" if hidden */
+const char *cpu_model_name(void); /* from /proc/cpuinfo; "unknown" if hidden */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a 64-bit ARM CPU has, as the kernel tells every process at its start. */
+/* Features of a 64-bit ARM CPU, as the kernel reports them to every process at its start. */
 #include "base/cpu.h"
 
 #include <asm/hwcap.h>
@@ -23,5 +23,5 @@ const struct cpu_features *cpu_features_get(void)
 
 void cpu_relax(void)
 {
-    __asm__ volatile("isb" ::: "memory"); /* waits longer than yield, which most cores take for nothing */
+    __asm__ volatile("isb" ::: "memory"); /* waits longer than yield, which is a no-op on most cores */
 }

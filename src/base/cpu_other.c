@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPUs without kernels of their own yet.
+/* CPUs without kernels of their own.
  *
- * They report no instruction set, so the scalar reference kernels are chosen, which are right everywhere.
- * There is no portable "pause"; a compiler barrier keeps a spinning loop from being folded away.
- */
+ * They report no instruction set, so the scalar reference kernels are chosen, which work everywhere.  There
+ * is no portable "pause" instruction.  A compiler barrier keeps the compiler from removing a spin loop. */
 #include "base/cpu.h"
 
 const struct cpu_features *cpu_features_get(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU quotas of control groups: a container of two CPUs on a machine of sixty-four has an affinity mask of
- * sixty-four, and threads that spin on all of them would be stopped for most of each period, together.
+/* CPU quotas of control groups.  A container of two CPUs on a machine with 64 has an affinity mask of 64.
+ * If threads span all of them, the kernel stops them all for most of each period.
  *
  *     /proc/self/cgroup     0::/system.slice/baton.service          version 2
  *                           4:cpu,cpuacct:/docker/0a1b              version 1
@@ -9,11 +9,10 @@
  *     version 1   MOUNT/cpu/GROUP/cpu.cfs_quota_us      150000, or -1
  *                 MOUNT/cpu/GROUP/cpu.cfs_period_us     100000
  *
- * A group is bound by those above it too, so the tightest counts, up to the mount.  In a container the path
- * may name a group that is not mounted there; then what the mount itself says is taken, which is the
- * container's own group.  A quota of one and a half CPUs is worth two threads: the second is stopped half of
- * the time, and what it does in the other half is a gain.
- */
+ * The quotas of parent groups bind a group too, so the tightest one up to the mount counts.  In a container
+ * the path may name a group that is not mounted there.  Then the quota of the mount itself counts, which is
+ * the container's own group.  A quota of one and a half CPUs gets two threads: the second is stopped half of
+ * the time, and its work in the other half is a gain. */
 #include "base/cpu_quota_priv.h"
 
 #include <limits.h>
@@ -25,7 +24,7 @@
 
 enum { MAX_PATH = 4096, MAX_LINE = MAX_PATH + 256 };
 
-/* First line of DIR/NAME without its end; false when there is none. */
+/* Reads the first line of DIR/NAME without its newline.  False when there is none. */
 static bool read_line(const char *dir, const char *name, char line[128])
 {
     char path[MAX_LINE];
@@ -44,7 +43,7 @@ static bool read_line(const char *dir, const char *name, char line[128])
     return is_read;
 }
 
-/* quota / period, rounded up; 0: no number, as "max" and "-1" are none. */
+/* quota / period, rounded up. 0: not a number, such as "max", or "-1". */
 static unsigned cpus_of(const char *quota_text, const char *period_text)
 {
     uint64_t quota, period;
@@ -73,7 +72,7 @@ static unsigned group_quota(const char *dir)
     return cpus_of(quota, period);
 }
 
-/* The least of a group's quota and of those above it; root is not cut. */
+/* The smallest quota of a group and its parents; does not go above root. */
 static unsigned least_quota(const char *root, const char *group)
 {
     char dir[MAX_LINE];
@@ -94,7 +93,7 @@ static unsigned least_quota(const char *root, const char *group)
     }
 }
 
-/* True for a list of controllers, "cpu,cpuacct", that has the one of CPU time in it. */
+/* Whether a list of controllers ("cpu,cpuacct") contains the one for CPU time. */
 static bool has_cpu(const char *controllers)
 {
     for (const char *at = controllers; at != NULL; at = strchr(at, ',')) {

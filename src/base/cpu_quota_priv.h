@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU time that control groups leave to this process. */
+/* The CPU quota that control groups set for this process. */
 #ifndef BASE_CPU_QUOTA_PRIV_H
 #define BASE_CPU_QUOTA_PRIV_H
 
-/* CPUs, rounded up, that the process named in membership (a /proc/PID/cgroup) may use, by its own group and
- * all above it, with the hierarchies mounted under mount ("/sys/fs/cgroup").  0: no limit, or none that can
- * be read. */
+/* Returns the quota in CPUs, rounded up, of the process whose group list is the file membership
+ * (/proc/PID/cgroup).  The tightest quota of its group and all parent groups counts.  The hierarchies are
+ * mounted under mount ("/sys/fs/cgroup"). 0: no limit, or no readable limit. */
 unsigned cpu_quota(const char *membership, const char *mount);
 
 #endif

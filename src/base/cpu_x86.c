@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Instruction sets of an x86-64 CPU, as the kernel lets us use them.
+/* Instruction sets of an x86-64 CPU that the kernel lets this process use.
  *
- * A CPU that has wide registers is not enough: the kernel must save them on a context switch, which it says
- * in XCR0, and for the AMX tiles (8 KiB per thread) a process must ask before the first use.  We ask here,
- * once, so that "has" always means "may be executed".
- */
+ * Wide registers in the CPU are not enough.  The kernel must save them on a context switch, which XCR0
+ * shows.  A process must also ask for the AMX tiles (8 KiB for each thread) before it first uses them.  This
+ * file asks once, so "has" always means "may be executed". */
 #include "base/cpu.h"
 
 #include <cpuid.h>
@@ -15,7 +14,7 @@
 
 enum {
     XCR0_AVX = 0x6,     /* XMM and YMM */
-    XCR0_AVX512 = 0xe6, /* and mask registers, ZMM */
+    XCR0_AVX512 = 0xe6, /* mask registers and ZMM */
     XCR0_AMX = 0x60000, /* tile configuration and data */
     ARCH_ASK_XCOMP = 0x1023,
     XCOMP_TILE_DATA = 18,

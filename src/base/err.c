@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names and texts of the result codes.
  *
- * The table lives once, in err.h, and is expanded three times: into the enum there, and into the two switches
- * here.  A switch (not an array) keeps the codes free to have gaps, and an unknown code - a positive count, a
- * value from a newer peer - still gets a harmless text, so that a caller may print whatever it holds.
- */
+ * err.h has the only table.  It expands three times: into the enum there, and into the two switches here.  A
+ * switch, unlike an array, allows gaps between codes.  An unknown code, such as a positive count or a code
+ * from a newer peer, still gets a harmless text.  So a caller may print any value. */
 #include "base/err.h"
 
 const char *err_name(int code)

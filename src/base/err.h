@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table of results for the whole project.
+/* One table of result codes for the whole project.
  *
- * Functions that can fail return int: 0 or a count on success, else one of these negative codes.  The
- * first function that knows what went wrong names it; those above pass it on, handle it, or log it. */
+ * A function that can fail returns int: 0 or a count on success, else one of these negative codes.  The
+ * first function that knows the cause picks the code.  Its callers pass the code on, handle it, or log
+ * it. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
@@ -39,7 +40,8 @@ enum err {
 #undef X
 };
 
-/* "E_NOMEM" and "out of memory"; for a code outside the table "E_?" and "unknown error".  Never NULL. */
+/* Return "E_NOMEM" and "out of memory".  A code outside the table gives "E_?" and "unknown error".  Never
+ * NULL. */
 const char *err_name(int code);
 const char *err_text(int code);
 

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fair queue (fair.h): three heaps of flows.
+/* The fair queue of fair.h: three heaps of flows.
  *
- *     fair_hold --> HELD --wait--> in `turns` by virtual time, and in `loads` by what waits
+ *     fair_hold --> HELD --wait--> in `turns` by virtual time, and in `loads` by waiting load
  *                    ^ |                |
  *                    | +<----leave------+
  *                 hold drop, in debt
  *                    | v
- *                  in `debts` by virtual time --the queue's time passes it, or too many owe--> forgotten
+ *                  in `debts` by virtual time --the queue's time passes it, or too many debts--> forgotten
  *
- * The queue's virtual time is the least of those that wait, at the moment at which somebody is served; when
- * nobody waits, service is no competition, and time moves on with whoever is served.  It never goes back.  A
- * flow that does not wait and is not ahead of that time is the same as one that was never seen.
+ * The queue's virtual time is the least virtual time of the waiting flows at the moment of a service.  When
+ * no flow waits, there is no competition, and the time follows the flow that is served.  It never goes back.
+ * A flow that does not wait and is not ahead of that time needs no record: a new flow would look the same.
  *
- * Why nobody starves: a tenant that waits with virtual time s is passed only by tenants below s.  Each of
- * them is at or over the queue's time, and gets over s after at most (s - time) * its weight tokens and one
- * request more.  Who leaves in debt comes back with it.  When a debt is forgotten for want of places, time
- * moves up to it, so that nobody gains by being forgotten.
+ * Why no tenant starves: only tenants with virtual time below s pass a tenant that waits at s.  Each of them
+ * is at or above the queue's time.  It exceeds s after at most (s - time) * its weight tokens and one
+ * request more.  A tenant that leaves in debt returns with it.  When a debt is forgotten for lack of room,
+ * the queue's time moves up to it, so no tenant gains by that.
  *
- * A walk takes flows off the heap of turns, into `passed`, and fair_rewind() puts them back.
+ * An iteration takes flows off the heap of turns into `passed`, and fair_rewind() puts them back.
  *
- * Tables grow in fair_hold() only, to the number of flows: nothing else allocates. */
+ * Only fair_hold() allocates: it grows every table to the number of flows. */
 #include "base/fair.h"
 
 #include <stdlib.h>
@@ -28,20 +28,20 @@
 #include "base/err.h"
 #include "base/hashmap.h"
 
-#define UNIT    65536u /* of virtual time, for a token of weight 1 */
+#define UNIT    65536u /* virtual time of one token of weight 1 */
 #define NOWHERE UINT32_MAX
 
 enum heap_kind { HEAP_TURNS, HEAP_LOADS, HEAP_DEBTS, N_HEAPS };
 
 struct fair_flow {
     uint64_t tenant;
-    uint64_t start;   /* virtual time at which it is served next */
-    uint64_t arrived; /* number of the arrival with which it began to wait */
-    uint64_t load;    /* sum of UNIT / weight of what waits */
+    uint64_t start;   /* virtual time of its next service */
+    uint64_t arrived; /* arrival number at which it began to wait */
+    uint64_t load;    /* sum of UNIT / weight over its waiting items */
     uint32_t n_holders;
-    uint32_t tally; /* the caller's */
+    uint32_t tally; /* counter for the caller (fair_tally) */
     struct list items;
-    uint32_t at[N_HEAPS]; /* its place in each; NOWHERE: none */
+    uint32_t at[N_HEAPS]; /* its place in each heap; NOWHERE: none */
 };
 
 struct heap {
@@ -127,7 +127,7 @@ static void heap_remove(struct fair *fair, enum heap_kind kind, struct fair_flow
     heap_sink(heap, kind, last->at[kind]);
 }
 
-/* Its key has changed. */
+/* Restores the heap after a change of the flow's key. */
 static void heap_move(struct fair *fair, enum heap_kind kind, struct fair_flow *flow)
 {
     struct heap *heap = &fair->heaps[kind];
@@ -184,7 +184,7 @@ void fair_free(struct fair *fair)
     free(fair);
 }
 
-/* Room for one flow more in every table. */
+/* Makes room for one more flow in every table. */
 static bool has_room(struct fair *fair)
 {
     uint32_t cap = fair->cap > 0 ? 2 * fair->cap : 16;
@@ -206,7 +206,7 @@ static bool has_room(struct fair *fair)
     return true;
 }
 
-/* Who owes nothing any more need not be known, and of too many the one that owes least. */
+/* Forgets tenants without debt; if too many remain, forgets the one with the smallest debt. */
 static void forget_debtors(struct fair *fair)
 {
     struct fair_flow *flow;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fair queue: whose turn is it, when several tenants want more than there is?
+/* A fair queue: decides which tenant is served next when several compete.
  *
- * Start-time fair queuing.  Each tenant has a virtual time, which grows by the tokens it was served, divided
- * by the weight of the request; the tenant that waits with the least one is next, and its own requests come
- * in their order.  A tenant that comes, or comes back, begins at the queue's virtual time: it neither owes
- * nor has saved anything.  So between two tenants that both wait the tokens served are in proportion to their
- * weights, but for one request of each.
+ * The algorithm is start-time fair queuing.  Each tenant has a virtual time, which grows by the tokens
+ * served divided by the weight of the request.  The waiting tenant with the least virtual time is next; its
+ * own requests keep their order.  A tenant that arrives or returns starts at the queue's virtual time, so it
+ * has neither debt nor credit.  So two waiting tenants get tokens in proportion to their weights, within one
+ * request of each.
  *
- * A decision costs the logarithm of the number of tenants that wait.  A tenant that does not wait costs
- * nothing, but for a debt: who got ahead of the others and left is remembered until they have caught up, up
- * to a fixed number of tenants.  No I/O, no clock, no randomness.  One thread. */
+ * A decision takes time logarithmic in the number of waiting tenants.  A tenant that does not wait takes no
+ * memory, unless it is in debt: it was served ahead of the others and left.  The queue remembers such debts
+ * until the others have caught up, for a limited number of tenants.  No I/O, no clock, no randomness.  One
+ * thread. */
 #ifndef BASE_FAIR_H
 #define BASE_FAIR_H
 
@@ -21,67 +22,69 @@
 #define FAIR_MAX_WEIGHT 1000u
 
 struct fair;
-struct fair_flow; /* one tenant's; counted */
+struct fair_flow; /* the queue's state for one tenant; reference-counted */
 
-struct fair_item { /* embedded in what waits; fair_item_init() at first */
+struct fair_item { /* embedded in the waiting object; call fair_item_init() first */
     struct list node;
-    struct fair_flow *flow; /* while it waits; else NULL */
+    struct fair_flow *flow; /* the flow it waits in; NULL: does not wait */
     uint64_t order;
     uint32_t weight;
 };
 
-/* So many tenants without a request are remembered for their debts.  E_NOMEM. */
+/* Remembers the debts of at most max_debtors tenants that have no request.  E_NOMEM. */
 int fair_new(uint32_t max_debtors, struct fair **out);
-/* No flow is held any more.  NULL is fine. */
+/* The caller has dropped every flow before.  Accepts NULL. */
 void fair_free(struct fair *fair);
 
-/* A tenant's flow, held until fair_drop().  NULL: no memory. */
+/* Returns a tenant's flow, valid until fair_drop().  NULL: no memory. */
 struct fair_flow *fair_hold(struct fair *fair, uint64_t tenant);
-/* Nothing of the holder waits in it any more. */
+/* The caller has no item waiting in the flow. */
 void fair_drop(struct fair *fair, struct fair_flow *flow);
 
-/* A number of the tenant's for the caller's own use; 0 at first, and kept for as long as somebody holds the
- * flow. */
+/* A counter for the tenant that the caller may use.  It starts at 0 and lives as long as any caller holds
+ * the flow. */
 uint32_t *fair_tally(struct fair_flow *flow);
 
-/* ---- who waits; none of these fails or allocates ---- */
+/* ---- waiting items; none of these functions fails or allocates ---- */
 
 void fair_item_init(struct fair_item *item);
 static inline bool fair_item_waits(const struct fair_item *item)
 {
     return item->flow != NULL;
 }
-/* Into the flow's line, by order: after those with a lower or the same one.  weight: 1 to FAIR_MAX_WEIGHT,
- * else the nearest of these. */
+/* Adds the item to the flow's line by order, behind items with a lower or the same order. weight is clamped
+ * to 1 to FAIR_MAX_WEIGHT. */
 void fair_wait(struct fair *fair, struct fair_flow *flow, struct fair_item *item, uint64_t order,
                uint32_t weight);
-/* Out of the line, served or not.  Nothing if it does not wait. */
+/* Removes the item from the line, served or not.  Does nothing if it does not wait. */
 void fair_leave(struct fair *fair, struct fair_item *item);
 uint32_t fair_n_waiting(const struct fair *fair);
-uint32_t fair_n_tenants(const struct fair *fair); /* that wait */
+uint32_t fair_n_tenants(const struct fair *fair); /* tenants with waiting items */
 
-/* The line as it would be served if each had one request served: first the whole line of the tenant whose
- * turn it is, then the next tenant's.  fair_skip goes on with the next tenant.  NULL: no more.  A walk ends
- * with fair_rewind(); fair_first(), fair_wait(), fair_leave() and fair_charge() end it too. */
+/* Iterate over the waiting items as if each tenant in turn were served: first the whole line of the next
+ * tenant, then the line of the tenant after it. fair_skip() goes to the next tenant.  NULL: end.  End an
+ * iteration with fair_rewind(); fair_first(), fair_wait(), fair_leave() and fair_charge() end it too. */
 struct fair_item *fair_first(struct fair *fair);
 struct fair_item *fair_next(struct fair *fair, const struct fair_item *item);
 struct fair_item *fair_skip(struct fair *fair, const struct fair_item *item);
 void fair_rewind(struct fair *fair);
 
-/* Whether a comes before b in that line. */
+/* Whether a comes before b in that order. */
 bool fair_is_before(const struct fair_item *a, const struct fair_item *b);
 
-/* The newest of the tenant that waits with most requests for its weight; of several such tenants, of the one
- * that has been waiting for the shortest time.  NULL: nobody waits. */
+/* Returns the newest item of the tenant with the most waiting requests for its weight.  On a tie the tenant
+ * that started waiting last counts.  NULL: the queue is empty. */
 struct fair_item *fair_heaviest(const struct fair *fair);
-/* Whether this tenant would wait with less than that one, also with one request of this weight more. */
+/* Whether this tenant, with one more request of this weight, has less waiting than the tenant of
+ * fair_heaviest(). */
 bool fair_is_lighter(const struct fair *fair, uint64_t tenant, uint32_t weight);
 
-/* The tenant was served so many tokens of a request of this weight. */
+/* Records that the tenant was served n_tokens of a request of this weight. */
 void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, uint32_t weight);
 
-/* How far the tenant is ahead of the queue's virtual time, in tokens of weight 1.  For tests and status. */
+/* How far the tenant is ahead of the queue's virtual time, in tokens of weight 1.  For tests and status
+ * pages. */
 uint64_t fair_debt(const struct fair *fair, const struct fair_flow *flow);
-uint32_t fair_n_known(const struct fair *fair); /* tenants that take memory */
+uint32_t fair_n_known(const struct fair *fair); /* tenants that the queue has in memory */
 
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text that goes with a failure.
+/* The text of a fault.
  *
  * Faults quote outside input (a key of a model file, a line of a configuration), so the finished text is
- * scrubbed: whatever the input holds, a terminal or a log sees one line of printable bytes.  Bytes above 127
- * pass, because names may be UTF-8; a character cut in two at the end of the space is removed whole.
- */
+ * cleaned.  A terminal or a log always sees one line of printable bytes.  Bytes above 127 pass, because
+ * names may be UTF-8.  A character that is cut in two at the end of the buffer is removed. */
 #include "base/fault.h"
 
 #include <stdarg.h>
@@ -19,7 +18,7 @@ int fault_set(struct fault *fault, int code, const char *format, ...)
     if (fault == NULL)
         return code;
 
-    char text[sizeof(fault->text)]; /* apart, so that a fault may quote its own old text */
+    char text[sizeof(fault->text)]; /* a separate buffer, so that a fault may quote its own old text */
     va_list args;
     va_start(args, format);
     int n = vsnprintf(text, sizeof(text), format, args);
@@ -30,7 +29,7 @@ int fault_set(struct fault *fault, int code, const char *format, ...)
         struct bytes kept = bytes_of(text, sizeof(text) - 1);
         size_t whole_bytes = utf8_valid_prefix(kept);
 
-        /* Only a character cut by the end of the space goes; text that was never UTF-8 stays as it is. */
+        /* Removes only a character cut by the end of the buffer.  Text that is not UTF-8 stays as it is. */
         len_bytes = kept.len_bytes - whole_bytes < 4 ? whole_bytes : kept.len_bytes;
     }
 

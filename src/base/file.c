@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* O_NONBLOCK makes opening a pipe return; for a regular file it changes nothing. */
+/* With O_NONBLOCK, opening a named pipe returns at once.  It changes nothing for a regular file. */
 #include "base/file.h"
 
 #include <errno.h>

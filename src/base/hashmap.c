@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open addressing with linear probing; keys of one fixed length, copied.
+/* Open addressing with linear probing; keys have one fixed length and are copied.
  *
  *     keys    [ k k . k k . . k ]     key i lies at keys + i * key_bytes
- *     values  [ v v 0 v T 0 0 v ]     NULL: never used; T (the tombstone): removed, probing goes on past it
+ *     values  [ v v 0 v T 0 0 v ]     NULL: never used; T (tombstone): removed, probing continues past it
  *
- * Tombstones (instead of moving entries back) let a walk remove the entry it just got.  A tombstone whose
- * right neighbour is unused ends no chain and is cleared at once, so a map that is filled and emptied again
- * stays clean; the rest are swept when live entries and tombstones together fill three quarters.
+ * Tombstones, instead of moving entries back, let an iteration remove the entry it just got.  A tombstone
+ * whose right neighbour is unused ends no chain and is cleared at once.  So a map that is filled and emptied
+ * again stays clean.  The map is rehashed when live entries and tombstones together fill three quarters.
  *
- * The hash is SipHash-1-3 under a random key per map: keys often come from clients, and nobody outside may be
- * able to choose keys that collide.  So the order of a walk differs from run to run; nothing may depend on
- * it.
+ * The hash is SipHash-1-3 with a random key for each map, because keys often come from clients and no client
+ * may be able to choose keys that collide.  So the order of an iteration differs from run to run; nothing
+ * may depend on it.
  *
- * Keys that a counter of ours made need none of that: one multiplication spreads them, and its high bits take
- * part in all of the slot's number.
- */
+ * Keys from our own counters need no such protection.  One multiplication spreads them, and its high bits
+ * affect every bit of the slot number. */
 #include "base/hashmap.h"
 
 #include <stdlib.h>
@@ -27,10 +26,10 @@
 
 struct hashmap {
     size_t key_bytes;
-    bool is_counted; /* eight bytes, nobody else's choice */
+    bool is_counted; /* 8-byte keys from our own counters */
     size_t n_slots;  /* a power of two, or 0 before the first entry */
     size_t n_live;
-    size_t n_used; /* live and tombstones */
+    size_t n_used; /* live entries and tombstones */
     uint8_t *keys;
     void **values;
     uint64_t seed[2];
@@ -141,7 +140,7 @@ static uint8_t *key_at(const struct hashmap *map, size_t slot)
     return map->keys + slot * map->key_bytes;
 }
 
-/* Most keys are numbers. */
+/* Fast path: most keys are 8-byte numbers. */
 static bool is_key_at(const struct hashmap *map, size_t slot, const void *key)
 {
     if (map->key_bytes == sizeof(uint64_t))
@@ -149,7 +148,7 @@ static bool is_key_at(const struct hashmap *map, size_t slot, const void *key)
     return memcmp(key_at(map, slot), key, map->key_bytes) == 0;
 }
 
-/* The slot that holds key, or SIZE_MAX with *free_out the slot where it would go. */
+/* The slot that holds key.  If absent: SIZE_MAX, and *free_out is the slot for it. */
 static size_t find_slot(const struct hashmap *map, const void *key, size_t *free_out)
 {
     size_t mask = map->n_slots - 1;
@@ -166,7 +165,7 @@ static size_t find_slot(const struct hashmap *map, const void *key, size_t *free
         if (first_free == SIZE_MAX)
             first_free = slot;
         if (value == NULL)
-            break; /* there is always an unused slot: at most three quarters are taken */
+            break; /* ends: at most three quarters of the slots are taken */
     }
     *free_out = first_free;
     return SIZE_MAX;

@@ -12,21 +12,22 @@ struct hashmap;
 
 /* key_bytes: every key has this length (1..64). */
 int hashmap_new(size_t key_bytes, struct hashmap **out);
-/* Keys of eight bytes that nobody outside can choose, like a counter's numbers: hashed by a multiplication.
- * Whoever may only look up need not be trusted. */
+/* For 8-byte keys that outsiders cannot choose, such as numbers from a counter.  The hash is one
+ * multiplication.  Untrusted callers may look keys up, but must not choose keys that are stored. */
 int hashmap_new_counted(struct hashmap **out);
-void hashmap_free(struct hashmap *map); /* values are the caller's */
+void hashmap_free(struct hashmap *map); /* does not free the values */
 size_t hashmap_count(const struct hashmap *map);
 void *hashmap_get(const struct hashmap *map, const void *key); /* NULL: absent */
-/* Has the memory fetched that hashmap_get will look at; worth it for a map larger than the cache, some
- * hundred cycles before. */
+/* Prefetches the memory that hashmap_get() will read.  Useful for a map larger than the cache, some hundred
+ * cycles before the look-up. */
 void hashmap_prefetch(const struct hashmap *map, const void *key);
-/* Sets or replaces; *old_out (may be NULL) gets the value replaced or NULL.  value is not NULL.  E_NOMEM. */
+/* Sets or replaces the value of key. *old_out (may be NULL) gets the replaced value, or NULL. value must not
+ * be NULL.  E_NOMEM. */
 int hashmap_put(struct hashmap *map, const void *key, void *value, void **old_out);
-void *hashmap_remove(struct hashmap *map, const void *key); /* the value removed, or NULL */
+void *hashmap_remove(struct hashmap *map, const void *key); /* returns the removed value, or NULL */
 
-/* Walks all entries; *cursor starts at 0.  False at the end.  The map must not change meanwhile, except by
- * removal of the entry just given. */
+/* Iterates over all entries; *cursor starts at 0.  Returns false at the end.  During the iteration the
+ * caller may remove the entry just returned, and must not change the map in any other way. */
 bool hashmap_next(const struct hashmap *map, size_t *cursor, const void **key_out, void **value_out);
 
 #endif

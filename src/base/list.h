@@ -46,7 +46,7 @@ static inline void list_push_front(struct list *head, struct list *node)
     list_insert_before(head->next, node);
 }
 
-/* Safe on an unlinked node that was initialised. */
+/* Does nothing to an initialised node that is in no list. */
 static inline void list_remove(struct list *node)
 {
     node->prev->next = node->next;

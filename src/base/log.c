@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line at a time to stderr or the journal, with a limit per event.
+/* One line at a time to stderr or the journal, with a limit for each event.
  *
  *     log_write -> level? -> lock -> new second? report what was suppressed -> limit? -> format -> write
  *
- * The level is read without the lock, so a filtered line costs one load.  Everything else happens under one
- * mutex: lines do not mix, and one scratch buffer is kept and reused.
+ * The level is read without the lock, so a filtered line costs one load.  Everything else runs under one
+ * mutex, so lines do not mix and one scratch buffer is reused.
  *
- * Limit: a peer that flaps must not fill the disk.  Events are counted per second in a small table; beyond an
- * event's limit its lines are only counted, and the first line of a later second (of any event) is preceded
- * by one "log_suppressed" line per silenced event.  Events beyond the table's room share its last entry.
+ * The limit keeps a flapping peer from filling the disk.  A small table counts events for each second.
+ * Beyond an event's limit the log only counts its lines.  The first line of a later second, of any event, is
+ * preceded by one "log_suppressed" line for each silenced event.  Events that find no room in the table
+ * share its last entry.
  *
- * The journal is used when stderr is its stream: $JOURNAL_STREAM then names the device and inode of
- * descriptor
- * 2.  Lines go to journald's own socket, so that fields arrive as fields; should that fail, they go to stderr
- * as JSON with syslog's "<6>" prefix, which journald understands too.
+ * The log uses the journal when stderr is the journal's stream: $JOURNAL_STREAM then names the device and
+ * inode of descriptor 2.  Lines go to journald's own socket, so that fields arrive as fields.  If that
+ * fails, lines go to stderr as JSON with syslog's "<6>" prefix, which journald understands too.
  *
- * A log that cannot be written is not an error of the program: nothing here reports failure.
- */
+ * A log that cannot be written is not an error of the program: no function here reports failure. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -41,16 +40,16 @@ enum { DEFAULT_LINES_PER_S = 200, MAX_LIMITED = 64, MAX_EVENTS = 256, EVENT_BYTE
 
 struct event_count {
     char event[EVENT_BYTES]; /* "" ends the table */
-    unsigned limit;          /* 0: none */
-    unsigned n_lines;        /* this second */
+    unsigned limit;          /* 0: no limit */
+    unsigned n_lines;        /* lines in this second */
     uint64_t n_suppressed;
 };
 
 static struct {
     _Atomic int level;
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards all members below */
     const char *program;
-    enum log_format format; /* AUTO until resolved */
+    enum log_format format; /* AUTO until resolve_format() sets it */
     bool has_colour;
     int journal_fd;
     uint64_t second;
@@ -120,7 +119,7 @@ bool log_enabled(enum log_level level)
     return (int)level >= atomic_load_explicit(&state.level, memory_order_relaxed);
 }
 
-/* The event's entry, made when it is new; the last entry takes all that find no room. */
+/* Finds or adds the event's entry.  Events without room get the last entry. */
 static struct event_count *find_event(const char *event)
 {
     size_t i = 0;
@@ -206,7 +205,7 @@ static void emit(enum log_level level, const char *event, const struct log_field
         write_all(state.scratch.data, state.scratch.len_bytes);
 }
 
-/* At the first line of a new second: starts the counts again and says what was left out. */
+/* At the first line of a new second: resets the counts and reports the suppressed lines. */
 static void turn_second(void)
 {
     uint64_t second = clock_now_ns() / NS_PER_S;
@@ -231,7 +230,7 @@ void log_write(enum log_level level, const char *event, const struct log_field *
     if (!log_enabled(level))
         return;
 
-    int errno_before = errno; /* callers log and then look at errno */
+    int errno_before = errno; /* callers may read errno after logging */
     pthread_mutex_lock(&state.lock);
     if (state.format == LOG_FORMAT_AUTO)
         resolve_format();

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logging: an event name and typed fields, one line each.
+/* Logging: one line for each event, with an event name and typed fields.
  *
- * As JSON lines on stderr, or as journal fields when stderr is the journal's stream (JOURNAL_STREAM), or as
- * short human lines when stderr is a terminal.  Thread safe.  Never prompts, answers or keys.
+ * The log goes to stderr: as journal fields when stderr is the journal's stream (JOURNAL_STREAM), as short
+ * lines for people when stderr is a terminal, else as JSON lines.  Thread safe.  Never log prompts, answers
+ * or keys.
  *
  *     log_info("worker_ready", LOG_STR("model", name), LOG_U64("blocks", n));
  */
@@ -19,7 +20,7 @@ struct log_field {
     const char *key; /* NULL ends the list */
     enum { LOG_KIND_STR, LOG_KIND_U64, LOG_KIND_I64, LOG_KIND_F64, LOG_KIND_BOOL } kind;
     union {
-        const char *str; /* NULL is shown as an empty string */
+        const char *str; /* NULL prints as an empty string */
         uint64_t u64;
         int64_t i64;
         double f64;
@@ -32,7 +33,7 @@ struct log_field {
 #define LOG_I64(k, v)  ((struct log_field){.key = (k), .kind = LOG_KIND_I64, .as.i64 = (v)})
 #define LOG_F64(k, v)  ((struct log_field){.key = (k), .kind = LOG_KIND_F64, .as.f64 = (v)})
 #define LOG_BOOL(k, v) ((struct log_field){.key = (k), .kind = LOG_KIND_BOOL, .as.flag = (v)})
-#define LOG_ERR(c)     LOG_STR("error", err_text(c)) /* wants base/err.h */
+#define LOG_ERR(c)     LOG_STR("error", err_text(c)) /* needs base/err.h */
 
 #define LOG_FIELDS(...)       ((const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){.key = 0}})
 #define log_debug(event, ...) log_write(LOG_LEVEL_DEBUG, event, LOG_FIELDS(__VA_ARGS__))
@@ -45,12 +46,12 @@ void log_setup(const char *program, enum log_level level, enum log_format format
 void log_set_level(enum log_level level);
 bool log_enabled(enum log_level level);
 
-/* At most this many lines of an event each second; the rest are counted and reported in one "log_suppressed"
- * line. Every event begins with 200.  0: unlimited (an access line).  At most 64 events may be named
- * (E_FULL). */
+/* Limits an event to lines_per_s lines each second.  The log counts the rest and reports them in one
+ * "log_suppressed" line.  The default for every event is 200. 0: unlimited (access log).  At most 64 events
+ * may have a limit (E_FULL). */
 int log_set_limit(const char *event, unsigned lines_per_s);
 
-/* Values are escaped (control bytes, invalid UTF-8, terminal escapes) and cut at 1 KiB each. */
+/* Escapes values (control bytes, invalid UTF-8, terminal escapes) and cuts each at 1 KiB. */
 void log_write(enum log_level level, const char *event, const struct log_field *fields);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The three looks of a log line.
+/* The three formats of a log line.
  *
  *   JSON {"ts":"2026-11-20T22:26:00.000123Z","level":"info","program":"baton-decode","event":"x","blocks":12}
- *   text     22:26:00.123 info  x blocks=12 model="a b"
- *   journal  MESSAGE=x blocks=12 / PRIORITY=6 / SYSLOG_IDENTIFIER=baton-decode / EVENT=x / BLOCKS=12
+ *
+ *    text     22:26:00.123 info  x blocks=12 model="a b"
+ *    journal  MESSAGE=x blocks=12 / PRIORITY=6 / SYSLOG_IDENTIFIER=baton-decode / EVENT=x / BLOCKS=12
  *
  * Values may come from outside.  In JSON and text they pass json_put_str(), which lets no control byte,
  * broken UTF-8 or terminal escape through; text leaves plain words unquoted.  The journal's protocol is
- * binary-safe (a value with a newline is sent with its length), but readers are not, so values are escaped
- * there as well.
- */
+ * binary-safe (a value with a newline is sent with its length), but its readers are not, so values are
+ * escaped there too. */
 #include "base/log_priv.h"
 
 #include <ctype.h>
@@ -68,7 +68,7 @@ static void put_str(struct buf *out, const char *value, bool may_be_bare)
         struct buf cut = {0};
 
         text.len_bytes = MAX_VALUE_BYTES;
-        text.len_bytes -= utf8_missing(text) > 0 ? 3 : 0; /* the replacement of a half character is no loss */
+        text.len_bytes -= utf8_missing(text) > 0 ? 3 : 0; /* losing half a character does no harm */
         buf_append(&cut, text.data, text.len_bytes);
         buf_append_str(&cut, "...");
         json_put_str(out, buf_view(&cut));
@@ -97,7 +97,7 @@ static void put_value(struct buf *out, const struct log_field *field, bool may_b
         if (isfinite(field->as.f64))
             buf_printf(out, "%.9g", field->as.f64);
         else
-            buf_append_str(out, "null"); /* JSON has no other word for it */
+            buf_append_str(out, "null"); /* JSON has no NaN and no infinity */
         return;
     case LOG_KIND_BOOL:
         buf_append_str(out, field->as.flag ? "true" : "false");

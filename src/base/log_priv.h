@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How one line of the log looks in each format. */
+/* Formats one log line in each output format. */
 #ifndef BASE_LOG_PRIV_H
 #define BASE_LOG_PRIV_H
 
@@ -15,7 +15,7 @@ struct log_line {
     bool has_colour;
 };
 
-/* Each appends the whole line, its end included; out->is_bad tells when memory ran out. */
+/* Append one line including its end. out->is_bad is set when memory ran out. */
 void log_format_json(const struct log_line *line, struct buf *out);
 void log_format_text(const struct log_line *line, struct buf *out);
 /* A datagram of journald's native protocol. */

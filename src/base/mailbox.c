@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bounded ring with many senders and one receiver, and an eventfd that is touched only when needed.
+/* A bounded ring with many senders and one receiver.  It writes an eventfd only when needed.
  *
  *     slots   [ 8:- ][ 5:msg ][ 6:msg ][ 7:- ]     turn:message, capacity 4
  *                      ^ head (next to read, 4)     ^ tail (next to write, 6)
  *
- * Each slot counts turns (Dmitry Vyukov's bounded queue).  Slot i starts at turn i.  A sender that finds
- * turn == tail may claim the place by moving tail; it stores the message and publishes it with turn = tail
- * + 1. The receiver, finding turn == head + 1, takes the message and hands the slot to the next lap with turn
- * = head + capacity.  Nobody waits for a lock; a sender stopped half-way delays only what stands behind it.
+ * Each slot has a turn counter (Dmitry Vyukov's bounded queue).  Slot i starts at turn i.  A sender that
+ * finds turn == tail may claim the slot by advancing tail; then it stores the message and publishes it with
+ * turn = tail + 1.  A receiver that finds turn == head + 1 takes the message and frees the slot for the next
+ * lap with turn = head + capacity.  No thread waits for a lock.  A sender that is stopped half-way delays
+ * only the messages behind its own.
  *
- * Waking.  The receiver, before it goes away, raises is_asleep and then looks at the ring once more; a sender
- * publishes and then looks at is_asleep.  All four are sequentially consistent, so at least one of the two
- * sees the other: a message is never left lying beside a sleeping receiver.  Whoever lowers the flag writes
- * the eventfd, so a burst costs one system call and a busy receiver costs its senders none.
- */
+ * Waking: before it sleeps, the receiver sets is_asleep and then checks the ring once more.  A sender
+ * publishes and then checks is_asleep.  All four accesses are sequentially consistent, so at least one side
+ * sees the other.  So no message waits while the receiver sleeps.  The thread that clears the flag writes
+ * the eventfd.  So a burst costs one system call, and a busy receiver costs its senders none. */
 #include "base/mailbox.h"
 
 #include <errno.h>
@@ -39,13 +39,13 @@ struct mailbox {
     int fd;
     atomic_bool is_closed;
     _Alignas(MEM_CACHE_LINE) _Atomic uint64_t tail; /* senders */
-    _Alignas(MEM_CACHE_LINE) uint64_t head;         /* receiver only */
-    atomic_bool is_asleep;                          /* written rarely: when the ring runs empty */
+    _Alignas(MEM_CACHE_LINE) uint64_t head;         /* used by the receiver only */
+    atomic_bool is_asleep;                          /* written rarely: when the ring becomes empty */
 };
 
 int mailbox_new(uint32_t capacity, struct mailbox **out)
 {
-    uint64_t n_slots = 2; /* with one slot, "full" and "empty a lap later" would be the same turn */
+    uint64_t n_slots = 2; /* with one slot, "full" and "empty one lap later" have the same turn */
 
     if (capacity == 0 || capacity > UINT32_C(1) << 30)
         return E_INVAL;
@@ -66,7 +66,7 @@ int mailbox_new(uint32_t capacity, struct mailbox **out)
         atomic_init(&box->slots[i].turn, i);
     atomic_init(&box->tail, 0);
     atomic_init(&box->is_closed, false);
-    atomic_init(&box->is_asleep, true); /* the first message wakes: nobody has looked yet */
+    atomic_init(&box->is_asleep, true); /* set, so that the first message wakes the receiver */
 
     box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (box->fd < 0) {
@@ -91,7 +91,7 @@ void mailbox_wake(struct mailbox *box)
 {
     const uint64_t one = 1;
 
-    /* EAGAIN means the counter is at its limit: the descriptor is readable all the same. */
+    /* EAGAIN: the counter is at its limit, so the descriptor is readable anyway. */
     while (write(box->fd, &one, sizeof(one)) < 0 && errno == EINTR)
         ;
 }
@@ -117,7 +117,7 @@ int mailbox_send(struct mailbox *box, void *message)
         if (ahead < 0)
             return E_FULL; /* the receiver has not freed this slot since the last lap */
         if (ahead > 0)
-            tail = atomic_load_explicit(&box->tail, memory_order_relaxed); /* another sender was faster */
+            tail = atomic_load_explicit(&box->tail, memory_order_relaxed); /* another sender was first */
         else if (atomic_compare_exchange_weak_explicit(&box->tail, &tail, tail + 1, memory_order_relaxed,
                                                        memory_order_relaxed))
             break;

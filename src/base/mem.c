@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large memory from the kernel: KV arenas, weight buffers, shared-memory slabs.
  *
- * Length is rounded up to whole pages.  From 2 MiB on a region lies at a huge-page boundary and the kernel is
- * asked to back it with huge pages, and it is no error when it does not.  Its last huge page is whole where
- * it is shareable, or where more than half of it was asked for; else what is over stays in small pages, since
- * a huge one would be memory that nobody asked for: a model has a hundred regions of a few MiB.  Nothing here
- * appears in a core dump: it holds what clients wrote.
+ * Lengths are rounded up to whole pages.  A region of 2 MiB or more starts at a huge-page boundary, and the
+ * kernel is asked for huge pages; it is no error if it gives none.  The last huge page is whole if the
+ * region is shareable or uses more than half of it.  Else the rest lies in small pages, because a huge one
+ * would waste memory: a model has a hundred regions of a few MiB.  No region appears in a core dump, because
+ * regions hold client data.
  *
- * To get the alignment, more address space than needed is reserved without access, the mapping is put at the
- * first boundary inside, and the rest is given back:
+ * To get the alignment, the code reserves more address space than needed, without access.  It maps the
+ * region at the first boundary inside and returns the rest:
  *
  *     reserve   |----x=================x---|     x: 2 MiB boundaries
  *     keep           [     region      ]
  *
- * A shareable region is a memfd whose size is sealed: a peer that maps it can rely on it never to shrink
- * under its feet (which would be a SIGBUS), and nobody can grow it.
- */
+ * A shareable region is a memfd with a sealed size.  So a peer that maps it knows that it never shrinks,
+ * which would raise SIGBUS, and that no process can grow it. */
 #include "base/mem.h"
 
 #include <errno.h>
@@ -89,7 +88,8 @@ static void *map_aligned(size_t len_bytes, size_t align_bytes, int fd)
     return base;
 }
 
-/* Touches every page now.  The kernel reports what it cannot give, where a plain store would be killed. */
+/* Touches every page now.  The kernel reports missing memory as an error; a plain store would get the
+ * process killed. */
 static int populate(void *base, size_t len_bytes)
 {
     if (madvise(base, len_bytes, MADV_POPULATE_WRITE) == 0)
@@ -97,7 +97,7 @@ static int populate(void *base, size_t len_bytes)
     if (errno != EINVAL)
         return E_NOMEM;
 
-    /* Kernels before 5.14. */
+    /* For kernels before 5.14. */
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     for (size_t at = 0; at < len_bytes; at += page_bytes)
         ((volatile char *)base)[at] = 0;
@@ -143,7 +143,7 @@ void mem_region_close(struct mem_region *region)
         if (region->fd >= 0)
             close(region->fd);
     } else if (region->fd > 0) {
-        close(region->fd); /* half-built; a zeroed struct has no descriptor */
+        close(region->fd); /* half-built: a zeroed struct has no descriptor */
     }
     *region = (struct mem_region){.fd = -1};
 }

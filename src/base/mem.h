@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large memory: aligned, zeroed, huge pages where the system gives them, shareable by descriptor. */
+/* Large memory regions: aligned, zeroed, on huge pages where the system gives them, shareable by file
+ * descriptor. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
@@ -10,26 +11,25 @@
 
 struct mem_region {
     void *base;       /* page aligned (2 MiB aligned when large) */
-    size_t len_bytes; /* what was asked for, rounded up to whole pages, huge ones where that wastes little or
-                         it is shareable; all of it is usable */
+    size_t len_bytes; /* the requested size, rounded up to whole pages; to whole huge pages if shareable or
+                         little is wasted; all usable */
     int fd;           /* sealed memfd (no grow, no shrink) when shareable, else -1 */
 };
 
-/* Zeroed memory.  is_shareable makes a memfd named name behind it.  is_populated touches every page now.
- * Pages are kept out of core dumps.  E_NOMEM with errno kept. */
+/* Maps zeroed memory. is_shareable: backed by a memfd called name. is_populated: touches every page now.
+ * Core dumps leave the pages out.  E_NOMEM; errno keeps the cause. */
 int mem_region_open(size_t len_bytes, bool is_shareable, bool is_populated, const char *name,
                     struct mem_region *out);
-void mem_region_close(struct mem_region *region); /* a zeroed one is fine */
+void mem_region_close(struct mem_region *region); /* accepts a zeroed struct */
 
-/* Has these bytes fetched into the cache while other things are done; they are not looked at, so any address
- * will do. */
+/* Prefetches these bytes into the cache.  It never reads them, so any address is allowed. */
 static inline void mem_prefetch(const void *at, size_t len_bytes)
 {
     for (size_t i = 0; i < len_bytes; i += MEM_CACHE_LINE)
         __builtin_prefetch((const char *)at + i);
 }
 
-/* aligned_alloc with zeroing, align a power of two; free() releases it. */
+/* Zeroed memory from aligned_alloc(); align is a power of two; release it with free(). */
 void *mem_aligned(size_t align, size_t len_bytes);
 
 #endif

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which copy: the ways are tried by turns on this machine, since no rule by maker or model was right on all
- * that were met (one stream of 32-byte stores makes three times the rate of four streams on one processor,
- * and less on the next).
+/* Chooses the copy method by measuring all methods in turns on this machine.  No rule by maker or model is
+ * right on all processors: on one, a single stream of 32-byte stores is three times as fast as four streams,
+ * and on the next it is slower.
  *
- *     round 1   memcpy  stream16  stream32 ...      one stretch of pieces each, at places that no cache holds
+ *     round 1   memcpy  stream16  stream32 ...      one stretch of pieces each, in no cache
  *     round 2   memcpy  stream16  stream32 ...
- *     ...                                            each way's best stretch counts
+ *     ...                                           each method's best stretch counts
  *
- * Other work on the machine can only slow a stretch down, so the best one is nearest to the truth, and a way
- * that was disturbed in one round has the others.
- */
+ * Other work on the machine can only slow a stretch down, so the best stretch is nearest to the truth.  A
+ * method that is disturbed in one round has the others. */
 #include "base/mem_copy.h"
 
 #include <stdatomic.h>
@@ -19,11 +18,11 @@
 #include "base/mem.h"
 
 #define PIECE_BYTES  ((size_t)512 << 10) /* a large piece of KV */
-#define BUFFER_BYTES ((size_t)8 << 20)   /* of sources, and as much of targets */
+#define BUFFER_BYTES ((size_t)8 << 20)   /* bytes of sources, and the same of targets */
 
 enum { STRETCH_PIECES = 2, MIN_ROUNDS = 3, MAX_ROUNDS = 20 };
 
-/* So much faster than the C library's a way has to be, that noise alone does not choose it. */
+/* A method must be faster than the C library's by this factor, so that noise alone does not choose it. */
 static const double CLEARLY = 1.03;
 
 static void copy_plainly(void *restrict to, const void *restrict from, size_t len_bytes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processors without a way of their own: nothing better than the C library's copy was measured. */
+/* Processors without a copy method of their own: none measured better than the C library's. */
 #include "base/mem_copy.h"
 
 const struct mem_copy_way *mem_copy_own_way(uint32_t index)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of x86-64's own: streaming stores of several widths, and the processor's string move.  Hot path.
+/* Copy methods for x86-64: streaming stores of several widths, and the string move instruction.  Hot path.
  *
- * An ordinary store reads the line it is going to overwrite, so copying n bytes moves 3 n over the memory
- * bus; a streaming store of a whole line moves 2 n.  The C library streams too, but only from sizes on that
- * are a part of the last-level cache (tens of MiB here), and a piece of KV is far smaller.
+ * An ordinary store first reads the line that it overwrites, so copying n bytes moves 3 n over the memory
+ * bus.  A streaming store of a whole line moves 2 n.  The C library streams too, but only from a size
+ * related to the last-level cache (tens of MiB here); a piece of KV is far smaller.
  *
  *     from   |..page..|..page..|..page..|..page..|      a group of stream16x4
  *                ^ line   ^        ^        ^           copied together, then the next line of each
  *
- * Four pages at a time are four streams for the processor.  Some keep more lines under way so than along one
- * page; others lose two thirds of their rate by it.  mem_copy.c finds out.
+ * Four pages at once are four streams for the processor.  Some processors keep more lines in flight that way
+ * than along one page; others lose two thirds of their speed. mem_copy.c measures which.
  *
- * Streaming stores are not ordered with others: the fence at the end is what lets a flag be set after them.
- */
+ * Streaming stores are not ordered with other stores.  The fence at the end lets the caller set a flag after
+ * them. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -25,9 +25,9 @@
 #define N_STREAMS   4
 #define GROUP_BYTES (N_STREAMS * PAGE_BYTES)
 #define AHEAD_BYTES (4 * LINE_BYTES)
-#define MIN_BYTES   (GROUP_BYTES + LINE_BYTES) /* fewer are copied as always */
+#define MIN_BYTES   (GROUP_BYTES + LINE_BYTES) /* shorter runs use memcpy() */
 
-/* to is at a line's start; len_bytes a multiple of lines. */
+/* to is line-aligned; len_bytes is a multiple of a line. */
 typedef void (*stream_lines)(uint8_t *to, const uint8_t *from, size_t len_bytes);
 
 static inline void stream_line(uint8_t *to, const uint8_t *from)
@@ -66,7 +66,7 @@ __attribute__((target("avx512f"))) static void lines_by_64(uint8_t *to, const ui
         _mm512_stream_si512((__m512i *)(void *)(to + i), _mm512_loadu_si512(from + i));
 }
 
-/* What is asked for ahead may lie behind the end: a hint reads nothing and fails on nothing. */
+/* The prefetch may reach past the end: a hint reads nothing and cannot fail. */
 static void stream_group(uint8_t *to, const uint8_t *from)
 {
     for (size_t line = 0; line < PAGE_BYTES; line += LINE_BYTES) {
@@ -123,7 +123,7 @@ static void copy_stream16x4(void *restrict to, const void *restrict from, size_t
     copy_streaming(to, from, len_bytes, lines_by_16_of_four);
 }
 
-/* The fence, since a processor may write weakly ordered lines for this too. */
+/* The fence is needed because a processor may use weakly ordered stores for this too. */
 static void copy_movsb(void *restrict to, const void *restrict from, size_t len_bytes)
 {
     __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(len_bytes) : : "memory");

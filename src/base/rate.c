@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Means that are right from the first observation, and levels that one bad observation cannot spoil.
  *
- * rate_mean.  The plain recurrence v += a (x - v) begins at an invented value and takes long to forget it.
- * Here the weight of everything seen so far is kept beside the mean (it tends to 1), and each observation
- * enters with its share a / weight.  The first one enters with share 1; later the share falls to a, which is
- * the plain recurrence.
+ * rate_mean.  The plain recurrence v += a (x - v) starts at an invented value and forgets it slowly.  Here
+ * the total weight of all observations so far is kept beside the mean; it tends to 1.  Each observation
+ * enters with share a / weight.  The first one enters with share 1; later the share falls to a, which is the
+ * plain recurrence.
  *
- * rate.  The same recurrence on the logarithm, so that a thousand times too fast and a thousand times too
- * slow are equally wrong.  Three rules beside it:
+ * rate.  The same recurrence on the logarithm, so that a factor of 1000 too fast and too slow are equally
+ * wrong.  It has three more rules:
  *
  *   sample   0.7  1.1 | 1000  0.9  1.0 |  30  28  31  29  30
  *   counts   as is    | as 2           |   2   2   2  the level becomes 28
  *
- *   - A sample counts as LIMIT times the level at most, and as a LIMITth at least.
- *   - Several samples in a row beyond that, all on one side, are no accident: the level becomes the one of
- *     them that is nearest to it.  So a bad first sample is forgotten, and a changed machine is learned.
- *   - While nothing is seen the weight halves every HALF_LIFE_NS, so that what comes then counts for more,
- *     and two samples, however small, are enough for the rule above.
+ *   - A sample counts as at most LIMIT times the level, and as at least a LIMITth of it.
+ *   - Several samples in a row beyond that range on the same side are no accident.  The level becomes the
+ *     nearest of them.  So it forgets a bad first sample and learns a changed machine.
+ *   - Without samples the weight halves every HALF_LIFE_NS, so that later samples count for more.  Then two
+ *     samples, however small their weight, are enough for the rule above.
  *
- * A stopped thread (SIGSTOP, a swapped page, a migrated guest) shows in wall time and not in its processor
- * time.  That alone proves nothing, since a thread may sleep by design; a step that also takes three times
- * what was expected was stopped, and the first steps after it find cold caches. */
+ * A stopped thread (SIGSTOP, a swapped page, a migrated guest) shows in wall time and not in its CPU time.
+ * That alone proves nothing, since a thread may sleep by design.  A step that also takes three times the
+ * expected time was stopped.  The first steps after it find cold caches. */
 #include "base/rate.h"
 
 #include <math.h>
@@ -29,13 +29,13 @@
 #include "base/clock.h"
 
 #define LIMIT          2.0
-#define PROOF          4.0 /* full samples in a row that change the level at once */
+#define PROOF          4.0 /* weight of samples in a row that changes the level at once */
 #define PROOF_WHEN_OLD 2.0
 #define HALF_LIFE_NS   (30 * NS_PER_S)
-#define HOPE_NS        (60 * NS_PER_S) /* until half of the way to the prior is believed */
+#define HOPE_NS        (60 * NS_PER_S) /* time until the level has moved half-way to the prior */
 #define LATE           3.0
 #define LATE_AT_FIRST  2.0
-#define IDLE_SHARE     0.5 /* of a step's time that its thread did not run, at least, if it was stopped */
+#define IDLE_SHARE     0.5 /* least part of a step's time that its thread did not run, if it was stopped */
 #define FIRST_STEPS    2
 #define SKIPPED_MOST   3
 
@@ -65,7 +65,7 @@ static void rate_begin(struct rate *rate, double sample, double alpha)
     rate->doubt = 0;
 }
 
-/* Counts samples in a row that are far off on one side.  True: they are believed. */
+/* Counts samples in a row that are far off on one side.  True: they become the level. */
 static bool rate_doubts(struct rate *rate, double sample, double weight, bool is_old)
 {
     double side = sample > rate->level ? 1 : -1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Three sources of random numbers that are not to be confused.
+/* Three sources of random numbers with different purposes.
  *
  *   rng_*        xoroshiro128++, seeded through SplitMix64: fast, repeatable, for tests, load and back-off.
  *   rng_counter  Philox-4x32-10: a function of (key, counter) without state.  Sampling uses it with
- *                the request's seed as key and the token's position as counter, so an answer goes on
- *                with the same tokens on whichever worker continues it.  The output is part of what
- *                clients can observe: do not change it.
+ *                the request's seed as key and the token's position as counter.  So any worker that
+ *                resumes an answer continues with the same tokens.  Clients can observe its output:
+ *                do not change it.
  *   rng_system   the kernel's generator, for secrets and hash seeds.
  */
 #include "base/rng.h"
@@ -46,7 +46,7 @@ uint64_t rng_below(struct rng *rng, uint64_t n)
 {
     ASSERT(n > 0);
 
-    /* The high half of value * n is uniform once the few low halves that fall short are thrown away. */
+    /* The high half of value * n is uniform once the few low halves below the threshold are rejected. */
     unsigned __int128 wide = (unsigned __int128)rng_u64(rng) * n;
     if ((uint64_t)wide < n) {
         uint64_t too_low = (0 - n) % n;

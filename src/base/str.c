@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers, sizes and durations as text, hexadecimal, and edit distance.
  *
- * Sizes and durations share one parser: digits, perhaps a fraction, perhaps a unit from a table.  The value
- * is computed in 128-bit integers, never in floating point, so "0.1s" is exactly 100,000,000 ns and a value
- * that does not fit is refused instead of wrapped.  Size units are powers of two; "KB" and "MB" are refused
- * because nobody can know which kilo was meant.  A duration without unit is refused too, except 0.
+ * Sizes and durations share one parser: digits, an optional fraction, an optional unit from a table.  It
+ * computes in 128-bit integers, never in floating point.  So "0.1s" is exactly 100,000,000 ns, and a value
+ * that does not fit is refused, not wrapped.  Size units are powers of two. "KB" and "MB" are refused
+ * because they are ambiguous.  A duration without unit is refused too, except 0.
  *
- * The program never sets LC_NUMERIC, so strtod() always reads a point.
- */
+ * The program never sets LC_NUMERIC, so strtod() always expects a point. */
 #include "base/str.h"
 
 #include <errno.h>
@@ -26,7 +25,7 @@ struct unit {
     uint64_t factor;
 };
 
-/* Ascending; the first name of a factor is the one written. */
+/* Ascending.  The first name of a factor is the one used for output. */
 static const struct unit size_units[] = {
     {"", 1},
     {"B", 1},
@@ -95,7 +94,7 @@ int str_to_f64(struct bytes text, double *out)
 
     if (text.len_bytes == 0 || text.len_bytes >= sizeof(copy))
         return E_FORMAT;
-    for (size_t i = 0; i < text.len_bytes; i++) /* no blanks, hexadecimal, "inf" or "nan" */
+    for (size_t i = 0; i < text.len_bytes; i++) /* refuse blanks, hexadecimal, "inf" and "nan" */
         if (text.data[i] == 0 || strchr("0123456789+-.eE", text.data[i]) == NULL)
             return E_FORMAT;
     memcpy(copy, text.data, text.len_bytes);
@@ -184,7 +183,7 @@ void str_from_size(uint64_t size_bytes, char out[24])
         uint64_t rest = size_bytes % factor;
 
         if (size_units[i - 1].factor == factor || size_bytes < factor || rest * 4 % factor != 0)
-            continue; /* a second name, or not whole quarters of this unit */
+            continue; /* skip second names, and units that do not give whole quarters */
         static const char *const quarters[] = {"", ".25", ".5", ".75"};
         snprintf(out, 24, "%" PRIu64 "%s%s", size_bytes / factor, quarters[rest * 4 / factor],
                  size_units[i].name);

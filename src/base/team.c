@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compute threads that start within a microsecond and sleep when nobody needs them.
+/* Compute threads that start a job within a microsecond and sleep when there is none.
  *
  *     caller (rank 0)   job, arg, n_running = n - 1; epoch++ ; run own share ; wait until n_running == 0
  *     rank 1..n-1       wait until epoch changed ; run share ; n_running--
  *
- * All waiting is done by one helper on one 32-bit word: spin on it for a while, then sleep in the kernel on
- * the same word (futex).  Who changes the word looks at n_asleep afterwards and calls the kernel only when
- * somebody sleeps.  A sleeper counts itself before the kernel compares the word, and both sides are
- * sequentially consistent, so a change between the two is seen by one of them.
+ * One helper does all waiting, on one 32-bit word: it spins on the word for a while, then sleeps in the
+ * kernel on it (futex).  A thread that changes the word then checks n_asleep and calls the kernel only when
+ * a thread sleeps.  A sleeper counts itself before the kernel compares the word.  Both sides are
+ * sequentially consistent, so one of them sees a change in between.
  *
- * A barrier is a counter and a phase: the last to arrive resets the counter and moves the phase on, which the
- * others wait for.  (Sense reversal, with the phase as the sense.)
+ * A barrier is a counter and a phase (sense reversal, with the phase as the sense).  The last rank to arrive
+ * resets the counter and advances the phase, which the others wait for.
  *
- * A rank that spins has nothing to do and a memory to itself: it uses the time to fetch what it was told it
- * will read next (team_ahead), a little between any two looks at the word.
+ * A spinning rank has nothing else to do, so it prefetches the memory of its hint (team_ahead).  It
+ * prefetches a little between two looks at the word.
  *
- * Spinning helps only when every rank has a CPU of its own.  With more ranks than CPUs it would take the CPU
- * from the very rank that is waited for, so then nobody spins.
- */
+ * Spinning helps only when every rank has its own CPU.  With more ranks than CPUs a spinning rank would take
+ * the CPU from the rank that it waits for, so then no rank spins. */
 #include "base/team.h"
 
 #include <errno.h>
@@ -46,7 +45,7 @@ struct gate {
 };
 
 struct rank {
-    _Alignas(MEM_CACHE_LINE) const char *ahead; /* only the rank itself looks at these two */
+    _Alignas(MEM_CACHE_LINE) const char *ahead; /* only the rank itself reads these two */
     size_t ahead_bytes;
     struct team *team;
     unsigned number;
@@ -55,11 +54,11 @@ struct rank {
 };
 
 struct team {
-    struct gate epoch;     /* moves on with every job */
-    struct gate n_running; /* ranks still busy with it */
-    struct gate phase;     /* moves on with every barrier */
+    struct gate epoch;     /* incremented for each job */
+    struct gate n_running; /* ranks that still run the job */
+    struct gate phase;     /* incremented at each barrier */
     _Alignas(MEM_CACHE_LINE) _Atomic uint32_t n_arrived;
-    team_job job; /* written before epoch moves, read after */
+    team_job job; /* written before epoch changes, read after */
     void *arg;
     atomic_bool is_ending;
     uint64_t spin_ns;
@@ -82,7 +81,7 @@ static void gate_wake(struct gate *gate)
         syscall(SYS_futex, &gate->word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Uses a moment of waiting. */
+/* Does a little prefetching while the rank waits. */
 static void rank_relax(struct rank *rank)
 {
     if (rank->ahead_bytes == 0) {
@@ -96,7 +95,7 @@ static void rank_relax(struct rank *rank)
     rank->ahead_bytes -= n;
 }
 
-/* Waits until the word is no longer seen; returns what it is then. */
+/* Waits until the word differs from seen; returns its new value. */
 static uint32_t gate_wait(struct gate *gate, uint32_t seen, struct rank *rank)
 {
     uint64_t spin_ns = rank->team->spin_ns;
@@ -126,7 +125,7 @@ static void *rank_main(void *arg)
 
     if (rank->cpu >= 0)
         cpu_pin_self(
-            rank->cpu); /* checked when the team was made; a CPU taken away since is no reason to stop */
+            rank->cpu); /* valid when the team was made; a CPU that was taken away since does not matter */
     for (;;) {
         epoch = gate_wait(&team->epoch, epoch, rank);
         if (atomic_load(&team->is_ending))
@@ -137,7 +136,7 @@ static void *rank_main(void *arg)
     }
 }
 
-/* Starts the threads of ranks 1 and up, with every signal blocked: signals belong to the loop. */
+/* Starts the threads of ranks 1 and up.  They block every signal, because signals belong to the loop. */
 static int start_ranks(struct team *team)
 {
     sigset_t all, before;
@@ -250,7 +249,7 @@ void team_split(uint64_t n, uint64_t grain, unsigned rank, unsigned n_ranks, uin
 {
     ASSERT(grain > 0 && rank < n_ranks);
 
-    /* The first `extra` ranks get one unit more: shares differ by at most one unit. */
+    /* The first `extra` ranks get one more unit, so parts differ by at most one unit. */
     uint64_t n_units = n / grain + (n % grain != 0);
     uint64_t each = n_units / n_ranks, extra = n_units % n_ranks;
     uint64_t first = each * rank + (rank < extra ? rank : extra);

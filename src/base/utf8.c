@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* UTF-8 as RFC 3629 has it, and JSON strings on top of it.
+/* UTF-8 as in RFC 3629, and JSON strings on top of it.
  *
- * One table of lead bytes decides everything: how long a character is, and which second bytes are allowed.
- * The narrow second-byte ranges are what keeps overlong forms, surrogates and values above U+10FFFF out:
+ * One table of lead bytes gives the length of a character and the allowed second bytes.  The narrow ranges
+ * of second bytes exclude overlong forms, surrogates and values above U+10FFFF:
  *
  *     lead       length  second byte
  *     00..7F     1
@@ -12,15 +12,15 @@
  *     F0         4       90..BF
  *     F4         4       80..8F        (F1..F3: 80..BF)
  *
- * JSON strings also escape DEL and the C1 controls: they need no escape in JSON, but terminals obey them.
- */
+ * JSON strings also escape DEL and the C1 controls: JSON does not need that, but terminals obey these
+ * characters. */
 #include "base/str.h"
 
 #include <string.h>
 
 #include "base/err.h"
 
-/* Length of the character a lead byte begins (0: none), and the range of its second byte. */
+/* The length of the character that a lead byte starts (0: none), and the range of its second byte. */
 static size_t lead_of(uint8_t byte, uint8_t *low_out, uint8_t *high_out)
 {
     *low_out = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
@@ -32,8 +32,8 @@ static size_t lead_of(uint8_t byte, uint8_t *low_out, uint8_t *high_out)
     return byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : byte < 0xf5 ? 4 : 0;
 }
 
-/* Looks at text[at..]: the length of the character there when whole; 0 when no character can begin like this;
- * when the text ends inside it, 0 too, with *missing_out saying how many bytes it lacks. */
+/* The length of the whole character at text[at]. 0 when no character can start like this. 0 too when the
+ * text ends inside the character; then *missing_out is the number of missing bytes. */
 static size_t char_at(struct bytes text, size_t at, size_t *missing_out)
 {
     uint8_t low, high;
@@ -52,7 +52,7 @@ static size_t char_at(struct bytes text, size_t at, size_t *missing_out)
     return len_bytes;
 }
 
-/* How many bytes from at on are ASCII. */
+/* Number of ASCII bytes in a row from at on. */
 static size_t ascii_run(struct bytes text, size_t at)
 {
     size_t from = at;
@@ -120,7 +120,7 @@ size_t utf8_missing(struct bytes text)
         size_t at = text.len_bytes - back;
 
         if ((text.data[at] & 0xc0) == 0x80)
-            continue; /* inside a character: its lead stands further left */
+            continue; /* inside a character: its lead byte is further left */
         char_at(text, at, &missing);
         break;
     }
@@ -145,7 +145,7 @@ static int put_escaped(struct buf *buf, uint32_t code_point)
     }
 }
 
-/* Goes into a JSON string as it is. */
+/* Whether the byte goes into a JSON string unescaped. */
 static bool is_plain(uint8_t byte)
 {
     return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes sixteen, eight or four at a time, at any address, as whole numbers in which every byte keeps to
- * itself: shifts must be masked, sums may not carry.  Meant for the same field of many bytes; masks are
- * bytes_each() and bytes_each4() of base/bytes.h, the former for sixteen too.
+/* Load and store 16, 8 or 4 bytes at any address as one integer, to apply the same operation to the same
+ * field of each byte.  Bytes must stay independent: mask after a shift, and let no sum carry.  For masks use
+ * bytes_each() (16 and 8 bytes) and bytes_each4() of base/bytes.h.
  *
- * Who reads more at once than was stored at once waits for the stores, so what is stored by sixteen may be
- * read by any of them, and nothing else. */
+ * A load that is wider than the store before it waits for that store (failed store forwarding).  So data
+ * stored 16 bytes at a time may be loaded by any of these; data stored in smaller parts must not be loaded
+ * wider. */
 #ifndef BASE_WIDE_H
 #define BASE_WIDE_H
 

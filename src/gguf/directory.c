@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the keys.
+/* Reads the keys.
  *
  *     name length u64 | name | kind u32 | value
  *                                         scalar: 1, 2, 4 or 8 bytes
  *                                         string: length u64 | text
  *                                         array:  item kind u32 | count u64 | items
  *
- * Each key is walked to its last byte once, here.  For arrays of strings (the tokens and merges of a
- * vocabulary) the walk leaves a table of where each string stands, so that number 150000 is found without
- * passing the others; the table has one entry for at least eight bytes of file.  Arrays of arrays exist in
- * the format but nobody writes them, and nothing here would know what they mean: they are refused by name.
- */
+ * This pass walks each key to its last byte once.  For an array of strings (the tokens and merges of a
+ * vocabulary) it records the offset of each string, so that a look-up of string 150000 does not pass the
+ * others.  A table entry stands for at least eight bytes of file.  Arrays of arrays exist in the format, but
+ * no writer makes them and no reader here knows their meaning.  They are refused, with the key's name. */
 #include "gguf/gguf_priv.h"
 
 #include "base/err.h"
@@ -39,7 +38,7 @@ const char *gguf_kind_name(enum gguf_kind kind)
     return kinds[kind].name;
 }
 
-/* A key being read: where it began, for messages. */
+/* The key being read, with its start for messages. */
 struct place {
     const struct gguf_key *key;
     size_t at_bytes;

@@ -5,10 +5,9 @@
  *     binary16   s eeeee mmmmmmmmmm                      bias 15
  *     bfloat16   s eeeeeeee mmmmmmm                      the upper half of a binary32
  *
- * The conversions work on the bits, so they give the same result on every machine and under every rounding
- * mode: to the nearest, ties to even, subnormals kept, overflow to infinity.  A NaN stays a NaN and becomes a
- * quiet one.  Kernels have their own fast versions; these are the definition they are compared with.
- */
+ * The conversions work on bits, so they give the same result on every machine and in every rounding mode.
+ * They round to nearest, ties to even, keep subnormals, and overflow to infinity.  A NaN becomes a quiet
+ * NaN.  Kernels have faster versions; these functions are the reference for them. */
 #include "gguf/dtype.h"
 
 #include "base/check.h"
@@ -75,7 +74,7 @@ float f16_to_f32(uint16_t half)
     if (mantissa == 0)
         return float_of(sign);
 
-    /* Subnormal: mantissa * 2^-24.  Shift until the leading one stands where the implicit one would. */
+    /* Subnormal: mantissa * 2^-24.  Shift until the leading one is at the place of the implicit one. */
     uint32_t shift = (uint32_t)__builtin_clz(mantissa) - 21;
     return float_of(sign | (113 - shift) << 23 | (mantissa << shift & 0x3ff) << 13);
 }
@@ -101,7 +100,7 @@ uint16_t f32_to_f16(float value)
     if (magnitude >= 0x47800000) /* 2^16 and above, and infinity */
         return sign | 0x7c00;
     if (magnitude >=
-        0x38800000) /* 2^-14: normal.  A carry out of the mantissa rightly enters the exponent. */
+        0x38800000) /* 2^-14: normal.  A carry out of the mantissa correctly increments the exponent. */
         return (uint16_t)(sign | shift_rounded(magnitude - 0x38000000, 13));
     if (magnitude < 0x33000000) /* below 2^-25, half the smallest subnormal */
         return sign;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storage types of GGUF tensors, numbered as in the file, with the geometry of their quantised blocks (qblk).
- */
+/* Storage types of GGUF tensors, with the numbers of the file format, and the geometry of their quantised
+ * blocks (qblk). */
 #ifndef GGUF_DTYPE_H
 #define GGUF_DTYPE_H
 
@@ -40,8 +40,8 @@ struct dtype_info {
     uint32_t qblk_bytes;
 };
 
-const struct dtype_info *dtype_info(uint32_t type); /* NULL: a number we do not know */
-int dtype_from_name(const char *name);              /* the enum value or E_NOT_FOUND; any case */
+const struct dtype_info *dtype_info(uint32_t type); /* NULL: unknown type number */
+int dtype_from_name(const char *name);              /* returns the enum value or E_NOT_FOUND; ignores case */
 
 float f16_to_f32(uint16_t half);
 uint16_t f32_to_f16(float value); /* round to nearest even */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A name for the content of a model file that costs a few reads per tensor instead of reading it all.
+/* A fingerprint of a model file that costs a few reads for each tensor instead of a read of the whole file.
  *
- * Hashed are: header, keys and tensor declarations whole; then of each tensor the first and last 4 KiB.
- * Workers compare it before they hand KV to each other, so what matters is that another model, another
- * quantisation or another fine-tune gets another name; a forger could make a file that collides, but a forger
- * who can replace the model file needs no collision.
- */
+ * It hashes the header, keys and tensor declarations, then the first and last 4 KiB of each tensor.  Workers
+ * compare fingerprints before they hand KV to each other.  So another model, another quantisation or another
+ * fine-tune must get another fingerprint.  A forger could make a file that collides.  But a forger who can
+ * replace the model file needs no collision. */
 #include "gguf/gguf_priv.h"
 
 #include "base/str.h"

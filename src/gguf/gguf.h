@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF v2/v3 files: a memory map, a directory of keys and a directory of tensors, every offset checked.
+/* GGUF v2/v3 files: a memory map, a directory of keys and a directory of tensors.  Every offset is checked.
  *
- * Opening validates the whole directory: counts, string lengths, types, array lengths, tensor shapes,
- * alignment and extents against the file size.  A failure names the key or tensor and the byte offset in the
- * fault. After a successful open every view handed out lies inside the map, so no later check is needed;
- * tensor data is aligned as the file says (at least to 8) relative to the map's begin.  Faults do not repeat
- * the path. The object is immutable and may be read from any thread. */
+ * gguf_open() validates the whole directory: counts, string lengths, types, array lengths, tensor shapes,
+ * alignment, and extents against the file size.  A fault names the key or tensor and the byte offset, but
+ * not the path.  After a successful open every view lies inside the map, so callers need no further checks.
+ * Tensor data has the file's alignment (at least 8) relative to the start of the map.  The object is
+ * immutable; any thread may read it. */
 #ifndef GGUF_GGUF_H
 #define GGUF_GGUF_H
 
@@ -32,33 +32,34 @@ enum gguf_kind { /* value types, numbered as in the file */
 };
 
 struct gguf_tensor {
-    struct bytes name; /* into the map */
+    struct bytes name; /* points into the map */
     enum dtype type;
     uint32_t n_dims;
-    uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is the row width (contiguous); absent ones are 1 */
-    const void *data;             /* into the map */
+    uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is the contiguous row width; unused ones are 1 */
+    const void *data;             /* points into the map */
     size_t len_bytes;
 };
 
 struct gguf; /* opaque */
 
-/* E_NOT_FOUND, E_IO; E_FORMAT, E_TRUNCATED, E_RANGE, E_LIMIT, E_UNSUPPORTED for the content. */
+/* E_NOT_FOUND, E_IO.  For bad content: E_FORMAT, E_TRUNCATED, E_RANGE, E_LIMIT, E_UNSUPPORTED. */
 int gguf_open(const char *path, struct fault *fault, struct gguf **out);
-/* The same over memory that stays valid and unchanged for the object's life (fuzzing, blobs from a peer). */
+/* The same over memory that stays valid and unchanged for the object's life.  For fuzzing and for images
+ * sent by a peer. */
 int gguf_open_memory(struct bytes image, struct fault *fault, struct gguf **out);
 void gguf_close(struct gguf *gguf);
 
-/* Typed look-ups.  E_NOT_FOUND when absent, E_FORMAT (with the key in the fault) when of another type or out
- * of range; integers of every width convert when they fit, floats (finite ones) from both widths and from
- * integers. */
+/* Typed look-ups.  E_NOT_FOUND: the key is absent.  E_FORMAT (with the key in the fault): another type or
+ * out of range.  Integers of every width convert when the value fits.  Finite floats of both widths and
+ * integers convert to f64. */
 int gguf_get_u64(const struct gguf *gguf, const char *key, struct fault *fault, uint64_t *out);
 int gguf_get_i64(const struct gguf *gguf, const char *key, struct fault *fault, int64_t *out);
 int gguf_get_f64(const struct gguf *gguf, const char *key, struct fault *fault, double *out);
 int gguf_get_bool(const struct gguf *gguf, const char *key, struct fault *fault, bool *out);
 int gguf_get_str(const struct gguf *gguf, const char *key, struct fault *fault, struct bytes *out);
 
-/* Arrays.  Strings are indexed in O(1) after open; flags read as the integers 0 and 1.  E_RANGE beyond the
- * end; E_FORMAT when the items are of another type or do not fit. */
+/* Array items.  Strings are indexed in O(1) after open; booleans read as 0 and 1.  E_RANGE: index beyond the
+ * end.  E_FORMAT: the items have another type or do not fit. */
 int gguf_array_len(const struct gguf *gguf, const char *key, enum gguf_kind *kind_out, uint64_t *len_out);
 int gguf_array_str(const struct gguf *gguf, const char *key, uint64_t index, struct bytes *out);
 int gguf_array_f64(const struct gguf *gguf, const char *key, uint64_t index, double *out);
@@ -69,22 +70,23 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *gguf, uint64_t index
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *gguf, const char *name); /* NULL: absent */
 
 uint64_t gguf_key_count(const struct gguf *gguf);
-/* Name and kind of key number index, for listings; its value as short text ("[151936 strings]" for arrays).
- */
+/* gguf_key_at: name and kind of key number index, for listings. gguf_key_text: its value as short text
+ * ("[151936 strings]" for an array). */
 int gguf_key_at(const struct gguf *gguf, uint64_t index, struct bytes *name_out, enum gguf_kind *kind_out);
 int gguf_key_text(const struct gguf *gguf, uint64_t index, struct buf *text_out);
 
-/* The tensor's bytes will not be needed soon: its pages leave our memory, and come back when looked at. */
+/* Says that the tensor's bytes are not needed soon.  Its pages leave this process's memory; the next access
+ * reads them back. */
 void gguf_forget(const struct gguf *gguf, const struct gguf_tensor *tensor);
 
 uint64_t gguf_file_bytes(const struct gguf *gguf);
 
-/* Appends a complete GGUF image with those keys that begin with "general." or "tokenizer." or end in
- * ".context_length", and no tensors: what a router needs of a model.  E_NOMEM. */
+/* Appends a complete GGUF image of the part of a model that a router needs.  It has no tensors, and those
+ * keys that begin with "general." or "tokenizer." or end in ".context_length".  E_NOMEM. */
 int gguf_vocabulary_image(const struct gguf *gguf, struct buf *image_out);
 
-/* 128-bit content digest (XXH3) of all metadata and of the tensor directory and of a sample of each tensor's
- * bytes (first and last 4 KiB): two files that differ in practice differ here.  Hex, 32 digits and NUL. */
+/* 128-bit content digest (XXH3) of all metadata, the tensor directory, and the first and last 4 KiB of each
+ * tensor.  Files that differ in practice get different digests.  Writes 32 hex digits and a NUL. */
 void gguf_fingerprint(const struct gguf *gguf, char out[33]);
 
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a router needs of a model, as a GGUF image of its own: the keys of general.* and tokenizer.* and the
+/* The part of a model that a router needs, as a GGUF image: the keys of general.* and tokenizer.* and the
  * context length, no tensors.
  *
- * Entries are copied byte for byte.  That is possible because an entry does not depend on its place in the
- * file, nor on the version (2 and 3 lay it out alike), and it makes the image of an image the image itself.
- */
+ * Entries are copied byte for byte.  An entry does not depend on its place in the file, nor on the version
+ * (2 and 3 have the same layout), so the copy is valid.  An image of an image is identical to it. */
 #include "gguf/gguf_priv.h"
 
 #include "base/err.h"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a name to its number, for keys and for tensors.
+/* Maps a name to its number, for keys and for tensors.
  *
- * A table of numbers at most half full, probed one after the other from the name's hash.  The names
- * themselves stay where they are (in the file); the table asks for them through a function.  The hash is XXH3
- * with a seed drawn for each table, so that a file cannot be made whose names all fall on one place.
- */
+ * The index is a hash table of numbers, at most half full, with linear probing.  The names stay in the file;
+ * the table gets them through a function.  The hash is XXH3 with a random seed for each table, so that no
+ * file can be made whose names all collide. */
 #include "gguf/gguf_priv.h"
 
 #include "base/err.h"
@@ -33,7 +32,7 @@ void gguf_index_fini(struct gguf_index *index)
     *index = (struct gguf_index){0};
 }
 
-/* The slot that holds name, or the free one where it belongs. */
+/* The slot that holds name, or the free slot for it. */
 static uint32_t slot_of(const struct gguf_index *index, const struct gguf *gguf, gguf_name_of name_of,
                         struct bytes name)
 {

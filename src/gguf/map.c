@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening: the file becomes a read-only map, the map becomes a checked directory.
+/* Opens a file: maps it read-only, then turns the map into a checked directory.
  *
  *     "GGUF"  version  n_tensors  n_keys | keys ... | tensor declarations ... | pad | tensor data ...
  *     4       u32      u64        u64
  *
- * Everything that follows the magic is believed only after a check: a count must fit into the bytes that are
- * left even if each item were of the smallest size there is, so the memory we take is bounded by the size of
- * the file; a length must fit into what is left; a tensor must end inside the file.  Versions 2 and 3 have
- * the same layout; version 3 added files for big-endian machines, which show themselves by a version number
- * with its bytes swapped and are refused by that name.
+ * Everything after the magic is checked before it is used.  A count must fit into the remaining bytes even
+ * if every item had the smallest possible size, so the file's size limits our memory.  A length must fit
+ * into the remaining bytes, and a tensor must end inside the file.  Versions 2 and 3 have the same layout.
+ * Version 3 added big-endian files: their version number has its bytes swapped, and the error says so.
  *
- * The map lasts as long as the object.  If somebody truncates the file meanwhile the kernel answers with
- * SIGBUS, which no check here can prevent: model files are replaced by renaming, never rewritten in place.
- */
+ * The map lasts as long as the object.  If another process truncates the file meanwhile, the kernel raises
+ * SIGBUS, which no check here can prevent.  So replace model files by renaming; never rewrite them in
+ * place. */
 #include "gguf/gguf_priv.h"
 
 #include "base/err.h"
@@ -139,7 +138,7 @@ static int map_file(int fd, struct fault *fault, struct bytes *out)
 int gguf_open(const char *path, struct fault *fault, struct gguf **out)
 {
     struct bytes image;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not make us wait */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a named pipe must not block */
 
     if (fd < 0)
         return fault_set(fault, errno == ENOENT ? E_NOT_FOUND : E_IO, "cannot open: %s", strerror(errno));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Typed look-ups.
  *
- * Writers of GGUF do not agree on the width of their integers (a head count may be u32, i32 or u64), so what
- * is asked for is a number, and any width that holds it exactly will do.  A float is never taken for an
- * integer; an integer asked for as a float is given.  A key of another kind is E_FORMAT with the key's name,
- * so the caller who needs it can pass the fault on, and the one who does not can tell it from an absent key.
- */
+ * Writers of GGUF use different integer widths (a head count may be u32, i32 or u64).  So a look-up asks for
+ * a number, and any width that holds it exactly will do.  A float never converts to an integer; an integer
+ * converts to a float.  A key of another kind is E_FORMAT with the key's name in the fault.  So a caller
+ * that needs the key passes the fault on, and a caller that does not need it can tell this case from an
+ * absent key. */
 #include "gguf/gguf_priv.h"
 
 #include "base/err.h"
@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* An integer of any width: its magnitude and sign apart, so that both u64 and i64 fit. */
+/* An integer of any width, as magnitude and sign, so that both u64 and i64 fit. */
 struct number {
     uint64_t value; /* two's complement when is_negative */
     bool is_negative;
@@ -172,7 +172,7 @@ int gguf_array_len(const struct gguf *gguf, const char *key, enum gguf_kind *kin
     return 0;
 }
 
-/* The array's key when it has an item number index; E_RANGE beyond its end. */
+/* The array's key if it has an item at index; E_RANGE beyond its end. */
 static int find_item(const struct gguf *gguf, const char *name, uint64_t index, const struct gguf_key **out)
 {
     const struct gguf_key *key = gguf_find_key(gguf, bytes_str(name));

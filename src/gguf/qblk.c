@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised blocks taken apart, and rows of weights as numbers.
+/* Unpacks quantised blocks and converts rows of weights to numbers.
  *
- * One reader per type brings its bits into whole numbers (struct qblk_fields); numbers of the common form and
- * floats are made from those in one place.  This is the definition that kernels and quantisers are held
- * against.  Each weight of a model passes a reader once, when it is loaded, so readers take eight bytes at a
- * time.
+ * One reader for each type turns the bits into whole numbers (struct qblk_fields).  One shared place makes
+ * the numbers of the formula and floats from them.  This is the reference for kernels and quantisers.  A
+ * reader sees each weight of a model once, at load, so readers take eight bytes at a time.
  *
- * K-quants keep a 16-bit float per 256 weights and small integers per sub-block.  Q4_K and Q5_K pack eight
- * 6-bit scales and eight 6-bit mins into 12 bytes:
+ * K-quants have a 16-bit float for every 256 weights and small integers for each sub-block.  Q4_K and Q5_K
+ * pack eight 6-bit scales and eight 6-bit mins into 12 bytes:
  *
  *     bytes 0..3    scale 0..3 in the low six bits, upper two bits of scale 4..7 above
  *     bytes 4..7    min 0..3 in the low six bits, upper two bits of min 4..7 above
@@ -53,8 +52,8 @@ static uint16_t le16(const uint8_t bytes[2])
     return (uint16_t)(bytes[0] | bytes[1] << 8);
 }
 
-/* The same field of each of n bytes (a multiple of 16).  mask: of a byte, after the shift.  All of it is to
- * be constants, here as in what follows. */
+/* Extracts the same field of each of n bytes (a multiple of 16). mask: of a byte, after the shift.  All
+ * arguments except pointers should be constants, here and in the functions below. */
 static inline __attribute__((always_inline)) void fields(const uint8_t *bytes, unsigned n, unsigned shift,
                                                          uint8_t mask, uint8_t *out)
 {
@@ -67,7 +66,7 @@ struct field {
     uint8_t mask; /* of a byte, after the shift */
 };
 
-/* A field of each of 32 bytes, and one of 32 others above it, at bit `to`. */
+/* Combines a field of each of 32 bytes with one of 32 other bytes, which goes to bit `to`. */
 static inline __attribute__((always_inline)) void two_fields(const uint8_t *lows, struct field low,
                                                              const uint8_t *tops, struct field top,
                                                              unsigned to, uint8_t *out)
@@ -78,24 +77,25 @@ static inline __attribute__((always_inline)) void two_fields(const uint8_t *lows
                 out + i);
 }
 
-/* 32 nibbles: low ones first. */
+/* Extracts 32 nibbles: low ones first. */
 static void nibbles(const uint8_t bytes[16], uint8_t out[32])
 {
     fields(bytes, 16, 0, 15, out);
     fields(bytes, 16, 4, 15, out + 16);
 }
 
-/* Sixteen bytes that have a bit of these two each as their fifth, the lowest first in memory. */
+/* Makes sixteen bytes with one bit of these two in each, as its fifth bit; the lowest bit goes to the first
+ * byte. */
 static inline wide spread_bits(const uint8_t bytes[2])
 {
     static const uint8_t bit_of[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
     wide each = {bytes_each(bytes[0]), bytes_each(bytes[1])};
 
-    each = (each & load16(bit_of)) + bytes_each(127); /* no carry: at most 0x80 + 0x7f */
+    each = (each & load16(bit_of)) + bytes_each(127); /* no carry: the sum is at most 0x80 + 0x7f */
     return each >> 3 & bytes_each(16);
 }
 
-/* 32 numbers: four bits of each as in nibbles(), and one above. */
+/* Makes 32 numbers: four bits of each as in nibbles(), and one bit above. */
 static void fifth_nibbles(const uint8_t low[16], const uint8_t fifth[4], uint8_t out[32])
 {
     store16((load16(low) & bytes_each(15)) | spread_bits(fifth), out);
@@ -112,7 +112,7 @@ static void one_sub(const uint8_t scale[2], struct qblk_fields *out)
     out->sub_mins[0] = 0;
 }
 
-/* A base is added where a min is taken off. */
+/* The type adds a base, while the formula subtracts a min. */
 static void add_base(const uint8_t base[2], struct qblk_fields *out)
 {
     out->min = le16(base) ^ SIGN_BIT;
@@ -176,7 +176,7 @@ static void read_mxfp4(const void *qblk, struct qblk_fields *out)
 
 /* ---- 256 weights ---- */
 
-/* 64 bytes of two-bit fields in two halves: 256 numbers 0..3. */
+/* Reads 64 bytes of two-bit fields in two halves: 256 numbers 0..3. */
 static void two_bits(const uint8_t bytes[64], uint8_t out[256])
 {
     for (unsigned half = 0; half < 2; half++, bytes += 32, out += 128) {
@@ -202,7 +202,7 @@ static void three_bits(const uint8_t bytes[64], const uint8_t tops[32], uint8_t 
     two_fields(other, (struct field){6, 3}, tops, (struct field){7, 1}, 2, out + 224);
 }
 
-/* 128 bytes of nibbles in four quarters: 256 numbers 0..15. */
+/* Reads 128 bytes of nibbles in four quarters: 256 numbers 0..15. */
 static void quarter_nibbles(const uint8_t bytes[128], uint8_t out[256])
 {
     for (unsigned quarter = 0; quarter < 4; quarter++) {
@@ -245,7 +245,7 @@ static void read_q3_k(const void *qblk, struct qblk_fields *out)
     for (unsigned i = 0; i < 4; i++) {
         uint32_t low = load4(q->subs + i % 2 * 4) >> i / 2 * 4 & bytes_each4(15);
         uint32_t top = load4(q->subs + 8) >> i * 2 & bytes_each4(3);
-        uint32_t raised = (low | top << 4 | bytes_each4(128)) - bytes_each4(32); /* by 128: nothing borrows */
+        uint32_t raised = (low | top << 4 | bytes_each4(128)) - bytes_each4(32); /* by 128: no borrow */
 
         store4(raised ^ bytes_each4(128), (uint8_t *)out->sub_scales + 4 * i);
     }

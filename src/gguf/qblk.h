@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised blocks of weights (qblk): their bytes in a file and what the bytes mean.
+/* Quantised blocks of weights (qblk): their bytes in a file and the weights that these bytes stand for.
  *
- * Every type is one formula.  A qblk has 32 or 256 weights in sub-blocks of 16 or 32; with s the sub-block
- * that weight i is in,
+ * One formula covers every type.  A qblk has 32 or 256 weights in sub-blocks of 16 or 32.  For weight i in
+ * sub-block s:
  *
  *     w[i] = scale * sub_scale[s] * quants[i]  -  min * sub_min[s]
  *
- * scale and min come from 16-bit floats (MXFP4: from a power of two), everything else is a small integer; the
- * tables of IQ4_NL, IQ4_XS and MXFP4 hold integers too.  So scale * sub_scale * quant is exact in a float for
- * every type, scale * sub_scale and min * sub_min are as well, and only the subtraction rounds: the float
- * form of a weight is the correctly rounded one, with or without fused multiply-adds.  In double nothing
- * rounds. (A scale that is infinite or not a number makes weights that are not finite, as it must.)
+ * scale and min come from 16-bit floats (for MXFP4, scale is a power of two).  Everything else is a small
+ * integer; the tables of IQ4_NL, IQ4_XS and MXFP4 hold integers too.  So the products scale * sub_scale *
+ * quant, scale * sub_scale and min * sub_min are exact in a float for every type.  Only the subtraction
+ * rounds.  So the float form of a weight is correctly rounded, with or without fused multiply-adds.  In
+ * double nothing rounds. (A scale that is infinite or NaN gives weights that are not finite, as it must.)
  *
- * The structs have bytes only, so they may stand anywhere; 16-bit values are little-endian. */
+ * The structs contain only bytes, so they may lie at any address; 16-bit values are little-endian. */
 #ifndef GGUF_QBLK_H
 #define GGUF_QBLK_H
 
@@ -22,7 +22,7 @@ enum { QBLK_MAX_WEIGHTS = 256, QBLK_MAX_SUBS = 16 };
 
 /* ---- bytes ---- */
 
-struct qblk_q4_0 { /* quants 0..15, less 8; low nibbles are weights 0..15, high ones 16..31 */
+struct qblk_q4_0 { /* quants 0..15, minus 8; low nibbles are weights 0..15, high nibbles 16..31 */
     uint8_t scale[2];
     uint8_t low[16];
 };
@@ -31,7 +31,7 @@ struct qblk_q4_1 { /* quants 0..15; base is added */
     uint8_t base[2];
     uint8_t low[16];
 };
-struct qblk_q5_0 { /* as Q4_0, less 16, with the fifth bits of weights 0..31 in order */
+struct qblk_q5_0 { /* as Q4_0, minus 16, with the fifth bits of weights 0..31 in order */
     uint8_t scale[2];
     uint8_t fifth[4];
     uint8_t low[16];
@@ -53,9 +53,9 @@ struct qblk_q2_k {      /* 16 sub-blocks of 16 */
     uint8_t min[2];
 };
 struct qblk_q3_k {      /* 16 sub-blocks of 16 */
-    uint8_t third[32];  /* bit r of byte b: weight 32r + b; a clear bit takes 4 off */
+    uint8_t third[32];  /* bit r of byte b: weight 32r + b; a clear bit subtracts 4 */
     uint8_t quants[64]; /* as in Q2_K */
-    uint8_t subs[12];   /* 6-bit scales, less 32 */
+    uint8_t subs[12];   /* 6-bit scales, minus 32 */
     uint8_t scale[2];
 };
 struct qblk_q4_k { /* 8 sub-blocks of 32 */
@@ -71,54 +71,54 @@ struct qblk_q5_k { /* 8 sub-blocks of 32 */
     uint8_t fifth[32];   /* bit r of byte b: weight 32r + b */
     uint8_t quants[128]; /* as in Q4_K */
 };
-struct qblk_q6_k {    /* 16 sub-blocks of 16; quants 0..63, less 32 */
+struct qblk_q6_k {    /* 16 sub-blocks of 16; quants 0..63, minus 32 */
     uint8_t low[128]; /* byte b of half h: low nibble weight 128h + b, high nibble 128h + 64 + b, b < 64 */
     uint8_t top[64];  /* byte b of half h: upper bits of weights 128h + b + {0, 32, 64, 96}, low bits up */
     int8_t subs[16];
     uint8_t scale[2];
 };
-struct qblk_iq4_nl { /* nibbles as in Q4_0, into a table */
+struct qblk_iq4_nl { /* nibbles as in Q4_0, indexes of a table */
     uint8_t scale[2];
     uint8_t low[16];
 };
 struct qblk_iq4_xs { /* 8 sub-blocks of 32, each with its nibbles as in Q4_0 */
     uint8_t scale[2];
-    uint8_t subs_top[2]; /* two bits a sub-block */
-    uint8_t subs_low[4]; /* four bits a sub-block; 6-bit scales, less 32 */
+    uint8_t subs_top[2]; /* two bits for each sub-block */
+    uint8_t subs_low[4]; /* four bits for each sub-block; 6-bit scales, minus 32 */
     uint8_t low[128];
 };
-struct qblk_mxfp4 { /* scale 2^(exponent - 128); nibbles as in Q4_0, into twice the values of an E2M1 */
+struct qblk_mxfp4 { /* scale 2^(exponent - 128); nibbles as in Q4_0, indexes of twice the E2M1 values */
     uint8_t exponent;
     uint8_t low[16];
 };
 
 /* ---- meaning ---- */
 
-struct qblk_form { /* what all qblks of a type have in common */
+struct qblk_form { /* properties that all qblks of a type share */
     uint32_t weights;
     uint32_t sub_weights; /* 16 or 32 */
     uint32_t n_subs;
-    int8_t quant_low, quant_high; /* every quant lies within */
+    int8_t quant_low, quant_high; /* range of every quant */
     bool has_min;
     bool is_table; /* quants are entries of qblk_table() */
 };
 
-/* NULL: not one of the quantised types above. */
+/* NULL: not a quantised type of the list above. */
 const struct qblk_form *qblk_form(enum dtype type);
-/* The 16 integers that nibbles stand for, ascending by nibble but for MXFP4; NULL unless is_table. */
+/* The 16 integers that the nibbles index, ascending except for MXFP4.  NULL unless is_table. */
 const int8_t *qblk_table(enum dtype type);
 
-/* The same as the file has it, whole numbers only. */
+/* A qblk's fields as the file has them, as whole numbers. */
 struct qblk_fields {
-    uint16_t scale;              /* bits of an F16; of MXFP4 those of a BF16 */
+    uint16_t scale;              /* bits of an F16; for MXFP4 bits of a BF16 */
     uint16_t min;                /* bits of an F16 */
-    uint8_t u[QBLK_MAX_WEIGHTS]; /* quant - quant_low, or, with is_table, an index */
+    uint8_t u[QBLK_MAX_WEIGHTS]; /* quant - quant_low; with is_table, a table index */
     int8_t sub_scales[QBLK_MAX_SUBS];
     uint8_t sub_mins[QBLK_MAX_SUBS];
 };
-/* Takes one qblk apart; entries beyond the type's counts stay as they were. */
+/* Unpacks one qblk.  Leaves array entries beyond the type's counts unchanged. */
 typedef void (*qblk_reader)(const void *qblk, struct qblk_fields *out);
-/* NULL: a type without a form.  Looked up once, used for each qblk. */
+/* NULL: a type without a form.  Look the reader up once and use it for each qblk. */
 qblk_reader qblk_reader_of(enum dtype type);
 
 struct qblk_parts {
@@ -128,7 +128,7 @@ struct qblk_parts {
     int8_t sub_scales[QBLK_MAX_SUBS]; /* 1 where the type has no sub-blocks */
     uint8_t sub_mins[QBLK_MAX_SUBS];  /* 0..63 */
 };
-/* The same in numbers of the formula. */
+/* Unpacks one qblk into the numbers of the formula. */
 void qblk_parts(enum dtype type, const void *qblk, struct qblk_parts *out);
 /* The exact scale and min of a sub-block: w = scale * quant - min. */
 static inline float qblk_sub_scale(const struct qblk_parts *parts, uint32_t sub)
@@ -140,8 +140,8 @@ static inline float qblk_sub_min(const struct qblk_parts *parts, uint32_t sub)
     return parts->min * (float)parts->sub_mins[sub];
 }
 
-/* n weights of a row (whole qblks) as numbers: the quantised types and F32, F16, BF16.  E_UNSUPPORTED for
- * another type, E_INVAL for a broken qblk. */
+/* Converts n weights of a row (whole qblks) to floats, from the quantised types and F32, F16, BF16.
+ * E_UNSUPPORTED: another type.  E_INVAL: n ends inside a qblk. */
 int qblk_row_f32(enum dtype type, const void *row, size_t n, float *out);
 int qblk_row_f64(enum dtype type, const void *row, size_t n, double *out);
 

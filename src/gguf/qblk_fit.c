@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantising: the scales, mins and quants that stand for given weights with the least error.
+/* Quantises: finds the scales, mins and quants that represent given weights with the least error.
  *
- * The error of a weight counts (rms + |w|) times, rms being that of its qblk: large weights matter more in a
- * product, but none is free.  For a fixed assignment of quants the best scale (and min) is a linear least
- * squares problem with a closed solution; which assignment is best is searched among some twenty that come
- * from rounding w / scale for scales around the one that just spans the weights:
+ * The error of a weight counts (rms + |w|) times, where rms is that of its qblk: large weights matter more
+ * in a product, but every weight counts.  For fixed quants the best scale (and min) is a linear least
+ * squares problem with a closed solution.  The search tries some twenty assignments of quants, from rounding
+ * w / scale for scales around the one that just spans the weights:
  *
  *     sub-block      candidates -> sums of w, x, q -> scale (and min) with the least residue
- *     qblk           scale and min of the qblk so that its sub-blocks' fit their few bits
+ *     qblk           scale and min of the qblk, so that the values of its sub-blocks fit their few bits
  *     sub-block      integer scale and min, those and their neighbours tried; quants by rounding
  *     qblk           scale and min once more by least squares, all quants fixed; kept when better
  *
- * Sums run in a fixed order, so the same weights give the same bytes, with any number of threads.
- */
+ * Sums run in a fixed order, so the same weights give the same bytes with any number of threads. */
 #include "gguf/qblk_write.h"
 
 #include "base/err.h"
@@ -20,13 +19,13 @@
 #include <math.h>
 #include <string.h>
 
-#define TINY 1e-20F /* weights below become zero: no 16-bit scale reaches down there */
+#define TINY 1e-20F /* smaller weights become zero: no 16-bit scale is that small */
 
 struct fit {
     const struct qblk_form *form;
     const float *x; /* [form->weights] */
     float importance[QBLK_MAX_WEIGHTS];
-    int max_sub_scale, max_sub_min; /* largest integers for a sub-block; 0: has none */
+    int max_sub_scale, max_sub_min; /* largest integers of a sub-block; 0: the type has none */
     struct qblk_parts parts;
 };
 
@@ -53,10 +52,10 @@ static float half_of(float value)
 
 /* ---- one sub-block, scale (and min) free ---- */
 
-enum { LANES = 8 }; /* sums run in as many lanes, so that the compiler can use vectors; divides a sub-block */
+enum { LANES = 8 }; /* number of partial sums, so that the compiler can use vectors; divides a sub-block */
 
 struct sums {
-    double w, x, xx, q, qq, xq; /* all weighted */
+    double w, x, xx, q, qq, xq; /* all sums are weighted */
 };
 
 static double lanes_sum(const float lanes[LANES])
@@ -68,7 +67,7 @@ static double lanes_sum(const float lanes[LANES])
     return (double)((half[0] + half[2]) + (half[1] + half[3]));
 }
 
-/* The sums with q over n weights of which the quants are grid.scale * (x + grid.min), rounded. */
+/* The sums with q over n weights, with quants grid.scale * (x + grid.min), rounded. */
 static void sum_quants(const struct fit *fit, uint32_t from, uint32_t n, struct line grid, struct sums *out)
 {
     const float *x = fit->x + from, *importance = fit->importance + from;
@@ -102,7 +101,7 @@ static float fit_symmetric(const struct fit *fit, uint32_t from, uint32_t n)
     if (fabsf(extreme) < TINY)
         return 0;
     for (int step = -9; step <= 9; step++) {
-        /* The side of zero with one quant more is for the weight of the largest magnitude. */
+        /* Give the side of zero that has one quant more to the weight of the largest magnitude. */
         float inverse = (low + 0.1F * (float)step) / extreme;
         struct sums sums = {0};
 
@@ -116,7 +115,8 @@ static float fit_symmetric(const struct fit *fit, uint32_t from, uint32_t n)
     return (float)scale;
 }
 
-/* Scale and min that minimise the residue, which is returned.  The min may not be negative if bounded. */
+/* Finds the scale and min with the least residue and returns the residue.  If bounded, the min must not be
+ * negative. */
 static double solve(const struct sums *s, bool is_bounded, struct line *out)
 {
     double det = s->w * s->qq - s->q * s->q;
@@ -173,7 +173,7 @@ static struct line fit_affine(const struct fit *fit, uint32_t from, uint32_t n)
 
 /* ---- quants for a given line ---- */
 
-/* Rounds n weights to a line; their error, and into quants (unless NULL) what was found. */
+/* Rounds n weights to a line.  Returns their error and writes the quants, unless that is NULL. */
 static double round_to(const struct fit *fit, uint32_t from, uint32_t n, struct line line, int8_t *quants)
 {
     const float *x = fit->x + from, *importance = fit->importance + from;
@@ -199,7 +199,7 @@ static struct line line_of(const struct qblk_parts *parts, uint32_t sub)
     return (struct line){qblk_sub_scale(parts, sub), qblk_sub_min(parts, sub)};
 }
 
-/* Integer scale and min of a sub-block near the wanted line, by trying; its error. */
+/* Searches the integer scale and min of a sub-block near the wanted line.  Returns their error. */
 static double choose_sub(struct fit *fit, uint32_t sub, struct line wanted)
 {
     struct qblk_parts *parts = &fit->parts;
@@ -241,7 +241,7 @@ static double choose_subs(struct fit *fit, const struct line *wanted)
 
 /* ---- a whole qblk ---- */
 
-/* All integers fixed: scale and min of the qblk by least squares. */
+/* Computes scale and min of the qblk by least squares, with all integers fixed. */
 static struct line polish(const struct fit *fit)
 {
     const struct qblk_parts *parts = &fit->parts;
@@ -278,7 +278,7 @@ static void fit_super(struct fit *fit)
         scale = fabsf(wanted[s].scale) > fabsf(scale) ? wanted[s].scale : scale;
         min = wanted[s].min > min ? wanted[s].min : min;
     }
-    /* Signed integers reach one further down than up: the largest scale goes there. */
+    /* Signed integers reach one further down than up, so the largest scale goes there. */
     fit->parts.scale =
         half_of(scale / (float)(fit->form->has_min ? fit->max_sub_scale : -fit->max_sub_scale - 1));
     fit->parts.min = fit->max_sub_min > 0 ? half_of(min / (float)fit->max_sub_min) : 0;
@@ -294,7 +294,8 @@ static void fit_super(struct fit *fit)
         fit->parts = before;
 }
 
-/* Where a 16-bit scale or min has too few bits left, nothing may be nearer than what was found. */
+/* When a 16-bit scale or min has too few bits left, all-zero weights may have a smaller error.  Then use
+ * zeros. */
 static void prefer_zero(struct fit *fit)
 {
     const struct qblk_form *form = fit->form;
@@ -316,7 +317,7 @@ static void fit_plain(struct fit *fit, enum dtype type)
     uint32_t n = fit->form->weights;
     struct line line;
 
-    if (type == DTYPE_Q8_0) { /* finer than a search could matter: the largest weight is 127 steps */
+    if (type == DTYPE_Q8_0) { /* finer than a search can improve: the largest weight is 127 steps */
         float most = 0;
 
         for (uint32_t i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of a quantised block into its bytes: the mirror of qblk.c, type by type.
+/* Packs the parts of a quantised block into bytes: the inverse of qblk.c, type by type.
  *
- * For every type here taking apart and packing are inverse to each other, bit for bit. */
+ * For every type here, unpacking and packing are inverse to each other, bit for bit. */
 #include "gguf/qblk_write.h"
 
 #include "base/check.h"
@@ -16,7 +16,7 @@ static void put_half(uint8_t out[2], float value)
     out[1] = (uint8_t)(half >> 8);
 }
 
-/* 32 quants, plus offset, into nibbles; what is above four bits falls off. */
+/* Packs 32 quants, plus offset, into nibbles; bits above the fourth are dropped. */
 static void put_nibbles(uint8_t out[16], const int8_t quants[32], int offset)
 {
     for (unsigned i = 0; i < 16; i++)
@@ -76,7 +76,7 @@ static void pack_q8_0(const struct qblk_parts *parts, void *qblk)
 
 /* ---- 256 weights ---- */
 
-/* Bits shift and shift + 1 of 256 quants, plus offset. */
+/* Packs bits shift and shift + 1 of 256 quants, plus offset. */
 static void put_two_bits(uint8_t out[64], const int8_t quants[256], int offset, int shift)
 {
     memset(out, 0, 64);
@@ -91,7 +91,7 @@ static void put_quarter_nibbles(uint8_t out[128], const int8_t quants[256])
         out[i / 64 * 32 + i % 32] |= (uint8_t)((quants[i] & 15) << i / 32 % 2 * 4);
 }
 
-/* Bit number bit of 256 quants, plus offset. */
+/* Packs bit number `bit` of 256 quants, plus offset. */
 static void put_bit(uint8_t out[32], const int8_t quants[256], int offset, int bit)
 {
     memset(out, 0, 32);

@@ -4,9 +4,8 @@
  *     12      0.5      true      "a string, cut after a while" (4210 bytes)
  *     [151936 strings]      [1, 2, 3]      [64 f32]
  *
- * Strings are quoted as JSON quotes them, so that no value can move the cursor or forge a line of the
- * listing. Numbers are written with as many digits as it takes to read the same value back.
- */
+ * Strings are quoted as in JSON, so that no value can move the cursor or forge a line of the listing.
+ * Numbers have enough digits to read back as the same value. */
 #include "gguf/gguf_priv.h"
 
 #include "base/err.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the tensor declarations.
+/* Reads the tensor declarations.
  *
  *     name length u64 | name | n_dims u32 | dims u64 [n_dims] | type u32 | offset u64 from the data section
  *
- * The data section begins at the first multiple of the alignment after the last declaration.  Tensors stand
- * in it in the order declared, each on a multiple of the alignment; one that begins before its predecessor
- * ends is refused, so no two share bytes.  A row (dims[0] weights) must be whole quantised blocks.
- */
+ * The data section begins at the first multiple of the alignment after the last declaration.  Tensors lie in
+ * it in the order declared, each at a multiple of the alignment.  A tensor that begins before its
+ * predecessor ends is refused, so no two share bytes.  A row (dims[0] weights) must be whole quantised
+ * blocks. */
 #include "gguf/gguf_priv.h"
 
 #include "base/check.h"
@@ -16,7 +16,7 @@
 
 struct place {
     const struct gguf_tensor *tensor;
-    size_t at_bytes; /* of the declaration */
+    size_t at_bytes; /* start of the declaration */
     struct fault *fault;
 };
 
@@ -24,7 +24,7 @@ struct place {
     fault_set((place)->fault, code, "tensor '%.*s' at byte %zu: " format, SHOWN((place)->tensor->name),      \
               (place)->at_bytes, __VA_ARGS__)
 
-/* Types that exist in files but not here, so that the message can name them. */
+/* Types of GGUF that Baton does not support, so that the message can name them. */
 static const char *foreign_type(uint32_t type)
 {
     static const char *const names[] = {
@@ -69,8 +69,7 @@ static int size_of(struct gguf_tensor *tensor, uint32_t type, const struct place
     return 0;
 }
 
-/* Offsets are checked against the data section when it is known where that begins; until then they are kept.
- */
+/* Keeps the offset.  It is checked against the data section once the start of that section is known. */
 static int read_tensor(struct gguf *gguf, struct reader *reader, uint32_t number, struct fault *fault,
                        uint64_t *offset_out)
 {
@@ -94,7 +93,7 @@ static struct bytes tensor_name(const struct gguf *gguf, uint32_t number)
     return gguf->tensors[number].name;
 }
 
-/* offset: from the data section's begin; *end_bytes: where the predecessor ended, from there too. */
+/* offset: from the start of the data section. *end_bytes: end of the predecessor, from there too. */
 static int place_tensor(struct gguf *gguf, struct gguf_tensor *tensor, uint64_t offset, size_t *end_bytes,
                         struct fault *fault)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building a GGUF file.
+/* Builds a GGUF file.
  *
- * Keys are laid out in a buffer as they come; tensors are remembered with their place in the data section,
- * which is known as soon as they are declared because they stand there in the same order.  Saving writes to a
- * temporary file next to the target, in one pass from front to back, and renames it over the target when
- * every byte is on the disk: a reader sees the old file or the whole new one.
+ * The writer lays keys out in a buffer as they come.  It knows a tensor's place in the data section as soon
+ * as the tensor is declared, because tensors lie there in the same order.  A save writes to a temporary file
+ * next to the target, in one pass from front to back.  When every byte is on the disk, it renames the file
+ * over the target: a reader sees the old file or the whole new one.
  *
  *     header 24 | keys | declarations | pad to 32 | data 0 | pad | data 1 | pad ...
  */
@@ -30,20 +30,20 @@ struct declared {
     uint64_t len_bytes;
 };
 
-struct put_key { /* where a key's name stands in entries */
+struct put_key { /* offset of the key's name in entries */
     size_t name_at;
     size_t name_len_bytes;
 };
 
 struct gguf_writer {
-    struct buf entries; /* the keys as in the file */
+    struct buf entries; /* the keys, with the bytes of the file */
     struct put_key *keys;
     uint32_t n_keys;
     struct declared *tensors;
     uint32_t n_tensors;
-    uint64_t data_len_bytes; /* of all tensors, padded */
-    FILE *file;              /* while saving */
-    uint64_t due_bytes;      /* what fill has yet to write of its tensor */
+    uint64_t data_len_bytes; /* bytes of all tensors, padded */
+    FILE *file;              /* set while saving */
+    uint64_t due_bytes;      /* bytes that fill has yet to write of its tensor */
 };
 
 static uint64_t padded(uint64_t len_bytes)
@@ -107,7 +107,7 @@ static void append_str(struct buf *buf, struct bytes text)
     buf_append(buf, text.data, text.len_bytes);
 }
 
-/* Enters a key whose name will stand behind its length at the end of entries. */
+/* Adds a key whose name follows its length at the end of entries. */
 static int enter_key(struct gguf_writer *writer, struct bytes name)
 {
     if (name.len_bytes == 0 || name.len_bytes > GGUF_MAX_NAME_BYTES)
@@ -383,7 +383,8 @@ static int write_all(struct gguf_writer *writer, gguf_fill fill, void *arg, stru
     return rc;
 }
 
-/* Opens a temporary file beside path, readable as the umask lets it.  Its name on the heap, or NULL. */
+/* Opens a temporary file beside path with the permissions of the umask.  Returns its name on the heap, or
+ * NULL. */
 static char *open_beside(struct gguf_writer *writer, const char *path, struct fault *fault)
 {
     struct buf name = {0};

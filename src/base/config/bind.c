@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The types of configuration values: text into a struct's member and back.
  *
- * For every type there is one way in (config_bind) and one way out (config_text), and what comes out goes in
- * again with the same result; --dump-config, the reload's comparison and the fuzz target rely on it.
+ * Each type has one parser (config_bind) and one writer (config_text).  The writer's output parses to the
+ * same value. --dump-config, the reload's comparison and the fuzz target rely on that.
  *
- * A refusal says what was expected, not just that something was wrong.  The commonest slip, a comment behind
- * a value, is named as such.
- */
+ * An error says which value was expected.  The commonest slip, a comment behind a value, gets a message of
+ * its own. */
 #include "base/config/config_priv.h"
 
 #include <arpa/inet.h>
@@ -50,7 +49,7 @@ const char *config_nearest(const char *text, const char *const *words, size_t n)
     const char *best = NULL;
     unsigned best_distance = 3;
 
-    if (strlen(text) / 3 + 1 < best_distance) /* three letters changed in a short word is another word */
+    if (strlen(text) / 3 + 1 < best_distance) /* a short word with 3 other letters is another word */
         best_distance = (unsigned)strlen(text) / 3 + 1;
     best_distance++;
     for (size_t i = 0; i < n; i++) {
@@ -63,7 +62,7 @@ const char *config_nearest(const char *text, const char *const *words, size_t n)
     return best;
 }
 
-/* "fast|safe" into words; how many. */
+/* Splits "fast|safe" into words; returns their number. */
 static size_t split_choices(const char *choices, char words[MAX_CHOICES][MAX_CHOICE_BYTES])
 {
     size_t n = 0;
@@ -90,7 +89,7 @@ static int refuse(struct buf *why, struct bytes value, const char *expected)
     return E_FORMAT;
 }
 
-/* A limit of the table. */
+/* Formats a limit of the table for a message. */
 static void put_number(const struct config_key *key, double value, struct buf *out)
 {
     char text[24];
@@ -306,7 +305,7 @@ static int bind_str(const struct config_key *key, struct bytes value, char **out
 static int bind_list(struct bytes value, struct config_list *list)
 {
     if (value.len_bytes == 0)
-        return 0; /* load.c empties it */
+        return 0; /* load.c empties the list */
 
     char *copy = strndup((const char *)value.data, value.len_bytes);
     char **items = copy == NULL ? NULL : realloc(list->items, (list->n + 1) * sizeof(*items));
@@ -410,7 +409,7 @@ bool config_same(const struct config_key *key, const void *a, const void *b)
     return true;
 }
 
-/* The shortest digits that read back as the same number. */
+/* Writes the shortest decimal number that reads back as the same value. */
 static int put_f64(double value, struct buf *out)
 {
     char text[40];

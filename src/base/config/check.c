@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Findings about a snapshot, in the form in which the loader reports errors.
+/* Findings about a snapshot, in the format of the loader's errors.
  *
- * The loader sees one value at a time; whether a file can be read or two keys agree is for the daemon to say.
- * It names the key, and the place comes from what the loader kept: whoever reads the message goes to that
- * line, whichever of the files it stands in. */
+ * The loader sees one value at a time.  Only the daemon knows whether a file can be read or whether two keys
+ * agree.  The daemon names the key, and this file adds the place that the loader recorded.  So the message
+ * leads to the right line of the right file. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { MAX_TEXT_BYTES = 1024 };
 
-/* The index of the key that these bytes name, or SIZE_MAX. */
+/* The index of the key with this name, or SIZE_MAX. */
 static size_t key_find(const struct config_table *table, const char *text, size_t len_bytes)
 {
     for (size_t i = 0; i < table->n_keys; i++) {
@@ -47,7 +47,7 @@ static const char *place_of(const struct config_check *check, const char *key, s
 {
     size_t index = key_find(check->table, key, strlen(key));
 
-    ASSERT(index != SIZE_MAX); /* a key of the table */
+    ASSERT(index != SIZE_MAX); /* the name must be in the table */
     return place_at(check->config, index, item);
 }
 

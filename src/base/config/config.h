@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration files: INI with units and drop-ins, bound to a struct by one table per daemon.
+/* Configuration files: INI with units and drop-ins, bound to a struct by one table for each daemon.
  *
  *     main.conf, then main.conf.d/<anything>.conf in byte order; later values win.
  *     [section]
  *     key = value
  *     # comments, also with ;, on lines of their own
  *
- * The value is the rest of the line, without the blanks around it.  A list grows by repeating its key, across
- * files too; an empty value empties it.  Any other key may stand only once in a file.
+ * The value is the rest of the line, without leading and trailing blanks.  A list grows when its key is
+ * repeated, across files too; an empty value empties the list.  Any other key may appear only once in a
+ * file.
  *
- * The same table checks values, gives defaults, writes the annotated sample, --dump-config and the manual's
- * key list.  Every error is collected as "file:line: section.key: message"; unknown keys name the nearest
- * known one. */
+ * The same table checks values, gives defaults, and writes the annotated sample, --dump-config and the
+ * manual's key list.  The loader collects every error as "file:line: section.key: message".  For an unknown
+ * key it names the nearest known one. */
 #ifndef BASE_CONFIG_CONFIG_H
 #define BASE_CONFIG_CONFIG_H
 
@@ -46,56 +47,56 @@ struct config_key {
     const char *section;
     const char *name;
     enum config_type type;
-    size_t offset;        /* into the bound struct */
+    size_t offset;        /* offset in the bound struct */
     const char *standard; /* default, as text (LIST: words separated by blanks) */
-    double min, max;      /* numbers, sizes (bytes), durations (ns); max not above min: no upper limit */
+    double min, max;      /* numbers, sizes (bytes), durations (ns); max <= min: no upper limit */
     const char *choices;  /* ENUM: words separated by '|' */
-    bool is_reloadable;   /* SIGHUP may change it */
-    const char *help;     /* one or more sentences: sample comments and manual text */
+    bool is_reloadable;   /* SIGHUP may change the value */
+    const char *help;     /* one or more sentences for the sample's comments and the manual */
 };
 
 struct config_table {
     const char *daemon;            /* "baton-router" */
     const char *file_name;         /* "router.conf" */
-    const char *intro;             /* comment at the top of the sample */
-    const struct config_key *keys; /* those of a section stand together */
+    const char *intro;             /* comment at the top of the sample file */
+    const struct config_key *keys; /* keys of one section are adjacent */
     size_t n_keys;
     size_t struct_bytes;
 };
 
-/* A loaded snapshot: the struct (release with config_free) filled with defaults, then files, then overrides
- * ("section.key=value", from the command line; may be NULL; for a list the first one replaces what files
- * said). path NULL: defaults only.  On errors returns E_FORMAT (or E_NOMEM), one line each is appended to
- * *errors, and *out is untouched. */
+/* Loads a snapshot into a new struct *out; release it with config_free().  The struct is filled with
+ * defaults, then from files, then from overrides ("section.key=value" from the command line; may be NULL).
+ * The first override of a list replaces the list of the files. path NULL: no files.  On errors returns
+ * E_FORMAT (or E_NOMEM), appends one line for each error to *errors, and leaves *out unchanged. */
 int config_load(const struct config_table *table, const char *path, const char *const *overrides,
                 size_t n_overrides, struct buf *errors, void **out);
-/* The same from text, for tests and fuzzing; name stands for the file in messages. */
+/* The same from text, for tests and fuzzing; messages use name as the file name. */
 int config_load_text(const struct config_table *table, const char *name, struct bytes text,
                      struct buf *errors, void **out);
 void config_free(const struct config_table *table, void *config);
 
-/* Where the value came from: "default", "file:line" or "command line"; borrowed from config. */
+/* Where the value comes from: "default", "file:line" or "command line".  Borrowed from config. */
 const char *config_origin(const struct config_table *table, const void *config, size_t key_index);
 
-/* A look at a whole snapshot by the daemon that it is for: at what the table cannot say, such as files,
- * addresses and keys that depend on each other.  Start, reload and --check-config take the same look. */
+/* A daemon's check of a whole snapshot.  It covers facts that the table cannot express: files, addresses,
+ * keys that depend on each other.  Start, reload and --check-config run the same check. */
 struct config_check {
     const struct config_table *table;
     const void *config;
-    struct buf *findings; /* a line for each, "place: section.key: text" */
-    bool is_reload;       /* the model and the ports are not opened anew */
+    struct buf *findings; /* one line for each finding, "place: section.key: text" */
+    bool is_reload;       /* a reload does not reopen the model and the ports */
     unsigned n_refused, n_warned;
 };
 
-/* A finding: key is "section.name" of the table, the text says what is wrong and what to do.  The place is
- * the value's file and line, the file where a default stands for a key that it leaves out, "command line
- * (--set)", or "default" where there is no file. */
+/* Adds an error. key is "section.name" of the table; the text says what is wrong and how to fix it.  The
+ * place is the value's file and line, or the file that leaves the key at its default.  It is "command line
+ * (--set)" for an override, and "default" when there is no file. */
 __attribute__((format(printf, 3, 4))) void config_refuse(struct config_check *check, const char *key,
                                                          const char *format, ...);
-/* The same of one item of a list. */
+/* The same for one item of a list. */
 __attribute__((format(printf, 4, 5))) void config_refuse_item(struct config_check *check, const char *key,
                                                               size_t item, const char *format, ...);
-/* What works, but hardly as it was meant: "place: section.key: warning: text". */
+/* Adds a warning, for a value that works but is probably a mistake: "place: section.key: warning: text". */
 __attribute__((format(printf, 3, 4))) void config_warn(struct config_check *check, const char *key,
                                                        const char *format, ...);
 
@@ -103,16 +104,17 @@ void config_write_sample(const struct config_table *table, FILE *out);
 void config_write_dump(const struct config_table *table, const void *config, FILE *out);
 void config_write_manual(const struct config_table *table, FILE *out); /* mdoc list of keys */
 
-/* For a start that fails after the look: a text that begins with "section.key: " gets the place before it,
- * that of the list's item that it quotes.  Other text is appended as it is. */
+/* For a start that fails after the check.  Appends text to out.  If text begins with "section.key: ", first
+ * appends the place of that key; for a list, the place of the item that the text quotes. */
 void config_put_placed(const struct config_table *table, const void *config, const char *text,
                        struct buf *out);
 
-/* Compares two snapshots: calls changed for each key that differs.  A reload applies the reloadable ones. */
+/* Compares two snapshots and calls changed for each key that differs.  A reload applies the reloadable
+ * ones. */
 void config_diff(const struct config_table *table, const void *from, const void *to,
                  void (*changed)(void *arg, const struct config_key *key), void *arg);
-/* A reload's first half: the keys that only a restart may change are exchanged between running and fresh, so
- * that fresh has the values the daemon runs with, and whoever points at running's text may go on. */
+/* First step of a reload: swaps all keys that are not reloadable between running and fresh.  So fresh has
+ * the values that the daemon runs with, and pointers into running's text stay valid. */
 void config_keep_fixed(const struct config_table *table, void *running, void *fresh);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the files of config: parse.c reads lines, bind.c knows types, load.c makes snapshots, show.c
- * writes. */
+/* Interfaces between the files of config: parse.c reads lines, bind.c converts types, load.c makes
+ * snapshots, show.c writes text. */
 #ifndef BASE_CONFIG_CONFIG_PRIV_H
 #define BASE_CONFIG_CONFIG_PRIV_H
 
 #include "base/config/config.h"
 
-/* What a file says, line by line; views are valid during the call. */
+/* Callbacks for the lines of a file; views are valid during the call. */
 struct config_reader {
     void *arg;
     void (*section)(void *arg, unsigned line, struct bytes name);
@@ -16,29 +16,30 @@ struct config_reader {
 
 void config_parse(struct bytes text, const struct config_reader *reader);
 
-/* Reads value into the key's member of config.  Strings replace, lists grow.  On failure (E_FORMAT, E_RANGE,
- * E_NOMEM) the member is as before and why tells the reason in words. */
+/* Parses value into the key's member of config.  Replaces a string, adds to a list.  On failure (E_FORMAT,
+ * E_RANGE, E_NOMEM) the member is unchanged and why says the reason in words. */
 int config_bind(const struct config_key *key, struct bytes value, void *config, struct buf *why);
 /* Frees the member's memory and zeroes it. */
 void config_unbind(const struct config_key *key, void *config);
-size_t config_member_bytes(enum config_type type); /* in the daemon's struct */
+size_t config_member_bytes(enum config_type type); /* size of the member in the daemon's struct */
 bool config_same(const struct config_key *key, const void *a, const void *b);
-/* The member as text that config_bind() takes; for a list, its item at index (E_NOT_FOUND beyond the last).
- */
+/* Writes the member as text that config_bind() accepts; for a list, the item number `item` (E_NOT_FOUND
+ * beyond the last). */
 int config_text(const struct config_key *key, const void *config, size_t item, struct buf *out);
-/* "size", "duration", "fast|safe" */
+/* Appends the type for people: "size", "duration", "fast|safe". */
 void config_describe(const struct config_key *key, struct buf *out);
-/* "between 1KiB and 2MiB"; nothing when any value goes. */
+/* Appends "between 1KiB and 2MiB"; nothing when there is no limit. */
 void config_describe_range(const struct config_key *key, struct buf *out);
 
-/* Where the value, or this item of a list, came from: "file:line"; NULL: default.  The file that was loaded;
- * NULL: none. */
+/* config_place: where the value, or this item of a list, comes from, "file:line"; NULL: default.
+ * config_file: the main file that was loaded; NULL: none. */
 const char *config_place(const void *config, size_t key_index, size_t item);
 const char *config_file(const void *config);
 
-/* Text from outside for a message: cut to 60 bytes at a character's end.  out holds it until its next use. */
+/* Outside text for a message, cut to 60 bytes at a character boundary.  Returns a string that may lie in
+ * out. */
 const char *config_shown(struct bytes text, char out[64]);
-/* The word nearest to text among n, or NULL when none is near enough to be meant. */
+/* The word among n that is nearest to text.  NULL: none is close enough. */
 const char *config_nearest(const char *text, const char *const *words, size_t n);
 
 #endif

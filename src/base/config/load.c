@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From files to a snapshot.
+/* Loads files into a snapshot.
  *
  *     defaults  ->  main.conf  ->  main.conf.d/10-a.conf, 20-b.conf, ...  ->  command line
  *
- * A draft is filled in this order and becomes the snapshot only when not one error was found; so a reload
- * either gets a whole new configuration or keeps the old one.  Beside the caller's struct the snapshot keeps
- * where each value came from; both lie in one piece, the struct last:
+ * The loader fills a draft in this order.  The draft becomes the snapshot only when there is no error.  So a
+ * reload either gets a whole new configuration or keeps the old one.  Beside the caller's struct the
+ * snapshot keeps the origin of each value.  Both lie in one allocation, the struct last:
  *
- *     [ origins | struct of the daemon ]      the caller sees the address of the latter
+ *     [ origins | struct of the daemon ]      the caller sees the address of the struct
  */
 #include "base/config/config.h"
 
@@ -26,8 +26,8 @@ enum { MAX_FILE_BYTES = 1 << 20, MAX_ERRORS = 100, MAX_SUGGESTED = 256 };
 
 struct snapshot {
     char **origins;             /* [n_keys]; NULL: default */
-    struct config_list *places; /* [n_keys] of a list's items, one by one; none while it is the default */
-    char *file;                 /* NULL: none */
+    struct config_list *places; /* [n_keys] origins of a list's items, one by one; empty for the default */
+    char *file;                 /* NULL: no file */
     _Alignas(16) unsigned char config[];
 };
 
@@ -37,12 +37,12 @@ struct draft {
     unsigned n_errors;
     bool is_out_of_memory;
     struct snapshot *snapshot;
-    unsigned *set_in_file; /* [n_keys] number of the file that set it last; 0: default */
+    unsigned *set_in_file; /* [n_keys] number of the file that set the key last; 0: default */
     unsigned *set_on_line; /* [n_keys] */
-    unsigned file;         /* the file being read, counted from 1 */
+    unsigned file;         /* number of the current file, from 1 */
     const char *file_name;
-    const char *section; /* of the table; NULL: none yet, or an unknown one */
-    bool has_section;    /* some [section] line was seen in this file */
+    const char *section; /* current section of the table; NULL: none yet, or unknown */
+    bool has_section;    /* this file has had a [section] line */
 };
 
 static struct snapshot *snapshot_of(const void *config)
@@ -136,7 +136,7 @@ void config_keep_fixed(const struct config_table *table, void *running, void *fr
     }
 }
 
-/* Appends one error line, "place: message"; after the first hundred only says that there are more. */
+/* Appends one error line, "place: message".  After a hundred lines it only says that there are more. */
 static void report(struct draft *draft, const char *place, const char *message)
 {
     draft->n_errors++;
@@ -146,7 +146,7 @@ static void report(struct draft *draft, const char *place, const char *message)
         buf_append_str(draft->errors, "more than a hundred errors; the rest is not shown\n");
 }
 
-/* "router.conf:12", or "command line" for line 0. */
+/* Appends "router.conf:12", or "command line" for line 0. */
 static char *place_of(const struct draft *draft, unsigned line)
 {
     struct buf place = {0};
@@ -170,7 +170,7 @@ static void on_error(void *arg, unsigned line, const char *message)
     report_line(arg, line, message);
 }
 
-/* The key's index, or SIZE_MAX. */
+/* Returns the key's index, or SIZE_MAX. */
 static size_t find_key(const struct config_table *table, const char *section, struct bytes name)
 {
     for (size_t i = 0; i < table->n_keys; i++)
@@ -179,7 +179,7 @@ static size_t find_key(const struct config_table *table, const char *section, st
     return SIZE_MAX;
 }
 
-/* The table's own spelling of a section's name, or NULL. */
+/* Returns the table's own copy of a section's name, or NULL. */
 static const char *find_section(const struct config_table *table, struct bytes name)
 {
     for (size_t i = 0; i < table->n_keys; i++)
@@ -231,7 +231,7 @@ static void refuse_key(struct draft *draft, unsigned line, const char *section, 
     buf_fini(&text);
 }
 
-/* Gives one key its value; line 0: from the command line. */
+/* Sets one key; line 0: from the command line. */
 static void set_key(struct draft *draft, size_t index, unsigned line, struct bytes value)
 {
     const struct config_key *key = &draft->table->keys[index];
@@ -246,8 +246,8 @@ static void set_key(struct draft *draft, size_t index, unsigned line, struct byt
         buf_printf(&why, "given twice in this file (first on line %u)", draft->set_on_line[index]);
         rc = E_FORMAT;
     } else {
-        /* A list is emptied by an empty value, and the first item from anywhere takes the place of the
-         * default; the command line replaces what the files said. */
+        /* An empty value empties a list.  The first item from files replaces the default; the first item of
+         * the command line replaces the items of the files. */
         if (is_list && (value.len_bytes == 0 || draft->set_in_file[index] == 0 || (line == 0 && !is_again))) {
             config_unbind(key, config);
             places_clear(&draft->snapshot->places[index]);
@@ -288,7 +288,7 @@ static void on_value(void *arg, unsigned line, struct bytes name, struct bytes v
     if (draft->section == NULL) {
         if (!draft->has_section)
             report_line(draft, line, "the key stands before the first [section]");
-        return; /* of an unknown section: one error is enough */
+        return; /* key of an unknown section: one error is enough */
     }
     size_t index = find_key(draft->table, draft->section, name);
     if (index == SIZE_MAX)
@@ -345,7 +345,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* main.conf.d/<anything>.conf; no such folder is no error. */
+/* Reads main.conf.d/<anything>.conf; a missing folder is no error. */
 static void read_drop_ins(struct draft *draft, const char *path)
 {
     struct buf folder = {0};
@@ -373,7 +373,7 @@ static void read_drop_ins(struct draft *draft, const char *path)
     buf_fini(&folder);
 }
 
-/* "section.key=value" */
+/* Parses "section.key=value". */
 static void read_override(struct draft *draft, const char *text)
 {
     const char *equals = strchr(text, '='), *dot = strchr(text, '.');
@@ -446,7 +446,7 @@ static int draft_open(const struct config_table *table, struct buf *errors, stru
     return 0;
 }
 
-/* The snapshot when nothing went wrong. */
+/* Returns the snapshot if there was no error. */
 static int draft_close(struct draft *draft, void **out)
 {
     int rc = 0;

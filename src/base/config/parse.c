@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of a configuration file.
+/* Splits a configuration file into lines.
  *
- * Pure text work: what a section or key means is the caller's business.  A line that cannot be read is
- * reported and skipped, so that one run shows every mistake of a file.  Accepted beside the plain form: a
- * byte order mark, lines ended by CR LF, a last line without end.  Refused: bytes that are not UTF-8 or are
- * control characters (they would end up in logs and file names), and lines too long to be meant.
- */
+ * This file handles text only; the caller gives sections and keys their meaning.  It reports and skips a bad
+ * line, so that one run shows every mistake of a file.  It also accepts a byte order mark, CR LF line ends,
+ * and a last line without an end.  It refuses bytes that are not UTF-8 and control characters, because they
+ * would end up in logs and file names, and lines that are too long. */
 #include "base/config/config_priv.h"
 
 #include <string.h>
@@ -28,7 +27,7 @@ static struct bytes trim(struct bytes text)
     return text;
 }
 
-/* Why the line cannot be read at all, or NULL. */
+/* The reason why the line cannot be read at all, or NULL. */
 static const char *find_fault(struct bytes line)
 {
     if (line.len_bytes > MAX_LINE_BYTES)

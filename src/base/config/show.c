@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table as text: the annotated sample file, the dump of a snapshot, the manual's list of keys.
+/* Writes the table as text: the annotated sample file, the dump of a snapshot, the manual's list of keys.
  *
- * All three come from the table and from nowhere else, so they cannot disagree with what the daemon accepts.
- * In the sample every key is commented out and shows its default; the dump is a file that loads to the same
- * values, each under a comment that says where it came from.
- */
+ * All three come only from the table, so they always agree with the parser.  In the sample every key is
+ * commented out and shows its default.  The dump is a file that loads to the same values; a comment above
+ * each value gives its origin. */
 #include "base/config/config.h"
 
 #include <string.h>
@@ -38,13 +37,13 @@ static void write_wrapped(FILE *out, const char *prefix, const char *text)
         fputc('\n', out);
 }
 
-/* Section headings, wherever the section changes. */
+/* Writes a heading wherever the section changes. */
 static bool begins_section(const struct config_table *table, size_t i)
 {
     return i == 0 || strcmp(table->keys[i].section, table->keys[i - 1].section) != 0;
 }
 
-/* "size, between 1MiB and 4GiB; reload" */
+/* Appends "size, between 1MiB and 4GiB; reload". */
 static void describe(const struct config_key *key, struct buf *out)
 {
     struct buf range = {0};
@@ -57,7 +56,7 @@ static void describe(const struct config_key *key, struct buf *out)
     buf_fini(&range);
 }
 
-/* Lists show one line per word of the default. */
+/* A list gives one line for each word of the default. */
 static void write_standard(FILE *out, const struct config_key *key)
 {
     const char *at = key->standard;
@@ -104,7 +103,7 @@ static void write_value(FILE *out, const struct config_key *key, const void *con
             break;
     }
     if (item == 0)
-        fprintf(out, "%s =\n", key->name); /* an empty list, said so: the default may have items */
+        fprintf(out, "%s =\n", key->name); /* an explicit empty list: the default may have items */
     buf_fini(&value);
 }
 
@@ -120,8 +119,8 @@ void config_write_dump(const struct config_table *table, const void *config, FIL
     }
 }
 
-/* Text for roff: no escapes, no control lines, each sentence on a line of its own as the manual style wants.
- */
+/* Writes text for roff without escapes and control lines.  Each sentence gets its own line, as the manual
+ * style requires. */
 static void write_roff(FILE *out, const char *text)
 {
     bool is_line_start = true;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads over one queue: a job waits only while every thread works.
+/* Threads over one queue: a job waits only while every thread is busy.
  *
  *     loop --ev_jobs_submit--> queue --a free thread--> work(arg) --its place is free--> done(arg) on the
  * loop
  *
- * A queue for each thread would need no lock, but a job in it waits for that thread while others are idle:
- * how long the jobs before it will take is not known.  The lock is held for a few instructions; jobs take
- * tens of microseconds at least.
+ * A queue for each thread would need no lock.  But a job in it would wait for that thread while others are
+ * idle, because the duration of earlier jobs is unknown.  The lock is held for a few instructions; jobs take
+ * at least tens of microseconds.
  *
- * The order at the end of a job matters.  First it gives up its place, then its end is told: what the loop
- * submits on hearing of it finds the place and the thread free.  The memory for telling is part of the job,
- * so that a process without memory still hears of every end.
- */
+ * The order at the end of a job matters: first it frees its place, then it posts done.  So a job that the
+ * loop submits from done finds the place and the thread free.  The memory for the post is part of the job,
+ * so a process without memory still reports every end. */
 #include "base/event/jobs.h"
 
 #include <pthread.h>
@@ -23,11 +22,11 @@
 #include "base/err.h"
 #include "base/list.h"
 
-/* Jobs are long and loops are waited for: where processors are short, a loop comes first. */
+/* Jobs are long and clients wait for loops: when CPUs are scarce, a loop runs first. */
 #define BELOW_LOOPS 5
 
 struct job {
-    struct ev_posting end; /* first: the loop frees it */
+    struct ev_posting end; /* first member: the loop frees the job through it */
     struct list node;
     struct ev_loop *loop;
     ev_call work;
@@ -35,18 +34,18 @@ struct job {
 };
 
 struct ev_jobs {
-    pthread_mutex_t lock; /* of all below, but n_threads and threads */
+    pthread_mutex_t lock; /* guards all members below except n_threads and threads */
     pthread_cond_t wake;
     struct list queue;
     uint32_t max_held;
     uint64_t n_taken;
-    uint32_t n_held; /* queued, or at work */
+    uint32_t n_held; /* jobs queued or running */
     bool is_closed;
-    unsigned n_threads; /* started */
+    unsigned n_threads; /* threads that were started */
     pthread_t *threads;
 };
 
-/* The next one; NULL: there is none and will be none. */
+/* Returns the next job.  NULL: the pool is closed and empty. */
 static struct job *jobs_take(struct ev_jobs *jobs)
 {
     struct job *job = NULL;
@@ -65,13 +64,13 @@ static void *jobs_thread(void *arg)
     struct ev_jobs *jobs = arg;
     struct job *job;
 
-    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + BELOW_LOOPS); /* of this thread */
+    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + BELOW_LOOPS); /* niceness of this thread */
     while ((job = jobs_take(jobs)) != NULL) {
         job->work(job->arg);
         pthread_mutex_lock(&jobs->lock);
         jobs->n_held--;
         pthread_mutex_unlock(&jobs->lock);
-        /* The loop may be behind by 64 Ki calls; the end must still be told, so wait for room. */
+        /* The loop may have 64 Ki calls waiting. done must still be posted, so wait for room. */
         while (ev_post_made(job->loop, &job->end) != 0)
             clock_sleep_ns(NS_PER_MS);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pool of threads for work that would hold a loop up (parsing large bodies, tokenising long prompts); the
- * result returns to the loop that asked. */
+/* A thread pool for work that would block a loop (parse large bodies, tokenise long prompts).  Each result
+ * returns to the loop that submitted the job. */
 #ifndef BASE_EVENT_JOBS_H
 #define BASE_EVENT_JOBS_H
 
@@ -9,13 +9,14 @@
 struct ev_jobs;
 
 int ev_jobs_new(unsigned n_threads, uint32_t max_queued, struct ev_jobs **out);
-/* Finishes every job taken so far and posts its done-call before it returns: run ev_loop_drain() afterwards.
- */
+/* Finishes every submitted job and posts its done call before it returns.  Call ev_loop_drain()
+ * afterwards. */
 void ev_jobs_free(struct ev_jobs *jobs);
 unsigned ev_jobs_n_threads(const struct ev_jobs *jobs);
-uint64_t ev_jobs_n_taken(struct ev_jobs *jobs); /* since the start */
-/* work(arg) runs on some thread, then done(arg) on loop.  Jobs begin in order of submission; one waits only
- * while every thread works.  Any thread.  E_FULL: max_queued wait or run already; nothing was taken. */
+uint64_t ev_jobs_n_taken(struct ev_jobs *jobs); /* number of submitted jobs since the start */
+/* Runs work(arg) on a pool thread, then done(arg) on loop.  Jobs start in order of submission; a job waits
+ * only while all threads are busy.  Any thread.  E_FULL: max_queued jobs are queued or running; the job is
+ * not submitted. */
 int ev_jobs_submit(struct ev_jobs *jobs, struct ev_loop *loop, ev_call work, ev_call done, void *arg);
 
 #endif

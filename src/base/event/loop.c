@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One libevent base per thread, and a mailbox through which other threads post calls.
+/* One libevent base for each thread, and a mailbox through which other threads post calls.
  *
  *     other threads --ev_post--> mailbox (call, arg) --eventfd--> on_posts() on the loop's own thread
  *
- * No libevent object is ever touched by a foreign thread, so libevent needs no locks and has none: the only
- * thing shared is the mailbox.  Stopping is a flag and a wake through the same mailbox.
+ * Only the loop's own thread touches libevent objects, so libevent needs no locks and has none.  The mailbox
+ * is the only shared object.  A stop is a flag and a wake through the same mailbox.
  *
- * The loop runs turn by turn (EVLOOP_ONCE), so that turns can be counted: the watchdog reads the counter and
- * believes only in loops that come round.  A turn runs at most POSTS_PER_TURN posted calls, so that a flood
- * of them (or calls that post again) cannot starve descriptors and timers.
+ * The loop runs turn by turn (EVLOOP_ONCE) and counts turns: the watchdog reads the counter and trusts only
+ * loops that make progress.  A turn runs at most POSTS_PER_TURN posted calls.  So neither a flood of calls
+ * nor calls that post again can starve descriptors and timers.
  *
- * Timers want a real clock: libevent's default one ticks in steps of up to 4 ms.
- */
+ * Timers need a precise clock: libevent's default one ticks in steps of up to 4 ms. */
 #include "base/event/loop.h"
 
 #include <event2/event_struct.h>
@@ -66,7 +65,7 @@ static void set_up_libevent(void)
     event_set_log_callback(log_libevent);
 }
 
-/* Runs at most max posted calls; whether more may be waiting. */
+/* Runs at most max posted calls; returns whether more may be waiting. */
 static bool run_posts(struct ev_loop *loop, unsigned max)
 {
     for (unsigned n = 0; n < max; n++) {
@@ -88,7 +87,7 @@ static void on_posts(void *arg, int fd, unsigned ready)
     struct ev_loop *loop = arg;
 
     mailbox_drain_fd(loop->posts);
-    ev_work_end(); /* each call is a piece of its own */
+    ev_work_end(); /* each call is one piece of work */
     if (run_posts(loop, POSTS_PER_TURN))
         mailbox_wake(loop->posts);
     ev_work_begin("descriptor");
@@ -209,7 +208,7 @@ int ev_post_made(struct ev_loop *loop, struct ev_posting *posting)
     return mailbox_send(loop->posts, posting);
 }
 
-/* Rounded up: a timer never fires early. */
+/* Rounds up, so that a timer never fires early. */
 static struct timeval timeval_of(uint64_t ns)
 {
     uint64_t us = ((ns < LONGEST_DELAY_NS ? ns : LONGEST_DELAY_NS) + NS_PER_US - 1) / NS_PER_US;
@@ -313,7 +312,7 @@ int ev_fd_new(struct ev_loop *loop, int fd, unsigned wants, ev_fd_call call, voi
 void ev_fd_want(struct ev_fd *watch, unsigned wants)
 {
     event_del(&watch->event);
-    /* The descriptor was accepted before: only want of memory can refuse it now. */
+    /* libevent accepted the descriptor before, so only lack of memory can make this fail. */
     ASSERT(watch_fd(watch, wants) == 0);
 }
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The notify protocol is libsystemd's; what is ours is when to speak.  The watchdog period comes from the
- * environment (WATCHDOG_USEC); it is fed at a third of it.
+/* libsystemd speaks the notify protocol; this file decides when.  The watchdog period comes from the
+ * environment (WATCHDOG_USEC).  The loop feeds the watchdog at a third of that period.
  *
  *    RUNNING ──signal──> LAME_DUCK ──its time is over──> DRAINING ──the daemon is done──> (loop stopped)
  *                            └──────── signal ───────────────┴──────> STOPPING ──────────────^
  *
- *    signal 1: the handler counts and wakes the loop.   Signal 2: it sets an alarm too; SIGALRM ends the
- * process.
+ *    signal 1   the handler counts it and wakes the loop
+ *    signal 2   the handler also sets an alarm; SIGALRM ends the process
  *
- * The end must not depend on the loop or on any thread: one of them may be what hangs.  So the handler itself
- * counts, and sets the alarm at the second signal; whoever begins to free sets it too.  Every other thread
- * blocks all signals (base/team.c, base/event/jobs.c), and a handler runs on the main thread whatever that is
- * doing.
- */
+ * The end must not depend on the loop or on any other thread, because that thread may be the one that hangs.
+ * So the handler itself counts, and sets the alarm at the second signal. service_ending() sets it too.
+ * Every other thread blocks all signals (base/team.c, base/event/jobs.c), so a handler runs on the main
+ * thread at any time. */
 #include "base/event/service.h"
 
 #include <errno.h>
@@ -32,13 +31,13 @@
 #include "base/log.h"
 #include "base/event/signals.h"
 
-#define EXTRA_NS (10 * NS_PER_S) /* for the manager, beyond what is planned */
+#define EXTRA_NS (10 * NS_PER_S) /* extra time for the service manager beyond the plan */
 
 enum service_state {
     SERVICE_RUNNING,
-    SERVICE_LAME_DUCK, /* one signal to stop has come; until the timer */
+    SERVICE_LAME_DUCK, /* one stop signal has come; lasts until the timer fires */
     SERVICE_DRAINING,
-    SERVICE_STOPPING /* a second one has */
+    SERVICE_STOPPING /* a second stop signal has come */
 };
 
 struct service {
@@ -52,7 +51,7 @@ struct service {
     enum service_state state;
 };
 
-/* What the handlers know; there is one service in a process. */
+/* State that the handlers use; a process has one service. */
 static struct {
     atomic_uint n_stops;
     int fd; /* an eventfd; -1: none */
@@ -68,7 +67,7 @@ static void on_stop_signal(int number)
     (void)number;
     if (atomic_fetch_add(&signals.n_stops, 1) > 0)
         alarm(SERVICE_STOP_S);
-    if (write(signals.fd, &one, sizeof(one)) < 0) { /* it is full: readable all the same */
+    if (write(signals.fd, &one, sizeof(one)) < 0) { /* it is full, so it is readable anyway */
     }
     errno = was;
 }
@@ -78,7 +77,7 @@ static void on_alarm(int number)
     static const char text[] = "ended: the process did not stop in time\n";
 
     (void)number;
-    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) { /* then without a word */
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) { /* then end without a message */
     }
     _exit(EXIT_FAILURE);
 }
@@ -148,7 +147,7 @@ static void on_reload_signal(void *arg)
     struct service *service = arg;
 
     if (service->state != SERVICE_RUNNING)
-        return; /* READY would take STOPPING back */
+        return; /* READY would cancel STOPPING */
     sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / NS_PER_US);
     service->calls->reload(service->arg);
     sd_notify(0, "READY=1");
@@ -195,7 +194,7 @@ void service_free(struct service *service)
 {
     if (service == NULL)
         return;
-    /* From here on a signal ends the process: what is left to free may be left. */
+    /* From here on a signal ends the process: it need not free the rest. */
     handle(SIGTERM, SIG_DFL);
     handle(SIGINT, SIG_DFL);
     ev_fd_free(service->stops_watch);
@@ -218,7 +217,7 @@ void service_release(struct service *service)
     const uint64_t one = 1;
 
     service->is_held = false;
-    if (write(signals.fd, &one, sizeof(one)) < 0) { /* it is full: readable all the same */
+    if (write(signals.fd, &one, sizeof(one)) < 0) { /* it is full, so it is readable anyway */
     }
 }
 

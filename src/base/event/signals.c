@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signals through libevent: its handler writes the number into a socket pair that the loop reads.
  *
- * So a signal may arrive on any thread, and the call still runs on the loop, where it may do anything.
- * Compute threads block all signals anyhow (base/team.c, base/event/jobs.c).
- */
+ * So a signal may arrive on any thread, and the call still runs on the loop, where any function is allowed.
+ * Compute threads and job threads block all signals anyway (base/team.c, base/event/jobs.c). */
 #include "base/event/signals.h"
 
 #include <event2/event_struct.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals as calls on a loop.  Only one loop of a process can have them (libevent's rule): the control loop.
- */
+/* Signals as calls on a loop.  Only one loop of a process can receive signals (libevent's rule): the control
+ * loop. */
 #ifndef BASE_EVENT_SIGNALS_H
 #define BASE_EVENT_SIGNALS_H
 

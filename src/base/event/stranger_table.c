@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order of eviction, when one more is to come:
+/* Order of eviction when a new stranger arrives:
  *
  *   its address is at its bound   the oldest of that address       (a flood from one host costs that host)
  *   the table is full             the oldest of unknown addresses
- *                                 the oldest of known addresses, if the newcomer's is known too
- *                                 nobody: the newcomer is refused
+ *                                 the oldest of known addresses, if the new one's is known too
+ *                                 none: the new stranger is refused
  *
- * A newcomer is thus the last of its kind to be evicted: an honest peer needs one handshake's time, and a
- * flood must bring `max` newer sockets within it to be in the way.  Addresses that authenticated once are
- * known, and no flood from elsewhere evicts theirs.
+ * So a new stranger is the last of its kind to be evicted.  An honest peer needs only the time of one
+ * handshake.  To push it out, a flood must bring `max` newer sockets within that time.  An address that
+ * authenticated once is known, and a flood from elsewhere never evicts strangers from it.
  *
- * A host is here while it has strangers or is known.  Known ones are in order of their last coming. */
+ * The table has an entry for a host while the host has strangers or is known.  Known hosts are ordered by
+ * their last arrival. */
 #include "base/event/stranger_table_priv.h"
 
 #include <netinet/in.h>
@@ -24,7 +25,7 @@
 struct stranger_host { /* one address */
     struct stranger_key key;
     struct list strangers; /* oldest first */
-    struct list lately;    /* known: table->known */
+    struct list lately;    /* in table->known, if known */
     uint32_t n;
     bool is_known;
 };
@@ -33,7 +34,7 @@ struct stranger_table {
     struct stranger_bounds bounds;
     struct hashmap *hosts;
     struct list unknown, known; /* strangers, oldest first */
-    struct list lately;         /* known hosts, the one that came least lately first */
+    struct list lately;         /* known hosts, least recently seen first */
     uint32_t n, n_known;
 };
 
@@ -95,13 +96,13 @@ struct stranger_key stranger_key_of(const struct sockaddr *from)
 
 struct stranger_key stranger_key_of_user(uid_t uid)
 {
-    struct stranger_key key = {{0xff, 'u', 's', 'e', 'r'}}; /* a multicast address is nobody's own */
+    struct stranger_key key = {{0xff, 'u', 's', 'e', 'r'}}; /* a multicast address belongs to no host */
 
     memcpy(key.bytes + 8, &uid, sizeof(uid));
     return key;
 }
 
-/* NULL only for want of memory. */
+/* NULL only when memory runs out. */
 static struct stranger_host *host_get(struct stranger_table *table, const struct stranger_key *from)
 {
     struct stranger_host *host = hashmap_get(table->hosts, from);
@@ -144,7 +145,7 @@ void stranger_table_know(struct stranger_table *table, const struct stranger_key
         return;
     host = host_get(table, from);
     if (host == NULL)
-        return; /* it counts as unknown */
+        return; /* then it counts as unknown */
     if (!host->is_known) {
         host->is_known = true;
         table->n_known++;

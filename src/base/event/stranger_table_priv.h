@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of a port's strangers stay: sockets that were accepted and have not authenticated themselves.
+/* Decides which strangers of a port stay.  A stranger is a socket that was accepted and has not
+ * authenticated itself.
  *
- * Pure: knows addresses, ages and bounds, no sockets.  Entries belong to the caller and are in order of age.
- */
+ * Pure: it knows addresses, ages and limits, no sockets.  The caller owns the entries.  Entries are ordered
+ * by age. */
 #ifndef BASE_EVENT_STRANGER_TABLE_PRIV_H
 #define BASE_EVENT_STRANGER_TABLE_PRIV_H
 
@@ -17,22 +18,22 @@ struct stranger_table;
 struct stranger_host;
 
 struct stranger_entry {
-    struct list by_age;         /* among those of known, or of unknown, addresses: oldest first */
-    struct list by_host;        /* among those of its address: oldest first */
-    struct stranger_host *host; /* NULL: in no table */
+    struct list by_age;         /* in the list of strangers from known, or unknown, addresses: oldest first */
+    struct list by_host;        /* in the list of its address: oldest first */
+    struct stranger_host *host; /* its address; NULL: in no table */
 };
 
 struct stranger_bounds {
-    uint32_t max;             /* strangers at once */
-    uint32_t max_per_address; /* of one address */
-    uint32_t max_known;       /* known addresses that are remembered; the one that came least lately goes */
+    uint32_t max;             /* strangers at the same time */
+    uint32_t max_per_address; /* from one address */
+    uint32_t max_known;       /* known addresses to remember; evicts the least recently seen */
 };
 
 enum stranger_verdict {
-    STRANGER_HAS_ROOM,         /* it may come */
-    STRANGER_OVER_PER_ADDRESS, /* it may come when the oldest of its address leaves */
-    STRANGER_OVER_MAX,         /* it may come when the oldest of all leaves */
-    STRANGER_NO_ROOM           /* only known addresses are there, and its own is not known */
+    STRANGER_HAS_ROOM,         /* there is room */
+    STRANGER_OVER_PER_ADDRESS, /* there is room after the oldest of its address leaves */
+    STRANGER_OVER_MAX,         /* there is room after the oldest of all leaves */
+    STRANGER_NO_ROOM           /* refuse: all entries are from known addresses and this one is not */
 };
 
 struct stranger_key {
@@ -40,26 +41,27 @@ struct stranger_key {
 };
 
 int stranger_table_new(const struct stranger_bounds *bounds, struct stranger_table **out);
-void stranger_table_free(struct stranger_table *table); /* it holds no entry; NULL is fine */
+void stranger_table_free(struct stranger_table *table); /* the table must be empty; accepts NULL */
 
-/* An IPv6 /64 counts as one address, an IPv4 address as itself, however it is written. */
+/* An IPv4 address is its own key, in each notation; an IPv6 /64 is one key. */
 struct stranger_key stranger_key_of(const struct sockaddr *from);
-/* UNIX sockets have no addresses: processes of one user count as one. */
+/* UNIX sockets have no addresses: all processes of one user share a key. */
 struct stranger_key stranger_key_of_user(uid_t uid);
 
-/* May one more come from there?  *leaving_out: whose place it takes, NULL: nobody's. */
+/* Whether one more stranger from this address may come. *leaving_out: the entry that has to leave for it;
+ * NULL: none. */
 enum stranger_verdict stranger_table_ask(const struct stranger_table *table, const struct stranger_key *from,
                                          struct stranger_entry **leaving_out);
-/* Adds the newest.  E_NOMEM. */
+/* Adds an entry as the newest.  E_NOMEM. */
 int stranger_table_add(struct stranger_table *table, const struct stranger_key *from,
                        struct stranger_entry *entry);
 void stranger_table_remove(struct stranger_table *table, struct stranger_entry *entry);
-/* Strangers that come from there from now on stay longer than those of other addresses. */
+/* Marks the address as known: later strangers from there stay longer than those from other addresses. */
 void stranger_table_know(struct stranger_table *table, const struct stranger_key *from);
-/* Who leaves first: of that address, or (NULL) of all.  NULL: there is none. */
+/* The entry that leaves first, of that address or (NULL) of all.  NULL: there is none. */
 struct stranger_entry *stranger_table_oldest(const struct stranger_table *table,
                                              const struct stranger_key *from);
-/* Who leaves after that one: of its address (is_of_address), or of all. */
+/* The entry that leaves after this one, of its address (is_of_address) or of all. */
 struct stranger_entry *stranger_table_next(const struct stranger_table *table,
                                            const struct stranger_entry *entry, bool is_of_address);
 struct stranger_key stranger_entry_key(const struct stranger_entry *entry);

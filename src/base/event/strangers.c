@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stranger's life.
+/* A stranger's states:
  *
- *    accept ──> SILENT ──first bytes──> BEGUN ──proved──> (gone: its owner's alone)
- *                 │  in time: no byte     │  evicted, or ended by its owner
+ *    accept ──> SILENT ──first bytes──> BEGUN ──proved──> (gone: only its owner has it)
+ *                 │  no byte in time      │  evicted, or ended by its owner
  *                 v  evicted, or closed   v
  *               closed                  gone
  *
- * A silent one that is closed by its peer goes without a word: nobody made anything for it.  Evictions are
- * counted each and logged at most once in LOG_PAUSE_NS, so that a flood does not become a flood of log lines.
- */
+ * A silent stranger that its peer closes leaves no log line, because no owner exists yet.  Every eviction is
+ * counted, but logged at most once in LOG_PAUSE_NS.  So a flood of sockets does not become a flood of log
+ * lines. */
 #include "base/event/strangers.h"
 
 #include <errno.h>
@@ -25,18 +25,18 @@
 
 #define MAX_KNOWN       1024
 #define LOG_PAUSE_NS    (10 * NS_PER_S)
-#define CLOSED_PER_TURN 64 /* a flood that ends all at once does not hold the loop */
+#define CLOSED_PER_TURN 64 /* bounds one round: a flood that ends at once must not block the loop */
 
 const char *const stranger_end_names[STRANGER_N_ENDS] = {"address", "full", "silent"};
 
 enum stranger_state {
-    STRANGER_SILENT, /* ours: no byte came yet */
-    STRANGER_BEGUN   /* handed over; its owner speaks with it */
+    STRANGER_SILENT, /* ours: no byte has arrived */
+    STRANGER_BEGUN   /* handed over: its owner uses the socket */
 };
 
 struct stranger {
     struct stranger_entry entry;
-    struct list silent; /* strangers->silent, oldest first; alone once it has begun */
+    struct list silent; /* in strangers->silent, oldest first; unlinked once it has begun */
     struct strangers *port;
     enum stranger_state state;
     int fd;              /* SILENT */
@@ -55,7 +55,7 @@ struct strangers {
     struct strangers_opts opts;
     struct stranger_table *table;
     struct list silent;     /* oldest first */
-    struct ev_timer *timer; /* the oldest silent one's time */
+    struct ev_timer *timer; /* fires when the oldest silent stranger's time is up */
     uint64_t logged_ns;
     uint64_t n_unlogged;
 };
@@ -78,7 +78,7 @@ int strangers_new(const struct strangers_opts *opts, struct strangers **out)
     return rc;
 }
 
-/* It is no stranger any more, or is gone; its socket is somebody else's, or closed. */
+/* Frees the stranger but not its socket: the socket has another owner or is closed. */
 static void stranger_free(struct stranger *stranger)
 {
     stranger_table_remove(stranger->port->table, &stranger->entry);
@@ -215,7 +215,7 @@ static struct stranger_key read_key(int fd, const struct sockaddr *from)
     return stranger_key_of(from);
 }
 
-/* False: there is none. */
+/* Returns false when there is none. */
 static bool make_way(struct strangers *strangers, const struct stranger_key *key)
 {
     struct stranger_entry *leaving = NULL;
@@ -273,7 +273,7 @@ bool strangers_make_room(struct strangers *strangers, const struct sockaddr *fro
     struct stranger_key key = from != NULL ? stranger_key_of(from) : (struct stranger_key){{0}};
     struct stranger_entry *oldest = stranger_table_oldest(strangers->table, from != NULL ? &key : NULL);
 
-    /* One that nobody has bound (it is silent, or is the one for whom there is to be room) gives none. */
+    /* Skip strangers that are not bound: silent ones, and the one that needs the room. */
     while (oldest != NULL && container_of(oldest, struct stranger, entry)->evict == NULL)
         oldest = stranger_table_next(strangers->table, oldest, from != NULL);
     if (oldest == NULL)
@@ -288,7 +288,7 @@ uint32_t strangers_count(const struct strangers *strangers)
     return stranger_table_count(strangers->table);
 }
 
-/* ---- what its owner says ---- */
+/* ---- calls by its owner ---- */
 
 void stranger_bind(struct stranger *stranger, void (*evict)(void *owner), void *owner)
 {

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two clocks, because one of them is cheap and the other one is right.
+/* Two clocks: one is cheap and the other is accurate.
  *
  *     turn   | piece | piece | ........ long piece ........ | piece |
  *     wall   ^       ^       ^                              ^       ^       each piece, 25 ns a look
  *     CPU    ^                                              ^       ^       each turn, and after a long one
  *
- * The monotonic clock says which pieces are worth a look at the thread's own, which is a system call.  The
- * difference to the last look is the piece and what short ones were before it in its turn: never less than
- * the piece took, and never told as more than the wall clock allows. */
+ * The monotonic clock shows which pieces are long enough to read the thread's CPU clock, which is a system
+ * call.  The CPU time since the last reading covers the piece and the short pieces before it in the same
+ * turn.  So it is never less than the piece took.  The report never gives more than the wall time. */
 #include "base/event/work_priv.h"
 
 #include "base/clock.h"
 
 static _Thread_local struct {
-    const struct ev_watch *watch; /* NULL: no loop, or nobody watches it */
+    const struct ev_watch *watch; /* NULL: no loop, or no watcher */
     unsigned depth;
     const char *what;
     uint64_t begun_ns;
-    uint64_t cpu_ns;      /* at the last look */
-    uint64_t turn_cpu_ns; /* when the turn began */
+    uint64_t cpu_ns;      /* at the last reading */
+    uint64_t turn_cpu_ns; /* at the start of the turn */
 } work;
 
 void ev_work_watch(struct ev_loop *loop, ev_long_call call, void *arg)
@@ -67,7 +67,7 @@ void ev_work_end(void)
     work.cpu_ns = cpu_ns;
 }
 
-/* A turn waits before it works: its wall time would say nothing, so the thread's own time stands for both. */
+/* A turn waits before it works, so its wall time says nothing.  Its CPU time stands for both. */
 void ev_work_turn(void)
 {
     uint64_t cpu_ns;

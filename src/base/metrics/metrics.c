@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry: families, series, and updating them without locks.
+/* The registry: families, series, and updates without locks.
  *
  *     metrics -> family -> family -> NULL
  *                  |-> series -> series -> NULL
  *
- * Both lists only ever grow, at the head, by compare-and-swap, and nodes never change their next; so a reader
- * walks them without care, and a writer that loses the race looks only at what is new since.  Nothing is
- * freed before the registry.
+ * Both lists only grow, at the head, by compare-and-swap, and a node's next never changes.  So a reader
+ * needs no lock, and a writer that loses the race checks only the nodes that are new since.  Nodes are freed
+ * only with the registry.
  *
- * A value is an atomic double.  Additions are a compare-and-swap loop; observations add to one bucket and to
- * the sum.  A scrape reads them one by one and may see a bucket without its share of the sum; the next one
- * has it.
+ * A value is an atomic double.  An addition is a compare-and-swap loop; an observation adds to one bucket
+ * and to the sum.  A scrape reads them one by one and may see a bucket before the sum has the same
+ * observation; the next scrape sees both.
  *
- * Bounded series: label values can come from outside (a model name, a tenant), and each set costs memory and
- * a line per scrape for ever.  Past the limit all new sets fall into one series whose values are "other".
- */
+ * The number of series is limited.  Label values can come from outside (a model name, a tenant), and each
+ * set costs memory and a line in every scrape for ever.  Beyond the limit all new sets share one series with
+ * the values "other". */
 #include "base/metrics/metrics.h"
 
 #include <ctype.h>
@@ -34,7 +34,7 @@ const double metric_itl_bounds_s[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0
                                       0.15,  0.2,    0.3,   0.4,  0.5,   0.75, 1,     2.5};
 const unsigned metric_itl_n_bounds = ARRAY_LEN(metric_itl_bounds_s);
 
-/* Takes the updates that had no memory to go to. */
+/* Receives updates when there was no memory for the series. */
 static const struct metric_family dummy_family = {.kind = METRIC_GAUGE};
 static struct metric dummy = {.family = &dummy_family};
 
@@ -131,7 +131,7 @@ static struct metric_family *family_new(const struct metric_family *like)
     return family;
 }
 
-/* Walks from head until stop (what was searched before). */
+/* Searches from head until stop, which marks the part already searched. */
 static struct metric_family *find_family(struct metric_family *head, const struct metric_family *stop,
                                          const struct metric_family *like)
 {
@@ -214,7 +214,7 @@ void metric_family_alias(struct metrics *metrics, struct metric_family *family, 
     ASSERT(alias == NULL || alias->n_labels == family->n_labels);
 }
 
-/* A copy with invalid UTF-8 replaced: a scrape with one bad byte would be refused as a whole. */
+/* A copy with invalid UTF-8 replaced: Prometheus refuses a whole scrape for one bad byte. */
 static char *copy_value(const char *value)
 {
     struct bytes text = bytes_str(value);
@@ -263,7 +263,7 @@ static struct metric *find_series(struct metric *head, const struct metric *stop
     return NULL;
 }
 
-/* Puts the new series in the list, or frees it when another thread put the same one there first. */
+/* Adds the new series to the list, or frees it when another thread added the same one first. */
 static struct metric *publish(struct metric_family *family, struct metric *metric, struct metric *head)
 {
     metric->next = head;
@@ -301,7 +301,7 @@ struct metric *metric_series(struct metric_family *family, const char *const *va
         atomic_fetch_sub(&family->n_series, 1);
         return found == NULL ? &dummy : found;
     }
-    /* The text may have been mended above, so it is looked for again under its new form. */
+    /* The copy may differ from the given text, so search again for the copy. */
     found = find_series(head, NULL, metric->values);
     if (found != NULL) {
         atomic_fetch_sub(&family->n_series, 1);
@@ -330,7 +330,7 @@ void metric_add(struct metric *metric, double by)
 {
     ASSERT(metric->family->kind != METRIC_HISTOGRAM);
     if (metric->family->kind == METRIC_COUNTER && !(by >= 0))
-        return; /* a counter that falls looks like a restart to everything that reads it */
+        return; /* readers take a counter that falls for a restart */
     add_double(&metric->value, by);
 }
 
@@ -348,7 +348,7 @@ void metric_observe(struct metric *metric, double value)
     if (metric == &dummy || !isfinite(value))
         return;
     ASSERT(family->kind == METRIC_HISTOGRAM);
-    while (low < high) { /* the first bound that is not below value */
+    while (low < high) { /* the first bound >= value */
         unsigned middle = (low + high) / 2;
 
         if (family->bounds[middle] < value)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the registry looks like inside, for updating (metrics.c) and showing (render.c). */
+/* The structs of the registry, shared by metrics.c (updates) and render.c (text). */
 #ifndef BASE_METRICS_METRICS_PRIV_H
 #define BASE_METRICS_METRICS_PRIV_H
 
@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 struct metric {
-    struct metric *next; /* never changes once the series can be found */
+    struct metric *next; /* constant after the series is published */
     const struct metric_family *family;
     char **values;                  /* [n_labels] valid UTF-8 */
     _Atomic double value;           /* histograms: the sum */
@@ -16,16 +16,16 @@ struct metric {
 };
 
 struct metric_family {
-    struct metric_family *next; /* never changes once the family can be found */
+    struct metric_family *next; /* constant after the family is published */
     enum metric_kind kind;
     char *name;
     char *help;
-    char *labels; /* as given, for comparison */
+    char *labels; /* as the caller gave them, for comparison */
     char *label_names[METRIC_MAX_LABELS];
     unsigned n_labels;
     double *bounds;
     unsigned n_bounds;
-    struct metric_family *original; /* whose series are shown under this name; NULL: its own */
+    struct metric_family *original; /* the family whose series an alias shows; NULL: not an alias */
     _Atomic(struct metric *) series;
     atomic_uint n_series;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process_* gauges that every Prometheus client has, under their usual names.
  *
- * All comes from /proc/self, which stays readable in the units (ProcSubset=pid hides the rest of /proc). What
- * cannot be read is left as it was: a missing gauge is no reason to fail a scrape.
- */
+ * All values come from /proc/self, which stays readable under ProcSubset=pid; that setting of our units
+ * hides the rest of /proc.  A value that cannot be read keeps its last value: a missing gauge is no reason
+ * to fail a scrape. */
 #include "base/metrics/metrics.h"
 
 #include <dirent.h>
@@ -20,7 +20,8 @@ static void set_gauge(struct metrics *metrics, const char *name, const char *hel
     metric_set(metric_single(metrics, METRIC_GAUGE, name, help), value);
 }
 
-/* Fields of /proc/self/stat after the command's name, which may hold blanks and parentheses. */
+/* Finds the fields of /proc/self/stat behind the command's name, which may contain blanks and
+ * parentheses. */
 static bool read_stat(unsigned long long *start_ticks, unsigned long long *resident_pages)
 {
     char text[1024];
@@ -32,7 +33,7 @@ static bool read_stat(unsigned long long *start_ticks, unsigned long long *resid
     fclose(file);
     text[n] = '\0';
     char *after = strrchr(text, ')');
-    /* Field 3 (state) follows; 22 is the start time, 23 the virtual size, 24 the resident pages. */
+    /* Field 3 (state) comes next; 22 is the start time, 23 the virtual size, 24 the resident pages. */
     return after != NULL &&
            sscanf(after + 1,
                   " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
@@ -50,7 +51,7 @@ static int count_descriptors(void)
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
         n += entry->d_name[0] != '.';
     closedir(folder);
-    return n - 1; /* not the one that is reading */
+    return n - 1; /* minus the descriptor of this read */
 }
 
 void metrics_read_process(struct metrics *metrics)

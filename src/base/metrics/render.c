@@ -8,11 +8,10 @@
  *     baton_ttft_seconds_sum{model="m"} 3.25
  *     baton_ttft_seconds_count{model="m"} 14
  *
- * The lists hold the newest first; they are shown sorted, families by name and series by label values, so
- * that two scrapes can be compared line by line.  A family that is another's second name shows that one's
- * series under its own name and label names.  The count of a histogram is the sum of the buckets just
- * shown, so that the two always agree, whatever was observed meanwhile.
- */
+ * The lists have the newest node first.  The text sorts families by name and series by label values, so that
+ * two scrapes can be compared line by line.  An alias shows the series of its original family under its own
+ * name and label names.  A histogram's count is the sum of the buckets just written, so the two always
+ * agree, even if observations arrive meanwhile. */
 #include "base/metrics/metrics_priv.h"
 
 #include <inttypes.h>
@@ -48,7 +47,7 @@ static void put_number(struct buf *out, double value)
         buf_printf(out, "%.15g", value);
 }
 
-/* name suffix {labels,le="..."} and a blank; bound NULL: no le. */
+/* Writes name, suffix, {labels,le="..."} and a blank. bound NULL: no le. */
 static void put_head(struct buf *out, const struct metric_family *family, const struct metric *metric,
                      const char *suffix, const double *bound)
 {

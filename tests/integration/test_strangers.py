@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 
-from cluster import BUILD, IS_SLOW, Cluster, fetch, free_port, main, patience
+from cluster import BUILD, Cluster, fetch, free_port, main, patience
 
 # A ClientHello's record that never becomes whole: enough for a socket to have begun.
 PART_OF_TLS = bytes.fromhex("16030102000100 01fc0303".replace(" ", ""))

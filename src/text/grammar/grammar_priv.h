@@ -84,7 +84,7 @@ struct graph {
     int code;
 };
 
-/* Makes room for n elements of size bytes.  False: no memory or too many. */
+/* Makes room for n elements of size bytes.  False: no memory. */
 bool graph_grow(void *array, uint32_t *cap, uint32_t n, size_t size);
 int graph_by_bytes(const void *left, const void *right); /* struct bytes, for qsort */
 int graph_init(struct graph *graph);

@@ -4,10 +4,10 @@
  *     name not seg-*          left alone
  *     no head, or a bad one   deleted: no block in it can be found
  *     of another version      kept unread and evicted first: an operator who goes back to the version or
- * model that or generation           wrote it finds its blocks again ours                    its table is
- * read: a few KiB for many MiB of blocks
+ *     or generation           model that wrote it finds its blocks again
+ *     ours                    its table is read: a few KiB for many MiB of blocks
  *
- * Nothing is appended to a found segment (tier_record_priv.h says why).  Of a block in two segments the
+ * Nothing is appended to a found segment (tier_record_priv.h says why).  If a block is in two segments, the
  * younger one counts.  The head has the tenant as a digest; the tenant's number becomes known at its next
  * request. */
 #include <dirent.h>

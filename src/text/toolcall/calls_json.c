@@ -21,8 +21,7 @@ struct header {
     size_t at;
 };
 
-/* 1: c is the next character after blanks and was skipped; 0: the text ends too early; -1: another character.
- */
+/* 1: c is the next character after blanks and was skipped; 0: the text ends too early; -1: another one. */
 static int take_char(struct header *header, uint8_t c)
 {
     header->at = calls_skip_blanks(header->text, header->at);

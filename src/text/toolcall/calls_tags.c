@@ -219,8 +219,7 @@ static int put_key(struct calls *calls)
     return calls->good.is_bad ? E_NOMEM : calls->events->on_arguments(calls->arg, buf_view(&calls->good));
 }
 
-/* Takes a key's tags, and the tag that opens the value.  1: taken; 0: more text is needed; -1: another form.
- */
+/* Takes a key's tags, and the tag that opens the value.  1: taken; 0: more text is needed; -1: other form. */
 static int take_key(struct calls *calls, size_t at)
 {
     const struct tags *tags = tags_of(calls);

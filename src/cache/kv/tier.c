@@ -148,7 +148,7 @@ void kv_tier_close(struct kv_tier *tier)
     free(tier);
 }
 
-/* ---- for all files ---- */
+/* ---- used by the tier's other files ---- */
 
 int tier_post(struct kv_tier *tier, struct tier_segment *segment, const struct tier_job *what)
 {
@@ -338,7 +338,7 @@ int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *
     return 0;
 }
 
-/* ---- what is done ---- */
+/* ---- finished jobs ---- */
 
 static void rest(struct kv_tier *tier, const char *what, int error)
 {

@@ -6,7 +6,7 @@
  *        +--(FILLING, leased)<-- reader threads <-- kv_tier_read <----------------+
  *
  * The tier knows hashes, block ids and an arena.  The pool's owner decides which blocks are saved and read
- * back. One thread (the engine thread) makes all calls.  Only open and close wait for I/O: threads do the
+ * back.  One thread (the engine thread) makes all calls.  Only open and close wait for I/O: threads do the
  * work, and kv_tier_poll() returns the results.  A write reads the block's bytes in the arena and a read
  * writes them, until its event was polled: lease the block until then.
  *
@@ -80,8 +80,8 @@ struct kv_tier_counts {
     uint32_t n_segments, n_writing, n_reading; /* now */
     uint32_t n_tenants;                        /* that the disk is divided among, now */
     bool is_resting;                           /* after failed I/O */
-    double read_bytes_per_s; /* measured lately over all readers together; an estimate before the first read,
-                                and long after the last if that was slow */
+    double read_bytes_per_s; /* all readers together, measured lately; an estimate before the first read, and
+                                long after a slow one */
 };
 
 /* Creates or opens the folder, locks it, reads which blocks it has, starts the threads.  E_NOMEM, E_IO,

@@ -128,8 +128,7 @@ void tier_note_read(struct kv_tier *tier, double bytes_per_s);  /* records the s
 void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment);
 void tier_segment_close(struct kv_tier *tier, struct tier_segment *segment); /* it accepts no more slots */
 void tier_segment_leave(struct kv_tier *tier, struct tier_segment *segment);
-void tier_segment_drop(struct kv_tier *tier,
-                       struct tier_segment *segment); /* if it leaves and has no job left */
+void tier_segment_drop(struct kv_tier *tier, struct tier_segment *segment); /* if it leaves without jobs */
 void tier_segment_dropped(struct kv_tier *tier, struct tier_segment *segment, int result);
 /* Makes room for the wish: segments that may be evicted leave.  0: there is room.  E_AGAIN: a segment leaves
  * but is still being read.  E_FULL: no segment may be evicted for it. */

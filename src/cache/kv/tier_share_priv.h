@@ -35,8 +35,7 @@ struct tier_shares {
 };
 
 void tier_shares_init(struct tier_shares *shares, const uint8_t nobody[TIER_TENANT_BYTES]);
-/* The place of a tenant that has files and whose number is known (or of KV_TENANT_NONE), else TIER_NO_PLACE.
- */
+/* The place of a tenant that has files and whose number is known (or of KV_TENANT_NONE), or TIER_NO_PLACE. */
 unsigned tier_shares_find(const struct tier_shares *shares, kv_tenant tenant);
 /* The place of a digest; a tenant without files gets a new one.  0 when no place is left. */
 unsigned tier_shares_place(struct tier_shares *shares, const uint8_t digest[TIER_TENANT_BYTES]);

@@ -6,8 +6,8 @@
  *
  * Events are numbered from 1 in each life of a worker.  The writer may lose events at any time (no memory, a
  * full mailbox, a link that was down).  The numbers go on, so the reader sees the gap and asks for a
- * snapshot. A snapshot names the number of the next event.  A reader that has all of its parts follows from
- * there. The reader also asks for a snapshot periodically, because its knowledge expires.
+ * snapshot.  A snapshot names the number of the next event.  A reader that has all of its parts follows from
+ * there.  The reader also asks for a snapshot periodically, because its knowledge expires.
  *
  * No I/O, no clock; one thread each. */
 #ifndef CACHE_PREFIX_BLOCK_EVENTS_H
@@ -71,13 +71,12 @@ struct block_part { /* the header of one message */
     uint32_t part;
 };
 
-void block_follower_begin(struct block_follower *follower,
-                          uint64_t now_ns);               /* link up: the caller asks for a snapshot */
-void block_follower_end(struct block_follower *follower); /* link down */
+void block_follower_begin(struct block_follower *follower, uint64_t now_ns); /* link up; ask */
+void block_follower_end(struct block_follower *follower);                    /* link down */
 /* After FOLLOW_ASK the caller asks for a snapshot. */
 enum block_follow block_follower_feed(struct block_follower *follower, const struct block_part *part,
                                       uint64_t now_ns);
-/* True: the caller asks for a snapshot (again), because none came or the last is older than refresh_ns. The
+/* True: the caller asks for a snapshot (again), because none came or the last is older than refresh_ns.  The
  * follower then counts it as asked. */
 bool block_follower_is_due(struct block_follower *follower, uint64_t refresh_ns, uint64_t now_ns);
 

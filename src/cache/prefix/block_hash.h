@@ -43,8 +43,7 @@ struct prefix_roots {
 /* Returns 0. */
 int prefix_roots_derive(const uint8_t cluster_key[32], const char *model_fingerprint, const char *tenant,
                         uint32_t n_public, struct prefix_roots *out);
-/* A chain in progress: hashes[0, n) of the first n blocks of tokens are done.  The caller owns both arrays.
- */
+/* A chain in progress: hashes[0, n) of the first n blocks of tokens are done.  The caller owns both. */
 struct prefix_chain {
     const uint32_t *tokens;
     uint32_t block_tokens;

@@ -73,7 +73,7 @@ int dfa_write_raw(struct graph *graph, const struct dfa *dfa, struct bounds char
 
 /* ---- grammar_tagged.c ---- */
 struct tagged {               /* further conditions on a text between tags */
-    struct bytes until;       /* not in the text. ASCII; its first letter occurs only once in it */
+    struct bytes until;       /* not in the text.  ASCII; its first letter occurs only once in it */
     bool is_inner;            /* no line end at either side */
     const struct dfa *banned; /* rejects these texts; NULL: none */
     uint32_t n_counts;        /* number of lengths that the writer will count */

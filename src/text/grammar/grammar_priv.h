@@ -91,16 +91,13 @@ int graph_init(struct graph *graph);
 /* Charges steps.  E_LIMIT: none are left; the graph is then full. */
 int graph_spend(struct graph *graph, uint64_t steps);
 void graph_fini(struct graph *graph);
-/* These return a pc.  After a failure they return PC_DEAD, and graph_status() reports the failure at the end.
- */
+/* These return a pc.  After a failure they return PC_DEAD, and graph_status() reports the failure. */
 uint32_t graph_node(struct graph *graph, struct node node);
 uint32_t graph_byte(struct graph *graph, uint8_t lo, uint8_t hi, uint32_t next);
 uint32_t graph_text(struct graph *graph, struct bytes text, uint32_t next);
-uint32_t graph_split(struct graph *graph, uint32_t left,
-                     uint32_t right); /* if one is PC_DEAD, returns the other */
+uint32_t graph_split(struct graph *graph, uint32_t left, uint32_t right); /* one PC_DEAD: the other */
 uint32_t graph_call(struct graph *graph, uint32_t rule, uint32_t next);
-uint32_t graph_string(struct graph *graph, struct bounds chars,
-                      uint32_t next); /* a JSON string after its opening quote */
+uint32_t graph_string(struct graph *graph, struct bounds chars, uint32_t next); /* after the opening quote */
 uint32_t graph_loop(struct graph *graph, uint32_t rule, struct bounds times, uint32_t next);
 /* Accepts any of these texts, which it reorders.  Texts with a common beginning share its nodes. */
 uint32_t graph_texts(struct graph *graph, struct bytes *texts, size_t n, uint32_t next);

@@ -127,8 +127,7 @@ int machine_init(struct machine *machine, const struct graph *graph);
 void machine_fini(struct machine *machine);
 /* Parts of a step (grammar_state.c): begin, reach or keep some configs, settle on their state. */
 void machine_begin(struct machine *machine);
-void machine_reach(struct machine *machine,
-                   struct config config); /* adds config and all configs that it leads to without reading */
+void machine_reach(struct machine *machine, struct config config); /* adds it and its closure */
 void machine_keep(struct machine *machine, const struct config *config);
 uint32_t machine_settle(struct machine *machine);
 uint32_t machine_add_state(struct machine *machine, uint32_t hash); /* without a look-up of equal states */
@@ -136,12 +135,10 @@ uint32_t machine_frame(struct machine *machine, uint32_t pc, uint32_t count, uin
 uint32_t machine_config_dist(const struct machine *machine, const struct config *config);
 
 /* grammar_step.c.  All return a state; without memory they return STATE_DEAD and set is_bad. */
-uint32_t machine_start(struct machine *machine,
-                       struct config config); /* the state of a config that was just reached */
+uint32_t machine_start(struct machine *machine, struct config config); /* the state of this config */
 uint32_t machine_step(struct machine *machine, uint32_t state, uint8_t byte);
 uint32_t machine_token(struct machine *machine, uint32_t state, token_id id); /* reads a control token */
-uint32_t machine_return(struct machine *machine,
-                        uint32_t frame); /* the state after the rule of this frame returns */
+uint32_t machine_return(struct machine *machine, uint32_t frame); /* the rule of this frame ended */
 uint32_t machine_close(struct machine *machine, uint32_t state,
                        uint32_t n_tokens); /* ends free texts that have all their tokens */
 /* The first step of the shortest way to the end: a byte, or 256 + a control token's id. */
@@ -167,12 +164,11 @@ struct grammar {
     struct machine machine;
     struct part **parts; /* masks of single configs, by hash (grammar_mask.c) */
     uint32_t n_parts, cap_parts;
-    uint32_t states_max, configs_max,
-        frames_max;    /* limits; beyond them, everything that no run needs is dropped */
-    size_t mask_bytes; /* memory of all masks */
-    uint64_t *scratch, *part_bits, *state_bits; /* [n_words] */
-    uint32_t *walk;                             /* [max_depth + 1] states on the way down */
-    struct grammar_run *runs;                   /* list of all runs of this grammar */
+    uint32_t states_max, configs_max, frames_max; /* beyond, states that no run needs are dropped */
+    size_t mask_bytes;                            /* memory of all masks */
+    uint64_t *scratch, *part_bits, *state_bits;   /* [n_words] */
+    uint32_t *walk;                               /* [max_depth + 1] states on the way down */
+    struct grammar_run *runs;                     /* list of all runs of this grammar */
 };
 
 struct grammar_step {

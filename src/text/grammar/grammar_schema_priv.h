@@ -62,10 +62,9 @@ int schema_deref(struct schema *s, json_t *schema,
                  json_t **out);                     /* borrowed: the schema that its chain of $refs ends at */
 int schema_keep(struct schema *s, json_t *made);    /* takes made; E_LIMIT: too many or too large */
 int schema_spend(struct schema *s, uint64_t steps); /* charges the graph's steps; E_LIMIT: none left */
-int schema_copy(struct schema *s, json_t *value, json_t **out); /* *out borrowed; a shallow copy */
-int schema_weigh(struct schema *s, const json_t *value);        /* charges for a walk through value */
-int schema_names(struct schema *s, json_t *list,
-                 json_t **set_out); /* *set_out borrowed: an object with these names as keys */
+int schema_copy(struct schema *s, json_t *value, json_t **out);     /* *out borrowed; a shallow copy */
+int schema_weigh(struct schema *s, const json_t *value);            /* charges for a walk through value */
+int schema_names(struct schema *s, json_t *list, json_t **set_out); /* borrowed: object with these keys */
 /* Compares, charged by size.  When no steps are left, all values count as equal. */
 bool schema_equal(struct schema *s, json_t *left, json_t *right);
 bool schema_asserts(json_t *schema); /* has keywords beyond annotations */
@@ -80,8 +79,7 @@ int schema_count(struct schema *s, json_t *schema, const char *keyword, uint32_t
 /* ---- grammar_schema_merge.c ---- */
 int schema_merge(struct schema *s, json_t *left, json_t *right,
                  json_t **out); /* *out borrowed: the schema of values that satisfy both */
-int schema_all_of(struct schema *s, json_t *schema,
-                  json_t **out); /* *out borrowed: schema with allOf and $ref resolved */
+int schema_all_of(struct schema *s, json_t *schema, json_t **out); /* borrowed: no allOf, no $ref */
 int schema_one_of(struct schema *s, json_t *branches); /* refuses branches that it cannot tell apart */
 
 /* ---- grammar_schema_object.c ---- */

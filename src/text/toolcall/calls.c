@@ -100,7 +100,7 @@ bool calls_is_thinking(const struct calls *calls)
     return calls->state == CALLS_THINKING;
 }
 
-/* ---- what the families share ---- */
+/* ---- helpers of all families ---- */
 
 bool calls_is_blank(uint8_t c)
 {

@@ -31,9 +31,8 @@ enum calls_end {
 
 struct calls_events { /* return 0 to go on; a negative result ends all feeding and is returned */
     int (*on_text)(void *arg, struct bytes text);
-    int (*on_thinking)(void *arg,
-                       struct bytes text); /* never empty; outer blanks of the thinking are stripped */
-    int (*on_thought)(void *arg);          /* the current thinking is over */
+    int (*on_thinking)(void *arg, struct bytes text); /* never empty; outer blanks stripped */
+    int (*on_thought)(void *arg);                     /* the current thinking is over */
     int (*on_begin)(void *arg, struct bytes name);
     int (*on_arguments)(void *arg, struct bytes piece);
     int (*on_end)(void *arg, enum calls_end how);

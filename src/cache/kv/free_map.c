@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Free blocks as a bitmap, given out in runs.
+/* Free blocks as a bitmap, allocated in runs.
  *
- * One layer of adjacent blocks is one run of bytes, so a prompt whose blocks are adjacent is transferred in
- * fewer operations.  A take of n first looks for one run that holds all n, lowest first; failing that it
- * accepts runs of n/2, then n/4 and so on, each time all that are there.  That is at most log2(n) + 1 passes
- * over a bitmap of one bit per block, however scattered the pool is.  A take of one, the usual case while
- * decoding, ends at the first free bit, which first_word finds without a search.
- */
+ * One layer of adjacent blocks is one run of bytes.  So a prompt with adjacent blocks needs fewer operations
+ * to transfer.  A take of n first looks for one run that holds all n, lowest first.  Failing that, it accepts
+ * runs of n/2, then n/4 and so on, and takes all that exist at each size.  That is at most log2(n) + 1 passes
+ * over a bitmap of one bit per block, however scattered the pool is.  A take of one, the usual case in
+ * decode, stops at the first free bit, which first_word finds without a search. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -46,7 +45,7 @@ void free_map_put(struct free_map *map, kv_block_id id)
         map->first_word = word;
 }
 
-/* The first id at or after from that is free (or not), n_ids if there is none. */
+/* The first id at or after from that is free (or not free), n_ids if there is none. */
 static uint32_t find(const struct free_map *map, uint32_t from, bool is_free)
 {
     uint64_t flip = is_free ? 0 : UINT64_MAX;
@@ -72,7 +71,7 @@ static void take_run(struct free_map *map, uint32_t from, uint32_t n, kv_block_i
     map->n_free -= n;
 }
 
-/* Takes up to n ids out of runs that are at least want long, or as long as what is missing. */
+/* Takes up to n ids from runs of at least want ids, or of as many ids as are still missing. */
 static uint32_t take_runs(struct free_map *map, uint32_t want, uint32_t n, kv_block_id *ids_out)
 {
     uint32_t n_taken = 0;

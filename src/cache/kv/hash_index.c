@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Block hash -> block id: open addressing with linear probing over a table of ids.
  *
- * The table holds ids only; the hash of an id is looked at in the pool's array.  It has at least twice as
- * many slots as there are blocks, so probes are short and it never grows.  Hashes come out of a keyed MAC,
- * which nobody outside can steer, so their first bytes serve as they are.  Removal moves later entries of the
- * same cluster back (no tombstones), so the table does not age.
- */
+ * The table holds only ids; the pool's array has the hash of each id.  The table has at least twice as many
+ * slots as there are blocks, so probes are short and it never grows.  Hashes come from a keyed MAC, which no
+ * outsider can steer, so their first bytes serve as the hash value.  Removal moves later entries of the same
+ * cluster back (no tombstones), so the table does not age. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,8 +68,7 @@ void hash_index_remove(struct hash_index *index, kv_block_id id)
         hole = (hole + 1) & index->mask;
     }
 
-    /* Whatever follows in the cluster and may stand at the hole (its home is not between the two) moves
-     * there. */
+    /* Move back each later entry of the cluster whose home is not between the hole and its slot. */
     for (uint32_t at = (hole + 1) & index->mask; index->slots[at] != KV_BLOCK_NONE;
          at = (at + 1) & index->mask) {
         uint32_t home = home_of(index, &index->hashes[index->slots[at]]);

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes and offsets of KV memory.
  *
- *   arena:          layer 0                  layer 1
- *           | blk 0 | blk 1 | ... | | blk 0 | blk 1 | ... |  ...
+ *    arena:          layer 0                  layer 1
+ *            | blk 0 | blk 1 | ... | | blk 0 | blk 1 | ... |  ...
  *
- *   a (layer, block):   K: head 0: B rows   head 1: ...     V: the same
+ *    a (layer, block):   K: head 0: B rows   head 1: ...     V: the same
  *
- * Layer-major, because both who compute and who transfer work through one layer at a time: the blocks that a
- * sequence got as one run of ids are one run of bytes in each layer.  Inside a block a head's tokens lie side
- * by side, so that attention of one head streams through contiguous memory.
+ * Layer-major, because compute and transfer both work through one layer at a time.  Blocks of a sequence with
+ * adjacent ids are one run of bytes in each layer.  Inside a block a head's tokens are adjacent, so attention
+ * of one head streams through contiguous memory.
  *
  * The fingerprint covers everything that decides what a byte at an offset means, including the numerics id of
- * the engine that writes it, so that two workers which agree on it may exchange blocks byte for byte.  It
- * does not cover the number of blocks: pools of peers may differ in size.
- */
+ * the engine that writes it.  So two workers with equal fingerprints may exchange blocks byte for byte.  It
+ * does not cover the number of blocks: pools of peers may differ in size. */
 #include "cache/kv/layout.h"
 
 #include <xxhash.h>
@@ -21,7 +20,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 
-enum { RUN = 32 }; /* numbers under one scale */
+enum { RUN = 32 }; /* numbers that share one scale */
 
 size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim)
 {

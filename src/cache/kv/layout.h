@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The geometry of KV memory: bytes and strides, nothing about models.
+/* The geometry of KV memory: bytes and strides.  Nothing here depends on a model.
  *
- *   arena:  [layer][block][layer_block_bytes]            layer-major: one layer of adjacent blocks is one run
- *   inside one (layer, block):  K then V, each n_kv_heads x block_tokens rows of `type`
+ *    arena:  [layer][block][layer_block_bytes]            layer-major: one layer of adjacent blocks is one
+ * run inside one (layer, block):  K then V, each n_kv_heads x block_tokens rows of `type`
  *
- * How the rows lie inside a K or V is the engine's business (compute/tensor/tensor.h); here they are bytes.
- * With v_dim 0 there is no V: the engine finds the values in the keys (multi-head latent attention). */
+ * The engine decides how rows lie inside a K or V (compute/tensor/tensor.h); here they are bytes.  With v_dim
+ * 0 there is no V: the engine reads the values from the keys (multi-head latent attention). */
 #ifndef CACHE_KV_LAYOUT_H
 #define CACHE_KV_LAYOUT_H
 
@@ -15,7 +15,7 @@
 typedef uint32_t kv_block_id;
 #define KV_BLOCK_NONE UINT32_MAX
 
-/* The quantised types hold runs of 32 numbers with an F16 scale each; a row's last run is filled up. */
+/* Quantised types store runs of 32 numbers with one F16 scale each.  The last run of a row is padded. */
 enum kv_type { KV_F32 = 0, KV_F16 = 1, KV_BF16 = 2, KV_Q8_0 = 3, KV_Q4_0 = 4 };
 
 struct kv_layout {
@@ -27,7 +27,7 @@ struct kv_layout {
     enum kv_type type;
 };
 
-size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim); /* one key or value; an average, of a block's */
+size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim); /* one key or value; the average over a block */
 size_t kv_layout_k_bytes(const struct kv_layout *layout);    /* K of one layer of one block */
 size_t kv_layout_v_bytes(const struct kv_layout *layout);
 size_t kv_layout_layer_block_bytes(const struct kv_layout *layout); /* K and V */

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks and their states.
  *
- * The pool hands out ids; where the bytes lie is cache/kv/layout's business.  A block's state follows from
- * who holds it and whether it was sealed:
+ * The pool hands out ids; cache/kv/layout places the bytes.  A block's state follows from its holders and
+ * from whether it was sealed:
  *
- *                     references > 0      only leases      nobody
+ *                     references > 0      only leases      no holder
  *        unsealed     FILLING             ZOMBIE           FREE
  *        sealed       SEALED              SEALED           CACHED (findable) or FREE
  *
- * so after every reference or lease that goes away, settle() reads the new state off this table, and move()
- * is the one place that changes one.
+ * After every reference or lease that goes away, settle() reads the new state from this table.  Only move()
+ * changes a state.
  *
- * Two sequences may compute the same content at the same time: the block sealed second is a twin.  It is not
- * in the index, but it knows its hash.  When it is given back and the first one is gone by then, it takes its
- * place; if the first one is still there, that one counts as just used, since its content was.
+ * Two sequences may compute the same content at the same time: the block sealed second is a duplicate.  It
+ * has its hash but is not in the index.  When it is released after the first one is gone, it takes the first
+ * one's place.  If the first one is still there, that one counts as just used, because its content was used.
  *
- * Each tenant's cached blocks lie on a shelf (shelf.c) in the order in which they go; shares.c says whose is
- * next.  With a tier below, those not saved yet stand in a queue besides (unsaved.c).
+ * Each tenant's cached blocks are in an eviction queue (shelf.c); shares.c chooses the tenant.  With a tier
+ * below, blocks that are not saved yet are also in the writeback queue (unsaved.c).
  *
- * Hot path: no allocation after kv_pool_new, no log.
- */
+ * Hot path: no allocation after kv_pool_new, no log. */
 #include "cache/kv/pool.h"
 
 #include <stdlib.h>
@@ -36,19 +35,19 @@ struct block {
     uint32_t n_refs;
     uint32_t n_leases;
     uint8_t state;    /* enum kv_state */
-    bool has_hash;    /* hashes[id] is this block's */
-    bool is_findable; /* the index leads to it */
+    bool has_hash;    /* hashes[id] is valid for this block */
+    bool is_findable; /* the index refers to it */
     bool is_saved;    /* the tier below has it, or was offered it */
-    uint8_t share;    /* whose it is; shares.c */
+    uint8_t share;    /* its tenant's place in shares.c */
 };
 
 struct kv_pool {
     struct kv_pool_opts opts;
     struct block *blocks;
-    struct block_hash *hashes; /* [id], apart from the blocks: look-ups touch nothing else */
+    struct block_hash *hashes; /* [id], apart from the blocks, so that look-ups touch nothing else */
     struct free_map free_map;
     struct hash_index index;
-    struct shares shares; /* whose they are, and the cached ones */
+    struct shares shares; /* the tenants' quotas and eviction queues */
     struct unsaved unsaved;
     uint32_t n_in_state[N_STATES];
     uint32_t n_leased;
@@ -120,7 +119,7 @@ static void tell(const struct kv_pool *pool, kv_block_id id, bool is_here)
         pool->opts.on_block(pool->opts.on_block_arg, &pool->hashes[id], is_here);
 }
 
-/* It can no longer be found. */
+/* Makes the block unfindable. */
 static void drop_name(struct kv_pool *pool, kv_block_id id)
 {
     struct block *block = &pool->blocks[id];
@@ -177,7 +176,7 @@ static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
     }
 }
 
-/* Gives a sealed block its name, unless another one has it; that one is returned (else KV_BLOCK_NONE). */
+/* Indexes a sealed block, unless another block has its hash.  Returns that block, else KV_BLOCK_NONE. */
 static kv_block_id claim_hash(struct kv_pool *pool, kv_block_id id)
 {
     kv_block_id holder = hash_index_find(&pool->index, &pool->hashes[id]);
@@ -190,7 +189,7 @@ static kv_block_id claim_hash(struct kv_pool *pool, kv_block_id id)
     return holder;
 }
 
-/* A twin of this block was used, and was wanted until then. */
+/* A duplicate of this block was used, and was pinned until keep_ns. */
 static void use_again(struct kv_pool *pool, kv_block_id holder, uint64_t keep_ns)
 {
     struct shelf *shelf = shelf_of(pool, holder);
@@ -203,7 +202,7 @@ static void use_again(struct kv_pool *pool, kv_block_id holder, uint64_t keep_ns
         shelf_put(shelf, holder, pool->opts.now_ns());
 }
 
-/* A sealed block that nobody holds any more. */
+/* A sealed block lost its last holder: it becomes CACHED or FREE. */
 static void retire(struct kv_pool *pool, kv_block_id id)
 {
     struct block *block = &pool->blocks[id];
@@ -217,7 +216,7 @@ static void retire(struct kv_pool *pool, kv_block_id id)
     move(pool, id, block->is_findable ? KV_CACHED : KV_FREE);
 }
 
-/* A reference or a lease went away: the table at the top says what the block is now. */
+/* A reference or a lease went away: sets the state by the table at the top. */
 static void settle(struct kv_pool *pool, kv_block_id id)
 {
     const struct block *block = &pool->blocks[id];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The indexes of the pool: free blocks by id, sealed blocks by hash, cached blocks by when they go. */
+/* The indexes of the pool: free blocks by id, sealed blocks by hash, cached blocks by eviction order. */
 #ifndef CACHE_KV_POOL_PRIV_H
 #define CACHE_KV_POOL_PRIV_H
 
@@ -14,7 +14,7 @@ struct free_map {
     uint64_t *words; /* bit set: free */
     uint32_t n_ids;
     uint32_t n_free;
-    uint32_t first_word; /* no free id in the words before */
+    uint32_t first_word; /* the words before have no free id */
 };
 
 int free_map_init(struct free_map *map, uint32_t n_ids); /* all free; E_NOMEM */
@@ -33,18 +33,18 @@ struct hash_index {
 int hash_index_init(struct hash_index *index, const struct block_hash *hashes, uint32_t n_ids); /* E_NOMEM */
 void hash_index_fini(struct hash_index *index);
 kv_block_id hash_index_find(const struct hash_index *index, const struct block_hash *hash);
-void hash_index_add(struct hash_index *index, kv_block_id id); /* its hash is not in yet */
+void hash_index_add(struct hash_index *index, kv_block_id id); /* its hash is not in the index yet */
 void hash_index_remove(struct hash_index *index, kv_block_id id);
 
-/* ---- shelf.c: a tenant's cached blocks in the order in which they go ---- */
+/* ---- shelf.c: the eviction queue of a tenant's cached blocks ---- */
 
-struct shelf_place {          /* one block's, whether it lies on the shelf or not */
+struct shelf_place {          /* of one block, in a queue or not */
     kv_block_id older, newer; /* in the list */
     uint32_t heap_at;
     uint8_t where;
     uint64_t used_ns, used_order;
-    uint64_t keep_ns; /* it is wanted until then; 0: no mark */
-    bool is_shared;   /* other workers hold it too */
+    uint64_t keep_ns; /* pinned until then; 0: not pinned */
+    bool is_shared;   /* other workers have a duplicate */
 };
 
 struct shelf_heap {
@@ -53,42 +53,43 @@ struct shelf_heap {
 };
 
 struct shelf {                  /* one tenant's */
-    struct shelf_place *places; /* [id], borrowed: the pool's, a block lies on one shelf at most */
-    kv_block_id oldest, newest; /* of those without a mark */
+    struct shelf_place *places; /* [id], borrowed: the pool's; a block is in one queue at most */
+    kv_block_id oldest, newest; /* of the unpinned list */
     struct shelf_heap shared, lapsed, kept;
     uint64_t n_used;
 };
 
-/* E_NOMEM: call shelf_fini all the same */
+/* E_NOMEM: call shelf_fini all the same. */
 int shelf_init(struct shelf *shelf, struct shelf_place *places, uint32_t n_ids);
 void shelf_fini(struct shelf *shelf);
 void shelf_put(struct shelf *shelf, kv_block_id id, uint64_t now_ns); /* it was just used */
 void shelf_remove(struct shelf *shelf, kv_block_id id);
-/* Not while it lies on the shelf.  Until then or, if it was marked so already, longer. */
+/* Pins a block that is not in the queue, until until_ns.  An earlier pin that ends later stands. */
 void shelf_keep(struct shelf *shelf, kv_block_id id, uint64_t until_ns);
-/* Others hold it too, or do no longer; anywhere, at any time.  One that turns sole on the shelf counts as
- * lapsed, one that turns shared there does when it is put there again. */
+/* Other workers have a duplicate, or no longer do.  Call it for any block at any time.  A queued block that
+ * becomes the last replica counts as an expired pin.  A queued block that gets a duplicate counts as shared
+ * from its next shelf_put(). */
 void shelf_share(struct shelf *shelf, kv_block_id id, bool is_shared);
-void shelf_unmark(struct shelf *shelf, kv_block_id id);       /* neither kept nor shared */
-kv_block_id shelf_next(struct shelf *shelf, uint64_t now_ns); /* the first to go; KV_BLOCK_NONE: empty */
-/* Of a block on a shelf, after shelf_next(): the lower the sooner blocks like it go. */
+void shelf_unmark(struct shelf *shelf, kv_block_id id);       /* neither pinned nor shared */
+kv_block_id shelf_next(struct shelf *shelf, uint64_t now_ns); /* the next to evict; KV_BLOCK_NONE: empty */
+/* The eviction rank of a queued block, after shelf_next(): lower ranks are evicted first. */
 unsigned shelf_rank(const struct shelf *shelf, kv_block_id id);
-/* One whose lifetime ended; KV_BLOCK_NONE: there is none. */
+/* A block whose lifetime ended; KV_BLOCK_NONE: there is none. */
 kv_block_id shelf_expired(struct shelf *shelf, uint64_t now_ns, uint64_t lifetime_ns);
 bool shelf_is_expired(const struct shelf *shelf, kv_block_id id, uint64_t now_ns, uint64_t lifetime_ns);
 
-/* ---- shares.c: tenants ---- */
+/* ---- shares.c: the tenants' quotas ---- */
 
 struct share { /* of one tenant */
     kv_tenant tenant;
-    uint32_t n_blocks; /* that are not free */
+    uint32_t n_blocks; /* all blocks that are not free */
     uint32_t n_cached;
     bool has_shelf;
     struct shelf shelf; /* of its cached blocks */
 };
 
 struct shares {
-    struct share all[KV_MAX_TENANTS]; /* [0]: nobody, and whoever finds no place */
+    struct share all[KV_MAX_TENANTS]; /* [0]: anonymous, and tenants that found no place */
     unsigned n_seen;                  /* places ever used */
     uint32_t n_ids;
     struct shelf_place *places; /* [id] */
@@ -96,17 +97,18 @@ struct shares {
 
 int shares_init(struct shares *shares, uint32_t n_ids); /* E_NOMEM: call shares_fini all the same */
 void shares_fini(struct shares *shares);
-/* The place of a tenant about to get blocks. */
+/* The place in all[] of a tenant that is about to get blocks. */
 unsigned shares_place(struct shares *shares, kv_tenant tenant);
-/* Its place, or KV_MAX_TENANTS: it has none. */
+/* The tenant's place, or KV_MAX_TENANTS if it has none. */
 unsigned shares_find(const struct shares *shares, kv_tenant tenant);
-/* An equal part for each that has blocks, this one counted in any case (KV_MAX_TENANTS: one without a place).
- */
+/* The quota: an equal part for each tenant that has blocks.  The tenant at `at` always counts
+ * (KV_MAX_TENANTS: a tenant without a place). */
 uint32_t shares_each(const struct shares *shares, unsigned at);
-/* Which block goes for one that this tenant takes, who is about to have n_more besides.  There is one. */
+/* The block to evict for the tenant at `at`, which is about to have n_more blocks besides.  There is always
+ * one. */
 kv_block_id shares_victim(struct shares *shares, unsigned at, uint32_t n_more, uint64_t now_ns);
 
-/* ---- unsaved.c: cached blocks that wait to be saved, longest waiting first ---- */
+/* ---- unsaved.c: the writeback queue: cached blocks to be saved, longest waiting first ---- */
 
 struct unsaved {
     kv_block_id *older, *newer; /* [id]; NULL: there is no tier */
@@ -117,6 +119,6 @@ struct unsaved {
 int unsaved_init(struct unsaved *unsaved, uint32_t n_ids); /* E_NOMEM: call unsaved_fini all the same */
 void unsaved_fini(struct unsaved *unsaved);
 void unsaved_add(struct unsaved *unsaved, kv_block_id id);
-bool unsaved_remove(struct unsaved *unsaved, kv_block_id id); /* whether it was there */
+bool unsaved_remove(struct unsaved *unsaved, kv_block_id id); /* returns whether it was queued */
 
 #endif

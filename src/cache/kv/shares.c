@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose blocks are whose, and whose go first.
+/* The tenants' quotas: which tenant owns which blocks, and which block is evicted next.
  *
- * The pool is divided into equal shares among those who have any block in it; unused blocks leave after their
- * lifetime, so these are the tenants active lately.  A share is a floor, not a ceiling: who is alone has all.
+ * The pool is divided into equal quotas among the tenants that have any block in it.  Unused blocks leave
+ * after their lifetime, so these are the recently active tenants.  A quota is a floor, not a ceiling: a
+ * tenant that is alone has the whole pool.
  *
- *     who needs room takes   1. from tenants that have more than their share
- *                            2. from his own
- *                            3. from anybody: only a caller that did not ask kv_available_to() comes here
+ *     a tenant that needs room takes   1. from tenants above their quota
+ *                                      2. from its own blocks
+ *                                      3. from any tenant: only if the caller exceeded kv_available_to()
  *
- * and among the tenants of a row from the one whose next block to go is wanted least (shelf.c), among equals
- * from the one that has most.  Blocks add up to the pool and so do shares, so as long as no more is taken
- * than kv_available_to() says, nobody is brought below his share by others.
+ * Within a row it takes from the tenant whose next block has the lowest rank (shelf.c), among equals from the
+ * tenant with most blocks.  Both blocks and quotas add up to the pool.  So as long as callers respect
+ * kv_available_to(), no tenant falls below its quota for others.
  *
- * A tenant's shelf is allocated when the tenant is first seen, and used again for others when it has no block
- * left. When there is no place or no memory, the tenant shares that of nobody ([0]).
+ * A tenant's eviction queue is allocated when the tenant is first seen, and reused for another when it has no
+ * block left.  Without a free place or memory the tenant shares the place of KV_TENANT_NONE ([0]).
  *
- * Hot path: no log; a look at all tenants for each block that is evicted. */
+ * Hot path: no log; one look at all tenants for each evicted block. */
 #include <stdlib.h>
 
 #include "base/check.h"

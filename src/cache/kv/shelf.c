@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tenant's cached blocks in the order in which they go.
+/* The eviction queue of a tenant's cached blocks.
  *
- *     shared   never marked, held by others too a heap, least recently used first
- *     plain    never marked                     a list, least recently used first
- *     lapsed   marked, and the mark has run out a heap, least recently used first
- *     kept     marked for a time to come        a heap, the mark that runs out first first
+ *     shared   not pinned, other workers have it    a heap, least recently used first
+ *     plain    not pinned                           a list, least recently used first
+ *     lapsed   the pin has expired                  a heap, least recently used first
+ *     kept     pinned                               a heap, earliest end of a pin first
  *
- * Who needs room takes from the first of these that has any; but of shared and plain, shared ones go first
- * only when nobody used them for at least half as long as the oldest plain one.  So a copy that could be had
- * back from elsewhere counts as twice as old as it is, and one that everybody has because everybody uses it
- * does not leave all workers at once.  A shared one that is the last copy now must not go first any more; its
- * place in the list is lost, so it goes with the lapsed ones.  A block whose mark runs out while it lies here
- * goes over from kept to lapsed when somebody looks.  Blocks that nobody used for their lifetime expire,
- * kept ones not before their mark has run out; time never runs back, so among the plain and among the lapsed
- * the next to expire is also the next to go, and both questions look at the first one only.
+ * Eviction takes from the first of these that has a block, with one exception.  The oldest shared block goes
+ * before the oldest plain one only if it was unused for at least half as long.  So a block that another
+ * worker can send back counts as twice as old as it is.  And a popular block, which all workers have, does
+ * not leave all of them at once.
+ *
+ * A shared block that becomes the last replica must not go first any more.  Its place in the list is lost, so
+ * it joins the lapsed ones.  A block whose pin expires moves from kept to lapsed at the next look.
+ *
+ * Blocks expire when they were unused for their lifetime, and kept ones not before their pin ends.  Time
+ * never runs back, so among plain and among lapsed blocks the next to expire is also the next to evict.  Both
+ * questions look only at the first block.
  *
  * Hot path: no allocation after shelf_init, no log. */
 #include <stdlib.h>
@@ -60,7 +63,7 @@ static void heap_set(struct shelf *shelf, struct shelf_heap *heap, uint32_t at, 
     shelf->places[id].heap_at = at;
 }
 
-/* Puts id where it belongs, starting from a place that is free. */
+/* Puts id at its position in the heap, starting from the free position at. */
 static void heap_settle(struct shelf *shelf, struct shelf_heap *heap, uint32_t at, kv_block_id id)
 {
     while (at > 0 && goes_before(shelf, heap, id, heap->ids[(at - 1) / 2])) {
@@ -120,7 +123,7 @@ static void list_take_out(struct shelf *shelf, kv_block_id id)
         shelf->newest = place->older;
 }
 
-/* ---- the shelf ---- */
+/* ---- the eviction queue ---- */
 
 static struct shelf_heap *heap_of(struct shelf *shelf, uint8_t where)
 {
@@ -183,7 +186,7 @@ void shelf_unmark(struct shelf *shelf, kv_block_id id)
     shelf->places[id].is_shared = false;
 }
 
-/* Marks that have run out. */
+/* Moves blocks whose pins expired from kept to lapsed. */
 static void let_lapse(struct shelf *shelf, uint64_t now_ns)
 {
     while (shelf->kept.n > 0 && shelf->places[shelf->kept.ids[0]].keep_ns <= now_ns) {
@@ -200,7 +203,7 @@ static uint64_t age_ns(const struct shelf *shelf, kv_block_id id, uint64_t now_n
     return now_ns - shelf->places[id].used_ns;
 }
 
-/* Whether the oldest shared one goes before the oldest plain one. */
+/* True if the oldest shared block is evicted before the oldest plain one. */
 static bool shared_goes_first(const struct shelf *shelf, uint64_t now_ns)
 {
     if (shelf->shared.n == 0)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The disk tier as its user sees it: the index, the segments, and what is under way.
+/* The disk tier's calling side: the index, the segments, and the jobs in flight.
  *
  *     index      hash -> slot of a segment
- *     segments   least recently used first; which come and go is for tier_room.c to say
- *     shares     whose they are (tier_share.c)
+ *     segments   least recently used first; tier_room.c creates and evicts them
+ *     shares     the tenants' quotas (tier_share.c)
  *
- * A log needs no compaction: what is still wanted of a segment that leaves is in the pool, from where it is
- * written again, or is not wanted much.
+ * The log needs no compaction.  When a segment is evicted, its hot blocks are in the pool and are saved again
+ * from there; the others are not wanted much.
  *
- * A slot is in the index from the call that writes it, so that nothing is written twice, but is read only
+ * A slot is in the index from the call that writes it, which prevents a second write.  It is readable only
  * when the write is done.
  *
- * Jobs are bounded (TIER_MAX_READING, TIER_MAX_WRITING), each is a heap object that goes to a thread and
- * comes back through the mailbox of what is done. */
+ * Jobs are bounded (TIER_MAX_READING, TIER_MAX_WRITING).  Each is a heap object that goes to a thread and
+ * returns through the mailbox `done`. */
 #include "cache/kv/tier.h"
 
 #include <stdlib.h>
@@ -26,21 +26,21 @@
 #include "base/log.h"
 #include "cache/kv/tier_priv.h"
 
-/* A segment that leaves is taken out of the index slot by slot: TIER_MAX_SLOTS is what the caller's thread
- * may be kept for, some milliseconds. */
-#define SEGMENTS_AIM     256 /* a full folder has about so many: a share, of 64 at most, is a few of them */
-#define SEGMENT_LEAST    (UINT64_C(1) << 16) /* or less for one block: head and table are small against it */
-#define BLOCKS_LEAST     8                   /* there is room for so many, each in a segment of its own */
+/* An evicted segment is removed from the index slot by slot.  TIER_MAX_SLOTS bounds the time this takes on
+ * the caller's thread to some milliseconds. */
+#define SEGMENTS_AIM     256 /* a full folder has about so many: a quota of 1/64 is still a few of them */
+#define SEGMENT_LEAST    (UINT64_C(1) << 16) /* less for one block; head and table are small against it */
+#define BLOCKS_LEAST     8                   /* minimum room: so many blocks, each in a segment of its own */
 #define FILES_LEAST      64
-#define FILES_PART       4 /* of the descriptors that this process may have, one in so many */
+#define FILES_PART       4 /* one in so many of this process's descriptors */
 #define REST_NS          (30 * NS_PER_S)
-#define KEPT_NS          (300 * NS_PER_S) /* marks for longer are long ones */
-#define READ_BYTES_PER_S (500.0 * 1e6) /* of a thread, until measured, and where what was measured is old */
+#define KEPT_NS          (300 * NS_PER_S) /* pins for longer are long ones */
+#define READ_BYTES_PER_S (500.0 * 1e6)    /* of a thread, until measured, and when the measurement is old */
 #define READ_ALPHA       0.1
 
 /* ---- open and close ---- */
 
-/* How many files there may be: they shall not take the descriptors that connections want. */
+/* The limit on files: connections need most of the descriptors. */
 static uint64_t max_files(void)
 {
     struct rlimit limit;
@@ -108,7 +108,7 @@ int kv_tier_open(const struct kv_tier_opts *opts, struct fault *fault, struct kv
     if (tier == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     tier->opts = *opts;
-    tier->opts.on_block = NULL; /* not while it opens */
+    tier->opts.on_block = NULL; /* no calls while it opens */
     tier->payload_bytes = opts->n_layers * (uint64_t)opts->piece_bytes;
     tier->dir = -1;
     list_init(&tier->segments);
@@ -148,7 +148,7 @@ void kv_tier_close(struct kv_tier *tier)
     free(tier);
 }
 
-/* ---- for all files ---- */
+/* ---- used by the tier's other files ---- */
 
 int tier_post(struct kv_tier *tier, struct tier_segment *segment, const struct tier_job *what)
 {
@@ -200,7 +200,7 @@ static enum tier_retention retention_of(uint64_t wanted_unix_ns, uint64_t now_un
     return wanted_unix_ns - now_unix_ns <= KEPT_NS ? TIER_KEPT : TIER_KEPT_LONG;
 }
 
-/* Where this tenant's files count. */
+/* The place in tier_shares where this tenant's files count. */
 static int place_of(struct kv_tier *tier, kv_tenant tenant, unsigned *at_out)
 {
     uint8_t digest[TIER_TENANT_BYTES];
@@ -217,7 +217,7 @@ static int place_of(struct kv_tier *tier, kv_tenant tenant, unsigned *at_out)
     return 0;
 }
 
-/* Into the index and to the writer. */
+/* Puts the slot into the index and sends the write. */
 static int send_write(struct kv_tier *tier, struct tier_slot *slot, kv_block_id id)
 {
     struct tier_segment *segment = slot->segment;
@@ -232,7 +232,7 @@ static int send_write(struct kv_tier *tier, struct tier_slot *slot, kv_block_id 
     segment->n_there++;
     rc = tier_post(tier, segment, &job);
     if (rc < 0)
-        tier_forget(tier, slot); /* the slot is lost, no more */
+        tier_forget(tier, slot); /* only the slot is lost */
     else
         segment->is_begun = true;
     return rc;
@@ -338,7 +338,7 @@ int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *
     return 0;
 }
 
-/* ---- what is done ---- */
+/* ---- finished jobs ---- */
 
 static void rest(struct kv_tier *tier, const char *what, int error)
 {

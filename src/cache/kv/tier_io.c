@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The disk tier's threads and their system calls.
  *
- *     caller --jobs--> threads[0]     makes files, writes, syncs, deletes: one thread, so in order
+ *     caller --jobs--> threads[0]     creates files, writes, syncs, deletes: one thread, so in order
  *            --jobs--> threads[1..]   read
  *            <--done-- all
  *
- * A block is written as payload, then entry.  A process that is killed between the two, or in the middle of
- * either, leaves a slot without an entry.  Nobody waits for the disk but these threads.
+ * A block is written as payload, then entry.  A process that is killed during this leaves a slot without an
+ * entry.  Only these threads wait for the disk.
  *
- * A job that fails says so and changes nothing else: what follows from it is decided where the segments are.
- */
+ * A job that fails reports it and changes nothing else.  The owner of the segments decides what to do. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -42,7 +41,7 @@ static int write_all(int fd, const uint8_t *data, size_t len_bytes, uint64_t at)
     return 0;
 }
 
-/* E_TRUNCATED: the file ends before. */
+/* E_TRUNCATED: the file is too short. */
 static int read_all(int fd, uint8_t *data, size_t len_bytes, uint64_t at)
 {
     while (len_bytes > 0) {
@@ -90,7 +89,7 @@ static int write_block(struct tier_thread *self, struct tier_job *job)
     int rc = job->makes_file ? make_file(tier, segment) : 0;
 
     if (rc == 0 && segment->fd < 0)
-        rc = E_IO; /* making its file failed */
+        rc = E_IO; /* creating its file failed */
     if (rc == 0)
         rc = tier_seal(tier, self->cipher, segment, job->id, &job->entry, self->payload);
     if (rc == 0)
@@ -120,7 +119,7 @@ static int drop(struct kv_tier *tier, struct tier_segment *segment)
     if (unlinkat(tier->dir, name, 0) < 0 && errno != ENOENT)
         return E_IO;
     if (segment->fd >= 0)
-        close(segment->fd); /* here, so that the room is there for what is written next */
+        close(segment->fd); /* closed here, so that the next write has the room */
     segment->fd = -1;
     return 0;
 }
@@ -158,7 +157,7 @@ static void *run(void *arg)
         job->result = work(self, job);
         job->busy_ns = clock_now_ns() - began_ns;
         while (mailbox_send(tier->done, job) == E_FULL)
-            clock_sleep_ns(NS_PER_MS); /* cannot be: it holds as many as may be under way */
+            clock_sleep_ns(NS_PER_MS); /* cannot happen: the mailbox holds all jobs that may be in flight */
         if (tier->opts.wake != NULL)
             tier->opts.wake(tier->opts.wake_arg);
     }
@@ -170,7 +169,7 @@ static void *run(void *arg)
 static int start(struct kv_tier *tier, struct tier_thread *thread)
 {
     thread->tier = tier;
-    thread->payload = malloc(tier->payload_bytes + 16); /* the cipher's last call may ask for a block more */
+    thread->payload = malloc(tier->payload_bytes + 16); /* the cipher's last call may need one more block */
     thread->cipher = tier_cipher_new();
     if (thread->payload == NULL || thread->cipher == NULL ||
         mailbox_new(2 * TIER_MAX_READING, &thread->jobs) < 0 ||

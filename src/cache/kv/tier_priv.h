@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the disk tier's files share.
+/* Types and functions that the disk tier's files share.
  *
- *   tier.c       the caller's side: the index, and what is under way
- *   tier_room.c  segments: how they come, what they count with, which leave
- *   tier_queue.c which of a tenant's segments leaves next
- *   tier_share.c tenants, and from whom room is taken
- *   tier_scan.c  what a folder holds when it is opened
- *   tier_io.c    the threads, and each job's system calls
- *   tier_seal.c  keys, sealing and opening of payloads
+ *     tier.c       the caller's side: the index, and the jobs in flight
+ *     tier_room.c  segments: creation, charged bytes, eviction
+ *     tier_queue.c which of a tenant's segments is evicted next
+ *     tier_share.c tenants' quotas, and which tenant gives room
+ *     tier_scan.c  reading a folder when it is opened
+ *     tier_io.c    the threads, and each job's system calls
+ *     tier_seal.c  keys, sealing and opening of payloads
  *
- * Segments and slots belong to the caller's thread.  A thread that works on a job reads the segment's fields
- * above the line only, which do not change while a job on the segment is under way. */
+ * Segments and slots belong to the caller's thread.  A thread that works on a job reads only the segment's
+ * fields above the line.  They do not change while a job on the segment is in flight. */
 #ifndef CACHE_KV_TIER_PRIV_H
 #define CACHE_KV_TIER_PRIV_H
 
@@ -29,7 +29,7 @@ enum {
     TIER_MAX_READERS = 32,
     TIER_MAX_READING = 4096,
     TIER_MAX_WRITING = KV_TIER_WRITES,
-    TIER_MAX_FILES = 1024, /* each holds a descriptor */
+    TIER_MAX_FILES = 1024, /* each has an open descriptor */
     TIER_KEY_BYTES = 32
 };
 
@@ -40,33 +40,33 @@ struct tier_segment {
     uint8_t key[TIER_KEY_BYTES];
     /* ---- */
     struct list all;         /* in kv_tier.segments, least recently used first */
-    struct list queue;       /* in kv_tier.queues or .unread; in none while it is open or leaves */
+    struct list queue;       /* in kv_tier.queues or .unread; in none while the segment is open or leaves */
     unsigned rank;           /* of its queue */
-    uint64_t n_use;          /* greater than of those used before */
+    uint64_t n_use;          /* a counter value: greater than that of segments used before */
     struct tier_slot *slots; /* [head.n_slots]; NULL: of another generation */
     uint32_t n_used;         /* slots given out */
-    uint32_t n_there;        /* slots that the index leads to */
-    uint32_t n_jobs;         /* under way */
-    unsigned share;          /* a place in kv_tier.shares; not while it leaves, nor of another generation */
-    uint64_t file_bytes;     /* what it takes with the slots given out, or what was found */
-    uint64_t charged_bytes;  /* what it counts with */
-    uint64_t wanted_unix_ns; /* the latest mark in it */
+    uint32_t n_there;        /* slots that the index refers to */
+    uint32_t n_jobs;         /* jobs in flight */
+    unsigned share;         /* a place in kv_tier.shares; unset while it leaves, and for another generation */
+    uint64_t file_bytes;    /* size with the slots given out, or as found */
+    uint64_t charged_bytes; /* bytes charged to the folder and the tenant */
+    uint64_t wanted_unix_ns; /* the latest pin in it */
     uint64_t used_unix_ns;
     bool is_begun;    /* the job that makes its file was sent */
-    bool is_unsynced; /* full, and FINISH was not sent */
+    bool is_unsynced; /* full, but FINISH was not sent yet */
     bool is_open;     /* takes more slots */
-    bool is_leaving;  /* not in the index any more; dropped when no job is left */
+    bool is_leaving;  /* out of the index; dropped when no job is left */
 };
 
 struct tier_slot {
-    struct tier_segment *segment; /* NULL: the index does not lead to it */
-    struct tier_entry entry;      /* its tag is set when the write is done */
-    bool is_writing;              /* in the index so that nobody writes it twice, but not to be read */
+    struct tier_segment *segment; /* NULL: the index does not refer to it */
+    struct tier_entry entry;      /* the tag is set when the write is done */
+    bool is_writing;              /* in the index to prevent a second write, but not readable yet */
 };
 
 enum tier_job_kind { TIER_JOB_WRITE, TIER_JOB_READ, TIER_JOB_FINISH, TIER_JOB_DROP };
 
-/* FINISH: a full segment is synced.  DROP: the file goes, and the segment with it. */
+/* FINISH: syncs a full segment.  DROP: deletes the file and frees the segment. */
 struct tier_job {
     enum tier_job_kind kind;
     struct tier_segment *segment;
@@ -75,7 +75,7 @@ struct tier_job {
     kv_block_id id;
     void *user;
     uint64_t began_ns;
-    uint64_t busy_ns; /* of the thread */
+    uint64_t busy_ns; /* time of the thread */
     int result;
 };
 
@@ -96,19 +96,19 @@ struct kv_tier {
     int dir;
     struct hashmap *index; /* block_hash -> tier_slot */
     struct list segments;
-    struct list unread;                                 /* of these, those that nobody can read */
+    struct list unread; /* of these, the unreadable ones: of another generation */
     struct list queues[TIER_PLACES][TIER_N_RETENTIONS]; /* tier_queue.c */
-    uint64_t marks_end_unix_ns;                         /* the first time a mark in them runs out */
+    uint64_t marks_end_unix_ns;                         /* the earliest end of a pin in the queues */
     uint64_t n_uses;
     struct tier_segment *open[TIER_PLACES][TIER_N_RETENTIONS];
     struct tier_shares shares;
     uint64_t next_number;
-    uint64_t least_bytes;                             /* a segment counts with so many, however few it has */
-    uint64_t total_bytes;                             /* what all count with whose deletion was not begun */
-    uint64_t leaving_bytes;                           /* of these, what leaves */
-    uint64_t file_bytes;                              /* what all files take */
-    uint64_t unsynced_bytes;                          /* of full segments */
-    struct tier_thread threads[1 + TIER_MAX_READERS]; /* the first writes */
+    uint64_t least_bytes;    /* a segment is charged at least this, however few slots it has */
+    uint64_t total_bytes;    /* charged by all segments whose deletion was not begun */
+    uint64_t leaving_bytes;  /* of total_bytes, the part that leaves */
+    uint64_t file_bytes;     /* sizes of all files */
+    uint64_t unsynced_bytes; /* of full segments, not synced yet */
+    struct tier_thread threads[1 + TIER_MAX_READERS]; /* threads[0] writes */
     uint32_t next_reader;
     struct mailbox *done;
     atomic_bool is_ending;
@@ -119,41 +119,41 @@ struct kv_tier {
 
 /* ---- tier.c ---- */
 void tier_segment_free(struct tier_segment *segment); /* closes its file */
-/* Sends a job like this one.  E_NOMEM, E_AGAIN. */
+/* Sends a copy of the job.  E_NOMEM, E_AGAIN. */
 int tier_post(struct kv_tier *tier, struct tier_segment *segment, const struct tier_job *what);
-void tier_forget(struct kv_tier *tier, struct tier_slot *slot); /* the index leads to it no more */
-void tier_note_read(struct kv_tier *tier, double bytes_per_s);  /* a block was read so fast */
+void tier_forget(struct kv_tier *tier, struct tier_slot *slot); /* removes the slot from the index */
+void tier_note_read(struct kv_tier *tier, double bytes_per_s);  /* records the speed of a block's read */
 
 /* ---- tier_room.c ---- */
 void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment);
-void tier_segment_close(struct kv_tier *tier, struct tier_segment *segment); /* it takes no more slots */
+void tier_segment_close(struct kv_tier *tier, struct tier_segment *segment); /* it accepts no more slots */
 void tier_segment_leave(struct kv_tier *tier, struct tier_segment *segment);
-void tier_segment_drop(struct kv_tier *tier, struct tier_segment *segment); /* if it leaves and is quiet */
+void tier_segment_drop(struct kv_tier *tier, struct tier_segment *segment); /* if it leaves without jobs */
 void tier_segment_dropped(struct kv_tier *tier, struct tier_segment *segment, int result);
-/* Whether so many bytes may be begun.  What is in their way and may go leaves.  E_AGAIN: it is being read and
- * has not gone yet.  E_FULL: nothing of what is there may go for it. */
+/* Makes room for the wish: segments that may be evicted leave.  0: there is room.  E_AGAIN: a segment leaves
+ * but is still being read.  E_FULL: no segment may be evicted for it. */
 int tier_make_room(struct kv_tier *tier, const struct tier_wish *wish);
-/* A slot in a segment of this place.  E_AGAIN, E_FULL, E_NOMEM. */
+/* Takes a slot in a segment of this place.  E_AGAIN, E_FULL, E_NOMEM. */
 int tier_slot_take(struct kv_tier *tier, unsigned at, enum tier_retention retention, struct tier_slot **out);
 
 /* ---- tier_queue.c ---- */
 void tier_queue_init(struct kv_tier *tier);
-/* It takes no more slots, or was found. */
+/* Queues a segment that is full or was found in the folder. */
 void tier_queue_add(struct kv_tier *tier, struct tier_segment *segment, uint64_t now_unix_ns);
-void tier_queue_use(struct kv_tier *tier, struct tier_segment *segment); /* open ones, too */
-/* What a tenant wants least, and how much it is wanted: of equals the one not used for longest, an open one
- * last.  NULL: he has none. */
+void tier_queue_use(struct kv_tier *tier, struct tier_segment *segment); /* also for open segments */
+/* A tenant's segment that is evicted next, and its retention rank.  Among equals: the least recently used,
+ * open ones last.  NULL: the tenant has no segment. */
 struct tier_segment *tier_queue_first(struct kv_tier *tier, unsigned at, uint64_t now_unix_ns,
                                       unsigned *rank_out);
 
 /* ---- tier_scan.c ---- */
-int tier_folder_open(const char *path, struct fault *fault); /* a locked descriptor */
-int tier_scan(struct kv_tier *tier); /* E_NOMEM; what is damaged or nobody's is deleted or left out */
+int tier_folder_open(const char *path, struct fault *fault); /* returns a locked descriptor */
+int tier_scan(struct kv_tier *tier); /* E_NOMEM; damaged and unusable files are deleted or left out */
 
 /* ---- tier_io.c ---- */
 int tier_threads_start(struct kv_tier *tier); /* E_NOMEM */
 void tier_threads_stop(struct kv_tier *tier);
-int tier_send(struct kv_tier *tier, struct tier_job *job); /* takes it; E_AGAIN: it was freed */
+int tier_send(struct kv_tier *tier, struct tier_job *job); /* takes it; E_AGAIN: the job was freed */
 
 /* ---- tier_seal.c ---- */
 int tier_generation(const uint8_t key[TIER_KEY_BYTES], const char *text, uint8_t out[TIER_GENERATION_BYTES]);
@@ -162,10 +162,10 @@ int tier_segment_key(const uint8_t key[TIER_KEY_BYTES], const struct tier_head *
                      uint8_t out[TIER_KEY_BYTES]);
 void *tier_cipher_new(void);
 void tier_cipher_free(void *cipher);
-/* Gathers the block's pieces into payload, sealed; sets entry->tag.  E_INTERNAL. */
+/* Gathers the block's pieces into payload and seals them; sets entry->tag.  E_INTERNAL. */
 int tier_seal(const struct kv_tier *tier, void *cipher, const struct tier_segment *segment, kv_block_id id,
               struct tier_entry *entry, uint8_t *payload);
-/* The reverse.  E_AUTH: the payload is not what was written; the block holds nothing of use. */
+/* The reverse.  E_AUTH: the payload is not the one that was written; the block's content is useless. */
 int tier_unseal(const struct kv_tier *tier, void *cipher, const struct tier_segment *segment, kv_block_id id,
                 const struct tier_entry *entry, const uint8_t *payload);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of a tenant's segments is the next to leave.
+/* Which of a tenant's segments is evicted next.
  *
- *     queues[place]   PLAIN      a b c d    full ones, least recently used first: no mark, or it has run out
+ *     queues[place]   PLAIN      a b c d    full, least recently used first: not pinned, or the pins expired
  *                     KEPT       e f
  *                     KEPT_LONG  g
- *     open[place]                x y z      one of each retention at most: asked one by one
+ *     open[place]                x y z      at most one of each retention; compared one by one
  *
- * The first of the lowest queue is what is wanted least, unless an open one is wanted less.  While a disk is
- * full every block that is saved asks this of every tenant, so segments are not walked: the answer costs a
- * few steps however many there are.  Only where marks run out are those of higher queues looked at, once, and
- * those whose marks did go to their places in the lowest. */
+ * The first segment of the lowest queue is evicted next, unless an open one ranks lower.  While a disk is
+ * full, every saved block asks this of every tenant, so no call walks the segments: the answer takes a few
+ * steps.  Only when pins expire are the higher queues scanned, once, and segments with expired pins move to
+ * their places in the lowest. */
 #include "cache/kv/tier_priv.h"
 
 void tier_queue_init(struct kv_tier *tier)
@@ -21,7 +21,7 @@ void tier_queue_init(struct kv_tier *tier)
     tier->marks_end_unix_ns = UINT64_MAX;
 }
 
-/* A mark that has run out is none. */
+/* A segment's retention rank; an expired pin counts as none. */
 static unsigned rank_of(const struct tier_segment *segment, uint64_t now_unix_ns)
 {
     return segment->wanted_unix_ns > now_unix_ns ? (unsigned)segment->head.retention : TIER_PLAIN;
@@ -51,7 +51,7 @@ void tier_queue_use(struct kv_tier *tier, struct tier_segment *segment)
 {
     segment->n_use = ++tier->n_uses;
     if (list_is_empty(&segment->queue))
-        return; /* an open one */
+        return; /* an open segment is in no queue */
     list_remove(&segment->queue);
     list_push_back(&tier->queues[segment->share][segment->rank], &segment->queue);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packing and unpacking what stands in a segment (tier_record_priv.h draws it).
+/* Packing and unpacking the records of a segment (tier_record_priv.h has the drawing).
  *
- * Files are outside input: a disk may have lost or mixed up what was written, and others may have had it.  So
- * whatever is unpacked is within bounds that the arithmetic of the rest relies on: slots and payloads have a
- * greatest size, and no offset overflows. */
+ * Files are untrusted input: a disk may have lost or mixed up data, and others may have had access.  So
+ * unpacking checks the bounds that all later arithmetic relies on: slots and payloads have a greatest size,
+ * and no offset overflows. */
 #include "cache/kv/tier_record_priv.h"
 
 #include <stdio.h>
@@ -15,9 +15,9 @@
 
 #define HEAD_MAGIC     "batonkv1"
 #define ENTRY_MAGIC    "slot"
-#define HEAD_CHECK_AT  88 /* of what all versions have */
+#define HEAD_CHECK_AT  88 /* covers the fields of all versions */
 #define TENANT_AT      96
-#define ALL_CHECK_AT   112 /* of this one's */
+#define ALL_CHECK_AT   112 /* covers all fields of this version */
 #define ENTRY_CHECK_AT 56
 #define ALIGN          UINT64_C(4096)
 

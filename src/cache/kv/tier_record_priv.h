@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes of a segment, the file in which the disk tier keeps blocks.  Pure: bytes in, structs out.
+/* The bytes of a segment, the file in which the disk tier keeps blocks.  No I/O: bytes in, structs out.
  *
  *     0        head, 128 bytes            what the payloads mean, how many slots there are
- *     4096     table, 64 bytes per slot   which block lies in which slot
+ *     4096     table, 64 bytes per slot   which block is in which slot
  *     payload  slot 0 | slot 1 | ...      each payload_bytes, from the next multiple of 4096 on
  *
  *   head   0  8  "batonkv1"                  entry   0  4  "slot"
  *          8  4  version, 2                          4  4  number of the slot
  *         12  4  slots                               8 16  hash of the block
  *         16  8  payload bytes of a slot            24  8  written, ns since 1970
- *         24 16  generation                         32  8  wanted until, ns since 1970; 0: not marked
+ *         24 16  generation                         32  8  pinned until, ns since 1970; 0: not pinned
  *         40 32  salt of the segment's key          40 16  tag of the payload
- *         72  8  made, ns since 1970                56  8  XXH3 of bytes [0, 56), seeded with the salt's
+ *         72  8  created, ns since 1970             56  8  XXH3 of bytes [0, 56), seeded with the salt's
  *         80  4  retention                          first 8 bytes
  *         84  4  0
  *         88  8  XXH3 of bytes [0, 88)
@@ -19,20 +19,21 @@
  *        112  8  XXH3 of bytes [0, 112)
  *        120  8  0
  *
- * All numbers little endian.  The first 96 bytes mean the same in every version, so that each can tell a
- * segment of another from one that is damaged: that is kept, this is deleted.  Version 1 had no tenant.
+ * All numbers are little endian.  The first 96 bytes mean the same in every version.  So each version can
+ * tell another version's segment, which it keeps, from a damaged one, which it deletes.  Version 1 had no
+ * tenant.
  *
- * A generation is a digest of all that decides what a payload's bytes mean (model, layout, numerics, version,
- * keys): a segment of another one is told apart by it and not read.
- * A tenant is a keyed digest of whom the segment's blocks count for (tier_share_priv.h).
+ * A generation is a digest of all that decides what a payload's bytes mean: model, layout, numerics, version,
+ * keys.  A segment of another generation is recognised by it and not read.  A tenant is a keyed digest of the
+ * tenant that the segment's blocks count for (tier_share_priv.h).
  *
- * A payload is a block's pieces, layer by layer, under AES-256-GCM.  The key is the segment's own (derived
- * from the store's with salt and tenant), the nonce is the slot's number, the first 40 bytes of the entry are
- * authenticated with it.  A slot is written at most once in the life of its segment, also when the write
- * failed, and nobody appends to a segment that an earlier process began: so no nonce is used twice.
+ * A payload is a block's pieces, layer by layer, under AES-256-GCM.  The key is the segment's own, derived
+ * from the store's with salt and tenant.  The nonce is the slot's number.  The first 40 bytes of the entry
+ * are authenticated with it.  No nonce is used twice: a slot is written at most once in the life of its
+ * segment, even when the write failed, and no process appends to a segment that an earlier process began.
  *
- * A payload is written before its entry.  An entry whose check fails is no entry; an entry that tells of a
- * payload that never reached the disk fails at the tag.  Either costs the one block. */
+ * A payload is written before its entry.  An entry whose check fails is ignored.  An entry whose payload
+ * never reached the disk fails at the tag.  Either costs only that block. */
 #ifndef CACHE_KV_TIER_RECORD_PRIV_H
 #define CACHE_KV_TIER_RECORD_PRIV_H
 
@@ -47,7 +48,7 @@ enum {
     TIER_HEAD_BYTES = 128,
     TIER_TABLE_AT = 4096,
     TIER_ENTRY_BYTES = 64,
-    TIER_ENTRY_AAD_BYTES = 40, /* of an entry, authenticated with the payload */
+    TIER_ENTRY_AAD_BYTES = 40, /* bytes of an entry that are authenticated with the payload */
     TIER_TAG_BYTES = 16,
     TIER_SALT_BYTES = 32,
     TIER_GENERATION_BYTES = 16,
@@ -78,11 +79,11 @@ struct tier_entry {
 void tier_head_pack(const struct tier_head *head, uint8_t out[TIER_HEAD_BYTES]);
 /* E_TRUNCATED, E_FORMAT (not a segment, or damaged), E_VERSION, E_LIMIT. */
 int tier_head_unpack(struct bytes image, struct tier_head *out);
-/* salt: the segment's. */
+/* salt: of the segment. */
 void tier_entry_pack(const struct tier_entry *entry, const uint8_t salt[TIER_SALT_BYTES],
                      uint8_t out[TIER_ENTRY_BYTES]);
-/* What stands at the place of this slot.  E_TRUNCATED, E_NOT_FOUND (never written), E_FORMAT (damaged, or of
- * another slot or segment). */
+/* Reads the entry of this slot.  E_TRUNCATED, E_NOT_FOUND (never written), E_FORMAT (damaged, or of another
+ * slot or segment). */
 int tier_entry_unpack(struct bytes image, uint32_t slot, const uint8_t salt[TIER_SALT_BYTES],
                       struct tier_entry *out);
 
@@ -91,7 +92,7 @@ uint64_t tier_payload_at(const struct tier_head *head, uint32_t slot);
 /* Length of a file whose first n_used slots are written. */
 uint64_t tier_segment_bytes(const struct tier_head *head, uint32_t n_used);
 
-/* "seg-0123456789abcdef".  A number, or E_FORMAT. */
+/* The file's name, "seg-0123456789abcdef".  Parse gives its number, or E_FORMAT. */
 int tier_name_parse(const char *name, uint64_t *number_out);
 void tier_name_print(uint64_t number, char out[24]);
 

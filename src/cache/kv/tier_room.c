@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Segments: how they come, what they count with, and which leave for whom.
+/* Segments: creation, charged bytes, and segment eviction.
  *
  *            slots given out            full             no room, lifetime over      no job on it
  *     OPEN ------------------> OPEN ----------> CLOSED ----------------------> LEAVING ----------> deleted
  *
- * A segment holds blocks of one tenant and one retention, so up to three of each tenant's are open.  It
- * counts, for the folder and for its tenant, with the bytes of the slots that were given out, and with
- * least_bytes at least: so an open one costs little, and yet there are never more files than the folder's
- * size divided by that.  It stops counting when its deletion was handed to the writer thread, which works in
- * order: what is written in its stead is written after it has gone.
+ * A segment holds blocks of one tenant and one retention, so each tenant has at most three open segments.  A
+ * segment is charged, to the folder and to its tenant, the bytes of the slots that were given out, and at
+ * least least_bytes.  So an open one costs little, and yet the number of files is bounded by the folder's
+ * size divided by least_bytes.  The charge ends when the deletion was handed to the writer thread.  That
+ * thread works in order: data written in its place is written after the file is gone.
  *
- * tier_share.c says whose segment leaves, tier_queue.c which of his. */
+ * tier_share.c chooses the tenant whose segment is evicted, tier_queue.c the segment. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@
 #include "base/rng.h"
 #include "cache/kv/tier_priv.h"
 
-#define SYNCS_AIM 16 /* so often while as much is written as the folder may hold */
+#define SYNCS_AIM 16 /* syncs while as many bytes are written as the folder may hold */
 
 static uint64_t charge(const struct kv_tier *tier, uint64_t file_bytes)
 {
@@ -36,7 +36,7 @@ static struct tier_segment **open_at(struct kv_tier *tier, const struct tier_seg
     return &tier->open[segment->share][segment->head.retention];
 }
 
-/* By last use: those found in a folder come in the order of their names. */
+/* Inserts by last use: a scan finds segments in the order of their names. */
 void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment)
 {
     struct list *at = tier->segments.prev;
@@ -53,7 +53,7 @@ void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment)
         tier_shares_add(&tier->shares, segment->share, 1, (int64_t)segment->charged_bytes);
 }
 
-/* They are small: one by one, the writer would wait for the disk more than it writes. */
+/* Syncs all full segments together.  They are small: one by one, the writer would mostly wait. */
 static void sync_full_ones(struct kv_tier *tier)
 {
     tier->unsynced_bytes = 0;
@@ -83,14 +83,14 @@ void tier_segment_drop(struct kv_tier *tier, struct tier_segment *segment)
 {
     if (!segment->is_leaving || segment->n_jobs > 0 ||
         tier_post(tier, segment, &(struct tier_job){.kind = TIER_JOB_DROP}) < 0)
-        return; /* else with the next expire */
+        return; /* otherwise the next expire sends it */
     tier->total_bytes -= segment->charged_bytes;
     tier->leaving_bytes -= segment->charged_bytes;
 }
 
 void tier_segment_dropped(struct kv_tier *tier, struct tier_segment *segment, int result)
 {
-    if (result < 0) { /* it is there still, and is tried again by kv_tier_expire() */
+    if (result < 0) { /* the file still exists; kv_tier_expire() tries again */
         tier->total_bytes += segment->charged_bytes;
         tier->leaving_bytes += segment->charged_bytes;
         return;
@@ -120,7 +120,7 @@ void tier_segment_leave(struct kv_tier *tier, struct tier_segment *segment)
 
 /* ---- room ---- */
 
-/* What nobody can read first, then as shares have it; NULL: nothing may. */
+/* Unreadable segments first, then by the quotas; NULL: no segment may be evicted. */
 static struct tier_segment *next_to_leave(struct kv_tier *tier, const struct tier_wish *wish)
 {
     struct tier_segment *segments[TIER_PLACES] = {NULL};
@@ -192,7 +192,7 @@ static int begin_segment(struct kv_tier *tier, unsigned at, enum tier_retention 
     return 0;
 }
 
-/* What the tenant's files will count with more for one more slot. */
+/* The bytes that one more slot adds to the tenant's charge. */
 static uint64_t cost(const struct kv_tier *tier, const struct tier_segment *segment)
 {
     struct tier_head head = {.n_slots = tier->slots_per_segment, .payload_bytes = tier->payload_bytes};
@@ -204,7 +204,7 @@ static uint64_t cost(const struct kv_tier *tier, const struct tier_segment *segm
 
 static void grow(struct kv_tier *tier, struct tier_segment *segment)
 {
-    uint64_t more_bytes = segment->n_used > 0 ? cost(tier, segment) : 0; /* it began with the first */
+    uint64_t more_bytes = segment->n_used > 0 ? cost(tier, segment) : 0; /* creation charged the first */
     uint64_t before_bytes = segment->file_bytes;
 
     segment->file_bytes = tier_segment_bytes(&segment->head, ++segment->n_used);
@@ -218,7 +218,7 @@ int tier_slot_take(struct kv_tier *tier, unsigned at, enum tier_retention retent
 {
     struct tier_segment **open = &tier->open[at][retention], *segment;
 
-    do { /* it may have to leave for what it was to take */
+    do { /* making room may evict the open segment itself */
         struct tier_wish wish = {.at = at,
                                  .rank = (unsigned)retention,
                                  .more_bytes = cost(tier, *open),

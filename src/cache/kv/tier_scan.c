@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a folder holds when it is opened.
+/* Reading a folder when it is opened.
  *
  *     name not seg-*          left alone
- *     no head, or a bad one   deleted: nothing in it can be found
- *     of another version,     kept unread, first to leave when room is needed: who goes back to what wrote
- *     or generation           them finds his blocks again
+ *     no head, or a bad one   deleted: no block in it can be found
+ *     of another version      kept unread and evicted first: an operator who goes back to the version or
+ *     or generation           model that wrote it finds its blocks again
  *     ours                    its table is read: a few KiB for many MiB of blocks
  *
- * Nothing is appended to a segment that was found (tier_record_priv.h says why).  A block that stands in two
- * segments is that of the younger one.  Whose a segment is stands in its head as a digest; who that is turns
- * out when the tenant comes again. */
+ * Nothing is appended to a found segment (tier_record_priv.h says why).  If a block is in two segments, the
+ * younger one counts.  The head has the tenant as a digest; the tenant's number becomes known at its next
+ * request. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ int tier_folder_open(const char *path, struct fault *fault)
     dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return fault_set(fault, E_IO, "cannot open %s: %s", path, strerror(errno));
-    /* Not closed by us: it may be anything that somebody named by mistake. */
+    /* We do not change its mode: the operator may have named it by mistake. */
     if (fstat(dir, &stat) < 0 || (stat.st_mode & 077) != 0 || stat.st_uid != geteuid()) {
         close(dir);
         return fault_set(fault, E_AUTH, "%s must be this user's own, with mode 0700", path);
@@ -46,7 +46,7 @@ int tier_folder_open(const char *path, struct fault *fault)
     return dir;
 }
 
-/* Fills n bytes from an offset; false: it cannot. */
+/* Reads n bytes from an offset; false: it cannot. */
 static bool load(int fd, uint8_t *out, size_t n, uint64_t at)
 {
     while (n > 0) {
@@ -85,7 +85,7 @@ static int index_slot(struct kv_tier *tier, struct tier_segment *segment, const 
     return 0;
 }
 
-/* Slots whose payloads the file is long enough for: there is no room for more of them in memory either. */
+/* The number of slots whose payloads fit in the file.  It also bounds the memory for them. */
 static uint32_t slots_in(const struct tier_head *head, uint64_t file_bytes)
 {
     uint64_t n = file_bytes < tier_payload_at(head, 0)
@@ -121,7 +121,7 @@ static int read_table(struct kv_tier *tier, struct tier_segment *segment, uint64
     return rc;
 }
 
-/* What it is: *out NULL for what cannot be of use to anybody. */
+/* Reads one segment.  *out NULL: the file is of no use. */
 static int read_segment(struct kv_tier *tier, int fd, uint64_t number, struct tier_segment **out)
 {
     uint8_t image[TIER_HEAD_BYTES] = {0};
@@ -165,7 +165,7 @@ static int scan_file(struct kv_tier *tier, uint64_t number, const char *name)
     int fd = openat(tier->dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), rc;
 
     if (fd < 0)
-        return 0; /* not to be opened: left alone, whatever it is */
+        return 0; /* cannot be opened: left alone */
     rc = read_segment(tier, fd, number, &segment);
     close(fd);
     if (rc < 0)
@@ -187,7 +187,7 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The numbers of the segments there are, in order.  Returns how many. */
+/* Lists the segments' numbers, in order.  Returns how many. */
 static int list_folder(const struct kv_tier *tier, uint64_t **out)
 {
     int dir_fd = openat(tier->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;

@@ -6,12 +6,11 @@
  *     segment key  = HMAC-SHA-256(store's key, "segment" | generation | salt | tenant)
  *     payload, tag = AES-256-GCM(segment key, nonce = slot number, aad = first 40 bytes of the entry, pieces)
  *
- * Prompts can be told from their KV, so what goes to a disk is sealed with a key that is not on it.  The tag
- * is what makes a payload believed, whatever a crash or a disk did to it.  A tenant's number follows from its
- * name, so on disk stands a digest of it that nobody without the key can make.
+ * Prompts can be recovered from their KV.  So disk data is sealed with a key that is not on the disk.  The
+ * tag alone makes a payload valid, whatever a crash or a disk did to it.  A tenant's number follows from its
+ * name.  So the disk has only a digest of it, which needs the key to make.
  *
- * Pieces of the arena are fed to the cipher one by one: there is no copy between arena and file but the
- * sealed one. */
+ * The cipher reads the arena's pieces one by one: the sealed copy is the only copy between arena and file. */
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <string.h>
@@ -77,7 +76,7 @@ void tier_cipher_free(void *cipher)
     EVP_CIPHER_CTX_free(cipher);
 }
 
-/* Key, nonce, and what is authenticated beside the payload. */
+/* Sets key, nonce, and the data that is authenticated beside the payload. */
 static bool begin(EVP_CIPHER_CTX *ctx, const struct tier_segment *segment, const struct tier_entry *entry,
                   int encrypts)
 {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shares of the disk (tier_share_priv.h says what they are).
+/* Quotas of the disk (tier_share_priv.h defines them).
  *
- *     who needs room takes it from
+ *     a tenant that needs room takes it from
  *
- *       1. others above their shares, the furthest first    marks do not help them: what he takes is his
- *          those further above than he himself,             when he is above his own share: and only what is
- *          if there are any                                 wanted no more than what he brings
- *       2. himself: what is wanted no more
- *       3. nobody                                           it is not saved
+ *       1. tenants above their quota, the one with most first; pins do not protect them.  A taker above its
+ *          own quota takes only from tenants that have more than itself, and only files ranked no higher
+ *          than its wish
+ *       2. itself: files ranked no higher than its wish
+ *       3. no tenant: the block is not saved
  *
- * Files leave whole, so who is above his share by less than a file would be below it afterwards.  He is only
- * asked for it by one who will have no more than what is left to him: so nobody is brought below his share by
- * more than a file, nor by somebody who is better off, and who has nothing comes by his share, too, or to
- * within a file of it.  Two that flood come to rest there: neither takes back what the other took. */
+ * Files are evicted whole, so a tenant above its quota by less than a file would fall below it.  Such a
+ * tenant gives a file only to a taker that will have no more than what it keeps.  So a tenant falls below its
+ * quota by at most one file, and never for a better-off tenant.  And a tenant with nothing reaches its quota,
+ * or to within a file of it.  Two tenants that write without end settle there: neither takes back the bytes
+ * that the other took. */
 #include "cache/kv/tier_share_priv.h"
 
 #include <string.h>
@@ -90,7 +91,7 @@ uint32_t tier_shares_tenants(const struct tier_shares *shares)
     return n;
 }
 
-/* ---- who gives ---- */
+/* ---- which tenant gives room ---- */
 
 uint64_t tier_shares_each(const struct tier_shares *shares, const struct tier_wish *wish)
 {
@@ -101,7 +102,7 @@ uint64_t tier_shares_each(const struct tier_shares *shares, const struct tier_wi
     return n > 0 ? wish->size_bytes / n : wish->size_bytes;
 }
 
-/* Whether another tenant's file may go for what somebody will have then. */
+/* True if another tenant's file may be evicted for a taker that will then have taker_bytes. */
 static bool may_take(const struct tier_share *share, const struct tier_first *first, uint64_t each,
                      uint64_t taker_bytes)
 {
@@ -119,7 +120,7 @@ unsigned tier_shares_victim(const struct tier_shares *shares, const struct tier_
     unsigned best = TIER_NO_PLACE;
 
     has_own = wish->at != TIER_NO_PLACE && firsts[wish->at].bytes > 0 && firsts[wish->at].rank <= wish->rank;
-    if (is_above) /* only those further above come before his own */
+    if (is_above) /* only tenants that have more come before its own files */
         best_bytes = has_bytes;
     for (unsigned at = 0; at < shares->n_seen; at++) {
         const struct tier_share *share = &shares->all[at];

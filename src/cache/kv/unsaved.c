@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cached blocks that wait to be saved to the tier below, as a list through arrays.
+/* The writeback queue: cached blocks that wait to be saved to the tier below, a linked list in arrays.
  *
- * First come, first served: what has been cached longest is the next to be evicted, too.  A block that is
- * used again leaves the list and comes back at its end.  Hot path: no allocation after unsaved_init, no log.
- */
+ * FIFO: the block that has been cached longest is also the next to be evicted.  A block that is used again
+ * leaves the list and returns at its end.  Hot path: no allocation after unsaved_init, no log. */
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "base/err.h"
 #include "cache/kv/pool_priv.h"
 
-/* An id that is not in the list is its own neighbour. */
+/* An id outside the list is its own neighbour. */
 int unsaved_init(struct unsaved *unsaved, uint32_t n_ids)
 {
     *unsaved = (struct unsaved){.older = calloc(n_ids, sizeof(kv_block_id)),

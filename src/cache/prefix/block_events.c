@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See block_events.h.
+/* The writer and the reader of block events (block_events.h).
  *
- * The log is bounded: nobody takes events while the mailbox to the loop is full, and a snapshot says in one
- * go what a thousand steps did.  So beyond MAX_EVENTS, or without memory, the events there are thrown away
- * and only their number is kept.
+ * The log is bounded, because no events leave it while the mailbox to the loop is full, and one snapshot
+ * replaces the events of a thousand steps.  Beyond MAX_EVENTS, or without memory, it drops its events and
+ * keeps only their number.
  *
- *   IDLE --begin--> ASKING --part 0--> READING --last part--> LIVE
- *                     ^                   |                     |
- *                     +---- another part than the next ---------+-- a gap */
+ *    IDLE --begin--> ASKING --part 0--> READING --last part--> LIVE
+ *                      ^                   |                     |
+ *                      +---- another part than the next ---------+-- a gap */
 #include "cache/prefix/block_events.h"
 
 #include <stdlib.h>
@@ -91,7 +91,7 @@ static enum block_follow feed_snapshot(struct block_follower *follower, const st
     if (follower->state == FOLLOWER_IDLE)
         return FOLLOW_DROP;
     if (!is_first && follower->state == FOLLOWER_ASKING)
-        return FOLLOW_DROP; /* of a snapshot whose beginning was lost; another one is on its way */
+        return FOLLOW_DROP; /* part of a snapshot whose beginning was lost; another one is on its way */
     if (!is_first && (follower->state != FOLLOWER_READING || part->part != follower->next_part ||
                       part->first_number != follower->next_number))
         return ask(follower, now_ns);
@@ -110,7 +110,7 @@ enum block_follow block_follower_feed(struct block_follower *follower, const str
     case FOLLOWER_IDLE:
     case FOLLOWER_ASKING:
         return FOLLOW_DROP;
-    case FOLLOWER_READING: /* parts follow each other: the rest of them is lost */
+    case FOLLOWER_READING: /* parts arrive in order, so the rest of them is lost */
         return ask(follower, now_ns);
     case FOLLOWER_LIVE:
         break;

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keyed, chained hashes of token blocks.
  *
- *   root     = HMAC-SHA-256(cluster key,  "baton prefix 2" | len fingerprint | len tenant)
- *   hash[0]  = first half of SHA-256(root | 32 zero bytes | tokens of block 0 | 16 zero bytes)
- *   hash[i]  = first half of SHA-256(root | 32 zero bytes | tokens of block i | hash[i-1])
+ *    root     = HMAC-SHA-256(cluster key,  "baton prefix 2" | len fingerprint | len tenant)
+ *    hash[0]  = first half of SHA-256(root | 32 zero bytes | tokens of block 0 | 16 zero bytes)
+ *    hash[i]  = first half of SHA-256(root | 32 zero bytes | tokens of block i | hash[i-1])
  *
- * len is the text's length as u32 before its bytes, so that no pair of texts runs into another; tokens are
- * u32, little endian.  tests/unit/cache/prefix/vectors.py writes the same down in ten lines of Python.
+ * len is the text's length as u32 before its bytes, so no two pairs of texts give equal bytes.  Tokens are
+ * u32, little endian.  tests/unit/cache/prefix/vectors.py has the same in ten lines of Python.
  *
- * Why keyed: a block hash answers the question "has this tenant sent this text here before?" to whoever can
- * compute it and watch a cache.  Without the cluster key nobody can, and hashes may travel and be logged.
- * The root fills SHA-256's first block, so everything after it goes through a function that only its owner
- * knows; and half of the state is kept back, so nobody can go on from a hash without the root.
+ * Why keyed: a block hash answers the question "has this tenant sent this text here before?" to anyone who
+ * can compute it and watch a cache.  Only holders of the cluster key can compute it, so hashes may travel and
+ * be logged.  The root fills SHA-256's first block, so all later input goes through a function that only the
+ * root's owner knows.  Half of the state is withheld, so without the root no chain can be continued from a
+ * hash.
  *
- * Why SHA-256: processors have instructions for it, and its compressions are waited for one after another.
- * The parent comes last in a block, because what depends on it should be short: a block of 32 tokens is three
- * compressions, of which the first two need nothing but the tokens, and the processor begins them while the
- * block before is still being ended.
+ * Why SHA-256: processors have instructions for it.  Its compressions depend on each other, so latency
+ * counts.  The parent comes last in a block to keep the dependent part short.  A block of 32 tokens is three
+ * compressions.  The first two need only the tokens, and the processor begins them while it still finishes
+ * the block before.
  *
- * The public root is that of a tenant whose name no tenant can have.  Where a public beginning ends, the
- * tenant's chain goes on from the public hash: its own key keeps it apart from everybody else's.
+ * The public root is the root of a tenant name that no tenant can have.  Where a public beginning ends, the
+ * tenant's chain continues from the public hash; the tenant's own key keeps it apart from other tenants'
+ * chains.
  *
- * The state behind the root's block is made once for a chain. */
+ * The state after the root's block is computed once for a chain. */
 #include "cache/prefix/block_hash.h"
 
 #include <endian.h>
@@ -35,7 +37,7 @@
 #define HASH_BYTES  sizeof(((struct block_hash *)0)->bytes)
 #define KEY_BYTES   sizeof(((struct prefix_key *)0)->bytes)
 #define BLOCK_WORDS ((uint32_t)(SHA256_BLOCK_BYTES / sizeof(uint32_t)))
-#define END_WORDS   ((uint32_t)(HASH_BYTES / 4 + 1 + 2)) /* the parent, SHA-256's mark, the length */
+#define END_WORDS   ((uint32_t)(HASH_BYTES / 4 + 1 + 2)) /* the parent, SHA-256's end mark, the length */
 #define INNER       0x36                                 /* HMAC's masks */
 #define OUTER       0x5c
 
@@ -43,7 +45,7 @@ _Static_assert(KEY_BYTES == SHA256_BYTES, "a root is a key");
 
 /* ---- roots ---- */
 
-/* Begins with the key under HMAC's mask; 0: with the key alone. */
+/* Begins a hash with the key under HMAC's mask; mask 0: with the plain key. */
 static void begin_keyed(struct sha256 *hash, const uint8_t key[SHA256_BYTES], uint8_t mask)
 {
     uint8_t block[SHA256_BLOCK_BYTES];
@@ -86,7 +88,7 @@ int prefix_key_derive(const uint8_t cluster_key[32], const char *model_fingerpri
 
 /* ---- blocks ---- */
 
-struct keyed { /* behind the root's block */
+struct keyed { /* the state after the root's block */
     sha256_compress compress;
     uint32_t state[8];
 };
@@ -107,7 +109,7 @@ static void put_tokens(uint32_t *image, const uint32_t *tokens, uint32_t n)
         image[i] = htole32(tokens[i]);
 }
 
-/* The last tokens, the parent and SHA-256's own end: in words, since all of them are whole ones. */
+/* Hashes the last tokens, the parent and SHA-256's padding, as words, since all of them are whole words. */
 static void hash_block(const struct keyed *keyed, const struct block_hash *parent, const uint32_t *tokens,
                        uint32_t n_tokens, struct block_hash *out)
 {
@@ -132,7 +134,7 @@ static void hash_block(const struct keyed *keyed, const struct block_hash *paren
     memcpy(out->bytes, state, HASH_BYTES);
 }
 
-/* Goes on with a chain of which n_done blocks are there already. */
+/* Extends a chain whose first n_done blocks are done. */
 static void chain_on(const struct prefix_key *key, const uint32_t *tokens, size_t n_blocks,
                      uint32_t block_tokens, struct block_hash *hashes, size_t n_done)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 as FIPS 180-4 gives it.  Eight words of state; each of 64 rounds moves them on by one place:
+/* SHA-256 (FIPS 180-4).  The state has eight words; each of 64 rounds moves them by one place:
  *
  *     a b c d e f g h        t = h + S1(e) + choice(e, f, g) + K[r] + w[r]
  *     + a b c + e f g        new a = t + S0(a) + majority(a, b, c), new e = d + t
  *
- * w is the block's sixteen words, big endian, and then each word a mixture of four before it, of which only
- * the last sixteen are kept.  The message's end is a one, zeros, and its length in bits.
+ * w is the block's sixteen words, big endian, followed by words that each mix four earlier ones; only the
+ * last sixteen are stored.  The message is padded with a one bit, zeros, and its length in bits.
  *
- * No branch and no address depends on what is hashed.  Processors with instructions for it: sha256_x86.c. */
+ * No branch and no address depends on the hashed data.  sha256_x86.c uses the processor's instructions. */
 #include "cache/prefix/sha256_priv.h"
 
 #include <endian.h>
@@ -43,7 +43,7 @@ static inline uint32_t schedule(uint32_t w[16], unsigned r)
     return w[r % 16];
 }
 
-/* v holds a to h, turned by r places: what moves is the names. */
+/* v holds a to h, rotated by r places: the names move, not the words. */
 static inline __attribute__((always_inline)) void turn(uint32_t v[8], unsigned r, uint32_t word)
 {
     uint32_t a = v[-r % 8], b = v[(1 - r) % 8], c = v[(2 - r) % 8], e = v[(4 - r) % 8];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processors whose instructions for SHA-256, if they have any, are not used. */
+/* Processors without code for their SHA-256 instructions. */
 #include "cache/prefix/sha256_priv.h"
 
 sha256_compress sha256_compress_cpu(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 (FIPS 180-4) for chains of short messages under one key: the state behind the key's block is made
- * once and copied for each message.  Pure; any thread. */
+/* SHA-256 (FIPS 180-4) for chains of short messages under one key.  The state after the key's block is
+ * computed once and copied for each message.  Pure; any thread. */
 #ifndef CACHE_PREFIX_SHA256_PRIV_H
 #define CACHE_PREFIX_SHA256_PRIV_H
 
@@ -10,19 +10,20 @@
 #define SHA256_BLOCK_BYTES 64
 #define SHA256_BYTES       32
 
-/* Takes n_blocks blocks into the state. */
+/* Absorbs n_blocks blocks into the state. */
 typedef void (*sha256_compress)(uint32_t state[8], const uint8_t *blocks, size_t n_blocks);
 
-/* In C, for any machine; by the CPU's own instructions, NULL where it has none.  Both give the same. */
+/* plain: C, for any machine.  cpu: the CPU's SHA instructions, NULL where it has none.  Both give equal
+ * results. */
 void sha256_compress_plain(uint32_t state[8], const uint8_t *blocks, size_t n_blocks);
 sha256_compress sha256_compress_cpu(void);
 
-extern const uint32_t sha256_constants[64]; /* of the rounds */
+extern const uint32_t sha256_constants[64]; /* of the 64 rounds */
 
 struct sha256 {
     sha256_compress compress;
     uint32_t state[8];
-    uint64_t n_bytes; /* taken, the held ones included */
+    uint64_t n_bytes; /* bytes absorbed, held ones included */
     uint32_t n_held;
     uint8_t held[SHA256_BLOCK_BYTES];
 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 by the instructions that x86 processors have for it: two rounds each, with the state in two
- * registers, and four words of the schedule at a time.
+/* SHA-256 with the x86 SHA instructions: two rounds each, with the state in two registers, and four words of
+ * the schedule at a time.
  *
- *     state    [ f e b a ]  [ h g d c ]      lowest lane first, as the instructions want it
+ *     state    [ f e b a ]  [ h g d c ]      lowest lane first, as the instructions require
  *     words    [ w0 .. w3 ] [ w4 .. w7 ] [ w8 .. w11 ] [ w12 .. w15 ]   the oldest four become the next
  *
- * Rounds wait for each other, so a message's time is the instructions' latency; messages that do not depend
- * on each other overlap in the processor, as far as it looks ahead. */
+ * Rounds depend on each other, so the instructions' latency decides a message's time.  Independent messages
+ * overlap in the processor, as far as it looks ahead. */
 #include "cache/prefix/sha256_priv.h"
 
 #include <cpuid.h>
@@ -21,7 +21,7 @@ static inline SHA __m128i load(const void *at)
     return _mm_loadu_si128(at);
 }
 
-/* The four words after w[3], from the sixteen before them. */
+/* The next four schedule words after w[3], from the sixteen before them. */
 static inline SHA __m128i next_words(const __m128i w[4])
 {
     __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[0], w[1]), _mm_alignr_epi8(w[3], w[2], 4));
@@ -60,9 +60,9 @@ static SHA void compress(uint32_t state[8], const uint8_t *blocks, size_t n_bloc
     _mm_storeu_si128((__m128i *)(void *)(state + 4), hgfe);
 }
 
-/* ---- whether they are there ---- */
+/* ---- CPU detection ---- */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT; /* a hypervisor may take long to answer */
+static pthread_once_t once = PTHREAD_ONCE_INIT; /* once: a hypervisor may answer slowly */
 static bool has_sha;
 
 static void detect(void)

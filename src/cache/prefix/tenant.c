@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of tenants with and without salts (tenant.h).
+/* Tenant names with and without salts (tenant.h).
  *
- * Names come from the operator's key file or from a router's message, so a name that only looks salted is
- * somebody's choice and harms nobody but whom it counts for. */
+ * Names come from the operator's key file or from a router's message.  So a name that only looks salted was
+ * chosen by one of them, and harms only the tenant that it counts for. */
 #include "cache/prefix/tenant.h"
 
 #include <openssl/evp.h>
@@ -13,7 +13,7 @@
 
 #include "base/bytes.h"
 
-#define AT_NUMBER     (1 + 2 * TENANT_DIGEST_BYTES) /* where the "@" stands */
+#define AT_NUMBER     (1 + 2 * TENANT_DIGEST_BYTES) /* position of the "@" */
 #define NUMBER_DIGITS 12
 #define NUMBER_MASK   ((UINT64_C(1) << 48) - 1)
 

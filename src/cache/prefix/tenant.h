@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names under which cached prefixes are kept apart, and who stands behind one.
+/* Names that keep the cached prefixes of tenants apart, and the tenant behind each name.
  *
- * A tenant may divide its cache by salts; each salt is a name of its own, but all of them are one tenant when
- * memory is shared out.  So a salted name ends in the tenant's number: nobody gets more by using more salts.
+ * A tenant may divide its cache by salts.  Each salt gives a name of its own, but all of them count as one
+ * tenant when memory is divided.  So a salted name ends in the tenant's number: more salts give no more
+ * memory.
  *
  *     without a salt   the tenant's name
- *     with one         "~" 48 hex digits of a digest of tenant and salt "@" 12 hex digits of the tenant's
- * number
+ *     with a salt      "~", 48 hex digits (digest of tenant and salt), "@", the tenant's number, 12 digits
  *
  * Pure; any thread. */
 #ifndef CACHE_PREFIX_TENANT_H
@@ -16,7 +16,7 @@
 
 enum { TENANT_NAME_BYTES = 64, TENANT_DIGEST_BYTES = 24 };
 
-/* 48 bits, not 0, that stand for whoever is behind this name. */
+/* 48 bits, not 0, that stand for the tenant behind this name. */
 uint64_t tenant_number(const char *name);
 /* The name of a tenant with a salt. */
 void tenant_salted_name(const char *tenant, const uint8_t digest[TENANT_DIGEST_BYTES],

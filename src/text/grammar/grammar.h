@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an answer must look like, and which tokens may come next.
+/* Grammars: constraints on the text of an answer, and masks of the tokens that may come next.
  *
- * A grammar is compiled from a text, which is JSON: one *shape*.
+ * A grammar is compiled from a JSON text, a *constraint* (CON below):
  *
  *     {"text": "abc"}                       these characters
- *     {"mark": "<tool_call>"}               the control token so spelled, or, where the vocabulary has none,
- *                                           these characters
- *     {"json": SCHEMA, "closed": true}      a JSON value that the schema allows ({} or true: any); closed
- * (may be left out): arguments, an object without properties where the schema says nothing of any
+ *     {"mark": "<tool_call>"}               the control token with this spelling, or these characters if the
+ *                                           vocabulary has no such token
+ *     {"json": SCHEMA, "closed": true}      a JSON value that the schema allows ({} or true: any)
+ *                                           closed (optional): arguments; an object gets no properties when
+ *                                           the schema says nothing about any
  *     {"tagged": SCHEMA, "until": "</v>", "inner": true, "not": PATTERN}
- *                                           a string of the schema as it is, without until, without a line
- * end at either side (inner), and not found by the pattern (both may be left out)
+ *                                           a string of the schema, unquoted, that does not contain until
+ *                                           inner (optional): no line end at either side
+ *                                           not (optional): the pattern is not found in it
  *     {"free": {"until": ["</think>"], "max_tokens": N}}
- *                                           any text up to the first of these marks, which is not part
- *                                           of it (no "until": to the end); after N tokens (absent: no
- *                                           bound) it may only end.  Control tokens are not text.
- *     {"seq": [SHAPE, ...]}                 one after another
- *     {"any": [SHAPE, ...]}                 one of them, decided as characters come
- *     {"rep": SHAPE, "min": N, "max": M}    N to M times (max absent: no bound)
+ *                                           any text up to the first of these marks, the mark excluded (no
+ *                                           "until": to the end).  After N tokens (absent: no limit) it can
+ *                                           only end.  Control tokens are not text.
+ *     {"seq": [CON, ...]}                   one after another
+ *     {"any": [CON, ...]}                   one of them, decided as characters come
+ *     {"rep": CON, "min": N, "max": M}      N to M times (max absent: no limit)
  *
- * "path" beside "json" or "tagged" is what faults call the schema, instead of "$".
+ * "path" beside "json" or "tagged" names the schema in faults, instead of "$".
  *
- * A stop id of the vocabulary may be drawn where the shape is complete, and nothing else where it cannot go
- * on. */
+ * A stop id of the vocabulary is allowed where the constraint is complete.  Where the constraint cannot
+ * continue, only a stop id is allowed. */
 #ifndef TEXT_GRAMMAR_GRAMMAR_H
 #define TEXT_GRAMMAR_GRAMMAR_H
 
@@ -30,52 +32,53 @@
 #include "text/token/tokenizer.h"
 
 struct grammar_vocab; /* a tokeniser's pieces as a tree; immutable, counted, any thread */
-struct grammar; /* a compiled shape for one vocabulary; counted; its cache of masks makes it one thread's */
-struct grammar_run; /* one answer's place in a grammar; one thread, that of the grammar */
+struct grammar; /* a constraint compiled for one vocabulary; counted; its mask cache binds it to one thread */
+struct grammar_run; /* one answer's position in a grammar; on the grammar's thread only */
 
 int grammar_vocab_new(struct tokenizer *tokenizer, struct grammar_vocab **out); /* E_NOMEM */
 void grammar_vocab_unref(struct grammar_vocab *vocab);
 
 struct grammar_schema {
     struct bytes text; /* JSON */
-    const char *path;  /* what faults call it */
+    const char *path;  /* its name in faults */
     bool is_closed;    /* see above */
 };
 
-#define GRAMMAR_MAX_STEPS 4000000u /* work of one compilation; a step is some nanoseconds */
+#define GRAMMAR_MAX_STEPS 4000000u /* work of one compilation; a step takes some nanoseconds */
 
-/* Can these schemas be held to, together, with the work that one request may be?  E_UNSUPPORTED, E_FORMAT,
- * E_LIMIT: the fault names the keyword and its path ("PATH.properties.a.pattern: ...").  *steps_out (may be
- * NULL): the work it was.  Pure; any thread. */
+/* Checks that these schemas can be enforced together, within the work allowed for one request.
+ * E_UNSUPPORTED, E_FORMAT, E_LIMIT: the fault names the keyword and its path ("PATH.properties.a.pattern:
+ * ...").  *steps_out (may be NULL): the work it took.  Pure; any thread. */
 int grammar_check_schemas(const struct grammar_schema *schemas, size_t n, struct fault *fault,
                           uint64_t *steps_out);
-int grammar_check_schema(struct bytes schema, struct fault *fault); /* one, whose path is "$" */
-/* Would grammar_new() take this text, with a vocabulary of this tokeniser?  NULL: one without control tokens.
- */
+int grammar_check_schema(struct bytes schema, struct fault *fault); /* one schema, with the path "$" */
+/* Checks that grammar_new() would accept this text, with a vocabulary of this tokeniser.  NULL: a vocabulary
+ * without control tokens.  Errors and *steps_out as above. */
 int grammar_check(const struct tokenizer *tokenizer, struct bytes text, struct fault *fault,
                   uint64_t *steps_out);
 
-/* Borrows text, keeps a reference to vocab.  Errors as above. */
+/* Compiles text; borrows it for the call, keeps a reference to vocab.  Errors as above. */
 int grammar_new(struct grammar_vocab *vocab, struct bytes text, struct fault *fault, struct grammar **out);
 struct grammar *grammar_ref(struct grammar *grammar);
 void grammar_unref(struct grammar *grammar);
-uint32_t grammar_vocab_size(const struct grammar *grammar); /* tokens: so many bits has a mask */
+uint32_t grammar_vocab_size(const struct grammar *grammar); /* number of tokens: bits of a mask */
 
-int grammar_run_new(struct grammar *grammar, struct grammar_run **out); /* keeps a reference */
+int grammar_run_new(struct grammar *grammar, struct grammar_run **out); /* keeps a reference; E_NOMEM */
 void grammar_run_free(struct grammar_run *run);
 
-/* Which tokens may come next, with tokens_left to be drawn (this one included): one bit a token, [(vocab_size
- * + 63) / 64], valid until the next call with this run's grammar.  NULL: all.  When little is left, only
- * tokens after which the shape can still be completed (as long as that was possible before). */
+/* The tokens that may come next, when tokens_left may still be drawn (this one included).  One bit a token,
+ * [(vocab_size + 63) / 64], valid until the next call with this run's grammar.  NULL: all tokens.  When few
+ * are left, only tokens after which the constraint can still be completed, as long as that was possible
+ * before. */
 const uint64_t *grammar_mask(struct grammar_run *run, uint32_t tokens_left);
-/* It was drawn.  0; E_INVAL when it is not allowed (the run stays where it was).  E_NOMEM. */
+/* Advances the run by the drawn token.  0; E_INVAL when it is not allowed (the run stays).  E_NOMEM. */
 int grammar_accept(struct grammar_run *run, token_id id);
-/* Takes back the last n tokens accepted since the run was new or grammar_settle() was called. */
+/* Takes back the last n tokens accepted since the run was new or since grammar_settle(). */
 void grammar_rewind(struct grammar_run *run, uint32_t n);
 void grammar_settle(struct grammar_run *run);
-bool grammar_is_complete(const struct grammar_run *run); /* may end here */
-/* Tokens that must come next whatever the logits say, at most max of them: guesses that are always right.
- * Returns how many (0: none). */
+bool grammar_is_complete(const struct grammar_run *run); /* the answer may end here */
+/* The tokens that must come next whatever the logits say, at most max: draft tokens that are always right.
+ * Returns their number (0: none). */
 uint32_t grammar_forced(struct grammar_run *run, token_id *ids_out, uint32_t max);
 
 #endif

@@ -5,13 +5,12 @@
  *     1 --[a-z]--> 2 --> 1                          {1,2} --[a-z]--> {1,2}
  *      \--> 3 --0--> match                             \--0--> {match}
  *
- * A state is the set of nodes that may have been reached.  Its edges come from cutting the characters
- * wherever a range of one of its nodes begins or ends; between two cuts all characters lead to the same set.
- * The end of the text is where END lets through, so a state is final when a match can be reached from it
- * through END.  A set from which everything matches is one state, whatever else is in it.
+ * A state is the set of nodes that may have been reached.  To find its edges, the characters are cut wherever
+ * a range of one of its nodes begins or ends.  Between two cuts all characters lead to the same set.  END
+ * lets through only at the end of the text, so a state is final when a match can be reached from it through
+ * END.  All sets from which everything matches are one state.
  *
- * Patterns can be written whose states are as many as all sets, so states and work are counted and end in
- * E_LIMIT.
+ * Some patterns have a state for every subset of nodes.  So states and work are counted and end in E_LIMIT.
  */
 #include "text/grammar/grammar_auto_priv.h"
 
@@ -55,9 +54,9 @@ void dfa_fini(struct dfa *dfa)
 
 /* ---- subsets ---- */
 
-#define STEPS_OF_SET   4u   /* looking a set up, besides its words */
-#define WORK_PER_STEP  2u   /* here things are smaller than steps, and counted in these */
-#define STEPS_OF_BUILD 400u /* an automaton, however small */
+#define STEPS_OF_SET   4u   /* a set's look-up, besides its words */
+#define WORK_PER_STEP  2u   /* work units here are smaller than steps */
+#define STEPS_OF_BUILD 400u /* any automaton, however small */
 
 struct build {
     const struct nfa *nfa;
@@ -65,16 +64,16 @@ struct build {
     uint32_t words;
     uint64_t *sets; /* [n_states][words] */
     uint32_t cap_sets;
-    uint32_t *slots; /* [slot_mask + 1] state + 1, by hash; at most half of them are taken */
+    uint32_t *slots; /* [slot_mask + 1] state + 1, by hash; at most half are used */
     uint32_t slot_mask;
     uint64_t *set, *end_set;  /* scratch */
-    uint64_t *ends, *matches; /* the nodes of these kinds */
+    uint64_t *ends, *matches; /* the END nodes and the MATCH nodes */
     uint32_t *todo, *readers;
     uint32_t *cuts;
     uint32_t n_cuts, cap_cuts;
-    uint64_t *looks; /* [n_ranges] by where a set begins: the last look at it, and whether it held */
+    uint64_t *looks; /* [n_ranges] indexed by a set's first range: the last look at it, and its result */
     uint64_t look;
-    uint64_t *chosen, *before; /* readers that read on at a cut, and at the one before */
+    uint64_t *chosen, *before; /* readers that accept the character at a cut, and at the cut before */
     uint64_t work, max_work;
 };
 
@@ -83,7 +82,7 @@ static bool has(const uint64_t *set, uint32_t node)
     return set[node / 64] >> (node % 64) & 1;
 }
 
-/* Adds node and all that it leads to without a character. */
+/* Adds node and all nodes that it leads to without a character. */
 static void reach(struct build *b, uint64_t *set, uint32_t node, bool is_begin, bool is_end)
 {
     uint32_t n = 0;
@@ -128,7 +127,7 @@ static uint32_t hash_set(const uint64_t *set, uint32_t words)
     return (uint32_t)(hash >> 32);
 }
 
-/* Twice the slots, when half of them are taken. */
+/* Doubles the slots when half of them are used. */
 static int slots_grow(struct build *b)
 {
     uint32_t n_slots = 2 * (b->slot_mask + 1);
@@ -151,7 +150,7 @@ static int slots_grow(struct build *b)
     return 0;
 }
 
-/* The state of b->set; E_LIMIT, E_NOMEM. */
+/* Finds or makes the state of b->set; E_LIMIT, E_NOMEM. */
 static int state_of_set(struct build *b, bool is_begin, uint32_t *out)
 {
     uint32_t words = b->words;
@@ -189,7 +188,7 @@ static int by_number(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Is this the first time since b->look was raised? */
+/* True the first time since b->look was raised. */
 static bool is_new_look(struct build *b, const struct nfa_node *at)
 {
     if (b->looks[at->set] >> 1 == b->look)
@@ -198,8 +197,8 @@ static bool is_new_look(struct build *b, const struct nfa_node *at)
     return true;
 }
 
-/* Where characters that differ for this set begin.  Copies of a part share its sets, which are looked at
- * once. */
+/* Finds the cuts: the characters where this set's edges change.  Copies of a part share its ranges, which are
+ * looked at once. */
 static int find_cuts(struct build *b, uint32_t n_readers)
 {
     uint32_t n = 0, kept = 0;
@@ -256,7 +255,7 @@ static int add_edge(struct build *b, uint32_t from, struct dfa_edge edge)
     return 0;
 }
 
-/* The nodes of a state that read something. */
+/* Lists the nodes of a state that read a character. */
 static uint32_t list_readers(struct build *b, const uint64_t *set)
 {
     uint32_t n = 0;
@@ -271,7 +270,7 @@ static uint32_t list_readers(struct build *b, const uint64_t *set)
     return n;
 }
 
-/* Those of the readers that read code, as bits in b->chosen; how many. */
+/* Chooses the readers that accept code, as bits in b->chosen; returns their number. */
 static uint32_t choose(struct build *b, uint32_t n_readers, uint32_t code)
 {
     uint32_t n = 0;
@@ -294,7 +293,7 @@ static uint32_t choose(struct build *b, uint32_t n_readers, uint32_t code)
     return n;
 }
 
-/* Where those lead together. */
+/* The state that the chosen readers lead to together. */
 static int follow(struct build *b, uint32_t n_readers, uint32_t *out)
 {
     memset(b->set, 0, b->words * sizeof(*b->set));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Automata over characters: what a pattern is read into, made deterministic, and written into a graph as a
- * JSON string's bytes. */
+/* Automata over characters: parsing a pattern, making the automaton deterministic, and writing it into a
+ * graph as the bytes of a JSON string. */
 #ifndef TEXT_GRAMMAR_GRAMMAR_AUTO_PRIV_H
 #define TEXT_GRAMMAR_GRAMMAR_AUTO_PRIV_H
 
@@ -18,15 +18,15 @@ enum nfa_kind {
     NFA_SET,   /* a character of its set, then next */
     NFA_GO,    /* next */
     NFA_SPLIT, /* next or other */
-    NFA_BEGIN, /* next, before the first character only */
-    NFA_END,   /* next, after the last character only */
+    NFA_BEGIN, /* next, but only before the first character */
+    NFA_END,   /* next, but only after the last character */
     NFA_MATCH
 };
 
 struct nfa_node {
     enum nfa_kind kind;
     uint32_t next, other;
-    uint32_t set, n_set; /* ranges[set ..]: apart, ascending */
+    uint32_t set, n_set; /* ranges[set ..]: disjoint, ascending */
 };
 
 struct nfa {
@@ -35,7 +35,7 @@ struct nfa {
     struct code_range *ranges;
     uint32_t n_ranges, cap_ranges;
     uint32_t start;
-    uint32_t anything; /* from this node on all texts match; UINT32_MAX: no such */
+    uint32_t anything; /* from this node on all texts match; UINT32_MAX: no such node */
 };
 
 struct dfa_edge {
@@ -55,49 +55,51 @@ struct dfa { /* state 0 is the start */
 /* ---- grammar_auto.c ---- */
 void nfa_fini(struct nfa *nfa);
 uint32_t nfa_node(struct nfa *nfa, struct nfa_node node); /* UINT32_MAX: too many, or no memory */
-int nfa_range(struct nfa *nfa, uint32_t lo, uint32_t hi); /* at the end of the pool */
-/* Deterministic.  *budget: steps that it may take, less those that it took.  E_LIMIT, E_NOMEM. */
+int nfa_range(struct nfa *nfa, uint32_t lo, uint32_t hi); /* appends to the pool of ranges */
+/* Makes nfa deterministic.  *budget: the steps it may take; the steps it took are subtracted.  E_LIMIT,
+ * E_NOMEM. */
 int dfa_build(const struct nfa *nfa, uint64_t *budget, struct dfa *dfa);
 void dfa_fini(struct dfa *dfa);
 
 /* ---- grammar_text.c ---- */
-/* Its texts of so many characters, as a JSON string after the opening quote, then next.  E_LIMIT, E_NOMEM. */
+/* Writes the automaton's texts of `chars` characters, as a JSON string after the opening quote, then next.
+ * E_LIMIT, E_NOMEM. */
 int dfa_write(struct graph *graph, const struct dfa *dfa, struct bounds chars, uint32_t next,
               uint32_t *pc_out);
 
-/* The same as they are, then next: for texts that stand between tags. */
+/* The same without JSON's escapes, then next: for texts between tags. */
 int dfa_write_raw(struct graph *graph, const struct dfa *dfa, struct bounds chars, uint32_t next,
                   uint32_t *pc_out);
 
 /* ---- grammar_tagged.c ---- */
-struct tagged {               /* what else holds for a text that stands between tags */
-    struct bytes until;       /* not in it: ASCII, its first letter nowhere else in it */
+struct tagged {               /* further conditions on a text between tags */
+    struct bytes until;       /* not in the text.  ASCII; its first letter occurs only once in it */
     bool is_inner;            /* no line end at either side */
-    const struct dfa *banned; /* none of these; NULL: any */
-    uint32_t n_counts;        /* lengths that will be told apart */
+    const struct dfa *banned; /* rejects these texts; NULL: none */
+    uint32_t n_counts;        /* number of lengths that the writer will count */
     uint64_t *budget;         /* as for dfa_build() */
 };
-/* Texts of an automaton for which all that holds.  Where that takes too many states, a beginning of until may
- * not be in the text either: two letters of it at least.  E_LIMIT, E_NOMEM. */
+/* The texts of an automaton that meet these conditions.  If that takes too many states, it also forbids a
+ * beginning of until, of at least two letters.  E_LIMIT, E_NOMEM. */
 int dfa_tag(const struct dfa *text, const struct tagged *tagged, struct dfa *out);
 
 /* ---- grammar_regex.c ---- */
-/* ECMA-262's syntax as JSON Schema uses it: the texts in which it is found.  E_FORMAT, E_UNSUPPORTED,
- * E_LIMIT, and the reason (static). */
+/* Parses ECMA-262's syntax as JSON Schema uses it, into an automaton of the texts in which the pattern is
+ * found.  E_FORMAT, E_UNSUPPORTED, E_LIMIT, with the reason (static). */
 int regex_parse(struct bytes pattern, struct nfa *nfa, const char **reason_out);
 
 /* ---- grammar_format.c ---- */
-const char *format_pattern(const char *name); /* NULL: not known */
+const char *format_pattern(const char *name); /* NULL: an unknown format */
 
 /* ---- grammar_digits.c ---- */
-struct number_bounds { /* decimal; is_set says which count */
+struct number_bounds { /* decimal; has_min and has_max say which bounds exist */
     double min, max;
-    bool has_min, has_max, is_min_open, is_max_open; /* open: the bound itself is out */
+    bool has_min, has_max, is_min_open, is_max_open; /* open: the bound itself is excluded */
     bool is_integer;
-    uint32_t multiple; /* integers only; 0: any */
+    uint32_t multiple; /* multipleOf, for integers only; 0: any */
 };
 
-/* A JSON number within bounds, then next.  E_UNSUPPORTED with the reason (static), E_NOMEM. */
+/* Writes a JSON number within bounds, then next.  E_UNSUPPORTED with the reason (static), E_NOMEM. */
 int digits_write(struct graph *graph, const struct number_bounds *bounds, uint32_t next,
                  const char **reason_out, uint32_t *pc_out);
 

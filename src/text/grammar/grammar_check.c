@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schemas and shapes compiled only to see whether that can be done.
+/* Compiling schemas and constraints only to check that it succeeds.
  *
  *     schema, path ──> rule ─┐
- *     schema, path ──> rule ─┼─ one graph, one number of steps ──> each of them can end; nothing goes in
- * circles schema, path ──> rule ─┘
+ *     schema, path ──> rule ─┼─ one graph, one step count ──> each can end; no endless loops
+ *     schema, path ──> rule ─┘
  *
- * All schemas of a request go into one graph, as they will where its answer is drawn, so that many of them
- * are not more work than one may be.  A fault is named after the schema it was found in: while compiling that
- * is the one at hand, afterwards the one whose nodes the refused one is among. */
+ * All schemas of a request go into one graph, as they do for its answer, so their work is limited together.
+ * A fault names the schema in which it was found.  During compilation that is the current schema; afterwards
+ * it is the schema that the refused node belongs to. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "text/grammar/grammar_priv.h"
 
-/* The fault's text begins with the schema's path; "$" is the reader's, which knows none. */
+/* Puts the schema's path at the beginning of the fault's text, in place of the compiler's "$". */
 static int check_name(const char *path, int rc, struct fault *fault)
 {
     struct fault found = *fault;
@@ -41,7 +41,7 @@ static int check_schema(struct shape_ctx *ctx, const struct grammar_schema *sche
 
 struct checked { /* a schema in the graph */
     uint32_t rule;
-    uint32_t end; /* its new nodes are before this one */
+    uint32_t end; /* its nodes end before this one */
 };
 
 static int check_end(struct graph *graph, const struct grammar_schema *schemas, struct checked *checked,

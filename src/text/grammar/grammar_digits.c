@@ -3,15 +3,14 @@
  *
  *     from 27 to 345:   2 digits from 27 to 99, or 3 digits from 100 to 345
  *
- *     place (digit, is it still the lower bound's beginning?, still the upper bound's?, remainder)
+ *     place (digit, prefix equals the lower bound's?, prefix equals the upper bound's?, remainder)
  *         3: 0..2 --> free      4: 0..4 --> free      5: 0..5
  *         3: 3    --> still 3..  4: 4 --> still 34.
  *
- * While what was written equals the beginning of a bound, the bound's next digit limits the next one; once it
- * differs, all digits may come.  Multiples carry the remainder of what was written.  A fraction is compared
- * the same way, with the digits that are not written taken as zeros.  Numbers with bounds have no exponent;
- * bounds beyond 18 digits count as none.
- */
+ * While the written digits equal a bound's beginning, the bound's next digit limits the next one.  Once they
+ * differ, any digit is allowed.  Multiples carry the remainder of the written digits.  A fraction is compared
+ * the same way, with zeros for the digits that are not written.  Numbers with bounds have no exponent.
+ * Bounds beyond 18 digits are ignored. */
 #include "text/grammar/grammar_auto_priv.h"
 
 #include "base/err.h"
@@ -30,7 +29,7 @@
 
 /* ---- whole numbers ---- */
 
-struct whole { /* of n digits, from lo to hi, with remainder 0; what is after them goes to next */
+struct whole { /* numbers of n digits from lo to hi, with remainder 0, then next */
     struct graph *graph;
     char lo[DIGITS + 2], hi[DIGITS + 2];
     uint32_t n, multiple, next;
@@ -55,7 +54,7 @@ static uint32_t write_digits(struct whole *w, uint32_t at, unsigned tight, uint3
         uint32_t left = (rest * 10 + (uint32_t)(digit - '0')) % w->multiple;
         char last = digit;
 
-        /* digits that limit nothing after them go together */
+        /* group digits that do not limit the digits after them */
         while (w->multiple == 1 && after == 0 && last < to && !(tight & 2 && last + 1 == w->hi[at]))
             last++;
         uint32_t pc = write_digits(w, at + 1, after, left);
@@ -66,7 +65,7 @@ static uint32_t write_digits(struct whole *w, uint32_t at, unsigned tight, uint3
     return ways;
 }
 
-/* Whole numbers from lo to hi (not negative), then next. */
+/* Writes whole numbers from lo to hi (not negative), then next. */
 static int write_whole(struct graph *graph, const int64_t range[2], uint32_t multiple, uint32_t next,
                        uint32_t *pc_out)
 {
@@ -90,7 +89,7 @@ static int write_whole(struct graph *graph, const int64_t range[2], uint32_t mul
 
         if (from > to)
             continue;
-        for (uint32_t i = 0; i < (DIGITS + 1) * multiple; i++) /* what is free is so for every length */
+        for (uint32_t i = 0; i < (DIGITS + 1) * multiple; i++) /* unlimited digits serve every length */
             memset(&w.memo[i][1], 0, 3 * sizeof(w.memo[i][1]));
         snprintf(w.lo, sizeof(w.lo), "%lld", (long long)from);
         snprintf(w.hi, sizeof(w.hi), "%lld", (long long)to);
@@ -103,7 +102,7 @@ static int write_whole(struct graph *graph, const int64_t range[2], uint32_t mul
 
 /* ---- fractions ---- */
 
-struct fraction { /* digits after the point; "" and no limit: anything */
+struct fraction { /* digits after the point; "" and no limit: any digits */
     const char *lo, *hi;
     bool is_lo_open, is_hi_open;
 };
@@ -113,8 +112,8 @@ static bool is_zero(const char *digits)
     return strspn(digits, "0") == strlen(digits);
 }
 
-/* Digits from place at on (at most PART_DIGITS in all); lo, hi: what is left of the bounds, NULL: none any
- * more. */
+/* Writes digits from place at (at most PART_DIGITS in all).  lo, hi: the rest of each bound; NULL: it no
+ * longer limits. */
 static uint32_t write_part(struct graph *graph, const struct fraction *f, uint32_t at,
                            const struct bounds *texts, uint32_t next)
 {
@@ -126,7 +125,7 @@ static uint32_t write_part(struct graph *graph, const struct fraction *f, uint32
 
     if (at == PART_DIGITS)
         return ways;
-    if (!has_lo && !has_hi) { /* up to so many more */
+    if (!has_lo && !has_hi) { /* any digits, up to the maximum */
         for (uint32_t i = at; i < PART_DIGITS; i++)
             ways = graph_split(graph, graph_byte(graph, '0', '9', ways), next);
         return ways;
@@ -147,7 +146,7 @@ static uint32_t write_part(struct graph *graph, const struct fraction *f, uint32
     return ways;
 }
 
-/* The end, or a point and digits, so that the fraction is within f. */
+/* Writes the end, or a point and digits, so that the fraction is within f. */
 static uint32_t write_fraction(struct graph *graph, const struct fraction *f, uint32_t next)
 {
     struct bounds whole = {f->lo == NULL ? GRAPH_UNBOUNDED : 0, f->hi == NULL ? GRAPH_UNBOUNDED : 0}, after;
@@ -155,7 +154,7 @@ static uint32_t write_fraction(struct graph *graph, const struct fraction *f, ui
                    (f->hi == NULL || !is_zero(f->hi) || !f->is_hi_open);
     uint32_t ways = PC_DEAD;
 
-    /* the first digit is written here, because a point wants one */
+    /* the first digit is written here, because a point needs one */
     const char *lo = f->lo == NULL ? "" : f->lo, *hi = f->hi == NULL ? "" : f->hi;
     char from = *lo != '\0' ? *lo : '0', to = f->hi == NULL ? '9' : *hi != '\0' ? *hi : '0';
     for (char digit = from; digit <= to; digit++) {
@@ -175,7 +174,7 @@ struct magnitude {                                                   /* not nega
     bool is_lo_open, is_hi_open;
 };
 
-/* The shortest decimal that reads back; false: not with so many digits. */
+/* Spells the shortest decimal that reads back as value; false: it needs too many digits. */
 static bool spell(double value, char out[DIGITS + PART_DIGITS + 8])
 {
     for (int digits = 0; digits <= (int)PART_DIGITS; digits++) {
@@ -239,7 +238,7 @@ static int write_decimal(struct graph *graph, const struct number_bounds *b, uin
     if (!spell(lo > 0 ? lo : 0, up.lo) || !spell(hi > 0 ? hi : 0, up.hi) ||
         !spell(hi < 0 ? -hi : 0, down.lo) || !spell(lo < 0 ? -lo : 0, down.hi))
         return E_UNSUPPORTED;
-    /* "-0.0" would be a way to write zero below it: from 0 downwards is open */
+    /* "-0.0" would be accepted below zero, so the negative side excludes 0 */
     down.is_lo_open |= hi >= 0;
     if (hi > 0 || (hi == 0 && !b->is_max_open))
         if (lo < hi || (!b->is_min_open && !b->is_max_open))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The formats that strings may be held to, as patterns.
+/* String formats, as patterns.
  *
- * Each takes only what its RFC allows, and not always all of it: years from 1000 to 2999, bounded numbers of
- * digits and labels, URIs with the common parts.  A date is one that exists, leap years included.
+ * Each pattern accepts only text that its RFC allows, and not always all of it: years from 1000 to 2999,
+ * bounded numbers of digits and labels, URIs with the common parts.  A date must exist, leap years included.
  */
 #include "text/grammar/grammar_auto_priv.h"
 

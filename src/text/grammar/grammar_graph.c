@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The graph that shapes and schemas are compiled into.
+/* The graph that constraints and schemas are compiled into.
  *
  *     rule  ->o--byte-->o--call other-->o--split-->o--byte-->(RET)
  *                                         \------->(RET)
  *
- * It is written from its end to its beginning: each function takes where to go on and gives where to begin,
- * so only loops need a node before it can be filled.  Rules are called and return, which is what lets a value
- * contain values; a call may name a rule that is not written yet.
+ * It is written from its end to its beginning: each function takes the node to continue at and returns the
+ * node to begin at.  So only loops need a node before it is filled.  Rules are called and return, so a value
+ * can contain values.  A call may name a rule that is not written yet.
  *
- * When all is there, graph_finish() computes for each node the least number of bytes to the end of its rule,
- * as the fixed point of  dist(byte) = 1 + dist(next),  dist(split) = the lesser,  dist(call) = dist(rule) +
- * dist(next).  The distances serve three ends: what cannot end is never entered, so no answer gets stuck;
- * what has distance 0 may be empty; and a run that is short of tokens knows the way out.
+ * At the end, graph_finish() computes each node's least number of bytes to the end of its rule.  It is the
+ * fixed point of dist(byte) = 1 + dist(next),  dist(split) = the lesser,  dist(call) = dist(rule) +
+ * dist(next).  The distances have three uses.  A part that cannot end is never entered, so no answer gets
+ * stuck.  A part with distance 0 may be empty.  A run that is short of tokens knows the shortest way out.
  *
- * Two things would make the search for the next byte go on for ever, and are refused here: a rule that gets
- * back to itself before it reads anything, and a repetition of what may be empty.
- */
+ * Two constructs would make the search for the next byte endless, and are refused here: a rule that calls
+ * itself before it reads a byte, and a repetition of a part that may be empty. */
 #include "text/grammar/grammar_priv.h"
 
 #include "base/check.h"
@@ -185,7 +184,7 @@ int graph_by_bytes(const void *left, const void *right)
     return order != 0 ? order : (a->len_bytes > b->len_bytes) - (a->len_bytes < b->len_bytes);
 }
 
-/* The sorted texts from .. to share their first depth bytes. */
+/* Writes sorted texts that share their first depth bytes. */
 static uint32_t fork_texts(struct graph *graph, const struct bytes *texts, size_t n, size_t depth,
                            uint32_t next)
 {
@@ -219,7 +218,8 @@ uint32_t graph_texts(struct graph *graph, struct bytes *texts, size_t n, uint32_
 
 /* ---- free text ---- */
 
-/* The automaton of the marks: places are beginnings of marks, each leads to the longest one that fits. */
+/* Builds the automaton of the marks: places are beginnings of marks; each transition leads to the longest one
+ * that fits. */
 static int build_places(struct free_text *text, const struct bytes *marks, size_t n)
 {
     uint16_t *fail_to = calloc(text->n_places, sizeof(*fail_to));
@@ -328,12 +328,12 @@ static uint32_t dist_now(const struct graph *graph, uint32_t pc)
     return GRAPH_FAR;
 }
 
-/* Nodes in the order of their distances (Knuth's generalisation of Dijkstra's algorithm): a node's distance
- * is never less than one it is made of, so the nearest node that is not settled yet can be settled. */
+/* Nodes in the order of their distances (Knuth's generalisation of Dijkstra's algorithm).  A node's distance
+ * is never less than a part of it, so the nearest unsettled node can be settled. */
 struct nearest {
     uint64_t *heap; /* distance << 32 | pc */
     size_t n, cap;
-    uint32_t *users; /* nodes that lead to node pc: users[from[pc] .. from[pc + 1]) */
+    uint32_t *users; /* nodes that use node pc: users[from[pc] .. from[pc + 1]) */
     uint32_t *from;
 };
 
@@ -370,7 +370,7 @@ static uint64_t heap_pop(struct nearest *nearest)
     return top;
 }
 
-/* The nodes that node's distance is made of. */
+/* The nodes whose distances make up the node's distance. */
 static uint32_t parts_of(const struct graph *graph, const struct node *node, uint32_t parts[2])
 {
     switch ((enum node_kind)node->kind) {
@@ -444,8 +444,8 @@ static int find_distances(struct graph *graph)
     return is_well ? 0 : E_NOMEM;
 }
 
-/* Does anything come back to where it was without reading?  Depth first; a node is OPEN while the way from it
- * is being looked at. */
+/* Finds a path that returns to a node without reading.  Depth first; a node is OPEN while the search is below
+ * it. */
 enum { UNSEEN, OPEN, DONE };
 
 static uint32_t onward(const struct graph *graph, uint32_t pc, uint32_t which)
@@ -498,7 +498,7 @@ static int look_from(const struct graph *graph, uint32_t pc, uint8_t *marks, uin
         marks[way[depth]] = DONE;
         if (depth == 0)
             return 0;
-        /* back in the caller: which of its two ways led here? */
+        /* back in the caller: take the second way if the first led here */
         which = onward(graph, way[depth - 1], 0) == way[depth] ? 1 : 2;
         depth--;
     }

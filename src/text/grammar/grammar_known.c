@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one compilation has compiled already: the same schema in three hundred tools is compiled once.
+/* The cache of one compilation: a schema that three hundred tools share is compiled once.
  *
- * Found by a hash over the JSON's values in their order, and compared before it is believed.  The order of
+ * A schema is found by a hash over the JSON's values in their order, and then compared in full.  The order of
  * members counts, since properties are written in it. */
 #include <stdio.h>
 #include <string.h>

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokens fit a state.
+/* The tokens that fit a state.
  *
- *     state = { config, config, ... }      mask = parts of its configs, laid over each other
+ *     state = { config, config, ... }      mask = union of its configs' parts
  *
  *     config's part:   walk the tokens from this node alone, on top of FRAME_BOTTOM
- *         "ab     stays inside its rule            fits, whoever called
- *         "x"     ends just where the rule ends    fits, whoever called
+ *         "ab     stays inside its rule            fits, for any caller
+ *         "x"     ends just where the rule ends    fits, for any caller
  *         "x",    goes on after the rule's end     *escapes*: only the caller can tell
  *
- * A part depends on the node but not on the frames, so it is computed once, however deep the value is nested
- * and wherever it stands, and kept.  A state's mask is its parts' tokens, and the escapes walked on from the
- * state that the return leads to: some hundreds of tree nodes instead of the vocabulary.  It is kept too;
- * where an answer stays in one state, as in a string, the next mask is a pointer.
+ * A part depends on the node but not on the frames.  So it is computed once and cached, for any depth and
+ * place of the value.  A state's mask is the tokens of its parts, plus the escapes, which are walked on from
+ * the state that the return leads to.  That is some hundreds of tree nodes instead of the vocabulary.  The
+ * mask is cached too: while an answer stays in one state, as in a string, the next mask is a pointer.
  *
- * Two kinds of config would have to walk the whole vocabulary even so, and do not: inside strings the plain
- * tokens are known beforehand (grammar_vocab.c), and in free text only tokens with a byte that begins a mark
- * are tried. Parts that allow few tokens are lists, others bitmaps.
- */
+ * Two kinds of config would still have to walk the whole vocabulary, and avoid it.  Inside strings the plain
+ * tokens are known beforehand (grammar_vocab.c).  In free text only tokens with a byte that begins a mark are
+ * tried.  Parts that allow few tokens are lists, others bitmaps. */
 #include "text/grammar/grammar_run_priv.h"
 
 #include "base/check.h"
@@ -25,11 +24,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST_MAX 128u /* tokens in a mask that is a list */
+#define LIST_MAX 128u /* most tokens in a mask that is a list */
 
 struct part {
-    struct config key; /* need and room cut to what one token can tell apart; frame only for free text */
-    struct mask mask;  /* far: to the end of the rule (free text: to the end of everything) */
+    struct config key; /* need and room reduced to what one token can distinguish; frame only for free text */
+    struct mask mask;  /* far: distance to the end of the rule (free text: of the answer) */
     uint32_t *escapes; /* [n_escapes] nodes of the tree */
     uint32_t n_escapes, cap_escapes;
     bool is_special; /* escapes are nodes of the tree of special tokens */
@@ -53,7 +52,7 @@ static void lay_over(uint64_t *bits, const struct mask *mask, uint32_t n_words)
         bits[i] |= mask->bits[i];
 }
 
-/* Keeps what is set in bits. */
+/* Stores the set bits in mask. */
 static bool keep_bits(struct grammar *grammar, const uint64_t *bits, struct mask *mask)
 {
     uint32_t n_words = grammar->vocab->n_words, n = 0;
@@ -100,10 +99,10 @@ const uint64_t *mask_bits(struct grammar *grammar, const struct mask *mask)
 struct walk {
     struct grammar *grammar;
     const struct trie *trie;
-    struct part *part; /* NULL: nothing to escape from */
+    struct part *part; /* NULL: no escapes are recorded */
     uint64_t *bits;
     uint32_t far;
-    uint32_t left; /* tokens after which more than this would be needed to end do not count */
+    uint32_t left; /* a token counts only if at most this distance to the end is left after it */
 };
 
 static void note_escape(struct walk *walk, uint32_t node)
@@ -124,7 +123,7 @@ static void note_escape(struct walk *walk, uint32_t node)
     part->escapes[part->n_escapes++] = node;
 }
 
-/* The tokens that end at node, where state is what they lead to. */
+/* Records the tokens that end at node; state is the state they lead to. */
 static void note_tokens(struct walk *walk, uint32_t node, const struct state *state)
 {
     const struct trie_node *nodes = walk->trie->nodes;
@@ -140,7 +139,7 @@ static void note_tokens(struct walk *walk, uint32_t node, const struct state *st
     walk->far = dist > walk->far ? dist : walk->far;
 }
 
-/* All tokens below node that can be read from state on. */
+/* Walks all tokens below node that can be read from state. */
 static void walk_below(struct walk *walk, uint32_t node, uint32_t state)
 {
     struct machine *machine = &walk->grammar->machine;
@@ -201,7 +200,7 @@ static void try_token(struct walk *walk, uint32_t state, token_id id)
     walk->far = machine->states[state].dist > walk->far ? machine->states[state].dist : walk->far;
 }
 
-/* Tokens that neither go on with a mark nor hold a first byte of one are text without looking. */
+/* Tokens that neither continue a mark nor contain a first byte of one fit without a walk. */
 static void fill_free(struct walk *walk, const struct config *key, uint32_t state)
 {
     const struct grammar_vocab *vocab = walk->grammar->vocab;
@@ -291,7 +290,7 @@ static bool grow_parts(struct grammar *grammar)
     return true;
 }
 
-/* What was cut short is done again, with all the steps that are known by now. */
+/* Repeats a part whose search was cut short; the steps cached since then make it go further. */
 static struct part *go_on_with(struct grammar *grammar, struct part *part)
 {
     if (!part->mask.is_cut || grammar->machine.is_tired)
@@ -302,7 +301,7 @@ static struct part *go_on_with(struct grammar *grammar, struct part *part)
     return fill_part(grammar, part) ? part : NULL;
 }
 
-/* The part of config; NULL: no memory. */
+/* The part of config, cached; NULL: no memory. */
 static struct part *part_of(struct grammar *grammar, const struct config *config)
 {
     struct config key = key_of(grammar, config);
@@ -326,7 +325,7 @@ static struct part *part_of(struct grammar *grammar, const struct config *config
 
 /* ---- states ---- */
 
-/* How far from the end the tokens of config's part leave it, at most. */
+/* The greatest distance to the end that the tokens of config's part leave. */
 static uint32_t part_far(const struct grammar *grammar, const struct part *part, const struct config *config)
 {
     if (grammar->graph.nodes[config->pc].kind == NODE_FREE)
@@ -368,7 +367,7 @@ static void add_stops(struct grammar *grammar, uint64_t *bits)
             set_ids(bits, &stops[i], 1);
 }
 
-/* Control tokens of a state, for walks that see bytes only. */
+/* Adds a state's control tokens, since walks see only bytes. */
 static void add_tokens(struct walk *walk, uint32_t state)
 {
     struct machine *machine = &walk->grammar->machine;
@@ -386,7 +385,7 @@ static void add_tokens(struct walk *walk, uint32_t state)
     }
 }
 
-/* Do the parts leave enough tokens, whichever of theirs is drawn?  (Escapes are looked at one by one.) */
+/* True if every token of the parts leaves enough tokens to end.  (Escapes are checked one by one.) */
 static bool parts_suffice(struct walk *walk, uint32_t state)
 {
     struct grammar *grammar = walk->grammar;
@@ -420,7 +419,7 @@ static void walk_state(struct walk *walk, uint32_t state)
     add_tokens(walk, state);
 }
 
-/* One way on is there even where the search was cut short, or few tokens are left: the shortest. */
+/* Adds the first token of the shortest way, even where the search was cut short or few tokens are left. */
 static void rest(struct walk *walk, uint32_t state)
 {
     struct machine *machine = &walk->grammar->machine;
@@ -467,7 +466,7 @@ const struct mask *mask_of(struct grammar *grammar, uint32_t state)
     rest(&walk, state);
     if (machine->states[state].is_complete)
         add_stops(grammar, walk.bits);
-    else if (is_empty(grammar, walk.bits)) { /* the vocabulary lacks bytes that would be needed */
+    else if (is_empty(grammar, walk.bits)) { /* the vocabulary lacks necessary bytes */
         machine->states[state].is_stuck = true;
         add_stops(grammar, walk.bits);
     }

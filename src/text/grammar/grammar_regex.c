@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular expressions, in ECMA-262's syntax as JSON Schema uses it, read into an automaton.
+/* The regular expressions of ECMA-262, as JSON Schema uses them, parsed into an automaton.
  *
  *     pattern := sequence ('|' sequence)*        piece := atom quantifier?
  *
  *     start --> (any)* --> pattern --> (any)* --> match        found anywhere, unless ^ and $ say otherwise
  *
- * Each part becomes nodes from its own start to its own end, and parts are chained by letting an end go on to
- * the next start.  {n,m} repeats a part by copying its nodes, whose number is bounded.  ^ and $
- * are nodes that let through at one place only, so they may stand anywhere.
+ * Each part becomes nodes from its own start to its own end.  Parts are chained by an edge from one end to
+ * the next start.  {n,m} repeats a part by copying its nodes, within the limit on nodes.  ^ and $ are nodes
+ * that let through at one place only, so they may be anywhere.
  *
- * What is not regular (look-around, back-references) or not known (word boundaries, \p classes, flags) is
- * refused by its name.  \d and \w are ASCII, as ECMA-262 has it.
- */
+ * Constructs that are not regular (look-around, back-references) or not supported (word boundaries, \p
+ * classes, flags) are refused by name.  \d and \w are ASCII, as in ECMA-262. */
 #include "text/grammar/grammar_auto_priv.h"
 
 #include "base/err.h"
@@ -24,7 +23,7 @@
 #define NO_NODE           UINT32_MAX
 
 struct part {
-    uint32_t from, to; /* to: an NFA_GO whose next is still open */
+    uint32_t from, to; /* to: an NFA_GO whose next is not set yet */
 };
 
 struct regex {
@@ -97,7 +96,7 @@ static struct part guarded(struct regex *r, enum nfa_kind kind)
 
 /* ---- sets of characters ---- */
 
-struct set { /* apart and ascending once it is tidied */
+struct set { /* disjoint and ascending after tidying */
     struct code_range ranges[256];
     uint32_t n;
 };
@@ -161,7 +160,7 @@ static struct part of_set(struct regex *r, struct set *set)
     return (struct part){node(r, made), end.to};
 }
 
-/* \d \w \s and their opposites; false: it is none of them. */
+/* Adds \d \w \s or an opposite; false: it is none of them. */
 static bool add_shorthand(struct regex *r, struct set *set, uint8_t name)
 {
     struct set own = {.n = 0};
@@ -241,7 +240,7 @@ static uint32_t read_unicode(struct regex *r)
     return code;
 }
 
-/* After a backslash: one character. */
+/* Reads the rest of an escape: one character. */
 static uint32_t read_escape(struct regex *r)
 {
     static const char letters[] = "tnrfv", meant[] = "\t\n\r\f\v";
@@ -303,7 +302,7 @@ static uint32_t read_character(struct regex *r)
     return code;
 }
 
-/* One side of a range, or a shorthand: true, nothing to make a range of. */
+/* Reads one side of a range.  True: it was a shorthand, which cannot bound a range. */
 static bool read_class_item(struct regex *r, struct set *set, uint32_t *code_out)
 {
     if (r->text.data[r->at] == '\\' && r->at + 1 < r->text.len_bytes) {
@@ -312,7 +311,7 @@ static bool read_class_item(struct regex *r, struct set *set, uint32_t *code_out
             r->at += 2;
             return true;
         }
-        if (name == 'b' || name == '-') { /* in a class: a backspace */
+        if (name == 'b' || name == '-') { /* in a class, \b is a backspace */
             r->at += 2;
             *code_out = name == 'b' ? '\b' : '-';
             return false;
@@ -425,7 +424,7 @@ static bool read_number(struct regex *r, uint32_t *out)
     return r->at > from;
 }
 
-/* False: none follows. */
+/* Reads a quantifier.  False: none follows. */
 static bool read_quantifier(struct regex *r, struct bounds *times)
 {
     size_t from = r->at;
@@ -438,7 +437,7 @@ static bool read_quantifier(struct regex *r, struct bounds *times)
         *times = (struct bounds){0, 1};
     } else if (skips(r, "{")) {
         if (!read_number(r, &times->min)) {
-            r->at = from; /* a plain { */
+            r->at = from; /* a literal { */
             return false;
         }
         times->max = times->min;
@@ -453,11 +452,11 @@ static bool read_quantifier(struct regex *r, struct bounds *times)
     } else {
         return false;
     }
-    skips(r, "?"); /* lazy: the same texts */
+    skips(r, "?"); /* lazy: matches the same texts */
     return true;
 }
 
-/* part, or nothing. */
+/* part or nothing. */
 static struct part optional(struct regex *r, struct part part)
 {
     return (struct part){node(r, (struct nfa_node){.kind = NFA_SPLIT, .next = part.from, .other = part.to}),
@@ -473,8 +472,8 @@ static struct part repeated(struct regex *r, struct part part)
     return (struct part){fork, end.to};
 }
 
-/* The nodes begin .. end once more.  They lead to each other, and out of their part's end only, which is
- * connected anew for each copy.  They share their sets. */
+/* Copies the nodes begin .. end.  They lead only to each other and out of their part's end, which each copy
+ * connects anew.  Copies share their sets. */
 static struct part copied(struct regex *r, struct part part, uint32_t begin, uint32_t end)
 {
     uint32_t shift = r->nfa->n_nodes - begin;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled shape, and an answer's way through it.
+/* A compiled constraint, and an answer's way through it.
  *
  *     steps:  [ state | state | state ]      accept() adds one, rewind() drops some, settle() keeps the last
  *
- * A run is only its list of states, so taking tokens back costs nothing.  States and masks belong to the
- * grammar, which all runs of one shape share; when it holds too much it forgets all but the states that its
- * runs are in, and finds the others again when they come up.
- */
+ * A run is only its list of states, so taking tokens back is free.  States and masks belong to the grammar,
+ * which all runs of one constraint share.  When the grammar holds too much, it drops all states but the
+ * current ones of its runs, and recomputes the others on demand. */
 #include "text/grammar/grammar_run_priv.h"
 
 #include "base/check.h"
@@ -106,7 +105,7 @@ static int rebuild(struct grammar *grammar)
         machine_fini(&fresh);
         return E_NOMEM;
     }
-    /* all of them exist now, so that this cannot fail half way */
+    /* all states exist now, so this cannot fail half way */
     for (struct grammar_run *run = grammar->runs; run != NULL; run = run->next)
         for (uint32_t i = 0; i < run->n_steps; i++)
             run->steps[i].state = machine_move(&fresh, &grammar->machine, run->steps[i].state);
@@ -126,7 +125,7 @@ static void tidy(struct grammar *grammar)
     machine->is_bad = false;
     if (machine->n_states > grammar->states_max || machine->n_rows > ROWS_MAX ||
         machine->n_configs > grammar->configs_max || machine->n_frames > grammar->frames_max)
-        rebuild(grammar); /* without memory for it, all stays as it is */
+        rebuild(grammar); /* without memory, nothing changes */
     if (grammar->mask_bytes > MASK_BYTES_MAX)
         masks_forget(grammar);
 }
@@ -147,7 +146,7 @@ static int push_step(struct grammar_run *run, struct grammar_step step)
     return 0;
 }
 
-/* Free text that has all its tokens may only end. */
+/* Ends free text that has all its tokens. */
 static struct grammar_step count_free(struct grammar *grammar, struct grammar_step step)
 {
     if (!grammar->machine.states[step.state].is_free) {
@@ -210,7 +209,7 @@ static bool is_stop(const struct grammar_vocab *vocab, token_id id)
     return false;
 }
 
-/* Where id leads; STATE_DEAD: it is not allowed. */
+/* The step after id; STATE_DEAD: id is not allowed. */
 static struct grammar_step step_after(struct grammar *grammar, struct grammar_step step, token_id id)
 {
     const struct grammar_vocab *vocab = grammar->vocab;
@@ -268,7 +267,7 @@ const uint64_t *grammar_mask(struct grammar_run *run, uint32_t tokens_left)
     tidy(grammar);
     uint32_t state = run->steps[run->n_steps - 1].state;
     const struct mask *mask = mask_of(grammar, state);
-    if (mask == NULL) { /* no memory: nothing may come, the answer ends */
+    if (mask == NULL) { /* no memory: no token is allowed, so the answer ends */
         memset(grammar->scratch, 0, grammar->vocab->n_words * sizeof(uint64_t));
         return grammar->scratch;
     }

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON Schema -> graph: references, unions, and what kind of value it is.
+/* JSON Schema -> graph: references, unions, and the kinds of a value.
  *
  *     {"$ref": "#/$defs/node"} ---> the rule of that schema, compiled once, also from within itself
  *     {"anyOf": [A, B], ...}   ---> A and the rest, or B and the rest
- *     {"allOf": [A, B], ...}   ---> one schema that asks for all of it (grammar_schema_merge.c)
+ *     {"allOf": [A, B], ...}   ---> one schema that requires all of it (grammar_schema_merge.c)
  *     {"enum": [...]}          ---> these texts
- *     {"type": [...], ...}     ---> for each kind what its keywords say
+ *     {"type": [...], ...}     ---> for each kind, the values that its keywords allow
  *
- * A schema is a promise: what comes out satisfies it.  So every keyword that says something about values is
- * either enforced or refused by its name and place; being stricter than the schema is allowed, being laxer is
- * not.  Stricter it is in the order of properties, in how strings of a pattern are spelled, in the number of
- * digits, and where an object or array leaves open what else may be in it.
- */
+ * Every answer satisfies its schema.  So every keyword about values is either enforced or refused by name and
+ * place.  The grammar may be stricter than the schema, but never laxer.  It is stricter about the order of
+ * properties, the spelling of strings with a pattern, the number of digits, and the further members that an
+ * object or array leaves open. */
 #include "text/grammar/grammar_schema_priv.h"
 
 #include "base/err.h"
@@ -60,7 +59,7 @@ int schema_copy(struct schema *s, json_t *value, json_t **out)
     return rc;
 }
 
-/* Depth was bounded when the text was read. */
+/* Recursion is safe: the parser bounded the depth. */
 static uint64_t weight(const json_t *value)
 {
     uint64_t steps = STEPS_OF_VALUE + json_string_length(value) / STEPS_PER_BYTES;
@@ -136,10 +135,10 @@ static int wait_for(struct schema *s, json_t *schema, uint32_t rule, char *path,
     return 0;
 }
 
-/* path: taken. */
+/* Takes path. */
 static int rule_at(struct schema *s, json_t *schema, char *path, uint32_t depth, uint32_t *rule_out)
 {
-    bool is_shared = json_is_object(schema); /* jansson has one true and one false */
+    bool is_shared = json_is_object(schema); /* jansson has only one true and one false */
     uintptr_t known = is_shared ? (uintptr_t)hashmap_get(s->rules, &schema) : 0;
 
     if (known != 0) {
@@ -208,7 +207,7 @@ static json_t *step_into(json_t *at, const char *step, size_t len_bytes)
     return json_object_get(at, name);
 }
 
-/* One step along $ref, "#" or "#/a/b". */
+/* Follows one $ref, "#" or "#/a/b". */
 static int follow(struct schema *s, json_t *schema, json_t **out)
 {
     json_t *ref = json_object_get(schema, "$ref"), *at = s->root;
@@ -240,7 +239,7 @@ bool schema_asserts(json_t *schema)
     return json_is_false(schema);
 }
 
-/* Follows references that stand alone. */
+/* Follows references that have no keywords beside them. */
 int schema_deref(struct schema *s, json_t *schema, json_t **out)
 {
     for (uint32_t n = 0; json_object_get(schema, "$ref") != NULL; n++) {
@@ -264,7 +263,7 @@ int schema_deref(struct schema *s, json_t *schema, json_t **out)
     return 0;
 }
 
-/* schema has a $ref: a call when nothing stands beside it, else both merged. */
+/* Compiles a schema with a $ref: a call when no keyword is beside it, otherwise both merged. */
 static int value_of_ref(struct schema *s, json_t *schema, uint32_t *pc_out)
 {
     json_t *target, *rest, *merged;
@@ -278,7 +277,7 @@ static int value_of_ref(struct schema *s, json_t *schema, uint32_t *pc_out)
     json_object_del(rest, "$ref");
     if (schema_asserts(rest)) {
         rc = schema_merge(s, rest, target, &merged);
-        if (rc == 0 && ++s->depth > SCHEMA_MAX_NESTING) /* that is a schema within this one, as it were */
+        if (rc == 0 && ++s->depth > SCHEMA_MAX_NESTING) /* counts as a nested schema */
             return schema_fault(s, E_LIMIT, "$ref", "nested deeper than %u", SCHEMA_MAX_NESTING);
         return rc != 0 ? rc : schema_value(s, merged, pc_out);
     }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Enumerations: the values' own texts, those that the keywords beside them allow.
- */
+/* Enumerations: the texts of the values that the keywords beside enum allow. */
 #include "text/grammar/grammar_schema_priv.h"
 
 #include "base/err.h"
@@ -30,7 +29,7 @@ static unsigned kind_of(const json_t *value)
     return 0;
 }
 
-/* Has the schema a keyword about values of this kind, other than those looked at here? */
+/* Refuses a schema with a keyword about values of this kind, other than the names that are checked here. */
 static int refuse_beside(struct schema *s, json_t *schema, const char *const *names)
 {
     for (; *names != NULL; names++)
@@ -56,7 +55,7 @@ static bool is_apart(json_t *schema, double number)
            (!json_is_number(hi) || number < json_number_value(hi));
 }
 
-/* Does value satisfy the keywords beside enum?  1, 0, or the fault of one that is not looked at. */
+/* Checks value against the keywords beside enum.  1, 0, or the fault of an unsupported keyword. */
 static int is_allowed(struct schema *s, json_t *schema, json_t *value)
 {
     static const char *const text[] = {"pattern", "format", NULL}, *const number[] = {"multipleOf", NULL};

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keywords of JSON Schema: which are enforced, which say nothing about values, which are refused.
+/* The keywords of JSON Schema: enforced ones, annotations, and refused ones.
  *
- * Keywords that the specification does not have are annotations, as it demands.  A keyword about another kind
- * of value than the schema's says nothing; where no type is given, the keywords tell which kinds are meant
- * (the specification would allow all others too, which nobody wants and being stricter is allowed).
- */
+ * Unknown keywords are annotations, as the specification demands.  A keyword about another kind of value than
+ * the schema's has no effect.  Without a type, the keywords tell which kinds are meant.  (The specification
+ * would also allow all other kinds.  Users do not want them, and the grammar may be stricter.) */
 #include "text/grammar/grammar_schema_priv.h"
 
 #include "base/err.h"
@@ -17,7 +16,7 @@
 
 static const struct keyword {
     const char *name;
-    unsigned kinds; /* that it is about; 0: about any */
+    unsigned kinds; /* kinds that it is about; 0: any */
     bool is_refused;
 } keywords[] = {
     {"type", 0, false},
@@ -94,7 +93,7 @@ static unsigned kinds_of_name(const char *name)
     return 0;
 }
 
-/* 0: not what a type may be. */
+/* 0: not a valid type. */
 static unsigned kinds_of_type(json_t *type)
 {
     unsigned kinds = 0;
@@ -103,7 +102,7 @@ static unsigned kinds_of_type(json_t *type)
 
     if (json_is_string(type))
         return kinds_of_name(json_string_value(type));
-    if (json_array_size(type) > SCHEMA_MAX_TYPES) /* there are seven */
+    if (json_array_size(type) > SCHEMA_MAX_TYPES) /* there are only seven types */
         return 0;
     json_array_foreach(type, i, item)
     {
@@ -133,7 +132,7 @@ unsigned schema_kinds(json_t *schema)
         kinds |= KIND(NULL);
     if (kinds == 0 || kinds == KIND(NULL))
         kinds = type == NULL ? ANY_KIND : kinds;
-    return kinds & KIND(NUMBER) ? kinds & ~KIND(INTEGER) : kinds; /* integers are numbers */
+    return kinds & KIND(NUMBER) ? kinds & ~KIND(INTEGER) : kinds; /* numbers include integers */
 }
 
 int schema_check_keywords(struct schema *s, json_t *schema)

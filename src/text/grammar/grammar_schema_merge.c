@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two schemas as one that asks for what both ask for, and branches that exclude each other.
+/* Merging two schemas into one that requires both, and checking that branches exclude each other.
  *
  *     {"properties": {"a": A}, "required": ["a"]}  and  {"properties": {"a": B, "c": C}, "maxProperties": 3}
  *     --> {"properties": {"a": {"allOf": [A, B]}, "c": C}, "required": ["a"], "maxProperties": 3}
  *
- * Keyword by keyword; what concerns values inside stays an allOf until it is its turn, so merging does not
- * recurse and ends where the schema ends.  A keyword that has no merged form is refused by name.
- */
+ * The merge goes keyword by keyword.  Schemas of inner values stay an allOf until they are compiled, so
+ * merging does not recurse and ends where the schema ends.  A keyword that has no merged form is refused by
+ * name. */
 #include "text/grammar/grammar_schema_priv.h"
 
 #include "base/err.h"
@@ -15,7 +15,7 @@
 
 #define ONE_OF_MAX 200u
 
-/* Both, later. */
+/* An allOf of both, merged later. */
 static json_t *both(json_t *left, json_t *right)
 {
     if (left == NULL || json_is_true(left))
@@ -34,7 +34,7 @@ static json_t *others_of(json_t *schema)
     return others == NULL ? json_true() : others;
 }
 
-/* What finding and copying each member takes. */
+/* Charges for finding and copying each member. */
 static int spend_names(struct schema *s, json_t *object)
 {
     uint64_t steps = 0;
@@ -45,8 +45,8 @@ static int spend_names(struct schema *s, json_t *object)
     return schema_spend(s, steps);
 }
 
-/* Properties of both; one that only one side names must be what the other side allows undeclared ones to be.
- */
+/* Merges properties.  A property of one side only must also satisfy the other side's schema for undeclared
+ * ones. */
 static int merge_objects(struct schema *s, json_t *left, json_t *right, json_t *merged)
 {
     json_t *mine = json_object_get(left, "properties"), *theirs = json_object_get(right, "properties");
@@ -75,7 +75,7 @@ static int merge_objects(struct schema *s, json_t *left, json_t *right, json_t *
     return rc == 0 ? 0 : E_NOMEM;
 }
 
-/* Equal values have one spelling. */
+/* Spells a value; equal values have equal spellings. */
 static int spell_value(struct schema *s, json_t *value, char **out)
 {
     int rc = schema_weigh(s, value);
@@ -148,7 +148,7 @@ static int merge_types(struct schema *s, json_t *left, json_t *right, json_t **o
     return rc;
 }
 
-/* Keywords of which the greater, or the lesser, counts. */
+/* 1: the greater value of this keyword counts; -1: the lesser; 0: neither. */
 static int sense_of(const char *keyword)
 {
     static const char *const lower[] = {"minimum", "exclusiveMinimum", "minLength", "minItems",
@@ -165,7 +165,7 @@ static int sense_of(const char *keyword)
     return 0;
 }
 
-/* Both have the keyword; *out is borrowed. */
+/* Merges a keyword that both sides have; *out is borrowed. */
 static int merge_keyword(struct schema *s, const char *keyword, json_t *left, json_t *right, json_t **out)
 {
     int sense = sense_of(keyword);
@@ -197,7 +197,7 @@ static int merge_keyword(struct schema *s, const char *keyword, json_t *left, js
     return schema_fault(s, E_UNSUPPORTED, keyword, "two different ones cannot be held to together");
 }
 
-/* Branches of both sides: one stays, the other goes into an allOf with it. */
+/* Merges branches that both sides have: one side's stay, the other side's go into an allOf with it. */
 static int merge_branches(struct schema *s, json_t *merged, json_t *right)
 {
     json_t *waiting = json_array();
@@ -292,7 +292,7 @@ int schema_all_of(struct schema *s, json_t *schema, json_t **out)
 
 /* ---- oneOf ---- */
 
-/* The values that a schema's const or enum leaves, by number; NULL: no more. */
+/* The value at index that a schema's const or enum allows; NULL: no more. */
 static json_t *value_at(json_t *schema, size_t index)
 {
     json_t *one = json_object_get(schema, "const");
@@ -307,7 +307,7 @@ static bool has_values(json_t *schema)
     return json_object_get(schema, "const") != NULL || json_is_array(json_object_get(schema, "enum"));
 }
 
-/* Comparing takes from the budget; when it is spent, all is taken for shared. */
+/* Comparing charges steps; when none are left, the values count as shared. */
 static bool share_a_value(struct schema *s, json_t *left, json_t *right)
 {
     json_t *mine, *theirs;
@@ -322,8 +322,8 @@ static bool share_a_value(struct schema *s, json_t *left, json_t *right)
 }
 
 struct branch {
-    json_t *schema;   /* where its $ref leads */
-    json_t *required; /* object of these names */
+    json_t *schema;   /* the schema that its $ref leads to */
+    json_t *required; /* object with the required names as keys */
 };
 
 static bool requires(const struct branch *branch, const char *name)
@@ -331,7 +331,7 @@ static bool requires(const struct branch *branch, const char *name)
     return json_object_get(branch->required, name) != NULL;
 }
 
-/* Kinds that its const or enum leaves, else its types. */
+/* The kinds that its const or enum allows, otherwise its types. */
 static unsigned kinds_left(json_t *schema)
 {
     static const unsigned kinds[] = {[JSON_OBJECT] = 1u << KIND_OBJECT, [JSON_ARRAY] = 1u << KIND_ARRAY,
@@ -352,7 +352,7 @@ static unsigned kinds_left(json_t *schema)
 }
 
 /* Is there a test that no value passes for both? */
-/* By their kinds or their values. */
+/* True if the kinds or the values of both exclude each other. */
 static bool are_apart(struct schema *s, json_t *left, json_t *right)
 {
     uint64_t n_values = (uint64_t)json_array_size(json_object_get(left, "enum")) +
@@ -364,7 +364,7 @@ static bool are_apart(struct schema *s, json_t *left, json_t *right)
            (has_values(left) && has_values(right) && !share_a_value(s, left, right));
 }
 
-/* Does left require what right rules out? */
+/* True if left requires a property that right rules out. */
 static bool is_ruled_out(struct schema *s, const struct branch *left, const struct branch *right)
 {
     json_t *mine = json_object_get(left->schema, "properties"),
@@ -395,7 +395,7 @@ static bool exclude_each_other(struct schema *s, const struct branch *left, cons
     if (kinds_left(left->schema) != 1u << KIND_OBJECT || kinds_left(right->schema) != 1u << KIND_OBJECT)
         return false;
     json_object_foreach(mine, name, value)
-    { /* a property that both have and that tells */
+    { /* a property that both declare and that tells them apart */
         json_t *other = json_object_get(theirs, name);
         if (schema_spend(s, STEPS_OF_VALUE + strlen(name) / STEPS_PER_BYTES) != 0)
             return false;

@@ -5,14 +5,13 @@
  *        \_____________ first 1 --"b":-----^   ^                optional ones may be skipped
  *                          \___________________/ ...
  *
- * Each property has two places: before any other was written, and after, when a comma comes first.  Values
- * are calls, so both share them.  Properties that are not declared come after those that are, under names
- * that are not theirs.  White space is what models write, but bounded: a blank, or a line break with an
- * indent, never blanks for ever.
+ * Each property has two places: before any other property was written, and after one, when a comma comes
+ * first.  Values are calls, so both places share them.  Undeclared properties come after the declared ones,
+ * with names that are not declared.  White space is bounded and looks like that of models: a blank, or a line
+ * break with an indent.
  *
- * An object that declares properties, be it none, and says nothing about others gets no others: allowed is
- * not wanted, and all that comes out satisfies the schema.
- */
+ * An object that declares properties (even none) and does not mention others gets no others.  The schema
+ * allows others but does not ask for them, and the answer still satisfies it. */
 #include "text/grammar/grammar_schema_priv.h"
 
 #include "base/err.h"
@@ -24,7 +23,7 @@
 #define INDENT_MAX     40u
 #define NAME_MAX_BYTES 512u
 
-/* Nothing, a blank, or a line break and an indent. */
+/* Writes nothing, a blank, or a line break and an indent. */
 uint32_t schema_blank(struct schema *s, uint32_t next)
 {
     struct graph *graph = s->graph;
@@ -47,7 +46,7 @@ uint32_t schema_blank(struct schema *s, uint32_t next)
     return graph_call(graph, s->blank, next);
 }
 
-/* ':' or ': ' and a value. */
+/* Writes ':' or ': ' and a value. */
 static uint32_t colon_value(struct schema *s, uint32_t rule, uint32_t next)
 {
     uint32_t value = graph_call(s->graph, rule, next);
@@ -68,7 +67,7 @@ static uint32_t closing(struct schema *s, uint8_t bracket)
 
 /* ---- names that are not declared ---- */
 
-/* The characters that begin with a byte of lo..hi, except those that begin a declared name here. */
+/* Writes the characters whose first byte is in lo..hi, except those that begin a declared name here. */
 static uint32_t others_between(struct graph *graph, unsigned lo, unsigned hi, const bool *is_taken,
                                uint32_t next)
 {
@@ -85,8 +84,8 @@ static uint32_t others_between(struct graph *graph, unsigned lo, unsigned hi, co
     return ways;
 }
 
-/* names: sorted, of one beginning of depth bytes.  Goes to rest after the first character that none of them
- * has. */
+/* names: sorted, with a common beginning of depth bytes.  Goes to rest after the first character that differs
+ * from all of them. */
 static uint32_t other_names(struct graph *graph, const struct bytes *names, size_t n, size_t depth,
                             uint32_t end)
 {
@@ -115,7 +114,7 @@ static uint32_t other_names(struct graph *graph, const struct bytes *names, size
                 {0xf4, 0xf4, 0x80, 0x8f, 2}};
     struct bytes begun = bytes_of(n > 0 ? names[0].data : NULL, depth);
     if (utf8_missing(begun) > 0 || (depth > 0 && memchr(begun.data, '\\', depth) != NULL))
-        return ways; /* inside a character or an escape: those must go on as the name does */
+        return ways; /* inside a character or an escape, which must continue as in the name */
     ways = graph_split(graph, ways, others_between(graph, 0x20, 0x7f, is_taken, rest));
     ways = graph_split(graph, ways, others_between(graph, 0xc2, 0xdf, is_taken, one));
     for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]); i++) {
@@ -127,7 +126,7 @@ static uint32_t other_names(struct graph *graph, const struct bytes *names, size
     return ways;
 }
 
-/* "name": value, for any name but those of properties. */
+/* Writes "name": value, for any name but the declared ones. */
 static int other_property(struct schema *s, json_t *properties, uint32_t value_rule, uint32_t *rule_out)
 {
     size_t n = json_object_size(properties), i = 0;
@@ -166,15 +165,15 @@ static int other_property(struct schema *s, json_t *properties, uint32_t value_r
 
 /* ---- objects ---- */
 
-struct object { /* while it is written, from its end */
+struct object { /* an object while it is written, from its end */
     json_t *properties, *required;
-    json_t *names;  /* object: those required */
+    json_t *names;  /* object with the required names as keys */
     json_t *others; /* schema of undeclared properties; NULL: none are allowed */
     uint32_t first, rest;
     struct bounds n_others;
 };
 
-/* Required names that are not declared become properties of what undeclared ones may be. */
+/* Required names that are not declared become properties with the schema of undeclared ones. */
 static int declare_required(struct schema *s, struct object *object)
 {
     json_t *all = NULL, *item;
@@ -247,7 +246,7 @@ static int write_properties(struct schema *s, struct object *object)
         rc = schema_rule(s, value, names[i - 1], &rule);
         if (rc == 0 && text.is_bad)
             rc = E_NOMEM;
-        if (rc == 0 && json_is_false(value)) { /* may not be there */
+        if (rc == 0 && json_is_false(value)) { /* the property must be absent */
             if (!is_optional)
                 object->first = object->rest = PC_DEAD;
         } else if (rc == 0) {
@@ -322,7 +321,7 @@ int schema_object(struct schema *s, json_t *schema, uint32_t *pc_out)
 
 /* ---- arrays ---- */
 
-/* Items that have a schema of their own each: after i of them. */
+/* Writes the items that each have a schema of their own. */
 static int write_prefix(struct schema *s, json_t *prefix, struct bounds n, uint32_t rest, uint32_t *pc_out)
 {
     uint32_t tail = closing(s, ']'), rule;
@@ -361,12 +360,12 @@ int schema_array(struct schema *s, json_t *schema, uint32_t *pc_out)
         return schema_fault(s, E_LIMIT, n.min > GRAPH_MAX_REPEAT ? "minItems" : "maxItems", "more than %u",
                             GRAPH_MAX_REPEAT);
     if (items == NULL && n_prefix > 0 && n.min <= n_prefix)
-        items = json_false(); /* allowed, but not wanted */
+        items = json_false(); /* allowed, but not asked for */
     rc = items == NULL || json_is_true(items) ? schema_any(s, &rule) : schema_rule(s, items, "items", &rule);
     if (rc != 0)
         return rc;
 
-    /* after the prefix, or after the first item where there is none */
+    /* after the prefix, or after the first item where there is no prefix */
     uint32_t n_before = n_prefix == 0 ? 1 : n_prefix;
     struct bounds more = {n.min > n_before ? n.min - n_before : 0, n.max == GRAPH_UNBOUNDED ? n.max
                                                                    : n.max > n_before       ? n.max - n_before

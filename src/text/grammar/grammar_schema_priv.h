@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON Schema -> graph, shared by the files grammar_schema_*.c.
  *
- * Schemas become rules.  A rule's schema waits in a list until it is its turn, so compiling does not recurse
- * into values, and a $ref that leads back to where it stands is just a rule that is known already. */
+ * Each schema becomes a rule.  Its schema waits in a list until it is compiled, so compiling does not recurse
+ * into values.  A $ref back to an enclosing schema is a call of a rule that exists already. */
 #ifndef TEXT_GRAMMAR_GRAMMAR_SCHEMA_PRIV_H
 #define TEXT_GRAMMAR_GRAMMAR_SCHEMA_PRIV_H
 
@@ -10,7 +10,7 @@
 #include "text/grammar/grammar_priv.h"
 
 #define SCHEMA_MAX_NESTING  100u
-#define SCHEMA_MAX_WORK     20000u /* schemas made by merging others */
+#define SCHEMA_MAX_WORK     20000u /* limit on schemas made by merging others */
 #define SCHEMA_MAX_PATH     4096u
 #define SCHEMA_MAX_BRANCHES 500u
 #define SCHEMA_MAX_TYPES    32u
@@ -26,17 +26,17 @@ struct schema {
     struct fault *fault;
     const char *root_path;
     json_t *root;
-    json_t *made; /* array: schemas that were made here, kept until the end */
+    json_t *made; /* array: schemas created here, freed at the end */
     uint32_t n_made;
     struct hashmap *rules; /* schema's address -> rule + 1 */
     struct waiting *waiting;
     uint32_t n_waiting, cap_waiting;
-    /* of the schema being compiled */
+    /* of the schema being compiled: */
     struct buf path;
     uint32_t depth;
-    /* rules that many need; 0: not made yet */
+    /* shared rules; 0: not made yet */
     uint32_t blank, any, number, integer;
-    json_t *known; /* object: pattern and lengths -> the rule of their strings */
+    json_t *known; /* object: pattern and lengths -> the rule of such strings */
 };
 
 enum json_kind {
@@ -51,43 +51,42 @@ enum json_kind {
 };
 
 /* ---- grammar_schema.c ---- */
-/* "$.a.b.keyword: text" as the fault; returns code.  keyword may be NULL. */
+/* Sets the fault "$.a.b.keyword: text" and returns code.  keyword may be NULL. */
 __attribute__((format(printf, 4, 5))) int schema_fault(struct schema *s, int code, const char *keyword,
                                                        const char *format, ...);
-/* The rule of a schema at path.step (step NULL: at path itself), compiled later. */
+/* The rule of a schema at path.step (step NULL: at path itself).  The schema is compiled later. */
 int schema_rule(struct schema *s, json_t *schema, const char *step, uint32_t *rule_out);
-/* A value that schema allows, then the end of the rule. */
+/* Writes a value that schema allows, then the end of the rule. */
 int schema_value(struct schema *s, json_t *schema, uint32_t *pc_out);
 int schema_deref(struct schema *s, json_t *schema,
-                 json_t **out); /* borrowed: where its $ref leads, in the end */
-int schema_keep(struct schema *s,
-                json_t *made); /* takes made; E_LIMIT when there are too many, or too large */
-int schema_spend(struct schema *s, uint64_t steps); /* of the graph's; E_LIMIT when they are used up */
-int schema_copy(struct schema *s, json_t *value, json_t **out);     /* borrowed, shallow */
-int schema_weigh(struct schema *s, const json_t *value);            /* spends what walking through it takes */
-int schema_names(struct schema *s, json_t *list, json_t **set_out); /* borrowed: an object of these texts */
-/* Charged by their sizes; when the steps are used up, all is taken for equal. */
+                 json_t **out);                     /* borrowed: the schema that its chain of $refs ends at */
+int schema_keep(struct schema *s, json_t *made);    /* takes made; E_LIMIT: too many or too large */
+int schema_spend(struct schema *s, uint64_t steps); /* charges the graph's steps; E_LIMIT: none left */
+int schema_copy(struct schema *s, json_t *value, json_t **out);     /* *out borrowed; a shallow copy */
+int schema_weigh(struct schema *s, const json_t *value);            /* charges for a walk through value */
+int schema_names(struct schema *s, json_t *list, json_t **set_out); /* borrowed: object with these keys */
+/* Compares, charged by size.  When no steps are left, all values count as equal. */
 bool schema_equal(struct schema *s, json_t *left, json_t *right);
 bool schema_asserts(json_t *schema); /* has keywords beyond annotations */
 
 /* ---- grammar_schema_keywords.c ---- */
 int schema_check_keywords(struct schema *s, json_t *schema);
 bool schema_is_assertion(const char *keyword);
-unsigned schema_kinds(json_t *schema); /* bits of enum json_kind: those its type (or its keywords) leave */
-/* A count (minItems, ...); absent: fallback.  E_FORMAT. */
+unsigned schema_kinds(json_t *schema); /* bits of enum json_kind that its type (or its keywords) allow */
+/* Reads a count such as minItems; absent: fallback.  E_FORMAT. */
 int schema_count(struct schema *s, json_t *schema, const char *keyword, uint32_t fallback, uint32_t *out);
 
 /* ---- grammar_schema_merge.c ---- */
 int schema_merge(struct schema *s, json_t *left, json_t *right,
-                 json_t **out);                                    /* borrowed: what satisfies both */
-int schema_all_of(struct schema *s, json_t *schema, json_t **out); /* borrowed: without allOf and $ref */
-int schema_one_of(struct schema *s, json_t *branches);             /* can they be told apart? */
+                 json_t **out); /* *out borrowed: the schema of values that satisfy both */
+int schema_all_of(struct schema *s, json_t *schema, json_t **out); /* borrowed: no allOf, no $ref */
+int schema_one_of(struct schema *s, json_t *branches); /* refuses branches that it cannot tell apart */
 
 /* ---- grammar_schema_object.c ---- */
 int schema_object(struct schema *s, json_t *schema, uint32_t *pc_out);
 int schema_array(struct schema *s, json_t *schema, uint32_t *pc_out);
 int schema_any(struct schema *s, uint32_t *rule_out);
-uint32_t schema_blank(struct schema *s, uint32_t next); /* bounded white space */
+uint32_t schema_blank(struct schema *s, uint32_t next); /* optional white space of bounded length */
 
 /* ---- grammar_schema_value.c ---- */
 /* grammar_schema_enum.c */

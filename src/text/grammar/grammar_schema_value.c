@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values without parts: strings, numbers, and any value at all.
  *
- * Numbers have a bounded number of digits, so that none goes on for ever and all fit the number types of
- * those who read them: 18 before and after the point, an exponent of two.
- */
+ * Numbers have a bounded number of digits: 18 before and after the point, two in an exponent.  So every
+ * number ends and fits the number types of its readers. */
 #include "text/grammar/grammar_auto_priv.h"
 #include "text/grammar/grammar_schema_priv.h"
 
@@ -16,7 +15,7 @@
 
 /* ---- numbers ---- */
 
-/* Up to n digits, then next. */
+/* Writes up to n digits, then next. */
 static uint32_t digits(struct graph *graph, uint32_t n, uint32_t next)
 {
     uint32_t pc = next;
@@ -56,12 +55,12 @@ static uint32_t number_rule(struct schema *s, bool is_integer)
     return *rule;
 }
 
-/* The bound that keyword or its exclusive kin set. */
+/* Reads the bound that a keyword or its exclusive form sets. */
 static int read_bound(struct schema *s, json_t *schema, const char *const names[2], int sense, double *bound,
                       bool *is_open)
 {
     json_t *closed = json_object_get(schema, names[0]), *open = json_object_get(schema, names[1]);
-    bool is_flag = json_is_boolean(open); /* as in the fourth draft and OpenAPI 3.0 */
+    bool is_flag = json_is_boolean(open); /* a flag, as in draft 4 and OpenAPI 3.0 */
 
     if ((closed != NULL && !json_is_number(closed)) || (open != NULL && !is_flag && !json_is_number(open)))
         return schema_fault(s, E_FORMAT, closed != NULL && !json_is_number(closed) ? names[0] : names[1],
@@ -151,7 +150,7 @@ static int build_texts(struct schema *s, struct bytes pattern, struct bounds cha
     return rc;
 }
 
-/* Strings of a pattern; the same ones are written once. */
+/* Writes the strings of a pattern; equal ones are written once. */
 static int patterned(struct schema *s, struct bytes pattern, const char *keyword, struct bounds chars,
                      uint32_t *pc_out)
 {

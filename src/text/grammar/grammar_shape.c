@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes (grammar.h) -> graph.
+/* Constraints (grammar.h) -> graph.
  *
  *     {"seq": [{"mark": "<tool_call>"}, {"text": "\n"}, {"json": {...}}]}
  *
  *         o--<tool_call>-->o--\n-->o--call schema's rule-->(end)
  *
- * A shape is written with what comes after it in hand, last first.  Shapes come from this project's own
- * formats, but the schemas in them come from clients, so the whole text counts as hostile: its size, depth
- * and number of values are looked at before it is read.
- */
+ * A constraint is written from its end to its beginning.  Constraints come from this project's own formats,
+ * but their schemas come from clients, so the whole text is untrusted.  Its size, depth and number of values
+ * are checked before it is parsed. */
 #include "text/grammar/grammar_priv.h"
 
 #include "base/err.h"
@@ -20,7 +19,7 @@
 #define MAX_VALUES 400000u
 #define MAX_MARKS  64u
 
-/* Depth and number of values, by brackets and commas outside strings: a cheap upper bound. */
+/* Bounds depth and number of values by the brackets and commas outside strings, a cheap upper bound. */
 static int measure(struct graph *graph, struct bytes text, struct fault *fault)
 {
     size_t depth = 0, n_values = 1;
@@ -69,7 +68,7 @@ int shape_load(struct graph *graph, struct bytes text, struct fault *fault, json
     return 0;
 }
 
-/* Arguments are an object; one whose schema says nothing of its properties has none. */
+/* Arguments are an object; it has no properties if the schema does not mention any. */
 static int close_object(json_t *schema)
 {
     static const char *const says[] = {"properties",    "additionalProperties",
@@ -117,7 +116,7 @@ static struct bytes text_of(const json_t *json)
     return bytes_of(json_string_value(json), json_string_length(json));
 }
 
-/* The control token so spelled, or TOKEN_NONE. */
+/* The control token with this spelling, or TOKEN_NONE. */
 static token_id mark_id(const struct shape_ctx *ctx, struct bytes spelling)
 {
     token_id id = ctx->tokenizer == NULL ? TOKEN_NONE : tokenizer_find(ctx->tokenizer, spelling);
@@ -152,7 +151,7 @@ static int compile_free(struct shape_ctx *ctx, json_t *free_text, uint32_t next,
         json_t *mark = json_array_get(until, i);
         if (!json_is_string(mark) || json_string_length(mark) == 0)
             return refuse(ctx, "a mark is a text");
-        if (mark_id(ctx, text_of(mark)) == TOKEN_NONE) /* control tokens are no text anyway */
+        if (mark_id(ctx, text_of(mark)) == TOKEN_NONE) /* free text has no control tokens anyway */
             marks[n++] = text_of(mark);
     }
     if (most != NULL) {
@@ -216,7 +215,7 @@ static int compile_list(struct shape_ctx *ctx, json_t *list, bool is_seq, uint32
     return 0;
 }
 
-/* Shapes nest no deeper than the text, which was measured. */
+/* Recursion is safe: constraints nest no deeper than the text, whose depth was checked. */
 static int compile(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out)
 {
     json_t *part;

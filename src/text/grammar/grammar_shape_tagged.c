@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A string of a schema as it stands between tags: its length, pattern and format hold for what is read there.
+/* A schema's string between tags.  Its length, pattern and format apply to the text as it is read there.
  *
- *     pattern or format --regex--> automaton --dfa_tag--> less what cannot stand there --dfa_write_raw-->
- * graph
+ *     pattern or format --regex--> automaton --dfa_tag--> less forbidden texts --dfa_write_raw--> graph
  *
- * A string that nothing is said of but what it may not be is free text up to the closing tag. */
+ * A string with no keyword but forbidden texts is free text up to the closing tag. */
 #include "text/grammar/grammar_auto_priv.h"
 #include "text/grammar/grammar_schema_priv.h"
 
@@ -12,11 +11,11 @@
 
 #include <string.h>
 
-#define MAX_LENGTH 4000u /* beyond, shorter ones are let through only */
+#define MAX_LENGTH 4000u /* longer limits are cut to this, so only shorter texts pass */
 
 struct wanted {
     struct bytes pattern;
-    const char *keyword; /* whose pattern it is */
+    const char *keyword; /* the keyword that gave the pattern */
     struct bounds chars;
     struct bytes until, banned; /* banned empty: none */
     bool is_inner;
@@ -141,7 +140,7 @@ static int write_wanted(struct shape_ctx *ctx, const struct wanted *wanted, uint
     return rc == 0 ? 0 : fail(ctx, rc, wanted->keyword, "too long or too complex between tags");
 }
 
-/* A text of its own rule. */
+/* Compiles the text into a rule of its own. */
 static int compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t *pc_out)
 {
     struct wanted wanted;

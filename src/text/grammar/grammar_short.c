@@ -1,29 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many tokens a state is from its end.
+/* The number of tokens from a state to its end.
  *
  *     state --best byte--> state --best byte--> ... --> complete
  *       \______token______/ \________token_______/
  *
- * The least number of bytes is known for each state, and with it a best next byte; following those gives one
- * shortest text to the end.  Cut into the fewest tokens it bounds what is needed from above, and in a way
- * that can be relied on: after the first of those tokens, the rest of the text is the shortest text from
- * there on, with one token fewer.  So whoever starts with enough tokens and takes care to keep enough always
- * finds a token that does. (A longer text of fewer tokens may exist; then an answer is told to end a little
- * sooner than it had to.)
- */
+ * Each state has a least number of bytes to the end and a best next byte.  Following these bytes gives one
+ * shortest text to the end.  Its cut into the fewest tokens is an upper bound of the tokens needed.  The
+ * bound is reliable: after the first of these tokens, the rest is the shortest text from there on, with one
+ * token fewer.  So a run that starts with enough tokens, and keeps enough, always finds a token that fits.
+ * (A longer text of fewer tokens may exist; then the answer ends a little sooner than necessary.) */
 #include "text/grammar/grammar_run_priv.h"
 
 #include "base/err.h"
 
 #include <stdlib.h>
 
-/* Bytes; farther is as good as never.  Well below what a grammar keeps of states, or each token would look
- * anew. */
+/* In bytes; a longer way counts as none.  It is well below the states that a grammar keeps, or each token
+ * would recompute the way. */
 #define WAY_MAX 4096u
 
 struct way {
     uint32_t *states;  /* [n + 1] */
-    uint32_t *symbols; /* [n] a byte, or 256 + a control token */
+    uint32_t *symbols; /* [n] a byte, or 256 + a control token's id */
     uint32_t *tokens;  /* [n + 1] */
     uint32_t n;
 };
@@ -63,7 +61,7 @@ static uint32_t child_of(const struct trie *trie, uint32_t node, uint8_t byte)
     return 0;
 }
 
-/* Fewest tokens from place at on, where those of all later places are known. */
+/* The fewest tokens from place at to the end; those of all later places are known. */
 static uint32_t fewest_from(const struct trie *trie, const struct way *way, uint32_t at)
 {
     uint32_t fewest = GRAPH_FAR, node = 0;
@@ -114,7 +112,7 @@ uint32_t mask_tokens_to_end(struct grammar *grammar, uint32_t state)
         return states[state].tokens - 1;
     if (state == STATE_DEAD || states[state].dist > WAY_MAX)
         return GRAPH_FAR;
-    grammar->machine.is_tired = false; /* the way out is looked for in any case */
+    grammar->machine.is_tired = false; /* the way out is computed in any case */
     if (find_way(grammar, state, &way)) {
         states = grammar->machine.states; /* may have moved */
         way.tokens[way.n] = 0;

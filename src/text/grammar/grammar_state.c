@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where an answer can be in its graph, found as it is needed.
+/* An answer's possible positions in its graph, computed on demand.
  *
  *     state 7 --'['--> state 9 = { (digit,      frames: item, array, end),      frames hang together:
  *                                  ("]",        frames: array, end), ... }       item -> array -> end
  *
- * What was written so far may be read in several ways at once, so a state is a set of configs: a node that
- * reads something, with the frames to return to.  Reading a byte moves every config that can, then goes on
- * over all nodes that read nothing (the closure) to the next that do.  Frames, states and the rows of next
- * states are each kept once and found again by their hash, so what was walked before costs one look-up a
- * byte.
+ * The text so far may have several readings, so a state is a set of configs: a node that reads, with the
+ * frames to return to.  Reading a byte moves every config that accepts it.  Then each follows all nodes that
+ * read nothing (the closure) to the next nodes that read.  Frames, states and rows of next states are cached
+ * and found by hash, so a path that was walked before costs one look-up a byte.
  *
- * Configs that cannot reach the end are never made; hence every state but the dead one can be completed.
- * Calls nest without bound in the graph but not here: beyond FRAMES_MAX only the shortest way on is kept,
- * which always leads back up.
- */
+ * Configs that cannot reach the end are never made, so every state but the dead one can be completed.  Calls
+ * nest without bound in the graph but not here: beyond FRAMES_MAX only the shortest way on is kept, which
+ * always leads back up. */
 #include "text/grammar/grammar_run_priv.h"
 
 #include "base/check.h"
@@ -78,7 +76,7 @@ static uint32_t add_far(uint32_t a, uint32_t b)
     return a + b < GRAPH_FAR ? a + b : GRAPH_FAR;
 }
 
-/* The frame (pc, count) on parent, made when it is new.  After a failure FRAME_ROOT and is_bad. */
+/* Finds or makes the frame (pc, count) on parent.  After a failure: FRAME_ROOT and is_bad. */
 uint32_t machine_frame(struct machine *machine, uint32_t pc, uint32_t count, uint32_t parent)
 {
     const struct node *node = &machine->graph->nodes[pc];
@@ -129,7 +127,7 @@ static bool is_same(const struct config *a, const struct config *b)
     return a->pc == b->pc && a->frame == b->frame && a->need == b->need && a->room == b->room;
 }
 
-/* True the first time in this round. */
+/* True the first time that config is seen in this round. */
 static bool is_new(struct machine *machine, const struct config *config)
 {
     uint32_t at = mix(mix(mix(mix(1, config->pc), config->need), config->room), config->frame);
@@ -143,7 +141,7 @@ static bool is_new(struct machine *machine, const struct config *config)
         if (is_same(&seen->config, config))
             return false;
     }
-    return false; /* crowded: left out, as beyond CONFIGS_MAX */
+    return false; /* table too full: left out, like configs beyond CONFIGS_MAX */
 }
 
 static void push(struct machine *machine, uint32_t *n, struct config config)
@@ -174,7 +172,7 @@ static void enter_loop(struct machine *machine, uint32_t *n, const struct config
     if (count >= bounds.min)
         push(machine, n, (struct config){.pc = node->next, .frame = config->frame});
     if (count < bounds.max && graph->dist[graph->rules[node->a]] < GRAPH_FAR) {
-        /* without an upper bound, what is beyond the lower one is all the same */
+        /* without a maximum, all counts beyond the minimum are equal */
         uint32_t after = bounds.max == GRAPH_UNBOUNDED && count >= bounds.min ? bounds.min : count + 1;
         uint32_t frame = machine_frame(machine, config->pc, after, config->frame);
         push(machine, n, (struct config){.pc = graph->rules[node->a], .frame = frame});
@@ -206,7 +204,7 @@ static void leave_rule(struct machine *machine, uint32_t *n, uint32_t index)
         machine->found_end = true;
     else if (index == FRAME_BOTTOM)
         machine->found_escape = true;
-    else /* a loop takes the count back as its need */
+    else /* a loop gets the count back as its need */
         push(machine, n, (struct config){.pc = frame->pc, .need = frame->count, .frame = frame->parent});
 }
 
@@ -269,7 +267,7 @@ void machine_reach(struct machine *machine, struct config config)
     }
 }
 
-/* Too deep: only what is nearest to the end stays. */
+/* Too deep: keeps only the configs nearest to the end. */
 static void prune(struct machine *machine)
 {
     uint32_t n = 0, nearest = GRAPH_FAR;
@@ -360,7 +358,7 @@ uint32_t machine_add_state(struct machine *machine, uint32_t hash)
     return machine->n_states++;
 }
 
-/* The state of what was found. */
+/* Finds or makes the state of the found configs. */
 uint32_t machine_settle(struct machine *machine)
 {
     struct table *table = &machine->state_table;

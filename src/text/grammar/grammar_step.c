@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From state to state: by a byte, by a control token, by the end of free text; and the way out.
+/* Steps from state to state: by a byte, by a control token, by the end of free text; and the shortest way to
+ * the end.
  *
- *     state --byte--> every config that can read it, read on     (row of next states, filled as needed)
+ *     state --byte--> every config that accepts it, advanced     (row of next states, filled on demand)
  *
- * A step collects where the configs lead and asks grammar_state.c for the state that this is.
- */
+ * A step collects the configs that it leads to, and grammar_state.c finds or makes their state. */
 #include "text/grammar/grammar_run_priv.h"
 
 #include "base/check.h"
@@ -122,7 +122,7 @@ uint32_t machine_best(const struct machine *machine, uint32_t index)
     for (uint32_t i = 0; i < state->n_configs; i++) {
         const struct config *config = &machine->configs[state->configs + i];
         uint32_t dist = machine_config_dist(machine, config);
-        /* free text ends as far away as what comes after it, which is another config */
+        /* free text is as far from the end as the part after it, which is another config */
         if (dist < nearest && machine->graph->nodes[config->pc].kind != NODE_FREE) {
             nearest = dist;
             best = config;
@@ -162,7 +162,7 @@ int machine_init(struct machine *machine, const struct graph *graph)
 
     machine_begin(machine);
     uint32_t dead =
-        machine_add_state(machine, 0); /* found by no hash, so that these two stay what they are */
+        machine_add_state(machine, 0); /* not in the hash table, so no look-up returns these two */
     machine->found_end = true;
     uint32_t ended = machine_add_state(machine, 0);
     return machine->is_bad || dead != STATE_DEAD || ended != STATE_ENDED ? E_NOMEM : 0;

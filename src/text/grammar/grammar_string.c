@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside a JSON string: an automaton over bytes that every grammar shares.
+/* The automaton over bytes inside a JSON string, which every grammar shares.
  *
  *                  80-bf                       "  closes
  *     U1 U2 U3 ----------------> PLAIN <-------+
@@ -11,20 +11,19 @@
  *                                             | d8..db: first half of a pair
  *                                             +--> S3 S4 \ u d c..f H3 H4
  *
- * Only well-formed UTF-8 gets through (no surrogates, nothing overlong), also when a character's bytes are
- * spread over tokens.  Escaped surrogates come in pairs or not at all, and \u0000 not at all, because many
- * who read JSON refuse it.  A pair is one character, as it is for JSON Schema's lengths.
- */
+ * Only well-formed UTF-8 passes (no surrogates, no overlong forms), even when a character's bytes span
+ * several tokens.  Escaped surrogates pass only in pairs.  \u0000 never passes, because many JSON parsers
+ * refuse it.  A pair is one character, as in JSON Schema's lengths. */
 #include "text/grammar/grammar_priv.h"
 
 #include <string.h>
 
 enum place {
     PLAIN, /* between characters */
-    U1,    /* one byte more of a character, */
-    U2,    /* two, */
-    U3,    /* three */
-    UE0,   /* after e0, ed, f0, f4, which narrow the byte that follows */
+    U1,    /* one more byte of a character, */
+    U2,    /* two more, */
+    U3,    /* three more */
+    UE0,   /* after e0, ed, f0, f4, which narrow the next byte */
     UED,
     UF0,
     UF4,
@@ -33,10 +32,10 @@ enum place {
     H2,
     H3,
     H4,
-    HD, /* second, after a d */
-    S3, /* third and fourth of a first half */
+    HD, /* second digit, after a d */
+    S3, /* third and fourth digit of a first half */
     S4,
-    SBACK, /* then its second half */
+    SBACK, /* then the escape of the second half */
     SU,
     SD,
     SC,

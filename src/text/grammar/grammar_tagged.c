@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An automaton's texts, less those that cannot stand between tags.
+/* An automaton's texts, less those that cannot be between tags.
  *
  *     <parameter=K>\n TEXT \n</parameter>
  *
- * The closing tag may not occur in the text, nor a line end at its sides where readers take that for the
- * tags', nor any text that would be read as something else than a string.  Each of these is an automaton of
- * its own; the texts that suit all are walked through at once:
+ * The text may not contain the closing tag.  It may not have a line end at its sides where parsers take that
+ * for the tags'.  And it may not be a text that parses as another type than a string.  Each condition is an
+ * automaton of its own; their product accepts the texts that meet all:
  *
- *     state = (of the text, of the banned ones or none, letters of the closing tag just seen, line end just
- * seen)
+ *     state = (text, banned text or none, letters of the closing tag just seen, line end just seen)
  *
- * States from which no text ends are taken out, so nobody walks into them.  The closing tag begins with a
- * letter that it has nowhere else, so what was seen of it is lost at the first wrong letter. */
+ * States from which no text ends are removed, so no answer enters them.  The closing tag's first letter
+ * occurs only once in it, so a partial match is lost at the first wrong letter. */
 #include "text/grammar/grammar_auto_priv.h"
 
 #include "base/err.h"
@@ -21,23 +20,23 @@
 
 #define MAX_TUPLES (1u << 22)
 #define MAX_STATES 20000u
-#define ROOM       6000u /* states times lengths, about: what a closing tag as a whole may cost */
+#define ROOM       6000u /* about states times lengths: the limit for matching a whole closing tag */
 
 enum side { SIDE_NONE, SIDE_LINE_END, SIDE_BEGIN, N_SIDES };
 
 struct tuple {
-    uint32_t text, banned, seen; /* banned: n_states of it: none of them any more */
+    uint32_t text, banned, seen; /* banned: n_states means that no banned text matches any more */
     enum side side;
 };
 
 struct product {
     const struct dfa *text;
     const struct tagged *tagged;
-    uint32_t n_banned, n_seen; /* values that a tuple's members take */
+    uint32_t n_banned, n_seen; /* number of values of a tuple's members */
     uint32_t *numbers;         /* tuple -> state + 1 */
-    struct tuple *tuples;      /* of the states */
+    struct tuple *tuples;      /* tuples[state] */
     uint32_t cap_tuples;
-    uint32_t steps_of_run; /* what a run of characters costs */
+    uint32_t steps_of_run; /* cost of a run of characters */
     struct dfa *out;
 };
 
@@ -61,7 +60,7 @@ static int state_of(struct product *product, struct tuple tuple, uint32_t *out)
     return 0;
 }
 
-/* The last code up to hi that leads from here where lo does. */
+/* The last code up to hi that leads to the same tuple as lo. */
 static uint32_t run_end(const struct product *product, const struct tuple *from, uint32_t lo, uint32_t hi)
 {
     const struct dfa *banned = product->tagged->banned;
@@ -103,7 +102,7 @@ static uint32_t banned_after(const struct product *product, uint32_t state, uint
     return product->n_banned - 1;
 }
 
-/* Where code leads; false: nowhere. */
+/* The tuple that code leads to; false: none. */
 static bool read_code(const struct product *product, const struct tuple *from, uint32_t code,
                       struct tuple *to)
 {
@@ -117,7 +116,7 @@ static bool read_code(const struct product *product, const struct tuple *from, u
     return to->seen < product->n_seen;
 }
 
-/* Of a state whose edges begin at first: neighbours that lead to the same place are one. */
+/* Adds an edge to a state whose edges begin at first; merges neighbours with the same target. */
 static int add_edge(struct dfa *dfa, uint32_t first, struct dfa_edge edge)
 {
     struct dfa_edge *last = dfa->n_edges > first ? &dfa->edges[dfa->n_edges - 1] : NULL;
@@ -172,7 +171,7 @@ static int walk_state(struct product *product, uint32_t state)
     return rc;
 }
 
-/* Takes out edges to where no text ends. */
+/* Removes edges to states from which no text ends. */
 static int prune(struct product *product)
 {
     struct dfa *dfa = product->out;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An automaton over characters, written into a graph as the bytes of a JSON string.
+/* Writing an automaton over characters into a graph, as the bytes of a JSON string.
  *
  *     q --[a-é]--> r      becomes      q --61..7f-->r    q --c2--80..bf-->r    q --c3--80..a9-->r
  *
- * Each character has one spelling: itself, or its short escape where JSON wants one (\" \\ \n \t \r \b \f;
- * other control characters have none here, so a pattern gets none of them).  Ranges of characters are cut
- * where the length of their UTF-8 changes and then into runs of bytes.  Where a text stands as itself,
- * between tags, there are no escapes, and of control characters only tab, line feed and carriage return.  A
- * length is counted by copying the automaton for each number of characters: place (state, count).
- */
+ * Each character has one spelling: itself, or its short escape where JSON requires one (\" \\ \n \t \r \b
+ * \f).  Other control characters have no spelling here, so no pattern produces them.  Ranges of characters
+ * are cut where the length of their UTF-8 changes, and then into runs of bytes.  Text between tags has no
+ * escapes, and of the control characters only tab, line feed and carriage return.  Lengths are counted by one
+ * copy of the automaton for each number of characters: place (state, count). */
 #include "text/grammar/grammar_auto_priv.h"
 
 #include "base/err.h"
@@ -18,10 +17,10 @@
 #include <string.h>
 
 #define MAX_PLACES     20000u
-#define MAX_RAW_PLACES 400000u /* most of which are never reached */
+#define MAX_RAW_PLACES 400000u /* most are never reached */
 #define STEPS_OF_EDGE  4u      /* besides its nodes */
 
-/* Bytes lo[0..n) to hi[0..n), which are of one length. */
+/* Writes the byte strings from lo[0..n) to hi[0..n), all of one length. */
 static uint32_t between(struct graph *graph, const uint8_t *lo, const uint8_t *hi, size_t n, uint32_t next)
 {
     static const uint8_t least[] = {0x80, 0x80, 0x80}, most[] = {0xbf, 0xbf, 0xbf};
@@ -66,9 +65,9 @@ static uint32_t wide(struct graph *graph, uint32_t lo, uint32_t hi, uint32_t nex
 }
 
 struct style {             /* how texts are spelled */
-    bool is_raw;           /* as themselves; else as in a JSON string */
-    uint32_t end;          /* behind the last character */
-    uint32_t beyond_ascii; /* raw: the rule of any one character of two bytes and more */
+    bool is_raw;           /* unescaped; otherwise as in a JSON string */
+    uint32_t end;          /* node after the last character */
+    uint32_t beyond_ascii; /* raw: the rule of any one character of two or more bytes */
 };
 
 static uint32_t plain_bytes(struct graph *graph, const struct dfa_edge *edge, const struct code_range *ranges,
@@ -115,12 +114,12 @@ static uint32_t write_edge(struct graph *graph, const struct dfa_edge *edge, uin
 }
 
 struct places {
-    uint32_t *pcs;             /* [n_counts * n_states] 0: not met yet */
-    uint32_t *met, n, cap_met; /* those met, in the order in which they are written */
+    uint32_t *pcs;             /* [n_counts * n_states] 0: not reached yet */
+    uint32_t *met, n, cap_met; /* places reached, in the order in which they are written */
     bool is_bad;               /* no memory */
 };
 
-/* A place's node, made when it is new. */
+/* Finds or makes a place's node. */
 static uint32_t place_of(struct graph *graph, struct places *places, uint32_t index)
 {
     if (places->pcs[index] != 0)

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tokeniser's pieces as trees, for finding all tokens that fit a state in one walk.
+/* A tokeniser's pieces as trees, which find all tokens that fit a state in one walk.
  *
  *     t --- h --- e            0 t   1 th   2 the   3 to ...
- *      \--- o                  skip(1) = 3: nothing that begins with "th" fits, go on at "to"
+ *      \--- o                  skip(1) = 3: if no text with "th" fits, continue at "to"
  *
- * Nodes lie in the order of the walk, so a walk reads memory forwards and jumps over what cannot fit.  The
- * tokens that end at or below a node are one run of ids.
+ * Nodes are stored in the order of the walk.  So a walk reads memory forwards and jumps over subtrees that
+ * cannot fit.  The tokens that end at or below a node are one run of ids.
  *
- * Half of every answer in JSON lies inside strings, where nearly all tokens fit.  So tokens are sorted out
- * once: *plain* ones are whole characters that a string holds as they are, and fit wherever there is room for
- * so many; the others (quotes, escapes, control characters, parts of characters) have a second, small tree.
- * For free text there is a signature of the bytes in each token, which tells cheaply that it holds no
- * beginning of a mark.
- */
+ * Half of every JSON answer is inside strings, where nearly all tokens fit.  So tokens are sorted out once.
+ * *Plain* tokens are whole characters that need no escape in a string, and fit wherever enough characters are
+ * left.  The others (quotes, escapes, control characters, parts of characters) have a second, small tree.
+ * For free text each token has a signature of its bytes, which tells cheaply that it contains no beginning of
+ * a mark. */
 #include "text/grammar/grammar_run_priv.h"
 
 #include "base/err.h"
@@ -23,7 +22,7 @@
 
 #define DEPTH_MAX 1024u
 
-struct word { /* a token to be sorted */
+struct word { /* a token to sort */
     struct bytes piece;
     token_id id;
 };
@@ -50,7 +49,7 @@ static size_t shared_bytes(struct bytes a, struct bytes b)
     return n;
 }
 
-/* words: sorted. */
+/* Builds the tree; words are sorted. */
 static int trie_build(struct trie *trie, const struct word *words, uint32_t n_words)
 {
     struct bytes before = {0};
@@ -63,7 +62,7 @@ static int trie_build(struct trie *trie, const struct word *words, uint32_t n_wo
     trie->nodes = calloc(n_nodes + 1, sizeof(*trie->nodes));
     trie->ids = calloc(n_words + 1, sizeof(*trie->ids));
     uint32_t *way =
-        calloc(DEPTH_MAX + 1, sizeof(*way)); /* the last word's nodes; their ends are not known yet */
+        calloc(DEPTH_MAX + 1, sizeof(*way)); /* the last word's nodes; their ends are still unknown */
     if (trie->nodes == NULL || trie->ids == NULL || way == NULL || n_nodes > UINT32_MAX) {
         free(way);
         return E_NOMEM;
@@ -109,7 +108,7 @@ static bool is_stop(const struct tokenizer *tokenizer, token_id id)
     return false;
 }
 
-/* Characters of a plain piece; 0: it is not plain. */
+/* The number of characters of a plain piece; 0: it is not plain. */
 static uint32_t plain_chars(struct bytes piece)
 {
     uint32_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exp as the sampler takes it: the same bits on every machine. */
+/* The sampler's exp(): the same bits on every machine. */
 #ifndef TEXT_GRAMMAR_WEIGHT_H
 #define TEXT_GRAMMAR_WEIGHT_H
 
@@ -8,12 +8,12 @@
 
 #define WEIGHT_BITS  40
 #define WEIGHT_ONE   (UINT64_C(1) << WEIGHT_BITS)
-#define EXPONENT_MIN (-40.0)                     /* exp of this, and of less, rounds to nothing */
-#define ROUNDING     (3.0 * (UINT64_C(1) << 51)) /* a sum with it is a whole number, held in its low bits */
+#define EXPONENT_MIN (-40.0)                     /* exp of this and of anything less rounds to 0 */
+#define ROUNDING     (3.0 * (UINT64_C(1) << 51)) /* a sum with it is a whole number in its low bits */
 
-/* exp(x) x 2^40, rounded, for EXPONENT_MIN <= x <= 0.  exp(x) = 2^k exp(r) with |r| <= ln 2 / 2; the series
- * of exp(r) to the seventh power is right to 5e-9.  Adding ROUNDING rounds to a whole number and leaves it in
- * the low bits, so there is neither branch nor conversion, and a loop over lanes becomes vector code. */
+/* exp(x) x 2^40, rounded, for EXPONENT_MIN <= x <= 0.  exp(x) = 2^k exp(r) with |r| <= ln 2 / 2.  The series
+ * of exp(r) to the seventh power has an error of 5e-9.  Adding ROUNDING rounds to a whole number in the low
+ * bits.  So the function has neither branch nor conversion, and compilers vectorise a loop over lanes. */
 static inline uint64_t weight_of(double x)
 {
     double shifted = x * 1.4426950408889634 + ROUNDING;
@@ -22,7 +22,7 @@ static inline uint64_t weight_of(double x)
     double scale, weight;
     uint64_t bits;
 
-    memcpy(&bits, &shifted, sizeof(bits)); /* ends in k, two's complement */
+    memcpy(&bits, &shifted, sizeof(bits)); /* the low bits are k, two's complement */
     bits = (bits + 1023 + WEIGHT_BITS) << 52;
     memcpy(&scale, &bits, sizeof(scale)); /* 2^(40 + k) */
     sum = sum * r + 1.0 / 720;

@@ -3,16 +3,16 @@
  *
  *      THINKING <──mark── TEXT ──mark──> HEADER ──usual beginning──> ARGUMENTS ──last brace──> TAIL ──> TEXT
  *          └────mark───> TEXT               │   └──tags──> VALUES <──> VALUE ──last tag──────> TAIL
- *                                           └──looks otherwise──> ENTIRE ──mark: parsed as a whole──> TEXT
+ *                                           └──other form──> ENTIRE ──mark: parsed as a whole──> TEXT
  *
- * TEXT holds back what may be the beginning of a mark, and blanks at its own beginning: models put line ends
- * around calls and thinking, and a text block of blanks helps nobody.  HEADER waits for the usual beginning,
- * so that arguments can stream; anything else (other order, escapes in the name, arguments as a string) is
- * collected and parsed when it is whole.  Raw line ends and tabs inside argument strings, which models write
- * now and then, are escaped on the way.
+ * TEXT holds back a possible beginning of a mark.  It also holds back leading blanks: models put line ends
+ * around calls and thinking, and a text block of blanks is useless.  HEADER waits for the usual beginning, so
+ * that arguments can stream.  Any other form (other order, escapes in the name, arguments as a string) is
+ * collected and parsed when it is complete.  Models sometimes write raw line ends and tabs in argument
+ * strings; the splitter escapes them.
  *
- * What a family's header and tail look like is in calls_json.c, calls_tags.c and calls_harmony.c; ENTIRE is
- * in calls_entire.c. */
+ * calls_json.c, calls_tags.c and calls_harmony.c parse each family's header and tail; calls_entire.c has
+ * ENTIRE. */
 #include "text/toolcall/calls.h"
 
 #include <stdio.h>
@@ -100,7 +100,7 @@ bool calls_is_thinking(const struct calls *calls)
     return calls->state == CALLS_THINKING;
 }
 
-/* ---- what the families share ---- */
+/* ---- helpers of all families ---- */
 
 bool calls_is_blank(uint8_t c)
 {
@@ -176,13 +176,13 @@ int calls_end_whole(struct calls *calls)
 
 /* ---- text ---- */
 
-/* Are the first n bytes held blanks at the beginning of a run? */
+/* True if the first n held bytes are blanks at the beginning of a run. */
 static bool is_blank_run(const struct calls *calls, size_t n)
 {
     return !calls->has_text && calls_skip_blanks(bytes_of(calls->held.data, n), 0) == n;
 }
 
-/* Passes on the first n bytes held; after a call or thinking, without the blanks at the beginning. */
+/* Passes on the first n held bytes; after a call or thinking, without leading blanks. */
 static int pass_text(struct calls *calls, size_t n)
 {
     size_t skip = 0;
@@ -196,10 +196,10 @@ static int pass_text(struct calls *calls, size_t n)
     return rc;
 }
 
-struct find { /* the first mark in what is held */
+struct find { /* the first mark in the held text */
     size_t at;
     const char *mark;
-    size_t n_partial; /* bytes at the end that may be the beginning of one */
+    size_t n_partial; /* bytes at the end that may be the beginning of a mark */
 };
 
 static void look_for(struct find *find, struct bytes text, const char *mark)
@@ -238,7 +238,7 @@ static bool is_among(const char *mark, const char *const *list, size_t n)
     return false;
 }
 
-/* The mark is what is held first. */
+/* Enters the state of a mark; the mark is the beginning of the held text. */
 static int enter(struct calls *calls, const char *mark)
 {
     if (is_among(mark, calls->family->opens, 3)) {
@@ -255,7 +255,7 @@ static int enter(struct calls *calls, const char *mark)
     return 1;
 }
 
-/* 1: a brace begins a call without a mark; 0: that is not known yet; -1: no. */
+/* 1: a brace begins a call without a mark; 0: not known yet; -1: no. */
 static int enter_bare(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
@@ -296,8 +296,8 @@ static int run_text(struct calls *calls)
 
 /* ---- thinking ---- */
 
-/* Where it ends; SIZE_MAX: not yet.  *n_out: the mark's bytes, or those at the end that may be its beginning.
- */
+/* Finds the end of thinking; SIZE_MAX: not yet.  *n_out: the mark's length, or the length of a possible
+ * beginning of it at the end. */
 static size_t find_thought(const struct calls *calls, size_t *n_out)
 {
     struct bytes text = buf_view(&calls->held);
@@ -314,7 +314,7 @@ static size_t find_thought(const struct calls *calls, size_t *n_out)
     return at;
 }
 
-/* Passes on the first n bytes held but for blanks around it all. */
+/* Passes on the first n held bytes, without blanks at both ends of the thinking. */
 static int pass_thinking(struct calls *calls, size_t n)
 {
     struct bytes text = buf_view(&calls->held);
@@ -378,7 +378,7 @@ static int run_header(struct calls *calls)
         rc = -1;
     if (rc != -1)
         return rc;
-    /* A brace that does not begin a call begins an answer in JSON, unless only the order is odd. */
+    /* A brace that does not begin a call begins a JSON answer, unless only the order is odd. */
     if (calls->is_bare && !has_odd_order(buf_view(&calls->held))) {
         rc = calls_pass_raw(calls, 1);
         return rc != 0 ? rc : 1;
@@ -386,7 +386,7 @@ static int run_header(struct calls *calls)
     return calls_collect(calls);
 }
 
-/* Walks what is held; adds to good what is (with line ends in strings escaped).  Returns bytes taken. */
+/* Walks the held JSON and adds it to good, with line ends in strings escaped.  Returns the bytes taken. */
 static size_t walk_held(struct calls *calls, enum json_walk_result *result)
 {
     struct bytes text = buf_view(&calls->held);
@@ -430,7 +430,7 @@ static int run_arguments(struct calls *calls)
     return result == JSON_WALK_DONE ? calls_end_whole(calls) : calls_end_broken(calls);
 }
 
-/* Behind the arguments the call's own object goes on to its brace; other members are skipped. */
+/* After the arguments the call's object continues to its closing brace; other members are skipped. */
 static int run_tail(struct calls *calls)
 {
     static const char before[] = "{\"\":{}";
@@ -454,7 +454,7 @@ static int run_tail(struct calls *calls)
 
 /* ---- feeding ---- */
 
-/* One state's function: 1 to go on, 0 when more text is needed, else what stops it. */
+/* Runs the current state: 1 to go on, 0 when more text is needed, else an error. */
 static int run_state(struct calls *calls)
 {
     switch (calls->state) {
@@ -495,7 +495,7 @@ int calls_feed(struct calls *calls, struct bytes text)
     return rc < 0 ? rc : run_held(calls);
 }
 
-/* The answer ended by itself inside a call. */
+/* The answer ended inside a call, without a limit. */
 static int finish_open(struct calls *calls)
 {
     int rc;
@@ -508,7 +508,7 @@ static int finish_open(struct calls *calls)
     return calls_end_entire(calls, calls->held.len_bytes, 0);
 }
 
-/* Between tags nothing but the last one is missing. */
+/* The answer ended between tags: only the last tag is missing. */
 static int finish_values(struct calls *calls)
 {
     int rc = calls->events->on_arguments(calls->arg, bytes_str("}"));
@@ -530,7 +530,7 @@ int calls_finish(struct calls *calls, bool is_cut)
         return rc;
     switch (calls->state) {
     case CALLS_TEXT:
-        /* Blanks alone are an answer only when there is no other. */
+        /* Blanks are passed on only if the answer has nothing else. */
         if (calls->held.len_bytes > 0 &&
             (calls->n_before == 0 || !is_blank_run(calls, calls->held.len_bytes)))
             rc = pass_text(calls, calls->held.len_bytes);
@@ -540,7 +540,7 @@ int calls_finish(struct calls *calls, bool is_cut)
         if (rc == 0)
             rc = end_thinking(calls);
         break;
-    case CALLS_HEADER: /* cut: it is dropped */
+    case CALLS_HEADER: /* cut: the call is dropped */
         break;
     case CALLS_ENTIRE:
         if (!is_cut || calls->is_bare)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's text -> thinking, text and tool calls, as it streams.
+/* The splitter: streams a model's text into thinking, text and tool calls.
  *
- * Every family of models writes calls in its own way.  Their arguments are passed on as they come and are
- * valid JSON at every moment, also where the family writes them as tags.  A call that cannot be understood
- * before anything of it was passed on comes out as text. */
+ * Every model family writes calls in its own format.  The splitter passes a call's arguments on as they
+ * arrive.  They are a prefix of valid JSON at every moment, even where the family writes them as tags.  A
+ * call that cannot be parsed comes out as text, unless a part of it was passed on already. */
 #ifndef TEXT_TOOLCALL_CALLS_H
 #define TEXT_TOOLCALL_CALLS_H
 
@@ -20,20 +20,19 @@ enum calls_format {
     CALLS_DEEPSEEK, /* between marks with bars and blocks: "function", N and ```json {...} ```, or N and {...}
                      */
     CALLS_HARMONY,  /* messages in channels: analysis, final, commentary to=functions.N */
-    CALLS_LLAMA     /* {"name": N, "parameters": {...}} as the whole answer, after <|python_tag|> or not */
+    CALLS_LLAMA /* {"name": N, "parameters": {...}} as the whole answer, <|python_tag|> before it or not */
 };
 
 enum calls_end {
     CALLS_WHOLE, /* the arguments are complete */
-    CALLS_CUT,   /* the answer ended inside them; what came is a prefix of valid JSON */
-    CALLS_BROKEN /* they went on in a way that is not JSON; on_text with the raw text of the whole call
-                    follows, unless it is cut */
+    CALLS_CUT,   /* the answer ended inside them; the passed part is a prefix of valid JSON */
+    CALLS_BROKEN /* they stopped being JSON; on_text with the call's raw text follows, unless cut */
 };
 
-struct calls_events { /* 0 to go on; a negative result ends the feeding for good and is returned */
+struct calls_events { /* return 0 to go on; a negative result ends all feeding and is returned */
     int (*on_text)(void *arg, struct bytes text);
-    int (*on_thinking)(void *arg, struct bytes text); /* never empty, without blanks at the ends of it all */
-    int (*on_thought)(void *arg);                     /* the thinking that began is over */
+    int (*on_thinking)(void *arg, struct bytes text); /* never empty; outer blanks stripped */
+    int (*on_thought)(void *arg);                     /* the current thinking is over */
     int (*on_begin)(void *arg, struct bytes name);
     int (*on_arguments)(void *arg, struct bytes piece);
     int (*on_end)(void *arg, enum calls_end how);
@@ -41,34 +40,35 @@ struct calls_events { /* 0 to go on; a negative result ends the feeding for good
 
 struct calls_tool {
     struct bytes name;
-    struct bytes schema; /* JSON text: which values of tags are strings, which are JSON */
+    struct bytes schema; /* JSON text; tells which tag values are strings and which are JSON */
 };
 
 struct calls_opts {
     enum calls_format format;
-    bool ignores_calls;       /* only the format's other marks count; what calls say is text */
-    const char *think_open;   /* around thinking; NULL: none (harmony has its channel) */
-    const char *think_close;  /* both outlive the splitter */
-    bool begins_thinking;     /* think_open stands in the prompt */
+    bool ignores_calls;       /* only the format's other marks count; calls stay text */
+    const char *think_open;   /* mark before thinking; NULL: none (harmony has its channel) */
+    const char *think_close;  /* both must outlive the splitter */
+    bool begins_thinking;     /* the prompt already has think_open */
     struct calls_tool *tools; /* [n_tools], heap; taken, also on failure */
     size_t n_tools;           /* names and schemas are borrowed */
 };
 
-/* Marks of this format (and its thinking), for those that hold them as single tokens; NULL ends the list. */
+/* The marks of this format and its thinking, for callers that have them as single tokens.  NULL ends the
+ * list. */
 const char *const *calls_marks(enum calls_format format);
 
-/* events and arg are borrowed.  E_NOMEM. */
+/* Borrows events and arg until calls_free().  E_NOMEM. */
 int calls_new(const struct calls_opts *opts, const struct calls_events *events, void *arg,
               struct calls **out);
 void calls_free(struct calls *calls);
-/* text holds whole characters. */
+/* Feeds more of the answer; text holds whole characters. */
 int calls_feed(struct calls *calls, struct bytes text);
-/* The answer is over.  is_cut: by a limit; then the beginning of a call is dropped instead of given as text.
- */
+/* Ends the answer.  is_cut: a limit ended it; then an incomplete beginning of a call is dropped instead of
+ * passed on as text. */
 int calls_finish(struct calls *calls, bool is_cut);
-/* Inside a call (or what may become one). */
+/* True inside a call, or inside text that may become one. */
 bool calls_is_inside(const struct calls *calls);
-bool calls_is_open(const struct calls *calls); /* inside one whose arguments are not complete */
+bool calls_is_open(const struct calls *calls); /* inside a call whose arguments are incomplete */
 bool calls_is_thinking(const struct calls *calls);
 
 #endif

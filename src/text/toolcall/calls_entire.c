@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that are parsed as a whole: an odd order of members, escapes in the name, arguments as a string, a
- * list of calls.  What is no call then comes out as the text that it is, with its marks. */
+ * list of calls.  Text that proves to be no call comes out unchanged, with its marks. */
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"
@@ -44,7 +44,7 @@ int calls_pass_raw(struct calls *calls, size_t n)
     return rc;
 }
 
-/* "arguments" as an object, or as a string that holds one. */
+/* Reads "arguments": an object, or a string that holds one. */
 static json_t *arguments_of(const json_t *call)
 {
     json_t *arguments = json_object_get(call, "arguments");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpt-oss: an answer is messages, each with a header that names its channel.
+/* gpt-oss (harmony): an answer is a list of messages, each with a header that names its channel.
  *
  *     <|channel|>analysis<|message|>...<|end|>                                                  thinking
  *     <|start|>assistant<|channel|>commentary to=functions.N <|constrain|>json<|message|>{...}  a call
  *     <|start|>assistant<|channel|>final<|message|>...                                          text
  *
- * The mark that ends a call ends the answer, too, and is not seen here.  "to=" may also stand before the
- * channel.  Commentary to nobody is text: it announces calls. */
+ * The mark that ends a call also ends the answer and does not arrive here.  "to=" may also come before the
+ * channel.  Commentary without a recipient is text: it announces calls. */
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"
@@ -15,7 +15,7 @@
 static const char message_mark[] = "<|message|>";
 static const char channel_mark[] = "<|channel|>";
 
-/* Marks that end a message, and those that begin the next without an end. */
+/* Marks that end a message, and marks that begin the next message without an end mark. */
 static const char *const ends[] = {"<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>"};
 #define N_ENDS 3
 
@@ -47,7 +47,7 @@ size_t calls_harmony_partial(struct bytes text)
     return most;
 }
 
-/* Up to a blank or a mark. */
+/* The word at this place, up to a blank or a mark. */
 static struct bytes word_at(struct bytes text, size_t at)
 {
     size_t end = at;
@@ -59,7 +59,7 @@ static struct bytes word_at(struct bytes text, size_t at)
 
 struct message {
     struct bytes channel;
-    struct bytes to; /* empty: nobody */
+    struct bytes to; /* empty: no recipient */
 };
 
 static struct message read_header(const struct calls *calls, struct bytes header)
@@ -80,7 +80,7 @@ static struct message read_header(const struct calls *calls, struct bytes header
     return message;
 }
 
-/* The call's body must begin with a brace. */
+/* Begins a call; its body must begin with a brace. */
 static int begin_call(struct calls *calls, struct bytes name, size_t body)
 {
     struct bytes text = buf_view(&calls->held);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama.
  *
- * A header ends before the brace of the arguments, which the splitter then walks.  In the usual order it is
+ * A header ends before the brace of the arguments, which the splitter then walks.  The usual forms are
  *
  *     {"name": "N", "arguments": {            Hermes, Llama ("parameters"), an item of Mistral's list
  *     N[ARGS]{    N[CALL_ID]I[ARGS]{          Mistral since Large 2411
  *     function<sep>N\n```json\n{    N<sep>{   DeepSeek up to R1, and since V3.1
  *
- * "type" and "id" may stand before or between the two members, and the names of the second are taken for each
- * other. */
+ * "type" and "id" may come before or between the two members.  "arguments" and "parameters" are accepted for
+ * each other. */
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"
@@ -21,7 +21,7 @@ struct header {
     size_t at;
 };
 
-/* 1: c is next but for blanks and was skipped; 0: the text ends before that is known; -1: something else. */
+/* 1: c is the next character after blanks and was skipped; 0: the text ends too early; -1: another one. */
 static int take_char(struct header *header, uint8_t c)
 {
     header->at = calls_skip_blanks(header->text, header->at);
@@ -33,7 +33,7 @@ static int take_char(struct header *header, uint8_t c)
     return 1;
 }
 
-/* A string without escapes. */
+/* Takes a string without escapes. */
 static int take_string(struct header *header, struct bytes *out)
 {
     int rc = take_char(header, '"');
@@ -53,7 +53,7 @@ static int take_string(struct header *header, struct bytes *out)
     return rc == 1 ? 0 : rc;
 }
 
-/* One member up to its comma, or up to the brace of the arguments (2). */
+/* Takes one member up to its comma, or up to the brace of the arguments (2). */
 static int take_member(struct header *header, struct bytes *name)
 {
     struct bytes key = {0};
@@ -97,7 +97,7 @@ static int object_header(struct calls *calls)
 
 /* ---- Hermes ---- */
 
-/* Up to the mark.  Text instead means that the model forgot it. */
+/* Takes the text up to the closing mark.  Other text means that the model forgot the mark. */
 static int hermes_tail(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
@@ -184,7 +184,7 @@ static int mistral_header(struct calls *calls)
     if (at == text.len_bytes)
         return 0;
     if (!calls->is_list && text.data[at] == '[') {
-        /* Not a list of calls is found out at its first item. */
+        /* The first item tells whether this is a list of calls. */
         size_t item = calls_skip_blanks(text, at + 1);
 
         if (item == text.len_bytes)

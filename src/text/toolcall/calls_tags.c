@@ -9,9 +9,9 @@
  *     </function>
  *     </tool_call>
  *
- * The arguments are made into JSON on the way.  A value is a string where the tool's schema says so, and
- * streams then; any other is collected, and is JSON if it can be read as a type that the schema allows, else
- * a string again.  A line end at either side of a value belongs to the tags. */
+ * The splitter rewrites the arguments as JSON.  A value whose schema allows only strings is a string and
+ * streams.  Any other value is collected: it is JSON if it parses as a type that the schema allows, otherwise
+ * a string.  A line end at either side of a value belongs to the tags. */
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"
@@ -21,9 +21,9 @@
 #include "base/str.h"
 
 #define MAX_REFS   8
-#define MAX_LOOKED 1000 /* schemas looked at for one value: references may multiply them */
+#define MAX_LOOKED 1000 /* limit on schemas visited for one value: references may multiply them */
 
-struct tags {                             /* one family's words */
+struct tags {                             /* the tags of one family */
     const char *key_open, *key_close;     /* around a key */
     const char *value_open, *value_close; /* value_open NULL: the key's tag opens the value */
     const char *end;                      /* after the last value */
@@ -38,7 +38,7 @@ static const struct tags *tags_of(const struct calls *calls)
     return calls->family == &calls_glm ? &glm_tags : &xml_tags;
 }
 
-/* ---- what a schema says of a value ---- */
+/* ---- the types that a schema allows ---- */
 
 static unsigned type_of_word(struct bytes word)
 {
@@ -161,7 +161,7 @@ static int begin(struct calls *calls, struct bytes name, size_t n)
     return rc < 0 ? rc : 1;
 }
 
-/* Is word next?  1: yes; 0: that is not known yet; -1: no. */
+/* Compares word with the next text.  1: equal; 0: not known yet; -1: different. */
 static int is_next(struct bytes text, size_t at, const char *word)
 {
     size_t n = strlen(word);
@@ -219,7 +219,7 @@ static int put_key(struct calls *calls)
     return calls->good.is_bad ? E_NOMEM : calls->events->on_arguments(calls->arg, buf_view(&calls->good));
 }
 
-/* A key's tags, and the one that opens the value.  1: taken; 0: more is needed; -1: looks otherwise. */
+/* Takes a key's tags, and the tag that opens the value.  1: taken; 0: more text is needed; -1: other form. */
 static int take_key(struct calls *calls, size_t at)
 {
     const struct tags *tags = tags_of(calls);
@@ -270,7 +270,7 @@ int calls_run_values(struct calls *calls)
         rc = calls->events->on_arguments(calls->arg, bytes_str("}"));
         if (rc < 0)
             return rc;
-        /* The tail wants to see the mark that closes the call. */
+        /* The tail expects the mark that closes the call, so do not consume it. */
         buf_consume(&calls->held, strcmp(ends[i], "</tool_call>") == 0 ? at : at + strlen(ends[i]));
         return calls_end_whole(calls);
     }
@@ -279,7 +279,7 @@ int calls_run_values(struct calls *calls)
 
 /* ---- a value ---- */
 
-/* JSON text of a collected value. */
+/* Puts out the JSON text of a collected value. */
 static int put_value(struct calls *calls)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
@@ -302,7 +302,7 @@ static int put_value(struct calls *calls)
     return rc < 0 ? rc : calls->events->on_arguments(calls->arg, buf_view(&calls->good));
 }
 
-/* The first n bytes held belong to the value. */
+/* Adds the first n held bytes to the value. */
 static int add_to_value(struct calls *calls, size_t n)
 {
     struct buf quoted = {0};
@@ -322,7 +322,7 @@ static int add_to_value(struct calls *calls, size_t n)
     return rc < 0 ? rc : calls_take(calls, n);
 }
 
-/* The line end after the tag; 0: not known yet. */
+/* Skips the line end after the tag; 0: not known yet. */
 static int skip_first_line_end(struct calls *calls)
 {
     if (calls->has_value || calls->held.data[0] != '\n')

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As what a value between tags is read, by what its schema says: who lets a model write one must know.  A
- * value is a string where that is all it may be; else it is JSON if it is of one of the types, and a string
- * if not. */
+/* Whether a value between tags is a string or JSON, by its schema.  A constraint on such a value
+ * (serve/prompt) follows the same rule.  A value is a string if the schema allows only strings.  Otherwise it
+ * is JSON if it parses as an allowed type, and a string if not. */
 #ifndef TEXT_TOOLCALL_CALLS_TYPES_H
 #define TEXT_TOOLCALL_CALLS_TYPES_H
 
@@ -20,9 +20,9 @@ enum calls_type { /* bits */
                   CALLS_AS_ANY = 127
 };
 
-/* schema stands in root, a tool's. */
+/* The types that schema allows, bits of enum calls_type.  schema is a part of root, a tool's schema. */
 unsigned calls_types_of(const json_t *root, const json_t *schema);
-/* "#/$defs/a" in the tool's schema, borrowed; NULL: there is none. */
+/* Resolves a reference such as "#/$defs/a" in root; borrowed.  NULL: it leads nowhere. */
 const json_t *calls_follow_ref(const json_t *root, struct bytes ref);
 
 #endif

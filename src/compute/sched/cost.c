@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cost model; see cost_priv.h.
  *
- * Fit.  Old steps fade by FADE at each new one.  When a worker does the same thing for a long time (one
- * sequence decodes), what the steps say becomes one equation for four unknowns.  So each fit starts from the
- * one before and moves as little as it can, relative to each term's size: what is not being told apart keeps
- * its proportion, and what was learned of prompts is still there when the next one comes.
+ * Fit. Old steps fade by FADE at each new one. A worker may do the same thing for a long time (one
+ * sequence decodes). Its steps then give one equation for four unknowns. So each fit starts from the
+ * previous one and moves as little as possible, relative to each term's size. Terms that the steps cannot
+ * tell apart keep their proportion, and the cost of prompts is still known when the next prompt comes.
  *
  *     minimise  sum fade^age (1 - terms . x / seconds)^2  +  PULL sum ((terms - before) / size)^2
  *
- * A term never falls below zero.  A step that took more than three times what was predicted (the machine was
- * lent to somebody else) counts as three times, and one that took less than a third (a clock was set) as a
- * third: errors are relative, so a step of no time would outweigh a thousand others.
+ * A term never falls below zero. A step that took more than three times its prediction (another process
+ * used the machine) counts as three times. A step below a third of it (a clock was set) counts as a third:
+ * errors are relative, so a step of no time would outweigh a thousand others.
  *
- * Shape.  By size there is a mean of seconds / fit; sizes never seen take the shape between their neighbours.
- */
+ * Shape. Each size has a mean of seconds / fit. A size that was never seen takes a value between its
+ * neighbours'. */
 #include "compute/sched/cost_priv.h"
 
 #include <math.h>

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Speculation: guesses of the next tokens, to be verified in one step.
+/* Speculation: draft tokens, verified by the next step.
  *
- *     text      ... def f ( x ) :  ......  def f (                 what follows an earlier occurrence of the
- *     guesses                                      x ) :           text's ending is the guess
- *     step      feeds  ( x ) :             one row each, the weights are read once
- *     drawn            x ) return          each from its own row: the third guess was wrong, two came free
+ *     text      ... def f ( x ) :  ......  def f (                 the text after an earlier occurrence of
+ * the drafts                                       x ) :           text's ending becomes the draft step feeds
+ * ( x ) :             one row each, the weights are read once sampled          x ) return          each from
+ * its own row: the third draft was wrong, two were accepted
  *
- * Exact by construction.  The engine draws at each position from the logits of exactly the tokens that plain
- * decoding would have fed (a token is only used if all guesses before it were right), with the generator's
- * state for that position; the bits of a row do not depend on the other rows.  So guesses change when tokens
- * are drawn, never which.
+ * Speculation is exact by construction. At each position the engine samples from the logits of exactly the
+ * tokens that plain decoding would have fed, with the generator state of that position. A sampled token is
+ * used only if all draft tokens before it were right. The bits of a row do not depend on the other rows.
+ * So draft tokens change when tokens are sampled, never which.
  *
- * How many.  Rows beyond the first cost little while a step is bound by reading weights, and much when it is
- * bound by arithmetic.  With p the chance that a sequence's next guess is right, its k-th is used with p^k.
- * Guesses are lined up by that chance, over all sequences, and as many are taken as make expected tokens per
- * predicted second largest.  p is learned: a sequence's own record, and where that is short the record of all
- * finds of the same kind (how long the ending was that was found again).
+ * How many. Extra rows cost little while a step is bound by reading weights, and much when it is bound by
+ * arithmetic. With acceptance rate p, the k-th draft token of a sequence is used with probability p^k.
+ * Draft tokens of all sequences are ordered by this probability; the number that maximises expected tokens
+ * per predicted second is taken. p is learned from the sequence's own history. Where that is short, the
+ * history of all finds of the same kind is used (kind: length of the matched ending).
  *
- * Where the answer has a shape, guesses that it forbids are not made, and where it leaves no choice (the
- * names and punctuation of an object) what must come is the guess, and right.
+ * With a grammar, draft tokens that it forbids are dropped. Where the grammar leaves one choice (names and
+ * punctuation of an object), the forced token is the draft and is right.
  *
- * What it may lose.  All is paid from a purse: a step's guesses cost what the cost model says its extra rows
- * cost, and earn a mean token's time for each that was right.  Besides, the purse gets PURSE_INCOME of the
- * time that decoding takes.  An empty purse means no guesses, so whatever the model and the odds are wrong
- * about, speculation costs little more than its income.
+ * Speculation budget. The extra rows of a step cost the budget the time that the cost model predicts. Each
+ * accepted draft token earns the mean time of a token. In addition the budget earns PURSE_INCOME of the
+ * time of decoding. With an empty budget no tokens are drafted. So speculation loses little more than this
+ * income, however wrong the model and the rates are.
  *
  * Hot path: no allocation, no log, no system call. */
 #include <math.h>

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How busy, and how fast.
+/* Counters of the load, and learned rates.
  *
- * Rates are learned from the steps themselves.  A step that only decodes gives the time between two tokens,
- * which is less than the step's when guesses were right.  A step with prompt tokens gives the prefill rate,
- * after what the decoders in it would have taken alone (says the cost model, which sees every step) is taken
- * off.  Small chunks say little, so a chunk counts by its size.  A step in which the thread was stopped
- * teaches nothing, and of the first ones after a pause (or after idling) those that are late teach nothing
- * (base/rate.h).
- */
+ * Rates are learned from the steps. A decode-only step gives the time between two tokens, which is shorter
+ * than the step when draft tokens were accepted. A step with prompt tokens gives the prefill rate, after
+ * the predicted time of its decoding sequences is subtracted; the cost model predicts it and learns from
+ * every step. Small chunks are imprecise, so a chunk is weighted by its size. A step in which the thread
+ * was stopped is ignored. So are the late ones among the first steps after a pause or an idle time
+ * (base/rate.h). */
 #include "base/clock.h"
 #include "compute/sched/sched_priv.h"
 

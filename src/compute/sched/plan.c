@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State -> batch.  Reads sequences, writes the plan and the line, changes no sequence.
+/* State -> batch. Reads sequences, writes the plan and the line, changes no sequence.
  *
- *     | decode: one token each, all of them, and guesses | prompt chunks, in their line, up to the budget |
+ *     | decode: one token each, plus draft tokens | prompt chunks in order of the line, up to the budget |
  *
- * Whoever decodes goes first, since a person is reading along.  The budget for prompts is, while anything
- * decodes, the most with which the step is expected (cost.c) to end within the objective for the time between
- * two tokens, and chunk_tokens at most; but so much always that prompts get on at a fixed share of the
- * machine's time, whatever the objective.  Alone they get all the engine takes, within max_step_ns: between
- * steps the worker's timers and hand-offs have their turn.  max_seqs is never more than max_batch_tokens, so
- * the decoders always leave a prompt at least one token.
+ * Decoding sequences come first, because users read along. While any sequence decodes, the prompt budget
+ * is the most tokens with which the step is expected (cost.c) to keep the objective for the time between
+ * two tokens. It is at most chunk_tokens. It is at least a fixed share of the machine's time, whatever the
+ * objective, so prompts always make progress. Without decoding sequences, prompts get all that the engine
+ * takes within max_step_ns, because the worker's timers and transfers run between steps. max_seqs never
+ * exceeds max_batch_tokens, so decoding always leaves at least one token for a prompt.
  *
- * The line of prompts is the fair queue's (base/fair.h): the tenant that was served least for its weight
- * comes first, with its oldest prompt.  Tokens count as they are fed, so a long prompt shares the steps with
- * other tenants' from chunk to chunk, and whoever comes with a short one does not wait for its end.
+ * The fair queue (base/fair.h) orders the line of prompts: first the tenant that was served least for its
+ * weight, with its oldest prompt. Tokens are charged as they are fed. So a long prompt shares the steps
+ * with other tenants' prompts chunk by chunk, and a short prompt does not wait for its end.
  *
- * A chunk that does not end its prompt ends on a block boundary if it reaches one: a departing sequence can
- * ship whole blocks only, and what is sealed early is found early.  Where the objective makes chunks small,
- * only if it need not give up much for that.
+ * A chunk that does not end its prompt stops at a block boundary if it reaches one. A departing sequence
+ * can send only whole blocks, and blocks that are sealed early are reusable early. Where the objective
+ * makes chunks small, the chunk is aligned only if the cut is small.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "base/clock.h"
 #include "compute/sched/sched_priv.h"
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheduler as its users see it: make one, put sequences in, run steps.
+/* The scheduler's public functions: create it, submit sequences, run steps.
  *
- *     sched_run_step:   push out -> admit -> make room -> guess -> plan -> engine -> charge -> apply
+ *     sched_run_step:   push out -> admit -> make room -> draft -> plan -> engine -> charge -> apply
  *                       queue       queue    preempt      draft    plan              queue     apply
  *
- * Admission comes before making room because its events may set sequences decoding (an arrival, a kept one)
- * that then need room as well.  From making room to the engine's return nothing calls back except on_layer,
- * and on_layer cannot touch a sequence of the running step: those are busy.
- */
+ * Admission comes before making room because its events may move sequences to DECODE (an arrival, a kept
+ * sequence), and these need room too. From making room to the engine's return, the only callback is
+ * on_layer. on_layer cannot end a sequence of the running step: those are busy. */
 #include "compute/sched/sched.h"
 
 #include <stdlib.h>

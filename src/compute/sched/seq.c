@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sequence: its tokens, its block table, and how far KV has come.
+/* A sequence: its tokens, its block table, and the progress of its KV.
  *
- *     tokens   | given (prompt, answered before) ... | drawn here ... |
+ *     tokens   | given (prompt, answered before) ... | sampled here ... |
  *     blocks   | matched | sealed here ...      | filling |
  *              0                       n_computed ^     ^ n_tokens
  *
- * While decoding n_computed is n_tokens - 1: the last token drawn has no KV yet, it is what the next step
- * feeds.
+ * While decoding, n_computed is n_tokens - 1: the last sampled token has no KV yet, and the next step
+ * feeds it.
  *
- * Guesses under verification (draft.c) stand behind n_tokens in the buffer for the length of a step.  Their
- * KV may make the block table one block or two longer than the tokens need; the spare ones are FILLING, and
- * the first that go when room is short.
+ * During a step, draft tokens (draft.c) follow n_tokens in the buffer. Their KV may make the block table
+ * one or two blocks longer than the tokens need. These spare blocks are FILLING and are the first to go
+ * when blocks run short.
  *
- * All memory is allocated on submit for the longest the sequence can become, so nothing fails for want of
- * memory once it runs; pages that are never reached are never touched.
+ * All memory is allocated on submit, for the longest sequence possible. So a running sequence never fails
+ * for lack of memory. Pages that are never reached are never touched.
  *
- * Of a prompt that is cached as a whole, one block fewer is taken from the cache.  Its last token must be fed
- * to have logits, feeding writes KV, and a sealed block is never written: so the last block is computed once
- * more in a block of its own.  The pool makes that a twin of the cached one.
+ * When the whole prompt is cached, the sequence takes one block fewer from the cache. Its last token must
+ * be fed to get logits, feeding writes KV, and a sealed block is never written. So the last block is
+ * computed again in a new block, which the pool makes a duplicate of the cached one.
  *
- * Blocks are given back last one first, so that the cache drops the end of a conversation before its
- * beginning.  For the same reason a block that other workers hold too goes early only if they also hold what
- * comes after it: a tail that only this worker has is of no use without its beginning.
- */
+ * Blocks are returned last one first, so that the cache evicts the end of a conversation before its
+ * beginning. For the same reason a block that other workers also have is evicted early only if they also
+ * have the blocks after it: a tail is useless without its beginning. */
 #include <stdlib.h>
 #include <string.h>
 

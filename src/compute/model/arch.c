@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hyper-parameters from a GGUF's metadata.
  *
- * A converted model says what it is in keys that begin with its architecture's name: "llama.block_count",
- * "qwen2.rope.freq_base".  Here they are read into struct model_config and struct rope_params.  Three rules:
+ * A converted model describes itself in keys that begin with its architecture's name: "llama.block_count",
+ * "qwen2.rope.freq_base". This file reads them into struct model_config and struct rope_params, by three
+ * rules:
  *
  *   - Every missing, ill-typed or absurd key is named, all of them in one fault, so that a file is
  *     mended once.
- *   - Every number has bounds.  They are wide enough for any model of these architectures and narrow
- *     enough that products of them fit in 64 bits; that the weights really have these shapes is then
- *     checked tensor by tensor (weights.c), so a file cannot make us allocate more than it holds itself.
- *   - What would change the arithmetic and is not implemented (soft caps, other RoPE scalings, windows
- *     and scales in architectures that never had them) is refused by name.  A key we merely do not know
- *     is harmless; an unknown tensor is not (weights.c).
+ *   - Every number has bounds. They are wide enough for any model of these architectures, and products
+ *     of bounded numbers fit in 64 bits. weights.c then checks the real shapes tensor by tensor, so a
+ *     file cannot make Baton allocate more than the file itself holds.
+ *   - A key that changes the arithmetic in an unsupported way is refused by name (soft caps, other RoPE
+ *     scalings, windows and scales in architectures that never had them). An unknown key is harmless;
+ *     an unknown tensor is refused (weights.c).
  *
  * Defaults are those of the converters: no head_count_kv means one KV head per query head, no key_length
  * means hidden / heads, no rope.dimension_count means whole heads, no rope.freq_base means 10000. */

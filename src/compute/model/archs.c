@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The architectures: one row each, and the few lines that only one of them needs.
  *
- *   llama     Llama 1 to 3.x, Mistral (windows), Mixtral (experts), and the many that took over their shape
- *   qwen2     Qwen 2 and 2.5: biases on Q, K and V
- *   qwen3     Qwen 3: no biases, but each head of Q and K is normed
- *   gemma     Gemma 1: GELU, embeddings scaled by sqrt(hidden)
- *   gemma3    Gemma 3: that, norms before and after each half and on heads, and five layers with a window and
- *             angles of their own to one that sees all
- *   phi3      Phi 3, 3.5 and 4 mini: Q, K, V in one tensor, gate and up in one, longrope
- *   granite   Granite 3: llama with four scales
- *   olmo2     OLMo 2 and 3: halves normed at their end only, Q and K over all heads at once
- *   smollm3   SmolLM 3: llama, but every fourth layer turns nothing
- *   glm4      GLM 4 (0414), Z1: norms before and after each half, gate and up in one, half a head turned
- *   internlm2 InternLM 2 to 3: llama by another name
- *   ernie4_5  ERNIE 4.5 dense: the same
- *   qwen3moe  Qwen 3 with experts
- *   deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
- *   gpt-oss   gpt-oss 20b and 120b: sinks, every other layer with a window, experts with biases and limits
+ *    llama     Llama 1 to 3.x, Mistral (windows), Mixtral (experts), and the many models of the same shape
+ *    qwen2     Qwen 2 and 2.5: biases on Q, K and V
+ *    qwen3     Qwen 3: no biases, but each head of Q and K is normed
+ *    gemma     Gemma 1: GELU, embeddings scaled by sqrt(hidden)
+ *    gemma3    Gemma 3: like gemma, with norms before and after each half and on heads; of six layers five
+ *              have a window and their own angles, one attends to all keys
+ *    phi3      Phi 3, 3.5 and 4 mini: Q, K, V in one tensor, gate and up in one, longrope
+ *    granite   Granite 3: llama with four scales
+ *    olmo2     OLMo 2 and 3: norms only after each half, Q and K normed over all heads at once
+ *    smollm3   SmolLM 3: llama, but every fourth layer has no RoPE
+ *    glm4      GLM 4 (0414), Z1: norms before and after each half, gate and up in one, RoPE on half a head
+ *    internlm2 InternLM 2 to 3: llama by another name
+ *    ernie4_5  ERNIE 4.5 dense: llama by another name
+ *    qwen3moe  Qwen 3 with experts
+ *    deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
+ *    gpt-oss   gpt-oss 20b and 120b: sinks, a window in every other layer, experts with biases and limits
  *
- * Files of architectures that descend from llama have their Q and K rows ordered for pairs that lie side by
- * side; in the others element i of a head turns with element i + dims/2, as in the models they were converted
- * from. */
+ * In files of architectures that descend from llama, the rows of Q and K are ordered so that RoPE turns
+ * neighbouring elements. In the others, element i of a head turns with element i + dims/2, as in the
+ * models they were converted from. */
 #include "compute/model/model_priv.h"
 
 #include <math.h>

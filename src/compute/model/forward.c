@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The forward pass.  Hot path: no malloc, no log, no system call.
+/* The forward pass. Hot path: no malloc, no log, no system call.
  *
- * The tokens of all items are laid one below the other in one matrix, so that a prompt's chunk and thirty
- * decoding sequences share each read of the weights:
+ * The tokens of all items form the rows of one matrix. So a prompt chunk and thirty decoding sequences
+ * share each read of the weights:
  *
  *     item 0: tokens of a prompt     row 0 ..  n0-1
  *     item 1: one token              row n0
@@ -13,12 +13,12 @@
  *                       x += ffn(norm(x))           forward_ffn.c
  *     logits = norm(x's last rows of each item that wants them) . head^T
  *
- * Where the logits of a whole prompt are wanted, they are made and shown a few rows at a time: of 512 tokens
- * and a large vocabulary they would take 300 MB.
+ * If the logits of a whole prompt are needed, the pass computes and delivers them a few rows at a time.
+ * For 512 tokens and a large vocabulary they would take 300 MB.
  *
- * Only attention knows which row belongs to whom; everything else treats rows alike, and the kernels sum each
- * output in an order that does not depend on the other rows.  That is why the bits of an item do not depend
- * on its company. */
+ * Only attention knows which item a row belongs to. Everything else treats rows alike, and the kernels sum
+ * each output in an order that does not depend on the other rows. So the bits of an item do not depend on
+ * its batch neighbours. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"

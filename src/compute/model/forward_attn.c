@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The attention half of a layer.  Hot path.
+/* The attention half of a layer. Hot path.
  *
- *     normed [n][hidden]                 = rmsnorm(x)
- *     qkv    [n][(H + 2 KV) D]           = normed . Wqkv^T (+ bias)        H heads, KV kv-heads, D head_dim
+ *     normed [n][hidden]         = rmsnorm(x)
+ *     qkv    [n][(H + 2 KV) D]   = normed . Wqkv^T (+ bias)        H heads, KV kv-heads, D head_dim
  *       q [n][H][D] | k [n][KV][D] | v [n][KV][D], side by side in each row
- *     q, k normed per head where the model has such norms, then turned by the sines of their position; k, v
- * stored into the sequence's blocks on_layer: this layer's KV of the whole step is in memory and may travel
- * while the rest is computed attended [n][H][D]                 = softmax(q . k^T / sqrt(D)) . v  over the
- * block table, causal x                                 += attended . Wo^T
+ *     q, k normed per head where the model has such norms, then turned by the sines of their position
+ *     k, v stored into the sequence's blocks
+ *     on_layer: this layer's KV of the whole step is in memory and may be sent while the rest is computed
+ *     attended [n][H][D]         = softmax(q . k^T / sqrt(D)) . v  over the block table, causal
+ *     x                         += attended . Wo^T
  *
- * K is stored rotated, so a block can be attended from any later position without knowing its own.
+ * K is stored rotated, so a query at any later position can attend to a block without knowing the block's
+ * position.
  *
- * A layer with a window keeps the keys and values of all tokens like any other: the window limits what is
- * read, not what is stored.  Blocks then mean the same in every layer, for prefix cache, hand-off and tiers
- * alike; the price is memory that a ring of one window's length would save. */
+ * A layer with a window stores the keys and values of all tokens like any other layer; the window limits
+ * only what is read. So a block means the same in every layer, for prefix cache, transfers and disk tier.
+ * The price is memory that a ring buffer of one window's length would save. */
 #include "compute/model/model_priv.h"
 
 /* What is fetched of the next matrix before attention is still in the cache behind it. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The feed-forward half of a layer.  Hot path.
+/* The feed-forward half of a layer. Hot path.
  *
  *     normed  [n][hidden]   = rmsnorm(x)
  *     gate_up [n][2 F]      = normed . Wgate_up^T        gate | up, side by side in each row; F = ffn
  *     gate    [n][F]        = act(gate) * up             act is silu, or gelu in its tanh form
  *     x                    += gate . Wdown^T
  *
- * Many tokens go by matmul_gated(), which needs no gate_up; a few, whose time is the weights' way from
- * memory, product by product, since each of these has the next one's weights fetched. */
+ * Many tokens go through matmul_gated(), which needs no gate_up. A few tokens go product by product: their
+ * time is the read of the weights from memory, and each product prefetches the next one's weights. */
 #include "compute/model/model_priv.h"
 #include "compute/tensor/gated.h"
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Multi-head latent attention (DeepSeek-AI 2024), computed in the latent space.  Hot path.
+/* Multi-head latent attention (DeepSeek-AI 2024), computed in the latent space. Hot path.
  *
  *     normed [n][hidden]  = rmsnorm(x)
  *     low    [n]          = normed . (Wq or Wq_a, Wkv_a)^T:      q | c | k_rope     side by side in each row
- *     c = rmsnorm(c), k_rope turned: (c, k_rope) is the token's one key for all heads, and all that is stored
+ *     c = rmsnorm(c), k_rope turned: (c, k_rope) is the one key of a token for all heads; only it is stored
  *     q      [n][H][nope + rope] = low's q as it is, or rmsnorm(it) . Wq_b^T
  *     q'     [n][H][latent + rope] = (Wk^T q_nope, q_rope turned)         per head
  *     mean   [n][H][latent]  = softmax(scale q' . key) c                  every head attends to the same keys
  *     values [n][H][value]   = Wv mean                                    per head
  *     x                     += values . Wo^T
  *
- * So the cache has one key of latent + rope numbers per token and layer (V2: 576 instead of 40960), and
- * attention's values are the first `latent` numbers of its keys.  A prompt and a single token go the same way
- * and get the same bits; expanding keys and values for long prompts would save multiplications and break
- * that. */
+ * So the cache holds one key of latent + rope numbers per token and layer (V2: 576 instead of 40960).
+ * Attention's values are the first `latent` numbers of its keys. A prompt and a single token are computed
+ * the same way and get the same bits. Expanding keys and values for long prompts would save
+ * multiplications but break this. */
 #include "compute/model/model_priv.h"
 
 #include <string.h>

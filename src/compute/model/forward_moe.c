@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The feed-forward half of a layer with experts.  Hot path.
+/* The feed-forward half of a layer with experts. Hot path.
  *
  *     normed [n][hidden] = rmsnorm(x)
  *     scores [n][E]      = normed . Wrouter^T;   each token chooses k experts (moe_route.c): n k "picks"
@@ -12,11 +12,11 @@
  *     down    [n k][hidden] = silu(gate) up . down of the expert^T                another
  *     x                    += for each token: weight_1 down_1 + weight_2 down_2 + ... (+ the shared experts')
  *
- * Each expert that anyone chose is read once in the step, however many tokens chose it, and no other is read.
- * The shared experts, which all tokens go through, are pieces of the same two runs.
+ * Each step reads every chosen expert once, however many tokens chose it, and reads no other expert. The
+ * shared experts, which all tokens go through, are pieces of the same two runs.
  *
- * A token's sum runs over its experts in the order in which it chose them, best first, shared ones last; each
- * product depends on the token and the expert alone.  So nothing here depends on the rest of the batch. */
+ * A token's sum runs over its experts in the order of its choice, best first, shared ones last. Each
+ * product depends on the token and the expert alone. So nothing here depends on the rest of the batch. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"

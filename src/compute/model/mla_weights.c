@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Latent attention: what the metadata says of it, and its per-head weights.
+/* Latent attention: its metadata keys and its per-head weights.
  *
- * A head's key is k = Wk c, its value v = Wv c, both from the token's latent c.  Since q . (Wk c) = (Wk^T q)
- * . c and the values' mean is Wv times the mean of the latents, neither k nor v is ever computed: queries go
- * into the latent space, attention happens there, and what was attended comes out (forward_mla.c).
+ * A head's key is k = Wk c and its value is v = Wv c, both from the token's latent c. Since q . (Wk c) =
+ * (Wk^T q) . c, and the mean of the values is Wv times the mean of the latents, neither k nor v is ever
+ * computed. Queries are mapped into the latent space, attention runs there, and its output is mapped back
+ * (forward_mla.c).
  *
- *     attn_kv_b [H][nope + value][latent]  ->  into   [H][latent][nope]     Wk^T, turned around at load
+ *     attn_kv_b [H][nope + value][latent]  ->  into   [H][latent][nope]     Wk^T, transposed at load
  *                                              out_of [H][value][latent]    Wv, as it is
  *     attn_k_b  [H][latent][nope]          ->  into,   as it is             (newer files)
  *     attn_v_b  [H][value][latent]         ->  out_of, as it is
  *
- * Turning a matrix around takes quantised blocks apart.  Types without blocks stay what they are; a quantised
- * Wk is kept as F16, whose rounding is a fraction of what quantising already cost. */
+ * Transposing a matrix breaks up its qblks. Types without qblks keep their type. A quantised Wk is kept as
+ * F16; this rounding is a fraction of the quantisation's own error. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"

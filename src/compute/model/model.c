@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building a model: metadata (arch.c), RoPE (rope.c), weights (weights.c), in that order, so that everything
- * which can be wrong with a file is found before its weights are copied.
+/* Builds a model: metadata (arch.c), RoPE (rope.c), weights (weights.c), in this order. So every fault in
+ * a file is found before its weights are copied.
  *
- * The numerics id names the arithmetic: which kernels (BF16 dots and BF16 tiles have ids of their own), which
- * forward pass, and the sines that this machine's mathematical library gives.  Two workers whose ids differ
- * do not exchange KV. Weights that were converted are the file's no more: converted F16 counts as BF16 dots
- * or tiles, which no F16 file without the option has. */
+ * The numerics id names the arithmetic: the kernels (BF16 dots and BF16 tiles have their own ids), the
+ * forward pass, and the sines that this machine's math library computes. Two workers with different ids do
+ * not exchange KV. Converted weights differ from the file's: converted F16 counts as BF16 dots or tiles,
+ * which no F16 file has without that option. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"

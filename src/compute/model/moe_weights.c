@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts: what the metadata says of them, and their weights.
+/* Experts: their metadata keys and their weights.
  *
  *     file:   ffn_gate_exps [E][F][hidden]    ffn_up_exps [E][F][hidden]    ffn_down_exps [E][hidden][F]
  *
  *     gate_up [E][gate F, up F][hidden]       down [E][hidden][F]           one weight each per layer
  *
- * An expert is a run of rows of a stacked weight, which are whole panels because F and the hidden size are
- * multiples of 16; so a product with one expert is a product with some panels (compute/tensor/many.h), and
- * reading them touches nothing of the others.  Gate and up of one type stand side by side per expert, so that
- * its activations are packed once for both.
+ * An expert is a run of rows of a stacked weight. These rows are whole panels because F and the hidden
+ * size are multiples of 16. So a product with one expert is a product with some panels
+ * (compute/tensor/many.h) and reads no other expert. Gate and up of one type lie side by side per expert,
+ * so their activations are packed once for both.
  *
- * Files from before 2024 have a tensor per expert, ffn_gate.3.weight; they are stacked here. */
+ * Files from before 2024 have one tensor per expert, ffn_gate.3.weight; they are stacked here. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"

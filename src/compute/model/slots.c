@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of a model: their names in a file, their shapes in terms of the configuration, and what they
- * are.
+/* The tensors of a model: their names in a file, their shapes in terms of the configuration, and their
+ * roles.
  *
- * Loading binds them (weights.c) and `baton-model make` writes them, both from this one table: which of them
- * a layer has is up to its architecture and its halves (archs.c). */
+ * Loading (weights.c) binds them and `baton-model make` writes them, both from this table. The
+ * architecture and its halves (archs.c) decide which of them a layer has. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scratch of forward passes: one allocation, carved into the matrices of a pass, so that a step allocates
- * nothing.  Everything is sized by the most rows a pass may hold; attention's scratch also by the longest
+/* The scratch of forward passes: one allocation, divided into the matrices of a pass, so that a step
+ * allocates nothing. Sizes follow the most rows of a pass; attention's scratch also follows the longest
  * sequence.
  *
- *     x, normed, ..  |  the largest of: what attention needs, what the feed-forward needs, logits
+ *     x, normed, ..  |  the largest of: attention's needs, the feed-forward's needs, logits
  *
- * The two halves of a layer leave nothing for each other but x, nor for the output head, so that the three
- * use the same memory in turns. */
+ * The two halves of a layer and the output head pass only x to each other. So they share the same memory,
+ * one after another. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"

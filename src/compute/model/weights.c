@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights: every tensor bound by name and shape, then packed into the kernels' panels.
+/* Weights: binds every tensor by name and shape, then packs it into the kernels' panels.
  *
- * Which tensors those are, slots.c and the architecture's row say (archs.c).
+ * slots.c and the architecture's row (archs.c) list the tensors.
  *
- * Two passes.  Binding looks at names, shapes and types only and ends by counting: a tensor that nothing
- * bound is a part of the model that we would leave out, and refused by name.  Packing allocates, and what it
- * allocates is what the file really holds.
+ * There are two passes. Binding looks only at names, shapes and types. It ends by counting: an unbound
+ * tensor would be a part of the model that is left out, so it is refused by name. Packing allocates, and
+ * only as much as the file really holds.
  *
- * Matrices that read the same input are one group, stacked into one weight when their types are equal (Q, K
- * and V; gate and up).  Rows are independent, so stacking changes no bit; it saves passes over the input.
+ * Matrices that read the same input form a group. They are stacked into one weight when their types are
+ * equal (Q, K and V; gate and up). Rows are independent, so stacking changes no bit; it saves passes over
+ * the input.
  *
- * Memory is the file's size plus padding: the embedding is kept in panels like the rest and de-quantised row
- * by row, so that a tied head needs no second copy. */
+ * Memory is the file's size plus padding. The embedding is kept in panels like the rest and de-quantised
+ * row by row, so a tied head needs no second copy. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"

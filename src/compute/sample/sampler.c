@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drawing a token, exactly.
+/* Exact sampling.
  *
  *   logits --weights--> --top-k--> --top-p--> --min-p--> --draw--> id
  *
- * A weight is exp((logit - highest) / temperature) as a 40-bit fixed-point integer: the highest is 2^40, what
- * is below 2^-41 of it is 0 and out.  From there on all arithmetic is on integers, where sums have no order,
- * so the work may be done in whatever order is fast, and two machines that agree on the weights agree on
- * everything. And they do agree on those: exp is the polynomial below in plain double arithmetic (the build
- * forbids contraction), not the C library's, which differs between processors.
+ * A weight is exp((logit - highest) / temperature) as a 40-bit fixed-point integer. The highest is 2^40; a
+ * weight below 2^-41 of it is 0 and drops out. All later arithmetic is on integers, where sums have no
+ * order. So the work may run in any fast order, and two machines that agree on the weights agree on
+ * everything. They do agree on the weights: exp is the polynomial below in plain double arithmetic (the
+ * build forbids contraction), not the C library's, which differs between processors.
  *
- *   top-p   goal = ceil(top_p x sum), in double.  Tokens stay, heaviest first, until their weights
- *           reach the goal.
- *   min-p   weights below ceil(min_p x 2^40), in double, go.
- *   draw    r = floor(random64 x sum / 2^64).  Going through what is left in order of id and adding up
- *           weights, the first at which the sum exceeds r.
+ *    top-p   goal = ceil(top_p x sum), in double.  Tokens stay, heaviest first, until their weights
+ *            reach the goal.
+ *    min-p   weights below ceil(min_p x 2^40), in double, drop out.
+ *    draw    r = floor(random64 x sum / 2^64).  Adding up the weights in order of id, take the first
+ *            token at which the sum exceeds r.
  *
  * random64 is the first two words of the counter-based generator, key = seed, counter = (0, position).
  *
- * Nothing is ever sorted, and little is stored: the vocabulary is looked at in spans of 64, of which only the
- * highest logit and the sum of weights are kept.  The k-th highest of the spans' maxima is a floor under the
- * k heaviest tokens; what all together weighs less than top-p gives away cannot be in its set; and the draw
- * looks for the span first.  So single tokens become candidates only in the few spans that matter, and among
- * candidates keep_best finds a cut by a radix search: amounts per bucket of the top 11 bits of the logits'
- * order keys, the bucket in which the goal is reached, away with all below, on with the next bits inside it.
+ * Nothing is sorted and little is stored. The vocabulary is read in spans of 64. Only the highest logit
+ * and the sum of weights of each span are kept. The k-th highest of the spans' maxima is a lower bound for
+ * the k heaviest tokens. Tokens that together weigh less than top-p drops cannot be in its set. The draw
+ * finds the span first. So single tokens become candidates only in the few spans that matter. Among
+ * candidates keep_best finds a cut by a radix search. It adds up amounts per bucket of the top 11 bits of
+ * the logits' order keys and finds the bucket that reaches the goal. It drops all buckets below, and
+ * continues inside that bucket with the next bits.
  *
- * A mask (the shape of an answer) has 64 bits to a word, one word to a span: spans without a token that is
- * allowed are not looked at, and forbidden tokens of others count as -inf before anything else is asked.
+ * A grammar's mask has one word of 64 bits per span. Spans without an allowed token are skipped; forbidden
+ * tokens of other spans count as -inf from the start.
  *
- * Log probabilities are of the logits as they came: neither tempered nor filtered, bent or masked.
+ * Log probabilities are of the original logits: without temperature, filters, penalties or mask.
  *
- * Hot path: no allocation, no log.
- */
+ * Hot path: no allocation, no log. */
 #include "compute/sample/sampler.h"
 
 #include <float.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tokens of a sequence, counted, and its place in a grammar.
  *
- *     slots    | 0 | 3 | 0 | 0 | 1 | 2 | ...      open addressing by id: 1 + place among the marks, 0: empty
- *     marks    | id, in prompt, drawn, bias, saved | ...       dense: what a draw goes through
+ *     slots    | 0 | 3 | 0 | 0 | 1 | 2 | ...      open addressing by id: 1 + index of a mark, 0: empty
+ *     marks    | id, in prompt, drawn, bias, saved | ...       dense array, read for each sampled token
  *
- * A mark that was made stays, with counts of 0 if its tokens were taken back: what it does depends on its
- * counts only, and the order of marks does not matter, since each bends a logit of its own.  All memory is
- * taken when the state is made, for the most tokens there can be; pages that are never reached are never
+ * A mark is never removed. If its tokens are taken back, its counts are 0. Its effect depends only on its
+ * counts, and the order of marks does not matter because each changes its own logit. All memory is
+ * allocated when the state is made, for the most tokens possible. Pages that are never reached are never
  * touched.
  *
  * Hot path: no allocation (the grammar may fill its cache), no log. */

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A streaming matcher for several strings: the automaton of Aho and Corasick over bytes.
  *
- *   strings "he" "she"          root --h--> (h) --e--> (he)*
- *                                 \--s--> (s) --h--> (sh) --e--> (she)*      fallback: (sh) to (h), (she) to
- * (he)
+ *    strings "he" "she"          root --h--> (h) --e--> (he)*
+ *                                  \--s--> (s) --h--> (sh) --e--> (she)*
+ *                                fallback: (sh) to (h), (she) to (he)
  *
- * A node stands for the text from the root to it.  After any input the automaton is at the node of the
- * longest suffix of the input that begins some string.  That gives both answers at once: a string that ends
- * here is the node's own or one on its chain of fallbacks, the longest first, hence the one that begins
- * earliest; and the node's depth is exactly the number of bytes that may still become a match and are held
- * back.  Everything before them is delivered.
+ * A node stands for the text from the root to it. After any input the automaton is at the node of the
+ * longest suffix of the input that begins some string. This answers two questions. A string that ends here
+ * belongs to the node itself or to one of its chain of fallbacks, longest first, so the first one begins
+ * earliest. The node's depth is the number of bytes that may still become a match and are held back. All
+ * bytes before them are delivered.
  *
- * Children are lists, not tables: strings come from clients, and a table per byte would let 64 KiB of them
- * take 64 MiB.  A step costs the fan-out of a node at worst; fallbacks are paid for by the steps that went
- * deeper.
- */
+ * Children are lists, not tables. Strings come from clients, and with a table per node 64 KiB of strings
+ * would take 64 MiB. A step costs at most the fan-out of a node. Each fallback is paid for by an earlier
+ * step that went deeper. */
 #include "compute/sample/stop.h"
 
 #include <stdint.h>

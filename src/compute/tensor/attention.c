@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention: sharing out the work.  The arithmetic, and what makes it independent of this file, is in
- * kern_attn.c.
+/* Attention: distributes the work over the ranks. The arithmetic, and the reason why its bits do not
+ * depend on this file, are in kern_attn.c.
  *
  * A unit is (item, some heads of one KV head, some queries, some splits of the keys):
  *
  *     prompt chunk        queries ->                      decode        keys ->
  *            unit: rows of ATTN_UNIT_ROWS,                       one query, so units are splits:
- *            all splits one after the other                      [512 keys][512 keys][512 ..]
- *                                                                parts to memory, put together afterwards
+ *            all splits one after another                        [512 keys][512 keys][512 ..]
+ *                                                                parts to memory, merged afterwards
  *
- * An item with few queries and a long context is cut into splits as long as there is room for parts; else its
- * units walk all splits themselves.  A window leaves out the splits before it.  The numbers are the same
- * either way.
+ * An item with few queries and a long context is cut into splits as long as there is room for parts.
+ * Otherwise its units walk all splits themselves. A window skips the splits before it. The numbers are the
+ * same either way.
  *
  *     scratch:  work | plan per item | space per rank | parts
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/tensor.h"
 #include "compute/kernels/attn.h"
 

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine's limits, measured: what a figure of a kernel has to be held against.
+/* The machine's measured limits, to compare a kernel's figures with.
  *
- * Reading: each rank reads its own stretch of a buffer that no cache holds, in several ways, of which the
- * fastest counts: one stream is what some processors like best, while others need several before their
- * prefetchers fill every place to wait (22 GB/s by one stream and 31 by four were seen on one machine).
- * Arithmetic: each rank repeats one instruction on registers.  Every figure is the median of RUNS runs over
- * the whole team, each calibrated to take some 60 ms, so that a machine shared with others is measured as it
- * is; a glance is three shorter runs.
+ * Reading: each rank reads its own stretch of a buffer that no cache can hold, in several ways; the
+ * fastest counts. One stream is fastest on some processors. Others need several streams before their
+ * prefetchers are fully used (one machine read 22 GB/s by one stream and 31 by four). Arithmetic: each
+ * rank repeats one instruction on registers. Every figure is the median of RUNS runs over the whole team,
+ * each calibrated to about 60 ms, so a shared machine is measured in its present state. A glance is three
+ * shorter runs.
  *
- * Peaks are those of the instructions that the kernels of a table use; the integer peak is that of vectors,
- * also where quantised prompts go by BF16 tiles (kern_amx_quant.c).
- */
+ * Peaks are those of the instructions that a table's kernels use. The integer peak is that of vectors,
+ * even where quantised prompts go through BF16 tiles (kern_amx_quant.c). */
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products: who computes what, in which order the memory is walked.  The arithmetic is in kern_tile.c,
- * kern_bf16.c, kern_amx_bf16.c and kern_q8.c.
+/* Matrix products: the split into units and the order in which memory is read. The arithmetic is in
+ * kern_tile.c, kern_bf16.c, kern_amx_bf16.c and kern_q8.c.
  *
  *                 K                    tokens
  *          +-------------+        +----+----+----+--       1. every rank packs its share of K of all
@@ -9,24 +9,23 @@
  *    unit  | ...         |        |    |    |    |            there are no more
  *          +-------------+        +----+----+----+--
  *
- * Few tokens: a unit is read once, front to back, converted in registers; the memory is the limit.  Many
- * tokens: a unit is cut along K into slices; a few panels of a slice, converted once (16-bit floats to F32,
- * quantised types to bytes and floats), stay in the cache while the tiles go past, and sums rest in y between
- * slices:
+ * Few tokens: a unit is read once, front to back, and converted in registers; memory is the limit. Many
+ * tokens: a unit is cut along K into slices. A few panels of a slice are converted once (16-bit floats to
+ * F32, quantised types to bytes and floats). They stay in the cache while all tiles use them. Sums wait in
+ * y between slices:
  *
  *     for tokens (BLOCK_TOKENS: their slice of x and their part of y fit the second-level cache)
  *       for slices of K
  *         for a few panels:  convert;  for tiles of tokens:  tile += x slice . panels
  *
- * BF16 tiles do so in matmul_block.c, for most quantised types too: kernels take all tiles of tokens at once,
- * and sums rest in scratch, side by side, until they are given to y after the last slice.
+ * BF16 tiles, also for most quantised types, take the same steps in matmul_block.c. Its kernels take all
+ * tiles of tokens at once. Sums wait side by side in scratch and go to y after the last slice.
  *
- * Which of these ways pays on which processor is in matmul_ways.c.
+ * matmul_ways.c explains which variant is fast on which processor.
  *
- * Whatever the order of these loops, each output sees its products along K from first to last.
+ * Whatever the order of these loops, each output adds its products along K from first to last.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/matmul_priv.h"
 
 #include <string.h>

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many tokens by BF16 tiles: how a unit of a product goes by in blocks.
+/* Many tokens by BF16 tiles: a unit of a product is computed in blocks.
  *
  *     for slices of K (512 columns)
  *       for two panels:        32 KiB of weights, which stay in the first-level cache while
- *         for tiles of tokens:   their slice (half a MiB of 512 tokens) passes from the second;
- *                                sums of 4 KiB come from there and go back, but at the first slice
+ *         for tiles of tokens:   their slice (half a MiB of 512 tokens) streams from the second-level cache;
+ *                                sums of 4 KiB are loaded (except in the first slice) and stored
  *     sums to y
  *
- * Meanwhile the next two panels' weights come from memory, and a part of the activations of the next slice:
- * the activations of all slices are more than the second-level cache holds, so each unit reads them again.
- * The sums lie side by side: rows of y are so far apart that they would share a few sets of each cache.
+ * Meanwhile the next two panels' weights are prefetched from memory, and a part of the activations of the
+ * next slice. The activations of all slices exceed the second-level cache, so each unit reads them again.
+ * The sums lie side by side, because rows of y are so far apart that they would share a few sets of each
+ * cache.
  *
- * Slices change no bit: an output rests between them as the F32 number that it is in the tile.
+ * Slices change no bit: between slices an output is stored as the same F32 number that it is in the tile.
  *
- * Quantised weights with a scale per qblk go the same way (kern_amx_quant.c); a slice is then a chunk of 256
- * columns, and two panels of it (eight, with few tokens) are taken apart right before the tiles of tokens
- * pass.
+ * Quantised weights with a scale per qblk take the same steps (kern_amx_quant.c). Their slice is a chunk
+ * of 256 columns. Two panels of it (eight, with few tokens) are taken apart right before the tiles of
+ * tokens use them.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/matmul_priv.h"
 
 #include "base/check.h"

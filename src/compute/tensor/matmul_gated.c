@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A feed-forward of many tokens: what a rank does with some rows of gate and up.
+/* The feed-forward of many tokens: a rank's work on some rows of gate and up.
  *
  *              rows of gate   of up            packed for down, [F]
  *            +--------------+------+        +--+-----+------------+
@@ -7,14 +7,14 @@
  *            +--------------+------+  -->   +--+-----+------------+
  *               a rank's buffer                of all ranks
  *
- * A unit is a few panels of gate and the same ones of up.  The rank multiplies all tokens by them, into a
- * buffer of its own that stays near, gates, and packs what comes out where down expects these columns: no
- * rank waits for another before all of it is packed, and gate | up of all tokens never go to memory and back.
+ * A unit is a few panels of gate and the same panels of up. The rank multiplies all tokens by them into
+ * its own buffer, which stays in its cache. It then gates the result and packs it where down expects these
+ * columns. No rank waits for another before all columns are packed. gate | up of all tokens never go to
+ * memory and back.
  *
- * Every step is the one that matmul() takes, on the same numbers, so the bits are the same, too.
+ * Every step is a step of matmul() on the same numbers, so the bits are the same, too.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/gated.h"
 
 #include "base/check.h"

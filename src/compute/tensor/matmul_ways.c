@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which way a product goes where several are open, with the same bits: how many tokens make a tile, whether
- * quantised weights are used as they are or expanded first, and how what comes from memory is fetched.
+/* Kernel choice for a product, among variants with the same bits: how many tokens form a tile, whether
+ * quantised weights are expanded first, and how data from memory is prefetched.
  *
- * Processors differ in what they gain by: one reads fastest in several streams at once, another in one whose
- * lines are fetched twice, first to the second-level cache.  No maker or model says so; each process tries it
- * when it starts (tune.c), and what it found is in kern_choice_get().  Where nobody measured, the defaults
- * go.
+ * Processors differ in the fastest variant. One reads fastest in several streams at once. Another reads
+ * fastest in one stream whose lines are prefetched twice, first to the second-level cache. Maker and model
+ * do not predict this. So each process measures it at start (tune.c); kern_choice_get() has the result.
+ * Without a measurement the defaults apply.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/matmul_priv.h"
 
 #include "compute/tensor/choice.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a process starts: take what the cache file says of this machine, or try everything and tell the file.
+/* At the start of a process: use the cache file's choice for this machine, or measure all variants and
+ * write the file.
  *
  *     key of this machine --> in the file? --> choose that
  *                                 | no

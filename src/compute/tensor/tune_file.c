@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache file of tune.c: what was chosen on which machine, so that the next start takes no time.
+/* The cache file of tune.c: the choices made on each machine, so that the next start takes no time.
  *
- * The file is a hint and nobody's property: it may be missing, cut off, or written by somebody else.  Reading
- * is bounded, a record counts only if every word of it is one that can be chosen, and the worst that a false
- * one can do is to choose a slower way.
- */
+ * The file is an untrusted hint: it may be missing, cut off, or written by another program. Reading is
+ * bounded. A record counts only if every word of it names a valid choice. The worst effect of a false
+ * record is a slower variant. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trials: products and attention of a size that takes a fraction of a millisecond, over memory that no cache
- * holds, one way and the other by turns.
+/* Trials: products and attention that take a fraction of a millisecond each, over memory that no cache can
+ * hold, alternating between variants.
  *
- *     round 1:  A B   round 2:  B A   round 3:  A B       of each case; each way's median counts
+ *     round 1:  A B   round 2:  B A   round 3:  A B       of each case; each variant's median counts
  *
- *     ratio of a way = geometric mean over the cases of (its time / that of the ways chosen so far)
+ *     ratio of a variant = geometric mean over the cases of (its time / that of the variants chosen so far)
  *
- * Medians, not the best times: other work on the machine is part of what a way has to do with (two ways that
- * are equal while memory is idle may be a third apart while it is not), and turns meet it alike.  A way is
- * chosen when it is much better over all its cases, or a little better twice and worse in none; so noise does
- * not choose, and what makes no difference stays as it was.
+ * The median counts, not the best time. Other work on the machine is a part of a variant's conditions: two
+ * variants that are equal while memory is idle may differ by a third under load. Alternating exposes both
+ * to the same load. A variant is chosen when it is much better over all its cases, or a little better
+ * twice and worse in none. So noise does not choose, and a field that makes no difference keeps its
+ * default.
  *
- * Ways hang together (one panel at a time pays with fetching twice), so all second ways are tried together
- * first; then each field is tried from where that led.
- */
+ * Variants depend on each other (one panel at a time is fast only with two-level prefetch). So all second
+ * variants are tried together first; then each field is tried from that result. */
 #include "compute/tensor/tune_priv.h"
 
 #include <math.h>

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights: from rows as a model file has them to panels as the kernels want them.
+/* Packs weights: from rows in a model file to panels for the kernels.
  *
  *     file:   row 0   w w w w w w ...           panel 0:   k 0:  row 0, row 1, .. row 15
  *             row 1   w w w w w w ...    ->                k 1:  row 0, row 1, .. row 15
  *             ...                                          ...
  *             row 15                            (one output row per vector lane)
  *
- * Every rank packs its share of the panels, so that memory is first touched where it will be read.  Rows that
- * are missing in the last panel are zero.  Quantised types keep their bits in another order (quant.h,
- * weight_quant.c).
- */
+ * Every rank packs its share of the panels, so each memory page is first touched by the rank that will
+ * read it. Missing rows of the last panel are zero. Quantised types keep their bits in another order
+ * (quant.h, weight_quant.c). */
 #include "compute/tensor/weight_priv.h"
 
 #include <stdio.h>

@@ -9,10 +9,9 @@
  *                         v
  *     chunk           u | scales      each word to its line
  *
- * Bits come together before rows do, so that what is spread over the lines is no more than the file has.  One
- * chunk at a time stays in the first-level cache, all steps take sixteen bytes of u at a time or four, and
- * each type has a copy of its own in which its widths are constants.
- */
+ * Bits are packed within a row before rows are interleaved, so that the data spread over the lines is no
+ * larger than in the file. One chunk at a time stays in the first-level cache. All steps process sixteen
+ * or four bytes of u at a time. Each type has its own copy of the code, in which its widths are constants. */
 #include "compute/tensor/weight_priv.h"
 
 #include <string.h>

@@ -33,7 +33,7 @@
 
 static const double FREQ_BASE[2] = {1.0001, 1e12};
 
-/* ---- what only one of them has ---- */
+/* ---- code for single architectures ---- */
 
 static void read_gemma(struct reading *r, struct model *model)
 {
@@ -41,7 +41,7 @@ static void read_gemma(struct reading *r, struct model *model)
     model->config.embedding_scale = sqrtf((float)model->config.hidden);
 }
 
-/* Only the largest scales queries by another width than that of its heads, and no key tells it apart. */
+/* Only the largest model scales queries by a width other than its heads', and no key says so. */
 enum { GEMMA3_LAYERS_OF_27B = 62 };
 
 static void read_gemma3(struct reading *r, struct model *model)
@@ -74,7 +74,7 @@ static void read_granite(struct reading *r, struct model *model)
     config->attn_scale = (float)attention;
 }
 
-/* OLMo 3 stretches the context of the layers that see all of it, and no others. */
+/* OLMo 3 stretches the context only of the layers that attend to all of it. */
 static void read_olmo2(struct reading *r, struct model *model)
 {
     (void)r;
@@ -106,7 +106,7 @@ static void read_qwen3moe(struct reading *r, struct model *model)
 static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank",
                                              "rope.scaling.yarn_log_multiplier", NULL};
 
-/* V2 and V2-Lite choose by softmax and use the chances as they are; V3's files say what they do. */
+/* V2 and V2-Lite choose by softmax and use its values unchanged; V3's files have keys for this. */
 static void read_deepseek2(struct reading *r, struct model *model)
 {
     bool is_split = has_tensor(r, "blk.0.attn_k_b.weight") && has_tensor(r, "blk.0.attn_v_b.weight");

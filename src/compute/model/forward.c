@@ -140,7 +140,7 @@ void forward_finish(struct forward *f, const float *post_norm)
 
 /* ---- before the layers ---- */
 
-/* Numbers the rows and says to attention which are whose. */
+/* Numbers the rows and describes each item's rows to attention. */
 static void place_items(struct forward *f)
 {
     const struct model_pass *pass = f->pass;
@@ -217,7 +217,7 @@ static void multiply_head(const struct forward *f, uint32_t n)
                       model->config.logit_scale, model->config.vocab);
 }
 
-/* Rows of x from one on, normed, to where the head finds them. */
+/* Norms rows of x, from one row on, into the output head's input. */
 static void norm_last(const struct forward *f, uint32_t row, uint32_t n, uint32_t to)
 {
     const struct model *model = f->model;
@@ -228,7 +228,8 @@ static void norm_last(const struct forward *f, uint32_t row, uint32_t n, uint32_
                  model->config.rms_eps, f->state->last + hidden * (to + i));
 }
 
-/* An item's first row that outlived the last layer.  Rows lie in the order of the items, narrowed or not. */
+/* First row of an item that was kept after the last layer. Rows lie in the order of the items, narrowed or
+ * not. */
 static uint32_t kept_row(const struct forward *f, uint32_t index)
 {
     const struct model_state *state = f->state;
@@ -239,7 +240,7 @@ static uint32_t kept_row(const struct forward *f, uint32_t index)
     return f->is_narrowed ? row : row + f->pass->items[index].n_tokens - state->n_kept[index];
 }
 
-/* Logits that are looked at once, as many at a time as there is room for. */
+/* Delivers logits that are used once, as many at a time as there is room for. */
 static void show_logits(const struct forward *f, uint32_t index)
 {
     const struct model_item *item = &f->pass->items[index];
@@ -284,7 +285,7 @@ int model_forward(const struct model *model, struct model_state *state, const st
         }
         f.layer = &model->layers[layer];
         f.layer->attn->forward(&f, layer);
-        if (f.n_rows == 0) /* nobody wants logits */
+        if (f.n_rows == 0) /* no item wants logits */
             return 0;
         f.layer->ffn->forward(&f, layer);
     }

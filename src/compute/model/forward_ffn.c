@@ -59,7 +59,7 @@ static void gate_by_products(struct forward *f, uint32_t layer, const float *inp
 
 static void forward_ffn(struct forward *f, uint32_t layer)
 {
-    const float *input = f->state->x; /* of models that norm only what comes out */
+    const float *input = f->state->x; /* NULL for models that norm only the output */
 
     if (f->layer->vectors[SLOT_FFN_NORM]) {
         forward_norm(f, f->layer->vectors[SLOT_FFN_NORM]);
@@ -80,7 +80,7 @@ bool ffn_is_gated(const struct layer *layer)
            gated_takes(&in->parts[0], &down->parts[0]);
 }
 
-/* One of the two ways is gone at a time, so both use the same memory. */
+/* Only one of the two ways runs at a time, so both use the same memory. */
 static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     uint32_t rows = state->max_tokens < FFN_FEW_TOKENS ? state->max_tokens : FFN_FEW_TOKENS;

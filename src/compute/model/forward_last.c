@@ -37,7 +37,7 @@ void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride)
         item.first = n_rows;
         item.n_tokens = n_kept;
         n_rows += n_kept;
-        state->items[n_items++] = item; /* never ahead of what is read */
+        state->items[n_items++] = item; /* never ahead of the row being read */
     }
     f->n_items = n_items;
     f->n_rows = n_rows;

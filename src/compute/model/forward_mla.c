@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-static uint32_t q_width(const struct model_config *c) /* of low's query part */
+static uint32_t q_width(const struct model_config *c) /* floats of the query part of low */
 {
     return c->q_latent ? c->q_latent : c->n_heads * c->head_dim;
 }
@@ -85,7 +85,7 @@ static void norm_and_store(const struct forward *f, uint32_t from, uint32_t to)
     store(f, from, to);
 }
 
-/* Where the queries lie before they go into the latent space. */
+/* Address of the queries before they are mapped into the latent space. */
 static float *plain_q(const struct forward *f, size_t *stride_out)
 {
     const struct model_config *c = &f->model->config;
@@ -94,7 +94,7 @@ static float *plain_q(const struct forward *f, size_t *stride_out)
     return c->q_latent ? f->state->qkv : f->state->latent.low;
 }
 
-/* The rotary part of queries, turned and put behind where the latent part goes. */
+/* Turns the RoPE part of queries and copies it behind the place of the latent part. */
 static void turn_queries(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
@@ -167,7 +167,7 @@ static void out_of_latent(const struct forward *f)
 
 /* ---- the half ---- */
 
-/* Multiplications that all queries of the step take part in, as bytes read. */
+/* Work of all queries of the step, expressed as bytes read. */
 static uint64_t attend_bytes(const struct forward *f)
 {
     const struct model_config *c = &f->model->config;

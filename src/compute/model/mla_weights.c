@@ -50,7 +50,7 @@ void latent_read_heads(struct reading *r, struct model_config *config)
         complain(r, E_UNSUPPORTED, "values of %u are longer than keys of %u", value, key);
 }
 
-/* These models leave the sines alone and sharpen all of q . k instead, by (1 + m ln factor)^2. */
+/* These models leave the sines unscaled and multiply q . k by (1 + m ln factor)^2 instead. */
 void latent_read_scale(struct reading *r, struct model *model)
 {
     static const double TIMES[2] = {0, 1e3};
@@ -97,7 +97,7 @@ static void put_weight(enum dtype type, float value, uint8_t *at)
         put_u16(at, f32_to_f16(value));
 }
 
-/* The key rows of each head of kv_b, turned around, as a file would have them. */
+/* The key rows of each head of kv_b, transposed, in the file format. */
 static void turn_keys(const struct model_config *c, const struct weight *kv_b, enum dtype type, uint8_t *out)
 {
     uint32_t nope = c->head_dim - c->rope_dims, each_bytes = type == DTYPE_F32 ? 4 : 2;

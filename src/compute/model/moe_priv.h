@@ -38,7 +38,8 @@ struct loading;
 struct layer;
 
 /* Reads the keys of a mixture of experts into model->config and model->route. Layers from n_dense on get
- * ffn_moe. They keep their half when the file has no experts, unless is_required. */
+ * ffn_moe or its variant for the file. Without experts in the file, layers keep their half; with
+ * is_required this is E_FORMAT. */
 void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_required);
 /* Hooks of struct half for the weights of a layer's experts. */
 int moe_pack(struct loading *load, uint32_t layer);

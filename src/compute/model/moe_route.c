@@ -31,7 +31,7 @@ static double fixed_exp(double x)
     double whole, r, sum = 0;
     uint64_t bits;
 
-    if (!(x > -700)) /* not a number, too */
+    if (!(x > -700)) /* also NaN */
         return 0;
     x = x < 700 ? x : 700;
     whole = x * 0x1.71547652b82fep0 + 0x1.8p52; /* rounds x / ln 2 */
@@ -48,7 +48,7 @@ struct routing {
     const struct route_rule *rule;
     double chance[ROUTE_MAX_EXPERTS];
     double order[ROUTE_MAX_EXPERTS];
-    bool is_out[ROUTE_MAX_EXPERTS]; /* not to be chosen, or chosen already */
+    bool is_out[ROUTE_MAX_EXPERTS]; /* excluded, or chosen already */
 };
 
 static void compute_chances(struct routing *r, const float *scores)
@@ -71,7 +71,7 @@ static void compute_chances(struct routing *r, const float *scores)
         r->chance[i] /= sum;
 }
 
-/* The largest of n that is not out, of equals the first. */
+/* The largest of n that is not excluded; of equal ones the first. */
 static uint32_t best_of(const double *order, const bool *is_out, uint32_t n)
 {
     uint32_t best = UINT32_MAX;

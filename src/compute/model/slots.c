@@ -20,7 +20,7 @@
         name, rows, cols, DIM_NONE, group, role                                                              \
     }
 
-#define MATRICES(name, rows, cols, count, role) /* one behind the other */                                   \
+#define MATRICES(name, rows, cols, count, role) /* one after another */                                      \
     {                                                                                                        \
         name, rows, cols, count, GROUP_NONE, role                                                            \
     }
@@ -160,7 +160,7 @@ slot_set layer_may(const struct model *model, uint32_t layer)
            model->layers[layer].ffn->may;
 }
 
-/* ---- for writers of files ---- */
+/* ---- for programs that write files ---- */
 
 static struct model_tensor describe(const struct model_config *config, const struct slot_info *info,
                                     const char *name)

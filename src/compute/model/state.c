@@ -17,7 +17,8 @@
 
 enum {
     ALIGN_BYTES = 64,
-    SHARE_FROM_BYTES = 512 * 1024 /* what one core reads and computes in some twenty microseconds */
+    SHARE_FROM_BYTES =
+        512 * 1024 /* the bytes that one core reads and computes in about twenty microseconds */
 };
 
 void *carve(struct carving *carving, size_t len_bytes)
@@ -28,7 +29,7 @@ void *carve(struct carving *carving, size_t len_bytes)
     return carving->base ? carving->base + at : NULL;
 }
 
-/* Each kind of half once, whatever number of layers uses it.  which: 0 attention, 1 feed-forward. */
+/* Visits each kind of half once, however many layers use it. which: 0 attention, 1 feed-forward. */
 static void lay_out_halves(const struct model *model, unsigned which, struct model_state *state,
                            struct carving *carving)
 {
@@ -75,7 +76,7 @@ static void lay_out_ffn(const struct model *model, struct model_state *state, st
     lay_out_halves(model, 1, state, carving);
 }
 
-/* What the neediest of the matrices needs that forward_matmul and the head multiply by. */
+/* Most scratch that a matrix of forward_matmul or the output head needs. */
 static size_t products_bytes(const struct model *model, const struct model_state *state)
 {
     const uint32_t n = state->max_tokens > state->max_logits ? state->max_tokens : state->max_logits;
@@ -104,7 +105,7 @@ static void lay_out_head(const struct model *model, struct model_state *state, s
     state->logits = carve(carving, (size_t)state->max_logits * model->config.vocab * sizeof(float));
 }
 
-/* All from the same place on. */
+/* All start at the same place. */
 static void lay_out_turns(const struct model *model, struct model_state *state, struct carving *carving)
 {
     static void (*const TURNS[])(const struct model *model, struct model_state *state,
@@ -154,7 +155,7 @@ static int allocate(const struct model *model, struct model_state *state)
     }
     state->solo = state->solos[0];
     lay_out(model, state, &carving);
-    /* Touched now, on huge pages where there are: no step waits for the kernel. */
+    /* Touches the pages now, on huge pages if available, so that no step waits for the kernel. */
     int rc = mem_region_open(carving.used_bytes, false, true, "activations", &state->memory);
     if (rc < 0)
         return rc;

@@ -75,7 +75,7 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
                          is_vector ? "F32 F16 BF16" : weight_types(names, sizeof(names)));
     }
     load->n_bound++;
-    if (info->role != MODEL_ROPE_FACTORS) { /* which are read elsewhere, and no parameters */
+    if (info->role != MODEL_ROPE_FACTORS) { /* these are read elsewhere and are no parameters */
         load->total_bytes += tensor->len_bytes;
         load->bytes_of_type[tensor->type & 63] += tensor->len_bytes;
         load->n_vector_floats += is_vector ? dims[0] : 0;
@@ -117,7 +117,7 @@ static int bind_layer(struct loading *load, uint32_t layer)
     return 0;
 }
 
-/* True for a name that the binding of this model looks for. */
+/* True for a name that this model's binding looks for. */
 static bool is_known(const struct loading *load, struct bytes name)
 {
     size_t dot = bytes_find(name, bytes_str("."), 4);
@@ -139,7 +139,7 @@ static bool is_known(const struct loading *load, struct bytes name)
     return false;
 }
 
-/* Names a tensor that the forward pass would leave out. */
+/* Names a tensor that the forward pass would ignore. */
 static int refuse_unbound(struct loading *load)
 {
     uint64_t n = gguf_tensor_count(load->gguf);
@@ -234,7 +234,8 @@ int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dt
 {
     const struct kern_table *table = load->model->table;
     enum bf16_math asked = load->opts->bf16;
-    bool is_converted = type == DTYPE_F16 && load->opts->converts_f16; /* rounded, so activations are too */
+    bool is_converted =
+        type == DTYPE_F16 && load->opts->converts_f16; /* rounded, so activations are rounded too */
     bool is_brain = is_converted || (type == DTYPE_BF16 && asked != BF16_EXACT);
     bool is_tiles = is_brain && kern_bf16_math(table, asked == BF16_EXACT ? BF16_AUTO : asked) == BF16_TILES;
     int rc = (is_tiles   ? weight_pack_tiles
@@ -261,7 +262,7 @@ static int pack(struct loading *load, const struct gguf_tensor *const *tensors, 
     return rc < 0 ? rc : weights_packed(load, tensors, n);
 }
 
-/* Runs of one type become one part. */
+/* Neighbours of one type become one part. */
 static int pack_group(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n,
                       struct weight_group *out)
 {
@@ -346,7 +347,7 @@ static void name_type(struct loading *load)
              info ? info->name : "?");
 }
 
-/* ---- what the folder offers ---- */
+/* ---- functions for the folder ---- */
 
 int weights_load(struct model *model, const struct gguf *gguf, struct team *team,
                  const struct model_opts *opts, struct fault *fault)

@@ -27,20 +27,20 @@
 #define NO_STRING -1
 
 struct node {
-    uint32_t child;    /* first */
-    uint32_t sibling;  /* next */
+    uint32_t child;    /* first child */
+    uint32_t sibling;  /* next sibling */
     uint32_t fallback; /* node of the longest proper suffix that is a node */
     uint32_t depth;
-    int string; /* the longest that ends here, NO_STRING if none does */
+    int string; /* the longest string that ends here, NO_STRING if none does */
     uint8_t byte;
 };
 
 struct stop {
     struct node *nodes;
     uint32_t n_nodes;
-    uint32_t *lengths; /* [string] in bytes */
-    uint32_t at;       /* node after all that was fed */
-    struct buf held;   /* the last nodes[at].depth bytes fed */
+    uint32_t *lengths; /* [string] lengths in bytes */
+    uint32_t at;       /* node after all input so far */
+    struct buf held;   /* the last nodes[at].depth bytes of the input */
     bool is_matched;
 };
 
@@ -163,7 +163,7 @@ void stop_free(struct stop *stop)
     free(stop);
 }
 
-/* Delivers the first len_bytes of what is held. */
+/* Delivers the first len_bytes of the held text. */
 static int deliver(struct stop *stop, size_t len_bytes, struct buf *out)
 {
     if (buf_append(out, stop->held.data, len_bytes) < 0)

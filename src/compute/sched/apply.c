@@ -54,7 +54,7 @@ static void hold(struct sched *sched, struct seq *seq)
     EVENT(sched, on_held, seq);
 }
 
-/* What it stood on or wrote is in doubt: nobody shall find its blocks. */
+/* Its KV may be damaged: removes its blocks from the prefix cache. */
 static void forget_blocks(struct sched *sched, const struct seq *seq)
 {
     for (uint32_t block = 0; block < seq->n_sealed; block++)
@@ -68,7 +68,7 @@ static void end_spoilt(struct sched *sched, struct seq *seq)
     seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : SEQ_FINISH_SPOILT);
 }
 
-/* SEQ_FINISH_NONE: the answer goes on with the token. */
+/* SEQ_FINISH_NONE: the answer continues with the token. */
 static enum seq_finish take_token(struct seq *seq, token_id id)
 {
     if (seq_is_stop(seq, id) || (id == TOKEN_NONE && sample_state_is_complete(seq->past)))
@@ -118,7 +118,7 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
     return false;
 }
 
-/* All given and drawn tokens have KV and nothing was to be drawn: only the KV was wanted. */
+/* All given and sampled tokens have KV and no token is wanted: the caller only wanted the KV. */
 static void end_prefill_only(struct sched *sched, struct seq *seq)
 {
     if (seq->spec.departs) {
@@ -129,7 +129,7 @@ static void end_prefill_only(struct sched *sched, struct seq *seq)
     seq_end(sched, seq, SEQ_FINISH_LENGTH);
 }
 
-/* The token drawn, and one more for each guess that was right: as if each had had a step of its own. */
+/* Applies the sampled token, and one more for each accepted draft token, as if each had had its own step. */
 static void apply_drawn(struct sched *sched, const struct plan_item *item,
                         const struct sample_result *results)
 {
@@ -163,7 +163,7 @@ static bool is_spoilt(const struct engine_item *item)
     return false;
 }
 
-/* What the step said of the prompt's tokens. */
+/* Reports the prompt logprobs of the step. */
 static void tell_scores(struct sched *sched, struct seq *seq, const struct engine_item *item)
 {
     uint32_t from = seq->score_next;

@@ -13,7 +13,7 @@
 #define DECODE_ALPHA  0.05
 #define PREFILL_ALPHA 0.25
 #define COLD_AFTER_NS NS_PER_S
-#define SHARE_MIN     0.25 /* of a mixed step is prefill's at least, whatever the means say */
+#define SHARE_MIN     0.25 /* least part of a mixed step that counts as prefill, whatever the model predicts */
 
 static struct cost_step cost_of(const struct plan *plan)
 {
@@ -35,7 +35,7 @@ static double load_seconds(uint64_t from_ns, uint64_t to_ns)
     return (double)(to_ns > from_ns ? to_ns - from_ns : 1) / (double)NS_PER_S;
 }
 
-/* Whether its thread was stopped in this step, or just before. */
+/* Whether the thread was stopped during this step or just before. */
 static bool load_is_spoilt(struct sched *sched, const struct cost_step *step, const struct load_clock *began,
                            const struct load_clock *ended)
 {
@@ -51,7 +51,7 @@ static bool load_is_spoilt(struct sched *sched, const struct cost_step *step, co
     return rate_pause_spoils(&sched->pause, &times);
 }
 
-/* The prefill rate of a step, once what its decoding sequences would take alone is taken off. */
+/* Learns the prefill rate of a step, after subtracting the predicted time of its decoding sequences. */
 static void load_learn_prefill(struct sched *sched, const struct plan *plan, double step_s, uint64_t now_ns)
 {
     struct cost_step decode = plan_decode_cost(sched);

@@ -24,8 +24,8 @@
 
 #define LEAST_TOKENS 8
 #define CHUNKS_TRIED 64
-#define ALIGN_SHARE  8    /* one part in so many of a measured chunk is given up to end on a boundary */
-#define LEAST_SHARE  0.25 /* of the time that decoding takes goes to prompts at least */
+#define ALIGN_SHARE  8    /* 1/8 of a measured chunk may be cut so that it ends on a block boundary */
+#define LEAST_SHARE  0.25 /* least time for prompts, as a part of the time for decoding */
 
 struct cost_step plan_decode_cost(const struct sched *sched)
 {
@@ -43,7 +43,7 @@ struct cost_step plan_decode_cost(const struct sched *sched)
     return step;
 }
 
-/* Few sequences prefill at once, and they mostly stand in order already. */
+/* Insertion sort: few sequences prefill at once, and they are mostly in order. */
 static void line_up(struct sched *sched)
 {
     sched->n_line = 0;
@@ -60,8 +60,8 @@ static void line_up(struct sched *sched)
     }
 }
 
-/* What the next n prompt tokens look at, along the line; those of prompts not admitted yet stand at their
- * beginning. */
+/* Attended pairs of the next n prompt tokens along the line. Prompts that are not admitted yet count from
+ * their beginning. */
 static double prompt_pairs(const struct sched *sched, uint32_t n)
 {
     double n_pairs = 0;
@@ -86,8 +86,8 @@ static bool chunk_fits(const struct sched *sched, const struct cost_step *decode
 }
 
 /* The most prompt tokens, at most n_most, with which the step is expected to end within goal_s; n_least if
- * there is no such number.  Cost need not grow evenly with size, so sizes are tried from above; what lies
- * between two of them is searched by halves. */
+ * no number fits. Cost may grow unevenly with size, so sizes are tried from above in strides; within a
+ * stride by bisection. */
 static uint32_t largest_chunk(const struct sched *sched, uint32_t n_least, uint32_t n_most, double goal_s)
 {
     struct cost_step decode = plan_decode_cost(sched);
@@ -110,7 +110,7 @@ static uint32_t largest_chunk(const struct sched *sched, uint32_t n_least, uint3
     return n;
 }
 
-/* Prompts are never starved: their part of a step is at least a fixed share of what decoding takes. */
+/* Prompts never starve: their part of a step is at least a fixed share of the time for decoding. */
 static uint32_t least_chunk(const struct sched *sched, const struct cost_step *decode)
 {
     double decode_s = cost_predict(&sched->cost, decode), per_token_s = cost_per_prompt_token(&sched->cost);

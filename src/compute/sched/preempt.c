@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "compute/sched/sched_priv.h"
 
-/* NULL for a tenant: of all. */
+/* tenant NULL: of all tenants. */
 static struct seq *youngest_active(const struct sched *sched, const kv_tenant *tenant)
 {
     for (struct list *at = sched->running.prev; at != &sched->running; at = at->prev) {
@@ -38,7 +38,7 @@ static void preempt(struct sched *sched, struct seq *seq)
     sched->n_preemptions++;
 }
 
-/* Blocks that were taken for guesses and are not needed yet.  Returns whether there were any. */
+/* Returns blocks that were taken for draft tokens and are not needed yet; whether there were any. */
 static bool give_spare_back(struct sched *sched)
 {
     bool has_any = false;
@@ -84,6 +84,6 @@ void preempt_make_room(struct sched *sched)
         struct seq *seq = seq_of(at);
 
         if (seq->state == SEQ_DECODE && !grow(sched, seq))
-            at = &sched->running; /* it is not here any more: from the start, those before it have room */
+            at = &sched->running; /* seq left the list: restart; the sequences before it have room */
     }
 }

@@ -86,8 +86,8 @@ uint32_t queue_n_active(const struct sched *sched)
     return n;
 }
 
-/* Whether a sequence that is being prefilled is about to seal the first block that seq would have to compute.
- * Whoever is being prefilled gets on, or is preempted: nobody waits for ever. */
+/* Whether a sequence in PREFILL is about to seal the first block that seq would have to compute. That
+ * sequence makes progress or is preempted, so seq never waits forever. */
 static bool is_under_way(const struct sched *sched, const struct seq *seq)
 {
     uint32_t n_most = seq_n_shareable(sched, seq);
@@ -128,7 +128,7 @@ static void admit(struct sched *sched, struct seq *seq)
     }
 }
 
-/* Admits the first in the line that can be.  False: none. */
+/* Admits the first sequence in the line that can be admitted. False: none. */
 static bool admit_one(struct sched *sched, uint32_t budget)
 {
     struct fair_item *at = fair_first(sched->fair);

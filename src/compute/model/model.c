@@ -146,7 +146,7 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
     return 0;
 }
 
-/* Tables over a long context take time; the model's own settings suffice for the checks. */
+/* Checks the file's divisors without building RoPE's tables, which take time for a long context. */
 static int check_factors(struct model *model, const struct gguf *gguf, struct fault *fault)
 {
     float *factors = calloc(model->config.rope_dims / 2 + 1, sizeof(*factors));

@@ -84,14 +84,14 @@ static double median_seconds(struct team *team, team_job job, struct measuring *
     return seconds[measuring->effort->n_runs / 2];
 }
 
-/* Operations per second; ops: per round and rank.  0 without a function. */
+/* Operations per second; ops: per round and rank. 0 without a function. */
 static double measure_peak(struct team *team, const struct effort *effort, kern_peak peak, double ops)
 {
     struct measuring measuring = {.effort = effort, .peak = peak, .rounds = 100000};
 
     if (peak == NULL)
         return 0.0;
-    /* Twice, since the first wakes the machine's clock. */
+    /* Twice, because the first run raises the machine's clock. */
     for (int i = 0; i < 2; i++) {
         double seconds = seconds_of(team, peak_job, &measuring);
         double rounds = measuring.rounds * ((double)effort->run_ns / (double)NS_PER_S) / seconds;
@@ -101,7 +101,7 @@ static double measure_peak(struct team *team, const struct effort *effort, kern_
     return ops * measuring.rounds * team_size(team) / median_seconds(team, peak_job, &measuring);
 }
 
-/* Bytes per second; 0 when there is no memory for it. */
+/* Bytes per second; 0 if there is no memory for the buffer. */
 static double measure_reading(struct team *team, const struct effort *effort, const struct kern_table *table)
 {
     struct mem_region region;

@@ -22,13 +22,13 @@
 
 enum {
     UNITS_PER_RANK = 8,
-    LEAST_PANELS = QBLK_WEIGHTS / PANEL_ROWS, /* activations are packed by so many columns */
+    LEAST_PANELS = QBLK_WEIGHTS / PANEL_ROWS, /* packing width of activations in columns */
 };
 
 struct gated {
     const struct gated_args *args;
     struct product in, down;
-    float *buffers;    /* of each rank, [n][2][unit] */
+    float *buffers;    /* buffers of the ranks, each [n][2][unit] */
     uint32_t n_panels; /* of gate */
     uint32_t unit_panels;
 };
@@ -55,13 +55,13 @@ static size_t aligned(size_t len_bytes)
     return (len_bytes + 63) / 64 * 64;
 }
 
-/* Floats of a buffer for so many panels of gate and of up. */
+/* Floats of a buffer for this many panels of gate and of up. */
 static size_t buffer_len(uint32_t n_tokens, uint32_t n_panels)
 {
     return (size_t)n_tokens * 2 * n_panels * PANEL_ROWS;
 }
 
-/* In all buffers of a team of up to so many ranks, whose units may be larger when it is smaller. */
+/* Floats of all buffers of a team of up to n_ranks ranks; a smaller team may have larger units. */
 static uint32_t most_panels(uint32_t n_panels, uint32_t n_ranks)
 {
     uint32_t shared = n_panels / UNITS_PER_RANK, least = LEAST_PANELS * n_ranks;

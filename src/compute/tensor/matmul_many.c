@@ -25,7 +25,7 @@ enum {
     SLICE_TOKENS = 252,
     UNITS_PER_RANK = 6,
     MIN_UNIT_PANELS = 4,
-    FIXED_TOKENS = 8, /* what reading the weights costs, in tokens */
+    FIXED_TOKENS = 8, /* cost of reading the weights, in tokens */
 };
 
 struct many {
@@ -62,7 +62,7 @@ static uint64_t work_of(const struct many_piece *piece)
     return (uint64_t)piece->n_rows * piece->weight->cols * (piece->n + FIXED_TOKENS);
 }
 
-/* Numbers the units; returns how many there are. */
+/* Numbers the units; returns their number. */
 static uint32_t plan(const struct many *many, unsigned n_ranks)
 {
     const struct many_args *args = many->args;

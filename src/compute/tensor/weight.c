@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-enum { PACK_COLS = CHUNK_COLS }; /* at once, so that their part of a panel stays in the first-level cache */
+enum { PACK_COLS = CHUNK_COLS }; /* at once: their part of a panel fits the first-level cache */
 enum { LINE_BYTES = 64 };
 
 struct packing {
@@ -25,10 +25,10 @@ struct packing {
     enum dtype source; /* F16 may become BF16 */
     const struct weight_part *parts;
     uint32_t n_parts;
-    size_t row_bytes; /* in the file */
+    size_t row_bytes; /* bytes in the file */
 };
 
-/* The row of the stacked matrix, NULL below its end. */
+/* A row of the stacked matrix; NULL past the last row. */
 static const char *source_row(const struct packing *packing, uint32_t row)
 {
     for (uint32_t i = 0; i < packing->n_parts; i++) {
@@ -39,7 +39,7 @@ static const char *source_row(const struct packing *packing, uint32_t row)
     return NULL;
 }
 
-/* Columns [from, to) of a row into its lane. */
+/* Copies columns [from, to) of a row into its lane. */
 static void pack_plain16(const char *row, uint32_t from, uint32_t to, uint16_t *lane)
 {
     for (uint32_t k = from; k < to; k++)
@@ -66,8 +66,8 @@ static void pack_plain(const struct packing *packing, const void *row, char *pan
         pack_plain16(row, from, to, (uint16_t *)panel + lane);
 }
 
-/* Asks for the bytes of columns [from, from + PACK_COLS) of a panel's rows: pieces too short, in rows too far
- * apart, for the processor to foresee. */
+/* Prefetches columns [from, from + PACK_COLS) of a panel's rows. The pieces are too short and too far
+ * apart for the processor to predict. */
 static void fetch_columns(const struct packing *packing, const char *const *rows, uint32_t from)
 {
     const struct dtype_info *info = dtype_info(packing->source);
@@ -80,7 +80,7 @@ static void fetch_columns(const struct packing *packing, const char *const *rows
             __builtin_prefetch(rows[lane] + at);
 }
 
-/* Columns from on of all rows of a panel. */
+/* Packs columns from `from` on of all rows of a panel. */
 static void pack_columns(const struct packing *packing, const char *const *rows, char *panel, uint32_t from)
 {
     const struct weight *weight = packing->weight;
@@ -135,7 +135,7 @@ const char *weight_types(char *out, size_t capacity_bytes)
     return out;
 }
 
-/* What is in out says as what. */
+/* The flags set in *out choose the form: plain or quantised, dots, tiles. */
 static int pack_as(enum dtype type, const struct weight_part *parts, uint32_t n_parts, struct team *team,
                    struct weight *out)
 {

@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 
-/* From lane 0 of column 0, in elements of 16 bits. */
+/* Offset from lane 0 of column 0, in elements of 16 bits. */
 static size_t place_of(const struct weight *weight, uint32_t k, uint32_t lane)
 {
     if (weight->is_paired)
@@ -36,7 +36,7 @@ static void from_f16(const struct weight *weight, const uint16_t *in, uint32_t n
         out[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
     for (uint32_t i = 0; i < n; i++)
-        if ((in[i] & 0x7fff) > 0x7c00) /* no carry may run through a NaN */
+        if ((in[i] & 0x7fff) > 0x7c00) /* a carry must not run through a NaN */
             out[i] = (uint16_t)((in[i] & 0x8000) | 0x7fc0);
 }
 

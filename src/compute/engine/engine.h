@@ -29,10 +29,9 @@ struct engine_item {           /* one sequence's part of a step; all pointers ar
      * garbage, at their own positions only. */
     uint32_t n_drafts;
     struct sample_opts sample;
-    struct sample_state
-        *state; /* sampling state of the tokens before the first sampled one; unchanged when the step ends;
-                   NULL: none. Draft tokens that the grammar forbids are rejected. */
-    uint32_t tokens_left; /* for the grammar: tokens that may still be sampled */
+    struct sample_state *state; /* sampling state before the first sampled token; unchanged by the step; NULL:
+                                   none. Draft tokens that the grammar forbids are rejected. */
+    uint32_t tokens_left;       /* for the grammar: tokens that may still be sampled */
     /* Not NULL: receives the logprobs of tokens[score_at + 1 ...], n_scores of them, each with the
      * sample.n_top likeliest tokens. The last one may be the token after the fed ones, unless a token is
      * sampled there. */

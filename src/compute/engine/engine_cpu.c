@@ -22,9 +22,8 @@ struct engine_cpu {
     struct model_state *state;
     struct sampler *sampler;
     struct model_item *items; /* [max_items] */
-    uint32_t
-        max_context; /* most tokens of one sequence: the model's context, or the arena's size if smaller */
-    char name[32];   /* "cpu avx512" */
+    uint32_t max_context;     /* most tokens of a sequence: the model's context or the arena's size */
+    char name[32];            /* "cpu avx512" */
 };
 
 static bool blocks_ok(const struct engine_cpu *engine, const struct engine_item *item)

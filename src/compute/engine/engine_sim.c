@@ -36,8 +36,7 @@ struct sim {
     struct engine_sim_opts opts;
     size_t row_bytes;
     size_t half_bytes;
-    uint64_t
-        *chains; /* [max_batch_tokens] chain of the step's fed tokens, in item order; NULL without an arena */
+    uint64_t *chains; /* [max_batch_tokens] chain of each fed token, in item order; NULL without an arena */
 };
 
 static int sim_step(void *self, const struct engine_batch *batch, struct sample_result *results_out);

@@ -65,8 +65,7 @@ struct tile_q8 {
     const uint8_t *next;
     size_t next_step, next_bytes;
     struct fetch_ahead ahead;
-    uint32_t
-        direct_panels; /* panels used at once, for packed weights: Q8_DIRECT_PANELS, or one after another */
+    uint32_t direct_panels; /* panels at once, for packed weights: Q8_DIRECT_PANELS, or 1 */
 };
 
 /* Expands a chunk of n_qblks. */

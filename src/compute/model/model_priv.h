@@ -185,8 +185,7 @@ struct forward { /* a pass in progress */
     const struct layer *layer; /* the layer being computed */
     void *kv_layer;            /* this layer's part of the arena */
     const float *gain;         /* of the norm being computed */
-    const struct weight
-        *next; /* weight that the product after the next forward_matmul reads; NULL: not known */
+    const struct weight *next; /* weight of the product after the next forward_matmul; NULL: not known */
 };
 
 /* In the last layer, after its KV is stored: keeps only the rows that need logits, of x and of rows

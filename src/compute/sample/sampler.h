@@ -71,9 +71,8 @@ struct sample_state; /* compute/sample/state.h */
 
 struct sample_place { /* the place in its sequence where a token is sampled */
     uint64_t position;
-    struct sample_state
-        *state;           /* of exactly the tokens before position; NULL: no penalties, bias or grammar */
-    uint32_t tokens_left; /* for the grammar: tokens that may still be sampled, this one included */
+    struct sample_state *state; /* of the tokens before position; NULL: no penalties, bias or grammar */
+    uint32_t tokens_left;       /* for the grammar: tokens that may still be sampled, this one included */
 };
 
 /* Computes the logprob of a given next token: out->id is that token. The log probabilities are those of

@@ -31,8 +31,7 @@ struct cost_shape { /* means over the latest steps of one size */
 
 struct cost_model { /* zeroed: has learned nothing */
     double terms[COST_TERMS];
-    double
-        scale[COST_TERMS]; /* recent size of each term's input, relative to the step's time; 0: never seen */
+    double scale[COST_TERMS]; /* recent size of a term's input, relative to the step's time; 0: never seen */
     double products[COST_TERMS][COST_TERMS], moments[COST_TERMS];
     struct cost_shape shapes[COST_SIZES];
     struct rate_mean error; /* mean relative error, absolute value */

@@ -45,8 +45,7 @@
 #define MAX_CHOICES   64
 #define RESUME_MAX    4 /* tokens without a find after which copying is not resumed */
 
-static const double PRIOR[DRAFT_ODDS] = {0.3, 0.3, 0.5, 0.6,
-                                         0.7, 0.8, 1}; /* acceptance rates before the first measurement */
+static const double PRIOR[DRAFT_ODDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1}; /* initial rates */
 
 enum { KIND_RESUMED, KIND_2, KIND_3, KIND_4, KIND_6, KIND_12, KIND_FORCED };
 

@@ -13,7 +13,7 @@
 #define DECODE_ALPHA  0.05
 #define PREFILL_ALPHA 0.25
 #define COLD_AFTER_NS NS_PER_S
-#define SHARE_MIN     0.25 /* least part of a mixed step that counts as prefill, whatever the model predicts */
+#define SHARE_MIN     0.25 /* least part of a mixed step that counts as prefill, whatever is predicted */
 
 static struct cost_step cost_of(const struct plan *plan)
 {

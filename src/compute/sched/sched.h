@@ -139,9 +139,8 @@ struct sched_opts {
     uint32_t max_queue;    /* most waiting sequences, preempted ones not counted; beyond it E_OVERLOADED, see
                               sched_submit */
     uint32_t chunk_tokens; /* most prompt tokens per step while any sequence decodes */
-    uint64_t
-        itl_ns; /* objective for the time of a step with decoding sequences; 0: chunk_tokens alone limits */
-    uint64_t max_step_ns; /* most time that a step may take because of its prompt tokens; 0: no bound */
+    uint64_t itl_ns;       /* objective for a step with decoding sequences; 0: chunk_tokens alone limits */
+    uint64_t max_step_ns;  /* most time that a step may take because of its prompt tokens; 0: no bound */
     enum sched_speculate speculate;
     uint32_t max_drafts; /* most draft tokens for one sequence in one step */
     struct sched_events events;

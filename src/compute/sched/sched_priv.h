@@ -61,8 +61,7 @@ struct seq {
     uint32_t n_cached_guess; /* tokens that the cache had at submit */
     uint32_t score_next;     /* first prompt token whose logprob was not reported yet; 0: none wanted */
 
-    struct sample_state
-        *past; /* sampling state of tokens[0, spec.n_tokens); NULL: sampling does not depend on them */
+    struct sample_state *past; /* sampling state of tokens[0, spec.n_tokens); NULL: none needed */
     struct draft draft;
     struct seq_stats stats;
     uint64_t submitted_ns, admitted_ns, first_token_ns, held_since_ns, held_ns;
@@ -212,8 +211,8 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
 void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish); /* frees seq */
 
 /* ---- handoff.c ---- */
-int handoff_admit(struct sched *sched,
-                  struct seq *seq); /* admits an arriving sequence; E_OVERLOADED, E_KV_FULL */
+/* Admits an arriving sequence. E_OVERLOADED, E_KV_FULL. */
+int handoff_admit(struct sched *sched, struct seq *seq);
 
 void seq_unhold(struct sched *sched, struct seq *seq); /* adds the time it was HELD to the stats */
 

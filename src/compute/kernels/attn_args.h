@@ -25,10 +25,9 @@ struct attn_args {
     enum dtype kv_type;
     bool v_in_k; /* the value is the first v_dim numbers of the key (multi-head latent attention) */
     uint32_t n_heads, n_kv_heads, k_dim, v_dim, block_tokens; /* widths up to ATTN_MAX_DIM */
-    uint32_t window; /* keys that a query attends to, its own included; 0: all before it */
-    const float
-        *sinks;  /* [n_heads] an extra logit in the softmax's sum, without a value (gpt-oss); or NULL */
-    float scale; /* usually 1/sqrt(k_dim) */
+    uint32_t window;    /* keys that a query attends to, its own included; 0: all before it */
+    const float *sinks; /* [n_heads] extra logits of the softmax's sum, without a value (gpt-oss); or NULL */
+    float scale;        /* usually 1/sqrt(k_dim) */
     const struct attn_item *items;
     uint32_t n_items;
     void *scratch;             /* 64-aligned */

@@ -147,8 +147,8 @@ struct half { /* a way to compute attention or the feed-forward network */
     void (*lay_out)(const struct model *model, struct model_state *state, struct carving *carving);
     /* Binds tensors that no slot names; NULL: there are none. Returns a negative code on failure. */
     int (*bind)(struct loading *load, uint32_t layer);
-    bool (*knows)(const struct loading *load,
-                  struct bytes suffix); /* whether suffix (after "blk.N.") names a tensor of bind */
+    /* Whether suffix (after "blk.N.") names a tensor of bind. */
+    bool (*knows)(const struct loading *load, struct bytes suffix);
     /* Packs the half's matrices in GROUP_NONE; NULL: it has none. */
     int (*pack)(struct loading *load, uint32_t layer);
     void (*layer_fini)(struct layer *layer); /* NULL: nothing to free */

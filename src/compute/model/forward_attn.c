@@ -167,7 +167,7 @@ static void forward_attn(struct forward *f, uint32_t layer)
     struct model_state *state = f->state;
     const float *const *vectors = f->layer->vectors;
     struct qkv_shape shape = qkv_shape(&f->model->config);
-    const float *input = state->x; /* NULL for models that norm only the output */
+    const float *input = state->x; /* unnormed, if the model norms only outputs */
 
     if (vectors[SLOT_ATTN_NORM]) {
         forward_norm(f, vectors[SLOT_ATTN_NORM]);

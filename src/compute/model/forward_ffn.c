@@ -59,7 +59,7 @@ static void gate_by_products(struct forward *f, uint32_t layer, const float *inp
 
 static void forward_ffn(struct forward *f, uint32_t layer)
 {
-    const float *input = f->state->x; /* NULL for models that norm only the output */
+    const float *input = f->state->x; /* unnormed, if the model norms only outputs */
 
     if (f->layer->vectors[SLOT_FFN_NORM]) {
         forward_norm(f, f->layer->vectors[SLOT_FFN_NORM]);

@@ -58,8 +58,7 @@ static void group_picks(const struct forward *f)
         moe->pick[i] = moe->first[moe->chosen[i]]++;
         moe->token[moe->pick[i]] = i / rule->n_used;
     }
-    for (uint32_t e = rule->n_experts; e > 0;
-         e--) /* each index advanced by its count: to the next expert's begin */
+    for (uint32_t e = rule->n_experts; e > 0; e--) /* each advanced to the next expert's begin */
         moe->first[e] = moe->first[e - 1];
     moe->first[0] = 0;
 }

@@ -17,8 +17,7 @@
 
 enum {
     ALIGN_BYTES = 64,
-    SHARE_FROM_BYTES =
-        512 * 1024 /* the bytes that one core reads and computes in about twenty microseconds */
+    SHARE_FROM_BYTES = 512 * 1024 /* one core reads and computes these in about 20 microseconds */
 };
 
 void *carve(struct carving *carving, size_t len_bytes)

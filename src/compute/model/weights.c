@@ -234,8 +234,7 @@ int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dt
 {
     const struct kern_table *table = load->model->table;
     enum bf16_math asked = load->opts->bf16;
-    bool is_converted =
-        type == DTYPE_F16 && load->opts->converts_f16; /* rounded, so activations are rounded too */
+    bool is_converted = type == DTYPE_F16 && load->opts->converts_f16; /* activations are rounded too */
     bool is_brain = is_converted || (type == DTYPE_BF16 && asked != BF16_EXACT);
     bool is_tiles = is_brain && kern_bf16_math(table, asked == BF16_EXACT ? BF16_AUTO : asked) == BF16_TILES;
     int rc = (is_tiles   ? weight_pack_tiles

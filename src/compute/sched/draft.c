@@ -269,8 +269,7 @@ static void choose(const struct sched *sched, struct choice *choices, uint32_t n
         step.n_rows++;
         step.n_pairs += cost_pairs(next->seq->n_computed + next->n, 1);
 
-        all_s =
-            fmax(all_s, cost_predict(&sched->cost, &step)); /* a lower prediction for more rows is noise */
+        all_s = fmax(all_s, cost_predict(&sched->cost, &step)); /* less for more rows is noise */
         if (all_s - plain_s <= sched->purse_s && tokens / all_s > best) {
             best = tokens / all_s;
             for (uint32_t j = 0; j < n_choices; j++)

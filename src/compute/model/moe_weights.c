@@ -148,7 +148,7 @@ static int pack_sources(struct loading *load, const struct source *sources, uint
     return rc;
 }
 
-/* sources of gate, up and down. */
+/* sources: those of gate, up and down. */
 static int pack_experts(struct loading *load, uint32_t layer, const struct source sources[3])
 {
     struct expert_weights *out = &load->model->layers[layer].experts;

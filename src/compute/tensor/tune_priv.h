@@ -7,8 +7,8 @@
 
 /* ---- trials ---- */
 
-/* Fills in the kernel choice and the ratios of *out; the process's choice stays unchanged. Ends soon after
- * end_ns; false: not all was tried. */
+/* Measures, and fills in the kernel choice and the ratios of *out. The choice in *out becomes the
+ * process's choice. Ends soon after end_ns; false: not all was tried. */
 bool tune_kernels(struct team *team, const struct kern_table *table, uint64_t end_ns, struct tuned *out);
 
 /* ---- the cache file ----

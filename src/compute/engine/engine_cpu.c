@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU engine: checks a batch, runs compute/model/forward over it, draws the tokens that are asked for.
+/* The CPU engine: checks a batch, runs compute/model/forward over it, samples the tokens that are asked
+ * for.
  *
- * A batch is checked before anything is written, so a bad one changes no KV.  Token ids and block tables pass
- * through several hands (tokenisers, peers' grants, schedulers); what arrives here out of range is an error
- * of the caller and is answered with E_INVAL, never with a wild write.
+ * A batch is checked before anything is written, so a bad batch changes no KV. Token ids and block tables
+ * come from several sources (tokenisers, peers' grants, schedulers). A value out of range is the caller's
+ * error: the step returns E_INVAL and never writes outside the arena.
  *
- * Drawing is done on the engine thread after the pass: the sampler's draw depends on the logits, the seed and
- * the position of the drawn token only, so that a sequence goes on with the same tokens on any worker. */
+ * Sampling runs on the engine thread after the pass. A sampled token depends only on the logits, the seed
+ * and its position. So a sequence continues with the same tokens on any worker. */
 #include "compute/engine/engine_cpu.h"
 
 #include "base/err.h"
@@ -14,14 +15,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LEAST_LOGITS 16 /* rows: fewer at a time would read the output head too often for a prompt's */
+#define LEAST_LOGITS 16 /* rows; fewer at a time would read the output head too often for a prompt */
 
 struct engine_cpu {
     struct engine_cpu_opts opts;
     struct model_state *state;
     struct sampler *sampler;
     struct model_item *items; /* [max_items] */
-    uint32_t max_context;     /* tokens of one sequence: the model's, or what the arena holds */
+    uint32_t max_context;     /* most tokens of a sequence: the model's context or the arena's size */
     char name[32];            /* "cpu avx512" */
 };
 
@@ -38,13 +39,13 @@ static bool blocks_ok(const struct engine_cpu *engine, const struct engine_item 
     return true;
 }
 
-/* Most tokens an item may draw. */
+/* Most tokens that an item may sample. */
 static uint32_t n_draws(const struct engine_item *item)
 {
     return item->wants_token ? 1 + item->n_drafts : 0;
 }
 
-/* Tokens whose logits are looked at and not drawn from. */
+/* Tokens whose logits are scored and not sampled from. */
 static uint32_t n_shown(const struct engine_item *item)
 {
     return item->n_scores > 0 ? item->n_tokens - n_draws(item) - item->score_at : 0;
@@ -92,8 +93,9 @@ static int check_batch(const struct engine_cpu *engine, const struct engine_batc
     return 0;
 }
 
-/* Each token from its own row of logits with its own position: what came before it is what would have been
- * fed had it been drawn one step at a time, or it is not drawn.  The state walks along and back again. */
+/* Samples each token from its own row of logits at its own position. A token is sampled only if the tokens
+ * before it are those that one-step-at-a-time decoding would have fed. The state advances along the tokens
+ * and returns to its start. */
 static void draw(struct engine_cpu *engine, uint32_t index, const struct engine_item *item,
                  struct sample_result *results_out)
 {
@@ -110,7 +112,7 @@ static void draw(struct engine_cpu *engine, uint32_t index, const struct engine_
             continue;
         sampler_draw_at(engine->sampler, model_logits(engine->state, index, item->n_drafts - i),
                         &item->sample, &place, &results_out[i]);
-        if (results_out[i].is_spoilt) /* what was drawn from such logits means nothing */
+        if (results_out[i].is_spoilt) /* a token sampled from such logits is meaningless */
             results_out[i].id = TOKEN_NONE;
         goes_on = i < item->n_drafts && results_out[i].id == guesses[i] &&
                   sample_state_push(item->state, guesses[i]) == 0;

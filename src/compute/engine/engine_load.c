@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine handed out owns its model: calls go through to engine_cpu, free releases both. */
+/* The returned engine owns its model: calls pass through to engine_cpu, free releases both. */
 #include "compute/engine/engine_load.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an open model file to a CPU engine, in two steps because KV memory is sized by the model's layout in
- * between. Whoever runs an engine needs no more of the model than this. */
+/* From an open model file to a CPU engine. There are two calls, load and start, because the caller
+ * allocates the KV memory between them by the model's layout. Users of an engine need no other header of
+ * the model. */
 #ifndef COMPUTE_ENGINE_ENGINE_LOAD_H
 #define COMPUTE_ENGINE_ENGINE_LOAD_H
 
@@ -11,49 +12,50 @@
 #include "compute/tensor/tensor.h"
 #include "compute/tensor/tune.h"
 
-/* Tokens of a KV block: a multiple of the first, at most the second. */
+/* Tokens of a KV block: a multiple of ENGINE_BLOCK_STEP, at most ENGINE_BLOCK_MAX. */
 enum { ENGINE_BLOCK_STEP = ATTN_BLOCK_STEP, ENGINE_BLOCK_MAX = ATTN_BLOCK_MAX };
 
 struct engine_model; /* weights, packed for the kernels */
 
 struct engine_load_opts {
-    struct gguf *gguf;   /* borrowed; outlives the engine */
-    struct team *team;   /* borrowed; outlives the engine */
+    struct gguf *gguf;   /* borrowed; must outlive the engine */
+    struct team *team;   /* borrowed; must outlive the engine */
     const char *kernels; /* "auto", "scalar", "avx2", "avx512" */
     enum kv_type kv_type;
-    uint32_t block_tokens;                                                     /* 0: 32 */
-    uint32_t context_length;                                                   /* 0: the model's own */
-    enum bf16_math bf16;                                                       /* see model_opts */
-    bool converts_f16;                                                         /* see model_opts */
-    bool (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); /* NULL, or false: give up */
+    uint32_t block_tokens;   /* tokens of a KV block; 0: 32 */
+    uint32_t context_length; /* tokens; 0: the model's own */
+    enum bf16_math bf16;     /* see model_opts */
+    bool converts_f16;       /* see model_opts */
+    /* Reports progress while weights are packed; NULL: no reports. False: stop loading. */
+    bool (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_arg;
 };
 
-/* Reads, checks and packs; faults name the key or tensor. */
+/* Reads, checks and packs the weights. fault names the key or tensor. */
 int engine_model_load(const struct engine_load_opts *opts, struct fault *fault, struct engine_model **out);
-/* What it would refuse before it packs, the context and the team apart; says the layout of its KV and the
- * model's own context. */
+/* Makes the checks that engine_model_load makes before packing, except for the context and the team.
+ * Returns the KV layout and the model's own context length. */
 int engine_model_check(const struct engine_load_opts *opts, struct fault *fault, struct kv_layout *layout_out,
                        uint32_t *context_out);
 bool engine_has_kernels(const char *kernels);       /* known, and this CPU runs them */
-void engine_model_free(struct engine_model *model); /* NULL is fine; not after engine_model_start took it */
+void engine_model_free(struct engine_model *model); /* NULL is allowed; not after engine_model_start */
 const struct kv_layout *engine_model_layout(const struct engine_model *model);
 
 struct engine_start_opts {
     void *kv_arena; /* borrowed: n_blocks blocks of the model's layout */
     uint32_t n_blocks;
     uint32_t max_batch_tokens;
-    uint32_t max_items; /* sequences per step */
-    uint32_t max_draws; /* tokens drawn per step, guesses included; 0: max_items */
+    uint32_t max_items; /* most sequences of a step */
+    uint32_t max_draws; /* most tokens sampled per step, all draft tokens counted; 0: max_items */
 };
 
-/* Chooses this machine's fastest ways for the process: tensor_tune(), with kernels by name; an unknown name
- * chooses nothing (E_INVAL).  Before threads compute or copy. */
+/* Chooses the fastest kernels on this machine for the process: tensor_tune(), with kernels by name. An
+ * unknown name chooses nothing (E_INVAL). Call it before threads compute or copy. */
 int engine_tune(struct team *team, const char *kernels, enum tune_mode mode, struct tuned *out);
-void engine_tuned_line(const struct tuned *tuned, struct buf *out);  /* for logs */
-void engine_tuned_table(const struct tuned *tuned, struct buf *out); /* for people */
+void engine_tuned_line(const struct tuned *tuned, struct buf *out);  /* one line, for logs */
+void engine_tuned_table(const struct tuned *tuned, struct buf *out); /* a table, for people */
 
-/* Takes the model (also on failure); engine_free releases it. */
+/* Starts an engine. Takes the model, also on failure; engine_free releases it. */
 int engine_model_start(struct engine_model *model, const struct engine_start_opts *opts, struct engine *out);
 
 #endif

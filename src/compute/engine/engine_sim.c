@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated engine.
  *
- * KV.  A chain value runs along a sequence:  chain[p] = mix(chain[p-1], p, token[p]).  Every row (layer, K or
- * V, head, token) holds a stream of words keyed by the token's chain value and the row's own place, except
- * that the very first row of a token, layer 0 K head 0, begins with a header:
+ * KV. A chain value runs along a sequence: chain[p] = mix(chain[p-1], p, token[p]). Every row (layer, K or
+ * V, head, token) holds a stream of words. The stream is keyed by the token's chain value and the row's
+ * own place. The first row of a token, layer 0 K head 0, begins with a header:
  *
  *     | chain, 8 bytes | token, 4 bytes | words ...                  words ...   (all other rows)
  *
- * Reading a position back therefore needs nothing but the arena: the header gives chain and token, the chain
- * must follow from the position before, and each byte of each layer must follow from the chain.  A lost,
- * stale or shifted byte breaks a row, a block of another sequence breaks the chain.  All positions before the
- * fed ones are checked in every step, as attention would read them.
+ * So checking a position needs nothing but the arena. The header gives chain and token; the chain must
+ * follow from the position before; each byte of each layer must follow from the chain. A lost, stale or
+ * shifted byte breaks a row. A block of another sequence breaks the chain. Each step checks all positions
+ * before the fed ones, as attention would read them.
  *
  * Tokens come from engine_sim_draw.c.
  *
- * Time.  One sleep per layer, before on_layer, so that whoever ships layers sees them come one after another.
- */
+ * Time. The engine sleeps once per layer, before on_layer, so that senders see the layers come one after
+ * another. */
 #include "compute/engine/engine_sim.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ struct sim {
     struct engine_sim_opts opts;
     size_t row_bytes;
     size_t half_bytes;
-    uint64_t *chains; /* [max_batch_tokens] of the step's fed tokens, in item order; NULL without an arena */
+    uint64_t *chains; /* [max_batch_tokens] chain of each fed token, in item order; NULL without an arena */
 };
 
 static int sim_step(void *self, const struct engine_batch *batch, struct sample_result *results_out);
@@ -122,7 +122,7 @@ static uint64_t chain_next(uint64_t chain, uint32_t position, token_id token)
     return mix(chain ^ mix((uint64_t)position << 32 | token));
 }
 
-/* Row number: half x heads + head. */
+/* Row number: half x heads + head; half 0 is K, 1 is V. */
 static uint8_t *row_at(const struct sim *sim, uint32_t layer, uint32_t row, kv_block_id block, uint32_t slot)
 {
     const struct kv_layout *layout = &sim->opts.layout;
@@ -193,7 +193,7 @@ static int kv_damaged(uint32_t position, uint32_t layer, kv_block_id block)
     return E_INTERNAL;
 }
 
-/* Checks positions [0, n) against each other and, when tokens is not NULL, against the tokens themselves. */
+/* Checks positions [0, n) against each other, and against the tokens when tokens is not NULL. */
 static int kv_check(const struct sim *sim, const kv_block_id *blocks, uint32_t n, const token_id *tokens,
                     uint64_t *chain_out)
 {
@@ -256,7 +256,7 @@ static void pass_time(const struct sim *sim, uint64_t ns)
         clock_sleep_ns(ns);
 }
 
-/* Checks what the items stand on and works out the chain values of what they feed. */
+/* Checks the KV before the items' positions and computes the chain values of the tokens that they feed. */
 static int step_begin(const struct sim *sim, const struct engine_batch *batch)
 {
     uint32_t n_fed = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine without arithmetic: tokens are a hash of (seed, position, previous token), time is a model.  For
- * routers, planners and load tests.  It writes a pattern derived from the tokens into each layer's KV and
- * checks all it finds there, so that a hand-off that lost or mixed bytes is caught: the step then returns
- * E_INTERNAL and logs where. */
+/* An engine without arithmetic, for routers, planners and load tests. Tokens are a hash of (seed,
+ * position, previous token); step times follow a model. It writes a pattern derived from the tokens into
+ * each layer's KV and checks all KV that it reads. So it catches a transfer that lost or mixed bytes: the
+ * step returns E_INTERNAL and logs the place. */
 #ifndef COMPUTE_ENGINE_ENGINE_SIM_H
 #define COMPUTE_ENGINE_ENGINE_SIM_H
 
@@ -10,17 +10,19 @@
 
 struct engine_sim_opts {
     uint32_t vocab_size;
-    uint32_t first_text_id; /* ids below are never drawn (control tokens) */
-    token_id stop_id; /* drawn when an answer of mean_answer_tokens (geometric) ends; TOKEN_NONE: never */
+    uint32_t first_text_id; /* ids below are never sampled (control tokens) */
+    token_id stop_id; /* sampled when an answer ends (geometric length, mean mean_answer_tokens); TOKEN_NONE:
+                         never */
     uint32_t mean_answer_tokens;
-    uint32_t echo; /* percent of tokens that are what followed the same token before; 0: no text repeats */
+    uint32_t echo; /* percent of tokens that repeat what followed the same token before; 0: no repetition */
     uint32_t context_length;
     uint32_t max_batch_tokens;
     struct kv_layout layout; /* with an arena: k_dim = v_dim, rows of at least 16 bytes */
-    void *kv_arena;          /* borrowed; NULL: no KV is written or checked */
+    void *kv_arena;          /* borrowed; NULL: KV is neither written nor checked */
     uint32_t n_blocks;
-    /* A step costs step_ns + prefill tokens x prefill_token_ns + decoding rows (sequences and their guesses)
-     * x decode_seq_ns, slept, not burnt, evenly over the layers. */
+    /* A step takes step_ns + prefill tokens x prefill_token_ns + decode rows x decode_seq_ns. Decode rows
+     * are decoding sequences and their draft tokens. The engine sleeps this time, spread evenly over the
+     * layers. */
     uint64_t step_ns;
     uint64_t prefill_token_ns;
     uint64_t decode_seq_ns;
@@ -28,12 +30,12 @@ struct engine_sim_opts {
     void *sleep_arg;
 };
 
-/* E_INVAL, E_NOMEM.  A step allocates nothing. */
+/* E_INVAL, E_NOMEM. A step allocates nothing. */
 int engine_sim_new(const struct engine_sim_opts *opts, struct engine *out);
 
-/* For tests: whether the KV of tokens[0..n_tokens) in these blocks is, byte for byte, what this engine writes
- * for exactly these tokens.  A step cannot know that: it sees only the tokens it is fed.  0, E_INTERNAL
- * (logged), or E_UNSUPPORTED without an arena. */
+/* For tests: checks that the KV of tokens[0..n_tokens) in these blocks is, byte for byte, the KV that this
+ * engine writes for these tokens. A step cannot check this, because it sees only the tokens that it feeds.
+ * Returns 0, E_INTERNAL (logged), or E_UNSUPPORTED without an arena. */
 int engine_sim_verify(const struct engine *engine, const token_id *tokens, uint32_t n_tokens,
                       const kv_block_id *blocks);
 

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens of the simulated engine.
  *
- * A counter-based generator keyed by the item's seed at (position, previous token): nothing else enters, so
- * it matters neither which worker draws nor in what company.  The answer ends with probability 1 / (mean + 1)
- * at each draw, which makes its length geometric.  With echo, so many of a hundred tokens follow from the
- * previous token alone, wherever it stands: answers then repeat themselves, as edits and loops do.
+ * A counter-based generator is keyed by the item's seed and evaluated at (position, previous token).
+ * Nothing else enters, so the token depends neither on the worker nor on batch neighbours. The answer ends
+ * with probability 1 / (mean + 1) at each token, so its length is geometric. With echo, that percentage of
+ * tokens depends on the previous token alone, at any position. Answers then repeat themselves, as edits
+ * and loops do.
  *
- * A sequence's state counts as it does for real.  Where there are penalties or biases the generator proposes
- * a few tokens with falling logits, and those that the bias raises, and the highest bent logit wins.  Of a
- * shape that does not allow the token so found, the generator picks one that it does allow.
+ * A sequence's sampling state counts as in the real engine. With penalties or biases, the generator
+ * proposes a few tokens with falling logits, and those that the bias raises. The token with the highest
+ * adjusted logit wins. If the grammar forbids this token, the generator picks one that it allows.
  *
- * Log probabilities are made up from the same generator, so that whoever loses or mixes them is caught. */
+ * Log probabilities come from the same generator, so tests catch a layer that loses or mixes them. */
 #include "compute/engine/engine_sim_priv.h"
 
 #include "base/rng.h"
 
-#define ECHO_WORDS 64   /* few, so that a text soon comes by where it was */
-#define PROPOSED   4    /* tokens that penalties may choose from */
-#define FALL       0.5f /* between the logits of two of them */
+#define ECHO_WORDS 64   /* small, so that a text soon repeats */
+#define PROPOSED   4    /* candidates for penalties to choose from */
+#define FALL       0.5f /* logit difference between two candidates */
 
-struct dice { /* of one draw */
+struct dice { /* of one sampling */
     const struct engine_sim_opts *opts;
     uint64_t seed, position;
     token_id last;
@@ -32,7 +33,7 @@ static bool has_stop_among_text(const struct engine_sim_opts *opts)
            opts->stop_id < opts->vocab_size;
 }
 
-/* A text token, never the stop id, of a word of the generator. */
+/* A text token from one word of the generator; never the stop id. */
 static token_id text_of(const struct engine_sim_opts *opts, uint64_t n, uint32_t word)
 {
     token_id id = opts->first_text_id + (token_id)(n * word >> 32);
@@ -51,14 +52,14 @@ static token_id text_token(const struct dice *dice)
     uint64_t n = n_text(opts);
     uint32_t again[4];
 
-    if (opts->echo > 0 && dice->words[2] % 100 < opts->echo) { /* what followed this token elsewhere, too */
+    if (opts->echo > 0 && dice->words[2] % 100 < opts->echo) { /* repeats what followed elsewhere */
         rng_counter(dice->seed, UINT64_MAX, dice->last, again);
         return text_of(opts, n < ECHO_WORDS ? n : ECHO_WORDS, again[1]);
     }
     return text_of(opts, n, dice->words[1]);
 }
 
-/* The one of a few that penalties and bias leave highest. */
+/* Of a few candidates, the one with the highest logit after penalties and bias. */
 static token_id bent_token(const struct dice *dice, const struct sample_state *state)
 {
     token_id best = text_token(dice), id = best;
@@ -84,7 +85,7 @@ static bool is_allowed(const uint64_t *mask, token_id id)
     return mask == NULL || (mask[id / 64] >> id % 64 & 1) != 0;
 }
 
-/* One of those that the mask allows; TOKEN_NONE: it allows none. */
+/* One of the tokens that the mask allows; TOKEN_NONE: it allows none. */
 static token_id masked_token(const struct dice *dice, const uint64_t *mask)
 {
     uint32_t n_words = (dice->opts->vocab_size + 63) / 64, n = 0, nth;
@@ -131,7 +132,7 @@ void sim_draw(const struct engine_sim_opts *opts, const struct engine_item *item
                         .seed = item->sample.seed,
                         .position = (uint64_t)item->position + n_fed,
                         .last = item->tokens[n_fed - 1]};
-    uint32_t n_drawn = n_fed - (item->n_tokens - item->n_drafts); /* in this step, before this one */
+    uint32_t n_drawn = n_fed - (item->n_tokens - item->n_drafts); /* sampled earlier in this step */
     const uint64_t *mask = sample_state_mask(item->state, item->tokens_left - n_drawn);
     token_id id;
 

@@ -34,7 +34,7 @@ tests_unit_compute_engine_test_property_LDADD = $(link_compute_engine) $(CMOCKA_
 tests_unit_compute_engine_test_golden_SOURCES = tests/unit/compute/engine/test_golden.c tests/unit/compute/engine/player.c \
 	tests/unit/compute/engine/player.h
 tests_unit_compute_engine_test_golden_LDADD = $(link_compute_engine) $(CMOCKA_LIBS)
-# It runs baton-model make, from where the tests run.
+# test_arch runs baton-model make in the tests' working directory.
 tests_unit_compute_engine_test_arch_SOURCES = tests/unit/compute/engine/test_arch.c tests/unit/compute/engine/player.c \
 	tests/unit/compute/engine/player.h
 tests_unit_compute_engine_test_arch_LDADD = $(link_compute_engine) $(CMOCKA_LIBS)
@@ -54,7 +54,7 @@ EXTRA_DIST += tests/golden/make_golden.py tests/golden/llama-f32.gguf tests/gold
 	tests/golden/llama-bf16-llama3.gguf tests/golden/llama-q8_0-partial.gguf tests/golden/qwen2-f32-yarn.gguf \
 	tests/golden/qwen2-f16.gguf tests/golden/qwen2-mixed.gguf
 
-# The references, and what they say; see tests/reference/make_golden.py.
+# The reference implementations and their recorded output; see tests/reference/make_golden.py.
 arch_golden = llama llama3 llama-biases llama-linear llama-yarn mistral qwen2 qwen3 qwen3-yarn gemma gemma3 \
 	gemma3-62 phi3 phi3-short phi3-long granite olmo2 olmo3 smollm3 \
 	glm4 internlm2 ernie4_5 mixtral qwen3moe deepseek2-lite deepseek2-v2 deepseek2-v3 gpt-oss

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether this process may use AMX tiles: the CPU has them and the kernel, asked once, said yes.
+/* Whether this process may use AMX tiles: the CPU has them and the operating system, asked once, allows
+ * them.
  *
- * BF16 tiles moreover have to do what their manual says, in tiles of every height, to numbers of all sizes:
- * they are tried once, beside FMAs over flushed numbers, and not used if a bit is different.
- */
+ * BF16 tiles must also do what the manual says, in tiles of every height, for numbers of all sizes. They
+ * are tested once against FMAs over flushed numbers, and not used if a bit differs. */
 #include <pthread.h>
 #include <string.h>
 

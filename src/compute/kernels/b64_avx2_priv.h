@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixty-four bytes at once: two registers of AVX2.  What each function must give is in b64_scalar_priv.h.
+/* Sixty-four bytes at once: two registers of AVX2. b64_scalar_priv.h defines each function.
  *
  * Compiled with -mavx2 -mfma -mf16c. */
 #ifndef COMPUTE_KERNELS_B64_AVX2_PRIV_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixty-four bytes at once: one register of AVX-512.  What each function must give is in b64_scalar_priv.h.
+/* Sixty-four bytes at once: one register of AVX-512. b64_scalar_priv.h defines each function.
  *
  * Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c. */
 #ifndef COMPUTE_KERNELS_B64_AVX512_PRIV_H

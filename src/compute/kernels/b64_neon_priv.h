@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixty-four bytes at once: four registers of NEON.  What each function must give is in b64_scalar_priv.h.
+/* Sixty-four bytes at once: four registers of NEON. b64_scalar_priv.h defines each function.
  *
  * Compiled with -march=armv8-a. */
 #ifndef COMPUTE_KERNELS_B64_NEON_PRIV_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixty-four bytes at once, in plain C: what every other b64 header must give.  For taking packed weights
- * apart (quant.h); it comes with the v16 header of the same instruction set. */
+/* Sixty-four bytes at once, in plain C: the definition for every other b64 header. Kernels use it to
+ * expand packed weights (quant.h). It belongs to the v16 header of the same instruction set. */
 #ifndef COMPUTE_KERNELS_B64_SCALAR_PRIV_H
 #define COMPUTE_KERNELS_B64_SCALAR_PRIV_H
 
@@ -25,8 +25,8 @@ static inline void b64_store(void *to, b64 a)
     memcpy(to, a.at, sizeof(a.at));
 }
 
-/* (a >> right) & mask and (a << left) & mask, byte by byte; the mask has no bit that a shift of wider words
- * would bring in from a neighbour. */
+/* (a >> right) & mask and (a << left) & mask, byte by byte. The mask has no bit that a shift of wider
+ * words would bring in from a neighbour. */
 static inline b64 b64_right(b64 a, unsigned right, uint8_t mask)
 {
     for (int i = 0; i < 64; i++)
@@ -48,7 +48,7 @@ static inline b64 b64_or(b64 a, b64 b)
     return a;
 }
 
-/* a's bits in the mask, b's all. */
+/* a's bits where the mask is set, b's elsewhere. */
 static inline b64 b64_join(b64 a, uint8_t mask, b64 b)
 {
     for (int i = 0; i < 64; i++)
@@ -56,7 +56,7 @@ static inline b64 b64_join(b64 a, uint8_t mask, b64 b)
     return a;
 }
 
-/* Each byte of a (0..15) replaced by that entry of the table. */
+/* Replaces each byte of a (0..15) by that entry of the table. */
 static inline b64 b64_lookup(b64 a, const uint8_t table[16])
 {
     for (int i = 0; i < 64; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activations as 8-bit numbers, for kern_q8.c and kern_amx_quant.c to lay out: per 32 columns of a token
- * (qblk) the quants and the power of two that they are worth (kern_q8.c says why).
+ * (qblk) the quants and their power of two (kern_q8.c explains why).
  *
  * Hot path: no allocation, no log, no system call. */
 #ifndef COMPUTE_KERNELS_KERN_ACT_PRIV_H
@@ -10,7 +10,7 @@
 
 #include "compute/kernels/kern_chunk_priv.h"
 
-enum { ACTS_AT_ONCE = 16 }; /* qblks of a row whose scales are found together */
+enum { ACTS_AT_ONCE = 16 }; /* qblks of a row whose scales are computed together */
 
 struct act_scales {
     float amax[ACTS_AT_ONCE];
@@ -26,14 +26,14 @@ static inline float act_largest(const float *x)
     return v16_top(v16_max(v16_abs(v16_load(x)), v16_abs(v16_load(x + 16))));
 }
 
-/* The least e with amax <= 127 * 2^e, found in the exponent of amax * 129/128 (which is a power of two higher
- * if amax is beyond 127/128 of the next one).  Next to nothing counts as zero; what no model's activations
- * reach becomes NaN. */
+/* The least e with amax <= 127 * 2^e, read from the exponent of amax * 129/128 (which is a power of two
+ * higher if amax exceeds 127/128 of the next one). Tiny values count as zero. Values beyond any model's
+ * activations become NaN. */
 static inline void act_find_scales(struct act_scales *scales)
 {
     for (uint32_t i = 0; i < ACTS_AT_ONCE; i++) {
         float amax = scales->amax[i], wider = amax * (129.0f / 128);
-        uint32_t bits, exponent; /* of 2^e, biased */
+        uint32_t bits, exponent; /* exponent of 2^e, biased */
 
         memcpy(&bits, &wider, sizeof(bits));
         exponent = amax < 0x1p-90f ? 127 : (bits >> 23) - 6;
@@ -46,8 +46,8 @@ static inline void act_find_scales(struct act_scales *scales)
     }
 }
 
-/* Sixteen quants: in the low bits of what is returned, where adding 1.5 * 2^23 leaves a number that it has
- * rounded to a whole one; less ACT_MAGIC as floats. */
+/* Sixteen quants, in the low bits of the result: adding 1.5 * 2^23 leaves the rounded integer there. Minus
+ * ACT_MAGIC, the results are the quants as floats. */
 #define ACT_MAGIC 0x1.8p23f
 
 static inline v16 act_quantize(const float *x, float by)
@@ -55,13 +55,13 @@ static inline v16 act_quantize(const float *x, float by)
     return v16_fma(v16_load(x), v16_set1(by), v16_set1(ACT_MAGIC));
 }
 
-/* Where a qblk of one token goes. */
+/* Destination of a qblk of one token. */
 struct act_place {
-    uint32_t qblk; /* of the tile's column 0 */
+    uint32_t qblk; /* the tile's column 0 */
     uint32_t token;
 };
 
-/* Every qblk of every token of the tile, the i-th with these scales. */
+/* Quantises qblks of every token of the tile, the i-th qblk with the i-th scales. */
 INLINED void act_pack_each(const struct pack *pack, struct quant_form form,
                            void (*put)(const struct pack *pack, struct quant_form form, const float *x,
                                        const struct act_scales *scales, uint32_t i, struct act_place place))

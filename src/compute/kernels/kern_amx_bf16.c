@@ -4,34 +4,33 @@
  *       A: x packed [k/32][token][32]           B: a panel, [k/2][lane][2]           C: y
  *      16 tokens [ 32 columns, 64 bytes ]   x   16 pairs [ 16 lanes, 64 bytes ]   =  16 tokens [ 16 lanes ]
  *
- * What the instruction does to an output, each product and sum rounded once to nearest even, subnormals
- * taken for zero and given as zero:
+ * The instruction computes an output as follows. Each product and sum is rounded once to nearest even;
+ * subnormal inputs and results count as zero:
  *
  *     even = odd = 0;  for the 16 pairs:  even = fma(x[k], w[k], even);  odd = fma(x[k + 1], w[k + 1], odd)
  *     y = y + (even + odd)
  *
- * so FMAs on a CPU set to flush give the same bits (slices_* in kern_tile.c; amx.c asks the instruction
- * itself before it is used).  An output's bits depend neither on the tile's height nor on its place; K that
- * is no multiple of 32 is filled up with zeros, in weights and activations.
+ * So FMAs on a CPU set to flush give the same bits (slices_* in kern_tile.c; amx.c tests the instruction
+ * itself before it is used). An output's bits depend neither on the tile's height nor on its place. If K
+ * is no multiple of 32, weights and activations are padded with zeros.
  *
  * 17 tokens and more: four C (two of tokens, two panels) stay in tiles along K; a step along K loads two A
- * and two B for four products.  Up to 16 tokens: one A and four panels.  One or two tokens: reading is all
- * there is to do, and FMAs do that best; a tile of two rows would load 64 lines of weights through one port.
+ * and two B for four products. Up to 16 tokens: one A and four panels. One or two tokens: reading is the
+ * whole cost, and FMAs read best; a tile of two rows would load 64 lines of weights through one port.
  *
- * Many tokens go by in blocks: a slice of two panels (32 KiB) stays in the first-level cache while tile after
- * tile of tokens passes from the second.  Three things make it so:
+ * Many tokens are computed in blocks: a slice of two panels (32 KiB) stays in the first-level cache while
+ * the tiles of tokens stream from the second. Three measures achieve this:
  *
- *     activations are loaded as what is not used again soon, or they would push the weights out;
- *     sums rest between slices side by side, 4 KiB to a tile of tokens, since rows of y lie so far apart
- *         that they share few sets of a cache and have a page each;
+ *     activations are loaded with a non-temporal hint, or they would evict the weights;
+ *     between slices, sums lie side by side, 4 KiB per tile of tokens, because rows of y lie so far apart
+ *         that they share few sets of a cache and need a page each;
  *     at a tile's first step each C is stored right before the next one is loaded into its place: the
  *         products of one tile end while those of the next begin.
  *
- * The shapes of tiles depend on how many tokens there are; a thread sets them when they change, and gives the
- * tiles back in kern_tiles_close().
+ * The shapes of tiles depend on the number of tokens. A thread sets them when they change, and releases
+ * the tiles in kern_tiles_close().
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/amx_priv.h"
 #include "compute/kernels/kern_set_priv.h"
 #include "compute/kernels/tile_block.h"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks taken apart for AMX: as kern_expand.c does it, but what comes out are BF16 numbers, exactly u -
- * zero, in pairs of columns.  Bit fields of up to five bits go by way of a table of all their numbers in one
- * register; bytes by way of the bits of 2^23, which a whole number can be put beside and taken from again.
+/* Expands chunks for AMX: as kern_expand.c, but into BF16 numbers, exactly u - zero, in pairs of columns.
+ * Bit fields of up to five bits use a table of all their numbers in one register. Bytes use the bits of
+ * 2^23: an integer is placed beside them and 2^23 is subtracted again.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/amx_priv.h"
 #include "compute/kernels/kern_chunk_priv.h"
 #include "compute/kernels/tile_block.h"

@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised weights times the activations of many tokens, by BF16 tiles: kern_q8.c's arithmetic, bit for bit.
+/* Quantised weights times the activations of many tokens, by BF16 tiles: kern_q8.c's arithmetic, bit for
+ * bit.
  *
  *     A  up to 16 tokens x 32 columns      B  32 columns x 16 lanes: a qblk of a panel
  *     C  tokens x lanes: 2^e * sum of (u - zero) q
  *
- * q has 7 bits and 2^e is a power of two, u - zero has at most 8 bits: both are BF16 numbers, exactly.  Their
- * products have 15 bits, 32 of them 20, so that every sum that a tile makes on its way is exact as well, in
- * whatever order: C is what kern_q8.c has before it multiplies by the scale.  What is left for vectors is
+ * q has 7 bits, 2^e is a power of two, and u - zero has at most 8 bits: both are exact BF16 numbers. Their
+ * products have 15 bits, and sums of 32 of them 20 bits. So every intermediate sum of a tile is exact, in
+ * any order: C is kern_q8.c's value before it multiplies by the scale. Vectors compute the rest,
  *
  *     sum = fma(C, scale, sum),  then  fma(-2^e * sum of q, min, sum)
  *
- * which is one operation where bytes take ten (eight dots, a subtraction, this).  The whole depth of a tile
- * is used; a scale per 16 columns (Q2_K, Q3_K, Q6_K) would use half of it, so those types go by bytes.
+ * which is one operation where bytes take ten (eight dots, a subtraction, this). The whole depth of a tile
+ * is used. A scale per 16 columns (Q2_K, Q3_K, Q6_K) would use half of it, so those types are computed by
+ * bytes.
  *
  *     activations packed   [qblk][token][32] BF16: q * 2^e        base  [qblk][token]: -2^e * sum of q
  *
- * with each four columns as 0, 2, 1, 3 (tile_block.h says why).
+ * with each four columns as 0, 2, 1, 3 (tile_block.h explains the order).
  *
- * Two tiles of tokens by two panels go together: four C, two A, two B.  A step is 32 columns, four products;
- * a turn is two steps.  C comes by way of the first-level cache, and vectors add the two steps of a turn at
- * once, one or two turns behind the tiles, across the border from tokens to tokens too.
+ * Two tiles of tokens by two panels are computed together: four C, two A, two B. A step is 32 columns,
+ * four products; a turn is two steps. C passes through the first-level cache. Vectors add the two steps of
+ * a turn at once, one or two turns behind the tiles, also across the border between tiles of tokens.
  *
- * The order of a step's tile instructions is one of the best of some thousand that were tried, on a core of
- * its own and on one whose other thread uses tiles too: there an instruction that writes a tile waits for
- * those that read it, and the plain order (load, load, multiply, store) takes twice as long as this one.
+ * The order of a step's tile instructions is one of the best of about a thousand that were tried, on a
+ * core of its own and on one whose other thread also uses tiles. In the second case an instruction that
+ * writes a tile waits for those that read it, and the plain order (load, load, multiply, store) takes
+ * twice as long.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/amx_priv.h"
 #include "compute/kernels/kern_act_priv.h"
 #include "compute/kernels/tile_block.h"

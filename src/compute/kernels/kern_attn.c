@@ -6,28 +6,27 @@
  *      q  [rows][k_dim]   x   K [k_dim][64]     ->   scores [rows][64]
  *      p  [rows][64]      x   V [64][v_dim]     ->   o += [rows][v_dim]
  *
- * The tile is brought into the rank's space as floats once for all rows (kern_kv.c); the products are those
- * of kern_attn_tile.c, six rows at a time, whose scores never leave the first-level cache.  q is scaled
- * beforehand, by log2(e) too: probabilities are powers of 2.
+ * A tile is loaded into the rank's space as floats once for all rows (kern_kv.c). kern_attn_tile.c
+ * computes the products, six rows at a time, and their scores never leave the first-level cache. q is
+ * scaled beforehand, also by log2(e): probabilities are powers of 2.
  *
- * What a query's result is, whatever stands beside it: keys are cut into splits of 512 and tiles of 64 at
- * fixed places; a split is walked tile by tile,
+ * A query's result does not depend on its neighbours. Keys are cut into splits of 512 and tiles of 64 at
+ * fixed places. A split is computed tile by tile,
  *
  *     s = q.k             m' = max(m, max s)        c = 2^(m - m')
  *     p = 2^(s - m')      l = l c + p (16 lanes)    o = o c, then o += p v, key after key
  *
- * and the splits' parts (m, l, o) are put together from first to last.  A sink adds 2^(sink - m) to l at the
- * end.  Keys behind the query, or before its window, are cut off before the maximum and never multiplied, so
+ * and the splits' parts (m, l, o) are merged from first to last. A sink adds 2^(sink - m) to l at the end.
+ * Keys after the query, or before its window, are cut off before the maximum and never multiplied, so
  * their memory may hold anything.
  *
- * Rows are ordered by query, so the keys that a row sees move only up:
+ * Rows are ordered by query, so the range of keys that a row attends to only moves up:
  *
- *     row 0   x x x x . .        the first rows may see no key of this tile yet, the last ones none any more:
- *     row 1   . x x x x .        they are left out;
- *     row 2   . . x x x x        the keys that all others see go through in one product, the rest row by row
+ *     row 0   x x x x . .        in this tile, the first rows may have no key yet and the last ones none
+ *     row 1   . x x x x .        any more: they are left out. Keys that all other rows attend to go into
+ *     row 2   . . x x x x        one product, the rest row by row
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_set_priv.h"
 
 #include <math.h>

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole tile for a few rows, straight from the arena: decode.
+/* Decode: a whole tile for a few rows, directly from the arena.
  *
- * With one query there is little arithmetic per key, and a tile as floats (kern_kv.c) would push the keys
- * that are on their way out of the first-level cache.  So each sixteen are widened on their way into the
- * product, and the next tile is fetched at the pace at which this one is used: into the first-level cache if
- * that holds both.  The sums are those of kern_attn_tile.c, in the same order: the same bits.
+ * With one query there is little arithmetic per key. A tile as floats (kern_kv.c) would evict prefetched
+ * keys from the first-level cache. So sixteen numbers at a time are widened inside the product. The next
+ * tile is prefetched at the pace at which this one is used: into the first-level cache if that holds both.
+ * The sums are those of kern_attn_tile.c in the same order, so the bits are the same.
  *
- * Rows are the heads that share a KV head, of one query or two.  As many as fit into registers go in one
- * pass; with more of them there are fewer vectors side by side.
+ * Rows are the heads that share a KV head, of one or two queries. One pass takes as many rows as fit into
+ * registers; more rows leave fewer vectors side by side.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_kv_priv.h"
 
 #include "base/mem.h"

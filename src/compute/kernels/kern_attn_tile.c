@@ -6,13 +6,12 @@
  *          k[d]   16 keys | 16 | 16 | 16                 v[key]  16 numbers | 16 | 16 | 16
  *     q[r][d] ->   s[r]  += q[r][d] * k[d]          p[r][key] ->  o[r]  += p[r][key] * v[key]
  *
- * A lane is one score (or one number of one output) and sees d (or the keys) in order, with one rounding
- * each, in every shape of tile; q and p come one by one from memory, row after row, so nothing is packed. Six
- * rows by four vectors are 24 sums of AVX-512's 32 registers and ask for 10 loads per 24 products; AVX2 has
- * room for six rows by one sixteen.
+ * A lane is one score (or one number of one output). It adds d (or the keys) in order, with one rounding
+ * each, in every tile shape. q and p are read one by one from memory, row after row, so nothing is packed.
+ * Six rows by four vectors are 24 sums in AVX-512's 32 registers and need 10 loads per 24 products. AVX2
+ * has room for six rows by one vector of sixteen.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_set_priv.h"
 
 #include <string.h>

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 dots of AVX-512 (vdpbf16ps): two products per lane and instruction, twice what FMAs can.
+/* BF16 dots of AVX-512 (vdpbf16ps): two products per lane and instruction, twice as many as FMAs.
  *
  *              panel p            panel p+1
  *            16 rows of W        16 rows of W          x packed [pair][token]
- *  pair ->  [ ww ww ww .. ww ]  [ ww ww ww .. ww ]  x  xx0 xx1 xx2 .. xxT-1       ww: BF16 at k (low half), k
- * + 1
+ * pair ->  [ ww ww ww .. ww ]  [ ww ww ww .. ww ]  x  xx0 xx1 xx2 .. xxT-1
+ *                                                      ww: BF16 at k (low half) and at k + 1
  *
- * What the instruction does to a lane, subnormals taken for zero and given as zero:
+ * The instruction computes a lane as follows; subnormal inputs and results count as zero:
  *
  *     sum = fma(w[k + 1], x[k + 1], sum);  sum = fma(w[k], x[k], sum)            two roundings, odd k first
  *
- * so with FMAs over pairs swapped in memory, and the CPU set to flush, any other table gives the same bits
- * (see tables_x86.c, which also asks the instruction itself before it is used).  Like the FMA tile
- * (kern_tile.c), each lane is one output and sees its pairs in order, whatever the shape of the tile.
+ * So any other table gives the same bits with FMAs over pairs swapped in memory and the CPU set to flush
+ * (see tables_x86.c, which also tests the instruction before it is used). Like in the FMA tile
+ * (kern_tile.c), each lane is one output and adds its pairs in order, whatever the shape of the tile.
  *
- * Activations are rounded to BF16, to nearest even, when they are packed.  The loops are those of kern_tile.c
- * with a pair in the place of a float; a tile takes part of K and the next one goes on from y.
+ * Activations are rounded to BF16, to nearest even, when they are packed. The loops are those of
+ * kern_tile.c with a pair in place of a float; a tile covers a part of K and the next one continues from
+ * y.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_set_priv.h"
 
 enum { AHEAD_PAIRS = 64 /* 4 KiB per panel */, PACK_PAIRS = 16, AHEAD_COLS = 64 };

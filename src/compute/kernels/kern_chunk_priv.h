@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading chunks (quant.h): fours of columns as bytes, scales and mins as floats, for
- * kern_quant_priv.h and kern_expand.c to unroll.
+/* Reads chunks (quant.h): fours of columns as bytes, scales and mins as floats. kern_quant_priv.h and
+ * kern_expand.c unroll these functions.
  *
- * Everything is expanded in place with a constant form, so the branches on it cost nothing.
+ * All functions are inlined with a constant form, so their branches on it cost nothing.
  *
  * Hot path: no allocation, no log, no system call. */
 #ifndef COMPUTE_KERNELS_KERN_CHUNK_PRIV_H
@@ -18,39 +18,39 @@
 
 #define INLINED static inline __attribute__((always_inline))
 
-/* A sub's sums in whole numbers: [panel][token]. */
+/* A sub's sums as integers: [panel][token]. */
 struct dots {
     q8_sums at[MAX_GROUP_PANELS][MAX_TILE_TOKENS];
 };
 
-/* Where no weights are narrow. */
+/* Defaults for headers without narrow weights. */
 #ifndef Q8_NARROW_MOST
 #define Q8_NARROW_MOST 0
 enum { Q8_NARROW_BYTES = Q8_QUANT_BYTES };
 #endif
 
-/* Weights whose dots go by words (kern_narrow_priv.h); elsewhere none. */
+/* Weights whose dots are added as words (kern_narrow_priv.h); elsewhere none. */
 INLINED bool is_narrow(struct quant_form form)
 {
     return form.most <= Q8_NARROW_MOST;
 }
 
-/* What four quants of an activation take beside such weights. */
+/* Packed bytes of four quants of an activation for these weights. */
 INLINED uint32_t act_quant_bytes(struct quant_form form)
 {
     return is_narrow(form) ? Q8_NARROW_BYTES : Q8_QUANT_BYTES;
 }
 
-/* quant_shift, but for fields that are moved to bit 0. */
+/* As quant_shift, but 0 for fields that are moved to bit 0. */
 INLINED uint32_t field_shift(struct quant_form form, uint32_t parity, uint32_t sub)
 {
     return is_narrow(form) ? 0 : quant_shift(form, parity, sub);
 }
 
-/* Small scales times a half, exactly: v16_second_bytes gives 2^15 + small, and one multiply-add takes the
- * 2^15 (and what the scales are biased by) off again, all of it with few enough bits to be exact. */
+/* Small scales times a half, exactly. v16_second_bytes gives 2^15 + small; one multiply-add removes the
+ * 2^15 and the scales' bias. All numbers have few enough bits to be exact. */
 struct smalls {
-    v16 by, less; /* the half, and minus the half times what is to go */
+    v16 by, less; /* the half, and minus the half times the part to remove */
 };
 
 struct chunk { /* of a group of panels */
@@ -86,13 +86,13 @@ INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_pan
     }
 }
 
-/* A field of a row, shifted to the left as it is there, or not. */
+/* A field of a row, either left at its shift or moved to bit 0. */
 INLINED b64 field(b64 row, uint32_t shift, uint8_t mask, bool is_moved)
 {
     return is_moved ? b64_right(row, shift, mask) : b64_right(row, 0, (uint8_t)(mask << shift));
 }
 
-/* Four columns of each lane as whole bytes, shifted (field_shift).  at: the rows of two qblks. */
+/* Four columns of each lane as whole bytes, shifted (field_shift). at: the rows of two qblks. */
 INLINED b64 four_of_3(const uint8_t *at, uint32_t i, bool is_moved)
 {
     const uint32_t f = i % 4;
@@ -129,7 +129,7 @@ INLINED b64 four_of_6(const uint8_t *at, uint32_t i, bool is_moved)
     return is_moved ? b64_right(row, 2, 63) : row;
 }
 
-/* parity: of qblk, a constant where this is expanded. */
+/* parity: of qblk; a constant after inlining. */
 INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32_t panel, uint32_t qblk,
                        uint32_t parity, uint32_t four)
 {
@@ -152,12 +152,12 @@ INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32
     return field(b64_load(at + (size_t)four * 64), 4 * parity, 15, is_narrow(form));
 }
 
-/* Where a sub is; parity and sub are constants where this is expanded. */
+/* Place of a sub; parity and sub are constants after inlining. */
 struct sub_at {
     uint32_t qblk, parity, sub;
 };
 
-/* A small scale or min: byte of a lane's four, in which the mask leaves what counts. */
+/* A small scale or min: one byte of a lane's four; the mask selects its bits. */
 INLINED v16 chunk_small(const uint8_t *at, int byte, uint32_t mask, const struct smalls *smalls)
 {
     return v16_fma(v16_second_bytes(at, 8 * (1 - byte), mask), smalls->by, smalls->less);
@@ -175,7 +175,7 @@ INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint3
         return v16_from_f16((const uint16_t *)at + i);
     if (form.scale == SCALE_BF16)
         return v16_from_bf16((const uint16_t *)at + i);
-    if (form.n_subs == 1 && !form.has_min) /* any of the four; the byte before the first is of a row */
+    if (form.n_subs == 1 && !form.has_min) /* any of the four; the byte before the first belongs to a row */
         return chunk_small(at + (size_t)(sub.qblk / 4) * 64 + sub.qblk % 4 - 1, 1, 0xff00, smalls);
     return chunk_small(at + (size_t)(sub.qblk / 2) * 64, (int)(sub.parity * form.n_subs + sub.sub),
                        form.scale == SCALE_I8 ? 0xff00 : 0x0f00, smalls);

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A few tokens times packed weights: they are taken apart in registers on the way to the dots, since hardly
- * anybody else will use them.  The memory is the limit, so what lies ahead in these panels is fetched, and
- * near their end the beginning of the ones behind them:
+/* A few tokens times packed weights. The weights are expanded in registers on the way to the dots, because
+ * hardly any other token will use them. Memory is the limit. So the data ahead in these panels is
+ * prefetched, and near their end the start of the next panels:
  *
  *     panel p    [ chunk | chunk | chunk ]        panels p .. p+3 at once
- *                  ^ read     ^ fetched
+ *                  ^ read     ^ prefetched
  *     panel p+4  [ chunk | ...                    from the last bytes of panel p on
  *
- * They may go by one panel after the other instead, which makes a unit one stream, and lines may be fetched
- * twice, from two distances (struct fetch_ahead): what pays is a matter of the processor.
+ * Alternatively panels are read one after another, which makes a unit one stream. Lines may also be
+ * prefetched twice, from two distances (struct fetch_ahead). The fastest choice depends on the processor.
  *
- * Tens of tokens, where tiles are wide (Q8_WIDE_HEIGHTS), go by one panel at a time: all registers hold sums,
- * so that what is taken apart meets eight tokens instead of three.
+ * Tens of tokens, where tiles are wide (Q8_WIDE_HEIGHTS), are computed one panel at a time: all registers
+ * hold sums, so expanded weights serve eight tokens instead of three.
  *
- * Otherwise whole groups of Q8_DIRECT_PANELS only; others go the way of many tokens.  Same steps in the same
- * order (kern_q8.c), so the same bits.
+ * Otherwise this file takes only whole groups of Q8_DIRECT_PANELS; the rest is computed like many tokens.
+ * The steps and their order are those of kern_q8.c, so the bits are the same.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_quant_priv.h"
 
 INLINED void direct_form(const struct tile_q8 *tile, struct quant_form form)

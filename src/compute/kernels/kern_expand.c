@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks of packed weights taken apart, so that many tokens share the work: bit fields become bytes
- * (shifted as they were), small scales times a half become floats (exactly).  What comes out is the same form
- * for all types (quant_expanded) and stays in the first-level cache while the tokens go past.
+/* Expands chunks of packed weights, so that many tokens share the work. Bit fields become bytes (at their
+ * old shift); small scales times a half become floats (exactly). The result has the same form for all
+ * types (quant_expanded) and stays in the first-level cache while the tokens use it.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_quant_priv.h"
 
 INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, struct sub_at at,

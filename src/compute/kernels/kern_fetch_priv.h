@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fetching quantised weights while others are worked on, a little with each qblk (kern_quant_priv.h says
- * which lines; matmul_ways.c from how far ahead).
+/* Prefetches quantised weights while others are multiplied, a little with each qblk. kern_quant_priv.h
+ * chooses the lines, matmul_ways.c the distance.
  *
  * Hot path: no allocation, no log, no system call. */
 #ifndef COMPUTE_KERNELS_KERN_FETCH_PRIV_H
@@ -10,16 +10,16 @@
 
 enum { LINE_BYTES = 64, FAR_WINDOW = 8192 };
 
-/* Brings [done, due) of each panel nearer; both grow with the qblks that pass. */
+/* Prefetches [done, due) of each panel; both grow with the qblks that pass. */
 struct fetching {
-    const uint8_t *near, *far; /* to the first-level cache if is_near, to the second (NULL: not) */
+    const uint8_t *near, *far; /* to the first-level cache if is_near; to the second (NULL: not) */
     bool is_near, is_spread;
     size_t panel_step;
     size_t done, due, step;
 };
 
-/* Lines for the second-level cache may come from two pages of a panel by turns: that keeps more of the memory
- * busy. */
+/* Lines for the second-level cache may alternate between two pages of a panel: this keeps more of the
+ * memory busy. */
 INLINED size_t far_at(const struct fetching *fetching, size_t done)
 {
     const size_t line = done % FAR_WINDOW / LINE_BYTES;
@@ -29,7 +29,7 @@ INLINED size_t far_at(const struct fetching *fetching, size_t done)
     return done - done % FAR_WINDOW + line % 2 * (FAR_WINDOW / 2) + line / 2 * LINE_BYTES;
 }
 
-/* A line of each panel. */
+/* Prefetches a line of each panel. */
 INLINED void fetch_lines(const uint8_t *at, size_t panel_step, uint32_t n_panels, bool is_near)
 {
 #pragma GCC unroll 4
@@ -41,7 +41,7 @@ INLINED void fetch_lines(const uint8_t *at, size_t panel_step, uint32_t n_panels
     }
 }
 
-/* Those that are far go first, as they take longer.  Expanded weights, which many tiles share, keep the
+/* Far lines go first, because they take longer. Expanded weights, which many tiles share, keep the
  * first-level cache to themselves. */
 INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels)
 {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and values in and out of the arena, whose layout is drawn in tensor.h.
+/* Keys and values in and out of the arena, whose layout tensor.h describes.
  *
- *     store    a row of one token and head is rounded (or quantised: a scale per run of 32 numbers) once, by
- *              itself, and put into the block: a key as a column, a value as a row
+ *     store    a row of one token and head is rounded (or quantised: a scale per run of 32 numbers) once,
+ *              independently, and written to the block: a key as a column, a value as a row
  *     load     a tile of up to 64 keys, sixteen at a time, as floats: K [d][64], V [64][v_step]
  *
- * What a stored number is worth as a float is exact in every type (a scale of 11 bits times a quant of at
- * most 8), so loading rounds nothing, and all tables see the same keys.
+ * A stored number of any type is exact as a float (a scale of 11 bits times a quant of at most 8). So
+ * loading rounds nothing, and all tables see the same keys.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_kv_priv.h"
 
 #include <math.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows mixed: a token's experts, each times its weight, added from first to last.  One multiplication, then
- * one fused multiply-add per row and element, on every instruction set.
+/* Mixes rows: a token's experts, each times its weight, added from first to last. Per row and element one
+ * multiplication, then one fused multiply-add per further row, on every instruction set.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_set_priv.h"
 
 void KERN(mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out)

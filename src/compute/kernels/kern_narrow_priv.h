@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of narrow weights, for processors without an instruction that multiplies bytes and adds into 32 bits:
- * vpmaddubsw adds pairs of products in 16 bits, where it saturates from 2^15 on.  Of u of up to six bits
- * several pairs fit, so those of a run of fours are added as words before they are widened:
+/* Dots of narrow weights, for processors without an instruction that multiplies bytes and adds into 32
+ * bits. vpmaddubsw adds pairs of products in 16 bits, where it saturates from 2^15 on. Several pairs fit
+ * if u has at most six bits. So the pairs of a run of fours are added as words before they are widened:
  *
  *     u up to      products of a pair       fours in a run
  *     15           2 * 15 * 127 = 3810      8
  *     31           2 * 31 * 127 = 7874      4
  *     63           2 * 63 * 127 = 16002     2
  *
- * That is half of the instructions that whole bytes take there (q8_dot).  Bit fields are moved to bit 0 for
- * it, which stay where they are elsewhere (quant_shift).
+ * This halves the instructions that whole bytes need there (q8_dot). It needs bit fields moved to bit 0,
+ * which elsewhere stay in place (quant_shift).
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #ifndef COMPUTE_KERNELS_KERN_NARROW_PRIV_H
 #define COMPUTE_KERNELS_KERN_NARROW_PRIV_H
 
@@ -20,7 +19,7 @@
 
 #ifdef Q8_NARROW
 
-/* How many fours, of a sub's. */
+/* Number of fours in a run, within a sub's. */
 INLINED uint32_t narrow_run(struct quant_form form)
 {
     const uint32_t run = form.most <= 15 ? 8 : form.most <= 31 ? 4 : 2, fours = FOURS / form.n_subs;
@@ -28,7 +27,7 @@ INLINED uint32_t narrow_run(struct quant_form form)
     return run < fours ? run : fours;
 }
 
-/* One sub of a qblk.  x: the qblk's activations; start: what the dots begin at. */
+/* One sub of a qblk. x: the qblk's activations; start: initial value of the dots. */
 INLINED void narrow_dots(struct quant_form form, const struct chunk *chunk, struct sub_at at,
                          const uint8_t *x, const int32_t *start, uint32_t n_panels, uint32_t n_tokens,
                          struct dots *dots)
@@ -57,7 +56,7 @@ INLINED void narrow_dots(struct quant_form form, const struct chunk *chunk, stru
     }
 }
 
-#else /* none are */
+#else /* no weights are narrow */
 
 #define narrow_dots whole_dots
 #define q8_again(x) (*(x))

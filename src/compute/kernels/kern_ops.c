@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Row operations: RMSNorm, addition, scaling, SwiGLU, GEGLU, RoPE.
  *
- * A row is walked sixteen floats at a time; a ragged end is loaded with zeros behind it.  The one sum here
- * (of squares) is kept in sixteen lanes, lane i taking elements i, i + 16, i + 32 .., and the lanes are added
- * in a fixed tree: the same numbers in the same order on every instruction set.
+ * A row is processed sixteen floats at a time; a ragged end is padded with zeros. The one sum here (of
+ * squares) is kept in sixteen lanes: lane i adds elements i, i + 16, i + 32 and so on. The lanes are then
+ * added in a fixed tree. So every instruction set adds the same numbers in the same order.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_set_priv.h"
 
 #include <math.h>

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine's limits as this instruction set sees them: loads from memory, fused multiply-adds in
- * registers.
+/* Peak figures of this instruction set: loads from memory, fused multiply-adds in registers.
  *
- * Sums are returned so that the compiler cannot leave the work out.  There are as many independent chains as
- * the widest tile has tokens, which is what the tile itself can hope for.
- */
+ * Sums are returned so that the compiler cannot remove the work. The number of independent chains is the
+ * number of tokens of the widest tile: this is the most that the tile itself can reach. */
 #include "compute/kernels/kern_set_priv.h"
 
 enum { LINE_FLOATS = 16, LINES = 2 };

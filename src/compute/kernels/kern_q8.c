@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised weights times activations of 8 bits: whole-number dots, and a fixed few float operations.
+/* Quantised weights times activations of 8 bits: integer dots, and a fixed small number of float
+ * operations.
  *
  *     x[k] ~ 2^e * q[k]            |q| <= 127, one e per 32 columns (qblk) and token: the least that fits
  *     w[k] = scale * (u[k] - zero) - min            as in quant.h; a sub is 16 or 32 columns
  *
- *     dot = sum of u q - zero * sum of q  =  sum of (u - zero) q              whole numbers: exact, any order
+ *     dot = sum of u q - zero * sum of q  =  sum of (u - zero) q              integers: exact, any order
  *     y   = fma(2^e * dot, scale, y),  then  fma(-2^e * sum of q, min, y)     sub after sub: one order
  *
- * The dots of a sub start at  bits(1.5 * 2^(23+e)) - zero * sum of q.  |dot| <= 32 * 128 * 127 < 2^22, so
- * what they end at, taken as the bits of a float, is 1.5 * 2^(23+e) + 2^e * dot, and one subtraction (exact)
- * leaves 2^e * dot: no conversion, no multiplication by the activations' scale.  A power of two costs half a
- * bit of the quants on average against a free scale and saves a tenth of the time.  All instruction sets give
- * the same bits: two float operations per sub without a min, three with one.
+ * The dots of a sub start at bits(1.5 * 2^(23+e)) - zero * sum of q. Since |dot| <= 32 * 128 * 127 < 2^22,
+ * their final value, taken as the bits of a float, is 1.5 * 2^(23+e) + 2^e * dot. One exact subtraction
+ * leaves 2^e * dot. This needs no conversion and no multiplication by the activations' scale. Against a
+ * free scale, a power of two costs half a bit of the quants on average and saves a tenth of the time. All
+ * instruction sets give the same bits: two float operations per sub without a min, three with one.
  *
- * Where u comes 2^s times too large (a bit field that was not moved: quant_shift), the dots start at
- * bits(1.5 * 2^(23+e-s)) - 2^s * zero * sum of q, and the same subtraction leaves the same 2^e * dot, since
- * |2^s * dot| < 2^22 for all fields.
+ * If u is 2^s times too large (a bit field that was not moved: quant_shift), the dots start at bits(1.5 *
+ * 2^(23+e-s)) - 2^s * zero * sum of q. The same subtraction leaves the same 2^e * dot, since |2^s * dot| <
+ * 2^22 for all fields.
  *
  *     activations packed   [qblk] { [k/4: 8][token][4 quants]  start[sub][token]  magic[sub][token]
  *                                   base[sub][token] with a min: -2^e * sum of q }
  *
- * Here: the tile over expanded weights, which many tokens share, and the packing of activations.
+ * This file has the tile over expanded weights, which many tokens share, and the packing of activations.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_act_priv.h"
 #include "compute/kernels/kern_quant_priv.h"
 

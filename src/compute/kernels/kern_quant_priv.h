@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops over quantised weights, for kern_q8.c and kern_direct.c to unroll: the step that all
- * types, tables and shapes share (kern_q8.c has the arithmetic; kern_chunk_priv.h reads the weights).
+/* Inner loops over quantised weights, unrolled by kern_q8.c and kern_direct.c: the step common to all
+ * types, tables and shapes. kern_q8.c explains the arithmetic; kern_chunk_priv.h reads the weights.
  *
- * Everything is expanded in place with a constant form and shape, so the branches on them cost nothing.
+ * All functions are inlined with a constant form and shape, so their branches on them cost nothing.
  *
  * Hot path: no allocation, no log, no system call. */
 #ifndef COMPUTE_KERNELS_KERN_QUANT_PRIV_H
@@ -11,7 +11,7 @@
 #include "compute/kernels/kern_fetch_priv.h"
 #include "compute/kernels/kern_narrow_priv.h"
 
-/* Where no tile is wide. */
+/* Defaults for headers without wide tiles. */
 #ifndef Q8_WIDE_HEIGHTS
 #define Q8_WIDE_HEIGHTS(H)
 enum { Q8_WIDE_TOKENS = 0, Q8_WIDE_LEAST = 0 };
@@ -23,7 +23,7 @@ void Q8(direct_q8)(const struct tile_q8 *tile);
 void Q8(expand_q8)(const struct expand *expand);
 extern const struct kern_q8 Q8(kern_q8);
 
-/* More tokens than go with several panels. */
+/* More tokens than several panels allow. */
 INLINED bool is_wide(uint32_t n_tokens)
 {
     return n_tokens > Q8_TILE_TOKENS;
@@ -31,7 +31,7 @@ INLINED bool is_wide(uint32_t n_tokens)
 
 /* ---- the step ---- */
 
-/* The dots of one sub of a qblk.  x: the qblk's activations; start: what they begin at. */
+/* The dots of one sub of a qblk. x: the qblk's activations; start: initial value of the dots. */
 INLINED void whole_dots(struct quant_form form, const struct chunk *chunk, struct sub_at at, const uint8_t *x,
                         const int32_t *start, uint32_t n_panels, uint32_t n_tokens, struct dots *dots)
 {
@@ -67,7 +67,7 @@ INLINED void whole_dots(struct quant_form form, const struct chunk *chunk, struc
     }
 }
 
-/* One sub of a qblk: dots in whole numbers, then their part of the sums. */
+/* One sub of a qblk: integer dots, then their contribution to the sums. */
 INLINED void step_sub(struct quant_form form, const struct chunk *chunk, struct sub_at at, const uint8_t *x,
                       uint32_t n_panels, uint32_t n_tokens, struct sums *sums)
 {
@@ -98,7 +98,7 @@ INLINED const uint8_t *step_qblk(struct quant_form form, const struct chunk *chu
                                  const uint8_t *x, uint32_t n_panels, uint32_t n_tokens, struct sums *sums,
                                  struct fetching *fetching)
 {
-    /* Or the compiler steps each of its words' addresses by itself, in memory. */
+    /* Without this the compiler increments the address of each word separately, in memory. */
     __asm__("" : "+r"(x));
     fetch_some(form, fetching, n_panels);
 #pragma GCC unroll 2
@@ -107,7 +107,7 @@ INLINED const uint8_t *step_qblk(struct quant_form form, const struct chunk *chu
     return x + (size_t)n_tokens * quant_act_bytes(form, act_quant_bytes(form));
 }
 
-/* A chunk of n_qblks; returns the activations behind it.  Qblks come in pairs where they share rows. */
+/* A chunk of n_qblks; returns the activations after it. Qblks come in pairs where they share rows. */
 INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, const uint8_t *x,
                                   uint32_t n_qblks, uint32_t n_panels, uint32_t n_tokens, struct sums *sums,
                                   struct fetching *fetching)
@@ -123,14 +123,13 @@ INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, c
 
 /* ---- the tile ---- */
 
-/* With expanded weights the caller says what to fetch. */
+/* With expanded weights the caller chooses the prefetch. */
 INLINED bool is_told(const struct tile_q8 *tile, struct quant_form form)
 {
     return form.scale == SCALE_F32 || tile->next != NULL;
 }
 
-/* What to fetch while a group of panels is read: as the caller says, or else what lies ahead in these panels.
- */
+/* Prefetch while a group of panels is read: the caller's choice, else the data ahead in these panels. */
 INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_form form, uint32_t panel,
                                      uint32_t index)
 {
@@ -150,7 +149,7 @@ INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_fo
                              .step = quant_chunk(form, CHUNK_QBLKS).end / CHUNK_QBLKS};
 }
 
-/* When so many bytes before the end of the panels come near, what is ahead is the group behind them. */
+/* This many bytes before the end of the panels, the prefetch moves on to the next group. */
 INLINED void turn_over(const uint8_t **ahead, uint32_t ahead_bytes, size_t done, size_t own_bytes,
                        const uint8_t *behind)
 {
@@ -160,7 +159,7 @@ INLINED void turn_over(const uint8_t **ahead, uint32_t ahead_bytes, size_t done,
         *ahead = behind - turn;
 }
 
-/* One group of panels and one tile of tokens; their numbers are constants wherever this is expanded. */
+/* One group of panels and one tile of tokens; their numbers are constants after inlining. */
 INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint32_t panel, uint32_t index,
                         uint32_t n_panels, uint32_t n_tokens)
 {
@@ -187,7 +186,7 @@ INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint
     sums_close(&sums, y, tile->y_step, n_panels, n_tokens);
 }
 
-/* All tiles over groups of so many panels, from a panel on; returns the first that is left over. */
+/* All tiles over groups of this many panels, from a panel on; returns the first panel that is left over. */
 INLINED uint32_t tile_groups(const struct tile_q8 *tile, struct quant_form form, uint32_t panel,
                              uint32_t n_panels, uint32_t n_tokens)
 {

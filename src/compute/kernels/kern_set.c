@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of one instruction set offer, in one struct. */
+/* The functions of one instruction set, in one struct. */
 #include "compute/kernels/kern_set_priv.h"
 
 const struct kern_vec KERN(kern_vec) = {

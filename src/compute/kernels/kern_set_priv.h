@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of one kernel table share: its vector type, and the prototypes of its functions.
+/* Shared by the files of one kernel table: its vector type, and the prototypes of its functions.
  *
- * The build says which v16 and q8 headers to take (src/compute/kernels/local.mk); without a word it is the plain C
- * ones. */
+ * The build chooses the v16 and q8 headers (src/compute/kernels/local.mk); without a choice they are the
+ * plain C ones. */
 #ifndef COMPUTE_KERNELS_KERN_SET_PRIV_H
 #define COMPUTE_KERNELS_KERN_SET_PRIV_H
 
@@ -50,21 +50,21 @@ extern const struct kern_vec KERN(kern_vec);
 
 enum { MAX_GROUP_PANELS = 4 };
 
-/* Rows of attention in a pass over the arena: as registers allow. */
+/* Rows of attention in a pass over the arena: as many as registers allow. */
 enum {
     PASS_ROWS = (int)TILE_TOKENS >= 12                   ? (int)ATTN_PASS_ROWS
                 : (int)TILE_TOKENS < (int)ATTN_TILE_ROWS ? (int)TILE_TOKENS
                                                          : (int)ATTN_TILE_ROWS
 };
 
-/* What a tile adds up in registers: [panel][token], sixteen outputs each.  All indices are constants where
- * this is expanded. */
+/* The sums of a tile in registers: [panel][token], sixteen outputs each. All indices are constants after
+ * inlining. */
 struct sums {
     v16 at[MAX_GROUP_PANELS][MAX_TILE_TOKENS];
 };
 
-/* Begins at zero or goes on from y.  The tile that comes next most likely has the tokens after these: its
- * part of y is fetched meanwhile. */
+/* Starts at zero or continues from y. The next tile most likely has the next tokens, so its part of y is
+ * prefetched meanwhile. */
 static inline __attribute__((always_inline)) void sums_open(struct sums *sums, const float *y, size_t y_step,
                                                             bool is_first, uint32_t n_panels,
                                                             uint32_t n_tokens)
@@ -88,11 +88,11 @@ static inline __attribute__((always_inline)) void sums_close(const struct sums *
             v16_store(y + t * y_step + p * PANEL_ROWS, sums->at[p][t]);
 }
 
-/* 2^x: 0 below -126, else at most 1 unit in the last place off (tests/unit/compute/tensor/test_ops.c measures
- * it). Infinity and more than 127 are not for it.
+/* 2^x: 0 below -126, else at most 1 unit in the last place off (tests/unit/compute/tensor/test_ops.c
+ * measures this). Not for infinity or for more than 127.
  *
- * x = n + r with n whole and |r| <= 1/2; adding 1.5 * 2^23 rounds x to n and leaves n in the low bits.  2^r
- * by a polynomial (minimax in relative error), then n is added to the exponent. */
+ * x = n + r with n whole and |r| <= 1/2; adding 1.5 * 2^23 rounds x to n and leaves n in the low bits. A
+ * polynomial gives 2^r (minimax in relative error); then n is added to the exponent. */
 static inline v16 v16_exp2_parts(v16 x, v16 r, v16 shifted)
 {
     v16 p = v16_set1(0x1.4c20bcp-13f);

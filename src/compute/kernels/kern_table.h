@@ -9,29 +9,31 @@
 
 struct kern_table; /* one per instruction set; opaque outside of compute/ */
 
-/* "auto" picks the best this CPU runs; else "scalar", "avx2", "avx512" (with VNNI where there is), or exactly
- * "avx2-madd", "avx2-vnni", "avx512-madd", "avx512-vnni".  NULL: unknown name or not runnable here. */
+/* Chooses a table: "auto" is the best that this CPU runs. Else "scalar", "avx2", "avx512" (with VNNI if
+ * the CPU has it), or exactly "avx2-madd", "avx2-vnni", "avx512-madd", "avx512-vnni". NULL: unknown name,
+ * or this CPU cannot run it. */
 const struct kern_table *kern_table_get(const char *name);
 const char *kern_table_name(const struct kern_table *table);
-/* How BF16 weights are multiplied.  Each gives bits of its own, the same by every table. */
+/* How BF16 weights are multiplied. Each way has its own bits, equal on all tables. */
 enum bf16_math {
-    BF16_AUTO,  /* what is fastest here: tiles if they go by instruction, else dots */
+    BF16_AUTO,  /* the fastest here: tiles if the CPU has the instruction, else dots */
     BF16_TILES, /* activations rounded to BF16, products added as AMX tiles do */
-    BF16_DOTS,  /* the same, added as vdpbf16ps does */
+    BF16_DOTS,  /* the same, products added as vdpbf16ps does */
     BF16_EXACT, /* activations in F32 */
 };
-/* What asking for this comes to with this table: never BF16_AUTO, and BF16_EXACT without kern_has_dots(). */
+/* The way that results from this request with this table: never BF16_AUTO; BF16_EXACT without
+ * kern_has_dots(). */
 enum bf16_math kern_bf16_math(const struct kern_table *table, enum bf16_math asked);
-/* Of the arithmetic; the other two where BF16 dots or tiles have a part in it. */
+/* Numerics ids of the arithmetic; the last two if BF16 dots or tiles take part in it. */
 uint64_t kern_numerics_id(const struct kern_table *table);
 uint64_t kern_dots_numerics_id(const struct kern_table *table);
 uint64_t kern_tiles_numerics_id(const struct kern_table *table);
-/* BF16 dots and tiles: can be done, here; and by an instruction rather than by FMAs that give the same bits.
- */
+/* Whether this machine can compute BF16 dots and tiles; and whether it has the instruction. FMAs give the
+ * same bits. */
 bool kern_has_dots(const struct kern_table *table);
 bool kern_has_fast_dots(const struct kern_table *table);
 bool kern_has_fast_tiles(const struct kern_table *table);
-/* The tables that can run here, from plain to best; NULL past the last. */
+/* The tables that can run here, best last; NULL past the last. */
 const struct kern_table *kern_table_at(uint32_t index);
 
 /* ---- small operations, one row at a time, any thread ---- */

@@ -7,16 +7,15 @@
  *                                             |
  *           acc[p][t][lane] += w[p][lane] * x[t]          one fused multiply-add per 16 outputs
  *
- * Each lane is one output and sees k = 0, 1, 2 .. in this order and one rounding per step, in every tile
- * shape. So an output's bits depend on its own row and its own activations and on nothing else.  A tile may
- * stop after some k and another one go on from y: floats in memory are what they were in the register.
+ * Each lane is one output and adds k = 0, 1, 2 .. in this order, with one rounding per step, in every tile
+ * shape. So an output's bits depend only on its own row and its own activations. A tile may stop after
+ * some k, and another may continue from y: floats in memory equal those in the register.
  *
- * Shapes come from the v16 header: AVX-512 has 32 registers (2 panels x 12 tokens = 24 sums, 2 weights,
- * broadcasts), AVX2 has 16 of half the width (1 panel x 6 tokens).  With few tokens, more panels keep the FMA
- * units busy.
+ * The v16 header defines the shapes. AVX-512 has 32 registers (2 panels x 12 tokens = 24 sums, 2 weights,
+ * broadcasts). AVX2 has 16 of half the width (1 panel x 6 tokens). With few tokens, more panels keep the
+ * FMA units busy.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_set_priv.h"
 
 #include <string.h>

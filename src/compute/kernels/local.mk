@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# libcompute_kernels.a picks a kernel table; the tables are libraries of their own, each compiled from the same kern_*.c
-# for another instruction set (KERN_V16, KERN_Q8) with flags of its own.
+# libcompute_kernels.a chooses a kernel table. Each table is a separate library, compiled from the same kern_*.c
+# for another instruction set (KERN_V16, KERN_Q8) with its own flags.
 noinst_LIBRARIES += libcompute_kernels.a libkern_scalar.a
 kern_libs = libkern_scalar.a
-# Unrolled tiles take a compiler minutes to instrument, so sanitizers leave the tables out (see configure.ac).
+# Instrumenting unrolled tiles takes a compiler minutes, so sanitizer builds do not instrument the tables (see configure.ac).
 libcompute_kernels_a_SOURCES = src/compute/kernels/tables.c src/compute/kernels/kern_table.h src/compute/kernels/attn_args.h src/compute/kernels/kern.h \
 	src/compute/kernels/attn.h src/compute/kernels/quant.h src/compute/kernels/tile_block.h
 

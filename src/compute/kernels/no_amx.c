@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Built by a compiler without AMX: its tables are there and not usable, whatever the CPU has. */
+/* For compilers without AMX: the AMX functions exist but are not usable, whatever the CPU has. */
 #include "compute/kernels/kern.h"
 
 extern const struct kern_dots kern_tiles_amx;

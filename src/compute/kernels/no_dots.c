@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines without BF16 dots.  Some could flush subnormals, but not as the dots of x86 do it. */
+/* For machines without BF16 dots. Some could flush subnormals, but not as the dots of x86 do. */
 #include "compute/kernels/kern.h"
 
 bool kern_can_flush(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of unsigned weights and signed activations with AVX2.  Narrow weights go by vpmaddubsw
- * (kern_narrow_priv.h).  Those of eight bits are spread to words, even ones and odd ones, and vpmaddwd adds
- * products of words in pairs, which cannot overflow; vpmaddubsw could, and is slower once its operands are
- * made safe (vpsignb).  See q8_scalar_priv.h.
+/* Dots of unsigned weights and signed activations with AVX2. Narrow weights use vpmaddubsw
+ * (kern_narrow_priv.h). Weights of eight bits are widened to words, even and odd ones apart. vpmaddwd then
+ * adds pairs of their products, which cannot overflow. vpmaddubsw could overflow, and is slower once its
+ * operands are made safe (vpsignb). See q8_scalar_priv.h.
  *
  * Compiled with -mavx2 -mfma -mf16c. */
 #ifndef COMPUTE_KERNELS_Q8_MADD256_PRIV_H
@@ -13,8 +13,8 @@
 #include <string.h>
 
 #define Q8(name) name##_madd256
-/* 1 panel x 4 tokens: 8 registers of whole-number sums, 4 of weights, 2 broadcasts, a mask; of narrow ones 8
- * of words, 2 of weights, a broadcast, products. */
+/* 1 panel x 4 tokens: 8 registers of integer sums, 4 of weights, 2 broadcasts, a mask. With narrow
+ * weights: 8 of words, 2 of weights, a broadcast, products. */
 #define Q8_HEIGHTS(H) H(1) H(2) H(3) H(4)
 enum { Q8_TILE_TOKENS = 4, Q8_TILE_PANELS = 1, Q8_QUANT_BYTES = 8, Q8_PEAK_CHAINS = 4 }; /* words: 0 2 1 3 */
 
@@ -58,8 +58,8 @@ static inline q8_x q8_load_x(const void *from)
     return (q8_x){_mm256_set1_epi32(even), _mm256_set1_epi32(odd)};
 }
 
-/* The empty statement keeps the compiler from adding up in another order, for which it would have to keep all
- * products of a qblk, in memory. */
+/* The empty statement keeps the compiler from changing the order of the additions. With another order it
+ * would have to keep all products of a qblk in memory. */
 static inline __m256i q8_madd(__m256i sums, __m256i w, __m256i x)
 {
     sums = _mm256_add_epi32(sums, _mm256_madd_epi16(w, x));
@@ -104,7 +104,7 @@ static inline q8_words q8_words_add(q8_words a, q8_words b)
     return a;
 }
 
-/* And pairs of words to the sums. */
+/* Adds pairs of words to the sums. */
 static inline q8_sums q8_widen(q8_sums sums, q8_words words)
 {
     __m256i ones = _mm256_set1_epi16(1);
@@ -115,7 +115,7 @@ static inline q8_sums q8_widen(q8_sums sums, q8_words words)
 
 /* ---- peaks ---- */
 
-/* The same, but the compiler does not know that: for peaks, whose products it would compute once. */
+/* The same, hidden from the compiler: for peaks, it would compute the products only once. */
 static inline q8_x q8_again(q8_x *x)
 {
     __asm__("" : "+x"(x->even), "+x"(x->odd));

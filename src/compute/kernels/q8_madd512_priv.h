@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of unsigned weights and signed activations with AVX-512BW and no VNNI: narrow weights by vpmaddubsw,
- * others spread to words, for vpmaddwd.  See q8_madd256_priv.h, and q8_scalar_priv.h for what each function
- * does.
+/* Dots of unsigned weights and signed activations with AVX-512BW without VNNI. Narrow weights use
+ * vpmaddubsw; others are widened to words for vpmaddwd. See q8_madd256_priv.h; q8_scalar_priv.h defines
+ * each function.
  *
  * Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c. */
 #ifndef COMPUTE_KERNELS_Q8_MADD512_PRIV_H
@@ -50,7 +50,8 @@ static inline q8_x q8_load_x(const void *from)
 
 static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
 {
-    /* The empty statements keep the compiler from adding up in another order: see q8_madd256_priv.h. */
+    /* The empty statements keep the compiler from changing the order of the additions: see
+     * q8_madd256_priv.h. */
     sums = _mm512_add_epi32(sums, _mm512_madd_epi16(w.even, x.even));
     __asm__("" : "+v"(sums));
     sums = _mm512_add_epi32(sums, _mm512_madd_epi16(w.odd, x.odd));

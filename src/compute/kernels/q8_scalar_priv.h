@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of unsigned weights and signed activations, four at a time per lane, in plain C.  They are exact, so
- * every way to add them gives the same. */
+/* Dots of unsigned weights and signed activations, four at a time per lane, in plain C. This defines every
+ * other q8 header. Dots are exact, so any order of additions gives the same result. */
 #ifndef COMPUTE_KERNELS_Q8_SCALAR_PRIV_H
 #define COMPUTE_KERNELS_Q8_SCALAR_PRIV_H
 
@@ -18,7 +18,7 @@ typedef struct {
 typedef b64 q8_weights;
 typedef const int8_t *q8_x;
 
-/* Where nothing is gained by taking weights apart in registers: NULL, and kern_direct.c is left out. */
+/* Expanding weights in registers saves nothing here: NULL, and kern_direct.c is left out. */
 #define Q8_DIRECT NULL
 enum { Q8_DIRECT_PANELS = 1 };
 
@@ -41,7 +41,7 @@ static inline q8_weights q8_of_bytes(b64 u)
     return u;
 }
 
-/* Four activations of a token, for every lane. */
+/* Four activations of a token, in every lane. */
 static inline q8_x q8_load_x(const void *from)
 {
     return from;
@@ -55,7 +55,7 @@ static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
     return sums;
 }
 
-/* The sums as bits of floats, less magic: see kern_q8.c. */
+/* The sums taken as bits of floats, minus magic: see kern_q8.c. */
 static inline v16 q8_minus(q8_sums sums, float magic)
 {
     v16 out;
@@ -63,7 +63,7 @@ static inline v16 q8_minus(q8_sums sums, float magic)
     return v16_sub(out, v16_set1(magic));
 }
 
-/* Writes four quants where q8_load_x takes them. */
+/* Writes four quants in the layout that q8_load_x reads. */
 static inline void q8_place(void *to, const int8_t quants[4])
 {
     memcpy(to, quants, 4);

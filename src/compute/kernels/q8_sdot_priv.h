@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of unsigned weights and signed activations with NEON's signed dot product.  See q8_scalar_priv.h for
- * what each function does.
+/* Dots of unsigned weights and signed activations with NEON's signed dot product. q8_scalar_priv.h defines
+ * each function.
  *
- * A weight of eight bits is its lower seven, which are the same signed, plus 128 if the eighth is set; and
- * the eighth alone is -128 signed, so it is multiplied with the activation turned negative (quants are never
- * -128).  Twice the work of a dot that takes unsigned weights: see q8_usdot_priv.h for CPUs that have it.
+ * A weight of eight bits is its lower seven bits, which are equal as a signed number, plus 128 if the
+ * eighth bit is set. The eighth bit alone is -128 as a signed number, so it is multiplied with the negated
+ * activation (quants are never -128). This is twice the work of a dot with unsigned weights: see
+ * q8_usdot_priv.h for CPUs that have it.
  *
  * Compiled with -march=armv8.2-a+dotprod. */
 #ifndef COMPUTE_KERNELS_Q8_SDOT_PRIV_H
@@ -13,7 +14,7 @@
 #include "compute/kernels/b64_neon_priv.h"
 
 #define Q8(name) name##_sdot
-/* 1 panel x 6 tokens: 24 registers of whole-number sums. */
+/* 1 panel x 6 tokens: 24 registers of integer sums. */
 #define Q8_HEIGHTS(H) H(1) H(2) H(3) H(4) H(5) H(6)
 enum { Q8_TILE_TOKENS = 6, Q8_TILE_PANELS = 1, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAINS = 6 };
 

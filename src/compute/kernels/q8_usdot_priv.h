@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of unsigned weights and signed activations with the instruction made for them (ARMv8.6, I8MM).  See
- * q8_scalar_priv.h for what each function does.
+/* Dots of unsigned weights and signed activations with ARM's instruction for mixed signs (ARMv8.6, I8MM).
+ * q8_scalar_priv.h defines each function.
  *
  * Compiled with -march=armv8.2-a+i8mm. */
 #ifndef COMPUTE_KERNELS_Q8_USDOT_PRIV_H
@@ -9,7 +9,7 @@
 #include "compute/kernels/b64_neon_priv.h"
 
 #define Q8(name) name##_usdot
-/* 1 panel x 6 tokens: 24 registers of whole-number sums. */
+/* 1 panel x 6 tokens: 24 registers of integer sums. */
 #define Q8_HEIGHTS(H) H(1) H(2) H(3) H(4) H(5) H(6)
 enum { Q8_TILE_TOKENS = 6, Q8_TILE_PANELS = 1, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAINS = 6 };
 

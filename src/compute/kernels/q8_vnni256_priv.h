@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of unsigned weights and signed activations with AVX-VNNI, 256 bits wide.  See q8_scalar_priv.h for
- * what each function does.
+/* Dots of unsigned weights and signed activations with AVX-VNNI, 256 bits wide. q8_scalar_priv.h defines
+ * each function.
  *
  * Compiled with -mavx2 -mfma -mf16c -mavxvnni. */
 #ifndef COMPUTE_KERNELS_Q8_VNNI256_PRIV_H
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define Q8(name) name##_vnni256
-/* 1 panel x 3 tokens: 6 registers of whole-number sums, 6 of float sums, 2 of weights, a broadcast. */
+/* 1 panel x 3 tokens: 6 registers of integer sums, 6 of float sums, 2 of weights, a broadcast. */
 #define Q8_HEIGHTS(H) H(1) H(2) H(3)
 enum { Q8_TILE_TOKENS = 3, Q8_TILE_PANELS = 1, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAINS = 6 };
 

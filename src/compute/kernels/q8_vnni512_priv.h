@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dots of unsigned weights and signed activations with AVX-512 VNNI.  See q8_scalar_priv.h for what each
- * function does.
+/* Dots of unsigned weights and signed activations with AVX-512 VNNI. q8_scalar_priv.h defines each
+ * function.
  *
  * Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mavx512vnni. */
 #ifndef COMPUTE_KERNELS_Q8_VNNI512_PRIV_H
@@ -11,11 +11,11 @@
 #include <string.h>
 
 #define Q8(name) name##_vnni512
-/* 4 panels x 3 tokens: 12 registers of whole-number sums, 12 of float sums, 4 of weights, 3 broadcasts. */
+/* 4 panels x 3 tokens: 12 registers of integer sums, 12 of float sums, 4 of weights, 3 broadcasts. */
 #define Q8_HEIGHTS(H) H(1) H(2) H(3)
 enum { Q8_TILE_TOKENS = 3, Q8_TILE_PANELS = 4, Q8_QUANT_BYTES = 4, Q8_PEAK_CHAINS = 12 };
 
-/* 1 panel x 4 to 8 tokens: weights as they are, taken apart once; each dot reads its activations itself. */
+/* 1 panel x 4 to 8 tokens: weights are expanded once in registers; each dot reads its activations itself. */
 #define Q8_WIDE_HEIGHTS(H) H(4) H(5) H(6) H(7) H(8)
 enum { Q8_WIDE_TOKENS = 8, Q8_WIDE_LEAST = 4 };
 

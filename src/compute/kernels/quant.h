@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised weights as panels hold them: one scheme for all types, read by weights and kernels alike.
+/* Quantised weights in panels: one scheme for all types, read by weights and kernels alike.
  *
  *     w[row][k] = scale[row][sub] * (u[row][k] - zero)  -  min[row][sub]           a sub is 16 or 32 columns
  *
- * u is a whole number of some bits (or, for types with a table, an index to one), scale and min exact floats.
- * A panel is a row of chunks of 8 qblks (256 columns; the last one may be shorter), so that it is read as one
+ * u is an integer of a few bits (for types with a table, an index to it); scale and min are exact floats.
+ * A panel is a row of chunks of 8 qblks (256 columns; the last chunk may be shorter), so it is read as one
  * stream:
  *
  *     chunk   u       [qblk / 2][2 * bits rows of 64 bytes]        see below
@@ -16,11 +16,12 @@
  *             SCALE_NIBBLES           scale | min << 4 [sub / 4][lane][4], d [lane] F16, dmin [lane] F16
  *             SCALE_F32               scale [sub][lane] F32, min [sub][lane] F32       (expanded chunks only)
  *
- * Expanded, the u of a qblk are eight rows of 64 bytes: four f holds columns 4f to 4f + 3 of lane 0, then of
- * lane 1, .. which is what integer dots take.  Packed, two qblks (fours 0 to 7 and 8 to 15) share rows, in
- * fields that stay where they are: one AND takes a field out, worth 2^shift times as much, and the shift is
- * the same for a whole sub, so that the activations' exponent can make up for it (kern_q8.c).  Fields of
- * 3, 5 and 6 bits leave bits over in each row, which together are the fours that have no row.
+ * Expanded, the u of a qblk are eight rows of 64 bytes, as integer dots need them: four f holds columns 4f
+ * to 4f + 3 of lane 0, then of lane 1, and so on. Packed, two qblks (fours 0 to 7 and 8 to 15) share rows
+ * in bit fields that are not shifted. One AND extracts a field, whose value is then 2^shift times too
+ * large. The shift is the same for a whole sub, so the activations' exponent can compensate for it
+ * (kern_q8.c). Fields of 3, 5 and 6 bits leave free bits in each row; together these hold the fours that
+ * have no row.
  *
  *     2 bits   four 4s + f          is bits 2s, 2s + 1 of row f
  *     3 bits   f, 4 + f             are bits 0 to 2 and 3 to 5 of row f
@@ -51,15 +52,15 @@ enum quant_scale { SCALE_F16, SCALE_BF16, SCALE_I8, SCALE_NIBBLES, SCALE_F32 };
 
 struct quant_form {
     uint8_t bits;   /* 2 to 6 or 8; 0: not a quantised type */
-    uint8_t n_subs; /* per qblk: 1 or 2; 2 with 2, 3 and 6 bits, whose qblks come in eights */
+    uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types of 2, 3 and 6 bits, whose qblks come in eights */
     uint8_t zero;
-    uint8_t most; /* the largest u, once looked up */
+    uint8_t most; /* largest u after the table lookup */
     enum quant_scale scale;
     bool has_min;
     bool is_table;
 };
 
-/* The quantised types, for X(type). */
+/* List of the quantised types, for X(type). */
 #define QUANT_TYPES(X)                                                                                       \
     X(DTYPE_Q4_0)                                                                                            \
     X(DTYPE_Q4_1)                                                                                            \
@@ -75,7 +76,7 @@ struct quant_form {
     X(DTYPE_IQ4_XS)                                                                                          \
     X(DTYPE_MXFP4)
 
-/* A constant where the type is one. */
+/* The form of a type; a constant if the type is one. */
 static inline __attribute__((always_inline)) struct quant_form quant_form(enum dtype type)
 {
     switch ((uint32_t)type) {
@@ -110,14 +111,14 @@ static inline __attribute__((always_inline)) struct quant_form quant_form(enum d
     }
 }
 
-/* What kernels turn a form into: whole bytes (tables looked up) and floats. */
+/* The form of expanded chunks: whole bytes (tables looked up) and floats. */
 static inline __attribute__((always_inline)) struct quant_form quant_expanded(struct quant_form form)
 {
     return (struct quant_form){8, form.n_subs, form.zero, form.most, SCALE_F32, form.has_min, false};
 }
 
-/* By how many bits the u of a sub are shifted to the left, once taken out of their rows.  parity: of the
- * qblk's number in its chunk. */
+/* Number of bits by which the extracted u of a sub are shifted left. parity: of the qblk's number in its
+ * chunk. */
 static inline __attribute__((always_inline)) uint32_t quant_shift(struct quant_form form, uint32_t parity,
                                                                   uint32_t sub)
 {
@@ -141,11 +142,11 @@ static inline __attribute__((always_inline)) uint32_t quant_shift(struct quant_f
     }
 }
 
-/* Where the parts of a chunk of n qblks are; bytes from its beginning. */
+/* Offsets of the parts of a chunk of n qblks, in bytes from its start. */
 struct quant_chunk {
-    size_t scale, min; /* the same where they lie in the same four bytes of a lane */
+    size_t scale, min; /* min: equal to scale where both lie in the same four bytes of a lane */
     size_t d, dmin;
-    size_t end; /* where the next chunk begins */
+    size_t end; /* offset of the next chunk */
 };
 
 static inline __attribute__((always_inline)) struct quant_chunk quant_chunk(struct quant_form form,
@@ -167,7 +168,7 @@ static inline __attribute__((always_inline)) struct quant_chunk quant_chunk(stru
     return chunk;
 }
 
-/* Bytes before column k (a multiple of CHUNK_COLS, or the end) of a panel of cols columns. */
+/* Bytes before column k (a multiple of CHUNK_COLS, or the end) in a panel of cols columns. */
 static inline size_t quant_panel_at(struct quant_form form, uint32_t k)
 {
     uint32_t rest = k % CHUNK_COLS / QBLK_WEIGHTS;
@@ -175,7 +176,7 @@ static inline size_t quant_panel_at(struct quant_form form, uint32_t k)
     return k / CHUNK_COLS * quant_chunk(form, CHUNK_QBLKS).end + (rest > 0 ? quant_chunk(form, rest).end : 0);
 }
 
-/* Bytes of packed activations per token and qblk, four quants taking quant_bytes (see kern_q8.c). */
+/* Bytes of packed activations per token and qblk; four quants take quant_bytes (see kern_q8.c). */
 static inline __attribute__((always_inline)) uint32_t quant_act_bytes(struct quant_form form,
                                                                       uint32_t quant_bytes)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kernel table to use, and the small operations that go straight through to it.
+/* Chooses the kernel table, and passes the small operations on to it.
  *
- * All tables give the same bits: each float operation is the same in every one of them and in the same order,
- * and integer dots are exact.  So there is one numerics id, to be changed together with any change of the
- * arithmetic; and two more for models that multiply with BF16 dots or tiles, whose activations are rounded
- * and whose products are added in another order.
- */
+ * All tables give the same bits: each float operation is the same in all of them and in the same order,
+ * and integer dots are exact. So there is one numerics id; change it with any change of the arithmetic.
+ * Two more ids are for models that multiply with BF16 dots or tiles, which round activations and add
+ * products in another order. */
 #include "compute/kernels/kern.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel tables of a machine that we have no special ones for. */
+/* The kernel tables of machines without special kernels. */
 #include "compute/kernels/kern.h"
 
 extern const struct kern_vec kern_vec_scalar;

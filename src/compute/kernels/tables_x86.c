@@ -8,11 +8,10 @@
  *     avx512-madd     AVX-512 F BW VL DQ     vpmaddubsw, or vpmaddwd
  *     avx512-vnni     "                      AVX-512 VNNI
  *
- * Which of them run here is asked of the CPU.  BF16 dots go with the AVX-512 tables where the CPU has them
- * and they do what FMAs over flushed numbers do: what a vendor's manual leaves open is not taken on trust,
- * the instruction is tried on random numbers first.  All others use FMAs, which give the same bits.  So it is
- * with BF16 tiles (amx.c).  The BF16 peak is the CPU's, whichever table measures it.
- */
+ * The CPU's features decide which of them run here. The AVX-512 tables use BF16 dots where the CPU has
+ * them and they give the bits of FMAs over flushed numbers. Vendor manuals leave details open, so the
+ * instruction is first tested on random numbers. All other tables use FMAs, which give the same bits. The
+ * same holds for BF16 tiles (amx.c). The BF16 peak is the CPU's, whichever table measures it. */
 #include <pthread.h>
 #include <string.h>
 #include <xmmintrin.h>

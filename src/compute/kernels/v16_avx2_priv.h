@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixteen floats at once: two registers of AVX2 with FMA and F16C.  What each function must give is in
- * v16_scalar_priv.h.
+/* Sixteen floats at once: two registers of AVX2 with FMA and F16C. v16_scalar_priv.h defines each
+ * function.
  *
  * Compiled with -mavx2 -mfma -mf16c. */
 #ifndef COMPUTE_KERNELS_V16_AVX2_PRIV_H
@@ -12,7 +12,7 @@
 
 #define KERN(name) name##_avx2
 
-/* 16 registers: 1 panel x 6 tokens are 12 sums, which leaves room for the weights and a broadcast. */
+/* 16 registers: 1 panel x 6 tokens are 12 sums; the others hold the weights and a broadcast. */
 #define TILE_HEIGHTS(H) H(1) H(2) H(3) H(4) H(5) H(6)
 enum { TILE_TOKENS = 6, TILE_PANELS = 1 };
 
@@ -46,7 +46,7 @@ static inline void v16_store(float *to, v16 a)
     _mm256_storeu_ps(to + 8, a.high);
 }
 
-/* All ones in the lanes before n of eight that begin with the given one. */
+/* All ones in the lanes below n, for eight lanes from the given one on. */
 static inline __m256i v16_mask8(uint32_t n, int begin)
 {
     __m256i lane = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(begin));
@@ -240,7 +240,7 @@ static inline void v16_store_low8(int8_t *to, v16 a)
 {
     __m256i low = _mm256_and_si256(_mm256_castps_si256(a.low), _mm256_set1_epi32(0xff));
     __m256i high = _mm256_and_si256(_mm256_castps_si256(a.high), _mm256_set1_epi32(0xff));
-    /* Packing works within 128 bits: 0-3 8-11 4-7 12-15, then put in order. */
+    /* Packing works within 128 bits: 0-3 8-11 4-7 12-15, then the parts are put in order. */
     __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
     __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 

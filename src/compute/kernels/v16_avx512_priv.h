@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixteen floats at once: one register of AVX-512 (F, BW, VL, DQ).  What each function must give is in
- * v16_scalar_priv.h.
+/* Sixteen floats at once: one register of AVX-512 (F, BW, VL, DQ). v16_scalar_priv.h defines each
+ * function.
  *
  * Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c. */
 #ifndef COMPUTE_KERNELS_V16_AVX512_PRIV_H
@@ -12,7 +12,7 @@
 
 #define KERN(name) name##_avx512
 
-/* 32 registers: 2 panels x 12 tokens are 24 sums, which leaves room for the weights and a broadcast. */
+/* 32 registers: 2 panels x 12 tokens are 24 sums; the others hold the weights and a broadcast. */
 #define TILE_HEIGHTS(H) H(1) H(2) H(3) H(4) H(5) H(6) H(7) H(8) H(9) H(10) H(11) H(12)
 enum { TILE_TOKENS = 12, TILE_PANELS = 2 };
 

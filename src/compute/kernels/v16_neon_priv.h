@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixteen floats at once: four registers of NEON.  What each function must give is in v16_scalar_priv.h.
+/* Sixteen floats at once: four registers of NEON. v16_scalar_priv.h defines each function.
  *
- * Two traps: NEON's own maximum spreads NaN where the others take the second operand, so maxima are compared
- * and selected; and its vector sums add neighbours, while ours fold halves, so they are written out.
+ * Two operations differ from NEON's own. NEON's maximum spreads NaN where the other sets take the second
+ * operand, so maxima are compared and selected here. NEON's vector sums add neighbours where the other
+ * sets fold halves, so they are written out here.
  *
  * Compiled with -march=armv8-a: every 64-bit ARM has this. */
 #ifndef COMPUTE_KERNELS_V16_NEON_PRIV_H
@@ -15,7 +16,7 @@
 
 #define KERN(name) name##_neon
 
-/* 32 registers: 1 panel x 6 tokens are 24 sums, which leaves room for the weights and a broadcast. */
+/* 32 registers: 1 panel x 6 tokens are 24 sums; the others hold the weights and a broadcast. */
 #define TILE_HEIGHTS(H) H(1) H(2) H(3) H(4) H(5) H(6)
 enum { TILE_TOKENS = 6, TILE_PANELS = 1 };
 

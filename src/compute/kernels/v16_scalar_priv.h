@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixteen floats at once, in plain C: what every other v16 header must give, bit for bit.
+/* Sixteen floats at once, in plain C: the definition, bit for bit, of every other v16 header.
  *
- * Each operation is one IEEE operation per lane, rounded to nearest even; fma rounds once.  Whoever writes a
- * new instruction set copies this list of functions and nothing else. */
+ * Each operation is one IEEE operation per lane, rounded to nearest even; fma rounds once. A new
+ * instruction set needs this list of functions and nothing else. */
 #ifndef COMPUTE_KERNELS_V16_SCALAR_PRIV_H
 #define COMPUTE_KERNELS_V16_SCALAR_PRIV_H
 
@@ -12,7 +12,7 @@
 #include "gguf/dtype.h"
 
 #define KERN(name) name##_scalar
-/* Tile heights that tile functions are made for, and how many panels go with a height. */
+/* Heights (tokens) for which tile functions exist, and the number of panels for each height. */
 #define TILE_HEIGHTS(H) H(1)
 enum { TILE_TOKENS = 1, TILE_PANELS = 1 };
 
@@ -50,7 +50,7 @@ static inline void v16_store(float *to, v16 a)
     memcpy(to, a.at, sizeof(a.at));
 }
 
-/* The first n lanes from memory, zero behind; only those n floats are touched. */
+/* Loads the first n lanes from memory, zeros in the others; reads only those n floats. */
 static inline v16 v16_load_n(const float *from, uint32_t n)
 {
     v16 out = v16_zero();
@@ -129,7 +129,7 @@ static inline v16 v16_first_n(v16 a, v16 b, uint32_t n)
     return a;
 }
 
-/* Halves added to each other until one lane is left: i + (i + 8), then 4, 2, 1. */
+/* Adds halves to each other until one lane is left: i + (i + 8), then 4, 2, 1. */
 static inline float v16_sum(v16 a)
 {
     for (int half = 8; half > 0; half /= 2)
@@ -151,7 +151,7 @@ static inline bool v16_any_above(v16 a, float limit)
     return v16_top(a) > limit;
 }
 
-/* a * 2^n, where the low bits of shifted's pattern hold n; a must stay normal. */
+/* a * 2^n; the low bits of shifted's pattern hold n. The result must be normal. */
 static inline v16 v16_scale2(v16 a, v16 shifted)
 {
     uint32_t bits[16], by[16];
@@ -204,8 +204,8 @@ static inline v16 v16_from_i8(const int8_t *from)
     return out;
 }
 
-/* 2^15 + what the mask leaves of each lane's second byte, a lane being four bytes whose bits are moved to the
- * left first, or (less than 0) to the right.  mask: within 0xff00. */
+/* 2^15 + the masked second byte of each lane. A lane is four bytes, shifted left first (or right if the
+ * shift is negative). mask: within 0xff00. */
 static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
 {
     v16 out;
@@ -214,7 +214,7 @@ static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
     return out;
 }
 
-/* The low (high) halves of sixteen bytes, less 8. */
+/* The low (high) halves of sixteen bytes, minus 8. */
 static inline v16 v16_from_low4(const uint8_t *from)
 {
     v16 out;

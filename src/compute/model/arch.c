@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hyper-parameters from a GGUF's metadata.
  *
- * A converted model says what it is in keys that begin with its architecture's name: "llama.block_count",
- * "qwen2.rope.freq_base".  Here they are read into struct model_config and struct rope_params.  Three rules:
+ * A converted model describes itself in keys that begin with its architecture's name: "llama.block_count",
+ * "qwen2.rope.freq_base". This file reads them into struct model_config and struct rope_params, by three
+ * rules:
  *
  *   - Every missing, ill-typed or absurd key is named, all of them in one fault, so that a file is
  *     mended once.
- *   - Every number has bounds.  They are wide enough for any model of these architectures and narrow
- *     enough that products of them fit in 64 bits; that the weights really have these shapes is then
- *     checked tensor by tensor (weights.c), so a file cannot make us allocate more than it holds itself.
- *   - What would change the arithmetic and is not implemented (soft caps, other RoPE scalings, windows
- *     and scales in architectures that never had them) is refused by name.  A key we merely do not know
- *     is harmless; an unknown tensor is not (weights.c).
+ *   - Every number has bounds. They are wide enough for any model of these architectures, and products
+ *     of bounded numbers fit in 64 bits. weights.c then checks the real shapes tensor by tensor, so a
+ *     file cannot make Baton allocate more than the file itself holds.
+ *   - A key that changes the arithmetic in an unsupported way is refused by name (soft caps, other RoPE
+ *     scalings, windows and scales in architectures that never had them). An unknown key is harmless;
+ *     an unknown tensor is refused (weights.c).
  *
  * Defaults are those of the converters: no head_count_kv means one KV head per query head, no key_length
  * means hidden / heads, no rope.dimension_count means whole heads, no rope.freq_base means 10000. */
@@ -30,8 +31,8 @@
 struct reading {
     const struct gguf *gguf;
     const struct arch *arch;
-    int code;          /* of the first complaint */
-    size_t used_bytes; /* of text */
+    int code;          /* code of the first complaint */
+    size_t used_bytes; /* bytes of text */
     char text[400];    /* complaints, joined by "; " */
 };
 
@@ -146,7 +147,7 @@ void read_flag(struct reading *r, const char *suffix, bool *out)
         complain(r, rc, "%s", why.text);
 }
 
-/* ---- what is not implemented ---- */
+/* ---- unsupported keys ---- */
 
 static bool heeds(const struct arch *arch, const char *suffix)
 {
@@ -161,7 +162,7 @@ static void refuse_unimplemented(struct reading *r)
     static const struct {
         const char *suffix;
         const char *what;
-        double harmless; /* the value that changes nothing */
+        double harmless; /* the value that has no effect */
     } KEYS[] = {
         {"expert_count", "mixture of experts", 0},
         {"attention.max_alibi_bias", "ALiBi", 0},
@@ -248,7 +249,7 @@ static void read_shapes(struct reading *r, struct model_config *config)
         read_head_dim(r, config);
 }
 
-/* The embedding decides the vocabulary; the keys that also know it must agree. */
+/* The embedding decides the vocabulary size; keys that also give it must agree. */
 static void read_vocab(struct reading *r, struct model_config *config)
 {
     const struct gguf_tensor *embedding = gguf_tensor_find(r->gguf, "token_embd.weight");
@@ -256,7 +257,7 @@ static void read_vocab(struct reading *r, struct model_config *config)
     uint64_t n_tokens;
     uint32_t stated = 0;
 
-    if (gguf_tensor_count(r->gguf) == 0) { /* keys alone, of a file to be written */
+    if (gguf_tensor_count(r->gguf) == 0) { /* only keys, for a file that will be written */
         read_count(r, "vocab_size", REQUIRED, 1u << 24, &config->vocab);
         return;
     }
@@ -287,7 +288,7 @@ static void read_scaling_type(struct reading *r, struct rope_params *rope)
     char key[128];
     int rc = gguf_get_str(r->gguf, full_key(r, "rope.scaling.type", key), &why, &type);
 
-    if (rc == E_NOT_FOUND) /* files from before the key existed scale linearly by their factor */
+    if (rc == E_NOT_FOUND) /* files older than the key scale linearly by their factor */
         rope->scaling = rope->factor != 1 ? ROPE_SCALE_LINEAR : ROPE_SCALE_NONE;
     else if (rc < 0)
         complain(r, rc, "%s", why.text);
@@ -332,7 +333,7 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
     config->rope_freq_base = (float)rope->freq_base;
     read_number(r, "rope.scale_linear", OPTIONAL, FACTOR, &rope->factor);
     read_number(r, "rope.scaling.factor", OPTIONAL, FACTOR, &rope->factor);
-    if (rope->factor == 0) /* how some writers say "none" */
+    if (rope->factor == 0) /* some writers' value for "none" */
         rope->factor = 1;
     read_number(r, "rope.scaling.original_context_length", OPTIONAL, CONTEXT, &rope->original_context);
     read_number(r, "rope.scaling.attn_factor", OPTIONAL, TIMES, &attn_factor);
@@ -349,7 +350,7 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
 
 /* ---- windows ---- */
 
-/* The period from the file: a number, or a flag for each layer, which goes straight into the layers. */
+/* Reads the window period: a number, or a flag per layer, which is stored directly in the layers. */
 static void mark_local_layers(struct reading *r, struct model *model)
 {
     uint32_t n_layers = model->config.n_layers;
@@ -363,7 +364,7 @@ static void mark_local_layers(struct reading *r, struct model *model)
         for (uint32_t i = 0; i < n_layers; i++)
             if (gguf_array_i64(r->gguf, key, i, &flag) == 0)
                 model->layers[i].is_local = flag != 0;
-            else if (i == 0 || i == n_flags) { /* once is enough */
+            else if (i == 0 || i == n_flags) { /* one complaint is enough */
                 complain(r, E_FORMAT, "key %s is no list of %u flags", key, n_layers);
                 return;
             }
@@ -375,7 +376,7 @@ static void mark_local_layers(struct reading *r, struct model *model)
         model->layers[i].is_local = period == 0 || i % period < period - 1;
 }
 
-/* A window as long as the context hides nothing, but its layers may still be different. */
+/* A window as long as the context hides nothing, but its layers may still differ in other ways. */
 static void read_windows(struct reading *r, struct model *model)
 {
     uint32_t context_length = model->config.context_length;
@@ -412,7 +413,7 @@ void use_local_rope(struct model *model, double freq_base)
             model->layers[i].rope = ROPE_LOCAL;
 }
 
-/* ---- the whole ---- */
+/* ---- all keys ---- */
 
 static int find_arch(const struct gguf *gguf, struct fault *fault, const struct arch **out)
 {
@@ -438,7 +439,7 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
                      (int)(name.len_bytes < 64 ? name.len_bytes : 64), (const char *)name.data, known);
 }
 
-/* What most architectures leave at one. */
+/* Factors that most architectures leave at one. */
 static void set_scales(struct model_config *config)
 {
     config->attn_scale = (float)(1 / sqrt(config->head_dim));
@@ -447,8 +448,8 @@ static void set_scales(struct model_config *config)
     config->logit_scale = 1;
 }
 
-/* Layers as the architecture has them when nothing is said of single ones.  A file cannot ask for more of
- * them than it has tensors for. */
+/* Sets all layers to the architecture's defaults. A file cannot ask for more layers than it has tensors
+ * for. */
 static void set_layers(struct reading *r, struct model *model)
 {
     uint64_t n_tensors = gguf_tensor_count(r->gguf);
@@ -482,7 +483,7 @@ int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fa
     refuse_unimplemented(&r);
     read_shapes(&r, config);
     read_vocab(&r, config);
-    if (r.code == 0) { /* what follows computes with what was read */
+    if (r.code == 0) { /* the following code uses the values read so far */
         set_scales(config);
         read_rope(&r, config, &model->rope_params[ROPE_GLOBAL]);
         model->n_ropes = 1;

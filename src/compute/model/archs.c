@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The architectures: one row each, and the few lines that only one of them needs.
  *
- *   llama     Llama 1 to 3.x, Mistral (windows), Mixtral (experts), and the many that took over their shape
- *   qwen2     Qwen 2 and 2.5: biases on Q, K and V
- *   qwen3     Qwen 3: no biases, but each head of Q and K is normed
- *   gemma     Gemma 1: GELU, embeddings scaled by sqrt(hidden)
- *   gemma3    Gemma 3: that, norms before and after each half and on heads, and five layers with a window and
- *             angles of their own to one that sees all
- *   phi3      Phi 3, 3.5 and 4 mini: Q, K, V in one tensor, gate and up in one, longrope
- *   granite   Granite 3: llama with four scales
- *   olmo2     OLMo 2 and 3: halves normed at their end only, Q and K over all heads at once
- *   smollm3   SmolLM 3: llama, but every fourth layer turns nothing
- *   glm4      GLM 4 (0414), Z1: norms before and after each half, gate and up in one, half a head turned
- *   internlm2 InternLM 2 to 3: llama by another name
- *   ernie4_5  ERNIE 4.5 dense: the same
- *   qwen3moe  Qwen 3 with experts
- *   deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
- *   gpt-oss   gpt-oss 20b and 120b: sinks, every other layer with a window, experts with biases and limits
+ *    llama     Llama 1 to 3.x, Mistral (windows), Mixtral (experts), and the many models of the same shape
+ *    qwen2     Qwen 2 and 2.5: biases on Q, K and V
+ *    qwen3     Qwen 3: no biases, but each head of Q and K is normed
+ *    gemma     Gemma 1: GELU, embeddings scaled by sqrt(hidden)
+ *    gemma3    Gemma 3: like gemma, with norms before and after each half and on heads; of six layers five
+ *              have a window and their own angles, one attends to all keys
+ *    phi3      Phi 3, 3.5 and 4 mini: Q, K, V in one tensor, gate and up in one, longrope
+ *    granite   Granite 3: llama with four scales
+ *    olmo2     OLMo 2 and 3: norms only after each half, Q and K normed over all heads at once
+ *    smollm3   SmolLM 3: llama, but every fourth layer has no RoPE
+ *    glm4      GLM 4 (0414), Z1: norms before and after each half, gate and up in one, RoPE on half a head
+ *    internlm2 InternLM 2 to 3: llama by another name
+ *    ernie4_5  ERNIE 4.5 dense: llama by another name
+ *    qwen3moe  Qwen 3 with experts
+ *    deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
+ *    gpt-oss   gpt-oss 20b and 120b: sinks, a window in every other layer, experts with biases and limits
  *
- * Files of architectures that descend from llama have their Q and K rows ordered for pairs that lie side by
- * side; in the others element i of a head turns with element i + dims/2, as in the models they were converted
- * from. */
+ * In files of architectures that descend from llama, the rows of Q and K are ordered so that RoPE turns
+ * neighbouring elements. In the others, element i of a head turns with element i + dims/2, as in the
+ * models they were converted from. */
 #include "compute/model/model_priv.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@
 
 static const double FREQ_BASE[2] = {1.0001, 1e12};
 
-/* ---- what only one of them has ---- */
+/* ---- code for single architectures ---- */
 
 static void read_gemma(struct reading *r, struct model *model)
 {
@@ -41,7 +41,7 @@ static void read_gemma(struct reading *r, struct model *model)
     model->config.embedding_scale = sqrtf((float)model->config.hidden);
 }
 
-/* Only the largest scales queries by another width than that of its heads, and no key tells it apart. */
+/* Only the largest model scales queries by a width other than its heads', and no key says so. */
 enum { GEMMA3_LAYERS_OF_27B = 62 };
 
 static void read_gemma3(struct reading *r, struct model *model)
@@ -74,7 +74,7 @@ static void read_granite(struct reading *r, struct model *model)
     config->attn_scale = (float)attention;
 }
 
-/* OLMo 3 stretches the context of the layers that see all of it, and no others. */
+/* OLMo 3 stretches the context only of the layers that attend to all of it. */
 static void read_olmo2(struct reading *r, struct model *model)
 {
     (void)r;
@@ -106,7 +106,7 @@ static void read_qwen3moe(struct reading *r, struct model *model)
 static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank",
                                              "rope.scaling.yarn_log_multiplier", NULL};
 
-/* V2 and V2-Lite choose by softmax and use the chances as they are; V3's files say what they do. */
+/* V2 and V2-Lite choose by softmax and use its values unchanged; V3's files have keys for this. */
 static void read_deepseek2(struct reading *r, struct model *model)
 {
     bool is_split = has_tensor(r, "blk.0.attn_k_b.weight") && has_tensor(r, "blk.0.attn_v_b.weight");

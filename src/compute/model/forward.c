@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The forward pass.  Hot path: no malloc, no log, no system call.
+/* The forward pass. Hot path: no malloc, no log, no system call.
  *
- * The tokens of all items are laid one below the other in one matrix, so that a prompt's chunk and thirty
- * decoding sequences share each read of the weights:
+ * The tokens of all items form the rows of one matrix. So a prompt chunk and thirty decoding sequences
+ * share each read of the weights:
  *
  *     item 0: tokens of a prompt     row 0 ..  n0-1
  *     item 1: one token              row n0
@@ -13,12 +13,12 @@
  *                       x += ffn(norm(x))           forward_ffn.c
  *     logits = norm(x's last rows of each item that wants them) . head^T
  *
- * Where the logits of a whole prompt are wanted, they are made and shown a few rows at a time: of 512 tokens
- * and a large vocabulary they would take 300 MB.
+ * If the logits of a whole prompt are needed, the pass computes and delivers them a few rows at a time.
+ * For 512 tokens and a large vocabulary they would take 300 MB.
  *
- * Only attention knows which row belongs to whom; everything else treats rows alike, and the kernels sum each
- * output in an order that does not depend on the other rows.  That is why the bits of an item do not depend
- * on its company. */
+ * Only attention knows which item a row belongs to. Everything else treats rows alike, and the kernels sum
+ * each output in an order that does not depend on the other rows. So the bits of an item do not depend on
+ * its batch neighbours. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
@@ -140,7 +140,7 @@ void forward_finish(struct forward *f, const float *post_norm)
 
 /* ---- before the layers ---- */
 
-/* Numbers the rows and says to attention which are whose. */
+/* Numbers the rows and describes each item's rows to attention. */
 static void place_items(struct forward *f)
 {
     const struct model_pass *pass = f->pass;
@@ -217,7 +217,7 @@ static void multiply_head(const struct forward *f, uint32_t n)
                       model->config.logit_scale, model->config.vocab);
 }
 
-/* Rows of x from one on, normed, to where the head finds them. */
+/* Norms rows of x, from one row on, into the output head's input. */
 static void norm_last(const struct forward *f, uint32_t row, uint32_t n, uint32_t to)
 {
     const struct model *model = f->model;
@@ -228,7 +228,8 @@ static void norm_last(const struct forward *f, uint32_t row, uint32_t n, uint32_
                  model->config.rms_eps, f->state->last + hidden * (to + i));
 }
 
-/* An item's first row that outlived the last layer.  Rows lie in the order of the items, narrowed or not. */
+/* First row of an item that was kept after the last layer. Rows lie in the order of the items, narrowed or
+ * not. */
 static uint32_t kept_row(const struct forward *f, uint32_t index)
 {
     const struct model_state *state = f->state;
@@ -239,7 +240,7 @@ static uint32_t kept_row(const struct forward *f, uint32_t index)
     return f->is_narrowed ? row : row + f->pass->items[index].n_tokens - state->n_kept[index];
 }
 
-/* Logits that are looked at once, as many at a time as there is room for. */
+/* Delivers logits that are used once, as many at a time as there is room for. */
 static void show_logits(const struct forward *f, uint32_t index)
 {
     const struct model_item *item = &f->pass->items[index];
@@ -284,7 +285,7 @@ int model_forward(const struct model *model, struct model_state *state, const st
         }
         f.layer = &model->layers[layer];
         f.layer->attn->forward(&f, layer);
-        if (f.n_rows == 0) /* nobody wants logits */
+        if (f.n_rows == 0) /* no item wants logits */
             return 0;
         f.layer->ffn->forward(&f, layer);
     }

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The attention half of a layer.  Hot path.
+/* The attention half of a layer. Hot path.
  *
- *     normed [n][hidden]                 = rmsnorm(x)
- *     qkv    [n][(H + 2 KV) D]           = normed . Wqkv^T (+ bias)        H heads, KV kv-heads, D head_dim
+ *     normed [n][hidden]         = rmsnorm(x)
+ *     qkv    [n][(H + 2 KV) D]   = normed . Wqkv^T (+ bias)        H heads, KV kv-heads, D head_dim
  *       q [n][H][D] | k [n][KV][D] | v [n][KV][D], side by side in each row
- *     q, k normed per head where the model has such norms, then turned by the sines of their position; k, v
- * stored into the sequence's blocks on_layer: this layer's KV of the whole step is in memory and may travel
- * while the rest is computed attended [n][H][D]                 = softmax(q . k^T / sqrt(D)) . v  over the
- * block table, causal x                                 += attended . Wo^T
+ *     q, k normed per head where the model has such norms, then turned by the sines of their position
+ *     k, v stored into the sequence's blocks
+ *     on_layer: this layer's KV of the whole step is in memory and may be sent while the rest is computed
+ *     attended [n][H][D]         = softmax(q . k^T / sqrt(D)) . v  over the block table, causal
+ *     x                         += attended . Wo^T
  *
- * K is stored rotated, so a block can be attended from any later position without knowing its own.
+ * K is stored rotated, so a query at any later position can attend to a block without knowing the block's
+ * position.
  *
- * A layer with a window keeps the keys and values of all tokens like any other: the window limits what is
- * read, not what is stored.  Blocks then mean the same in every layer, for prefix cache, hand-off and tiers
- * alike; the price is memory that a ring of one window's length would save. */
+ * A layer with a window stores the keys and values of all tokens like any other layer; the window limits
+ * only what is read. So a block means the same in every layer, for prefix cache, transfers and disk tier.
+ * The price is memory that a ring buffer of one window's length would save. */
 #include "compute/model/model_priv.h"
 
-/* What is fetched of the next matrix before attention is still in the cache behind it. */
+/* The part of the next matrix that is prefetched before attention is still cached after it. */
 enum { FEW_KEYS_BYTES = 4 << 20 };
 
 struct qkv_shape { /* floats */
@@ -31,7 +33,7 @@ static struct qkv_shape qkv_shape(const struct model_config *c)
     return (struct qkv_shape){.q = q, .kv = kv, .stride = q + 2 * kv};
 }
 
-/* Gains of [head_dim], one per head alike, or of all heads' width for a norm over them together. */
+/* Gains [head_dim], equal for all heads; or of all heads' width, for one norm over all heads. */
 static void norm_heads(const struct forward *f, float *heads, uint32_t n_heads, const float *gain,
                        const float *wide_gain)
 {
@@ -56,11 +58,11 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
     for (size_t row = from; row < to; row++) {
         float *q = f->state->qkv + row * shape.stride;
 
-        if (vectors[SLOT_Q_BIAS]) /* K's and V's lie behind it */
+        if (vectors[SLOT_Q_BIAS]) /* K's and V's biases follow */
             vec_add(model->table, q, vectors[SLOT_Q_BIAS], (uint32_t)shape.stride);
         norm_heads(f, q, c->n_heads, vectors[SLOT_Q_NORM], vectors[SLOT_Q_NORM_WIDE]);
         norm_heads(f, q + shape.q, c->n_kv_heads, vectors[SLOT_K_NORM], vectors[SLOT_K_NORM_WIDE]);
-        if (rope != ROPE_NONE) /* K's heads follow Q's and turn by the same angle */
+        if (rope != ROPE_NONE) /* K's heads follow Q's and turn by the same angles */
             rope_rotate(model->table, model->ropes[rope].pairs, q, c->n_heads + c->n_kv_heads, c->head_dim,
                         c->rope_dims, f->state->cos[rope] + row * pairs, f->state->sin[rope] + row * pairs);
     }
@@ -97,14 +99,14 @@ static void store(const struct forward *f, uint32_t from, uint32_t to)
     }
 }
 
-/* A row's K and V go where no other row's go, so ranks store side by side. */
+/* Each row's K and V have their own place, so ranks store in parallel. */
 static void prepare_and_store(const struct forward *f, uint32_t from, uint32_t to)
 {
     bias_norm_rotate(f, from, to);
     store(f, from, to);
 }
 
-/* Keys and values that all queries of the step look at, in bytes. */
+/* Bytes of the keys and values that all queries of the step read. */
 static uint64_t attend_bytes(const struct forward *f, size_t q_floats)
 {
     const struct kv_layout *layout = &f->model->layout;
@@ -165,7 +167,7 @@ static void forward_attn(struct forward *f, uint32_t layer)
     struct model_state *state = f->state;
     const float *const *vectors = f->layer->vectors;
     struct qkv_shape shape = qkv_shape(&f->model->config);
-    const float *input = state->x; /* of models that norm only what comes out */
+    const float *input = state->x; /* unnormed, if the model norms only outputs */
 
     if (vectors[SLOT_ATTN_NORM]) {
         forward_norm(f, vectors[SLOT_ATTN_NORM]);

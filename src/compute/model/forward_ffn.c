@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The feed-forward half of a layer.  Hot path.
+/* The feed-forward half of a layer. Hot path.
  *
  *     normed  [n][hidden]   = rmsnorm(x)
  *     gate_up [n][2 F]      = normed . Wgate_up^T        gate | up, side by side in each row; F = ffn
  *     gate    [n][F]        = act(gate) * up             act is silu, or gelu in its tanh form
  *     x                    += gate . Wdown^T
  *
- * Many tokens go by matmul_gated(), which needs no gate_up; a few, whose time is the weights' way from
- * memory, product by product, since each of these has the next one's weights fetched. */
+ * Many tokens go through matmul_gated(), which needs no gate_up. A few tokens go product by product: their
+ * time is the read of the weights from memory, and each product prefetches the next one's weights. */
 #include "compute/model/model_priv.h"
 #include "compute/tensor/gated.h"
 
@@ -59,7 +59,7 @@ static void gate_by_products(struct forward *f, uint32_t layer, const float *inp
 
 static void forward_ffn(struct forward *f, uint32_t layer)
 {
-    const float *input = f->state->x; /* of models that norm only what comes out */
+    const float *input = f->state->x; /* unnormed, if the model norms only outputs */
 
     if (f->layer->vectors[SLOT_FFN_NORM]) {
         forward_norm(f, f->layer->vectors[SLOT_FFN_NORM]);
@@ -80,7 +80,7 @@ bool ffn_is_gated(const struct layer *layer)
            gated_takes(&in->parts[0], &down->parts[0]);
 }
 
-/* One of the two ways is gone at a time, so both use the same memory. */
+/* Only one of the two ways runs at a time, so both use the same memory. */
 static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     uint32_t rows = state->max_tokens < FFN_FEW_TOKENS ? state->max_tokens : FFN_FEW_TOKENS;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last layer of a pass.  Hot path.
+/* The last layer of a pass. Hot path.
  *
- * When its keys and values are stored, only the rows that want logits have a future: one per answer that goes
- * on (more where guesses are verified, all of a prompt whose tokens' log probabilities are wanted), none of a
- * prompt's chunk that is not its last.  So they move up and the rest is left behind:
+ * After its keys and values are stored, only the rows that need logits matter. That is one row per
+ * decoding sequence; more where draft tokens are verified; all rows of a prompt whose logprobs are asked
+ * for; no row of a prompt chunk that is not the last. These rows move up and the others are dropped:
  *
- *     rows     a0 a1 a2 a3 | b0 | c0 c1 c2          ->    a3 | b0         (c wants none)
+ *     rows     a0 a1 a2 a3 | b0 | c0 c1 c2          ->    a3 | b0         (c needs none)
  *     items    a           | b  | c                       a: one token, three positions on | b
  *
- * A row's bits do not depend on its company, so this changes none.  A prompt of n tokens saves nearly all of
- * the last layer's queries, output and feed-forward network: of 16 layers, the time of almost one. */
+ * A row's bits do not depend on the other rows, so this changes none. A prompt of n tokens saves nearly
+ * all of the last layer's queries, output and feed-forward network: with 16 layers, the time of almost
+ * one. */
 #include "compute/model/model_priv.h"
 
 #include <string.h>
@@ -36,7 +37,7 @@ void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride)
         item.first = n_rows;
         item.n_tokens = n_kept;
         n_rows += n_kept;
-        state->items[n_items++] = item; /* never ahead of what is read */
+        state->items[n_items++] = item; /* never ahead of the row being read */
     }
     f->n_items = n_items;
     f->n_rows = n_rows;

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Multi-head latent attention (DeepSeek-AI 2024), computed in the latent space.  Hot path.
+/* Multi-head latent attention (DeepSeek-AI 2024), computed in the latent space. Hot path.
  *
  *     normed [n][hidden]  = rmsnorm(x)
  *     low    [n]          = normed . (Wq or Wq_a, Wkv_a)^T:      q | c | k_rope     side by side in each row
- *     c = rmsnorm(c), k_rope turned: (c, k_rope) is the token's one key for all heads, and all that is stored
+ *     c = rmsnorm(c), k_rope turned: (c, k_rope) is the one key of a token for all heads; only it is stored
  *     q      [n][H][nope + rope] = low's q as it is, or rmsnorm(it) . Wq_b^T
  *     q'     [n][H][latent + rope] = (Wk^T q_nope, q_rope turned)         per head
  *     mean   [n][H][latent]  = softmax(scale q' . key) c                  every head attends to the same keys
  *     values [n][H][value]   = Wv mean                                    per head
  *     x                     += values . Wo^T
  *
- * So the cache has one key of latent + rope numbers per token and layer (V2: 576 instead of 40960), and
- * attention's values are the first `latent` numbers of its keys.  A prompt and a single token go the same way
- * and get the same bits; expanding keys and values for long prompts would save multiplications and break
- * that. */
+ * So the cache holds one key of latent + rope numbers per token and layer (V2: 576 instead of 40960).
+ * Attention's values are the first `latent` numbers of its keys. A prompt and a single token are computed
+ * the same way and get the same bits. Expanding keys and values for long prompts would save
+ * multiplications but break this. */
 #include "compute/model/model_priv.h"
 
 #include <string.h>
 
-static uint32_t q_width(const struct model_config *c) /* of low's query part */
+static uint32_t q_width(const struct model_config *c) /* floats of the query part of low */
 {
     return c->q_latent ? c->q_latent : c->n_heads * c->head_dim;
 }
@@ -85,7 +85,7 @@ static void norm_and_store(const struct forward *f, uint32_t from, uint32_t to)
     store(f, from, to);
 }
 
-/* Where the queries lie before they go into the latent space. */
+/* Address of the queries before they are mapped into the latent space. */
 static float *plain_q(const struct forward *f, size_t *stride_out)
 {
     const struct model_config *c = &f->model->config;
@@ -94,7 +94,7 @@ static float *plain_q(const struct forward *f, size_t *stride_out)
     return c->q_latent ? f->state->qkv : f->state->latent.low;
 }
 
-/* The rotary part of queries, turned and put behind where the latent part goes. */
+/* Turns the RoPE part of queries and copies it behind the place of the latent part. */
 static void turn_queries(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
@@ -167,7 +167,7 @@ static void out_of_latent(const struct forward *f)
 
 /* ---- the half ---- */
 
-/* Multiplications that all queries of the step take part in, as bytes read. */
+/* Work of all queries of the step, expressed as bytes read. */
 static uint64_t attend_bytes(const struct forward *f)
 {
     const struct model_config *c = &f->model->config;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The feed-forward half of a layer with experts.  Hot path.
+/* The feed-forward half of a layer with experts. Hot path.
  *
  *     normed [n][hidden] = rmsnorm(x)
  *     scores [n][E]      = normed . Wrouter^T;   each token chooses k experts (moe_route.c): n k "picks"
@@ -12,18 +12,18 @@
  *     down    [n k][hidden] = silu(gate) up . down of the expert^T                another
  *     x                    += for each token: weight_1 down_1 + weight_2 down_2 + ... (+ the shared experts')
  *
- * Each expert that anyone chose is read once in the step, however many tokens chose it, and no other is read.
- * The shared experts, which all tokens go through, are pieces of the same two runs.
+ * Each step reads every chosen expert once, however many tokens chose it, and reads no other expert. The
+ * shared experts, which all tokens go through, are pieces of the same two runs.
  *
- * A token's sum runs over its experts in the order in which it chose them, best first, shared ones last; each
- * product depends on the token and the expert alone.  So nothing here depends on the rest of the batch. */
+ * A token's sum runs over its experts in the order of its choice, best first, shared ones last. Each
+ * product depends on the token and the expert alone. So nothing here depends on the rest of the batch. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
 
 #include <string.h>
 
-/* ---- who goes where ---- */
+/* ---- routing ---- */
 
 static void route_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
@@ -58,7 +58,7 @@ static void group_picks(const struct forward *f)
         moe->pick[i] = moe->first[moe->chosen[i]]++;
         moe->token[moe->pick[i]] = i / rule->n_used;
     }
-    for (uint32_t e = rule->n_experts; e > 0; e--) /* they moved on by their count: to the next one's begin */
+    for (uint32_t e = rule->n_experts; e > 0; e--) /* each advanced to the next expert's begin */
         moe->first[e] = moe->first[e - 1];
     moe->first[0] = 0;
 }
@@ -115,7 +115,7 @@ static uint32_t add_gate_up(const struct forward *f, uint32_t expert, struct man
                                      .first = first,
                                      .y = moe->gate_up + (size_t)2 * ffn * first + i * ffn,
                                      .y_stride = (size_t)2 * ffn};
-        if (out[i].n == 1) { /* needs no gathering */
+        if (out[i].n == 1) { /* x is used directly */
             out[i].load = NULL;
             out[i].x = f->state->normed + (size_t)moe->token[first] * f->model->config.hidden;
         }
@@ -137,7 +137,7 @@ static uint32_t add_down(const struct forward *f, uint32_t expert, struct many_p
                                .first = first,
                                .y = moe->down + (size_t)hidden * first,
                                .y_stride = hidden};
-    if (f->layer->experts.gate_up_bias) { /* gated already */
+    if (f->layer->experts.gate_up_bias) { /* already gated */
         out->load = NULL;
         out->x_stride = (size_t)2 * f->model->config.expert_ffn;
         out->x = moe->gate_up + first * out->x_stride;
@@ -185,8 +185,8 @@ static void run_pieces(const struct forward *f, uint32_t n_pieces)
 enum { GATE_LIMIT = 7 };
 static const float GATE_SHARPNESS = 1.702f;
 
-/* g sigmoid(a g) (u + 1), with g = min(gate, 7) and u = up within -7..7   (gpt-oss, OpenAI 2025)
- * is silu(a g) (u + 1) / a: what silu and the product need is put in place here. */
+/* g sigmoid(a g) (u + 1), with g = min(gate, 7) and u = up within -7..7   (gpt-oss, OpenAI 2025), equals
+ * silu(a g) (u + 1) / a. This prepares the inputs of silu and of the product in place. */
 static void clamp_gate(float *gate, float *up, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -197,7 +197,7 @@ static void clamp_gate(float *gate, float *up, uint32_t n)
     }
 }
 
-/* Of models with biases: they come before the gate, which then is done in place. */
+/* For models with biases: biases are added before the gate, which then runs in place. */
 static void bias_and_gate(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct moe_state *moe = &f->state->moe;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Latent attention: what the metadata says of it, and its per-head weights.
+/* Latent attention: its metadata keys and its per-head weights.
  *
- * A head's key is k = Wk c, its value v = Wv c, both from the token's latent c.  Since q . (Wk c) = (Wk^T q)
- * . c and the values' mean is Wv times the mean of the latents, neither k nor v is ever computed: queries go
- * into the latent space, attention happens there, and what was attended comes out (forward_mla.c).
+ * A head's key is k = Wk c and its value is v = Wv c, both from the token's latent c. Since q . (Wk c) =
+ * (Wk^T q) . c, and the mean of the values is Wv times the mean of the latents, neither k nor v is ever
+ * computed. Queries are mapped into the latent space, attention runs there, and its output is mapped back
+ * (forward_mla.c).
  *
- *     attn_kv_b [H][nope + value][latent]  ->  into   [H][latent][nope]     Wk^T, turned around at load
+ *     attn_kv_b [H][nope + value][latent]  ->  into   [H][latent][nope]     Wk^T, transposed at load
  *                                              out_of [H][value][latent]    Wv, as it is
  *     attn_k_b  [H][latent][nope]          ->  into,   as it is             (newer files)
  *     attn_v_b  [H][value][latent]         ->  out_of, as it is
  *
- * Turning a matrix around takes quantised blocks apart.  Types without blocks stay what they are; a quantised
- * Wk is kept as F16, whose rounding is a fraction of what quantising already cost. */
+ * Transposing a matrix breaks up its qblks. Types without qblks keep their type. A quantised Wk is kept as
+ * F16; this rounding is a fraction of the quantisation's own error. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
@@ -49,7 +50,7 @@ void latent_read_heads(struct reading *r, struct model_config *config)
         complain(r, E_UNSUPPORTED, "values of %u are longer than keys of %u", value, key);
 }
 
-/* These models leave the sines alone and sharpen all of q . k instead, by (1 + m ln factor)^2. */
+/* These models leave the sines unscaled and multiply q . k by (1 + m ln factor)^2 instead. */
 void latent_read_scale(struct reading *r, struct model *model)
 {
     static const double TIMES[2] = {0, 1e3};
@@ -96,7 +97,7 @@ static void put_weight(enum dtype type, float value, uint8_t *at)
         put_u16(at, f32_to_f16(value));
 }
 
-/* The key rows of each head of kv_b, turned around, as a file would have them. */
+/* The key rows of each head of kv_b, transposed, in the file format. */
 static void turn_keys(const struct model_config *c, const struct weight *kv_b, enum dtype type, uint8_t *out)
 {
     uint32_t nope = c->head_dim - c->rope_dims, each_bytes = type == DTYPE_F32 ? 4 : 2;

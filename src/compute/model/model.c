@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building a model: metadata (arch.c), RoPE (rope.c), weights (weights.c), in that order, so that everything
- * which can be wrong with a file is found before its weights are copied.
+/* Builds a model: metadata (arch.c), RoPE (rope.c), weights (weights.c), in this order. So every fault in
+ * a file is found before its weights are copied.
  *
- * The numerics id names the arithmetic: which kernels (BF16 dots and BF16 tiles have ids of their own), which
- * forward pass, and the sines that this machine's mathematical library gives.  Two workers whose ids differ
- * do not exchange KV. Weights that were converted are the file's no more: converted F16 counts as BF16 dots
- * or tiles, which no F16 file without the option has. */
+ * The numerics id names the arithmetic: the kernels (BF16 dots and BF16 tiles have their own ids), the
+ * forward pass, and the sines that this machine's math library computes. Two workers with different ids do
+ * not exchange KV. Converted weights differ from the file's: converted F16 counts as BF16 dots or tiles,
+ * which no F16 file has without that option. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORWARD_VERSION = 1 }; /* raised when a change to the forward pass changes bits */
+enum { FORWARD_VERSION = 1 }; /* raise it when a change to the forward pass changes bits */
 
-/* The list of divisors that suits the context, if the file has one; E_NOT_FOUND when it has none. */
+/* Loads the list of divisors for the context, if the file has one; E_NOT_FOUND if not. */
 static int read_factors(struct model *model, const struct gguf *gguf, float *out, struct fault *fault)
 {
     const struct rope_params *params = &model->rope_params[ROPE_GLOBAL];
@@ -94,7 +94,7 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
                                        .v_dim = config->head_dim,
                                        .block_tokens = opts->block_tokens ? opts->block_tokens : 32,
                                        .type = opts->kv_type};
-    if (config->latent) { /* values are parts of the keys */
+    if (config->latent) { /* values are a part of the keys */
         model->layout.k_dim = config->latent + config->rope_dims;
         model->layout.v_dim = 0;
     }
@@ -146,7 +146,7 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
     return 0;
 }
 
-/* Tables over a long context take their time; what can be wrong is in the file's own part. */
+/* Checks the file's divisors without building RoPE's tables, which take time for a long context. */
 static int check_factors(struct model *model, const struct gguf *gguf, struct fault *fault)
 {
     float *factors = calloc(model->config.rope_dims / 2 + 1, sizeof(*factors));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mixture of experts, as struct layer, struct model and struct model_state hold it. */
+/* Mixture of experts: its parts of struct layer, struct model and struct model_state. */
 #ifndef COMPUTE_MODEL_MOE_PRIV_H
 #define COMPUTE_MODEL_MOE_PRIV_H
 
@@ -7,22 +7,23 @@
 #include "compute/model/moe_route_priv.h"
 #include "compute/tensor/many.h"
 
-struct expert_weights {       /* of a layer; experts one behind the other */
-    struct weight gate_up[2]; /* one [n_experts][gate, up][ffn][hidden], or gate and up by themselves */
+struct expert_weights {       /* weights of a layer; experts lie one after another */
+    struct weight gate_up[2]; /* one [n_experts][gate, up][ffn][hidden], or gate and up separately */
     uint32_t n_gate_up;
     struct weight down;  /* [n_experts][hidden][ffn] */
     float *gate_up_bias; /* [n_experts][gate, up][ffn], or NULL; owned */
     float *down_bias;    /* [n_experts][hidden], or NULL; owned */
 };
 
-/* A token's k choices are k rows of their own, "picks", grouped by expert while they are computed. */
+/* A token's k chosen experts give k rows of their own, called picks. Picks are grouped by expert while
+ * they are computed. */
 struct moe_state {
     float *scores;             /* [max_tokens][n_experts] */
     uint32_t *chosen;          /* [max_tokens][n_used] experts, best first */
     float *weights;            /* [max_tokens][n_used] */
-    uint32_t *pick;            /* [max_tokens][n_used] where the choice stands among the grouped */
-    uint32_t *token;           /* [max_tokens n_used] the row a pick came from */
-    uint32_t *first;           /* [n_experts + 1] pick of each expert */
+    uint32_t *pick;            /* [max_tokens][n_used] index of the pick among the grouped ones */
+    uint32_t *token;           /* [max_tokens n_used] row that a pick came from */
+    uint32_t *first;           /* [n_experts + 1] first pick of each expert */
     float *gate_up;            /* [max_tokens n_used][2 ffn] */
     float *down;               /* [max_tokens n_used][hidden] */
     float *shared_gate_up;     /* [max_tokens][2 shared ffn] */
@@ -36,10 +37,11 @@ struct model;
 struct loading;
 struct layer;
 
-/* Reads the keys of a mixture of experts into model->config and model->route; layers from n_dense on get
- * ffn_moe (or keep what they have when the file has no experts, unless they are required). */
+/* Reads the keys of a mixture of experts into model->config and model->route. Layers from n_dense on get
+ * ffn_moe or its variant for the file. Without experts in the file, layers keep their half; with
+ * is_required this is E_FORMAT. */
 void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_required);
-/* The weights of a layer's experts; as struct half has them. */
+/* Hooks of struct half for the weights of a layer's experts. */
 int moe_pack(struct loading *load, uint32_t layer);
 int moe_bind_loose(struct loading *load, uint32_t layer);
 bool moe_knows_loose(const struct loading *load, struct bytes suffix);

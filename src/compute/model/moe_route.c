@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice of experts.  Hot path.
+/* The choice of experts. Hot path.
  *
  *     chance   softmax of all scores, or the sigmoid of each       (Shazeer et al. 2017; DeepSeek V3)
- *     order    what is compared: chance + bias where a layer has a bias, else the score itself
- *     groups   the experts stand in groups; only the best groups take part.  A group is worth its
- *              best expert, or its two best together when there is a bias or a sigmoid
+ *     order    sort key: chance + bias where a layer has a bias, else the score itself
+ *     groups   only the experts of the best groups take part. The value of a group is its best expert,
+ *              or the sum of its two best when there is a bias or a sigmoid
  *              (DeepSeek V2 section 2.2.2, V3 2.1.2)
  *     chosen   the n_used largest of order, largest first; of equal ones the lower index
  *     weight   chance of the chosen, divided by their sum (is_normed), times scale
  *
- * A softmax over the chosen alone is the normed softmax over all: what is left out cancels.
+ * A softmax over the chosen experts alone equals the normed softmax over all: the factor of the others
+ * cancels.
  *
- * The numbers are double precision with an exponential of our own and rounded to float once, so a token's
- * choice and weights depend on its scores only: not on the machine's mathematical library, nor on other
- * tokens.  Scores that are no numbers (a broken model) still give n_used different experts. */
+ * Numbers are double precision, with this file's own exponential, and are rounded to float once. So a
+ * token's choice and weights depend only on its scores, not on the machine's math library or on other
+ * tokens. NaN scores (a broken model) still give n_used different experts. */
 #include "compute/model/moe_route_priv.h"
 
 #include "base/check.h"
@@ -30,7 +31,7 @@ static double fixed_exp(double x)
     double whole, r, sum = 0;
     uint64_t bits;
 
-    if (!(x > -700)) /* not a number, too */
+    if (!(x > -700)) /* also NaN */
         return 0;
     x = x < 700 ? x : 700;
     whole = x * 0x1.71547652b82fep0 + 0x1.8p52; /* rounds x / ln 2 */
@@ -47,7 +48,7 @@ struct routing {
     const struct route_rule *rule;
     double chance[ROUTE_MAX_EXPERTS];
     double order[ROUTE_MAX_EXPERTS];
-    bool is_out[ROUTE_MAX_EXPERTS]; /* not to be chosen, or chosen already */
+    bool is_out[ROUTE_MAX_EXPERTS]; /* excluded, or chosen already */
 };
 
 static void compute_chances(struct routing *r, const float *scores)
@@ -70,7 +71,7 @@ static void compute_chances(struct routing *r, const float *scores)
         r->chance[i] /= sum;
 }
 
-/* The largest of n that is not out, of equals the first. */
+/* The largest of n that is not excluded; of equal ones the first. */
 static uint32_t best_of(const double *order, const bool *is_out, uint32_t n)
 {
     uint32_t best = UINT32_MAX;

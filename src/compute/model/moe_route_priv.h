@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which experts a token goes to, and with what weight.  One token at a time, any thread; the same bits on
- * every machine. */
+/* Routing: the experts that a token goes to, and their weights. One token per call, any thread; the same
+ * bits on every machine. */
 #ifndef COMPUTE_MODEL_MOE_ROUTE_PRIV_H
 #define COMPUTE_MODEL_MOE_ROUTE_PRIV_H
 
@@ -9,24 +9,24 @@
 
 enum { ROUTE_MAX_EXPERTS = 512, ROUTE_MAX_USED = 64 };
 
-enum route_gate { /* numbers as files have them in expert_gating_func */
+enum route_gate { /* numbers of expert_gating_func in model files */
                   ROUTE_SOFTMAX = 1,
                   ROUTE_SIGMOID = 2,
-                  ROUTE_SOFTMAX_CHOSEN = 3 /* softmax over those chosen */
+                  ROUTE_SOFTMAX_CHOSEN = 3 /* softmax over the chosen experts */
 };
 
 struct route_rule {
     enum route_gate gate;
     uint32_t n_experts;     /* at most ROUTE_MAX_EXPERTS */
-    uint32_t n_used;        /* at most ROUTE_MAX_USED and n_groups_used groups' experts */
+    uint32_t n_used;        /* at most ROUTE_MAX_USED, and at most the experts of n_groups_used groups */
     uint32_t n_groups;      /* divides n_experts; 1: no groups */
-    uint32_t n_groups_used; /* groups that experts are chosen from */
-    bool is_normed;         /* the chosen ones' weights add up to 1, before scale */
+    uint32_t n_groups_used; /* groups from which experts are chosen */
+    bool is_normed;         /* the weights of the chosen experts add up to 1, before scale */
     float scale;
 };
 
-/* scores: [n_experts].  bias: [n_experts], for the choice only; or NULL.  Out: [n_used], best first; of
- * equals the lower index. */
+/* scores: [n_experts]. bias: [n_experts], used for the choice only; or NULL. Outputs: [n_used], best
+ * first; of equal experts the lower index comes first. */
 void route_token(const struct route_rule *rule, const float *scores, const float *bias, uint32_t *experts_out,
                  float *weights_out);
 

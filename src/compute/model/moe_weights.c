@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts: what the metadata says of them, and their weights.
+/* Experts: their metadata keys and their weights.
  *
  *     file:   ffn_gate_exps [E][F][hidden]    ffn_up_exps [E][F][hidden]    ffn_down_exps [E][hidden][F]
  *
  *     gate_up [E][gate F, up F][hidden]       down [E][hidden][F]           one weight each per layer
  *
- * An expert is a run of rows of a stacked weight, which are whole panels because F and the hidden size are
- * multiples of 16; so a product with one expert is a product with some panels (compute/tensor/many.h), and
- * reading them touches nothing of the others.  Gate and up of one type stand side by side per expert, so that
- * its activations are packed once for both.
+ * An expert is a run of rows of a stacked weight. These rows are whole panels because F and the hidden
+ * size are multiples of 16. So a product with one expert is a product with some panels
+ * (compute/tensor/many.h) and reads no other expert. Gate and up of one type lie side by side per expert,
+ * so their activations are packed once for both.
  *
- * Files from before 2024 have a tensor per expert, ffn_gate.3.weight; they are stacked here. */
+ * Files from before 2024 have one tensor per expert, ffn_gate.3.weight; they are stacked here. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
@@ -30,7 +30,7 @@ static void read_rule(struct reading *r, struct model *model)
     uint32_t gate = 0;
 
     read_whole(r, "expert_gating_func", 100, &gate);
-    if (gate != 0) /* how some writers say "as usual" */
+    if (gate != 0) /* some writers' value for "default" */
         rule->gate = (enum route_gate)gate;
     if (gate > ROUTE_SOFTMAX_CHOSEN)
         complain(r, E_UNSUPPORTED, "key %s.expert_gating_func is %u; known are 1 to 3", arch_name(r), gate);
@@ -113,7 +113,7 @@ static int pack(struct loading *load, const struct gguf_tensor *like, const stru
     return 0;
 }
 
-/* Where the experts' matrices of gate, up or down are in the file: all in one tensor, or each in its own. */
+/* The experts' matrices of gate, up or down in the file: all in one tensor, or one tensor each. */
 struct source {
     const struct gguf_tensor **tensors; /* [n_tensors] */
     uint32_t n_tensors;                 /* 1 or n_experts */
@@ -129,7 +129,7 @@ static struct weight_part part_of(const struct source *source, uint32_t expert, 
     return (struct weight_part){.data = data, .rows = (uint32_t)first->dims[1]};
 }
 
-/* Experts' matrices as one weight: of one source, or expert by expert of two. */
+/* Packs experts' matrices as one weight: from one source, or alternating from two, expert by expert. */
 static int pack_sources(struct loading *load, const struct source *sources, uint32_t n_sources,
                         struct weight *out)
 {
@@ -148,7 +148,7 @@ static int pack_sources(struct loading *load, const struct source *sources, uint
     return rc;
 }
 
-/* sources: of gate, up and down. */
+/* sources: those of gate, up and down. */
 static int pack_experts(struct loading *load, uint32_t layer, const struct source sources[3])
 {
     struct expert_weights *out = &load->model->layers[layer].experts;
@@ -163,7 +163,7 @@ static int pack_experts(struct loading *load, uint32_t layer, const struct sourc
     return rc;
 }
 
-/* Experts stacked in one tensor for each of gate, up and down. */
+/* One tensor for all experts, for each of gate, up and down. */
 static void find_stacked(struct loading *load, uint32_t layer, struct source sources[3])
 {
     static const enum slot SLOT_OF[3] = {SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS, SLOT_DOWN_EXPERTS};
@@ -174,7 +174,7 @@ static void find_stacked(struct loading *load, uint32_t layer, struct source sou
     }
 }
 
-/* ---- a tensor for each expert ---- */
+/* ---- one tensor per expert ---- */
 
 static const struct slot_info LOOSE[3] = {
     {"ffn_gate", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_NONE, GROUP_NONE, MODEL_MATRIX},
@@ -208,7 +208,7 @@ int moe_bind_loose(struct loading *load, uint32_t layer)
     return 0;
 }
 
-/* ffn_gate.3.weight, of an expert there is */
+/* ffn_gate.3.weight, with a valid expert number */
 bool moe_knows_loose(const struct loading *load, struct bytes suffix)
 {
     for (unsigned i = 0; i < 3; i++)
@@ -257,7 +257,7 @@ int moe_pack(struct loading *load, uint32_t layer)
     return pack_found(load, layer, find_stacked);
 }
 
-/* A matrix of biases into rows that lie `stride` apart. */
+/* Copies a matrix of biases into rows `stride` apart. */
 static void copy_biases(struct loading *load, const struct gguf_tensor *tensor, float *out, size_t stride)
 {
     uint64_t cols = tensor->dims[0];

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rotary position embedding: which angle each pair of a head turns by per position, and its sines.
+/* Rotary position embedding: the angle by which each pair of a head turns per position, and its sines.
  *
- *   plain      pair i turns by  base^(-2i/dims)  per position                  (RoFormer, Su et al. 2021)
+ *    plain      pair i turns by  base^(-2i/dims)  per position                  (RoFormer, Su et al. 2021)
  *
- *   linear     the same, divided by factor: positions are squeezed into the trained range  (Chen et al. 2023)
+ *    linear     the same, divided by factor: positions are squeezed into the trained range  (Chen et al.
+ * 2023)
  *
- *   yarn       pairs that turn often within the trained context keep their angle, those that never finish a
- *              turn are divided by factor, those between are blended; and attention is sharpened by
- *              1 + 0.1 ln(factor), or by what the file gives instead, which costs nothing when the sines
- *              carry it                                                               (Peng et al. 2023)
+ *    yarn       pairs that turn often within the trained context keep their angle, those that never finish a
+ *               turn are divided by factor, those between are blended; and attention is sharpened by
+ *               1 + 0.1 ln(factor), or by the file's own factor; scaling the sines makes this free
+ *                                                                                     (Peng et al. 2023)
  *
- *   llama3     the file brings one divisor per pair (rope_freqs.weight)
+ *    llama3     the file brings one divisor per pair (rope_freqs.weight)
  *
- *   longrope   the file brings two lists of divisors, one for contexts within the original length and one for
- *              longer ones, and the temperature                                       (Ding et al. 2024)
+ *    longrope   the file brings two lists of divisors, one for contexts within the original length and one
+ * for longer ones, and the temperature                                       (Ding et al. 2024)
  *
- * Which list of longrope a model takes is settled when it is loaded, by the context length it is served with:
- * if it changed while a sequence grows, the keys already stored would be turned by other angles than those to
- * come.
+ * The context length that a longrope model is served with selects its list at load. If the list changed
+ * while a sequence grows, the stored keys and the new ones would be turned by different angles.
  *
- * Angles and sines are double precision and rounded to float once.  There is no table over the whole context:
- * a step computes the sines of its own rows, once for all layers, which costs a few microseconds per token
- * and keeps start-up and memory independent of a context length that a file merely claims. */
+ * Angles and sines are double precision and are rounded to float once. There is no table over the whole
+ * context. A step computes the sines of its own rows, once for all layers. This costs a few microseconds
+ * per token, and start-up and memory do not depend on a context length that a file merely claims. */
 #include "compute/model/model_priv.h"
 
 #include <math.h>

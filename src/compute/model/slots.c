@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of a model: their names in a file, their shapes in terms of the configuration, and what they
- * are.
+/* The tensors of a model: their names in a file, their shapes in terms of the configuration, and their
+ * roles.
  *
- * Loading binds them (weights.c) and `baton-model make` writes them, both from this one table: which of them
- * a layer has is up to its architecture and its halves (archs.c). */
+ * Loading (weights.c) binds them and `baton-model make` writes them, both from this table. The
+ * architecture and its halves (archs.c) decide which of them a layer has. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
@@ -20,7 +20,7 @@
         name, rows, cols, DIM_NONE, group, role                                                              \
     }
 
-#define MATRICES(name, rows, cols, count, role) /* one behind the other */                                   \
+#define MATRICES(name, rows, cols, count, role) /* one after another */                                      \
     {                                                                                                        \
         name, rows, cols, count, GROUP_NONE, role                                                            \
     }
@@ -160,7 +160,7 @@ slot_set layer_may(const struct model *model, uint32_t layer)
            model->layers[layer].ffn->may;
 }
 
-/* ---- for writers of files ---- */
+/* ---- for programs that write files ---- */
 
 static struct model_tensor describe(const struct model_config *config, const struct slot_info *info,
                                     const char *name)

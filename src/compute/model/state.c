@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scratch of forward passes: one allocation, carved into the matrices of a pass, so that a step allocates
- * nothing.  Everything is sized by the most rows a pass may hold; attention's scratch also by the longest
+/* The scratch of forward passes: one allocation, divided into the matrices of a pass, so that a step
+ * allocates nothing. Sizes follow the most rows of a pass; attention's scratch also follows the longest
  * sequence.
  *
- *     x, normed, ..  |  the largest of: what attention needs, what the feed-forward needs, logits
+ *     x, normed, ..  |  the largest of: attention's needs, the feed-forward's needs, logits
  *
- * The two halves of a layer leave nothing for each other but x, nor for the output head, so that the three
- * use the same memory in turns. */
+ * The two halves of a layer and the output head pass only x to each other. So they share the same memory,
+ * one after another. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
@@ -17,7 +17,7 @@
 
 enum {
     ALIGN_BYTES = 64,
-    SHARE_FROM_BYTES = 512 * 1024 /* what one core reads and computes in some twenty microseconds */
+    SHARE_FROM_BYTES = 512 * 1024 /* one core reads and computes these in about 20 microseconds */
 };
 
 void *carve(struct carving *carving, size_t len_bytes)
@@ -28,7 +28,7 @@ void *carve(struct carving *carving, size_t len_bytes)
     return carving->base ? carving->base + at : NULL;
 }
 
-/* Each kind of half once, whatever number of layers uses it.  which: 0 attention, 1 feed-forward. */
+/* Visits each kind of half once, however many layers use it. which: 0 attention, 1 feed-forward. */
 static void lay_out_halves(const struct model *model, unsigned which, struct model_state *state,
                            struct carving *carving)
 {
@@ -75,7 +75,7 @@ static void lay_out_ffn(const struct model *model, struct model_state *state, st
     lay_out_halves(model, 1, state, carving);
 }
 
-/* What the neediest of the matrices needs that forward_matmul and the head multiply by. */
+/* Most scratch that a matrix of forward_matmul or the output head needs. */
 static size_t products_bytes(const struct model *model, const struct model_state *state)
 {
     const uint32_t n = state->max_tokens > state->max_logits ? state->max_tokens : state->max_logits;
@@ -104,7 +104,7 @@ static void lay_out_head(const struct model *model, struct model_state *state, s
     state->logits = carve(carving, (size_t)state->max_logits * model->config.vocab * sizeof(float));
 }
 
-/* All from the same place on. */
+/* All start at the same place. */
 static void lay_out_turns(const struct model *model, struct model_state *state, struct carving *carving)
 {
     static void (*const TURNS[])(const struct model *model, struct model_state *state,
@@ -154,7 +154,7 @@ static int allocate(const struct model *model, struct model_state *state)
     }
     state->solo = state->solos[0];
     lay_out(model, state, &carving);
-    /* Touched now, on huge pages where there are: no step waits for the kernel. */
+    /* Touches the pages now, on huge pages if available, so that no step waits for the kernel. */
     int rc = mem_region_open(carving.used_bytes, false, true, "activations", &state->memory);
     if (rc < 0)
         return rc;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights: every tensor bound by name and shape, then packed into the kernels' panels.
+/* Weights: binds every tensor by name and shape, then packs it into the kernels' panels.
  *
- * Which tensors those are, slots.c and the architecture's row say (archs.c).
+ * slots.c and the architecture's row (archs.c) list the tensors.
  *
- * Two passes.  Binding looks at names, shapes and types only and ends by counting: a tensor that nothing
- * bound is a part of the model that we would leave out, and refused by name.  Packing allocates, and what it
- * allocates is what the file really holds.
+ * There are two passes. Binding looks only at names, shapes and types. It ends by counting: an unbound
+ * tensor would be a part of the model that is left out, so it is refused by name. Packing allocates, and
+ * only as much as the file really holds.
  *
- * Matrices that read the same input are one group, stacked into one weight when their types are equal (Q, K
- * and V; gate and up).  Rows are independent, so stacking changes no bit; it saves passes over the input.
+ * Matrices that read the same input form a group. They are stacked into one weight when their types are
+ * equal (Q, K and V; gate and up). Rows are independent, so stacking changes no bit; it saves passes over
+ * the input.
  *
- * Memory is the file's size plus padding: the embedding is kept in panels like the rest and de-quantised row
- * by row, so that a tied head needs no second copy. */
+ * Memory is the file's size plus padding. The embedding is kept in panels like the rest and de-quantised
+ * row by row, so a tied head needs no second copy. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
@@ -74,7 +75,7 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
                          is_vector ? "F32 F16 BF16" : weight_types(names, sizeof(names)));
     }
     load->n_bound++;
-    if (info->role != MODEL_ROPE_FACTORS) { /* which are read elsewhere, and no parameters */
+    if (info->role != MODEL_ROPE_FACTORS) { /* these are read elsewhere and are no parameters */
         load->total_bytes += tensor->len_bytes;
         load->bytes_of_type[tensor->type & 63] += tensor->len_bytes;
         load->n_vector_floats += is_vector ? dims[0] : 0;
@@ -116,7 +117,7 @@ static int bind_layer(struct loading *load, uint32_t layer)
     return 0;
 }
 
-/* True for a name that the binding of this model looks for. */
+/* True for a name that this model's binding looks for. */
 static bool is_known(const struct loading *load, struct bytes name)
 {
     size_t dot = bytes_find(name, bytes_str("."), 4);
@@ -138,7 +139,7 @@ static bool is_known(const struct loading *load, struct bytes name)
     return false;
 }
 
-/* Names a tensor that the forward pass would leave out. */
+/* Names a tensor that the forward pass would ignore. */
 static int refuse_unbound(struct loading *load)
 {
     uint64_t n = gguf_tensor_count(load->gguf);
@@ -233,7 +234,7 @@ int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dt
 {
     const struct kern_table *table = load->model->table;
     enum bf16_math asked = load->opts->bf16;
-    bool is_converted = type == DTYPE_F16 && load->opts->converts_f16; /* rounded, so activations are too */
+    bool is_converted = type == DTYPE_F16 && load->opts->converts_f16; /* activations are rounded too */
     bool is_brain = is_converted || (type == DTYPE_BF16 && asked != BF16_EXACT);
     bool is_tiles = is_brain && kern_bf16_math(table, asked == BF16_EXACT ? BF16_AUTO : asked) == BF16_TILES;
     int rc = (is_tiles   ? weight_pack_tiles
@@ -260,7 +261,7 @@ static int pack(struct loading *load, const struct gguf_tensor *const *tensors, 
     return rc < 0 ? rc : weights_packed(load, tensors, n);
 }
 
-/* Runs of one type become one part. */
+/* Neighbours of one type become one part. */
 static int pack_group(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n,
                       struct weight_group *out)
 {
@@ -345,7 +346,7 @@ static void name_type(struct loading *load)
              info ? info->name : "?");
 }
 
-/* ---- what the folder offers ---- */
+/* ---- functions for the folder ---- */
 
 int weights_load(struct model *model, const struct gguf *gguf, struct team *team,
                  const struct model_opts *opts, struct fault *fault)

@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drawing a token, exactly.
+/* Exact sampling.
  *
  *   logits --weights--> --top-k--> --top-p--> --min-p--> --draw--> id
  *
- * A weight is exp((logit - highest) / temperature) as a 40-bit fixed-point integer: the highest is 2^40, what
- * is below 2^-41 of it is 0 and out.  From there on all arithmetic is on integers, where sums have no order,
- * so the work may be done in whatever order is fast, and two machines that agree on the weights agree on
- * everything. And they do agree on those: exp is the polynomial below in plain double arithmetic (the build
- * forbids contraction), not the C library's, which differs between processors.
+ * A weight is exp((logit - highest) / temperature) as a 40-bit fixed-point integer. The highest is 2^40; a
+ * weight below 2^-41 of it is 0 and drops out. All later arithmetic is on integers, where sums have no
+ * order. So the work may run in any fast order, and two machines that agree on the weights agree on
+ * everything. They do agree on the weights: exp is the polynomial below in plain double arithmetic (the
+ * build forbids contraction), not the C library's, which differs between processors.
  *
- *   top-p   goal = ceil(top_p x sum), in double.  Tokens stay, heaviest first, until their weights
- *           reach the goal.
- *   min-p   weights below ceil(min_p x 2^40), in double, go.
- *   draw    r = floor(random64 x sum / 2^64).  Going through what is left in order of id and adding up
- *           weights, the first at which the sum exceeds r.
+ *    top-p   goal = ceil(top_p x sum), in double.  Tokens stay, heaviest first, until their weights
+ *            reach the goal.
+ *    min-p   weights below ceil(min_p x 2^40), in double, drop out.
+ *    draw    r = floor(random64 x sum / 2^64).  Adding up the weights in order of id, take the first
+ *            token at which the sum exceeds r.
  *
  * random64 is the first two words of the counter-based generator, key = seed, counter = (0, position).
  *
- * Nothing is ever sorted, and little is stored: the vocabulary is looked at in spans of 64, of which only the
- * highest logit and the sum of weights are kept.  The k-th highest of the spans' maxima is a floor under the
- * k heaviest tokens; what all together weighs less than top-p gives away cannot be in its set; and the draw
- * looks for the span first.  So single tokens become candidates only in the few spans that matter, and among
- * candidates keep_best finds a cut by a radix search: amounts per bucket of the top 11 bits of the logits'
- * order keys, the bucket in which the goal is reached, away with all below, on with the next bits inside it.
+ * Nothing is sorted and little is stored. The vocabulary is read in spans of 64. Only the highest logit
+ * and the sum of weights of each span are kept. The k-th highest of the spans' maxima is a lower bound for
+ * the k heaviest tokens. Tokens that together weigh less than top-p drops cannot be in its set. The draw
+ * finds the span first. So single tokens become candidates only in the few spans that matter. Among
+ * candidates keep_best finds a cut by a radix search. It adds up amounts per bucket of the top 11 bits of
+ * the logits' order keys and finds the bucket that reaches the goal. It drops all buckets below, and
+ * continues inside that bucket with the next bits.
  *
- * A mask (the shape of an answer) has 64 bits to a word, one word to a span: spans without a token that is
- * allowed are not looked at, and forbidden tokens of others count as -inf before anything else is asked.
+ * A grammar's mask has one word of 64 bits per span. Spans without an allowed token are skipped; forbidden
+ * tokens of other spans count as -inf from the start.
  *
- * Log probabilities are of the logits as they came: neither tempered nor filtered, bent or masked.
+ * Log probabilities are of the original logits: without temperature, filters, penalties or mask.
  *
- * Hot path: no allocation, no log.
- */
+ * Hot path: no allocation, no log. */
 #include "compute/sample/sampler.h"
 
 #include <float.h>
@@ -43,19 +43,19 @@
 #include "compute/sample/state.h"
 #include "text/grammar/weight.h"
 
-#define VOCAB_MAX   (UINT32_C(1) << (63 - WEIGHT_BITS)) /* all weights together stay below 2^63 */
+#define VOCAB_MAX   (UINT32_C(1) << (63 - WEIGHT_BITS)) /* the sum of all weights stays below 2^63 */
 #define SPAN        64u
 #define LANES       8u
 #define BUCKETS     2048u
-#define DRAW_DOMAIN 0 /* counter_high: other uses of a request's seed take another */
+#define DRAW_DOMAIN 0 /* counter_high: other uses of a request's seed have other values */
 
 struct span {
-    float max; /* cleaned */
+    float max; /* logit after the rules of clean() */
     uint64_t sum;
 };
 
 struct candidate {
-    uint32_t key; /* orders as the logit does */
+    uint32_t key; /* has the order of the logit */
     token_id id;
     uint64_t weight;
 };
@@ -68,12 +68,12 @@ struct sampler {
     struct candidate *candidates;
 };
 
-struct view { /* the logits of one draw */
+struct view { /* the logits of one sampling */
     const float *logits;
-    const uint64_t *mask; /* tokens that are allowed, a word to a span; NULL: all */
+    const uint64_t *mask; /* allowed tokens, one word per span; NULL: all */
     double highest;
     double per_temperature;
-    float spoilt; /* 0; NaN once a logit was looked at that is not finite */
+    float spoilt; /* 0; NaN once a non-finite logit was read */
 };
 
 enum measure { BY_COUNT, BY_WEIGHT };
@@ -109,7 +109,7 @@ void sampler_free(struct sampler *sampler)
 
 /* ---- logits ---- */
 
-/* A logit as the rules take it: NaN is -inf, +inf the largest float, -0 is 0. */
+/* A logit after the rules: NaN is -inf, +inf the largest float, -0 is 0. */
 static float clean(float logit)
 {
     if (!(logit >= -FLT_MAX))
@@ -133,7 +133,7 @@ static uint32_t span_len(const struct sampler *sampler, uint32_t span)
     return left < SPAN ? left : SPAN;
 }
 
-/* Adds to *spoilt x - x of each: 0 of what is finite, else NaN, which no sum loses again. */
+/* Adds x - x of each to *spoilt: 0 if x is finite, else NaN, which stays in the sum. */
 static float max_of(const float *logits, uint32_t n, float *spoilt)
 {
     float lanes[LANES], odd[LANES] = {0}, max = -INFINITY;
@@ -142,7 +142,7 @@ static float max_of(const float *logits, uint32_t n, float *spoilt)
     for (uint32_t lane = 0; lane < LANES; lane++)
         lanes[lane] = -INFINITY;
     for (; i + LANES <= n; i += LANES) {
-        for (uint32_t lane = 0; lane < LANES; lane++) { /* NaN is never more */
+        for (uint32_t lane = 0; lane < LANES; lane++) { /* a NaN comparison is false */
             lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
             odd[lane] += logits[i + lane] - logits[i + lane];
         }
@@ -163,7 +163,7 @@ static bool is_allowed(const struct view *view, token_id id)
     return view->mask == NULL || (view->mask[id / SPAN] >> id % SPAN & 1) != 0;
 }
 
-/* The span's logits, -INFINITY for what is forbidden or beyond the end. */
+/* The span's logits, -INFINITY for tokens that are forbidden or beyond the end. */
 static void load(const struct sampler *sampler, const struct view *view, uint32_t span, float out[SPAN])
 {
     uint32_t n = span_len(sampler, span);
@@ -191,8 +191,8 @@ static float max_of_span(const struct sampler *sampler, struct view *view, uint3
     return max_of(logits, SPAN, &forbidden);
 }
 
-/* Fills the spans' maxima.  Returns the first of the highest; if there is none, the lowest that is allowed,
- * TOKEN_NONE if there is none of those either. */
+/* Fills the spans' maxima. Returns the first token with the highest logit. If all are -inf: the lowest
+ * allowed token, or TOKEN_NONE if none is allowed. */
 static token_id find_highest(struct sampler *sampler, struct view *view)
 {
     uint32_t best = 0;
@@ -216,7 +216,7 @@ static token_id find_highest(struct sampler *sampler, struct view *view)
 
 /* ---- weights ---- */
 
-/* (logit - highest) / temperature, 0 for what is higher (+inf), EXPONENT_MIN for less and for NaN. */
+/* (logit - highest) / temperature; 0 if positive (+inf), EXPONENT_MIN if less or NaN. */
 static inline double exponent_of(const struct view *view, float logit)
 {
     double below = (double)logit - view->highest;
@@ -225,7 +225,7 @@ static inline double exponent_of(const struct view *view, float logit)
     return x > EXPONENT_MIN ? x : EXPONENT_MIN;
 }
 
-/* Weights of a span; 0 for what is forbidden or beyond its end.  Returns their sum. */
+/* Weights of a span; 0 for tokens that are forbidden or beyond its end. Returns their sum. */
 static uint64_t weigh(const struct sampler *sampler, const struct view *view, uint32_t span,
                       uint64_t weights_out[SPAN])
 {
@@ -248,7 +248,7 @@ static uint64_t heaviest_of(const struct sampler *sampler, const struct view *vi
     return weight_of(exponent_of(view, sampler->spans[span].max));
 }
 
-/* Sums of weights of all spans and of the whole; weights below at_least count as 0. */
+/* Sums of weights of each span and of all; weights below at_least count as 0. */
 static uint64_t weigh_all(struct sampler *sampler, const struct view *view, uint64_t at_least)
 {
     uint64_t total = 0, weights[SPAN];
@@ -268,13 +268,13 @@ static uint64_t weigh_all(struct sampler *sampler, const struct view *view, uint
 
 /* ---- candidates ---- */
 
-/* Keeps the heaviest candidates until they reach goal (in number or weight), which all together do reach. */
+/* Keeps the heaviest candidates until they reach goal (in number or weight). All together do reach it. */
 static void keep_best(struct sampler *sampler, enum measure measure, uint64_t goal)
 {
     static const unsigned shifts[] = {21, 10, 0};
     struct candidate *c = sampler->candidates;
-    uint32_t cut = 0, mask = 0; /* what is known of the key at which the goal is reached */
-    uint64_t above = 0;         /* amount of those whose key is beyond the known part */
+    uint32_t cut = 0, mask = 0; /* known bits of the key at which the goal is reached */
+    uint64_t above = 0;         /* amount of candidates whose key is above the known bits */
 
     for (size_t level = 0; level < 3; level++) {
         uint64_t sums[BUCKETS] = {0};
@@ -296,7 +296,7 @@ static void keep_best(struct sampler *sampler, enum measure measure, uint64_t go
         sampler->n = n;
     }
 
-    /* Of those exactly at the cut, the lowest ids. */
+    /* Of those exactly at the cut, keeps the lowest ids. */
     uint32_t n = 0;
     for (uint32_t i = 0; i < sampler->n; i++) {
         if (c[i].key == cut) {
@@ -330,7 +330,7 @@ static uint32_t floor_under(struct sampler *sampler, uint32_t k)
     return key;
 }
 
-/* The k highest of those that are more than -inf, or all of them if there are fewer. */
+/* The k highest above -inf, or all of them if there are fewer. */
 static void gather_highest(struct sampler *sampler, const struct view *view, uint32_t k)
 {
     uint32_t floor_key = floor_under(sampler, k);
@@ -352,7 +352,7 @@ static void gather_highest(struct sampler *sampler, const struct view *view, uin
         keep_best(sampler, BY_COUNT, k);
 }
 
-/* The k heaviest that weigh anything. */
+/* The k heaviest with a weight above 0. */
 static void gather_top_k(struct sampler *sampler, const struct view *view, uint32_t k)
 {
     uint32_t n = 0;
@@ -381,8 +381,8 @@ static uint64_t top_p_goal(float top_p, uint64_t sum)
     return goal < sum ? goal : sum; /* the product is rounded */
 }
 
-/* All that may be in the top-p set: vocab_size tokens of too_light each weigh no more than what it leaves
- * out. */
+/* All tokens that may be in the top-p set. vocab_size tokens of weight too_light together weigh no more
+ * than top-p leaves out. */
 static uint64_t gather_top_p(struct sampler *sampler, const struct view *view, float top_p)
 {
     uint64_t sum = weigh_all(sampler, view, 0), goal = top_p_goal(top_p, sum);
@@ -411,7 +411,7 @@ static uint64_t random_below(uint64_t sum, const struct sample_opts *opts, uint6
     return (uint64_t)((unsigned __int128)((uint64_t)words[0] << 32 | words[1]) * sum >> 64);
 }
 
-/* Among candidates of at least a weight; the heaviest one always is. */
+/* Draws among candidates of at least a weight; the heaviest always qualifies. */
 static token_id draw_candidate(struct sampler *sampler, const struct sample_opts *opts, uint64_t at_least,
                                uint64_t position)
 {
@@ -426,7 +426,7 @@ static token_id draw_candidate(struct sampler *sampler, const struct sample_opts
     return c->id;
 }
 
-/* Among all tokens of at least a weight: the span, then the token. */
+/* Draws among all tokens of at least a weight: first the span, then the token. */
 static token_id draw_any(struct sampler *sampler, const struct view *view, const struct sample_opts *opts,
                          uint64_t at_least, uint64_t position)
 {
@@ -465,7 +465,7 @@ static token_id sample(struct sampler *sampler, const struct view *view, const s
 
 /* ---- log probabilities ---- */
 
-struct outlook { /* what a draw's log probabilities are reckoned from */
+struct outlook { /* inputs of a sampling's log probabilities */
     double highest, log_sum;
     bool has_any;
 };
@@ -477,7 +477,7 @@ static float logprob_of(const struct outlook *outlook, float logit)
     return (float)((double)clean(logit) - outlook->highest - outlook->log_sum);
 }
 
-/* Likeliest first; of equals the lowest id. */
+/* Likeliest first; of equal ones the lowest id. */
 static void put_tops(struct sampler *sampler, const struct view *view, const struct outlook *outlook,
                      uint32_t n_top, struct sample_result *out)
 {
@@ -499,8 +499,8 @@ static void put_tops(struct sampler *sampler, const struct view *view, const str
     }
 }
 
-/* All but the log probability of the token drawn.  highest is the highest of the logits, and the spans'
- * maxima are theirs. */
+/* Everything but the log probability of the sampled token. highest is the highest logit, and the spans'
+ * maxima belong to these logits. */
 static struct outlook look(struct sampler *sampler, const float *logits, double highest,
                            const struct sample_opts *opts, struct sample_result *out)
 {
@@ -513,7 +513,7 @@ static struct outlook look(struct sampler *sampler, const float *logits, double 
     return outlook;
 }
 
-/* ---- a draw ---- */
+/* ---- sampling ---- */
 
 static token_id draw_from(struct sampler *sampler, struct view *view, const struct sample_opts *opts,
                           uint64_t position)
@@ -585,7 +585,7 @@ void sampler_draw_at(struct sampler *sampler, float *logits, const struct sample
     sample_state_bend(place->state, logits);
     out->id = draw_from(sampler, &view, opts, place->position);
     sample_state_unbend(place->state, logits);
-    /* Penalties may have made an infinity of what was none: the logits themselves decide. */
+    /* Penalties may have made a finite logit infinite: check the original logits. */
     out->is_spoilt = isnan(view.spoilt) && isnan(spoilt_sum(sampler, logits));
     if (opts->wants_logprob && out->id != TOKEN_NONE)
         out->logprob = logprob_of(&outlook, logits[out->id]);

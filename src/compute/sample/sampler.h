@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logits -> one token.  The draw depends on (seed, position) and the logits only (a counter-based generator),
- * so a sequence that moves to another worker in mid-answer goes on with the same tokens.
+/* Logits -> one token. The sampled token depends only on (seed, position) and the logits: the generator is
+ * counter-based. So a sequence that moves to another worker in mid-answer continues with the same tokens.
  *
- * Filters in this order; each works on what the one before left:
- *   temperature  weight of a token = exp((logit - highest logit) / temperature)
- *   top-k        the k heaviest
- *   top-p        the fewest heaviest whose weights reach top_p of the sum of all that are left
- *   min-p        those of at least min_p times the heaviest weight
- * Of equal logits the lower id is the heavier.  Weights are fixed-point integers, so no sum depends on its
- * order; what is drawn is defined to the last bit in sampler.c. */
+ * Filters in this order; each works on the tokens that the one before left:
+ *    temperature  weight of a token = exp((logit - highest logit) / temperature)
+ *    top-k        the k heaviest
+ *    top-p        the fewest heaviest whose weights reach top_p of the sum of all that are left
+ *    min-p        those of at least min_p times the heaviest weight
+ * Of equal logits the lower id counts as heavier. Weights are fixed-point integers, so no sum depends on
+ * its order. sampler.c defines the result to the last bit. */
 #ifndef COMPUTE_SAMPLE_SAMPLER_H
 #define COMPUTE_SAMPLE_SAMPLER_H
 
@@ -36,13 +36,13 @@ struct sample_opts {
     float min_p;        /* 0: off */
     uint32_t top_k;     /* 0: off */
     bool wants_logprob; /* costs a pass over the vocabulary */
-    uint32_t n_top;     /* with wants_logprob: so many of the likeliest too, at most SAMPLE_MAX_TOP */
+    uint32_t n_top;     /* with wants_logprob: also the n_top likeliest tokens, at most SAMPLE_MAX_TOP */
     uint64_t seed;
-    /* Of tokens that were drawn before, OpenAI's way: the logit loses frequency_penalty for each time and
+    /* OpenAI's penalties for tokens of the answer: a logit loses frequency_penalty per occurrence and
      * presence_penalty once. */
     float frequency_penalty, presence_penalty;
-    float repetition_penalty;       /* prompt counts too: logits above 0 are divided by it, others multiplied;
-                                       0 and 1: off */
+    float repetition_penalty; /* for tokens of the prompt and the answer: logits above 0 are divided by it,
+                                 others multiplied; 0 and 1: off */
     const struct sample_bias *bias; /* borrowed, [n_bias], at most SAMPLE_MAX_BIAS; ids ascending */
     uint32_t n_bias;
 };
@@ -51,39 +51,38 @@ struct sample_result {
     token_id id;
     float logprob; /* natural log, of the untempered, unfiltered distribution; 0 when not asked for */
     uint32_t n_top;
-    bool is_spoilt; /* a logit that was looked at is NaN or infinite: whatever computed them is damaged */
+    bool is_spoilt; /* a logit that was read is NaN or infinite: its computation is damaged */
     struct sample_top top[SAMPLE_MAX_TOP]; /* likeliest first, of the same distribution */
 };
 
 struct sampler; /* scratch for one vocabulary size; one thread */
 
-/* All memory is allocated here.  E_INVAL: 0 or more than 2^23 tokens.  E_NOMEM. */
+/* Allocates all memory. E_INVAL: 0 or more than 2^23 tokens. E_NOMEM. */
 int sampler_new(uint32_t vocab_size, struct sampler **out);
 void sampler_free(struct sampler *sampler);
 
-/* logits: [vocab_size], left unchanged.  position: index of the token being drawn in its sequence (prompt
- * included).  Never fails: NaN counts as -inf, +inf as the largest float, and where nothing is left (all
- * -inf) the answer is id 0. */
+/* Samples a token. logits: [vocab_size], left unchanged. position: index of the sampled token in its
+ * sequence (prompt included). Never fails: NaN counts as -inf, +inf as the largest float; if all logits
+ * are -inf, id is 0. */
 void sampler_draw(struct sampler *sampler, const float *logits, const struct sample_opts *opts,
                   uint64_t position, struct sample_result *out);
 
 struct sample_state; /* compute/sample/state.h */
 
-struct sample_place { /* where in its sequence a draw takes place */
+struct sample_place { /* the place in its sequence where a token is sampled */
     uint64_t position;
-    struct sample_state *state; /* of exactly the tokens before position; NULL: no penalties, bias, shape */
-    uint32_t tokens_left;       /* for the shape: that may still be drawn, this one included */
+    struct sample_state *state; /* of the tokens before position; NULL: no penalties, bias or grammar */
+    uint32_t tokens_left;       /* for the grammar: tokens that may still be sampled, this one included */
 };
 
-/* How likely a token was that came next in any case: id is that, the log probabilities are those of
- * sampler_draw() with wants_logprob.  TOKEN_NONE, or beyond the vocabulary: E_INVAL. */
+/* Computes the logprob of a given next token: out->id is that token. The log probabilities are those of
+ * sampler_draw() with wants_logprob. E_INVAL: TOKEN_NONE, or a token beyond the vocabulary. */
 int sampler_score(struct sampler *sampler, const float *logits, token_id id, uint32_t n_top,
                   struct sample_result *out);
 
-/* sampler_draw() with penalties and bias (of the state; those of opts are not looked at) and held to the
- * shape: what it forbids counts as -inf before top-k, top-p and min-p.  The log probabilities are those of
- * sampler_draw() all the same.  logits are changed and put back.  id is TOKEN_NONE where the shape allows no
- * token at all. */
+/* sampler_draw() with penalties, bias and grammar of the state; those of opts are ignored. Tokens that the
+ * grammar forbids count as -inf before top-k, top-p and min-p. The log probabilities are still those of
+ * sampler_draw(). logits are changed and restored. id is TOKEN_NONE if the grammar allows no token. */
 void sampler_draw_at(struct sampler *sampler, float *logits, const struct sample_opts *opts,
                      const struct sample_place *place, struct sample_result *out);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tokens of a sequence, counted, and its place in a grammar.
  *
- *     slots    | 0 | 3 | 0 | 0 | 1 | 2 | ...      open addressing by id: 1 + place among the marks, 0: empty
- *     marks    | id, in prompt, drawn, bias, saved | ...       dense: what a draw goes through
+ *     slots    | 0 | 3 | 0 | 0 | 1 | 2 | ...      open addressing by id: 1 + index of a mark, 0: empty
+ *     marks    | id, in prompt, drawn, bias, saved | ...       dense array, read for each sampled token
  *
- * A mark that was made stays, with counts of 0 if its tokens were taken back: what it does depends on its
- * counts only, and the order of marks does not matter, since each bends a logit of its own.  All memory is
- * taken when the state is made, for the most tokens there can be; pages that are never reached are never
+ * A mark is never removed. If its tokens are taken back, its counts are 0. Its effect depends only on its
+ * counts, and the order of marks does not matter because each changes its own logit. All memory is
+ * allocated when the state is made, for the most tokens possible. Pages that are never reached are never
  * touched.
  *
  * Hot path: no allocation (the grammar may fill its cache), no log. */
@@ -17,12 +17,12 @@
 
 #include "base/err.h"
 
-struct mark { /* a token that something is known of */
+struct mark { /* a token with counts or a bias */
     token_id id;
     uint32_t n_drawn;
     bool is_in_prompt;
     float bias;
-    float saved; /* its logit while bent */
+    float saved; /* its original logit while changed */
 };
 
 struct sample_state {
@@ -33,9 +33,9 @@ struct sample_state {
     uint32_t n_marks;
     uint32_t *slots; /* [mask + 1] */
     uint32_t mask;
-    struct grammar_run *run; /* NULL: any shape */
-    uint64_t *wide;          /* a mask for the logits' vocabulary where the grammar's is smaller; else NULL */
-    uint32_t n_mask_words;   /* of the grammar's */
+    struct grammar_run *run; /* NULL: any answer is allowed */
+    uint64_t *wide;          /* a mask of the logits' vocabulary if the grammar's is smaller; else NULL */
+    uint32_t n_mask_words;   /* words of the grammar's mask */
 };
 
 static struct mark *mark_of(const struct sample_state *state, token_id id, uint32_t **slot_out)
@@ -62,7 +62,7 @@ static struct mark *make_mark(struct sample_state *state, token_id id)
     return mark;
 }
 
-/* ---- making ---- */
+/* ---- create ---- */
 
 static int make_marks(struct sample_state *state, const struct sample_opts *opts, uint32_t cap_tokens)
 {
@@ -87,7 +87,7 @@ static int make_marks(struct sample_state *state, const struct sample_opts *opts
     return 0;
 }
 
-/* A model may have rows that its tokeniser has no tokens for. */
+/* A model may have rows for which its tokeniser has no tokens. */
 static int make_run(struct sample_state *state, struct grammar *grammar)
 {
     uint32_t n_words = (state->vocab_size + 63) / 64;
@@ -183,7 +183,7 @@ void sample_state_settle(struct sample_state *state)
         grammar_settle(state->run);
 }
 
-/* ---- the shape ---- */
+/* ---- the grammar ---- */
 
 const uint64_t *sample_state_mask(struct sample_state *state, uint32_t tokens_left)
 {

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A streaming matcher for several strings: the automaton of Aho and Corasick over bytes.
  *
- *   strings "he" "she"          root --h--> (h) --e--> (he)*
- *                                 \--s--> (s) --h--> (sh) --e--> (she)*      fallback: (sh) to (h), (she) to
- * (he)
+ *    strings "he" "she"          root --h--> (h) --e--> (he)*
+ *                                  \--s--> (s) --h--> (sh) --e--> (she)*
+ *                                fallback: (sh) to (h), (she) to (he)
  *
- * A node stands for the text from the root to it.  After any input the automaton is at the node of the
- * longest suffix of the input that begins some string.  That gives both answers at once: a string that ends
- * here is the node's own or one on its chain of fallbacks, the longest first, hence the one that begins
- * earliest; and the node's depth is exactly the number of bytes that may still become a match and are held
- * back.  Everything before them is delivered.
+ * A node stands for the text from the root to it. After any input the automaton is at the node of the
+ * longest suffix of the input that begins some string. This answers two questions. A string that ends here
+ * belongs to the node itself or to one of its chain of fallbacks, longest first, so the first one begins
+ * earliest. The node's depth is the number of bytes that may still become a match and are held back. All
+ * bytes before them are delivered.
  *
- * Children are lists, not tables: strings come from clients, and a table per byte would let 64 KiB of them
- * take 64 MiB.  A step costs the fan-out of a node at worst; fallbacks are paid for by the steps that went
- * deeper.
- */
+ * Children are lists, not tables. Strings come from clients, and with a table per node 64 KiB of strings
+ * would take 64 MiB. A step costs at most the fan-out of a node. Each fallback is paid for by an earlier
+ * step that went deeper. */
 #include "compute/sample/stop.h"
 
 #include <stdint.h>
@@ -28,20 +27,20 @@
 #define NO_STRING -1
 
 struct node {
-    uint32_t child;    /* first */
-    uint32_t sibling;  /* next */
+    uint32_t child;    /* first child */
+    uint32_t sibling;  /* next sibling */
     uint32_t fallback; /* node of the longest proper suffix that is a node */
     uint32_t depth;
-    int string; /* the longest that ends here, NO_STRING if none does */
+    int string; /* the longest string that ends here, NO_STRING if none does */
     uint8_t byte;
 };
 
 struct stop {
     struct node *nodes;
     uint32_t n_nodes;
-    uint32_t *lengths; /* [string] in bytes */
-    uint32_t at;       /* node after all that was fed */
-    struct buf held;   /* the last nodes[at].depth bytes fed */
+    uint32_t *lengths; /* [string] lengths in bytes */
+    uint32_t at;       /* node after all input so far */
+    struct buf held;   /* the last nodes[at].depth bytes of the input */
     bool is_matched;
 };
 
@@ -164,7 +163,7 @@ void stop_free(struct stop *stop)
     free(stop);
 }
 
-/* Delivers the first len_bytes of what is held. */
+/* Delivers the first len_bytes of the held text. */
 static int deliver(struct stop *stop, size_t len_bytes, struct buf *out)
 {
     if (buf_append(out, stop->held.data, len_bytes) < 0)

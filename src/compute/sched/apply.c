@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results -> state.  The only place where a sequence gets on.
+/* Results -> state. Only this file advances a sequence.
  *
- * For each item of the step, in plan order: book the fed tokens, seal what is full, then events and the next
- * state.
+ * For each item of the step, in plan order: count the fed tokens, seal full blocks, then call events and
+ * set the next state.
  *
  *     fed some          on_prefilled, on_scored                            still PREFILL
- *     fed all           on_prefilled, on_scored, then the token that was drawn:
- *       a stop id, or nothing where the shape is complete                  on_done(STOP)
- *       nothing, where the shape is not                                    on_done(SHAPE)
- *       nothing, since the logits are not finite                           on_done(SPOILT)
- *       a token         on_token, then   none left to draw                 on_done(LENGTH)
+ *     fed all           on_prefilled, on_scored, then the sampled token:
+ *       a stop id, or no token and the grammar is complete                 on_done(STOP)
+ *       no token, and the grammar is incomplete                            on_done(SHAPE)
+ *       no token, because the logits are not finite                        on_done(SPOILT)
+ *       a token         on_token, then   no tokens left to sample          on_done(LENGTH)
  *                                        no room for another               on_done(CONTEXT)
  *                                        departs                           HELD, on_held
  *                                        else                              DECODE
  *
- * Guesses that were verified in the step are applied one after another, each as the step it saved would have
- * been.  Nothing is booked for those that were wrong: their KV lies behind n_computed, where the next step
- * writes.
+ * Accepted draft tokens are applied one after another, each like the step that it saved. Rejected draft
+ * tokens are not counted: their KV lies beyond n_computed, where the next step overwrites it.
  *
- * An event may do anything to the sequence it is about, while code below still stands on that sequence.  So
- * it is busy until its last event: a cancel then only leaves a note, and the note is looked at after each
- * event. on_held and on_done come last, with nothing after them that touches the sequence.
- */
+ * An event may do anything to its sequence while the code below still uses that sequence. So the sequence
+ * is busy until its last event. A cancel then only sets a flag, which is checked after each event. on_held
+ * and on_done come last; no code after them touches the sequence. */
 #include "base/check.h"
 #include "compute/sched/sched_priv.h"
 
@@ -56,7 +54,7 @@ static void hold(struct sched *sched, struct seq *seq)
     EVENT(sched, on_held, seq);
 }
 
-/* What it stood on or wrote is in doubt: nobody shall find its blocks. */
+/* Its KV may be damaged: removes its blocks from the prefix cache. */
 static void forget_blocks(struct sched *sched, const struct seq *seq)
 {
     for (uint32_t block = 0; block < seq->n_sealed; block++)
@@ -70,7 +68,7 @@ static void end_spoilt(struct sched *sched, struct seq *seq)
     seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : SEQ_FINISH_SPOILT);
 }
 
-/* SEQ_FINISH_NONE: the answer goes on with the token. */
+/* SEQ_FINISH_NONE: the answer continues with the token. */
 static enum seq_finish take_token(struct seq *seq, token_id id)
 {
     if (seq_is_stop(seq, id) || (id == TOKEN_NONE && sample_state_is_complete(seq->past)))
@@ -120,7 +118,7 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
     return false;
 }
 
-/* All given and drawn tokens have KV and nothing was to be drawn: only the KV was wanted. */
+/* All given and sampled tokens have KV and no token is wanted: the caller only wanted the KV. */
 static void end_prefill_only(struct sched *sched, struct seq *seq)
 {
     if (seq->spec.departs) {
@@ -131,7 +129,7 @@ static void end_prefill_only(struct sched *sched, struct seq *seq)
     seq_end(sched, seq, SEQ_FINISH_LENGTH);
 }
 
-/* The token drawn, and one more for each guess that was right: as if each had had a step of its own. */
+/* Applies the sampled token, and one more for each accepted draft token, as if each had had its own step. */
 static void apply_drawn(struct sched *sched, const struct plan_item *item,
                         const struct sample_result *results)
 {
@@ -165,7 +163,7 @@ static bool is_spoilt(const struct engine_item *item)
     return false;
 }
 
-/* What the step said of the prompt's tokens. */
+/* Reports the prompt logprobs of the step. */
 static void tell_scores(struct sched *sched, struct seq *seq, const struct engine_item *item)
 {
     uint32_t from = seq->score_next;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cost model; see cost_priv.h.
  *
- * Fit.  Old steps fade by FADE at each new one.  When a worker does the same thing for a long time (one
- * sequence decodes), what the steps say becomes one equation for four unknowns.  So each fit starts from the
- * one before and moves as little as it can, relative to each term's size: what is not being told apart keeps
- * its proportion, and what was learned of prompts is still there when the next one comes.
+ * Fit. Old steps fade by FADE at each new one. A worker may do the same thing for a long time (one
+ * sequence decodes). Its steps then give one equation for four unknowns. So each fit starts from the
+ * previous one and moves as little as possible, relative to each term's size. Terms that the steps cannot
+ * tell apart keep their proportion, and the cost of prompts is still known when the next prompt comes.
  *
  *     minimise  sum fade^age (1 - terms . x / seconds)^2  +  PULL sum ((terms - before) / size)^2
  *
- * A term never falls below zero.  A step that took more than three times what was predicted (the machine was
- * lent to somebody else) counts as three times, and one that took less than a third (a clock was set) as a
- * third: errors are relative, so a step of no time would outweigh a thousand others.
+ * A term never falls below zero. A step that took more than three times its prediction (another process
+ * used the machine) counts as three times. A step below a third of it (a clock was set) counts as a third:
+ * errors are relative, so a step of no time would outweigh a thousand others.
  *
- * Shape.  By size there is a mean of seconds / fit; sizes never seen take the shape between their neighbours.
- */
+ * Shape. Each size has a mean of seconds / fit. A size that was never seen takes a value between its
+ * neighbours'. */
 #include "compute/sched/cost_priv.h"
 
 #include <math.h>
@@ -26,9 +26,9 @@
 #define SHAPE_LIFE   500.0 /* steps */
 #define ERROR_ALPHA  0.05
 #define OUTLIER      3.0
-#define TAIL         3.0  /* mean error x this: what one step in a hundred exceeds, roughly */
-#define TERM_FLOOR   0.03 /* of a step: what a term may always move by */
-#define SHARE_AT_1ST 0.1  /* of a step: what a term is given when first seen, at least */
+#define TAIL         3.0  /* times the mean error: exceeded by about one step in a hundred */
+#define TERM_FLOOR   0.03 /* of a step: the least range within which a term may move */
+#define SHARE_AT_1ST 0.1  /* of a step: least value of a term when it is first seen */
 #define PAIRS        1000.0
 
 enum { SETTLED_AT = 8, EXACT_ROWS = 16, PROMPT_SIZES_AT = 36 };
@@ -51,7 +51,7 @@ static uint32_t log_size(uint32_t n)
     return (octave - 4) * 4 + (n >> (octave - 2)) - 4;
 }
 
-/* The place of a step's size among shapes; decoding steps and steps with prompts are apart. */
+/* Index of a step's size among shapes; decode-only steps and steps with prompts are separate. */
 static uint32_t size_of(const struct cost_step *step)
 {
     uint32_t n = step->n_rows + step->n_prompt, at;
@@ -75,8 +75,8 @@ static double fit_of(const struct cost_model *model, const double x[COST_TERMS])
     return sum;
 }
 
-/* What steps of a size took beside what is fitted for them now.  The longer ago, the less it counts: the
- * machine may be another by now, and only who tries finds out. */
+/* Measured time of a size, relative to the present fit. Older measurements count less: the machine may
+ * have changed, and only new steps can show it. */
 static double shape_at(const struct cost_model *model, uint32_t at)
 {
     const struct cost_shape *shape = &model->shapes[at];
@@ -115,7 +115,7 @@ static void shape_observe(struct cost_shape *shape, const double x[COST_TERMS], 
     shape->seen_at = now;
 }
 
-/* Terms that appear for the first time get what the others leave over of this step. */
+/* A term that appears for the first time gets the part of this step that the other terms do not explain. */
 static void meet(struct cost_model *model, const double x[COST_TERMS], double seconds)
 {
     double left = seconds - fit_of(model, x);

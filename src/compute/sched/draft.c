@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Speculation: guesses of the next tokens, to be verified in one step.
+/* Speculation: draft tokens, verified by the next step.
  *
- *     text      ... def f ( x ) :  ......  def f (                 what follows an earlier occurrence of the
- *     guesses                                      x ) :           text's ending is the guess
- *     step      feeds  ( x ) :             one row each, the weights are read once
- *     drawn            x ) return          each from its own row: the third guess was wrong, two came free
+ *     text      ... def f ( x ) :  ......  def f (                 the text after an earlier occurrence of
+ * the drafts                                       x ) :           text's ending becomes the draft step feeds
+ * ( x ) :             one row each, the weights are read once sampled          x ) return          each from
+ * its own row: the third draft was wrong, two were accepted
  *
- * Exact by construction.  The engine draws at each position from the logits of exactly the tokens that plain
- * decoding would have fed (a token is only used if all guesses before it were right), with the generator's
- * state for that position; the bits of a row do not depend on the other rows.  So guesses change when tokens
- * are drawn, never which.
+ * Speculation is exact by construction. At each position the engine samples from the logits of exactly the
+ * tokens that plain decoding would have fed, with the generator state of that position. A sampled token is
+ * used only if all draft tokens before it were right. The bits of a row do not depend on the other rows.
+ * So draft tokens change when tokens are sampled, never which.
  *
- * How many.  Rows beyond the first cost little while a step is bound by reading weights, and much when it is
- * bound by arithmetic.  With p the chance that a sequence's next guess is right, its k-th is used with p^k.
- * Guesses are lined up by that chance, over all sequences, and as many are taken as make expected tokens per
- * predicted second largest.  p is learned: a sequence's own record, and where that is short the record of all
- * finds of the same kind (how long the ending was that was found again).
+ * How many. Extra rows cost little while a step is bound by reading weights, and much when it is bound by
+ * arithmetic. With acceptance rate p, the k-th draft token of a sequence is used with probability p^k.
+ * Draft tokens of all sequences are ordered by this probability; the number that maximises expected tokens
+ * per predicted second is taken. p is learned from the sequence's own history. Where that is short, the
+ * history of all finds of the same kind is used (kind: length of the matched ending).
  *
- * Where the answer has a shape, guesses that it forbids are not made, and where it leaves no choice (the
- * names and punctuation of an object) what must come is the guess, and right.
+ * With a grammar, draft tokens that it forbids are dropped. Where the grammar leaves one choice (names and
+ * punctuation of an object), the forced token is the draft and is right.
  *
- * What it may lose.  All is paid from a purse: a step's guesses cost what the cost model says its extra rows
- * cost, and earn a mean token's time for each that was right.  Besides, the purse gets PURSE_INCOME of the
- * time that decoding takes.  An empty purse means no guesses, so whatever the model and the odds are wrong
- * about, speculation costs little more than its income.
+ * Speculation budget. The extra rows of a step cost the budget the time that the cost model predicts. Each
+ * accepted draft token earns the mean time of a token. In addition the budget earns PURSE_INCOME of the
+ * time of decoding. With an empty budget no tokens are drafted. So speculation loses little more than this
+ * income, however wrong the model and the rates are.
  *
  * Hot path: no allocation, no log, no system call. */
 #include <math.h>
@@ -31,21 +31,21 @@
 #include "base/check.h"
 #include "compute/sched/sched_priv.h"
 
-#define PRIOR_SEEN    2.0  /* how many guesses of its own outweigh the kind's record */
-#define SEQ_FADE      0.93 /* per guess looked at */
+#define PRIOR_SEEN    2.0  /* number of the sequence's own draft tokens that outweighs the kind's rate */
+#define SEQ_FADE      0.93 /* per verified draft token */
 #define KIND_FADE     0.99
-#define IDLE_FADE     0.98 /* per step without guesses: what was hopeless is tried again some day */
-#define GAIN_MIN      1.05 /* expected tokens per second over plain decoding's */
+#define IDLE_FADE     0.98 /* per step without draft tokens: a hopeless source is tried again later */
+#define GAIN_MIN      1.05 /* least gain in expected tokens per second over plain decoding */
 #define PURSE_INCOME  0.01
 #define PURSE_START   2.0 /* decode steps */
 #define PURSE_MAX     4.0
-#define PURSE_DEBT    1.0 /* at most, in decode steps: a hundred steps pay it off */
+#define PURSE_DEBT    1.0 /* most debt in decode steps: paid off after a hundred steps */
 #define CHANCE_MIN    0.01
-#define CHANCE_FORCED 0.999 /* what must come comes, unless the answer is cut */
+#define CHANCE_FORCED 0.999 /* forced tokens always come, unless the answer is cut */
 #define MAX_CHOICES   64
-#define RESUME_MAX    4 /* tokens without a find after which the place beside is given up */
+#define RESUME_MAX    4 /* tokens without a find after which copying is not resumed */
 
-static const double PRIOR[DRAFT_ODDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1}; /* before anything was seen */
+static const double PRIOR[DRAFT_ODDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1}; /* initial rates */
 
 enum { KIND_RESUMED, KIND_2, KIND_3, KIND_4, KIND_6, KIND_12, KIND_FORCED };
 
@@ -66,7 +66,7 @@ int draft_init(const struct sched *sched, struct seq *seq)
     return is_wanted ? ngram_init(&seq->draft.index, seq->cap_tokens) : 0;
 }
 
-/* ---- odds ---- */
+/* ---- acceptance rates ---- */
 
 static double chance_of_kind(const struct sched *sched, unsigned kind)
 {
@@ -112,12 +112,12 @@ void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32
         odds_add(&draft->odds, i < n_accepted, SEQ_FADE);
         odds_add(&sched->odds[draft->kind], i < n_accepted, KIND_FADE);
     }
-    /* Past the guess that was wrong (something else stands in its place), or past the token after the last.
-     */
+    /* Continue after the rejected draft token (another token stands in its place), or after the token that
+     * follows the last one. */
     draft->resume = draft->source + n_accepted + 1;
 }
 
-/* ---- the purse ---- */
+/* ---- the speculation budget ---- */
 
 void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accepted)
 {
@@ -146,7 +146,7 @@ void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accep
 
 /* ---- finding ---- */
 
-/* Where the original of the next token would be; 0: nowhere. */
+/* Position from which the next token would be copied; 0: none. */
 static uint32_t find(struct seq *seq)
 {
     struct draft *draft = &seq->draft;
@@ -161,11 +161,11 @@ static uint32_t find(struct seq *seq)
         draft->kind = KIND_RESUMED;
         at = draft->resume;
     }
-    draft->resume = at > 0 ? at + 1 : 0; /* unless guesses are verified, which know better */
+    draft->resume = at > 0 ? at + 1 : 0; /* verified draft tokens overwrite this */
     return at;
 }
 
-/* Tokens whose KV the pool has room for without anybody having to go for it. */
+/* Tokens that fit into the sequence's blocks and the free ones, less one block for each active sequence. */
 static uint32_t room_of(const struct sched *sched, const struct seq *seq)
 {
     uint32_t n_active = queue_n_active(sched), n_available = kv_available(sched->opts.pool);
@@ -175,7 +175,7 @@ static uint32_t room_of(const struct sched *sched, const struct seq *seq)
     return room < DRAFT_MAX ? (uint32_t)room : DRAFT_MAX;
 }
 
-/* All right, and one more drawn: that many tokens must still have a place. */
+/* Most draft tokens such that all of them and one more sampled token still fit. */
 static uint32_t most_guesses(const struct sched *sched, const struct seq *seq)
 {
     uint32_t n_most = sched->opts.max_drafts, room = room_of(sched, seq);
@@ -187,7 +187,7 @@ static uint32_t most_guesses(const struct sched *sched, const struct seq *seq)
     return n_most < room ? n_most : room;
 }
 
-/* How many of the leading n guesses the answer's shape allows. */
+/* How many of the leading n draft tokens the grammar allows. */
 static uint32_t cut_to_shape(struct seq *seq, const token_id *guesses, uint32_t n)
 {
     uint32_t n_allowed = 0;
@@ -200,7 +200,7 @@ static uint32_t cut_to_shape(struct seq *seq, const token_id *guesses, uint32_t 
     return n_allowed;
 }
 
-/* What the shape demands, a stop id excepted. */
+/* The tokens that the grammar forces, up to a stop id. */
 static uint32_t guess_forced(struct seq *seq, token_id *guesses, uint32_t n_most)
 {
     uint32_t n = 0, n_forced = sample_state_forced(seq->past, guesses, n_most);
@@ -210,8 +210,8 @@ static uint32_t guess_forced(struct seq *seq, token_id *guesses, uint32_t n_most
     return n;
 }
 
-/* Writes guesses behind the tokens, as many as the answer, the room and the options allow.  Returns how many.
- */
+/* Writes draft tokens behind the tokens, as many as the answer, the room and the options allow. Returns
+ * their number. */
 static uint32_t guess(const struct sched *sched, struct seq *seq)
 {
     uint32_t n_most = most_guesses(sched, seq), source = find(seq), n;
@@ -220,10 +220,10 @@ static uint32_t guess(const struct sched *sched, struct seq *seq)
     n = n_most > 0 ? guess_forced(seq, guesses, n_most) : 0;
     if (n > 0) {
         seq->draft.kind = KIND_FORCED;
-        seq->draft.resume = 0; /* the text goes on elsewhere than beside its original */
+        seq->draft.resume = 0; /* the text no longer follows the position copied from */
         return n;
     }
-    /* An original that reaches the text's end goes on with the guesses themselves: a loop. */
+    /* A source that reaches the text's end continues with the draft tokens themselves: a loop. */
     for (; source > 0 && n < n_most && !seq_is_stop(seq, seq->tokens[source + n]); n++)
         guesses[n] = seq->tokens[source + n];
     seq->draft.source = source;
@@ -232,10 +232,10 @@ static uint32_t guess(const struct sched *sched, struct seq *seq)
 
 /* ---- choosing ---- */
 
-struct choice { /* one sequence while guesses are handed out */
+struct choice { /* one sequence while draft tokens are distributed */
     struct seq *seq;
-    double chance; /* of one guess */
-    double next;   /* that all up to the next one are right */
+    double chance; /* of one draft token */
+    double next;   /* probability that all up to the next one are right */
     uint32_t n_most, n, n_best;
 };
 
@@ -250,7 +250,8 @@ static struct choice *likeliest(struct choice *choices, uint32_t n_choices)
     return best;
 }
 
-/* Hands out guesses by falling chance; n_best is where expected tokens per second were largest. */
+/* Distributes draft tokens by falling probability; n_best is set where expected tokens per second are
+ * largest. */
 static void choose(const struct sched *sched, struct choice *choices, uint32_t n_choices, uint32_t room)
 {
     struct cost_step step = plan_decode_cost(sched);
@@ -277,7 +278,7 @@ static void choose(const struct sched *sched, struct choice *choices, uint32_t n
     }
 }
 
-/* Takes blocks for n guesses.  Two sequences may have counted on the same room: then there are fewer. */
+/* Takes blocks for n draft tokens. If another sequence took the room first, there are fewer. */
 static void settle_in(struct sched *sched, struct seq *seq, uint32_t n)
 {
     while (seq->n_blocks * sched->block_tokens < seq->spec.n_tokens + n) {
@@ -291,7 +292,7 @@ static void settle_in(struct sched *sched, struct seq *seq, uint32_t n)
     seq->draft.n = n;
 }
 
-/* Rows of guesses that the step has room for; prompts that wait keep half of what decoding leaves. */
+/* Rows for draft tokens in the step; waiting prompts keep half of the room that decoding leaves. */
 static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
 {
     uint32_t room = sched->opts.engine->info.max_batch_tokens - n_decode;
@@ -302,7 +303,8 @@ static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
     return room < sched->max_drafts ? room : sched->max_drafts;
 }
 
-/* Sequences with something to guess; with more than MAX_CHOICES, guesses hardly ever pay. */
+/* Collects sequences that have draft tokens; with more than MAX_CHOICES of them, drafting hardly ever
+ * pays. */
 static uint32_t gather(const struct sched *sched, struct choice *choices, uint32_t *n_decode_out)
 {
     uint32_t n = 0;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrival and departure: where a sequence changes hands.
+/* Arrival and departure: a sequence moves between two workers.
  *
- * Arrival.  The blocks are granted at once or not at all, so that a grant never waits while a peer holds
- * memory of its own for it.  What the cache has need not be sent.  The peer says how many tokens' KV it
- * delivered and which token came first; neither is believed beyond what was granted and what may be.  Hashes
- * are computed from our own tokens, never taken from outside.
+ * Arrival. All blocks are granted at once or not at all. So a grant never waits while a peer holds memory
+ * for it. Blocks that the cache has need not be sent. The peer reports how many tokens' KV it delivered
+ * and which token came first. Both are checked against the grant, the vocabulary and the grammar. Hashes
+ * are computed from this worker's own tokens and never taken from a peer.
  *
  *     all tokens, first token      DECODE
- *     all tokens, no first token   the last one is fed again, into a block kept unsealed, to have its logits
- *     fewer                        what arrived is kept and sealed, the rest is computed: same bits
+ *     all tokens, no first token   feed the last one again, into an unsealed block, to get its logits
+ *     fewer                        seal the KV that arrived, compute the rest here: same bits
  *
- * Departure.  A HELD sequence keeps its place and its blocks until the worker says that the peer has them, or
- * that it never will.
- */
+ * Departure. A HELD sequence keeps its place and its blocks until the worker reports that the peer has
+ * them, or never will. */
 #include "base/err.h"
 #include "compute/sched/sched_priv.h"
 

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How busy, and how fast.
+/* Counters of the load, and learned rates.
  *
- * Rates are learned from the steps themselves.  A step that only decodes gives the time between two tokens,
- * which is less than the step's when guesses were right.  A step with prompt tokens gives the prefill rate,
- * after what the decoders in it would have taken alone (says the cost model, which sees every step) is taken
- * off.  Small chunks say little, so a chunk counts by its size.  A step in which the thread was stopped
- * teaches nothing, and of the first ones after a pause (or after idling) those that are late teach nothing
- * (base/rate.h).
- */
+ * Rates are learned from the steps. A decode-only step gives the time between two tokens, which is shorter
+ * than the step when draft tokens were accepted. A step with prompt tokens gives the prefill rate, after
+ * the predicted time of its decoding sequences is subtracted; the cost model predicts it and learns from
+ * every step. Small chunks are imprecise, so a chunk is weighted by its size. A step in which the thread
+ * was stopped is ignored. So are the late ones among the first steps after a pause or an idle time
+ * (base/rate.h). */
 #include "base/clock.h"
 #include "compute/sched/sched_priv.h"
 
 #define DECODE_ALPHA  0.05
 #define PREFILL_ALPHA 0.25
 #define COLD_AFTER_NS NS_PER_S
-#define SHARE_MIN     0.25 /* of a mixed step is prefill's at least, whatever the means say */
+#define SHARE_MIN     0.25 /* least part of a mixed step that counts as prefill, whatever is predicted */
 
 static struct cost_step cost_of(const struct plan *plan)
 {
@@ -36,7 +35,7 @@ static double load_seconds(uint64_t from_ns, uint64_t to_ns)
     return (double)(to_ns > from_ns ? to_ns - from_ns : 1) / (double)NS_PER_S;
 }
 
-/* Whether its thread was stopped in this step, or just before. */
+/* Whether the thread was stopped during this step or just before. */
 static bool load_is_spoilt(struct sched *sched, const struct cost_step *step, const struct load_clock *began,
                            const struct load_clock *ended)
 {
@@ -52,7 +51,7 @@ static bool load_is_spoilt(struct sched *sched, const struct cost_step *step, co
     return rate_pause_spoils(&sched->pause, &times);
 }
 
-/* The prefill rate of a step, once what its decoding sequences would take alone is taken off. */
+/* Learns the prefill rate of a step, after subtracting the predicted time of its decoding sequences. */
 static void load_learn_prefill(struct sched *sched, const struct plan *plan, double step_s, uint64_t now_ns)
 {
     struct cost_step decode = plan_decode_cost(sched);

@@ -51,12 +51,12 @@ tests_unit_compute_sched_test_scores_SOURCES = tests/unit/compute/sched/test_sco
 tests_unit_compute_sched_test_scores_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
 endif
 
-# Prints what look-ups and draws cost; run by hand.
+# Prints the cost of lookups and of sampling; run by hand.
 noinst_PROGRAMS += tests/bench/bench_kv
 tests_bench_bench_kv_SOURCES = tests/bench/bench_kv.c
 tests_bench_bench_kv_LDADD = $(link_compute_sched)
 
-# Prints what speculation gains and costs; run by hand on a model of `baton-model make`.
+# Prints the gain and the cost of speculation; run by hand on a model of `baton-model make`.
 noinst_PROGRAMS += tests/bench/bench_speculate
 tests_bench_bench_speculate_SOURCES = tests/bench/bench_speculate.c tests/bench/bench_help.c tests/bench/bench_help.h
 tests_bench_bench_speculate_LDADD = $(link_compute_sched)

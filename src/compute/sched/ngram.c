@@ -8,8 +8,8 @@
 
 #define BITS_MIN    6
 #define BITS_MAX    16
-#define EXTEND_MAX  16384 /* tokens taken in at once: some tenths of a millisecond */
-#define LOOK_AT_MAX 12    /* places that are compared */
+#define EXTEND_MAX  16384 /* tokens indexed per call: some tenths of a millisecond */
+#define LOOK_AT_MAX 12    /* positions that are compared */
 
 static uint32_t slot(const struct ngram *index, const token_id *end, unsigned n)
 {
@@ -45,7 +45,7 @@ void ngram_fini(struct ngram *index)
     *index = (struct ngram){0};
 }
 
-/* The text's own ending stays out, or it would find itself. */
+/* The text's own ending is not indexed, or it would find itself. */
 bool ngram_extend(struct ngram *index, const token_id *tokens, uint32_t n_tokens)
 {
     uint32_t to = n_tokens > 0 ? n_tokens - 1 : 0;
@@ -70,7 +70,7 @@ bool ngram_extend(struct ngram *index, const token_id *tokens, uint32_t n_tokens
     return is_all;
 }
 
-/* How many tokens up to and including a and b are equal; a < b. */
+/* How many tokens before and including positions a and b are equal; a < b. */
 static uint32_t common(const token_id *tokens, uint32_t a, uint32_t b)
 {
     uint32_t n = 0;

@@ -1,32 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State -> batch.  Reads sequences, writes the plan and the line, changes no sequence.
+/* State -> batch. Reads sequences, writes the plan and the line, changes no sequence.
  *
- *     | decode: one token each, all of them, and guesses | prompt chunks, in their line, up to the budget |
+ *     | decode: one token each, plus draft tokens | prompt chunks in order of the line, up to the budget |
  *
- * Whoever decodes goes first, since a person is reading along.  The budget for prompts is, while anything
- * decodes, the most with which the step is expected (cost.c) to end within the objective for the time between
- * two tokens, and chunk_tokens at most; but so much always that prompts get on at a fixed share of the
- * machine's time, whatever the objective.  Alone they get all the engine takes, within max_step_ns: between
- * steps the worker's timers and hand-offs have their turn.  max_seqs is never more than max_batch_tokens, so
- * the decoders always leave a prompt at least one token.
+ * Decoding sequences come first, because users read along. While any sequence decodes, the prompt budget
+ * is the most tokens with which the step is expected (cost.c) to keep the objective for the time between
+ * two tokens. It is at most chunk_tokens. It is at least a fixed share of the machine's time, whatever the
+ * objective, so prompts always make progress. Without decoding sequences, prompts get all that the engine
+ * takes within max_step_ns, because the worker's timers and transfers run between steps. max_seqs never
+ * exceeds max_batch_tokens, so decoding always leaves at least one token for a prompt.
  *
- * The line of prompts is the fair queue's (base/fair.h): the tenant that was served least for its weight
- * comes first, with its oldest prompt.  Tokens count as they are fed, so a long prompt shares the steps with
- * other tenants' from chunk to chunk, and whoever comes with a short one does not wait for its end.
+ * The fair queue (base/fair.h) orders the line of prompts: first the tenant that was served least for its
+ * weight, with its oldest prompt. Tokens are charged as they are fed. So a long prompt shares the steps
+ * with other tenants' prompts chunk by chunk, and a short prompt does not wait for its end.
  *
- * A chunk that does not end its prompt ends on a block boundary if it reaches one: a departing sequence can
- * ship whole blocks only, and what is sealed early is found early.  Where the objective makes chunks small,
- * only if it need not give up much for that.
+ * A chunk that does not end its prompt stops at a block boundary if it reaches one. A departing sequence
+ * can send only whole blocks, and blocks that are sealed early are reusable early. Where the objective
+ * makes chunks small, the chunk is aligned only if the cut is small.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "base/clock.h"
 #include "compute/sched/sched_priv.h"
 
 #define LEAST_TOKENS 8
 #define CHUNKS_TRIED 64
-#define ALIGN_SHARE  8    /* one part in so many of a measured chunk is given up to end on a boundary */
-#define LEAST_SHARE  0.25 /* of the time that decoding takes goes to prompts at least */
+#define ALIGN_SHARE  8    /* 1/8 of a measured chunk may be cut so that it ends on a block boundary */
+#define LEAST_SHARE  0.25 /* least time for prompts, as a part of the time for decoding */
 
 struct cost_step plan_decode_cost(const struct sched *sched)
 {
@@ -44,7 +43,7 @@ struct cost_step plan_decode_cost(const struct sched *sched)
     return step;
 }
 
-/* Few sequences prefill at once, and they mostly stand in order already. */
+/* Insertion sort: few sequences prefill at once, and they are mostly in order. */
 static void line_up(struct sched *sched)
 {
     sched->n_line = 0;
@@ -61,8 +60,8 @@ static void line_up(struct sched *sched)
     }
 }
 
-/* What the next n prompt tokens look at, along the line; those of prompts not admitted yet stand at their
- * beginning. */
+/* Attended pairs of the next n prompt tokens along the line. Prompts that are not admitted yet count from
+ * their beginning. */
 static double prompt_pairs(const struct sched *sched, uint32_t n)
 {
     double n_pairs = 0;
@@ -87,8 +86,8 @@ static bool chunk_fits(const struct sched *sched, const struct cost_step *decode
 }
 
 /* The most prompt tokens, at most n_most, with which the step is expected to end within goal_s; n_least if
- * there is no such number.  Cost need not grow evenly with size, so sizes are tried from above; what lies
- * between two of them is searched by halves. */
+ * no number fits. Cost may grow unevenly with size, so sizes are tried from above in strides; within a
+ * stride by bisection. */
 static uint32_t largest_chunk(const struct sched *sched, uint32_t n_least, uint32_t n_most, double goal_s)
 {
     struct cost_step decode = plan_decode_cost(sched);
@@ -111,7 +110,7 @@ static uint32_t largest_chunk(const struct sched *sched, uint32_t n_least, uint3
     return n;
 }
 
-/* Prompts are never starved: their part of a step is at least a fixed share of what decoding takes. */
+/* Prompts never starve: their part of a step is at least a fixed share of the time for decoding. */
 static uint32_t least_chunk(const struct sched *sched, const struct cost_step *decode)
 {
     double decode_s = cost_predict(&sched->cost, decode), per_token_s = cost_per_prompt_token(&sched->cost);

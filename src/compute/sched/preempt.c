@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Room for the sequences that decode.
+/* Makes room for the sequences that decode.
  *
- * A decoding sequence takes its next block when its last one is full.  When the pool has none, the youngest
- * active sequence gives all of its blocks back and waits again: the youngest has the least to lose, and the
- * oldest always gets on, so the whole always does.  If the youngest is the one in need, it preempts itself.
+ * A decoding sequence takes a new block when its last one is full. When the pool has none, the youngest
+ * active sequence returns all of its blocks and waits again. The youngest has least to lose, and the
+ * oldest always continues, so the batch as a whole makes progress. If the youngest itself needs the block,
+ * it preempts itself.
  *
- * A tenant that would have to take the block out of others' shares gives up its own youngest instead, as long
- * as it has another one running.
+ * If the block would have to come out of other tenants' quotas, the tenant's own youngest sequence is
+ * preempted instead, as long as the tenant has another one running.
  *
- * Nothing is lost but time.  The tokens drawn so far stay with the sequence and are prefilled as if they had
- * been given, with the same bits; nothing is drawn or reported twice.  The blocks that were sealed go to the
- * cache, where the sequence finds them again if nobody needed the room after all.
+ * Preemption costs only time. The sampled tokens stay with the sequence. They are prefilled later like
+ * given tokens, with the same bits. No token is sampled or reported twice. The sealed blocks go to the
+ * cache, and the sequence finds them there if they were not evicted.
  *
- * HELD and ARRIVING sequences are left alone: their blocks are somebody else's business too.
- */
+ * HELD and ARRIVING sequences are never preempted: a transfer uses their blocks. */
 #include "base/err.h"
 #include "compute/sched/sched_priv.h"
 
-/* NULL for a tenant: of all. */
+/* tenant NULL: of all tenants. */
 static struct seq *youngest_active(const struct sched *sched, const kv_tenant *tenant)
 {
     for (struct list *at = sched->running.prev; at != &sched->running; at = at->prev) {
@@ -38,7 +38,7 @@ static void preempt(struct sched *sched, struct seq *seq)
     sched->n_preemptions++;
 }
 
-/* Blocks that were taken for guesses and are not needed yet.  Returns whether there were any. */
+/* Returns blocks that were taken for draft tokens and are not needed yet; whether there were any. */
 static bool give_spare_back(struct sched *sched)
 {
     bool has_any = false;
@@ -84,6 +84,6 @@ void preempt_make_room(struct sched *sched)
         struct seq *seq = seq_of(at);
 
         if (seq->state == SEQ_DECODE && !grow(sched, seq))
-            at = &sched->running; /* it is not here any more: from the start, those before it have room */
+            at = &sched->running; /* seq left the list: restart; the sequences before it have room */
     }
 }

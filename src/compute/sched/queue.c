@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns, places, and the way to them.
+/* Turns and admission.
  *
- *     sched.fair      WAITING and PREFILL: who has a prompt to compute, by tenant, and there by age
- *     sched.running   everything that was admitted, by age
+ *     sched.fair      WAITING and PREFILL: sequences with a prompt to compute, by tenant, then by age
+ *     sched.running   all admitted sequences, by age
  *
- * Whose turn it is, base/fair.h says: the tenant that was served fewest tokens for its weight, of prompts and
- * of answers.  Of one tenant the oldest sequence comes first, also one that was preempted.  A tenant that
- * comes, or comes back, has neither debt nor credit, so a flood of another one's costs it a turn at most.
+ * base/fair.h chooses the tenant: the one that was served fewest tokens for its weight, prompts and
+ * answers together. Within a tenant the oldest sequence comes first, also if it was preempted. A tenant
+ * that arrives or returns starts with neither debt nor credit, so another tenant's flood costs it one turn
+ * at most.
  *
- * A sequence is admitted when
+ * A sequence is admitted when all of these hold:
  *
- *   - the next step has prompt tokens left for it after those before it in the line.  Earlier would only
- *     tie up blocks, and would miss what the sequences before it are about to put into the cache;
- *   - there is a place among max_seqs;
- *   - the next block of its prompt that the cache does not have is not just being computed by a
- *     sequence with the same prefix (another answer to the same prompt): it will be there in a moment;
- *   - its uncached blocks are available and one more per active sequence besides.  Every active
- *     sequence needs its next block soon; without the margin the newcomer would be preempted at once.
+ *   - The next step has prompt tokens left for it after the sequences before it in the line. Earlier
+ *     admission would only tie up blocks and miss blocks that those sequences are about to cache.
+ *   - Fewer than max_seqs sequences are admitted.
+ *   - No sequence with the same prefix is computing its next uncached block (another answer to the same
+ *     prompt). That block will be cached in a moment.
+ *   - The pool has its uncached blocks and one more for each active sequence. Every active sequence soon
+ *     needs a block; without the margin the new sequence would be preempted at once.
  *
- * When the head of the line finds no place or no blocks, nothing behind it is tried, and is_short keeps
- * arriving sequences from overtaking it: large prompts get on.  Two reasons concern its tenant alone, which
- * then waits while others pass: a block that is just being computed, and blocks that would cost other tenants
- * the cache within their shares while its own has something running.
+ * When the head of the line finds no place or no blocks, no sequence behind it is tried. is_short then
+ * keeps arriving sequences from overtaking it, so large prompts make progress. Two reasons concern one
+ * tenant only, which waits while others pass: a block that is being computed now, and blocks that would
+ * come out of other tenants' quotas while its own sequence runs.
  *
- * A full queue takes one more of a tenant that has less in it than another, and the next step ends the newest
- * of whoever has most.  Only what was never begun is ended so.
- */
+ * A full queue accepts one more sequence of a tenant that has fewer waiting than another. The next step
+ * ends the newest sequence of the tenant with most. Only a sequence that never began is ended this way. */
 #include <string.h>
 
 #include "base/err.h"
@@ -86,8 +86,8 @@ uint32_t queue_n_active(const struct sched *sched)
     return n;
 }
 
-/* Whether a sequence that is being prefilled is about to seal the first block that seq would have to compute.
- * Whoever is being prefilled gets on, or is preempted: nobody waits for ever. */
+/* Whether a sequence in PREFILL is about to seal the first block that seq would have to compute. That
+ * sequence makes progress or is preempted, so seq never waits forever. */
 static bool is_under_way(const struct sched *sched, const struct seq *seq)
 {
     uint32_t n_most = seq_n_shareable(sched, seq);
@@ -128,7 +128,7 @@ static void admit(struct sched *sched, struct seq *seq)
     }
 }
 
-/* Admits the first in the line that can be.  False: none. */
+/* Admits the first sequence in the line that can be admitted. False: none. */
 static bool admit_one(struct sched *sched, uint32_t budget)
 {
     struct fair_item *at = fair_first(sched->fair);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheduler as its users see it: make one, put sequences in, run steps.
+/* The scheduler's public functions: create it, submit sequences, run steps.
  *
- *     sched_run_step:   push out -> admit -> make room -> guess -> plan -> engine -> charge -> apply
+ *     sched_run_step:   push out -> admit -> make room -> draft -> plan -> engine -> charge -> apply
  *                       queue       queue    preempt      draft    plan              queue     apply
  *
- * Admission comes before making room because its events may set sequences decoding (an arrival, a kept one)
- * that then need room as well.  From making room to the engine's return nothing calls back except on_layer,
- * and on_layer cannot touch a sequence of the running step: those are busy.
- */
+ * Admission comes before making room because its events may move sequences to DECODE (an arrival, a kept
+ * sequence), and these need room too. From making room to the engine's return, the only callback is
+ * on_layer. on_layer cannot end a sequence of the running step: those are busy. */
 #include "compute/sched/sched.h"
 
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 #include "base/err.h"
 #include "compute/sched/sched_priv.h"
 
-#define MAX_DEBTORS 1024 /* tenants that have no sequence, and were served more than those that wait */
+#define MAX_DEBTORS 1024 /* remembered tenants without sequences, served more than waiting ones */
 
 static int opts_check(const struct sched_opts *opts)
 {
@@ -65,7 +64,7 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
     if (sched->opts.max_drafts > DRAFT_MAX)
         sched->opts.max_drafts = DRAFT_MAX;
     sched->results = calloc((size_t)sched->opts.max_seqs + sched->max_drafts, sizeof(*sched->results));
-    sched->scores = calloc(info->max_batch_tokens, sizeof(*sched->scores)); /* touched where wanted */
+    sched->scores = calloc(info->max_batch_tokens, sizeof(*sched->scores)); /* pages touched when used */
     if (sched->plan.items == NULL || sched->items == NULL || sched->line == NULL || sched->results == NULL ||
         sched->scores == NULL || fair_new(MAX_DEBTORS, &sched->fair) < 0) {
         sched_free(sched);
@@ -144,7 +143,7 @@ static void relay_layer(void *arg, uint32_t layer)
     EVENT(sched, on_layer, layer);
 }
 
-/* Which of the item's tokens are scored: those of the prompt that were not, behind one that is fed. */
+/* Selects the item's tokens to score: prompt tokens not scored yet whose preceding token is fed. */
 static void ask_scores(const struct seq *seq, struct engine_item *item, struct sample_result *scores)
 {
     uint32_t end = item->position + item->n_tokens + 1 - item->wants_token;
@@ -193,7 +192,7 @@ static int run_plan(struct sched *sched)
     return engine_step(sched->opts.engine, &batch, sched->results);
 }
 
-/* What the step teaches, before its results move the sequences it was about. */
+/* Charges, counts and learns from the step, before its results change the sequences. */
 static void book_step(struct sched *sched, const struct load_clock *began)
 {
     const struct plan *plan = &sched->plan;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the scheduler's files share.  Who changes what:
+/* Shared by the scheduler's files. Each file changes:
  *
- *   seq.c      a sequence's memory, blocks and seals      plan.c     nothing: state -> batch
- *   queue.c    turns, places, admission                   apply.c    a sequence's progress and its end
- *   preempt.c  room for decoding                          handoff.c  arrival and departure
- *   draft.c    guesses to verify                          ngram.c    where a text repeats itself
- *   load.c     learned rates, counts                      cost.c     what a step costs */
+ *    seq.c      a sequence's memory, blocks and seals      plan.c     no sequence: state -> batch
+ *    queue.c    turns, admission, the full queue           apply.c    a sequence's progress and end
+ *    preempt.c  block room for decoding sequences          handoff.c  arrival and departure
+ *    draft.c    draft tokens to verify                     ngram.c    index of repeated text
+ *    load.c     learned rates, counters                    cost.c     cost model of a step
+ */
 #ifndef COMPUTE_SCHED_SCHED_PRIV_H
 #define COMPUTE_SCHED_SCHED_PRIV_H
 
@@ -16,51 +17,51 @@
 #include "compute/sched/ngram_priv.h"
 #include "compute/sched/sched.h"
 
-#define DRAFT_MAX  64 /* guesses for one sequence in one step, whatever the options say */
-#define DRAFT_ODDS 7  /* kinds of finds with chances of their own */
+#define DRAFT_MAX  64 /* most draft tokens for one sequence in one step, whatever the options say */
+#define DRAFT_ODDS 7  /* kinds of draft sources, each with its own acceptance rate */
 
-/* Of guesses looked at, those that were right; old ones fade. */
+/* Acceptance rate: draft tokens accepted, of those seen; old ones fade. */
 struct draft_odds {
     double n_right, n_seen;
 };
 
-struct draft { /* a sequence's */
+struct draft { /* drafting state of a sequence */
     struct ngram index;
     struct draft_odds odds;
-    uint32_t n;      /* guesses of the step about to run, at tokens[n_tokens..]; else 0 */
-    uint32_t source; /* place of the first one's original */
-    uint32_t resume; /* place that would follow if the text went on beside its original; 0: none */
-    uint32_t n_lost; /* tokens since the last find */
-    unsigned kind;   /* of the find */
+    uint32_t n;      /* draft tokens of the coming step, at tokens[n_tokens..]; else 0 */
+    uint32_t source; /* position in the text that the first draft token was copied from */
+    uint32_t resume; /* position to continue copying from if the last copy was right so far; 0: none */
+    uint32_t n_lost; /* tokens since the index last found an ending */
+    unsigned kind;   /* kind of the source that was found */
 };
 
 struct seq {
     struct list in_running; /* sched.running, in order of submission */
     struct fair_item turn;  /* in sched.fair while its prompt is not computed: WAITING, PREFILL */
-    struct fair_flow *flow; /* its tenant's, held */
+    struct fair_flow *flow; /* its tenant's flow, one reference */
     struct list in_all;     /* sched.all */
-    uint64_t order;         /* of submission */
+    uint64_t order;         /* number in order of submission */
     enum seq_state state;
-    bool is_busy;      /* in the running step, or an event leads back here: it must not end now */
-    bool is_cancelled; /* while busy: end it after */
+    bool is_busy; /* in the running step, or an event will return to code that uses it: must not end now */
+    bool is_cancelled; /* cancelled while busy: ends when no longer busy */
 
     struct seq_spec spec;      /* .tokens is the buffer below, .n_tokens grows */
     token_id *tokens;          /* [cap_tokens] */
-    uint32_t cap_tokens;       /* the longest it can become */
+    uint32_t cap_tokens;       /* most tokens it can reach */
     uint32_t n_given;          /* tokens of the spec as submitted */
-    uint32_t n_left;           /* of max_new_tokens */
+    uint32_t n_left;           /* tokens still to be sampled, of max_new_tokens */
     kv_block_id *blocks;       /* block table, [blocks for cap_tokens] */
-    uint32_t n_blocks;         /* one reference each */
-    uint32_t n_matched;        /* leading ones that came from the cache */
-    uint32_t n_sealed;         /* leading ones that are sealed */
-    struct block_hash *hashes; /* chain over tokens, [blocks for cap_tokens] */
+    uint32_t n_blocks;         /* the sequence holds one reference to each */
+    uint32_t n_matched;        /* leading blocks that came from the prefix cache */
+    uint32_t n_sealed;         /* leading blocks that are sealed */
+    struct block_hash *hashes; /* hash chain over tokens, [blocks for cap_tokens] */
     uint32_t n_hashes;
     uint32_t n_computed; /* tokens whose KV is in the blocks */
-    uint32_t n_reached;  /* the most n_computed ever was: beyond it work is new, before it is done again */
-    uint32_t n_cached_guess; /* tokens the cache had at submit */
-    uint32_t score_next;     /* of the prompt's tokens, the first whose likelihood was not told; 0: none is */
+    uint32_t n_reached;  /* largest n_computed so far: work up to it is a repetition, work beyond it is new */
+    uint32_t n_cached_guess; /* tokens that the cache had at submit */
+    uint32_t score_next;     /* first prompt token whose logprob was not reported yet; 0: none wanted */
 
-    struct sample_state *past; /* of tokens[0, spec.n_tokens); NULL: draws do not depend on them */
+    struct sample_state *past; /* sampling state of tokens[0, spec.n_tokens); NULL: none needed */
     struct draft draft;
     struct seq_stats stats;
     uint64_t submitted_ns, admitted_ns, first_token_ns, held_since_ns, held_ns;
@@ -68,47 +69,47 @@ struct seq {
 
 struct plan_item {
     struct seq *seq;
-    uint32_t n_tokens; /* to feed from seq->n_computed on, n_drafts included */
-    uint32_t n_drafts; /* guesses behind the sequence's own tokens */
+    uint32_t n_tokens; /* tokens to feed from seq->n_computed on, n_drafts included */
+    uint32_t n_drafts; /* draft tokens after the sequence's own tokens */
 };
 
 struct plan {
     struct plan_item *items; /* [max_seqs] */
     uint32_t n_items;
-    uint32_t n_decode; /* the first ones; one token each, and guesses */
+    uint32_t n_decode; /* the first n_decode items decode: one token each, plus draft tokens */
     uint32_t n_drafts;
     uint32_t n_prefill_tokens;
-    uint32_t budget; /* prompt tokens it could have held */
+    uint32_t budget; /* prompt tokens that the step could have fed */
 };
 
 struct sched {
     struct sched_opts opts;
     uint32_t block_tokens;
-    uint32_t context_tokens; /* the engine's context, or the pool if that is smaller */
+    uint32_t context_tokens; /* the engine's context, or the pool's size if that is smaller */
     struct list all, running;
-    struct fair *fair; /* who has prompts to compute, by tenant */
+    struct fair *fair; /* sequences with prompts to compute, by tenant */
     uint32_t n_waiting, n_running;
-    uint32_t n_crowd; /* taken since the last step though the queue was full */
+    uint32_t n_crowd; /* sequences accepted since the last step although the queue was full */
     uint64_t n_submitted;
     bool is_draining;
     bool is_stepping;
-    bool is_short; /* the head of the queue found no place or no blocks */
+    bool is_short; /* the head of the queue found no free place or no blocks */
 
     struct plan plan;
-    struct seq **line; /* [max_seqs] those that prefill, in the order in which they are given tokens */
-    uint32_t n_line;   /* as plan.c saw them last */
-    struct engine_item *items;     /* [max_seqs] */
-    struct sample_result *results; /* [max_seqs + guesses of a step] */
-    struct sample_result *scores;  /* [max_batch_tokens] of the step's prompts, one item's after another's */
-    uint32_t max_drafts;           /* guesses of a step */
+    struct seq **line;         /* [max_seqs] sequences in PREFILL, in the order in which they get tokens */
+    uint32_t n_line;           /* length of line at plan.c's last update */
+    struct engine_item *items; /* [max_seqs] */
+    struct sample_result *results; /* [max_seqs + draft tokens of a step] */
+    struct sample_result *scores;  /* [max_batch_tokens] prompt logprobs of the step, item after item */
+    uint32_t max_drafts;           /* most draft tokens of a step */
 
     struct cost_model cost;
     struct draft_odds odds[DRAFT_ODDS];
-    double purse_s; /* what speculation may lose */
+    double purse_s; /* speculation budget: seconds that drafting may lose */
     bool has_purse;
     struct rate prefill_rate, decode_step;
     struct rate_pause pause;
-    uint64_t step_end_ns; /* of the latest step */
+    uint64_t step_end_ns; /* end of the latest step */
     uint64_t n_steps, n_draft_steps, n_drafted, n_accepted;
     uint64_t n_preemptions;
 };
@@ -134,7 +135,7 @@ static inline uint64_t sched_now_ns(const struct sched *sched)
     return sched->opts.now_ns();
 }
 
-/* Whether it draws or computes, and so will want blocks. */
+/* Whether the sequence computes or samples, and so will need blocks. */
 static inline bool seq_is_active(const struct seq *seq)
 {
     return seq->state == SEQ_PREFILL || seq->state == SEQ_DECODE;
@@ -142,38 +143,41 @@ static inline bool seq_is_active(const struct seq *seq)
 
 /* ---- seq.c ---- */
 bool seq_is_stop(const struct seq *seq, token_id id);
-/* Whether the answer may go on (or end) with this token. */
+/* Whether the answer may continue (or end) with this token. */
 bool seq_may_draw(struct seq *seq, token_id id);
 int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out);
 void seq_free(struct sched *sched, struct seq *seq);
 uint32_t sched_blocks_for(const struct sched *sched, uint32_t n_tokens);
-/* Leading blocks that may come from the cache. */
+/* Number of leading blocks that the sequence may take from the cache. */
 uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq);
-/* Cached prefix and fresh blocks for all tokens; leaves n_spare blocks to others.  E_KV_FULL; E_OVERLOADED:
- * others' shares of the pool would pay for it, and its tenant has something else running. */
+/* Takes the cached prefix and fresh blocks for all tokens; leaves n_spare blocks for other sequences.
+ * E_KV_FULL. E_OVERLOADED: the blocks would come out of other tenants' quotas and the tenant has another
+ * sequence running. */
 int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare);
 void seq_give_back(struct sched *sched, struct seq *seq);
 void seq_seal(struct sched *sched, struct seq *seq);
-/* Books tokens [n_computed, to) as computed here. */
+/* Counts tokens [n_computed, to) as computed here. */
 void seq_advance(struct seq *seq, uint32_t to);
 
 /* ---- queue.c ---- */
-/* It has a prompt to compute, from now on or until now.  The latter may be said again. */
+/* queue_want: the sequence has a prompt to compute from now on. queue_got: it has none any more; calls may
+ * repeat. */
 void queue_want(struct sched *sched, struct seq *seq);
 void queue_got(struct sched *sched, struct seq *seq);
-/* Whether the queue takes one more of this tenant. */
+/* Whether the queue accepts one more sequence of this tenant. */
 bool queue_takes(const struct sched *sched, const struct seq_spec *spec);
 void queue_wait(struct sched *sched, struct seq *seq);
 void queue_run(struct sched *sched, struct seq *seq, enum seq_state state);
 uint32_t queue_n_active(const struct sched *sched);
 void queue_admit(struct sched *sched);
-/* Ends what others' requests pushed out of the full queue. */
+/* Ends the sequences that must leave because the queue is over-full. */
 void queue_push_out(struct sched *sched);
-/* The step's tokens are on their tenants' accounts. */
+/* Charges the item's tokens to its tenant. */
 void queue_charge(struct sched *sched, const struct plan_item *item, uint32_t n_accepted);
 
-/* Blocks that a sequence may take now: all there are, for the only one of its tenant that runs, else what
- * others do not need for their shares.  So nobody's flood costs others their cache, and everybody gets on. */
+/* Blocks that a sequence may take now. The only running sequence of a tenant may take all available
+ * blocks. Others may take only blocks that other tenants' quotas do not need. So a flood from one tenant
+ * does not evict the others' cache, and every tenant makes progress. */
 uint32_t queue_room(const struct sched *sched, const struct seq *seq);
 
 /* ---- preempt.c ---- */
@@ -181,43 +185,44 @@ void preempt_make_room(struct sched *sched);
 
 /* ---- draft.c ---- */
 int draft_init(const struct sched *sched, struct seq *seq);
-/* Chooses the guesses of the step about to be planned, and takes blocks for them where there are plenty. */
+/* Chooses the draft tokens of the coming step. Takes blocks for them where plenty are free. */
 void draft_propose(struct sched *sched);
-/* How many of a sequence's guesses the engine drew: leading results that equal them. */
+/* Number of an item's draft tokens that the engine accepted: leading results that equal them. */
 uint32_t draft_accepted(const struct plan_item *item, const struct sample_result *results);
 void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32_t n_accepted);
-/* The step's guesses are verified: what they cost and gained goes through the purse. */
+/* Books the cost and gain of the step's draft tokens in the speculation budget. */
 void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accepted);
 
 /* ---- plan.c ---- */
-/* The step without its prompts. */
+/* The cost inputs of the coming step without its prompts. */
 struct cost_step plan_decode_cost(const struct sched *sched);
-/* Prompt tokens that the next step could feed.  Sets the line, for the next two. */
+/* Prompt tokens that the next step may feed. Also updates sched->line for the two functions below. */
 uint32_t plan_budget(struct sched *sched);
-/* What those before it in the line leave of this budget to a sequence that waits. */
+/* The part of the budget that the sequences before seq in the line leave to it; seq waits. */
 uint32_t plan_budget_left(const struct sched *sched, const struct seq *seq, uint32_t budget);
 void plan_make(struct sched *sched, struct plan *plan);
 
 /* ---- apply.c ---- */
 void apply_results(struct sched *sched, const struct sample_result *results);
 void apply_failure(struct sched *sched);
-/* A token that was drawn, here or elsewhere: ends, holds or goes on decoding.  seq is busy, and is not when
- * it returns.  True: it decodes; else it may be gone. */
+/* Applies a token, sampled here or by a peer: the sequence ends, holds or continues to decode. seq is busy
+ * on entry and not busy on return. True: it decodes; false: it may be freed. */
 bool apply_token(struct sched *sched, struct seq *seq, const struct sample_result *token, bool is_reported);
-void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish); /* frees it */
+void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish); /* frees seq */
 
 /* ---- handoff.c ---- */
-int handoff_admit(struct sched *sched, struct seq *seq); /* an arriving sequence; E_OVERLOADED, E_KV_FULL */
+/* Admits an arriving sequence. E_OVERLOADED, E_KV_FULL. */
+int handoff_admit(struct sched *sched, struct seq *seq);
 
-void seq_unhold(struct sched *sched, struct seq *seq); /* books the time it was HELD */
+void seq_unhold(struct sched *sched, struct seq *seq); /* adds the time it was HELD to the stats */
 
 /* ---- load.c ---- */
-struct load_clock { /* read before and after a step */
+struct load_clock { /* read at the start and at the end of a step */
     uint64_t now_ns, cpu_ns;
 };
 
 struct load_clock load_clock(const struct sched *sched);
-/* A step was run since `began`.  Learns from it, unless a pause spoiled what it took. */
+/* Learns from a step that started at `began`, unless the thread was paused during it. */
 void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accepted,
                   const struct load_clock *began);
 

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sequence: its tokens, its block table, and how far KV has come.
+/* A sequence: its tokens, its block table, and the progress of its KV.
  *
- *     tokens   | given (prompt, answered before) ... | drawn here ... |
+ *     tokens   | given (prompt, answered before) ... | sampled here ... |
  *     blocks   | matched | sealed here ...      | filling |
  *              0                       n_computed ^     ^ n_tokens
  *
- * While decoding n_computed is n_tokens - 1: the last token drawn has no KV yet, it is what the next step
- * feeds.
+ * While decoding, n_computed is n_tokens - 1: the last sampled token has no KV yet, and the next step
+ * feeds it.
  *
- * Guesses under verification (draft.c) stand behind n_tokens in the buffer for the length of a step.  Their
- * KV may make the block table one block or two longer than the tokens need; the spare ones are FILLING, and
- * the first that go when room is short.
+ * During a step, draft tokens (draft.c) follow n_tokens in the buffer. Their KV may make the block table
+ * one or two blocks longer than the tokens need. These spare blocks are FILLING and are the first to go
+ * when blocks run short.
  *
- * All memory is allocated on submit for the longest the sequence can become, so nothing fails for want of
- * memory once it runs; pages that are never reached are never touched.
+ * All memory is allocated on submit, for the longest sequence possible. So a running sequence never fails
+ * for lack of memory. Pages that are never reached are never touched.
  *
- * Of a prompt that is cached as a whole, one block fewer is taken from the cache.  Its last token must be fed
- * to have logits, feeding writes KV, and a sealed block is never written: so the last block is computed once
- * more in a block of its own.  The pool makes that a twin of the cached one.
+ * When the whole prompt is cached, the sequence takes one block fewer from the cache. Its last token must
+ * be fed to get logits, feeding writes KV, and a sealed block is never written. So the last block is
+ * computed again in a new block, which the pool makes a duplicate of the cached one.
  *
- * Blocks are given back last one first, so that the cache drops the end of a conversation before its
- * beginning.  For the same reason a block that other workers hold too goes early only if they also hold what
- * comes after it: a tail that only this worker has is of no use without its beginning.
- */
+ * Blocks are returned last one first, so that the cache evicts the end of a conversation before its
+ * beginning. For the same reason a block that other workers also have is evicted early only if they also
+ * have the blocks after it: a tail is useless without its beginning. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +58,7 @@ static int spec_check(const struct sched *sched, const struct seq_spec *spec)
     return 0;
 }
 
-/* What was answered before counts as drawn, whoever drew it. */
+/* The answer so far counts as sampled, whichever worker sampled it. */
 static int make_state(const struct sched *sched, const struct seq_spec *spec, struct seq *seq)
 {
     int rc = sample_state_new(&spec->sample, spec->grammar, sched->opts.engine->info.vocab_size,
@@ -71,7 +70,7 @@ static int make_state(const struct sched *sched, const struct seq_spec *spec, st
     for (uint32_t i = spec->n_prompt; rc == 0 && i < spec->n_tokens; i++)
         rc = sample_state_push(seq->past, seq->tokens[i]);
     sample_state_settle(seq->past);
-    seq->spec.sample.bias = NULL; /* the state has them */
+    seq->spec.sample.bias = NULL; /* the state holds them */
     seq->spec.sample.n_bias = 0;
     seq->spec.grammar = NULL;
     return rc == E_INVAL ? E_SHAPE : rc;
@@ -134,7 +133,7 @@ void seq_free(struct sched *sched, struct seq *seq)
     free(seq);
 }
 
-/* ---- draws ---- */
+/* ---- sampled tokens ---- */
 
 bool seq_is_stop(const struct seq *seq, token_id id)
 {
@@ -162,11 +161,11 @@ uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq)
     uint32_t n_most = seq->spec.n_tokens - 1;
 
     if (seq->score_next > 0 && seq->score_next < seq->spec.n_prompt)
-        n_most = seq->score_next - 1; /* whose logits say how likely the next one was */
+        n_most = seq->score_next - 1; /* its logits give the first logprob */
     return min_u32(seq->n_hashes, n_most / sched->block_tokens);
 }
 
-/* Marks blocks [from, to) that the request wants kept.  A mark reaches as far as whole blocks do. */
+/* Pins blocks [from, to) as the request asks. Only whole blocks are pinned. */
 static void keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t to)
 {
     for (uint32_t block = from; block < to; block++) {
@@ -181,7 +180,7 @@ static void keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t t
     }
 }
 
-/* Tokens [from, to) were found in the cache. */
+/* Counts tokens [from, to) as found in the cache. */
 static void count_found(struct seq *seq, uint32_t from, uint32_t to)
 {
     uint32_t begin = seq->spec.fetched_from > from ? seq->spec.fetched_from : from;
@@ -198,7 +197,8 @@ int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
     uint32_t n_total = sched_blocks_for(sched, seq->spec.n_tokens);
     uint32_t n_most = seq_n_shareable(sched, seq);
 
-    /* A look that changes nothing first: whoever waits at the head of the queue asks before every step. */
+    /* First a check without side effects: the sequence at the head of the queue comes here before every
+     * step. */
     uint32_t n_missing = n_total - kv_peek(pool, seq->hashes, n_most);
     if (n_missing + n_spare > kv_available(pool))
         return E_KV_FULL;
@@ -239,8 +239,7 @@ void seq_give_back(struct sched *sched, struct seq *seq)
     seq->n_matched = seq->n_sealed = seq->n_computed = 0;
 }
 
-/* Seals what is full.  Without memory for a hash the chain stays where it is and the next step tries again.
- */
+/* Seals full blocks. Without memory for a hash, the chain stays as it is and the next step tries again. */
 void seq_seal(struct sched *sched, struct seq *seq)
 {
     uint32_t n_full = seq->spec.leaves_nothing ? 0 : seq->n_computed / sched->block_tokens;
@@ -277,7 +276,7 @@ void seq_advance(struct seq *seq, uint32_t to)
     seq->n_computed = to;
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
 const kv_block_id *seq_blocks(const struct seq *seq, uint32_t *n_out, uint32_t *n_reused_out)
 {

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention: sharing out the work.  The arithmetic, and what makes it independent of this file, is in
- * kern_attn.c.
+/* Attention: distributes the work over the ranks. The arithmetic, and the reason why its bits do not
+ * depend on this file, are in kern_attn.c.
  *
  * A unit is (item, some heads of one KV head, some queries, some splits of the keys):
  *
  *     prompt chunk        queries ->                      decode        keys ->
  *            unit: rows of ATTN_UNIT_ROWS,                       one query, so units are splits:
- *            all splits one after the other                      [512 keys][512 keys][512 ..]
- *                                                                parts to memory, put together afterwards
+ *            all splits one after another                        [512 keys][512 keys][512 ..]
+ *                                                                parts to memory, merged afterwards
  *
- * An item with few queries and a long context is cut into splits as long as there is room for parts; else its
- * units walk all splits themselves.  A window leaves out the splits before it.  The numbers are the same
- * either way.
+ * An item with few queries and a long context is cut into splits as long as there is room for parts.
+ * Otherwise its units walk all splits themselves. A window skips the splits before it. The numbers are the
+ * same either way.
  *
  *     scratch:  work | plan per item | space per rank | parts
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/tensor.h"
 #include "compute/kernels/attn.h"
 
@@ -30,15 +29,15 @@
 #include "compute/tensor/work_priv.h"
 
 enum {
-    PART_TOKENS = 4, /* queries that there is room for parts of, at the longest context */
+    PART_TOKENS = 4, /* room for the parts of this many queries, at the longest context */
 };
 
-/* How an item is cut. */
+/* The split of an item into units. */
 struct plan {
     uint32_t first_unit;
-    uint32_t n_tiles;     /* of queries */
-    uint32_t first_split; /* with a key that is seen */
-    uint32_t n_splits;    /* that are units of their own; 0: each unit walks all */
+    uint32_t n_tiles;     /* tiles of queries */
+    uint32_t first_split; /* first split with a key that is in the window */
+    uint32_t n_splits;    /* splits that are units of their own; 0: each unit walks all splits */
     size_t parts_at;      /* floats */
 };
 
@@ -51,8 +50,8 @@ struct attn_job {
     size_t space_floats;
     float *parts;
     uint32_t group;       /* heads that share a KV head */
-    uint32_t unit_heads;  /* of them in a unit */
-    uint32_t n_head_sets; /* units side by side, over all heads */
+    uint32_t unit_heads;  /* heads in a unit */
+    uint32_t n_head_sets; /* units for the same queries, over all heads */
     uint32_t unit_tokens;
     bool has_parts;
 };
@@ -76,7 +75,7 @@ static float *carve(float *base, size_t *used, size_t n)
     return base ? base + at : NULL;
 }
 
-/* One rank's space, part after part; the floats it takes. */
+/* Lays out one rank's space; returns its size in floats. */
 static size_t lay_out(float *base, uint32_t k_dim, uint32_t v_dim, struct attn_space *space)
 {
     size_t used = 0;
@@ -106,7 +105,7 @@ size_t attn_scratch_bytes(const struct attn_sizes *sizes)
            (sizes->n_ranks * space_floats(sizes->k_dim, sizes->v_dim) + parts_floats) * sizeof(float);
 }
 
-/* Cuts the items into units; the number of units. */
+/* Cuts the items into units; returns the number of units. */
 static uint32_t plan_items(struct attn_job *job, size_t parts_room)
 {
     const struct attn_args *args = job->args;
@@ -135,7 +134,7 @@ static uint32_t plan_items(struct attn_job *job, size_t parts_room)
     return n_units;
 }
 
-/* Heads of a set: the sets of one KV head after those of another. */
+/* Heads of a set: the sets of one KV head come after those of the previous one. */
 static void set_heads(const struct attn_job *job, uint32_t set, struct attn_unit *unit)
 {
     uint32_t sets_per_group = job->n_head_sets / job->args->n_kv_heads;
@@ -146,7 +145,7 @@ static void set_heads(const struct attn_job *job, uint32_t set, struct attn_unit
     unit->n_heads = job->group - first < job->unit_heads ? job->group - first : job->unit_heads;
 }
 
-/* Where the parts of a unit's rows are, and which splits are its. */
+/* Sets the parts of a unit's rows and the splits of the unit. */
 static void set_parts(const struct attn_job *job, const struct plan *plan, struct attn_unit *unit)
 {
     unit->n_tokens = unit->item->n_tokens;
@@ -157,8 +156,9 @@ static void set_parts(const struct attn_job *job, const struct plan *plan, struc
     unit->partial_splits = plan->n_splits;
 }
 
-/* Where the first-level cache does not hold a tile and the next, some processors wait less if that goes to
- * the second.  Only tiles that are used as they lie in the arena count (kern_attn_direct.c). */
+/* If the first-level cache cannot hold a tile and the next one, some processors wait less when the next
+ * one is prefetched to the second level. Only tiles read directly from the arena count
+ * (kern_attn_direct.c). */
 static bool fetches_far(const struct attn_args *args)
 {
     const struct cpu_features *cpu = cpu_features_get();
@@ -179,13 +179,13 @@ static void do_unit(const struct attn_job *job, uint32_t index, const struct att
 
     index -= plan->first_unit;
     if (plan->n_splits > 0) {
-        /* All heads of a split before the next one, as they lie in the blocks. */
+        /* All heads of a split before the next split, as they lie in the blocks. */
         set_heads(job, index % job->n_head_sets, &unit);
         set_parts(job, plan, &unit);
         unit.first_split = plan->first_split + index / job->n_head_sets;
         unit.end_split = unit.first_split + 1;
     } else {
-        /* The last queries have the most keys: they go first, so that ranks end together. */
+        /* The last queries have the most keys: they come first, so that ranks end together. */
         uint32_t tile = plan->n_tiles - 1 - index / job->n_head_sets;
 
         set_heads(job, index % job->n_head_sets, &unit);

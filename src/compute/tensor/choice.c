@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of fields and ways.  matmul_ways.c and attention.c say what each one does.
+/* The table of fields and variants. matmul_ways.c and attention.c explain each one.
  *
  * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/choice.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a processor does better one way or the other, with the same bits: by the field, which ways there are
- * and which one goes.  tune.h finds the best ones. */
+/* Kernel choice: variants of kernels with equal bits that differ in speed between processors. Each field
+ * lists its variants ("ways") and the chosen one. tune.h finds the best ones. */
 #ifndef COMPUTE_TENSOR_CHOICE_H
 #define COMPUTE_TENSOR_CHOICE_H
 
@@ -8,12 +8,12 @@
 #include <stdint.h>
 
 enum kern_field {
-    KERN_WIDE,   /* wide tiles: which numbers of tokens and which types go by them */
-    KERN_PANELS, /* one tile alone reads several panels together, or one after the other */
-    KERN_SLICES, /* columns that several tiles go past, of weights that are used as they are */
-    KERN_FETCH,  /* how far ahead quantised weights are fetched, and to which cache */
-    KERN_PLAIN,  /* to which cache plain weights are fetched that are only loaded */
-    KERN_KEYS,   /* to which cache attention fetches a tile where two fill the first-level one */
+    KERN_WIDE,   /* wide tiles: for which numbers of tokens and which types */
+    KERN_PANELS, /* a single tile reads several panels together, or one after another */
+    KERN_SLICES, /* columns per slice for several tiles, of weights used without expansion */
+    KERN_FETCH,  /* prefetch distance and target cache of quantised weights */
+    KERN_PLAIN,  /* target cache for plain weights that are only loaded */
+    KERN_KEYS,   /* target cache of attention's tiles, where two of them fill the first-level cache */
     KERN_N_FIELDS
 };
 
@@ -23,7 +23,7 @@ enum kern_slices { SLICES_SHORT, SLICES_LONG };
 enum kern_fetch { FETCH_NEAR, FETCH_FAR, FETCH_SPREAD };
 enum kern_cache { CACHE_FIRST, CACHE_SECOND }; /* KERN_PLAIN and KERN_KEYS */
 
-struct kern_choice { /* of each field a way; zeroed: the default */
+struct kern_choice { /* a variant for each field; zeroed: the defaults */
     uint8_t at[KERN_N_FIELDS];
 };
 
@@ -31,8 +31,8 @@ uint32_t kern_choice_n_ways(enum kern_field field);
 const char *kern_choice_field_name(enum kern_field field);
 const char *kern_choice_way_name(enum kern_field field, uint32_t way);
 
-/* Of the process.  Set between products and before threads compute: it is read without a lock. */
+/* The choice of the process. Set it between products and before threads compute: readers take no lock. */
 const struct kern_choice *kern_choice_get(void);
-void kern_choice_set(const struct kern_choice *choice); /* all ways below kern_choice_n_ways() */
+void kern_choice_set(const struct kern_choice *choice); /* all below kern_choice_n_ways() */
 
 #endif

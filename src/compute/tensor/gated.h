@@ -3,8 +3,9 @@
  *
  *     y = (act(x . gate^T) * (x . up^T)) . down^T
  *
- * What comes out of gate and up, eight bytes per token and row of theirs, is never there as a whole: of a
- * llama of 8B parameters and 512 tokens 117 MB.  The bits are those of matmul(), act and matmul(). */
+ * The outputs of gate and up take eight bytes per token and row, and never exist as a whole. For a llama
+ * of 8B parameters and 512 tokens they would take 117 MB. The bits are those of matmul(), act and
+ * matmul(). */
 #ifndef COMPUTE_TENSOR_GATED_H
 #define COMPUTE_TENSOR_GATED_H
 
@@ -14,7 +15,7 @@
 typedef void (*gated_act)(const struct kern_table *table, float *gate, const float *up, uint32_t n);
 
 struct gated_args {
-    const struct weight *gate_up; /* [2 F][cols]: rows of gate, then those of up */
+    const struct weight *gate_up; /* [2 F][cols]: rows of gate, then rows of up */
     const struct weight *down;    /* [rows][F] */
     gated_act act;
     const float *x;  /* [n][cols], rows x_stride apart */
@@ -24,7 +25,7 @@ struct gated_args {
     size_t y_stride;
     void *scratch; /* 64-aligned, gated_scratch_bytes() */
 };
-/* Whether F is a multiple of what activations are packed by, as of all models but tiny ones. */
+/* Whether F is a multiple of the activations' packing width; true for all but tiny models. */
 bool gated_takes(const struct weight *gate_up, const struct weight *down);
 size_t gated_scratch_bytes(const struct weight *gate_up, const struct weight *down, uint32_t max_tokens,
                            uint32_t n_ranks);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine's limits, measured: what a figure of a kernel has to be held against.
+/* The machine's measured limits, to compare a kernel's figures with.
  *
- * Reading: each rank reads its own stretch of a buffer that no cache holds, in several ways, of which the
- * fastest counts: one stream is what some processors like best, while others need several before their
- * prefetchers fill every place to wait (22 GB/s by one stream and 31 by four were seen on one machine).
- * Arithmetic: each rank repeats one instruction on registers.  Every figure is the median of RUNS runs over
- * the whole team, each calibrated to take some 60 ms, so that a machine shared with others is measured as it
- * is; a glance is three shorter runs.
+ * Reading: each rank reads its own stretch of a buffer that no cache can hold, in several ways; the
+ * fastest counts. One stream is fastest on some processors. Others need several streams before their
+ * prefetchers are fully used (one machine read 22 GB/s by one stream and 31 by four). Arithmetic: each
+ * rank repeats one instruction on registers. Every figure is the median of RUNS runs over the whole team,
+ * each calibrated to about 60 ms, so a shared machine is measured in its present state. A glance is three
+ * shorter runs.
  *
- * Peaks are those of the instructions that the kernels of a table use; the integer peak is that of vectors,
- * also where quantised prompts go by BF16 tiles (kern_amx_quant.c).
- */
+ * Peaks are those of the instructions that a table's kernels use. The integer peak is that of vectors,
+ * even where quantised prompts go through BF16 tiles (kern_amx_quant.c). */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -85,14 +84,14 @@ static double median_seconds(struct team *team, team_job job, struct measuring *
     return seconds[measuring->effort->n_runs / 2];
 }
 
-/* Operations per second; ops: per round and rank.  0 without a function. */
+/* Operations per second; ops: per round and rank. 0 without a function. */
 static double measure_peak(struct team *team, const struct effort *effort, kern_peak peak, double ops)
 {
     struct measuring measuring = {.effort = effort, .peak = peak, .rounds = 100000};
 
     if (peak == NULL)
         return 0.0;
-    /* Twice, since the first wakes the machine's clock. */
+    /* Twice, because the first run raises the machine's clock. */
     for (int i = 0; i < 2; i++) {
         double seconds = seconds_of(team, peak_job, &measuring);
         double rounds = measuring.rounds * ((double)effort->run_ns / (double)NS_PER_S) / seconds;
@@ -102,7 +101,7 @@ static double measure_peak(struct team *team, const struct effort *effort, kern_
     return ops * measuring.rounds * team_size(team) / median_seconds(team, peak_job, &measuring);
 }
 
-/* Bytes per second; 0 when there is no memory for it. */
+/* Bytes per second; 0 if there is no memory for the buffer. */
 static double measure_reading(struct team *team, const struct effort *effort, const struct kern_table *table)
 {
     struct mem_region region;

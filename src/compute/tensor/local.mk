@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Weights, products and attention: shares out the work of the kernels (src/compute/kernels).
+# Weights, matrix products and attention: distributes the work of the kernels (src/compute/kernels) over threads.
 noinst_LIBRARIES += libcompute_tensor.a
 libcompute_tensor_a_SOURCES = src/compute/tensor/attention.c src/compute/tensor/choice.c src/compute/tensor/choice.h \
 	src/compute/tensor/gated.h src/compute/tensor/limits.c src/compute/tensor/many.h \

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many small products in one run of the team: the experts that tokens chose, the heads of latent attention.
+/* Grouped GEMM: many small products in one run of the team. Used for chosen experts and for the heads of
+ * latent attention.
  *
- * A piece is some rows of a weight times some rows of activations.  All pieces are shared out together, so
- * that ranks meet once per call and not once per expert, and each piece's weights are read once.  The bits of
- * an output are those that matmul() gives for a weight of these rows alone. */
+ * A piece is some rows of a weight times some rows of activations. All pieces are shared out together:
+ * ranks meet once per call and not once per expert, and each piece's weights are read once. The bits of an
+ * output are those that matmul() gives for a weight of these rows alone. */
 #ifndef COMPUTE_TENSOR_MANY_H
 #define COMPUTE_TENSOR_MANY_H
 
@@ -16,8 +17,8 @@ struct many_piece {
     uint32_t n;         /* rows of x and y */
     const float *x;     /* [n][cols], rows x_stride apart; not used with load */
     size_t x_stride;
-    /* Instead of x: computes row i of the piece, [cols].  Called by any rank, maybe several times for a row.
-     */
+    /* Used instead of x: computes row i of the piece, [cols]. Any rank may call it, several times for a
+     * row. */
     void (*load)(const struct many_piece *piece, uint32_t i, float *out);
     const void *arg; /* for load */
     uint32_t first;  /* for load */
@@ -28,8 +29,8 @@ struct many_piece {
 struct many_args {
     const struct many_piece *pieces;
     uint32_t n_pieces;
-    struct team *const *solos; /* [ranks of the team]: a team of one for each */
-    uint32_t max_cols;         /* as the scratch was sized for */
+    struct team *const *solos; /* [ranks of the team]: a team of one for each rank */
+    uint32_t max_cols;         /* the value that the scratch was sized for */
     void *scratch;             /* 64-aligned, many_scratch_bytes() */
 };
 size_t many_scratch_bytes(uint32_t max_pieces, uint32_t max_cols, uint32_t n_ranks);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products: who computes what, in which order the memory is walked.  The arithmetic is in kern_tile.c,
- * kern_bf16.c, kern_amx_bf16.c and kern_q8.c.
+/* Matrix products: the split into units and the order in which memory is read. The arithmetic is in
+ * kern_tile.c, kern_bf16.c, kern_amx_bf16.c and kern_q8.c.
  *
  *                 K                    tokens
  *          +-------------+        +----+----+----+--       1. every rank packs its share of K of all
@@ -9,24 +9,23 @@
  *    unit  | ...         |        |    |    |    |            there are no more
  *          +-------------+        +----+----+----+--
  *
- * Few tokens: a unit is read once, front to back, converted in registers; the memory is the limit.  Many
- * tokens: a unit is cut along K into slices; a few panels of a slice, converted once (16-bit floats to F32,
- * quantised types to bytes and floats), stay in the cache while the tiles go past, and sums rest in y between
- * slices:
+ * Few tokens: a unit is read once, front to back, and converted in registers; memory is the limit. Many
+ * tokens: a unit is cut along K into slices. A few panels of a slice are converted once (16-bit floats to
+ * F32, quantised types to bytes and floats). They stay in the cache while all tiles use them. Sums wait in
+ * y between slices:
  *
  *     for tokens (BLOCK_TOKENS: their slice of x and their part of y fit the second-level cache)
  *       for slices of K
  *         for a few panels:  convert;  for tiles of tokens:  tile += x slice . panels
  *
- * BF16 tiles do so in matmul_block.c, for most quantised types too: kernels take all tiles of tokens at once,
- * and sums rest in scratch, side by side, until they are given to y after the last slice.
+ * BF16 tiles, also for most quantised types, take the same steps in matmul_block.c. Its kernels take all
+ * tiles of tokens at once. Sums wait side by side in scratch and go to y after the last slice.
  *
- * Which of these ways pays on which processor is in matmul_ways.c.
+ * matmul_ways.c explains which variant is fast on which processor.
  *
- * Whatever the order of these loops, each output sees its products along K from first to last.
+ * Whatever the order of these loops, each output adds its products along K from first to last.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/matmul_priv.h"
 
 #include <string.h>
@@ -38,17 +37,17 @@ enum {
     SLICE_K = 256,
     MAX_SLICE_PANELS = 2,
     BLOCK_TOKENS = 512,
-    /* Of an expanded chunk: bytes, and scales and mins of up to two subs per qblk. */
+    /* An expanded chunk: bytes, and scales and mins of up to two subs per qblk. */
     EXPANDED_BYTES = CHUNK_COLS * PANEL_ROWS + 4 * CHUNK_QBLKS * PANEL_ROWS * 4,
     UNITS_PER_RANK = 8,
     FLOAT_UNITS_PER_RANK = 4,
     GROUP_PANELS = 4,
-    SUMS_ALIGN = 4096,              /* one page for a tile's */
-    DIRECT_UNIT_BYTES = 128 * 1024, /* some ten microseconds of reading */
-    NEXT_BYTES = 512 * 1024,        /* what a waiting rank fetches: a quarter or half of its cache */
+    SUMS_ALIGN = 4096,              /* one page for a tile's sums */
+    DIRECT_UNIT_BYTES = 128 * 1024, /* about ten microseconds of reading */
+    NEXT_BYTES = 512 * 1024,        /* prefetched by a waiting rank: a quarter or half of its cache */
 };
 
-/* One tile's columns [from, to), within a slice; x: the first token's, from `from` on. */
+/* Packs columns [from, to) of one tile, within a slice. x: the first token's, from `from` on. */
 static void pack_tile(const struct product *product, const float *x, size_t x_stride,
                       struct token_tile tokens, struct col_range cols)
 {
@@ -93,7 +92,7 @@ void matmul_pack_share(const struct product *product, unsigned rank, unsigned n_
     matmul_pack(product, args->x + from, args->x_stride, (struct col_range){(uint32_t)from, (uint32_t)to});
 }
 
-/* The panels of a tile function's call; k in elements. */
+/* The panels of one call of a tile function; k in elements. */
 struct region {
     const void *w;
     void (*tile)(const struct tile *tile);
@@ -103,10 +102,11 @@ struct region {
     uint32_t k, n_k;
     const void *next; /* see struct tile */
     size_t next_k_bytes, next_panel_bytes;
-    size_t next_bytes; /* quantised: of each panel, for each tile */
+    size_t next_bytes; /* quantised: bytes of each panel, with each tile */
 };
 
-/* n_tiles, from the one with these tokens on: one, or for quantised types several of equal height. */
+/* Multiplies n_tiles tiles, from the one with these tokens on: one, or for quantised types several of
+ * equal height. */
 static void call_tile(const struct product *product, const struct region *region, struct token_tile tokens,
                       uint32_t n_tiles, float *y, size_t y_step)
 {
@@ -151,7 +151,7 @@ static void call_tile(const struct product *product, const struct region *region
         });
 }
 
-/* Calls the tile function; a panel with fewer than 16 rows goes by way of a buffer of whole ones. */
+/* Calls the tile function; a panel with fewer than 16 rows goes through a buffer of whole panels. */
 static void run_tile(const struct product *product, const struct region *region, struct token_tile tokens,
                      uint32_t n_tiles)
 {
@@ -175,7 +175,7 @@ static void run_tile(const struct product *product, const struct region *region,
     }
 }
 
-/* Panels [panel, panel + n_panels), columns [k, k + n_k), as they are in memory. */
+/* Panels [panel, panel + n_panels), columns [k, k + n_k), as they lie in memory. */
 static struct region region_of(const struct product *product, uint32_t panel, uint32_t n_panels, uint32_t k,
                                uint32_t n_k)
 {
@@ -188,7 +188,7 @@ static struct region region_of(const struct product *product, uint32_t panel, ui
     if (product->is_q8) {
         region.w = base + quant_panel_at(quant_form(weight->type), k);
         region.panel_step = panel_bytes;
-        region.tile_q8 = product->table->q8->direct; /* NULL, or not a whole group: to be expanded */
+        region.tile_q8 = product->table->q8->direct; /* NULL, or not a whole group: expand first */
         if (!product->is_direct || n_panels % product->direct_panels != 0)
             region.tile_q8 = NULL;
         return region;
@@ -219,7 +219,7 @@ static void widen_region(const struct product *product, struct region *region, f
     region->tile = product->args->weight->is_tiles ? vec->slices_f32 : vec->tile_f32;
 }
 
-/* Has the same slice of other panels fetched while this region is worked on. */
+/* Sets up the prefetch of the same slice of other panels during this region. */
 static void fetch_next(const struct product *product, struct region *region, uint32_t panel)
 {
     region->next = region_of(product, panel, 1, region->k, region->n_k).w;
@@ -227,7 +227,7 @@ static void fetch_next(const struct product *product, struct region *region, uin
     region->next_panel_bytes = region->panel_step * product->element_bytes;
 }
 
-/* Panels [from, to) for the tiles [first_tile, end_tile), a slice of K after the other. */
+/* Panels [from, to) for the tiles [first_tile, end_tile), one slice of K after another. */
 static void run_sliced(const struct product *product, uint32_t from, uint32_t to, uint32_t first_tile,
                        uint32_t end_tile)
 {
@@ -276,7 +276,7 @@ static void expand_region(const struct product *product, struct region *region, 
     region->tile_q8 = product->table->q8->tile;
 }
 
-/* The same for quantised types.  What comes next is fetched bit by bit while the tiles are worked on. */
+/* The same for quantised types. The next data is prefetched a little with each tile. */
 static void run_sliced_q8(const struct product *product, uint32_t from, uint32_t to, uint32_t first_tile,
                           uint32_t end_tile)
 {
@@ -339,8 +339,8 @@ static void run_panels(const struct product *product, unsigned rank, uint32_t fr
     }
 }
 
-/* Several units per rank, so that ranks end together, of as many panels as a tile function likes at once; but
- * some for every rank rather than that. */
+/* Panels per unit. Several units per rank let ranks end together, and a unit should fill a tile function's
+ * group of panels. If both are not possible, every rank gets a unit. */
 static uint32_t unit_panels(uint32_t n_panels, unsigned n_ranks, uint32_t units_per_rank)
 {
     uint32_t each = n_panels / (n_ranks * units_per_rank) / GROUP_PANELS * GROUP_PANELS;
@@ -351,7 +351,7 @@ static uint32_t unit_panels(uint32_t n_panels, unsigned n_ranks, uint32_t units_
     return each < 1 ? 1 : each < GROUP_PANELS ? each : GROUP_PANELS;
 }
 
-/* Of a weight that is used as it is, by one tile: a unit costs nothing but its reading, so it is small. */
+/* For a weight used without expansion by one tile: a unit costs only its reading, so units are small. */
 static uint32_t direct_unit_panels(const struct weight *weight, unsigned n_ranks)
 {
     uint32_t n_panels = weight_n_panels(weight->rows), each = GROUP_PANELS;
@@ -388,7 +388,7 @@ static void run_unit(const struct product *product, unsigned rank, uint32_t from
     uint32_t before = is_flushed ? kern_flush_begin() : 0;
 
     run_panels(product, rank, from, whole_to);
-    if (to >= product->n_panels && n_whole < product->n_panels) /* the ragged one at the end */
+    if (to >= product->n_panels && n_whole < product->n_panels) /* the ragged last panel */
         run_panels(product, rank, n_whole, product->n_panels);
     if (is_flushed)
         kern_flush_end(before);
@@ -433,7 +433,7 @@ static void product_job(void *arg, unsigned rank, unsigned n_ranks)
         product->close();
 }
 
-/* Along K. */
+/* Number of elements along K. */
 static uint32_t n_elements(const struct weight *weight)
 {
     uint32_t cols = weight->is_tiles  ? weight_tiles_cols(weight)
@@ -445,7 +445,7 @@ static uint32_t n_elements(const struct weight *weight)
 
 /* ---- scratch ---- */
 
-/* Of a qblk of a token's activations, packed for dots with quantised weights. */
+/* Bytes of a qblk of a token's activations, packed for dots with quantised weights. */
 static uint32_t act_bytes(const struct weight *weight)
 {
     const struct kern_q8 *q8 = weight->table->q8;
@@ -454,7 +454,7 @@ static uint32_t act_bytes(const struct weight *weight)
     return quant_act_bytes(form, form.most <= q8->narrow_most ? q8->narrow_bytes : q8->quant_bytes);
 }
 
-/* Packed activations, in the larger of the forms that the weight may meet. */
+/* Bytes of packed activations, in the larger of the forms that the weight may need. */
 static size_t x_bytes(const struct weight *weight, uint32_t n)
 {
     const size_t by_dots = act_bytes(weight);
@@ -497,7 +497,7 @@ static float *sums_behind(struct scratch *scratch, const struct weight *weight, 
 
 /* ---- a product ---- */
 
-/* Quantised weights by BF16 tiles rather than by dots of bytes. */
+/* Sets up quantised weights by BF16 tiles instead of dots of bytes. */
 static void quants_by_tiles(struct product *product)
 {
     const struct kern_dots *tiles = product->table->tiles;
@@ -564,7 +564,7 @@ void matmul_open(struct product *product, struct team *team, const struct matmul
         product->is_direct && product->n_tiles == 1
             ? direct_unit_panels(weight, team_size(team))
             : unit_panels(product->n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
-    /* One row of floats is packed already. */
+    /* One row of floats needs no packing. */
     product->x = !is_q8 && !weight->is_dots && args->n == 1 ? args->x : product->scratch->x;
     work_init(&product->scratch->work, (product->n_panels + product->unit_panels - 1) / product->unit_panels,
               team_size(team));

@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many tokens by BF16 tiles: how a unit of a product goes by in blocks.
+/* Many tokens by BF16 tiles: a unit of a product is computed in blocks.
  *
  *     for slices of K (512 columns)
  *       for two panels:        32 KiB of weights, which stay in the first-level cache while
- *         for tiles of tokens:   their slice (half a MiB of 512 tokens) passes from the second;
- *                                sums of 4 KiB come from there and go back, but at the first slice
+ *         for tiles of tokens:   their slice (half a MiB of 512 tokens) streams from the second-level cache;
+ *                                sums of 4 KiB are loaded (except in the first slice) and stored
  *     sums to y
  *
- * Meanwhile the next two panels' weights come from memory, and a part of the activations of the next slice:
- * the activations of all slices are more than the second-level cache holds, so each unit reads them again.
- * The sums lie side by side: rows of y are so far apart that they would share a few sets of each cache.
+ * Meanwhile the next two panels' weights are prefetched from memory, and a part of the activations of the
+ * next slice. The activations of all slices exceed the second-level cache, so each unit reads them again.
+ * The sums lie side by side, because rows of y are so far apart that they would share a few sets of each
+ * cache.
  *
- * Slices change no bit: an output rests between them as the F32 number that it is in the tile.
+ * Slices change no bit: between slices an output is stored as the same F32 number that it is in the tile.
  *
- * Quantised weights with a scale per qblk go the same way (kern_amx_quant.c); a slice is then a chunk of 256
- * columns, and two panels of it (eight, with few tokens) are taken apart right before the tiles of tokens
- * pass.
+ * Quantised weights with a scale per qblk take the same steps (kern_amx_quant.c). Their slice is a chunk
+ * of 256 columns. Two panels of it (eight, with few tokens) are taken apart right before the tiles of
+ * tokens use them.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/matmul_priv.h"
 
 #include "base/check.h"
 #include "compute/kernels/tile_block.h"
 
 enum {
-    SLICE_PAIRS = 256, /* of two panels, two thirds of the first-level cache */
+    SLICE_PAIRS = 256, /* of two panels: two thirds of the first-level cache */
     SLICE_PANELS = 2,
     BLOCK_TILES = TILES_BLOCK_TOKENS / TILES_TOKENS,
-    GROUP_PAIRS = 4, /* of panels, with fewer tiles of tokens than: */
+    GROUP_PAIRS = 4, /* pairs of panels, with fewer tiles of tokens than GROUP_TILES */
     GROUP_TILES = 4,
-    EXPANDED_BYTES = CHUNK_QBLKS * (TILES_B_BYTES + 2 * PANEL_ROWS * 4), /* of a chunk */
+    EXPANDED_BYTES = CHUNK_QBLKS * (TILES_B_BYTES + 2 * PANEL_ROWS * 4), /* of an expanded chunk */
 };
 
 /* Types with a scale per qblk. */
@@ -41,7 +41,7 @@ bool matmul_block_takes(const struct weight *weight)
     return quant_form(weight->type).n_subs == 1 && tiles != NULL && tiles->is_usable();
 }
 
-/* Nearly equal slices of whole TILES_COLS; of quantised weights a chunk. */
+/* Nearly equal slices of whole TILES_COLS; for quantised weights a chunk. */
 uint32_t matmul_block_slice(const struct product *product)
 {
     uint32_t n_k = product->n_k;
@@ -53,7 +53,7 @@ uint32_t matmul_block_slice(const struct product *product)
     return ((n_k + n_slices - 1) / n_slices + step - 1) / step * step;
 }
 
-/* Of as many tokens as a block may hold, by as many panels as a unit may. */
+/* Sums of as many tokens as a block may hold, by as many panels as a unit may have. */
 size_t matmul_block_sums(uint32_t max_tokens)
 {
     uint32_t n_tiles = (max_tokens + TILES_TOKENS - 1) / TILES_TOKENS;
@@ -62,7 +62,7 @@ size_t matmul_block_sums(uint32_t max_tokens)
            (MAX_UNIT_PANELS / SLICE_PANELS);
 }
 
-/* Tiles of a unit's tokens, and the slice of K it is at. */
+/* The tiles and panels of a unit, and its current slice of K. */
 struct block {
     uint32_t from, to; /* panels */
     uint32_t first_tile, end_tile;
@@ -70,7 +70,7 @@ struct block {
     float *sums;
 };
 
-/* From a tile on, those of its height. */
+/* Number of tiles, from this one on, with its height. */
 static uint32_t equal_tiles(const struct product *product, uint32_t tile, uint32_t end_tile)
 {
     uint32_t n = 1;
@@ -88,7 +88,7 @@ static float *sums_at(const struct block *block, uint32_t panel, uint32_t tile)
            ((size_t)pair * (block->end_tile - block->first_tile) + tile - block->first_tile) * TILES_SUMS;
 }
 
-/* Where a slice of a panel begins. */
+/* Start of a slice of a panel. */
 static const char *slice_of(const struct product *product, uint32_t panel, uint32_t k)
 {
     const struct weight *weight = product->args->weight;
@@ -98,7 +98,7 @@ static const char *slice_of(const struct product *product, uint32_t panel, uint3
     return (const char *)weight_panel(weight, panel) + before_bytes;
 }
 
-/* Takes the slice of so many panels apart. */
+/* Expands the slice of these panels. */
 static void expand_slice(const struct product *product, const struct block *block, struct panel_range panels,
                          uint8_t *out)
 {
@@ -116,8 +116,8 @@ static void expand_slice(const struct product *product, const struct block *bloc
     }
 }
 
-/* How many panels go by in one call: two, and with few tokens more, so that the turns at both ends of a call
- * count less; tiles of two heights are calls of their own anyway. */
+/* Panels of one call: two; more with few tokens, so that the turns at both ends of a call weigh less.
+ * Tiles of two heights need separate calls in any case. */
 static uint32_t group_panels(const struct product *product, const struct block *block, uint32_t panel)
 {
     const uint32_t n_tiles = block->end_tile - block->first_tile, left = block->to - panel;
@@ -129,7 +129,7 @@ static uint32_t group_panels(const struct product *product, const struct block *
     return left >= n ? n : left > SLICE_PANELS ? left / SLICE_PANELS * SLICE_PANELS : left;
 }
 
-/* Meanwhile the slice of the next panels is fetched, and a share of the activations of the next slice. */
+/* Also prefetches the slice of the next panels, and a share of the activations of the next slice. */
 static void run_group(const struct product *product, const struct block *block, struct panel_range panels)
 {
     const struct kern_dots *tiles = product->args->weight->table->tiles;

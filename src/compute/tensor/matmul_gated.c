@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A feed-forward of many tokens: what a rank does with some rows of gate and up.
+/* The feed-forward of many tokens: a rank's work on some rows of gate and up.
  *
  *              rows of gate   of up            packed for down, [F]
  *            +--------------+------+        +--+-----+------------+
@@ -7,14 +7,14 @@
  *            +--------------+------+  -->   +--+-----+------------+
  *               a rank's buffer                of all ranks
  *
- * A unit is a few panels of gate and the same ones of up.  The rank multiplies all tokens by them, into a
- * buffer of its own that stays near, gates, and packs what comes out where down expects these columns: no
- * rank waits for another before all of it is packed, and gate | up of all tokens never go to memory and back.
+ * A unit is a few panels of gate and the same panels of up. The rank multiplies all tokens by them into
+ * its own buffer, which stays in its cache. It then gates the result and packs it where down expects these
+ * columns. No rank waits for another before all columns are packed. gate | up of all tokens never go to
+ * memory and back.
  *
- * Every step is the one that matmul() takes, on the same numbers, so the bits are the same, too.
+ * Every step is a step of matmul() on the same numbers, so the bits are the same, too.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/gated.h"
 
 #include "base/check.h"
@@ -22,13 +22,13 @@
 
 enum {
     UNITS_PER_RANK = 8,
-    LEAST_PANELS = QBLK_WEIGHTS / PANEL_ROWS, /* activations are packed by so many columns */
+    LEAST_PANELS = QBLK_WEIGHTS / PANEL_ROWS, /* packing width of activations in columns */
 };
 
 struct gated {
     const struct gated_args *args;
     struct product in, down;
-    float *buffers;    /* of each rank, [n][2][unit] */
+    float *buffers;    /* buffers of the ranks, each [n][2][unit] */
     uint32_t n_panels; /* of gate */
     uint32_t unit_panels;
 };
@@ -55,13 +55,13 @@ static size_t aligned(size_t len_bytes)
     return (len_bytes + 63) / 64 * 64;
 }
 
-/* Floats of a buffer for so many panels of gate and of up. */
+/* Floats of a buffer for this many panels of gate and of up. */
 static size_t buffer_len(uint32_t n_tokens, uint32_t n_panels)
 {
     return (size_t)n_tokens * 2 * n_panels * PANEL_ROWS;
 }
 
-/* In all buffers of a team of up to so many ranks, whose units may be larger when it is smaller. */
+/* Floats of all buffers of a team of up to n_ranks ranks; a smaller team may have larger units. */
 static uint32_t most_panels(uint32_t n_panels, uint32_t n_ranks)
 {
     uint32_t shared = n_panels / UNITS_PER_RANK, least = LEAST_PANELS * n_ranks;

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many products at once: cutting pieces into units, and handing the units to ranks.
+/* Grouped GEMM: cuts pieces into units and hands the units to ranks.
  *
  *     piece 0  | rows of expert 3 x 40 tokens |      unit unit unit       a unit is some panels of one piece,
  *     piece 1  | rows of expert 9 x  2 tokens |      unit                 multiplied by matmul() on a team of
  *     piece 2  | rows of expert 11 x 7 tokens |      unit                 one: the rank that took it
  *
- * A piece gets units in proportion to its work, so that ranks end together although experts are chosen
- * unevenly; with many pieces most are one unit, and its activations are packed once.  Which rank does a unit,
- * and how many there are, changes no bit: an output depends on its own row and its own activations only
- * (matmul.c).
+ * A piece gets units in proportion to its work, so that ranks end together although tokens choose experts
+ * unevenly. With many pieces most are one unit, and its activations are packed once. The number of units
+ * and their assignment to ranks change no bit: an output depends only on its own row and its own
+ * activations (matmul.c).
  *
- * Activations that have to be gathered or computed first are loaded by the rank, a slice of tokens at a time:
+ * If activations must be gathered or computed first, the rank loads them, a slice of tokens at a time:
  *
  *     scratch:   work | first unit of each piece | per rank: slice of x, scratch of matmul
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/many.h"
 
 #include "base/check.h"
@@ -26,7 +25,7 @@ enum {
     SLICE_TOKENS = 252,
     UNITS_PER_RANK = 6,
     MIN_UNIT_PANELS = 4,
-    FIXED_TOKENS = 8, /* what reading the weights costs, in tokens */
+    FIXED_TOKENS = 8, /* cost of reading the weights, in tokens */
 };
 
 struct many {
@@ -63,7 +62,7 @@ static uint64_t work_of(const struct many_piece *piece)
     return (uint64_t)piece->n_rows * piece->weight->cols * (piece->n + FIXED_TOKENS);
 }
 
-/* Numbers the units; returns how many there are. */
+/* Numbers the units; returns their number. */
 static uint32_t plan(const struct many *many, unsigned n_ranks)
 {
     const struct many_args *args = many->args;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What matmul.c, matmul_block.c and matmul_ways.c share: a product on its way, and where its packed
- * activations lie. */
+/* Shared by matmul.c, matmul_block.c and matmul_ways.c: a product in progress, and the layout of its
+ * packed activations. */
 #ifndef COMPUTE_TENSOR_MATMUL_PRIV_H
 #define COMPUTE_TENSOR_MATMUL_PRIV_H
 
@@ -12,14 +12,14 @@
 
 enum {
     MAX_UNIT_PANELS = 16,
-    QBLK_TILES_BYTES = QBLK_WEIGHTS * 2 + 4, /* of a token: BF16, and apart from them a base */
-    TILES_QUANT_TOKENS = 64,                 /* fewer do not make up for taking quantised weights apart */
-    TILES_BLOCK_TOKENS = 512, /* a slice of them and its sums are half a MiB each, of two MiB of cache */
+    QBLK_TILES_BYTES = QBLK_WEIGHTS * 2 + 4, /* per token: BF16, and a base stored apart */
+    TILES_QUANT_TOKENS = 64,  /* with fewer, taking quantised weights apart costs more than it saves */
+    TILES_BLOCK_TOKENS = 512, /* their slice and their sums are half a MiB each, of a two-MiB cache */
 };
 
-struct scratch { /* what matmul_args.scratch holds */
+struct scratch { /* layout of matmul_args.scratch */
     struct work work;
-    float x[]; /* and behind it the sums of each rank, for BF16 tiles */
+    float x[]; /* followed by the sums of each rank, for BF16 tiles */
 };
 
 struct panel_range {
@@ -31,28 +31,28 @@ struct product {
     const struct kern_table *table;
     struct team *team;
     struct scratch *scratch;
-    const float *x; /* packed: tile after tile */
-    float *sums;    /* of blocks, [ranks][matmul_block_sums()] */
+    const float *x; /* packed activations, tile after tile */
+    float *sums;    /* sums of blocks, [ranks][matmul_block_sums()] */
     bool is_q8;
     void (*pack)(const struct pack *pack);
     void (*close)(void);    /* see kern_dots; may be NULL */
-    size_t qblk_bytes;      /* of q8's packed activations, per token */
+    size_t qblk_bytes;      /* bytes of q8's packed activations, per token and qblk */
     uint32_t n_k;           /* elements along K: columns, or pairs of them */
     uint32_t element_cols;  /* 1 or 2 */
-    float *bases;           /* quantised weights in blocks: [tile][qblk][token]; else NULL */
-    uint32_t slice_k;       /* elements; q8 takes all at once, but in blocks */
-    uint32_t element_bytes; /* of plain types */
+    float *bases;           /* for quantised weights in blocks: [tile][qblk][token]; else NULL */
+    uint32_t slice_k;       /* elements per slice; q8 has one slice, except in blocks */
+    uint32_t element_bytes; /* bytes of an element of a plain type */
     uint32_t n_tiles;
     uint32_t n_panels;
     uint32_t unit_panels;
-    uint32_t slice_panels;  /* that all tiles go past before the next; of quantised weights */
-    uint32_t slice_cols;    /* so many columns of them */
-    uint32_t direct_panels; /* that go together where quantised weights are used as they are */
-    bool is_direct;         /* few tiles: weights are used as they are */
-    bool has_blocks;        /* BF16 tiles by instruction, many tokens; of quantised weights too */
+    uint32_t slice_panels;  /* quantised: panels that all tiles use before the next ones */
+    uint32_t slice_cols;    /* and columns of them */
+    uint32_t direct_panels; /* panels used together, of quantised weights without expansion */
+    bool is_direct;         /* few tiles: weights are used without expansion */
+    bool has_blocks;        /* BF16 tile instructions, many tokens; also of quantised weights */
 };
 
-struct col_range { /* multiples of QBLK_WEIGHTS, or up to the last */
+struct col_range { /* multiples of QBLK_WEIGHTS, or up to the last column */
     uint32_t from, to;
 };
 
@@ -60,7 +60,7 @@ struct token_tile {
     uint32_t first, n;
 };
 
-/* What multiplies this weight's pairs. */
+/* The kernels that multiply this weight's pairs. */
 static inline const struct kern_dots *dots_of(const struct weight *weight)
 {
     return weight->is_tiles ? weight->table->tiles : weight->table->dots;
@@ -80,8 +80,8 @@ static inline size_t packed_bytes(const struct product *product, uint32_t n_k)
     return product->is_q8 ? n_k / QBLK_WEIGHTS * product->qblk_bytes : n_k * sizeof(float);
 }
 
-/* Where element k of a tile's packed activations begins.  [slice][tile][k of the slice][token]: a slice of
- * all tiles lies together, so that it spreads over all sets of a cache however long the rows are. */
+/* Address of element k of a tile's packed activations. The layout is [slice][tile][k of the slice][token].
+ * A slice of all tiles lies together, so it spreads over all sets of a cache however long the rows are. */
 static inline const void *packed_at(const struct product *product, struct token_tile tokens, uint32_t k)
 {
     uint32_t within = k % product->slice_k, before = k - within, left = product->n_k - before;
@@ -91,56 +91,58 @@ static inline const void *packed_at(const struct product *product, struct token_
            tokens.first * packed_bytes(product, slice) + tokens.n * packed_bytes(product, within);
 }
 
-/* The same of what is packed apart of a tile's activations. */
+/* The same for the bases, which are packed apart. */
 static inline float *bases_at(const struct product *product, struct token_tile tokens, uint32_t k)
 {
     return product->bases + tokens.first * (size_t)(product->n_k / QBLK_WEIGHTS) +
            tokens.n * (size_t)(k / QBLK_WEIGHTS);
 }
 
-/* ---- the steps of a product (matmul.c), for those that take them one by one ---- */
+/* ---- the steps of a product (matmul.c), for callers that take them one by one ---- */
 
-/* Decides how it goes; args->n and the weight's rows are not 0.  The product points to args. */
+/* Plans the product; args->n and the weight's rows are not 0. The product keeps a pointer to args. */
 void matmul_open(struct product *product, struct team *team, const struct matmul_args *args);
-/* Packs columns of all tokens; x: the first token's from cols.from on, rows x_stride floats apart. */
+/* Packs columns of all tokens. x points to column cols.from of the first token; rows are x_stride floats
+ * apart. */
 void matmul_pack(const struct product *product, const float *x, size_t x_stride, struct col_range cols);
-/* In a job of the team: a rank's share of args->x. */
+/* In a job of the team: packs a rank's share of args->x. */
 void matmul_pack_share(const struct product *product, unsigned rank, unsigned n_ranks);
-/* When all is packed: units, until there are no more. */
+/* After all is packed: computes units until none is left. */
 void matmul_units(const struct product *product, unsigned rank, unsigned n_ranks);
-/* Or some whole panels of the weight, at most MAX_UNIT_PANELS, to y [n][panels * PANEL_ROWS]. */
+/* Alternative: computes whole panels of the weight, at most MAX_UNIT_PANELS, to y [n][panels *
+ * PANEL_ROWS]. */
 void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
                  size_t y_stride);
 
-/* ---- which way (matmul_ways.c) ---- */
+/* ---- choice of variants (matmul_ways.c) ---- */
 
-/* Tokens of a tile of a quantised weight's, at most. */
+/* Most tokens of a tile, for this weight. */
 uint32_t way_tile_tokens(const struct weight *weight, uint32_t n_tokens);
-/* So many such tiles: whether the weight is used as it is, or expanded first. */
+/* Whether the weight is used without expansion, for n_tiles tiles. */
 bool way_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
-/* And if it is, how many panels go at once. */
+/* If it is: the number of panels used together. */
 uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
-/* Several tiles: how many panels they go past before the next, and how many of their columns; what is
- * expanded for it is at most WAY_SLICE_PANELS and _CHUNKS. */
+/* For several tiles: the number of panels, and of their columns, that all tiles use before the next ones.
+ * Expansion covers at most WAY_SLICE_PANELS panels and WAY_SLICE_CHUNKS chunks. */
 enum { WAY_SLICE_PANELS = 4, WAY_SLICE_CHUNKS = 2 };
 uint32_t way_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
                           uint32_t *cols_out);
-/* How a tile of so many tokens fetches quantised weights. */
+/* How a tile of n_tokens prefetches quantised weights. */
 struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens);
-/* Whether a tile fetches plain weights into the first-level cache (is_told: it is told which): they are only
- * loaded, for which some processors' second is near enough. */
+/* Whether a tile prefetches plain weights into the first-level cache (is_told: the caller says which).
+ * They are only loaded, so on some processors the second-level cache is near enough. */
 bool way_is_near(bool is_told);
 
 /* ---- blocks of BF16 tiles (matmul_block.c) ---- */
 
-/* Quantised weights that many tokens meet by blocks. */
+/* Whether many tokens go through this quantised weight in blocks. */
 bool matmul_block_takes(const struct weight *weight);
 /* Floats of scratch for each rank. */
 size_t matmul_block_sums(uint32_t max_tokens);
-/* Elements along K that a slice holds. */
+/* Elements along K of a slice. */
 uint32_t matmul_block_slice(const struct product *product);
-/* Panels [from, to), at most MAX_UNIT_PANELS, for the tiles [first_tile, end_tile), of at most
- * TILES_BLOCK_TOKENS tokens.  On any rank; sums: its own. */
+/* Multiplies panels [from, to), at most MAX_UNIT_PANELS, by the tiles [first_tile, end_tile), at most
+ * TILES_BLOCK_TOKENS tokens. Any rank; sums belong to it. */
 void matmul_block(const struct product *product, float *sums, struct panel_range panels, uint32_t first_tile,
                   uint32_t end_tile);
 

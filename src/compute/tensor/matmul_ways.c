@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which way a product goes where several are open, with the same bits: how many tokens make a tile, whether
- * quantised weights are used as they are or expanded first, and how what comes from memory is fetched.
+/* Kernel choice for a product, among variants with the same bits: how many tokens form a tile, whether
+ * quantised weights are expanded first, and how data from memory is prefetched.
  *
- * Processors differ in what they gain by: one reads fastest in several streams at once, another in one whose
- * lines are fetched twice, first to the second-level cache.  No maker or model says so; each process tries it
- * when it starts (tune.c), and what it found is in kern_choice_get().  Where nobody measured, the defaults
- * go.
+ * Processors differ in the fastest variant. One reads fastest in several streams at once. Another reads
+ * fastest in one stream whose lines are prefetched twice, first to the second-level cache. Maker and model
+ * do not predict this. So each process measures it at start (tune.c); kern_choice_get() has the result.
+ * Without a measurement the defaults apply.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/matmul_priv.h"
 
 #include "compute/tensor/choice.h"
 
 enum {
-    /* At most, of quantised weights: more are worth expanding them for. */
+    /* Most tiles without expansion; with more tiles expansion pays. */
     DIRECT_TILES = 3,
-    DIRECT_TILES_FOURS = 6,  /* one AND takes a field out */
-    DIRECT_TILES_BYTES = 20, /* nothing has to be taken apart: only scales are converted */
-    WIDE_TOKENS = 32,        /* at most, where tiles are wide, */
-    WIDE_LEAST = 6,          /* and at least in each */
-    LONG_SLICE = 2048,       /* columns that several tiles go past, of weights that are used as they are */
+    DIRECT_TILES_FOURS = 6,  /* one AND extracts a field */
+    DIRECT_TILES_BYTES = 20, /* no fields to extract: only scales are converted */
+    WIDE_TOKENS = 32,        /* most tokens with wide tiles, */
+    WIDE_LEAST = 6,          /* and least tokens in each */
+    LONG_SLICE = 2048,       /* columns per slice for several tiles, without expansion */
 };
 
 static bool chose(enum kern_field field, uint32_t way)
@@ -28,8 +27,8 @@ static bool chose(enum kern_field field, uint32_t way)
     return kern_choice_get()->at[field] == way;
 }
 
-/* Wide tiles take weights apart once for more tokens, from one stream.  Some processors gain by that only
- * where there is something to take apart, from six tokens on; some always. */
+/* Wide tiles extract weights once for more tokens, from one stream. On some processors this is faster only
+ * with fields to extract, from six tokens on; on others always. */
 uint32_t way_tile_tokens(const struct weight *weight, uint32_t n_tokens)
 {
     const struct kern_q8 *q8 = weight->table->q8;
@@ -43,7 +42,7 @@ uint32_t way_tile_tokens(const struct weight *weight, uint32_t n_tokens)
 
 static uint32_t direct_tiles(const struct kern_table *table, struct quant_form form)
 {
-    if (!table->has_int8_dot) /* then bytes are spread to words for each tile */
+    if (!table->has_int8_dot) /* bytes are widened to words for each tile */
         return DIRECT_TILES;
     if (form.bits == 8)
         return DIRECT_TILES_BYTES;
@@ -58,7 +57,7 @@ bool way_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n
                                   n_tiles <= direct_tiles(weight->table, quant_form(weight->type)));
 }
 
-/* One panel after the other makes one stream of what a tile alone reads. */
+/* Panels one after another make one stream for a single tile. */
 uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles)
 {
     const struct kern_q8 *q8 = weight->table->q8;
@@ -68,8 +67,8 @@ uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, ui
                : q8->direct_panels;
 }
 
-/* What is expanded has to stay in the first-level cache.  What is used as it is need not: few slices load and
- * store sums less often, and one panel is fetched soon before it is used. */
+/* Expanded weights must stay in the first-level cache. Weights used without expansion need not: fewer
+ * slices load and store sums less often, and a single panel is prefetched soon before its use. */
 uint32_t way_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
                           uint32_t *cols_out)
 {
@@ -93,7 +92,7 @@ struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens)
                                     .far_bytes = 12288,
                                     .is_spread =
                                         chose(KERN_FETCH, FETCH_SPREAD) || (n_tokens == 1 && bits == 8)};
-    /* One token's fields of four bits leave time to fetch twice. */
+    /* With one token, fields of four bits leave time to prefetch twice. */
     return n_tokens == 1 && bits == 4 ? fours : once;
 }
 

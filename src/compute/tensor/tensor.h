@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a forward pass needs of the machine: packed weights, matrix products, attention over paged KV, norms,
- * RoPE.
+/* Packed weights, matrix products and attention over paged KV: the heavy parts of a forward pass.
  *
- * Exactness is the contract.  Every output element is summed along K in one fixed order, one output per
- * vector lane, whatever the number of tokens beside it, however the rows are split over threads; so the bits
- * do not depend on batch, chunking, cache hits or thread count.  The scalar table defines "correct"; tables
- * that give other bits carry another numerics id.
+ * Exactness is the contract. Every output element is summed along K in one fixed order, one output per
+ * vector lane. Neither the number of tokens beside it nor the split of rows over threads changes this
+ * order. So the bits do not depend on batch, chunking, cache hits or thread count. The scalar table
+ * defines "correct"; tables with other bits have another numerics id.
  *
- * Hot path: no malloc, no log, no system call.  All matrices are row-major float unless said. */
+ * Hot path: no malloc, no log, no system call. All matrices are row-major float unless noted. */
 #ifndef COMPUTE_TENSOR_TENSOR_H
 #define COMPUTE_TENSOR_TENSOR_H
 
@@ -20,25 +19,25 @@
 
 struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     const struct kern_table *table;
-    enum dtype type;    /* of what is kept */
-    bool is_dots;       /* BF16 times activations that are rounded to BF16, subnormals flushed */
-    bool is_tiles;      /* and whose products are added as AMX tiles do; columns filled up to 32 */
-    bool is_paired;     /* and laid out for the instruction that does so */
-    uint8_t lookup[16]; /* of types whose quants are entries of a table */
+    enum dtype type;    /* type of the packed numbers */
+    bool is_dots;       /* BF16, times activations rounded to BF16; subnormals flushed */
+    bool is_tiles;      /* and products are added as AMX tiles do; columns padded to 32 */
+    bool is_paired;     /* and laid out for that instruction */
+    uint8_t lookup[16]; /* for types whose quants index a table */
     uint32_t rows;
     uint32_t cols;
     void *panels;
-    size_t len_bytes;    /* of the panels: what a product reads */
-    size_t region_bytes; /* of memory they are in */
+    size_t len_bytes;    /* of the panels: the bytes that a product reads */
+    size_t region_bytes; /* of the memory that holds them */
 };
 
 /* True for the types that weight_pack takes. */
 bool weight_type_ok(enum dtype type);
-/* Their names, with spaces between, for messages; WEIGHT_TYPES_BYTES hold them.  Returns out. */
+/* Names of these types, separated by spaces, for messages. WEIGHT_TYPES_BYTES are enough. Returns out. */
 enum { WEIGHT_TYPES_BYTES = 160 };
 const char *weight_types(char *out, size_t capacity_bytes);
-/* Packs a row-major matrix as stored in a GGUF.  Several matrices of equal cols and type may be stacked
- * (fused QKV, gate/up) by giving n_parts > 1: the result has the sum of their rows.  E_UNSUPPORTED, E_INVAL
+/* Packs a row-major matrix as stored in a GGUF. Several matrices of equal cols and type may be stacked
+ * (fused QKV, gate/up) with n_parts > 1: the result has the sum of their rows. E_UNSUPPORTED, E_INVAL
  * (cols not a multiple of the type's qblk), E_NOMEM. */
 struct weight_part {
     const void *data;
@@ -46,20 +45,20 @@ struct weight_part {
 };
 int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                 uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
-/* BF16, or F16 rounded to it, for BF16 dots (exact BF16 where kern_has_dots() is false). */
+/* Packs BF16, or F16 rounded to BF16, for BF16 dots (exact BF16 where kern_has_dots() is false). */
 int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
 /* The same for BF16 tiles. */
 int weight_pack_tiles(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                       uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
 void weight_fini(struct weight *weight);
-/* One row, de-quantised: out [cols].  For token embeddings. */
+/* Copies one row, de-quantised, to out [cols]. For token embeddings. */
 void weight_row(const struct weight *weight, uint32_t row, float *out);
 
-/* y[n][rows] = x[n][cols] . W^T, y rows y_stride apart.  scratch: matmul_scratch_bytes(), 64-aligned; holds
- * the activations as the kernel wants them, and of BF16 tiles what each rank of the team has summed up. */
+/* y[n][rows] = x[n][cols] . W^T, y rows y_stride apart. scratch: matmul_scratch_bytes(), 64-aligned. It
+ * holds the packed activations and, for BF16 tiles, each rank's sums. */
 size_t matmul_scratch_bytes(const struct weight *weight, uint32_t max_tokens, uint32_t n_ranks);
-/* The same for any weight with so many columns. */
+/* The same for any weight of at most max_cols columns. */
 size_t matmul_scratch_most(uint32_t max_tokens, uint32_t max_cols, uint32_t n_ranks);
 struct matmul_args {
     const struct weight *weight;
@@ -69,7 +68,7 @@ struct matmul_args {
     float *y;
     size_t y_stride;
     void *scratch;
-    /* What the team will multiply soon after this: ranks that wait fetch the beginning of their share of it.
+    /* The weight that the team multiplies next: waiting ranks prefetch the start of their share of it.
      * NULL: not known. */
     const struct weight *next;
 };
@@ -77,43 +76,45 @@ void matmul(struct team *team, const struct matmul_args *args);
 
 /* ---- attention over a block table ---- */
 
-/* Tokens of a block: a multiple of the first, at most the second. */
+/* Tokens of a block: a multiple of ATTN_BLOCK_STEP, at most ATTN_BLOCK_MAX. */
 enum { ATTN_BLOCK_STEP = 16, ATTN_BLOCK_MAX = 128 };
 
-/* In the arena of a layer, block after block:
- *     K [kv_head][k_dim][token in block]     a key per lane: scores never need a transposition
- *     V [kv_head][token in block][v_dim]     a number of the value per lane; with v_in_k there is none
- * of kv_type: F32, F16, BF16, or quantised in runs of 32 numbers of one row (the last one filled with zeros):
+/* Layout of a layer in the arena, block after block:
+ *     K [kv_head][k_dim][token in block]     one key per lane: scores need no transposition
+ *     V [kv_head][token in block][v_dim]     one number of the value per lane; absent with v_in_k
+ * of kv_type: F32, F16, BF16, or quantised in runs of 32 numbers of one row (the last run padded with
+ * zeros):
  *     Q8_0  K quants [run][32][token], then its scales F16 [run][token]
  *           V quants [token][run][32], then its scales F16 [token][run]
  *     Q4_0  the same with [16] bytes for [32]: number i in the low, 16 + i in the high half of byte i
- * A head's part ends where the next one's begins. */
+ * The parts of the heads follow each other without gaps. */
 bool kv_type_ok(enum dtype type);
-size_t kv_row_bytes(enum dtype type, uint32_t dim); /* of one key or value, on an average over a block */
+size_t kv_row_bytes(enum dtype type, uint32_t dim); /* of a key or value, averaged over a block */
 
 struct attn_sizes {
     uint32_t max_tokens, max_context, n_heads, k_dim, v_dim, n_ranks;
 };
 size_t attn_scratch_bytes(const struct attn_sizes *sizes);
-/* Tiled with an online softmax (FlashAttention); decode splits the context at fixed places and merges in
- * order. */
+/* Attention in tiles with an online softmax (FlashAttention). Decode splits the context at fixed places
+ * and merges the parts in order. */
 void attention(struct team *team, const struct attn_args *args);
 
-/* ---- the machine's limits, measured (median of several runs, all ranks of the team) ---- */
+/* ---- measured limits of the machine (median of several runs, all ranks of the team) ---- */
 struct tensor_limits {
     double read_gbs;
     double fp32_tflops;
-    double bf16_tflops;  /* of dots; 0: no such instruction */
-    double tiles_tflops; /* of BF16 tiles; 0: no such instruction */
-    double int8_tops;    /* of dots of whole bytes; 0: not by vectors */
-    double narrow_tops;  /* where weights are narrow (tensor_is_narrow); the same where none are */
-    const char *int8_by; /* whose peak that is: "vectors" */
+    double bf16_tflops;  /* BF16 dots; 0: no such instruction */
+    double tiles_tflops; /* BF16 tiles; 0: no such instruction */
+    double int8_tops;    /* dots of whole bytes; 0: no vector instruction */
+    double narrow_tops;  /* dots with narrow weights (tensor_is_narrow); int8_tops where there are none */
+    const char *int8_by; /* unit that has this peak: "vectors" */
 };
-/* Quantised weights whose dots take fewer instructions than those of whole bytes do, with this table. */
+/* Whether this table's dots with quantised weights of this type take fewer instructions than with whole
+ * bytes. */
 bool tensor_is_narrow(const struct kern_table *table, enum dtype type);
-/* Of what this table's kernels use. */
+/* Measures the instructions that this table's kernels use. */
 void tensor_limits_measure(struct team *team, const struct kern_table *table, struct tensor_limits *out);
-/* Three short runs of each: the machine as it is now, for what is timed right before or after. */
+/* Three short runs of each: the machine's present state, for timings made right before or after. */
 void tensor_limits_glance(struct team *team, const struct kern_table *table, struct tensor_limits *out);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a process starts: take what the cache file says of this machine, or try everything and tell the file.
+/* At the start of a process: use the cache file's choice for this machine, or measure all variants and
+ * write the file.
  *
  *     key of this machine --> in the file? --> choose that
  *                                 | no
@@ -12,9 +13,9 @@
 #include "compute/kernels/kern.h"
 
 #define COPY_LIMIT_NS (20 * NS_PER_MS)
-#define LIMIT_NS      (265 * NS_PER_MS) /* with what is under way then, and the file, less than 300 ms */
+#define LIMIT_NS      (265 * NS_PER_MS) /* plus the trial in progress and the file: less than 300 ms */
 
-/* False: there was no time for all of it. */
+/* False: there was no time for all trials. */
 static bool tune_measure(struct team *team, const struct kern_table *table, struct tuned *out)
 {
     const uint64_t end_ns = clock_now_ns() + LIMIT_NS;
@@ -24,7 +25,7 @@ static bool tune_measure(struct team *team, const struct kern_table *table, stru
     return tune_kernels(team, table, end_ns, out);
 }
 
-/* Only what was tried whole is kept: the next start has another chance at the rest. */
+/* Saves only a complete measurement: the next start can try again. */
 static void tune_anew(struct team *team, const struct kern_table *table, struct bytes old, const char *key,
                       struct tuned *out)
 {

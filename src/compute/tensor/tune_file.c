@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache file of tune.c: what was chosen on which machine, so that the next start takes no time.
+/* The cache file of tune.c: the choices made on each machine, so that the next start takes no time.
  *
- * The file is a hint and nobody's property: it may be missing, cut off, or written by somebody else.  Reading
- * is bounded, a record counts only if every word of it is one that can be chosen, and the worst that a false
- * one can do is to choose a slower way.
- */
+ * The file is an untrusted hint: it may be missing, cut off, or written by another program. Reading is
+ * bounded. A record counts only if every word of it names a valid choice. The worst effect of a false
+ * record is a slower variant. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,7 +29,7 @@ void tune_key(const struct kern_table *table, unsigned n_ranks, char out[TUNE_KE
 
 /* ---- text ---- */
 
-/* Up to a byte, which is taken too, or all. */
+/* Takes text up to and including a byte, or all of it. */
 static struct bytes cut(struct bytes *rest, char end)
 {
     struct bytes piece = *rest;
@@ -93,7 +92,7 @@ static bool read_choices(struct bytes text, struct kern_choice *choice_out,
     return true;
 }
 
-/* The choices of a line and whom they are for; false: not such a line. */
+/* The choices of a line and its key; false: not a record. */
 static bool split_record(struct bytes line, struct bytes *choices_out, struct bytes *key_out)
 {
     size_t at = bytes_find(line, bytes_str(FOR), 0);
@@ -127,7 +126,7 @@ bool tune_record_find(struct bytes text, const char *key, struct kern_choice *ch
     return false;
 }
 
-/* Printable and not longer than any of ours; the choices may be those of another processor or version. */
+/* Whether a line is printable and not too long; its choices may be of another processor or version. */
 static bool is_plain(struct bytes line)
 {
     for (size_t i = 0; i < line.len_bytes; i++)
@@ -174,7 +173,7 @@ void tune_file_path(char *out, size_t cap_bytes)
 
         if (value == NULL || (i > 0 && value[0] != '/'))
             continue;
-        /* systemd separates several folders by colons; the first is for this. */
+        /* systemd separates several folders by colons; use the first. */
         int n_bytes = (int)(i == 1 ? strcspn(value, ":") : strlen(value));
         int n = snprintf(out, cap_bytes, "%.*s%s", n_bytes, value, places[i].below);
         if (n < 0 || (size_t)n >= cap_bytes)
@@ -201,7 +200,7 @@ void tune_file_read(const char *path, struct buf *out)
         buf_clear(out);
 }
 
-/* The folder that a path is in, and before it that one's, if it can be. */
+/* Creates the parent folder of a path, and before it that folder's parent, if possible. */
 static void make_folders(const char *path, int levels)
 {
     char folder[512];

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trials: products and attention of a size that takes a fraction of a millisecond, over memory that no cache
- * holds, one way and the other by turns.
+/* Trials: products and attention that take a fraction of a millisecond each, over memory that no cache can
+ * hold, alternating between variants.
  *
- *     round 1:  A B   round 2:  B A   round 3:  A B       of each case; each way's median counts
+ *     round 1:  A B   round 2:  B A   round 3:  A B       of each case; each variant's median counts
  *
- *     ratio of a way = geometric mean over the cases of (its time / that of the ways chosen so far)
+ *     ratio of a variant = geometric mean over the cases of (its time / that of the variants chosen so far)
  *
- * Medians, not the best times: other work on the machine is part of what a way has to do with (two ways that
- * are equal while memory is idle may be a third apart while it is not), and turns meet it alike.  A way is
- * chosen when it is much better over all its cases, or a little better twice and worse in none; so noise does
- * not choose, and what makes no difference stays as it was.
+ * The median counts, not the best time. Other work on the machine is a part of a variant's conditions: two
+ * variants that are equal while memory is idle may differ by a third under load. Alternating exposes both
+ * to the same load. A variant is chosen when it is much better over all its cases, or a little better
+ * twice and worse in none. So noise does not choose, and a field that makes no difference keeps its
+ * default.
  *
- * Ways hang together (one panel at a time pays with fetching twice), so all second ways are tried together
- * first; then each field is tried from where that led.
- */
+ * Variants depend on each other (one panel at a time is fast only with two-level prefetch). So all second
+ * variants are tried together first; then each field is tried from that result. */
 #include "compute/tensor/tune_priv.h"
 
 #include <math.h>
@@ -29,11 +29,11 @@
 
 enum {
     COLS = 2048,
-    PART_ROWS = 64, /* that are made once and packed many times */
+    PART_ROWS = 64, /* made once and packed many times */
     MAX_PARTS = 1024,
     MAX_TOKENS = 16,
     ROUNDS = 3,
-    LONE_ROUNDS = 9, /* where no other case makes up for one that was disturbed */
+    LONE_ROUNDS = 9, /* for a field with one case, where no other case can outweigh a disturbed one */
     HEADS = 32,
     KV_HEADS = 8,
     HEAD_DIM = 128,
@@ -41,10 +41,10 @@ enum {
     MAX_BLOCKS = 256,
     KEYS_PER_RANK = 1024,
 };
-#define RANK_BYTES ((size_t)2 << 20) /* of each weight */
+#define RANK_BYTES ((size_t)2 << 20) /* bytes of each weight */
 #define MIN_BYTES  ((size_t)4 << 20)
 #define MAX_BYTES  ((size_t)24 << 20)
-#define SLOW_NS    (6 * NS_PER_MS) /* one token: then the others would take all the time there is */
+#define SLOW_NS    (6 * NS_PER_MS) /* for one token: if slower, the other trials would take too long */
 
 static const double BETTER = 0.97, MUCH_BETTER = 0.92, WORSE = 1.05;
 
@@ -72,7 +72,7 @@ struct trials {
     struct team *team;
     const struct kern_table *table;
     uint64_t end_ns;
-    bool is_late; /* the time was over before all was tried */
+    bool is_late; /* the time ran out before all was tried */
     struct weight weights[N_TRIAL_WEIGHTS];
     float *x, *y; /* [MAX_TOKENS][COLS], [MAX_TOKENS][rows] */
     size_t y_stride;
@@ -84,9 +84,9 @@ struct trials {
     size_t attn_scratch_bytes;
 };
 
-/* ---- what is multiplied ---- */
+/* ---- operands ---- */
 
-/* Any bits, but scales (at either end of a qblk) that keep sums tame. */
+/* Random bits, except for scales (at either end of a qblk) that keep sums small. */
 static void *make_part(enum dtype type)
 {
     const struct dtype_info *info = dtype_info(type);
@@ -108,7 +108,7 @@ static void *make_part(enum dtype type)
     return data;
 }
 
-/* Plain weights are read twice as fast and more: short runs would be about their beginnings. */
+/* Plain weights take twice as many bytes: they are read faster, and short runs would measure their start. */
 static size_t trial_bytes(const struct trials *trials, enum trial_weight which)
 {
     size_t len_bytes = team_size(trials->team) * RANK_BYTES * (which == TRIAL_F16 ? 2 : 1);
@@ -194,8 +194,8 @@ static void forget_job(void *arg, unsigned rank, unsigned n_ranks)
     mem_copy_forget(all->data + from, to - from);
 }
 
-/* A model is larger than what a processor knows the places of: changed rights make it forget those.  Pages
- * are only read. */
+/* Clears the processor's address translations by changing access rights, because a model is larger than
+ * they can cover. Pages are only read. */
 static void forget_places(void *base, size_t len_bytes)
 {
     if (base != NULL && mprotect(base, len_bytes, PROT_READ) == 0)
@@ -226,7 +226,7 @@ static void trial_product(struct trials *trials, const struct trial_case *trial)
                                                .scratch = trials->scratch});
 }
 
-/* One token at the end of all keys; queries and output lie in x and y. */
+/* One token after all keys; queries and output lie in x and y. */
 static void trial_attention(struct trials *trials)
 {
     const struct attn_item item = {.n_tokens = 1, .position = trials->n_keys - 1, .blocks = trials->blocks};
@@ -266,7 +266,7 @@ static uint64_t trial_ns(struct trials *trials, const struct trial_case *trial,
     return clock_now_ns() - start_ns + 1;
 }
 
-/* ---- one choice against another ---- */
+/* ---- comparing two choices ---- */
 
 static bool trials_are_late(struct trials *trials)
 {
@@ -281,7 +281,7 @@ static int by_time(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Time of the second as a part of the first's; 0 when there is no time left. */
+/* Time of the second relative to the first; 0 when there is no time left. */
 static double trials_ratio_of(struct trials *trials, const struct trial_case *trial, int n_rounds,
                               const struct kern_choice *const both[2])
 {
@@ -299,7 +299,7 @@ static double trials_ratio_of(struct trials *trials, const struct trial_case *tr
     return (double)ns[1][(n_rounds - 1) / 2] / (double)ns[0][(n_rounds - 1) / 2];
 }
 
-/* The mean ratio over the cases and the worst; 0 when there was no time. */
+/* The mean ratio over the cases, and the worst one; 0 when there was no time. */
 static double trials_mean(struct trials *trials, const struct trial_case *list, const struct kern_choice *a,
                           const struct kern_choice *b, double *worst_out)
 {
@@ -320,7 +320,7 @@ static double trials_mean(struct trials *trials, const struct trial_case *list, 
     return exp(sum / n);
 }
 
-/* The same, and whether b is to be chosen. */
+/* The same, and whether b should be chosen. */
 static double trials_compare(struct trials *trials, const struct trial_case *list,
                              const struct kern_choice *a, const struct kern_choice *b, bool *is_better_out)
 {
@@ -335,7 +335,7 @@ static double trials_compare(struct trials *trials, const struct trial_case *lis
     return again > mean ? again : mean;
 }
 
-/* Whether this table does anything differently by the field. */
+/* Whether the field has any effect with this table. */
 static bool trials_matters(const struct kern_table *table, enum kern_field field)
 {
     switch (field) {
@@ -369,14 +369,14 @@ static void trials_try_field(struct trials *trials, enum kern_field field, struc
             continue;
         other.at[field] = (uint8_t)way;
         double ratio = trials_compare(trials, cases[field], &out->choice, &other, &is_better);
-        /* A third way was compared with the second if that was chosen. */
+        /* A third variant is compared with the second one if that was chosen. */
         out->ratios[field][way] = ratio * out->ratios[field][out->choice.at[field]];
         if (is_better)
             out->choice = other;
     }
 }
 
-/* Of the fields that hang together, as far as this table has them. */
+/* The second variants of all fields that depend on each other, if this table has them. */
 static struct kern_choice all_second(const struct trials *trials, const struct kern_choice *before)
 {
     struct kern_choice choice = *before;
@@ -393,14 +393,14 @@ static bool trials_are_slow(struct trials *trials, const struct kern_choice *cho
 
     for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
         if (trial_ns(trials, &ones[i], choice) >= SLOW_NS && trial_ns(trials, &ones[i], choice) >= SLOW_NS &&
-            trial_ns(trials, &ones[i], choice) >= SLOW_NS) /* not only disturbed */
+            trial_ns(trials, &ones[i], choice) >= SLOW_NS) /* slow three times: not just disturbed */
             return true;
     return false;
 }
 
 bool tune_kernels(struct team *team, const struct kern_table *table, uint64_t end_ns, struct tuned *out)
 {
-    /* What is tried alone and takes little time goes first; the rest may find none. */
+    /* Short, independent trials come first; the others may find no time left. */
     static const enum kern_field alone[] = {KERN_KEYS, KERN_PLAIN},
                                  rest[] = {KERN_WIDE, KERN_FETCH, KERN_PANELS, KERN_SLICES};
     struct trials trials = {.team = team, .table = table, .end_ns = end_ns};

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights: from rows as a model file has them to panels as the kernels want them.
+/* Packs weights: from rows in a model file to panels for the kernels.
  *
  *     file:   row 0   w w w w w w ...           panel 0:   k 0:  row 0, row 1, .. row 15
  *             row 1   w w w w w w ...    ->                k 1:  row 0, row 1, .. row 15
  *             ...                                          ...
  *             row 15                            (one output row per vector lane)
  *
- * Every rank packs its share of the panels, so that memory is first touched where it will be read.  Rows that
- * are missing in the last panel are zero.  Quantised types keep their bits in another order (quant.h,
- * weight_quant.c).
- */
+ * Every rank packs its share of the panels, so each memory page is first touched by the rank that will
+ * read it. Missing rows of the last panel are zero. Quantised types keep their bits in another order
+ * (quant.h, weight_quant.c). */
 #include "compute/tensor/weight_priv.h"
 
 #include <stdio.h>
@@ -18,7 +17,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-enum { PACK_COLS = CHUNK_COLS }; /* at once, so that their part of a panel stays in the first-level cache */
+enum { PACK_COLS = CHUNK_COLS }; /* at once: their part of a panel fits the first-level cache */
 enum { LINE_BYTES = 64 };
 
 struct packing {
@@ -26,10 +25,10 @@ struct packing {
     enum dtype source; /* F16 may become BF16 */
     const struct weight_part *parts;
     uint32_t n_parts;
-    size_t row_bytes; /* in the file */
+    size_t row_bytes; /* bytes in the file */
 };
 
-/* The row of the stacked matrix, NULL below its end. */
+/* A row of the stacked matrix; NULL past the last row. */
 static const char *source_row(const struct packing *packing, uint32_t row)
 {
     for (uint32_t i = 0; i < packing->n_parts; i++) {
@@ -40,7 +39,7 @@ static const char *source_row(const struct packing *packing, uint32_t row)
     return NULL;
 }
 
-/* Columns [from, to) of a row into its lane. */
+/* Copies columns [from, to) of a row into its lane. */
 static void pack_plain16(const char *row, uint32_t from, uint32_t to, uint16_t *lane)
 {
     for (uint32_t k = from; k < to; k++)
@@ -67,8 +66,8 @@ static void pack_plain(const struct packing *packing, const void *row, char *pan
         pack_plain16(row, from, to, (uint16_t *)panel + lane);
 }
 
-/* Asks for the bytes of columns [from, from + PACK_COLS) of a panel's rows: pieces too short, in rows too far
- * apart, for the processor to foresee. */
+/* Prefetches columns [from, from + PACK_COLS) of a panel's rows. The pieces are too short and too far
+ * apart for the processor to predict. */
 static void fetch_columns(const struct packing *packing, const char *const *rows, uint32_t from)
 {
     const struct dtype_info *info = dtype_info(packing->source);
@@ -81,7 +80,7 @@ static void fetch_columns(const struct packing *packing, const char *const *rows
             __builtin_prefetch(rows[lane] + at);
 }
 
-/* Columns from on of all rows of a panel. */
+/* Packs columns from `from` on of all rows of a panel. */
 static void pack_columns(const struct packing *packing, const char *const *rows, char *panel, uint32_t from)
 {
     const struct weight *weight = packing->weight;
@@ -136,7 +135,7 @@ const char *weight_types(char *out, size_t capacity_bytes)
     return out;
 }
 
-/* What is in out says as what. */
+/* The flags set in *out choose the form: plain or quantised, dots, tiles. */
 static int pack_as(enum dtype type, const struct weight_part *parts, uint32_t n_parts, struct team *team,
                    struct weight *out)
 {

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 weights for dots: where column k of a lane lies, and F16 rounded on the way.
+/* BF16 weights for dots: the place of column k of a lane, and F16 rounded while it is packed.
  *
- *     paired    [k/2][lane][2]    an element of 32 bits is what the instruction takes (kern_bf16.c)
- *     swapped   [k/2][2][lane]    with the odd column first: FMAs in memory order do what the
- *                                 instruction does
- *     neither   [k][lane]         the machine has no dots at all; F16 was rounded, that is all
+ *     paired    [k/2][lane][2]    an element of 32 bits is the instruction's operand (kern_bf16.c)
+ *     swapped   [k/2][2][lane]    with the odd column first: FMAs in memory order compute the same
+ *                                 as the instruction
+ *     neither   [k][lane]         the machine cannot do dots; F16 is rounded, nothing else changes
  *
- * An odd number of columns has a zero behind it, in the weights as in the activations.
- */
+ * An odd number of columns is followed by a zero, in the weights and in the activations. */
 #include "compute/tensor/weight_priv.h"
 
 #include <string.h>
 
 #include "base/check.h"
 
-/* From lane 0 of column 0, in elements of 16 bits. */
+/* Offset from lane 0 of column 0, in elements of 16 bits. */
 static size_t place_of(const struct weight *weight, uint32_t k, uint32_t lane)
 {
     if (weight->is_paired)
@@ -37,7 +36,7 @@ static void from_f16(const struct weight *weight, const uint16_t *in, uint32_t n
         out[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
     for (uint32_t i = 0; i < n; i++)
-        if ((in[i] & 0x7fff) > 0x7c00) /* no carry may run through a NaN */
+        if ((in[i] & 0x7fff) > 0x7c00) /* a carry must not run through a NaN */
             out[i] = (uint16_t)((in[i] & 0x8000) | 0x7fc0);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where things are inside packed weights.
+/* Layout of packed weights.
  *
  *     F32 F16 BF16   [panel] { [k][lane] }     padded to 64 bytes
  *     BF16 for dots  [panel] { [k/2][lane][2] }, or, for FMAs, [k/2][2][lane] with k + 1 before k; for tiles
@@ -32,7 +32,7 @@ static inline uint32_t weight_n_panels(uint32_t rows)
 
 enum { WEIGHT_LANE_COLS = CHUNK_COLS };
 
-/* Columns [from, to) of a row, at most WEIGHT_LANE_COLS, and where they go. */
+/* Columns [from, to) of a row, at most WEIGHT_LANE_COLS, and their destination. */
 struct weight_lane {
     const void *row; /* as in the file: F16 or BF16 */
     char *panel;
@@ -44,7 +44,7 @@ struct weight_lane {
 void weight_dots_pack(const struct weight *weight, enum dtype source, const struct weight_lane *to);
 void weight_dots_row(const struct weight *weight, const void *panel, uint32_t lane, float *out);
 
-/* Of BF16 tiles: the columns that are multiplied, zeros included. */
+/* For BF16 tiles: the number of columns multiplied, zeros included. */
 static inline uint32_t weight_tiles_cols(const struct weight *weight)
 {
     return weight->cols / TILES_COLS * TILES_COLS + (weight->cols % TILES_COLS != 0 ? TILES_COLS : 0);
@@ -64,8 +64,8 @@ static inline const char *weight_panel(const struct weight *weight, uint32_t pan
     return (const char *)weight->panels + panel * weight_panel_bytes(weight);
 }
 
-/* Some rows of a weight as a weight: panels stand one behind the other.  first_row and n_rows are multiples
- * of PANEL_ROWS, but that n_rows may go up to the last row. */
+/* A view of some rows of a weight; panels lie one after another. first_row and n_rows are multiples of
+ * PANEL_ROWS; n_rows may instead reach to the last row. */
 static inline struct weight weight_rows(const struct weight *weight, uint32_t first_row, uint32_t n_rows)
 {
     struct weight part = *weight;
@@ -78,20 +78,21 @@ static inline struct weight weight_rows(const struct weight *weight, uint32_t fi
     return part;
 }
 
-/* weight_quant.c: a chunk of n_qblks from column k on, taken from a panel's rows (NULL: none, stays zero). */
+/* weight_quant.c: packs a chunk of n_qblks from column k on, from a panel's rows (NULL: no row, stays
+ * zero). */
 struct quant_source {
     enum dtype type;
     const char *const *rows; /* [PANEL_ROWS] as in the file */
     uint32_t k, n_qblks;
 };
 void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk);
-/* The lookup of a type with a table, zeros for others. */
+/* The lookup table of a type, or zeros if it has none. */
 void quant_lookup(enum dtype type, uint8_t lookup[16]);
 /* One row of a panel of cols columns. */
 void quant_row(const struct weight *weight, const uint8_t *panel, uint32_t lane, float *out);
 
-/* matmul.c, inside a job of the team: what this rank will read first of the weight when a few tokens are
- * multiplied by it is fetched while the rank waits (team_ahead).  NULL: nothing is. */
+/* matmul.c, inside a job of the team: prefetches the start of this rank's share of the weight while the
+ * rank waits (team_ahead). Assumes that few tokens are multiplied. NULL: does nothing. */
 struct team;
 void matmul_ahead(struct team *team, unsigned rank, const struct weight *weight);
 

@@ -9,10 +9,9 @@
  *                         v
  *     chunk           u | scales      each word to its line
  *
- * Bits come together before rows do, so that what is spread over the lines is no more than the file has.  One
- * chunk at a time stays in the first-level cache, all steps take sixteen bytes of u at a time or four, and
- * each type has a copy of its own in which its widths are constants.
- */
+ * Bits are packed within a row before rows are interleaved, so that the data spread over the lines is no
+ * larger than in the file. One chunk at a time stays in the first-level cache. All steps process sixteen
+ * or four bytes of u at a time. Each type has its own copy of the code, in which its widths are constants. */
 #include "compute/tensor/weight_priv.h"
 
 #include <string.h>
@@ -22,7 +21,7 @@
 #include "base/wide.h"
 #include "gguf/qblk.h"
 
-enum { MOST_WORDS = 2 * 6 }; /* of a lane in two qblks, but of 8 bits */
+enum { MOST_WORDS = 2 * 6 }; /* words of a lane in two qblks; 8-bit types do not use it */
 
 void quant_lookup(enum dtype type, uint8_t lookup[16])
 {
@@ -37,8 +36,8 @@ static void put_half(uint8_t *to, uint32_t lane, uint16_t value)
     memcpy(to + lane * sizeof(value), &value, sizeof(value));
 }
 
-/* Where a lane has a small scale, from the first of them; its min, where it has a byte of its own, is two
- * further. */
+/* Place of a lane's small scale, relative to the first one. Its min, if it has a byte of its own, is two
+ * bytes further. */
 static size_t small_at(struct quant_form form, size_t sub, uint32_t lane)
 {
     const size_t each = form.scale == SCALE_I8 && form.has_min ? 2 : 4;
@@ -46,7 +45,7 @@ static size_t small_at(struct quant_form form, size_t sub, uint32_t lane)
     return sub / each * FOUR_BYTES + lane * 4 + sub % each;
 }
 
-/* Four small scales of a lane, which are one word of it, or two with their mins in SCALE_I8. */
+/* Writes four small scales of a lane: one word of it, or two with their mins in SCALE_I8. */
 static inline __attribute__((always_inline)) void
 pack_small(struct quant_form form, const struct qblk_fields *fields, uint32_t sub, uint8_t *to)
 {
@@ -56,7 +55,7 @@ pack_small(struct quant_form form, const struct qblk_fields *fields, uint32_t su
         store4(scales | mins << 4, to);
         return;
     }
-    scales ^= bytes_each4(SMALL_BIAS); /* adds it to each */
+    scales ^= bytes_each4(SMALL_BIAS); /* adds the bias to each */
     if (!form.has_min) {
         store4(scales, to);
         return;
@@ -67,7 +66,7 @@ pack_small(struct quant_form form, const struct qblk_fields *fields, uint32_t su
     memcpy(to + FOUR_BYTES + 2, (const uint8_t *)&mins + 2, 2);
 }
 
-/* The scales of qblk q of 32 columns; of 256 columns, all. */
+/* The scales of qblk q of 32 columns; all scales of a qblk of 256 columns. */
 static inline __attribute__((always_inline)) void pack_scales(struct quant_form form,
                                                               const struct qblk_fields *fields, uint32_t q,
                                                               uint32_t n_qblks, uint8_t *chunk, uint32_t lane)
@@ -109,7 +108,7 @@ static void join_4(const uint8_t *a, const uint8_t *b, uint8_t *out)
     store16(load16(a + 16) | load16(b + 16) << 4, out + 16);
 }
 
-/* The two lower bits of each of four. */
+/* The two lower bits of each byte of four. */
 static inline uint32_t two_of(uint32_t four)
 {
     return four & bytes_each4(3);
@@ -134,7 +133,7 @@ static void join_6(const uint8_t *a, const uint8_t *b, uint8_t *out)
     store16(load16(b) | (spread & bytes_each(3)) << 6, out + 32);
 }
 
-/* Spreads n_words of a lane over as many lines. */
+/* Writes n_words of a lane to as many lines. */
 static inline __attribute__((always_inline)) void spread_words(const uint8_t *words, uint32_t n_words,
                                                                uint32_t lane, uint8_t *lines)
 {
@@ -142,7 +141,7 @@ static inline __attribute__((always_inline)) void spread_words(const uint8_t *wo
         store4(load4(words + (size_t)i * 4), lines + (size_t)i * FOUR_BYTES + lane * 4);
 }
 
-/* u of two qblks to a lane's words in the lines that they share.  a, b: [QBLK_WEIGHTS] */
+/* Writes u of two qblks to a lane's words in the lines that they share. a, b: [QBLK_WEIGHTS] */
 static inline __attribute__((always_inline)) void pack_pair(uint32_t bits, const uint8_t *a, const uint8_t *b,
                                                             uint32_t lane, uint8_t *lines)
 {
@@ -152,14 +151,14 @@ static inline __attribute__((always_inline)) void pack_pair(uint32_t bits, const
     spread_words(words, 2 * bits, lane, lines);
 }
 
-struct lane { /* a row, and which of its panel */
+struct lane { /* a row, and its index in the panel */
     qblk_reader read;
     uint32_t qblk_bytes;
-    const char *qblk; /* the row's first of the chunk */
+    const char *qblk; /* the row's first qblk of the chunk */
     uint32_t number;
 };
 
-/* One row's share, of a qblk of 256 columns. */
+/* Packs one row's part of a qblk of 256 columns. */
 static inline __attribute__((always_inline)) void pack_long(struct quant_form form, const struct lane *lane,
                                                             uint8_t *chunk)
 {
@@ -172,7 +171,7 @@ static inline __attribute__((always_inline)) void pack_long(struct quant_form fo
                   lane->number, chunk + (size_t)q * form.bits * FOUR_BYTES);
 }
 
-/* One row's share, of n qblks of 32. */
+/* Packs one row's part of n qblks of 32. */
 static inline __attribute__((always_inline)) void pack_short(struct quant_form form, const struct lane *lane,
                                                              uint32_t n, uint8_t *chunk)
 {
@@ -228,16 +227,16 @@ void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk)
     }
 }
 
-/* ---- and back ---- */
+/* ---- unpacking ---- */
 
-/* A piece of u and where it is among the rows of two qblks (quant.h). */
+/* A piece of u and its place in the rows of two qblks (quant.h). */
 struct place {
-    uint8_t row, bit; /* in the rows */
-    uint8_t from, n;  /* of u's bits */
+    uint8_t row, bit; /* place in the rows */
+    uint8_t from, n;  /* bits of u */
 };
 enum { MAX_PLACES = 3 };
 
-/* Of four i of the sixteen of two qblks; returns how many. */
+/* The pieces of four i, of the sixteen of two qblks; returns their number. */
 static uint32_t places_of(uint32_t bits, uint32_t i, struct place places[MAX_PLACES])
 {
     const uint8_t f = i % 4, part = (uint8_t)(i / 4), four = i % FOURS;
@@ -307,7 +306,7 @@ static void sub_of(struct quant_form form, const uint8_t *chunk, const struct qu
         *min = dmin * (float)(form.scale == SCALE_NIBBLES ? small[0] >> 4 : small[2]);
 }
 
-/* The whole number of column i of a chunk. */
+/* The integer of column i of a chunk. */
 static uint32_t u_at(const struct weight *weight, const uint8_t *chunk, uint32_t i, uint32_t lane)
 {
     const struct quant_form form = quant_form(weight->type);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sharing units of work: a counter per rank, on a cache line of its own.
+/* Distributes units of work: a counter per rank, each on its own cache line.
  *
  *     units   0 1 2 3 | 4 5 6 7 | 8 9 10 11
  *             rank 0    rank 1    rank 2
  *              next ->   next ->   next ->     own share first; when it is empty, the next rank's, and so on
  *
- * A counter may run past its end by one per rank; nobody minds.
+ * A counter may exceed its end by one per rank; this is harmless.
  *
- * Hot path: no allocation, no log, no system call.
- */
+ * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/work_priv.h"
 
 #include "base/check.h"

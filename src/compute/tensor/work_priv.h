@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Units of work for the ranks of a team: each takes those of its own share in order, then helps the others.
+/* Distributes units of work to the ranks of a team. Each rank takes the units of its own share in order,
+ * then helps the others.
  *
- * A share is the same range in every call with the same numbers, so a rank meets the same weights again (its
- * caches, its memory node), yet a rank that the system took away for a while holds nobody up.  Results never
- * depend on who did a unit. */
+ * A share is the same range in every call with the same numbers, so a rank meets the same weights again
+ * (its caches, its memory node). A rank that the system suspends for a while does not delay the others.
+ * Results never depend on the rank that did a unit. */
 #ifndef COMPUTE_TENSOR_WORK_PRIV_H
 #define COMPUTE_TENSOR_WORK_PRIV_H
 
@@ -23,13 +24,13 @@ struct work {
     struct work_share shares[WORK_MAX_RANKS];
 };
 
-/* Before the ranks start. */
+/* Call before the ranks start. */
 void work_init(struct work *work, uint32_t n_units, unsigned n_ranks);
-/* False: nothing left anywhere. */
+/* False: no rank has units left. */
 bool work_next(struct work *work, unsigned rank, unsigned n_ranks, uint32_t *unit_out);
 
-/* Whom a unit belongs to, of n owners that have theirs one after the other: the last whose first unit is not
- * above it.  firsts: a uint32_t of each owner, step_bytes apart, not falling. */
+/* The owner of a unit, of n owners whose units lie one after another: the last one whose first unit is not
+ * above it. firsts: a uint32_t of each owner, step_bytes apart, ascending or equal. */
 uint32_t work_owner(const uint32_t *firsts, size_t step_bytes, uint32_t n, uint32_t unit);
 
 #endif

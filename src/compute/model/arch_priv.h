@@ -180,7 +180,7 @@ struct arch {
     const struct half *attn, *ffn; /* of every layer, unless read sets others */
     slot_set needs, may;    /* slots of every layer in addition to its halves'; all other slots are refused */
     bool has_windows;       /* uses attention.sliding_window; else that key is refused */
-    uint32_t window_period; /* every so many layers one attends to all keys; 0: each has the window */
+    uint32_t window_period; /* each period's last layer attends to all keys; 0: all have the window */
     const char *const *keys; /* key suffixes that only this architecture may have; NULL-terminated */
     /* Reads the architecture's own keys and sets differences between layers. Runs after the common keys
      * and windows. May be NULL. */
